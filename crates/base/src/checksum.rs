@@ -1,0 +1,119 @@
+//! CRC32C (Castagnoli, RFC 3720) of bytes, of blocks, and of bytes put together from parts.
+
+use crate::limit::BLOCK;
+use crc_fast::{CrcAlgorithm, checksum, checksum_combine};
+
+/// CRC32C of these bytes.
+pub fn crc32c(bytes: &[u8]) -> u32 {
+    checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
+}
+
+/// CRC32C of `a` followed by `b`, from their checksums and the length of `b`.
+pub fn combine(crc_a: u32, crc_b: u32, length_b: u64) -> u32 {
+    if length_b == BLOCK as u64 {
+        return shift_block(crc_a) ^ crc_b;
+    }
+    checksum_combine(CrcAlgorithm::Crc32Iscsi, u64::from(crc_a), u64::from(crc_b), length_b) as u32
+}
+
+/// CRC32C of every block of `bytes`, the last of which may be short, and of all of them together: one pass over the bytes.
+/// `each` is called once a block, in order.
+pub fn crc32c_blocks(bytes: &[u8], mut each: impl FnMut(u32)) -> u32 {
+    let mut whole = 0;
+    for block in bytes.chunks(BLOCK) {
+        let crc = crc32c(block);
+        each(crc);
+        whole = combine(whole, crc, block.len() as u64);
+    }
+    whole
+}
+
+/// What `BLOCK` zero bytes do to a checksum: a linear map over its bits, kept as four tables of 256.
+/// crc(a ++ b) = shift(crc(a)) ^ crc(b); the initial and final inversions cancel out.
+struct Shift([[u32; 256]; 4]);
+
+/// The reversed Castagnoli polynomial.
+const POLYNOMIAL: u32 = 0x82F6_3B78;
+
+const SHIFT: Shift = shift_tables();
+
+const fn shift_tables() -> Shift {
+    // One zero byte shifts the register by eight bits; squaring the map twelve times makes 4096 = 2^12 bytes of it.
+    let mut map = [0u32; 32];
+    let mut bit = 0;
+    while bit < 32 {
+        let mut register = 1u32 << bit;
+        let mut step = 0;
+        while step < 8 {
+            register = if register & 1 == 1 { (register >> 1) ^ POLYNOMIAL } else { register >> 1 };
+            step += 1;
+        }
+        map[bit] = register;
+        bit += 1;
+    }
+    let mut doubling = 0;
+    while doubling < BLOCK.trailing_zeros() {
+        let mut squared = [0u32; 32];
+        let mut bit = 0;
+        while bit < 32 {
+            squared[bit] = apply(&map, map[bit]);
+            bit += 1;
+        }
+        map = squared;
+        doubling += 1;
+    }
+    let mut tables = [[0u32; 256]; 4];
+    let mut place = 0;
+    while place < 4 {
+        let mut byte = 0;
+        while byte < 256 {
+            tables[place][byte] = apply(&map, (byte as u32) << (8 * place));
+            byte += 1;
+        }
+        place += 1;
+    }
+    Shift(tables)
+}
+
+const fn apply(map: &[u32; 32], value: u32) -> u32 {
+    let mut out = 0;
+    let mut bit = 0;
+    while bit < 32 {
+        if value >> bit & 1 == 1 {
+            out ^= map[bit];
+        }
+        bit += 1;
+    }
+    out
+}
+
+fn shift_block(crc: u32) -> u32 {
+    static TABLES: Shift = SHIFT;
+    let [a, b, c, d] = crc.to_le_bytes();
+    TABLES.0[0][a as usize] ^ TABLES.0[1][b as usize] ^ TABLES.0[2][c as usize] ^ TABLES.0[3][d as usize]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{combine, crc32c, crc32c_blocks};
+
+    /// The check value of RFC 3720 and of every CRC catalogue.
+    #[test]
+    fn known_value() {
+        assert_eq!(crc32c(b"123456789"), 0xE306_9283);
+    }
+
+    /// Checksums of parts make the checksum of the whole, for block lengths (own tables) and odd ones.
+    #[test]
+    fn parts_make_the_whole() {
+        let bytes: Vec<u8> = (0..20_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        for cut in [0, 1, 4095, 4096, 8192, 12_288, 15_904, 19_999, 20_000] {
+            let (a, b) = bytes.split_at(cut);
+            assert_eq!(combine(crc32c(a), crc32c(b), b.len() as u64), crc32c(&bytes), "cut at {cut}");
+        }
+        let mut blocks = Vec::new();
+        assert_eq!(crc32c_blocks(&bytes, |crc| blocks.push(crc)), crc32c(&bytes));
+        assert_eq!(blocks.len(), 5);
+        assert_eq!(blocks[4], crc32c(&bytes[16_384..]));
+    }
+}

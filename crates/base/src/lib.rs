@@ -1,0 +1,13 @@
+//! Words that every crate shares: ids, units, limits, policy, checksums, errors, buffers, and the outside world as traits.
+//! Nothing here opens a file or a socket, reads a clock or rolls dice.
+
+pub mod buffer;
+pub mod checksum;
+pub mod disk;
+pub mod env;
+pub mod error;
+pub mod id;
+pub mod limit;
+pub mod net;
+pub mod policy;
+pub mod unit;

@@ -1,0 +1,74 @@
+//! Every limit of the system: its name, its value, the reason, and the proof that it agrees with the others.
+
+use crate::unit::{GIB, KIB, MIB};
+use std::time::Duration;
+
+/// Unit of checksums and of aligned device I/O. 4 KiB is the page size and the largest logical block of today's disks.
+pub const BLOCK: usize = 4096;
+
+/// Largest payload of one data record. A sealed chunk then has at most one run per MiB plus one.
+pub const RECORD_PAYLOAD_MAX: usize = MIB as usize;
+
+/// Appends of at least this many bytes go straight to a data record; smaller ones are gathered or journaled.
+/// A 64 KiB record wastes at most one block of header: 6 %.
+pub const RECORD_PAYLOAD_MIN: usize = 64 * KIB as usize;
+
+/// Largest chunk of any kind. A run keeps its chunk offset in 32 bits.
+pub const CHUNK_MAX: u64 = GIB;
+
+/// A file starts a new chunk after this many bytes: 64 records, so that one chunk's loss or copy is a small event.
+pub const FILE_CHUNK: u64 = 64 * MIB;
+
+/// A bag's chunk when nobody says otherwise (Hurricane, Chaos: 4 MiB).
+pub const BAG_CHUNK: u64 = 4 * MIB;
+
+/// Largest chunk that one push or pull may carry: it travels in one frame.
+pub const BAG_CHUNK_MAX: u64 = 16 * MIB;
+
+/// Largest payload of one frame.
+pub const FRAME_PAYLOAD_MAX: usize = 16 * MIB as usize;
+const _: () = assert!(BAG_CHUNK_MAX as usize <= FRAME_PAYLOAD_MAX);
+
+/// Largest message of one frame: a page of a directory listing with the longest names fits (1,000 names of 255 bytes and 200 bytes of attributes).
+pub const FRAME_MESSAGE_MAX: usize = MIB as usize;
+const _: () = assert!(LIST_PAGE_MAX * (NAME_MAX + 200) < FRAME_MESSAGE_MAX);
+
+/// Payloads up to here need no credit: a connection may have `SMALL_FRAMES_MAX` of them in flight.
+pub const SMALL_PAYLOAD_MAX: usize = 64 * KIB as usize;
+
+/// Requests that one connection may have unanswered. 64 KiB each bounds a connection's small frames to 16 MiB.
+pub const SMALL_FRAMES_MAX: usize = 256;
+
+/// Longest name of one file or directory, in bytes (as Linux and HDFS).
+pub const NAME_MAX: usize = 255;
+
+/// Longest path, in bytes.
+pub const PATH_MAX: usize = 4096;
+
+/// Deepest path, in names.
+pub const PATH_DEPTH_MAX: usize = 256;
+
+/// Most entries in one page of a listing.
+pub const LIST_PAGE_MAX: usize = 1000;
+
+/// Most small files named in one compound request.
+pub const COMPOUND_FILES_MAX: usize = 256;
+
+/// Files up to this size are packed: their bytes share a chunk with others.
+pub const SMALL_FILE_MAX: u64 = MIB;
+
+/// Answers to changes remembered for each session, so that a retried change is answered and not repeated.
+pub const REMEMBERED_CALLS: usize = 1024;
+const _: () = assert!(REMEMBERED_CALLS >= SMALL_FRAMES_MAX);
+
+/// A session that is not renewed for this long has ended; its leases are free.
+pub const SESSION_LEASE: Duration = Duration::from_secs(30);
+
+/// A grant of a bag's chunk ends after this long without acknowledgement or renewal.
+pub const GRANT_LEASE: Duration = Duration::from_secs(30);
+
+/// A call fails after this much silence from the other side (not after this much work).
+pub const CALL_SILENCE_MAX: Duration = Duration::from_secs(10);
+
+/// A writer on a full device waits this long without any space coming back before it is told so.
+pub const FULL_WAIT: Duration = Duration::from_secs(20);

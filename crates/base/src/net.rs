@@ -1,0 +1,31 @@
+//! The network as a trait: `os` has sockets; a simulation has queues that delay and cut.
+
+use crate::error::Result;
+use std::future::Future;
+use std::pin::Pin;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// A byte stream to a peer.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {
+    /// Who is at the other end, for messages to people.
+    fn peer(&self) -> String;
+}
+
+/// A future on the heap, as trait methods return.
+pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Takes connections.
+pub trait Listener: Send {
+    /// The address that was bound, as `host:port`.
+    fn address(&self) -> String;
+    /// The next connection.
+    fn accept(&mut self) -> Boxed<'_, Result<Box<dyn Stream>>>;
+}
+
+/// Makes and takes connections. Addresses are `host:port`.
+pub trait Net: Send + Sync {
+    /// Connects to `address`.
+    fn connect<'a>(&'a self, address: &'a str) -> Boxed<'a, Result<Box<dyn Stream>>>;
+    /// Listens on `address`; port 0 picks a free one.
+    fn listen<'a>(&'a self, address: &'a str) -> Boxed<'a, Result<Box<dyn Listener>>>;
+}

@@ -1,0 +1,76 @@
+//! Wishes for redundancy and acknowledgement, attached to directories and files, inherited from the nearest directory above.
+
+/// How far a byte must have come before it is acknowledged: *received* < *written* < *synced*.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    /// In memory of the node.
+    Received,
+    /// The device write is done: survives a kill of the process.
+    Written,
+    /// On stable media: survives a power loss.
+    #[default]
+    Synced,
+}
+
+/// The class of a device. A tier is all devices of a class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// A memory pool: nothing survives the process.
+    Memory,
+    /// Byte-addressable persistent memory.
+    Nvm,
+    /// A solid-state disk, NVMe or SATA.
+    #[default]
+    Ssd,
+    /// A spinning disk.
+    Hdd,
+    /// A far store: Lustre, NFS, S3.
+    Bulk,
+}
+
+impl Class {
+    const NAMES: [(Class, &str); 5] = [
+        (Class::Memory, "memory"),
+        (Class::Nvm, "nvm"),
+        (Class::Ssd, "ssd"),
+        (Class::Hdd, "hdd"),
+        (Class::Bulk, "bulk"),
+    ];
+
+    /// The word for it in commands, settings and metrics.
+    pub fn name(self) -> &'static str {
+        Class::NAMES[self as usize].1
+    }
+
+    /// The class of this name.
+    pub fn from_name(name: &str) -> Option<Class> {
+        Class::NAMES.iter().find(|(_, known)| *known == name).map(|(class, _)| *class)
+    }
+
+    /// The number that is stored and sent.
+    pub fn code(self) -> u32 {
+        self as u32
+    }
+
+    /// The class with this number.
+    pub fn from_code(code: u32) -> Option<Class> {
+        Class::NAMES.get(code as usize).map(|(class, _)| *class)
+    }
+}
+
+/// Wishes for the bytes under a directory. `None` everywhere means: as the directory above says; at the root, the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    /// Only devices of this class; none means any but `bulk`.
+    pub tier: Option<Class>,
+    /// Copies of every byte. One node has one copy today; other values are refused.
+    pub replicas: Option<u32>,
+}
+
+impl Policy {
+    /// This policy where it says something, `above` where it does not.
+    #[must_use]
+    pub fn over(self, above: Policy) -> Policy {
+        Policy { tier: self.tier.or(above.tier), replicas: self.replicas.or(above.replicas) }
+    }
+}
