@@ -64,8 +64,9 @@ const _: () = assert!(REMEMBERED_CALLS >= SMALL_FRAMES_MAX);
 /// A session that is not renewed for this long has ended; its leases are free.
 pub const SESSION_LEASE: Duration = Duration::from_secs(30);
 
-/// A grant of a bag's chunk ends after this long without acknowledgement or renewal.
-pub const GRANT_LEASE: Duration = Duration::from_secs(30);
+/// A grant of a bag's chunk ends after this long without acknowledgement or renewal. Consumers renew every third of it, so a
+/// killed consumer's chunks go to others within ten seconds.
+pub const GRANT_LEASE: Duration = Duration::from_secs(10);
 
 /// A call fails after this much silence from the other side (not after this much work).
 pub const CALL_SILENCE_MAX: Duration = Duration::from_secs(10);

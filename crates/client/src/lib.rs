@@ -1,1 +1,29 @@
-//! (being written)
+//! The one library that everything above uses: names, files, small files packed together, and bags.
+
+mod bag;
+mod client;
+mod consumer;
+mod flow;
+mod held;
+mod lane;
+mod names;
+mod packer;
+mod producer;
+mod reader;
+mod steering;
+mod stream;
+mod writer;
+
+pub use bag::Bag;
+pub use client::{Client, Settings, Sizes};
+pub use consumer::{Consumer, ConsumerOptions};
+pub use held::{Acknowledged, Chunk, Refusal};
+pub use names::{Listing, Usage};
+pub use net::message::bag::Info as BagInfo;
+pub use net::message::file::{Attributes, Device, DevicesAnswer, Entry, ListAnswer};
+pub use net::message::session::NodeStatusAnswer;
+pub use packer::{PackOptions, Packed, Packer, PackerOptions};
+pub use producer::{Producer, ProducerOptions};
+pub use reader::{FileReader, ReadOptions};
+pub use stream::FileStream;
+pub use writer::{CreateOptions, FileWriter};

@@ -1,1 +1,29 @@
-//! (being written)
+//! The metadata store and its rules: names, extents, groups, bags, devices, sessions. An engine: a step function without threads,
+//! sockets or clock. A group-committed log acknowledges; an overlay and an embedded tree hold the state behind it.
+
+mod bags;
+mod devices;
+mod files;
+mod format;
+mod garbage;
+mod handle;
+mod key;
+mod layers;
+mod log;
+mod names;
+mod pack;
+pub mod path;
+pub mod place;
+mod policy;
+mod replay;
+pub mod request;
+mod sessions;
+mod settle;
+mod state;
+mod store;
+mod tree;
+
+pub use path::Path;
+pub use request::{Caller, Reply, Request};
+pub use settle::{SettleJob, SettleResult};
+pub use store::{Effect, Opened, Settings, Store};

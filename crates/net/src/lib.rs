@@ -1,1 +1,21 @@
-//! (being written)
+//! Bytes between nodes: frames, messages, connections, links and the serving side.
+
+mod call;
+mod connection;
+pub mod credit;
+pub mod decode;
+pub mod frame;
+mod link;
+pub mod message;
+mod outbound;
+mod payload;
+mod server;
+mod stats;
+
+pub use call::{Call, Responder, Service};
+pub use credit::{Budget, Piece};
+pub use link::{Link, LinkSettings};
+pub use message::Ask;
+pub use payload::Payload;
+pub use server::{Server, ServerSettings};
+pub use stats::NetStats;

@@ -1,1 +1,64 @@
-fn main() {}
+//! The project's own commands, run as `cargo x COMMAND`: continuous integration, tests, tidiness, fuzzing.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a build tool: it reads the real clock, disk and processes; no engine does"
+)]
+
+mod source;
+mod stage;
+mod suite;
+mod tidy;
+mod tool;
+mod tree;
+mod tutorial;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+The project's own commands.
+
+  cargo x ci              formatting, clippy, tidy, then everything that `test` does; what .ci/run calls
+  cargo x test [STAGE…]   builds and runs all tests, the tutorial and the demo, or only the stages named
+  cargo x tidy            checks that the tree keeps its rules: arrows, sizes, words, links
+  cargo x fuzz [SECONDS]  feeds random bytes to every decoder for SECONDS each (default 60)
+  cargo x help            this text
+
+With CI=true a missing tool fails, and so does a stage that takes more than 1.5 times its bound.
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (command, rest) = match arguments.split_first() {
+        Some((command, rest)) => (command.as_str(), rest),
+        None => ("help", &[][..]),
+    };
+    match dispatch(command, rest) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(text) => {
+            eprintln!("cargo x {command}: {text}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Runs one command. `Ok(false)`: it ran and found something; `Err`: it could not run.
+fn dispatch(command: &str, rest: &[String]) -> Result<bool, String> {
+    if matches!(command, "help" | "--help" | "-h") {
+        print!("{HELP}");
+        return Ok(true);
+    }
+    let root = tree::root()?;
+    match (command, rest) {
+        ("ci", []) => suite::ci(&root),
+        ("test", names) => suite::test(&root, names),
+        ("tidy", []) => tidy::run(&root),
+        ("fuzz", []) => suite::fuzz(&root, 60),
+        ("fuzz", [seconds]) => match seconds.parse() {
+            Ok(seconds) => suite::fuzz(&root, seconds),
+            Err(_) => Err(format!("`{seconds}` is not a number of seconds")),
+        },
+        ("ci" | "tidy" | "fuzz", _) => Err("it takes no such arguments; `cargo x help` shows what there is".to_owned()),
+        _ => Err("there is no such command; `cargo x help` lists them".to_owned()),
+    }
+}

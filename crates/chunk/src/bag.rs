@@ -1,0 +1,299 @@
+//! The volatile side of a bag on one device: which chunk may be given to whom.
+
+use base::id::{ChunkId, SessionId};
+use base::limit::GRANT_LEASE;
+use base::unit::Time;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// The chunks of one bag on one device that are not acknowledged yet: waiting, or given to a consumer for a while.
+/// A pure state machine; what is durable (which chunks exist, which are acknowledged) is the engine's.
+#[derive(Debug, Default)]
+pub struct BagQueue {
+    /// Chunks to give, the oldest first. May name chunks that are gone or given by now: `chunks` decides.
+    waiting: VecDeque<ChunkId>,
+    chunks: BTreeMap<ChunkId, Entry>,
+    /// Live grants by their end.
+    ends: BTreeSet<(Time, ChunkId)>,
+    /// Live grants by their number, so that a pull asked again gets the same chunk.
+    grants: BTreeMap<u64, ChunkId>,
+    waiting_count: usize,
+    waiting_bytes: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    length: u64,
+    granted: Option<Granted>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Granted {
+    grant: u64,
+    consumer: SessionId,
+    end: Time,
+}
+
+/// Whether an acknowledgement may be made durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Hand it to the engine.
+    Accept,
+    /// The chunk is not in this queue: the engine, which remembers recent acknowledgements, decides.
+    Unknown,
+    /// The consumer must discard what it made of the chunk; the text says why.
+    Refuse(&'static str),
+}
+
+/// How much waits, as it rides on every reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueLength {
+    /// Chunks that can be pulled now.
+    pub waiting: usize,
+    /// Their bytes.
+    pub waiting_bytes: u64,
+    /// Chunks that are given and neither acknowledged nor taken back.
+    pub granted: usize,
+}
+
+impl BagQueue {
+    /// A queue of these chunks (id, length in bytes), all waiting, in this order. After a restart: the chunks that exist.
+    pub fn new(chunks: impl IntoIterator<Item = (ChunkId, u64)>) -> BagQueue {
+        let mut queue = BagQueue::default();
+        for (chunk, length) in chunks {
+            queue.push(chunk, length);
+        }
+        queue
+    }
+
+    /// Adds a complete chunk of `length` bytes. One that is there already stays as it is (a retried push).
+    pub fn push(&mut self, chunk: ChunkId, length: u64) {
+        if self.chunks.contains_key(&chunk) {
+            return;
+        }
+        self.chunks.insert(chunk, Entry { length, granted: None });
+        self.waiting.push_back(chunk);
+        self.waiting_count += 1;
+        self.waiting_bytes += length;
+    }
+
+    /// Gives the oldest waiting chunk to `consumer` under `grant` for `GRANT_LEASE`. The consumer draws the grant's number;
+    /// asking again under a live grant gives the same chunk (the first answer may have been lost).
+    pub fn pull(&mut self, now: Time, consumer: SessionId, grant: u64) -> Option<(ChunkId, u64)> {
+        self.expire(now);
+        if let Some(chunk) = self.grants.get(&grant).copied() {
+            self.renew(now, chunk, grant);
+            return self.chunks.get(&chunk).map(|entry| (chunk, entry.length));
+        }
+        while let Some(chunk) = self.waiting.pop_front() {
+            let Some(entry) = self.chunks.get_mut(&chunk) else { continue };
+            if entry.granted.is_some() {
+                continue;
+            }
+            let end = now.after(GRANT_LEASE);
+            entry.granted = Some(Granted { grant, consumer, end });
+            self.ends.insert((end, chunk));
+            self.grants.insert(grant, chunk);
+            self.waiting_count -= 1;
+            self.waiting_bytes -= entry.length;
+            return Some((chunk, entry.length));
+        }
+        None
+    }
+
+    /// Prolongs a live grant to `GRANT_LEASE` from now. False: the grant has ended, the chunk may be with somebody else.
+    pub fn renew(&mut self, now: Time, chunk: ChunkId, grant: u64) -> bool {
+        self.expire(now);
+        let Some(Entry { granted: Some(granted), .. }) = self.chunks.get_mut(&chunk) else { return false };
+        if granted.grant != grant {
+            return false;
+        }
+        self.ends.remove(&(granted.end, chunk));
+        granted.end = now.after(GRANT_LEASE);
+        self.ends.insert((granted.end, chunk));
+        true
+    }
+
+    /// Whether an acknowledgement under `grant` may be made durable: the chunk is there and nobody else holds a live grant
+    /// on it. So one that comes after its grant ended, or after a restart, is good as long as the chunk was not given again.
+    /// The chunk is not given to anybody while its acknowledgement is under way: it counts as granted until `acknowledged`
+    /// or the grant's end.
+    pub fn acknowledge(&mut self, now: Time, chunk: ChunkId, grant: u64) -> Verdict {
+        self.expire(now);
+        let Some(entry) = self.chunks.get_mut(&chunk) else { return Verdict::Unknown };
+        match entry.granted {
+            Some(granted) if granted.grant == grant => Verdict::Accept,
+            Some(_) => {
+                Verdict::Refuse("the grant ended and the chunk was given to another consumer; discard what was made of it")
+            }
+            None => {
+                let end = now.after(GRANT_LEASE);
+                entry.granted = Some(Granted { grant, consumer: SessionId::default(), end });
+                self.ends.insert((end, chunk));
+                self.grants.insert(grant, chunk);
+                self.waiting_count -= 1;
+                self.waiting_bytes -= entry.length;
+                Verdict::Accept
+            }
+        }
+    }
+
+    /// The acknowledgement is durable (or the chunk was deleted): the chunk is gone.
+    pub fn acknowledged(&mut self, chunk: ChunkId) {
+        let Some(entry) = self.chunks.remove(&chunk) else { return };
+        match entry.granted {
+            Some(granted) => {
+                self.ends.remove(&(granted.end, chunk));
+                self.grants.remove(&granted.grant);
+            }
+            None => {
+                self.waiting_count -= 1;
+                self.waiting_bytes -= entry.length;
+            }
+        }
+    }
+
+    /// Takes back every chunk whose grant ended at or before `now`; they are given next, before newer chunks.
+    pub fn expire(&mut self, now: Time) {
+        while let Some((end, chunk)) = self.ends.first().copied() {
+            if end > now {
+                return;
+            }
+            self.take_back(end, chunk);
+        }
+    }
+
+    /// Takes back everything that `consumer` holds: its session has ended.
+    pub fn release(&mut self, consumer: SessionId) {
+        let held = |entry: &Entry| entry.granted.filter(|granted| granted.consumer == consumer).map(|granted| granted.end);
+        let ended: Vec<(Time, ChunkId)> =
+            self.chunks.iter().filter_map(|(chunk, entry)| Some((held(entry)?, *chunk))).collect();
+        for (end, chunk) in ended {
+            self.take_back(end, chunk);
+        }
+    }
+
+    /// How much waits and how much is given.
+    pub fn lengths(&self) -> QueueLength {
+        QueueLength { waiting: self.waiting_count, waiting_bytes: self.waiting_bytes, granted: self.ends.len() }
+    }
+
+    /// Nothing waits and nothing is given.
+    pub fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
+    /// When the next grant ends.
+    pub fn next_expiry(&self) -> Option<Time> {
+        self.ends.first().map(|(end, _)| *end)
+    }
+
+    fn take_back(&mut self, end: Time, chunk: ChunkId) {
+        self.ends.remove(&(end, chunk));
+        if let Some(entry) = self.chunks.get_mut(&chunk) {
+            if let Some(granted) = entry.granted.take() {
+                self.grants.remove(&granted.grant);
+            }
+            self.waiting_count += 1;
+            self.waiting_bytes += entry.length;
+            self.waiting.push_front(chunk);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BagQueue, QueueLength, Verdict};
+    use base::id::{ChunkId, SessionId};
+    use base::limit::GRANT_LEASE;
+    use base::unit::Time;
+
+    const A: SessionId = SessionId(1);
+    const B: SessionId = SessionId(2);
+
+    fn three() -> BagQueue {
+        BagQueue::new([(ChunkId(1), 10), (ChunkId(2), 20), (ChunkId(3), 30)])
+    }
+
+    fn refused(verdict: &Verdict) -> bool {
+        matches!(verdict, Verdict::Refuse(_))
+    }
+
+    /// Chunks come in the order they were pushed, each to one consumer, and the lengths count what waits.
+    #[test]
+    fn first_in_first_out() {
+        let mut queue = three();
+        queue.push(ChunkId(2), 20);
+        assert_eq!(queue.lengths(), QueueLength { waiting: 3, waiting_bytes: 60, granted: 0 });
+        assert_eq!(queue.pull(Time::ZERO, A, 7), Some((ChunkId(1), 10)));
+        assert_eq!(queue.pull(Time::ZERO, B, 8), Some((ChunkId(2), 20)));
+        assert_eq!(queue.lengths(), QueueLength { waiting: 1, waiting_bytes: 30, granted: 2 });
+        assert_eq!(queue.pull(Time::ZERO, B, 9), Some((ChunkId(3), 30)));
+        assert_eq!(queue.pull(Time::ZERO, B, 10), None);
+        assert!(!queue.is_empty());
+    }
+
+    /// A pull whose answer was lost is asked again and gets the same chunk, not another one.
+    #[test]
+    fn asked_again() {
+        let mut queue = three();
+        assert_eq!(queue.pull(Time::ZERO, A, 7), Some((ChunkId(1), 10)));
+        assert_eq!(queue.pull(Time::ZERO, A, 7), Some((ChunkId(1), 10)));
+        assert_eq!(queue.lengths(), QueueLength { waiting: 2, waiting_bytes: 50, granted: 1 });
+        queue.acknowledged(ChunkId(1));
+        assert_eq!(queue.pull(Time::ZERO, A, 7), Some((ChunkId(2), 20)));
+    }
+
+    /// One acknowledgement of a chunk is accepted; a second is left to the engine, which knows who made the first.
+    #[test]
+    fn acknowledged_once() {
+        let mut queue = three();
+        queue.pull(Time::ZERO, A, 7);
+        assert_eq!(queue.acknowledge(Time::ZERO, ChunkId(1), 7), Verdict::Accept);
+        queue.acknowledged(ChunkId(1));
+        assert_eq!(queue.acknowledge(Time::ZERO, ChunkId(1), 7), Verdict::Unknown);
+        assert_eq!(queue.lengths(), QueueLength { waiting: 2, waiting_bytes: 50, granted: 0 });
+    }
+
+    /// A grant that ended gives the chunk to the next consumer; then the late acknowledgement is refused.
+    #[test]
+    fn late_after_the_chunk_was_given_again() {
+        let mut queue = three();
+        queue.pull(Time::ZERO, A, 7);
+        let late = Time::ZERO.after(GRANT_LEASE);
+        assert_eq!(queue.next_expiry(), Some(late));
+        assert_eq!(queue.pull(late, B, 8), Some((ChunkId(1), 10)));
+        assert!(refused(&queue.acknowledge(late, ChunkId(1), 7)));
+        assert!(!queue.renew(late, ChunkId(1), 7));
+        assert_eq!(queue.acknowledge(late, ChunkId(1), 8), Verdict::Accept);
+    }
+
+    /// A late acknowledgement of a chunk that nobody else was given is good, also one from before a restart, and from
+    /// then on nobody else is given the chunk.
+    #[test]
+    fn late_but_first() {
+        let mut queue = three();
+        assert_eq!(queue.acknowledge(Time::ZERO, ChunkId(2), 99), Verdict::Accept);
+        assert_eq!(queue.pull(Time::ZERO, B, 8), Some((ChunkId(1), 10)));
+        assert_eq!(queue.pull(Time::ZERO, B, 9), Some((ChunkId(3), 30)));
+        assert!(refused(&queue.acknowledge(Time::ZERO, ChunkId(2), 98)));
+        queue.acknowledged(ChunkId(2));
+        assert_eq!(queue.pull(Time::ZERO, B, 10), None);
+        assert_eq!(queue.lengths(), QueueLength { waiting: 0, waiting_bytes: 0, granted: 2 });
+    }
+
+    /// Renewal moves the end; a session that ends gives everything back at once, oldest first.
+    #[test]
+    fn renewed_and_released() {
+        let mut queue = three();
+        queue.pull(Time::ZERO, A, 7);
+        queue.pull(Time::ZERO, B, 8);
+        let half = Time::ZERO.after(GRANT_LEASE / 2);
+        assert!(queue.renew(half, ChunkId(1), 7));
+        queue.expire(Time::ZERO.after(GRANT_LEASE));
+        assert_eq!(queue.lengths(), QueueLength { waiting: 2, waiting_bytes: 50, granted: 1 });
+        queue.release(A);
+        assert_eq!(queue.next_expiry(), None);
+        assert_eq!(queue.lengths(), QueueLength { waiting: 3, waiting_bytes: 60, granted: 0 });
+        assert_eq!(queue.pull(half, B, 9), Some((ChunkId(1), 10)));
+    }
+}

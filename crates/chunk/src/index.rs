@@ -1,0 +1,448 @@
+//! What exists: chunks and where their bytes lie, open tails, bags, recent acknowledgements; how the log's records change it,
+//! and how it becomes the body of a checkpoint and back.
+
+use crate::format::{DataHeader, Place, Reader, Record, put_owner};
+use crate::request::{BagStat, ChunkStat};
+use base::checksum::{combine, crc32c};
+use base::id::{BagId, ChunkId, Generation, Owner};
+use base::limit::{BLOCK, RECORD_PAYLOAD_MAX};
+use bytes::Bytes;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Acknowledgements that are remembered, so that a retried one is answered as the first was. A consumer retries within
+/// seconds; 4096 chunks of 4 MiB are 16 GiB of consumption.
+pub(crate) const RECENT_MAX: usize = 4096;
+
+/// One data record of a chunk: 16 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    /// Where in the chunk it starts.
+    pub offset: u32,
+    /// The data segment.
+    pub segment: u32,
+    /// The block of the record's header.
+    pub block: u32,
+    /// Payload bytes.
+    pub length: u32,
+}
+
+impl Run {
+    /// Behind its last byte.
+    pub fn end(&self) -> u32 {
+        self.offset + self.length
+    }
+}
+
+/// A chunk. 64 bytes, and 16 for each run.
+#[derive(Clone, Debug)]
+pub(crate) struct Chunk {
+    pub owner: Owner,
+    pub generation: Generation,
+    pub length: u32,
+    /// Of all bytes; kept up to date only when sealed.
+    pub crc: u32,
+    pub sealed: bool,
+    /// In the order of their offsets; released ones are missing.
+    pub runs: Vec<Run>,
+}
+const _: () = assert!(size_of::<Chunk>() <= 64 && size_of::<Run>() == 16);
+
+/// What is kept of a chunk only while it is open or has records under way.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Open {
+    /// Behind the last byte that is in a data record or on its way into one.
+    pub flushed: u32,
+    /// CRC32C of the bytes before `flushed`.
+    pub flushed_crc: u32,
+    /// The bytes behind `flushed`.
+    pub tail: Vec<u8>,
+    pub tail_crc: u32,
+    /// Tail bytes before this chunk offset are in journal records.
+    pub journaled: u32,
+    /// Sequence numbers of the chunk's last records.
+    pub last_data: u64,
+    pub last_journal: u64,
+    /// Tells this chunk from an earlier one of the same id.
+    pub birth: u64,
+    /// Data records that are not written yet.
+    pub pending: u32,
+}
+
+impl Open {
+    /// CRC32C of all bytes.
+    pub fn crc(&self) -> u32 {
+        combine(self.flushed_crc, self.tail_crc, self.tail.len() as u64)
+    }
+
+    /// Adds bytes to the tail; `crc` is theirs.
+    pub fn push_tail(&mut self, bytes: &[u8], crc: u32) {
+        self.tail.extend_from_slice(bytes);
+        self.tail_crc = combine(self.tail_crc, crc, bytes.len() as u64);
+    }
+}
+
+/// A remembered acknowledgement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Recent {
+    pub grant: u64,
+    pub length: u32,
+}
+
+/// Everything that exists.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    pub chunks: BTreeMap<ChunkId, Chunk>,
+    pub open: BTreeMap<ChunkId, Open>,
+    pub bags: BTreeMap<BagId, BagStat>,
+    /// Ranges of chunks that were released, sorted, joined.
+    pub released: BTreeMap<ChunkId, Vec<(u32, u32)>>,
+    pub recent: BTreeMap<ChunkId, Recent>,
+    recent_order: VecDeque<ChunkId>,
+    /// Payload bytes of all chunks, tails included.
+    pub live: u64,
+    /// Bytes of all tails.
+    pub tails: u64,
+}
+
+impl Index {
+    /// What is known about a chunk.
+    pub fn stat(&self, id: ChunkId) -> Option<ChunkStat> {
+        let chunk = self.chunks.get(&id)?;
+        let open_crc = || self.open.get(&id).map_or(chunk.crc, Open::crc);
+        Some(ChunkStat {
+            owner: chunk.owner,
+            length: u64::from(chunk.length),
+            generation: chunk.generation,
+            sealed: chunk.sealed,
+            crc: if chunk.sealed { chunk.crc } else { open_crc() },
+        })
+    }
+
+    /// A new open chunk of no bytes.
+    pub fn create(&mut self, id: ChunkId, owner: Owner, generation: Generation, birth: u64) {
+        self.chunks.insert(id, Chunk { owner, generation, length: 0, crc: 0, sealed: false, runs: Vec::new() });
+        self.open.insert(id, Open { birth, ..Open::default() });
+    }
+
+    /// Marks a chunk complete and counts it for its bag.
+    pub fn seal(&mut self, id: ChunkId, crc: u32) {
+        let Some(chunk) = self.chunks.get_mut(&id) else { return };
+        if chunk.sealed {
+            return;
+        }
+        (chunk.sealed, chunk.crc) = (true, crc);
+        chunk.runs.shrink_to_fit();
+        if let Owner::Bag(bag) = chunk.owner {
+            let stat = self.bags.entry(bag).or_default();
+            stat.pushed += 1;
+            stat.pushed_bytes += u64::from(chunk.length);
+        }
+    }
+
+    /// Forgets a chunk and gives back its runs, whose space is dead now.
+    pub fn remove(&mut self, id: ChunkId) -> Vec<Run> {
+        let Some(chunk) = self.chunks.remove(&id) else { return Vec::new() };
+        self.live -= u64::from(chunk.length);
+        if let Some(open) = self.open.remove(&id) {
+            self.tails -= open.tail.len() as u64;
+        }
+        self.released.remove(&id);
+        chunk.runs
+    }
+
+    /// Counts and remembers an acknowledgement and removes the chunk.
+    pub fn acknowledge(&mut self, id: ChunkId, grant: u64) -> Vec<Run> {
+        let Some(chunk) = self.chunks.get(&id) else { return Vec::new() };
+        let length = chunk.length;
+        if let Owner::Bag(bag) = chunk.owner {
+            let stat = self.bags.entry(bag).or_default();
+            stat.acknowledged += 1;
+            stat.acknowledged_bytes += u64::from(length);
+        }
+        self.remember(id, Recent { grant, length });
+        self.remove(id)
+    }
+
+    fn remember(&mut self, id: ChunkId, recent: Recent) {
+        if self.recent.insert(id, recent).is_none() {
+            self.recent_order.push_back(id);
+        }
+        if self.recent_order.len() > RECENT_MAX
+            && let Some(oldest) = self.recent_order.pop_front()
+        {
+            self.recent.remove(&oldest);
+        }
+    }
+
+    /// Releases a range: remembers it and gives back the runs that lie in released ranges altogether.
+    pub fn release(&mut self, id: ChunkId, start: u32, end: u32) -> Vec<Run> {
+        let Some(chunk) = self.chunks.get_mut(&id) else { return Vec::new() };
+        let (start, end) = (start, end.min(chunk.length));
+        if start >= end {
+            return Vec::new();
+        }
+        let ranges = self.released.entry(id).or_default();
+        ranges.push((start, end));
+        ranges.sort_unstable();
+        let mut joined: Vec<(u32, u32)> = Vec::with_capacity(ranges.len());
+        for (start, end) in ranges.drain(..) {
+            match joined.last_mut() {
+                Some(last) if last.1 >= start => last.1 = last.1.max(end),
+                _ => joined.push((start, end)),
+            }
+        }
+        *ranges = joined;
+        let inside = |run: &Run| ranges.iter().any(|(start, end)| *start <= run.offset && run.end() <= *end);
+        chunk.runs.extract_if(.., |run| inside(run)).collect()
+    }
+
+    /// Whether part of `start..end` was released.
+    pub fn is_released(&self, id: ChunkId, start: u32, end: u32) -> bool {
+        let ranges = self.released.get(&id);
+        ranges.is_some_and(|ranges| ranges.iter().any(|range| range.0 < end && start < range.1))
+    }
+
+    /// Forgets a bag and its chunks; gives back the runs.
+    pub fn drop_bag(&mut self, bag: BagId) -> Vec<Run> {
+        self.bags.remove(&bag);
+        let owned = |chunk: &Chunk| chunk.owner == Owner::Bag(bag);
+        let ids: Vec<ChunkId> = self.chunks.iter().filter(|(_, chunk)| owned(chunk)).map(|(id, _)| *id).collect();
+        ids.into_iter().flat_map(|id| self.remove(id)).collect()
+    }
+
+    /// Applies a data record found in the log. False: it does not fit what is known (an earlier record is missing).
+    pub fn replay_data(&mut self, header: &DataHeader) -> bool {
+        if !self.chunks.contains_key(&header.chunk) {
+            if header.offset != 0 {
+                return false;
+            }
+            self.create(header.chunk, header.owner, header.generation, header.sequence);
+        }
+        let (Some(chunk), Some(open)) = (self.chunks.get_mut(&header.chunk), self.open.get_mut(&header.chunk)) else {
+            return false;
+        };
+        if chunk.sealed || open.flushed != header.offset {
+            return false;
+        }
+        let crc = header.payload_crc();
+        chunk.generation = chunk.generation.max(header.generation);
+        if header.length > 0 {
+            let (offset, length) = (header.offset, header.length);
+            chunk.runs.push(Run { offset, segment: header.segment, block: header.block, length });
+        }
+        open.flushed += header.length;
+        open.flushed_crc = combine(open.flushed_crc, crc, u64::from(header.length));
+        let covered = (header.length as usize).min(open.tail.len());
+        open.tail.drain(..covered);
+        open.tail_crc = crc32c(&open.tail);
+        self.tails -= covered as u64;
+        let length = open.flushed + open.tail.len() as u32;
+        open.journaled = length;
+        self.live += u64::from(length - chunk.length);
+        chunk.length = length;
+        if let Some((whole, crc)) = header.seals
+            && whole == length
+        {
+            self.seal(header.chunk, crc);
+        }
+        true
+    }
+
+    /// Applies a journal record found in the log. False: it does not fit what is known.
+    pub fn replay(&mut self, sequence: u64, record: &Record) -> bool {
+        match record {
+            Record::Append { chunk, owner, generation, offset, payload } => {
+                return self.replay_append(sequence, (*chunk, *owner, *generation), *offset, payload);
+            }
+            Record::Seal { chunk: id, owner, generation, length, crc } => {
+                if !self.chunks.contains_key(id) && *length == 0 {
+                    self.create(*id, *owner, *generation, sequence);
+                }
+                if self.chunks.get(id).is_none_or(|chunk| chunk.length != *length) {
+                    return false;
+                }
+                self.seal(*id, *crc);
+            }
+            Record::Fence { chunk, generation } => {
+                if let Some(chunk) = self.chunks.get_mut(chunk) {
+                    chunk.generation = chunk.generation.max(*generation);
+                }
+            }
+            Record::Delete { chunk } => drop(self.remove(*chunk)),
+            Record::Release { chunk, start, end } => drop(self.release(*chunk, *start, *end)),
+            Record::Acknowledge { chunk, grant, pass: _ } => drop(self.acknowledge(*chunk, *grant)),
+            Record::SealBag { bag, epoch } => self.seal_bag(*bag, *epoch),
+            Record::DropBag { bag } => drop(self.drop_bag(*bag)),
+        }
+        true
+    }
+
+    /// Refuses pushes to the bag from now on.
+    pub fn seal_bag(&mut self, bag: BagId, epoch: u64) {
+        let stat = self.bags.entry(bag).or_default();
+        stat.sealed_epoch = Some(stat.sealed_epoch.map_or(epoch, |known| known.max(epoch)));
+    }
+
+    fn replay_append(&mut self, birth: u64, who: (ChunkId, Owner, Generation), offset: u32, payload: &Bytes) -> bool {
+        let (id, owner, generation) = who;
+        if !self.chunks.contains_key(&id) {
+            if offset != 0 {
+                return false;
+            }
+            self.create(id, owner, generation, birth);
+        }
+        let (Some(chunk), Some(open)) = (self.chunks.get_mut(&id), self.open.get_mut(&id)) else { return true };
+        if offset > chunk.length {
+            return false;
+        }
+        chunk.generation = chunk.generation.max(generation);
+        let known = (chunk.length - offset) as usize;
+        if chunk.sealed || known >= payload.len() {
+            return true;
+        }
+        let fresh = &payload[known..];
+        open.push_tail(fresh, crc32c(fresh));
+        chunk.length += fresh.len() as u32;
+        open.journaled = chunk.length;
+        self.live += fresh.len() as u64;
+        self.tails += fresh.len() as u64;
+        true
+    }
+
+    /// The body of a checkpoint: only what is durable, so unjournaled tail bytes are left out.
+    /// ```text
+    /// count 8 of chunks, each: id 16 | owner 12 | generation 8 | sealed 4 | length 4 | crc 4 (open: of the flushed bytes)
+    ///   | tail bytes 4 | tail | count 4 of runs, each offset 4, segment 4, block 4, length 4 | count 4 of released, each start 4, end 4
+    /// count 8 of bags, each: id 8 | pushed 8, bytes 8 | acknowledged 8, bytes 8 | sealed 8 (0 or 1) | epoch 8
+    /// count 8 of acknowledgements, oldest first, each: chunk 16 | grant 8 | length 4
+    /// count 8 of data segments, each: number 4 | incarnation 8
+    /// ```
+    pub fn encode(&self, segments: &[(u32, u64)]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(64 + self.chunks.len() * 96);
+        out.extend_from_slice(&(self.chunks.len() as u64).to_le_bytes());
+        for (id, chunk) in &self.chunks {
+            out.extend_from_slice(&id.to_bytes());
+            put_owner(&mut out, chunk.owner);
+            out.extend_from_slice(&chunk.generation.0.to_le_bytes());
+            let open = if chunk.sealed { None } else { self.open.get(id) };
+            let tail = open.map_or(&[][..], |open| {
+                &open.tail[..(open.journaled.saturating_sub(open.flushed) as usize).min(open.tail.len())]
+            });
+            let (length, crc) = open.map_or((chunk.length, chunk.crc), |open| (open.flushed, open.flushed_crc));
+            for value in [u32::from(chunk.sealed), length + tail.len() as u32, crc, tail.len() as u32] {
+                out.extend_from_slice(&value.to_le_bytes());
+            }
+            out.extend_from_slice(tail);
+            out.extend_from_slice(&(chunk.runs.len() as u32).to_le_bytes());
+            for run in &chunk.runs {
+                for value in [run.offset, run.segment, run.block, run.length] {
+                    out.extend_from_slice(&value.to_le_bytes());
+                }
+            }
+            let released = self.released.get(id).map_or(&[][..], |ranges| ranges);
+            out.extend_from_slice(&(released.len() as u32).to_le_bytes());
+            for (start, end) in released {
+                out.extend_from_slice(&start.to_le_bytes());
+                out.extend_from_slice(&end.to_le_bytes());
+            }
+        }
+        out.extend_from_slice(&(self.bags.len() as u64).to_le_bytes());
+        for (bag, stat) in &self.bags {
+            let sealed = u64::from(stat.sealed_epoch.is_some());
+            let counts = [stat.pushed, stat.pushed_bytes, stat.acknowledged, stat.acknowledged_bytes];
+            for value in [bag.0].into_iter().chain(counts).chain([sealed, stat.sealed_epoch.unwrap_or(0)]) {
+                out.extend_from_slice(&value.to_le_bytes());
+            }
+        }
+        out.extend_from_slice(&(self.recent_order.len() as u64).to_le_bytes());
+        for (id, recent) in self.recent_order.iter().filter_map(|id| Some((id, self.recent.get(id)?))) {
+            out.extend_from_slice(&id.to_bytes());
+            out.extend_from_slice(&recent.grant.to_le_bytes());
+            out.extend_from_slice(&recent.length.to_le_bytes());
+        }
+        out.extend_from_slice(&(segments.len() as u64).to_le_bytes());
+        for (number, incarnation) in segments {
+            out.extend_from_slice(&number.to_le_bytes());
+            out.extend_from_slice(&incarnation.to_le_bytes());
+        }
+        out
+    }
+
+    /// The index in a checkpoint's body, and the data segments with their incarnations. `None` if it cannot be read.
+    pub fn decode(body: &[u8]) -> Option<(Index, Vec<(u32, u64)>)> {
+        let mut reader = Reader(body);
+        let mut index = Index::default();
+        for _ in 0..reader.eight()? {
+            index.decode_chunk(&mut reader)?;
+        }
+        for _ in 0..reader.eight()? {
+            let bag = BagId(reader.eight()?);
+            let mut stat = BagStat {
+                pushed: reader.eight()?,
+                pushed_bytes: reader.eight()?,
+                acknowledged: reader.eight()?,
+                acknowledged_bytes: reader.eight()?,
+                sealed_epoch: None,
+            };
+            let (sealed, epoch) = (reader.eight()?, reader.eight()?);
+            stat.sealed_epoch = (sealed == 1).then_some(epoch);
+            index.bags.insert(bag, stat);
+        }
+        for _ in 0..reader.eight()? {
+            let chunk = reader.chunk()?;
+            index.remember(chunk, Recent { grant: reader.eight()?, length: reader.four()? });
+        }
+        let mut segments = Vec::new();
+        for _ in 0..reader.eight()? {
+            segments.push((reader.four()?, reader.eight()?));
+        }
+        reader.0.is_empty().then_some((index, segments))
+    }
+
+    fn decode_chunk(&mut self, reader: &mut Reader<'_>) -> Option<()> {
+        let (id, owner, generation) = (reader.chunk()?, reader.owner()?, Generation(reader.eight()?));
+        let (sealed, length, crc) = (reader.four()? == 1, reader.four()?, reader.four()?);
+        let tail_length = reader.four()?;
+        let tail = reader.take(tail_length as usize)?;
+        let mut runs = Vec::new();
+        let mut end = 0u32;
+        for _ in 0..reader.four()? {
+            let run = Run { offset: reader.four()?, segment: reader.four()?, block: reader.four()?, length: reader.four()? };
+            if run.length as usize > RECORD_PAYLOAD_MAX || run.offset < end {
+                return None;
+            }
+            end = run.offset.checked_add(run.length)?;
+            run.block.checked_add(1 + run.length.div_ceil(BLOCK as u32))?;
+            runs.push(run);
+        }
+        let flushed = length.checked_sub(tail_length)?;
+        if end > flushed || u64::from(length) > base::limit::CHUNK_MAX {
+            return None;
+        }
+        let mut released = Vec::new();
+        for _ in 0..reader.four()? {
+            released.push((reader.four()?, reader.four()?));
+        }
+        if !released.is_empty() {
+            self.released.insert(id, released);
+        }
+        if !sealed {
+            let (tail, tail_crc) = (tail.to_vec(), crc32c(tail));
+            self.tails += tail.len() as u64;
+            self.open.insert(
+                id,
+                Open { flushed, flushed_crc: crc, tail, tail_crc, journaled: length, ..Open::default() },
+            );
+        }
+        self.live = self.live.checked_add(u64::from(length))?;
+        self.chunks.insert(id, Chunk { owner, generation, length, crc, sealed, runs });
+        Some(())
+    }
+}
+
+/// Where both streams stood when a checkpoint was taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Places {
+    pub data: Place,
+    pub journal: Place,
+}

@@ -1,0 +1,241 @@
+//! What can be asked of an engine, and what it answers.
+
+use base::disk::{Caching, Op};
+use base::error::Result;
+use base::id::{BagId, ChunkId, DeviceId, Generation, Owner};
+use base::policy::Level;
+use bytes::Bytes;
+
+/// Something asked of the engine. Offsets and lengths are bytes.
+#[derive(Clone, Debug)]
+pub enum Request {
+    /// Adds bytes to the end of an open chunk; the first append (offset 0) creates it. Answered with `Reply::Appended`
+    /// when the bytes are at `level`. An append of no bytes asks for what is there to be brought to `level`.
+    Append {
+        /// The chunk.
+        chunk: ChunkId,
+        /// Whom it belongs to; must be the same in every append.
+        owner: Owner,
+        /// The writer's generation; a lower one than the chunk's is `Stale`, a higher one raises the chunk's.
+        generation: Generation,
+        /// The chunk's length before this append. An append of bytes that are there already is a retry, and answered.
+        offset: u64,
+        /// The bytes. Nothing is copied if they are aligned and large.
+        payload: Bytes,
+        /// CRC32C of the payload as the client computed it.
+        crc: u32,
+        /// How far the bytes must have come before the answer.
+        level: Level,
+        /// The chunk is complete with these bytes: it is sealed by the same durable record.
+        seal: bool,
+    },
+    /// Reads ranges of a chunk: `Reply::Data`.
+    Read {
+        /// The chunk.
+        chunk: ChunkId,
+        /// (offset, length) of each range. What lies beyond the chunk's end is left out.
+        ranges: Vec<(u64, u64)>,
+        /// Through or around the page cache.
+        caching: Caching,
+    },
+    /// Makes a chunk complete and durable: `Reply::Sealed`. May be repeated.
+    Seal {
+        /// The chunk.
+        chunk: ChunkId,
+        /// The writer's generation.
+        generation: Generation,
+        /// The length the writer believes in; another one is an error.
+        length: u64,
+    },
+    /// Raises the generation durably and makes what was received durable: `Reply::Length`.
+    Fence {
+        /// The chunk.
+        chunk: ChunkId,
+        /// The new generation; equal to the present one is a retry.
+        generation: Generation,
+    },
+    /// Deletes chunks durably; those that do not exist count as deleted. `Reply::Done`.
+    Delete {
+        /// The chunks.
+        chunks: Vec<ChunkId>,
+    },
+    /// These bytes are no longer needed; reading them is an error from now on. `Reply::Done`. Space comes back when whole
+    /// records (up to 1 MiB) are released.
+    Release {
+        /// The chunk.
+        chunk: ChunkId,
+        /// (offset, length) of each range.
+        ranges: Vec<(u64, u64)>,
+    },
+    /// A consumer has handled chunks of bags: each is counted and deleted, durably. `Reply::Acknowledged`.
+    Acknowledge {
+        /// Each chunk with the grant under which it was handled.
+        chunks: Vec<(ChunkId, u64)>,
+        /// The pass of the bag, counted from 0.
+        pass: u32,
+    },
+    /// From now on new chunks of this bag are refused, durably. `Reply::Done`. The highest epoch is kept.
+    SealBag {
+        /// The bag.
+        bag: BagId,
+        /// The epoch at which it was sealed.
+        epoch: u64,
+    },
+    /// Deletes all chunks of a bag and forgets its counters. `Reply::Done`.
+    DropBag {
+        /// The bag.
+        bag: BagId,
+    },
+    /// The bag's counters on this device: `Reply::BagStat`.
+    BagStat {
+        /// The bag.
+        bag: BagId,
+    },
+    /// What is known about a chunk: `Reply::Stat`.
+    Stat {
+        /// The chunk.
+        chunk: ChunkId,
+    },
+    /// Chunks in the order of their ids: `Reply::List`.
+    List {
+        /// Start behind this one.
+        after: Option<ChunkId>,
+        /// At most so many.
+        limit: usize,
+    },
+}
+
+/// The answer to a request that went well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// The bytes are at the level asked for.
+    Appended {
+        /// The chunk's length now, bytes.
+        length: u64,
+    },
+    /// The bytes of the ranges, one after another. A range may take several parts.
+    Data {
+        /// The bytes.
+        parts: Vec<Bytes>,
+        /// CRC32C of all parts put together.
+        crc: u32,
+        /// The chunk's length, bytes.
+        chunk_length: u64,
+        /// Whether it is complete.
+        sealed: bool,
+    },
+    /// The chunk is sealed, durably.
+    Sealed {
+        /// Its length, bytes.
+        length: u64,
+        /// CRC32C of all its bytes.
+        crc: u32,
+    },
+    /// The chunk's length, bytes, all durable.
+    Length(u64),
+    /// Done, durably.
+    Done,
+    /// One result for each chunk, in order: accepted, or why not (`Stale`: somebody else handled it: discard).
+    Acknowledged {
+        /// The results.
+        results: Vec<Result<()>>,
+    },
+    /// A bag's counters on this device.
+    BagStat(BagStat),
+    /// What is known about a chunk.
+    Stat(ChunkStat),
+    /// A page of chunks in the order of their ids.
+    List {
+        /// The chunks.
+        chunks: Vec<(ChunkId, ChunkStat)>,
+        /// Whether there are more.
+        more: bool,
+    },
+}
+
+/// What this device knows about a bag.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BagStat {
+    /// Complete chunks that were ever pushed here.
+    pub pushed: u64,
+    /// Their bytes.
+    pub pushed_bytes: u64,
+    /// Chunks that were acknowledged.
+    pub acknowledged: u64,
+    /// Their bytes.
+    pub acknowledged_bytes: u64,
+    /// The epoch at which further pushes were refused.
+    pub sealed_epoch: Option<u64>,
+}
+
+/// What is known about a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkStat {
+    /// Whom it belongs to.
+    pub owner: Owner,
+    /// Bytes received.
+    pub length: u64,
+    /// The highest generation seen.
+    pub generation: Generation,
+    /// Whether it is complete.
+    pub sealed: bool,
+    /// CRC32C of all its bytes so far.
+    pub crc: u32,
+}
+
+/// What the engine wants done. `T` is the tag that came with the request.
+#[derive(Debug)]
+pub enum Effect<T> {
+    /// Hand this to the disk; its end goes to `Engine::completed`.
+    Disk {
+        /// The number to submit it with.
+        token: u64,
+        /// The operation.
+        op: Op,
+    },
+    /// The answer to a request.
+    Reply {
+        /// The tag that came with the request.
+        tag: T,
+        /// The answer.
+        result: Result<Reply>,
+    },
+}
+
+/// How full a device is. All but the counts in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// What the engine may use.
+    pub capacity: u64,
+    /// What its files occupy.
+    pub used: u64,
+    /// Payload of the chunks that exist.
+    pub live: u64,
+    /// Kept back so that deletes and repair work on a full device.
+    pub reserve: u64,
+    /// Chunks that exist.
+    pub chunks: u64,
+    /// Appends are waiting for room.
+    pub full: bool,
+    /// The device left service: only reads go on.
+    pub failed: bool,
+    /// Chunks whose stored bytes were found damaged since opening.
+    pub damaged: u64,
+}
+
+/// How opening a device went.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Opened {
+    /// Which device this is.
+    pub id: DeviceId,
+    /// The directory was empty and has been made a device.
+    pub formatted: bool,
+    /// Records of the log that were applied after the checkpoint.
+    pub records_replayed: u64,
+    /// Bytes read from the log.
+    pub bytes_scanned: u64,
+    /// Records that were cut off at the end of the log because they had not become durable: no acknowledged byte was in them.
+    pub torn: u64,
+    /// Damage to what had been durable, one sentence each.
+    pub rot: Vec<String>,
+}

@@ -1,0 +1,78 @@
+//! Sizes and thresholds of an engine, derived from the capacity.
+
+use base::buffer::Pool;
+use base::limit::{BLOCK, RECORD_PAYLOAD_MAX};
+use base::unit::{GIB, MIB};
+
+/// How an engine uses its device. All sizes are bytes and multiples of `limit::BLOCK`.
+#[derive(Clone)]
+pub struct Settings {
+    /// What the engine may use of the device.
+    pub capacity: u64,
+    /// Where aligned memory comes from.
+    pub pool: Pool,
+    /// Size of a data segment.
+    pub data_segment: u64,
+    /// Size of a journal segment.
+    pub journal_segment: u64,
+    /// A checkpoint is written after so many bytes of log.
+    pub checkpoint_bytes: u64,
+    /// A checkpoint is written after so many bytes of journal.
+    pub checkpoint_journal: u64,
+    /// Kept back so that deletes, acknowledgements and seals work on a full device.
+    pub reserve: u64,
+    /// Tails in memory, of all open chunks together.
+    pub tails_max: u64,
+    /// Data writes in flight at once.
+    pub writes_max: usize,
+    /// Bytes of one journal group.
+    pub group_max: usize,
+}
+
+impl Settings {
+    /// - data segment: capacity / 16, within 16..=256 MiB: a dead segment is 6 % of a small device, and a large device has
+    ///   thousands of them at most (16 TiB: 65,536);
+    /// - journal segment: capacity / 128, within 1..=16 MiB;
+    /// - a checkpoint every min(1 GiB, capacity / 4) of log, or two journal segments: recovery reads at most two of those;
+    /// - reserve: capacity / 16 and 4 journal segments (two below the older checkpoint, the current and the next one).
+    pub fn for_capacity(capacity: u64, pool: Pool) -> Settings {
+        let whole = |bytes: u64| bytes / BLOCK as u64 * BLOCK as u64;
+        let data_segment = whole((capacity / 16).clamp(16 * MIB, 256 * MIB));
+        let journal_segment = whole((capacity / 128).clamp(MIB, 16 * MIB));
+        Settings {
+            capacity,
+            pool,
+            data_segment,
+            journal_segment,
+            checkpoint_bytes: (capacity / 4).min(GIB),
+            checkpoint_journal: 2 * journal_segment,
+            reserve: whole((capacity / 16).clamp(MIB, GIB)) + 4 * journal_segment,
+            tails_max: (capacity / 16).min(64 * MIB),
+            writes_max: 8,
+            group_max: (MIB as usize).min(journal_segment as usize),
+        }
+    }
+
+    /// Why these settings cannot work, if they cannot.
+    pub(crate) fn fault(&self) -> Option<String> {
+        let block = BLOCK as u64;
+        let record = (RECORD_PAYLOAD_MAX + BLOCK) as u64;
+        let floor = self.data_segment.saturating_add(self.reserve).saturating_add(4 * self.journal_segment);
+        if !self.data_segment.is_multiple_of(block) || !self.journal_segment.is_multiple_of(block) {
+            return Some(format!("segments of {} and {} bytes are no multiples of 4 KiB", self.data_segment, self.journal_segment));
+        }
+        if self.data_segment < record || self.data_segment > u64::from(u32::MAX) {
+            return Some(format!("a data segment of {} bytes holds no whole record", self.data_segment));
+        }
+        if self.group_max < 128 * 1024 || self.group_max as u64 > self.journal_segment {
+            return Some(format!("a journal group of {} bytes does not fit a segment or is below 128 KiB", self.group_max));
+        }
+        if self.capacity < floor {
+            return Some(format!(
+                "a capacity of {} bytes is below the least of {floor}: one data segment, the reserve and four journal segments",
+                self.capacity
+            ));
+        }
+        None
+    }
+}

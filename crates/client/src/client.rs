@@ -1,0 +1,140 @@
+//! A client: one session with the store, kept alive in the background, shared by everything that reads and writes.
+
+use base::buffer::Pool;
+use base::env::{Clock, Random};
+use base::error::Result;
+use base::id::SessionId;
+use base::limit::{FILE_CHUNK, RECORD_PAYLOAD_MAX, SESSION_LEASE};
+use base::net::Net;
+use base::unit::MIB;
+use net::link::{Link, LinkSettings};
+use net::message::{Ask, session};
+use net::payload::Payload;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+
+/// How to reach the store.
+pub struct Settings {
+    /// The network.
+    pub net: Arc<dyn Net>,
+    /// A node, as `host:port`.
+    pub address: String,
+    /// Which program asks, for people: `stormwell put`.
+    pub program: String,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Chance: session, chunk and grant names, and the spreading over devices.
+    pub random: Arc<dyn Random>,
+    /// Where aligned memory comes from.
+    pub pool: Pool,
+    /// Connections to the node, at least 1; 2 keep a card busy while one of them waits for its turn.
+    pub connections: usize,
+    /// A call fails after this much silence; `base::limit::CALL_SILENCE_MAX` unless there is a reason.
+    pub silence_max: Duration,
+}
+
+/// How much travels at once. All in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// What a writer gathers before it sends, and the unit in which large writes are cut. A multiple of `base::limit::BLOCK`.
+    pub piece: usize,
+    /// A file goes on in a new chunk after so many bytes, and a packer in a new group.
+    pub file_chunk: u64,
+    /// What one writer may have sent and not acknowledged.
+    pub write_window: usize,
+    /// What one read asks for.
+    pub read_piece: usize,
+    /// What one stream may have asked for and not handed out.
+    pub read_window: usize,
+}
+
+impl Default for Sizes {
+    /// One record a piece, as the device writes it; windows of 16 MiB cover 10 Gbit/s at 13 ms.
+    fn default() -> Sizes {
+        Sizes {
+            piece: RECORD_PAYLOAD_MAX,
+            file_chunk: FILE_CHUNK,
+            write_window: 16 * MIB as usize,
+            read_piece: 2 * MIB as usize,
+            read_window: 16 * MIB as usize,
+        }
+    }
+}
+
+/// One session with the store. Clones are the same session; it ends with the last of them and what they opened.
+#[derive(Clone)]
+pub struct Client {
+    pub(crate) session: Arc<Session>,
+    pub(crate) sizes: Sizes,
+}
+
+/// What all clones share.
+pub(crate) struct Session {
+    link: Link,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) random: Arc<dyn Random>,
+    pub(crate) pool: Pool,
+    renewal: JoinHandle<()>,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.renewal.abort();
+    }
+}
+
+impl Client {
+    /// Connects to a node and begins a session. `Unreachable` if nobody answers.
+    pub async fn connect(settings: Settings) -> Result<Client> {
+        let session = SessionId(settings.random.wide());
+        let link = Link::connect(
+            settings.net,
+            &settings.address,
+            LinkSettings {
+                session,
+                program: settings.program,
+                connections: settings.connections,
+                silence_max: settings.silence_max,
+                pool: settings.pool.clone(),
+                clock: settings.clock.clone(),
+                random: settings.random.clone(),
+            },
+        )
+        .await?;
+        Ok(Client::over(link, settings.clock, settings.random, settings.pool))
+    }
+
+    /// A client over a link that exists, for instance to one's own node. Must be called within a tokio runtime.
+    pub fn over(link: Link, clock: Arc<dyn Clock>, random: Arc<dyn Random>, pool: Pool) -> Client {
+        let renewal = tokio::spawn(renew(link.clone()));
+        let session = Session { link, clock, random, pool, renewal };
+        Client { session: Arc::new(session), sizes: Sizes::default() }
+    }
+
+    /// The same session with other sizes for what is opened from here on.
+    #[must_use]
+    pub fn with_sizes(&self, sizes: Sizes) -> Client {
+        assert!(sizes.piece > 0 && sizes.file_chunk > 0 && sizes.read_piece > 0, "sizes of zero: {sizes:?}");
+        Client { session: self.session.clone(), sizes }
+    }
+
+    /// Asks with a payload.
+    pub(crate) async fn call<A: Ask>(&self, ask: &A, payload: Payload) -> Result<(A::Answer, Payload)> {
+        self.session.link.call(ask, payload).await
+    }
+
+    /// Asks without a payload, where none comes back.
+    pub(crate) async fn ask<A: Ask>(&self, ask: &A) -> Result<A::Answer> {
+        self.session.link.call(ask, Payload::empty()).await.map(|(answer, _)| answer)
+    }
+}
+
+/// Renews the session until it is aborted. A failure is not reported here: the calls that suffer from it say so,
+/// and the next round tries again.
+async fn renew(link: Link) {
+    loop {
+        tokio::time::sleep(SESSION_LEASE / 3).await;
+        let _answer = link.call(&session::Renew {}, Payload::empty()).await;
+    }
+}

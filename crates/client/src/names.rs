@@ -1,0 +1,150 @@
+//! Questions about names, devices and nodes: one call each.
+
+use crate::client::Client;
+use base::error::{Error, ErrorKind, Result};
+use base::policy::{Class, Policy};
+use net::message::file::{self, Attributes, DevicesAnswer, Entry, ListAnswer};
+use net::message::session::{NodeStatus, NodeStatusAnswer};
+
+/// What lies under a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Files.
+    pub files: u64,
+    /// Directories, the path itself included.
+    pub directories: u64,
+    /// Bytes in those files.
+    pub bytes: u64,
+}
+
+/// A directory's entries one after another, asked for in pages.
+pub struct Listing {
+    client: Client,
+    path: String,
+    page: std::vec::IntoIter<Entry>,
+    after: String,
+    more: bool,
+}
+
+impl Listing {
+    /// The next entry in the order of the names' bytes; none at the end.
+    pub async fn next(&mut self) -> Result<Option<Entry>> {
+        loop {
+            if let Some(entry) = self.page.next() {
+                return Ok(Some(entry));
+            }
+            if !self.more {
+                return Ok(None);
+            }
+            let answer = self.client.list(&self.path, &self.after, 0).await?;
+            if let Some(last) = answer.entries.last() {
+                // A node that answers the same page again must not keep anybody here for ever.
+                if last.name <= self.after {
+                    return Err(out_of_order(&self.path));
+                }
+                self.after = last.name.clone();
+            }
+            self.more = answer.more && !answer.entries.is_empty();
+            self.page = answer.entries.into_iter();
+        }
+    }
+}
+
+fn out_of_order(path: &str) -> Error {
+    Error::new(
+        ErrorKind::Protocol,
+        format!("the node listed {path} out of order; nothing was changed; check that client and node have one version"),
+    )
+}
+
+impl Client {
+    /// The attributes of a path. `NotFound` if there is nothing.
+    pub async fn stat(&self, path: &str) -> Result<Attributes> {
+        self.ask(&file::Stat { path: path.to_string() }).await
+    }
+
+    /// A page of a directory: names after `after` (empty: from the start), at most `limit` of them
+    /// (0: as many as a page holds).
+    pub async fn list(&self, path: &str, after: &str, limit: u32) -> Result<ListAnswer> {
+        self.ask(&file::List { path: path.to_string(), after: after.to_string(), limit }).await
+    }
+
+    /// All of a directory, page by page.
+    pub fn list_all(&self, path: &str) -> Listing {
+        Listing {
+            client: self.clone(),
+            path: path.to_string(),
+            page: Vec::new().into_iter(),
+            after: String::new(),
+            more: true,
+        }
+    }
+
+    /// Makes a directory; with `parents` also what is missing above, and it may exist.
+    pub async fn make_directory(&self, path: &str, parents: bool) -> Result<()> {
+        self.ask(&file::MakeDirectory { path: path.to_string(), parents }).await.map(|_| ())
+    }
+
+    /// Moves a file or directory, atomically; with `replace` over a file or an empty directory.
+    pub async fn rename(&self, from: &str, to: &str, replace: bool) -> Result<()> {
+        self.ask(&file::Rename { from: from.to_string(), to: to.to_string(), replace }).await.map(|_| ())
+    }
+
+    /// Removes a file or directory; with `recursive` everything below too.
+    pub async fn delete(&self, path: &str, recursive: bool) -> Result<()> {
+        self.ask(&file::Delete { path: path.to_string(), recursive }).await.map(|_| ())
+    }
+
+    /// Counts what lies under a path, however much that is.
+    pub async fn disk_usage(&self, path: &str) -> Result<Usage> {
+        let mut usage = Usage::default();
+        let mut resume = Vec::new();
+        loop {
+            let answer = self.ask(&file::DiskUsage { path: path.to_string(), resume: resume.clone() }).await?;
+            usage.files = usage.files.saturating_add(answer.files);
+            usage.directories = usage.directories.saturating_add(answer.directories);
+            usage.bytes = usage.bytes.saturating_add(answer.bytes);
+            if answer.next.is_empty() {
+                return Ok(usage);
+            }
+            if answer.next == resume {
+                return Err(out_of_order(path));
+            }
+            resume = answer.next;
+        }
+    }
+
+    /// All devices, and the namespace's totals.
+    pub async fn devices(&self) -> Result<DevicesAnswer> {
+        self.ask(&file::Devices {}).await
+    }
+
+    /// Sets the wishes for the bytes under a path.
+    pub async fn set_policy(&self, path: &str, policy: Policy) -> Result<()> {
+        let policy = file::Policy {
+            tier: policy.tier.map_or(0, |class| class.code().saturating_add(1)),
+            replicas: policy.replicas.unwrap_or(0),
+        };
+        self.ask(&file::SetPolicy { path: path.to_string(), policy }).await.map(|_| ())
+    }
+
+    /// The wishes in force at a path, inherited ones included.
+    pub async fn get_policy(&self, path: &str) -> Result<Policy> {
+        let answer = self.ask(&file::GetPolicy { path: path.to_string() }).await?;
+        let tier = match answer.tier.checked_sub(1) {
+            None => None,
+            Some(code) => Some(Class::from_code(code).ok_or_else(|| {
+                Error::new(
+                    ErrorKind::Unsupported,
+                    format!("{path} has a policy for a device class of number {code} that this program does not know; use the node's version"),
+                )
+            })?),
+        };
+        Ok(Policy { tier, replicas: (answer.replicas != 0).then_some(answer.replicas) })
+    }
+
+    /// How the node is that this client talks to.
+    pub async fn node_status(&self) -> Result<NodeStatusAnswer> {
+        self.ask(&NodeStatus {}).await
+    }
+}

@@ -1,0 +1,162 @@
+//! Every key of the ordered state: one byte that says which kind, then its parts, most significant byte first.
+
+use base::id::{BagId, DeviceId, GroupId, InodeId, SessionId};
+
+/// A key. The comment says what lies under it. Ordinals are on disk: never change or reuse one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key<'a> {
+    /// `SettledRecord`: the log sequence up to which the tree holds every change. Only in the tree.
+    Settled,
+    /// `CountersRecord`: the next ids and the totals.
+    Counters,
+    /// `NameRecord`: what the directory has under this name.
+    Name(InodeId, &'a str),
+    /// `InodeRecord`: a file or directory.
+    Inode(InodeId),
+    /// `ExtentRecord`: the extent of this file that ends before this offset. By its end, so that the extent with an offset in it
+    /// is the first one with a greater key.
+    Extent(InodeId, u64),
+    /// `GroupRecord`.
+    Group(GroupId),
+    /// `SessionRecord`.
+    Session(SessionId),
+    /// `CallRecord`: a remembered reply of the session; slots are used in a circle.
+    Call(SessionId, u16),
+    /// Nothing: the session writes this file.
+    SessionFile(SessionId, InodeId),
+    /// Nothing: the session owns this group for small files.
+    SessionGroup(SessionId, GroupId),
+    /// Nothing: a file whose writer's session ended; its last group has to be sealed.
+    Orphan(InodeId),
+    /// Nothing: a file or directory without a name, being taken apart.
+    Detached(InodeId),
+    /// Nothing: a group without references; its chunks can go.
+    GarbageGroup(GroupId),
+    /// `RangeRecord`: bytes of a group, from this offset, that no file needs.
+    GarbageRange(GroupId, u64),
+    /// `BagRecord`: a deleted bag; its members' chunks can go.
+    GarbageBag(BagId),
+    /// `BagRecord`.
+    Bag(BagId),
+    /// `BagNameRecord`: the bag of this name.
+    BagName(&'a str),
+    /// `DeviceRecord`.
+    Device(DeviceId),
+}
+
+impl Key<'_> {
+    /// The byte it begins with.
+    pub fn ordinal(&self) -> u8 {
+        match self {
+            Key::Settled => 0x01,
+            Key::Counters => 0x02,
+            Key::Name(..) => 0x10,
+            Key::Inode(_) => 0x11,
+            Key::Extent(..) => 0x12,
+            Key::Group(_) => 0x13,
+            Key::Session(_) => 0x20,
+            Key::Call(..) => 0x21,
+            Key::SessionFile(..) => 0x22,
+            Key::SessionGroup(..) => 0x23,
+            Key::Orphan(_) => 0x24,
+            Key::Detached(_) => 0x30,
+            Key::GarbageGroup(_) => 0x31,
+            Key::GarbageRange(..) => 0x32,
+            Key::GarbageBag(_) => 0x33,
+            Key::Bag(_) => 0x40,
+            Key::BagName(_) => 0x41,
+            Key::Device(_) => 0x50,
+        }
+    }
+
+    /// The bytes; their order is the order of the state.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(32);
+        out.push(self.ordinal());
+        match self {
+            Key::Settled | Key::Counters => {}
+            Key::Name(directory, name) => {
+                out.extend_from_slice(&directory.0.to_be_bytes());
+                out.extend_from_slice(name.as_bytes());
+            }
+            Key::Inode(inode) | Key::Orphan(inode) | Key::Detached(inode) => {
+                out.extend_from_slice(&inode.0.to_be_bytes())
+            }
+            Key::Extent(inode, end) => {
+                out.extend_from_slice(&inode.0.to_be_bytes());
+                out.extend_from_slice(&end.to_be_bytes());
+            }
+            Key::Group(group) | Key::GarbageGroup(group) => out.extend_from_slice(&group.0.to_be_bytes()),
+            Key::Session(session) => out.extend_from_slice(&session.to_bytes()),
+            Key::Call(session, slot) => {
+                out.extend_from_slice(&session.to_bytes());
+                out.extend_from_slice(&slot.to_be_bytes());
+            }
+            Key::SessionFile(session, inode) => {
+                out.extend_from_slice(&session.to_bytes());
+                out.extend_from_slice(&inode.0.to_be_bytes());
+            }
+            Key::SessionGroup(session, group) => {
+                out.extend_from_slice(&session.to_bytes());
+                out.extend_from_slice(&group.0.to_be_bytes());
+            }
+            Key::GarbageRange(group, offset) => {
+                out.extend_from_slice(&group.0.to_be_bytes());
+                out.extend_from_slice(&offset.to_be_bytes());
+            }
+            Key::GarbageBag(bag) | Key::Bag(bag) => out.extend_from_slice(&bag.0.to_be_bytes()),
+            Key::BagName(name) => out.extend_from_slice(name.as_bytes()),
+            Key::Device(device) => out.extend_from_slice(&device.to_bytes()),
+        }
+        out
+    }
+}
+
+/// The number in the eight bytes of a key from `at`; zero if the key is too short, which no key that we wrote is.
+pub fn number_at(key: &[u8], at: usize) -> u64 {
+    match key.get(at..at.saturating_add(8)).and_then(|bytes| bytes.try_into().ok()) {
+        Some(bytes) => u64::from_be_bytes(bytes),
+        None => 0,
+    }
+}
+
+/// The wide number in the sixteen bytes of a key from `at`; zero if the key is too short.
+pub fn wide_at(key: &[u8], at: usize) -> u128 {
+    match key.get(at..at.saturating_add(16)).and_then(|bytes| bytes.try_into().ok()) {
+        Some(bytes) => u128::from_be_bytes(bytes),
+        None => 0,
+    }
+}
+
+/// The first key after all keys that begin with `prefix`.
+pub fn after_prefix(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            break;
+        }
+    }
+    end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Key, after_prefix, number_at};
+    use base::id::InodeId;
+
+    /// Keys of one directory lie together in the order of their names, and numbers in their own order.
+    #[test]
+    fn order() {
+        let name = |directory, name| Key::Name(InodeId(directory), name).encode();
+        assert!(name(1, "a") < name(1, "b"));
+        assert!(name(1, "zz") < name(2, ""));
+        assert!(name(255, "") < name(256, ""));
+        assert!(Key::Extent(InodeId(1), 255).encode() < Key::Extent(InodeId(1), 256).encode());
+        assert_eq!(number_at(&name(77, "x"), 1), 77);
+        assert_eq!(number_at(&[1, 2], 1), 0);
+        assert_eq!(after_prefix(&[1, 255]), vec![2]);
+        let prefix = name(u64::MAX, "");
+        assert!(name(u64::MAX, "x") < after_prefix(&prefix));
+    }
+}

@@ -1,0 +1,170 @@
+//! The serving side as a service sees it: a call comes in, an answer goes out, from whatever thread has it.
+
+use crate::credit::Budget;
+use crate::frame::{FAILURE, Header, REPLY};
+use crate::message::{Ask, Failure, kind_name};
+use crate::outbound::Outbound;
+use crate::payload::Payload;
+use base::error::{Error, ErrorKind, Result};
+use base::id::SessionId;
+use base::limit::{FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX};
+use bytes::Bytes;
+use prost::Message;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use tokio::sync::oneshot;
+
+/// Whoever answers calls.
+pub trait Service: Send + Sync {
+    /// Takes a call. Runs on the connection's task: it never blocks; it may spawn or hand the call to a device thread.
+    fn handle(&self, call: Call);
+}
+
+/// A question from a client.
+pub struct Call {
+    /// `Ask::KIND` of the question.
+    pub kind: u16,
+    /// Who asks.
+    pub session: SessionId,
+    /// Unique within the session; the same when a call is asked again because its answer did not arrive.
+    pub number: u64,
+    /// The encoded question.
+    pub message: Bytes,
+    /// The bytes beside it. Their checksum is not verified yet.
+    pub payload: Payload,
+    /// Where the answer goes.
+    pub respond: Responder,
+}
+
+impl Call {
+    /// The question. `Protocol` if the bytes are none of this type.
+    pub fn ask<A: Ask>(&self) -> Result<A> {
+        A::decode(self.message.clone()).map_err(|error| {
+            let name = kind_name(self.kind).unwrap_or("unknown");
+            Error::new(
+                ErrorKind::Protocol,
+                format!("the question {name} cannot be read: {error}; nothing was done; use the same Stormwell version on both sides"),
+            )
+        })
+    }
+}
+
+/// An answer as it travels on a local link.
+pub(crate) type LocalAnswer = Result<(Bytes, Payload)>;
+
+/// The server's end of a connection that answers go to.
+pub(crate) struct Outlet {
+    pub(crate) outbound: Outbound,
+    /// Calls that were handed to the service and are not answered yet.
+    pub(crate) unanswered: AtomicUsize,
+    /// Bounds the payload of answers that wait to be written.
+    pub(crate) outgoing: Budget,
+}
+
+enum Target {
+    Connection(Arc<Outlet>),
+    Local(oneshot::Sender<LocalAnswer>),
+}
+
+/// Answers one call, once, from any thread. Dropped without an answer it answers with an error, so no caller waits for ever.
+pub struct Responder {
+    target: Option<Target>,
+    kind: u16,
+    number: u64,
+}
+
+impl Responder {
+    pub(crate) fn to_connection(outlet: Arc<Outlet>, kind: u16, number: u64) -> Responder {
+        outlet.unanswered.fetch_add(1, Ordering::Relaxed);
+        Responder { target: Some(Target::Connection(outlet)), kind, number }
+    }
+
+    pub(crate) fn to_local(sender: oneshot::Sender<LocalAnswer>, kind: u16, number: u64) -> Responder {
+        Responder { target: Some(Target::Local(sender)), kind, number }
+    }
+
+    /// Answers. Cheap: encodes into the connection's queue and wakes its task at most once a burst. An answer that does not
+    /// fit in a frame becomes an error.
+    pub fn answer<M: Message>(mut self, message: &M, payload: Payload) {
+        let length = message.encoded_len();
+        if length > FRAME_MESSAGE_MAX || payload.length() > FRAME_PAYLOAD_MAX {
+            return self.fail(Error::new(
+                ErrorKind::Io,
+                format!(
+                    "the answer does not fit in a frame ({length} bytes of message, {} of payload); this is a fault in Stormwell; ask for less at once",
+                    payload.length()
+                ),
+            ));
+        }
+        match self.target.take() {
+            Some(Target::Connection(outlet)) => {
+                outlet.unanswered.fetch_sub(1, Ordering::Relaxed);
+                let header =
+                    Header { kind: self.kind, flags: REPLY, number: self.number, ..Header::default() };
+                outlet.outbound.push(header, |bytes| encode(message, bytes), &payload);
+            }
+            // The caller may have stopped waiting: nobody minds.
+            Some(Target::Local(sender)) => drop(sender.send(Ok((message.encode_to_vec().into(), payload)))),
+            None => unreachable!("answering takes the responder"),
+        }
+    }
+
+    /// Answers with an error.
+    pub fn fail(mut self, error: Error) {
+        self.send_failure(error);
+    }
+
+    fn send_failure(&mut self, error: Error) {
+        match self.target.take() {
+            Some(Target::Connection(outlet)) => {
+                outlet.unanswered.fetch_sub(1, Ordering::Relaxed);
+                let header =
+                    Header { kind: self.kind, flags: REPLY | FAILURE, number: self.number, ..Header::default() };
+                let failure = bounded_failure(error);
+                outlet.outbound.push(header, |bytes| encode(&failure, bytes), &Payload::empty());
+            }
+            Some(Target::Local(sender)) => drop(sender.send(Err(error))),
+            None => (),
+        }
+    }
+
+    /// The node's budget for payload of answers that are not written to a socket yet. Acquire a piece before reading from a
+    /// device and attach it with `Payload::with_piece`. On a local link nothing waits for a socket, and the budget is without bound.
+    pub fn outgoing_budget(&self) -> &Budget {
+        static WITHOUT_BOUND: OnceLock<Budget> = OnceLock::new();
+        match &self.target {
+            Some(Target::Connection(outlet)) => &outlet.outgoing,
+            _ => WITHOUT_BOUND.get_or_init(|| Budget::new(u64::MAX)),
+        }
+    }
+}
+
+impl Drop for Responder {
+    fn drop(&mut self) {
+        if self.target.is_some() {
+            let name = kind_name(self.kind).unwrap_or("unknown");
+            self.send_failure(Error::new(
+                ErrorKind::Io,
+                format!("the node gave up on {name} without an answer; whether it was done is not known; this is a fault in Stormwell: look at what `stormwell serve` printed, and ask again"),
+            ));
+        }
+    }
+}
+
+/// Appends the encoded message.
+pub(crate) fn encode<M: Message>(message: &M, bytes: &mut Vec<u8>) {
+    if message.encode(bytes).is_err() {
+        unreachable!("a Vec grows as it must");
+    }
+}
+
+/// The error as a message that fits in a frame whatever its text.
+pub(crate) fn bounded_failure(error: Error) -> Failure {
+    const TEXT_MAX: usize = 16 << 10;
+    let mut failure = Failure::from(error);
+    if failure.text.len() > TEXT_MAX {
+        let cut = (0..=TEXT_MAX).rev().find(|at| failure.text.is_char_boundary(*at)).unwrap_or(0);
+        failure.text.truncate(cut);
+    }
+    failure
+}

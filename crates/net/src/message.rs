@@ -1,0 +1,124 @@
+//! Every message that travels between client and node: what is asked, what is answered, and the number of each kind.
+//!
+//! Messages are prost structs, defined here in Rust and nowhere else. A field's tag is never reused; new fields are
+//! optional by nature (absent means zero or empty). Payload bytes travel beside the message, never inside it.
+
+pub mod bag;
+pub mod chunk;
+pub mod file;
+pub mod session;
+
+use base::error::{Error, ErrorKind};
+use prost::Message;
+
+/// A question that has one kind of answer.
+pub trait Ask: Message + Default {
+    /// Its number in the frame header. Never reused.
+    const KIND: u16;
+    /// What answers it.
+    type Answer: Message + Default;
+}
+
+macro_rules! asks {
+    ($($kind:literal $ask:path => $answer:path,)*) => {
+        $(impl Ask for $ask {
+            const KIND: u16 = $kind;
+            type Answer = $answer;
+        })*
+        /// The name of a kind, for messages to people.
+        pub fn kind_name(kind: u16) -> Option<&'static str> {
+            match kind {
+                $($kind => Some(stringify!($ask)),)*
+                _ => None,
+            }
+        }
+    };
+}
+
+asks! {
+    1 session::Renew => Done,
+    2 session::NodeStatus => session::NodeStatusAnswer,
+
+    16 file::Stat => file::Attributes,
+    17 file::List => file::ListAnswer,
+    18 file::MakeDirectory => Done,
+    19 file::Create => file::OpenedFile,
+    20 file::Append => file::OpenedFile,
+    21 file::NextGroup => file::NewGroup,
+    22 file::Close => file::Attributes,
+    23 file::PackGroup => file::NewGroup,
+    24 file::PutFiles => file::PutFilesAnswer,
+    25 file::Locate => file::LocateAnswer,
+    26 file::Rename => Done,
+    27 file::Delete => Done,
+    28 file::SetPolicy => Done,
+    29 file::GetPolicy => file::Policy,
+    30 file::DiskUsage => file::DiskUsageAnswer,
+    31 file::Devices => file::DevicesAnswer,
+
+    48 chunk::Append => chunk::AppendAnswer,
+    49 chunk::Read => chunk::ReadAnswer,
+    50 chunk::Seal => chunk::SealAnswer,
+    51 chunk::Stat => chunk::StatAnswer,
+
+    64 bag::Create => bag::Info,
+    65 bag::Stat => bag::Info,
+    66 bag::List => bag::ListAnswer,
+    67 bag::Seal => bag::Info,
+    68 bag::Delete => Done,
+    69 bag::Push => bag::PushAnswer,
+    70 bag::Pull => bag::PullAnswer,
+    71 bag::Acknowledge => bag::AcknowledgeAnswer,
+    72 bag::RenewGrants => Done,
+}
+
+/// The answer to a question that only wants to be done.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Done {}
+
+/// A 128-bit id: device, chunk, node or session.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct Id {
+    /// The upper half.
+    #[prost(fixed64, tag = "1")]
+    pub high: u64,
+    /// The lower half.
+    #[prost(fixed64, tag = "2")]
+    pub low: u64,
+}
+
+impl From<u128> for Id {
+    fn from(value: u128) -> Id {
+        Id { high: (value >> 64) as u64, low: value as u64 }
+    }
+}
+
+impl Id {
+    /// The id as one number.
+    pub fn value(self) -> u128 {
+        u128::from(self.high) << 64 | u128::from(self.low)
+    }
+}
+
+/// Why a question was not answered.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Failure {
+    /// `base::error::ErrorKind::code`.
+    #[prost(uint32, tag = "1")]
+    pub code: u32,
+    /// What happened, whether data is safe, what to do next.
+    #[prost(string, tag = "2")]
+    pub text: String,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure { code: error.kind().code(), text: error.text().to_string() }
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Error {
+        Error::new(ErrorKind::from_code(failure.code), failure.text)
+    }
+}

@@ -1,0 +1,223 @@
+//! Bags: naming them, and the data path that touches no metadata.
+
+use super::{Failure, Id};
+use prost::Message;
+
+/// Makes a bag.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Create {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// Do not mind if it exists.
+    #[prost(bool, tag = "2")]
+    pub exists_ok: bool,
+}
+
+/// Asks about a bag.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Stat {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub name: String,
+}
+
+/// A bag. Counts are sums over its devices at about the same moment.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Info {
+    /// Its number.
+    #[prost(uint64, tag = "1")]
+    pub bag: u64,
+    /// Its name.
+    #[prost(string, tag = "2")]
+    pub name: String,
+    /// Whether pushes are refused for good.
+    #[prost(bool, tag = "3")]
+    pub sealed: bool,
+    /// The epoch it was sealed at.
+    #[prost(uint64, tag = "4")]
+    pub epoch: u64,
+    /// The devices that hold its chunks.
+    #[prost(message, repeated, tag = "5")]
+    pub members: Vec<Id>,
+    /// Chunks pushed.
+    #[prost(uint64, tag = "6")]
+    pub pushed: u64,
+    /// Bytes pushed.
+    #[prost(uint64, tag = "7")]
+    pub pushed_bytes: u64,
+    /// Chunks acknowledged.
+    #[prost(uint64, tag = "8")]
+    pub acknowledged: u64,
+    /// Bytes acknowledged.
+    #[prost(uint64, tag = "9")]
+    pub acknowledged_bytes: u64,
+    /// Chunks that wait to be pulled.
+    #[prost(uint64, tag = "10")]
+    pub waiting: u64,
+    /// Chunks granted and not yet acknowledged.
+    #[prost(uint64, tag = "11")]
+    pub granted: u64,
+}
+
+/// Asks for a page of bags, in the order of their names.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct List {
+    /// Names after this one; empty from the start.
+    #[prost(string, tag = "1")]
+    pub after: String,
+    /// At most so many; `base::limit::LIST_PAGE_MAX` at the most, and if zero.
+    #[prost(uint32, tag = "2")]
+    pub limit: u32,
+}
+
+/// A page of bags.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct ListAnswer {
+    /// The bags, with counts.
+    #[prost(message, repeated, tag = "1")]
+    pub bags: Vec<Info>,
+    /// Whether there are more after the last.
+    #[prost(bool, tag = "2")]
+    pub more: bool,
+}
+
+/// Refuses further pushes, durably, on every member. A bag that is sealed already is answered.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Seal {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub name: String,
+}
+
+/// Removes a bag with what is in it.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Delete {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub name: String,
+}
+
+/// Pushes the frame's payload as one chunk: answered when it is synced.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Push {
+    /// The bag.
+    #[prost(uint64, tag = "1")]
+    pub bag: u64,
+    /// The member that takes it.
+    #[prost(message, required, tag = "2")]
+    pub device: Id,
+    /// The chunk's name, drawn by the client; asking again with the same name does not push twice.
+    #[prost(message, required, tag = "3")]
+    pub chunk: Id,
+}
+
+/// The chunk is in the bag.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct PushAnswer {
+    /// Chunks that wait on this device, for choosing the next one.
+    #[prost(uint64, tag = "1")]
+    pub waiting: u64,
+}
+
+/// Asks for one chunk that nobody else has.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Pull {
+    /// The bag.
+    #[prost(uint64, tag = "1")]
+    pub bag: u64,
+    /// The member to take it from.
+    #[prost(message, required, tag = "2")]
+    pub device: Id,
+    /// The grant's name, drawn by the client; asking again with the same name gives the same chunk.
+    #[prost(fixed64, tag = "3")]
+    pub grant: u64,
+    /// Wait so long for a chunk to come, in milliseconds.
+    #[prost(uint32, tag = "4")]
+    pub wait_ms: u32,
+}
+
+/// How a pull ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
+#[repr(i32)]
+pub enum Pulled {
+    /// Nothing was there in the time given; there may be later.
+    Nothing = 0,
+    /// The payload is the chunk.
+    Chunk = 1,
+    /// The bag is sealed and everything on this device is acknowledged.
+    Ended = 2,
+}
+
+/// A chunk, or why there is none.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct PullAnswer {
+    /// Which of the three.
+    #[prost(enumeration = "Pulled", tag = "1")]
+    pub pulled: i32,
+    /// The chunk's name.
+    #[prost(message, required, tag = "2")]
+    pub chunk: Id,
+    /// The pass it belongs to.
+    #[prost(uint32, tag = "3")]
+    pub pass: u32,
+    /// Chunks that wait on this device.
+    #[prost(uint64, tag = "4")]
+    pub waiting: u64,
+    /// The grant ends after so many milliseconds without renewal or acknowledgement.
+    #[prost(uint32, tag = "5")]
+    pub grant_ms: u32,
+    /// Chunks granted to somebody and not yet acknowledged, on this device.
+    #[prost(uint64, tag = "6")]
+    pub granted: u64,
+}
+
+/// One chunk and the grant it was pulled under.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Grant {
+    /// The chunk.
+    #[prost(message, required, tag = "1")]
+    pub chunk: Id,
+    /// The grant.
+    #[prost(fixed64, tag = "2")]
+    pub grant: u64,
+}
+
+/// Says that chunks are done with. Answered when that is durable.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Acknowledge {
+    /// The bag.
+    #[prost(uint64, tag = "1")]
+    pub bag: u64,
+    /// The member they were pulled from.
+    #[prost(message, required, tag = "2")]
+    pub device: Id,
+    /// The pass.
+    #[prost(uint32, tag = "3")]
+    pub pass: u32,
+    /// The chunks.
+    #[prost(message, repeated, tag = "4")]
+    pub grants: Vec<Grant>,
+}
+
+/// How each acknowledgement fared, in their order.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct AcknowledgeAnswer {
+    /// `code` zero means accepted. Refused means: somebody else has or had the chunk; discard what you made of it.
+    #[prost(message, repeated, tag = "1")]
+    pub results: Vec<Failure>,
+}
+
+/// Keeps grants alive while their chunks are worked on.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct RenewGrants {
+    /// The bag.
+    #[prost(uint64, tag = "1")]
+    pub bag: u64,
+    /// The member they were pulled from.
+    #[prost(message, required, tag = "2")]
+    pub device: Id,
+    /// The grants.
+    #[prost(message, repeated, tag = "3")]
+    pub grants: Vec<Grant>,
+}

@@ -1,0 +1,130 @@
+//! Chunks on a device: the questions that a device log answers.
+
+use super::Id;
+use prost::Message;
+
+/// Appends the frame's payload to a chunk; the first append makes the chunk.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Append {
+    /// The device.
+    #[prost(message, required, tag = "1")]
+    pub device: Id,
+    /// The chunk.
+    #[prost(message, required, tag = "2")]
+    pub chunk: Id,
+    /// The group it belongs to.
+    #[prost(uint64, tag = "3")]
+    pub group: u64,
+    /// The writer's generation.
+    #[prost(uint64, tag = "4")]
+    pub generation: u64,
+    /// The chunk's length before this append. An append that is there already is answered, not repeated.
+    #[prost(uint64, tag = "5")]
+    pub offset: u64,
+    /// When to answer: 0 received, 1 written, 2 synced.
+    #[prost(uint32, tag = "6")]
+    pub level: u32,
+    /// Whether this append completes the chunk.
+    #[prost(bool, tag = "7")]
+    pub seal: bool,
+}
+
+/// The append has come as far as was asked.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct AppendAnswer {
+    /// The chunk's length after it.
+    #[prost(uint64, tag = "1")]
+    pub length: u64,
+}
+
+/// A range of a chunk.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Range {
+    /// First byte.
+    #[prost(uint64, tag = "1")]
+    pub offset: u64,
+    /// Bytes.
+    #[prost(uint64, tag = "2")]
+    pub length: u64,
+}
+
+/// Reads ranges of a chunk; the answer's payload is their bytes one after another, `base::limit::FRAME_PAYLOAD_MAX` at most.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Read {
+    /// The device.
+    #[prost(message, required, tag = "1")]
+    pub device: Id,
+    /// The chunk.
+    #[prost(message, required, tag = "2")]
+    pub chunk: Id,
+    /// What to read. A range beyond the chunk's end is cut short.
+    #[prost(message, repeated, tag = "3")]
+    pub ranges: Vec<Range>,
+    /// Whether the reader will not come back: do not keep the bytes in memory for it.
+    #[prost(bool, tag = "4")]
+    pub once: bool,
+}
+
+/// What was read is the payload.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct ReadAnswer {
+    /// The chunk's length at that moment.
+    #[prost(uint64, tag = "1")]
+    pub chunk_length: u64,
+    /// Whether it will stay so.
+    #[prost(bool, tag = "2")]
+    pub sealed: bool,
+}
+
+/// Closes a chunk for good, durably.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Seal {
+    /// The device.
+    #[prost(message, required, tag = "1")]
+    pub device: Id,
+    /// The chunk.
+    #[prost(message, required, tag = "2")]
+    pub chunk: Id,
+    /// The writer's generation.
+    #[prost(uint64, tag = "3")]
+    pub generation: u64,
+    /// The length that the writer believes in; another is refused.
+    #[prost(uint64, tag = "4")]
+    pub length: u64,
+}
+
+/// The chunk is sealed.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct SealAnswer {
+    /// Its length.
+    #[prost(uint64, tag = "1")]
+    pub length: u64,
+    /// CRC32C of all its bytes.
+    #[prost(fixed32, tag = "2")]
+    pub crc: u32,
+}
+
+/// Asks how long a chunk is.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Stat {
+    /// The device.
+    #[prost(message, required, tag = "1")]
+    pub device: Id,
+    /// The chunk.
+    #[prost(message, required, tag = "2")]
+    pub chunk: Id,
+}
+
+/// How long a chunk is.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct StatAnswer {
+    /// Its length.
+    #[prost(uint64, tag = "1")]
+    pub length: u64,
+    /// Whether it will stay so.
+    #[prost(bool, tag = "2")]
+    pub sealed: bool,
+    /// The generation of its writer.
+    #[prost(uint64, tag = "3")]
+    pub generation: u64,
+}

@@ -1,0 +1,420 @@
+//! Names, files and devices: the questions that the metadata store answers.
+
+use super::Id;
+use prost::Message;
+
+/// Asks for the attributes of a path.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Stat {
+    /// Absolute path.
+    #[prost(string, tag = "1")]
+    pub path: String,
+}
+
+/// What is known about a file or directory.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Attributes {
+    /// Its number; survives renames.
+    #[prost(uint64, tag = "1")]
+    pub inode: u64,
+    /// Whether it is a directory.
+    #[prost(bool, tag = "2")]
+    pub directory: bool,
+    /// Bytes recorded in the metadata store; an open file may have more.
+    #[prost(uint64, tag = "3")]
+    pub length: u64,
+    /// When its content last changed, in milliseconds since 1970.
+    #[prost(uint64, tag = "4")]
+    pub modified_ms: u64,
+    /// Permission bits as POSIX has them.
+    #[prost(uint32, tag = "5")]
+    pub mode: u32,
+    /// Whether somebody holds it open for writing.
+    #[prost(bool, tag = "6")]
+    pub open: bool,
+    /// Rises with every new writer.
+    #[prost(uint64, tag = "7")]
+    pub generation: u64,
+}
+
+/// Asks for a page of a directory, in the order of the names' bytes.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct List {
+    /// Absolute path of the directory.
+    #[prost(string, tag = "1")]
+    pub path: String,
+    /// Names after this one; empty from the start.
+    #[prost(string, tag = "2")]
+    pub after: String,
+    /// At most so many; `base::limit::LIST_PAGE_MAX` at the most, and if zero.
+    #[prost(uint32, tag = "3")]
+    pub limit: u32,
+}
+
+/// One name in a directory.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Entry {
+    /// The name, without its directory.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// What it names.
+    #[prost(message, required, tag = "2")]
+    pub attributes: Attributes,
+}
+
+/// A page of a directory.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct ListAnswer {
+    /// The entries.
+    #[prost(message, repeated, tag = "1")]
+    pub entries: Vec<Entry>,
+    /// Whether there are more after the last.
+    #[prost(bool, tag = "2")]
+    pub more: bool,
+}
+
+/// Makes a directory.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct MakeDirectory {
+    /// Absolute path.
+    #[prost(string, tag = "1")]
+    pub path: String,
+    /// Make what is missing above, and do not mind if it exists.
+    #[prost(bool, tag = "2")]
+    pub parents: bool,
+}
+
+/// Makes a file and opens it for writing.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Create {
+    /// Absolute path.
+    #[prost(string, tag = "1")]
+    pub path: String,
+    /// Replace a file that exists. Its bytes stay readable to those who hold it until the new one is made.
+    #[prost(bool, tag = "2")]
+    pub overwrite: bool,
+    /// Make missing directories.
+    #[prost(bool, tag = "3")]
+    pub parents: bool,
+    /// Permission bits; zero means 0644.
+    #[prost(uint32, tag = "4")]
+    pub mode: u32,
+}
+
+/// Opens a file to write at its end. Whoever had it open is refused from now on.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Append {
+    /// Absolute path.
+    #[prost(string, tag = "1")]
+    pub path: String,
+}
+
+/// A file that is open for writing.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct OpenedFile {
+    /// The file.
+    #[prost(uint64, tag = "1")]
+    pub inode: u64,
+    /// The writer's generation: chunks and metadata refuse older ones.
+    #[prost(uint64, tag = "2")]
+    pub generation: u64,
+    /// Its length so far.
+    #[prost(uint64, tag = "3")]
+    pub length: u64,
+    /// Where the next bytes go.
+    #[prost(message, required, tag = "4")]
+    pub group: NewGroup,
+}
+
+/// A group to write into: one column, one chunk, from offset zero.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct NewGroup {
+    /// The group.
+    #[prost(uint64, tag = "1")]
+    pub group: u64,
+    /// The device that takes its chunk.
+    #[prost(message, required, tag = "2")]
+    pub device: Id,
+    /// The chunk's name.
+    #[prost(message, required, tag = "3")]
+    pub chunk: Id,
+}
+
+/// Records that the current group is full (its chunk is sealed at this length) and asks for the next.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct NextGroup {
+    /// The file.
+    #[prost(uint64, tag = "1")]
+    pub inode: u64,
+    /// The writer's generation.
+    #[prost(uint64, tag = "2")]
+    pub generation: u64,
+    /// The group that is full.
+    #[prost(uint64, tag = "3")]
+    pub finished_group: u64,
+    /// Its length in bytes.
+    #[prost(uint64, tag = "4")]
+    pub finished_length: u64,
+}
+
+/// Ends writing: the last group's chunk is sealed at this length.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Close {
+    /// The file.
+    #[prost(uint64, tag = "1")]
+    pub inode: u64,
+    /// The writer's generation.
+    #[prost(uint64, tag = "2")]
+    pub generation: u64,
+    /// The last group.
+    #[prost(uint64, tag = "3")]
+    pub finished_group: u64,
+    /// Its length in bytes; zero drops it.
+    #[prost(uint64, tag = "4")]
+    pub finished_length: u64,
+    /// Modification time to record in milliseconds since 1970; zero means now.
+    #[prost(uint64, tag = "5")]
+    pub modified_ms: u64,
+    /// Permission bits to record; zero leaves them.
+    #[prost(uint32, tag = "6")]
+    pub mode: u32,
+}
+
+/// Asks for a group that small files share.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct PackGroup {}
+
+/// Names small files whose bytes are already durable in shared groups: one transaction, each file answered by itself.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct PutFiles {
+    /// At most `base::limit::COMPOUND_FILES_MAX` files.
+    #[prost(message, repeated, tag = "1")]
+    pub files: Vec<PutFile>,
+}
+
+/// One small file.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct PutFile {
+    /// Absolute path.
+    #[prost(string, tag = "1")]
+    pub path: String,
+    /// The group that holds its bytes; ignored for an empty file.
+    #[prost(uint64, tag = "2")]
+    pub group: u64,
+    /// Where in the group they start.
+    #[prost(uint64, tag = "3")]
+    pub offset: u64,
+    /// How many.
+    #[prost(uint64, tag = "4")]
+    pub length: u64,
+    /// Modification time in milliseconds since 1970; zero means now.
+    #[prost(uint64, tag = "5")]
+    pub modified_ms: u64,
+    /// Permission bits; zero means 0644.
+    #[prost(uint32, tag = "6")]
+    pub mode: u32,
+    /// Replace a file that exists.
+    #[prost(bool, tag = "7")]
+    pub overwrite: bool,
+    /// Make missing directories.
+    #[prost(bool, tag = "8")]
+    pub parents: bool,
+}
+
+/// How each file of `PutFiles` fared, in their order.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct PutFilesAnswer {
+    /// `code` zero means done.
+    #[prost(message, repeated, tag = "1")]
+    pub results: Vec<super::Failure>,
+}
+
+/// Asks where a file's bytes are.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Locate {
+    /// Absolute path; empty when `inode` is given.
+    #[prost(string, tag = "1")]
+    pub path: String,
+    /// The file; zero when `path` is given.
+    #[prost(uint64, tag = "2")]
+    pub inode: u64,
+    /// First byte of interest.
+    #[prost(uint64, tag = "3")]
+    pub offset: u64,
+    /// How many bytes.
+    #[prost(uint64, tag = "4")]
+    pub length: u64,
+}
+
+/// Where a run of a file's bytes is.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Extent {
+    /// First byte within the file.
+    #[prost(uint64, tag = "1")]
+    pub offset: u64,
+    /// Bytes; of an open extent what the metadata store has heard of: its chunk may have more.
+    #[prost(uint64, tag = "2")]
+    pub length: u64,
+    /// The device that holds the chunk.
+    #[prost(message, required, tag = "3")]
+    pub device: Id,
+    /// The chunk.
+    #[prost(message, required, tag = "4")]
+    pub chunk: Id,
+    /// First byte within the chunk.
+    #[prost(uint64, tag = "5")]
+    pub chunk_offset: u64,
+    /// Whether a writer may still be adding to it.
+    #[prost(bool, tag = "6")]
+    pub open: bool,
+}
+
+/// Where a file's bytes are.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct LocateAnswer {
+    /// The file.
+    #[prost(message, required, tag = "1")]
+    pub attributes: Attributes,
+    /// Extents that touch the range, in order.
+    #[prost(message, repeated, tag = "2")]
+    pub extents: Vec<Extent>,
+    /// Whether there are more after the last: ask again from its end.
+    #[prost(bool, tag = "3")]
+    pub more: bool,
+}
+
+/// Moves a file or directory, atomically.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Rename {
+    /// Absolute path of what is moved.
+    #[prost(string, tag = "1")]
+    pub from: String,
+    /// Its new absolute path.
+    #[prost(string, tag = "2")]
+    pub to: String,
+    /// Replace a file, or an empty directory, of that name.
+    #[prost(bool, tag = "3")]
+    pub replace: bool,
+}
+
+/// Removes a file or directory.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Delete {
+    /// Absolute path.
+    #[prost(string, tag = "1")]
+    pub path: String,
+    /// With everything below.
+    #[prost(bool, tag = "2")]
+    pub recursive: bool,
+}
+
+/// Wishes for the bytes under a directory.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Policy {
+    /// `base::policy::Class::code` plus one; zero means: as above.
+    #[prost(uint32, tag = "1")]
+    pub tier: u32,
+    /// Copies; zero means: as above.
+    #[prost(uint32, tag = "2")]
+    pub replicas: u32,
+}
+
+/// Sets the policy of a file or directory.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct SetPolicy {
+    /// Absolute path.
+    #[prost(string, tag = "1")]
+    pub path: String,
+    /// The wishes.
+    #[prost(message, required, tag = "2")]
+    pub policy: Policy,
+}
+
+/// Asks for the policy in force at a path, inherited parts included.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct GetPolicy {
+    /// Absolute path.
+    #[prost(string, tag = "1")]
+    pub path: String,
+}
+
+/// Counts what lies under a path.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct DiskUsage {
+    /// Absolute path.
+    #[prost(string, tag = "1")]
+    pub path: String,
+    /// `next` of the answer before; empty at the start.
+    #[prost(bytes = "vec", tag = "2")]
+    pub resume: Vec<u8>,
+}
+
+/// A part of a count: add up the answers until `next` is empty.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct DiskUsageAnswer {
+    /// Files counted.
+    #[prost(uint64, tag = "1")]
+    pub files: u64,
+    /// Directories counted, the path itself included.
+    #[prost(uint64, tag = "2")]
+    pub directories: u64,
+    /// Bytes in those files.
+    #[prost(uint64, tag = "3")]
+    pub bytes: u64,
+    /// Where to go on; empty at the end.
+    #[prost(bytes = "vec", tag = "4")]
+    pub next: Vec<u8>,
+}
+
+/// Asks for all devices.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Devices {}
+
+/// One device.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Device {
+    /// Its id.
+    #[prost(message, required, tag = "1")]
+    pub device: Id,
+    /// `base::policy::Class::code`.
+    #[prost(uint32, tag = "2")]
+    pub class: u32,
+    /// Bytes it may use.
+    #[prost(uint64, tag = "3")]
+    pub capacity: u64,
+    /// Bytes it uses, dead ones not yet given back included.
+    #[prost(uint64, tag = "4")]
+    pub used: u64,
+    /// Bytes of chunks that are alive.
+    #[prost(uint64, tag = "5")]
+    pub live: u64,
+    /// Chunks.
+    #[prost(uint64, tag = "6")]
+    pub chunks: u64,
+    /// Where it is, for people: its directory.
+    #[prost(string, tag = "7")]
+    pub place: String,
+    /// How it moves bytes: `io_uring`, `threads`, `memory`.
+    #[prost(string, tag = "8")]
+    pub backend: String,
+    /// Why it is out of service; empty when it serves.
+    #[prost(string, tag = "9")]
+    pub trouble: String,
+}
+
+/// All devices, and the namespace's totals.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct DevicesAnswer {
+    /// The devices.
+    #[prost(message, repeated, tag = "1")]
+    pub devices: Vec<Device>,
+    /// Files in the namespace.
+    #[prost(uint64, tag = "2")]
+    pub files: u64,
+    /// Directories in the namespace.
+    #[prost(uint64, tag = "3")]
+    pub directories: u64,
+    /// Bytes in files.
+    #[prost(uint64, tag = "4")]
+    pub bytes: u64,
+}

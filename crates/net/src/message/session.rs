@@ -1,0 +1,60 @@
+//! How a connection begins and a session stays alive.
+
+use super::Id;
+use prost::Message;
+
+/// The first message of every connection, from the side that connected.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Hello {
+    /// Oldest protocol version that the sender speaks.
+    #[prost(uint32, tag = "1")]
+    pub version_min: u32,
+    /// Newest protocol version that the sender speaks.
+    #[prost(uint32, tag = "2")]
+    pub version_max: u32,
+    /// The client's session. All its connections name the same one.
+    #[prost(message, required, tag = "3")]
+    pub session: Id,
+    /// Which program, for people: `stormwell put`.
+    #[prost(string, tag = "4")]
+    pub program: String,
+}
+
+/// The answer to `Hello`, or a `Failure` and the connection's end.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Welcome {
+    /// The version that both sides speak from here on.
+    #[prost(uint32, tag = "1")]
+    pub version: u32,
+    /// Which node answered.
+    #[prost(message, required, tag = "2")]
+    pub node: Id,
+    /// Rises with every start of that node.
+    #[prost(uint64, tag = "3")]
+    pub incarnation: u64,
+}
+
+/// Keeps the session's leases; at least every third of `base::limit::SESSION_LEASE`.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Renew {}
+
+/// Asks a node how it is.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct NodeStatus {}
+
+/// How a node is.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct NodeStatusAnswer {
+    /// Which node.
+    #[prost(message, required, tag = "1")]
+    pub node: Id,
+    /// The program's version.
+    #[prost(string, tag = "2")]
+    pub version: String,
+    /// Its process id, so that a benchmark can read what the kernel counted for it.
+    #[prost(uint64, tag = "3")]
+    pub process: u64,
+    /// Milliseconds since it began to serve.
+    #[prost(uint64, tag = "4")]
+    pub uptime_ms: u64,
+}

@@ -1,0 +1,130 @@
+//! The volatile side of the bags on one device: their queues, and the consumers that wait for a chunk to come.
+
+use crate::device::Then;
+use base::id::{BagId, ChunkId, Owner, SessionId};
+use base::unit::Time;
+use chunk::Engine;
+use chunk::bag::BagQueue;
+use net::message::bag::{PullAnswer, Pulled};
+use net::{Payload, Responder};
+use std::collections::{BTreeMap, VecDeque};
+
+/// A consumer that wants a chunk.
+pub struct Waiter {
+    /// Whose session it is.
+    pub consumer: SessionId,
+    /// The grant's name, drawn by the consumer.
+    pub grant: u64,
+    /// When to give up.
+    pub deadline: Time,
+    /// Where the answer goes.
+    pub respond: Responder,
+}
+
+/// Every bag that was asked for since the start.
+#[derive(Default)]
+pub struct Bags {
+    bags: BTreeMap<BagId, Bag>,
+}
+
+struct Bag {
+    queue: BagQueue,
+    /// Consumers that wait, oldest first. Bounded by the calls that connections may have unanswered.
+    waiters: VecDeque<Waiter>,
+}
+
+impl Bags {
+    /// The queue of a bag. The first time it is made from the chunks that the device holds.
+    pub fn queue(&mut self, bag: BagId, engine: &Engine<Then>) -> &mut BagQueue {
+        &mut self.bag(bag, engine).queue
+    }
+
+    fn bag(&mut self, bag: BagId, engine: &Engine<Then>) -> &mut Bag {
+        self.bags.entry(bag).or_insert_with(|| {
+            let complete = engine.chunks_of(Owner::Bag(bag)).filter(|(_, _, sealed)| *sealed);
+            let queue = BagQueue::new(complete.map(|(chunk, length, _)| (chunk, length)));
+            Bag { queue, waiters: VecDeque::new() }
+        })
+    }
+
+    /// Lets a consumer wait for a chunk to come, or answers at once if none will or it does not want to.
+    pub fn wait(&mut self, now: Time, bag: BagId, waiter: Waiter, engine: &Engine<Then>) {
+        let sealed = engine.bag_stat(bag).sealed_epoch.is_some();
+        let entry = self.bag(bag, engine);
+        if sealed && entry.queue.is_empty() {
+            return answer_empty(waiter, Pulled::Ended, &entry.queue);
+        }
+        if waiter.deadline <= now {
+            return answer_empty(waiter, Pulled::Nothing, &entry.queue);
+        }
+        entry.waiters.push_back(waiter);
+    }
+
+    /// The next chunk for a consumer that waits. When the bag has ended, all who wait are told so.
+    pub fn next_served(&mut self, now: Time, bag: BagId, engine: &Engine<Then>) -> Option<(ChunkId, u64, Waiter)> {
+        let sealed = engine.bag_stat(bag).sealed_epoch.is_some();
+        let entry = self.bags.get_mut(&bag)?;
+        if sealed && entry.queue.is_empty() {
+            for waiter in entry.waiters.drain(..) {
+                answer_empty(waiter, Pulled::Ended, &entry.queue);
+            }
+            return None;
+        }
+        let waiter = entry.waiters.front()?;
+        let (chunk, length) = entry.queue.pull(now, waiter.consumer, waiter.grant)?;
+        entry.waiters.pop_front().map(|waiter| (chunk, length, waiter))
+    }
+
+    /// Reads the bag anew from the device at its next use; those who wait stay.
+    pub fn forget_state(&mut self, bag: BagId, engine: &Engine<Then>) {
+        if let Some(entry) = self.bags.get_mut(&bag)
+            && engine.chunks_of(Owner::Bag(bag)).next().is_none()
+        {
+            entry.queue = BagQueue::default();
+        }
+    }
+
+    /// Takes back what a session had pulled; returns the bags that have something to give again.
+    pub fn release(&mut self, session: SessionId) -> Vec<BagId> {
+        for entry in self.bags.values_mut() {
+            entry.queue.release(session);
+        }
+        self.with_waiters()
+    }
+
+    /// Ends grants and waits that are over; returns the bags that may have something to give again.
+    pub fn expire(&mut self, now: Time) -> Vec<BagId> {
+        for entry in self.bags.values_mut() {
+            entry.queue.expire(now);
+            let (over, waiting): (VecDeque<Waiter>, VecDeque<Waiter>) =
+                entry.waiters.drain(..).partition(|waiter| waiter.deadline <= now);
+            entry.waiters = waiting;
+            for waiter in over {
+                answer_empty(waiter, Pulled::Nothing, &entry.queue);
+            }
+        }
+        self.with_waiters()
+    }
+
+    fn with_waiters(&self) -> Vec<BagId> {
+        self.bags.iter().filter(|(_, entry)| !entry.waiters.is_empty()).map(|(bag, _)| *bag).collect()
+    }
+
+    /// When `expire` must be called next.
+    pub fn next_due(&self) -> Option<Time> {
+        let ends = self.bags.values().filter_map(|entry| entry.queue.next_expiry());
+        let waits = self.bags.values().flat_map(|entry| entry.waiters.iter().map(|waiter| waiter.deadline));
+        ends.chain(waits).min()
+    }
+}
+
+fn answer_empty(waiter: Waiter, pulled: Pulled, queue: &BagQueue) {
+    let lengths = queue.lengths();
+    let answer = PullAnswer {
+        pulled: pulled as i32,
+        waiting: lengths.waiting as u64,
+        granted: lengths.granted as u64,
+        ..PullAnswer::default()
+    };
+    waiter.respond.answer(&answer, Payload::empty());
+}

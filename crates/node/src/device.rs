@@ -1,0 +1,480 @@
+//! The thread that serves one device: it owns the disk, the chunk engine and the volatile queues of the bags, runs each
+//! request to its end, and answers straight from here. No other thread touches a device.
+
+use crate::bags::{Bags, Waiter};
+use crate::mailbox::Mailbox;
+use base::disk::{Caching, Disk, Done};
+use base::env::Clock;
+use base::error::{Error, ErrorKind, Result};
+use base::id::{BagId, ChunkId, DeviceId, Owner, SessionId};
+use base::policy::{Class, Level};
+use base::unit::Time;
+use bytes::Bytes;
+use chunk::bag::Verdict;
+use chunk::{Effect, Engine, Reply, Request, Usage};
+use net::message::{bag, chunk as wire};
+use net::{Budget, Payload, Piece, Responder};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// How the rest of the node reaches a device.
+pub struct Device {
+    /// Which device.
+    pub id: DeviceId,
+    /// Its class.
+    pub class: Class,
+    /// Its directory, for people.
+    pub place: String,
+    /// How it moves bytes, for people.
+    pub backend: &'static str,
+    mailbox: Mailbox<Item>,
+    usage: Mutex<Usage>,
+}
+
+impl Device {
+    /// Hands work to the device's thread.
+    pub fn send(&self, item: Item) {
+        self.mailbox.send(item);
+    }
+
+    /// Asks the engine and waits for its answer.
+    pub async fn ask(&self, request: Request) -> Result<Reply> {
+        let (tell, told) = oneshot::channel();
+        self.send(Item::Chunk { request, then: Then::Tell(tell) });
+        told.await.unwrap_or_else(|_| Err(gone(self.id)))
+    }
+
+    /// The volatile counts of a bag: (waiting, granted).
+    pub async fn bag_lengths(&self, bag: BagId) -> Result<(u64, u64)> {
+        let (tell, told) = oneshot::channel();
+        self.send(Item::BagLengths { bag, tell });
+        told.await.map_err(|_| gone(self.id))
+    }
+
+    /// How full it is, as of at most a moment ago.
+    pub fn usage(&self) -> Usage {
+        *self.usage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn gone(id: DeviceId) -> Error {
+    Error::new(ErrorKind::Io, format!("device {id} is no longer served; what was acknowledged is safe; start the node again"))
+}
+
+/// What a device's thread can be asked.
+pub enum Item {
+    /// Something for the engine, and what to do with the answer.
+    Chunk { request: Request, then: Then },
+    /// A chunk for a bag.
+    Push { bag: BagId, chunk: ChunkId, payload: Payload, respond: Responder },
+    /// A chunk from a bag.
+    Pull { bag: BagId, waiter: Waiter },
+    /// Chunks of a bag are done with.
+    Acknowledge { bag: BagId, pass: u32, grants: Vec<(ChunkId, u64)>, respond: Responder },
+    /// Chunks of a bag are still being worked on.
+    Renew { bag: BagId, grants: Vec<(ChunkId, u64)>, respond: Responder },
+    /// A bag is sealed, or dropped: those who wait for its chunks must hear of it.
+    BagChanged { bag: BagId },
+    /// Asks for (waiting, granted) of a bag.
+    BagLengths { bag: BagId, tell: oneshot::Sender<(u64, u64)> },
+    /// A client's session ended: what it had pulled goes back.
+    SessionEnded { session: SessionId },
+    /// End when nothing is under way.
+    Stop,
+}
+
+/// What happens with an engine's answer.
+pub enum Then {
+    /// It goes over the wire.
+    Answer(Responder),
+    /// The same, with a share of the memory budget that its bytes occupy.
+    AnswerBytes(Responder, Piece),
+    /// The node itself wants it.
+    Tell(oneshot::Sender<Result<Reply>>),
+    /// A push is synced: the chunk may be pulled from now on.
+    Pushed { bag: BagId, chunk: ChunkId, length: u64, respond: Responder },
+    /// A granted chunk was read.
+    Pulled { bag: BagId, chunk: ChunkId, length: u64, waiter: Waiter, piece: Piece },
+    /// Acknowledgements are durable: those asked of the engine, and the answers so far for all.
+    Acknowledged { bag: BagId, asked: Vec<(usize, ChunkId)>, results: Vec<Result<()>>, respond: Responder },
+}
+
+/// What a device's thread is started with.
+pub struct Start {
+    /// The disk.
+    pub disk: Box<dyn Disk>,
+    /// The recovered engine.
+    pub engine: Engine<Then>,
+    /// Which device.
+    pub id: DeviceId,
+    /// Its class.
+    pub class: Class,
+    /// Its directory, for people.
+    pub place: String,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// The budget for bytes on their way out.
+    pub outgoing: Budget,
+}
+
+/// Starts the thread.
+pub fn spawn(start: Start) -> Result<(Arc<Device>, std::thread::JoinHandle<()>)> {
+    let device = Arc::new(Device {
+        id: start.id,
+        class: start.class,
+        place: start.place,
+        backend: start.disk.backend(),
+        mailbox: Mailbox::new(start.disk.waker()),
+        usage: Mutex::new(start.engine.usage()),
+    });
+    let served = device.clone();
+    let thread = Thread {
+        device: device.clone(),
+        engine: start.engine,
+        clock: start.clock,
+        outgoing: start.outgoing,
+        bags: Bags::default(),
+        short_of_memory: VecDeque::new(),
+        effects: Vec::new(),
+        stopping: false,
+        in_flight: 0,
+    };
+    let mut disk = start.disk;
+    let handle = os::thread::spawn(&format!("device-{:.8}", served.id.to_string()), move || thread.run(disk.as_mut()))?;
+    Ok((device, handle))
+}
+
+/// How long work that found no memory waits before it tries again. Memory comes back when a socket has taken bytes,
+/// about a millisecond for a chunk of 4 MiB.
+const MEMORY_RETRY: Duration = Duration::from_millis(1);
+
+struct Thread {
+    device: Arc<Device>,
+    engine: Engine<Then>,
+    clock: Arc<dyn Clock>,
+    outgoing: Budget,
+    bags: Bags,
+    /// Reads and pulls that found no outgoing memory, oldest first. Bounded as the mailbox is.
+    short_of_memory: VecDeque<Item>,
+    effects: Vec<Effect<Then>>,
+    stopping: bool,
+    in_flight: usize,
+}
+
+impl Thread {
+    fn run(mut self, disk: &mut dyn Disk) {
+        let mut inbox = Vec::new();
+        let mut done: Vec<Done> = Vec::new();
+        let mut now = self.clock.now();
+        loop {
+            let device = self.device.clone();
+            device.mailbox.take(&mut inbox);
+            for item in inbox.drain(..) {
+                self.handle(now, item);
+            }
+            self.retry_for_memory(now);
+            self.perform(now, disk);
+            if self.stopping && self.in_flight == 0 {
+                return;
+            }
+            *self.device.usage.lock().unwrap_or_else(PoisonError::into_inner) = self.engine.usage();
+            let wait = if device.mailbox.may_sleep() { self.wait(now) } else { Some(Duration::ZERO) };
+            disk.poll(wait, &mut done);
+            device.mailbox.awake();
+            now = self.clock.now();
+            for finished in done.drain(..) {
+                self.in_flight -= 1;
+                self.engine.completed(now, finished);
+            }
+            if self.engine.next_tick().is_some_and(|due| due <= now) {
+                self.engine.tick(now);
+            }
+            self.perform(now, disk);
+            if self.bags.next_due().is_some_and(|due| due <= now) {
+                for bag in self.bags.expire(now) {
+                    self.serve_waiters(now, bag);
+                }
+            }
+        }
+    }
+
+    /// How long nothing needs to be done if nothing comes; `None`: for ever.
+    fn wait(&self, now: Time) -> Option<Duration> {
+        if !self.short_of_memory.is_empty() {
+            return Some(MEMORY_RETRY);
+        }
+        let due = [self.engine.next_tick(), self.bags.next_due()];
+        due.into_iter().flatten().min().map(|due| due.since(now))
+    }
+
+    fn handle(&mut self, now: Time, item: Item) {
+        match item {
+            Item::Chunk { request: request @ Request::Read { .. }, then: Then::Answer(respond) } => {
+                self.read(now, request, respond);
+            }
+            Item::Chunk { request, then } => self.engine.submit(now, request, then),
+            Item::Push { bag, chunk, payload, respond } => self.push(now, bag, chunk, payload, respond),
+            Item::Pull { bag, waiter } => self.pull(now, bag, waiter),
+            Item::Acknowledge { bag, pass, grants, respond } => self.acknowledge(now, bag, pass, grants, respond),
+            Item::Renew { bag, grants, respond } => {
+                let queue = self.bags.queue(bag, &self.engine);
+                for (chunk, grant) in grants {
+                    queue.renew(now, chunk, grant);
+                }
+                respond.answer(&net::message::Done {}, Payload::empty());
+            }
+            Item::BagChanged { bag } => {
+                self.bags.forget_state(bag, &self.engine);
+                self.serve_waiters(now, bag);
+            }
+            Item::BagLengths { bag, tell } => {
+                let lengths = self.bags.queue(bag, &self.engine).lengths();
+                // The one who asked may be gone; then nobody misses the answer.
+                let _ = tell.send((lengths.waiting as u64, lengths.granted as u64));
+            }
+            Item::SessionEnded { session } => {
+                for bag in self.bags.release(session) {
+                    self.serve_waiters(now, bag);
+                }
+            }
+            Item::Stop => self.stopping = true,
+        }
+    }
+
+    /// Takes outgoing memory before anything is read, so that slow readers cannot fill the node with their answers.
+    fn read(&mut self, now: Time, request: Request, respond: Responder) {
+        let Request::Read { ranges, .. } = &request else { unreachable!("only reads come here") };
+        let bytes = ranges.iter().fold(0u64, |sum, (_, length)| sum.saturating_add(*length));
+        match self.outgoing.try_acquire(bytes) {
+            Some(piece) => self.engine.submit(now, request, Then::AnswerBytes(respond, piece)),
+            None => self.short_of_memory.push_back(Item::Chunk { request, then: Then::Answer(respond) }),
+        }
+    }
+
+    fn push(&mut self, now: Time, bag: BagId, chunk: ChunkId, payload: Payload, respond: Responder) {
+        let (crc, length) = (payload.crc(), payload.length() as u64);
+        let request = Request::Append {
+            chunk,
+            owner: Owner::Bag(bag),
+            generation: base::id::Generation(1),
+            offset: 0,
+            payload: payload.into_bytes(),
+            crc,
+            level: Level::Synced,
+            seal: true,
+        };
+        self.engine.submit(now, request, Then::Pushed { bag, chunk, length, respond });
+    }
+
+    fn pull(&mut self, now: Time, bag: BagId, waiter: Waiter) {
+        let queue = self.bags.queue(bag, &self.engine);
+        let Some((chunk, length)) = queue.pull(now, waiter.consumer, waiter.grant) else {
+            return self.bags.wait(now, bag, waiter, &self.engine);
+        };
+        self.read_granted(now, bag, chunk, length, waiter);
+    }
+
+    fn read_granted(&mut self, now: Time, bag: BagId, chunk: ChunkId, length: u64, waiter: Waiter) {
+        match self.outgoing.try_acquire(length) {
+            Some(piece) => {
+                let request = Request::Read { chunk, ranges: vec![(0, length)], caching: Caching::Around };
+                self.engine.submit(now, request, Then::Pulled { bag, chunk, length, waiter, piece });
+            }
+            // The grant stays; asking again with the same grant gives the same chunk.
+            None => self.short_of_memory.push_back(Item::Pull { bag, waiter }),
+        }
+    }
+
+    fn retry_for_memory(&mut self, now: Time) {
+        for _ in 0..self.short_of_memory.len() {
+            let Some(item) = self.short_of_memory.pop_front() else { return };
+            let before = self.short_of_memory.len();
+            self.handle(now, item);
+            if self.short_of_memory.len() > before {
+                // Still nothing: put it back where it was, so that the oldest stays the first.
+                self.short_of_memory.rotate_right(1);
+                return;
+            }
+        }
+    }
+
+    fn acknowledge(&mut self, now: Time, bag: BagId, pass: u32, grants: Vec<(ChunkId, u64)>, respond: Responder) {
+        let queue = self.bags.queue(bag, &self.engine);
+        let mut results = Vec::with_capacity(grants.len());
+        let mut asked = Vec::new();
+        let mut chunks = Vec::new();
+        for (place, (chunk, grant)) in grants.into_iter().enumerate() {
+            match queue.acknowledge(now, chunk, grant) {
+                Verdict::Refuse(reason) => results.push(Err(Error::new(ErrorKind::Stale, reason))),
+                // Of a chunk that is not here any more the engine knows who acknowledged it, across restarts.
+                Verdict::Accept | Verdict::Unknown => {
+                    results.push(Ok(()));
+                    asked.push((place, chunk));
+                    chunks.push((chunk, grant));
+                }
+            }
+        }
+        self.engine.submit(
+            now,
+            Request::Acknowledge { chunks, pass },
+            Then::Acknowledged { bag, asked, results, respond },
+        );
+    }
+
+    /// Hands operations to the disk and answers to those who wait, until the engine has nothing more to say.
+    fn perform(&mut self, now: Time, disk: &mut dyn Disk) {
+        let mut effects = std::mem::take(&mut self.effects);
+        loop {
+            self.engine.take_effects(&mut effects);
+            if effects.is_empty() {
+                break;
+            }
+            for effect in effects.drain(..) {
+                match effect {
+                    Effect::Disk { token, op } => {
+                        self.in_flight += 1;
+                        disk.submit(token, op);
+                    }
+                    Effect::Reply { tag, result } => self.answer(now, tag, result),
+                }
+            }
+        }
+        self.effects = effects;
+    }
+
+    fn answer(&mut self, now: Time, then: Then, result: Result<Reply>) {
+        match then {
+            Then::Answer(respond) => answer_wire(respond, result, None),
+            Then::AnswerBytes(respond, piece) => answer_wire(respond, result, Some(piece)),
+            // The one who asked may be gone; then nobody misses the answer.
+            Then::Tell(tell) => drop(tell.send(result)),
+            Then::Pushed { bag, chunk, length, respond } => match result {
+                Ok(_) => {
+                    let queue = self.bags.queue(bag, &self.engine);
+                    queue.push(chunk, length);
+                    let waiting = queue.lengths().waiting as u64;
+                    respond.answer(&bag::PushAnswer { waiting }, Payload::empty());
+                    self.serve_waiters(now, bag);
+                }
+                Err(error) => respond.fail(error),
+            },
+            Then::Pulled { bag, chunk, length, waiter, piece } => self.pulled(bag, chunk, length, waiter, piece, result),
+            Then::Acknowledged { bag, asked, results, respond } => {
+                self.acknowledged(now, bag, asked, results, respond, result);
+            }
+        }
+    }
+
+    fn pulled(
+        &mut self,
+        bag: BagId,
+        chunk: ChunkId,
+        length: u64,
+        waiter: Waiter,
+        piece: Piece,
+        result: Result<Reply>,
+    ) {
+        match result {
+            Ok(Reply::Data { parts, crc, .. }) => {
+                let lengths = self.bags.queue(bag, &self.engine).lengths();
+                let answer = bag::PullAnswer {
+                    pulled: bag::Pulled::Chunk as i32,
+                    chunk: chunk.0.into(),
+                    pass: 0,
+                    waiting: lengths.waiting as u64,
+                    grant_ms: base::limit::GRANT_LEASE.as_millis() as u32,
+                    granted: lengths.granted as u64,
+                };
+                waiter.respond.answer(&answer, Payload::with_crc(parts, crc).with_piece(piece));
+            }
+            Ok(other) => unreachable!("a read was answered by {other:?}"),
+            Err(error) => waiter.respond.fail(error.during(format!("pull chunk {chunk} of {length} bytes"))),
+        }
+    }
+
+    fn acknowledged(
+        &mut self,
+        now: Time,
+        bag: BagId,
+        asked: Vec<(usize, ChunkId)>,
+        mut results: Vec<Result<()>>,
+        respond: Responder,
+        result: Result<Reply>,
+    ) {
+        match result {
+            Ok(Reply::Acknowledged { results: decided }) => {
+                assert_eq!(asked.len(), decided.len(), "one result for each chunk asked about");
+                let queue = self.bags.queue(bag, &self.engine);
+                for ((place, chunk), verdict) in asked.into_iter().zip(decided) {
+                    if verdict.is_ok() {
+                        queue.acknowledged(chunk);
+                    }
+                    results[place] = verdict;
+                }
+                let results = results
+                    .into_iter()
+                    .map(|result| result.map_or_else(net::message::Failure::from, |()| net::message::Failure::default()))
+                    .collect();
+                respond.answer(&bag::AcknowledgeAnswer { results }, Payload::empty());
+                self.serve_waiters(now, bag);
+            }
+            Ok(other) => unreachable!("an acknowledgement was answered by {other:?}"),
+            Err(error) => respond.fail(error),
+        }
+    }
+
+    /// Gives what there is to those who wait for a chunk of this bag, or tells them that nothing will come.
+    fn serve_waiters(&mut self, now: Time, bag: BagId) {
+        while let Some((chunk, length, waiter)) = self.bags.next_served(now, bag, &self.engine) {
+            self.read_granted(now, bag, chunk, length, waiter);
+        }
+    }
+}
+
+/// Sends an engine's answer over the wire in the form that its kind has there.
+fn answer_wire(respond: Responder, result: Result<Reply>, piece: Option<Piece>) {
+    match result {
+        Ok(Reply::Appended { length }) => respond.answer(&wire::AppendAnswer { length }, Payload::empty()),
+        Ok(Reply::Data { parts, crc, chunk_length, sealed }) => {
+            let payload: Payload = Payload::with_crc(parts, crc);
+            let payload = match piece {
+                Some(piece) => payload.with_piece(piece),
+                None => payload,
+            };
+            respond.answer(&wire::ReadAnswer { chunk_length, sealed }, payload);
+        }
+        Ok(Reply::Sealed { length, crc }) => respond.answer(&wire::SealAnswer { length, crc }, Payload::empty()),
+        Ok(Reply::Stat(stat)) => respond.answer(
+            &wire::StatAnswer { length: stat.length, sealed: stat.sealed, generation: stat.generation.0 },
+            Payload::empty(),
+        ),
+        Ok(Reply::Length(_) | Reply::Done | Reply::Acknowledged { .. } | Reply::BagStat(_) | Reply::List { .. }) => {
+            unreachable!("the wire does not ask for this")
+        }
+        Err(error) => respond.fail(error),
+    }
+}
+
+/// What the wire asks of a chunk, as the engine takes it.
+pub fn append_request(ask: &wire::Append, payload: Payload) -> Result<Request> {
+    let level = match ask.level {
+        0 => Level::Received,
+        1 => Level::Written,
+        2 => Level::Synced,
+        other => return Err(Error::new(ErrorKind::Protocol, format!("there is no acknowledgement level {other}"))),
+    };
+    let crc = payload.crc();
+    let payload: Bytes = payload.into_bytes();
+    Ok(Request::Append {
+        chunk: ChunkId(ask.chunk.value()),
+        owner: Owner::Group(base::id::GroupId(ask.group)),
+        generation: base::id::Generation(ask.generation),
+        offset: ask.offset,
+        payload,
+        crc,
+        level,
+        seal: ask.seal,
+    })
+}

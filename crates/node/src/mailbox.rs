@@ -1,0 +1,85 @@
+//! How the network's tasks hand work to an engine's thread: a queue whose reader sleeps in its disk's `poll`.
+
+use base::disk::Wake;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The sending and receiving side of one engine's queue. Its length is bounded by the calls that connections may have
+/// unanswered (`limit::SMALL_FRAMES_MAX` each) and by the payload budget, so it has no bound of its own.
+pub struct Mailbox<T> {
+    queue: Mutex<Vec<T>>,
+    /// Whether the reader sleeps, or is about to. Only then is a wake, which is a system call, worth its price.
+    asleep: AtomicBool,
+    waker: Arc<dyn Wake>,
+}
+
+impl<T> Mailbox<T> {
+    /// An empty mailbox for the thread that `waker` wakes.
+    pub fn new(waker: Arc<dyn Wake>) -> Mailbox<T> {
+        Mailbox { queue: Mutex::new(Vec::new()), asleep: AtomicBool::new(false), waker }
+    }
+
+    /// Puts something in. Never blocks for long.
+    pub fn send(&self, item: T) {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).push(item);
+        if self.asleep.swap(false, Ordering::SeqCst) {
+            self.waker.wake();
+        }
+    }
+
+    /// Moves everything that is there into `inbox`, which must be empty; the two vectors swap, so neither allocates for long.
+    pub fn take(&self, inbox: &mut Vec<T>) {
+        assert!(inbox.is_empty(), "what was taken before was not handled");
+        std::mem::swap(&mut *self.queue.lock().unwrap_or_else(PoisonError::into_inner), inbox);
+    }
+
+    /// Says that the reader is about to sleep. Returns false, and it must not sleep, if something is there.
+    pub fn may_sleep(&self) -> bool {
+        self.asleep.store(true, Ordering::SeqCst);
+        let empty = self.queue.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+        if !empty {
+            self.asleep.store(false, Ordering::SeqCst);
+        }
+        empty
+    }
+
+    /// Says that the reader is awake, so that senders save themselves the wake.
+    pub fn awake(&self) {
+        self.asleep.store(false, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Mailbox;
+    use base::disk::Wake;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    struct Count(AtomicUsize);
+    impl Wake for Count {
+        fn wake(&self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// A sleeping reader is woken once for a burst, an awake one not at all, and nothing is lost.
+    #[test]
+    fn one_wake_for_a_burst() {
+        let count = Arc::new(Count(AtomicUsize::new(0)));
+        let mailbox = Mailbox::new(count.clone());
+        mailbox.send(1);
+        assert_eq!(count.0.load(Ordering::SeqCst), 0);
+        assert!(!mailbox.may_sleep());
+        let mut inbox = Vec::new();
+        mailbox.take(&mut inbox);
+        assert_eq!(inbox, [1]);
+        inbox.clear();
+        assert!(mailbox.may_sleep());
+        mailbox.send(2);
+        mailbox.send(3);
+        assert_eq!(count.0.load(Ordering::SeqCst), 1);
+        mailbox.take(&mut inbox);
+        assert_eq!(inbox, [2, 3]);
+    }
+}

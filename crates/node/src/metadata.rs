@@ -1,0 +1,169 @@
+//! The thread that serves the metadata store, and the one that settles its changes into the tree behind the log.
+
+use crate::mailbox::Mailbox;
+use base::disk::{Disk, Done};
+use base::env::Clock;
+use base::error::{Error, ErrorKind, Result};
+use base::id::SessionId;
+use meta::{Caller, Effect, Reply, Request, SettleJob, Settled, Store};
+use net::Responder;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// How the rest of the node reaches the metadata store.
+pub struct Metadata {
+    mailbox: Mailbox<Item>,
+}
+
+/// What the metadata thread can be asked.
+pub enum Item {
+    /// Something for the store, and what to do with the answer.
+    Ask { caller: Caller, request: Request, then: Then },
+    /// A frozen layer was settled, or was not.
+    Settled(Settled),
+    /// End when nothing is under way.
+    Stop,
+}
+
+/// Turns an answer of the store into the one on the wire.
+pub type Translate = fn(Reply, Responder);
+
+/// What happens with an answer.
+pub enum Then {
+    /// It goes over the wire in the form that this function gives it.
+    Answer(Responder, Translate),
+    /// The node itself wants it.
+    Tell(oneshot::Sender<Result<Reply>>),
+}
+
+/// The session under which the node itself makes changes.
+const NODE_SESSION: SessionId = SessionId(0);
+
+impl Metadata {
+    /// Hands work to the thread.
+    pub fn send(&self, item: Item) {
+        self.mailbox.send(item);
+    }
+
+    /// Asks in the name of a client and waits for the answer.
+    pub async fn ask_for(&self, caller: Caller, request: Request) -> Result<Reply> {
+        let (tell, told) = oneshot::channel();
+        self.send(Item::Ask { caller, request, then: Then::Tell(tell) });
+        told.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    /// Asks in the node's own name. Call number 0 is never remembered: what the node asks can be repeated.
+    pub async fn ask(&self, request: Request) -> Result<Reply> {
+        self.ask_for(Caller { session: NODE_SESSION, call: 0 }, request).await
+    }
+}
+
+fn gone() -> Error {
+    Error::new(ErrorKind::Io, "the metadata store is no longer served; what was acknowledged is safe; start the node again")
+}
+
+/// Starts both threads.
+pub fn spawn(
+    disk: Box<dyn Disk>,
+    store: Store<Then>,
+    clock: Arc<dyn Clock>,
+) -> Result<(Arc<Metadata>, Vec<JoinHandle<()>>)> {
+    let metadata = Arc::new(Metadata { mailbox: Mailbox::new(disk.waker()) });
+    // One job at a time: the store freezes no second layer before the first is settled.
+    let (jobs, settling) = sync_channel(1);
+    let settler = {
+        let metadata = metadata.clone();
+        os::thread::spawn("meta-settle", move || settle(&settling, &metadata))?
+    };
+    let thread =
+        Thread { metadata: metadata.clone(), store, clock, jobs, effects: Vec::new(), stopping: false, in_flight: 0 };
+    let mut disk = disk;
+    let serving = os::thread::spawn("meta", move || thread.run(disk.as_mut()))?;
+    Ok((metadata, vec![serving, settler]))
+}
+
+/// Runs settle jobs, which block for tens of milliseconds, away from the thread that answers.
+fn settle(jobs: &Receiver<SettleJob>, metadata: &Metadata) {
+    while let Ok(job) = jobs.recv() {
+        metadata.send(Item::Settled(job.run()));
+    }
+}
+
+struct Thread {
+    metadata: Arc<Metadata>,
+    store: Store<Then>,
+    clock: Arc<dyn Clock>,
+    jobs: SyncSender<SettleJob>,
+    effects: Vec<Effect<Then>>,
+    stopping: bool,
+    in_flight: usize,
+}
+
+impl Thread {
+    fn run(mut self, disk: &mut dyn Disk) {
+        let metadata = self.metadata.clone();
+        let mut inbox = Vec::new();
+        let mut done: Vec<Done> = Vec::new();
+        loop {
+            let now = self.clock.now();
+            metadata.mailbox.take(&mut inbox);
+            for item in inbox.drain(..) {
+                match item {
+                    Item::Ask { caller, request, then } => {
+                        self.store.submit(now, self.clock.wall(), caller, request, then);
+                    }
+                    Item::Settled(settled) => self.store.settled(now, settled),
+                    Item::Stop => self.stopping = true,
+                }
+            }
+            if self.store.next_tick().is_some_and(|due| due <= now) {
+                self.store.tick(now, self.clock.wall());
+            }
+            if let Some(job) = self.store.settle_job(now)
+                && self.jobs.send(job).is_err()
+            {
+                unreachable!("the settling thread lives as long as this one");
+            }
+            self.perform(disk);
+            if self.stopping && self.in_flight == 0 {
+                return;
+            }
+            let wait = if metadata.mailbox.may_sleep() {
+                self.store.next_tick().map(|due| due.since(now))
+            } else {
+                Some(Duration::ZERO)
+            };
+            disk.poll(wait, &mut done);
+            metadata.mailbox.awake();
+            let now = self.clock.now();
+            for finished in done.drain(..) {
+                self.in_flight -= 1;
+                self.store.completed(now, finished);
+            }
+            self.perform(disk);
+        }
+    }
+
+    fn perform(&mut self, disk: &mut dyn Disk) {
+        let mut effects = std::mem::take(&mut self.effects);
+        self.store.take_effects(&mut effects);
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::Disk { token, op } => {
+                    self.in_flight += 1;
+                    disk.submit(token, op);
+                }
+                Effect::Reply { tag: Then::Answer(respond, translate), result } => match result {
+                    Ok(reply) => translate(reply, respond),
+                    Err(error) => respond.fail(error),
+                },
+                // The one who asked may be gone; then nobody misses the answer.
+                Effect::Reply { tag: Then::Tell(tell), result } => drop(tell.send(result)),
+            }
+        }
+        self.effects = effects;
+    }
+}

@@ -1,0 +1,342 @@
+//! What a node does with each call: which thread takes it, or which steps it needs when several must take part.
+
+use crate::bags::Waiter;
+use crate::device::{self, Device, Item, Then};
+use crate::metadata::{self, Metadata};
+use crate::translate;
+use base::env::Clock;
+use base::error::{Error, ErrorKind, Result};
+use base::id::{BagId, ChunkId, DeviceId, Generation, NodeId};
+use base::unit::Time;
+use chunk::Request;
+use meta::Caller;
+use net::message::{Ask, Done, Id, bag, chunk as wire, file, kind_name, session};
+use net::{Call, Payload, Responder, Service};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Everything that answers.
+pub struct Node {
+    /// Which node.
+    pub id: NodeId,
+    /// The metadata store.
+    pub metadata: Arc<Metadata>,
+    /// The devices of this node.
+    pub devices: BTreeMap<DeviceId, Arc<Device>>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// When it began to serve.
+    pub started: Time,
+    /// Says that something may be there to collect.
+    pub garbage: Arc<tokio::sync::Notify>,
+    /// The runtime that multi-step answers run on.
+    pub runtime: tokio::runtime::Handle,
+}
+
+/// A consumer waits at most this long in one call; it asks again. Short enough that a lost consumer is noticed.
+const PULL_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// The service that the network calls: shares the node with housekeeping.
+pub struct NodeService(pub Arc<Node>);
+
+impl Service for NodeService {
+    fn handle(&self, call: Call) {
+        let node = &self.0;
+        match call.kind {
+            wire::Append::KIND => node.append(call),
+            wire::Read::KIND => node.read(call),
+            wire::Seal::KIND => node.seal(call),
+            wire::Stat::KIND => node.stat(call),
+            bag::Push::KIND => node.push(call),
+            bag::Pull::KIND => node.pull(call),
+            bag::Acknowledge::KIND => node.acknowledge(call),
+            bag::RenewGrants::KIND => node.renew_grants(call),
+            bag::Create::KIND | bag::Stat::KIND | bag::List::KIND | bag::Seal::KIND | bag::Delete::KIND => {
+                node.in_steps(call);
+            }
+            file::Devices::KIND => node.in_steps(call),
+            session::NodeStatus::KIND => node.status(call),
+            _ => node.ask_metadata(call),
+        }
+    }
+}
+
+/// Decodes the question of a call, or fails the call and leaves the function.
+macro_rules! ask {
+    ($call:ident as $kind:ty) => {
+        match $call.ask::<$kind>() {
+            Ok(ask) => ask,
+            Err(error) => return $call.respond.fail(error),
+        }
+    };
+}
+
+/// The device of this id, or fails the call and leaves the function.
+macro_rules! device {
+    ($node:ident, $call:ident, $id:expr) => {
+        match $node.device($id) {
+            Ok(device) => device,
+            Err(error) => return $call.respond.fail(error),
+        }
+    };
+}
+
+impl Node {
+    /// The device of this id.
+    pub fn device(&self, id: Id) -> Result<&Arc<Device>> {
+        let id = DeviceId(id.value());
+        self.devices.get(&id).ok_or_else(|| {
+            Error::new(
+                ErrorKind::NotFound,
+                format!("device {id} is not on this node; `stormwell df` lists those that are; start the node with its directory"),
+            )
+        })
+    }
+
+    fn append(&self, call: Call) {
+        let ask = ask!(call as wire::Append);
+        let device = device!(self, call, ask.device);
+        match device::append_request(&ask, call.payload) {
+            Ok(request) => device.send(Item::Chunk { request, then: Then::Answer(call.respond) }),
+            Err(error) => call.respond.fail(error),
+        }
+    }
+
+    fn read(&self, call: Call) {
+        let ask = ask!(call as wire::Read);
+        let device = device!(self, call, ask.device);
+        let mut sum = 0u64;
+        for range in &ask.ranges {
+            sum = sum.saturating_add(range.length);
+        }
+        if sum > base::limit::FRAME_PAYLOAD_MAX as u64 {
+            return call.respond.fail(Error::new(
+                ErrorKind::Invalid,
+                format!("{sum} bytes were asked for at once; {} is the most", base::limit::FRAME_PAYLOAD_MAX),
+            ));
+        }
+        let caching =
+            if ask.once { base::disk::Caching::Around } else { base::disk::Caching::Through };
+        let ranges = ask.ranges.iter().map(|range| (range.offset, range.length)).collect();
+        let request = Request::Read { chunk: ChunkId(ask.chunk.value()), ranges, caching };
+        device.send(Item::Chunk { request, then: Then::Answer(call.respond) });
+    }
+
+    fn seal(&self, call: Call) {
+        let ask = ask!(call as wire::Seal);
+        let device = device!(self, call, ask.device);
+        let request = Request::Seal {
+            chunk: ChunkId(ask.chunk.value()),
+            generation: Generation(ask.generation),
+            length: ask.length,
+        };
+        device.send(Item::Chunk { request, then: Then::Answer(call.respond) });
+    }
+
+    fn stat(&self, call: Call) {
+        let ask = ask!(call as wire::Stat);
+        let device = device!(self, call, ask.device);
+        let request = Request::Stat { chunk: ChunkId(ask.chunk.value()) };
+        device.send(Item::Chunk { request, then: Then::Answer(call.respond) });
+    }
+
+    fn push(&self, call: Call) {
+        let ask = ask!(call as bag::Push);
+        let device = device!(self, call, ask.device);
+        if call.payload.is_empty() {
+            return call.respond.fail(Error::new(ErrorKind::Invalid, "an empty chunk cannot be pushed; leave it out"));
+        }
+        let chunk = ChunkId(ask.chunk.value());
+        device.send(Item::Push { bag: BagId(ask.bag), chunk, payload: call.payload, respond: call.respond });
+    }
+
+    fn pull(&self, call: Call) {
+        let ask = ask!(call as bag::Pull);
+        let device = device!(self, call, ask.device);
+        let wait = Duration::from_millis(u64::from(ask.wait_ms)).min(PULL_WAIT_MAX);
+        let waiter = Waiter {
+            consumer: call.session,
+            grant: ask.grant,
+            deadline: self.clock.now().after(wait),
+            respond: call.respond,
+        };
+        device.send(Item::Pull { bag: BagId(ask.bag), waiter });
+    }
+
+    fn acknowledge(&self, call: Call) {
+        let ask = ask!(call as bag::Acknowledge);
+        let device = device!(self, call, ask.device);
+        let grants = grants(&ask.grants);
+        device.send(Item::Acknowledge { bag: BagId(ask.bag), pass: ask.pass, grants, respond: call.respond });
+    }
+
+    fn renew_grants(&self, call: Call) {
+        let ask = ask!(call as bag::RenewGrants);
+        let device = device!(self, call, ask.device);
+        let grants = grants(&ask.grants);
+        device.send(Item::Renew { bag: BagId(ask.bag), grants, respond: call.respond });
+    }
+
+    fn status(&self, call: Call) {
+        let answer = session::NodeStatusAnswer {
+            node: self.id.0.into(),
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            process: u64::from(std::process::id()),
+            uptime_ms: self.clock.now().since(self.started).as_millis() as u64,
+        };
+        call.respond.answer(&answer, Payload::empty());
+    }
+
+    fn ask_metadata(&self, call: Call) {
+        let caller = Caller { session: call.session, call: call.number };
+        match translate::request(&call) {
+            Ok((request, answer)) => {
+                if translate::makes_garbage(&request) {
+                    self.garbage.notify_one();
+                }
+                self.metadata.send(metadata::Item::Ask {
+                    caller,
+                    request,
+                    then: metadata::Then::Answer(call.respond, answer),
+                });
+            }
+            Err(error) => call.respond.fail(error),
+        }
+    }
+
+    /// Calls that need the metadata store and devices one after another run as a task.
+    fn in_steps(self: &Arc<Self>, call: Call) {
+        let node = self.clone();
+        self.runtime.spawn(async move { node.step_through(call).await });
+    }
+
+    async fn step_through(&self, call: Call) {
+        let caller = Caller { session: call.session, call: call.number };
+        match call.kind {
+            bag::Create::KIND => {
+                let ask = ask!(call as bag::Create);
+                respond(call.respond, self.create_bag(caller, ask).await);
+            }
+            bag::Stat::KIND => {
+                let ask = ask!(call as bag::Stat);
+                respond(call.respond, self.bag_info(&ask.name).await);
+            }
+            bag::List::KIND => {
+                let ask = ask!(call as bag::List);
+                respond(call.respond, self.list_bags(ask).await);
+            }
+            bag::Seal::KIND => {
+                let ask = ask!(call as bag::Seal);
+                respond(call.respond, self.seal_bag(caller, &ask.name).await);
+            }
+            bag::Delete::KIND => {
+                let ask = ask!(call as bag::Delete);
+                respond(call.respond, self.delete_bag(caller, &ask.name).await);
+            }
+            file::Devices::KIND => respond(call.respond, self.list_devices().await),
+            other => unreachable!("{} takes no steps", kind_name(other).unwrap_or("an unknown kind")),
+        }
+    }
+
+    async fn create_bag(&self, caller: Caller, ask: bag::Create) -> Result<bag::Info> {
+        let record = translate::bag_created(
+            self.metadata.ask_for(caller, meta::Request::BagCreate { name: ask.name, exists_ok: ask.exists_ok }).await?,
+        );
+        self.counted(record).await
+    }
+
+    async fn bag_info(&self, name: &str) -> Result<bag::Info> {
+        let record = translate::bag_found(self.metadata.ask(meta::Request::BagStat { name: name.to_string() }).await?);
+        self.counted(record).await
+    }
+
+    async fn list_bags(&self, ask: bag::List) -> Result<bag::ListAnswer> {
+        let reply = self.metadata.ask(meta::Request::BagList { after: ask.after, limit: ask.limit as usize }).await?;
+        let (records, more) = translate::bags_found(reply);
+        let mut bags = Vec::with_capacity(records.len());
+        for record in records {
+            bags.push(self.counted(record).await?);
+        }
+        Ok(bag::ListAnswer { bags, more })
+    }
+
+    /// *Sealing* is recorded, each member durably refuses pushes, then *sealed* is recorded. Every step may be repeated.
+    async fn seal_bag(&self, caller: Caller, name: &str) -> Result<bag::Info> {
+        let reply = self.metadata.ask_for(caller, meta::Request::BagSeal { name: name.to_string() }).await?;
+        let record = translate::bag_found(reply);
+        let bag = BagId(record.bag);
+        for member in self.members(&record)? {
+            member.ask(Request::SealBag { bag, epoch: record.epoch }).await?;
+            member.send(Item::BagChanged { bag });
+        }
+        self.metadata.ask(meta::Request::BagSealed { bag, epoch: record.epoch }).await?;
+        self.bag_info(name).await
+    }
+
+    async fn delete_bag(&self, caller: Caller, name: &str) -> Result<Done> {
+        self.metadata.ask_for(caller, meta::Request::BagDelete { name: name.to_string() }).await?;
+        self.garbage.notify_one();
+        Ok(Done {})
+    }
+
+    fn members(&self, record: &bag::Info) -> Result<Vec<&Arc<Device>>> {
+        record.members.iter().map(|id| self.device(*id)).collect()
+    }
+
+    /// The record with the counts of every member added up.
+    async fn counted(&self, mut record: bag::Info) -> Result<bag::Info> {
+        let bag = BagId(record.bag);
+        for member in self.members(&record)? {
+            let reply = member.ask(Request::BagStat { bag }).await?;
+            let chunk::Reply::BagStat(stat) = reply else { unreachable!("a bag's counters were asked for") };
+            let (waiting, granted) = member.bag_lengths(bag).await?;
+            record.pushed += stat.pushed;
+            record.pushed_bytes += stat.pushed_bytes;
+            record.acknowledged += stat.acknowledged;
+            record.acknowledged_bytes += stat.acknowledged_bytes;
+            record.waiting += waiting;
+            record.granted += granted;
+        }
+        Ok(record)
+    }
+
+    async fn list_devices(&self) -> Result<file::DevicesAnswer> {
+        let totals = translate::totals(self.metadata.ask(meta::Request::Usage).await?);
+        let devices = self
+            .devices
+            .values()
+            .map(|device| {
+                let usage = device.usage();
+                let trouble = match (usage.failed, usage.damaged) {
+                    (true, _) => "out of service after a failed sync; reads go on; replace the disk".to_string(),
+                    (false, 0) => String::new(),
+                    (false, damaged) => format!("{damaged} damaged chunks were found; their bytes are not served"),
+                };
+                file::Device {
+                    device: device.id.0.into(),
+                    class: device.class.code(),
+                    capacity: usage.capacity,
+                    used: usage.used,
+                    live: usage.live,
+                    chunks: usage.chunks,
+                    place: device.place.clone(),
+                    backend: device.backend.to_string(),
+                    trouble,
+                }
+            })
+            .collect();
+        Ok(file::DevicesAnswer { devices, ..totals })
+    }
+}
+
+fn grants(grants: &[bag::Grant]) -> Vec<(ChunkId, u64)> {
+    grants.iter().map(|grant| (ChunkId(grant.chunk.value()), grant.grant)).collect()
+}
+
+fn respond<M: prost::Message>(responder: Responder, result: Result<M>) {
+    match result {
+        Ok(answer) => responder.answer(&answer, Payload::empty()),
+        Err(error) => responder.fail(error),
+    }
+}

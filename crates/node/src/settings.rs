@@ -1,0 +1,80 @@
+//! What a person may choose when starting a node, and where on disk everything lies.
+
+use base::error::{Error, ErrorKind, Result};
+use base::policy::Class;
+use os::disk::Backend;
+use std::path::{Path, PathBuf};
+
+/// How a node runs.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where to listen, `host:port`; port 0 picks a free one.
+    pub listen: String,
+    /// The devices, at least one.
+    pub devices: Vec<DeviceSetting>,
+    /// How disks are driven.
+    pub backend: Backend,
+    /// Bytes of payload that may be on their way in, over all connections.
+    pub incoming_bytes: u64,
+    /// Bytes of payload that may be on their way out, over all connections.
+    pub outgoing_bytes: u64,
+}
+
+impl Settings {
+    /// The defaults: loopback, one device in `stormwell-data`.
+    pub fn new(listen: &str, devices: Vec<DeviceSetting>) -> Settings {
+        // 96 MiB each way hold 24 bag chunks of 4 MiB, far more than a disk needs in flight to run at its full rate,
+        // and keep a busy node below half a GiB.
+        Settings {
+            listen: listen.to_string(),
+            devices,
+            backend: Backend::Auto,
+            incoming_bytes: 96 << 20,
+            outgoing_bytes: 96 << 20,
+        }
+    }
+}
+
+/// One device as a person names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceSetting {
+    /// Its directory.
+    pub directory: PathBuf,
+    /// Its class.
+    pub class: Class,
+    /// Bytes it may use; none means nine tenths of what the file system has free when the device is made.
+    pub capacity: Option<u64>,
+}
+
+impl DeviceSetting {
+    /// Where its chunks are.
+    pub fn chunks(&self) -> PathBuf {
+        self.directory.join("chunks")
+    }
+}
+
+/// The directory of the metadata store: in the one device directory that has one already, else in the first.
+/// A store whose devices are named in another order is the same store; two metadata stores are nobody's intention.
+pub fn metadata_directory(devices: &[DeviceSetting]) -> Result<PathBuf> {
+    let found: Vec<PathBuf> =
+        devices.iter().map(|device| device.directory.join("meta")).filter(|path| path.is_dir()).collect();
+    match (found.as_slice(), devices.first()) {
+        ([], Some(first)) => Ok(first.directory.join("meta")),
+        ([], None) => Err(Error::new(ErrorKind::Invalid, "no device was given; name at least one with --data DIR")),
+        ([one], _) => Ok(one.clone()),
+        ([one, other, ..], _) => Err(Error::new(
+            ErrorKind::Invalid,
+            format!(
+                "both {} and {} hold a metadata store, so they belong to different stores; start each with its own \
+                 `stormwell serve`. Nothing was changed",
+                shown(one),
+                shown(other)
+            ),
+        )),
+    }
+}
+
+/// A path for people.
+pub fn shown(path: &Path) -> String {
+    path.display().to_string()
+}

@@ -1,0 +1,284 @@
+//! Stages: named steps with a bound on their time, run one after another, with a table at the end.
+
+use crate::tool;
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A step with a name and a bound.
+pub struct Stage {
+    /// One word, as `cargo x test NAME` takes it.
+    pub name: &'static str,
+    /// How long it should take at most on two cores.
+    pub bound: Duration,
+    /// What it does.
+    pub action: Action,
+    /// Whether the stages after it can only run if it passed.
+    pub needed: bool,
+}
+
+/// What a stage does.
+pub enum Action {
+    /// Runs a program in the root of the tree.
+    Run(Run),
+    /// Runs a program in a fresh directory.
+    RunAside(Run),
+    /// Calls a function with the root and the time after which whatever it started is to be ended.
+    Call(fn(&Path, Option<Duration>) -> Result<(), String>),
+}
+
+/// A program to run.
+pub struct Run {
+    /// The program and its arguments.
+    pub words: Vec<String>,
+    /// Variables set for it.
+    pub environment: Vec<(String, String)>,
+    /// A line that it must print, so that a test selected by name cannot pass by not existing.
+    pub must_print: Option<String>,
+}
+
+impl Run {
+    /// The program that these words, separated by spaces, name.
+    pub fn of(words: &str) -> Run {
+        Run { words: words.split_whitespace().map(str::to_owned).collect(), environment: Vec::new(), must_print: None }
+    }
+
+    /// The same with a variable set.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: &str) -> Run {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The line to paste into a shell that does the same.
+    pub fn shell(&self) -> String {
+        let mut line = String::new();
+        for (name, value) in &self.environment {
+            let _ = write!(line, "{name}={} ", quoted(value));
+        }
+        line + &self.words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Runs it in `directory` to its end, or for `limit` at most; then it and everything it started are killed.
+    pub fn execute(&self, directory: &Path, limit: Option<Duration>) -> Result<(), String> {
+        let Some((program, arguments)) = self.words.split_first() else { unreachable!("a run names a program") };
+        let mut command = Command::new(program);
+        command.args(arguments).envs(self.environment.iter().cloned()).current_dir(directory).stdin(Stdio::null());
+        if self.must_print.is_some() {
+            command.stdout(Stdio::piped());
+        }
+        // A group of its own, so that a hung stage ends with its servers. Not at a terminal: Ctrl-C would miss the group.
+        if limit.is_some() {
+            command.process_group(0);
+        }
+        let mut child = command.spawn().map_err(|error| format!("{program} does not start: {error}"))?;
+        let wanted = self.must_print.clone();
+        let reader = child.stdout.take().map(|output| {
+            std::thread::spawn(move || {
+                let mut seen = false;
+                for line in BufReader::new(output).lines().map_while(Result::ok) {
+                    seen |= Some(&line) == wanted.as_ref();
+                    println!("{line}");
+                }
+                seen
+            })
+        });
+        wait(&mut child, limit)?;
+        match (reader.map(std::thread::JoinHandle::join), &self.must_print) {
+            (Some(Ok(true)), _) | (None, _) => Ok(()),
+            (Some(_), wanted) => Err(format!("it never printed `{}`", wanted.as_deref().unwrap_or_default())),
+        }
+    }
+}
+
+/// How a stage ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Verdict {
+    Ok,
+    /// Over its bound, but not by so much that it fails.
+    Slow,
+    Failed,
+    /// An earlier stage that it needs failed. Counts as failed.
+    NotRun,
+}
+
+struct Row {
+    name: &'static str,
+    bound: Duration,
+    took: Duration,
+    verdict: Verdict,
+}
+
+/// Runs the stages in order and prints the table. `Ok(true)` if all passed.
+pub fn run_all(root: &Path, stages: Vec<Stage>) -> Result<bool, String> {
+    let ci = tool::in_ci();
+    let mut rows = Vec::with_capacity(stages.len());
+    let mut blocked = false;
+    for stage in stages {
+        let (took, verdict) = if blocked { (Duration::ZERO, Verdict::NotRun) } else { run_one(root, &stage, ci)? };
+        blocked |= stage.needed && verdict == Verdict::Failed;
+        rows.push(Row { name: stage.name, bound: stage.bound, took, verdict });
+    }
+    print!("{}", table(&rows));
+    Ok(rows.iter().all(|row| passed(row.verdict)))
+}
+
+fn run_one(root: &Path, stage: &Stage, ci: bool) -> Result<(Duration, Verdict), String> {
+    let repeat = match &stage.action {
+        Action::Run(run) => run.shell(),
+        Action::RunAside(_) | Action::Call(_) if stage.name == "tidy" => "cargo x tidy".to_owned(),
+        Action::RunAside(_) | Action::Call(_) => format!("cargo x test build {}", stage.name),
+    };
+    println!("==> {} (at most {} s): {repeat}", stage.name, stage.bound.as_secs());
+    let limit = ci.then_some(stage.bound * 2);
+    let start = Instant::now();
+    let result = match &stage.action {
+        Action::Run(run) => run.execute(root, limit),
+        Action::RunAside(run) => aside(stage.name, |directory| run.execute(directory, limit))?,
+        Action::Call(function) => function(root, limit),
+    };
+    let took = start.elapsed();
+    let verdict = judge(result.is_ok(), took, stage.bound, ci);
+    match &result {
+        Err(text) => println!("{}: FAILED after {:.1} s: {text}", stage.name, took.as_secs_f64()),
+        Ok(()) => println!("{}: {:.1} s", stage.name, took.as_secs_f64()),
+    }
+    if result.is_ok() && verdict != Verdict::Ok {
+        println!("warning: {} took {:.1} s; its bound is {} s", stage.name, took.as_secs_f64(), stage.bound.as_secs());
+    }
+    if verdict == Verdict::Failed {
+        println!("repeat: {repeat}");
+    }
+    Ok((took, verdict))
+}
+
+/// Over the bound is a warning; over one and a half times the bound fails under continuous integration.
+fn judge(ok: bool, took: Duration, bound: Duration, ci: bool) -> Verdict {
+    if !ok || (ci && took > bound * 3 / 2) {
+        Verdict::Failed
+    } else if took > bound {
+        Verdict::Slow
+    } else {
+        Verdict::Ok
+    }
+}
+
+fn passed(verdict: Verdict) -> bool {
+    matches!(verdict, Verdict::Ok | Verdict::Slow)
+}
+
+fn table(rows: &[Row]) -> String {
+    let mut text = format!("\n{:<14} {:>8} {:>8}  verdict\n", "stage", "seconds", "bound");
+    for row in rows {
+        let word = match row.verdict {
+            Verdict::Ok => "ok",
+            Verdict::Slow => "ok, slow",
+            Verdict::Failed => "FAILED",
+            Verdict::NotRun => "not run: an earlier stage failed",
+        };
+        let _ = writeln!(text, "{:<14} {:>8.1} {:>8}  {word}", row.name, row.took.as_secs_f64(), row.bound.as_secs());
+    }
+    let good = rows.iter().filter(|row| passed(row.verdict)).count();
+    let _ = writeln!(text, "{good} passed, {} failed", rows.len() - good);
+    text
+}
+
+/// Calls `action` with a fresh directory, which is removed unless the action failed. The outer error: no directory.
+pub fn aside<T>(name: &str, action: impl FnOnce(&Path) -> Result<T, String>) -> Result<Result<T, String>, String> {
+    let directory: PathBuf = std::env::temp_dir().join(format!("stormwell-{name}-{}", std::process::id()));
+    std::fs::create_dir(&directory)
+        .map_err(|error| format!("{} cannot be made: {error}; remove it or set TMPDIR", directory.display()))?;
+    let result = action(&directory);
+    match result {
+        Ok(_) => {
+            let _ = std::fs::remove_dir_all(&directory);
+        }
+        Err(_) => println!("{name}: its directory is kept: {}", directory.display()),
+    }
+    Ok(result)
+}
+
+fn wait(child: &mut Child, limit: Option<Duration>) -> Result<(), String> {
+    let start = Instant::now();
+    loop {
+        let status = child.try_wait().map_err(|error| format!("waiting for it failed: {error}"))?;
+        match status {
+            Some(status) if status.success() => return Ok(()),
+            Some(status) => return Err(format!("it ended with {status}")),
+            None => {}
+        }
+        if let Some(limit) = limit.filter(|limit| start.elapsed() > *limit) {
+            let group = format!("-{}", child.id());
+            let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
+            let _ = child.wait();
+            return Err(format!("it was still running after {} s and was killed", limit.as_secs()));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn quoted(word: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:=@,+".contains(&byte);
+    if !word.is_empty() && word.bytes().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Row, Run, Verdict, judge, table};
+    use std::path::Path;
+    use std::time::Duration;
+
+    fn seconds(number: u64) -> Duration {
+        Duration::from_secs(number)
+    }
+
+    /// A slow stage is a warning at a desk, and fails under continuous integration only beyond one and a half bounds.
+    #[test]
+    fn bounds() {
+        assert_eq!(judge(true, seconds(10), seconds(10), true), Verdict::Ok);
+        assert_eq!(judge(true, seconds(15), seconds(10), true), Verdict::Slow);
+        assert_eq!(judge(true, seconds(16), seconds(10), true), Verdict::Failed);
+        assert_eq!(judge(true, seconds(99), seconds(10), false), Verdict::Slow);
+        assert_eq!(judge(false, seconds(1), seconds(10), false), Verdict::Failed);
+    }
+
+    /// The last line counts the stages, and a stage that was not run counts as failed.
+    #[test]
+    fn last_line() {
+        let row = |verdict| Row { name: "x", bound: seconds(1), took: seconds(1), verdict };
+        let text = table(&[row(Verdict::Ok), row(Verdict::Slow), row(Verdict::Failed), row(Verdict::NotRun)]);
+        assert_eq!(text.lines().last(), Some("2 passed, 2 failed"));
+    }
+
+    /// What is printed for repeating can be pasted into a shell.
+    #[test]
+    fn shell_line() {
+        let mut run = Run::of("cargo test -- a").with("STORMWELL_DISK", "threads");
+        run.words.push("b c".to_owned());
+        assert_eq!(run.shell(), "STORMWELL_DISK=threads cargo test -- a 'b c'");
+    }
+
+    /// A run fails by its status, by a line that it did not print, and by its limit; then its children are gone too.
+    #[test]
+    fn endings() {
+        let here = Path::new(".");
+        assert_eq!(Run::of("true").execute(here, None), Ok(()));
+        assert!(Run::of("false").execute(here, None).is_err());
+        let mut print = Run::of("echo one");
+        print.must_print = Some("one".to_owned());
+        assert_eq!(print.execute(here, None), Ok(()));
+        print.must_print = Some("two".to_owned());
+        assert!(print.execute(here, None).is_err());
+        let mut hang = Run::of("sh -c");
+        hang.words.push("sleep 600 & wait".to_owned());
+        let error = hang.execute(here, Some(Duration::from_millis(50)));
+        assert!(error.is_err_and(|text| text.contains("was killed")));
+    }
+}

@@ -1,0 +1,108 @@
+//! The stages of `cargo x test` and `cargo x ci`, and `cargo x fuzz`.
+//!
+//! Every cargo call names the whole workspace and picks tests by target, never by `-p` or `--exclude`: a smaller set of
+//! packages asks for fewer features of tokio and its kin, and all of them would be compiled once more for each set.
+
+use crate::stage::{self, Action, Run, Stage};
+use crate::{tidy, tool, tree, tutorial};
+use std::path::Path;
+use std::time::Duration;
+
+/// Crates whose integration tests start servers; everybody else's are unit and model tests.
+const END_TO_END_CRATES: [&str; 2] = ["cli", "node"];
+
+/// FOUNDER: the end-to-end test, by its full path in crates/cli/tests, that is run again with STORMWELL_DISK=threads.
+/// Empty: the stage is left out.
+const END_TO_END_ON_THREADS: &str = "";
+
+/// Formatting, clippy and tidy, then the stages of `test`. `Ok(true)` if all passed.
+pub fn ci(root: &Path) -> Result<bool, String> {
+    tool::set_up()?;
+    let mut stages = vec![
+        cargo("format", 1, "cargo fmt --all --check"),
+        cargo("clippy", 8, "cargo clippy --release --workspace --all-targets --locked -- -D warnings"),
+        Stage { name: "tidy", bound: minutes(1), action: Action::Call(tidy_stage), needed: false },
+    ];
+    stages.extend(test_stages(root)?);
+    stage::run_all(root, stages)
+}
+
+/// All stages of `test`, or those named, in the order of the suite. `Ok(true)` if all passed.
+pub fn test(root: &Path, names: &[String]) -> Result<bool, String> {
+    let mut stages = test_stages(root)?;
+    let known: Vec<&str> = stages.iter().map(|stage| stage.name).collect();
+    if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
+        return Err(format!("there is no stage `{name}`; the stages are {}", known.join(", ")));
+    }
+    tool::set_up()?;
+    stages.retain(|stage| names.is_empty() || names.iter().any(|name| name == stage.name));
+    stage::run_all(root, stages)
+}
+
+/// Runs every test with `fuzz` in its name, each for this many seconds of random input.
+pub fn fuzz(root: &Path, seconds: u64) -> Result<bool, String> {
+    let run = Run::of("cargo test --release --workspace --lib --bins --tests --locked -- --nocapture fuzz")
+        .with("STORMWELL_FUZZ_SECONDS", &seconds.to_string());
+    println!("{}", run.shell());
+    run.execute(root, None).map(|()| true)
+}
+
+fn test_stages(root: &Path) -> Result<Vec<Stage>, String> {
+    let targets = test_targets(root)?;
+    let pick = |end_to_end: bool| -> String {
+        let picked = targets.iter().filter(|(owner, _)| END_TO_END_CRATES.contains(&owner.as_str()) == end_to_end);
+        picked.map(|(_, target)| format!(" --test {target}")).collect()
+    };
+    let mut stages = vec![
+        Stage { needed: true, ..cargo("build", 12, "cargo build --release --workspace --all-targets --locked") },
+        cargo("unit", 6, &format!("cargo test --release --workspace --locked --lib --bins{}", pick(false))),
+    ];
+    let end_to_end = pick(true);
+    if !end_to_end.is_empty() {
+        stages.push(cargo("end-to-end", 10, &format!("cargo test --release --workspace --locked{end_to_end}")));
+    }
+    if !END_TO_END_ON_THREADS.is_empty() {
+        stages.push(on_threads(&end_to_end));
+    }
+    stages.push(Stage { name: "tutorial", bound: minutes(3), action: Action::Call(tutorial::run), needed: false });
+    let demo = tree::release_directory(root).join("stormwell").display().to_string();
+    let demo = Run { words: vec![demo, "demo".to_owned()], environment: Vec::new(), must_print: None };
+    stages.push(Stage { name: "demo", bound: minutes(3), action: Action::RunAside(demo), needed: false });
+    Ok(stages)
+}
+
+/// The one end-to-end test that is repeated on the thread backend; it fails if the test is not there.
+fn on_threads(end_to_end: &str) -> Stage {
+    let words = format!("cargo test --release --workspace --locked{end_to_end} -- --exact {END_TO_END_ON_THREADS}");
+    let mut run = Run::of(&words).with("STORMWELL_DISK", "threads");
+    run.must_print = Some(format!("test {END_TO_END_ON_THREADS} ... ok"));
+    Stage { name: "threads", bound: minutes(2), action: Action::Run(run), needed: false }
+}
+
+/// The integration tests of the tree as (crate, target), in the order of their names.
+fn test_targets(root: &Path) -> Result<Vec<(String, String)>, String> {
+    let mut targets = Vec::new();
+    for file in tree::files(root)? {
+        let parts: Vec<&str> = file.path.split('/').collect();
+        match parts.as_slice() {
+            ["crates", owner, "tests", target, "main.rs"] => targets.push(((*owner).to_owned(), (*target).to_owned())),
+            ["crates", owner, "tests", file] => {
+                targets.extend(file.strip_suffix(".rs").map(|target| ((*owner).to_owned(), target.to_owned())));
+            }
+            _ => {}
+        }
+    }
+    Ok(targets)
+}
+
+fn tidy_stage(root: &Path, _limit: Option<Duration>) -> Result<(), String> {
+    if tidy::run(root)? { Ok(()) } else { Err("the tree breaks its rules (above)".to_owned()) }
+}
+
+fn cargo(name: &'static str, bound: u64, words: &str) -> Stage {
+    Stage { name, bound: minutes(bound), action: Action::Run(Run::of(words)), needed: false }
+}
+
+fn minutes(number: u64) -> Duration {
+    Duration::from_secs(number * 60)
+}

@@ -1,0 +1,133 @@
+//! Runs docs/start.md as a reader would: every `sh` block, in order, in one shell, in a fresh directory.
+
+use crate::stage::{self, Run};
+use crate::tree;
+use std::net::TcpListener;
+use std::path::Path;
+use std::time::Duration;
+
+const TUTORIAL: &str = "docs/start.md";
+
+/// Runs the tutorial with the built `stormwell` first on PATH and a store address of its own.
+pub fn run(root: &Path, limit: Option<Duration>) -> Result<(), String> {
+    let text = std::fs::read_to_string(root.join(TUTORIAL)).map_err(|error| format!("{TUTORIAL}: {error}"))?;
+    let release = tree::release_directory(root);
+    if !release.join("stormwell").is_file() {
+        return Err(format!("{} holds no stormwell; run `cargo x test build` first", release.display()));
+    }
+    let path = std::env::var("PATH").unwrap_or_default();
+    let address = free_address()?;
+    stage::aside("tutorial", |directory| {
+        // Beside the directory that the reader works in, so that the tutorial never meets its own script.
+        let script = directory.join("start.md");
+        let place = directory.join("reader");
+        std::fs::create_dir(&place).map_err(|error| format!("{}: {error}", place.display()))?;
+        std::fs::write(&script, session(&text)?).map_err(|error| format!("{}: {error}", script.display()))?;
+        let mut run =
+            Run::of("bash").with("PATH", &format!("{}:{path}", release.display())).with("STORMWELL_AT", &address);
+        run.words.push(script.display().to_string());
+        run.execute(&place, limit)
+    })?
+}
+
+/// The shell session of a tutorial. Each line keeps its number, so that bash names the line of the document that failed.
+fn session(document: &str) -> Result<String, String> {
+    let mut lines = Vec::new();
+    let mut title = String::new();
+    let mut fence = None;
+    let mut blocks = 0;
+    for (index, line) in document.lines().enumerate() {
+        let number = index + 1;
+        match (fence, line.strip_prefix("```")) {
+            (None, Some(language)) => {
+                fence = Some(language.trim() == "sh");
+                if fence == Some(true) {
+                    blocks += 1;
+                    lines.push(format!("printf '%s\\n' '--- {TUTORIAL}:{number} {}'", title.replace('\'', "")));
+                    continue;
+                }
+            }
+            (Some(_), Some(_)) => fence = None,
+            (Some(true), None) => {
+                lines.push(line.to_owned());
+                continue;
+            }
+            (Some(false), None) => {}
+            (None, None) => {
+                if line.starts_with('#') {
+                    line.trim_start_matches('#').trim().clone_into(&mut title);
+                }
+            }
+        }
+        lines.push(String::new());
+    }
+    if fence.is_some() {
+        return Err(format!("{TUTORIAL}: the last code block is not closed"));
+    }
+    if blocks == 0 {
+        return Err(format!("{TUTORIAL} has no ```sh block; a tutorial that runs nothing proves nothing"));
+    }
+    // The first line is the document's title and holds no command.
+    let report = format!("printf '%s\\n' \"{TUTORIAL}:$LINENO: ended with $?: $BASH_COMMAND\" >&2");
+    lines[0] = format!(
+        "set -Eeuo pipefail; trap '{report}' ERR; trap 'trap - ERR; kill $(jobs -p) 2>/dev/null || true; wait || true' EXIT"
+    );
+    Ok(lines.join("\n") + "\n")
+}
+
+/// An address on loopback that nobody listens on.
+fn free_address() -> Result<String, String> {
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| format!("no free port on loopback: {error}"))?;
+    let address = listener.local_addr().map_err(|error| format!("a listener without an address: {error}"))?;
+    Ok(address.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::session;
+    use std::process::Command;
+
+    fn play(document: &str) -> (bool, String) {
+        let script = session(document).expect("a good document");
+        let output = Command::new("bash").arg("-c").arg(script).output().expect("bash");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        (output.status.success(), text)
+    }
+
+    /// Blocks run in order in one shell, other languages do not run, and each block's title is printed.
+    #[test]
+    fn in_order() {
+        let document =
+            "# Start\n\n## One\n```sh\nname=wind\n```\n```text\nfalse\n```\n## It's two\n```sh\necho $name\n```\n";
+        let (ok, text) = play(document);
+        assert!(ok, "{text}");
+        assert_eq!(text, "--- docs/start.md:4 One\n--- docs/start.md:11 Its two\nwind\n");
+    }
+
+    /// A failing command ends the session and is named with its line in the document.
+    #[test]
+    fn failing_line() {
+        let (ok, text) = play("# Start\n\n```sh\ntrue\ntest 1 = 2\necho unreached\n```\n");
+        assert!(!ok);
+        assert!(text.contains("docs/start.md:5: ended with 1: test 1 = 2"), "{text}");
+        assert!(!text.contains("unreached\n"), "{text}");
+    }
+
+    /// A failure inside a pipe or a function counts; what was started in the background ends with the session.
+    #[test]
+    fn strict_and_clean() {
+        let (ok, _) = play("# Start\n```sh\nfalse | cat\n```\n");
+        assert!(!ok);
+        let (ok, text) = play("# Start\n```sh\nsleep 600 &\necho $!\n```\n");
+        assert!(ok, "{text}");
+        let id = text.lines().last().expect("the number of the process");
+        assert!(!std::path::Path::new("/proc").join(id).exists(), "the background process {id} lives on");
+    }
+
+    /// A document without blocks, or with one left open, is refused.
+    #[test]
+    fn refused() {
+        assert!(session("# Start\n").is_err());
+        assert!(session("# Start\n```sh\ntrue\n").is_err());
+    }
+}
