@@ -73,3 +73,18 @@ pub const CALL_SILENCE_MAX: Duration = Duration::from_secs(10);
 
 /// A writer on a full device waits this long without any space coming back before it is told so.
 pub const FULL_WAIT: Duration = Duration::from_secs(20);
+
+/// A new connection that has not said who it is after this long is closed.
+pub const HELLO_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// A connection without any call for this long is closed by the server. Clients connect again when they have something to ask.
+pub const CONNECTION_IDLE_MAX: Duration = Duration::from_secs(300);
+
+/// Connections that one server keeps open. Each may have 64 KiB of staging and its small frames.
+pub const CONNECTIONS_MAX: usize = 4096;
+
+/// Credit that one connection holds for payloads still to come, while it keeps sending: two largest frames.
+pub const CREDIT_WINDOW_MAX: u64 = 2 * FRAME_PAYLOAD_MAX as u64;
+
+/// First and longest wait between attempts to connect again.
+pub const RECONNECT_WAIT: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));

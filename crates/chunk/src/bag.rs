@@ -122,9 +122,9 @@ impl BagQueue {
         let Some(entry) = self.chunks.get_mut(&chunk) else { return Verdict::Unknown };
         match entry.granted {
             Some(granted) if granted.grant == grant => Verdict::Accept,
-            Some(_) => {
-                Verdict::Refuse("the grant ended and the chunk was given to another consumer; discard what was made of it")
-            }
+            Some(_) => Verdict::Refuse(
+                "the grant ended and the chunk was given to another consumer; discard what was made of it",
+            ),
             None => {
                 let end = now.after(GRANT_LEASE);
                 entry.granted = Some(Granted { grant, consumer: SessionId::default(), end });
@@ -164,7 +164,8 @@ impl BagQueue {
 
     /// Takes back everything that `consumer` holds: its session has ended.
     pub fn release(&mut self, consumer: SessionId) {
-        let held = |entry: &Entry| entry.granted.filter(|granted| granted.consumer == consumer).map(|granted| granted.end);
+        let held =
+            |entry: &Entry| entry.granted.filter(|granted| granted.consumer == consumer).map(|granted| granted.end);
         let ended: Vec<(Time, ChunkId)> =
             self.chunks.iter().filter_map(|(chunk, entry)| Some((held(entry)?, *chunk))).collect();
         for (end, chunk) in ended {

@@ -69,13 +69,7 @@ pub(crate) struct Waiters {
 
 impl Waiters {
     /// Lets `ticket` wait until both streams are at `level` up to these sequence numbers. Gives the reply back if they are.
-    pub fn wait(
-        &mut self,
-        streams: [(&mut Stream, u64); 2],
-        level: Level,
-        ticket: u64,
-        reply: Reply,
-    ) -> Option<Reply> {
+    pub fn wait(&mut self, streams: [(&mut Stream, u64); 2], level: Level, ticket: u64, reply: Reply) -> Option<Reply> {
         let mut conditions = 0;
         for (stream, need) in streams {
             let (mark, set) = match level {

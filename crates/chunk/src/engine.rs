@@ -1,42 +1,109 @@
-//! The engine: takes requests and finished operations, hands out operations and replies.
+//! The engine: takes requests and finished operations, hands out operations and replies. Keeps the tags; `Core` does the work.
 
+use crate::core::Core;
+use crate::recover;
 use crate::request::{Effect, Opened, Request, Usage};
 use crate::settings::Settings;
 use base::disk::{Disk, Done};
-use base::error::{Error, ErrorKind, Result};
+use base::error::Result;
 use base::id::{ChunkId, DeviceId, Owner};
 use base::unit::Time;
+use std::collections::BTreeMap;
 
-/// Chunks on one device.
+/// Chunks on one device. `T` is a tag that comes back with each request's reply.
 pub struct Engine<T> {
-    effects: Vec<Effect<T>>,
+    core: Core,
+    tags: BTreeMap<u64, T>,
+    next_ticket: u64,
 }
 
 impl<T> Engine<T> {
-    /// Opens the device: formats an empty directory, recovers any other.
-    pub fn open(_disk: &mut dyn Disk, _settings: Settings, _new_id: DeviceId, _now: Time) -> Result<(Engine<T>, Opened)> {
-        Err(Error::new(ErrorKind::Unsupported, "not yet"))
+    /// Opens the device: makes an empty directory a device named `new_id`, recovers any other. Blocks, and drives `disk` itself.
+    ///
+    /// # Errors
+    /// `Unsupported`: the directory belongs to something else or another version. `Corrupt`: what the device needs to be opened
+    /// is damaged. `Io`: the disk refused. `Invalid`: the settings cannot work. Nothing was changed in these cases.
+    pub fn open(disk: &mut dyn Disk, settings: Settings, new_id: DeviceId, now: Time) -> Result<(Engine<T>, Opened)> {
+        let (core, opened) = recover::open(disk, settings, new_id, now)?;
+        Ok((Engine { core, tags: BTreeMap::new(), next_ticket: 0 }, opened))
     }
-    /// Takes a request.
-    pub fn submit(&mut self, _now: Time, _request: Request, _tag: T) {}
-    /// Takes a finished operation.
-    pub fn completed(&mut self, _now: Time, _done: Done) {}
-    /// Does what is due.
-    pub fn tick(&mut self, _now: Time) {}
-    /// Moves what the engine wants done to `out`.
+
+    /// Takes a request. Its reply, with `tag`, is among the effects at once or later.
+    pub fn submit(&mut self, now: Time, request: Request, tag: T) {
+        self.next_ticket += 1;
+        self.tags.insert(self.next_ticket, tag);
+        self.core.submit(now, self.next_ticket, request);
+    }
+
+    /// Takes a finished operation of this engine.
+    pub fn completed(&mut self, now: Time, done: Done) {
+        self.core.completed(now, done);
+    }
+
+    /// Does what is due by `now`; see `next_tick`.
+    pub fn tick(&mut self, now: Time) {
+        self.core.tick(now);
+    }
+
+    /// Moves what the engine wants done to `out`, in order. To be called after every batch of `submit`, `completed` and `tick`:
+    /// what was submitted together is written together.
     pub fn take_effects(&mut self, out: &mut Vec<Effect<T>>) {
-        out.append(&mut self.effects);
+        self.core.pump();
+        out.extend(self.core.submissions.drain(..).map(|(token, op)| Effect::Disk { token, op }));
+        for (ticket, result) in self.core.replies.drain(..) {
+            if let Some(tag) = self.tags.remove(&ticket) {
+                out.push(Effect::Reply { tag, result });
+            }
+        }
     }
-    /// When `tick` must be called next.
+
+    /// When `tick` must be called next, if nothing happens before.
     pub fn next_tick(&self) -> Option<Time> {
-        None
+        self.core.next_tick()
     }
+
     /// How full the device is.
     pub fn usage(&self) -> Usage {
-        Usage::default()
+        Usage {
+            capacity: self.core.settings.capacity,
+            used: self.core.used(),
+            live: self.core.index.live,
+            reserve: self.core.settings.reserve,
+            chunks: self.core.index.chunks.len() as u64,
+            full: !self.core.waiting.is_empty(),
+            failed: self.core.failed.is_some(),
+            damaged: self.core.damaged,
+        }
     }
-    /// The chunks of an owner: id, length in bytes, whether sealed; in the order in which they were sealed.
-    pub fn chunks_of(&self, _owner: Owner) -> impl Iterator<Item = (ChunkId, u64, bool)> + '_ {
-        std::iter::empty()
+
+    /// Which device this is.
+    pub fn device(&self) -> DeviceId {
+        self.core.device
+    }
+
+    /// The chunks of an owner: id, length in bytes, whether sealed; in the order of their ids. Looks at every chunk.
+    pub fn chunks_of(&self, owner: Owner) -> impl Iterator<Item = (ChunkId, u64, bool)> + '_ {
+        let chunks = self.core.index.chunks.iter().filter(move |(_, chunk)| chunk.owner == owner);
+        chunks.map(|(id, chunk)| (*id, u64::from(chunk.length), chunk.sealed))
+    }
+
+    /// A bag's counters on this device.
+    pub fn bag_stat(&self, bag: base::id::BagId) -> crate::request::BagStat {
+        self.core.index.bags.get(&bag).copied().unwrap_or_default()
+    }
+
+    /// Every bag that has chunks or counters here.
+    pub fn bags(&self) -> Vec<base::id::BagId> {
+        let mut bags: std::collections::BTreeSet<_> = self.core.index.bags.keys().copied().collect();
+        bags.extend(self.core.index.chunks.values().filter_map(|chunk| match chunk.owner {
+            Owner::Bag(bag) => Some(bag),
+            Owner::Group(_) => None,
+        }));
+        bags.into_iter().collect()
+    }
+
+    /// Writes a checkpoint soon: before a planned end, so that the next opening is quick.
+    pub fn want_checkpoint(&mut self) {
+        self.core.checkpoint.forced = true;
     }
 }

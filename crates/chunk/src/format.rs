@@ -238,7 +238,14 @@ impl DataHeader {
         fields.extend_from_slice(&self.chunk.to_bytes());
         put_owner(&mut fields, self.owner);
         fields.extend_from_slice(&self.segment.to_le_bytes());
-        let wide = [self.generation.0, self.sequence, self.previous, self.durable_data, self.durable_journal, self.incarnation];
+        let wide = [
+            self.generation.0,
+            self.sequence,
+            self.previous,
+            self.durable_data,
+            self.durable_journal,
+            self.incarnation,
+        ];
         for value in wide {
             fields.extend_from_slice(&value.to_le_bytes());
         }

@@ -407,7 +407,8 @@ impl Index {
         let mut runs = Vec::new();
         let mut end = 0u32;
         for _ in 0..reader.four()? {
-            let run = Run { offset: reader.four()?, segment: reader.four()?, block: reader.four()?, length: reader.four()? };
+            let run =
+                Run { offset: reader.four()?, segment: reader.four()?, block: reader.four()?, length: reader.four()? };
             if run.length as usize > RECORD_PAYLOAD_MAX || run.offset < end {
                 return None;
             }
@@ -429,10 +430,8 @@ impl Index {
         if !sealed {
             let (tail, tail_crc) = (tail.to_vec(), crc32c(tail));
             self.tails += tail.len() as u64;
-            self.open.insert(
-                id,
-                Open { flushed, flushed_crc: crc, tail, tail_crc, journaled: length, ..Open::default() },
-            );
+            self.open
+                .insert(id, Open { flushed, flushed_crc: crc, tail, tail_crc, journaled: length, ..Open::default() });
         }
         self.live = self.live.checked_add(u64::from(length))?;
         self.chunks.insert(id, Chunk { owner, generation, length, crc, sealed, runs });

@@ -1,10 +1,22 @@
 //! Chunks on one device: log, index, recovery. A step function over `base::disk`: requests and finished operations go in,
 //! operations and replies come out. No threads, no sockets, no clock.
 
+mod append;
 pub mod bag;
+mod checkpoint;
+mod commit;
+mod core;
+mod data;
 mod engine;
+pub mod format;
+mod index;
+mod journal;
+mod read;
+mod recover;
 mod request;
+mod scan;
 mod settings;
+mod space;
 
 pub use engine::Engine;
 pub use request::{BagStat, ChunkStat, Effect, Opened, Reply, Request, Usage};

@@ -9,6 +9,8 @@ use base::unit::{GIB, MIB};
 pub struct Settings {
     /// What the engine may use of the device.
     pub capacity: u64,
+    /// On a device that exists already: use the capacity that it was made with instead.
+    pub keep_capacity: bool,
     /// Where aligned memory comes from.
     pub pool: Pool,
     /// Size of a data segment.
@@ -41,6 +43,7 @@ impl Settings {
         let journal_segment = whole((capacity / 128).clamp(MIB, 16 * MIB));
         Settings {
             capacity,
+            keep_capacity: false,
             pool,
             data_segment,
             journal_segment,
@@ -59,13 +62,19 @@ impl Settings {
         let record = (RECORD_PAYLOAD_MAX + BLOCK) as u64;
         let floor = self.data_segment.saturating_add(self.reserve).saturating_add(4 * self.journal_segment);
         if !self.data_segment.is_multiple_of(block) || !self.journal_segment.is_multiple_of(block) {
-            return Some(format!("segments of {} and {} bytes are no multiples of 4 KiB", self.data_segment, self.journal_segment));
+            return Some(format!(
+                "segments of {} and {} bytes are no multiples of 4 KiB",
+                self.data_segment, self.journal_segment
+            ));
         }
         if self.data_segment < record || self.data_segment > u64::from(u32::MAX) {
             return Some(format!("a data segment of {} bytes holds no whole record", self.data_segment));
         }
         if self.group_max < 128 * 1024 || self.group_max as u64 > self.journal_segment {
-            return Some(format!("a journal group of {} bytes does not fit a segment or is below 128 KiB", self.group_max));
+            return Some(format!(
+                "a journal group of {} bytes does not fit a segment or is below 128 KiB",
+                self.group_max
+            ));
         }
         if self.capacity < floor {
             return Some(format!(

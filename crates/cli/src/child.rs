@@ -1,13 +1,14 @@
 //! `stormwell serve` and other commands of this same program as child processes, which end with us whatever happens.
 
+use crate::exit::{report, say};
 use base::error::{Error, ErrorKind, Result};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// A server that has not said that it serves after so long never will.
@@ -18,6 +19,53 @@ const QUOTED_LINES: usize = 12;
 
 /// What a server says when it serves, before its address.
 const SERVING: &str = "stormwell: serving on ";
+
+/// What must not outlive this process.
+static OWNED: Mutex<Owned> = Mutex::new(Owned { processes: Vec::new(), directories: Vec::new() });
+
+struct Owned {
+    processes: Vec<u32>,
+    directories: Vec<PathBuf>,
+}
+
+fn owned() -> MutexGuard<'static, Owned> {
+    OWNED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// From here on SIGINT and SIGTERM kill our children by their ids, remove our directories, and end this process.
+/// Must be called within a tokio runtime.
+pub fn end_all_when_told() {
+    tokio::spawn(async {
+        match os::signal::end().await {
+            Ok(signal) => {
+                say(&format!("stormwell: {signal}: ending what was started and removing what was made"));
+                end_all();
+                // As a shell counts an end by SIGINT.
+                std::process::exit(130);
+            }
+            // Then signals end this process as they always do, and its children with it.
+            Err(error) => report(&error),
+        }
+    });
+}
+
+fn end_all() {
+    let owned = owned();
+    for process in &owned.processes {
+        let Ok(id) = libc::pid_t::try_from(*process) else { continue };
+        // SAFETY: kill is a plain system call, and the id is that of a child which nobody has reaped.
+        unsafe { libc::kill(id, libc::SIGKILL) };
+        // SAFETY: siginfo_t is plain numbers, for which all zeros is a value.
+        let mut about: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        // Waits until it is gone, and leaves it to be reaped by whoever holds it.
+        // SAFETY: `about` is ours to be written.
+        unsafe { libc::waitid(libc::P_PID, *process, &mut about, libc::WEXITED | libc::WNOWAIT) };
+    }
+    for directory in &owned.directories {
+        // What cannot be removed stays, under a name that says whose it was.
+        let _ = std::fs::remove_dir_all(directory);
+    }
+}
 
 /// This program, run with other arguments.
 pub fn program() -> Result<PathBuf> {
@@ -57,11 +105,13 @@ impl Running {
         let mut command = bound(&program()?);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| Error::from(error).during(format!("start {what}")))?;
-        let said = Said::default();
-        if let Some(stderr) = child.stderr.take() {
-            said.listen(stderr, None)?;
+        let stderr = child.stderr.take();
+        owned().processes.push(child.id());
+        let running = Running { what, said: Said::default(), child };
+        if let Some(stderr) = stderr {
+            running.said.listen(stderr, None)?;
         }
-        Ok(Running { what, child, said })
+        Ok(running)
     }
 
     /// Whether it has ended.
@@ -88,6 +138,8 @@ impl Drop for Running {
 /// Kills and reaps a child. A child that has ended already is fine.
 fn end(child: &mut Child) {
     let _ = child.kill();
+    // From here on its id is not ours to kill: the next line gives it back.
+    owned().processes.retain(|process| *process != child.id());
     let _ = child.wait();
 }
 
@@ -150,6 +202,7 @@ impl Server {
             command.args(["--data", directory]);
         }
         let mut child = command.spawn().map_err(|error| Error::from(error).during("start stormwell serve"))?;
+        owned().processes.push(child.id());
         let said = Said::default();
         let (sender, receiver) = sync_channel(1);
         let listening = match child.stderr.take() {
@@ -185,10 +238,9 @@ impl Server {
         self.child.id()
     }
 
-    /// Kills it with SIGKILL, as a power switch would, and waits until it is gone.
-    pub fn kill(&mut self) -> Result<ExitStatus> {
-        self.child.kill()?;
-        Ok(self.child.wait()?)
+    /// Kills it with SIGKILL, in the middle of whatever it does, and waits until it is gone.
+    pub fn kill(&mut self) {
+        end(&mut self.child);
     }
 
     /// Starts it again where it was, on the same port and data, after it ended.
@@ -220,16 +272,20 @@ impl Drop for Server {
 /// A directory of our own that goes with everything in it.
 pub struct Scratch {
     path: PathBuf,
+    /// The directory above, if it was not there before.
+    parent: Option<PathBuf>,
 }
 
 impl Scratch {
     /// Makes `PARENT/NAME-PID`, and `PARENT` if it is missing.
     pub fn new(parent: &Path, name: &str) -> Result<Scratch> {
+        let made = (!os::file::exists(parent)?).then(|| parent.to_path_buf());
         let path = parent.join(format!("{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path)
             .map_err(|error| Error::from(error).during(format!("make the directory {}", path.display())))?;
         let path = path.canonicalize()?;
-        Ok(Scratch { path })
+        owned().directories.push(path.clone());
+        Ok(Scratch { path, parent: made })
     }
 
     /// Where it is, absolute.
@@ -247,5 +303,10 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         // What cannot be removed stays, under a name that says whose it was.
         let _ = std::fs::remove_dir_all(&self.path);
+        if let Some(parent) = &self.parent {
+            // Stays if somebody put something there meanwhile.
+            let _ = std::fs::remove_dir(parent);
+        }
+        owned().directories.retain(|directory| *directory != self.path);
     }
 }

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 /// A path in the store as a person wrote it, made absolute: `a//b/./c/` and `/a/b/c` are the same.
 pub fn parse(text: &str) -> Result<String> {
-    let refuse = |why: String| Err(Error::new(ErrorKind::Invalid, format!("{text:?} is not a path in the store: {why}")));
+    let refuse =
+        |why: String| Err(Error::new(ErrorKind::Invalid, format!("{text:?} is not a path in the store: {why}")));
     if text.is_empty() {
         return refuse("it is empty; the root directory is /".to_string());
     }
@@ -122,7 +123,10 @@ pub fn shown(path: &Path) -> String {
 /// name from the other side is checked before it is followed.
 pub fn below(directory: &Path, name: &str) -> Result<PathBuf> {
     if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) {
-        return Err(Error::new(ErrorKind::Protocol, format!("the store sent the name {name:?}, which no file can have")));
+        return Err(Error::new(
+            ErrorKind::Protocol,
+            format!("the store sent the name {name:?}, which no file can have"),
+        ));
     }
     Ok(directory.join(name))
 }

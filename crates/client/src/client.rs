@@ -7,11 +7,12 @@ use base::id::SessionId;
 use base::limit::{FILE_CHUNK, RECORD_PAYLOAD_MAX, SESSION_LEASE};
 use base::net::Net;
 use base::unit::MIB;
-use net::link::{Link, LinkSettings};
 use net::message::{Ask, session};
-use net::payload::Payload;
+use net::{Link, LinkSettings, Payload};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
 
 /// How to reach the store.
@@ -72,10 +73,23 @@ pub struct Client {
 /// What all clones share.
 pub(crate) struct Session {
     link: Link,
+    /// Links of one connection each, made when first used. On one connection large payloads arrive in their order; on
+    /// several they overtake each other, which a chunk that is being written refuses.
+    ordered: Vec<OnceCell<Link>>,
+    /// Spreads writers over `ordered`.
+    next_ordered: AtomicUsize,
+    connector: Option<Connector>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<dyn Random>,
     pub(crate) pool: Pool,
     renewal: JoinHandle<()>,
+}
+
+/// What is needed to connect once more.
+struct Connector {
+    net: Arc<dyn Net>,
+    address: String,
+    settings: LinkSettings,
 }
 
 impl Drop for Session {
@@ -87,28 +101,42 @@ impl Drop for Session {
 impl Client {
     /// Connects to a node and begins a session. `Unreachable` if nobody answers.
     pub async fn connect(settings: Settings) -> Result<Client> {
-        let session = SessionId(settings.random.wide());
-        let link = Link::connect(
-            settings.net,
-            &settings.address,
-            LinkSettings {
-                session,
-                program: settings.program,
-                connections: settings.connections,
-                silence_max: settings.silence_max,
-                pool: settings.pool.clone(),
-                clock: settings.clock.clone(),
-                random: settings.random.clone(),
-            },
-        )
-        .await?;
-        Ok(Client::over(link, settings.clock, settings.random, settings.pool))
+        let Settings { net, address, program, clock, random, pool, connections, silence_max } = settings;
+        let (session, connections) = (SessionId(random.wide()), connections.max(1));
+        let settings = LinkSettings {
+            session,
+            program,
+            connections,
+            silence_max,
+            pool: pool.clone(),
+            clock: clock.clone(),
+            random: random.clone(),
+        };
+        let link = Link::connect(net.clone(), &address, settings.clone()).await?;
+        // The session begins here: changes made under one that the node does not know are refused.
+        link.call(&session::Renew {}, Payload::empty()).await?;
+        // A link of one connection keeps the order by itself.
+        let connector = (connections > 1).then_some(Connector { net, address, settings });
+        Ok(Client::start(link, clock, random, pool, connector))
     }
 
     /// A client over a link that exists, for instance to one's own node. Must be called within a tokio runtime.
     pub fn over(link: Link, clock: Arc<dyn Clock>, random: Arc<dyn Random>, pool: Pool) -> Client {
+        Client::start(link, clock, random, pool, None)
+    }
+
+    fn start(
+        link: Link,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+        pool: Pool,
+        connector: Option<Connector>,
+    ) -> Client {
         let renewal = tokio::spawn(renew(link.clone()));
-        let session = Session { link, clock, random, pool, renewal };
+        let count = connector.as_ref().map_or(0, |connector| connector.settings.connections);
+        let ordered = (0..count).map(|_| OnceCell::new()).collect();
+        let session =
+            Session { link, ordered, next_ordered: AtomicUsize::new(0), connector, clock, random, pool, renewal };
         Client { session: Arc::new(session), sizes: Sizes::default() }
     }
 
@@ -117,6 +145,23 @@ impl Client {
     pub fn with_sizes(&self, sizes: Sizes) -> Client {
         assert!(sizes.piece > 0 && sizes.file_chunk > 0 && sizes.read_piece > 0, "sizes of zero: {sizes:?}");
         Client { session: self.session.clone(), sizes }
+    }
+
+    /// A link on which calls with large payloads arrive in the order in which they were made.
+    pub(crate) async fn ordered_link(&self) -> Result<Link> {
+        let session = &self.session;
+        let Some(connector) = &session.connector else { return Ok(session.link.clone()) };
+        let place = session.next_ordered.fetch_add(1, Ordering::Relaxed) % session.ordered.len();
+        let connect = || {
+            let settings = LinkSettings { connections: 1, ..connector.settings.clone() };
+            Link::connect(connector.net.clone(), &connector.address, settings)
+        };
+        session.ordered[place].get_or_try_init(connect).await.cloned()
+    }
+
+    /// The link for whatever needs no order.
+    pub(crate) fn link(&self) -> Link {
+        self.session.link.clone()
     }
 
     /// Asks with a payload.

@@ -10,7 +10,6 @@ mod names;
 mod packer;
 mod producer;
 mod reader;
-mod steering;
 mod stream;
 mod writer;
 

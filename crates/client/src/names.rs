@@ -53,7 +53,9 @@ impl Listing {
 fn out_of_order(path: &str) -> Error {
     Error::new(
         ErrorKind::Protocol,
-        format!("the node listed {path} out of order; nothing was changed; check that client and node have one version"),
+        format!(
+            "the node listed {path} out of order; nothing was changed; check that client and node have one version"
+        ),
     )
 }
 

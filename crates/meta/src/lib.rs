@@ -2,11 +2,12 @@
 //! sockets or clock. A group-committed log acknowledges; an overlay and an embedded tree hold the state behind it.
 
 mod bags;
+mod convert;
 mod devices;
 mod files;
 mod format;
 mod garbage;
-mod handle;
+
 mod key;
 mod layers;
 mod log;
@@ -17,11 +18,13 @@ pub mod place;
 mod policy;
 mod replay;
 pub mod request;
+mod serve;
 mod sessions;
 mod settle;
 mod state;
 mod store;
 mod tree;
+mod usage;
 
 pub use path::Path;
 pub use request::{Caller, Reply, Request};

@@ -33,7 +33,8 @@ pub fn place(candidates: &[Candidate], policy: Policy, seed: u64) -> Result<Devi
             format!("the store has no device for {wish}; nothing was written: add a device or change the policy"),
         ));
     }
-    let usable = || candidates.iter().filter(|candidate| fits(candidate, policy) && !candidate.full && candidate.free > 0);
+    let usable =
+        || candidates.iter().filter(|candidate| fits(candidate, policy) && !candidate.full && candidate.free > 0);
     let total: u128 = usable().map(|candidate| u128::from(candidate.free)).sum();
     if total == 0 {
         let wish = wish(policy);
@@ -44,7 +45,8 @@ pub fn place(candidates: &[Candidate], policy: Policy, seed: u64) -> Result<Devi
     }
     let draw = |random: u64| {
         // random / 2^64 of the total, without a product beyond 128 bits: sums of free space stay below 2^96.
-        let mut place = ((total >> 32) * u128::from(random) >> 32) + (((total & 0xFFFF_FFFF) * u128::from(random)) >> 64);
+        let mut place =
+            (((total >> 32) * u128::from(random)) >> 32) + (((total & 0xFFFF_FFFF) * u128::from(random)) >> 64);
         place = place.min(total - 1);
         for candidate in usable() {
             if place < u128::from(candidate.free) {
@@ -109,4 +111,93 @@ fn mix(seed: u64) -> u64 {
     value = (value ^ (value >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     value = (value ^ (value >> 32)).wrapping_mul(0x94D0_49BB_1331_11EB);
     value ^ (value >> 30)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Candidate, place, place_bag};
+    use base::error::ErrorKind;
+    use base::id::DeviceId;
+    use base::policy::{Class, Policy};
+    use proptest::prelude::{ProptestConfig, Strategy, any, prop_assert, prop_assert_eq, proptest};
+
+    fn candidates() -> impl Strategy<Value = Vec<Candidate>> {
+        let class = (0..5u32).prop_map(|code| Class::from_code(code).unwrap_or_default());
+        let one = (class, any::<u64>(), 0..4u64, any::<bool>(), any::<bool>());
+        proptest::collection::vec(one, 0..12).prop_map(|drawn| {
+            let candidate =
+                |(number, (class, free, queue, full, empty)): (usize, (Class, u64, u64, bool, bool))| Candidate {
+                    device: DeviceId(number as u128),
+                    class,
+                    free: if empty { 0 } else { free },
+                    capacity: free,
+                    queue,
+                    full,
+                };
+            drawn.into_iter().enumerate().map(candidate).collect()
+        })
+    }
+
+    fn policies() -> impl Strategy<Value = Policy> {
+        (0..6u32).prop_map(|code| Policy { tier: Class::from_code(code), replicas: None })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// A place always has the right class and room; without such a device the error says which of the two is missing.
+        #[test]
+        fn fits(candidates in candidates(), policy in policies(), seed in any::<u64>()) {
+            let right = |c: &Candidate| policy.tier.map_or(c.class != Class::Bulk, |class| c.class == class);
+            let room = |c: &Candidate| !c.full && c.free > 0;
+            match place(&candidates, policy, seed) {
+                Ok(device) => prop_assert!(candidates.iter().any(|c| c.device == device && right(c) && room(c))),
+                Err(error) if error.kind() == ErrorKind::Full => {
+                    prop_assert!(candidates.iter().any(right) && !candidates.iter().any(|c| right(c) && room(c)));
+                }
+                Err(error) => {
+                    prop_assert_eq!(error.kind(), ErrorKind::Invalid);
+                    prop_assert!(!candidates.iter().any(right));
+                }
+            }
+            prop_assert_eq!(place(&candidates, policy, seed), place(&candidates, policy, seed));
+            let members = place_bag(&candidates, policy).unwrap_or_default();
+            prop_assert_eq!(members.len(), candidates.iter().filter(|c| right(c)).count());
+        }
+    }
+
+    /// Free space attracts in proportion, and queues repel: no device is left out, none is swamped.
+    #[test]
+    fn spread() {
+        let device = |number, free, queue| Candidate {
+            device: DeviceId(number),
+            class: Class::Ssd,
+            free,
+            capacity: 4 << 40,
+            queue,
+            full: false,
+        };
+        let count = |candidates: &[Candidate]| {
+            let mut counts = vec![0u32; candidates.len()];
+            for seed in 0..8000 {
+                let device = place(candidates, Policy::default(), seed).unwrap_or_else(|error| panic!("{error}"));
+                counts[device.0 as usize] += 1;
+            }
+            counts
+        };
+        let equal =
+            count(&[device(0, 1 << 40, 0), device(1, 1 << 40, 0), device(2, 1 << 40, 0), device(3, 1 << 40, 0)]);
+        assert!(equal.iter().all(|count| (1700..2300).contains(count)), "{equal:?}");
+        let small = count(&[device(0, 1 << 40, 0), device(1, 3 << 40, 0)]);
+        assert!((300..800).contains(&small[0]), "a quarter of the space, drawn twice: {small:?}");
+        let busy = count(&[device(0, 1 << 40, 9), device(1, 1 << 40, 0), device(2, 1 << 40, 0)]);
+        assert!((600..1200).contains(&busy[0]), "only if drawn twice: {busy:?}");
+    }
+
+    /// More copies than this version keeps are refused, not ignored.
+    #[test]
+    fn copies() {
+        let policy = Policy { tier: None, replicas: Some(3) };
+        assert_eq!(place(&[], policy, 0).map_err(|error| error.kind()), Err(ErrorKind::Unsupported));
+    }
 }

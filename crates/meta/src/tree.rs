@@ -36,8 +36,16 @@ impl StorageBackend for Backend {
     }
 }
 
-/// Opens the tree in the file, or makes it there.
-pub fn open(file: Box<dyn BlockFile>) -> base::error::Result<Database> {
+/// Opens the tree in the file, or makes it there. `fresh` says that no change was ever logged: then a file that was begun
+/// and not finished (redb writes its magic number last) is made again.
+pub fn open(file: Box<dyn BlockFile>, fresh: bool) -> base::error::Result<Database> {
+    let length = file.length()?;
+    if fresh && length > 0 {
+        let mut start = [0; 8];
+        if length < 8 || (file.read(0, &mut start).is_ok() && start == [0; 8]) {
+            file.set_length(0)?;
+        }
+    }
     Builder::new().set_cache_size(CACHE).create_with_backend(Backend(file)).map_err(|error| failed("open", error))
 }
 
@@ -50,6 +58,8 @@ pub fn failed(doing: &str, error: impl Into<redb::Error>) -> Error {
     };
     Error::new(
         kind,
-        format!("the metadata tree could not {doing}: {error}; acknowledged changes are in the log or the tree: check the disk and restart"),
+        format!(
+            "the metadata tree could not {doing}: {error}; acknowledged changes are in the log or the tree: check the disk and restart"
+        ),
     )
 }

@@ -61,6 +61,22 @@ pub(crate) struct Outlet {
     pub(crate) outgoing: Budget,
 }
 
+impl Outlet {
+    pub(crate) fn new(outgoing: Budget) -> Outlet {
+        Outlet { outbound: Outbound::default(), unanswered: AtomicUsize::new(0), outgoing }
+    }
+
+    /// Queues an answer. The count falls while the queue is locked: not after the client may ask again, and not before
+    /// a connection that is ending can see that there is something to write.
+    fn answered<M: Message>(&self, header: Header, message: &M, payload: &Payload) {
+        let encode = |bytes: &mut Vec<u8>| {
+            self.unanswered.fetch_sub(1, Ordering::Release);
+            encode(message, bytes);
+        };
+        self.outbound.push(header, encode, payload);
+    }
+}
+
 enum Target {
     Connection(Arc<Outlet>),
     Local(oneshot::Sender<LocalAnswer>),
@@ -98,10 +114,8 @@ impl Responder {
         }
         match self.target.take() {
             Some(Target::Connection(outlet)) => {
-                outlet.unanswered.fetch_sub(1, Ordering::Relaxed);
-                let header =
-                    Header { kind: self.kind, flags: REPLY, number: self.number, ..Header::default() };
-                outlet.outbound.push(header, |bytes| encode(message, bytes), &payload);
+                let header = Header { kind: self.kind, flags: REPLY, number: self.number, ..Header::default() };
+                outlet.answered(header, message, &payload);
             }
             // The caller may have stopped waiting: nobody minds.
             Some(Target::Local(sender)) => drop(sender.send(Ok((message.encode_to_vec().into(), payload)))),
@@ -117,11 +131,9 @@ impl Responder {
     fn send_failure(&mut self, error: Error) {
         match self.target.take() {
             Some(Target::Connection(outlet)) => {
-                outlet.unanswered.fetch_sub(1, Ordering::Relaxed);
                 let header =
                     Header { kind: self.kind, flags: REPLY | FAILURE, number: self.number, ..Header::default() };
-                let failure = bounded_failure(error);
-                outlet.outbound.push(header, |bytes| encode(&failure, bytes), &Payload::empty());
+                outlet.answered(header, &bounded_failure(error), &Payload::empty());
             }
             Some(Target::Local(sender)) => drop(sender.send(Err(error))),
             None => (),

@@ -1,1 +1,248 @@
-//! stub
+//! One connection: one task that reads and writes one stream, and a role (serving or asking) that knows what frames mean.
+//!
+//! Reading and writing share a task on purpose: the stream needs no lock, and answers that a service gives at once leave in
+//! the same turn without waking anybody.
+
+use crate::call::{Outlet, bounded_failure, encode};
+use crate::credit::Piece;
+use crate::decode::{Decoder, Frame};
+use crate::frame::{self, CLOSING, FAILURE, Header};
+use crate::outbound::Batch;
+use crate::payload::Payload;
+use crate::stats::{NetStats, count};
+use base::env::Clock;
+use base::error::{Error, ErrorKind, Result};
+use base::net::Stream;
+use base::unit::Time;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::time::{Sleep, sleep};
+
+/// Turns of reading and writing before other tasks of the runtime get theirs.
+const TURNS: usize = 32;
+
+/// How long a closing connection tries to say why.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// What the two kinds of connection do differently. An error from any of these ends the connection with that reason.
+pub(crate) trait Role: Send {
+    /// Judges a header before anything is allocated for its frame.
+    fn admit(&mut self, header: &Header) -> Result<Option<Piece>>;
+    /// Takes a frame.
+    fn take(&mut self, frame: Frame) -> Result<()>;
+    /// Does what waits for something else than bytes. `Ok(false)`: the connection ends once what waits is written.
+    fn turn(&mut self, context: &mut Context<'_>) -> Result<bool>;
+    /// Whether more may be read now.
+    fn may_read(&self) -> bool;
+    /// Looks at the time.
+    fn tick(&mut self, moments: &Moments) -> Result<()>;
+    /// How often `tick` wants to be called.
+    fn tick_every(&self) -> Duration;
+}
+
+/// What a role may want to know about time.
+pub(crate) struct Moments {
+    pub(crate) now: Time,
+    /// When the last byte came in or the peer made room for more; at first, when the connection was made.
+    pub(crate) heard: Time,
+    /// Since when bytes wait that the peer does not take.
+    pub(crate) stuck_since: Option<Time>,
+    /// Whether a frame has begun and not ended.
+    pub(crate) in_frame: bool,
+}
+
+/// A stream and the frames on it.
+pub(crate) struct Connection<R> {
+    pub(crate) stream: Box<dyn Stream>,
+    pub(crate) decoder: Decoder,
+    pub(crate) outlet: Arc<Outlet>,
+    pub(crate) role: R,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) stats: Arc<NetStats>,
+}
+
+/// The parts of a running connection that only its task touches.
+struct Running<R> {
+    connection: Connection<R>,
+    batch: Batch,
+    flushing: bool,
+    heard: Time,
+    stuck_since: Option<Time>,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl<R: Role> Connection<R> {
+    /// Runs until the stream ends or a rule is broken. `Ok`: it ended between frames, as connections do.
+    pub(crate) async fn run(self) -> Result<()> {
+        let heard = self.clock.now();
+        let timer = Box::pin(sleep(self.role.tick_every()));
+        let outlet = self.outlet.clone();
+        let mut running =
+            Running { connection: self, batch: Batch::default(), flushing: false, heard, stuck_since: None, timer };
+        let ending = poll_fn(|context| running.poll(context)).await;
+        if let Err(error) = &ending
+            && matches!(error.kind(), ErrorKind::Protocol | ErrorKind::Unsupported)
+        {
+            running.say_why(error).await;
+        }
+        outlet.outbound.close();
+        ending
+    }
+}
+
+impl<R: Role> Running<R> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        self.connection.outlet.outbound.awake();
+        for _ in 0..TURNS {
+            let wrote = self.write(context)?;
+            let read = match self.read(context)? {
+                Poll::Ready(0) => return Poll::Ready(self.ended()),
+                Poll::Ready(_) => true,
+                Poll::Pending => false,
+            };
+            while self.timer.as_mut().poll(context).is_ready() {
+                self.tick()?;
+            }
+            let goes_on = self.connection.role.turn(context)?;
+            if wrote || read {
+                continue;
+            }
+            if !goes_on && self.batch.is_done() && !self.flushing && self.connection.outlet.outbound.backlog() == 0 {
+                return Poll::Ready(Ok(()));
+            }
+            // Something came in between only if the writer is not stuck on the socket, which wakes by itself.
+            if self.stuck_since.is_some() || self.flushing || self.connection.outlet.outbound.sleep(context) {
+                return Poll::Pending;
+            }
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn ended(&self) -> Result<()> {
+        if self.connection.decoder.is_between_frames() {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Unreachable, "the connection ended in the middle of a frame"))
+    }
+
+    fn tick(&mut self) -> Result<()> {
+        let every = self.connection.role.tick_every();
+        let now = self.connection.clock.now();
+        self.timer.set(sleep(every));
+        let in_frame = !self.connection.decoder.is_between_frames();
+        let moments = Moments { now, heard: self.heard, stuck_since: self.stuck_since, in_frame };
+        self.connection.role.tick(&moments)
+    }
+
+    /// One write. True if bytes left.
+    fn write(&mut self, context: &mut Context<'_>) -> Result<bool> {
+        let Connection { stream, outlet, clock, stats, .. } = &mut self.connection;
+        if self.batch.is_done() && !outlet.outbound.take(&mut self.batch) {
+            if self.flushing && Pin::new(stream).poll_flush(context)?.is_ready() {
+                self.flushing = false;
+            }
+            return Ok(false);
+        }
+        let written = self.batch.offer(|slices| Pin::new(stream).poll_write_vectored(context, slices))?;
+        match written {
+            Poll::Ready(0) => Err(Error::new(ErrorKind::Unreachable, "the other side takes no more bytes")),
+            Poll::Ready(written) => {
+                self.batch.advance(written);
+                if self.stuck_since.take().is_some() {
+                    // The peer made room: a sign of life, even while its words wait behind our payload.
+                    self.heard = clock.now();
+                }
+                self.flushing = true;
+                count(&stats.bytes_out, written as u64);
+                Ok(true)
+            }
+            Poll::Pending => {
+                self.stuck_since.get_or_insert_with(|| clock.now());
+                Ok(false)
+            }
+        }
+    }
+
+    /// One read and the frames it completes. Ready with the number of bytes; zero at the stream's end.
+    fn read(&mut self, context: &mut Context<'_>) -> Result<Poll<usize>> {
+        let Connection { stream, decoder, role, clock, stats, .. } = &mut self.connection;
+        if !role.may_read() {
+            return Ok(Poll::Pending);
+        }
+        let mut space = ReadBuf::new(decoder.space());
+        let Poll::Ready(result) = Pin::new(stream).poll_read(context, &mut space) else {
+            return Ok(Poll::Pending);
+        };
+        result?;
+        let length = space.filled().len();
+        decoder.filled(length);
+        self.heard = clock.now();
+        count(&stats.bytes_in, length as u64);
+        while let Some(frame) = decoder.next(&mut |header| role.admit(header))? {
+            role.take(frame)?;
+        }
+        Ok(Poll::Ready(length))
+    }
+
+    /// Tells the peer the reason and waits a little for it to arrive: closing at once could overtake it.
+    async fn say_why(&mut self, error: &Error) {
+        let failure = bounded_failure(error.clone());
+        let header = Header { kind: CLOSING, flags: FAILURE, ..Header::default() };
+        let outbound = &self.connection.outlet.outbound;
+        outbound.push(header, |bytes| encode(&failure, bytes), &Payload::empty());
+        let words = poll_fn(|context| {
+            while !self.batch.is_done() || self.connection.outlet.outbound.backlog() > 0 {
+                if !self.write(context)? {
+                    return Poll::Pending;
+                }
+            }
+            let stream = &mut self.connection.stream;
+            ready!(Pin::new(&mut *stream).poll_shutdown(context))?;
+            let mut discarded = [0; 4096];
+            for _ in 0..TURNS {
+                let mut space = ReadBuf::new(&mut discarded);
+                ready!(Pin::new(&mut *stream).poll_read(context, &mut space))?;
+                if space.filled().is_empty() {
+                    return Poll::Ready(Ok(()));
+                }
+            }
+            context.waker().wake_by_ref();
+            Poll::<Result<()>>::Pending
+        });
+        // However it ends: the connection is over.
+        drop(tokio::time::timeout(LAST_WORDS, words).await);
+    }
+}
+
+/// Sends one frame and waits for one, before a connection runs. The handshake of the side that connected.
+pub(crate) async fn exchange(
+    stream: &mut Box<dyn Stream>,
+    decoder: &mut Decoder,
+    header: Header,
+    encode: impl FnOnce(&mut Vec<u8>),
+) -> Result<Frame> {
+    let mut bytes = Vec::new();
+    frame::append(&mut bytes, header, encode);
+    stream.write_all(&bytes).await?;
+    stream.flush().await?;
+    loop {
+        if let Some(frame) = decoder.next(&mut |_| Ok(None))? {
+            return Ok(frame);
+        }
+        let length = poll_fn(|context| {
+            let mut space = ReadBuf::new(decoder.space());
+            ready!(Pin::new(&mut *stream).poll_read(context, &mut space))?;
+            Poll::Ready(std::io::Result::Ok(space.filled().len()))
+        })
+        .await?;
+        if length == 0 {
+            return Err(Error::new(ErrorKind::Unreachable, "the other side closed the connection without a word"));
+        }
+        decoder.filled(length);
+    }
+}

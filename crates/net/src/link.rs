@@ -1,19 +1,26 @@
 //! The asking side: a link to one node, over several connections that mend themselves.
 
+mod asking;
+mod slot;
+
 use crate::call::{Call, LocalAnswer, Responder, Service};
+use crate::frame::broken;
 use crate::message::{Ask, kind_name};
 use crate::payload::Payload;
 use base::buffer::Pool;
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{NodeId, SessionId};
-use base::limit::{FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX};
+use base::limit::{FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX, SMALL_FRAMES_MAX, SMALL_PAYLOAD_MAX};
 use base::net::Net;
+use bytes::Bytes;
 use prost::Message;
+use slot::{Pending, Shared, Slot, make};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 /// What a link needs to know.
 #[derive(Clone)]
@@ -43,7 +50,18 @@ pub struct Link {
 #[derive(Clone)]
 enum Route {
     Local { service: Arc<dyn Service>, session: SessionId },
+    Remote(Arc<Remote>),
 }
+
+/// A link's connections. Dropping it ends their tasks.
+struct Remote {
+    shared: Arc<Shared>,
+    slots: Vec<Arc<Slot>>,
+    node: NodeId,
+}
+
+/// What comes back for a call: the kind it answers, the message, the payload.
+type Answer = Result<(u16, Bytes, Payload)>;
 
 /// Numbers calls: unique in the process, so unique in its session whatever links it has.
 static NEXT_CALL: AtomicU64 = AtomicU64::new(1);
@@ -51,8 +69,23 @@ static NEXT_CALL: AtomicU64 = AtomicU64::new(1);
 impl Link {
     /// Connects to the node at `address` (`host:port`). Fails at once if nothing listens there.
     pub async fn connect(net: Arc<dyn Net>, address: &str, settings: LinkSettings) -> Result<Link> {
-        let _ = (net, address, settings);
-        Err(Error::new(ErrorKind::Unreachable, "not yet"))
+        let silence_max = settings.silence_max;
+        let connections = settings.connections.max(1);
+        let shared = Arc::new(Shared::new(net, address, settings));
+        let made = match timeout(silence_max, make(&shared)).await {
+            Ok(Ok(made)) => made,
+            Ok(Err(error)) if error.kind() == ErrorKind::Unreachable => return Err(nobody(address, error.text())),
+            Ok(Err(error)) => return Err(error),
+            Err(_) => return Err(nobody(address, &format!("silence for {} s", silence_max.as_secs()))),
+        };
+        let node = made.node;
+        let slots: Vec<Arc<Slot>> = (0..connections).map(|_| Arc::new(Slot::new(shared.clone()))).collect();
+        // The first connection is there; the others are made when they are first used.
+        let mut made = Some(made);
+        for slot in &slots {
+            tokio::spawn(slot.clone().run(made.take()));
+        }
+        Ok(Link { route: Route::Remote(Arc::new(Remote { shared, slots, node })) })
     }
 
     /// A link to oneself: a call is a function call, its payload is handed over as it is.
@@ -88,6 +121,7 @@ impl Link {
                     Err(_) => unreachable!("a responder answers when it is dropped"),
                 }
             }
+            Route::Remote(remote) => remote.ask(A::KIND, number, ask.encode_to_vec().into(), payload).await?,
         };
         payload.verify()?;
         let answer = A::Answer::decode(message).map_err(|error| {
@@ -101,9 +135,87 @@ impl Link {
 
     /// The node at the other end; all zeros on a local link, which needs no name for itself.
     pub fn node(&self) -> NodeId {
-        NodeId::default()
+        match &self.route {
+            Route::Local { .. } => NodeId::default(),
+            Route::Remote(remote) => remote.node,
+        }
     }
 
     /// Closes the link for all its clones: calls that wait and calls to come fail with `Unreachable`.
-    pub fn close(&self) {}
+    /// A local link stays.
+    pub fn close(&self) {
+        if let Route::Remote(remote) = &self.route {
+            remote.close();
+        }
+    }
+}
+
+impl Remote {
+    async fn ask(&self, kind: u16, number: u64, message: Bytes, payload: Payload) -> Result<(Bytes, Payload)> {
+        let slot = self.choose(payload.length());
+        match slot.allowance.acquire().await {
+            // It comes back with the answer, even if the caller has gone by then.
+            Ok(permit) => permit.forget(),
+            Err(_) => unreachable!("the allowance is never closed"),
+        }
+        let (answer, receiver) = oneshot::channel();
+        let since = self.shared.settings.clock.now();
+        slot.put(number, Pending { kind, message, payload, answer, since, attempts: 0 });
+        let Ok(answer) = receiver.await else { return Err(self.closed()) };
+        let (answered, message, payload) = answer?;
+        if answered != kind {
+            return Err(broken(format!("{} answered another question than was asked", self.shared.address)));
+        }
+        Ok((message, payload))
+    }
+
+    /// Large payloads go where the fewest bytes are under way; small calls stay together on the first connection, so that
+    /// many share one write, while it is not full and carries no large payloads.
+    fn choose(&self, payload: usize) -> &Slot {
+        let calls = |slot: &Slot| slot.calls.load(Ordering::Relaxed);
+        let bytes = |slot: &Slot| slot.bytes.load(Ordering::Relaxed);
+        let first = &self.slots[0];
+        let small = payload <= SMALL_PAYLOAD_MAX;
+        if small && calls(first) < SMALL_FRAMES_MAX / 2 && bytes(first) < BACKLOG {
+            return first;
+        }
+        let load =
+            |slot: &&Arc<Slot>| if small { (bytes(slot) / BACKLOG, calls(slot)) } else { (bytes(slot), calls(slot)) };
+        match self.slots.iter().min_by_key(load) {
+            Some(slot) => slot,
+            None => unreachable!("a link has at least one connection"),
+        }
+    }
+
+    fn closed(&self) -> Error {
+        Error::new(
+            ErrorKind::Unreachable,
+            format!("the link to {} was closed; whether it was done is not known", self.shared.address),
+        )
+    }
+
+    fn close(&self) {
+        self.shared.closed.store(true, Ordering::Release);
+        let error = self.closed();
+        self.slots.iter().for_each(|slot| slot.close(&error));
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Payload under way that small calls had rather not wait behind.
+const BACKLOG: u64 = 4 << 20;
+
+/// Nothing listens, as far as one can tell.
+fn nobody(address: &str, reason: &str) -> Error {
+    Error::new(
+        ErrorKind::Unreachable,
+        format!(
+            "no store answers at {address} ({reason}); nothing was sent; start one there with `stormwell serve`, or name another address with --at HOST:PORT"
+        ),
+    )
 }

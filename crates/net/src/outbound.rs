@@ -83,7 +83,14 @@ impl Outbound {
     pub(crate) fn grant(&self, bytes: u64) {
         let mut queue = self.lock();
         queue.grant = queue.grant.saturating_add(bytes);
-        if let Some(waker) = queue.asleep.take() {
+        drop(queue);
+        self.wake();
+    }
+
+    /// Lets the task take another turn.
+    pub(crate) fn wake(&self) {
+        let waker = self.lock().asleep.take();
+        if let Some(waker) = waker {
             waker.wake();
         }
     }
@@ -144,8 +151,7 @@ fn take_grant(grant: &mut u64) -> u32 {
 
 impl Batch {
     fn push(&mut self, header: Header, encode: impl FnOnce(&mut Vec<u8>), payload: &Payload) {
-        let header =
-            Header { payload_length: payload.length() as u32, payload_crc: payload.crc(), ..header };
+        let header = Header { payload_length: payload.length() as u32, payload_crc: payload.crc(), ..header };
         frame::append(&mut self.bytes, header, encode);
         for part in payload.parts() {
             if part.len() <= COPY_MAX {

@@ -84,14 +84,6 @@ impl Bags {
         }
     }
 
-    /// Takes back what a session had pulled; returns the bags that have something to give again.
-    pub fn release(&mut self, session: SessionId) -> Vec<BagId> {
-        for entry in self.bags.values_mut() {
-            entry.queue.release(session);
-        }
-        self.with_waiters()
-    }
-
     /// Ends grants and waits that are over; returns the bags that may have something to give again.
     pub fn expire(&mut self, now: Time) -> Vec<BagId> {
         for entry in self.bags.values_mut() {

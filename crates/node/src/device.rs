@@ -6,7 +6,7 @@ use crate::mailbox::Mailbox;
 use base::disk::{Caching, Disk, Done};
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
-use base::id::{BagId, ChunkId, DeviceId, Owner, SessionId};
+use base::id::{BagId, ChunkId, DeviceId, Owner};
 use base::policy::{Class, Level};
 use base::unit::Time;
 use bytes::Bytes;
@@ -15,6 +15,7 @@ use chunk::{Effect, Engine, Reply, Request, Usage};
 use net::message::{bag, chunk as wire};
 use net::{Budget, Payload, Piece, Responder};
 use std::collections::VecDeque;
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -79,8 +80,6 @@ pub enum Item {
     BagChanged { bag: BagId },
     /// Asks for (waiting, granted) of a bag.
     BagLengths { bag: BagId, tell: oneshot::Sender<(u64, u64)> },
-    /// A client's session ended: what it had pulled goes back.
-    SessionEnded { session: SessionId },
     /// End when nothing is under way.
     Stop,
 }
@@ -105,10 +104,10 @@ pub enum Then {
 pub struct Start {
     /// The disk.
     pub disk: Box<dyn Disk>,
-    /// The recovered engine.
-    pub engine: Engine<Then>,
-    /// Which device.
-    pub id: DeviceId,
+    /// How the engine uses it.
+    pub settings: chunk::Settings,
+    /// The name of the device if it is new.
+    pub new_id: DeviceId,
     /// Its class.
     pub class: Class,
     /// Its directory, for people.
@@ -119,31 +118,53 @@ pub struct Start {
     pub outgoing: Budget,
 }
 
-/// Starts the thread.
-pub fn spawn(start: Start) -> Result<(Arc<Device>, std::thread::JoinHandle<()>)> {
-    let device = Arc::new(Device {
-        id: start.id,
-        class: start.class,
-        place: start.place,
-        backend: start.disk.backend(),
-        mailbox: Mailbox::new(start.disk.waker()),
-        usage: Mutex::new(start.engine.usage()),
-    });
-    let served = device.clone();
-    let thread = Thread {
-        device: device.clone(),
-        engine: start.engine,
-        clock: start.clock,
-        outgoing: start.outgoing,
-        bags: Bags::default(),
-        short_of_memory: VecDeque::new(),
-        effects: Vec::new(),
-        stopping: false,
-        in_flight: 0,
-    };
-    let mut disk = start.disk;
-    let handle = os::thread::spawn(&format!("device-{:.8}", served.id.to_string()), move || thread.run(disk.as_mut()))?;
-    Ok((device, handle))
+/// A device that is served.
+pub struct Started {
+    /// How to reach it.
+    pub device: Arc<Device>,
+    /// Its thread.
+    pub thread: std::thread::JoinHandle<()>,
+    /// How opening went.
+    pub opened: chunk::Opened,
+}
+
+/// Opens the device and starts its thread. It is opened in the thread that serves it, which a ring belongs to.
+pub fn spawn(start: Start) -> Result<Started> {
+    let (tell, told) = sync_channel(1);
+    let name = format!("device {}", start.place);
+    let thread = os::thread::spawn(&name, move || {
+        let Start { mut disk, settings, new_id, class, place, clock, outgoing } = start;
+        match Engine::open(disk.as_mut(), settings, new_id, clock.now()) {
+            Ok((engine, opened)) => {
+                let device = Arc::new(Device {
+                    id: opened.id,
+                    class,
+                    place,
+                    backend: disk.backend(),
+                    mailbox: Mailbox::new(disk.waker()),
+                    usage: Mutex::new(engine.usage()),
+                });
+                // Whoever started this thread waits for the word.
+                let _ = tell.send(Ok((device.clone(), opened)));
+                let thread = Thread {
+                    device,
+                    engine,
+                    clock,
+                    outgoing,
+                    bags: Bags::default(),
+                    short_of_memory: VecDeque::new(),
+                    effects: Vec::new(),
+                    stopping: false,
+                    in_flight: 0,
+                };
+                thread.run(disk.as_mut());
+            }
+            Err(error) => drop(tell.send(Err(error))),
+        }
+    })?;
+    let ended = || Error::new(ErrorKind::Io, "its thread ended while opening it; nothing was changed; look at what it printed");
+    let (device, opened) = told.recv().unwrap_or_else(|_| Err(ended()))?;
+    Ok(Started { device, thread, opened })
 }
 
 /// How long work that found no memory waits before it tries again. Memory comes back when a socket has taken bytes,
@@ -233,11 +254,6 @@ impl Thread {
                 let lengths = self.bags.queue(bag, &self.engine).lengths();
                 // The one who asked may be gone; then nobody misses the answer.
                 let _ = tell.send((lengths.waiting as u64, lengths.granted as u64));
-            }
-            Item::SessionEnded { session } => {
-                for bag in self.bags.release(session) {
-                    self.serve_waiters(now, bag);
-                }
             }
             Item::Stop => self.stopping = true,
         }

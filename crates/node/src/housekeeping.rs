@@ -3,10 +3,12 @@
 
 use crate::device::{Device, Item};
 use crate::service::Node;
+use crate::translate::place_of;
 use base::error::{ErrorKind, Result};
-use base::id::{BagId, ChunkId, Generation, GroupId, Owner};
+use base::id::{ChunkId, Generation, GroupId, Owner};
 use chunk::{Reply, Request};
-use std::collections::BTreeSet;
+use meta::request::{Garbage, NewGroup};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -70,40 +72,65 @@ async fn report(node: &Node) -> Result<()> {
 async fn collect(node: &Node) -> Result<bool> {
     let reply = node.metadata.ask(meta::Request::Garbage { limit: GARBAGE_AT_ONCE }).await?;
     let meta::Reply::Garbage(garbage) = reply else { unreachable!("garbage was asked for") };
-    if garbage.is_empty() {
+    if garbage.groups.is_empty() && garbage.ranges.is_empty() && garbage.bags.is_empty() {
         return Ok(false);
     }
     for device in node.devices.values() {
-        let chunks = garbage.chunks_on(device.id);
-        if !chunks.is_empty() {
-            device.ask(Request::Delete { chunks }).await?;
-        }
-        for (chunk, ranges) in garbage.releases_on(device.id) {
-            match device.ask(Request::Release { chunk, ranges }).await {
-                // Gone as a whole meanwhile: that is more than was asked.
-                Err(error) if error.kind() == ErrorKind::NotFound => (),
-                other => drop(other?),
-            }
-        }
-        for bag in garbage.bags_on(device.id) {
-            device.ask(Request::DropBag { bag }).await?;
-            device.send(Item::BagChanged { bag });
+        free_on(device, &garbage).await?;
+    }
+    let collected = meta::Request::Collected {
+        groups: garbage.groups.iter().map(|group| group.group).collect(),
+        ranges: garbage.ranges.iter().map(|(group, offset, _)| (group.group, *offset)).collect(),
+        bags: garbage.bags.iter().map(|bag| bag.bag).collect(),
+    };
+    node.metadata.ask(collected).await?;
+    Ok(true)
+}
+
+async fn free_on(device: &Device, garbage: &Garbage) -> Result<()> {
+    let here = |group: &NewGroup| {
+        let (place, chunk) = place_of(group);
+        (place == device.id).then_some(chunk)
+    };
+    let chunks: Vec<ChunkId> = garbage.groups.iter().filter_map(here).collect();
+    if !chunks.is_empty() {
+        device.ask(Request::Delete { chunks }).await?;
+    }
+    let mut released: BTreeMap<ChunkId, Vec<(u64, u64)>> = BTreeMap::new();
+    for (group, offset, length) in &garbage.ranges {
+        if let Some(chunk) = here(group) {
+            released.entry(chunk).or_default().push((*offset, *length));
         }
     }
-    node.metadata.ask(meta::Request::Collected { garbage }).await?;
-    Ok(true)
+    for (chunk, ranges) in released {
+        match device.ask(Request::Release { chunk, ranges }).await {
+            // Gone as a whole meanwhile: that is more than was asked.
+            Err(error) if error.kind() == ErrorKind::NotFound => (),
+            other => drop(other?),
+        }
+    }
+    for bag in garbage.bags.iter().filter(|bag| bag.members.contains(&device.id)) {
+        device.ask(Request::DropBag { bag: bag.bag }).await?;
+        device.send(Item::BagChanged { bag: bag.bag });
+    }
+    Ok(())
 }
 
 /// Ends files whose writer's session is over: the chunk is fenced and sealed at the length that it kept, which becomes
 /// the file's.
 async fn end_abandoned(node: &Node) -> Result<()> {
-    let reply = node.metadata.ask(meta::Request::Abandoned).await?;
-    let meta::Reply::Abandoned(abandoned) = reply else { unreachable!("abandoned files were asked for") };
-    for file in abandoned {
-        let Some(device) = node.devices.get(&file.device) else { continue };
-        let length = fence_and_seal(device, file.chunk, file.generation).await?;
-        let request = meta::Request::Recovered { inode: file.inode, generation: file.generation, group: file.group, length };
-        node.metadata.ask(request).await?;
+    let reply = node.metadata.ask(meta::Request::FenceList { limit: GARBAGE_AT_ONCE }).await?;
+    let meta::Reply::Orphans(orphans) = reply else { unreachable!("files to recover were asked for") };
+    for orphan in orphans {
+        let (place, chunk) = place_of(&orphan.group);
+        let Some(device) = node.devices.get(&place) else { continue };
+        let length = fence_and_seal(device, chunk, orphan.generation).await?;
+        let request = meta::Request::Recovered { inode: orphan.inode, generation: orphan.generation, length };
+        match node.metadata.ask(request).await {
+            // Recovered by an earlier round whose answer was lost, or deleted meanwhile.
+            Err(error) if matches!(error.kind(), ErrorKind::Stale | ErrorKind::NotFound) => (),
+            other => drop(other?),
+        }
     }
     Ok(())
 }
@@ -121,8 +148,9 @@ async fn fence_and_seal(device: &Device, chunk: ChunkId, generation: Generation)
     }
 }
 
-/// Deletes every chunk whose group or bag the metadata store does not know: groups are recorded before their first
-/// append, so such a chunk is one that was to be deleted when the node was killed.
+/// Deletes every chunk whose group the metadata store does not know: groups are recorded before their first append, so
+/// such a chunk is one that was to be deleted when the node was killed. (Bags that are gone stay recorded as garbage until
+/// their chunks are, so they need no such look.)
 async fn compare_all(node: &Node) -> Result<()> {
     for device in node.devices.values() {
         let mut after = None;
@@ -130,8 +158,11 @@ async fn compare_all(node: &Node) -> Result<()> {
             let reply = device.ask(Request::List { after, limit: INVENTORY_PAGE }).await?;
             let Reply::List { chunks, more } = reply else { unreachable!("a list was asked for") };
             after = chunks.last().map(|(chunk, _)| *chunk);
-            let owners: Vec<(ChunkId, Owner)> = chunks.iter().map(|(chunk, stat)| (*chunk, stat.owner)).collect();
-            delete_unknown(node, device, &owners).await?;
+            let grouped = chunks.iter().filter_map(|(chunk, stat)| match stat.owner {
+                Owner::Group(group) => Some((*chunk, group)),
+                Owner::Bag(_) => None,
+            });
+            delete_unknown(node, device, &grouped.collect::<Vec<_>>()).await?;
             if !more {
                 break;
             }
@@ -140,33 +171,15 @@ async fn compare_all(node: &Node) -> Result<()> {
     Ok(())
 }
 
-async fn delete_unknown(node: &Node, device: &Device, owners: &[(ChunkId, Owner)]) -> Result<()> {
-    let groups: BTreeSet<GroupId> = owners
-        .iter()
-        .filter_map(|(_, owner)| match owner {
-            Owner::Group(group) => Some(*group),
-            Owner::Bag(_) => None,
-        })
-        .collect();
-    let bags: BTreeSet<BagId> = owners
-        .iter()
-        .filter_map(|(_, owner)| match owner {
-            Owner::Bag(bag) => Some(*bag),
-            Owner::Group(_) => None,
-        })
-        .collect();
-    let request = meta::Request::Unknown { groups: groups.into_iter().collect(), bags: bags.into_iter().collect() };
-    let reply = node.metadata.ask(request).await?;
-    let meta::Reply::Unknown { groups, bags } = reply else { unreachable!("unknown owners were asked for") };
-    let unknown = |owner: &Owner| match owner {
-        Owner::Group(group) => groups.contains(group),
-        Owner::Bag(bag) => bags.contains(bag),
-    };
-    let chunks: Vec<ChunkId> =
-        owners.iter().filter(|(_, owner)| unknown(owner)).map(|(chunk, _)| *chunk).collect();
-    if !chunks.is_empty() {
-        device.ask(Request::Delete { chunks }).await?;
+async fn delete_unknown(node: &Node, device: &Device, chunks: &[(ChunkId, GroupId)]) -> Result<()> {
+    let groups: BTreeSet<GroupId> = chunks.iter().map(|(_, group)| *group).collect();
+    let request = meta::Request::KnownGroups { groups: groups.into_iter().collect() };
+    let meta::Reply::Known(known) = node.metadata.ask(request).await? else { unreachable!("known groups were asked for") };
+    let known: BTreeSet<GroupId> = known.into_iter().collect();
+    let unknown: Vec<ChunkId> =
+        chunks.iter().filter(|(_, group)| !known.contains(group)).map(|(chunk, _)| *chunk).collect();
+    if !unknown.is_empty() {
+        device.ask(Request::Delete { chunks: unknown }).await?;
     }
     Ok(())
 }
-

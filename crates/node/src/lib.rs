@@ -3,6 +3,7 @@
 mod bags;
 mod device;
 mod housekeeping;
+mod identity;
 mod mailbox;
 mod metadata;
 mod serve;

@@ -1,11 +1,11 @@
 //! The thread that serves the metadata store, and the one that settles its changes into the tree behind the log.
 
 use crate::mailbox::Mailbox;
-use base::disk::{Disk, Done};
+use base::disk::{BlockFile, Disk, Done};
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::id::SessionId;
-use meta::{Caller, Effect, Reply, Request, SettleJob, Settled, Store};
+use meta::{Caller, Effect, Reply, Request, SettleJob, SettleResult, Store};
 use net::Responder;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -23,7 +23,7 @@ pub enum Item {
     /// Something for the store, and what to do with the answer.
     Ask { caller: Caller, request: Request, then: Then },
     /// A frozen layer was settled, or was not.
-    Settled(Settled),
+    Settled(SettleResult),
     /// End when nothing is under way.
     Stop,
 }
@@ -65,10 +65,11 @@ fn gone() -> Error {
     Error::new(ErrorKind::Io, "the metadata store is no longer served; what was acknowledged is safe; start the node again")
 }
 
-/// Starts both threads.
+/// Opens the store and starts both threads. It is opened in the thread that serves it, which a ring belongs to.
 pub fn spawn(
-    disk: Box<dyn Disk>,
-    store: Store<Then>,
+    mut disk: Box<dyn Disk>,
+    tree: Box<dyn BlockFile>,
+    settings: meta::Settings,
     clock: Arc<dyn Clock>,
 ) -> Result<(Arc<Metadata>, Vec<JoinHandle<()>>)> {
     let metadata = Arc::new(Metadata { mailbox: Mailbox::new(disk.waker()) });
@@ -78,10 +79,20 @@ pub fn spawn(
         let metadata = metadata.clone();
         os::thread::spawn("meta-settle", move || settle(&settling, &metadata))?
     };
-    let thread =
-        Thread { metadata: metadata.clone(), store, clock, jobs, effects: Vec::new(), stopping: false, in_flight: 0 };
-    let mut disk = disk;
-    let serving = os::thread::spawn("meta", move || thread.run(disk.as_mut()))?;
+    let (opened, opening) = sync_channel(1);
+    let served = metadata.clone();
+    let serving = os::thread::spawn("meta", move || {
+        match Store::open(disk.as_mut(), tree, &settings, clock.now(), clock.wall()) {
+            Ok((store, _)) => {
+                // Whoever started this thread waits for the word.
+                let _ = opened.send(Ok(()));
+                let thread = Thread { metadata: served, store, clock, jobs, stopping: false, in_flight: 0 };
+                thread.run(disk.as_mut());
+            }
+            Err(error) => drop(opened.send(Err(error))),
+        }
+    })?;
+    opening.recv().unwrap_or_else(|_| Err(gone()))?;
     Ok((metadata, vec![serving, settler]))
 }
 
@@ -97,7 +108,6 @@ struct Thread {
     store: Store<Then>,
     clock: Arc<dyn Clock>,
     jobs: SyncSender<SettleJob>,
-    effects: Vec<Effect<Then>>,
     stopping: bool,
     in_flight: usize,
 }
@@ -148,9 +158,7 @@ impl Thread {
     }
 
     fn perform(&mut self, disk: &mut dyn Disk) {
-        let mut effects = std::mem::take(&mut self.effects);
-        self.store.take_effects(&mut effects);
-        for effect in effects.drain(..) {
+        for effect in self.store.take_effects() {
             match effect {
                 Effect::Disk { token, op } => {
                     self.in_flight += 1;
@@ -164,6 +172,5 @@ impl Thread {
                 Effect::Reply { tag: Then::Tell(tell), result } => drop(tell.send(result)),
             }
         }
-        self.effects = effects;
     }
 }

@@ -1,7 +1,8 @@
 //! Starting and stopping a node: opens what lies on disk, starts the threads, listens, and ends them in order.
 
-use crate::device::{self, Device};
+use crate::device::{self, Device, Started};
 use crate::housekeeping;
+use crate::identity::Identity;
 use crate::metadata::{self, Metadata};
 use crate::service::{Node, NodeService};
 use crate::settings::{DeviceSetting, Settings, metadata_directory, shown};
@@ -10,8 +11,8 @@ use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, NodeId};
 use base::net::Net;
+use base::policy::Class;
 use base::unit::{MIB, show_bytes};
-use chunk::Engine;
 use net::{Budget, Server, ServerSettings};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -50,14 +51,25 @@ pub async fn start(
     let directory = metadata_directory(&settings.devices)?;
     let mut threads = Vec::new();
 
-    let opened = open_metadata(&directory, &settings, &pool, clock.as_ref(), random.as_ref(), &mut notes)?;
-    let (metadata, meta_threads) = metadata::spawn(opened.disk, opened.store, clock.clone())?;
+    let opened = os::disk::open(&directory, settings.backend, pool.clone())?;
+    notes.extend(opened.note);
+    let identity = Identity::start(&directory, random.as_ref())?;
+    let tree = Box::new(os::file::BlockingFile::open(&directory.join("tree.redb"))?);
+    let (metadata, meta_threads) =
+        metadata::spawn(opened.disk, tree, meta::Settings::new(random.clone()), clock.clone())
+            .map_err(|error| error.during(shown(&directory)))?;
     threads.extend(meta_threads);
 
     let mut devices = BTreeMap::new();
     for setting in &settings.devices {
-        let (device, thread) =
-            open_device(setting, &settings, &pool, &outgoing, &clock, random.as_ref(), &metadata, &mut notes).await?;
+        let start = prepare_device(setting, &settings, &pool, &outgoing, &clock, random.as_ref(), &mut notes)?;
+        let place = start.place.clone();
+        let Started { device, thread, opened } = device::spawn(start).map_err(|error| error.during(&place))?;
+        notes.extend(opened.rot.iter().map(|rot| format!("{place}: {rot}")));
+        if opened.formatted {
+            notes.push(format!("{place}: made a new device of {}", show_bytes(device.usage().capacity)));
+        }
+        register(&metadata, identity.node, &device).await.map_err(|error| error.during(&place))?;
         if devices.insert(device.id, device.clone()).is_some() {
             return Err(Error::new(
                 ErrorKind::Invalid,
@@ -67,7 +79,7 @@ pub async fn start(
         threads.push(thread);
     }
     let node = Arc::new(Node {
-        id: opened.node,
+        id: identity.node,
         metadata,
         devices,
         clock: clock.clone(),
@@ -77,13 +89,15 @@ pub async fn start(
     });
     let (shutdown, stopped) = watch::channel(false);
     let server_settings = ServerSettings {
-        node: opened.node,
-        incarnation: opened.incarnation,
+        node: identity.node,
+        incarnation: identity.incarnation,
         budget: Budget::new(settings.incoming_bytes),
         outgoing,
         pool,
         clock,
-        ..ServerSettings::default()
+        silence_max: base::limit::CALL_SILENCE_MAX,
+        stats: Arc::new(net::NetStats::default()),
+        on_trouble: Arc::new(|trouble| eprintln!("stormwell: {trouble}")),
     };
     let service = Arc::new(NodeService(node.clone()));
     let server = tokio::spawn(Server::serve(listener, service, server_settings, stopped.clone()));
@@ -114,83 +128,58 @@ impl Running {
     }
 }
 
-struct OpenedMetadata {
-    disk: Box<dyn base::disk::Disk>,
-    store: meta::Store<metadata::Then>,
-    node: NodeId,
-    incarnation: u64,
+/// Tells the metadata store of a device. One that holds chunks and is not known there belongs to another store: serving
+/// it would mean deleting everything on it.
+async fn register(metadata: &Metadata, node: NodeId, device: &Device) -> Result<()> {
+    let meta::Reply::Devices(known) = metadata.ask(meta::Request::DeviceList).await? else {
+        unreachable!("devices were asked for")
+    };
+    let usage = device.usage();
+    if usage.chunks > 0 && !known.iter().any(|info| info.device == device.id) {
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "this device holds {} chunks of another store; nothing was changed. Start it together with the directory \
+                 that holds its metadata (the one with `meta` in it), or give an empty directory",
+                usage.chunks
+            ),
+        ));
+    }
+    let capacity = usage.capacity;
+    metadata.ask(meta::Request::DeviceRegister { device: device.id, class: device.class, capacity, node }).await?;
+    let report = meta::Request::DeviceReport { device: device.id, used: usage.used, capacity, full: usage.full || usage.failed };
+    metadata.ask(report).await?;
+    Ok(())
 }
 
-fn open_metadata(
-    directory: &std::path::Path,
-    settings: &Settings,
-    pool: &Pool,
-    clock: &dyn Clock,
-    random: &dyn Random,
-    notes: &mut Vec<String>,
-) -> Result<OpenedMetadata> {
-    let opened = os::disk::open(directory, settings.backend, pool.clone())?;
-    notes.extend(opened.note);
-    let mut disk = opened.disk;
-    let tree = os::file::BlockingFile::open(&directory.join("tree.redb"))?;
-    let (store, found) = meta::Store::open(
-        disk.as_mut(),
-        Box::new(tree),
-        meta::Settings { new_node: NodeId(random.wide()), pool: pool.clone(), ..meta::Settings::default() },
-        clock.now(),
-        clock.wall(),
-    )
-    .map_err(|error| error.during(shown(directory)))?;
-    notes.extend(found.notes);
-    Ok(OpenedMetadata { disk, store, node: found.node, incarnation: found.incarnation })
-}
-
-#[expect(clippy::too_many_arguments, reason = "called once; a struct for it would be read once")]
-async fn open_device(
+fn prepare_device(
     setting: &DeviceSetting,
     settings: &Settings,
     pool: &Pool,
     outgoing: &Budget,
     clock: &Arc<dyn Clock>,
     random: &dyn Random,
-    metadata: &Metadata,
     notes: &mut Vec<String>,
-) -> Result<(Arc<Device>, JoinHandle<()>)> {
+) -> Result<device::Start> {
     let place = shown(&setting.directory);
     let directory = setting.chunks();
-    let backend = if setting.class == base::policy::Class::Memory { os::disk::Backend::Memory } else { settings.backend };
+    let backend = if setting.class == Class::Memory { os::disk::Backend::Memory } else { settings.backend };
     let opened = os::disk::open(&directory, backend, pool.clone())?;
     notes.extend(opened.note.map(|note| format!("{place}: {note}")));
-    let mut disk = opened.disk;
     let capacity = match setting.capacity {
         Some(capacity) => capacity,
-        None => os::file::free_bytes(&directory)? / 10 * 9,
+        None => os::file::free_bytes(&setting.directory)? / 10 * 9,
     };
-    let new_id = DeviceId(random.wide());
-    let chunk_settings = chunk::Settings::for_capacity(capacity, pool.clone());
-    let (engine, found): (Engine<device::Then>, chunk::Opened) =
-        Engine::open(disk.as_mut(), chunk_settings, new_id, clock.now()).map_err(|error| error.during(&place))?;
-    for rot in &found.rot {
-        notes.push(format!("{place}: {rot}"));
-    }
-    if found.formatted {
-        notes.push(format!("{place}: made a new device of {}", show_bytes(engine.usage().capacity)));
-    }
-    let register = meta::Request::DeviceRegister {
-        device: found.id,
-        class: setting.class,
-        capacity: engine.usage().capacity,
-        new: found.formatted || engine.usage().chunks == 0,
-    };
-    metadata.ask(register).await.map_err(|error| error.during(&place))?;
-    let start = device::Start {
-        disk,
-        engine,
-        id: found.id,
+    Ok(device::Start {
+        disk: opened.disk,
+        settings: chunk::Settings {
+            keep_capacity: setting.capacity.is_none(),
+            ..chunk::Settings::for_capacity(capacity, pool.clone())
+        },
+        new_id: DeviceId(random.wide()),
         class: setting.class,
         place,
         clock: clock.clone(),
         outgoing: outgoing.clone(),
-    };
-    device::spawn(start)
+    })
 }

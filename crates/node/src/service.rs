@@ -240,10 +240,16 @@ impl Node {
     }
 
     async fn create_bag(&self, caller: Caller, ask: bag::Create) -> Result<bag::Info> {
-        let record = translate::bag_created(
-            self.metadata.ask_for(caller, meta::Request::BagCreate { name: ask.name, exists_ok: ask.exists_ok }).await?,
-        );
-        self.counted(record).await
+        let request = meta::Request::BagCreate {
+            name: ask.name.clone(),
+            policy: base::policy::Policy::default(),
+            chunk_size: base::limit::BAG_CHUNK,
+        };
+        match self.metadata.ask_for(caller, request).await {
+            Ok(reply) => self.counted(translate::bag_found(reply)).await,
+            Err(error) if error.kind() == ErrorKind::Exists && ask.exists_ok => self.bag_info(&ask.name).await,
+            Err(error) => Err(error),
+        }
     }
 
     async fn bag_info(&self, name: &str) -> Result<bag::Info> {
@@ -252,7 +258,7 @@ impl Node {
     }
 
     async fn list_bags(&self, ask: bag::List) -> Result<bag::ListAnswer> {
-        let reply = self.metadata.ask(meta::Request::BagList { after: ask.after, limit: ask.limit as usize }).await?;
+        let reply = self.metadata.ask(meta::Request::BagList { after: (!ask.after.is_empty()).then_some(ask.after), limit: translate::page_limit(ask.limit) }).await?;
         let (records, more) = translate::bags_found(reply);
         let mut bags = Vec::with_capacity(records.len());
         for record in records {

@@ -1,1 +1,11 @@
-//! (being written)
+//! The outside world for real: time, chance, threads, sockets, signals, processes, files, and devices under `base::disk::Disk`.
+//! What is banned elsewhere is done here, once.
+
+pub mod clock;
+pub mod disk;
+pub mod file;
+pub mod net;
+pub mod process;
+pub mod random;
+pub mod signal;
+pub mod thread;

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 const HELP: &str = "\
 The project's own commands.
 
-  cargo x ci              formatting, clippy, tidy, then everything that `test` does; what .ci/run calls
+  cargo x ci              formatting, clippy, tidy, everything that `test` does, rustdoc; what .ci/run calls
   cargo x test [STAGE…]   builds and runs all tests, the tutorial and the demo, or only the stages named
   cargo x tidy            checks that the tree keeps its rules: arrows, sizes, words, links
   cargo x fuzz [SECONDS]  feeds random bytes to every decoder for SECONDS each (default 60)

@@ -212,7 +212,11 @@ fn wait(child: &mut Child, limit: Option<Duration>) -> Result<(), String> {
         }
         if let Some(limit) = limit.filter(|limit| start.elapsed() > *limit) {
             let group = format!("-{}", child.id());
-            let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
+            // First politely: the tutorial's shell has a group of its own to end.
+            for signal in ["-TERM", "-KILL"] {
+                let _ = Command::new("kill").args([signal, "--", &group]).stderr(Stdio::null()).status();
+                std::thread::sleep(Duration::from_millis(200));
+            }
             let _ = child.wait();
             return Err(format!("it was still running after {} s and was killed", limit.as_secs()));
         }

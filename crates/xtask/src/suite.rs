@@ -6,6 +6,7 @@
 use crate::stage::{self, Action, Run, Stage};
 use crate::{tidy, tool, tree, tutorial};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Crates whose integration tests start servers; everybody else's are unit and model tests.
@@ -15,7 +16,7 @@ const END_TO_END_CRATES: [&str; 2] = ["cli", "node"];
 /// Empty: the stage is left out.
 const END_TO_END_ON_THREADS: &str = "";
 
-/// Formatting, clippy and tidy, then the stages of `test`. `Ok(true)` if all passed.
+/// Formatting, clippy and tidy, the stages of `test`, then rustdoc without warnings. `Ok(true)` if all passed.
 pub fn ci(root: &Path) -> Result<bool, String> {
     tool::set_up()?;
     let mut stages = vec![
@@ -24,6 +25,8 @@ pub fn ci(root: &Path) -> Result<bool, String> {
         Stage { name: "tidy", bound: minutes(1), action: Action::Call(tidy_stage), needed: false },
     ];
     stages.extend(test_stages(root)?);
+    let docs = Run::of("cargo doc --release --workspace --no-deps --locked").with("RUSTDOCFLAGS", "-Dwarnings");
+    stages.push(Stage { name: "docs", bound: minutes(2), action: Action::Run(docs), needed: false });
     stage::run_all(root, stages)
 }
 
@@ -39,12 +42,33 @@ pub fn test(root: &Path, names: &[String]) -> Result<bool, String> {
     stage::run_all(root, stages)
 }
 
-/// Runs every test with `fuzz` in its name, each for this many seconds of random input.
+/// Runs every test with `fuzz` in its name, each for this many seconds of random input. An error if there is none.
 pub fn fuzz(root: &Path, seconds: u64) -> Result<bool, String> {
-    let run = Run::of("cargo test --release --workspace --lib --bins --tests --locked -- --nocapture fuzz")
-        .with("STORMWELL_FUZZ_SECONDS", &seconds.to_string());
-    println!("{}", run.shell());
-    run.execute(root, None).map(|()| true)
+    let words = "cargo test --release --workspace --lib --bins --tests --locked -- fuzz";
+    let listing = Command::new("cargo")
+        .args(words.split_whitespace().skip(1))
+        .args(["--list", "--format", "terse"])
+        .current_dir(root)
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("cargo does not start: {error}"))?;
+    if !listing.status.success() {
+        return Ok(false);
+    }
+    let listing = String::from_utf8_lossy(&listing.stdout).into_owned();
+    let count = listing.lines().filter(|line| line.ends_with(": test")).count();
+    if count == 0 {
+        return Err("no test has `fuzz` in its name".to_owned());
+    }
+    let run = Run::of(words).with("STORMWELL_FUZZ_SECONDS", &seconds.to_string());
+    println!("{count} tests, {seconds} s each\nrepeat: {}", run.shell());
+    match run.execute(root, None) {
+        Ok(()) => Ok(true),
+        Err(text) => {
+            println!("fuzz: FAILED: {text}");
+            Ok(false)
+        }
+    }
 }
 
 fn test_stages(root: &Path) -> Result<Vec<Stage>, String> {
@@ -105,4 +129,28 @@ fn cargo(name: &'static str, bound: u64, words: &str) -> Stage {
 
 fn minutes(number: u64) -> Duration {
     Duration::from_secs(number * 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{test_stages, test_targets};
+    use crate::stage::Action;
+    use crate::tree;
+
+    /// Every integration test of the tree is run by exactly one stage, and the build comes first.
+    #[test]
+    fn nothing_is_left_out() {
+        let root = tree::root().expect("tests run inside the tree");
+        let stages = test_stages(&root).expect("git is there");
+        assert!(stages[0].name == "build" && stages[0].needed);
+        let targets = test_targets(&root).expect("git is there");
+        assert!(targets.iter().any(|(owner, target)| owner == "sim" && target == "sim"), "{targets:?}");
+        for (_, target) in targets {
+            let runs = stages.iter().filter(|stage| match &stage.action {
+                Action::Run(run) if stage.name != "threads" => run.words.contains(&target),
+                _ => false,
+            });
+            assert_eq!(runs.count(), 1, "{target}");
+        }
+    }
 }

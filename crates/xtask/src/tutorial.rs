@@ -8,6 +8,16 @@ use std::time::Duration;
 
 const TUTORIAL: &str = "docs/start.md";
 
+/// Runs the session as a process group of its own and ends what is left of it, however the session or this shell ends.
+const SUPERVISOR: &str = r#"
+trap 'kill -KILL -- "-$session" 2>/dev/null' EXIT
+trap 'exit 130' INT TERM
+set -m
+bash "$0" & session=$!
+set +m
+wait "$session"
+"#;
+
 /// Runs the tutorial with the built `stormwell` first on PATH and a store address of its own.
 pub fn run(root: &Path, limit: Option<Duration>) -> Result<(), String> {
     let text = std::fs::read_to_string(root.join(TUTORIAL)).map_err(|error| format!("{TUTORIAL}: {error}"))?;
@@ -23,11 +33,17 @@ pub fn run(root: &Path, limit: Option<Duration>) -> Result<(), String> {
         let place = directory.join("reader");
         std::fs::create_dir(&place).map_err(|error| format!("{}: {error}", place.display()))?;
         std::fs::write(&script, session(&text)?).map_err(|error| format!("{}: {error}", script.display()))?;
-        let mut run =
-            Run::of("bash").with("PATH", &format!("{}:{path}", release.display())).with("STORMWELL_AT", &address);
-        run.words.push(script.display().to_string());
+        let run = supervised(&script.display().to_string())
+            .with("PATH", &format!("{}:{path}", release.display()))
+            .with("STORMWELL_AT", &address);
         run.execute(&place, limit)
     })?
+}
+
+fn supervised(script: &str) -> Run {
+    let mut run = Run::of("bash -c");
+    run.words.extend([SUPERVISOR.to_owned(), script.to_owned()]);
+    run
 }
 
 /// The shell session of a tutorial. Each line keeps its number, so that bash names the line of the document that failed.
@@ -69,9 +85,7 @@ fn session(document: &str) -> Result<String, String> {
     }
     // The first line is the document's title and holds no command.
     let report = format!("printf '%s\\n' \"{TUTORIAL}:$LINENO: ended with $?: $BASH_COMMAND\" >&2");
-    lines[0] = format!(
-        "set -Eeuo pipefail; trap '{report}' ERR; trap 'trap - ERR; kill $(jobs -p) 2>/dev/null || true; wait || true' EXIT"
-    );
+    lines[0] = format!("set -Eeuo pipefail; trap '{report}' ERR");
     Ok(lines.join("\n") + "\n")
 }
 
@@ -84,12 +98,16 @@ fn free_address() -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::session;
+    use super::{session, supervised};
     use std::process::Command;
 
-    fn play(document: &str) -> (bool, String) {
-        let script = session(document).expect("a good document");
-        let output = Command::new("bash").arg("-c").arg(script).output().expect("bash");
+    /// Plays a document as the stage does; each test names its own script.
+    fn play(name: &str, document: &str) -> (bool, String) {
+        let script = std::env::temp_dir().join(format!("stormwell-xtask-{}-{name}.sh", std::process::id()));
+        std::fs::write(&script, session(document).expect("a good document")).expect("a script");
+        let words = supervised(&script.display().to_string()).words;
+        let output = Command::new(&words[0]).args(&words[1..]).output().expect("bash");
+        std::fs::remove_file(&script).expect("the script is still there");
         let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
         (output.status.success(), text)
     }
@@ -99,7 +117,7 @@ mod tests {
     fn in_order() {
         let document =
             "# Start\n\n## One\n```sh\nname=wind\n```\n```text\nfalse\n```\n## It's two\n```sh\necho $name\n```\n";
-        let (ok, text) = play(document);
+        let (ok, text) = play("order", document);
         assert!(ok, "{text}");
         assert_eq!(text, "--- docs/start.md:4 One\n--- docs/start.md:11 Its two\nwind\n");
     }
@@ -107,7 +125,7 @@ mod tests {
     /// A failing command ends the session and is named with its line in the document.
     #[test]
     fn failing_line() {
-        let (ok, text) = play("# Start\n\n```sh\ntrue\ntest 1 = 2\necho unreached\n```\n");
+        let (ok, text) = play("line", "# Start\n\n```sh\ntrue\ntest 1 = 2\necho unreached\n```\n");
         assert!(!ok);
         assert!(text.contains("docs/start.md:5: ended with 1: test 1 = 2"), "{text}");
         assert!(!text.contains("unreached\n"), "{text}");
@@ -116,12 +134,16 @@ mod tests {
     /// A failure inside a pipe or a function counts; what was started in the background ends with the session.
     #[test]
     fn strict_and_clean() {
-        let (ok, _) = play("# Start\n```sh\nfalse | cat\n```\n");
+        let (ok, _) = play("pipe", "# Start\n```sh\nfalse | cat\n```\n");
         assert!(!ok);
-        let (ok, text) = play("# Start\n```sh\nsleep 600 &\necho $!\n```\n");
+        // The session's own trap does not keep what it forgot alive.
+        let (ok, text) =
+            play("clean", "# Start\n```sh\ntrap 'true' EXIT\nsleep 600 > /dev/null 2>&1 &\necho $!\n```\n");
         assert!(ok, "{text}");
         let id = text.lines().last().expect("the number of the process");
-        assert!(!std::path::Path::new("/proc").join(id).exists(), "the background process {id} lives on");
+        let state = std::fs::read_to_string(std::path::Path::new("/proc").join(id).join("stat")).unwrap_or_default();
+        // A zombie that nobody has collected yet is dead.
+        assert!(state.is_empty() || state.contains(") Z "), "the background process {id} lives on: {state}");
     }
 
     /// A document without blocks, or with one left open, is refused.

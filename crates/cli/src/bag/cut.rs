@@ -30,26 +30,17 @@ impl Cutter {
         let mut piece = Vec::with_capacity(self.chunk);
         piece.append(&mut self.carried);
         // Bytes before `searched` hold no newline.
-        let mut searched = 0;
+        let (mut searched, mut wanted) = (0, self.chunk);
         loop {
-            // A carried piece is longer than a chunk only if a line was: then it is cut after that line below.
-            let wanted = if piece.len() < self.chunk { self.chunk } else { (piece.len() * 2).min(self.chunk_max) };
             self.fill(stream, &mut piece, wanted)?;
-            if self.ended && (piece.len() <= self.chunk || !self.lines) {
+            if !self.lines || (self.ended && piece.len() <= self.chunk) {
                 return Ok((!piece.is_empty()).then_some(piece));
-            }
-            if !self.lines {
-                return Ok(Some(piece));
             }
             if let Some(end) = self.line_end(&piece, searched) {
                 self.carried = piece.split_off(end);
                 return Ok(Some(piece));
             }
-            if self.ended {
-                return Ok(Some(piece));
-            }
-            searched = piece.len();
-            if piece.len() >= self.chunk_max {
+            if piece.len() > self.chunk_max {
                 return Err(Error::new(
                     ErrorKind::Invalid,
                     format!(
@@ -58,6 +49,12 @@ impl Cutter {
                     ),
                 ));
             }
+            if self.ended {
+                return Ok(Some(piece));
+            }
+            searched = piece.len();
+            // One byte more than the largest chunk tells a line that just fits from one that does not.
+            wanted = (piece.len() * 2).min(self.chunk_max + 1);
         }
     }
 
@@ -81,7 +78,8 @@ impl Cutter {
             return Some(place + 1);
         }
         let from = searched.max(within);
-        piece[from..].iter().position(|byte| *byte == b'\n').map(|place| from + place + 1)
+        let behind = piece[from..].iter().position(|byte| *byte == b'\n').map(|place| from + place + 1);
+        behind.filter(|end| *end <= self.chunk_max)
     }
 }
 

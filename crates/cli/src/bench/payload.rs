@@ -40,18 +40,35 @@ impl Payload {
         self.arena.slice(start..start + size)
     }
 
-    /// Whether these are the bytes of chunk `number` from `offset` (a multiple of the block): each block by its stamp, and
-    /// the whole of every sixteenth. That no bit differs is the checksums' work; that no block is another's is shown here.
+    /// Whether these are the bytes of chunk `number` from `offset`: each block by its stamp, and the whole of every
+    /// sixteenth. That no bit differs is the checksums' work; that no block is another's is shown here.
     pub fn matches(&self, number: u64, size: usize, offset: usize, bytes: &[u8]) -> bool {
         if offset + bytes.len() > size {
             return false;
         }
-        let first = Payload::first_block(number, size) + offset / BLOCK;
-        bytes.chunks(BLOCK).enumerate().all(|(place, block)| {
-            let known = &self.arena[(first + place) * BLOCK..];
+        let start = Payload::first_block(number, size) * BLOCK + offset;
+        let known = &self.arena[start..start + bytes.len()];
+        let head = (offset.next_multiple_of(BLOCK) - offset).min(bytes.len());
+        let same = |place: usize, (block, known): (&[u8], &[u8])| {
             let compared = if place.is_multiple_of(16) { block.len() } else { block.len().min(16) };
             block[..compared] == known[..compared]
-        })
+        };
+        let pairs = bytes[head..].chunks(BLOCK).zip(known[head..].chunks(BLOCK));
+        bytes[..head] == known[..head] && pairs.enumerate().all(|(place, pair)| same(place, pair))
+    }
+
+    /// Whether these are the bytes from `position` of a file that is chunk after chunk of `size` bytes.
+    pub fn matches_file(&self, mut position: u64, size: usize, mut bytes: &[u8]) -> bool {
+        while !bytes.is_empty() {
+            let (number, offset) = (position / size as u64, (position % size as u64) as usize);
+            let (here, rest) = bytes.split_at(bytes.len().min(size - offset));
+            if !self.matches(number, size, offset, here) {
+                return false;
+            }
+            position += here.len() as u64;
+            bytes = rest;
+        }
+        true
     }
 
     /// The number below `distinct` of the chunk that these bytes are, if they are one.
@@ -96,5 +113,9 @@ mod tests {
         swapped[BLOCK..3 * BLOCK].rotate_left(BLOCK);
         assert!(!payload.matches(77, size, 0, &swapped));
         assert!(Payload::distinct(4 << 20) >= 1000);
+        let file = [payload.chunk(0, size), payload.chunk(1, size)].concat();
+        assert!(payload.matches_file(0, size, &file));
+        assert!(payload.matches_file(5000, size, &file[5000..]));
+        assert!(!payload.matches_file(4096, size, &file));
     }
 }

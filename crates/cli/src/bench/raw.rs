@@ -165,7 +165,8 @@ impl Raw {
     /// A bare write of 4 KiB and its fdatasync, one after another during `time`.
     pub fn synced_write(&self, time: Duration) -> Result<Latency> {
         let latencies = self.synced_writes(BLOCK, time)?;
-        Latency::of(latencies).ok_or_else(|| Error::new(ErrorKind::Invalid, "no synced write was done in the time given"))
+        Latency::of(latencies)
+            .ok_or_else(|| Error::new(ErrorKind::Invalid, "no synced write was done in the time given"))
     }
 
     /// Nanoseconds of each O_DIRECT write of `size` bytes with its fdatasync, into a file that was written with zeros before.

@@ -183,9 +183,10 @@ impl Row {
             object["raw_tool"] = json!(self.raw_tool);
         }
         if let Some(latency) = self.latency {
-            object["p50_us"] = json!(number(latency.p50));
-            object["p99_us"] = json!(number(latency.p99));
-            object["p999_us"] = json!(number(latency.p999));
+            object["latency_unit"] = json!("us");
+            object["p50"] = json!(number(latency.p50));
+            object["p99"] = json!(number(latency.p99));
+            object["p999"] = json!(number(latency.p999));
         }
         if let Some(least) = self.least_moved() {
             object["payload_bytes"] = json!(least.payload);

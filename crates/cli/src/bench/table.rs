@@ -1,38 +1,53 @@
 //! How rows are printed: a table for people, or one object a row for programs.
 
 use super::row::{Row, largest, shown, smallest};
+use crate::exit::{Result, say};
+use crate::output::Output;
 use base::unit::show_bytes;
 
 /// Prints rows as they come, to stdout.
 pub struct Table {
+    output: Output,
     json: bool,
     started: bool,
 }
 
 impl Table {
     /// A table for people, or objects.
-    pub fn new(json: bool) -> Table {
-        Table { json, started: false }
+    pub fn new(json: bool) -> Result<Table> {
+        Ok(Table { output: Output::open()?, json, started: false })
     }
 
     /// Prints one row.
-    pub fn print(&mut self, row: &Row) {
+    pub fn print(&mut self, row: &Row) -> Result<()> {
         if self.json {
-            println!("{}", row.to_json());
-            return;
+            self.output.json(&row.to_json())?;
+            return self.output.flush();
         }
         if !self.started {
             self.started = true;
-            println!("{:<21} {:>16} {:>12} {:>6}  {:<22} verdict", "row", "value", "raw", "ratio", "bar");
+            let line = format!("{:<21} {:>18} {:>10} {:>6}  {:<22} verdict", "row", "value", "raw", "ratio", "bar");
+            self.output.line(&line)?;
         }
         let value = format!("{} {}", shown(row.value()), row.unit);
         let raw = row.raw_value().map_or_else(|| "-".to_string(), shown);
         let ratio = row.ratio().map_or_else(|| "-".to_string(), |ratio| format!("{ratio:.2}"));
         let (bar, verdict) = (row.bar_text(), row.verdict().name());
-        println!("{:<21} {value:>16} {raw:>12} {ratio:>6}  {bar:<22} {verdict}", row.name);
+        self.output.line(&format!("{:<21} {value:>18} {raw:>10} {ratio:>6}  {bar:<22} {verdict}", row.name))?;
         for line in details(row) {
-            println!("    {line}");
+            self.output.line(&format!("    {line}"))?;
         }
+        self.output.flush()
+    }
+
+    /// Prints the last line: after a table on stdout, beside objects on stderr.
+    pub fn finish(&mut self, line: &str) -> Result<()> {
+        if self.json {
+            say(line);
+            return Ok(());
+        }
+        self.output.line(line)?;
+        self.output.flush()
     }
 }
 

@@ -1,0 +1,410 @@
+//! Changes: append, seal, fence, delete, release, and those of bags. Each is checked against the index, applied to it, put
+//! into the log and answered when the log has it.
+
+use crate::core::Core;
+use crate::format::{JOURNAL_PAYLOAD_MAX, Record, record_blocks};
+use crate::index::Open;
+use crate::request::{Reply, Request};
+use base::checksum::{crc32c, crc32c_blocks};
+use base::error::{Error, ErrorKind, Result};
+use base::id::{BagId, ChunkId, Generation, Owner};
+use base::limit::{CHUNK_MAX, RECORD_PAYLOAD_MAX, RECORD_PAYLOAD_MIN};
+use base::policy::Level;
+use bytes::Bytes;
+
+/// The error about a chunk that is not here.
+pub(crate) fn missing(chunk: ChunkId) -> Error {
+    Error::new(ErrorKind::NotFound, format!("chunk {chunk} is not on this device; ask the namespace where it is now"))
+}
+
+fn stale_generation(chunk: ChunkId, have: Generation, got: Generation) -> Error {
+    Error::new(
+        ErrorKind::Stale,
+        format!(
+            "chunk {chunk} has generation {have}, the request {got}: another writer took over; open the file again"
+        ),
+    )
+}
+
+/// An append taken apart.
+struct Append {
+    chunk: ChunkId,
+    owner: Owner,
+    generation: Generation,
+    offset: u64,
+    level: Level,
+    seal: bool,
+}
+
+/// What an append is to do.
+enum Course {
+    /// Its bytes come next.
+    Go,
+    /// Its bytes are there.
+    Retry,
+    /// Its chunk was consumed; the length it had.
+    Consumed(u64),
+}
+
+impl Core {
+    /// Handles an append. Gives the request back if there is no room for it now.
+    pub fn append(&mut self, ticket: u64, request: Request) -> Option<Request> {
+        let Request::Append { chunk, owner, generation, offset, payload, crc, level, seal } = request else {
+            unreachable!("only appends come here");
+        };
+        let append = Append { chunk, owner, generation, offset, level, seal };
+        match self.course(&append, &payload, crc) {
+            Err(error) => self.reply(ticket, Err(error)),
+            Ok(Course::Consumed(length)) => {
+                self.reply_at(level, [0, self.journal.last], ticket, Reply::Appended { length });
+            }
+            Ok(Course::Retry) => self.bring_to(&append, ticket),
+            Ok(Course::Go) => {
+                let tail = self.index.open.get(&chunk).map_or(0, |open| open.tail.len());
+                if !self.room_for_append(tail, payload.len(), seal) {
+                    return Some(Request::Append { chunk, owner, generation, offset, payload, crc, level, seal });
+                }
+                if let Err(error) = self.take_in(&append, payload, crc) {
+                    self.reply(ticket, Err(error));
+                    return None;
+                }
+                self.bring_to(&append, ticket);
+            }
+        }
+        None
+    }
+
+    /// What to do with an append, or why it is refused.
+    fn course(&self, append: &Append, payload: &Bytes, crc: u32) -> Result<Course> {
+        let Append { chunk: id, owner, generation, offset, .. } = *append;
+        let end = offset.saturating_add(payload.len() as u64);
+        if end > CHUNK_MAX {
+            let text =
+                format!("chunk {id} would grow to {end} bytes, the largest has {CHUNK_MAX}; start another chunk");
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        let Some(chunk) = self.index.chunks.get(&id) else {
+            if let Some(recent) = self.index.recent.get(&id) {
+                return Ok(Course::Consumed(u64::from(recent.length)));
+            }
+            if let Owner::Bag(bag) = owner
+                && self.index.bags.get(&bag).is_some_and(|stat| stat.sealed_epoch.is_some())
+            {
+                let text = format!("bag {bag} is sealed and takes no more chunks; chunk {id} was not stored");
+                return Err(Error::new(ErrorKind::Stale, text));
+            }
+            return if offset == 0 { Ok(Course::Go) } else { Err(missing(id)) };
+        };
+        if chunk.owner != owner {
+            let text = format!("chunk {id} belongs to {:?}, not to {owner:?}; nothing was stored", chunk.owner);
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        if generation < chunk.generation {
+            return Err(stale_generation(id, chunk.generation, generation));
+        }
+        let length = u64::from(chunk.length);
+        let tail_start = self.index.open.get(&id).map_or(length, |open| u64::from(open.flushed));
+        if end <= length && !(offset == length && append.seal && !chunk.sealed) {
+            let same = match self.index.open.get(&id) {
+                Some(open) if offset >= tail_start => {
+                    let start = (offset - tail_start) as usize;
+                    open.tail.get(start..start + payload.len()).is_some_and(|bytes| bytes == payload)
+                }
+                // The whole chunk again, as a retried push is: its checksum tells.
+                _ if offset == 0 && end == length => self.index.stat(id).is_some_and(|stat| stat.crc == crc),
+                _ => true,
+            };
+            if same && (!append.seal || chunk.sealed || end == length) {
+                return Ok(Course::Retry);
+            }
+        }
+        if chunk.sealed || offset != length {
+            let state = if chunk.sealed { "is sealed with" } else { "holds" };
+            let text =
+                format!("chunk {id} {state} {length} bytes, the append was for {offset}..{end}; go on from its length");
+            return Err(Error::new(ErrorKind::Stale, text));
+        }
+        Ok(Course::Go)
+    }
+
+    /// Whether the data records that this append makes now or later have room.
+    fn room_for_append(&self, tail: usize, payload: usize, seal: bool) -> bool {
+        if payload == 0 && !seal {
+            return true;
+        }
+        let total = tail + payload;
+        let mut records = vec![record_blocks(RECORD_PAYLOAD_MAX as u32); total / RECORD_PAYLOAD_MAX];
+        // One block more: a tail that is folded first and the rest may each end in a block that is not full.
+        records.push(record_blocks((total % RECORD_PAYLOAD_MAX) as u32) + 1);
+        // A tail is folded later: what is gathered has to fit, too.
+        self.has_room(&records, self.index.tails.saturating_sub(tail as u64))
+    }
+
+    /// Checks the payload's checksum and takes the bytes into the chunk, which is made if need be.
+    fn take_in(&mut self, append: &Append, payload: Bytes, crc: u32) -> Result<()> {
+        let id = append.chunk;
+        let tail = self.index.open.get(&id).map_or(0, |open| open.tail.len());
+        let direct = payload.len() >= RECORD_PAYLOAD_MIN || (append.seal && !payload.is_empty());
+        let mut crcs = Vec::new();
+        let whole = if direct && tail == 0 {
+            crcs.reserve(payload.len().div_ceil(base::limit::BLOCK));
+            crc32c_blocks(&payload, |crc| crcs.push(crc))
+        } else {
+            crc32c(&payload)
+        };
+        if whole != crc {
+            let text = format!("the bytes for chunk {id} were damaged on the way; nothing was stored; send them again");
+            return Err(Error::new(ErrorKind::Corrupt, text));
+        }
+        if !self.index.chunks.contains_key(&id) {
+            let birth = self.sequence();
+            self.index.create(id, append.owner, append.generation, birth);
+        }
+        let length = payload.len() as u32;
+        if let Some(chunk) = self.index.chunks.get_mut(&id) {
+            chunk.length += length;
+            chunk.generation = chunk.generation.max(append.generation);
+        }
+        self.index.live += u64::from(length);
+        if direct {
+            self.put_records(id, payload, crcs, append.seal);
+        } else {
+            if tail + payload.len() > RECORD_PAYLOAD_MAX {
+                self.put_records(id, Bytes::new(), Vec::new(), false);
+            }
+            self.gather(id, &payload, crc);
+            if append.seal {
+                self.finish(id);
+            }
+        }
+        Ok(())
+    }
+
+    fn gather(&mut self, id: ChunkId, payload: &Bytes, crc: u32) {
+        let Some(open) = self.index.open.get_mut(&id) else { return };
+        if open.tail.is_empty() && !payload.is_empty() {
+            open.journaled = open.flushed;
+            self.tail_order.push_back((id, open.birth));
+        }
+        open.push_tail(payload, crc);
+        self.index.tails += payload.len() as u64;
+    }
+
+    /// Seals a chunk whose bytes are all received: with its tail in a data record, else with a journal record.
+    fn finish(&mut self, id: ChunkId) {
+        let Some(open) = self.index.open.get(&id) else { return };
+        if open.tail.is_empty() {
+            let crc = open.crc();
+            self.seal_in_journal(id, crc);
+        } else {
+            self.put_records(id, Bytes::new(), Vec::new(), true);
+        }
+    }
+
+    fn seal_in_journal(&mut self, id: ChunkId, crc: u32) {
+        let Some(chunk) = self.index.chunks.get(&id) else { return };
+        let (owner, generation, length) = (chunk.owner, chunk.generation, chunk.length);
+        let sequence = self.record(Record::Seal { chunk: id, owner, generation, length, crc });
+        if let Some(open) = self.index.open.get_mut(&id) {
+            open.last_journal = sequence;
+        }
+        self.index.seal(id, crc);
+        self.closing.push_back(id);
+    }
+
+    /// Puts the tail's unjournaled bytes into the journal if the level asks for it, and answers when all of the chunk is there.
+    fn bring_to(&mut self, append: &Append, ticket: u64) {
+        if append.level > Level::Received {
+            self.journal_tail(append.chunk);
+        }
+        let needs = self.needs(append.chunk);
+        let length = self.index.chunks.get(&append.chunk).map_or(0, |chunk| u64::from(chunk.length));
+        self.reply_at(append.level, needs, ticket, Reply::Appended { length });
+    }
+
+    /// The last sequence numbers of the chunk in both streams.
+    fn needs(&self, id: ChunkId) -> [u64; 2] {
+        self.index.open.get(&id).map_or([0, 0], |open| [open.last_data, open.last_journal])
+    }
+
+    fn journal_tail(&mut self, id: ChunkId) {
+        let Some(chunk) = self.index.chunks.get(&id) else { return };
+        let (owner, generation, empty) = (chunk.owner, chunk.generation, chunk.length == 0);
+        let Some(Open { flushed, tail, journaled, last_journal, .. }) = self.index.open.get(&id) else { return };
+        let start = (*journaled).max(*flushed);
+        let mut pieces = Vec::new();
+        for (place, piece) in tail[(start - flushed) as usize..].chunks(JOURNAL_PAYLOAD_MAX).enumerate() {
+            pieces.push((start + (place * JOURNAL_PAYLOAD_MAX) as u32, Bytes::copy_from_slice(piece)));
+        }
+        if empty && *last_journal == 0 {
+            // A chunk of no bytes has to be there after a restart, too.
+            pieces.push((0, Bytes::new()));
+        }
+        let end = flushed + tail.len() as u32;
+        let mut last = None;
+        for (offset, payload) in pieces {
+            last = Some(self.record(Record::Append { chunk: id, owner, generation, offset, payload }));
+        }
+        if let Some(open) = self.index.open.get_mut(&id) {
+            open.journaled = end.max(open.journaled);
+            open.last_journal = last.unwrap_or(open.last_journal);
+        }
+    }
+
+    /// Handles a seal. False: its tail has no room now.
+    pub fn seal(&mut self, ticket: u64, id: ChunkId, generation: Generation, length: u64) -> bool {
+        let Some(chunk) = self.index.chunks.get(&id) else {
+            self.reply(ticket, Err(missing(id)));
+            return true;
+        };
+        if generation < chunk.generation {
+            let error = stale_generation(id, chunk.generation, generation);
+            self.reply(ticket, Err(error));
+            return true;
+        }
+        let have = chunk.length;
+        if u64::from(have) != length {
+            let text =
+                format!("chunk {id} holds {have} bytes, the seal was for {length}; append what is missing first");
+            self.reply(ticket, Err(Error::new(ErrorKind::Stale, text)));
+            return true;
+        }
+        if !chunk.sealed {
+            let tail = self.index.open.get(&id).map_or(0, |open| open.tail.len());
+            if tail > 0 && !self.has_room(&[record_blocks(tail as u32)], 0) {
+                return false;
+            }
+            if let Some(chunk) = self.index.chunks.get_mut(&id) {
+                chunk.generation = generation;
+            }
+            self.finish(id);
+        }
+        let crc = self.index.stat(id).map_or(0, |stat| stat.crc);
+        let needs = self.needs(id);
+        self.reply_at(Level::Synced, needs, ticket, Reply::Sealed { length, crc });
+        true
+    }
+
+    /// Handles a fence.
+    pub fn fence(&mut self, ticket: u64, id: ChunkId, generation: Generation) {
+        let Some(chunk) = self.index.chunks.get_mut(&id) else {
+            self.reply(ticket, Err(missing(id)));
+            return;
+        };
+        if generation < chunk.generation {
+            let error = stale_generation(id, chunk.generation, generation);
+            self.reply(ticket, Err(error));
+            return;
+        }
+        chunk.generation = generation;
+        let length = u64::from(chunk.length);
+        self.journal_tail(id);
+        let sequence = self.record(Record::Fence { chunk: id, generation });
+        let [data, _] = self.needs(id);
+        if let Some(open) = self.index.open.get_mut(&id) {
+            open.last_journal = sequence;
+        }
+        self.reply_at(Level::Synced, [data, sequence], ticket, Reply::Length(length));
+    }
+
+    /// Handles a delete.
+    pub fn delete(&mut self, ticket: u64, chunks: &[ChunkId]) {
+        for chunk in chunks {
+            if self.index.chunks.contains_key(chunk) {
+                self.record(Record::Delete { chunk: *chunk });
+                let runs = self.index.remove(*chunk);
+                self.bury(&runs);
+            }
+        }
+        // A retry of a delete whose record is under way waits for it, too.
+        self.reply_at(Level::Synced, [0, self.journal.last], ticket, Reply::Done);
+    }
+
+    /// Handles a release.
+    pub fn release(&mut self, ticket: u64, chunk: ChunkId, ranges: &[(u64, u64)]) {
+        if !self.index.chunks.contains_key(&chunk) {
+            self.reply(ticket, Err(missing(chunk)));
+            return;
+        }
+        for (offset, length) in ranges {
+            let start = (*offset).min(CHUNK_MAX) as u32;
+            let end = offset.saturating_add(*length).min(CHUNK_MAX) as u32;
+            // Bytes still in the tail are released only once they are in a record: the caller asks again.
+            let end = end.min(self.index.open.get(&chunk).map_or(u32::MAX, |open| open.flushed));
+            self.record(Record::Release { chunk, start, end });
+            let runs = self.index.release(chunk, start, end);
+            self.bury(&runs);
+        }
+        let [data, _] = self.needs(chunk);
+        self.reply_at(Level::Synced, [data, self.journal.last], ticket, Reply::Done);
+    }
+
+    /// Handles acknowledgements.
+    pub fn acknowledge(&mut self, ticket: u64, chunks: &[(ChunkId, u64)], pass: u32) {
+        let mut data = 0;
+        let mut results = Vec::with_capacity(chunks.len());
+        for (chunk, grant) in chunks {
+            let verdict = self.may_acknowledge(*chunk, *grant);
+            if let Ok(true) = verdict {
+                data = data.max(self.needs(*chunk)[0]);
+                self.record(Record::Acknowledge { chunk: *chunk, grant: *grant, pass });
+                let runs = self.index.acknowledge(*chunk, *grant);
+                self.bury(&runs);
+            }
+            results.push(verdict.map(drop));
+        }
+        self.reply_at(Level::Synced, [data, self.journal.last], ticket, Reply::Acknowledged { results });
+    }
+
+    /// True: it is to be recorded; false: it was already.
+    fn may_acknowledge(&self, id: ChunkId, grant: u64) -> Result<bool> {
+        if let Some(chunk) = self.index.chunks.get(&id) {
+            if !matches!(chunk.owner, Owner::Bag(_)) || !chunk.sealed {
+                let text = format!("chunk {id} is not a complete chunk of a bag; only those are acknowledged");
+                return Err(Error::new(ErrorKind::Invalid, text));
+            }
+            return Ok(true);
+        }
+        match self.index.recent.get(&id) {
+            Some(recent) if recent.grant == grant => Ok(false),
+            Some(_) => {
+                let text = format!("chunk {id} was acknowledged under another grant; discard what was made of it");
+                Err(Error::new(ErrorKind::Stale, text))
+            }
+            None => Err(missing(id)),
+        }
+    }
+
+    /// Handles the sealing of a bag.
+    pub fn seal_bag(&mut self, ticket: u64, bag: BagId, epoch: u64) {
+        if self.index.bags.get(&bag).and_then(|stat| stat.sealed_epoch) != Some(epoch) {
+            self.record(Record::SealBag { bag, epoch });
+            self.index.seal_bag(bag, epoch);
+        }
+        self.reply_at(Level::Synced, [0, self.journal.last], ticket, Reply::Done);
+    }
+
+    /// Handles the end of a bag.
+    pub fn drop_bag(&mut self, ticket: u64, bag: BagId) {
+        self.record(Record::DropBag { bag });
+        let runs = self.index.drop_bag(bag);
+        self.bury(&runs);
+        self.reply_at(Level::Synced, [0, self.journal.last], ticket, Reply::Done);
+    }
+
+    /// Folds the oldest tails into data records while all of them take more memory than they may.
+    pub fn fold_oldest_tails(&mut self) {
+        while self.index.tails > self.settings.tails_max && !self.checkpoint.holds_changes() {
+            let Some((id, birth)) = self.tail_order.pop_front() else { return };
+            let Some(open) = self.index.open.get(&id) else { continue };
+            if open.birth != birth || open.tail.is_empty() {
+                continue;
+            }
+            if !self.has_room(&[record_blocks(open.tail.len() as u32)], 0) {
+                self.tail_order.push_front((id, birth));
+                return;
+            }
+            self.put_records(id, Bytes::new(), Vec::new(), false);
+        }
+    }
+}

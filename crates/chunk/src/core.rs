@@ -1,0 +1,385 @@
+//! The state of an engine and its pump: what may go on goes on. Requests are known by a ticket here.
+
+use crate::checkpoint::Checkpoint;
+use crate::commit::{Stream, Waiters};
+use crate::data::DataLog;
+use crate::index::{Index, Run};
+use crate::journal::JournalLog;
+use crate::read::Reading;
+use crate::request::{Reply, Request};
+use crate::settings::Settings;
+use crate::space::Space;
+use base::disk::{DiskError, Done, FileKind, FileName, Op};
+use base::error::{Error, ErrorKind, Result};
+use base::id::DeviceId;
+use base::policy::Level;
+use base::unit::Time;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// After a refusal of the file system the same thing is tried again this much later.
+pub(crate) const RETRY: Duration = Duration::from_secs(1);
+
+/// What an operation in flight is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Purpose {
+    DataWrite,
+    JournalWrite,
+    DataSync,
+    JournalSync,
+    /// Of this reading, this step.
+    Read(u64, usize),
+    CreateData(u32),
+    CreateJournal(u32),
+    Remove(u32),
+    /// So many blocks of this data segment.
+    Punch(u32, u32),
+    Checkpoint,
+}
+
+/// A request that waits for room, since when.
+pub(crate) struct Parked {
+    pub since: Time,
+    pub ticket: u64,
+    pub request: Request,
+}
+
+/// Everything but the tags.
+pub(crate) struct Core {
+    pub settings: Settings,
+    pub device: DeviceId,
+    pub next_sequence: u64,
+    next_token: u64,
+    pub operations: BTreeMap<u64, Purpose>,
+    pub submissions: Vec<(u64, Op)>,
+    pub replies: Vec<(u64, Result<Reply>)>,
+    pub now: Time,
+    pub index: Index,
+    pub data: Stream,
+    pub journal: Stream,
+    pub waiters: Waiters,
+    pub data_log: DataLog,
+    pub journal_log: JournalLog,
+    pub space: Space,
+    pub checkpoint: Checkpoint,
+    pub readings: BTreeMap<u64, Reading>,
+    /// Appends that wait for room, in order.
+    pub waiting: VecDeque<Parked>,
+    /// Seals that wait for room; they may use the reserve.
+    pub waiting_seals: VecDeque<Parked>,
+    /// Changes that came while a checkpoint waits for the log to come to rest.
+    pub intake: VecDeque<Parked>,
+    /// Why the device left service.
+    pub failed: Option<String>,
+    /// Chunks that were found damaged.
+    pub damaged: u64,
+    /// Sealed chunks whose open state can go when their records are durable.
+    pub closing: VecDeque<base::id::ChunkId>,
+    /// Open chunks with tails, oldest first; may name chunks without one.
+    pub tail_order: VecDeque<(base::id::ChunkId, u64)>,
+}
+
+impl Core {
+    pub fn new(settings: Settings, device: DeviceId, index: Index, next_sequence: u64, marks: [u64; 2]) -> Core {
+        Core {
+            settings,
+            device,
+            next_sequence,
+            next_token: 1 << 32,
+            operations: BTreeMap::new(),
+            submissions: Vec::new(),
+            replies: Vec::new(),
+            now: Time::ZERO,
+            index,
+            data: Stream::starting_at(marks[0]),
+            journal: Stream::starting_at(marks[1]),
+            waiters: Waiters::default(),
+            data_log: DataLog::default(),
+            journal_log: JournalLog::default(),
+            space: Space::default(),
+            checkpoint: Checkpoint::default(),
+            readings: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            waiting_seals: VecDeque::new(),
+            intake: VecDeque::new(),
+            failed: None,
+            damaged: 0,
+            closing: VecDeque::new(),
+            tail_order: VecDeque::new(),
+        }
+    }
+
+    /// The next sequence number.
+    pub fn sequence(&mut self) -> u64 {
+        self.next_sequence += 1;
+        self.next_sequence - 1
+    }
+
+    /// Starts an operation.
+    pub fn start(&mut self, purpose: Purpose, op: Op) -> u64 {
+        let token = self.next_token;
+        self.next_token += 1;
+        self.operations.insert(token, purpose);
+        self.submissions.push((token, op));
+        token
+    }
+
+    pub fn reply(&mut self, ticket: u64, result: Result<Reply>) {
+        self.replies.push((ticket, result));
+    }
+
+    /// Answers when the log is at `level` up to these sequence numbers.
+    pub fn reply_at(&mut self, level: Level, needs: [u64; 2], ticket: u64, reply: Reply) {
+        let streams = [(&mut self.data, needs[0]), (&mut self.journal, needs[1])];
+        if let Some(reply) = self.waiters.wait(streams, level, ticket, reply) {
+            self.reply(ticket, Ok(reply));
+        }
+    }
+
+    /// Takes a request.
+    pub fn submit(&mut self, now: Time, ticket: u64, request: Request) {
+        self.now = self.now.max(now);
+        let changes = !matches!(
+            request,
+            Request::Read { .. } | Request::Stat { .. } | Request::List { .. } | Request::BagStat { .. }
+        );
+        if changes && let Some(text) = &self.failed {
+            let error = Error::new(ErrorKind::Io, text.clone());
+            self.reply(ticket, Err(error));
+        } else if changes && self.checkpoint.holds_changes() {
+            self.intake.push_back(Parked { since: now, ticket, request });
+        } else {
+            self.dispatch(now, ticket, request);
+        }
+    }
+
+    fn dispatch(&mut self, since: Time, ticket: u64, request: Request) {
+        match request {
+            Request::Append { .. } if !self.waiting.is_empty() => {
+                self.waiting.push_back(Parked { since, ticket, request });
+            }
+            Request::Append { .. } => {
+                if let Some(request) = self.append(ticket, request) {
+                    self.waiting.push_back(Parked { since, ticket, request });
+                }
+            }
+            Request::Seal { chunk, generation, length } => {
+                if !self.seal(ticket, chunk, generation, length) {
+                    self.waiting_seals.push_back(Parked { since, ticket, request });
+                }
+            }
+            Request::Fence { chunk, generation } => self.fence(ticket, chunk, generation),
+            Request::Delete { chunks } => self.delete(ticket, &chunks),
+            Request::Release { chunk, ranges } => self.release(ticket, chunk, &ranges),
+            Request::Acknowledge { chunks, pass } => self.acknowledge(ticket, &chunks, pass),
+            Request::SealBag { bag, epoch } => self.seal_bag(ticket, bag, epoch),
+            Request::DropBag { bag } => self.drop_bag(ticket, bag),
+            Request::Read { chunk, ranges, caching } => self.read(ticket, chunk, &ranges, caching),
+            Request::BagStat { bag } => {
+                let stat = self.index.bags.get(&bag).copied().unwrap_or_default();
+                self.reply(ticket, Ok(Reply::BagStat(stat)));
+            }
+            Request::Stat { chunk } => {
+                let stat = self.index.stat(chunk).map(Reply::Stat).ok_or_else(|| crate::append::missing(chunk));
+                self.reply(ticket, stat);
+            }
+            Request::List { after, limit } => self.list(ticket, after, limit),
+        }
+    }
+
+    fn list(&mut self, ticket: u64, after: Option<base::id::ChunkId>, limit: usize) {
+        use std::ops::Bound;
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut ids = self.index.chunks.range((start, Bound::Unbounded)).map(|(id, _)| *id);
+        let page: Vec<_> = ids.by_ref().take(limit).collect();
+        let more = ids.next().is_some();
+        let chunks = page.into_iter().filter_map(|id| Some((id, self.index.stat(id)?))).collect();
+        self.reply(ticket, Ok(Reply::List { chunks, more }));
+    }
+
+    /// Takes a finished operation.
+    pub fn completed(&mut self, now: Time, done: Done) {
+        self.now = self.now.max(now);
+        let Some(purpose) = self.operations.remove(&done.token) else { return };
+        match purpose {
+            Purpose::DataWrite => self.data_written(done.token, done.result.map(drop)),
+            Purpose::JournalWrite => self.journal_written(done.result.map(drop)),
+            Purpose::DataSync => self.synced(FileKind::Data, done.result.map(drop)),
+            Purpose::JournalSync => self.synced(FileKind::Journal, done.result.map(drop)),
+            Purpose::Read(reading, step) => self.read_done(reading, step, done.result),
+            Purpose::CreateData(number) => self.data_created(number, done.result.map(drop)),
+            Purpose::CreateJournal(number) => self.journal_created(number, done.result.map(drop)),
+            Purpose::Remove(number) => self.removed(number, done.result.map(drop)),
+            Purpose::Punch(number, blocks) => self.punched(number, blocks, done.result.map(drop)),
+            Purpose::Checkpoint => self.checkpoint_done(done.result.map(drop)),
+        }
+    }
+
+    fn synced(&mut self, kind: FileKind, result: std::result::Result<(), DiskError>) {
+        if let Err(error) = result {
+            self.fail(&format!("failed to sync ({error})"));
+            return;
+        }
+        let stream = if kind == FileKind::Data { &mut self.data } else { &mut self.journal };
+        if stream.synced() {
+            self.marks_moved();
+            self.space.due = true;
+        }
+    }
+
+    /// A mark of a stream moved: whoever waited for it goes on.
+    pub fn marks_moved(&mut self) {
+        if self.failed.is_some() {
+            return;
+        }
+        let mut replies = Vec::new();
+        self.waiters.release(&mut self.data, &mut replies);
+        self.waiters.release(&mut self.journal, &mut replies);
+        self.replies.extend(replies.into_iter().map(|(ticket, reply)| (ticket, Ok(reply))));
+        while let Some(id) = self.closing.front() {
+            if let Some(open) = self.index.open.get(id)
+                && self.index.chunks.get(id).is_some_and(|chunk| chunk.sealed)
+            {
+                if open.pending > 0 || open.last_data > self.data.durable || open.last_journal > self.journal.durable {
+                    break;
+                }
+                self.index.open.remove(id);
+            }
+            self.closing.pop_front();
+        }
+    }
+
+    /// Takes the device out of service: everybody who waits for it is told, changes are refused from now on.
+    pub fn fail(&mut self, what: &str) {
+        if self.failed.is_some() {
+            return;
+        }
+        let text = format!(
+            "device {} {what}; what was acknowledged before is safe as far as the disk kept it, reads go on; replace the disk",
+            self.device
+        );
+        let mut tickets = self.waiters.give_up();
+        let parked = [&mut self.intake, &mut self.waiting, &mut self.waiting_seals];
+        tickets.extend(parked.into_iter().flat_map(std::mem::take).map(|parked| parked.ticket));
+        for ticket in tickets {
+            self.replies.push((ticket, Err(Error::new(ErrorKind::Io, text.clone()))));
+        }
+        self.failed = Some(text);
+    }
+
+    /// Does everything that can be done now.
+    pub fn pump(&mut self) {
+        if self.failed.is_some() {
+            return;
+        }
+        self.release_intake();
+        self.serve_waiting();
+        self.advance_checkpoint();
+        self.fold_oldest_tails();
+        self.prepare_segments();
+        self.write_data();
+        self.write_journal();
+        self.sync_streams();
+        self.reclaim();
+    }
+
+    pub fn release_intake(&mut self) {
+        while !self.checkpoint.holds_changes()
+            && let Some(parked) = self.intake.pop_front()
+        {
+            self.dispatch(parked.since, parked.ticket, parked.request);
+        }
+    }
+
+    fn serve_waiting(&mut self) {
+        if self.checkpoint.holds_changes() {
+            return;
+        }
+        while let Some(parked) = self.waiting_seals.pop_front() {
+            let Request::Seal { chunk, generation, length } = parked.request else { continue };
+            if !self.seal(parked.ticket, chunk, generation, length) {
+                self.waiting_seals.push_front(parked);
+                break;
+            }
+        }
+        while let Some(Parked { since, ticket, request }) = self.waiting.pop_front() {
+            if let Some(request) = self.append(ticket, request) {
+                self.waiting.push_front(Parked { since, ticket, request });
+                break;
+            }
+        }
+    }
+
+    fn sync_streams(&mut self) {
+        let settle = self.checkpoint.holds_changes() && self.log_is_idle();
+        for kind in [FileKind::Data, FileKind::Journal] {
+            let (stream, purpose) = match kind {
+                FileKind::Data => (&mut self.data, Purpose::DataSync),
+                _ => (&mut self.journal, Purpose::JournalSync),
+            };
+            let for_checkpoint = settle && stream.round.is_none() && stream.durable < stream.written;
+            if !stream.wants_round() && !for_checkpoint {
+                continue;
+            }
+            for file in stream.start_round() {
+                self.start(purpose, Op::Sync { file });
+            }
+        }
+    }
+
+    /// Nothing of the log waits to be written or is being written.
+    pub fn log_is_idle(&self) -> bool {
+        self.data_log.is_idle() && self.journal_log.is_idle()
+    }
+
+    /// These runs are of no use any more; space comes back once everything up to now is durable.
+    pub fn bury(&mut self, runs: &[Run]) {
+        let after = self.journal.last;
+        for run in runs {
+            self.space.kill(run.segment, run.block, crate::format::record_blocks(run.length), after);
+        }
+        if !runs.is_empty() {
+            self.space.due = true;
+        }
+    }
+
+    /// What is due by `now`: waiting appends that waited too long, retries.
+    pub fn tick(&mut self, now: Time) {
+        self.now = self.now.max(now);
+        let limit = base::limit::FULL_WAIT;
+        let (used, reserve) = (self.used(), self.settings.reserve);
+        for queue in [&mut self.waiting, &mut self.waiting_seals] {
+            while let Some(parked) =
+                queue.pop_front_if(|parked| parked.since.max(self.space.came_back).after(limit) <= self.now)
+            {
+                let text = format!(
+                    "device {} is full: {} of {} used and {} kept back for deletes; everything acknowledged is safe; delete files or add a device",
+                    self.device,
+                    base::unit::show_bytes(used),
+                    base::unit::show_bytes(self.settings.capacity),
+                    base::unit::show_bytes(reserve),
+                );
+                self.replies.push((parked.ticket, Err(Error::new(ErrorKind::Full, text))));
+            }
+        }
+    }
+
+    /// When `tick` is due next.
+    pub fn next_tick(&self) -> Option<Time> {
+        let limit = base::limit::FULL_WAIT;
+        let waiting = [self.waiting.front(), self.waiting_seals.front()];
+        let ends = waiting.into_iter().flatten().map(|parked| parked.since.max(self.space.came_back).after(limit));
+        let retries = [self.space.retry_at, self.checkpoint.retry_at].into_iter().flatten();
+        ends.chain(retries.filter(|at| *at > self.now)).min()
+    }
+}
+
+/// A data segment's file.
+pub(crate) fn data_file(number: u32) -> FileName {
+    FileName::new(FileKind::Data, number)
+}
+
+/// A journal segment's file.
+pub(crate) fn journal_file(number: u32) -> FileName {
+    FileName::new(FileKind::Journal, number)
+}

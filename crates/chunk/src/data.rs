@@ -1,0 +1,295 @@
+//! The data stream: records of up to 1 MiB, laid one behind the other in data segments, several writes in flight.
+
+use crate::core::{Core, Purpose, data_file};
+use crate::format::{DataHeader, record_blocks};
+use crate::index::Run;
+use base::buffer::is_aligned;
+use base::checksum::{combine, crc32c_blocks};
+use base::disk::{DiskError, Op};
+use base::id::ChunkId;
+use base::limit::{BLOCK, RECORD_PAYLOAD_MAX};
+use bytes::Bytes;
+use std::collections::VecDeque;
+
+/// Records next to each other are written by one operation up to this many bytes: a whole bag chunk of 4 MiB with headers.
+const WRITE_MAX: usize = 4 * (RECORD_PAYLOAD_MAX + BLOCK);
+/// A smaller write waits while two others are in flight: more of it comes together meanwhile.
+const WRITE_SMALL: usize = 256 * 1024;
+
+/// A record that is not known to be written yet.
+pub(crate) struct PendingRecord {
+    pub header: DataHeader,
+    /// The payload, aligned and padded with zeros.
+    pub parts: Vec<Bytes>,
+    pub birth: u64,
+}
+
+/// A write in flight or just ended: of so many records from the front of what is pending.
+struct DataWrite {
+    token: u64,
+    records: usize,
+    /// Ended well; `None` while it is in flight.
+    ended: Option<bool>,
+}
+
+/// The records under way.
+#[derive(Default)]
+pub(crate) struct DataLog {
+    /// In the order of their sequence numbers; the first `submitted` are in `writes`.
+    pub pending: VecDeque<PendingRecord>,
+    writes: VecDeque<DataWrite>,
+    submitted: usize,
+    /// A write failed: when all in flight have ended, everything pending is written again elsewhere.
+    repairing: bool,
+    /// Failures since the last success.
+    strikes: u32,
+    /// Bytes written since the last checkpoint.
+    pub written_bytes: u64,
+}
+
+impl DataLog {
+    pub fn is_idle(&self) -> bool {
+        self.pending.is_empty() && self.writes.is_empty()
+    }
+
+    /// Bytes of this range of the chunk that are under way, if all of the record that holds `offset` is.
+    pub fn find(&self, chunk: ChunkId, birth: u64, offset: u32) -> Option<&PendingRecord> {
+        self.pending.iter().find(|record| {
+            let header = &record.header;
+            header.chunk == chunk
+                && record.birth == birth
+                && header.offset <= offset
+                && offset < header.offset + header.length
+        })
+    }
+}
+
+impl Core {
+    /// Puts the chunk's tail and `payload` behind it into data records, the last of which seals the chunk if `seal`.
+    /// `crcs` are those of the payload's blocks and used if there is no tail. There is room: `has_room` said so.
+    pub fn put_records(&mut self, id: ChunkId, payload: Bytes, crcs: Vec<u32>, seal: bool) {
+        let Some(open) = self.index.open.get_mut(&id) else { return };
+        let tail = std::mem::take(&mut open.tail);
+        open.tail_crc = 0;
+        self.index.tails -= tail.len() as u64;
+        let mut pieces: Vec<(Bytes, usize, Vec<u32>)> = Vec::new();
+        let mut rest = payload;
+        if !tail.is_empty() {
+            let fill = (RECORD_PAYLOAD_MAX - tail.len()).min(rest.len());
+            let length = tail.len() + fill;
+            let mut first = self.settings.pool.take(length.next_multiple_of(BLOCK));
+            first[..tail.len()].copy_from_slice(&tail);
+            first[tail.len()..length].copy_from_slice(&rest[..fill]);
+            first[length..].fill(0);
+            rest = rest.slice(fill..);
+            pieces.push((first.freeze(), length, Vec::new()));
+        }
+        let mut known = crcs.chunks(RECORD_PAYLOAD_MAX / BLOCK);
+        while !rest.is_empty() {
+            let piece = rest.split_to(rest.len().min(RECORD_PAYLOAD_MAX));
+            let length = piece.len();
+            let crcs = if tail.is_empty() { known.next().map(<[u32]>::to_vec).unwrap_or_default() } else { Vec::new() };
+            pieces.push((piece, length, crcs));
+        }
+        let last = pieces.len();
+        for (place, (piece, length, crcs)) in pieces.into_iter().enumerate() {
+            self.put_record(id, &piece, length, crcs, seal && place + 1 == last);
+        }
+    }
+
+    fn put_record(&mut self, id: ChunkId, piece: &Bytes, length: usize, mut crcs: Vec<u32>, seal: bool) {
+        if crcs.is_empty() {
+            crc32c_blocks(&piece[..length], |crc| crcs.push(crc));
+        }
+        let parts = self.aligned(piece);
+        let (segment, block, incarnation) = self.allocate(record_blocks(length as u32));
+        let sequence = self.sequence();
+        let previous = std::mem::replace(&mut self.data.last, sequence);
+        let (Some(chunk), Some(open)) = (self.index.chunks.get(&id), self.index.open.get_mut(&id)) else {
+            unreachable!("records are made only for open chunks");
+        };
+        let mut header = DataHeader {
+            chunk: id,
+            owner: chunk.owner,
+            generation: chunk.generation,
+            sequence,
+            previous,
+            durable_data: 0,
+            durable_journal: 0,
+            incarnation,
+            segment,
+            block,
+            offset: open.flushed,
+            length: length as u32,
+            seals: None,
+            crcs,
+        };
+        open.flushed_crc = combine(open.flushed_crc, header.payload_crc(), length as u64);
+        open.flushed += length as u32;
+        open.last_data = sequence;
+        open.pending += 1;
+        if seal {
+            header.seals = Some((open.flushed, open.flushed_crc));
+            let crc = open.flushed_crc;
+            self.index.seal(id, crc);
+            self.closing.push_back(id);
+        }
+        let birth = self.index.open.get(&id).map_or(0, |open| open.birth);
+        self.data_log.pending.push_back(PendingRecord { header, parts, birth });
+    }
+
+    /// The bytes as a device can write them: as they lie where that is possible, else copied; the last block padded with zeros.
+    fn aligned(&self, piece: &Bytes) -> Vec<Bytes> {
+        let whole = piece.len() / BLOCK * BLOCK;
+        let from = if is_aligned(&piece[..whole]) { whole } else { 0 };
+        let mut parts = Vec::with_capacity(2);
+        if from > 0 {
+            parts.push(piece.slice(..from));
+        }
+        if from < piece.len() {
+            let rest = &piece[from..];
+            let mut copy = self.settings.pool.take(rest.len().next_multiple_of(BLOCK));
+            copy[..rest.len()].copy_from_slice(rest);
+            copy[rest.len()..].fill(0);
+            parts.push(copy.freeze());
+        }
+        parts
+    }
+
+    /// Starts the writes that may be in flight now.
+    pub fn write_data(&mut self) {
+        if self.data_log.repairing {
+            self.repair_data();
+        }
+        while !self.data_log.repairing
+            && self.data_log.submitted < self.data_log.pending.len()
+            && self.data_log.writes.len() < self.settings.writes_max
+        {
+            let (records, bytes) = self.next_write();
+            if bytes < WRITE_SMALL && self.data_log.writes.len() >= 2 {
+                return;
+            }
+            self.submit_write(records, bytes);
+        }
+    }
+
+    /// How many of the next records lie one behind the other and fit one write, and their bytes.
+    fn next_write(&self) -> (usize, usize) {
+        let (mut count, mut bytes) = (0, 0);
+        let mut expected = None;
+        for record in self.data_log.pending.iter().skip(self.data_log.submitted) {
+            let header = &record.header;
+            let size = header.blocks() as usize * BLOCK;
+            let place = (header.segment, header.block);
+            if count > 0 && (expected != Some(place) || bytes + size > WRITE_MAX) {
+                break;
+            }
+            count += 1;
+            bytes += size;
+            expected = Some((header.segment, header.block + header.blocks()));
+        }
+        (count, bytes)
+    }
+
+    fn submit_write(&mut self, records: usize, bytes: usize) {
+        let mut parts = Vec::with_capacity(records * 3);
+        let mut place = None;
+        for record in self.data_log.pending.iter_mut().skip(self.data_log.submitted).take(records) {
+            let header = &mut record.header;
+            (header.durable_data, header.durable_journal) = (self.data.durable, self.journal.durable);
+            let mut block = self.settings.pool.take(BLOCK);
+            header.encode(self.device, &mut block);
+            parts.push(block.freeze());
+            parts.extend(record.parts.iter().cloned());
+            place.get_or_insert((header.segment, header.block));
+        }
+        let Some((segment, block)) = place else { return };
+        let offset = u64::from(block) * BLOCK as u64;
+        let token = self.start(Purpose::DataWrite, Op::Write { file: data_file(segment), offset, parts });
+        self.data_log.writes.push_back(DataWrite { token, records, ended: None });
+        self.data_log.submitted += records;
+        self.data_log.written_bytes += bytes as u64;
+    }
+
+    /// A data write ended.
+    pub fn data_written(&mut self, token: u64, result: std::result::Result<(), DiskError>) {
+        if let Some(write) = self.data_log.writes.iter_mut().find(|write| write.token == token) {
+            write.ended = Some(result.is_ok());
+        }
+        if let Err(error) = result {
+            self.data_log.repairing = true;
+            self.data_log.strikes += 1;
+            if self.data_log.strikes > 1 {
+                self.fail(&format!("failed to write twice ({error})"));
+                return;
+            }
+        }
+        while self.data_log.writes.front().is_some_and(|write| write.ended == Some(true)) {
+            let Some(write) = self.data_log.writes.pop_front() else { break };
+            self.data_log.submitted -= write.records;
+            for _ in 0..write.records {
+                let Some(record) = self.data_log.pending.pop_front() else { break };
+                self.data.written = record.header.sequence;
+                self.data.dirty.insert(data_file(record.header.segment));
+                self.index_record(&record);
+            }
+            if !self.data_log.repairing {
+                self.data_log.strikes = 0;
+            }
+        }
+        self.marks_moved();
+    }
+
+    /// A written record becomes a run of its chunk, or dead space if the chunk is gone.
+    fn index_record(&mut self, record: &PendingRecord) {
+        let header = &record.header;
+        let run = Run { offset: header.offset, segment: header.segment, block: header.block, length: header.length };
+        let id = header.chunk;
+        let mine = self.index.open.get_mut(&id).filter(|open| open.birth == record.birth);
+        let Some(open) = mine else {
+            self.bury(&[run]);
+            return;
+        };
+        open.pending -= 1;
+        if let Some(chunk) = self.index.chunks.get_mut(&id) {
+            chunk.runs.push(run);
+        }
+        let released = self.index.released.get(&id);
+        let covered = |range: &(u32, u32)| range.0 <= run.offset && run.end() <= range.1;
+        if released.is_some_and(|ranges| ranges.iter().any(covered)) {
+            let runs = self.index.release(id, run.offset, run.end());
+            self.bury(&runs);
+        }
+    }
+
+    /// After a failed write: when nothing is in flight, everything pending gets a place in a fresh segment and is written again.
+    /// The sequence numbers stay, so recovery takes each record once (`recover`).
+    fn repair_data(&mut self) {
+        if self.data_log.writes.iter().any(|write| write.ended.is_none()) {
+            return;
+        }
+        let records: Vec<u32> = self.data_log.pending.iter().map(|record| record.header.blocks()).collect();
+        if !self.space.spare_has_room(self.settings.data_segment, &records) {
+            return;
+        }
+        self.close_current_data();
+        let after = self.journal.last;
+        let old: Vec<(u32, u32, u32)> = (self.data_log.pending.iter())
+            .map(|record| (record.header.segment, record.header.block, record.header.blocks()))
+            .collect();
+        for (place, (segment, block, blocks)) in old.into_iter().enumerate() {
+            self.space.kill(segment, block, blocks, after);
+            let (segment, block, incarnation) = self.allocate(blocks);
+            let header = &mut self.data_log.pending[place].header;
+            (header.segment, header.block, header.incarnation) = (segment, block, incarnation);
+        }
+        self.data_log.writes.clear();
+        self.data_log.submitted = 0;
+        self.data_log.repairing = false;
+    }
+
+    /// A data write failed and its records wait for a fresh segment.
+    pub fn needs_fresh_segment(&self) -> bool {
+        self.data_log.repairing
+    }
+}

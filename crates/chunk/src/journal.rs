@@ -1,0 +1,161 @@
+//! The journal stream: small records gathered into groups, one group in flight at a time.
+
+use crate::core::{Core, Purpose, journal_file};
+use crate::format::{GROUP_HEADER, GroupHeader, JOURNAL_PAYLOAD_MAX, Record};
+use base::disk::{DiskError, Fill, Op};
+use base::limit::BLOCK;
+use std::collections::{BTreeMap, VecDeque};
+
+/// A record with the largest payload, its frame, fields and padding.
+const RECORD_MAX: usize = JOURNAL_PAYLOAD_MAX + 128;
+
+/// Records that are written together.
+#[derive(Default)]
+struct Group {
+    records: Vec<u8>,
+    first: u64,
+    last: u64,
+}
+
+/// Groups under way and the segments.
+#[derive(Default)]
+pub(crate) struct JournalLog {
+    /// The first is in flight if `in_flight`; the last gathers.
+    groups: VecDeque<Group>,
+    in_flight: bool,
+    /// Failures since the last success.
+    strikes: u32,
+    /// Bytes written since the last checkpoint.
+    pub written_bytes: u64,
+    /// The segment that is written, and the block where the next group goes.
+    pub current: Option<(u32, u32)>,
+    /// Segments that may be used next.
+    pub free: VecDeque<u32>,
+    creating: bool,
+    /// Every segment with the incarnation in which it was last used (0: never).
+    pub segments: BTreeMap<u32, u64>,
+}
+
+impl JournalLog {
+    pub fn is_idle(&self) -> bool {
+        self.groups.is_empty()
+    }
+}
+
+impl Core {
+    /// Adds a record to the journal: its sequence number.
+    pub fn record(&mut self, record: Record) -> u64 {
+        let sequence = self.sequence();
+        let log = &mut self.journal_log;
+        let only_in_flight = log.in_flight && log.groups.len() == 1;
+        let limit = self.settings.group_max - GROUP_HEADER - RECORD_MAX;
+        if only_in_flight || log.groups.back().is_none_or(|group| group.records.len() > limit) {
+            log.groups.push_back(Group { first: sequence, ..Group::default() });
+        }
+        if let Some(group) = log.groups.back_mut() {
+            record.encode(sequence, &mut group.records);
+            group.last = sequence;
+        }
+        self.journal.last = sequence;
+        sequence
+    }
+
+    /// Writes the first gathered group if none is in flight.
+    pub fn write_journal(&mut self) {
+        if self.journal_log.in_flight || self.journal_log.groups.is_empty() {
+            return;
+        }
+        let bytes = (GROUP_HEADER + self.journal_log.groups[0].records.len()).next_multiple_of(BLOCK);
+        let blocks = (bytes / BLOCK) as u32;
+        let size = (self.settings.journal_segment / BLOCK as u64) as u32;
+        if self.journal_log.current.is_none_or(|(_, block)| block + blocks > size) {
+            let Some(number) = self.journal_log.free.pop_front() else {
+                self.journal_log.current = None;
+                self.prepare_journal();
+                return;
+            };
+            let incarnation = self.sequence();
+            self.journal_log.segments.insert(number, incarnation);
+            self.journal_log.current = Some((number, 0));
+            self.prepare_journal();
+        }
+        let Some((segment, block)) = self.journal_log.current else { return };
+        let group = &self.journal_log.groups[0];
+        let header = GroupHeader {
+            length: group.records.len() as u32,
+            records_crc: GroupHeader::crc_of(self.device, &group.records),
+            segment,
+            block,
+            incarnation: self.journal_log.segments.get(&segment).copied().unwrap_or(0),
+            previous: self.journal.written,
+            first: group.first,
+            last: group.last,
+            durable_data: self.data.durable,
+            durable_journal: self.journal.durable,
+        };
+        let mut out = self.settings.pool.take(bytes);
+        header.encode(self.device, &mut out);
+        let end = GROUP_HEADER + group.records.len();
+        out[GROUP_HEADER..end].copy_from_slice(&group.records);
+        out[end..].fill(0);
+        self.journal_log.current = Some((segment, block + blocks));
+        self.journal_log.in_flight = true;
+        self.journal_log.written_bytes += bytes as u64;
+        let offset = u64::from(block) * BLOCK as u64;
+        self.start(Purpose::JournalWrite, Op::Write { file: journal_file(segment), offset, parts: vec![out.freeze()] });
+    }
+
+    /// A journal write ended. A failed one is written once more, to another segment.
+    pub fn journal_written(&mut self, result: std::result::Result<(), DiskError>) {
+        let log = &mut self.journal_log;
+        log.in_flight = false;
+        let place = log.current;
+        if let Err(error) = result {
+            log.strikes += 1;
+            log.current = None;
+            if log.strikes > 1 {
+                self.fail(&format!("failed to write its journal twice ({error})"));
+            }
+            return;
+        }
+        log.strikes = 0;
+        if let (Some(group), Some((segment, _))) = (log.groups.pop_front(), place) {
+            self.journal.written = group.last;
+            self.journal.dirty.insert(journal_file(segment));
+        }
+        self.marks_moved();
+    }
+
+    /// Sees to it that a segment is ready when the current one is full: one below the older checkpoint, else a new one.
+    pub fn prepare_journal(&mut self) {
+        let floor = self.space.floor.journal.incarnation;
+        let current = self.journal_log.current.map(|(number, _)| number);
+        let log = &mut self.journal_log;
+        let old = |(number, incarnation): (&u32, &u64)| {
+            let usable = *incarnation < floor && Some(*number) != current && !log.free.contains(number);
+            usable.then_some(*number)
+        };
+        let recycled: Vec<u32> = log.segments.iter().filter_map(old).collect();
+        log.free.extend(recycled);
+        let waits = self.space.retry_at.is_some_and(|at| at > self.now);
+        if !log.free.is_empty() || log.creating || waits {
+            return;
+        }
+        let number = log.segments.last_key_value().map_or(0, |(number, _)| number + 1);
+        log.creating = true;
+        let size = self.settings.journal_segment;
+        self.start(Purpose::CreateJournal(number), Op::Create { file: journal_file(number), size, fill: Fill::Zeros });
+    }
+
+    /// A journal segment was made, or not.
+    pub fn journal_created(&mut self, number: u32, result: std::result::Result<(), DiskError>) {
+        self.journal_log.creating = false;
+        match result {
+            Ok(()) => {
+                self.journal_log.segments.insert(number, 0);
+                self.journal_log.free.push_back(number);
+            }
+            Err(_) => self.retry_later(),
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Reads: which bytes lie where, fetched with few operations, verified block by block, sliced without copying.
+
+use crate::append::missing;
+use crate::core::{Core, Purpose, data_file};
+use crate::format::DataHeader;
+use crate::index::Run;
+use crate::request::Reply;
+use base::buffer::Buffer;
+use base::checksum::{combine, crc32c};
+use base::disk::{Caching, DiskError, Op};
+use base::error::{Error, ErrorKind, Result};
+use base::id::ChunkId;
+use base::limit::BLOCK;
+use bytes::Bytes;
+
+/// Up to so many blocks before the wanted ones are read along to save an operation (64 KiB: less than a seek costs).
+const SKIP_MAX: u32 = 16;
+/// Largest single read: a bag chunk of 4 MiB with its headers in one operation.
+const STEP_MAX: u32 = 1028;
+
+/// A read under way.
+pub(crate) struct Reading {
+    ticket: u64,
+    chunk: ChunkId,
+    pieces: Vec<Piece>,
+    steps: Vec<Step>,
+    left: usize,
+    chunk_length: u64,
+    sealed: bool,
+    /// The bytes did not match once; the second time is the last.
+    again: bool,
+}
+
+/// Consecutive bytes of the answer.
+enum Piece {
+    Memory(Bytes),
+    /// Bytes `start..end` of a record's payload, from these steps: one that holds the header, one that holds the blocks.
+    Record {
+        run: Run,
+        start: u32,
+        end: u32,
+        header_step: usize,
+        blocks_step: usize,
+    },
+}
+
+/// One disk read: so many blocks of a segment.
+struct Step {
+    segment: u32,
+    block: u32,
+    blocks: u32,
+    caching: Caching,
+    bytes: Option<Bytes>,
+}
+
+impl Core {
+    /// Handles a read.
+    pub fn read(&mut self, ticket: u64, id: ChunkId, ranges: &[(u64, u64)], caching: Caching) {
+        let Some(chunk) = self.index.chunks.get(&id) else {
+            self.reply(ticket, Err(missing(id)));
+            return;
+        };
+        let (chunk_length, sealed) = (u64::from(chunk.length), chunk.sealed);
+        let mut reading = Reading {
+            ticket,
+            chunk: id,
+            pieces: Vec::new(),
+            steps: Vec::new(),
+            left: 0,
+            chunk_length,
+            sealed,
+            again: false,
+        };
+        for (offset, length) in ranges {
+            let start = (*offset).min(chunk_length) as u32;
+            let end = offset.saturating_add(*length).min(chunk_length) as u32;
+            if let Err(error) = self.plan(&mut reading, id, (start, end), caching) {
+                self.reply(ticket, Err(error));
+                return;
+            }
+        }
+        self.start_reading(ticket, reading);
+    }
+
+    fn start_reading(&mut self, key: u64, mut reading: Reading) {
+        reading.left = reading.steps.len();
+        for (place, step) in reading.steps.iter().enumerate() {
+            if let Some(segment) = self.space.segments.get_mut(&step.segment) {
+                segment.readers += 1;
+            }
+            let offset = u64::from(step.block) * BLOCK as u64;
+            let length = step.blocks as usize * BLOCK;
+            let op = Op::Read { file: data_file(step.segment), offset, length, caching: step.caching };
+            self.start(Purpose::Read(key, place), op);
+        }
+        if reading.steps.is_empty() {
+            self.finish_reading(reading);
+        } else {
+            self.readings.insert(key, reading);
+        }
+    }
+
+    /// Adds the pieces of one range.
+    fn plan(&self, reading: &mut Reading, id: ChunkId, range: (u32, u32), caching: Caching) -> Result<()> {
+        let (mut at, end) = range;
+        if at < end && self.index.is_released(id, at, end) {
+            let text =
+                format!("bytes {at}..{end} of chunk {id} were released by their owner; they cannot be read any more");
+            return Err(Error::new(ErrorKind::NotFound, text));
+        }
+        let Some(chunk) = self.index.chunks.get(&id) else { return Err(missing(id)) };
+        while at < end {
+            let place = chunk.runs.partition_point(|run| run.end() <= at);
+            let next = match chunk.runs.get(place) {
+                Some(run) if run.offset <= at => {
+                    let stop = run.end().min(end);
+                    reading.add_record(*run, at - run.offset, stop - run.offset, caching);
+                    stop
+                }
+                _ => self.plan_memory(reading, id, at, end)?,
+            };
+            at = next;
+        }
+        Ok(())
+    }
+
+    /// Bytes that are in no written record: of one on its way, or of the tail. Returns where they end.
+    fn plan_memory(&self, reading: &mut Reading, id: ChunkId, at: u32, end: u32) -> Result<u32> {
+        let lost =
+            || Error::new(ErrorKind::Corrupt, format!("bytes from {at} of chunk {id} are lost; read another copy"));
+        let open = self.index.open.get(&id).ok_or_else(lost)?;
+        if at >= open.flushed {
+            let tail = open.tail.get((at - open.flushed) as usize..(end - open.flushed) as usize).ok_or_else(lost)?;
+            reading.pieces.push(Piece::Memory(Bytes::copy_from_slice(tail)));
+            return Ok(end);
+        }
+        let record = self.data_log.find(id, open.birth, at).ok_or_else(lost)?;
+        let stop = (record.header.offset + record.header.length).min(end);
+        let (mut from, to) = ((at - record.header.offset) as usize, (stop - record.header.offset) as usize);
+        let mut start = 0;
+        for part in &record.parts {
+            let stop = (start + part.len()).min(to);
+            if from < stop {
+                reading.pieces.push(Piece::Memory(part.slice(from - start..stop - start)));
+                from = stop;
+            }
+            start += part.len();
+        }
+        Ok(stop)
+    }
+
+    /// A disk read of a reading ended.
+    pub fn read_done(&mut self, key: u64, place: usize, result: std::result::Result<Buffer, DiskError>) {
+        let Some(reading) = self.readings.get_mut(&key) else { return };
+        let step = &mut reading.steps[place];
+        if let Some(segment) = self.space.segments.get_mut(&step.segment) {
+            segment.readers = segment.readers.saturating_sub(1);
+            self.space.due = true;
+        }
+        step.bytes = Some(match result {
+            Ok(buffer) => buffer.freeze(),
+            // Missing bytes fail verification, are read once more, and then reported.
+            Err(_) => Bytes::new(),
+        });
+        reading.left -= 1;
+        if reading.left == 0
+            && let Some(reading) = self.readings.remove(&key)
+        {
+            self.finish_reading(reading);
+        }
+    }
+
+    /// Verifies what was read and answers; damage is read once more before it is believed.
+    fn finish_reading(&mut self, mut reading: Reading) {
+        let (ticket, id) = (reading.ticket, reading.chunk);
+        match reading.assemble(self.device) {
+            Ok((parts, crc)) => {
+                let Reading { chunk_length, sealed, .. } = reading;
+                self.reply(ticket, Ok(Reply::Data { parts, crc, chunk_length, sealed }));
+            }
+            // The record's place may have changed hands only if the chunk is gone by now.
+            Err(_) if !self.index.chunks.contains_key(&id) => self.reply(ticket, Err(missing(id))),
+            Err(_) if !reading.again => {
+                reading.again = true;
+                for step in &mut reading.steps {
+                    step.bytes = None;
+                    step.caching = Caching::Around;
+                }
+                self.start_reading(ticket, reading);
+            }
+            Err((start, end)) => {
+                self.damaged += 1;
+                let text = format!(
+                    "bytes {start}..{end} of chunk {id} on device {} do not match their checksum and were not served; read another copy or restore them",
+                    self.device
+                );
+                self.reply(ticket, Err(Error::new(ErrorKind::Corrupt, text)));
+            }
+        }
+    }
+}
+
+impl Reading {
+    /// Plans payload bytes `start..end` of a record, joined to the last step where they follow on.
+    fn add_record(&mut self, run: Run, start: u32, end: u32, caching: Caching) {
+        let (first, last) = (start / BLOCK as u32, (end - 1) / BLOCK as u32);
+        let mut want = |block: u32, blocks: u32| {
+            let steps = &mut self.steps;
+            if let Some(step) = steps.last_mut()
+                && step.segment == run.segment
+                && step.block + step.blocks == block
+                && step.blocks + blocks <= STEP_MAX
+            {
+                step.blocks += blocks;
+            } else {
+                steps.push(Step { segment: run.segment, block, blocks, caching, bytes: None });
+            }
+            steps.len() - 1
+        };
+        let (header_step, blocks_step) = if first <= SKIP_MAX {
+            let step = want(run.block, 2 + last);
+            (step, step)
+        } else {
+            (want(run.block, 1), want(run.block + 1 + first, last - first + 1))
+        };
+        self.pieces.push(Piece::Record { run, start, end, header_step, blocks_step });
+    }
+
+    /// The parts of the answer and their CRC, or the chunk range that does not match.
+    fn assemble(&self, device: base::id::DeviceId) -> std::result::Result<(Vec<Bytes>, u32), (u32, u32)> {
+        let mut parts = Vec::with_capacity(self.pieces.len());
+        let mut whole = 0;
+        for piece in &self.pieces {
+            let (bytes, crc) = match piece {
+                Piece::Memory(bytes) => (bytes.clone(), crc32c(bytes)),
+                Piece::Record { run, start, end, header_step, blocks_step } => {
+                    let steps = [&self.steps[*header_step], &self.steps[*blocks_step]];
+                    let damage = (run.offset + start, run.offset + end);
+                    self.verify(device, run, (*start, *end), steps).ok_or(damage)?
+                }
+            };
+            whole = combine(whole, crc, bytes.len() as u64);
+            parts.push(bytes);
+        }
+        Ok((parts, whole))
+    }
+
+    /// Payload bytes `start..end` of the record and their CRC, if header and blocks are what they should be.
+    fn verify(
+        &self,
+        device: base::id::DeviceId,
+        run: &Run,
+        (start, end): (u32, u32),
+        [header_step, blocks_step]: [&Step; 2],
+    ) -> Option<(Bytes, u32)> {
+        let header = header_step.blocks_at(run.block, BLOCK)?;
+        let header = DataHeader::decode(device, &header)?;
+        let place = (header.segment, header.block, header.offset, header.length);
+        if header.chunk != self.chunk || place != (run.segment, run.block, run.offset, run.length) {
+            return None;
+        }
+        let first = start / BLOCK as u32;
+        let payload_end = (end.next_multiple_of(BLOCK as u32)).min(run.length);
+        let covered = (payload_end - first * BLOCK as u32) as usize;
+        let blocks = blocks_step.blocks_at(run.block + 1 + first, covered)?;
+        let mut whole = 0;
+        for (place, block) in blocks.chunks(BLOCK).enumerate() {
+            let crc = crc32c(block);
+            if header.crcs.get(first as usize + place) != Some(&crc) {
+                return None;
+            }
+            let block_start = (first as usize + place) * BLOCK;
+            let from = (start as usize).saturating_sub(block_start);
+            let to = (end as usize - block_start).min(block.len());
+            let crc = if from == 0 && to == block.len() { crc } else { crc32c(&block[from..to]) };
+            whole = combine(whole, crc, (to - from) as u64);
+        }
+        let skip = (start - first * BLOCK as u32) as usize;
+        Some((blocks.slice(skip..skip + (end - start) as usize), whole))
+    }
+}
+
+impl Step {
+    /// `length` bytes from this block of the segment on, if all of them were read.
+    fn blocks_at(&self, block: u32, length: usize) -> Option<Bytes> {
+        let bytes = self.bytes.as_ref()?;
+        let start = block.checked_sub(self.block)? as usize * BLOCK;
+        (start + length <= bytes.len()).then(|| bytes.slice(start..start + length))
+    }
+}

@@ -1,0 +1,456 @@
+//! Opening a device: making an empty directory one, or finding everything again: the newer checkpoint, then the log behind it.
+
+use crate::core::{Core, data_file, journal_file};
+use crate::format::{CheckpointHeader, DataHeader, Identity, IdentityFault, Record, record_blocks};
+use crate::index::{Index, Places};
+use crate::request::Opened;
+use crate::scan::{Chain, Group, Link, Scanned, join, journal_incarnation, payload_matches, scan_data, scan_journal};
+use crate::settings::Settings;
+use crate::space::{Segment, State};
+use base::buffer::Buffer;
+use base::checksum::crc32c;
+use base::disk::{Caching, Disk, DiskError, Done, FileKind, FileName, Fill, Op};
+use base::error::{Error, ErrorKind, Result};
+use base::id::DeviceId;
+use base::limit::BLOCK;
+use base::unit::Time;
+use bytes::Bytes;
+use std::collections::BTreeMap;
+
+/// Sequence numbers skipped by every recovery: more than can be in flight, so that one that was given to a lost record is
+/// never given again.
+const SEQUENCE_GAP: u64 = 1 << 20;
+/// `Disk::poll` without an end to wait for returns early only when somebody wakes it; so often, nobody does.
+const EMPTY_POLLS_MAX: u32 = 500;
+const IDENTITY: FileName = FileName::new(FileKind::Identity, 0);
+
+/// Runs one operation at a time and waits for it.
+pub(crate) struct Driver<'a> {
+    disk: &'a mut dyn Disk,
+    token: u64,
+    bytes_read: u64,
+}
+
+impl Driver<'_> {
+    fn run(&mut self, op: Op) -> std::result::Result<Buffer, DiskError> {
+        self.token += 1;
+        self.disk.submit(self.token, op);
+        let mut done: Vec<Done> = Vec::new();
+        for _ in 0..EMPTY_POLLS_MAX {
+            self.disk.poll(None, &mut done);
+            if let Some(done) = done.drain(..).find(|done| done.token == self.token) {
+                return done.result;
+            }
+        }
+        Err(DiskError::Io("the disk gives no answer".into()))
+    }
+
+    /// Reads around the cache.
+    pub fn read(&mut self, file: FileName, offset: u64, length: usize) -> std::result::Result<Buffer, DiskError> {
+        let bytes = self.run(Op::Read { file, offset, length, caching: Caching::Around })?;
+        self.bytes_read += bytes.len() as u64;
+        Ok(bytes)
+    }
+
+    fn write_file(&mut self, file: FileName, bytes: &[u8]) -> std::result::Result<(), DiskError> {
+        let mut buffer = Buffer::zeroed(bytes.len().next_multiple_of(BLOCK));
+        buffer[..bytes.len()].copy_from_slice(bytes);
+        let buffer: Bytes = buffer.freeze();
+        self.run(Op::Create { file, size: buffer.len() as u64, fill: Fill::Reserved })?;
+        self.run(Op::Write { file, offset: 0, parts: vec![buffer] })?;
+        self.run(Op::Sync { file }).map(drop)
+    }
+}
+
+fn disk_error(what: &str) -> impl Fn(DiskError) -> Error {
+    let what = what.to_string();
+    move |error| {
+        Error::new(ErrorKind::Io, format!("{what}: {error}; nothing was changed; check the disk and open it again"))
+    }
+}
+
+/// The numbers and lengths of the files of a kind.
+fn of_kind(files: &[(FileName, u64)], kind: FileKind) -> Vec<(u32, u64)> {
+    files.iter().filter(|(name, _)| name.kind == kind).map(|(name, length)| (name.number, *length)).collect()
+}
+
+/// Opens the device.
+pub(crate) fn open(disk: &mut dyn Disk, mut settings: Settings, new_id: DeviceId, now: Time) -> Result<(Core, Opened)> {
+    let mut files = disk.list().map_err(disk_error("cannot list the device directory"))?;
+    let mut driver = Driver { disk, token: 0, bytes_read: 0 };
+    let mut formatted = false;
+    let identity = match find_identity(&mut driver, &files)? {
+        Some(identity) => identity,
+        None => {
+            formatted = true;
+            let identity = format(&mut driver, &settings, new_id)?;
+            files = driver.disk.list().map_err(disk_error("cannot list the device directory"))?;
+            identity
+        }
+    };
+    if settings.keep_capacity && settings.capacity != identity.capacity {
+        settings = Settings::for_capacity(identity.capacity, settings.pool);
+    }
+    (settings.data_segment, settings.journal_segment) = (identity.data_segment, identity.journal_segment);
+    settings.group_max = settings.group_max.min(settings.journal_segment as usize);
+    if let Some(fault) = settings.fault() {
+        return Err(Error::new(ErrorKind::Invalid, format!("{fault}; give the device more room")));
+    }
+    let (mut core, mut opened) = recover(&mut driver, &files, settings, identity.device)?;
+    opened.formatted = formatted;
+    core.now = now;
+    core.checkpoint.forced = opened.records_replayed > 0 || opened.torn > 0 || !opened.rot.is_empty();
+    settle(&mut core, disk)?;
+    Ok((core, opened))
+}
+
+/// Lets the engine do what it wants until nothing is under way.
+fn settle(core: &mut Core, disk: &mut dyn Disk) -> Result<()> {
+    let mut done: Vec<Done> = Vec::new();
+    let mut empty = 0;
+    loop {
+        core.pump();
+        for (token, op) in core.submissions.drain(..) {
+            disk.submit(token, op);
+        }
+        if let Some(text) = &core.failed {
+            return Err(Error::new(ErrorKind::Io, text.clone()));
+        }
+        if core.operations.is_empty() {
+            return Ok(());
+        }
+        disk.poll(None, &mut done);
+        empty = if done.is_empty() { empty + 1 } else { 0 };
+        if empty > EMPTY_POLLS_MAX {
+            return Err(Error::new(ErrorKind::Io, "the disk gives no answer; check it and open the device again"));
+        }
+        for done in done.drain(..) {
+            core.completed(core.now, done);
+        }
+    }
+}
+
+/// The identity, or `None` if the directory is to be made a device.
+fn find_identity(driver: &mut Driver<'_>, files: &[(FileName, u64)]) -> Result<Option<Identity>> {
+    let has_log = files.iter().any(|(name, _)| matches!(name.kind, FileKind::Data | FileKind::Journal | FileKind::Log));
+    let refuse = |kind: ErrorKind, text: String| Err(Error::new(kind, text));
+    if !files.iter().any(|(name, _)| *name == IDENTITY) {
+        if has_log {
+            return refuse(
+                ErrorKind::Corrupt,
+                "the directory holds a log but no identity file; nothing was changed; restore identity-00000000 or name another directory".into(),
+            );
+        }
+        return Ok(None);
+    }
+    let block = driver.read(IDENTITY, 0, BLOCK).map_err(disk_error("cannot read the device's identity"))?;
+    match Identity::decode(&block) {
+        Ok(identity) => Ok(Some(identity)),
+        // It is written before any segment is made: what stopped in between is begun again.
+        Err(IdentityFault::Blank | IdentityFault::Damaged) if !has_log => Ok(None),
+        Err(IdentityFault::Version(version)) => refuse(
+            ErrorKind::Unsupported,
+            format!("the device was written by format version {version}, this program reads version 1; nothing was changed; use a newer program"),
+        ),
+        Err(IdentityFault::Foreign) => {
+            refuse(ErrorKind::Unsupported, "the identity file is not Stormwell's; nothing was changed; name another directory".into())
+        }
+        Err(IdentityFault::Blank | IdentityFault::Damaged) => refuse(
+            ErrorKind::Corrupt,
+            "the device's identity file is damaged; nothing was changed; restore it from a copy, or take the device's data from replicas".into(),
+        ),
+    }
+}
+
+/// Makes the directory a device. The identity comes last: without it nothing counts.
+fn format(driver: &mut Driver<'_>, settings: &Settings, device: DeviceId) -> Result<Identity> {
+    if let Some(fault) = settings.fault() {
+        return Err(Error::new(ErrorKind::Invalid, format!("{fault}; give the device more room")));
+    }
+    let body = Index::default().encode(&[]);
+    let place = crate::format::Place { segment: 0, incarnation: 1, block: 0, last: 0 };
+    let header = CheckpointHeader {
+        number: 1,
+        sequence: 1,
+        length: body.len() as u64,
+        body_crc: crc32c(&body),
+        data: place,
+        journal: place,
+    };
+    let mut bytes = header.encode(device);
+    bytes.extend_from_slice(&body);
+    let failed = disk_error("cannot make the directory a device");
+    driver.write_file(FileName::new(FileKind::Checkpoint, 1), &bytes).map_err(&failed)?;
+    let (capacity, data_segment, journal_segment) =
+        (settings.capacity, settings.data_segment, settings.journal_segment);
+    let identity = Identity { device, capacity, data_segment, journal_segment };
+    driver.write_file(IDENTITY, &identity.encode()).map_err(&failed)?;
+    Ok(identity)
+}
+
+/// A checkpoint that was read and is right.
+struct Loaded {
+    header: CheckpointHeader,
+    index: Index,
+    segments: BTreeMap<u32, u64>,
+}
+
+fn load_checkpoint(driver: &mut Driver<'_>, device: DeviceId, number: u32, length: u64) -> Option<Loaded> {
+    let file = FileName::new(FileKind::Checkpoint, number);
+    let block = driver.read(file, 0, BLOCK).ok()?;
+    let header = CheckpointHeader::decode(device, &block)?;
+    if header.length > length.checked_sub(BLOCK as u64)? {
+        return None;
+    }
+    let size = usize::try_from(header.length).ok()?;
+    let body = driver.read(file, BLOCK as u64, size.next_multiple_of(BLOCK)).ok()?;
+    let body = body.get(..size)?;
+    if crc32c(body) != header.body_crc {
+        return None;
+    }
+    let (index, segments) = Index::decode(body)?;
+    Some(Loaded { header, index, segments: segments.into_iter().collect() })
+}
+
+/// Both streams as they were found.
+struct Log {
+    data: Chain<DataHeader>,
+    journal: Chain<Group>,
+    data_segments: BTreeMap<u32, u64>,
+    journal_segments: BTreeMap<u32, u64>,
+    marks: [u64; 2],
+    /// Higher than every sequence number and incarnation seen.
+    beyond: u64,
+}
+
+fn numbers<R>(scanned: &[Scanned<R>]) -> BTreeMap<u32, u64> {
+    scanned.iter().map(|segment| (segment.number, segment.incarnation)).collect()
+}
+
+fn read_log(driver: &mut Driver<'_>, device: DeviceId, files: &[(FileName, u64)], header: &CheckpointHeader) -> Log {
+    let (data_files, journal_files) = (of_kind(files, FileKind::Data), of_kind(files, FileKind::Journal));
+    let mut thorough = false;
+    loop {
+        let data = scan_data(driver, device, &data_files, header.data, thorough);
+        let journal = scan_journal(driver, device, &journal_files, header.journal, thorough);
+        let mut marks = [header.data.last, header.journal.last];
+        let mut beyond = header.sequence;
+        let mut see = |link: &dyn Link, incarnation: u64| {
+            let known = link.marks();
+            marks = [marks[0].max(known[0]), marks[1].max(known[1])];
+            beyond = beyond.max(link.sequences().1.saturating_add(1)).max(incarnation.saturating_add(1));
+        };
+        for segment in &data {
+            segment.records.iter().for_each(|record| see(record, segment.incarnation));
+        }
+        for segment in &journal {
+            segment.records.iter().for_each(|record| see(record, segment.incarnation));
+        }
+        let (data_segments, journal_segments) = (numbers(&data), numbers(&journal));
+        let data = join(data, header.data.last, marks[0]);
+        let journal = join(journal, header.journal.last, marks[1]);
+        if thorough || (data.gaps.is_empty() && journal.gaps.is_empty()) {
+            return Log { data, journal, data_segments, journal_segments, marks, beyond };
+        }
+        thorough = true;
+    }
+}
+
+/// Cuts off what had not become durable and is not whole: at the first such record the stream ends.
+fn cut_torn(driver: &mut Driver<'_>, log: &mut Log, opened: &mut Opened) {
+    let mark = log.marks[0];
+    let whole = |record: &DataHeader| record.sequence <= mark || payload_matches(driver, record);
+    let end = {
+        log.data.records.iter().position({
+            let mut whole = whole;
+            move |record| !whole(record)
+        })
+    };
+    if let Some(end) = end {
+        opened.torn += (log.data.records.len() - end) as u64;
+        log.data.records.truncate(end);
+    }
+    let mark = log.marks[1];
+    let torn = |group: &Group| group.records.is_none() && group.header.last > mark;
+    if let Some(end) = log.journal.records.iter().position(torn) {
+        opened.torn += (log.journal.records.len() - end) as u64;
+        log.journal.records.truncate(end);
+    }
+    opened.torn += log.data.cut + log.journal.cut;
+    for (first, last) in &log.data.gaps {
+        opened.rot.push(format!("data records with sequence numbers {first} to {last} are damaged; what they held is lost here; restore it from replicas"));
+    }
+    for (first, last) in &log.journal.gaps {
+        opened.rot.push(format!("journal records with sequence numbers {first} to {last} are damaged; what they held is lost here; restore it from replicas"));
+    }
+    for group in log.journal.records.iter().filter(|group| group.records.is_none()) {
+        let (file, block) = (journal_file(group.header.segment), group.header.block);
+        opened.rot.push(format!("the journal group at block {block} of {file} is damaged; what it held is lost here; restore it from replicas"));
+    }
+}
+
+fn recover(
+    driver: &mut Driver<'_>,
+    files: &[(FileName, u64)],
+    settings: Settings,
+    device: DeviceId,
+) -> Result<(Core, Opened)> {
+    let mut opened = Opened { id: device, ..Opened::default() };
+    let mut loaded: Vec<Loaded> = Vec::new();
+    let mut checkpoint_bytes = [0; 2];
+    for (number, length) in of_kind(files, FileKind::Checkpoint) {
+        if let Some(bytes) = checkpoint_bytes.get_mut(number as usize) {
+            *bytes = length;
+            loaded.extend(load_checkpoint(driver, device, number, length));
+        }
+    }
+    loaded.sort_by_key(|checkpoint| checkpoint.header.number);
+    let Some(newest) = loaded.pop() else {
+        let text = format!(
+            "both checkpoints of device {device} are damaged; nothing was changed; restore its data from replicas"
+        );
+        return Err(Error::new(ErrorKind::Corrupt, text));
+    };
+    let places = |header: &CheckpointHeader| Places { data: header.data, journal: header.journal };
+    let Loaded { header, mut index, segments } = newest;
+    let older = loaded.pop().filter(|older| older.header.number + 1 == header.number);
+    let floor = older.map_or(places(&header), |older| places(&older.header));
+    let mut log = read_log(driver, device, files, &header);
+    cut_torn(driver, &mut log, &mut opened);
+    sync_scanned(driver, &log)?;
+    let last = [
+        log.data.records.last().map_or(header.data.last, |record| record.sequence),
+        log.journal.records.last().map_or(header.journal.last, |group| group.header.last),
+    ];
+    replay(&mut index, &log, &mut opened);
+    for (id, chunk) in &index.chunks {
+        if chunk.sealed
+            && let Some(open) = index.open.remove(id)
+        {
+            index.tails -= open.tail.len() as u64;
+        }
+    }
+    opened.bytes_scanned = driver.bytes_read;
+    let next = log.beyond.saturating_add(SEQUENCE_GAP);
+    let mut core = Core::new(settings, device, index, next, last);
+    core.space.floor = floor;
+    core.checkpoint.number = header.number;
+    core.checkpoint.newest = places(&header);
+    core.space.checkpoint_bytes = checkpoint_bytes;
+    core.tail_order =
+        core.index.open.iter().filter(|(_, open)| !open.tail.is_empty()).map(|(id, open)| (*id, open.birth)).collect();
+    rebuild_data(driver, &mut core, files, &segments, &log, &mut opened);
+    rebuild_journal(driver, &mut core, files, &log, &header);
+    Ok((core, opened))
+}
+
+/// What was found may only have been written, not synced, by a process that was killed.
+fn sync_scanned(driver: &mut Driver<'_>, log: &Log) -> Result<()> {
+    let data = log.data_segments.keys().map(|number| data_file(*number));
+    for file in data.chain(log.journal_segments.keys().map(|number| journal_file(*number))) {
+        driver.run(Op::Sync { file }).map_err(disk_error(&format!("cannot sync {file}")))?;
+    }
+    Ok(())
+}
+
+/// Applies both streams in the order of their sequence numbers.
+fn replay(index: &mut Index, log: &Log, opened: &mut Opened) {
+    enum Either<'a> {
+        Data(&'a DataHeader),
+        Journal(&'a Record),
+    }
+    let mut all: Vec<(u64, Either<'_>)> =
+        log.data.records.iter().map(|header| (header.sequence, Either::Data(header))).collect();
+    let groups = log.journal.records.iter().filter_map(|group| group.records.as_ref());
+    all.extend(groups.flatten().map(|(sequence, record)| (*sequence, Either::Journal(record))));
+    all.sort_by_key(|(sequence, _)| *sequence);
+    for (sequence, record) in all {
+        let fits = match record {
+            Either::Data(header) => index.replay_data(header),
+            Either::Journal(record) => index.replay(sequence, record),
+        };
+        // What does not fit continues a record that was cut off or, if that was reported, damaged.
+        if fits { opened.records_replayed += 1 } else { opened.torn += 1 }
+    }
+}
+
+/// The data segments: what of them is of use, what is dead.
+fn rebuild_data(
+    driver: &mut Driver<'_>,
+    core: &mut Core,
+    files: &[(FileName, u64)],
+    listed: &BTreeMap<u32, u64>,
+    log: &Log,
+    opened: &mut Opened,
+) {
+    let size = (core.settings.data_segment / BLOCK as u64) as u32;
+    let mut used: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
+    for run in core.index.chunks.values().flat_map(|chunk| &chunk.runs) {
+        used.entry(run.segment).or_default().push((run.block, record_blocks(run.length)));
+    }
+    for (number, length) in of_kind(files, FileKind::Data) {
+        let incarnation = log.data_segments.get(&number).or_else(|| listed.get(&number)).copied();
+        let mut runs = used.remove(&number).unwrap_or_default();
+        let Some(incarnation) = incarnation.filter(|_| length == core.settings.data_segment) else {
+            // Made and never used, or used in a life that is over.
+            if length == core.settings.data_segment && core.space.spare.is_none() {
+                core.space.spare = Some(number);
+                core.space.segments.insert(number, Segment::new(State::Spare, 0));
+            } else if driver.run(Op::Remove { file: data_file(number) }).is_err() {
+                core.space.segments.insert(number, Segment::new(State::Closed, 0));
+            }
+            continue;
+        };
+        let mut segment = Segment::new(State::Closed, incarnation);
+        segment.end = size;
+        runs.sort_unstable();
+        let mut at = 0;
+        for (block, blocks) in runs {
+            if block > at {
+                segment.dead.push((at, block - at));
+            }
+            segment.live = segment.live.saturating_add(blocks);
+            at = at.max(block.saturating_add(blocks));
+        }
+        if at < size {
+            segment.dead.push((at, size - at));
+        }
+        let dead = segment.dead.clone();
+        core.space.segments.insert(number, segment);
+        if !dead.is_empty() {
+            core.space.kill(number, 0, 0, 0);
+        }
+    }
+    for (number, runs) in used {
+        opened.rot.push(format!(
+            "{} is gone with {} records; restore them from replicas",
+            data_file(number),
+            runs.len()
+        ));
+    }
+}
+
+fn rebuild_journal(
+    driver: &mut Driver<'_>,
+    core: &mut Core,
+    files: &[(FileName, u64)],
+    log: &Log,
+    header: &CheckpointHeader,
+) {
+    for (number, length) in of_kind(files, FileKind::Journal) {
+        if length != core.settings.journal_segment {
+            // Its making was interrupted; if it cannot be removed it is replaced when its number is due.
+            drop(driver.run(Op::Remove { file: journal_file(number) }));
+            continue;
+        }
+        let found = log.journal_segments.get(&number).copied();
+        let incarnation = found.unwrap_or_else(|| {
+            if number == header.journal.segment && header.journal.block > 0 {
+                header.journal.incarnation
+            } else {
+                journal_incarnation(driver, core.device, number)
+            }
+        });
+        core.journal_log.segments.insert(number, incarnation);
+    }
+}

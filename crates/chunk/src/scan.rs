@@ -1,0 +1,279 @@
+//! Finding the log's records behind a checkpoint, in the order in which they were written, up to where they end.
+
+use crate::core::{data_file, journal_file};
+use crate::format::{DataHeader, GROUP_HEADER, GroupHeader, Place, Reader, Record};
+use crate::recover::Driver;
+use base::checksum::crc32c;
+use base::disk::FileKind;
+use base::id::DeviceId;
+use base::limit::{BLOCK, RECORD_PAYLOAD_MAX};
+use base::unit::MIB;
+
+/// Blocks looked at behind one that should hold a header and does not: the next record, which tells damage from the end of
+/// the log, starts at most one record of 257 blocks later.
+const LOOK_AHEAD: u32 = 2 * 257;
+
+/// A segment with records behind the checkpoint.
+pub(crate) struct Scanned<R> {
+    pub number: u32,
+    pub incarnation: u64,
+    pub records: Vec<R>,
+}
+
+/// What a stream's records have in common.
+pub(crate) trait Link {
+    /// First and last sequence number.
+    fn sequences(&self) -> (u64, u64);
+    /// Last sequence number of the record before.
+    fn previous(&self) -> u64;
+    /// Highest durable sequence numbers it knows of, data and journal.
+    fn marks(&self) -> [u64; 2];
+}
+
+impl Link for DataHeader {
+    fn sequences(&self) -> (u64, u64) {
+        (self.sequence, self.sequence)
+    }
+    fn previous(&self) -> u64 {
+        self.previous
+    }
+    fn marks(&self) -> [u64; 2] {
+        [self.durable_data, self.durable_journal]
+    }
+}
+
+/// A journal group that was found.
+pub(crate) struct Group {
+    pub header: GroupHeader,
+    /// `None`: the header is right, what follows is damaged.
+    pub records: Option<Vec<(u64, Record)>>,
+}
+
+impl Link for Group {
+    fn sequences(&self) -> (u64, u64) {
+        (self.header.first, self.header.last)
+    }
+    fn previous(&self) -> u64 {
+        self.header.previous
+    }
+    fn marks(&self) -> [u64; 2] {
+        [self.header.durable_data, self.header.durable_journal]
+    }
+}
+
+/// The records of a stream in one chain.
+pub(crate) struct Chain<R> {
+    pub records: Vec<R>,
+    /// Ranges of sequence numbers that had been durable and are missing.
+    pub gaps: Vec<(u64, u64)>,
+    /// Records behind the end of the chain.
+    pub cut: u64,
+}
+
+/// Joins the segments' records to one chain that starts behind sequence number `start`. A later segment says what the one
+/// before ended with; what goes beyond had been cut off by an earlier recovery. A gap below `mark` is damage; one above it is
+/// the end.
+pub(crate) fn join<R: Link>(mut segments: Vec<Scanned<R>>, start: u64, mark: u64) -> Chain<R> {
+    segments.sort_by_key(|segment| segment.incarnation);
+    let mut chain = Chain { records: Vec::new(), gaps: Vec::new(), cut: 0 };
+    let mut ended = false;
+    for segment in segments {
+        if let Some(first) = segment.records.first() {
+            let before = first.previous();
+            while chain.records.last().is_some_and(|record: &R| record.sequences().1 > before) {
+                chain.records.pop();
+                ended = false;
+            }
+        }
+        for record in segment.records {
+            let last = chain.records.last().map_or(start, |record| record.sequences().1);
+            let previous = record.previous();
+            if ended || previous < last || (previous > last && previous > mark) {
+                ended = true;
+                chain.cut += 1;
+                continue;
+            }
+            if previous > last {
+                chain.gaps.push((last + 1, previous));
+            }
+            chain.records.push(record);
+        }
+    }
+    let last = chain.records.last().map_or(start, |record| record.sequences().1);
+    if last < mark {
+        chain.gaps.push((last + 1, mark));
+    }
+    chain
+}
+
+/// Reads a file's blocks one after another through a window.
+struct Window<'a, 'b> {
+    driver: &'a mut Driver<'b>,
+    file: base::disk::FileName,
+    bytes: Vec<u8>,
+    start: u32,
+    ahead: usize,
+}
+
+impl Window<'_, '_> {
+    fn get(&mut self, block: u32, length: usize) -> Option<&[u8]> {
+        let inside = block >= self.start && (block - self.start) as usize * BLOCK + length <= self.bytes.len();
+        if !inside {
+            let want = length.max(self.ahead).next_multiple_of(BLOCK);
+            self.bytes = self.driver.read(self.file, u64::from(block) * BLOCK as u64, want).ok()?.to_vec();
+            self.start = block;
+        }
+        let from = (block - self.start) as usize * BLOCK;
+        self.bytes.get(from..from + length)
+    }
+}
+
+/// Where to look in a segment: the first block, and the incarnation if it is known.
+fn entry(number: u32, place: Place) -> (u32, Option<u64>) {
+    if number == place.segment && place.block > 0 { (place.block, Some(place.incarnation)) } else { (0, None) }
+}
+
+/// Whether a segment's first block says that there is nothing behind `place` in it: it is of an earlier life, or was never
+/// written, or punched. Otherwise opening would look into every segment of a large device.
+fn is_old(incarnation: Option<u64>, place: Place, block: Option<&[u8]>) -> bool {
+    match incarnation {
+        Some(incarnation) => incarnation < place.incarnation,
+        None => block.is_none_or(|bytes| bytes.iter().all(|byte| *byte == 0)),
+    }
+}
+
+/// The data records behind `place`. Behind a damaged header it looks for the next one: within
+/// `LOOK_AHEAD` blocks, or `thorough`ly to the segment's end.
+pub(crate) fn scan_data(
+    driver: &mut Driver<'_>,
+    device: DeviceId,
+    files: &[(u32, u64)],
+    place: Place,
+    thorough: bool,
+) -> Vec<Scanned<DataHeader>> {
+    let mut found = Vec::new();
+    for (number, bytes) in files {
+        let (mut block, mut incarnation) = entry(*number, place);
+        let end = u32::try_from(*bytes / BLOCK as u64).unwrap_or(u32::MAX);
+        let mut window =
+            Window { driver: &mut *driver, file: data_file(*number), bytes: Vec::new(), start: 0, ahead: BLOCK };
+        let mut missed = 0;
+        let mut records: Vec<DataHeader> = Vec::new();
+        while block < end {
+            window.ahead = if missed > 0 { MIB as usize } else { BLOCK };
+            let header = window.get(block, BLOCK).and_then(|bytes| DataHeader::decode(device, bytes));
+            if block == 0
+                && !thorough
+                && is_old(header.as_ref().map(|header| header.incarnation), place, window.get(0, BLOCK))
+            {
+                break;
+            }
+            let last = records.last().map_or(0, |record| record.sequence);
+            let right = header.filter(|header| {
+                (header.segment, header.block) == (*number, block)
+                    && incarnation.map_or(header.incarnation >= place.incarnation, |known| header.incarnation == known)
+                    && header.sequence > last
+                    && u64::from(block) + u64::from(header.blocks()) <= u64::from(end)
+            });
+            match right {
+                Some(header) => {
+                    incarnation = Some(header.incarnation);
+                    missed = 0;
+                    block += header.blocks();
+                    records.push(header);
+                }
+                None if thorough || missed < LOOK_AHEAD => (block, missed) = (block + 1, missed + 1),
+                None => break,
+            }
+        }
+        if let Some(incarnation) = incarnation {
+            found.push(Scanned { number: *number, incarnation, records });
+        }
+    }
+    found
+}
+
+/// Whether the payload behind this header is what the header says.
+pub(crate) fn payload_matches(driver: &mut Driver<'_>, header: &DataHeader) -> bool {
+    let offset = (u64::from(header.block) + 1) * BLOCK as u64;
+    let length = (header.length as usize).next_multiple_of(BLOCK).min(RECORD_PAYLOAD_MAX);
+    if length == 0 {
+        return true;
+    }
+    let Ok(bytes) = driver.read(data_file(header.segment), offset, length) else { return false };
+    let Some(payload) = bytes.get(..header.length as usize) else { return false };
+    payload.chunks(BLOCK).map(crc32c).eq(header.crcs.iter().copied())
+}
+
+/// The journal groups behind `place`; `thorough` as in `scan_data`.
+pub(crate) fn scan_journal(
+    driver: &mut Driver<'_>,
+    device: DeviceId,
+    files: &[(u32, u64)],
+    place: Place,
+    thorough: bool,
+) -> Vec<Scanned<Group>> {
+    let mut found = Vec::new();
+    for (number, bytes) in files {
+        let (mut block, mut incarnation) = entry(*number, place);
+        let end = u32::try_from(*bytes / BLOCK as u64).unwrap_or(u32::MAX);
+        let mut window = Window {
+            driver: &mut *driver,
+            file: journal_file(*number),
+            bytes: Vec::new(),
+            start: 0,
+            ahead: MIB as usize,
+        };
+        let mut missed = 0;
+        let mut records: Vec<Group> = Vec::new();
+        while block < end {
+            let header = window.get(block, GROUP_HEADER).and_then(|bytes| GroupHeader::decode(device, bytes));
+            if block == 0 && !thorough && is_old(header.map(|header| header.incarnation), place, window.get(0, BLOCK)) {
+                break;
+            }
+            let last = records.last().map_or(0, |record| record.header.last);
+            let right = header.filter(|header| {
+                (header.segment, header.block) == (*number, block)
+                    && incarnation.map_or(header.incarnation >= place.incarnation, |known| header.incarnation == known)
+                    && header.first > last
+                    && u64::from(block) * BLOCK as u64 + header.padded() <= *bytes
+            });
+            let Some(header) = right else {
+                if thorough || missed < LOOK_AHEAD {
+                    (block, missed) = (block + 1, missed + 1);
+                    continue;
+                }
+                break;
+            };
+            (incarnation, missed) = (Some(header.incarnation), 0);
+            let total = GROUP_HEADER + header.length as usize;
+            let records_of = window.get(block, total).and_then(|bytes| decode_group(device, &header, bytes));
+            block += (header.padded() / BLOCK as u64) as u32;
+            records.push(Group { header, records: records_of });
+        }
+        if let Some(incarnation) = incarnation {
+            found.push(Scanned { number: *number, incarnation, records });
+        }
+    }
+    found
+}
+
+/// The records of a whole group, if all of them are right.
+pub(crate) fn decode_group(device: DeviceId, header: &GroupHeader, bytes: &[u8]) -> Option<Vec<(u64, Record)>> {
+    let body = bytes.get(GROUP_HEADER..GROUP_HEADER.checked_add(header.length as usize)?)?;
+    if GroupHeader::crc_of(device, body) != header.records_crc {
+        return None;
+    }
+    let mut reader = Reader(body);
+    let mut records = Vec::new();
+    while !reader.0.is_empty() {
+        records.push(Record::decode(&mut reader)?);
+    }
+    Some(records)
+}
+
+/// The incarnation in which a journal segment was last used, as its first group says; 0 if there is none.
+pub(crate) fn journal_incarnation(driver: &mut Driver<'_>, device: DeviceId, number: u32) -> u64 {
+    let bytes = driver.read(base::disk::FileName::new(FileKind::Journal, number), 0, BLOCK);
+    bytes.ok().and_then(|bytes| GroupHeader::decode(device, &bytes)).map_or(0, |header| header.incarnation)
+}

@@ -1,0 +1,340 @@
+//! Room on the device: data segments, what is dead in them, and how it comes back.
+
+use crate::core::{Core, Purpose, RETRY, data_file};
+use crate::index::Places;
+use base::disk::{DiskError, Fill, Op};
+use base::limit::BLOCK;
+use base::unit::Time;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Dead ranges of a segment are punched from so many blocks on (64 KiB): less is not worth an operation.
+const PUNCH_MIN: u32 = 16;
+/// Punches started at a time.
+const PUNCHES_MAX: usize = 64;
+
+/// What becomes of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Creating,
+    /// Ready to be the next current one.
+    Spare,
+    Current,
+    Closed,
+    Removing,
+}
+
+/// A data segment. Sizes in blocks.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub incarnation: u64,
+    pub state: State,
+    /// Where the next record goes.
+    pub end: u32,
+    /// Blocks of records that are of use.
+    pub live: u32,
+    /// Ranges (start, blocks) of no use that are not punched yet.
+    pub dead: Vec<(u32, u32)>,
+    pub punched: u32,
+    /// The journal must be durable up to here before dead ranges are given up.
+    pub dead_after: u64,
+    /// Reads in flight.
+    pub readers: u32,
+    punching: u32,
+}
+
+impl Segment {
+    pub fn new(state: State, incarnation: u64) -> Segment {
+        Segment {
+            incarnation,
+            state,
+            end: 0,
+            live: 0,
+            dead: Vec::new(),
+            punched: 0,
+            dead_after: 0,
+            readers: 0,
+            punching: 0,
+        }
+    }
+
+    fn dead_blocks(&self) -> u32 {
+        self.dead.iter().map(|(_, blocks)| blocks).sum()
+    }
+}
+
+/// All data segments.
+#[derive(Default)]
+pub(crate) struct Space {
+    pub segments: BTreeMap<u32, Segment>,
+    pub current: Option<u32>,
+    pub spare: Option<u32>,
+    creating: bool,
+    /// Nothing at or above this is punched, recycled or removed: where the older checkpoint's scan starts.
+    pub floor: Places,
+    /// Segments with dead ranges.
+    candidates: BTreeSet<u32>,
+    /// Something may have become reclaimable.
+    pub due: bool,
+    /// When space last came back.
+    pub came_back: Time,
+    /// The file system refused something; not tried again before.
+    pub retry_at: Option<Time>,
+    /// Bytes of the checkpoint files.
+    pub checkpoint_bytes: [u64; 2],
+}
+
+impl Space {
+    /// A range of a segment is of no use once the journal is durable up to `after`.
+    pub fn kill(&mut self, segment: u32, block: u32, blocks: u32, after: u64) {
+        let Some(found) = self.segments.get_mut(&segment) else { return };
+        found.live = found.live.saturating_sub(blocks);
+        if blocks > 0 {
+            found.dead.push((block, blocks));
+        }
+        found.dead_after = found.dead_after.max(after);
+        self.candidates.insert(segment);
+    }
+
+    /// A spare segment is there and has room for these records.
+    pub fn spare_has_room(&self, segment_bytes: u64, records: &[u32]) -> bool {
+        let blocks: u64 = records.iter().map(|blocks| u64::from(*blocks)).sum();
+        self.spare.is_some() && blocks <= segment_bytes / BLOCK as u64
+    }
+}
+
+impl Core {
+    fn segment_blocks(&self) -> u32 {
+        (self.settings.data_segment / BLOCK as u64) as u32
+    }
+
+    /// Bytes that the engine's files occupy.
+    pub fn used(&self) -> u64 {
+        let data: u64 = (self.space.segments.values())
+            .map(|segment| u64::from(self.segment_blocks().saturating_sub(segment.punched)) * BLOCK as u64)
+            .sum();
+        let journal = self.journal_log.segments.len() as u64 * self.settings.journal_segment;
+        data + journal + self.space.checkpoint_bytes.iter().sum::<u64>() + BLOCK as u64
+    }
+
+    /// Whether records of these sizes, then `tails` bytes of tails, fit the segments that are there.
+    pub fn has_room(&self, records: &[u32], tails: u64) -> bool {
+        let current = self.space.current.and_then(|number| self.space.segments.get(&number));
+        let mut left = current.map_or(0, |segment| self.segment_blocks() - segment.end);
+        let mut spare = self.space.spare.is_some();
+        // Tails are spread over at most as many chunks as there are 64 KiB in them, or they are small: an eighth more for headers.
+        let tails = (tails + tails / 8).div_ceil(BLOCK as u64);
+        let tails = u32::try_from(tails).unwrap_or(u32::MAX);
+        if self.data_log.is_idle() || !self.needs_fresh_segment() {
+            for blocks in records.iter().copied().chain((tails > 0).then_some(tails)) {
+                if blocks > left {
+                    if !spare {
+                        return false;
+                    }
+                    spare = false;
+                    left = self.segment_blocks();
+                }
+                if blocks > left {
+                    return false;
+                }
+                left -= blocks;
+            }
+            return true;
+        }
+        false
+    }
+
+    /// A place for a record: segment, block, incarnation. Only after `has_room`.
+    pub fn allocate(&mut self, blocks: u32) -> (u32, u32, u64) {
+        let size = self.segment_blocks();
+        let fits = |segment: &Segment| blocks <= size - segment.end;
+        let current = self.space.current.and_then(|number| self.space.segments.get(&number));
+        if !current.is_some_and(fits) {
+            self.close_current_data();
+            let incarnation = self.sequence();
+            let number = self.space.spare.take();
+            if let Some(segment) = number.and_then(|number| self.space.segments.get_mut(&number)) {
+                (segment.state, segment.incarnation, segment.end) = (State::Current, incarnation, 0);
+            }
+            self.space.current = number;
+        }
+        let Some(number) = self.space.current else { unreachable!("has_room was asked before") };
+        let Some(segment) = self.space.segments.get_mut(&number) else { unreachable!("the current segment is known") };
+        let block = segment.end;
+        segment.end += blocks;
+        segment.live += blocks;
+        (number, block, segment.incarnation)
+    }
+
+    /// No more records go to the current segment; what is left of it is dead.
+    pub fn close_current_data(&mut self) {
+        let size = self.segment_blocks();
+        let Some(number) = self.space.current.take() else { return };
+        if let Some(segment) = self.space.segments.get_mut(&number) {
+            segment.state = State::Closed;
+            if segment.end < size {
+                segment.dead.push((segment.end, size - segment.end));
+            }
+            self.space.candidates.insert(number);
+        }
+    }
+
+    /// Sees to it that a next data segment is there: made while there is room beside the reserve, or within the reserve if
+    /// records that were accepted need it.
+    pub fn prepare_segments(&mut self) {
+        self.prepare_journal();
+        let size = self.segment_blocks();
+        let current = self.space.current.and_then(|number| self.space.segments.get(&number));
+        let half_full = current.is_none_or(|segment| segment.end >= size / 2) || !self.waiting.is_empty();
+        let must = !self.waiting_seals.is_empty() || self.needs_fresh_segment();
+        let waits = self.space.retry_at.is_some_and(|at| at > self.now);
+        if self.space.spare.is_some() || self.space.creating || waits || !(half_full || must) {
+            return;
+        }
+        let reserve = if must { 0 } else { self.settings.reserve };
+        if self.used() + self.settings.data_segment + reserve > self.settings.capacity {
+            if !self.waiting.is_empty() && self.checkpoint_would_help() {
+                self.close_current_data();
+            }
+            return;
+        }
+        let number = self.space.segments.last_key_value().map_or(0, |(number, _)| number + 1);
+        self.space.creating = true;
+        self.space.segments.insert(number, Segment::new(State::Creating, 0));
+        let size = self.settings.data_segment;
+        self.start(Purpose::CreateData(number), Op::Create { file: data_file(number), size, fill: Fill::Reserved });
+    }
+
+    /// A data segment was made, or not.
+    pub fn data_created(&mut self, number: u32, result: std::result::Result<(), DiskError>) {
+        self.space.creating = false;
+        match result {
+            Ok(()) => self.make_spare(number),
+            Err(_) => {
+                self.space.segments.remove(&number);
+                self.retry_later();
+            }
+        }
+    }
+
+    fn make_spare(&mut self, number: u32) {
+        self.space.segments.insert(number, Segment::new(State::Spare, 0));
+        self.space.spare = Some(number);
+        self.space.came_back = self.now;
+    }
+
+    /// The file system refused something: try again later.
+    pub fn retry_later(&mut self) {
+        self.space.retry_at = Some(self.now.after(RETRY));
+    }
+
+    /// Gives back what is dead below the floor: whole segments are used again or removed, parts are punched.
+    pub fn reclaim(&mut self) {
+        if !std::mem::take(&mut self.space.due) {
+            return;
+        }
+        let mut punches = 0;
+        let candidates: Vec<u32> = self.space.candidates.iter().copied().collect();
+        for number in candidates {
+            let Some(segment) = self.space.segments.get(&number) else {
+                self.space.candidates.remove(&number);
+                continue;
+            };
+            if segment.state != State::Closed || !self.is_below_floor(segment) {
+                continue;
+            }
+            if segment.live == 0 {
+                self.free_segment(number);
+            } else if segment.dead_blocks() >= PUNCH_MIN && punches < PUNCHES_MAX {
+                punches += self.punch(number);
+            }
+        }
+    }
+
+    fn is_below_floor(&self, segment: &Segment) -> bool {
+        segment.readers == 0
+            && segment.punching == 0
+            && segment.dead_after <= self.journal.durable
+            && segment.incarnation < self.space.floor.data.incarnation
+    }
+
+    fn free_segment(&mut self, number: u32) {
+        self.space.candidates.remove(&number);
+        let Some(segment) = self.space.segments.get_mut(&number) else { return };
+        // A segment that was written through is better than a new one: syncs into it cost less.
+        if self.space.spare.is_none() && !self.space.creating && segment.punched == 0 {
+            self.make_spare(number);
+            return;
+        }
+        segment.state = State::Removing;
+        self.start(Purpose::Remove(number), Op::Remove { file: data_file(number) });
+    }
+
+    fn punch(&mut self, number: u32) -> usize {
+        let Some(segment) = self.space.segments.get_mut(&number) else { return 0 };
+        let mut ranges = std::mem::take(&mut segment.dead);
+        ranges.sort_unstable();
+        let mut joined: Vec<(u32, u32)> = Vec::new();
+        for (start, blocks) in ranges {
+            match joined.last_mut() {
+                Some(last) if last.0 + last.1 == start => last.1 += blocks,
+                _ => joined.push((start, blocks)),
+            }
+        }
+        segment.punching = joined.len() as u32;
+        let count = joined.len();
+        for (start, blocks) in joined {
+            let (offset, length) = (u64::from(start) * BLOCK as u64, u64::from(blocks) * BLOCK as u64);
+            self.start(Purpose::Punch(number, blocks), Op::Punch { file: data_file(number), offset, length });
+        }
+        count
+    }
+
+    /// A range was punched, or not: then the space is lost until the whole segment goes.
+    pub fn punched(&mut self, number: u32, blocks: u32, result: std::result::Result<(), DiskError>) {
+        let Some(segment) = self.space.segments.get_mut(&number) else { return };
+        segment.punching = segment.punching.saturating_sub(1);
+        if result.is_ok() {
+            segment.punched += blocks;
+            self.space.came_back = self.now;
+        }
+        self.space.due = true;
+    }
+
+    /// A segment was removed, or not: it is tried again after a while.
+    pub fn removed(&mut self, number: u32, result: std::result::Result<(), DiskError>) {
+        match result {
+            Ok(()) | Err(DiskError::NotFound) => {
+                self.space.segments.remove(&number);
+                self.space.came_back = self.now;
+            }
+            Err(_) => {
+                if let Some(segment) = self.space.segments.get_mut(&number) {
+                    segment.state = State::Closed;
+                }
+                self.space.candidates.insert(number);
+                self.retry_later();
+            }
+        }
+    }
+
+    /// There is dead space that a checkpoint would bring nearer to its return.
+    pub fn checkpoint_would_help(&self) -> bool {
+        let floor = self.space.floor.data.incarnation;
+        let small = self.segment_blocks() / 8;
+        let helps = |segment: &Segment| {
+            segment.incarnation >= floor
+                && match segment.state {
+                    State::Closed => segment.live == 0 || segment.dead_blocks() >= small,
+                    State::Current => !self.waiting.is_empty() && segment.dead_blocks() >= small,
+                    _ => false,
+                }
+        };
+        self.space.candidates.iter().filter_map(|number| self.space.segments.get(number)).any(helps)
+    }
+
+    /// Less than a quarter of the device is free beside the reserve.
+    pub fn space_is_short(&self) -> bool {
+        let wanted = self.settings.capacity / 4 + self.settings.reserve;
+        !self.waiting.is_empty() || !self.waiting_seals.is_empty() || self.used() + wanted > self.settings.capacity
+    }
+}

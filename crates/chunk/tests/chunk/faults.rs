@@ -1,0 +1,182 @@
+//! Devices that rot, lose, misdirect, lie and fill: nothing wrong is served, and it is said what happened.
+
+use crate::world::{World, append, bytes, kind, small};
+use base::disk::{FileKind, FileName};
+use base::error::ErrorKind;
+use base::id::{BagId, ChunkId, GroupId, Owner};
+use base::limit::FULL_WAIT;
+use base::policy::Level;
+use base::unit::MIB;
+use chunk::{Reply, Request};
+use sim::disk::{SimDevice, SimFaults, When};
+use sim::random::SimRandom;
+
+const BAG: Owner = Owner::Bag(BagId(2));
+
+fn opened(device: &SimDevice, capacity: u64) -> World {
+    World::open(device, &small(capacity)).unwrap_or_else(|error| panic!("{error}")).0
+}
+
+/// A rotten block is named and not served; the rest of the device is.
+#[test]
+fn rot_is_never_served() {
+    let (device, random) = (SimDevice::new(1, SimFaults::default()), SimRandom::new(1));
+    let mut world = opened(&device, 32 * MIB);
+    let (first, second) = (bytes(&random, 200_000), bytes(&random, 200_000));
+    world.push(BAG, 1, &first).expect("pushed");
+    world.push(BAG, 2, &second).expect("pushed");
+    device.rot(FileName::new(FileKind::Data, 0), 50_000, 3);
+    let result = world.read_all(ChunkId(1));
+    assert!(result.is_err_and(|error| error.kind() == ErrorKind::Corrupt && error.text().contains("bytes 0..200000")));
+    assert_eq!(world.read_all(ChunkId(2)).expect("read"), second);
+    assert_eq!(world.engine.usage().damaged, 1);
+}
+
+/// A rotten header of what had been durable is reported at opening, and what lies behind it is kept.
+#[test]
+fn rot_in_the_log_is_reported() {
+    let (device, random) = (SimDevice::new(1, SimFaults::default()), SimRandom::new(1));
+    let mut world = opened(&device, 32 * MIB);
+    let all: Vec<_> = (0..4).map(|_| bytes(&random, 100_000)).collect();
+    for (place, bytes) in all.iter().enumerate() {
+        world.push(BAG, place as u128, bytes).expect("pushed");
+    }
+    drop(world);
+    // The second record starts behind the first's 1 + 25 blocks.
+    device.rot(FileName::new(FileKind::Data, 0), 26 * 4096 + 100, 3);
+    let (mut world, opened) = World::open(&device, &small(32 * MIB)).expect("opened");
+    assert_eq!(opened.rot.len(), 1, "{:?}", opened.rot);
+    for place in [0, 2, 3] {
+        assert_eq!(world.read_all(ChunkId(place)).expect("read"), all[place as usize]);
+    }
+    assert!(world.read_all(ChunkId(1)).is_err());
+}
+
+/// Writes that are lost or land elsewhere, and syncs that lie, never lead to wrong bytes or a panic.
+#[test]
+fn lost_misdirected_and_lying() {
+    for seed in 0..12 {
+        let fault = When::OneIn(8);
+        let faults = match seed % 3 {
+            0 => SimFaults { lost_write: fault, ..SimFaults::default() },
+            1 => SimFaults { misdirected_write: fault, ..SimFaults::default() },
+            _ => SimFaults { lying_sync: fault, ..SimFaults::default() },
+        };
+        let (device, random) = (SimDevice::new(seed, SimFaults::default()), SimRandom::new(seed));
+        let mut world = opened(&device, 32 * MIB);
+        device.set_faults(faults);
+        let all: Vec<_> = (0..20).map(|_| bytes(&random, 40_000)).collect();
+        let check = |world: &mut World| {
+            for (place, want) in all.iter().enumerate() {
+                if let Ok(got) = world.read_all(ChunkId(place as u128)) {
+                    assert!(want.starts_with(&got), "seed {seed}: wrong bytes were served");
+                }
+            }
+        };
+        for (place, bytes) in all.iter().enumerate() {
+            drop(world.try_call(append(BAG, ChunkId(place as u128), 0, bytes, Level::Synced, true)));
+        }
+        check(&mut world);
+        device.crash();
+        device.set_faults(SimFaults::default());
+        // It may be refused, with a reason.
+        if let Ok((mut world, _)) = World::open(&device, &small(32 * MIB)) {
+            check(&mut world);
+        }
+    }
+}
+
+/// A full device lets appends wait and then says so; deletes go on and make room again.
+#[test]
+fn full_waits_then_says_so() {
+    let (device, random) = (SimDevice::new(1, SimFaults::default()), SimRandom::new(1));
+    let mut world = opened(&device, 24 * MIB);
+    let chunk = bytes(&random, MIB as usize);
+    let mut stored = 0u128;
+    let stuck = loop {
+        let tag = world.submit(append(BAG, ChunkId(stored), 0, &chunk, Level::Synced, true));
+        world.settle();
+        match world.replies.remove(&tag) {
+            Some(result) => drop(result.expect("pushed")),
+            None => break tag,
+        }
+        stored += 1;
+        assert!(stored < 64, "it is never full");
+    };
+    assert!(world.engine.usage().full && stored >= 8, "{stored}");
+    world.later(FULL_WAIT);
+    world.settle();
+    assert_eq!(world.replies.remove(&stuck).as_ref().and_then(kind), Some(ErrorKind::Full));
+    let waiting = world.submit(append(BAG, ChunkId(999), 0, &chunk, Level::Synced, true));
+    world.settle();
+    let chunks = (0..stored).map(ChunkId).collect();
+    assert_eq!(world.call(Request::Delete { chunks }), Ok(Reply::Done));
+    world.settle();
+    assert_eq!(world.replies.remove(&waiting), Some(Ok(Reply::Appended { length: MIB })));
+    assert_eq!(world.read_all(ChunkId(999)).expect("read"), chunk);
+}
+
+/// A bag that is consumed as it is filled goes on for ever on a small device.
+#[test]
+fn a_bag_streams_through_a_small_device() {
+    let (device, random) = (SimDevice::new(1, SimFaults::default()), SimRandom::new(1));
+    let mut world = opened(&device, 24 * MIB);
+    let chunk = bytes(&random, MIB as usize);
+    for place in 0..100u128 {
+        world.push(BAG, place, &chunk).expect("pushed");
+        if let Some(old) = place.checked_sub(4) {
+            let done = world.call(Request::Acknowledge { chunks: vec![(ChunkId(old), 1)], pass: 0 });
+            assert_eq!(done, Ok(Reply::Acknowledged { results: vec![Ok(())] }));
+        }
+    }
+    assert!(world.engine.usage().used <= 24 * MIB);
+}
+
+/// One failed write is done again elsewhere; one failed sync takes the device out of service, and reads go on.
+#[test]
+fn errors_of_the_device() {
+    for write in 0..6 {
+        let (device, random) = (SimDevice::new(write, SimFaults::default()), SimRandom::new(write));
+        let mut world = opened(&device, 32 * MIB);
+        let before = device.operations().writes;
+        device.set_faults(SimFaults { write_error: When::Nth(before + write), ..SimFaults::default() });
+        let (big, little) = (bytes(&random, 100_000), bytes(&random, 100));
+        let mut tail = Vec::new();
+        for place in 0..4u128 {
+            world.push(BAG, place, &big).expect("pushed in spite of one failed write");
+            let add = append(Owner::Group(GroupId(1)), ChunkId(100), tail.len() as u64, &little, Level::Synced, false);
+            world.call(add).expect("appended in spite of one failed write");
+            tail.extend_from_slice(&little);
+        }
+        device.crash();
+        let mut world = opened(&device, 32 * MIB);
+        assert!((0..4).all(|place| world.read_all(ChunkId(place)).is_ok_and(|bytes| bytes == big)), "write {write}");
+        assert_eq!(world.read_all(ChunkId(100)).expect("read"), tail, "write {write}");
+    }
+    let (device, random) = (SimDevice::new(1, SimFaults::default()), SimRandom::new(1));
+    let mut world = opened(&device, 32 * MIB);
+    let big = bytes(&random, 100_000);
+    world.push(BAG, 1, &big).expect("pushed");
+    device.set_faults(SimFaults { sync_error: When::Always, ..SimFaults::default() });
+    assert_eq!(kind(&world.push(BAG, 2, &big)), Some(ErrorKind::Io));
+    assert_eq!(kind(&world.push(BAG, 3, &big)), Some(ErrorKind::Io));
+    assert_eq!(world.read_all(ChunkId(1)).expect("read"), big);
+}
+
+/// A lone synced append is one write and one sync; many at once share them.
+#[test]
+fn group_commit() {
+    let (device, random) = (SimDevice::new(1, SimFaults::default()), SimRandom::new(1));
+    let mut world = opened(&device, 32 * MIB);
+    let little = bytes(&random, 4096);
+    let file = Owner::Group(GroupId(1));
+    world.call(append(file, ChunkId(1), 0, &little, Level::Synced, false)).expect("appended");
+    world.counted = (0, 0);
+    world.call(append(file, ChunkId(1), 4096, &little, Level::Synced, false)).expect("appended");
+    assert_eq!(world.counted, (1, 1));
+    for place in 0..12 {
+        world.submit(append(file, ChunkId(50 + place), 0, &little, Level::Synced, false));
+    }
+    world.settle();
+    assert_eq!(world.counted, (2, 2));
+}

@@ -1,0 +1,146 @@
+//! The formats as they are: fixed inputs give the bytes in `golden/`, and those are read back. With `STORMWELL_GOLDEN=write`
+//! the files are written anew, which is a change of format.
+
+use base::env::Random;
+use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, Owner};
+use bytes::Bytes;
+use chunk::format::{CheckpointHeader, DataHeader, GROUP_HEADER, GroupHeader, Identity, Place, Reader, Record};
+use sim::random::SimRandom;
+
+const DEVICE: DeviceId = DeviceId(0x0123_4567_89ab_cdef_0011_2233_4455_6677);
+
+fn identity() -> Identity {
+    Identity { device: DEVICE, capacity: 1 << 30, data_segment: 64 << 20, journal_segment: 8 << 20 }
+}
+
+fn data_header() -> DataHeader {
+    DataHeader {
+        chunk: ChunkId(0xC0FFEE),
+        owner: Owner::Bag(BagId(7)),
+        generation: Generation(3),
+        sequence: 1001,
+        previous: 1000,
+        durable_data: 900,
+        durable_journal: 950,
+        incarnation: 77,
+        segment: 5,
+        block: 12,
+        offset: 0,
+        length: 10_000,
+        seals: Some((10_000, 0xABCD_EF01)),
+        crcs: vec![1, 2, 0xFFFF_FFFF],
+    }
+}
+
+fn records() -> Vec<Record> {
+    let (chunk, owner, generation) = (ChunkId(9), Owner::Group(GroupId(4)), Generation(2));
+    vec![
+        Record::Append { chunk, owner, generation, offset: 5, payload: Bytes::from_static(b"thirteen byte") },
+        Record::Seal { chunk, owner, generation, length: 18, crc: 0x1234_5678 },
+        Record::Fence { chunk, generation },
+        Record::Delete { chunk },
+        Record::Release { chunk, start: 3, end: 9 },
+        Record::Acknowledge { chunk, grant: 44, pass: 1 },
+        Record::SealBag { bag: BagId(6), epoch: 12 },
+        Record::DropBag { bag: BagId(6) },
+    ]
+}
+
+fn group() -> Vec<u8> {
+    let mut body = Vec::new();
+    for (place, record) in records().iter().enumerate() {
+        record.encode(50 + place as u64, &mut body);
+    }
+    let header = GroupHeader {
+        length: body.len() as u32,
+        records_crc: GroupHeader::crc_of(DEVICE, &body),
+        segment: 1,
+        block: 2,
+        incarnation: 3,
+        previous: 49,
+        first: 50,
+        last: 57,
+        durable_data: 40,
+        durable_journal: 45,
+    };
+    let mut out = vec![0; GROUP_HEADER];
+    header.encode(DEVICE, &mut out);
+    out.extend_from_slice(&body);
+    out
+}
+
+fn checkpoint() -> CheckpointHeader {
+    let place = |segment| Place { segment, incarnation: 10, block: 30, last: 99 };
+    CheckpointHeader {
+        number: 8,
+        sequence: 500,
+        length: 1234,
+        body_crc: 0xFEED_BEEF,
+        data: place(3),
+        journal: place(1),
+    }
+}
+
+fn encoded() -> Vec<(&'static str, Vec<u8>)> {
+    let mut header = vec![0; 4096];
+    data_header().encode(DEVICE, &mut header);
+    vec![
+        ("identity", identity().encode()),
+        ("data-header", header),
+        ("journal-group", group()),
+        ("checkpoint-header", checkpoint().encode(DEVICE)),
+    ]
+}
+
+fn decode_records(bytes: &[u8]) -> Vec<Record> {
+    let mut reader = Reader(bytes);
+    std::iter::from_fn(|| Record::decode(&mut reader)).map(|(_, record)| record).collect()
+}
+
+/// Version 1 of every format stays what it is.
+#[test]
+fn golden_files() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/chunk/golden");
+    for (name, bytes) in encoded() {
+        let path = format!("{folder}/{name}.bin");
+        if std::env::var("STORMWELL_GOLDEN").is_ok_and(|value| value == "write") {
+            std::fs::create_dir_all(folder).expect("folder");
+            std::fs::write(&path, &bytes).expect("written");
+        }
+        let kept = std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        assert!(kept == bytes, "{name} is encoded differently now: a new format version is needed");
+        match name {
+            "identity" => assert_eq!(Identity::decode(&kept), Ok(identity())),
+            "data-header" => assert_eq!(DataHeader::decode(DEVICE, &kept), Some(data_header())),
+            "journal-group" => assert_eq!(decode_records(&kept[GROUP_HEADER..]), records()),
+            _ => assert_eq!(CheckpointHeader::decode(DEVICE, &kept), Some(checkpoint())),
+        }
+    }
+}
+
+fn decode_all(bytes: &[u8]) {
+    let _ = Identity::decode(bytes);
+    let _ = DataHeader::decode(DEVICE, bytes);
+    let _ = GroupHeader::decode(DEVICE, bytes);
+    let _ = CheckpointHeader::decode(DEVICE, bytes);
+    let _ = decode_records(bytes);
+    let _ = decode_records(bytes.get(GROUP_HEADER..).unwrap_or_default());
+}
+
+/// Damaged bytes are refused, not fatal: every decoder on mutated and cut golden bytes and on noise.
+#[test]
+fn decoders_never_panic() {
+    let random = SimRandom::new(1);
+    for round in 0..3000 {
+        for (_, mut bytes) in encoded() {
+            for _ in 0..=random.below(4) {
+                let place = random.below(bytes.len() as u64) as usize;
+                bytes[place] = random.next() as u8;
+            }
+            if round % 3 == 0 {
+                bytes.truncate(random.below(bytes.len() as u64 + 1) as usize);
+            }
+            decode_all(&bytes);
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! The engine on a simulated device: crashes, faults, full devices, formats.
+
+mod crash;
+mod faults;
+mod golden;
+mod model;
+mod world;

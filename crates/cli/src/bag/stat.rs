@@ -1,0 +1,59 @@
+//! `stormwell bag stat`: what is in a bag.
+
+use crate::context::Context;
+use crate::exit::{Exit, Result};
+use crate::output::Output;
+use base::unit::show_bytes;
+use clap::Args;
+use client::BagInfo;
+use serde_json::{Value, json};
+
+/// Shows how many chunks were pushed, acknowledged, granted, and wait
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  stormwell bag stat work --json")]
+pub struct Stat {
+    /// The bag
+    name: String,
+}
+
+/// A bag as an object.
+pub fn object(info: &BagInfo) -> Value {
+    json!({
+        "name": info.name,
+        "bag": info.bag,
+        "sealed": info.sealed,
+        "devices": info.members.len(),
+        "pushed": info.pushed,
+        "pushed_bytes": info.pushed_bytes,
+        "acknowledged": info.acknowledged,
+        "acknowledged_bytes": info.acknowledged_bytes,
+        "waiting": info.waiting,
+        "granted": info.granted,
+    })
+}
+
+impl Stat {
+    /// Shows it.
+    pub async fn run(self, context: &Context) -> Result<Exit> {
+        let client = context.connect("bag stat").await?;
+        let info = client.bag_stat(&self.name).await.map_err(|error| super::missing(error, &self.name))?;
+        let mut output = Output::open()?;
+        if context.json {
+            output.json(&object(&info))?;
+        } else {
+            output.line(&format!("name          {}", output.name(&info.name)))?;
+            output.line(&format!("sealed        {}", if info.sealed { "yes" } else { "no" }))?;
+            output.line(&format!("pushed        {} chunks, {}", info.pushed, show_bytes(info.pushed_bytes)))?;
+            output.line(&format!(
+                "acknowledged  {} chunks, {}",
+                info.acknowledged,
+                show_bytes(info.acknowledged_bytes)
+            ))?;
+            output.line(&format!("waiting       {} chunks", info.waiting))?;
+            output.line(&format!("granted       {} chunks", info.granted))?;
+            output.line(&format!("devices       {}", info.members.len()))?;
+        }
+        output.flush()?;
+        Ok(Exit::Done)
+    }
+}

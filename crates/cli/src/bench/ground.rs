@@ -1,0 +1,207 @@
+//! What every row stands on: a directory of our own, the bare device under it, a server with its data there, and clients.
+
+use super::raw::Raw;
+use super::resources::Sampler;
+use super::row::Moved;
+use super::stopwatch::Stopwatch;
+use crate::child::{Scratch, Server};
+use crate::context::Context;
+use crate::demo::tree::sync_file_system;
+use base::error::{Error, Result};
+use base::unit::MIB;
+use client::Client;
+use os::process::{Usage, usage};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Bytes of one chunk of the large rows.
+pub const CHUNK: u64 = 4 * MIB;
+
+/// The server counts as quiet when the kernel counted no write of it for so long.
+const QUIET: Duration = Duration::from_millis(200);
+
+/// But nobody waits longer than this for it.
+const QUIET_WAIT_MAX: Duration = Duration::from_secs(15);
+
+/// Where and how rows are measured.
+pub struct Ground {
+    /// A directory that goes at the end.
+    pub scratch: Scratch,
+    /// The bare device under it.
+    pub raw: Raw,
+    /// Rounds of every row.
+    pub rounds: usize,
+    /// Bytes of the large rows: a multiple of `CHUNK`.
+    pub size: u64,
+    /// How long rows last that go on for a time.
+    pub time: Duration,
+    /// The tree of the rows with small files; none means the demo's.
+    pub tree: Option<PathBuf>,
+    server: Server,
+    sampler: Sampler,
+    context: Context,
+}
+
+/// What client and server used between two moments.
+#[derive(Clone, Copy, Debug)]
+pub struct Spent {
+    /// Processor seconds of this process.
+    pub client: f64,
+    /// Processor seconds of the server.
+    pub server: f64,
+    /// Bytes that the kernel counted as read for the server.
+    pub read: u64,
+    /// Bytes that the kernel counted as written for the server.
+    pub written: u64,
+    /// Seconds on the wall.
+    pub seconds: f64,
+}
+
+impl Spent {
+    /// What bounded it, as far as processors can tell.
+    pub fn processors(&self) -> String {
+        let (server, client) = (self.server / self.seconds, self.client / self.seconds);
+        let there = std::thread::available_parallelism().map_or(1, usize::from);
+        format!("server kept {server:.2} and client {client:.2} of {there} processors busy")
+    }
+
+    /// The bytes written for this payload.
+    pub fn wrote(&self, payload: u64) -> Moved {
+        Moved { payload, kernel: self.written }
+    }
+}
+
+/// A moment from which use is measured.
+pub struct Since {
+    client: Usage,
+    server: Usage,
+    watch: Stopwatch,
+}
+
+impl Ground {
+    /// A server of our own on a fresh directory under `parent`, for rows of `size` bytes at most.
+    pub fn new(context: &Context, parent: &Path, size: u64, rounds: usize, time: Duration) -> Result<Ground> {
+        let scratch = Scratch::new(parent, "stormwell-bench")?;
+        let server = Server::start(&[scratch.join("store")])?;
+        let sampler = Sampler::start(server.process())?;
+        // A round of a large row needs room for the raw file, for what the server holds, and for what it has not yet given back.
+        let room = free_bytes(scratch.path())? / 6;
+        let size = (size.min(room) / CHUNK).max(1) * CHUNK;
+        let raw = Raw::new(scratch.path());
+        let context = at(context, server.address());
+        Ok(Ground { raw, rounds, size, time, tree: None, server, sampler, context, scratch })
+    }
+
+    /// A session with the server.
+    pub async fn connect(&self) -> Result<Client> {
+        self.context.connect("bench").await
+    }
+
+    /// Where the server listens.
+    pub fn address(&self) -> &str {
+        self.server.address()
+    }
+
+    /// The server's memory of its own so far.
+    pub fn sampler(&self) -> &Sampler {
+        &self.sampler
+    }
+
+    /// What the server has used so far. An error if it has ended.
+    pub fn used(&mut self) -> Result<Usage> {
+        self.server.check()?;
+        usage(self.server.process())
+    }
+
+    /// The moment from which use is measured: now.
+    pub fn since(&mut self) -> Result<Since> {
+        let server = self.used()?;
+        Ok(Since { client: usage(std::process::id())?, server, watch: Stopwatch::start() })
+    }
+
+    /// What was used since then.
+    pub fn spent(&mut self, since: &Since) -> Result<Spent> {
+        let seconds = since.watch.seconds();
+        let (client, server) = (usage(std::process::id())?, self.used()?);
+        let processor = |now: Usage, then: Usage| now.processor.saturating_sub(then.processor).as_secs_f64();
+        Ok(Spent {
+            client: processor(client, since.client),
+            server: processor(server, since.server),
+            read: server.read_bytes.saturating_sub(since.server.read_bytes),
+            written: server.written_bytes.saturating_sub(since.server.written_bytes),
+            seconds,
+        })
+    }
+
+    /// Waits until what earlier rows left to do is done: dirty pages are written, and the server writes nothing any more.
+    pub async fn settle(&mut self) -> Result<()> {
+        sync_file_system(self.scratch.path())?;
+        let whole = Stopwatch::start();
+        let mut before = self.used()?.written_bytes;
+        while whole.elapsed() < QUIET_WAIT_MAX {
+            tokio::time::sleep(QUIET).await;
+            let now = self.used()?.written_bytes;
+            if now == before {
+                break;
+            }
+            before = now;
+        }
+        Ok(())
+    }
+
+    /// Makes the kernel forget what it keeps in memory of the server's files (posix_fadvise DONTNEED on each),
+    /// so that the next read comes from the device.
+    pub async fn forget_cache(&mut self) -> Result<()> {
+        self.settle().await?;
+        let mut open = vec![self.scratch.path().join("store")];
+        while let Some(directory) = open.pop() {
+            for path in os::file::read_directory(&directory)? {
+                match os::file::metadata(&path) {
+                    Ok(about) if about.is_dir() => open.push(path),
+                    Ok(about) if about.is_file() => forget(&path)?,
+                    // Sockets, and files that the server removed meanwhile.
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The same surroundings, with the store at this address.
+pub fn at(context: &Context, address: &str) -> Context {
+    Context {
+        at: address.to_string(),
+        json: context.json,
+        quiet: context.quiet,
+        clock: context.clock.clone(),
+        random: context.random.clone(),
+        pool: context.pool.clone(),
+    }
+}
+
+fn forget(path: &Path) -> Result<()> {
+    let file = match os::file::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == base::error::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    // SAFETY: the descriptor is open for as long as `file` lives; the call takes no memory of ours.
+    match unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) } {
+        0 => Ok(()),
+        code => Err(Error::from(std::io::Error::from_raw_os_error(code)).during("make the kernel forget cached pages")),
+    }
+}
+
+/// Bytes that the file system of this directory has free for us.
+pub fn free_bytes(directory: &Path) -> Result<u64> {
+    let file = os::file::open(directory)?;
+    // SAFETY: statvfs is plain numbers, for which all zeros is a value.
+    let mut about: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the descriptor is open and `about` is ours to be written.
+    match unsafe { libc::fstatvfs(file.as_raw_fd(), &mut about) } {
+        0 => Ok(about.f_bavail.saturating_mul(about.f_frsize)),
+        _ => Err(Error::from(std::io::Error::last_os_error()).during("ask how much room there is")),
+    }
+}

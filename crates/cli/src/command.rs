@@ -1,0 +1,197 @@
+//! The command line: global options, the list of subcommands, and the way from arguments to an exit code.
+//!
+//! To add a subcommand: a file with an `Args` struct and `async fn run(self, &Context) -> Result<Exit>`, a line in
+//! `Command`, a line in `Command::run`.
+
+use crate::context::Context;
+use crate::exit::{EXIT_CODES_HELP, Exit, Result, finish, say};
+use crate::{bag, bench, cat, completion, demo, df, du, get, ls, mkdir, mv, put, rm, serve, stat};
+use base::error::Error;
+use clap::error::ErrorKind;
+use clap::{Args, Parser, Subcommand};
+use std::process::ExitCode;
+
+/// One fast store made of all the devices of a cluster: files, and bags of chunks.
+#[derive(Debug, Parser)]
+#[command(name = "stormwell", version, max_term_width = 110, after_help = EXIT_CODES_HELP)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub struct Line {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Options of every subcommand.
+#[derive(Clone, Debug, Args)]
+pub struct Global {
+    /// The store's address; `serve` listens there
+    #[arg(long, value_name = "HOST:PORT", env = "STORMWELL_AT", default_value = "127.0.0.1:7400", global = true)]
+    pub at: String,
+    /// Print one JSON object a line on stdout
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// No progress and no summary on stderr; errors are still printed
+    #[arg(long, global = true)]
+    pub quiet: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Put(put::Put),
+    Get(get::Get),
+    Cat(cat::Cat),
+    Ls(ls::Ls),
+    Mkdir(mkdir::Mkdir),
+    Mv(mv::Mv),
+    Rm(rm::Rm),
+    Stat(stat::Stat),
+    Du(du::Du),
+    Df(df::Df),
+    Bag(bag::Bag),
+    Serve(serve::Serve),
+    Demo(demo::Demo),
+    Bench(bench::Bench),
+    Completion(completion::Completion),
+}
+
+impl Command {
+    async fn run(self, context: &Context) -> Result<Exit> {
+        match self {
+            Command::Put(command) => command.run(context).await,
+            Command::Get(command) => command.run(context).await,
+            Command::Cat(command) => command.run(context).await,
+            Command::Ls(command) => command.run(context).await,
+            Command::Mkdir(command) => command.run(context).await,
+            Command::Mv(command) => command.run(context).await,
+            Command::Rm(command) => command.run(context).await,
+            Command::Stat(command) => command.run(context).await,
+            Command::Du(command) => command.run(context).await,
+            Command::Df(command) => command.run(context).await,
+            Command::Bag(command) => command.run(context).await,
+            Command::Serve(command) => command.run(context).await,
+            Command::Demo(command) => command.run(context).await,
+            Command::Bench(command) => command.run(context).await,
+            Command::Completion(command) => command.run(),
+        }
+    }
+}
+
+/// Reads the command line, runs what it asks for, and reports how that ended.
+pub fn main() -> ExitCode {
+    let line = match Line::try_parse() {
+        Ok(line) => line,
+        Err(error) => return not_understood(&error),
+    };
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return finish(Err(Error::from(error).during("start the program's threads").into())),
+    };
+    let context = Context::new(line.global);
+    let outcome = runtime.block_on(line.command.run(&context));
+    // Threads that wait for a read of stdin would keep the program alive for nothing.
+    runtime.shutdown_background();
+    finish(outcome)
+}
+
+/// Help and version go to stdout and are no failure; everything else is a usage error.
+fn not_understood(error: &clap::Error) -> ExitCode {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // A reader that went away needs no help text.
+            let _ = error.print();
+            ExitCode::from(Exit::Done as u8)
+        }
+        _ => {
+            let text = error.render().to_string();
+            say(&format!("stormwell: {}", text.strip_prefix("error: ").unwrap_or(&text).trim_end()));
+            ExitCode::from(Exit::Usage as u8)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Line;
+    use clap::{CommandFactory, Parser};
+
+    /// clap finds no contradiction in what is declared.
+    #[test]
+    fn declarations_hold() {
+        Line::command().debug_assert();
+    }
+
+    /// Every subcommand says in one plain sentence what it does, and shows an example.
+    #[test]
+    fn every_command_has_a_sentence_and_an_example() {
+        fn check(command: &clap::Command, path: &str) {
+            for inner in command.get_subcommands() {
+                let name = format!("{path} {}", inner.get_name());
+                let about = inner.get_about().map(ToString::to_string).unwrap_or_default();
+                assert!(about.len() > 15 && !about.contains('\n'), "{name}: {about:?}");
+                let after = inner.get_after_help().map(ToString::to_string).unwrap_or_default();
+                assert!(inner.has_subcommands() || after.contains(&name), "{name}: {after:?}");
+                check(inner, &name);
+            }
+        }
+        check(&Line::command(), "stormwell");
+    }
+
+    /// Command lines that people type are understood, wherever the global options stand, and wrong ones are not.
+    #[test]
+    fn lines() {
+        for good in [
+            "put a b /c",
+            "put - /c --overwrite",
+            "--at 127.0.0.1:1 --json put a /b",
+            "put a /b --at 127.0.0.1:1 --follow",
+            "get /a -",
+            "get /a /b . --sync --overwrite",
+            "cat /a /b --offset 4K --length 1MiB",
+            "ls",
+            "ls -l -h -R /",
+            "ls -lhR /a",
+            "mkdir -p /a/b",
+            "mv --replace /a /b",
+            "rm -r /a /b",
+            "stat / --json",
+            "du -s -h /",
+            "df -h",
+            "bag create b --exists-ok",
+            "bag push b - --lines --chunk 1M",
+            "bag push b a.log c.log --create",
+            "bag pull b --exec wc -j 4",
+            "bag pull b --no-wait",
+            "bag seal b",
+            "bag stat b --json",
+            "bag ls",
+            "bag rm b",
+            "serve",
+            "serve --data /tmp/a:ssd:10G --data /tmp/b --at 127.0.0.1:0",
+            "completion bash",
+        ] {
+            let words = std::iter::once("stormwell").chain(good.split(' '));
+            assert!(Line::try_parse_from(words).is_ok(), "{good}");
+        }
+        for bad in [
+            "",
+            "putt a b",
+            "put",
+            "put a",
+            "get /a",
+            "cat",
+            "cat /a --length many",
+            "mv /a",
+            "bag",
+            "bag pull b -j 0 --exec true",
+            "bag pull b -j 2",
+            "bag push b --chunk 0",
+            "bag push b --chunk 1T",
+            "serve --data x:floppy",
+            "completion basic",
+        ] {
+            let words = std::iter::once("stormwell").chain(bad.split_whitespace());
+            assert!(Line::try_parse_from(words).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! The store's side of `get`: directories are listed, small files fetched many at a time, large ones as streams.
+
+use super::destination::Top;
+use super::local::Local;
+use crate::path;
+use base::error::{Error, ErrorKind, Result};
+use base::limit::SMALL_FILE_MAX;
+use bytes::Bytes;
+use client::{Attributes, Client, ReadOptions};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex as Lock, PoisonError};
+use tokio::sync::Mutex;
+use tokio::sync::mpsc::{self, Receiver, Sender};
+use tokio::task::{JoinSet, block_in_place};
+
+/// Files that are fetched at once. A small one takes two round trips and hardly any bytes.
+const FETCHERS: usize = 32;
+/// Threads that write small files, because making a file blocks.
+const WRITERS: usize = 4;
+/// Files that may wait before fetchers, and again before writers: at most 64 MiB.
+const FILES_WAITING: usize = 64;
+/// Large files at once: each has a window of its own.
+const LARGE_FILES: usize = 4;
+
+/// A file to fetch.
+struct Wanted {
+    remote: String,
+    local: PathBuf,
+    attributes: Attributes,
+}
+
+/// A small file that was fetched.
+struct Fetched {
+    wanted: Wanted,
+    parts: Vec<Bytes>,
+}
+
+/// Copies every source with what is below.
+pub async fn everything(client: &Client, tops: Vec<Top>, local: &Arc<Local>) -> Result<()> {
+    let (wanted, to_fetch) = mpsc::channel(FILES_WAITING);
+    let (fetched, to_write) = mpsc::channel(FILES_WAITING);
+    let to_fetch = Arc::new(Mutex::new(to_fetch));
+    let to_write = Arc::new(Lock::new(to_write));
+    let large = Arc::new(tokio::sync::Semaphore::new(LARGE_FILES));
+    let mut workers = JoinSet::new();
+    for _ in 0..FETCHERS {
+        let fetcher =
+            Fetcher { client: client.clone(), local: local.clone(), fetched: fetched.clone(), large: large.clone() };
+        workers.spawn(fetcher.run(to_fetch.clone()));
+    }
+    for _ in 0..WRITERS {
+        let (local, to_write) = (local.clone(), to_write.clone());
+        workers.spawn_blocking(move || write(&local, &to_write));
+    }
+    drop(fetched);
+    let directories = list(client, tops, local, wanted).await;
+    while let Some(ended) = workers.join_next().await {
+        if let Err(error) = ended {
+            let text = format!("the copy was cut off: {error}; run it again");
+            local.progress.stop(Error::new(ErrorKind::Io, text));
+        }
+    }
+    if local.sync {
+        for directory in directories {
+            block_in_place(|| os::file::sync_directory(&directory))?;
+        }
+    }
+    Ok(())
+}
+
+/// Finds everything below the sources and makes local directories. Answers with them, parents first, if they are to be synced.
+async fn list(client: &Client, tops: Vec<Top>, local: &Local, wanted: Sender<Wanted>) -> Vec<PathBuf> {
+    let progress = &local.progress;
+    let mut directories = Vec::new();
+    let mut pending = Vec::new();
+    for Top { remote, local: target, attributes } in tops {
+        if local.sync {
+            let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
+            directories.push(parent.unwrap_or(Path::new(".")).to_path_buf());
+        }
+        if attributes.directory {
+            pending.push((remote, target));
+        } else {
+            progress.found(1, attributes.length);
+            // Nobody receives any more when the copy was cut off, which is told there.
+            let _given_up = wanted.send(Wanted { remote, local: target, attributes }).await;
+        }
+    }
+    while let Some((remote, target)) = pending.pop() {
+        if progress.stopped() {
+            break;
+        }
+        if let Err(error) = block_in_place(|| local.directory(&target)) {
+            progress.complain(&error);
+            continue;
+        }
+        if let Err(error) = directory(client, &remote, &target, local, &wanted, &mut pending).await {
+            progress.complain(&error);
+        }
+        if local.sync {
+            directories.push(target);
+        }
+    }
+    progress.found_all();
+    directories
+}
+
+async fn directory(
+    client: &Client,
+    remote: &str,
+    target: &Path,
+    local: &Local,
+    wanted: &Sender<Wanted>,
+    pending: &mut Vec<(String, PathBuf)>,
+) -> Result<()> {
+    let mut listing = client.list_all(remote);
+    while let Some(entry) = listing.next().await? {
+        let below = path::below(target, &entry.name)?;
+        let remote = path::join(remote, &entry.name);
+        if entry.attributes.directory {
+            pending.push((remote, below));
+            continue;
+        }
+        local.progress.found(1, entry.attributes.length);
+        let given_up = wanted.send(Wanted { remote, local: below, attributes: entry.attributes }).await.is_err();
+        if given_up || local.progress.stopped() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// One of those that fetch.
+struct Fetcher {
+    client: Client,
+    local: Arc<Local>,
+    fetched: Sender<Fetched>,
+    large: Arc<tokio::sync::Semaphore>,
+}
+
+impl Fetcher {
+    async fn run(self, to_fetch: Arc<Mutex<Receiver<Wanted>>>) {
+        loop {
+            let wanted = to_fetch.lock().await.recv().await;
+            let Some(wanted) = wanted else { return };
+            if self.local.progress.stopped() {
+                // Drained without effect, so that the listing does not wait for ever.
+                continue;
+            }
+            if let Err(error) = self.fetch(wanted).await {
+                self.local.progress.complain(&error);
+            }
+        }
+    }
+
+    async fn fetch(&self, wanted: Wanted) -> Result<()> {
+        self.local.check(&wanted.local)?;
+        let reader = self.client.open_with(&wanted.remote, ReadOptions { once: true }).await?;
+        // Listed a while ago; what is known now counts.
+        let attributes = reader.attributes();
+        let small = !attributes.open && attributes.length <= SMALL_FILE_MAX;
+        if small {
+            let parts = reader.read_at(0, attributes.length).await?;
+            whole(&wanted.remote, &attributes, parts.iter().map(|part| part.len() as u64).sum())?;
+            let wanted = Wanted { attributes, ..wanted };
+            // The writers end last, so this fails only with the whole program.
+            let _given_up = self.fetched.send(Fetched { wanted, parts }).await;
+            return Ok(());
+        }
+        let Ok(_turn) = self.large.acquire().await else { unreachable!("nobody closes this semaphore") };
+        let mut unfinished = block_in_place(|| self.local.begin(&wanted.local))?;
+        let (mut stream, mut length) = (reader.stream(0), 0);
+        while let Some(bytes) = stream.next().await? {
+            if self.local.progress.stopped() {
+                return Ok(());
+            }
+            block_in_place(|| unfinished.write(&bytes))?;
+            length += bytes.len() as u64;
+            self.local.progress.copied_bytes(bytes.len() as u64);
+        }
+        whole(&wanted.remote, &attributes, length)?;
+        block_in_place(|| self.local.finish(unfinished, &reader.attributes()))?;
+        self.local.progress.copied(1);
+        Ok(())
+    }
+}
+
+/// A closed file has all its bytes; half a file is never taken for a whole one.
+fn whole(remote: &str, attributes: &Attributes, length: u64) -> Result<()> {
+    if attributes.open || length == attributes.length {
+        return Ok(());
+    }
+    let text = format!(
+        "{remote} has {} bytes but {length} came; nothing was written; it may have been replaced meanwhile: get it again",
+        attributes.length
+    );
+    Err(Error::new(ErrorKind::Io, text))
+}
+
+/// Writes small files until no more come.
+fn write(local: &Local, to_write: &Lock<Receiver<Fetched>>) {
+    loop {
+        let fetched = to_write.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
+        let Some(Fetched { wanted, parts }) = fetched else { return };
+        if local.progress.stopped() {
+            continue;
+        }
+        match local.small(&wanted.local, &wanted.attributes, &parts) {
+            Ok(()) => {
+                local.progress.copied(1);
+                local.progress.copied_bytes(wanted.attributes.length);
+            }
+            Err(error) => local.progress.complain(&error),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The local side of `get`: a file is written under a temporary name and renamed when it is whole.
+
+use crate::path;
+use crate::progress::Progress;
+use base::env::Random;
+use base::error::{Error, ErrorKind, Result};
+use bytes::Bytes;
+use client::Attributes;
+use std::fs::{File, Permissions};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+/// How local files are made.
+pub struct Local {
+    /// Replace files that exist.
+    pub overwrite: bool,
+    /// fsync files and directories.
+    pub sync: bool,
+    /// Chance, for temporary names.
+    pub random: Arc<dyn Random>,
+    /// Who hears of what goes on.
+    pub progress: Arc<Progress>,
+}
+
+/// A file that is being written under a temporary name, which is removed if the file is not finished.
+pub struct Unfinished {
+    file: File,
+    temporary: PathBuf,
+    target: PathBuf,
+    finished: bool,
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if !self.finished {
+            // Why it was not finished is told already, and matters more.
+            let _left_behind = os::file::remove(&self.temporary);
+        }
+    }
+}
+
+impl Local {
+    /// Makes a directory whose parent exists; one that is there is fine.
+    pub fn directory(&self, path: &Path) -> Result<()> {
+        match std::fs::create_dir(path) {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+            Err(error) => {
+                let error = Error::from(error).during(format!("cannot make the directory {}", path::shown(path)));
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether a file may be copied to this name: asked before its bytes are fetched.
+    pub fn check(&self, target: &Path) -> Result<()> {
+        let refuse = |text: &str| Err(Error::new(ErrorKind::Exists, format!("{} {text}", path::shown(target))));
+        match std::fs::symlink_metadata(target) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(Error::from(error).during(format!("cannot look at {}", path::shown(target)))),
+            Ok(metadata) if metadata.is_dir() => refuse("is a directory, so no file can be copied to it"),
+            Ok(_) if !self.overwrite => refuse("exists already; use --overwrite to replace it"),
+            Ok(_) => Ok(()),
+        }
+    }
+
+    /// Begins a file beside its target.
+    pub fn begin(&self, target: &Path) -> Result<Unfinished> {
+        // A name of its own, whose length does not depend on the target's: that may have 255 bytes already.
+        let temporary = target.with_file_name(format!(".stormwell-{:016x}", self.random.next()));
+        let file = os::file::create_new(&temporary)?;
+        Ok(Unfinished { file, temporary, target: target.to_path_buf(), finished: false })
+    }
+
+    /// Writes a whole small file.
+    pub fn small(&self, target: &Path, attributes: &Attributes, bytes: &[Bytes]) -> Result<()> {
+        let mut unfinished = self.begin(target)?;
+        for part in bytes {
+            unfinished.write(part)?;
+        }
+        self.finish(unfinished, attributes)
+    }
+
+    /// Gives the file its time, bits and name.
+    pub fn finish(&self, mut unfinished: Unfinished, attributes: &Attributes) -> Result<()> {
+        let modified = UNIX_EPOCH.checked_add(Duration::from_millis(attributes.modified_ms)).unwrap_or(UNIX_EPOCH);
+        let file = &unfinished.file;
+        file.set_permissions(Permissions::from_mode(attributes.mode & 0o7777))
+            .and_then(|()| file.set_modified(modified))
+            .and_then(|()| if self.sync { file.sync_all() } else { Ok(()) })
+            .map_err(|error| unfinished.named(error))?;
+        os::file::rename(&unfinished.temporary, &unfinished.target)?;
+        unfinished.finished = true;
+        Ok(())
+    }
+}
+
+impl Unfinished {
+    /// Adds bytes.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file.write_all(bytes).map_err(|error| self.named(error))
+    }
+
+    fn named(&self, error: std::io::Error) -> Error {
+        Error::from(error).during(format!("cannot write {}", path::shown(&self.target)))
+    }
+}

@@ -1,0 +1,166 @@
+//! `stormwell serve`: the whole store in one process.
+
+use crate::context::Context;
+use crate::exit::{Exit, Result, say};
+use base::error::{Error, ErrorKind};
+use base::policy::Class;
+use base::unit::parse_bytes;
+use clap::Args;
+use node::DeviceSetting;
+use os::disk::Backend;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Serves a store until SIGINT or SIGTERM
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  stormwell serve
+  stormwell serve --data /nvme/stormwell:ssd --data /disk/stormwell:hdd:2T --at 127.0.0.1:7400
+
+CLASS is memory, nvm, ssd, hdd or bulk (ssd unless said). CAPACITY is what the device may use, for instance 500G; without it
+most of what the file system has free. Port 0 picks a free port. When it is ready it says on stderr
+`stormwell: serving on HOST:PORT`. STORMWELL_DISK=auto|uring|threads|memory chooses how disks are driven.")]
+pub struct Serve {
+    /// A directory that becomes a device; may be given several times
+    #[arg(long = "data", value_name = "DIR[:CLASS[:CAPACITY]]", default_value = "./stormwell-data", value_parser = device)]
+    devices: Vec<DeviceSetting>,
+    /// How disks are driven: auto, uring, threads or memory
+    #[arg(long, env = "STORMWELL_DISK", default_value = "auto", hide = true, value_parser = backend)]
+    disk: Backend,
+}
+
+fn backend(name: &str) -> base::error::Result<Backend> {
+    Backend::from_name(name)
+}
+
+/// Reads `DIR[:CLASS[:CAPACITY]]`. A directory with a colon in its name is written with its class.
+fn device(text: &str) -> std::result::Result<DeviceSetting, String> {
+    let parts: Vec<&str> = text.split(':').collect();
+    let class_at = |place: Option<usize>| place.filter(|at| *at > 0).and_then(|at| Class::from_name(parts[at]));
+    let (last, before) = (parts.len() - 1, parts.len().checked_sub(2));
+    let (directory, class, capacity) = match (class_at(Some(last)), class_at(before)) {
+        _ if last == 0 => (text.to_string(), Class::default(), None),
+        (Some(class), _) => (parts[..last].join(":"), class, None),
+        (None, Some(class)) => {
+            let capacity = parse_bytes(parts[last]).map_err(|error| error.to_string())?;
+            (parts[..last - 1].join(":"), class, Some(capacity))
+        }
+        (None, None) => {
+            return Err(format!(
+                "'{}' is no class of devices: write DIR[:CLASS[:CAPACITY]] with memory, nvm, ssd, hdd or bulk",
+                if last == 1 { parts[1] } else { parts[last - 1] }
+            ));
+        }
+    };
+    if directory.is_empty() {
+        return Err("the directory has no name".to_string());
+    }
+    if capacity == Some(0) {
+        return Err("a device of no capacity holds nothing".to_string());
+    }
+    Ok(DeviceSetting { directory: PathBuf::from(directory), class, capacity })
+}
+
+/// Refuses addresses that others could reach, and what is no address.
+fn check_address(at: &str) -> base::error::Result<()> {
+    let invalid = |text: String| Err(Error::new(ErrorKind::Invalid, text));
+    let host_and_port = at.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+    let Some((host, Ok(_))) = host_and_port.map(|(host, port)| (host, port.parse::<u16>())) else {
+        return invalid(format!("'{at}' is not HOST:PORT; write for instance 127.0.0.1:7400"));
+    };
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let loopback = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    if loopback {
+        return Ok(());
+    }
+    invalid(format!(
+        "{at} can be reached from other machines, and this version has no secret that would keep strangers out, so it \
+         listens on loopback only; use --at 127.0.0.1:PORT"
+    ))
+}
+
+/// Refuses a directory that is named twice.
+fn check_devices(devices: &[DeviceSetting]) -> base::error::Result<()> {
+    let mut seen = BTreeSet::new();
+    match devices.iter().find(|device| !seen.insert(&device.directory)) {
+        None => Ok(()),
+        Some(twice) => {
+            let text =
+                format!("--data {} is given twice; each device has its own directory", twice.directory.display());
+            Err(Error::new(ErrorKind::Invalid, text))
+        }
+    }
+}
+
+impl Serve {
+    /// Serves until a signal comes.
+    pub async fn run(self, context: &Context) -> Result<Exit> {
+        check_address(&context.at)?;
+        check_devices(&self.devices)?;
+        let settings = node::Settings { backend: self.disk, ..node::Settings::new(&context.at, self.devices) };
+        let running =
+            node::start(settings, Arc::new(os::net::TcpNet), context.clock.clone(), context.random.clone()).await?;
+        for note in &running.notes {
+            say(&format!("stormwell: {note}"));
+        }
+        // Scripts and tests wait for this very line.
+        say(&format!("stormwell: serving on {}", running.address));
+        let signal = os::signal::end().await?;
+        if !context.quiet {
+            say(&format!("stormwell: {signal} came, stopping"));
+        }
+        running.stop().await;
+        Ok(Exit::Done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{check_address, check_devices, device};
+    use base::policy::Class;
+    use std::path::Path;
+
+    /// A device is a directory, perhaps a class, perhaps a capacity; a colon in a name does not get in the way.
+    #[test]
+    fn devices() {
+        for (text, directory, class, capacity) in [
+            ("data", "data", Class::Ssd, None),
+            ("./a/b", "./a/b", Class::Ssd, None),
+            ("/d:hdd", "/d", Class::Hdd, None),
+            ("/d:memory:1.5G", "/d", Class::Memory, Some(3 << 29)),
+            ("/d:ssd:4096", "/d", Class::Ssd, Some(4096)),
+            ("a:b:nvm", "a:b", Class::Nvm, None),
+            ("a:b:nvm:1T", "a:b", Class::Nvm, Some(1 << 40)),
+        ] {
+            let read = device(text).unwrap_or_else(|refusal| panic!("{text}: {refusal}"));
+            assert_eq!((read.directory.as_path(), read.class, read.capacity), (Path::new(directory), class, capacity));
+        }
+        for bad in ["", ":ssd", "/d:floppy", "/d:ssd:", "/d:ssd:many", "/d:10G", "/d:ssd:0", "/d:", "/d:x:10G"] {
+            assert!(device(bad).is_err(), "{bad:?}");
+        }
+        assert!(device("/d:floppy").is_err_and(|refusal| refusal.contains("'floppy'")));
+    }
+
+    /// Nothing is served beyond loopback.
+    #[test]
+    fn addresses() {
+        for good in ["127.0.0.1:7400", "127.9.9.9:0", "localhost:1", "[::1]:7400"] {
+            assert_eq!(check_address(good), Ok(()), "{good}");
+        }
+        for bad in ["0.0.0.0:7400", "192.168.0.1:1", "[::]:1", "example.org:1", "127.0.0.1", ":7400", "127.0.0.1:x", ""]
+        {
+            assert!(check_address(bad).is_err(), "{bad}");
+        }
+        assert!(check_address("0.0.0.0:1").is_err_and(|error| error.text().contains("no secret")));
+    }
+
+    /// A directory is one device.
+    #[test]
+    fn directories_are_named_once() {
+        let devices = ["a", "b", "a:hdd"].map(|text| device(text).unwrap());
+        assert!(check_devices(&devices[..2]).is_ok());
+        assert!(check_devices(&devices).is_err_and(|error| error.text().contains("a is given twice")));
+    }
+}

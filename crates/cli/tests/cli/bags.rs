@@ -1,0 +1,69 @@
+//! Bags: what is pushed is pulled once, lines stay whole, and a command that fails gives its chunk back.
+
+use crate::store::Store;
+
+/// Every line goes through exactly one command, whatever the number of commands at once.
+#[test]
+fn lines_are_counted_once() {
+    let store = Store::start();
+    let log: String = (0..40_000).map(|number| format!("line {number} {}\n", "x".repeat(number % 80))).collect();
+    store.local("log", log.as_bytes());
+    store.run(&["bag", "push", "work", "log", "--lines"]).failed(3, "--create");
+    let pushed = store.run(&["bag", "push", "work", "log", "--lines", "--chunk", "64K", "--create", "--json"]).done();
+    assert!(pushed.text().contains("\"chunks\":"), "{}", pushed.text());
+    store.run(&["bag", "seal", "work"]).done();
+    store.run_with(&["bag", "push", "work"], b"late").failed(pushed_late_code(), "");
+    let pulled = store.run(&["bag", "pull", "work", "--exec", "wc -l", "-j", "3"]).done().text();
+    let lines: u64 = pulled.lines().map(|line| line.trim().parse::<u64>().unwrap()).sum();
+    assert_eq!(lines, 40_000);
+    let info = store.run(&["bag", "stat", "work", "--json"]).done().text();
+    assert!(
+        info.contains("\"waiting\":0") && info.contains("\"granted\":0") && info.contains("\"sealed\":true"),
+        "{info}"
+    );
+}
+
+/// A push to a sealed bag is a request that cannot succeed.
+fn pushed_late_code() -> i32 {
+    2
+}
+
+/// Chunks come out of stdout as they went in, acknowledged; without waiting an empty bag ends at once.
+#[test]
+fn through_stdout() {
+    let store = Store::start();
+    store.run(&["bag", "create", "b"]).done();
+    store.run(&["bag", "create", "b"]).failed(7, "--exists-ok");
+    store.run(&["bag", "create", "b", "--exists-ok"]).done();
+    store.run_with(&["bag", "push", "b", "-", "--chunk", "1000"], &[b'a'; 2500]).done();
+    assert_eq!(store.run(&["bag", "pull", "b", "--no-wait"]).done().stdout, [b'a'; 2500]);
+    assert_eq!(store.run(&["bag", "pull", "b", "--no-wait"]).done().stdout, b"");
+    let shown = store.run(&["bag", "stat", "b"]).done().text();
+    assert!(shown.contains("pushed        3 chunks") && shown.contains("acknowledged  3 chunks"), "{shown}");
+    assert!(store.run(&["bag", "ls"]).done().text().ends_with("open    b\n"));
+    store.run(&["bag", "rm", "b"]).done();
+    store.run(&["bag", "stat", "b"]).failed(3, "bag create");
+    store.run(&["bag", "pull", "b"]).failed(3, "bag create");
+}
+
+/// A command that fails leaves its chunk in the bag, is reported, and makes the pull end with 1.
+#[test]
+fn failures_give_chunks_back() {
+    let store = Store::start();
+    store.run_with(&["bag", "push", "b", "--create"], b"data").done();
+    let failed = store
+        .run(&["bag", "pull", "b", "--no-wait", "--exec", "echo $STORMWELL_CHUNK; exit 7"])
+        .failed(1, "ended with 7");
+    assert_eq!(failed.text().trim().len(), 32, "{}", failed.text());
+    let info = store.run(&["bag", "stat", "b", "--json"]).done().text();
+    assert!(info.contains("\"acknowledged\":0"), "{info}");
+}
+
+/// A line longer than the largest chunk is refused in so many words.
+#[test]
+fn lines_too_long() {
+    let store = Store::start();
+    let line = vec![b'x'; (16 << 20) + 1];
+    store.run_with(&["bag", "push", "b", "--create", "--lines"], &line).failed(2, "largest chunk");
+    store.run_with(&["bag", "push", "b", "--lines"], &line[1..]).done();
+}

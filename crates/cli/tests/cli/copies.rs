@@ -1,0 +1,107 @@
+//! put, get and cat: what goes in comes out, under the names that `cp -r` would give.
+
+use crate::store::{Store, noise, tree};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
+
+/// A tree with empty, small and large files, empty directories, odd names, modes and times comes back as it was.
+#[test]
+fn a_tree_comes_back() {
+    let store = Store::start();
+    for number in 0..600 {
+        store.local(&format!("tree/d{}/f{number}", number % 7), &noise(number * 37, number as u64));
+    }
+    store.local("tree/empty", b"");
+    store.local("tree/at the limit", &noise(1 << 20, 1));
+    store.local("tree/above the limit", &noise((1 << 20) + 1, 2));
+    store.local("tree/large ü\n", &noise(9_000_001, 3));
+    std::fs::create_dir_all(store.directory.join("tree/hollow/inner")).unwrap();
+    let script = store.local("tree/script", b"#!/bin/sh\n");
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let old = std::time::UNIX_EPOCH + std::time::Duration::from_millis(1_000_000_123);
+    std::fs::File::options().write(true).open(&script).unwrap().set_modified(old).unwrap();
+    let put = store.run(&["put", "tree", "/", "--json"]).done();
+    assert!(put.text().contains("\"files\":605") && put.text().contains("\"failed\":0"), "{}", put.text());
+    assert!(put.stderr.contains("put: 605 files"), "{}", put.stderr);
+    store.run(&["get", "/tree", "back", "--sync"]).done();
+    let (there, back) = (tree(&store.directory.join("tree")), tree(&store.directory.join("back")));
+    assert!(there.keys().eq(back.keys()), "{:?}", back.keys());
+    for (name, kept) in &there {
+        assert!(back.get(name) == Some(kept), "{name:?} differs");
+    }
+    // Again: everything exists, nothing is replaced, unless that is asked for.
+    store.run(&["put", "tree", "/"]).failed(1, "--overwrite");
+    store.run(&["put", "tree", "/", "--overwrite"]).done();
+    store.run(&["get", "/tree/.", "back"]).failed(1, "--overwrite");
+    store.run(&["get", "/tree/d1", "back", "--overwrite"]).done();
+    assert!(tree(&store.directory.join("back")).keys().eq(there.keys()));
+}
+
+/// Streams go in and out, whole and in ranges.
+#[test]
+fn streams() {
+    let store = Store::start();
+    let bytes = noise(5_000_000, 4);
+    store.run_with(&["put", "-", "/s"], &bytes).done();
+    assert!(store.run(&["get", "/s", "-"]).done().stdout == bytes);
+    assert!(store.run(&["cat", "/s", "/s"]).done().stdout == [&bytes[..], &bytes[..]].concat());
+    assert!(store.run(&["cat", "/s", "--offset", "4999990"]).done().stdout == bytes[4_999_990..]);
+    assert!(store.run(&["cat", "/s", "--offset", "1M", "--length", "3"]).done().stdout == bytes[1 << 20..][..3]);
+    assert!(store.run(&["cat", "/s", "--offset", "9G"]).done().stdout.is_empty());
+    store.run_with(&["put", "-", "/s"], b"x").failed(7, "--overwrite");
+    store.run_with(&["put", "-", "/s", "--overwrite"], b"x").done();
+    assert_eq!(store.run(&["cat", "/s"]).done().text(), "x");
+    store.run(&["get", "/s", "-", "--json"]).failed(2, "--json");
+    // A reader that goes away early is no failure.
+    store.run_with(&["put", "-", "/t"], &bytes).done();
+    let mut child = store.command(&["cat", "/t"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
+}
+
+/// Destinations follow the rules of `cp -r`, in both directions.
+#[test]
+fn destinations() {
+    let store = Store::start();
+    store.local("a/x", b"ax");
+    store.local("b/y", b"by");
+    store.local("f", b"f");
+    store.run(&["put", "f", "/new"]).done();
+    store.run(&["put", "a", "/dir"]).done();
+    store.run(&["put", "a", "b", "f", "/dir"]).done();
+    assert_eq!(store.run(&["ls", "-R", "/dir"]).done().text(), "a\na/x\nb\nb/y\nf\nx\n");
+    store.run(&["put", "a/.", "/dir/b"]).done();
+    assert_eq!(store.run(&["ls", "/dir/b"]).done().text(), "x\ny\n");
+    store.run(&["put", "a", "b", "/missing"]).failed(3, "mkdir");
+    store.run(&["put", "f", "/missing/"]).failed(3, "slash");
+    store.run(&["put", "a", "f", "/new"]).failed(2, "is a file");
+    store.run(&["get", "/dir/f", "/dir/b", "."]).failed(1, "f exists already");
+    assert_eq!(std::fs::read(store.directory.join("b/x")).unwrap(), b"ax");
+    store.run(&["get", "/dir", "copy"]).done();
+    assert_eq!(std::fs::read(store.directory.join("copy/a/x")).unwrap(), b"ax");
+    store.run(&["get", "/dir/f", "/dir/x", "missing"]).failed(3, "directory");
+    store.run(&["get", "/nowhere", "copy"]).failed(3, "hint: ");
+}
+
+/// Links are skipped with a word or followed, loops end, special files and names that are not UTF-8 hold nobody up.
+#[test]
+fn strange_files() {
+    let store = Store::start();
+    store.local("odd/plain", b"p");
+    let odd = store.directory.join("odd");
+    std::os::unix::fs::symlink("plain", odd.join("link")).unwrap();
+    std::os::unix::fs::symlink(".", odd.join("loop")).unwrap();
+    let socket = std::os::unix::net::UnixListener::bind(odd.join("socket")).unwrap();
+    let skipped = store.run(&["put", "odd", "/"]).done();
+    assert!(skipped.stderr.contains("link") && skipped.stderr.contains("a socket"), "{}", skipped.stderr);
+    assert_eq!(store.run(&["ls", "/odd"]).done().text(), "plain\n");
+    store.run(&["put", "odd", "/followed", "--follow"]).done();
+    assert_eq!(store.run(&["ls", "-R", "/followed"]).done().text(), "link\nplain\n");
+    drop(socket);
+    let strange = odd.join(std::ffi::OsStr::from_bytes(b"not\xffutf8"));
+    std::fs::write(strange, b"?").unwrap();
+    store.run(&["put", "odd", "/more"]).failed(1, "not UTF-8");
+    assert_eq!(store.run(&["ls", "/more"]).done().text(), "plain\n");
+}

@@ -1,0 +1,9 @@
+//! The built binary, used as people use it: a server of its own for each test, and every command with its exit codes.
+#![allow(clippy::disallowed_methods)] // These tests are the outside world: files, processes and pipes of their own.
+#![allow(missing_docs)]
+
+mod bags;
+mod copies;
+mod mistakes;
+mod names;
+mod store;

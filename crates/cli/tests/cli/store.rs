@@ -1,0 +1,178 @@
+//! A server in a directory of its own, and the commands that are run against it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A running store; killed by its process id, and its directory removed, when dropped.
+pub struct Store {
+    server: Child,
+    pub address: String,
+    pub directory: PathBuf,
+}
+
+/// How a command ended.
+#[derive(Debug)]
+pub struct Ended {
+    pub code: i32,
+    pub stdout: Vec<u8>,
+    pub stderr: String,
+}
+
+impl Ended {
+    /// Stdout as text.
+    pub fn text(&self) -> String {
+        String::from_utf8(self.stdout.clone()).unwrap()
+    }
+
+    /// Asserts success.
+    #[track_caller]
+    pub fn done(self) -> Ended {
+        assert_eq!(self.code, 0, "{}", self.stderr);
+        self
+    }
+
+    /// Asserts this code, and that stderr has an error in our form with this in it.
+    #[track_caller]
+    pub fn failed(self, code: i32, word: &str) -> Ended {
+        assert_eq!(self.code, code, "{}", self.stderr);
+        assert!(self.stderr.lines().any(|line| line.starts_with("stormwell: ")), "{}", self.stderr);
+        assert!(self.stderr.contains(word), "no {word:?} in: {}", self.stderr);
+        self
+    }
+}
+
+/// The binary under test. STORMWELL_DISK is passed on, so that one run of these tests can drive disks each way.
+pub fn binary() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stormwell"));
+    command.env_remove("STORMWELL_AT");
+    command
+}
+
+/// Runs a command to its end with these bytes on stdin.
+pub fn run(mut command: Command, stdin: &[u8]) -> Ended {
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
+    let mut pipe = child.stdin.take().expect("stdin is a pipe");
+    let bytes = stdin.to_vec();
+    let feeding = std::thread::spawn(move || drop(pipe.write_all(&bytes)));
+    let output = child.wait_with_output().expect("the command ends");
+    feeding.join().expect("feeding ends");
+    Ended {
+        code: output.status.code().unwrap_or(-1),
+        stdout: output.stdout,
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+impl Store {
+    /// Starts a server on a free port and waits until it serves.
+    pub fn start() -> Store {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name = format!("stormwell-cli-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let directory = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&directory).expect("a directory for the store");
+        let mut server = binary()
+            .args(["serve", "--at", "127.0.0.1:0", "--data"])
+            .arg(format!("{}:ssd:512M", directory.join("data").display()))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the server starts");
+        let mut stderr = BufReader::new(server.stderr.take().expect("stderr is a pipe"));
+        let (mut address, mut said) = (None, String::new());
+        while address.is_none() {
+            let mut line = String::new();
+            assert_ne!(stderr.read_line(&mut line).expect("stderr is read"), 0, "the server ended: {said}");
+            address = line.trim().strip_prefix("stormwell: serving on ").map(str::to_string);
+            said.push_str(&line);
+        }
+        // What it says later must not fill the pipe.
+        std::thread::spawn(move || drop(stderr.read_to_end(&mut Vec::new())));
+        let address = address.expect("the loop ends with one");
+        Store { server, address, directory }
+    }
+
+    /// A command against this store.
+    pub fn command(&self, words: &[&str]) -> Command {
+        let mut command = binary();
+        command.args(words).env("STORMWELL_AT", &self.address).current_dir(&self.directory);
+        command
+    }
+
+    /// Runs a command against this store, in its directory.
+    pub fn run(&self, words: &[&str]) -> Ended {
+        run(self.command(words), b"")
+    }
+
+    /// The same with bytes on stdin.
+    pub fn run_with(&self, words: &[&str], stdin: &[u8]) -> Ended {
+        run(self.command(words), stdin)
+    }
+
+    /// Writes a local file below the store's directory and gives its path.
+    pub fn local(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.directory.join(name);
+        std::fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
+        std::fs::write(&path, bytes).expect("a local file");
+        path
+    }
+
+    /// The process id of the server.
+    pub fn server(&self) -> u32 {
+        self.server.id()
+    }
+
+    /// Waits for the server's end and gives its exit code.
+    pub fn wait(&mut self) -> Option<i32> {
+        self.server.wait().expect("the server ends").code()
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        let _ended_before = self.server.kill();
+        let _reaped = self.server.wait();
+        let _gone = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Bytes that do not compress and differ everywhere.
+pub fn noise(length: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed | 1;
+    let mut bytes = Vec::with_capacity(length + 8);
+    while bytes.len() < length {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(length);
+    bytes
+}
+
+/// The files below a directory by relative path: content, permission bits, and modification time in milliseconds.
+pub fn tree(top: &Path) -> std::collections::BTreeMap<PathBuf, (Vec<u8>, u32, u128)> {
+    use std::os::unix::fs::PermissionsExt;
+    let mut files = std::collections::BTreeMap::new();
+    let mut pending = vec![top.to_path_buf()];
+    while let Some(directory) = pending.pop() {
+        for entry in std::fs::read_dir(&directory).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            let metadata = std::fs::symlink_metadata(&path).expect("metadata");
+            let name = path.strip_prefix(top).expect("below the top").to_path_buf();
+            if metadata.is_dir() {
+                files.insert(name, (Vec::new(), 0, 0));
+                pending.push(path);
+            } else if metadata.is_file() {
+                let modified = metadata.modified().expect("a time").duration_since(std::time::UNIX_EPOCH);
+                let bits = metadata.permissions().mode() & 0o7777;
+                let bytes = std::fs::read(&path).expect("a file");
+                files.insert(name, (bytes, bits, modified.expect("after 1970").as_millis()));
+            }
+        }
+    }
+    files
+}

@@ -1,0 +1,109 @@
+//! Naming bags, and opening one to push to or to pull from.
+
+use crate::client::Client;
+use crate::consumer::{Consumer, ConsumerOptions};
+use crate::producer::{Producer, ProducerOptions};
+use base::error::{Error, ErrorKind, Result};
+use net::message::Id;
+use net::message::bag::{self, Info};
+
+/// A bag that was looked up: its number and the devices that hold its chunks.
+#[derive(Clone)]
+pub struct Bag {
+    pub(crate) client: Client,
+    pub(crate) name: String,
+    pub(crate) number: u64,
+    pub(crate) members: Vec<Id>,
+}
+
+impl Client {
+    /// Makes a bag. `Exists` if there is one of that name, unless `exists_ok`.
+    pub async fn bag_create(&self, name: &str, exists_ok: bool) -> Result<Bag> {
+        let info = self.ask(&bag::Create { name: name.to_string(), exists_ok }).await?;
+        Bag::of(self, name, info)
+    }
+
+    /// A bag to push to or to pull from. `NotFound` if there is none of that name.
+    pub async fn bag(&self, name: &str) -> Result<Bag> {
+        let info = self.bag_stat(name).await?;
+        Bag::of(self, name, info)
+    }
+
+    /// A bag's state and counts.
+    pub async fn bag_stat(&self, name: &str) -> Result<Info> {
+        self.ask(&bag::Stat { name: name.to_string() }).await
+    }
+
+    /// Whether there is a bag of that name.
+    pub async fn bag_exists(&self, name: &str) -> Result<bool> {
+        match self.bag_stat(name).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// All bags, in the order of their names.
+    pub async fn bag_list(&self) -> Result<Vec<Info>> {
+        let mut bags: Vec<Info> = Vec::new();
+        loop {
+            let after = bags.last().map(|info| info.name.clone()).unwrap_or_default();
+            let answer = self.ask(&bag::List { after: after.clone(), limit: 0 }).await?;
+            let more = answer.more && !answer.bags.is_empty();
+            if answer.bags.last().is_some_and(|last| last.name <= after) {
+                let text = "the node listed its bags out of order; nothing was changed; check that client and node have one version";
+                return Err(Error::new(ErrorKind::Protocol, text));
+            }
+            bags.extend(answer.bags);
+            if !more {
+                return Ok(bags);
+            }
+        }
+    }
+
+    /// Refuses further pushes to a bag, for good. What is in it can be pulled.
+    pub async fn bag_seal(&self, name: &str) -> Result<Info> {
+        self.ask(&bag::Seal { name: name.to_string() }).await
+    }
+
+    /// Removes a bag with what is in it.
+    pub async fn bag_delete(&self, name: &str) -> Result<()> {
+        self.ask(&bag::Delete { name: name.to_string() }).await.map(|_| ())
+    }
+}
+
+impl Bag {
+    fn of(client: &Client, name: &str, info: Info) -> Result<Bag> {
+        if info.members.is_empty() {
+            let text =
+                format!("bag {name} has no devices, so nothing can be pushed or pulled; add a device to the node");
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        Ok(Bag { client: client.clone(), name: name.to_string(), number: info.bag, members: info.members })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its state and counts now.
+    pub async fn stat(&self) -> Result<Info> {
+        self.client.bag_stat(&self.name).await
+    }
+
+    /// Refuses further pushes, for good.
+    pub async fn seal(&self) -> Result<Info> {
+        self.client.bag_seal(&self.name).await
+    }
+
+    /// Somebody who pushes.
+    pub fn producer(&self, options: ProducerOptions) -> Producer {
+        Producer::new(self.clone(), options)
+    }
+
+    /// Somebody who pulls and acknowledges. Must be called within a tokio runtime.
+    pub fn consumer(&self, options: ConsumerOptions) -> Consumer {
+        Consumer::new(self.clone(), options)
+    }
+}

@@ -1,0 +1,168 @@
+//! One lane of a packer: a shared group of its own, and one append in it at a time.
+//!
+//! Why lanes: the files of a compound are named by their offset in the chunk, so appends to a chunk must arrive in their
+//! order, and calls may overtake each other on several connections. With one append in flight for each chunk nothing can
+//! overtake, and several chunks spread over the devices.
+
+use crate::client::Client;
+use crate::packer::{Compound, Results, Work};
+use base::error::{Error, ErrorKind, Result};
+use base::limit::FULL_WAIT;
+use base::policy::Level;
+use bytes::Bytes;
+use net::Payload;
+use net::message::chunk;
+use net::message::file::{NewGroup, PackGroup, PutFiles};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Mutex, mpsc};
+
+/// Nobody takes a shared group over, so there is one generation of it.
+const GENERATION: u64 = 1;
+
+/// The first wait for room on full devices; each is twice the one before, up to the last.
+const FULL_PAUSE_FIRST: Duration = Duration::from_millis(20);
+const FULL_PAUSE_LAST: Duration = Duration::from_secs(1);
+
+pub(crate) struct Lane {
+    client: Client,
+    results: Results,
+    /// The group in use and its length in bytes.
+    group: Option<(NewGroup, u64)>,
+}
+
+impl Lane {
+    pub(crate) fn new(client: Client, results: Results) -> Lane {
+        Lane { client, results, group: None }
+    }
+
+    /// Puts compounds until there will be no more.
+    pub(crate) async fn run(mut self, inbox: Arc<Mutex<mpsc::Receiver<Work>>>) {
+        loop {
+            let work = inbox.lock().await.recv().await;
+            let Some(work) = work else { break };
+            let Work { compound, _permit } = work;
+            self.put(compound).await;
+        }
+        self.leave().await;
+    }
+
+    async fn put(&mut self, mut compound: Compound) {
+        let outcome = match self.store(&mut compound).await {
+            Ok(()) => self.name(&compound).await,
+            Err(error) => Err(error),
+        };
+        let paths = compound.files.into_iter().map(|file| file.path);
+        let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
+        match outcome {
+            Ok(each) => results.extend(paths.zip(each)),
+            Err(error) => results.extend(paths.map(|path| {
+                let error = error.clone().during(format!("put {path}"));
+                (path, Err(error))
+            })),
+        }
+    }
+
+    /// Makes the bytes durable, and notes in each file where its own are.
+    async fn store(&mut self, compound: &mut Compound) -> Result<()> {
+        if compound.bytes == 0 {
+            return Ok(());
+        }
+        let payload = Payload::new(self.gather(compound));
+        let clock = self.client.session.clock.clone();
+        let (mut full_since, mut pause) = (None, FULL_PAUSE_FIRST);
+        let (group, start) = loop {
+            match self.append(&payload).await {
+                Ok(place) => break place,
+                Err(error) if error.kind() == ErrorKind::Full => {
+                    let since = *full_since.get_or_insert(clock.now());
+                    if clock.now().since(since) >= FULL_WAIT {
+                        return Err(error);
+                    }
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(FULL_PAUSE_LAST);
+                }
+                Err(error) => return Err(error),
+            }
+        };
+        let mut offset = start;
+        for file in &mut compound.files {
+            (file.group, file.offset) = (group, offset);
+            offset += file.length;
+        }
+        Ok(())
+    }
+
+    /// The bytes of all files one after another; those of a single file are not copied.
+    fn gather(&self, compound: &mut Compound) -> Bytes {
+        let mut contents = std::mem::take(&mut compound.contents);
+        contents.retain(|bytes| !bytes.is_empty());
+        if contents.len() == 1 {
+            return contents.remove(0);
+        }
+        let mut buffer = self.client.session.pool.take(compound.bytes);
+        let mut at = 0;
+        for bytes in &contents {
+            buffer[at..at + bytes.len()].copy_from_slice(bytes);
+            at += bytes.len();
+        }
+        buffer.freeze()
+    }
+
+    /// Appends to the group in use, or to a new one, and answers with group and offset.
+    async fn append(&mut self, payload: &Payload) -> Result<(u64, u64)> {
+        let length = payload.length() as u64;
+        if self.group.as_ref().is_some_and(|(_, used)| used.saturating_add(length) > self.client.sizes.file_chunk) {
+            self.leave().await;
+        }
+        // Taken out, and put back only if all went well: after a failure nobody knows what is at that offset, and an
+        // append of other bytes there would be taken for a repetition.
+        let (group, used) = match self.group.take() {
+            Some(in_use) => in_use,
+            None => (self.client.ask(&PackGroup {}).await?, 0),
+        };
+        let ask = chunk::Append {
+            device: group.device,
+            chunk: group.chunk,
+            group: group.group,
+            generation: GENERATION,
+            offset: used,
+            level: Level::Synced as u32,
+            seal: false,
+        };
+        let (answer, _) = self.client.call(&ask, payload.clone()).await?;
+        if answer.length != used.saturating_add(length) {
+            let text = format!(
+                "the node says that a shared chunk is {} bytes long after {length} bytes at {used}; the files were not put; this is a fault in Stormwell",
+                answer.length
+            );
+            return Err(Error::new(ErrorKind::Protocol, text));
+        }
+        let number = group.group;
+        self.group = Some((group, answer.length));
+        Ok((number, used))
+    }
+
+    /// Makes the names. One result for each file.
+    async fn name(&self, compound: &Compound) -> Result<Vec<Result<()>>> {
+        let answer = self.client.ask(&PutFiles { files: compound.files.clone() }).await?;
+        if answer.results.len() != compound.files.len() {
+            let text = format!(
+                "the node answered for {} files where {} were put; look which are there; check that client and node have one version",
+                answer.results.len(),
+                compound.files.len()
+            );
+            return Err(Error::new(ErrorKind::Protocol, text));
+        }
+        let result = |failure: net::message::Failure| if failure.code == 0 { Ok(()) } else { Err(failure.into()) };
+        Ok(answer.results.into_iter().map(result).collect())
+    }
+
+    /// Seals the group in use. What is in it is durable whether this works or not.
+    async fn leave(&mut self) {
+        if let Some((group, length)) = self.group.take() {
+            let ask = chunk::Seal { device: group.device, chunk: group.chunk, generation: GENERATION, length };
+            let _sealed_later_if_not = self.client.ask(&ask).await;
+        }
+    }
+}

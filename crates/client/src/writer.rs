@@ -1,0 +1,182 @@
+//! Writing one file: small writes are gathered, large ones go on as they are, and many pieces are on their way at once.
+
+use crate::client::Client;
+use crate::flow::{Flow, Order};
+use base::buffer::Buffer;
+use base::error::{Error, ErrorKind, Result};
+use bytes::Bytes;
+use net::message::file::{self, Attributes};
+use std::sync::Arc;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+
+/// How a file is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CreateOptions {
+    /// Replace a file that exists. Its bytes stay readable to those who hold it until the new one is made.
+    pub overwrite: bool,
+    /// Make missing directories.
+    pub parents: bool,
+    /// Permission bits; zero means 0644.
+    pub mode: u32,
+    /// Modification time to record at close, in milliseconds since 1970; zero means then.
+    pub modified_ms: u64,
+}
+
+/// A file that is being written at its end. Errors stay: after one, everything fails with it.
+///
+/// What `hflush` reported is in the file whatever happens to the writer's process; what `sync` or `close` reported
+/// survives a power loss. Dropped without `close`, the file keeps what was handed to `write` in whole pieces, and its
+/// last chunk is sealed when the session's lease runs out.
+pub struct FileWriter {
+    client: Client,
+    path: String,
+    inode: u64,
+    /// Bytes that wait to become a piece.
+    gathered: Option<Buffer>,
+    orders: mpsc::Sender<Order>,
+    /// One permit for each byte that is sent and not acknowledged.
+    window: Arc<Semaphore>,
+    failed: Arc<std::sync::OnceLock<Error>>,
+    position: u64,
+}
+
+/// Orders that wait for the flow, besides the window of bytes: enough that neither side waits for the other's turn.
+const ORDERS_MAX: usize = 64;
+
+impl Client {
+    /// Makes a file and opens it for writing.
+    pub async fn create(&self, path: &str, options: CreateOptions) -> Result<FileWriter> {
+        let CreateOptions { overwrite, parents, mode, modified_ms } = options;
+        let opened = self.ask(&file::Create { path: path.to_string(), overwrite, parents, mode }).await?;
+        Ok(FileWriter::start(self.clone(), path, opened, modified_ms))
+    }
+
+    /// Opens a file to write at its end. Whoever had it open for writing is refused from now on.
+    pub async fn append(&self, path: &str) -> Result<FileWriter> {
+        let opened = self.ask(&file::Append { path: path.to_string() }).await?;
+        Ok(FileWriter::start(self.clone(), path, opened, 0))
+    }
+}
+
+impl FileWriter {
+    fn start(client: Client, path: &str, opened: file::OpenedFile, modified_ms: u64) -> FileWriter {
+        let (orders, inbox) = mpsc::channel(ORDERS_MAX);
+        let failed = Arc::new(std::sync::OnceLock::new());
+        let window = Arc::new(Semaphore::new(window_of(&client)));
+        let (inode, position) = (opened.inode, opened.length);
+        let flow = Flow::new(client.clone(), path.to_string(), opened, modified_ms, failed.clone());
+        tokio::spawn(flow.run(inbox));
+        FileWriter { client, path: path.to_string(), inode, gathered: None, orders, window, failed, position }
+    }
+
+    /// The file's number; survives renames.
+    pub fn inode(&self) -> u64 {
+        self.inode
+    }
+
+    /// The file's length with everything that was handed to `write`, in bytes.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Adds bytes to the end of the file. Waits while too much is on its way.
+    ///
+    /// Bytes are copied only if they are fewer than a piece (1 MiB) or complete one that was begun.
+    pub async fn write(&mut self, mut bytes: Bytes) -> Result<()> {
+        self.check()?;
+        let piece = self.client.sizes.piece;
+        self.position = self.position.saturating_add(bytes.len() as u64);
+        while !bytes.is_empty() {
+            if self.gathered.is_none() && bytes.len() >= piece {
+                let whole = bytes.split_to(piece);
+                self.send(whole).await?;
+                continue;
+            }
+            let pool = &self.client.session.pool;
+            let gathered = self.gathered.get_or_insert_with(|| {
+                let mut buffer = pool.take(piece);
+                buffer.set_length(0);
+                buffer
+            });
+            let have = gathered.len();
+            let part = bytes.split_to(bytes.len().min(piece - have));
+            gathered.set_length(have + part.len());
+            gathered[have..].copy_from_slice(&part);
+            if gathered.len() == piece {
+                self.send_gathered().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until everything so far is written on its device and visible to readers.
+    pub async fn hflush(&mut self) -> Result<()> {
+        self.send_gathered().await?;
+        self.ask(Order::Flush).await
+    }
+
+    /// Waits until everything so far is on stable media and visible to readers.
+    pub async fn sync(&mut self) -> Result<()> {
+        self.send_gathered().await?;
+        self.ask(Order::Sync).await
+    }
+
+    /// Ends the file: all of it is on stable media and the name stands for it. Answers with its attributes.
+    pub async fn close(mut self) -> Result<Attributes> {
+        self.check()?;
+        let last = self.gathered.take().map(Buffer::freeze).unwrap_or_default();
+        let permits = self.permits(last.len()).await?;
+        self.ask(|reply| Order::Close { last, permits, reply }).await
+    }
+
+    async fn send_gathered(&mut self) -> Result<()> {
+        self.check()?;
+        match self.gathered.take() {
+            Some(buffer) => self.send(buffer.freeze()).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn send(&mut self, bytes: Bytes) -> Result<()> {
+        let permits = self.permits(bytes.len()).await?;
+        match self.orders.send(Order::Piece { bytes, permits }).await {
+            Ok(()) => self.check(),
+            Err(_) => Err(self.broken()),
+        }
+    }
+
+    async fn permits(&self, bytes: usize) -> Result<tokio::sync::OwnedSemaphorePermit> {
+        let count = bytes.min(window_of(&self.client)) as u32;
+        match self.window.clone().acquire_many_owned(count).await {
+            Ok(permits) => Ok(permits),
+            Err(_) => unreachable!("nobody closes a writer's window"),
+        }
+    }
+
+    async fn ask<T>(&mut self, order: impl FnOnce(oneshot::Sender<Result<T>>) -> Order) -> Result<T> {
+        let (reply, answer) = oneshot::channel();
+        if self.orders.send(order(reply)).await.is_err() {
+            return Err(self.broken());
+        }
+        answer.await.unwrap_or_else(|_| Err(self.broken()))
+    }
+
+    fn check(&self) -> Result<()> {
+        self.failed.get().cloned().map_or(Ok(()), Err)
+    }
+
+    /// The flow has ended: with its error, or because the runtime is shutting down.
+    fn broken(&self) -> Error {
+        self.failed.get().cloned().unwrap_or_else(|| {
+            Error::new(
+                ErrorKind::Io,
+                format!("writing {} was cut off because the program is ending; what hflush or sync reported before is safe; append to go on", self.path),
+            )
+        })
+    }
+}
+
+/// The window in permits: at least a piece, and no more than permits can count.
+fn window_of(client: &Client) -> usize {
+    client.sizes.write_window.max(client.sizes.piece).min(u32::MAX as usize / 2)
+}

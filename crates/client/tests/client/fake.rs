@@ -1,0 +1,273 @@
+//! A node in memory: maps instead of engines, and switches for what can go wrong on the way.
+#![allow(clippy::disallowed_methods)] // Time is tokio's paused time here, which is virtual.
+
+mod bag;
+mod chunk;
+mod file;
+
+use base::buffer::Pool;
+use base::env::{Clock, Random};
+use base::error::{Error, ErrorKind, Result};
+use base::id::SessionId;
+use base::unit::{Time, WallTime};
+use client::Client;
+use net::message::{Ask, Done, bag as bags, chunk as chunks, file as files, session};
+use net::{Call, Link, Payload, Responder, Service};
+use prost::Message;
+use sim::random::SimRandom;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Devices of the node.
+pub const DEVICES: u64 = 3;
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    /// Calls take up to so long, each its own time, so they overtake each other. Zero: done at once, in order.
+    pub delay_max: Duration,
+    /// One answer in so many is lost, and the call asked again as a link does. Zero: none.
+    pub lose_one_in: u64,
+    /// The next so many appends and pushes find no room.
+    pub full: u32,
+    /// From now on nothing is answered in time.
+    pub unreachable: bool,
+    /// Calls are carried out, but nothing is answered in time.
+    pub unanswered: bool,
+}
+
+/// The node, and what a test looks at.
+pub struct Fake {
+    pub random: SimRandom,
+    pub clock: Arc<TokioClock>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+pub struct State {
+    pub faults: Faults,
+    pub files: file::Files,
+    pub chunks: BTreeMap<u128, chunk::Stored>,
+    pub bags: BTreeMap<u64, bag::Stored>,
+    /// Answers to changes of names, by session and call number.
+    remembered: BTreeMap<(u128, u64), std::result::Result<Vec<u8>, Error>>,
+    pub next: u64,
+    /// Calls by kind.
+    pub calls: BTreeMap<u16, u64>,
+}
+
+/// Virtual time.
+pub struct TokioClock(Instant);
+
+impl Clock for TokioClock {
+    fn now(&self) -> Time {
+        Time::from_nanos(self.0.elapsed().as_nanos() as u64)
+    }
+    fn wall(&self) -> WallTime {
+        WallTime(self.0.elapsed().as_millis() as u64)
+    }
+}
+
+/// An answer that is ready to go.
+type Reply = (Vec<u8>, Payload);
+
+fn reply<M: Message>(message: M) -> Result<Reply> {
+    Ok((message.encode_to_vec(), Payload::empty()))
+}
+
+impl Fake {
+    pub fn new(seed: u64) -> Arc<Fake> {
+        let clock = Arc::new(TokioClock(Instant::now()));
+        let fake = Fake { random: SimRandom::new(seed), clock, state: Mutex::default() };
+        fake.state().next = 100;
+        Arc::new(fake)
+    }
+
+    /// A new client, with a session of its own.
+    pub fn client(self: &Arc<Self>) -> Client {
+        let session = SessionId(self.random.wide());
+        let link = Link::local(Arc::new(FakeService(self.clone())), session);
+        let random = self.random.fork(&session.to_string());
+        Client::over(link, self.clock.clone(), Arc::new(random), Pool::new(64 << 20))
+    }
+
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no test panics with the state in its hands")
+    }
+
+    pub fn fail(&self, change: impl FnOnce(&mut Faults)) {
+        change(&mut self.state().faults);
+    }
+
+    async fn handle(&self, call: &Call) -> Result<Reply> {
+        let faults = self.state().faults;
+        *self.state().calls.entry(call.kind).or_default() += 1;
+        if faults.unreachable {
+            return Err(Error::new(ErrorKind::Unreachable, "nothing was heard for 10 s"));
+        }
+        self.delay(faults.delay_max).await;
+        let mut answer = self.answer(call).await;
+        while faults.lose_one_in > 0 && self.random.one_in(faults.lose_one_in) {
+            self.delay(faults.delay_max).await;
+            answer = self.answer(call).await;
+        }
+        self.delay(faults.delay_max).await;
+        if faults.unanswered {
+            return Err(Error::new(ErrorKind::Unreachable, "nothing was heard for 10 s"));
+        }
+        answer
+    }
+
+    async fn delay(&self, most: Duration) {
+        if !most.is_zero() {
+            tokio::time::sleep(most.mul_f64(self.random.below(1000) as f64 / 1000.0)).await;
+        }
+    }
+
+    async fn answer(&self, call: &Call) -> Result<Reply> {
+        call.payload.verify()?;
+        match call.kind {
+            session::Renew::KIND => reply(Done {}),
+            files::Stat::KIND => reply(self.state().stat(&call.ask::<files::Stat>()?.path)?),
+            files::List::KIND => reply(self.state().list(&call.ask()?)?),
+            files::Locate::KIND => reply(self.state().locate(&call.ask()?)?),
+            files::DiskUsage::KIND => reply(self.state().disk_usage(&call.ask()?)?),
+            kind if (16..48).contains(&kind) => self.once(call),
+            chunks::Append::KIND => reply(self.state().append(&call.ask()?, call.payload.clone().into_bytes())?),
+            chunks::Read::KIND => {
+                let (answer, bytes) = self.state().read(&call.ask()?)?;
+                Ok((answer.encode_to_vec(), Payload::new(bytes)))
+            }
+            chunks::Seal::KIND => reply(self.state().seal(&call.ask()?)?),
+            chunks::Stat::KIND => reply(self.state().chunk_stat(&call.ask()?)?),
+            bags::Create::KIND => reply(self.state().bag_create(&call.ask()?)?),
+            bags::Stat::KIND => reply(self.state().bag_info(&call.ask::<bags::Stat>()?.name)?),
+            bags::Seal::KIND => reply(self.state().bag_seal(&call.ask::<bags::Seal>()?.name)?),
+            bags::Push::KIND => reply(self.state().push(&call.ask()?, call.payload.clone().into_bytes())?),
+            bags::Pull::KIND => self.pull(call.ask()?).await,
+            bags::Acknowledge::KIND => {
+                let now = self.clock.now();
+                reply(self.state().acknowledge(now, &call.ask()?)?)
+            }
+            bags::RenewGrants::KIND => {
+                let now = self.clock.now();
+                reply(self.state().renew(now, &call.ask()?)?)
+            }
+            other => Err(Error::new(ErrorKind::Protocol, format!("the fake does not know kind {other}"))),
+        }
+    }
+
+    /// A change of names: done once, and answered the same when asked again.
+    fn once(&self, call: &Call) -> Result<Reply> {
+        let key = (call.session.0, call.number);
+        let mut state = self.state();
+        if let Some(answer) = state.remembered.get(&key) {
+            return answer.clone().map(|message| (message, Payload::empty()));
+        }
+        let answer = state.change(call);
+        state.remembered.insert(key, answer.clone());
+        answer.map(|message| (message, Payload::empty()))
+    }
+
+    async fn pull(&self, ask: bags::Pull) -> Result<Reply> {
+        let deadline = self.clock.now().after(Duration::from_millis(u64::from(ask.wait_ms)));
+        loop {
+            let now = self.clock.now();
+            let (answer, bytes) = self.state().pull(now, &ask)?;
+            let nothing = answer.pulled == bags::Pulled::Nothing as i32;
+            if !nothing || now >= deadline {
+                return Ok((answer.encode_to_vec(), Payload::new(bytes)));
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+impl State {
+    pub fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// Uses up one of the refusals for want of room.
+    fn refuse_full(&mut self) -> Result<()> {
+        if self.faults.full == 0 {
+            return Ok(());
+        }
+        self.faults.full -= 1;
+        Err(Error::new(ErrorKind::Full, "the device is full"))
+    }
+
+    fn change(&mut self, call: &Call) -> Result<Vec<u8>> {
+        let session = call.session.0;
+        Ok(match call.kind {
+            files::MakeDirectory::KIND => self.make_directory(&call.ask()?)?.encode_to_vec(),
+            files::Create::KIND => self.create(session, &call.ask()?)?.encode_to_vec(),
+            files::Append::KIND => self.append_open(session, &call.ask::<files::Append>()?.path)?.encode_to_vec(),
+            files::NextGroup::KIND => self.next_group(&call.ask()?)?.encode_to_vec(),
+            files::Close::KIND => self.close(&call.ask()?)?.encode_to_vec(),
+            files::PackGroup::KIND => self.new_group().encode_to_vec(),
+            files::PutFiles::KIND => self.put_files(&call.ask()?).encode_to_vec(),
+            other => return Err(Error::new(ErrorKind::Protocol, format!("the fake does not know kind {other}"))),
+        })
+    }
+}
+
+struct FakeService(Arc<Fake>);
+
+impl Service for FakeService {
+    fn handle(&self, call: Call) {
+        let fake = self.0.clone();
+        tokio::spawn(async move {
+            let result = fake.handle(&call).await;
+            answer(call.kind, call.respond, result);
+        });
+    }
+}
+
+/// Answers with a message of the kind's type.
+fn answer(kind: u16, respond: Responder, result: Result<Reply>) {
+    macro_rules! by_kind {
+        ($message:ident, $payload:ident, $($ask:path,)*) => {
+            match kind {
+                $(<$ask>::KIND => match <$ask as Ask>::Answer::decode($message.as_slice()) {
+                    Ok(decoded) => respond.answer(&decoded, $payload),
+                    Err(error) => respond.fail(Error::new(ErrorKind::Protocol, error.to_string())),
+                },)*
+                _ => respond.fail(Error::new(ErrorKind::Protocol, "an answer without a question")),
+            }
+        };
+    }
+    match result {
+        Err(error) => respond.fail(error),
+        Ok((message, payload)) => by_kind!(
+            message,
+            payload,
+            session::Renew,
+            files::Stat,
+            files::List,
+            files::Locate,
+            files::DiskUsage,
+            files::MakeDirectory,
+            files::Create,
+            files::Append,
+            files::NextGroup,
+            files::Close,
+            files::PackGroup,
+            files::PutFiles,
+            chunks::Append,
+            chunks::Read,
+            chunks::Seal,
+            chunks::Stat,
+            bags::Create,
+            bags::Stat,
+            bags::Seal,
+            bags::Push,
+            bags::Pull,
+            bags::Acknowledge,
+            bags::RenewGrants,
+        ),
+    }
+}

@@ -1,0 +1,145 @@
+//! Bags of the fake, with grants that end.
+
+use super::{DEVICES, State};
+use base::error::{Error, ErrorKind, Result};
+use base::limit::GRANT_LEASE;
+use base::unit::Time;
+use bytes::Bytes;
+use net::message::bag::{
+    Acknowledge, AcknowledgeAnswer, Create, Info, Pull, PullAnswer, Pulled, Push, PushAnswer, RenewGrants,
+};
+use net::message::{Done, Failure, Id};
+use std::collections::{BTreeMap, VecDeque};
+
+#[derive(Default)]
+pub struct Stored {
+    pub name: String,
+    pub sealed: bool,
+    pub members: BTreeMap<u128, Member>,
+}
+
+#[derive(Default)]
+pub struct Member {
+    pub sealed: bool,
+    pub waiting: VecDeque<u128>,
+    pub chunks: BTreeMap<u128, Bytes>,
+    /// Chunk, and end, by grant.
+    pub grants: BTreeMap<u64, (u128, Time)>,
+    /// Grant by acknowledged chunk.
+    pub acknowledged: BTreeMap<u128, u64>,
+    pub pushed: u64,
+}
+
+impl Member {
+    fn expire(&mut self, now: Time) {
+        let ended: Vec<u64> = self.grants.iter().filter(|(_, (_, end))| *end <= now).map(|(grant, _)| *grant).collect();
+        for grant in ended {
+            let (chunk, _) = self.grants.remove(&grant).expect("just seen");
+            self.waiting.push_back(chunk);
+        }
+    }
+}
+
+impl State {
+    pub fn bag_create(&mut self, ask: &Create) -> Result<Info> {
+        if self.bags.values().all(|bag| bag.name != ask.name) {
+            let number = self.number();
+            let members = (1..=u128::from(DEVICES)).map(|device| (device, Member::default())).collect();
+            self.bags.insert(number, Stored { name: ask.name.clone(), sealed: false, members });
+        } else if !ask.exists_ok {
+            return Err(Error::new(ErrorKind::Exists, "the bag exists"));
+        }
+        self.bag_info(&ask.name)
+    }
+
+    pub fn bag_info(&mut self, name: &str) -> Result<Info> {
+        let found = self.bags.iter().find(|(_, bag)| bag.name == name);
+        let (number, bag) = found.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no bag {name}")))?;
+        Ok(Info {
+            bag: *number,
+            name: name.to_string(),
+            sealed: bag.sealed,
+            members: bag.members.keys().map(|device| Id::from(*device)).collect(),
+            pushed: bag.members.values().map(|member| member.pushed).sum(),
+            acknowledged: bag.members.values().map(|member| member.acknowledged.len() as u64).sum(),
+            ..Info::default()
+        })
+    }
+
+    pub fn bag_seal(&mut self, name: &str) -> Result<Info> {
+        for bag in self.bags.values_mut().filter(|bag| bag.name == name) {
+            bag.sealed = true;
+            bag.members.values_mut().for_each(|member| member.sealed = true);
+        }
+        self.bag_info(name)
+    }
+
+    fn member(&mut self, bag: u64, device: Id) -> Result<&mut Member> {
+        let bag = self.bags.get_mut(&bag).ok_or_else(|| Error::new(ErrorKind::NotFound, "there is no such bag"))?;
+        bag.members.get_mut(&device.value()).ok_or_else(|| Error::new(ErrorKind::NotFound, "there is no such device"))
+    }
+
+    pub fn push(&mut self, ask: &Push, bytes: Bytes) -> Result<PushAnswer> {
+        self.refuse_full()?;
+        let chunk = ask.chunk.value();
+        let member = self.member(ask.bag, ask.device)?;
+        let known = member.chunks.contains_key(&chunk) || member.acknowledged.contains_key(&chunk);
+        if member.sealed && !known {
+            return Err(Error::new(ErrorKind::Stale, "the bag is sealed"));
+        }
+        if !known {
+            member.chunks.insert(chunk, bytes);
+            member.waiting.push_back(chunk);
+            member.pushed += 1;
+        }
+        Ok(PushAnswer { waiting: member.waiting.len() as u64 })
+    }
+
+    pub fn pull(&mut self, now: Time, ask: &Pull) -> Result<(PullAnswer, Bytes)> {
+        let member = self.member(ask.bag, ask.device)?;
+        member.expire(now);
+        let granted = member.grants.get(&ask.grant).map(|(chunk, _)| *chunk);
+        let chunk = granted.or_else(|| member.waiting.pop_front());
+        let mut answer = PullAnswer { waiting: member.waiting.len() as u64, ..PullAnswer::default() };
+        let Some(chunk) = chunk else {
+            let ended = member.sealed && member.chunks.is_empty();
+            answer.pulled = if ended { Pulled::Ended } else { Pulled::Nothing } as i32;
+            return Ok((answer, Bytes::new()));
+        };
+        member.grants.insert(ask.grant, (chunk, now.after(GRANT_LEASE)));
+        answer.pulled = Pulled::Chunk as i32;
+        answer.chunk = chunk.into();
+        answer.grant_ms = GRANT_LEASE.as_millis() as u32;
+        Ok((answer, member.chunks[&chunk].clone()))
+    }
+
+    pub fn acknowledge(&mut self, now: Time, ask: &Acknowledge) -> Result<AcknowledgeAnswer> {
+        let member = self.member(ask.bag, ask.device)?;
+        member.expire(now);
+        let mut results = Vec::new();
+        for grant in &ask.grants {
+            let chunk = grant.chunk.value();
+            let live = member.grants.get(&grant.grant).is_some_and(|(granted, _)| *granted == chunk);
+            let again = member.acknowledged.get(&chunk) == Some(&grant.grant);
+            if live {
+                member.grants.remove(&grant.grant);
+                member.chunks.remove(&chunk);
+                member.acknowledged.insert(chunk, grant.grant);
+            }
+            let stale = || Failure::from(Error::new(ErrorKind::Stale, "somebody else has or had the chunk"));
+            results.push(if live || again { Failure::default() } else { stale() });
+        }
+        Ok(AcknowledgeAnswer { results })
+    }
+
+    pub fn renew(&mut self, now: Time, ask: &RenewGrants) -> Result<Done> {
+        let member = self.member(ask.bag, ask.device)?;
+        member.expire(now);
+        for grant in &ask.grants {
+            if let Some((_, end)) = member.grants.get_mut(&grant.grant) {
+                *end = now.after(GRANT_LEASE);
+            }
+        }
+        Ok(Done {})
+    }
+}

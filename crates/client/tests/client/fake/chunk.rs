@@ -1,0 +1,93 @@
+//! Chunks of the fake: bytes in a list of parts, as they came.
+
+use super::State;
+use base::checksum::crc32c;
+use base::error::{Error, ErrorKind, Result};
+use bytes::Bytes;
+use net::message::chunk::{Append, AppendAnswer, Read, ReadAnswer, Seal, SealAnswer, Stat, StatAnswer};
+
+#[derive(Default)]
+pub struct Stored {
+    pub parts: Vec<Bytes>,
+    pub length: u64,
+    pub sealed: bool,
+    pub generation: u64,
+    /// Bytes that an append asked to be synced, and those before.
+    pub synced: u64,
+}
+
+fn missing() -> Error {
+    Error::new(ErrorKind::NotFound, "the chunk is not here")
+}
+
+impl State {
+    pub fn append(&mut self, ask: &Append, bytes: Bytes) -> Result<AppendAnswer> {
+        self.refuse_full()?;
+        let key = ask.chunk.value();
+        if ask.offset > 0 && !self.chunks.contains_key(&key) {
+            return Err(missing());
+        }
+        let chunk = self.chunks.entry(key).or_default();
+        let stale = |text: &str| Err(Error::new(ErrorKind::Stale, text));
+        if ask.generation < chunk.generation {
+            return stale("another writer took over");
+        }
+        chunk.generation = ask.generation;
+        let end = ask.offset + bytes.len() as u64;
+        if end > chunk.length || (ask.seal && !chunk.sealed) {
+            if chunk.sealed || ask.offset != chunk.length {
+                return stale("the append is not for the chunk's end");
+            }
+            chunk.length = end;
+            chunk.parts.push(bytes);
+            chunk.sealed = ask.seal;
+        }
+        if ask.level == 2 {
+            chunk.synced = chunk.length;
+        }
+        Ok(AppendAnswer { length: chunk.length })
+    }
+
+    pub fn read(&mut self, ask: &Read) -> Result<(ReadAnswer, Bytes)> {
+        let chunk = self.chunks.get(&ask.chunk.value()).ok_or_else(missing)?;
+        let mut out = Vec::new();
+        for range in &ask.ranges {
+            let (mut start, end) = (0, range.offset.saturating_add(range.length));
+            for part in &chunk.parts {
+                let stop = start + part.len() as u64;
+                let (from, to) = (range.offset.max(start), end.min(stop));
+                if from < to {
+                    out.extend_from_slice(&part[(from - start) as usize..(to - start) as usize]);
+                }
+                start = stop;
+            }
+        }
+        Ok((ReadAnswer { chunk_length: chunk.length, sealed: chunk.sealed }, Bytes::from(out)))
+    }
+
+    pub fn seal(&mut self, ask: &Seal) -> Result<SealAnswer> {
+        let chunk = self.chunks.get_mut(&ask.chunk.value()).ok_or_else(missing)?;
+        if ask.generation < chunk.generation || ask.length != chunk.length {
+            return Err(Error::new(ErrorKind::Stale, "another writer took over, or the length is another"));
+        }
+        (chunk.sealed, chunk.synced) = (true, chunk.length);
+        Ok(SealAnswer { length: chunk.length, crc: crc32c(&chunk.parts.concat()) })
+    }
+
+    pub fn chunk_stat(&mut self, ask: &Stat) -> Result<StatAnswer> {
+        let chunk = self.chunks.get(&ask.chunk.value()).ok_or_else(missing)?;
+        Ok(StatAnswer { length: chunk.length, sealed: chunk.sealed, generation: chunk.generation })
+    }
+
+    /// Moves a chunk to another name, as packing anew does.
+    pub fn move_chunks(&mut self) {
+        for file in self.files.by_number.values_mut() {
+            for extent in &mut file.extents {
+                if let Some(stored) = self.chunks.remove(&extent.chunk) {
+                    extent.chunk += 1 << 100;
+                    self.chunks.insert(extent.chunk, stored);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Names and extents of the fake.
+
+use super::{DEVICES, State};
+use base::error::{Error, ErrorKind, Result};
+use net::message::file::{
+    Attributes, Close, Create, DiskUsage, DiskUsageAnswer, Entry, Extent, List, ListAnswer, Locate, LocateAnswer,
+    MakeDirectory, NewGroup, NextGroup, OpenedFile, PutFiles, PutFilesAnswer,
+};
+use net::message::{Done, Failure};
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Default)]
+pub struct Files {
+    pub by_path: BTreeMap<String, u64>,
+    pub by_number: BTreeMap<u64, File>,
+    pub directories: BTreeSet<String>,
+    pub groups: BTreeMap<u64, NewGroup>,
+}
+
+#[derive(Clone, Default)]
+pub struct File {
+    pub extents: Vec<Piece>,
+    pub length: u64,
+    pub modified_ms: u64,
+    pub mode: u32,
+    pub generation: u64,
+    pub writer: Option<u64>,
+}
+
+/// Part of a file.
+#[derive(Clone, Copy)]
+pub struct Piece {
+    pub start: u64,
+    pub length: u64,
+    pub device: u128,
+    pub chunk: u128,
+    pub chunk_offset: u64,
+}
+
+fn error<T>(kind: ErrorKind, text: &str) -> Result<T> {
+    Err(Error::new(kind, text))
+}
+
+impl State {
+    pub fn new_group(&mut self) -> NewGroup {
+        let group = self.number();
+        let device = u128::from(group % DEVICES) + 1;
+        let answer = NewGroup { group, device: device.into(), chunk: (u128::from(group) << 64).into() };
+        self.files.groups.insert(group, answer.clone());
+        answer
+    }
+
+    fn file(&mut self, path: &str) -> Result<(u64, &mut File)> {
+        let missing = || Error::new(ErrorKind::NotFound, format!("there is no {path}"));
+        let inode = *self.files.by_path.get(path).ok_or_else(missing)?;
+        self.files.by_number.get_mut(&inode).map(|file| (inode, file)).ok_or_else(missing)
+    }
+
+    fn attributes(inode: u64, file: &File) -> Attributes {
+        Attributes {
+            inode,
+            directory: false,
+            length: file.length,
+            modified_ms: file.modified_ms,
+            mode: file.mode,
+            open: file.writer.is_some(),
+            generation: file.generation,
+        }
+    }
+
+    pub fn stat(&mut self, path: &str) -> Result<Attributes> {
+        if self.files.directories.contains(path) {
+            return Ok(Attributes { directory: true, ..Attributes::default() });
+        }
+        self.file(path).map(|(inode, file)| State::attributes(inode, file))
+    }
+
+    pub fn list(&mut self, ask: &List) -> Result<ListAnswer> {
+        let prefix = format!("{}/", ask.path.trim_end_matches('/'));
+        let names: Vec<String> =
+            self.files.by_path.keys().filter_map(|path| path.strip_prefix(&prefix)).map(str::to_string).collect();
+        let after: Vec<String> = names.into_iter().filter(|name| *name > ask.after).collect();
+        // Pages of seven: a listing of any length has several.
+        let mut entries = Vec::new();
+        for name in after.iter().take(7) {
+            entries.push(Entry { name: name.clone(), attributes: self.stat(&format!("{prefix}{name}"))? });
+        }
+        Ok(ListAnswer { more: after.len() > 7, entries })
+    }
+
+    pub fn disk_usage(&mut self, ask: &DiskUsage) -> Result<DiskUsageAnswer> {
+        let resume = String::from_utf8(ask.resume.clone()).unwrap_or_default();
+        let mut files = self.files.by_path.iter().filter(|(path, _)| **path > resume);
+        let Some((path, inode)) = files.next() else {
+            return Ok(DiskUsageAnswer { directories: 1, ..DiskUsageAnswer::default() });
+        };
+        let bytes = self.files.by_number[inode].length;
+        Ok(DiskUsageAnswer { files: 1, directories: 0, bytes, next: path.clone().into_bytes() })
+    }
+
+    pub fn make_directory(&mut self, ask: &MakeDirectory) -> Result<Done> {
+        if !self.files.directories.insert(ask.path.clone()) && !ask.parents {
+            return error(ErrorKind::Exists, "the directory exists");
+        }
+        Ok(Done {})
+    }
+
+    fn make(&mut self, path: &str, overwrite: bool, file: File) -> Result<u64> {
+        if path.contains("/missing/") {
+            return error(ErrorKind::NotFound, "there is no such directory");
+        }
+        if !overwrite && self.files.by_path.contains_key(path) {
+            return error(ErrorKind::Exists, "the file exists");
+        }
+        let inode = self.number();
+        self.files.by_path.insert(path.to_string(), inode);
+        self.files.by_number.insert(inode, file);
+        Ok(inode)
+    }
+
+    pub fn create(&mut self, _session: u128, ask: &Create) -> Result<OpenedFile> {
+        let group = self.new_group();
+        let file = File { mode: ask.mode, generation: 1, writer: Some(group.group), ..File::default() };
+        let inode = self.make(&ask.path, ask.overwrite, file)?;
+        Ok(OpenedFile { inode, generation: 1, length: 0, group })
+    }
+
+    /// Takes over from whoever writes: the chunk is fenced and keeps what it has.
+    pub fn append_open(&mut self, _session: u128, path: &str) -> Result<OpenedFile> {
+        let group = self.new_group();
+        let (inode, file) = self.file(path)?;
+        file.generation += 1;
+        let (generation, before) = (file.generation, file.writer.replace(group.group));
+        if let Some(before) = before {
+            let chunk = self.files.groups[&before].chunk.value();
+            let stored = self.chunks.entry(chunk).or_default();
+            (stored.sealed, stored.generation) = (true, generation);
+            let length = stored.length;
+            self.finish(inode, before, length);
+        }
+        let length = self.files.by_number[&inode].length;
+        Ok(OpenedFile { inode, generation, length, group })
+    }
+
+    fn finish(&mut self, inode: u64, group: u64, length: u64) {
+        let place = self.files.groups[&group].clone();
+        let file = self.files.by_number.get_mut(&inode).expect("asked for before");
+        if length > 0 {
+            let (device, chunk) = (place.device.value(), place.chunk.value());
+            file.extents.push(Piece { start: file.length, length, device, chunk, chunk_offset: 0 });
+            file.length += length;
+        }
+    }
+
+    fn leased(&mut self, inode: u64, generation: u64, group: u64, length: u64) -> Result<()> {
+        let file = self.files.by_number.get(&inode);
+        if file.is_none_or(|file| file.generation != generation || file.writer != Some(group)) {
+            return error(ErrorKind::Stale, "another writer took over");
+        }
+        let chunk = self.files.groups[&group].chunk.value();
+        let durable = self.chunks.get(&chunk).is_some_and(|stored| stored.sealed && stored.synced == length);
+        assert!(length == 0 || durable, "a group is finished whose chunk is not sealed and synced at {length}");
+        Ok(())
+    }
+
+    pub fn next_group(&mut self, ask: &NextGroup) -> Result<NewGroup> {
+        self.leased(ask.inode, ask.generation, ask.finished_group, ask.finished_length)?;
+        self.finish(ask.inode, ask.finished_group, ask.finished_length);
+        let group = self.new_group();
+        self.files.by_number.get_mut(&ask.inode).expect("leased").writer = Some(group.group);
+        Ok(group)
+    }
+
+    pub fn close(&mut self, ask: &Close) -> Result<Attributes> {
+        self.leased(ask.inode, ask.generation, ask.finished_group, ask.finished_length)?;
+        self.finish(ask.inode, ask.finished_group, ask.finished_length);
+        let file = self.files.by_number.get_mut(&ask.inode).expect("leased");
+        file.writer = None;
+        file.modified_ms = ask.modified_ms;
+        Ok(State::attributes(ask.inode, file))
+    }
+
+    pub fn put_files(&mut self, ask: &PutFiles) -> PutFilesAnswer {
+        let mut results = Vec::new();
+        for put in &ask.files {
+            let mut file = File { length: put.length, modified_ms: put.modified_ms, mode: put.mode, ..File::default() };
+            if put.length > 0 {
+                let place = &self.files.groups[&put.group];
+                let (device, chunk) = (place.device.value(), place.chunk.value());
+                let synced = self.chunks.get(&chunk).map_or(0, |stored| stored.synced);
+                assert!(synced >= put.offset + put.length, "{} is named before its bytes are durable", put.path);
+                file.extents.push(Piece { start: 0, length: put.length, device, chunk, chunk_offset: put.offset });
+            }
+            let made = self.make(&put.path, put.overwrite, file);
+            results.push(made.map_or_else(Failure::from, |_| Failure::default()));
+        }
+        PutFilesAnswer { results }
+    }
+
+    pub fn locate(&mut self, ask: &Locate) -> Result<LocateAnswer> {
+        let inode = if ask.path.is_empty() { ask.inode } else { self.file(&ask.path)?.0 };
+        let Some(file) = self.files.by_number.get(&inode) else {
+            return error(ErrorKind::NotFound, "the file is gone");
+        };
+        let extent = |piece: &Piece, open: bool| Extent {
+            offset: piece.start,
+            length: piece.length,
+            device: piece.device.into(),
+            chunk: piece.chunk.into(),
+            chunk_offset: piece.chunk_offset,
+            open,
+        };
+        let end = ask.offset.saturating_add(ask.length);
+        let touching = |piece: &&Piece| piece.start < end && piece.start + piece.length > ask.offset;
+        let mut extents: Vec<Extent> = file.extents.iter().filter(touching).map(|piece| extent(piece, false)).collect();
+        if let Some(group) = file.writer {
+            let place = &self.files.groups[&group];
+            let (device, chunk) = (place.device.value(), place.chunk.value());
+            extents.push(extent(&Piece { start: file.length, length: 0, device, chunk, chunk_offset: 0 }, true));
+        }
+        // Pages of two: a file of a few chunks has several.
+        let more = extents.len() > 2;
+        extents.truncate(2);
+        Ok(LocateAnswer { attributes: State::attributes(inode, file), extents, more })
+    }
+}

@@ -1,0 +1,102 @@
+//! Small files: each is there whole or not at all, and its result says which.
+
+use crate::fake::{Fake, Faults};
+use base::env::Random;
+use base::error::ErrorKind;
+use base::limit::SMALL_FILE_MAX;
+use bytes::Bytes;
+use client::{PackOptions, Packed, PackerOptions, Sizes};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const OVERWRITE: PackOptions = PackOptions { modified_ms: 5, mode: 0o600, overwrite: true, parents: true };
+
+/// Thousands of files over lanes that overtake each other, with lost answers and groups that fill up: every result is
+/// right, every file reads back, and refused ones are not there.
+#[tokio::test(start_paused = true)]
+async fn results_are_true() {
+    for seed in 0..4 {
+        let fake = Fake::new(seed);
+        let delay_max = Duration::from_millis(5 * (seed % 3));
+        fake.fail(|faults| *faults = Faults { delay_max, lose_one_in: 4, full: 3, ..Faults::default() });
+        let sizes = Sizes { file_chunk: 300_000, ..Sizes::default() };
+        let client = fake.client().with_sizes(sizes);
+        let options = PackerOptions { lanes: 3, compound_bytes: 50_000, compound_files: 40 };
+        let mut packer = client.packer(options);
+        let mut expected = BTreeMap::new();
+        let mut results: Vec<Packed> = Vec::new();
+        for number in 0..1500u64 {
+            let bytes = Bytes::from(vec![number as u8; fake.random.below(4000).saturating_sub(200) as usize]);
+            let directory = if number % 50 == 3 { "missing/" } else { "" };
+            let path = format!("/d/{directory}{number}");
+            packer.put(&path, bytes.clone(), OVERWRITE).await.expect("admitted");
+            expected.insert(path, bytes);
+            if number % 400 == 0 {
+                results.extend(packer.take_results());
+            }
+        }
+        results.extend(packer.flush().await.expect("sent"));
+        assert_eq!(results.len(), expected.len(), "seed {seed}");
+        for (path, result) in results {
+            let bytes = expected.remove(&path).unwrap_or_else(|| panic!("seed {seed}: {path} has two results"));
+            match result {
+                Ok(()) => assert!(client.read_small(&path).await.expect("it was put") == bytes, "seed {seed}: {path}"),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::NotFound, "seed {seed}: {path}: {error}");
+                    assert!(path.contains("missing") && client.stat(&path).await.is_err(), "seed {seed}: {path}");
+                }
+            }
+        }
+        assert_eq!(packer.close().await.expect("nothing is left"), []);
+        assert!(fake.state().chunks.values().filter(|chunk| chunk.length > 0).all(|chunk| chunk.sealed), "seed {seed}");
+    }
+}
+
+/// When bytes cannot be stored, none of the compound's files is there and each has the error; the next ones go on, and
+/// are not taken for a repetition of bytes that were stored without an answer.
+#[tokio::test(start_paused = true)]
+async fn all_or_nothing() {
+    let fake = Fake::new(1);
+    let client = fake.client();
+    let mut packer = client.packer(PackerOptions { lanes: 1, ..PackerOptions::default() });
+    packer.put("/early", Bytes::from_static(b"1"), OVERWRITE).await.expect("admitted");
+    assert_eq!(packer.flush().await.expect("sent"), [("/early".to_string(), Ok(()))]);
+    fake.fail(|faults| faults.unanswered = true);
+    packer.put("/a", Bytes::from_static(b"23"), OVERWRITE).await.expect("admitted");
+    packer.put("/b", Bytes::from_static(b"45"), OVERWRITE).await.expect("admitted");
+    for (path, result) in packer.flush().await.expect("sent") {
+        assert_eq!(result.map_err(|error| error.kind()), Err(ErrorKind::Unreachable), "{path}");
+    }
+    fake.fail(|faults| faults.unanswered = false);
+    assert!(client.stat("/a").await.is_err() && client.stat("/b").await.is_err());
+    packer.put("/a", Bytes::from_static(b"67"), OVERWRITE).await.expect("admitted");
+    assert_eq!(packer.flush().await.expect("sent"), [("/a".to_string(), Ok(()))]);
+    assert_eq!(client.read_small("/a").await.expect("read"), "67");
+    assert_eq!(client.read_small("/early").await.expect("read"), "1");
+    fake.fail(|faults| faults.full = u32::MAX);
+    packer.put("/c", Bytes::from_static(b"8"), OVERWRITE).await.expect("admitted");
+    let results = packer.flush().await.expect("sent");
+    assert_eq!(results[0].1.clone().map_err(|error| error.kind()), Err(ErrorKind::Full));
+}
+
+/// A file too large to be packed is refused; the largest that is packed is passed on without a copy; existing files stay.
+#[tokio::test(start_paused = true)]
+async fn sizes() {
+    let fake = Fake::new(1);
+    let client = fake.client();
+    let mut packer = client.packer(PackerOptions::default());
+    let largest = Bytes::from(vec![9; SMALL_FILE_MAX as usize]);
+    let larger = Bytes::from(vec![9; SMALL_FILE_MAX as usize + 1]);
+    let error = packer.put("/larger", larger, OVERWRITE).await.expect_err("too large");
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    packer.put("/empty", Bytes::new(), OVERWRITE).await.expect("admitted");
+    packer.put("/largest", largest.clone(), OVERWRITE).await.expect("admitted");
+    assert_eq!(packer.flush().await.expect("sent").len(), 2);
+    packer.put("/largest", Bytes::new(), PackOptions::default()).await.expect("admitted");
+    let results = packer.flush().await.expect("sent");
+    assert_eq!(results[0].1.clone().map_err(|error| error.kind()), Err(ErrorKind::Exists));
+    assert_eq!(client.read_small("/empty").await.expect("read"), "");
+    assert!(client.read_small("/largest").await.expect("read") == largest);
+    let state = fake.state();
+    assert_eq!(state.chunks.values().next().expect("one chunk").parts[0].as_ptr(), largest.as_ptr());
+}

@@ -1,0 +1,174 @@
+//! Between records on disk and the types of requests and replies.
+
+use crate::format::{
+    AttributesRecord, BagRecord, ColumnRecord, FileResultRecord, FilesRecord, GroupRecord, HandleRecord, InodeRecord,
+    PlacedRecord, PolicyRecord, ReplicaRecord, ReplyRecord,
+};
+use crate::request::{Attributes, BagInfo, BagState, Column, FileHandle, NewGroup, Reply};
+use base::error::{Error, ErrorKind, Result};
+use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, InodeId};
+use base::policy::{Class, Policy};
+use base::unit::WallTime;
+
+/// A policy as it is stored.
+pub fn policy_record(policy: Policy) -> PolicyRecord {
+    PolicyRecord { tier: policy.tier.map(Class::code), replicas: policy.replicas }
+}
+
+/// A stored policy. A class that this version does not know counts as no wish.
+pub fn policy(record: Option<PolicyRecord>) -> Policy {
+    let record = record.unwrap_or_default();
+    Policy { tier: record.tier.and_then(Class::from_code), replicas: record.replicas }
+}
+
+/// Columns as they are stored.
+pub fn column_records(columns: &[Column]) -> Vec<ColumnRecord> {
+    let replica = |(device, chunk): &(DeviceId, ChunkId)| ReplicaRecord {
+        device: device.to_bytes().to_vec(),
+        chunk: chunk.to_bytes().to_vec(),
+    };
+    let column = |column: &Column| ColumnRecord { replicas: column.replicas.iter().map(replica).collect() };
+    columns.iter().map(column).collect()
+}
+
+/// Stored columns. Ids of a wrong length are left out: the disk that wrote them is not to be believed.
+pub fn columns(records: &[ColumnRecord]) -> Vec<Column> {
+    let replica =
+        |record: &ReplicaRecord| Some((DeviceId::from_slice(&record.device)?, ChunkId::from_slice(&record.chunk)?));
+    let column = |record: &ColumnRecord| Column { replicas: record.replicas.iter().filter_map(replica).collect() };
+    records.iter().map(column).collect()
+}
+
+/// A stored group with its number.
+pub fn placed(group: GroupId, record: &GroupRecord) -> NewGroup {
+    NewGroup { group, columns: columns(&record.columns) }
+}
+
+/// What is said of a stored file or directory.
+pub fn attributes(inode: InodeId, record: InodeRecord) -> Attributes {
+    Attributes {
+        inode,
+        directory: record.directory,
+        length: record.length,
+        modified: WallTime(record.modified),
+        created: WallTime(record.created),
+        mode: record.mode,
+        owner: record.owner,
+        group: record.group,
+        generation: Generation(record.generation),
+        writing: record.writer.is_some(),
+    }
+}
+
+/// What is said of a stored bag.
+pub fn bag(bag: BagId, record: BagRecord) -> BagInfo {
+    BagInfo {
+        bag,
+        name: record.name,
+        policy: policy(record.policy),
+        chunk_size: record.chunk_size,
+        members: record.members.iter().filter_map(|member| DeviceId::from_slice(member)).collect(),
+        epoch: record.epoch,
+        state: match record.state {
+            0 => BagState::Open,
+            1 => BagState::Sealing,
+            _ => BagState::Sealed,
+        },
+        created: WallTime(record.created),
+    }
+}
+
+/// A reply to a change, to be remembered. A bag is remembered by its number.
+pub fn reply_record(reply: &Reply) -> ReplyRecord {
+    let mut record = ReplyRecord::default();
+    match reply {
+        Reply::Done => {}
+        Reply::Handle(handle) => {
+            record.handle = Some(HandleRecord {
+                inode: handle.inode.0,
+                generation: handle.generation.0,
+                length: handle.length,
+                group: Some(placed_record(&handle.group)),
+            });
+        }
+        Reply::Group(group) => record.group = Some(placed_record(group)),
+        Reply::Attributes(attributes) => record.attributes = Some(attributes_record(attributes)),
+        Reply::Files(results) => {
+            record.files = Some(FilesRecord { results: results.iter().map(file_result_record).collect() });
+        }
+        Reply::Bag(bag) => record.bag = Some(bag.bag.0),
+        Reply::Entries { .. }
+        | Reply::Located(_)
+        | Reply::Policy { .. }
+        | Reply::DiskUsage { .. }
+        | Reply::Usage(_)
+        | Reply::Devices(_)
+        | Reply::Bags { .. }
+        | Reply::Garbage(_)
+        | Reply::Known(_)
+        | Reply::Orphans(_) => unreachable!("only replies to changes are remembered"),
+    }
+    record
+}
+
+/// A remembered reply. `bag` gives what is known of a bag now.
+pub fn reply(record: ReplyRecord, bag: impl Fn(BagId) -> Result<BagInfo>) -> Result<Reply> {
+    if let Some(handle) = record.handle {
+        return Ok(Reply::Handle(FileHandle {
+            inode: InodeId(handle.inode),
+            generation: Generation(handle.generation),
+            length: handle.length,
+            group: new_group(handle.group.unwrap_or_default()),
+        }));
+    }
+    if let Some(group) = record.group {
+        return Ok(Reply::Group(new_group(group)));
+    }
+    if let Some(remembered) = record.attributes {
+        return Ok(Reply::Attributes(attributes(InodeId(remembered.inode), remembered.record.unwrap_or_default())));
+    }
+    if let Some(files) = record.files {
+        return Ok(Reply::Files(files.results.into_iter().map(file_result).collect()));
+    }
+    match record.bag {
+        Some(number) => bag(BagId(number)).map(Reply::Bag),
+        None => Ok(Reply::Done),
+    }
+}
+
+fn placed_record(group: &NewGroup) -> PlacedRecord {
+    PlacedRecord { group: group.group.0, columns: column_records(&group.columns) }
+}
+
+fn new_group(record: PlacedRecord) -> NewGroup {
+    NewGroup { group: GroupId(record.group), columns: columns(&record.columns) }
+}
+
+fn attributes_record(attributes: &Attributes) -> AttributesRecord {
+    let record = InodeRecord {
+        directory: attributes.directory,
+        length: attributes.length,
+        modified: attributes.modified.0,
+        created: attributes.created.0,
+        mode: attributes.mode,
+        owner: attributes.owner.clone(),
+        group: attributes.group.clone(),
+        generation: attributes.generation.0,
+        ..InodeRecord::default()
+    };
+    AttributesRecord { inode: attributes.inode.0, record: Some(record) }
+}
+
+fn file_result_record(result: &Result<InodeId>) -> FileResultRecord {
+    match result {
+        Ok(inode) => FileResultRecord { inode: inode.0, ..FileResultRecord::default() },
+        Err(error) => FileResultRecord { inode: 0, error: error.kind().code(), text: error.text().to_string() },
+    }
+}
+
+fn file_result(record: FileResultRecord) -> Result<InodeId> {
+    match record.error {
+        0 => Ok(InodeId(record.inode)),
+        code => Err(Error::new(ErrorKind::from_code(code), record.text)),
+    }
+}

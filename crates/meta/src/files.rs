@@ -1,0 +1,368 @@
+//! Files while they are written and read: leases, groups, extents.
+
+use crate::convert;
+use crate::format::{ExtentRecord, GroupRecord, InodeRecord, NameRecord, WriterRecord};
+use crate::key::{Key, after_prefix};
+use crate::names::{Found, gone};
+use crate::path::Path;
+use crate::place;
+use crate::request::{Column, Extent, FileHandle, Located, NewGroup, Orphan, Place, Reply};
+use crate::state::{State, missing};
+use base::error::{Error, ErrorKind, Result};
+use base::id::{ChunkId, Generation, GroupId, InodeId, SessionId};
+use base::limit::{CHUNK_MAX, LIST_PAGE_MAX};
+use base::policy::Policy;
+use base::unit::WallTime;
+use prost::Message;
+
+/// Most extents in one answer to `Locate`: with their groups about 100 KiB.
+const LOCATE_PAGE_MAX: usize = 512;
+
+impl State {
+    /// A new group of one chunk where the policy wants it, held by nobody yet.
+    fn allocate(&mut self, policy: Policy) -> Result<(NewGroup, GroupRecord)> {
+        let candidates = self.devices.candidates()?;
+        let device = place::place(&candidates, policy, self.random.next())?;
+        self.devices.placed(device);
+        let columns = vec![Column { replicas: vec![(device, ChunkId(self.random.wide()))] }];
+        let record = GroupRecord { columns: convert::column_records(&columns), open: true, ..GroupRecord::default() };
+        Ok((NewGroup { group: self.next_group(), columns }, record))
+    }
+
+    /// A new group for a writer.
+    fn allocate_for_file(&mut self, policy: Policy) -> Result<NewGroup> {
+        let (group, record) = self.allocate(policy)?;
+        self.put(&Key::Group(group.group), &GroupRecord { references: 1, ..record });
+        Ok(group)
+    }
+
+    /// A new group for small files of a session.
+    pub fn allocate_for_pack(&mut self, session: SessionId, policy: Policy) -> Result<NewGroup> {
+        let (group, record) = self.allocate(policy)?;
+        let record = GroupRecord { packed: true, session: session.to_bytes().to_vec(), ..record };
+        self.put(&Key::Group(group.group), &record);
+        self.mark(&Key::SessionGroup(session, group.group));
+        Ok(group)
+    }
+
+    /// The record of a group.
+    pub fn group(&self, group: GroupId) -> Result<GroupRecord> {
+        self.layers.record(&Key::Group(group))?.ok_or_else(|| missing(&format!("the record of group {group}")))
+    }
+
+    /// Does `Create`.
+    pub fn create(
+        &mut self,
+        session: SessionId,
+        path: &Path,
+        overwrite: bool,
+        parents: bool,
+        mode: u32,
+    ) -> Result<Reply> {
+        let (directory, name) = self.vacate(path, overwrite, parents)?;
+        let inode = self.next_inode();
+        let group = self.allocate_for_file(directory.policy)?;
+        let writer = WriterRecord {
+            session: session.to_bytes().to_vec(),
+            group: group.group.0,
+            policy: Some(convert::policy_record(directory.policy)),
+            ..WriterRecord::default()
+        };
+        let record = InodeRecord { writer: Some(writer), ..self.new_inode(directory.inode, name, mode) };
+        self.counters.files += 1;
+        self.put(&Key::Name(directory.inode, name), &NameRecord { inode: inode.0, directory: false });
+        self.put(&Key::Inode(inode), &record);
+        self.mark(&Key::SessionFile(session, inode));
+        Ok(Reply::Handle(FileHandle { inode, generation: Generation(record.generation), length: 0, group }))
+    }
+
+    /// Does `AppendOpen`.
+    pub fn append_open(&mut self, session: SessionId, path: &Path) -> Result<Reply> {
+        let Found { inode, mut record, policy } = self.find_file(path)?;
+        if let Some(writer) = &record.writer {
+            let who = if writer.ended { "is being recovered after its writer went away" } else { "has a writer" };
+            return Err(Error::new(ErrorKind::Busy, format!("'{path}' {who}; nothing was done: try again later")));
+        }
+        let group = self.allocate_for_file(policy)?;
+        record.generation = record.generation.saturating_add(1);
+        record.writer = Some(WriterRecord {
+            session: session.to_bytes().to_vec(),
+            group: group.group.0,
+            start: record.length,
+            appending: true,
+            policy: Some(convert::policy_record(policy)),
+            ..WriterRecord::default()
+        });
+        self.put(&Key::Inode(inode), &record);
+        self.mark(&Key::SessionFile(session, inode));
+        let handle = FileHandle { inode, generation: Generation(record.generation), length: record.length, group };
+        Ok(Reply::Handle(handle))
+    }
+
+    /// The record and the lease of a file, if this session has it with this generation.
+    fn leased(
+        &self,
+        session: SessionId,
+        inode: InodeId,
+        generation: Generation,
+    ) -> Result<(InodeRecord, WriterRecord)> {
+        let mut record: InodeRecord = self.layers.record(&Key::Inode(inode))?.ok_or_else(|| gone(inode))?;
+        match record.writer.take() {
+            Some(writer)
+                if record.generation == generation.0 && !writer.ended && writer.session == session.to_bytes() =>
+            {
+                Ok((record, writer))
+            }
+            _ => Err(stale(inode)),
+        }
+    }
+
+    /// Does `SyncLength`.
+    pub fn sync_length(
+        &mut self,
+        session: SessionId,
+        inode: InodeId,
+        generation: Generation,
+        open: (GroupId, u64),
+    ) -> Result<Reply> {
+        let (mut record, mut writer) = self.leased(session, inode, generation)?;
+        let before = record.length;
+        set_open_length(&mut record, &mut writer, open)?;
+        record.writer = Some(writer);
+        record.modified = self.wall.0;
+        self.put_file(inode, &record, before);
+        Ok(Reply::Done)
+    }
+
+    /// Does `NextGroup`.
+    pub fn next_group_of(
+        &mut self,
+        session: SessionId,
+        inode: InodeId,
+        generation: Generation,
+        finished: (GroupId, u64),
+    ) -> Result<Reply> {
+        let (mut record, mut writer) = self.leased(session, inode, generation)?;
+        let before = record.length;
+        set_open_length(&mut record, &mut writer, finished)?;
+        self.finish_group(inode, &writer)?;
+        let group = self.allocate_for_file(convert::policy(writer.policy))?;
+        writer.group = group.group.0;
+        writer.start = record.length;
+        writer.length = 0;
+        record.writer = Some(writer);
+        record.modified = self.wall.0;
+        self.put_file(inode, &record, before);
+        Ok(Reply::Group(group))
+    }
+
+    /// Does `Close`. `attributes`: modification time and mode to record.
+    pub fn close(
+        &mut self,
+        session: SessionId,
+        inode: InodeId,
+        generation: Generation,
+        finished: Option<(GroupId, u64)>,
+        attributes: (Option<WallTime>, Option<u32>),
+    ) -> Result<Reply> {
+        let (mut record, mut writer) = self.leased(session, inode, generation)?;
+        let before = record.length;
+        if let Some(finished) = finished {
+            set_open_length(&mut record, &mut writer, finished)?;
+        }
+        self.finish_group(inode, &writer)?;
+        self.remove(&Key::SessionFile(session, inode));
+        record.modified = attributes.0.unwrap_or(self.wall).0;
+        record.mode = attributes.1.unwrap_or(record.mode);
+        self.put_file(inode, &record, before);
+        Ok(Reply::Attributes(convert::attributes(inode, record)))
+    }
+
+    /// Does `Abandon`.
+    pub fn abandon(&mut self, session: SessionId, inode: InodeId, generation: Generation) -> Result<Reply> {
+        let (mut record, writer) = self.leased(session, inode, generation)?;
+        if writer.appending {
+            let before = record.length;
+            record.length = writer.start;
+            self.drop_reference(GroupId(writer.group), None)?;
+            self.remove(&Key::SessionFile(session, inode));
+            self.put_file(inode, &record, before);
+        } else {
+            let parent = InodeId(record.parent);
+            let name = Key::Name(parent, &record.name);
+            // The name may be gone already, or stand for something newer, if somebody deleted the directory above.
+            if self.layers.record::<NameRecord>(&name)?.is_some_and(|found| found.inode == inode.0) {
+                self.remove(&name);
+            }
+            record.writer = Some(writer);
+            self.detach(inode, record)?;
+        }
+        Ok(Reply::Done)
+    }
+
+    /// Makes the writer's open bytes an extent, whose reference the writer's becomes.
+    fn finish_group(&mut self, inode: InodeId, writer: &WriterRecord) -> Result<()> {
+        let group = GroupId(writer.group);
+        if writer.length == 0 {
+            return self.drop_reference(group, None);
+        }
+        let record = GroupRecord { length: writer.length, open: false, ..self.group(group)? };
+        self.put(&Key::Group(group), &record);
+        let extent = ExtentRecord {
+            start: writer.start,
+            group: writer.group,
+            group_offset: 0,
+            length: writer.length,
+            crc: None,
+        };
+        self.put(&Key::Extent(inode, writer.start.saturating_add(writer.length)), &extent);
+        Ok(())
+    }
+
+    /// Answers `Locate`.
+    pub fn locate(&mut self, file: &Place, offset: u64, length: u64) -> Result<Reply> {
+        let (inode, record) = match file {
+            Place::Path(path) => {
+                let found = self.find_file(path)?;
+                (found.inode, found.record)
+            }
+            Place::Inode(inode) => {
+                let record: InodeRecord = self.layers.record(&Key::Inode(*inode))?.ok_or_else(|| gone(*inode))?;
+                if record.directory || record.parent == 0 {
+                    return Err(gone(*inode));
+                }
+                (*inode, record)
+            }
+        };
+        let end = offset.saturating_add(length);
+        let mut extents = Vec::new();
+        let mut more = false;
+        if length > 0 {
+            let last = after_prefix(&Key::Extent(inode, 0).encode()[..9]);
+            self.layers.scan(&Key::Extent(inode, offset.saturating_add(1)).encode(), &last, |_, value| {
+                let extent = ExtentRecord::decode(value).map_err(|_| missing("a readable extent record"))?;
+                if extent.start >= end {
+                    return Ok(false);
+                }
+                more = extents.len() == LOCATE_PAGE_MAX;
+                if !more {
+                    extents.push(extent_of(&extent));
+                }
+                Ok(!more)
+            })?;
+        }
+        if let Some(writer) = &record.writer
+            && !more
+            && writer.start < end
+        {
+            more = extents.len() == LOCATE_PAGE_MAX;
+            if !more {
+                extents.push(open_extent(writer));
+            }
+        }
+        let mut numbers: Vec<GroupId> = extents.iter().map(|extent| extent.group).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let mut groups = Vec::with_capacity(numbers.len());
+        for group in numbers {
+            groups.push(convert::placed(group, &self.group(group)?));
+        }
+        Ok(Reply::Located(Located { attributes: convert::attributes(inode, record), extents, groups, more }))
+    }
+
+    /// The session that writes the file has ended: nobody may write under the old generation, and the group has to be sealed.
+    pub fn orphan(&mut self, session: SessionId, inode: InodeId) -> Result<()> {
+        self.remove(&Key::SessionFile(session, inode));
+        let Some(mut record) = self.layers.record::<InodeRecord>(&Key::Inode(inode))? else { return Ok(()) };
+        let Some(writer) = &mut record.writer else { return Ok(()) };
+        writer.ended = true;
+        record.generation = record.generation.saturating_add(1);
+        self.put(&Key::Inode(inode), &record);
+        self.mark(&Key::Orphan(inode));
+        Ok(())
+    }
+
+    /// Answers `FenceList`.
+    pub fn fence_list(&mut self, limit: usize) -> Result<Reply> {
+        let mut orphans = Vec::new();
+        for inode in self.numbers_under(&[Key::Orphan(InodeId(0)).ordinal()], limit.clamp(1, LIST_PAGE_MAX))? {
+            let inode = InodeId(inode);
+            let record: InodeRecord =
+                self.layers.record(&Key::Inode(inode))?.ok_or_else(|| missing("an orphan's record"))?;
+            let writer = record.writer.ok_or_else(|| missing("an orphan's writer"))?;
+            let group = GroupId(writer.group);
+            let group = convert::placed(group, &self.group(group)?);
+            orphans.push(Orphan { inode, generation: Generation(record.generation), group, length: writer.length });
+        }
+        Ok(Reply::Orphans(orphans))
+    }
+
+    /// Does `Recovered`.
+    pub fn recovered(&mut self, inode: InodeId, generation: Generation, length: u64) -> Result<Reply> {
+        let mut record: InodeRecord = self.layers.record(&Key::Inode(inode))?.ok_or_else(|| gone(inode))?;
+        let before = record.length;
+        match record.writer.take() {
+            Some(mut writer) if writer.ended && record.generation == generation.0 => {
+                // What was lost is lost: the node says how long the sealed chunk is, even if it once was longer.
+                writer.length = writer.length.min(length);
+                let group = GroupId(writer.group);
+                set_open_length(&mut record, &mut writer, (group, length))?;
+                self.finish_group(inode, &writer)?;
+                self.remove(&Key::Orphan(inode));
+                self.put_file(inode, &record, before);
+                Ok(Reply::Attributes(convert::attributes(inode, record)))
+            }
+            _ => Err(stale(inode)),
+        }
+    }
+}
+
+/// Notes how many bytes of the file the writer's group holds.
+fn set_open_length(record: &mut InodeRecord, writer: &mut WriterRecord, open: (GroupId, u64)) -> Result<()> {
+    let (group, length) = open;
+    let wrong = |why: String| Err(Error::new(ErrorKind::Invalid, format!("{why}; the file was not changed")));
+    if group.0 != writer.group {
+        return wrong(format!("group {group} is not the one being written, which is {}", writer.group));
+    }
+    if length < writer.length {
+        return wrong(format!("group {group} had {} synced bytes and cannot have {length}", writer.length));
+    }
+    if length > CHUNK_MAX {
+        return wrong(format!("group {group} cannot have {length} bytes, {CHUNK_MAX} are the most"));
+    }
+    let Some(end) = writer.start.checked_add(length) else {
+        return wrong("the file would be longer than 2^64 bytes".to_string());
+    };
+    writer.length = length;
+    record.length = end;
+    Ok(())
+}
+
+fn extent_of(record: &ExtentRecord) -> Extent {
+    Extent {
+        file_offset: record.start,
+        group: GroupId(record.group),
+        group_offset: record.group_offset,
+        length: record.length,
+        crc: record.crc,
+        open: false,
+    }
+}
+
+fn open_extent(writer: &WriterRecord) -> Extent {
+    Extent {
+        file_offset: writer.start,
+        group: GroupId(writer.group),
+        group_offset: 0,
+        length: writer.length,
+        crc: None,
+        open: true,
+    }
+}
+
+fn stale(inode: InodeId) -> Error {
+    Error::new(
+        ErrorKind::Stale,
+        format!("this lease of file number {inode} has ended; what was synced is kept: open the file again"),
+    )
+}

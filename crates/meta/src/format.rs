@@ -1,0 +1,572 @@
+//! On-disk bytes of the metadata store: the records under the keys, and the entries and groups of its log.
+
+use base::checksum::crc32c;
+use base::limit::BLOCK;
+use prost::Message;
+
+/// Version of everything in this file. A store of another version is refused.
+pub const VERSION: u32 = 1;
+
+/// Under `Key::Settled`.
+#[derive(Clone, PartialEq, Message)]
+pub struct SettledRecord {
+    /// `VERSION` of the writer.
+    #[prost(uint32, tag = "1")]
+    pub version: u32,
+    /// Every log entry up to this one is in the tree.
+    #[prost(uint64, tag = "2")]
+    pub sequence: u64,
+}
+
+/// Under `Key::Counters`.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct CountersRecord {
+    /// The next inode gets this number.
+    #[prost(uint64, tag = "1")]
+    pub next_inode: u64,
+    /// The next group gets this number.
+    #[prost(uint64, tag = "2")]
+    pub next_group: u64,
+    /// The next bag gets this number.
+    #[prost(uint64, tag = "3")]
+    pub next_bag: u64,
+    /// Files that have a name or are being taken apart.
+    #[prost(uint64, tag = "4")]
+    pub files: u64,
+    /// Directories, the root among them.
+    #[prost(uint64, tag = "5")]
+    pub directories: u64,
+    /// Lengths of all these files together.
+    #[prost(uint64, tag = "6")]
+    pub bytes: u64,
+}
+
+/// Under `Key::Name`.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct NameRecord {
+    /// What the name stands for.
+    #[prost(uint64, tag = "1")]
+    pub inode: u64,
+    /// Whether that is a directory.
+    #[prost(bool, tag = "2")]
+    pub directory: bool,
+}
+
+/// A policy; absent parts are inherited.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct PolicyRecord {
+    /// `Class::code`.
+    #[prost(uint32, optional, tag = "1")]
+    pub tier: Option<u32>,
+    /// Copies.
+    #[prost(uint32, optional, tag = "2")]
+    pub replicas: Option<u32>,
+}
+
+/// Under `Key::Inode`.
+#[derive(Clone, PartialEq, Message)]
+pub struct InodeRecord {
+    /// A directory, not a file.
+    #[prost(bool, tag = "1")]
+    pub directory: bool,
+    /// Bytes of a file.
+    #[prost(uint64, tag = "2")]
+    pub length: u64,
+    /// Milliseconds since 1970.
+    #[prost(uint64, tag = "3")]
+    pub modified: u64,
+    /// Milliseconds since 1970.
+    #[prost(uint64, tag = "4")]
+    pub created: u64,
+    /// Permission bits.
+    #[prost(uint32, tag = "5")]
+    pub mode: u32,
+    /// Who owns it, as gateways say.
+    #[prost(string, optional, tag = "6")]
+    pub owner: Option<String>,
+    /// Which group of people owns it.
+    #[prost(string, optional, tag = "7")]
+    pub group: Option<String>,
+    /// Rises with every writer.
+    #[prost(uint64, tag = "8")]
+    pub generation: u64,
+    /// The directory that it is in.
+    #[prost(uint64, tag = "9")]
+    pub parent: u64,
+    /// Its name there.
+    #[prost(string, tag = "10")]
+    pub name: String,
+    /// Its own wishes.
+    #[prost(message, optional, tag = "11")]
+    pub policy: Option<PolicyRecord>,
+    /// Who writes it.
+    #[prost(message, optional, tag = "12")]
+    pub writer: Option<WriterRecord>,
+}
+
+/// The write lease of a file and its open extent.
+#[derive(Clone, PartialEq, Message)]
+pub struct WriterRecord {
+    /// Sixteen bytes; the session that writes.
+    #[prost(bytes = "vec", tag = "1")]
+    pub session: Vec<u8>,
+    /// The group being appended to.
+    #[prost(uint64, tag = "2")]
+    pub group: u64,
+    /// Where in the file the group's bytes begin.
+    #[prost(uint64, tag = "3")]
+    pub start: u64,
+    /// Bytes of the group known to be synced.
+    #[prost(uint64, tag = "4")]
+    pub length: u64,
+    /// The file was there before this writer.
+    #[prost(bool, tag = "5")]
+    pub appending: bool,
+    /// Effective wishes when the writer began.
+    #[prost(message, optional, tag = "6")]
+    pub policy: Option<PolicyRecord>,
+    /// The session ended; the group has to be sealed.
+    #[prost(bool, tag = "7")]
+    pub ended: bool,
+}
+
+/// Under `Key::Extent`.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct ExtentRecord {
+    /// Where in the file it begins.
+    #[prost(uint64, tag = "1")]
+    pub start: u64,
+    /// The group with its bytes.
+    #[prost(uint64, tag = "2")]
+    pub group: u64,
+    /// Where in the group they begin.
+    #[prost(uint64, tag = "3")]
+    pub group_offset: u64,
+    /// How many they are.
+    #[prost(uint64, tag = "4")]
+    pub length: u64,
+    /// CRC32C of them, if known.
+    #[prost(fixed32, optional, tag = "5")]
+    pub crc: Option<u32>,
+}
+
+/// Under `Key::Group`.
+#[derive(Clone, PartialEq, Message)]
+pub struct GroupRecord {
+    /// Where its bytes are.
+    #[prost(message, repeated, tag = "1")]
+    pub columns: Vec<ColumnRecord>,
+    /// Extents and writers that name it.
+    #[prost(uint64, tag = "2")]
+    pub references: u64,
+    /// Bytes known to be in it.
+    #[prost(uint64, tag = "3")]
+    pub length: u64,
+    /// It may still grow.
+    #[prost(bool, tag = "4")]
+    pub open: bool,
+    /// It holds many small files.
+    #[prost(bool, tag = "5")]
+    pub packed: bool,
+    /// Sixteen bytes, of a packed group that a session still adds to.
+    #[prost(bytes = "vec", tag = "6")]
+    pub session: Vec<u8>,
+}
+
+/// One column of a group.
+#[derive(Clone, PartialEq, Message)]
+pub struct ColumnRecord {
+    /// Chunks with the same bytes.
+    #[prost(message, repeated, tag = "1")]
+    pub replicas: Vec<ReplicaRecord>,
+}
+
+/// One chunk of a group.
+#[derive(Clone, PartialEq, Message)]
+pub struct ReplicaRecord {
+    /// Sixteen bytes.
+    #[prost(bytes = "vec", tag = "1")]
+    pub device: Vec<u8>,
+    /// Sixteen bytes.
+    #[prost(bytes = "vec", tag = "2")]
+    pub chunk: Vec<u8>,
+}
+
+/// Under `Key::GarbageRange`.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct RangeRecord {
+    /// Bytes.
+    #[prost(uint64, tag = "1")]
+    pub length: u64,
+}
+
+/// Under `Key::Session`.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct SessionRecord {
+    /// Its leases and remembered calls are being taken apart.
+    #[prost(bool, tag = "1")]
+    pub ended: bool,
+}
+
+/// Under `Key::Call`.
+#[derive(Clone, PartialEq, Message)]
+pub struct CallRecord {
+    /// The client's number of the call.
+    #[prost(uint64, tag = "1")]
+    pub call: u64,
+    /// Counts the session's remembered calls.
+    #[prost(uint64, tag = "2")]
+    pub order: u64,
+    /// What was answered.
+    #[prost(message, optional, tag = "3")]
+    pub reply: Option<ReplyRecord>,
+}
+
+/// A remembered reply: at most one part is there, none means done.
+#[derive(Clone, PartialEq, Message)]
+pub struct ReplyRecord {
+    /// A lease.
+    #[prost(message, optional, tag = "1")]
+    pub handle: Option<HandleRecord>,
+    /// A new group.
+    #[prost(message, optional, tag = "2")]
+    pub group: Option<PlacedRecord>,
+    /// The attributes of this inode, as they are when the call is repeated.
+    #[prost(message, optional, tag = "3")]
+    pub attributes: Option<AttributesRecord>,
+    /// One for each file of a compound request.
+    #[prost(message, optional, tag = "4")]
+    pub files: Option<FilesRecord>,
+    /// A bag that was made.
+    #[prost(uint64, optional, tag = "5")]
+    pub bag: Option<u64>,
+}
+
+/// A remembered write lease.
+#[derive(Clone, PartialEq, Message)]
+pub struct HandleRecord {
+    /// The file.
+    #[prost(uint64, tag = "1")]
+    pub inode: u64,
+    /// Of the lease.
+    #[prost(uint64, tag = "2")]
+    pub generation: u64,
+    /// Bytes that the file has.
+    #[prost(uint64, tag = "3")]
+    pub length: u64,
+    /// The group to append to.
+    #[prost(message, optional, tag = "4")]
+    pub group: Option<PlacedRecord>,
+}
+
+/// A remembered group.
+#[derive(Clone, PartialEq, Message)]
+pub struct PlacedRecord {
+    /// Its id.
+    #[prost(uint64, tag = "1")]
+    pub group: u64,
+    /// Where it is.
+    #[prost(message, repeated, tag = "2")]
+    pub columns: Vec<ColumnRecord>,
+}
+
+/// Remembered attributes: those that matter for the answer to a close.
+#[derive(Clone, PartialEq, Message)]
+pub struct AttributesRecord {
+    /// Which.
+    #[prost(uint64, tag = "1")]
+    pub inode: u64,
+    /// The file as it was then.
+    #[prost(message, optional, tag = "2")]
+    pub record: Option<InodeRecord>,
+}
+
+/// Remembered answers of a compound request.
+#[derive(Clone, PartialEq, Message)]
+pub struct FilesRecord {
+    /// One for each file, in order.
+    #[prost(message, repeated, tag = "1")]
+    pub results: Vec<FileResultRecord>,
+}
+
+/// A remembered answer for one file.
+#[derive(Clone, PartialEq, Message)]
+pub struct FileResultRecord {
+    /// The file, if it was made.
+    #[prost(uint64, tag = "1")]
+    pub inode: u64,
+    /// `ErrorKind::code` if it was not.
+    #[prost(uint32, tag = "2")]
+    pub error: u32,
+    /// What was wrong.
+    #[prost(string, tag = "3")]
+    pub text: String,
+}
+
+/// Under `Key::Bag` and `Key::GarbageBag`.
+#[derive(Clone, PartialEq, Message)]
+pub struct BagRecord {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// Its wishes.
+    #[prost(message, optional, tag = "2")]
+    pub policy: Option<PolicyRecord>,
+    /// Bytes of a full chunk.
+    #[prost(uint64, tag = "3")]
+    pub chunk_size: u64,
+    /// Sixteen bytes each.
+    #[prost(bytes = "vec", repeated, tag = "4")]
+    pub members: Vec<Vec<u8>>,
+    /// 0 open, 1 sealing, 2 sealed.
+    #[prost(uint32, tag = "5")]
+    pub state: u32,
+    /// Rises when the members change.
+    #[prost(uint64, tag = "6")]
+    pub epoch: u64,
+    /// Milliseconds since 1970.
+    #[prost(uint64, tag = "7")]
+    pub created: u64,
+}
+
+/// Under `Key::BagName`.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct BagNameRecord {
+    /// The bag.
+    #[prost(uint64, tag = "1")]
+    pub bag: u64,
+}
+
+/// Under `Key::Device`.
+#[derive(Clone, PartialEq, Message)]
+pub struct DeviceRecord {
+    /// `Class::code`.
+    #[prost(uint32, tag = "1")]
+    pub class: u32,
+    /// Bytes.
+    #[prost(uint64, tag = "2")]
+    pub capacity: u64,
+    /// Sixteen bytes; the node that has it.
+    #[prost(bytes = "vec", tag = "3")]
+    pub node: Vec<u8>,
+}
+
+/// Where a walk through a tree goes on; handed to clients as bytes.
+#[derive(Clone, PartialEq, Message)]
+pub struct WalkRecord {
+    /// From the top down.
+    #[prost(message, repeated, tag = "1")]
+    pub levels: Vec<WalkLevelRecord>,
+}
+
+/// One directory of a walk.
+#[derive(Clone, PartialEq, Message)]
+pub struct WalkLevelRecord {
+    /// The directory.
+    #[prost(uint64, tag = "1")]
+    pub directory: u64,
+    /// The last name done in it.
+    #[prost(string, tag = "2")]
+    pub after: String,
+}
+
+/// Largest sequence number, id or count that is believed: a million a second reach it after 290,000 years.
+pub const SEQUENCE_MAX: u64 = 1 << 63;
+
+/// What every group of the log begins with.
+const MAGIC: [u8; 8] = *b"SWmetalg";
+
+/// Bytes of a group's header.
+pub const HEADER: usize = 64;
+
+/// Where the header keeps the checksum of everything else in header and entries.
+const CRC_AT: usize = 48;
+
+/// The header of a group of log entries. Numbers are little-endian:
+/// magic 8, version 4, entry count 4, incarnation 8, first 8, last 8, length 8, crc 4, zeros 12.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupHeader {
+    /// Names one use of a segment: groups of an earlier use do not count.
+    pub incarnation: u64,
+    /// Sequence number of the first entry; they rise by one.
+    pub first: u64,
+    /// Sequence number of the last entry.
+    pub last: u64,
+    /// Bytes of all entries.
+    pub length: u64,
+    /// CRC32C of header (with zeros here) and entries.
+    pub crc: u32,
+}
+
+impl GroupHeader {
+    /// Bytes that the group takes in a segment.
+    pub fn padded(&self) -> u64 {
+        self.length.saturating_add(HEADER as u64).saturating_add(BLOCK as u64 - 1) / BLOCK as u64 * BLOCK as u64
+    }
+
+    /// Reads a header. None if these bytes are no header of a group; the version may be any.
+    pub fn decode(bytes: &[u8]) -> Option<(GroupHeader, u32)> {
+        let bytes = bytes.get(..HEADER)?;
+        if bytes[..8] != MAGIC {
+            return None;
+        }
+        let header = GroupHeader {
+            incarnation: u64_at(bytes, 16)?,
+            first: u64_at(bytes, 24)?,
+            last: u64_at(bytes, 32)?,
+            length: u64_at(bytes, 40)?,
+            crc: u32_at(bytes, CRC_AT)?,
+        };
+        let version = u32_at(bytes, 8)?;
+        let counted = u64::from(u32_at(bytes, 12)?);
+        let agrees = header.first > 0 && header.last.checked_sub(header.first)?.checked_add(1)? == counted;
+        (agrees && header.last <= SEQUENCE_MAX).then_some((header, version))
+    }
+}
+
+/// Writes the header of a group whose entries are already in `group` behind `HEADER` bytes. The rest up to the block is zeros.
+pub fn finish_group(group: &mut [u8], incarnation: u64, first: u64, last: u64, length: usize) {
+    assert!(last >= first && last - first < u64::from(u32::MAX), "a group has at least one entry and few");
+    group[..HEADER].fill(0);
+    group[..8].copy_from_slice(&MAGIC);
+    group[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    group[12..16].copy_from_slice(&((last - first + 1) as u32).to_le_bytes());
+    group[16..24].copy_from_slice(&incarnation.to_le_bytes());
+    group[24..32].copy_from_slice(&first.to_le_bytes());
+    group[32..40].copy_from_slice(&last.to_le_bytes());
+    group[40..48].copy_from_slice(&(length as u64).to_le_bytes());
+    let crc = crc32c(&group[..HEADER + length]);
+    group[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// Whether header and entries have the checksum that the header says. `group` is the header and at least all entries.
+pub fn group_is_whole(group: &[u8], header: &GroupHeader) -> bool {
+    let Some(end) = usize::try_from(header.length).ok().and_then(|length| length.checked_add(HEADER)) else {
+        return false;
+    };
+    let (Some(entries), Some(start)) = (group.get(HEADER..end), group.get(..HEADER)) else { return false };
+    let mut bare = [0; HEADER];
+    bare.copy_from_slice(start);
+    bare[CRC_AT..CRC_AT + 4].fill(0);
+    base::checksum::combine(crc32c(&bare), crc32c(entries), header.length) == header.crc
+}
+
+/// A change of a log entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The key.
+    pub key: Vec<u8>,
+    /// Its new value; none if it was removed.
+    pub value: Option<Vec<u8>>,
+}
+
+/// A length that says: removed.
+const REMOVED: u32 = u32::MAX;
+
+/// Begins an entry: its sequence number (8 bytes) and how many changes follow (4 bytes), little-endian.
+pub fn begin_entry(out: &mut Vec<u8>, sequence: u64, changes: u32) {
+    out.extend_from_slice(&sequence.to_le_bytes());
+    out.extend_from_slice(&changes.to_le_bytes());
+}
+
+/// Adds a change to an entry: key length (2 bytes), value length or `REMOVED` (4 bytes), key, value.
+pub fn add_change(out: &mut Vec<u8>, key: &[u8], value: Option<&[u8]>) {
+    assert!(key.len() <= usize::from(u16::MAX), "keys are short: a kind, a number and a name");
+    out.extend_from_slice(&(key.len() as u16).to_le_bytes());
+    out.extend_from_slice(&value.map_or(REMOVED, |value| value.len() as u32).to_le_bytes());
+    out.extend_from_slice(key);
+    out.extend_from_slice(value.unwrap_or_default());
+}
+
+/// Reads the entry that `bytes` begins with, and how many bytes it took. None if it is cut short.
+pub fn decode_entry(bytes: &[u8]) -> Option<(u64, Vec<Change>, usize)> {
+    let sequence = u64_at(bytes, 0)?;
+    let count = u32_at(bytes, 8)?;
+    let mut at = 12usize;
+    // The count is foreign: nothing is allocated for it beforehand.
+    let mut changes = Vec::new();
+    for _ in 0..count {
+        let key_length = usize::from(u16::from_le_bytes(bytes.get(at..at.checked_add(2)?)?.try_into().ok()?));
+        let value_length = u32_at(bytes, at.checked_add(2)?)?;
+        at = at.checked_add(6)?;
+        let key = bytes.get(at..at.checked_add(key_length)?)?.to_vec();
+        at = at.checked_add(key_length)?;
+        let value = if value_length == REMOVED {
+            None
+        } else {
+            let end = at.checked_add(usize::try_from(value_length).ok()?)?;
+            let value = bytes.get(at..end)?.to_vec();
+            at = end;
+            Some(value)
+        };
+        changes.push(Change { key, value });
+    }
+    Some((sequence, changes, at))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BagRecord, CallRecord, GroupHeader, HEADER, InodeRecord, WalkRecord};
+    use super::{add_change, begin_entry, decode_entry, finish_group, group_is_whole};
+    use prost::Message;
+
+    fn group() -> Vec<u8> {
+        let mut bytes = vec![0; HEADER];
+        begin_entry(&mut bytes, 7, 2);
+        add_change(&mut bytes, b"key", Some(b"value"));
+        add_change(&mut bytes, b"gone", None);
+        let length = bytes.len() - HEADER;
+        bytes.resize(4096, 0xEE);
+        finish_group(&mut bytes, 0x1122, 7, 7, length);
+        bytes
+    }
+
+    /// A group reads back as it was written.
+    #[test]
+    fn round_trip() {
+        let bytes = group();
+        let Some((header, version)) = GroupHeader::decode(&bytes) else { panic!("no header") };
+        assert_eq!((header.incarnation, header.first, header.last, header.padded(), version), (0x1122, 7, 7, 4096, 1));
+        assert!(group_is_whole(&bytes, &header));
+        let Some((7, changes, used)) = decode_entry(&bytes[HEADER..]) else { panic!("no entry") };
+        assert_eq!(used as u64, header.length);
+        assert_eq!((changes[0].key.as_slice(), changes[0].value.as_deref()), (&b"key"[..], Some(&b"value"[..])));
+        assert_eq!((changes[1].key.as_slice(), changes[1].value.as_deref()), (&b"gone"[..], None));
+    }
+
+    /// Any bytes are read or refused, never more; a changed bit of header or entries is noticed.
+    #[test]
+    fn changed_bytes() {
+        let good = group();
+        let used = 64 + 12 + 2 * 6 + 3 + 5 + 4;
+        for at in 0..used {
+            for bit in 0..8 {
+                let mut bytes = good.clone();
+                bytes[at] ^= 1 << bit;
+                if let Some((header, version)) = GroupHeader::decode(&bytes) {
+                    let padding = (52..64).contains(&at);
+                    assert!(
+                        version != 1 || !group_is_whole(&bytes, &header),
+                        "bit {bit} of byte {at} (padding {padding})"
+                    );
+                }
+                let _ = decode_entry(&bytes[HEADER..]);
+                let _ = decode_entry(&bytes[HEADER..at.max(HEADER)]);
+                let _ = CallRecord::decode(&bytes[..at]);
+                let _ = InodeRecord::decode(&bytes[at..]);
+                let _ = BagRecord::decode(&bytes[at..]);
+                let _ = WalkRecord::decode(&bytes[at..]);
+            }
+        }
+        assert_eq!(GroupHeader::decode(&[0xFF; 64]), None);
+        assert_eq!(decode_entry(&[0xFF; 64]), None);
+    }
+}

@@ -1,0 +1,238 @@
+//! Taking apart what has no name any more, and the list of what devices can give back.
+
+use crate::convert;
+use crate::format::{BagRecord, ExtentRecord, GroupRecord, InodeRecord, RangeRecord};
+use crate::key::{Key, after_prefix, number_at};
+use crate::request::{Garbage, Reply};
+use crate::state::{State, missing};
+use base::error::{Error, ErrorKind, Result};
+use base::id::{BagId, GroupId, InodeId, SessionId};
+use base::limit::LIST_PAGE_MAX;
+use prost::Message;
+
+/// Most names that one step takes apart: with up to `EXTENTS_AT_ONCE` extents of 170 bytes of log each, a step stays below 200 KiB.
+const STEP_MAX: usize = 64;
+
+/// Most extents that one step releases.
+const EXTENTS_MAX: usize = 256;
+
+/// A file with at most so many extents is taken apart with its name.
+const EXTENTS_AT_ONCE: usize = 16;
+
+/// Most ranges that one collected group takes with it at once.
+const RANGES_MAX: usize = 1024;
+
+impl State {
+    /// Takes a file or directory apart whose name is gone: at once if it is small, else in steps.
+    pub fn detach(&mut self, inode: InodeId, mut record: InodeRecord) -> Result<()> {
+        if record.directory {
+            self.directories.clear();
+            if self.has_names(inode)? {
+                self.mark(&Key::Detached(inode));
+                self.collecting = true;
+                return Ok(());
+            }
+            self.counters.directories = self.counters.directories.saturating_sub(1);
+            self.remove(&Key::Inode(inode));
+            return Ok(());
+        }
+        if let Some(writer) = record.writer.take() {
+            match SessionId::from_slice(&writer.session) {
+                Some(session) if !writer.ended => self.remove(&Key::SessionFile(session, inode)),
+                _ => self.remove(&Key::Orphan(inode)),
+            }
+            // The open bytes go; without a writer nothing can add to the file.
+            let before = record.length;
+            record.length = writer.start;
+            record.generation = record.generation.saturating_add(1);
+            self.put_file(inode, &record, before);
+            self.drop_reference(GroupId(writer.group), None)?;
+        }
+        if self.release_extents(inode, EXTENTS_AT_ONCE)? {
+            self.remove_file(inode, &record);
+        } else {
+            // Without a parent: a reader that knows its number must not be given what is left of it.
+            record.parent = 0;
+            self.put(&Key::Inode(inode), &record);
+            self.mark(&Key::Detached(inode));
+            self.collecting = true;
+        }
+        Ok(())
+    }
+
+    fn remove_file(&mut self, inode: InodeId, record: &InodeRecord) {
+        self.counters.files = self.counters.files.saturating_sub(1);
+        self.counters.bytes = self.counters.bytes.saturating_sub(record.length);
+        self.remove(&Key::Inode(inode));
+    }
+
+    /// Releases up to `limit` extents; whether those were all.
+    fn release_extents(&mut self, inode: InodeId, limit: usize) -> Result<bool> {
+        let prefix = Key::Extent(inode, 0).encode()[..9].to_vec();
+        let mut extents = Vec::new();
+        let mut all = true;
+        self.layers.scan(&prefix, &after_prefix(&prefix), |key, value| {
+            all = extents.len() < limit;
+            if all {
+                let extent = ExtentRecord::decode(value).map_err(|_| missing("a readable extent record"))?;
+                extents.push((number_at(key, 9), extent));
+            }
+            Ok(all)
+        })?;
+        for (end, extent) in extents {
+            self.remove(&Key::Extent(inode, end));
+            self.drop_reference(GroupId(extent.group), Some((extent.group_offset, extent.length)))?;
+        }
+        Ok(all)
+    }
+
+    /// One name of a group less. Without names left the group is garbage; until then the range is.
+    pub fn drop_reference(&mut self, group: GroupId, range: Option<(u64, u64)>) -> Result<()> {
+        let mut record = self.group(group)?;
+        record.references = record.references.saturating_sub(1);
+        if record.references == 0 && record.session.is_empty() {
+            record.open = false;
+            self.mark(&Key::GarbageGroup(group));
+        } else if let Some((offset, length)) = range {
+            self.put(&Key::GarbageRange(group, offset), &RangeRecord { length });
+        }
+        self.put(&Key::Group(group), &record);
+        Ok(())
+    }
+
+    /// A session adds no more files to its packed group.
+    pub fn give_up_pack(&mut self, session: SessionId, group: GroupId) -> Result<()> {
+        self.remove(&Key::SessionGroup(session, group));
+        let Some(mut record) = self.layers.record::<GroupRecord>(&Key::Group(group))? else { return Ok(()) };
+        record.session = Vec::new();
+        record.open = false;
+        if record.references == 0 {
+            self.mark(&Key::GarbageGroup(group));
+        }
+        self.put(&Key::Group(group), &record);
+        Ok(())
+    }
+
+    /// One step of taking apart what was detached. False if there is nothing left.
+    pub fn collect_step(&mut self) -> Result<bool> {
+        let Some(inode) = self.numbers_under(&[Key::Detached(InodeId(0)).ordinal()], 1)?.pop() else {
+            self.collecting = false;
+            return Ok(false);
+        };
+        let inode = InodeId(inode);
+        let record: InodeRecord =
+            self.layers.record(&Key::Inode(inode))?.ok_or_else(|| missing("the record of a detached inode"))?;
+        if !record.directory {
+            if self.release_extents(inode, EXTENTS_MAX)? {
+                self.remove_file(inode, &record);
+                self.remove(&Key::Detached(inode));
+            }
+            return Ok(true);
+        }
+        let names = self.names_in(inode, "", STEP_MAX)?;
+        let all = names.len() < STEP_MAX;
+        for (name, found) in names {
+            let child = self.named_inode(&found)?;
+            self.remove(&Key::Name(inode, &name));
+            self.detach(InodeId(found.inode), child)?;
+        }
+        if all {
+            self.counters.directories = self.counters.directories.saturating_sub(1);
+            self.remove(&Key::Inode(inode));
+            self.remove(&Key::Detached(inode));
+        }
+        Ok(true)
+    }
+
+    /// The numbers behind the first byte or bytes of up to `limit` keys that begin with `prefix`.
+    pub fn numbers_under(&self, prefix: &[u8], limit: usize) -> Result<Vec<u64>> {
+        let mut numbers = Vec::new();
+        if limit == 0 {
+            return Ok(numbers);
+        }
+        self.layers.scan(prefix, &after_prefix(prefix), |key, _| {
+            numbers.push(number_at(key, prefix.len()));
+            Ok(numbers.len() < limit)
+        })?;
+        Ok(numbers)
+    }
+
+    /// Answers `Garbage`.
+    pub fn garbage(&mut self, limit: usize) -> Result<Reply> {
+        let limit = limit.clamp(1, LIST_PAGE_MAX);
+        let mut garbage = Garbage::default();
+        for group in self.numbers_under(&[Key::GarbageGroup(GroupId(0)).ordinal()], limit)? {
+            garbage.groups.push(convert::placed(GroupId(group), &self.group(GroupId(group))?));
+        }
+        let prefix = [Key::GarbageRange(GroupId(0), 0).ordinal()];
+        let mut ranges = Vec::new();
+        self.layers.scan(&prefix, &after_prefix(&prefix), |key, value| {
+            let record = RangeRecord::decode(value).map_err(|_| missing("a readable range record"))?;
+            ranges.push((GroupId(number_at(key, 1)), number_at(key, 9), record.length));
+            Ok(ranges.len() < limit)
+        })?;
+        for (group, offset, length) in ranges {
+            garbage.ranges.push((convert::placed(group, &self.group(group)?), offset, length));
+        }
+        for bag in self.numbers_under(&[Key::GarbageBag(BagId(0)).ordinal()], limit)? {
+            let bag = BagId(bag);
+            if let Some(record) = self.layers.record::<BagRecord>(&Key::GarbageBag(bag))? {
+                garbage.bags.push(convert::bag(bag, record));
+            }
+        }
+        Ok(Reply::Garbage(garbage))
+    }
+
+    /// Does `Collected`.
+    pub fn collected(&mut self, groups: &[GroupId], ranges: &[(GroupId, u64)], bags: &[BagId]) -> Result<Reply> {
+        if groups.len().max(ranges.len()).max(bags.len()) > LIST_PAGE_MAX {
+            let text =
+                format!("more than {LIST_PAGE_MAX} things of one kind were collected at once; nothing was noted");
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        for (group, offset) in ranges {
+            let key = Key::GarbageRange(*group, *offset);
+            if self.layers.has(&key)? {
+                self.remove(&key);
+            }
+        }
+        let mut left = RANGES_MAX;
+        for group in groups {
+            if !self.layers.has(&Key::GarbageGroup(*group))? {
+                continue;
+            }
+            let prefix = Key::GarbageRange(*group, 0).encode()[..9].to_vec();
+            let offsets = self.numbers_under(&prefix, left + 1)?;
+            let all = offsets.len() <= left;
+            for offset in offsets.into_iter().take(left) {
+                self.remove(&Key::GarbageRange(*group, offset));
+                left -= 1;
+            }
+            if all {
+                self.remove(&Key::GarbageGroup(*group));
+                self.remove(&Key::Group(*group));
+            }
+        }
+        for bag in bags {
+            if self.layers.has(&Key::GarbageBag(*bag))? {
+                self.remove(&Key::GarbageBag(*bag));
+            }
+        }
+        Ok(Reply::Done)
+    }
+
+    /// Answers `KnownGroups`.
+    pub fn known_groups(&self, groups: &[GroupId]) -> Result<Reply> {
+        if groups.len() > LIST_PAGE_MAX {
+            let text = format!("{} groups were asked for and {LIST_PAGE_MAX} are the most", groups.len());
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        let mut known = Vec::new();
+        for group in groups {
+            if self.layers.has(&Key::Group(*group))? {
+                known.push(*group);
+            }
+        }
+        Ok(Reply::Known(known))
+    }
+}

@@ -1,0 +1,308 @@
+//! Names: finding, listing, making directories, renaming, deleting.
+
+use crate::convert;
+use crate::format::{InodeRecord, NameRecord};
+use crate::key::{Key, after_prefix};
+use crate::path::Path;
+use crate::request::{Entry, Reply};
+use crate::state::State;
+use base::error::{Error, ErrorKind, Result};
+use base::id::{InodeId, ROOT};
+use base::limit::LIST_PAGE_MAX;
+use base::policy::Policy;
+
+/// A directory that was looked up.
+#[derive(Clone, Copy, Debug)]
+pub struct Directory {
+    /// Which.
+    pub inode: InodeId,
+    /// Its effective wishes.
+    pub policy: Policy,
+    /// The newest change that the lookup met.
+    observed: u64,
+}
+
+/// Something that has a name.
+pub struct Found {
+    /// Which.
+    pub inode: InodeId,
+    /// What it is.
+    pub record: InodeRecord,
+    /// Its effective wishes.
+    pub policy: Policy,
+}
+
+/// Directories remembered by text. Beyond that all are forgotten: cheaper than knowing which was used last.
+const DIRECTORIES_MAX: usize = 4096;
+
+/// Where a name begins in the bytes of `Key::Name`.
+const NAME_AT: usize = 9;
+
+impl State {
+    /// The directory with this text (`Path::text`).
+    pub fn directory(&mut self, text: &str) -> Result<Directory> {
+        if let Some(directory) = self.directories.get(text) {
+            self.layers.observe(directory.observed);
+            return Ok(*directory);
+        }
+        let (inode, above) = match text.rsplit_once('/') {
+            None => (ROOT, Policy::default()),
+            Some((parent, name)) => {
+                let parent = self.directory(parent)?;
+                match self.layers.record::<NameRecord>(&Key::Name(parent.inode, name))? {
+                    None => return Err(not_found(text)),
+                    Some(found) if !found.directory => return Err(not_a_directory(text)),
+                    Some(found) => (InodeId(found.inode), parent.policy),
+                }
+            }
+        };
+        let record = self.named_inode(&NameRecord { inode: inode.0, directory: true })?;
+        let policy = convert::policy(record.policy).over(above);
+        Ok(self.remember_directory(text, inode, policy))
+    }
+
+    fn remember_directory(&mut self, text: &str, inode: InodeId, policy: Policy) -> Directory {
+        let directory = Directory { inode, policy, observed: self.layers.observed() };
+        if self.directories.len() >= DIRECTORIES_MAX {
+            self.directories.clear();
+        }
+        self.directories.insert(text.to_string(), directory);
+        directory
+    }
+
+    /// The directory with this text, made with those above it if it is missing.
+    pub fn make_directory(&mut self, text: &str, mode: u32) -> Result<Directory> {
+        if self.directories.contains_key(text) {
+            return self.directory(text);
+        }
+        let Some((parent, name)) = text.rsplit_once('/') else { return self.directory(text) };
+        let parent = self.make_directory(parent, mode)?;
+        if self.layers.has(&Key::Name(parent.inode, name))? {
+            return self.directory(text);
+        }
+        let inode = self.next_inode();
+        let record = InodeRecord { directory: true, ..self.new_inode(parent.inode, name, mode) };
+        self.counters.directories += 1;
+        self.put(&Key::Name(parent.inode, name), &NameRecord { inode: inode.0, directory: true });
+        self.put(&Key::Inode(inode), &record);
+        // What this transaction made is met by whoever uses the directory before it is durable.
+        self.layers.observe(self.sequence() + 1);
+        Ok(self.remember_directory(text, inode, parent.policy))
+    }
+
+    /// A record for something new under this name.
+    pub fn new_inode(&self, parent: InodeId, name: &str, mode: u32) -> InodeRecord {
+        InodeRecord {
+            modified: self.wall.0,
+            created: self.wall.0,
+            mode,
+            generation: 1,
+            parent: parent.0,
+            name: name.to_string(),
+            ..InodeRecord::default()
+        }
+    }
+
+    /// What has this name, if anything.
+    pub fn look_up(&mut self, path: &Path) -> Result<Option<Found>> {
+        let Some((parent, name)) = path.split() else {
+            let root = self.directory("")?;
+            let record = self.named_inode(&NameRecord { inode: ROOT.0, directory: true })?;
+            return Ok(Some(Found { inode: ROOT, record, policy: root.policy }));
+        };
+        let parent = self.directory(parent)?;
+        let Some(found) = self.layers.record::<NameRecord>(&Key::Name(parent.inode, name))? else { return Ok(None) };
+        let record = self.named_inode(&found)?;
+        let policy = convert::policy(record.policy).over(parent.policy);
+        Ok(Some(Found { inode: InodeId(found.inode), record, policy }))
+    }
+
+    /// What has this name; `NotFound` if nothing has.
+    pub fn find(&mut self, path: &Path) -> Result<Found> {
+        self.look_up(path)?.ok_or_else(|| not_found(path.text()))
+    }
+
+    /// The file with this name.
+    pub fn find_file(&mut self, path: &Path) -> Result<Found> {
+        let found = self.find(path)?;
+        if found.record.directory {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                format!("'{path}' is a directory, not a file; nothing was done"),
+            ));
+        }
+        Ok(found)
+    }
+
+    /// Answers `Stat`.
+    pub fn stat(&mut self, path: &Path) -> Result<Reply> {
+        let found = self.find(path)?;
+        Ok(Reply::Attributes(convert::attributes(found.inode, found.record)))
+    }
+
+    /// Answers `List`.
+    pub fn list(&mut self, path: &Path, after: Option<&str>, limit: usize) -> Result<Reply> {
+        let directory = self.directory(path.text())?;
+        let limit = limit.clamp(1, LIST_PAGE_MAX);
+        let names = self.names_in(directory.inode, after.unwrap_or_default(), limit + 1)?;
+        let more = names.len() > limit;
+        let mut entries = Vec::with_capacity(names.len().min(limit));
+        for (name, found) in names.into_iter().take(limit) {
+            let record = self.named_inode(&found)?;
+            entries.push(Entry { name, attributes: convert::attributes(InodeId(found.inode), record) });
+        }
+        Ok(Reply::Entries { entries, more })
+    }
+
+    /// Up to `limit` names in a directory, after `after`, in order.
+    pub fn names_in(&self, directory: InodeId, after: &str, limit: usize) -> Result<Vec<(String, NameRecord)>> {
+        let mut from = Key::Name(directory, after).encode();
+        if !after.is_empty() {
+            from.push(0);
+        }
+        let end = after_prefix(&Key::Name(directory, "").encode());
+        let mut names = Vec::new();
+        self.layers.scan(&from, &end, |key, value| {
+            let name = String::from_utf8_lossy(key.get(NAME_AT..).unwrap_or_default()).into_owned();
+            let record = prost::Message::decode(value).map_err(|_| crate::state::missing("a readable name record"))?;
+            names.push((name, record));
+            Ok(names.len() < limit)
+        })?;
+        Ok(names)
+    }
+
+    /// Does `Mkdir`.
+    pub fn mkdir(&mut self, path: &Path, parents: bool, mode: u32) -> Result<Reply> {
+        let Some((parent, _)) = path.split() else {
+            return if parents { self.stat(path) } else { Err(exists(path)) };
+        };
+        if !parents {
+            self.directory(parent)?;
+            if self.look_up(path)?.is_some() {
+                return Err(exists(path));
+            }
+        }
+        let directory = self.make_directory(path.text(), mode)?;
+        let record = self.named_inode(&NameRecord { inode: directory.inode.0, directory: true })?;
+        Ok(Reply::Attributes(convert::attributes(directory.inode, record)))
+    }
+
+    /// Makes room for a new file of this name: the directory and the name. Removes a file that has the name, if that is allowed.
+    pub fn vacate<'a>(&mut self, path: &'a Path, overwrite: bool, parents: bool) -> Result<(Directory, &'a str)> {
+        let Some((parent, name)) = path.split() else {
+            return Err(Error::new(ErrorKind::Invalid, "'/' is the root directory, not a file; nothing was done"));
+        };
+        let directory = if parents { self.make_directory(parent, DIRECTORY_MODE)? } else { self.directory(parent)? };
+        if let Some(old) = self.layers.record::<NameRecord>(&Key::Name(directory.inode, name))? {
+            if old.directory {
+                return Err(Error::new(ErrorKind::Exists, format!("'{path}' is a directory; nothing was done")));
+            }
+            if !overwrite {
+                return Err(exists(path));
+            }
+            let record = self.named_inode(&old)?;
+            self.detach(InodeId(old.inode), record)?;
+        }
+        Ok((directory, name))
+    }
+
+    /// Does `Rename`.
+    pub fn rename(&mut self, from: &Path, to: &Path, replace: bool) -> Result<Reply> {
+        let (Some((_, from_name)), Some((to_parent, to_name))) = (from.split(), to.split()) else {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                "the root directory cannot be renamed or replaced; nothing was done",
+            ));
+        };
+        let found = self.find(from)?;
+        if from == to {
+            return Ok(Reply::Done);
+        }
+        if found.record.directory && from.contains(to) {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                format!("'{from}' cannot be moved into itself ('{to}'); nothing was done"),
+            ));
+        }
+        let target = self.directory(to_parent)?;
+        if let Some(old) = self.look_up(to)? {
+            if !replace {
+                return Err(exists(to));
+            }
+            match (found.record.directory, old.record.directory) {
+                (true, false) => {
+                    return Err(Error::new(
+                        ErrorKind::Exists,
+                        format!("'{to}' is a file and '{from}' a directory; nothing was done"),
+                    ));
+                }
+                (false, true) => {
+                    return Err(Error::new(
+                        ErrorKind::Exists,
+                        format!("'{to}' is a directory and '{from}' a file; nothing was done"),
+                    ));
+                }
+                (true, true) if self.has_names(old.inode)? => return Err(not_empty(to)),
+                _ => {}
+            }
+            self.detach(old.inode, old.record)?;
+        }
+        let parent = InodeId(found.record.parent);
+        let directory = found.record.directory;
+        let name = NameRecord { inode: found.inode.0, directory };
+        self.remove(&Key::Name(parent, from_name));
+        self.put(&Key::Name(target.inode, to_name), &name);
+        let record = InodeRecord { parent: target.inode.0, name: to_name.to_string(), ..found.record };
+        self.put(&Key::Inode(found.inode), &record);
+        if directory {
+            self.directories.clear();
+        }
+        Ok(Reply::Done)
+    }
+
+    /// Does `Delete`.
+    pub fn delete(&mut self, path: &Path, recursive: bool) -> Result<Reply> {
+        let Some((_, name)) = path.split() else {
+            return Err(Error::new(ErrorKind::Invalid, "the root directory cannot be deleted; nothing was done"));
+        };
+        let found = self.find(path)?;
+        if found.record.directory && !recursive && self.has_names(found.inode)? {
+            return Err(not_empty(path));
+        }
+        self.remove(&Key::Name(InodeId(found.record.parent), name));
+        self.detach(found.inode, found.record)?;
+        Ok(Reply::Done)
+    }
+
+    /// Whether anything is in the directory.
+    pub fn has_names(&self, directory: InodeId) -> Result<bool> {
+        Ok(!self.names_in(directory, "", 1)?.is_empty())
+    }
+}
+
+/// Permission bits of directories that are made on the way.
+pub const DIRECTORY_MODE: u32 = 0o755;
+
+/// The error for a file that its number does not lead to.
+pub fn gone(inode: InodeId) -> Error {
+    Error::new(ErrorKind::NotFound, format!("file number {inode} does not exist any more; it was deleted or replaced"))
+}
+
+fn not_found(text: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("there is no '{text}'; check the name"))
+}
+
+fn not_a_directory(text: &str) -> Error {
+    Error::new(ErrorKind::Invalid, format!("'{text}' is a file, not a directory; nothing was done"))
+}
+
+fn exists(path: &Path) -> Error {
+    Error::new(ErrorKind::Exists, format!("'{path}' exists already; it was not changed"))
+}
+
+fn not_empty(path: &Path) -> Error {
+    Error::new(
+        ErrorKind::Exists,
+        format!("the directory '{path}' is not empty; nothing was deleted: ask for a recursive delete"),
+    )
+}

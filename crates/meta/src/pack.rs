@@ -1,0 +1,99 @@
+//! Small files: many share a group, and come into being with one log entry.
+
+use crate::format::{ExtentRecord, GroupRecord, InodeRecord, NameRecord};
+use crate::key::Key;
+use crate::request::{PutFile, Reply};
+use crate::state::State;
+use base::error::{Error, ErrorKind, Result};
+use base::id::{GroupId, InodeId, SessionId};
+use base::limit::{CHUNK_MAX, COMPOUND_FILES_MAX};
+use base::policy::Policy;
+
+impl State {
+    /// Does `PackGroup`.
+    pub fn pack_group(&mut self, session: SessionId, finished: Option<GroupId>, policy: Policy) -> Result<Reply> {
+        if let Some(finished) = finished
+            && self.layers.has(&Key::SessionGroup(session, finished))?
+        {
+            self.give_up_pack(session, finished)?;
+        }
+        self.allocate_for_pack(session, policy).map(Reply::Group)
+    }
+
+    /// Does `PutFiles`: each file is made or refused by itself.
+    pub fn put_files(&mut self, session: SessionId, files: &[PutFile]) -> Result<Reply> {
+        if files.len() > COMPOUND_FILES_MAX {
+            let text = format!(
+                "{} files came in one request and {COMPOUND_FILES_MAX} are the most; none was made",
+                files.len()
+            );
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        let mut results = Vec::with_capacity(files.len());
+        for file in files {
+            let savepoint = self.savepoint();
+            let result = self.put_file_packed(session, file);
+            if let Err(error) = &result {
+                self.take_back(&savepoint);
+                // What is wrong with the store is wrong with the whole request.
+                if matches!(error.kind(), ErrorKind::Io | ErrorKind::Corrupt) {
+                    return Err(error.clone());
+                }
+            }
+            results.push(result);
+        }
+        Ok(Reply::Files(results))
+    }
+
+    fn put_file_packed(&mut self, session: SessionId, file: &PutFile) -> Result<InodeId> {
+        if file.length > 0 {
+            self.add_to_pack(session, file)?;
+        }
+        let (directory, name) = self.vacate(&file.path, file.overwrite, file.parents)?;
+        let inode = self.next_inode();
+        let mut record = InodeRecord { length: file.length, ..self.new_inode(directory.inode, name, file.mode) };
+        if let Some(modified) = file.modified {
+            record.modified = modified.0;
+        }
+        self.counters.files += 1;
+        self.put_file(inode, &record, 0);
+        self.put(&Key::Name(directory.inode, name), &NameRecord { inode: inode.0, directory: false });
+        if file.length > 0 {
+            let extent = ExtentRecord {
+                start: 0,
+                group: file.group.0,
+                group_offset: file.offset,
+                length: file.length,
+                crc: Some(file.crc),
+            };
+            self.put(&Key::Extent(inode, file.length), &extent);
+        }
+        Ok(inode)
+    }
+
+    /// One more reference to a packed group of the session. Taken before an old file goes, so that replacing never empties the group.
+    fn add_to_pack(&mut self, session: SessionId, file: &PutFile) -> Result<()> {
+        let group = file.group;
+        let wrong = |why: String| {
+            let path = &file.path;
+            Error::new(ErrorKind::Invalid, format!("{why}; '{path}' was not made"))
+        };
+        let record: GroupRecord = match self.layers.record(&Key::Group(group))? {
+            Some(record) => record,
+            None => return Err(wrong(format!("there is no group {group}"))),
+        };
+        if !record.packed || record.session != session.to_bytes() {
+            return Err(wrong(format!(
+                "group {group} is not a group for small files of this session: ask for a new one"
+            )));
+        }
+        let end = file.offset.checked_add(file.length).filter(|end| *end <= CHUNK_MAX);
+        let Some(end) = end else {
+            return Err(wrong(format!("{} bytes at {} do not fit in a group", file.length, file.offset)));
+        };
+        let length = record.length.max(end);
+        let references = record.references.saturating_add(1);
+        self.put(&Key::Group(group), &GroupRecord { length, references, ..record });
+        Ok(())
+    }
+}

@@ -1,0 +1,32 @@
+//! Wishes of files and directories: set, removed, inherited.
+
+use crate::convert;
+use crate::key::Key;
+use crate::path::Path;
+use crate::place;
+use crate::request::Reply;
+use crate::state::State;
+use base::error::Result;
+use base::policy::Policy;
+
+impl State {
+    /// Does `SetPolicy`.
+    pub fn set_policy(&mut self, path: &Path, policy: Policy) -> Result<Reply> {
+        place::check(policy)?;
+        let mut found = self.find(path)?;
+        if convert::policy(found.record.policy) != policy {
+            found.record.policy = (policy != Policy::default()).then(|| convert::policy_record(policy));
+            self.put(&Key::Inode(found.inode), &found.record);
+            if found.record.directory {
+                self.directories.clear();
+            }
+        }
+        Ok(Reply::Done)
+    }
+
+    /// Answers `GetPolicy`.
+    pub fn get_policy(&mut self, path: &Path) -> Result<Reply> {
+        let found = self.find(path)?;
+        Ok(Reply::Policy { own: convert::policy(found.record.policy), effective: found.policy })
+    }
+}

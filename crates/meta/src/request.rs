@@ -1,0 +1,527 @@
+//! What can be asked of the metadata store and what it answers. Plain types; the node translates to and from the wire.
+
+use crate::path::Path;
+use base::error::Result;
+use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, InodeId, NodeId, SessionId};
+use base::policy::{Class, Policy};
+use base::unit::WallTime;
+
+/// Who asks. A change that was made for the same session and call before is answered from memory and not repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// The client's session.
+    pub session: SessionId,
+    /// The client's number of this call, unique in the session; the same when the call is tried again.
+    pub call: u64,
+}
+
+/// A file by its path or by its number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Whatever has this name now.
+    Path(Path),
+    /// This file, whatever its name is.
+    Inode(InodeId),
+}
+
+/// A small file whose bytes are in a group already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PutFile {
+    /// Its name to be.
+    pub path: Path,
+    /// The packed group of this session with its bytes.
+    pub group: GroupId,
+    /// Where in the group they begin.
+    pub offset: u64,
+    /// How many they are; zero needs no group.
+    pub length: u64,
+    /// CRC32C of them.
+    pub crc: u32,
+    /// When the file was last changed; none means now.
+    pub modified: Option<WallTime>,
+    /// Permission bits.
+    pub mode: u32,
+    /// Whether a file of this name is replaced.
+    pub overwrite: bool,
+    /// Whether missing directories above are made.
+    pub parents: bool,
+}
+
+/// A request. Lengths and offsets are bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Begins the caller's session. Answers `Done`. Opening one that is open renews it.
+    OpenSession,
+    /// Says that the caller's session lives. `Done`, or `Stale` if it has ended.
+    Renew,
+    /// Ends the caller's session and frees its leases. `Done`.
+    CloseSession,
+    /// `Attributes` of what has this name.
+    Stat {
+        /// The name.
+        path: Path,
+    },
+    /// `Entries` of a directory, in the order of their names' bytes.
+    List {
+        /// The directory. A file lists as itself alone is refused.
+        path: Path,
+        /// Only names after this one.
+        after: Option<String>,
+        /// At most so many, and at most `LIST_PAGE_MAX`.
+        limit: usize,
+    },
+    /// Makes a directory. `Attributes` of it.
+    Mkdir {
+        /// Its name to be.
+        path: Path,
+        /// Makes missing directories above it too, and is content if it exists.
+        parents: bool,
+        /// Permission bits.
+        mode: u32,
+    },
+    /// Makes a file and leases it to the caller. `Handle`.
+    Create {
+        /// Its name to be.
+        path: Path,
+        /// Whether a file of this name is replaced.
+        overwrite: bool,
+        /// Whether missing directories above are made.
+        parents: bool,
+        /// Permission bits.
+        mode: u32,
+    },
+    /// Leases a file to the caller, to write on at its end in a new group. `Handle`.
+    AppendOpen {
+        /// The file.
+        path: Path,
+    },
+    /// Records what the finished group holds and gives the next. `Group`.
+    NextGroup {
+        /// The file.
+        inode: InodeId,
+        /// Of the lease.
+        generation: Generation,
+        /// The lease's group and how many bytes of the file it holds.
+        finished: (GroupId, u64),
+    },
+    /// Records how many bytes of the open group are synced. `Done`.
+    SyncLength {
+        /// The file.
+        inode: InodeId,
+        /// Of the lease.
+        generation: Generation,
+        /// The lease's group.
+        group: GroupId,
+        /// Bytes in it. Never fewer than before.
+        length: u64,
+    },
+    /// Ends writing. `Attributes` of the file.
+    Close {
+        /// The file.
+        inode: InodeId,
+        /// Of the lease.
+        generation: Generation,
+        /// The lease's group and how many bytes of the file it holds; none means what `SyncLength` said last.
+        finished: Option<(GroupId, u64)>,
+        /// When the file was last changed; none means now.
+        modified: Option<WallTime>,
+        /// Permission bits; none leaves them.
+        mode: Option<u32>,
+    },
+    /// Gives up writing: a created file goes, an appended one stays as its finished extents say. `Done`.
+    Abandon {
+        /// The file.
+        inode: InodeId,
+        /// Of the lease.
+        generation: Generation,
+    },
+    /// A group for small files, owned by the caller's session until it ends. `Group`.
+    PackGroup {
+        /// A group of the session that takes no more files.
+        finished: Option<GroupId>,
+        /// Where its bytes should be.
+        policy: Policy,
+    },
+    /// Makes small files, all in one log entry, each refused or done by itself. `Files`.
+    PutFiles {
+        /// At most `COMPOUND_FILES_MAX`.
+        files: Vec<PutFile>,
+    },
+    /// Where a range of a file is. `Located`.
+    Locate {
+        /// The file.
+        file: Place,
+        /// Where the range begins.
+        offset: u64,
+        /// How long it is; may reach beyond the end.
+        length: u64,
+    },
+    /// Gives a file or directory another name, at once or not at all. `Done`.
+    Rename {
+        /// The old name.
+        from: Path,
+        /// The new name.
+        to: Path,
+        /// Whether a file or empty directory of the new name is replaced (a file by a file, a directory by a directory).
+        replace: bool,
+    },
+    /// Removes a name and what it stands for. `Done`.
+    Delete {
+        /// The name.
+        path: Path,
+        /// Whether a directory may have something in it.
+        recursive: bool,
+    },
+    /// Sets the wishes of a file or directory; `Policy::default()` removes them. `Done`.
+    SetPolicy {
+        /// Which.
+        path: Path,
+        /// Its own wishes.
+        policy: Policy,
+    },
+    /// `Policy` of a file or directory.
+    GetPolicy {
+        /// Which.
+        path: Path,
+    },
+    /// Counts what is at and below a path, a bounded part of it in each call. `DiskUsage`: add the parts up.
+    DiskUsage {
+        /// The top.
+        path: Path,
+        /// Where the last call stopped.
+        resume: Option<Vec<u8>>,
+    },
+    /// `Usage` of the whole store.
+    Usage,
+    /// Says that a device exists. `Done`.
+    DeviceRegister {
+        /// Its id.
+        device: DeviceId,
+        /// Its class.
+        class: Class,
+        /// Bytes that fit.
+        capacity: u64,
+        /// The node that has it.
+        node: NodeId,
+    },
+    /// Says how full a device is. Forgotten when the store is opened again. `Done`.
+    DeviceReport {
+        /// Which.
+        device: DeviceId,
+        /// Bytes in use.
+        used: u64,
+        /// Bytes that fit.
+        capacity: u64,
+        /// Whether it takes no more new data.
+        full: bool,
+    },
+    /// `Devices` of the store.
+    DeviceList,
+    /// Makes a bag on all devices that fit. `Bag`.
+    BagCreate {
+        /// Its name.
+        name: String,
+        /// Where its chunks should be.
+        policy: Policy,
+        /// Bytes of a full chunk; zero means `BAG_CHUNK`.
+        chunk_size: u64,
+    },
+    /// `Bag` of this name.
+    BagStat {
+        /// Its name.
+        name: String,
+    },
+    /// `Bags` in the order of their names.
+    BagList {
+        /// Only names after this one.
+        after: Option<String>,
+        /// At most so many, and at most `LIST_PAGE_MAX`.
+        limit: usize,
+    },
+    /// Records that the bag takes no more chunks; its members are told, then `BagSealed` is asked. `Bag`.
+    BagSeal {
+        /// Its name.
+        name: String,
+    },
+    /// Every member of this epoch refuses pushes. `Bag`, or `Stale` if the epoch is over.
+    BagSealed {
+        /// Which.
+        bag: BagId,
+        /// The epoch whose members were told.
+        epoch: u64,
+    },
+    /// Removes a bag and all its chunks. `Done`.
+    BagDelete {
+        /// Its name.
+        name: String,
+    },
+    /// What the node can remove from devices. `Garbage`.
+    Garbage {
+        /// At most so many of each kind, and at most `LIST_PAGE_MAX`.
+        limit: usize,
+    },
+    /// This garbage is gone from the devices. `Done`. Ask `Garbage` again afterwards: a group with much garbage comes more than once.
+    Collected {
+        /// Groups whose chunks are gone.
+        groups: Vec<GroupId>,
+        /// Ranges (group, offset) that were released.
+        ranges: Vec<(GroupId, u64)>,
+        /// Bags whose chunks are gone.
+        bags: Vec<BagId>,
+    },
+    /// `Known`: which of these groups exist, garbage among them.
+    KnownGroups {
+        /// At most `LIST_PAGE_MAX` of them.
+        groups: Vec<GroupId>,
+    },
+    /// `Orphans`: files whose writer's session ended. Seal their chunks, then say `Recovered`.
+    FenceList {
+        /// At most so many, and at most `LIST_PAGE_MAX`.
+        limit: usize,
+    },
+    /// The last group of an orphan is sealed with this length; the file ends there. `Attributes`; the first one counts, later ones are `Stale`.
+    Recovered {
+        /// The file.
+        inode: InodeId,
+        /// As the orphan had it.
+        generation: Generation,
+        /// Bytes of the file in the last group.
+        length: u64,
+    },
+}
+
+/// What is said of a file or directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attributes {
+    /// Its number.
+    pub inode: InodeId,
+    /// Whether it is a directory.
+    pub directory: bool,
+    /// Bytes of a file; zero for a directory.
+    pub length: u64,
+    /// When its bytes were last changed; when it was made, for a directory.
+    pub modified: WallTime,
+    /// When it was made.
+    pub created: WallTime,
+    /// Permission bits.
+    pub mode: u32,
+    /// Who owns it, if anybody said.
+    pub owner: Option<String>,
+    /// Which group of people owns it, if anybody said.
+    pub group: Option<String>,
+    /// Rises with every writer.
+    pub generation: Generation,
+    /// Whether a writer has it open.
+    pub writing: bool,
+}
+
+/// One line of a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name in the directory.
+    pub name: String,
+    /// What it stands for.
+    pub attributes: Attributes,
+}
+
+/// Chunks with the same bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Column {
+    /// Where they are.
+    pub replicas: Vec<(DeviceId, ChunkId)>,
+}
+
+/// A group and where its bytes are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewGroup {
+    /// Its number.
+    pub group: GroupId,
+    /// One column with one replica today.
+    pub columns: Vec<Column>,
+}
+
+/// A write lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileHandle {
+    /// The file.
+    pub inode: InodeId,
+    /// To be said with everything done under the lease.
+    pub generation: Generation,
+    /// Bytes that the file has already.
+    pub length: u64,
+    /// The group to append to, from its offset 0.
+    pub group: NewGroup,
+}
+
+/// A piece of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Where in the file it begins.
+    pub file_offset: u64,
+    /// The group with its bytes.
+    pub group: GroupId,
+    /// Where in the group they begin.
+    pub group_offset: u64,
+    /// How many they are; for an open one, how many are known to be synced.
+    pub length: u64,
+    /// CRC32C of them, if known.
+    pub crc: Option<u32>,
+    /// Whether a writer still adds to it: ask the device how long it is.
+    pub open: bool,
+}
+
+/// Where a range of a file is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Located {
+    /// The file.
+    pub attributes: Attributes,
+    /// The pieces that the range touches, in order.
+    pub extents: Vec<Extent>,
+    /// The groups of these pieces, each once.
+    pub groups: Vec<NewGroup>,
+    /// Whether the range has more pieces: ask again from the end of the last one.
+    pub more: bool,
+}
+
+/// What a bag is up to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BagState {
+    /// It takes chunks.
+    Open,
+    /// Its members are being told to refuse chunks.
+    Sealing,
+    /// Every member refuses chunks: it has an end.
+    Sealed,
+}
+
+/// What is said of a bag.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BagInfo {
+    /// Its number.
+    pub bag: BagId,
+    /// Its name.
+    pub name: String,
+    /// Its own wishes.
+    pub policy: Policy,
+    /// Bytes of a full chunk.
+    pub chunk_size: u64,
+    /// The devices with its chunks.
+    pub members: Vec<DeviceId>,
+    /// Rises when the members change.
+    pub epoch: u64,
+    /// Whether it takes chunks.
+    pub state: BagState,
+    /// When it was made.
+    pub created: WallTime,
+}
+
+/// What is said of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// Its id.
+    pub device: DeviceId,
+    /// Its class.
+    pub class: Class,
+    /// The node that has it.
+    pub node: NodeId,
+    /// Bytes that fit.
+    pub capacity: u64,
+    /// Bytes in use, as last reported; zero if nothing was reported yet.
+    pub used: u64,
+    /// Whether it takes no more new data.
+    pub full: bool,
+    /// Whether it reported since the store was opened. Only such devices are given new data.
+    pub reported: bool,
+}
+
+/// A file whose writer's session ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Orphan {
+    /// The file.
+    pub inode: InodeId,
+    /// To be said with `Recovered`.
+    pub generation: Generation,
+    /// Its last group, to be sealed.
+    pub group: NewGroup,
+    /// Bytes in the group known to be synced: a shorter chunk has lost some.
+    pub length: u64,
+}
+
+/// What can be removed from devices.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Garbage {
+    /// Groups that nothing names.
+    pub groups: Vec<NewGroup>,
+    /// Parts of groups that nothing names: where the group is, offset, length.
+    pub ranges: Vec<(NewGroup, u64, u64)>,
+    /// Deleted bags.
+    pub bags: Vec<BagInfo>,
+}
+
+/// Counts of files, directories and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Files.
+    pub files: u64,
+    /// Directories; of the whole store, the root among them.
+    pub directories: u64,
+    /// Bytes of all files.
+    pub bytes: u64,
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// It is so.
+    Done,
+    /// Of one file or directory.
+    Attributes(Attributes),
+    /// Of a directory.
+    Entries {
+        /// In the order of their names' bytes.
+        entries: Vec<Entry>,
+        /// Whether there are more after the last.
+        more: bool,
+    },
+    /// A write lease.
+    Handle(FileHandle),
+    /// A group to write to.
+    Group(NewGroup),
+    /// For each small file its number, or why it was not made.
+    Files(Vec<Result<InodeId>>),
+    /// Where a range is.
+    Located(Located),
+    /// Wishes.
+    Policy {
+        /// Of the file or directory itself.
+        own: Policy,
+        /// With what it inherits.
+        effective: Policy,
+    },
+    /// A part of a count.
+    DiskUsage {
+        /// Of this part.
+        totals: Totals,
+        /// To go on with; none if this was the last part.
+        resume: Option<Vec<u8>>,
+    },
+    /// Counts of the whole store. What is being taken apart after a delete still counts.
+    Usage(Totals),
+    /// All devices.
+    Devices(Vec<DeviceInfo>),
+    /// One bag.
+    Bag(BagInfo),
+    /// A page of bags.
+    Bags {
+        /// In the order of their names' bytes.
+        bags: Vec<BagInfo>,
+        /// Whether there are more after the last.
+        more: bool,
+    },
+    /// What can be removed.
+    Garbage(Garbage),
+    /// Those of the groups that exist.
+    Known(Vec<GroupId>),
+    /// Files to recover.
+    Orphans(Vec<Orphan>),
+}

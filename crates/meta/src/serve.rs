@@ -1,0 +1,127 @@
+//! Which requests there are and who does them: one line each.
+
+use crate::request::{Caller, DeviceInfo, Reply, Request, Totals};
+use crate::state::State;
+use base::error::Result;
+
+impl Request {
+    /// Whether it may change the state; others are reads and are answered from it.
+    pub fn is_change(&self) -> bool {
+        !matches!(
+            self,
+            Request::Stat { .. }
+                | Request::List { .. }
+                | Request::Locate { .. }
+                | Request::GetPolicy { .. }
+                | Request::DiskUsage { .. }
+                | Request::Usage
+                | Request::DeviceReport { .. }
+                | Request::DeviceList
+                | Request::BagStat { .. }
+                | Request::BagList { .. }
+                | Request::Garbage { .. }
+                | Request::KnownGroups { .. }
+                | Request::FenceList { .. }
+                | Request::Renew
+        )
+    }
+
+    /// Whether its answer is remembered, because doing it twice is not the same as doing it once. It needs an open session.
+    pub fn is_remembered(&self) -> bool {
+        match self {
+            Request::Mkdir { parents, .. } => !parents,
+            Request::Create { .. }
+            | Request::AppendOpen { .. }
+            | Request::NextGroup { .. }
+            | Request::Close { .. }
+            | Request::Abandon { .. }
+            | Request::PackGroup { .. }
+            | Request::PutFiles { .. }
+            | Request::Rename { .. }
+            | Request::Delete { .. }
+            | Request::BagCreate { .. }
+            | Request::BagDelete { .. } => true,
+            _ => false,
+        }
+    }
+}
+
+impl State {
+    /// Answers a read.
+    pub fn read(&mut self, caller: Caller, request: Request) -> Result<Reply> {
+        match request {
+            Request::Stat { path } => self.stat(&path),
+            Request::List { path, after, limit } => self.list(&path, after.as_deref(), limit),
+            Request::Locate { file, offset, length } => self.locate(&file, offset, length),
+            Request::GetPolicy { path } => self.get_policy(&path),
+            Request::DiskUsage { path, resume } => self.disk_usage(&path, resume.as_deref()),
+            Request::Usage => self.usage(),
+            Request::DeviceReport { device, used, capacity, full } => self.report_device(device, used, capacity, full),
+            Request::DeviceList => {
+                // Registrations are in memory when they are in the log, durable or not yet.
+                self.layers.observe(self.sequence());
+                Ok(Reply::Devices(self.devices.list()))
+            }
+            Request::BagStat { name } => self.stat_bag(&name),
+            Request::BagList { after, limit } => self.list_bags(after.as_deref(), limit),
+            Request::Garbage { limit } => self.garbage(limit),
+            Request::KnownGroups { groups } => self.known_groups(&groups),
+            Request::FenceList { limit } => self.fence_list(limit),
+            Request::Renew => self.renew(caller.session),
+            change => unreachable!("{change:?} is a change"),
+        }
+    }
+
+    /// Makes a change, in the transaction under way.
+    pub fn serve(&mut self, caller: Caller, request: &Request) -> Result<Reply> {
+        let session = caller.session;
+        match request {
+            Request::OpenSession => self.open_session(session),
+            Request::CloseSession => self.end_session(session),
+            Request::Mkdir { path, parents, mode } => self.mkdir(path, *parents, *mode),
+            Request::Create { path, overwrite, parents, mode } => {
+                self.create(session, path, *overwrite, *parents, *mode)
+            }
+            Request::AppendOpen { path } => self.append_open(session, path),
+            Request::NextGroup { inode, generation, finished } => {
+                self.next_group_of(session, *inode, *generation, *finished)
+            }
+            Request::SyncLength { inode, generation, group, length } => {
+                self.sync_length(session, *inode, *generation, (*group, *length))
+            }
+            Request::Close { inode, generation, finished, modified, mode } => {
+                let attributes = (*modified, *mode);
+                self.close(session, *inode, *generation, *finished, attributes)
+            }
+            Request::Abandon { inode, generation } => self.abandon(session, *inode, *generation),
+            Request::PackGroup { finished, policy } => self.pack_group(session, *finished, *policy),
+            Request::PutFiles { files } => self.put_files(session, files),
+            Request::Rename { from, to, replace } => self.rename(from, to, *replace),
+            Request::Delete { path, recursive } => self.delete(path, *recursive),
+            Request::SetPolicy { path, policy } => self.set_policy(path, *policy),
+            Request::DeviceRegister { device, class, capacity, node } => self.register_device(&DeviceInfo {
+                device: *device,
+                class: *class,
+                node: *node,
+                capacity: *capacity,
+                used: 0,
+                full: false,
+                reported: true,
+            }),
+            Request::BagCreate { name, policy, chunk_size } => self.create_bag(name, *policy, *chunk_size),
+            Request::BagSeal { name } => self.seal_bag(name),
+            Request::BagSealed { bag, epoch } => self.bag_sealed(*bag, *epoch),
+            Request::BagDelete { name } => self.delete_bag(name),
+            Request::Collected { groups, ranges, bags } => self.collected(groups, ranges, bags),
+            Request::Recovered { inode, generation, length } => self.recovered(*inode, *generation, *length),
+            read => unreachable!("{read:?} is a read"),
+        }
+    }
+
+    fn usage(&mut self) -> Result<Reply> {
+        // The counters have the newest change in them, so that is what this answer waits for.
+        self.layers.observe(self.sequence());
+        let counters = self.counters;
+        Ok(Reply::Usage(Totals { files: counters.files, directories: counters.directories, bytes: counters.bytes }))
+    }
+}

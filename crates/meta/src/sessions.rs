@@ -1,0 +1,254 @@
+//! Sessions of clients: their leases on life, the answers remembered for them, and what happens when they end.
+
+use crate::convert;
+use crate::format::{CallRecord, SessionRecord};
+use crate::key::{Key, after_prefix, number_at, wide_at};
+use crate::request::{Caller, Reply};
+use crate::state::{State, missing};
+use base::error::{Error, ErrorKind, Result};
+use base::id::{GroupId, InodeId, SessionId};
+use base::limit::{REMEMBERED_CALLS, SESSION_LEASE};
+use base::unit::Time;
+use prost::Message;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Most things of an ended session that one step takes apart.
+const STEP_MAX: usize = 256;
+
+/// Sessions as memory has them; the state has a record of each, of its leases and of its calls.
+#[derive(Default)]
+pub struct Sessions {
+    open: BTreeMap<SessionId, Session>,
+    ending: BTreeSet<SessionId>,
+}
+
+/// An open session.
+struct Session {
+    expires: Time,
+    /// Slot of each remembered call.
+    slots: BTreeMap<u64, u16>,
+    /// Call in each slot that was used.
+    calls: Vec<u64>,
+    /// Calls ever remembered; the next goes to this number modulo the slots.
+    order: u64,
+}
+
+impl Session {
+    fn new(expires: Time) -> Session {
+        Session { expires, slots: BTreeMap::new(), calls: Vec::new(), order: 0 }
+    }
+}
+
+impl Sessions {
+    /// Whether the session is open.
+    pub fn is_open(&self, session: SessionId) -> bool {
+        self.open.contains_key(&session)
+    }
+
+    /// Number of open sessions.
+    pub fn count(&self) -> usize {
+        self.open.len()
+    }
+
+    /// When the first session ends unless it is renewed; the beginning of time if one is being taken apart.
+    pub fn next_end(&self) -> Option<Time> {
+        if !self.ending.is_empty() {
+            return Some(Time::ZERO);
+        }
+        self.open.values().map(|session| session.expires).min()
+    }
+
+    /// Whether an ended session is being taken apart.
+    pub fn is_ending(&self) -> bool {
+        !self.ending.is_empty()
+    }
+
+    /// Sessions whose time is over.
+    pub fn expired(&self, now: Time) -> Vec<SessionId> {
+        let over = self.open.iter().filter(|(_, session)| session.expires <= now);
+        over.map(|(session, _)| *session).collect()
+    }
+
+    /// The session was opened: its record is in the log.
+    pub fn opened(&mut self, session: SessionId, now: Time) {
+        self.open.entry(session).or_insert_with(|| Session::new(Time::ZERO)).expires = now.after(SESSION_LEASE);
+    }
+
+    /// The session has ended, if it was open: its record says so in the log.
+    pub fn ended(&mut self, session: SessionId) {
+        if self.open.remove(&session).is_some() {
+            self.ending.insert(session);
+        }
+    }
+
+    /// Nothing is left of the session.
+    pub fn forgotten(&mut self, session: SessionId) {
+        self.ending.remove(&session);
+    }
+
+    /// The slot with the answer to this call.
+    fn slot_of(&self, caller: Caller) -> Option<u16> {
+        self.open.get(&caller.session)?.slots.get(&caller.call).copied()
+    }
+
+    /// The slot for the next answer, and its number in order.
+    fn next_slot(&self, session: SessionId) -> Option<(u16, u64)> {
+        let order = self.open.get(&session)?.order;
+        Some(((order % REMEMBERED_CALLS as u64) as u16, order))
+    }
+
+    /// The answer to the call is in the log, in the slot that `next_slot` gave.
+    pub fn remembered(&mut self, caller: Caller) {
+        let Some(session) = self.open.get_mut(&caller.session) else { return };
+        let slot = (session.order % REMEMBERED_CALLS as u64) as usize;
+        match session.calls.get_mut(slot) {
+            Some(old) => {
+                session.slots.remove(old);
+                *old = caller.call;
+            }
+            None => session.calls.push(caller.call),
+        }
+        session.slots.insert(caller.call, slot as u16);
+        session.order = session.order.saturating_add(1);
+    }
+}
+
+impl State {
+    /// Reads sessions and their remembered calls; all are renewed. Done once, when the store is opened.
+    pub fn load_sessions(&mut self) -> Result<()> {
+        let mut sessions = Vec::new();
+        let prefix = [Key::Session(SessionId(0)).ordinal()];
+        self.layers.scan(&prefix, &after_prefix(&prefix), |key, value| {
+            let record = SessionRecord::decode(value).map_err(|_| missing("a readable session record"))?;
+            sessions.push((SessionId(wide_at(key, 1)), record.ended));
+            Ok(true)
+        })?;
+        for (session, ended) in sessions {
+            if ended {
+                self.sessions.ending.insert(session);
+            } else {
+                self.sessions.opened(session, self.now);
+                self.load_calls(session)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn load_calls(&mut self, session: SessionId) -> Result<()> {
+        let prefix = Key::Call(session, 0).encode()[..17].to_vec();
+        let mut calls = Vec::new();
+        self.layers.scan(&prefix, &after_prefix(&prefix), |_, value| {
+            let record = CallRecord::decode(value).map_err(|_| missing("a readable remembered call"))?;
+            calls.push((record.order, record.call));
+            Ok(true)
+        })?;
+        calls.sort_unstable();
+        if let Some(open) = self.sessions.open.get_mut(&session) {
+            open.order = calls.first().map_or(0, |(order, _)| *order);
+            // Slots before the first remembered one are filled with it and overwritten in turn.
+            let slots = if open.order == 0 { calls.len() } else { REMEMBERED_CALLS };
+            open.calls = vec![0; slots.min(REMEMBERED_CALLS)];
+        }
+        for (order, call) in calls {
+            if let Some(open) = self.sessions.open.get_mut(&session) {
+                let slot = (order % REMEMBERED_CALLS as u64) as usize;
+                if let Some(place) = open.calls.get_mut(slot) {
+                    *place = call;
+                }
+                open.slots.insert(call, slot as u16);
+                open.order = order.saturating_add(1);
+            }
+        }
+        Ok(())
+    }
+
+    /// `Stale` unless the session is open.
+    pub fn check_session(&self, session: SessionId) -> Result<()> {
+        if self.sessions.is_open(session) {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Stale,
+            format!(
+                "session {session} is not open, it may have ended for want of renewal; nothing was done: open a new one"
+            ),
+        ))
+    }
+
+    /// The remembered answer to this call, if it was made before.
+    pub fn remembered(&self, caller: Caller) -> Result<Option<Reply>> {
+        let Some(slot) = self.sessions.slot_of(caller) else { return Ok(None) };
+        let record: CallRecord =
+            self.layers.record(&Key::Call(caller.session, slot))?.ok_or_else(|| missing("a remembered call"))?;
+        convert::reply(record.reply.unwrap_or_default(), |bag| self.bag_info(bag)).map(Some)
+    }
+
+    /// Remembers the answer in the transaction under way. `Sessions::remembered` follows when it is committed.
+    pub fn remember(&mut self, caller: Caller, reply: &Reply) {
+        if let Some((slot, order)) = self.sessions.next_slot(caller.session) {
+            let record = CallRecord { call: caller.call, order, reply: Some(convert::reply_record(reply)) };
+            self.put(&Key::Call(caller.session, slot), &record);
+        }
+    }
+
+    /// Does `OpenSession`.
+    pub fn open_session(&mut self, session: SessionId) -> Result<Reply> {
+        if self.sessions.ending.contains(&session) {
+            return Err(Error::new(ErrorKind::Stale, format!("session {session} has ended; open one with a new id")));
+        }
+        // Looked up, not remembered: an answer to a repeated request waits for the record like the first one.
+        if !self.layers.has(&Key::Session(session))? {
+            self.put(&Key::Session(session), &SessionRecord { ended: false });
+        }
+        Ok(Reply::Done)
+    }
+
+    /// Does `Renew`. In memory alone: all sessions are renewed when the store is opened.
+    pub fn renew(&mut self, session: SessionId) -> Result<Reply> {
+        self.check_session(session)?;
+        self.sessions.opened(session, self.now);
+        Ok(Reply::Done)
+    }
+
+    /// Marks a session as ended; `end_step` takes it apart. Nothing if it is not open.
+    pub fn end_session(&mut self, session: SessionId) -> Result<Reply> {
+        if self.layers.has(&Key::Session(session))? && self.sessions.is_open(session) {
+            self.put(&Key::Session(session), &SessionRecord { ended: true });
+        }
+        Ok(Reply::Done)
+    }
+
+    /// One step of taking an ended session apart. Returns the session if that was the last step.
+    pub fn end_step(&mut self) -> Result<Option<SessionId>> {
+        let Some(session) = self.sessions.ending.first().copied() else { return Ok(None) };
+        let files = Key::SessionFile(session, InodeId(0)).encode()[..17].to_vec();
+        let groups = Key::SessionGroup(session, GroupId(0)).encode()[..17].to_vec();
+        let calls = Key::Call(session, 0).encode()[..17].to_vec();
+        let mut left = STEP_MAX;
+        for inode in self.numbers_under(&files, left)? {
+            self.orphan(session, InodeId(inode))?;
+            left -= 1;
+        }
+        for group in self.numbers_under(&groups, left)? {
+            self.give_up_pack(session, GroupId(group))?;
+            left -= 1;
+        }
+        let mut slots = Vec::new();
+        if left > 0 {
+            self.layers.scan(&calls, &after_prefix(&calls), |key, _| {
+                // Two bytes of slot in front of six that are not there: read them from the session's last six on.
+                slots.push((number_at(key, 11) & 0xFFFF) as u16);
+                Ok(slots.len() < left)
+            })?;
+        }
+        left -= slots.len();
+        for slot in slots {
+            self.remove(&Key::Call(session, slot));
+        }
+        if left == 0 {
+            return Ok(None);
+        }
+        self.remove(&Key::Session(session));
+        Ok(Some(session))
+    }
+}

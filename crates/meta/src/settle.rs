@@ -1,0 +1,64 @@
+//! Settling: a frozen overlay goes into the tree, on whatever thread has time for it.
+
+use crate::format::{SettledRecord, VERSION};
+use crate::key::Key;
+use crate::layers::Frozen;
+use crate::tree::{self, TABLE};
+use base::error::Result;
+use prost::Message;
+use redb::{Database, Durability};
+use std::sync::Arc;
+
+/// An overlay to be put into the tree.
+pub struct SettleJob {
+    database: Arc<Database>,
+    frozen: Arc<Frozen>,
+}
+
+/// What became of a `SettleJob`; goes to `Store::settled`.
+#[derive(Debug)]
+pub struct SettleResult {
+    pub(crate) result: Result<()>,
+    pub(crate) sequence: u64,
+}
+
+impl SettleJob {
+    pub(crate) fn new(database: Arc<Database>, frozen: Arc<Frozen>) -> SettleJob {
+        SettleJob { database, frozen }
+    }
+
+    /// Changes that will be put into the tree.
+    pub fn changes(&self) -> usize {
+        self.frozen.overlay.len()
+    }
+
+    /// Does it. Blocks: reads, writes and syncs the tree's file.
+    pub fn run(self) -> SettleResult {
+        SettleResult { result: write(&self.database, &self.frozen), sequence: self.frozen.sequence }
+    }
+}
+
+/// One durable transaction with everything in the overlay and its sequence number.
+pub fn write(database: &Database, frozen: &Frozen) -> Result<()> {
+    let mut transaction = database.begin_write().map_err(|error| tree::failed("begin a change", error))?;
+    transaction.set_durability(Durability::Immediate).map_err(|error| tree::failed("begin a durable change", error))?;
+    // Two phases, and the allocator's state with each commit: opening after a crash then reads no page that it does not need.
+    transaction.set_two_phase_commit(true);
+    transaction.set_quick_repair(true);
+    {
+        let mut table = transaction.open_table(TABLE).map_err(|error| tree::failed("open its table", error))?;
+        for (key, slot) in &frozen.overlay {
+            let changed = match &slot.value {
+                Some(value) => table.insert(key.as_slice(), value.as_slice()).map(|_| ()),
+                None => table.remove(key.as_slice()).map(|_| ()),
+            };
+            changed.map_err(|error| tree::failed("write", error))?;
+        }
+        let settled = SettledRecord { version: VERSION, sequence: frozen.sequence };
+        let key = Key::Settled.encode();
+        table
+            .insert(key.as_slice(), settled.encode_to_vec().as_slice())
+            .map_err(|error| tree::failed("write", error))?;
+    }
+    transaction.commit().map_err(|error| tree::failed("commit", error))
+}

@@ -1,0 +1,201 @@
+//! The state and its transactions: what a request reads and changes, kept whole or taken back whole.
+
+use crate::devices::Devices;
+use crate::format::{self, CountersRecord, InodeRecord, NameRecord, SEQUENCE_MAX};
+use crate::key::Key;
+use crate::layers::{Layers, Slot};
+use crate::names::Directory;
+use crate::sessions::Sessions;
+use base::env::Random;
+use base::error::{Error, ErrorKind, Result};
+use base::id::{BagId, GroupId, InodeId};
+use base::unit::{Time, WallTime};
+use prost::Message;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What a key of the overlay had before the transaction under way changed it.
+type Undo = (Vec<u8>, Option<Slot>);
+
+/// Everything that requests read and change. The rules about it are in the files of their subjects.
+pub struct State {
+    /// The ordered state.
+    pub layers: Layers,
+    /// The next ids and the totals, with what the transaction under way did.
+    pub counters: CountersRecord,
+    /// Sessions that are open, and their calls.
+    pub sessions: Sessions,
+    /// What devices reported.
+    pub devices: Devices,
+    /// Directories looked up lately, by their text.
+    pub directories: BTreeMap<String, Directory>,
+    /// Draws chunk ids and places.
+    pub random: Arc<dyn Random>,
+    /// The moment of the request under way.
+    pub now: Time,
+    /// The same moment on the calendar.
+    pub wall: WallTime,
+    /// Something is being taken apart in steps.
+    pub collecting: bool,
+    sequence: u64,
+    entry_max: usize,
+    settled_counters: CountersRecord,
+    undo: Vec<Undo>,
+}
+
+/// A point in a transaction to which it can be taken back.
+pub struct Savepoint {
+    undo: usize,
+    counters: CountersRecord,
+}
+
+impl State {
+    /// The state in these layers, whose last change has this sequence number. `entry_max` bounds the bytes of a transaction.
+    pub fn new(layers: Layers, sequence: u64, entry_max: usize, random: Arc<dyn Random>) -> Result<State> {
+        let counters = layers.record::<CountersRecord>(&Key::Counters)?.ok_or_else(|| missing("the counters"))?;
+        let CountersRecord { next_inode, next_group, next_bag, files, directories, bytes: _ } = counters;
+        if [next_inode, next_group, next_bag, files, directories].into_iter().any(|count| count > SEQUENCE_MAX) {
+            return Err(missing("believable counters"));
+        }
+        Ok(State {
+            layers,
+            counters,
+            sessions: Sessions::default(),
+            devices: Devices::default(),
+            directories: BTreeMap::new(),
+            random,
+            now: Time::ZERO,
+            wall: WallTime(0),
+            collecting: true,
+            sequence,
+            entry_max,
+            settled_counters: counters,
+            undo: Vec::new(),
+        })
+    }
+
+    /// Sequence number of the last transaction.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Puts a record under a key, in the transaction under way.
+    pub fn put(&mut self, key: &Key<'_>, record: &impl Message) {
+        self.change(key.encode(), Some(record.encode_to_vec()));
+    }
+
+    /// Marks a key that has no record, in the transaction under way.
+    pub fn mark(&mut self, key: &Key<'_>) {
+        self.change(key.encode(), Some(Vec::new()));
+    }
+
+    /// Removes a key, in the transaction under way.
+    pub fn remove(&mut self, key: &Key<'_>) {
+        self.change(key.encode(), None);
+    }
+
+    fn change(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) {
+        let before = self.layers.change(key.clone(), Slot { sequence: self.sequence + 1, value });
+        self.undo.push((key, before));
+    }
+
+    /// A point to come back to.
+    pub fn savepoint(&self) -> Savepoint {
+        Savepoint { undo: self.undo.len(), counters: self.counters }
+    }
+
+    /// Takes back what the transaction did since the savepoint.
+    pub fn take_back(&mut self, savepoint: &Savepoint) {
+        let changed = self.undo.len() > savepoint.undo;
+        while self.undo.len() > savepoint.undo
+            && let Some((key, before)) = self.undo.pop()
+        {
+            self.layers.restore(key, before);
+        }
+        self.counters = savepoint.counters;
+        if changed {
+            self.directories.clear();
+        }
+    }
+
+    /// Takes back the whole transaction.
+    pub fn roll_back(&mut self) {
+        self.take_back(&Savepoint { undo: 0, counters: self.settled_counters });
+    }
+
+    /// Ends the transaction: its log entry, or none if it changed nothing. One that is too large is taken back.
+    pub fn commit(&mut self) -> Result<Option<Vec<u8>>> {
+        if self.undo.is_empty() {
+            return Ok(None);
+        }
+        if self.counters != self.settled_counters {
+            let counters = self.counters;
+            self.put(&Key::Counters, &counters);
+        }
+        let sequence = self.sequence + 1;
+        let mut entry = Vec::with_capacity(64 * self.undo.len());
+        let is_first = |before: &Option<Slot>| before.as_ref().is_none_or(|slot| slot.sequence != sequence);
+        let changes = self.undo.iter().filter(|(_, before)| is_first(before)).count();
+        format::begin_entry(&mut entry, sequence, changes as u32);
+        for (key, before) in &self.undo {
+            if is_first(before)
+                && let Some(slot) = self.layers.overlay_slot(key)
+            {
+                format::add_change(&mut entry, key, slot.value.as_deref());
+            }
+        }
+        if entry.len() > self.entry_max {
+            let size = entry.len();
+            self.roll_back();
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                format!(
+                    "the change takes {size} bytes of log and {} are the most; nothing was changed: do less at once",
+                    self.entry_max
+                ),
+            ));
+        }
+        self.undo.clear();
+        self.sequence = sequence;
+        self.settled_counters = self.counters;
+        Ok(Some(entry))
+    }
+
+    /// A number for a new file or directory.
+    pub fn next_inode(&mut self) -> InodeId {
+        self.counters.next_inode += 1;
+        InodeId(self.counters.next_inode - 1)
+    }
+
+    /// A number for a new group.
+    pub fn next_group(&mut self) -> GroupId {
+        self.counters.next_group += 1;
+        GroupId(self.counters.next_group - 1)
+    }
+
+    /// A number for a new bag.
+    pub fn next_bag(&mut self) -> BagId {
+        self.counters.next_bag += 1;
+        BagId(self.counters.next_bag - 1)
+    }
+
+    /// The file or directory that a name record speaks of.
+    pub fn named_inode(&self, name: &NameRecord) -> Result<InodeRecord> {
+        let inode = InodeId(name.inode);
+        self.layers.record(&Key::Inode(inode))?.ok_or_else(|| missing(&format!("the record of inode {inode}")))
+    }
+
+    /// Puts a changed file record, whose length was `before`.
+    pub fn put_file(&mut self, inode: InodeId, record: &InodeRecord, before: u64) {
+        self.counters.bytes = self.counters.bytes.saturating_sub(before).saturating_add(record.length);
+        self.put(&Key::Inode(inode), record);
+    }
+}
+
+/// The error for something that the rules say must be there.
+pub fn missing(what: &str) -> Error {
+    Error::new(
+        ErrorKind::Corrupt,
+        format!("the metadata lacks {what}; nothing was changed: keep the files and report this"),
+    )
+}

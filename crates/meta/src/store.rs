@@ -1,0 +1,368 @@
+//! The store as a step machine: requests and finished disk operations in, replies and disk operations out.
+
+use crate::log::Log;
+use crate::replay;
+use crate::request::{Caller, DeviceInfo, Reply, Request};
+use crate::settle::{SettleJob, SettleResult};
+use crate::state::State;
+use base::disk::{BlockFile, Disk, Done, Op};
+use base::env::Random;
+use base::error::{Error, ErrorKind, Result};
+use base::limit::BLOCK;
+use base::unit::{MIB, Time, WallTime};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Overlay bytes at which it is settled.
+const SETTLE_BYTES: usize = 8 * MIB as usize;
+
+/// Age of the oldest unsettled change at which the overlay is settled.
+const SETTLE_AGE: Duration = Duration::from_secs(5);
+
+/// How a store is opened.
+#[derive(Clone)]
+pub struct Settings {
+    /// Bytes of a log segment; a multiple of `BLOCK`, at least 1 MiB: a step of collecting takes up to 200 KiB in one entry, which may take a quarter.
+    pub segment_length: u64,
+    /// Most log segments.
+    pub segments_max: usize,
+    /// Draws chunk ids, places, and the marks of log segments.
+    pub random: Arc<dyn Random>,
+}
+
+impl Settings {
+    /// 16 segments of 16 MiB: with 8 MiB settled at a time, plenty of room for settling to lag.
+    pub fn new(random: Arc<dyn Random>) -> Settings {
+        Settings { segment_length: 16 * MIB, segments_max: 16, random }
+    }
+}
+
+/// What opening found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// Log entries that were not in the tree yet, and are now.
+    pub replayed: u64,
+    /// Sessions that are open, renewed.
+    pub sessions: usize,
+}
+
+/// What the store wants done.
+#[derive(Debug)]
+pub enum Effect<T> {
+    /// Put this to the disk; its `Done` goes to `completed`. In the order given.
+    Disk {
+        /// Comes back with the end.
+        token: u64,
+        /// The operation.
+        op: Op,
+    },
+    /// Answer a request.
+    Reply {
+        /// As given with the request.
+        tag: T,
+        /// The answer.
+        result: Result<Reply>,
+    },
+}
+
+/// An answer that waits for the log.
+struct Waiting<T> {
+    tag: T,
+    result: Result<Reply>,
+    /// It answers a change, not a read.
+    change: bool,
+}
+
+/// The metadata store. `T` comes back with each reply.
+pub struct Store<T> {
+    state: State,
+    log: Log,
+    /// By the sequence number that has to be durable, and the order of the requests.
+    waiting: BTreeMap<(u64, u64), Waiting<T>>,
+    requests: u64,
+    effects: Vec<Effect<T>>,
+    /// When the oldest change was made that is neither settled nor being settled.
+    unsettled_since: Option<Time>,
+    /// Why nothing can be settled any more.
+    settle_failure: Option<Error>,
+    /// A step of taking something apart failed: there is no use in trying it again and again.
+    stuck: Option<Time>,
+}
+
+impl<T> Store<T> {
+    /// Opens the store on its log's disk and its tree's file, or makes it there. Blocks: reads the log and settles it.
+    pub fn open(
+        disk: &mut dyn Disk,
+        tree: Box<dyn BlockFile>,
+        settings: &Settings,
+        now: Time,
+        wall: WallTime,
+    ) -> Result<(Store<T>, Opened)> {
+        let length = settings.segment_length;
+        assert!(length >= MIB && length.is_multiple_of(BLOCK as u64), "a log segment of {length} bytes");
+        let replayed = replay::open(disk, tree, length, wall)?;
+        let entry_max = Log::entry_max(length);
+        let mut state = State::new(replayed.layers, replayed.sequence, entry_max, Arc::clone(&settings.random))?;
+        state.now = now;
+        state.wall = wall;
+        state.load_sessions()?;
+        state.load_devices()?;
+        let random = Arc::clone(&settings.random);
+        let log = Log::new(length, &replayed.usable, settings.segments_max, replayed.sequence, random);
+        let opened = Opened { replayed: replayed.entries, sessions: state.sessions.count() };
+        let store = Store {
+            state,
+            log,
+            waiting: BTreeMap::new(),
+            requests: 0,
+            effects: Vec::new(),
+            unsettled_since: None,
+            settle_failure: None,
+            stuck: None,
+        };
+        Ok((store, opened))
+    }
+
+    /// Takes a request. Its reply comes among the effects, now or later.
+    pub fn submit(&mut self, now: Time, wall: WallTime, caller: Caller, request: Request, tag: T) {
+        self.state.now = now;
+        self.state.wall = wall;
+        self.state.layers.forget_observed();
+        self.requests += 1;
+        let change = request.is_change();
+        let (result, wait_for) = if change {
+            let result = self.change(caller, request);
+            // A change waits for its own entry; one that changed nothing, or failed, for what it saw.
+            (result, self.state.layers.observed())
+        } else {
+            (self.state.read(caller, request), self.state.layers.observed())
+        };
+        // What a transaction that was taken back saw of itself counts for nothing.
+        let wait_for = wait_for.min(self.state.sequence());
+        self.answer(tag, result, wait_for, change);
+        self.advance();
+    }
+
+    fn change(&mut self, caller: Caller, request: Request) -> Result<Reply> {
+        self.check_in_service()?;
+        let remembered = request.is_remembered();
+        if remembered {
+            if let Some(reply) = self.state.remembered(caller)? {
+                return Ok(reply);
+            }
+            self.state.check_session(caller.session)?;
+        }
+        let result = self.state.serve(caller, &request).and_then(|reply| {
+            if remembered {
+                self.state.remember(caller, &reply);
+            }
+            self.commit()?;
+            Ok(reply)
+        });
+        match &result {
+            Ok(_) => {
+                if remembered {
+                    self.state.sessions.remembered(caller);
+                }
+                self.follow(caller, request);
+            }
+            Err(_) => self.state.roll_back(),
+        }
+        result
+    }
+
+    /// What memory notes once the change is committed.
+    fn follow(&mut self, caller: Caller, request: Request) {
+        match request {
+            Request::OpenSession => self.state.sessions.opened(caller.session, self.state.now),
+            Request::CloseSession => self.state.sessions.ended(caller.session),
+            Request::DeviceRegister { device, class, capacity, node } => {
+                let info = DeviceInfo { device, class, node, capacity, used: 0, full: false, reported: true };
+                self.state.devices.registered(info);
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends the transaction and hands its entry to the log.
+    fn commit(&mut self) -> Result<bool> {
+        let Some(entry) = self.state.commit()? else { return Ok(false) };
+        let sequence = self.state.sequence();
+        self.log.push(sequence, &entry);
+        self.state.layers.observe(sequence);
+        self.unsettled_since.get_or_insert(self.state.now);
+        Ok(true)
+    }
+
+    fn check_in_service(&self) -> Result<()> {
+        if let Some(failure) = &self.settle_failure {
+            return Err(failure.clone());
+        }
+        self.log.check()
+    }
+
+    fn answer(&mut self, tag: T, result: Result<Reply>, wait_for: u64, change: bool) {
+        if wait_for <= self.log.durable() {
+            self.effects.push(Effect::Reply { tag, result });
+        } else if let (Some(failure), Some(_)) = (self.log.failure(), &self.settle_failure) {
+            // Neither the log nor the tree will ever make durable what this answer shows.
+            self.effects.push(Effect::Reply { tag, result: Err(failure.clone()) });
+        } else {
+            self.waiting.insert((wait_for, self.requests), Waiting { tag, result, change });
+        }
+    }
+
+    /// A disk operation is done.
+    pub fn completed(&mut self, now: Time, done: Done) {
+        self.state.now = now;
+        if let Err(error) = self.log.completed(done) {
+            self.log.fail(error.clone());
+            let lost = self.settle_failure.is_some();
+            self.refuse_waiting(&error, |waiting| waiting.change || lost);
+        }
+        self.release();
+        self.advance();
+    }
+
+    /// Answers everything whose changes are durable.
+    fn release(&mut self) {
+        let durable = self.log.durable();
+        while let Some(first) = self.waiting.first_entry()
+            && first.key().0 <= durable
+        {
+            let Waiting { tag, result, .. } = first.remove();
+            self.effects.push(Effect::Reply { tag, result });
+        }
+    }
+
+    /// Answers what waits with an error: it will never be durable.
+    fn refuse_waiting(&mut self, error: &Error, which: impl Fn(&Waiting<T>) -> bool) {
+        let waiting = std::mem::take(&mut self.waiting);
+        for (key, waiting) in waiting {
+            if which(&waiting) {
+                self.effects.push(Effect::Reply { tag: waiting.tag, result: Err(error.clone()) });
+            } else {
+                self.waiting.insert(key, waiting);
+            }
+        }
+    }
+
+    fn advance(&mut self) {
+        self.log.advance();
+        for (token, op) in self.log.take_operations() {
+            self.effects.push(Effect::Disk { token, op });
+        }
+    }
+
+    /// Lets time pass: sessions end, and a bounded step of what is being taken apart is done.
+    pub fn tick(&mut self, now: Time, wall: WallTime) {
+        self.state.now = now;
+        self.state.wall = wall;
+        if self.check_in_service().is_err() {
+            self.stuck = Some(now.after(Duration::from_secs(1)));
+            return;
+        }
+        let done = self.end_sessions().and_then(|()| self.collect());
+        match done {
+            Ok(()) => self.stuck = None,
+            Err(_) => {
+                self.state.roll_back();
+                self.stuck = Some(now.after(Duration::from_secs(1)));
+            }
+        }
+        self.advance();
+    }
+
+    fn end_sessions(&mut self) -> Result<()> {
+        for session in self.state.sessions.expired(self.state.now) {
+            self.state.end_session(session)?;
+            self.commit()?;
+            self.state.sessions.ended(session);
+        }
+        if self.state.sessions.is_ending() {
+            let forgotten = self.state.end_step()?;
+            self.commit()?;
+            if let Some(session) = forgotten {
+                self.state.sessions.forgotten(session);
+            }
+        }
+        Ok(())
+    }
+
+    fn collect(&mut self) -> Result<()> {
+        if self.state.collecting && self.state.collect_step()? {
+            self.commit()?;
+        }
+        Ok(())
+    }
+
+    /// When `tick` has something to do, or an overlay is old enough for `settle_job`; it may lie in the past.
+    pub fn next_tick(&self) -> Option<Time> {
+        let settle = match self.state.layers.is_settling() || self.settle_failure.is_some() {
+            true => None,
+            false => self.unsettled_since.map(|since| since.after(SETTLE_AGE)),
+        };
+        let work = if self.state.collecting { Some(Time::ZERO) } else { self.state.sessions.next_end() };
+        let work = work.map(|time| self.stuck.map_or(time, |stuck| stuck.max(time)));
+        settle.into_iter().chain(work).min()
+    }
+
+    /// What the store wants done since it was last asked, in order.
+    pub fn take_effects(&mut self) -> Vec<Effect<T>> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// An overlay to be settled, if it is time: run it on another thread and hand the result to `settled`.
+    /// Ask after every step; it is cheap.
+    pub fn settle_job(&mut self, now: Time) -> Option<SettleJob> {
+        let since = self.unsettled_since?;
+        let due = self.state.layers.overlay_bytes() >= SETTLE_BYTES
+            || since.after(SETTLE_AGE) <= now
+            || self.log.wants_room();
+        if due { self.settle_now() } else { None }
+    }
+
+    /// The overlay to be settled whether it is time or not, if there is any and none is being settled: before a clean stop.
+    pub fn settle_now(&mut self) -> Option<SettleJob> {
+        if self.settle_failure.is_some() || self.state.layers.is_settling() {
+            return None;
+        }
+        self.unsettled_since.take()?;
+        let frozen = self.state.layers.freeze(self.state.sequence());
+        Some(SettleJob::new(self.state.layers.database(), frozen))
+    }
+
+    /// What became of a settle job. On success log segments come free, and whatever waited for those changes is answered:
+    /// they are durable in the tree.
+    pub fn settled(&mut self, now: Time, done: SettleResult) {
+        self.state.now = now;
+        let failure = match done.result.and_then(|()| self.state.layers.settled().map(|_| ())) {
+            Ok(()) => {
+                self.log.settled(done.sequence);
+                self.release();
+                None
+            }
+            Err(error) => Some(error),
+        };
+        if let Some(error) = failure {
+            // If the log failed too, nothing can make durable what is not: not even reads of it may be answered.
+            if self.log.failure().is_some() {
+                self.refuse_waiting(&error, |_| true);
+            }
+            self.settle_failure =
+                Some(Error::new(ErrorKind::Io, format!("changes are refused until a restart, reads go on: {error}")));
+        }
+        self.advance();
+    }
+
+    /// Whether changes are taken: `Full` while the log has no room, the failure after the log or the tree failed.
+    pub fn in_service(&self) -> Result<()> {
+        self.check_in_service()
+    }
+
+    /// Whether all changes are durable and settled, and nobody waits: a clean stop loses nothing and replays nothing.
+    pub fn is_quiet(&self) -> bool {
+        self.waiting.is_empty() && self.state.layers.is_settled()
+    }
+}

@@ -1,0 +1,78 @@
+//! Bytes on disk: golden, and whatever rot makes of them.
+
+use crate::world::{World, create, mkdir};
+use base::disk::{FileKind, FileName};
+use base::env::Random;
+use base::error::ErrorKind;
+use base::limit::BLOCK;
+use sim::random::SimRandom;
+
+const SEGMENT: FileName = FileName::new(FileKind::Log, 0);
+
+/// The groups that these requests leave in the log, padding cut off, as text.
+fn written() -> String {
+    let mut world = World::new(1);
+    world.ask(mkdir("/a")).expect("mkdir");
+    world.ask(create("/a/f")).expect("create");
+    let segment = world.device.peek(SEGMENT);
+    let mut text = String::new();
+    for block in segment.chunks(BLOCK) {
+        let end = block.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        if end == 0 {
+            break;
+        }
+        for line in block[..end].chunks(32) {
+            text.extend(line.iter().map(|byte| format!("{byte:02x}")));
+            text.push('\n');
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// The log and the records in it have the bytes that version 1 has. A change of them is a new version.
+#[test]
+fn golden() {
+    let written = written();
+    assert!(written == include_str!("golden/log-1.hex"), "the log has other bytes than golden/log-1.hex:\n{written}");
+}
+
+/// Rot in the log is refused or is the lost tail; it never panics, and what is served afterwards is a state that once was.
+#[test]
+fn rotten_log() {
+    let random = SimRandom::new(77);
+    let (mut refused, mut opened) = (0, 0);
+    for seed in 0..60 {
+        let mut world = World::new(seed);
+        for number in 0..10 {
+            world.ask(mkdir(&format!("/d{number}"))).expect("mkdir");
+        }
+        world.power_off(seed);
+        let at = random.below(16 * BLOCK as u64) / BLOCK as u64 * BLOCK as u64 + random.below(120);
+        world.device.rot(SEGMENT, at, random.below(8) as u32);
+        match world.try_open() {
+            Ok(()) => {
+                opened += 1;
+                let names: Vec<String> = world.dump().into_keys().collect();
+                let expected: Vec<String> = (0..names.len()).map(|number| format!("/d{number}")).collect();
+                assert_eq!(names, expected, "seed {seed}");
+            }
+            Err(error) => {
+                refused += 1;
+                assert!(matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Unsupported), "seed {seed}: {error}");
+            }
+        }
+    }
+    assert!(refused > 30 && opened > 0, "refused {refused}, opened {opened}");
+}
+
+/// A log without its tree is refused: the tree had what the log has no more.
+#[test]
+fn lost_tree() {
+    let mut world = World::new(3);
+    world.ask(mkdir("/a")).expect("mkdir");
+    world.power_off(0);
+    world.file = sim::file::SimFileDevice::new();
+    let refused = world.try_open().map_err(|error| error.kind());
+    assert_eq!(refused, Err(ErrorKind::Corrupt));
+}

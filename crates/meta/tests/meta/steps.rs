@@ -1,0 +1,203 @@
+//! Things that are done in steps or take time: taking big trees apart, ending sessions, the end of the log, failures.
+
+use crate::world::{SESSION, World, create, delete, mkdir, path, stat};
+use base::error::ErrorKind;
+use base::id::{GroupId, SessionId};
+use base::limit::{REMEMBERED_CALLS, SESSION_LEASE};
+use meta::request::{FileHandle, PutFile, Totals};
+use meta::{Caller, Reply, Request};
+use sim::disk::{SimFaults, When};
+use std::time::Duration;
+
+fn put(name: &str) -> PutFile {
+    PutFile {
+        path: path(name),
+        group: GroupId(0),
+        offset: 0,
+        length: 0,
+        crc: 0,
+        modified: None,
+        mode: 0o644,
+        overwrite: false,
+        parents: true,
+    }
+}
+
+fn handle(reply: base::error::Result<Reply>) -> FileHandle {
+    match reply {
+        Ok(Reply::Handle(handle)) => handle,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A deleted tree is gone from its name at once and never comes back, wherever the power goes while it is taken apart.
+#[test]
+fn big_trees_go_in_steps() {
+    for lost_at in 0..12 {
+        let mut world = World::new(lost_at);
+        for directory in 0..4 {
+            let files = (0..150).map(|number| put(&format!("/t/d{directory}/e/f{number}"))).collect();
+            world.ask(Request::PutFiles { files }).expect("files");
+        }
+        world.ask(delete("/t")).expect("deleted");
+        assert_eq!(world.refusal(stat("/t")), ErrorKind::NotFound);
+        for _ in 0..lost_at {
+            let (now, wall) = (world.now, world.wall);
+            world.store().tick(now, wall);
+            world.run();
+        }
+        world.crash(lost_at);
+        assert!(world.dump().is_empty(), "{lost_at}");
+        world.ask(mkdir("/t")).expect("the name is free");
+        world.pass(Duration::from_secs(1));
+        let totals = Totals { files: 0, directories: 2, bytes: 0 };
+        assert_eq!(world.ask(Request::Usage), Ok(Reply::Usage(totals)), "{lost_at}");
+    }
+}
+
+/// A session that is not renewed ends: its files keep what was synced, its leases are stale, and the node is told what to seal.
+#[test]
+fn sessions_end() {
+    let mut world = World::new(1);
+    let (file, empty) = (handle(world.ask(create("/f"))), handle(world.ask(create("/empty"))));
+    let (inode, generation, group) = (file.inode, file.generation, file.group.group);
+    world.ask(Request::SyncLength { inode, generation, group, length: 100 }).expect("length");
+    world.pass(SESSION_LEASE / 2);
+    assert_eq!(world.ask(Request::Renew), Ok(Reply::Done));
+    world.pass(SESSION_LEASE * 2 / 3);
+    assert!(world.ask(Request::SyncLength { inode, generation, group, length: 110 }).is_ok(), "renewed");
+    world.pass(SESSION_LEASE);
+    assert_eq!(world.refusal(Request::Renew), ErrorKind::Stale);
+    assert_eq!(
+        world.refusal(Request::Close { inode, generation, finished: None, modified: None, mode: None }),
+        ErrorKind::Stale
+    );
+    assert_eq!(world.refusal(create("/g")), ErrorKind::Stale);
+    world.crash(1);
+    let Ok(Reply::Orphans(orphans)) = world.ask(Request::FenceList { limit: 10 }) else { panic!("no list") };
+    assert_eq!(orphans.iter().map(|orphan| orphan.inode).collect::<Vec<_>>(), [inode, empty.inode]);
+    assert_eq!((orphans[0].group.group, orphans[0].length), (group, 110));
+    let other = Caller { session: SessionId(8), call: 1 };
+    world.ask_as(other, Request::OpenSession).expect("answered").expect("opened");
+    let append = Request::AppendOpen { path: path("/f") };
+    let busy = world.ask_as(other, append.clone()).expect("answered");
+    assert_eq!(busy.map_err(|error| error.kind()), Err(ErrorKind::Busy));
+    for (orphan, length) in orphans.iter().zip([120, 0]) {
+        let recovered = Request::Recovered { inode: orphan.inode, generation: orphan.generation, length };
+        assert!(
+            matches!(world.ask(recovered.clone()), Ok(Reply::Attributes(file)) if file.length == length && !file.writing)
+        );
+        assert_eq!(world.refusal(recovered), ErrorKind::Stale, "the first one counts");
+    }
+    let appended = handle(world.ask_as(Caller { call: 2, ..other }, append).expect("answered"));
+    assert_eq!(appended.length, 120);
+    assert!(appended.generation > orphans[0].generation);
+}
+
+/// The answers to the last calls of a session are remembered, over restarts too, and no more than those.
+#[test]
+fn remembered_calls() {
+    let mut world = World::new(1);
+    let first = world.next_call;
+    let mut made = Vec::new();
+    for number in 0..REMEMBERED_CALLS + 10 {
+        made.push(world.ask(create(&format!("/f{number}"))));
+        if number % 200 == 0 {
+            world.settle();
+        }
+    }
+    for (life, number) in [(0, 10), (0, REMEMBERED_CALLS + 9), (1, 500), (2, 10)] {
+        let caller = Caller { session: SESSION, call: first + number as u64 };
+        let again = world.ask_as(caller, create(&format!("/f{number}"))).expect("answered");
+        assert_eq!(again, made[number], "life {life}, call {number}");
+        if life == 1 {
+            world.crash(1);
+        } else {
+            world.kill();
+        }
+    }
+    let caller = Caller { session: SESSION, call: first + 9 };
+    let forgotten = world.ask_as(caller, create("/f9")).expect("answered");
+    assert_eq!(forgotten.map_err(|error| error.kind()), Err(ErrorKind::Exists), "call 9 left the window");
+    // That refusal took no slot: the oldest answer is still there.
+    let caller = Caller { session: SESSION, call: first + 10 };
+    assert_eq!(world.ask_as(caller, create("/f10")).expect("answered"), made[10]);
+}
+
+/// Without settling the log fills: changes are refused with a reason, reads go on; after settling all goes on, and nothing was lost.
+#[test]
+fn the_log_fills() {
+    let mut world = World::new(1);
+    let name = |number: usize| format!("/{}{number}", "n".repeat(200));
+    let mut made = 0;
+    let refused = loop {
+        let files = (0..200).map(|place| put(&name(made * 200 + place))).collect();
+        match world.submit(Request::PutFiles { files }) {
+            tag if made < 1000 => {
+                world.run();
+                match world.replies.remove(&tag) {
+                    Some(Err(error)) => break error,
+                    _ => made += 1,
+                }
+            }
+            _ => panic!("the log has no end"),
+        }
+    };
+    assert_eq!(refused.kind(), ErrorKind::Full, "{refused}");
+    assert!(made > 20, "{made}");
+    // The first change was durable long ago, the last ones wait for room.
+    assert!(world.ask(stat(&name(0))).is_ok());
+    world.settle();
+    world.settle();
+    assert!(world.store().in_service().is_ok() && world.store().is_quiet());
+    world.ask(mkdir("/after")).expect("room again");
+    world.crash(5);
+    assert!(world.ask(stat("/after")).is_ok());
+    assert!(world.ask(stat(&name(made * 200 - 1))).is_ok());
+}
+
+/// A failed sync ends changes, not reads: what waited is refused, what was not durable is shown only once the tree has it.
+#[test]
+fn the_log_fails() {
+    let mut world = World::new(1);
+    world.ask(mkdir("/before")).expect("mkdir");
+    world.device.set_faults(SimFaults { sync_error: When::Always, ..SimFaults::default() });
+    let refused = world.ask(mkdir("/a")).expect_err("not synced");
+    assert_eq!(refused.kind(), ErrorKind::Io, "{refused}");
+    assert_eq!(world.refusal(mkdir("/b")), ErrorKind::Io);
+    assert!(world.ask(stat("/before")).is_ok());
+    let waiting = world.submit(stat("/a"));
+    world.run();
+    assert_eq!(world.replies.get(&waiting), None, "a read shows nothing that may be lost");
+    let now = world.now;
+    let job = world.store().settle_job(now).expect("a failed log is settled at once");
+    world.settle_with(job);
+    assert!(world.replies.remove(&waiting).expect("answered").is_ok());
+    assert_eq!(world.refusal(mkdir("/b")), ErrorKind::Io);
+    world.device.set_faults(SimFaults::default());
+    world.crash(1);
+    assert!(world.ask(stat("/a")).is_ok(), "it was shown, so it stays");
+    world.ask(mkdir("/b")).expect("a restart heals");
+}
+
+/// A tree that cannot be written ends changes; reads go on, and a restart finds everything in the log.
+#[test]
+fn the_tree_fails() {
+    let mut world = World::new(1);
+    world.ask(mkdir("/a")).expect("mkdir");
+    for distance in 0..40 {
+        world.file.sync_error_at(Some(world.file.changes() + distance));
+        world.ask(mkdir(&format!("/s{distance}"))).expect("mkdir");
+        world.settle();
+        if world.store().in_service().is_err() {
+            break;
+        }
+    }
+    assert_eq!(world.store().in_service().map_err(|error| error.kind()), Err(ErrorKind::Io));
+    assert!(world.ask(stat("/a")).is_ok());
+    assert_eq!(world.refusal(mkdir("/b")), ErrorKind::Io);
+    world.file.sync_error_at(None);
+    world.crash(3);
+    assert!(world.ask(stat("/a")).is_ok());
+    world.ask(mkdir("/b")).expect("a restart heals");
+}

@@ -1,0 +1,274 @@
+//! A store on simulated devices, driven one step at a time.
+
+use base::disk::Disk;
+use base::error::{ErrorKind, Result};
+use base::id::{DeviceId, NodeId, SessionId};
+use base::policy::Class;
+use base::unit::{MIB, Time, WallTime};
+use meta::{Caller, Effect, Opened, Path, Reply, Request, Settings, SettleJob, Store};
+use sim::disk::{SimDevice, SimDisk, SimFaults};
+use sim::file::SimFileDevice;
+use sim::random::SimRandom;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The session of callers that say no other.
+pub const SESSION: SessionId = SessionId(7);
+
+/// One store, its devices and what it answered.
+pub struct World {
+    pub seed: u64,
+    pub device: SimDevice,
+    pub file: SimFileDevice,
+    pub now: Time,
+    pub wall: WallTime,
+    pub replies: BTreeMap<u64, Result<Reply>>,
+    pub opened: Opened,
+    pub next_call: u64,
+    random: Arc<SimRandom>,
+    next_tag: u64,
+    process: Option<(SimDisk, Store<u64>)>,
+}
+
+impl World {
+    /// A new store with one session and two devices.
+    pub fn new(seed: u64) -> World {
+        let mut world = World {
+            seed,
+            device: SimDevice::new(seed, SimFaults::default()),
+            file: SimFileDevice::new(),
+            now: Time::from_nanos(1_000_000_000),
+            wall: WallTime(1_700_000_000_000),
+            replies: BTreeMap::new(),
+            opened: Opened { replayed: 0, sessions: 0 },
+            next_call: 1,
+            random: Arc::new(SimRandom::new(seed)),
+            next_tag: 0,
+            process: None,
+        };
+        world.open();
+        world.ask(Request::OpenSession).expect("a session");
+        world
+    }
+
+    /// Opens the store.
+    pub fn open(&mut self) {
+        let seed = self.seed;
+        self.try_open().unwrap_or_else(|error| panic!("seed {seed}: open: {error}"));
+        for number in 1..=2 {
+            self.ask(register(number, Class::Ssd)).expect("a device");
+        }
+    }
+
+    /// Opens the store, which may refuse.
+    pub fn try_open(&mut self) -> Result<()> {
+        let mut disk = self.device.attach();
+        let mut settings = Settings::new(Arc::clone(&self.random) as Arc<dyn base::env::Random>);
+        settings.segment_length = MIB;
+        settings.segments_max = 4;
+        let tree = Box::new(self.file.open());
+        let (store, opened) = Store::open(&mut disk, tree, &settings, self.now, self.wall)?;
+        self.opened = opened;
+        self.process = Some((disk, store));
+        Ok(())
+    }
+
+    /// The store.
+    pub fn store(&mut self) -> &mut Store<u64> {
+        &mut self.process.as_mut().expect("an open store").1
+    }
+
+    /// Hands in a request with a call number of its own; its tag.
+    pub fn submit(&mut self, request: Request) -> u64 {
+        self.next_call += 1;
+        let call = self.next_call - 1;
+        self.submit_as(Caller { session: SESSION, call }, request)
+    }
+
+    /// Hands in a request; its tag.
+    pub fn submit_as(&mut self, caller: Caller, request: Request) -> u64 {
+        self.next_tag += 1;
+        let (tag, now, wall) = (self.next_tag - 1, self.now, self.wall);
+        self.store().submit(now, wall, caller, request, tag);
+        tag
+    }
+
+    /// Moves effects and at most some finished operations. Whether anything happened.
+    pub fn step(&mut self) -> bool {
+        let (disk, store) = self.process.as_mut().expect("an open store");
+        let effects = store.take_effects();
+        let mut moved = !effects.is_empty();
+        for effect in effects {
+            match effect {
+                Effect::Disk { token, op } => disk.submit(token, op),
+                Effect::Reply { tag, result } => {
+                    assert!(self.replies.insert(tag, result).is_none(), "seed {}: two replies to {tag}", self.seed);
+                }
+            }
+        }
+        let mut done = Vec::new();
+        disk.poll(Some(Duration::ZERO), &mut done);
+        moved |= !done.is_empty();
+        for done in done {
+            store.completed(self.now, done);
+        }
+        moved
+    }
+
+    /// Whether a device stopped at its crash point.
+    pub fn stopped(&self) -> bool {
+        self.device.crashed() || self.file.crashed()
+    }
+
+    /// Steps until nothing moves.
+    pub fn run(&mut self) {
+        let mut idle = 0;
+        while idle < 20 && !self.stopped() {
+            idle = if self.step() { 0 } else { idle + 1 };
+        }
+    }
+
+    /// The answer to a request, if the device does not stop before.
+    pub fn ask_as(&mut self, caller: Caller, request: Request) -> Option<Result<Reply>> {
+        let tag = self.submit_as(caller, request);
+        let mut idle = 0;
+        while !self.replies.contains_key(&tag) && !self.stopped() && idle < 1000 {
+            idle = if self.step() { 0 } else { idle + 1 };
+        }
+        self.replies.remove(&tag)
+    }
+
+    /// The answer to a request of a device that does not stop.
+    pub fn ask(&mut self, request: Request) -> Result<Reply> {
+        self.next_call += 1;
+        let call = self.next_call - 1;
+        let seed = self.seed;
+        let shown = format!("{request:?}");
+        self.ask_as(Caller { session: SESSION, call }, request)
+            .unwrap_or_else(|| panic!("seed {seed}: {shown} was not answered"))
+    }
+
+    /// The kind of error that a request gets.
+    pub fn refusal(&mut self, request: Request) -> ErrorKind {
+        let shown = format!("{request:?}");
+        match self.ask(request) {
+            Ok(reply) => panic!("{shown} was answered {reply:?}"),
+            Err(error) => error.kind(),
+        }
+    }
+
+    /// Lets time pass and ticks until nothing is left to do now.
+    pub fn pass(&mut self, time: Duration) {
+        self.now = self.now.after(time);
+        self.wall = WallTime(self.wall.0 + time.as_millis() as u64);
+        for _ in 0..10_000 {
+            let (now, wall) = (self.now, self.wall);
+            self.store().tick(now, wall);
+            self.run();
+            if self.stopped() || self.store().next_tick().is_none_or(|next| next > now) {
+                return;
+            }
+            self.settle();
+        }
+        panic!("seed {}: ticks without end", self.seed);
+    }
+
+    /// Settles everything now.
+    pub fn settle(&mut self) {
+        if let Some(job) = self.store().settle_now() {
+            self.settle_with(job);
+        }
+    }
+
+    /// Runs a settle job and hands its result in.
+    pub fn settle_with(&mut self, job: SettleJob) {
+        let done = job.run();
+        let now = self.now;
+        self.store().settled(now, done);
+        self.run();
+    }
+
+    /// Power loss, and the store is opened again.
+    pub fn crash(&mut self, seed: u64) {
+        self.process = None;
+        self.device.crash();
+        self.file.crash(seed);
+        self.replies.clear();
+        self.open();
+    }
+
+    /// Power loss without opening.
+    pub fn power_off(&mut self, seed: u64) {
+        self.process = None;
+        self.device.crash();
+        self.file.crash(seed);
+        self.replies.clear();
+    }
+
+    /// Process kill, and the store is opened again.
+    pub fn kill(&mut self) {
+        self.device.kill();
+        self.file.kill();
+        self.process = None;
+        self.replies.clear();
+        self.open();
+    }
+
+    /// Every name with its length; none for directories.
+    pub fn dump(&mut self) -> BTreeMap<String, Option<u64>> {
+        let mut names = BTreeMap::new();
+        let mut directories = vec![String::new()];
+        while let Some(directory) = directories.pop() {
+            let mut after = None;
+            loop {
+                let list = Request::List { path: path(&format!("{directory}/")), after, limit: 3 };
+                let Ok(Reply::Entries { entries, more }) = self.ask(list) else {
+                    panic!("seed {}: no list", self.seed)
+                };
+                for entry in &entries {
+                    let name = format!("{directory}/{}", entry.name);
+                    names.insert(name.clone(), (!entry.attributes.directory).then_some(entry.attributes.length));
+                    if entry.attributes.directory {
+                        directories.push(name);
+                    }
+                }
+                after = entries.last().map(|entry| entry.name.clone());
+                if !more {
+                    break;
+                }
+            }
+        }
+        names
+    }
+}
+
+/// A path that is right.
+pub fn path(text: &str) -> Path {
+    Path::parse(text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Registers a device of one TiB.
+pub fn register(number: u128, class: Class) -> Request {
+    Request::DeviceRegister { device: DeviceId(number), class, capacity: 1 << 40, node: NodeId(1) }
+}
+
+/// Makes a directory and those above.
+pub fn mkdir(text: &str) -> Request {
+    Request::Mkdir { path: path(text), parents: true, mode: 0o755 }
+}
+
+/// Makes a file without replacing.
+pub fn create(text: &str) -> Request {
+    Request::Create { path: path(text), overwrite: false, parents: false, mode: 0o644 }
+}
+
+/// Asks for attributes.
+pub fn stat(text: &str) -> Request {
+    Request::Stat { path: path(text) }
+}
+
+/// Deletes with everything below.
+pub fn delete(text: &str) -> Request {
+    Request::Delete { path: path(text), recursive: true }
+}

@@ -1,0 +1,115 @@
+//! Calls that go well: many at once, of every size, over memory and over sockets.
+
+use crate::support::{Doing, LoopbackNet, MemoryNet, echo, link, payload, push, serve};
+use base::error::{Error, ErrorKind};
+use base::id::{NodeId, SessionId};
+use base::net::Net;
+use net::message::bag::Push;
+use net::{Call, Link, Payload};
+use std::sync::{Arc, Mutex};
+use tokio::task::JoinSet;
+
+/// Sizes around every border: nothing, copied in line, staged, small, large, largest.
+const SIZES: [usize; 12] =
+    [0, 1, 100, 4095, 4096, 4097, 32 << 10, (32 << 10) + 1, 64 << 10, (64 << 10) + 1, 1 << 20, 16 << 20];
+
+async fn every_size(net: Arc<dyn Net>, address: &str) {
+    let server = serve(&*net, address, 64 << 20, Arc::new(Doing(echo))).await;
+    let link = link(net, &server.address).await;
+    assert_eq!(link.node(), NodeId(42));
+    for (at, size) in SIZES.into_iter().chain(SIZES.into_iter().rev()).enumerate() {
+        let sent = payload(at as u64, size);
+        let (answer, back) = link.call(&push(at as u64), sent.clone()).await.unwrap();
+        assert_eq!(answer.waiting, at as u64);
+        assert!(back.into_bytes() == sent.into_bytes(), "{size} bytes came back changed");
+    }
+    assert!(server.troubles.lock().unwrap().is_empty(), "{:?}", server.troubles.lock().unwrap());
+}
+
+/// Payloads of every size come through sockets and back as they were.
+#[tokio::test]
+async fn every_size_over_sockets() {
+    every_size(Arc::new(LoopbackNet), "127.0.0.1:0").await;
+}
+
+/// Payloads of every size come through streams that take a few bytes at a time.
+#[tokio::test]
+async fn every_size_over_memory() {
+    every_size(Arc::new(MemoryNet::default()), "a").await;
+}
+
+/// A thousand calls at once over two connections are each answered with their own answer, in whatever order the service has it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_calls_answered_in_any_order() {
+    let net = Arc::new(LoopbackNet);
+    let held: Mutex<Vec<Call>> = Mutex::default();
+    // Answers come from another thread's hands, newest first, whenever seven have gathered; the stragglers at once.
+    let service = Doing(move |call: Call| {
+        let mut held = held.lock().unwrap();
+        let last = call.ask::<Push>().unwrap().bag >= 1000;
+        held.push(call);
+        if held.len() >= 7 || last {
+            let calls: Vec<Call> = held.drain(..).rev().collect();
+            std::thread::spawn(|| calls.into_iter().for_each(echo));
+        }
+    });
+    let server = serve(&*net, "127.0.0.1:0", 64 << 20, Arc::new(service)).await;
+    let link = link(net, &server.address).await;
+    let mut calls = JoinSet::new();
+    for number in 0..1000u64 {
+        let link = link.clone();
+        calls.spawn(async move {
+            let sent = payload(number, (number as usize * 97) % 9000);
+            let (answer, back) = link.call(&push(number), sent.clone()).await.unwrap();
+            assert_eq!(answer.waiting, number);
+            assert_eq!(back.into_bytes(), sent.into_bytes());
+        });
+    }
+    // The last call releases what does not make seven; it is repeated until nothing is left.
+    let release = push(1000);
+    while !calls.is_empty() {
+        tokio::select! {
+            ended = calls.join_next() => ended.unwrap().unwrap(),
+            released = link.call(&release, Payload::empty()) => drop(released.unwrap()),
+        }
+    }
+    assert!(server.stats.calls.load(std::sync::atomic::Ordering::Relaxed) >= 1000);
+}
+
+/// A payload of many parts arrives as one; an answer whose bytes do not match its checksum is refused.
+#[tokio::test]
+async fn parts_and_damage() {
+    let net = Arc::new(MemoryNet::default());
+    let service = Doing(|call: Call| match call.ask::<Push>().unwrap().bag {
+        0 => echo(call),
+        1 => call.respond.answer(
+            &net::message::bag::PushAnswer { waiting: 0 },
+            Payload::with_crc(vec![b"abc".as_slice().into()], 1),
+        ),
+        2 => call.respond.fail(Error::new(ErrorKind::Full, "no room; delete something")),
+        _ => drop(call),
+    });
+    let server = serve(&*net, "a", 64 << 20, Arc::new(service)).await;
+    let link = link(net, &server.address).await;
+    let whole = payload(5, 200_000).into_bytes();
+    let parts = [0..10, 10..10, 10..5000, 5000..100_000, 100_000..200_000].map(|range| whole.slice(range)).to_vec();
+    let sent = Payload::with_crc(parts, base::checksum::crc32c(&whole));
+    assert_eq!(link.call(&push(0), sent).await.unwrap().1.into_bytes(), whole);
+    assert_eq!(link.call(&push(1), Payload::empty()).await.unwrap_err().kind(), ErrorKind::Corrupt);
+    let full = link.call(&push(2), Payload::empty()).await.unwrap_err();
+    assert_eq!((full.kind(), full.text()), (ErrorKind::Full, "no room; delete something"));
+    let dropped = link.call(&push(3), Payload::empty()).await.unwrap_err();
+    assert_eq!(dropped.kind(), ErrorKind::Io, "{dropped}");
+}
+
+/// A local link calls the service at once and hands the very same bytes over.
+#[tokio::test]
+async fn a_local_link_is_a_function_call() {
+    let link = Link::local(Arc::new(Doing(echo)), SessionId(3));
+    let sent = payload(1, 1 << 20).into_bytes();
+    let (answer, back) = link.call(&push(8), Payload::new(sent.clone())).await.unwrap();
+    assert_eq!(answer.waiting, 8);
+    assert_eq!(back.into_bytes().as_ptr(), sent.as_ptr());
+    let dropping = Link::local(Arc::new(Doing(drop)), SessionId(3));
+    assert_eq!(dropping.call(&push(8), Payload::empty()).await.unwrap_err().kind(), ErrorKind::Io);
+}

@@ -1,0 +1,138 @@
+//! The bytes of frames: as they were, and any others without harm.
+
+use crate::support::Seeded;
+use base::buffer::Pool;
+use base::env::Random;
+use net::decode::{Decoder, Frame};
+use net::frame::{self, FAILURE, HELLO, Header, REPLY};
+use net::message::session::Hello;
+use net::message::{Ask, bag};
+use prost::Message;
+
+/// A greeting, a push with 5,000 bytes beside it, and a refusal, as version 1 writes them.
+fn golden_frames() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let hello = Hello { version_min: 1, version_max: 1, session: 5.into(), program: "stormwell put".into() };
+    frame::append(&mut bytes, Header { kind: HELLO, ..Header::default() }, |bytes| hello.encode(bytes).unwrap());
+    let payload: Vec<u8> = (0..5000u32).map(|at| (at % 251) as u8).collect();
+    let header = Header {
+        kind: bag::Push::KIND,
+        number: 0x0102_0304_0506_0708,
+        payload_length: 5000,
+        payload_crc: base::checksum::crc32c(&payload),
+        credit: 4 << 20,
+        ..Header::default()
+    };
+    let push = crate::support::push(3);
+    frame::append(&mut bytes, header, |bytes| push.encode(bytes).unwrap());
+    bytes.extend_from_slice(&payload);
+    let refusal = net::message::Failure { code: 8, text: "no room".into() };
+    let header = Header { kind: bag::Push::KIND, flags: REPLY | FAILURE, number: 9, ..Header::default() };
+    frame::append(&mut bytes, header, |bytes| refusal.encode(bytes).unwrap());
+    bytes
+}
+
+/// Feeds `bytes` in pieces of at most `step` and gives the frames before the first error.
+fn decode(bytes: &[u8], step: usize) -> (Vec<Frame>, base::error::Result<()>) {
+    let mut decoder = Decoder::new(Pool::new(1 << 20));
+    let mut frames = Vec::new();
+    let mut rest = bytes;
+    loop {
+        loop {
+            match decoder.next(&mut |_| Ok(None)) {
+                Ok(Some(frame)) => frames.push(frame),
+                Ok(None) => break,
+                Err(error) => return (frames, Err(error)),
+            }
+        }
+        if rest.is_empty() {
+            return (frames, Ok(()));
+        }
+        let space = decoder.space();
+        let length = space.len().min(rest.len()).min(step);
+        assert!(length > 0, "a decoder without space would read for ever");
+        space[..length].copy_from_slice(&rest[..length]);
+        decoder.filled(length);
+        rest = &rest[length..];
+    }
+}
+
+/// What a fuzzer calls: any bytes, in pieces of any size, end in frames or a reason, and the pieces do not matter.
+pub fn fuzz_decoder(bytes: &[u8]) {
+    let (whole, ending) = decode(bytes, usize::MAX);
+    for step in [1, 47, 5000] {
+        let (pieces, other) = decode(bytes, step);
+        assert_eq!(ending, other, "pieces of {step}");
+        assert_eq!(whole.len(), pieces.len(), "pieces of {step}");
+        for (a, b) in whole.iter().zip(&pieces) {
+            assert_eq!((a.header, &a.message), (b.header, &b.message));
+            assert_eq!(a.payload.clone().into_bytes(), b.payload.clone().into_bytes());
+        }
+    }
+}
+
+/// Version 1 frames are written today as they were when the golden file was made, and read back.
+#[test]
+fn golden() {
+    let bytes = golden_frames();
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/net/golden/frames-1.bin");
+    if std::env::var_os("STORMWELL_WRITE_GOLDEN").is_some() {
+        std::fs::create_dir_all(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/net/golden")).unwrap();
+        std::fs::write(path, &bytes).unwrap();
+    }
+    assert_eq!(bytes, std::fs::read(path).unwrap(), "{path} differs: the wire format changed");
+    let (frames, ending) = decode(&bytes, 1000);
+    assert_eq!(ending, Ok(()));
+    assert_eq!(frames.len(), 3);
+    assert_eq!(frames[1].payload.length(), 5000);
+    assert_eq!(frames[1].payload.verify(), Ok(()));
+    assert_eq!((frames[1].header.number, frames[1].header.credit), (0x0102_0304_0506_0708, 4 << 20));
+}
+
+/// Frames cut, mixed up and damaged at random never panic, and the damage is always noticed in headers and messages.
+#[test]
+fn any_bytes() {
+    let golden = golden_frames();
+    fuzz_decoder(&golden);
+    for corpus in [&b""[..], b"SWFR", b"GET / HTTP/1.1\r\nHost: stormwell\r\n\r\n.................", &[0xFF; 100]] {
+        fuzz_decoder(corpus);
+    }
+    for seed in 0..150 {
+        let random = Seeded::new(seed);
+        let mut bytes = golden.clone();
+        for _ in 0..=random.below(3) {
+            let at = random.below(bytes.len() as u64) as usize;
+            match random.below(4) {
+                0 => bytes[at] ^= 1 << random.below(8),
+                1 => bytes.truncate(at.max(1)),
+                2 => bytes.splice(at..at, golden[..200].iter().copied()).for_each(drop),
+                _ => bytes.drain(at..(at + 60).min(bytes.len())).for_each(drop),
+            }
+        }
+        let attempt = std::panic::catch_unwind(|| fuzz_decoder(&bytes));
+        assert!(attempt.is_ok(), "seed {seed}");
+    }
+}
+
+/// Messages and payloads of every size pass the decoder in pieces of every size.
+#[test]
+fn sizes_and_pieces() {
+    let mut bytes = Vec::new();
+    let sizes =
+        [(0, 0), (1, 0), (0, 1), (100, 40_000), (32_768, 0), (32_768, 1), (40_000, 0), (40_000, 70_000), (9, 9)];
+    for (message, payload) in sizes {
+        let header = Header { kind: 69, payload_length: payload, ..Header::default() };
+        frame::append(&mut bytes, header, |bytes| bytes.extend((0..message).map(|at| at as u8)));
+        bytes.extend((0..payload).map(|at| (at / 3) as u8));
+    }
+    for step in [1, 48, 4096, 65_536, usize::MAX] {
+        let (frames, ending) = decode(&bytes, step);
+        assert_eq!(ending, Ok(()));
+        assert_eq!(frames.len(), sizes.len(), "pieces of {step}");
+        for (frame, (message, payload)) in frames.iter().zip(sizes) {
+            assert!(frame.message.iter().copied().eq((0..message).map(|at| at as u8)));
+            let bytes = frame.payload.clone().into_bytes();
+            assert!(bytes.iter().copied().eq((0..payload).map(|at| (at / 3) as u8)), "pieces of {step}");
+        }
+    }
+}

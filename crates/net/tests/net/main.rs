@@ -1,0 +1,10 @@
+//! What the network layer promises: calls are answered whatever breaks, bad frames hurt nobody else, memory stays bounded.
+#![allow(clippy::disallowed_methods, reason = "tests bring their own clock and sockets")]
+#![allow(clippy::unwrap_used, missing_docs, reason = "a test may stop where it finds a surprise")]
+
+mod calls;
+mod credit;
+mod frames;
+mod strangers;
+mod support;
+mod trouble;

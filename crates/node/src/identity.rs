@@ -1,0 +1,73 @@
+//! Which node this is, and how often it was started: a small text file beside the metadata store.
+
+use base::env::Random;
+use base::error::{Error, ErrorKind, Result};
+use base::id::NodeId;
+use std::path::Path;
+
+/// A node's name for as long as its data lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Which node.
+    pub node: NodeId,
+    /// Rises with every start.
+    pub incarnation: u64,
+}
+
+/// The first line: what the file is and its version.
+const HEAD: &str = "stormwell node 1";
+
+impl Identity {
+    /// Reads the identity in `directory`, or draws a new one, and records one more start, durably.
+    pub fn start(directory: &Path, random: &dyn Random) -> Result<Identity> {
+        let path = directory.join("node");
+        let identity = if os::file::exists(&path)? {
+            let text = os::file::read_text(&path)?;
+            let found = Identity::parse(&text).ok_or_else(|| {
+                Error::new(
+                    ErrorKind::Corrupt,
+                    format!(
+                        "{} does not say which node this is; the data beside it is untouched; restore the file, or remove it \
+                         to let the node draw a new name",
+                        path.display()
+                    ),
+                )
+            })?;
+            Identity { incarnation: found.incarnation.saturating_add(1), ..found }
+        } else {
+            Identity { node: NodeId(random.wide()), incarnation: 1 }
+        };
+        os::file::replace(&path, identity.text().as_bytes())?;
+        Ok(identity)
+    }
+
+    fn text(&self) -> String {
+        format!("{HEAD}\nid {}\nincarnation {}\n", self.node, self.incarnation)
+    }
+
+    fn parse(text: &str) -> Option<Identity> {
+        let mut lines = text.lines();
+        if lines.next()? != HEAD {
+            return None;
+        }
+        let node = u128::from_str_radix(lines.next()?.strip_prefix("id ")?, 16).ok()?;
+        let incarnation = lines.next()?.strip_prefix("incarnation ")?.parse().ok()?;
+        Some(Identity { node: NodeId(node), incarnation })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Identity;
+    use base::id::NodeId;
+
+    /// What is written is read back; anything else is not taken for an identity.
+    #[test]
+    fn text() {
+        let identity = Identity { node: NodeId(0xabc), incarnation: 7 };
+        assert_eq!(Identity::parse(&identity.text()), Some(identity));
+        for bad in ["", "stormwell node 2\nid 0\nincarnation 1\n", "stormwell node 1\nid x\nincarnation 1\n", "stormwell node 1\n"] {
+            assert_eq!(Identity::parse(bad), None, "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! Between the words of the wire and those of the metadata store: every question and every answer, in both directions.
+
+use crate::metadata::Translate;
+use base::error::{Error, ErrorKind, Result};
+use base::id::{Generation, GroupId, InodeId};
+use base::policy::{Class, Policy};
+use base::unit::WallTime;
+use meta::request::{Attributes, BagInfo, BagState, Entry, Extent, Located, NewGroup, Place, PutFile};
+use meta::{Path, Reply, Request};
+use net::message::{Ask, Done, Failure, bag, file, kind_name, session};
+use net::{Call, Payload, Responder};
+
+/// Permission bits when a client names none.
+const FILE_MODE: u32 = 0o644;
+/// The same for directories.
+const DIRECTORY_MODE: u32 = 0o755;
+
+/// What a call asks of the metadata store, and what turns the store's answer into the call's.
+pub fn request(call: &Call) -> Result<(Request, Translate)> {
+    Ok(match call.kind {
+        session::Renew::KIND => (Request::OpenSession, done),
+        file::Stat::KIND => (Request::Stat { path: path(&call.ask::<file::Stat>()?.path)? }, attributes),
+        file::List::KIND => (list(call.ask()?)?, entries),
+        file::MakeDirectory::KIND => {
+            let ask: file::MakeDirectory = call.ask()?;
+            (Request::Mkdir { path: path(&ask.path)?, parents: ask.parents, mode: DIRECTORY_MODE }, done)
+        }
+        file::Create::KIND => (create(call.ask()?)?, opened),
+        file::Append::KIND => (Request::AppendOpen { path: path(&call.ask::<file::Append>()?.path)? }, opened),
+        file::NextGroup::KIND => (next_group(call.ask()?), group),
+        file::Close::KIND => (close(call.ask()?), attributes),
+        file::PackGroup::KIND => (Request::PackGroup { finished: None, policy: Policy::default() }, group),
+        file::PutFiles::KIND => (put_files(call.ask()?)?, files),
+        file::Locate::KIND => (locate(call.ask()?)?, located),
+        file::Rename::KIND => {
+            let ask: file::Rename = call.ask()?;
+            (Request::Rename { from: path(&ask.from)?, to: path(&ask.to)?, replace: ask.replace }, done)
+        }
+        file::Delete::KIND => {
+            let ask: file::Delete = call.ask()?;
+            (Request::Delete { path: path(&ask.path)?, recursive: ask.recursive }, done)
+        }
+        file::SetPolicy::KIND => {
+            let ask: file::SetPolicy = call.ask()?;
+            (Request::SetPolicy { path: path(&ask.path)?, policy: policy_from(&ask.policy)? }, done)
+        }
+        file::GetPolicy::KIND => (Request::GetPolicy { path: path(&call.ask::<file::GetPolicy>()?.path)? }, policy),
+        file::DiskUsage::KIND => {
+            let ask: file::DiskUsage = call.ask()?;
+            let resume = (!ask.resume.is_empty()).then_some(ask.resume);
+            (Request::DiskUsage { path: path(&ask.path)?, resume }, disk_usage)
+        }
+        other => {
+            let name = kind_name(other).unwrap_or("this");
+            return Err(Error::new(ErrorKind::Unsupported, format!("this node does not answer {name}")));
+        }
+    })
+}
+
+/// Whether the node should look for garbage soon.
+pub fn makes_garbage(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::Delete { .. } | Request::Rename { .. } | Request::Create { .. } | Request::PutFiles { .. }
+    )
+}
+
+fn path(text: &str) -> Result<Path> {
+    Path::parse(text)
+}
+
+fn some_time(milliseconds: u64) -> Option<WallTime> {
+    (milliseconds != 0).then_some(WallTime(milliseconds))
+}
+
+fn mode(mode: u32) -> u32 {
+    if mode == 0 { FILE_MODE } else { mode }
+}
+
+fn page(limit: u32) -> usize {
+    match limit as usize {
+        0 => base::limit::LIST_PAGE_MAX,
+        limit => limit,
+    }
+}
+
+fn list(ask: file::List) -> Result<Request> {
+    let after = (!ask.after.is_empty()).then_some(ask.after);
+    Ok(Request::List { path: path(&ask.path)?, after, limit: page(ask.limit) })
+}
+
+fn create(ask: file::Create) -> Result<Request> {
+    Ok(Request::Create {
+        path: path(&ask.path)?,
+        overwrite: ask.overwrite,
+        parents: ask.parents,
+        mode: mode(ask.mode),
+    })
+}
+
+fn next_group(ask: file::NextGroup) -> Request {
+    Request::NextGroup {
+        inode: InodeId(ask.inode),
+        generation: Generation(ask.generation),
+        finished: (GroupId(ask.finished_group), ask.finished_length),
+    }
+}
+
+fn close(ask: file::Close) -> Request {
+    Request::Close {
+        inode: InodeId(ask.inode),
+        generation: Generation(ask.generation),
+        finished: Some((GroupId(ask.finished_group), ask.finished_length)),
+        modified: some_time(ask.modified_ms),
+        mode: (ask.mode != 0).then_some(ask.mode),
+    }
+}
+
+fn put_files(ask: file::PutFiles) -> Result<Request> {
+    let files = ask
+        .files
+        .into_iter()
+        .map(|file| {
+            Ok(PutFile {
+                path: path(&file.path)?,
+                group: GroupId(file.group),
+                offset: file.offset,
+                length: file.length,
+                crc: 0,
+                modified: some_time(file.modified_ms),
+                mode: mode(file.mode),
+                overwrite: file.overwrite,
+                parents: file.parents,
+            })
+        })
+        .collect::<Result<Vec<_>>>()?;
+    Ok(Request::PutFiles { files })
+}
+
+fn locate(ask: file::Locate) -> Result<Request> {
+    let file = if ask.path.is_empty() { Place::Inode(InodeId(ask.inode)) } else { Place::Path(path(&ask.path)?) };
+    Ok(Request::Locate { file, offset: ask.offset, length: ask.length })
+}
+
+fn policy_from(policy: &file::Policy) -> Result<Policy> {
+    let tier = match policy.tier {
+        0 => None,
+        code => Some(Class::from_code(code - 1).ok_or_else(|| {
+            Error::new(ErrorKind::Invalid, format!("there is no device class {}; use memory, nvm, ssd, hdd or bulk", code - 1))
+        })?),
+    };
+    Ok(Policy { tier, replicas: (policy.replicas != 0).then_some(policy.replicas) })
+}
+
+/// An answer of another form than the question has is a fault in Stormwell itself.
+fn other(reply: &Reply) -> ! {
+    unreachable!("the metadata store answered something else: {reply:?}")
+}
+
+fn answer(respond: Responder, message: &impl prost::Message) {
+    respond.answer(message, Payload::empty());
+}
+
+fn done(reply: Reply, respond: Responder) {
+    match reply {
+        Reply::Done | Reply::Attributes(_) => answer(respond, &Done {}),
+        reply => other(&reply),
+    }
+}
+
+fn attributes(reply: Reply, respond: Responder) {
+    match reply {
+        Reply::Attributes(found) => answer(respond, &wire_attributes(&found)),
+        reply => other(&reply),
+    }
+}
+
+fn wire_attributes(found: &Attributes) -> file::Attributes {
+    file::Attributes {
+        inode: found.inode.0,
+        directory: found.directory,
+        length: found.length,
+        modified_ms: found.modified.0,
+        mode: found.mode,
+        open: found.writing,
+        generation: found.generation.0,
+    }
+}
+
+fn entries(reply: Reply, respond: Responder) {
+    let Reply::Entries { entries, more } = reply else { other(&reply) };
+    let wire = |entry: Entry| file::Entry { attributes: wire_attributes(&entry.attributes), name: entry.name };
+    answer(respond, &file::ListAnswer { entries: entries.into_iter().map(wire).collect(), more });
+}
+
+fn wire_group(group: &NewGroup) -> file::NewGroup {
+    let (device, chunk) = place_of(group);
+    file::NewGroup { group: group.group.0, device: device.0.into(), chunk: chunk.0.into() }
+}
+
+/// The one chunk of a group. Groups have one column of one replica until there is more than one node.
+pub fn place_of(group: &NewGroup) -> (base::id::DeviceId, base::id::ChunkId) {
+    let replica = group.columns.first().and_then(|column| column.replicas.first());
+    match replica {
+        Some(place) => *place,
+        None => unreachable!("a group has a column and a replica: {group:?}"),
+    }
+}
+
+fn opened(reply: Reply, respond: Responder) {
+    let Reply::Handle(handle) = reply else { other(&reply) };
+    let opened = file::OpenedFile {
+        inode: handle.inode.0,
+        generation: handle.generation.0,
+        length: handle.length,
+        group: wire_group(&handle.group),
+    };
+    answer(respond, &opened);
+}
+
+fn group(reply: Reply, respond: Responder) {
+    let Reply::Group(group) = reply else { other(&reply) };
+    answer(respond, &wire_group(&group));
+}
+
+fn files(reply: Reply, respond: Responder) {
+    let Reply::Files(results) = reply else { other(&reply) };
+    let results = results.into_iter().map(|result| result.map_or_else(Failure::from, |_| Failure::default())).collect();
+    answer(respond, &file::PutFilesAnswer { results });
+}
+
+fn located(reply: Reply, respond: Responder) {
+    let Reply::Located(Located { attributes, extents, groups, more }) = reply else { other(&reply) };
+    let extents = extents
+        .iter()
+        .map(|extent: &Extent| {
+            let group = groups.iter().find(|group| group.group == extent.group);
+            let Some(group) = group else { unreachable!("the answer names the group of each extent") };
+            let (device, chunk) = place_of(group);
+            file::Extent {
+                offset: extent.file_offset,
+                length: extent.length,
+                device: device.0.into(),
+                chunk: chunk.0.into(),
+                chunk_offset: extent.group_offset,
+                open: extent.open,
+            }
+        })
+        .collect();
+    answer(respond, &file::LocateAnswer { attributes: wire_attributes(&attributes), extents, more });
+}
+
+fn policy(reply: Reply, respond: Responder) {
+    let Reply::Policy { effective, .. } = reply else { other(&reply) };
+    let policy = file::Policy {
+        tier: effective.tier.map_or(0, |class| class.code() + 1),
+        replicas: effective.replicas.unwrap_or(0),
+    };
+    answer(respond, &policy);
+}
+
+fn disk_usage(reply: Reply, respond: Responder) {
+    let Reply::DiskUsage { totals, resume } = reply else { other(&reply) };
+    let part = file::DiskUsageAnswer {
+        files: totals.files,
+        directories: totals.directories,
+        bytes: totals.bytes,
+        next: resume.unwrap_or_default(),
+    };
+    answer(respond, &part);
+}
+
+/// A bag as the wire has it, without counts.
+pub fn bag_found(reply: Reply) -> bag::Info {
+    match reply {
+        Reply::Bag(found) => wire_bag(found),
+        reply => other(&reply),
+    }
+}
+
+/// A page of bags as the wire has them, without counts, and whether there are more.
+pub fn bags_found(reply: Reply) -> (Vec<bag::Info>, bool) {
+    match reply {
+        Reply::Bags { bags, more } => (bags.into_iter().map(wire_bag).collect(), more),
+        reply => other(&reply),
+    }
+}
+
+fn wire_bag(found: BagInfo) -> bag::Info {
+    bag::Info {
+        bag: found.bag.0,
+        name: found.name,
+        sealed: found.state == BagState::Sealed,
+        epoch: found.epoch,
+        members: found.members.iter().map(|device| device.0.into()).collect(),
+        ..bag::Info::default()
+    }
+}
+
+/// The namespace's totals, as `df` shows them.
+pub fn totals(reply: Reply) -> file::DevicesAnswer {
+    let Reply::Usage(totals) = reply else { other(&reply) };
+    file::DevicesAnswer {
+        devices: Vec::new(),
+        files: totals.files,
+        directories: totals.directories,
+        bytes: totals.bytes,
+    }
+}
+
+/// The limit of a page as asked over the wire.
+pub fn page_limit(limit: u32) -> usize {
+    page(limit)
+}

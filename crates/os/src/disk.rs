@@ -1,0 +1,80 @@
+//! Devices for real: opening a device directory with one of three ways of moving its bytes.
+
+mod directory;
+mod memory;
+mod threads;
+mod uring;
+mod workers;
+
+use base::buffer::Pool;
+use base::disk::Disk;
+use base::error::{Error, ErrorKind, Result};
+use directory::Directory;
+use memory::MemoryDisk;
+use std::path::Path;
+use threads::ThreadsDisk;
+use uring::UringDisk;
+
+/// A way of moving a device's bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Backend {
+    /// io_uring where the system lets us, else threads.
+    #[default]
+    Auto,
+    /// io_uring, or an error.
+    Uring,
+    /// Four threads that block.
+    Threads,
+    /// No disk at all; everything ends with the process.
+    Memory,
+}
+
+impl Backend {
+    /// The way with this name: `auto`, `io_uring`, `threads` or `memory`.
+    pub fn from_name(name: &str) -> Result<Backend> {
+        match name {
+            "auto" => Ok(Backend::Auto),
+            "io_uring" | "uring" => Ok(Backend::Uring),
+            "threads" => Ok(Backend::Threads),
+            "memory" => Ok(Backend::Memory),
+            _ => {
+                let text = format!("'{name}' is no way to reach a disk; choose auto, io_uring, threads or memory");
+                Err(Error::new(ErrorKind::Invalid, text))
+            }
+        }
+    }
+}
+
+/// A device that was opened.
+pub struct Opened {
+    /// The device. It may be moved to another thread before its first use, and belongs to that thread from then on.
+    pub disk: Box<dyn Disk>,
+    /// What people should know: why something slower was chosen. For the log.
+    pub note: Option<String>,
+}
+
+/// Opens a device directory, which is made if it is missing and locked until the disk is dropped. Reads take their memory from `pool`.
+/// `Backend::Memory` does not touch the directory.
+pub fn open(directory: &Path, backend: Backend, pool: Pool) -> Result<Opened> {
+    if backend == Backend::Memory {
+        return Ok(Opened { disk: Box::new(MemoryDisk::new(pool)), note: None });
+    }
+    let (files, mut note) = Directory::open(directory)?;
+    if backend == Backend::Threads {
+        return Ok(Opened { disk: Box::new(ThreadsDisk::start(files, &pool)?), note });
+    }
+    let reason = match uring::build_ring(&files) {
+        Ok(ring) => return Ok(Opened { disk: Box::new(UringDisk::start(files, pool, ring)?), note }),
+        Err(reason) => reason,
+    };
+    let refusal = format!("io_uring cannot be used for {} ({reason})", directory.display());
+    if backend == Backend::Uring {
+        let text = format!(
+            "{refusal}; nothing was changed; allow it (kernel.io_uring_disabled, seccomp, ulimit -l) or choose threads"
+        );
+        return Err(Error::new(ErrorKind::Unsupported, text));
+    }
+    let fallback = format!("{refusal}; threads are used instead");
+    note = Some(note.map_or(fallback.clone(), |note| format!("{note}; {fallback}")));
+    Ok(Opened { disk: Box::new(ThreadsDisk::start(files, &pool)?), note })
+}

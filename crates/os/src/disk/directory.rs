@@ -1,0 +1,377 @@
+//! A device directory on a file system: its lock, its files and their open descriptors, and every operation done blocking.
+#![allow(clippy::disallowed_methods)] // The real files of a device.
+
+use base::buffer::{Buffer, Pool};
+use base::disk::{Caching, DiskError, FileName, Fill, Op};
+use base::error::{Error, ErrorKind, Result};
+use base::limit::BLOCK;
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// Files whose descriptors are kept; two each.
+const FILES_OPEN_MAX: usize = 512;
+
+/// Bytes of one write while a file is filled with zeros.
+const FILL_STEP: usize = 1 << 20;
+
+/// Most parts that one vectored call takes (IOV_MAX of Linux).
+const VECTORS_MAX: usize = 1024;
+
+/// Ending of a file that is being made and has no name yet.
+const MAKING: &str = ".making";
+
+/// The directory, locked for this process as long as it lives.
+pub(super) struct Directory {
+    path: PathBuf,
+    /// Whether the file system takes O_DIRECT.
+    direct: bool,
+    files: Mutex<OpenFiles>,
+    _lock: File,
+}
+
+#[derive(Default)]
+struct OpenFiles {
+    /// With the number of the last use.
+    by_name: BTreeMap<FileName, (Arc<OpenFile>, u64)>,
+    uses: u64,
+}
+
+/// A file's descriptors, opened when first needed and closed with the last operation that uses them.
+pub(super) struct OpenFile {
+    path: PathBuf,
+    direct: bool,
+    around: OnceLock<File>,
+    through: OnceLock<File>,
+}
+
+impl OpenFile {
+    /// The descriptor for writes and for reads past the page cache.
+    pub(super) fn around(&self) -> io::Result<&File> {
+        if !self.direct {
+            return self.through();
+        }
+        open_once(&self.around, &self.path, libc::O_DIRECT)
+    }
+
+    /// The descriptor for reads through the page cache.
+    fn through(&self) -> io::Result<&File> {
+        open_once(&self.through, &self.path, 0)
+    }
+
+    /// The descriptor for reads in this way.
+    pub(super) fn for_read(&self, caching: Caching) -> io::Result<&File> {
+        match caching {
+            Caching::Around => self.around(),
+            Caching::Through => self.through(),
+        }
+    }
+}
+
+fn open_once<'a>(place: &'a OnceLock<File>, path: &Path, flags: i32) -> io::Result<&'a File> {
+    if let Some(file) = place.get() {
+        return Ok(file);
+    }
+    let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
+    Ok(place.get_or_init(|| file))
+}
+
+impl Directory {
+    /// Makes the directory if it is missing, locks it, removes what a killed process left half made, and learns what the file system takes.
+    /// The note says what it does not take.
+    pub(super) fn open(path: &Path) -> Result<(Directory, Option<String>)> {
+        crate::file::create_directories(path)?;
+        let lock = lock(path)?;
+        for leftover in crate::file::read_directory(path)? {
+            if leftover.to_string_lossy().ends_with(MAKING) {
+                crate::file::remove(&leftover)?;
+            }
+        }
+        let mut directory = Directory { path: path.to_path_buf(), direct: true, files: Mutex::default(), _lock: lock };
+        let mut note = None;
+        if let Err(error) = directory.probe(|_| Ok(())) {
+            if error.raw_os_error() != Some(libc::EINVAL) {
+                return Err(Error::from(error).during(format!("data directory {} cannot be written", path.display())));
+            }
+            directory.direct = false;
+            let text = format!(
+                "the file system of {} refuses O_DIRECT; files go through the page cache, which costs memory and copies",
+                path.display()
+            );
+            note = Some(text);
+        }
+        Ok((directory, note))
+    }
+
+    /// Hands a file of one block, opened like those of the device, to `test`.
+    pub(super) fn probe(&self, test: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
+        let path = self.path.join(format!("probe{MAKING}"));
+        let result = self.make(&path).and_then(|file| {
+            file.write_all_at(&Buffer::zeroed(BLOCK), 0)?;
+            test(&file)
+        });
+        let _ = std::fs::remove_file(&path);
+        result
+    }
+
+    fn make(&self, path: &Path) -> io::Result<File> {
+        let flags = if self.direct { libc::O_DIRECT } else { 0 };
+        OpenOptions::new().read(true).write(true).create(true).truncate(true).custom_flags(flags).open(path)
+    }
+
+    /// The files that are there and their lengths, in the order of their names.
+    pub(super) fn list(&self) -> std::result::Result<Vec<(FileName, u64)>, DiskError> {
+        let listed = || -> io::Result<Vec<(FileName, u64)>> {
+            let mut files = Vec::new();
+            for entry in std::fs::read_dir(&self.path)? {
+                let entry = entry?;
+                if let Some(name) = entry.file_name().to_str().and_then(FileName::parse) {
+                    files.push((name, entry.metadata()?.len()));
+                }
+            }
+            files.sort();
+            Ok(files)
+        };
+        listed().map_err(|error| DiskError::Io(format!("cannot list {}: {error}", self.path.display())))
+    }
+
+    /// The file's descriptors. That it exists shows when one is opened.
+    pub(super) fn file(&self, name: FileName) -> Arc<OpenFile> {
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        files.uses += 1;
+        let uses = files.uses;
+        if let Some((file, last)) = files.by_name.get_mut(&name) {
+            *last = uses;
+            return Arc::clone(file);
+        }
+        if files.by_name.len() >= FILES_OPEN_MAX {
+            let oldest = files.by_name.iter().min_by_key(|(_, (_, last))| *last).map(|(name, _)| *name);
+            oldest.and_then(|name| files.by_name.remove(&name));
+        }
+        let path = self.path.join(name.to_string());
+        let file = OpenFile { path, direct: self.direct, around: OnceLock::new(), through: OnceLock::new() };
+        let file = Arc::new(file);
+        files.by_name.insert(name, (Arc::clone(&file), uses));
+        file
+    }
+
+    fn forget(&self, name: FileName) {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner).by_name.remove(&name);
+    }
+
+    /// Does the operation, blocking.
+    pub(super) fn execute(&self, op: Op, pool: &Pool) -> std::result::Result<Buffer, DiskError> {
+        let nothing = |()| Buffer::zeroed(0);
+        match op {
+            Op::Create { file, size, fill } => {
+                self.create(file, size, fill).map(nothing).map_err(|error| disk_error("create", file, &error))
+            }
+            Op::Remove { file } => self.remove(file).map(nothing).map_err(|error| disk_error("remove", file, &error)),
+            Op::Read { file, offset, length, caching } => {
+                let open = self.file(file);
+                let read = || read(open.for_read(caching)?, offset, pool.take(length));
+                read().map_err(|error| disk_error("read", file, &error))
+            }
+            Op::Write { file, offset, parts } => {
+                let open = self.file(file);
+                let write = || write(open.around()?, offset, &parts);
+                write().map(nothing).map_err(|error| disk_error("write", file, &error))
+            }
+            Op::Sync { file } => {
+                let open = self.file(file);
+                let sync = || open.around()?.sync_data();
+                sync().map(nothing).map_err(|error| disk_error("sync", file, &error))
+            }
+            Op::Punch { file, offset, length } => {
+                let open = self.file(file);
+                let punch = || fallocate(open.around()?, PUNCH_MODE, offset, length);
+                punch().map(nothing).map_err(|error| disk_error("punch", file, &error))
+            }
+        }
+    }
+
+    fn create(&self, name: FileName, size: u64, fill: Fill) -> io::Result<()> {
+        let making = self.path.join(format!("{name}{MAKING}"));
+        let made = self.make(&making).and_then(|file| {
+            reserve(&file, size)?;
+            if fill == Fill::Zeros {
+                write_zeros(&file, size)?;
+            }
+            file.sync_all()
+        });
+        if let Err(error) = made {
+            let _ = std::fs::remove_file(&making);
+            return Err(error);
+        }
+        std::fs::rename(&making, self.path.join(name.to_string()))?;
+        self.forget(name);
+        File::open(&self.path)?.sync_all()
+    }
+
+    fn remove(&self, name: FileName) -> io::Result<()> {
+        let removed = std::fs::remove_file(self.path.join(name.to_string()));
+        self.forget(name);
+        match removed {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    }
+}
+
+/// Gives a range back and keeps the file's length.
+pub(super) const PUNCH_MODE: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+
+fn fallocate(file: &File, mode: i32, offset: u64, length: u64) -> io::Result<()> {
+    let too_large = |_| io::Error::from_raw_os_error(libc::EFBIG);
+    let (offset, length) = (i64::try_from(offset).map_err(too_large)?, i64::try_from(length).map_err(too_large)?);
+    loop {
+        // SAFETY: the call takes a descriptor that is open and three numbers.
+        if unsafe { libc::fallocate(file.as_raw_fd(), mode, offset, length) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+fn reserve(file: &File, size: u64) -> io::Result<()> {
+    if size == 0 {
+        return Ok(());
+    }
+    match fallocate(file, 0, 0, size) {
+        // A file system that cannot set space aside can still have a long file.
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => file.set_len(size),
+        other => other,
+    }
+}
+
+fn write_zeros(file: &File, size: u64) -> io::Result<()> {
+    let zeros = Buffer::zeroed(FILL_STEP);
+    let mut offset = 0;
+    while offset < size {
+        let step = usize::try_from(size - offset).unwrap_or(FILL_STEP).min(FILL_STEP);
+        file.write_all_at(&zeros[..step], offset)?;
+        offset += step as u64;
+    }
+    Ok(())
+}
+
+fn read(file: &File, offset: u64, mut buffer: Buffer) -> io::Result<Buffer> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read_at(&mut buffer[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        }
+        // Only the end of the file is not at a block's edge; reading on from there is refused past the page cache.
+        if !filled.is_multiple_of(BLOCK) {
+            break;
+        }
+    }
+    buffer.set_length(filled);
+    Ok(buffer)
+}
+
+fn write(file: &File, offset: u64, parts: &[Bytes]) -> io::Result<()> {
+    let total: usize = parts.iter().map(Bytes::len).sum();
+    let mut vectors = Vectors::default();
+    let mut written = 0;
+    while written < total {
+        vectors.point_at(parts, written);
+        let position = i64::try_from(offset + written as u64).map_err(|_| io::Error::from_raw_os_error(libc::EFBIG))?;
+        // SAFETY: the vectors point into `parts`, which outlives the call.
+        let count = unsafe {
+            libc::pwritev(file.as_raw_fd(), vectors.list.as_ptr(), vectors.list.len() as libc::c_int, position)
+        };
+        match count {
+            1.. => written += count as usize,
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            _ => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The addresses of a vectored write; the memory is used again for the next one.
+#[derive(Default)]
+pub(super) struct Vectors {
+    pub(super) list: Vec<libc::iovec>,
+}
+
+// SAFETY: the addresses are used only together with the `Bytes` that they point into, which may be sent.
+unsafe impl Send for Vectors {}
+
+impl Vectors {
+    /// Points at the bytes of `parts` from byte `skip` on, as many parts as one call takes.
+    pub(super) fn point_at(&mut self, parts: &[Bytes], skip: usize) {
+        self.list.clear();
+        let mut skip = skip;
+        for part in parts {
+            if skip >= part.len() {
+                skip -= part.len();
+                continue;
+            }
+            let rest = &part[skip..];
+            skip = 0;
+            self.list.push(libc::iovec { iov_base: rest.as_ptr().cast_mut().cast(), iov_len: rest.len() });
+            if self.list.len() == VECTORS_MAX {
+                return;
+            }
+        }
+    }
+}
+
+/// The error as engines know it, with what was being done to which file.
+pub(super) fn disk_error(what: &str, file: FileName, error: &io::Error) -> DiskError {
+    match error.raw_os_error() {
+        Some(libc::ENOENT) => DiskError::NotFound,
+        Some(libc::ENOSPC | libc::EDQUOT) => DiskError::NoSpace,
+        _ => DiskError::Io(format!("cannot {what} {file}: {error}")),
+    }
+}
+
+/// Takes the directory for this process.
+fn lock(path: &Path) -> Result<File> {
+    let lock_path = path.join("lock");
+    let file = crate::file::open_or_create(&lock_path)?;
+    // SAFETY: the call takes a descriptor that is open and a number.
+    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::WouldBlock {
+            return Err(Error::from(error).during(format!("cannot lock {}", lock_path.display())));
+        }
+        let holder = std::fs::read_to_string(&lock_path).ok().and_then(|text| text.trim().parse::<u32>().ok());
+        let who = match holder {
+            Some(process) => {
+                let name = crate::process::name(process).unwrap_or_else(|| "name unknown".to_string());
+                format!("process {process} ({name})")
+            }
+            None => "another process".to_string(),
+        };
+        let text = format!(
+            "data directory {} is in use by {who}; nothing was changed; stop it or choose another directory",
+            path.display()
+        );
+        return Err(Error::new(ErrorKind::Busy, text));
+    }
+    let write = || -> io::Result<()> {
+        file.set_len(0)?;
+        file.write_all_at(format!("{}\n", std::process::id()).as_bytes(), 0)
+    };
+    write().map_err(|error| Error::from(error).during(format!("cannot write {}", lock_path.display())))?;
+    Ok(file)
+}

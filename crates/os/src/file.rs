@@ -1,0 +1,164 @@
+//! Files and directories for commands, with errors that name the path; and the blocking file of the metadata store's tree.
+#![allow(clippy::disallowed_methods)] // This is where files are opened for real.
+
+use base::disk::BlockFile;
+use base::error::{Error, Result};
+use std::fs::{File, Metadata, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+fn named<T>(what: &str, path: &Path, result: std::io::Result<T>) -> Result<T> {
+    result.map_err(|error| Error::from(error).during(format!("cannot {what} {}", path.display())))
+}
+
+/// Opens for reading.
+pub fn open(path: &Path) -> Result<File> {
+    named("open", path, File::open(path))
+}
+
+/// Opens for reading and writing, and makes the file if it is missing. What it holds stays.
+pub fn open_or_create(path: &Path) -> Result<File> {
+    named("open", path, OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path))
+}
+
+/// Makes an empty file, or empties the one that is there.
+pub fn create(path: &Path) -> Result<File> {
+    named("create", path, File::create(path))
+}
+
+/// Makes an empty file; an existing one is an error of kind `Exists`.
+pub fn create_new(path: &Path) -> Result<File> {
+    named("create", path, File::create_new(path))
+}
+
+/// All bytes of a file, which should be small.
+pub fn read(path: &Path) -> Result<Vec<u8>> {
+    named("read", path, std::fs::read(path))
+}
+
+/// All of a file as text.
+pub fn read_text(path: &Path) -> Result<String> {
+    named("read", path, std::fs::read_to_string(path))
+}
+
+/// Makes the file hold these bytes, durably and whole: it has its old bytes or the new ones, whatever happens.
+pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+    let mut name = path.as_os_str().to_os_string();
+    name.push(".making");
+    let making = PathBuf::from(name);
+    let file = create(&making)?;
+    named("write", &making, file.write_all_at(bytes, 0))?;
+    named("sync", &making, file.sync_all())?;
+    rename(&making, path)?;
+    sync_directory(parent(path))
+}
+
+/// What the system knows about a path; links are followed.
+pub fn metadata(path: &Path) -> Result<Metadata> {
+    named("look at", path, std::fs::metadata(path))
+}
+
+/// Whether something is there.
+pub fn exists(path: &Path) -> Result<bool> {
+    named("look at", path, path.try_exists())
+}
+
+/// The paths in a directory, sorted.
+pub fn read_directory(path: &Path) -> Result<Vec<PathBuf>> {
+    let entries = named("list", path, std::fs::read_dir(path))?;
+    let mut paths = Vec::new();
+    for entry in entries {
+        paths.push(named("list", path, entry)?.path());
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// Makes a directory and those above it; one that is there is fine.
+pub fn create_directories(path: &Path) -> Result<()> {
+    named("make directory", path, std::fs::create_dir_all(path))
+}
+
+/// Gives a file another name, replacing what has it. Durable after `sync_directory`.
+pub fn rename(from: &Path, to: &Path) -> Result<()> {
+    named(&format!("rename to {}", to.display()), from, std::fs::rename(from, to))
+}
+
+/// Removes a file.
+pub fn remove(path: &Path) -> Result<()> {
+    named("remove", path, std::fs::remove_file(path))
+}
+
+/// Makes the names in a directory durable.
+pub fn sync_directory(path: &Path) -> Result<()> {
+    let directory = open(path)?;
+    named("sync directory", path, directory.sync_all())
+}
+
+/// Bytes that the file system of `path` has free for us.
+pub fn free_bytes(path: &Path) -> Result<u64> {
+    use std::os::unix::ffi::OsStrExt;
+    let name = std::ffi::CString::new(path.as_os_str().as_bytes())
+        .map_err(|_| Error::new(base::error::ErrorKind::Invalid, format!("{} holds a zero byte", path.display())))?;
+    // SAFETY: a zeroed statvfs is a valid value of that plain C struct.
+    let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: `name` is a C string and `found` a struct of the right type, both alive during the call.
+    let outcome = unsafe { libc::statvfs(name.as_ptr(), &raw mut found) };
+    let result = if outcome == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) };
+    named("ask for the free space of", path, result)?;
+    Ok(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// A file of flexible length, read and written blocking, through the page cache.
+#[derive(Debug)]
+pub struct BlockingFile {
+    file: File,
+    path: PathBuf,
+}
+
+impl BlockingFile {
+    /// Opens the file, and makes it, with a durable name, if it is missing.
+    pub fn open(path: &Path) -> Result<BlockingFile> {
+        let fresh = !exists(path)?;
+        let file = open_or_create(path)?;
+        if fresh {
+            named("sync", path, file.sync_all())?;
+            sync_directory(parent(path))?;
+        }
+        Ok(BlockingFile { file, path: path.to_path_buf() })
+    }
+
+    /// Names the path in the system's error and keeps its kind.
+    fn named<T>(&self, what: &str, result: std::io::Result<T>) -> std::io::Result<T> {
+        result.map_err(|error| {
+            std::io::Error::new(error.kind(), format!("cannot {what} {}: {error}", self.path.display()))
+        })
+    }
+}
+
+impl BlockFile for BlockingFile {
+    fn length(&self) -> std::io::Result<u64> {
+        Ok(self.named("look at", self.file.metadata())?.len())
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
+        self.named("read", self.file.read_exact_at(out, offset))
+    }
+
+    fn set_length(&self, length: u64) -> std::io::Result<()> {
+        self.named("change the length of", self.file.set_len(length))
+    }
+
+    fn sync(&self) -> std::io::Result<()> {
+        // fdatasync also writes a changed length, which is needed to read the data back.
+        self.named("sync", self.file.sync_data())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
+        self.named("write", self.file.write_all_at(data, offset))
+    }
+}

@@ -1,0 +1,160 @@
+//! TCP under `base::net`.
+#![allow(clippy::disallowed_methods)] // The real sockets.
+
+mod holder;
+
+use base::error::{Error, ErrorKind, Result};
+use base::net::{Boxed, Listener, Net, Stream};
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+/// Connections that may wait to be accepted. The kernel cuts it to net.core.somaxconn.
+const BACKLOG: u32 = 1024;
+
+/// TCP with TCP_NODELAY, and buffers that the kernel sizes itself. Needs a tokio runtime with I/O enabled.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TcpNet;
+
+struct TcpPeer {
+    stream: TcpStream,
+    peer: SocketAddr,
+}
+
+struct Listening {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl TcpPeer {
+    fn boxed(stream: TcpStream, peer: SocketAddr) -> io::Result<Box<dyn Stream>> {
+        // Frames are written whole; holding them back for more would only delay them.
+        stream.set_nodelay(true)?;
+        Ok(Box::new(TcpPeer { stream, peer }))
+    }
+}
+
+impl Net for TcpNet {
+    fn connect<'a>(&'a self, address: &'a str) -> Boxed<'a, Result<Box<dyn Stream>>> {
+        Box::pin(async move {
+            let connected = async {
+                let stream = TcpStream::connect(address).await?;
+                let peer = stream.peer_addr()?;
+                TcpPeer::boxed(stream, peer)
+            };
+            connected.await.map_err(|error| connect_error(address, &error))
+        })
+    }
+
+    fn listen<'a>(&'a self, address: &'a str) -> Boxed<'a, Result<Box<dyn Listener>>> {
+        Box::pin(async move {
+            let found = tokio::net::lookup_host(address).await;
+            let addresses: Vec<SocketAddr> = found.map_err(|error| name_error(address, &error))?.collect();
+            let mut last = name_error(address, &io::Error::other("the name has no address"));
+            for candidate in addresses {
+                match bind(candidate) {
+                    Ok(listening) => return Ok(Box::new(listening) as Box<dyn Listener>),
+                    Err(error) => last = bind_error(candidate, &error),
+                }
+            }
+            Err(last)
+        })
+    }
+}
+
+fn bind(address: SocketAddr) -> io::Result<Listening> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // A server that starts again must not wait for old connections to be forgotten.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    let listener = socket.listen(BACKLOG)?;
+    let address = listener.local_addr()?;
+    Ok(Listening { listener, address })
+}
+
+fn connect_error(address: &str, error: &io::Error) -> Error {
+    let advice = match error.kind() {
+        io::ErrorKind::ConnectionRefused => "; nothing listens there: start the node or correct the address",
+        io::ErrorKind::InvalidInput => "; write HOST:PORT",
+        _ => "; check the address and that the host is up",
+    };
+    let kind = if error.kind() == io::ErrorKind::InvalidInput { ErrorKind::Invalid } else { ErrorKind::Unreachable };
+    Error::new(kind, format!("cannot connect to {address}: {error}{advice}"))
+}
+
+fn name_error(address: &str, error: &io::Error) -> Error {
+    Error::new(ErrorKind::Invalid, format!("'{address}' is no address to listen on ({error}); write HOST:PORT"))
+}
+
+fn bind_error(address: SocketAddr, error: &io::Error) -> Error {
+    if error.kind() != io::ErrorKind::AddrInUse {
+        return Error::new(
+            ErrorKind::Io,
+            format!("cannot listen on {address}: {error}; choose another address with --at"),
+        );
+    }
+    let text = match holder::listener_on(address.port()) {
+        Some((process, name)) => {
+            format!("{address} is taken by process {process} ({name}); stop it or choose another port with --at")
+        }
+        None => format!("{address} is taken by another process; choose another port with --at"),
+    };
+    Error::new(ErrorKind::Busy, text)
+}
+
+impl Listener for Listening {
+    fn address(&self) -> String {
+        self.address.to_string()
+    }
+
+    fn accept(&mut self) -> Boxed<'_, Result<Box<dyn Stream>>> {
+        Box::pin(async move {
+            let accepted = async {
+                let (stream, peer) = self.listener.accept().await?;
+                TcpPeer::boxed(stream, peer)
+            };
+            accepted.await.map_err(|error| Error::from(error).during(format!("cannot accept on {}", self.address)))
+        })
+    }
+}
+
+impl Stream for TcpPeer {
+    fn peer(&self) -> String {
+        self.peer.to_string()
+    }
+}
+
+impl AsyncRead for TcpPeer {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, out)
+    }
+}
+
+impl AsyncWrite for TcpPeer {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,77 @@
+//! What a process has used, from /proc.
+#![allow(clippy::disallowed_methods)] // /proc is not data that an engine keeps.
+
+use base::error::{Error, ErrorKind, Result};
+use std::time::Duration;
+
+/// What a process has used so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Memory it holds now, in bytes (VmRSS).
+    pub resident_bytes: u64,
+    /// The part of it that is its own and no file's (RssAnon), in bytes.
+    pub anonymous_bytes: u64,
+    /// Processor time of all its threads, in user and kernel mode.
+    pub processor: Duration,
+    /// Bytes that storage was made to read.
+    pub read_bytes: u64,
+    /// Bytes that storage was, or will be, made to write.
+    pub written_bytes: u64,
+}
+
+/// What the process with this id has used. /proc/PID/io may be read for one's own processes only; without leave it counts as zero.
+pub fn usage(process: u32) -> Result<Usage> {
+    let stat = read(process, "stat")?;
+    let status = read(process, "status")?;
+    let io = read(process, "io").unwrap_or_default();
+    let ticks = processor_ticks(&stat);
+    // SAFETY: sysconf reads a constant of the system.
+    let ticks_per_second = u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).unwrap_or(100).max(1);
+    let nanos = u128::from(ticks) * 1_000_000_000 / u128::from(ticks_per_second);
+    Ok(Usage {
+        resident_bytes: number_after(&status, "VmRSS:").saturating_mul(1024),
+        anonymous_bytes: number_after(&status, "RssAnon:").saturating_mul(1024),
+        processor: Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)),
+        read_bytes: number_after(&io, "read_bytes:"),
+        written_bytes: number_after(&io, "write_bytes:"),
+    })
+}
+
+/// The name of the process with this id, if it is there.
+pub fn name(process: u32) -> Option<String> {
+    read(process, "comm").ok().map(|text| text.trim().to_string())
+}
+
+fn read(process: u32, file: &str) -> Result<String> {
+    std::fs::read_to_string(format!("/proc/{process}/{file}")).map_err(|error| {
+        Error::new(ErrorKind::NotFound, format!("process {process} cannot be looked at ({error}); it may have ended"))
+    })
+}
+
+/// Fields 14 and 15 of /proc/PID/stat. The second field is a name in parentheses, which may hold spaces and parentheses.
+fn processor_ticks(stat: &str) -> u64 {
+    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let fields = after_name.split_whitespace().skip(11).take(2);
+    fields.filter_map(|field| field.parse::<u64>().ok()).fold(0, u64::saturating_add)
+}
+
+fn number_after(text: &str, key: &str) -> u64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(key));
+    line.and_then(|rest| rest.split_whitespace().next()).and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{name, processor_ticks, usage};
+
+    /// A process sees its own use; a name with spaces and parentheses does not shift the fields.
+    #[test]
+    fn own_use() {
+        let own = usage(std::process::id()).unwrap();
+        assert!(own.resident_bytes > 100_000 && own.anonymous_bytes <= own.resident_bytes, "{own:?}");
+        assert!(name(std::process::id()).is_some());
+        assert!(usage(u32::MAX).is_err());
+        assert_eq!(processor_ticks("7 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 30 12 0 0"), 42);
+        assert_eq!(processor_ticks("nonsense"), 0);
+    }
+}

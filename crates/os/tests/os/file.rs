@@ -1,0 +1,39 @@
+//! Files for commands and for the metadata tree.
+
+use crate::Scratch;
+use base::disk::BlockFile;
+use base::error::ErrorKind;
+use os::file::BlockingFile;
+
+/// Errors name the path and keep the kind; `replace` leaves the new bytes and nothing else.
+#[test]
+fn errors_name_the_path() {
+    let scratch = Scratch::new();
+    let path = scratch.0.join("settings");
+    let error = os::file::open(&path).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert!(error.text().contains("settings"), "{error}");
+    os::file::replace(&path, b"one").unwrap();
+    os::file::replace(&path, b"two").unwrap();
+    assert_eq!(os::file::read(&path).unwrap(), b"two");
+    assert_eq!(os::file::read_directory(&scratch.0).unwrap(), std::slice::from_ref(&path));
+    assert_eq!(os::file::create_new(&path).unwrap_err().kind(), ErrorKind::Exists);
+}
+
+/// The blocking file reads what was written, grows with zeros, and refuses to read beyond its end.
+#[test]
+fn blocking_file() {
+    let scratch = Scratch::new();
+    let file = BlockingFile::open(&scratch.0.join("tree")).unwrap();
+    assert_eq!(file.length().unwrap(), 0);
+    file.write(10, b"abc").unwrap();
+    file.set_length(20).unwrap();
+    file.sync().unwrap();
+    drop(file);
+    let file = BlockingFile::open(&scratch.0.join("tree")).unwrap();
+    let mut out = [1; 20];
+    file.read(0, &mut out).unwrap();
+    assert_eq!(&out[9..14], b"\0abc\0");
+    let error = file.read(1, &mut out).unwrap_err();
+    assert!(error.to_string().contains("tree"), "{error}");
+}

@@ -1,0 +1,52 @@
+//! Sockets.
+
+use base::error::ErrorKind;
+use base::net::Net;
+use os::net::TcpNet;
+use std::io::IoSlice;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+fn run<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+/// Bytes go both ways, several parts in one call.
+#[test]
+fn both_ways() {
+    run(async {
+        let mut listener = TcpNet.listen("127.0.0.1:0").await.unwrap();
+        let address = listener.address();
+        let (near, far) = tokio::join!(TcpNet.connect(&address), listener.accept());
+        let (mut near, mut far) = (near.unwrap(), far.unwrap());
+        assert_eq!(near.peer(), address);
+        assert!(near.is_write_vectored());
+        let count = near.write_vectored(&[IoSlice::new(b"storm"), IoSlice::new(b"well")]).await.unwrap();
+        assert_eq!(count, 9);
+        let mut bytes = [0; 9];
+        far.read_exact(&mut bytes).await.unwrap();
+        assert_eq!(&bytes, b"stormwell");
+        far.write_all(b"ok").await.unwrap();
+        drop(far);
+        let mut rest = Vec::new();
+        near.read_to_end(&mut rest).await.unwrap();
+        assert_eq!(rest, b"ok");
+    });
+}
+
+/// A port that is taken is reported with who has it; a port where nobody listens with what to do.
+#[test]
+fn errors_say_who_and_what() {
+    run(async {
+        let listener = TcpNet.listen("127.0.0.1:0").await.unwrap();
+        let address = listener.address();
+        let taken = TcpNet.listen(&address).await.err().unwrap();
+        assert_eq!(taken.kind(), ErrorKind::Busy);
+        assert!(taken.text().contains(&format!("taken by process {} (", std::process::id())), "{taken}");
+        drop(listener);
+        let refused = TcpNet.connect(&address).await.err().unwrap();
+        assert_eq!(refused.kind(), ErrorKind::Unreachable);
+        assert!(refused.text().contains("nothing listens there"), "{refused}");
+        let bad = TcpNet.listen("nonsense").await.err().unwrap();
+        assert_eq!(bad.kind(), ErrorKind::Invalid);
+    });
+}
