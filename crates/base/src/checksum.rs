@@ -1,7 +1,7 @@
 //! CRC32C (Castagnoli, RFC 3720) of bytes, of blocks, and of bytes put together from parts.
 
 use crate::limit::BLOCK;
-use crc_fast::{CrcAlgorithm, checksum, checksum_combine};
+use crc_fast::{CrcAlgorithm, checksum};
 
 /// CRC32C of these bytes.
 pub fn crc32c(bytes: &[u8]) -> u32 {
@@ -13,7 +13,14 @@ pub fn combine(crc_a: u32, crc_b: u32, length_b: u64) -> u32 {
     if length_b == BLOCK as u64 {
         return shift_block(crc_a) ^ crc_b;
     }
-    checksum_combine(CrcAlgorithm::Crc32Iscsi, u64::from(crc_a), u64::from(crc_b), length_b) as u32
+    // One map for each bit of the length: lengths here are mostly powers of two, so one or two maps.
+    let mut shifted = crc_a;
+    let mut rest = length_b;
+    while rest != 0 {
+        shifted = apply(&MAPS[rest.trailing_zeros() as usize], shifted);
+        rest &= rest - 1;
+    }
+    shifted ^ crc_b
 }
 
 /// CRC32C of every block of `bytes`, the last of which may be short, and of all of them together: one pass over the bytes.
@@ -28,40 +35,49 @@ pub fn crc32c_blocks(bytes: &[u8], mut each: impl FnMut(u32)) -> u32 {
     whole
 }
 
-/// What `BLOCK` zero bytes do to a checksum: a linear map over its bits, kept as four tables of 256.
-/// crc(a ++ b) = shift(crc(a)) ^ crc(b); the initial and final inversions cancel out.
-struct Shift([[u32; 256]; 4]);
-
 /// The reversed Castagnoli polynomial.
 const POLYNOMIAL: u32 = 0x82F6_3B78;
 
-const SHIFT: Shift = shift_tables();
+/// What so many zero bytes do to a checksum: a linear map over its 32 bits, as the images of the single bits.
+/// crc(a ++ b) = map(crc(a)) ^ crc(b); the initial and final inversions cancel out.
+type Map = [u32; 32];
 
-const fn shift_tables() -> Shift {
-    // One zero byte shifts the register by eight bits; squaring the map twelve times makes 4096 = 2^12 bytes of it.
-    let mut map = [0u32; 32];
+/// The maps of 1, 2, 4, ... 2^63 zero bytes.
+static MAPS: [Map; 64] = MAPS_OF_POWERS;
+const MAPS_OF_POWERS: [Map; 64] = maps_of_powers();
+
+/// The map of `BLOCK` zero bytes as four tables of 256: the one needed for every 4 KiB that passes.
+static BLOCK_TABLES: [[u32; 256]; 4] = block_tables();
+
+const fn maps_of_powers() -> [Map; 64] {
+    let mut maps = [[0u32; 32]; 64];
     let mut bit = 0;
     while bit < 32 {
+        // One zero byte shifts the register by eight bits.
         let mut register = 1u32 << bit;
         let mut step = 0;
         while step < 8 {
             register = if register & 1 == 1 { (register >> 1) ^ POLYNOMIAL } else { register >> 1 };
             step += 1;
         }
-        map[bit] = register;
+        maps[0][bit] = register;
         bit += 1;
     }
-    let mut doubling = 0;
-    while doubling < BLOCK.trailing_zeros() {
-        let mut squared = [0u32; 32];
+    let mut power = 1;
+    while power < 64 {
+        // Twice as many bytes: the map applied to itself.
         let mut bit = 0;
         while bit < 32 {
-            squared[bit] = apply(&map, map[bit]);
+            maps[power][bit] = apply(&maps[power - 1], maps[power - 1][bit]);
             bit += 1;
         }
-        map = squared;
-        doubling += 1;
+        power += 1;
     }
+    maps
+}
+
+const fn block_tables() -> [[u32; 256]; 4] {
+    let map = MAPS_OF_POWERS[BLOCK.trailing_zeros() as usize];
     let mut tables = [[0u32; 256]; 4];
     let mut place = 0;
     while place < 4 {
@@ -72,25 +88,23 @@ const fn shift_tables() -> Shift {
         }
         place += 1;
     }
-    Shift(tables)
+    tables
 }
 
-const fn apply(map: &[u32; 32], value: u32) -> u32 {
+const fn apply(map: &Map, value: u32) -> u32 {
     let mut out = 0;
-    let mut bit = 0;
-    while bit < 32 {
-        if value >> bit & 1 == 1 {
-            out ^= map[bit];
-        }
-        bit += 1;
+    let mut rest = value;
+    while rest != 0 {
+        out ^= map[rest.trailing_zeros() as usize];
+        rest &= rest - 1;
     }
     out
 }
 
 fn shift_block(crc: u32) -> u32 {
-    static TABLES: Shift = SHIFT;
     let [a, b, c, d] = crc.to_le_bytes();
-    TABLES.0[0][a as usize] ^ TABLES.0[1][b as usize] ^ TABLES.0[2][c as usize] ^ TABLES.0[3][d as usize]
+    let tables = &BLOCK_TABLES;
+    tables[0][a as usize] ^ tables[1][b as usize] ^ tables[2][c as usize] ^ tables[3][d as usize]
 }
 
 #[cfg(test)]

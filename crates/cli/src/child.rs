@@ -25,7 +25,8 @@ static OWNED: Mutex<Owned> = Mutex::new(Owned { processes: Vec::new(), directori
 
 struct Owned {
     processes: Vec<u32>,
-    directories: Vec<PathBuf>,
+    /// Each with the directory above it, if that was made for it.
+    directories: Vec<(PathBuf, Option<PathBuf>)>,
 }
 
 fn owned() -> MutexGuard<'static, Owned> {
@@ -61,9 +62,17 @@ fn end_all() {
         // SAFETY: `about` is ours to be written.
         unsafe { libc::waitid(libc::P_PID, *process, &mut about, libc::WEXITED | libc::WNOWAIT) };
     }
-    for directory in &owned.directories {
-        // What cannot be removed stays, under a name that says whose it was.
-        let _ = std::fs::remove_dir_all(directory);
+    for (directory, parent) in &owned.directories {
+        remove(directory, parent.as_deref());
+    }
+}
+
+/// Removes a directory of ours, and the one above it if that was made for it and is empty now.
+fn remove(directory: &Path, parent: Option<&Path>) {
+    // What cannot be removed stays, under a name that says whose it was.
+    let _ = std::fs::remove_dir_all(directory);
+    if let Some(parent) = parent {
+        let _ = std::fs::remove_dir(parent);
     }
 }
 
@@ -279,13 +288,15 @@ pub struct Scratch {
 impl Scratch {
     /// Makes `PARENT/NAME-PID`, and `PARENT` if it is missing.
     pub fn new(parent: &Path, name: &str) -> Result<Scratch> {
-        let made = (!os::file::exists(parent)?).then(|| parent.to_path_buf());
+        let made = (!os::file::exists(parent)?).then_some(());
         let path = parent.join(format!("{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path)
             .map_err(|error| Error::from(error).during(format!("make the directory {}", path.display())))?;
         let path = path.canonicalize()?;
-        owned().directories.push(path.clone());
-        Ok(Scratch { path, parent: made })
+        // `path` is absolute now, and so is what is above it.
+        let parent = made.and_then(|_| path.parent().map(Path::to_path_buf));
+        owned().directories.push((path.clone(), parent.clone()));
+        Ok(Scratch { path, parent })
     }
 
     /// Where it is, absolute.
@@ -301,12 +312,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What cannot be removed stays, under a name that says whose it was.
-        let _ = std::fs::remove_dir_all(&self.path);
-        if let Some(parent) = &self.parent {
-            // Stays if somebody put something there meanwhile.
-            let _ = std::fs::remove_dir(parent);
-        }
-        owned().directories.retain(|directory| *directory != self.path);
+        remove(&self.path, self.parent.as_deref());
+        owned().directories.retain(|(directory, _)| *directory != self.path);
     }
 }

@@ -10,7 +10,7 @@ use crate::bench::stopwatch::Stopwatch;
 use crate::bench::{Direction, Raw, at, free_bytes};
 use crate::child::{Running, Scratch, Server, end_all_when_told, run};
 use crate::context::Context;
-use crate::exit::{Exit, Result, say};
+use crate::exit::{Exit, Fault, Result, report as report_error, say};
 use crate::output::Output;
 use crate::show;
 use base::error::{Error, ErrorKind};
@@ -77,9 +77,11 @@ impl Demo {
         end_all_when_told();
         let watch = Stopwatch::start();
         let mut stage = self.stage(context)?;
-        stage.put_and_get().await?;
-        stage.stream().await?;
-        stage.kill().await?;
+        if let Err(Fault::Error(error)) = stage.all().await {
+            // A command or a client that gave up is a mismatch like any other.
+            report_error(&error);
+            stage.report.fail(error.text());
+        }
         let mut output = Output::open()?;
         stage.report.print(&mut output, context.json)?;
         let lost = stage.report.lost();
@@ -87,7 +89,10 @@ impl Demo {
             let verdict = if lost == 0 {
                 "Every acknowledged byte was there.".to_string()
             } else {
-                format!("{lost} things that were acknowledged are missing or wrong: this is a fault in Stormwell.")
+                format!(
+                    "{} went wrong, as said above: this is a fault in Stormwell.",
+                    show::count(lost, "thing", "things")
+                )
             };
             output.line(&format!("{verdict} All of it took {:.0} s.", watch.seconds()))?;
             if lost == 0 {
@@ -135,6 +140,12 @@ impl Demo {
 }
 
 impl Stage<'_> {
+    async fn all(&mut self) -> Result<()> {
+        self.put_and_get().await?;
+        self.stream().await?;
+        self.kill().await
+    }
+
     fn say(&self, text: &str) {
         if !self.context.quiet {
             say(&format!("demo: {text}"));
@@ -155,6 +166,7 @@ impl Stage<'_> {
         let watch = Stopwatch::start();
         run(&["put", &root, "/tree", "--at", &at, "--quiet"])?;
         let put = watch.seconds();
+        tree::sync_file_system(self.scratch.path())?;
         self.say("stormwell get of the tree, and compare");
         let watch = Stopwatch::start();
         run(&["get", "/tree", &back, "--at", &at, "--quiet"])?;
@@ -235,7 +247,7 @@ impl Stage<'_> {
         let streaming = tokio::spawn(async move { stream.run(&context).await });
         let mut putting = Running::start(&["put", &root, "/killed", "--at", &at_store, "--quiet"])?;
 
-        let wanted = files_before + self.tree.files.len() as u64 / 3;
+        let wanted = files_before + (self.tree.files.len() as u64 / 3).max(1);
         let mut stored = files_before;
         while stored < wanted && !putting.ended()? {
             stored = watcher.devices().await?.files;

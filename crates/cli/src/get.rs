@@ -13,6 +13,7 @@ use crate::progress::Progress;
 use base::error::{Error, ErrorKind};
 use clap::Args;
 use client::Client;
+use destination::Source;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -42,7 +43,11 @@ pub struct Get {
 impl Get {
     /// Copies everything and sums up.
     pub async fn run(self, context: &Context) -> Result<Exit> {
-        let sources = self.sources.iter().map(|text| path::parse(text)).collect::<base::error::Result<Vec<_>>>()?;
+        let source = |text: &String| {
+            let content = text == "." || text.ends_with("/.");
+            path::parse(text).map(|path| Source { path, content })
+        };
+        let sources = self.sources.iter().map(source).collect::<base::error::Result<Vec<_>>>()?;
         let to_stdout = self.destination.as_os_str() == "-";
         if to_stdout && context.json {
             let text = "with - stdout carries the file, so --json has no place; leave one of them out";
@@ -69,7 +74,7 @@ impl Get {
         &self,
         context: &Context,
         client: &Client,
-        sources: &[String],
+        sources: &[Source],
         progress: &Arc<Progress>,
     ) -> Result<()> {
         let tops = destination::plan(client, sources, &self.destination, progress).await?;
@@ -93,7 +98,7 @@ impl Get {
     }
 }
 
-async fn stdout(client: &Client, sources: &[String], progress: &Arc<Progress>) -> Result<()> {
+async fn stdout(client: &Client, sources: &[Source], progress: &Arc<Progress>) -> Result<()> {
     let [source] = sources else {
         let text = "only one file can go to stdout; use `stormwell cat` for several";
         return Err(Error::new(ErrorKind::Invalid, text).into());
@@ -103,7 +108,7 @@ async fn stdout(client: &Client, sources: &[String], progress: &Arc<Progress>) -
         progress.copied_bytes(bytes.len() as u64);
         output.bytes(bytes)
     };
-    cat::stream(client, source, 0, u64::MAX, take).await?;
+    cat::stream(client, &source.path, 0, u64::MAX, take).await?;
     progress.copied(1);
     Ok(())
 }

@@ -23,8 +23,8 @@ pub(crate) enum Order {
     Piece { bytes: Bytes, permits: OwnedSemaphorePermit },
     /// Say when everything so far is written.
     Flush(oneshot::Sender<Result<()>>),
-    /// Say when everything so far is synced.
-    Sync(oneshot::Sender<Result<()>>),
+    /// Add these bytes, and say when everything so far is synced.
+    Sync { last: Bytes, permits: OwnedSemaphorePermit, reply: oneshot::Sender<Result<()>> },
     /// Add these bytes, and end the file.
     Close { last: Bytes, permits: OwnedSemaphorePermit, reply: oneshot::Sender<Result<Attributes>> },
 }
@@ -117,8 +117,8 @@ impl Flow {
                 let settled = self.settle().await;
                 self.answer(reply, settled);
             }
-            Order::Sync(reply) => {
-                let synced = self.sync().await;
+            Order::Sync { last, permits, reply } => {
+                let synced = self.sync(last, permits).await;
                 self.answer(reply, synced);
             }
             Order::Close { last, permits, reply } => {
@@ -298,13 +298,26 @@ impl Flow {
         }
     }
 
-    async fn sync(&mut self) -> Result<()> {
-        self.settle().await?;
-        // A sealed chunk was synced with its seal; one without bytes has nothing to lose.
-        if self.sealing || self.sent == 0 {
-            return Ok(());
+    async fn sync(&mut self, last: Bytes, permits: OwnedSemaphorePermit) -> Result<()> {
+        if last.is_empty() || self.sealing || last.len() as u64 >= self.client.sizes.file_chunk - self.sent {
+            if !last.is_empty() {
+                self.add(last, permits).await?;
+            }
+            self.settle().await?;
+            // A sealed chunk was synced with its seal; one without bytes has nothing to lose.
+            if self.sealing || self.sent == 0 {
+                return Ok(());
+            }
+            self.send(Bytes::new(), Level::Synced, false, None).await;
+            return self.settle().await;
         }
-        self.send(Bytes::new(), Level::Synced, false, None).await;
+        // One round trip: the bytes and the wish to have them on stable media travel together. A synced append is
+        // answered when everything before it in the chunk is synced, too.
+        if self.link.is_none() {
+            self.link = Some(self.client.ordered_link().await?);
+        }
+        self.check()?;
+        self.send(last, Level::Synced, false, Some(permits)).await;
         self.settle().await
     }
 

@@ -117,8 +117,10 @@ impl FileWriter {
 
     /// Waits until everything so far is on stable media and visible to readers.
     pub async fn sync(&mut self) -> Result<()> {
-        self.send_gathered().await?;
-        self.ask(Order::Sync).await
+        self.check()?;
+        let last = self.gathered.take().map(Buffer::freeze).unwrap_or_default();
+        let permits = self.permits(last.len()).await?;
+        self.ask(|reply| Order::Sync { last, permits, reply }).await
     }
 
     /// Ends the file: all of it is on stable media and the name stands for it. Answers with its attributes.

@@ -25,6 +25,7 @@ pub struct Line {
 pub struct Report {
     lines: Vec<Line>,
     faults: Vec<String>,
+    failed: bool,
 }
 
 impl Report {
@@ -38,9 +39,15 @@ impl Report {
         self.faults.extend(named);
     }
 
-    /// Everything that was lost or wrong.
+    /// Something that should have gone on by itself gave up.
+    pub fn fail(&mut self, why: &str) {
+        self.faults.push(why.to_string());
+        self.failed = true;
+    }
+
+    /// Everything that was lost, wrong, or gave up.
     pub fn lost(&self) -> u64 {
-        self.lines.iter().map(|line| line.lost).sum()
+        self.lines.iter().map(|line| line.lost).sum::<u64>() + u64::from(self.failed)
     }
 
     /// Prints it.

@@ -18,8 +18,16 @@ pub struct Top {
     pub attributes: Attributes,
 }
 
+/// A source as it was named.
+pub struct Source {
+    /// Its path in the store.
+    pub path: String,
+    /// Whether it was written `DIR/.`: then what is in it goes below the destination, without its name.
+    pub content: bool,
+}
+
 /// Places every source. One that is not there is complained about and left out.
-pub async fn plan(client: &Client, sources: &[String], destination: &Path, progress: &Progress) -> Result<Vec<Top>> {
+pub async fn plan(client: &Client, sources: &[Source], destination: &Path, progress: &Progress) -> Result<Vec<Top>> {
     let found = match std::fs::metadata(destination) {
         Ok(metadata) if metadata.is_dir() => Found::Directory,
         Ok(_) => Found::File,
@@ -37,7 +45,7 @@ pub async fn plan(client: &Client, sources: &[String], destination: &Path, progr
             Ok(top) if !top.attributes.directory && !taken.insert(top.local.clone()) => {
                 progress.complain(&Error::new(
                     ErrorKind::Invalid,
-                    format!("two sources would become {}; get {source} apart", path::shown(&top.local)),
+                    format!("two sources would become {}; get {} apart", path::shown(&top.local), source.path),
                 ));
             }
             Ok(top) => tops.push(top),
@@ -47,12 +55,13 @@ pub async fn plan(client: &Client, sources: &[String], destination: &Path, progr
     Ok(tops)
 }
 
-async fn top(client: &Client, source: &str, placing: Placing, destination: &Path) -> Result<Top> {
-    let attributes = client.stat(source).await?;
-    let local = match (placing, path::last_name(source)) {
+async fn top(client: &Client, source: &Source, placing: Placing, destination: &Path) -> Result<Top> {
+    let attributes = client.stat(&source.path).await?;
+    let name = path::last_name(&source.path).filter(|_| !source.content);
+    let local = match (placing, name) {
         (Placing::Below, Some(name)) => path::below(destination, name)?,
         // The root directory has no name: its content goes there.
         (Placing::Below, None) | (Placing::As, _) => destination.to_path_buf(),
     };
-    Ok(Top { remote: source.to_string(), local, attributes })
+    Ok(Top { remote: source.path.clone(), local, attributes })
 }

@@ -12,7 +12,7 @@ fn lines_are_counted_once() {
     let pushed = store.run(&["bag", "push", "work", "log", "--lines", "--chunk", "64K", "--create", "--json"]).done();
     assert!(pushed.text().contains("\"chunks\":"), "{}", pushed.text());
     store.run(&["bag", "seal", "work"]).done();
-    store.run_with(&["bag", "push", "work"], b"late").failed(pushed_late_code(), "");
+    store.run_with(&["bag", "push", "work"], b"late").failed(8, "is sealed");
     let pulled = store.run(&["bag", "pull", "work", "--exec", "wc -l", "-j", "3"]).done().text();
     let lines: u64 = pulled.lines().map(|line| line.trim().parse::<u64>().unwrap()).sum();
     assert_eq!(lines, 40_000);
@@ -21,11 +21,6 @@ fn lines_are_counted_once() {
         info.contains("\"waiting\":0") && info.contains("\"granted\":0") && info.contains("\"sealed\":true"),
         "{info}"
     );
-}
-
-/// A push to a sealed bag is a request that cannot succeed.
-fn pushed_late_code() -> i32 {
-    2
 }
 
 /// Chunks come out of stdout as they went in, acknowledged; without waiting an empty bag ends at once.

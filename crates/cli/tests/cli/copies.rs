@@ -74,7 +74,7 @@ fn destinations() {
     assert_eq!(store.run(&["ls", "-R", "/dir"]).done().text(), "a\na/x\nb\nb/y\nf\nx\n");
     store.run(&["put", "a/.", "/dir/b"]).done();
     assert_eq!(store.run(&["ls", "/dir/b"]).done().text(), "x\ny\n");
-    store.run(&["put", "a", "b", "/missing"]).failed(3, "mkdir");
+    store.run(&["put", "a", "b", "/missing"]).failed(3, "make it first");
     store.run(&["put", "f", "/missing/"]).failed(3, "slash");
     store.run(&["put", "a", "f", "/new"]).failed(2, "is a file");
     store.run(&["get", "/dir/f", "/dir/b", "."]).failed(1, "f exists already");

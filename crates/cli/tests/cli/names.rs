@@ -24,6 +24,7 @@ fn directories() {
     assert!(json.lines().any(|line| line.contains("\"path\":\"/a/f\"") && line.contains("\"bytes\":5")), "{json}");
     store.run(&["mv", "/a/f", "/g"]).done();
     store.run(&["mv", "/g", "/a"]).done();
+    store.run(&["mv", "/a/g", "/a/f"]).done();
     store.run_with(&["put", "-", "/h"], b"1").done();
     store.run(&["mv", "/h", "/a/f"]).failed(7, "--replace");
     store.run(&["mv", "--replace", "/h", "/a/f"]).done();
