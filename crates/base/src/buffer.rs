@@ -19,6 +19,9 @@ pub struct Buffer {
 
 /// Aligned, initialised memory that frees itself.
 struct Memory {
+    /// What the allocator gave.
+    origin: NonNull<u8>,
+    /// The first multiple of `BLOCK` in it.
     start: NonNull<u8>,
     room: usize,
 }
@@ -29,29 +32,30 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
+    /// One block more than the room, with no alignment of its own: the allocator then hands out zeroed pages untouched,
+    /// while for an aligned wish it would write every byte, at a page fault for every 4 KiB.
     fn layout(room: usize) -> Layout {
-        match Layout::from_size_align(room, BLOCK) {
-            Ok(layout) => layout,
-            Err(_) => panic!("a buffer of {room} bytes was asked for"),
+        match room.checked_add(BLOCK).map(|size| Layout::from_size_align(size, 1)) {
+            Some(Ok(layout)) => layout,
+            _ => panic!("a buffer of {room} bytes was asked for"),
         }
     }
 
     fn allocate(room: usize) -> Memory {
         let layout = Memory::layout(room);
-        assert!(room > 0, "memory of no size");
-        // SAFETY: the layout's size is not zero, as just asserted.
-        let start = unsafe { alloc_zeroed(layout) };
-        match NonNull::new(start) {
-            Some(start) => Memory { start, room },
-            None => handle_alloc_error(layout),
-        }
+        // SAFETY: the layout's size is at least a block, so it is not zero.
+        let origin = unsafe { alloc_zeroed(layout) };
+        let Some(origin) = NonNull::new(origin) else { handle_alloc_error(layout) };
+        // SAFETY: the offset is below BLOCK, and the allocation is BLOCK bytes longer than the room.
+        let start = unsafe { origin.add(origin.as_ptr().align_offset(BLOCK)) };
+        Memory { origin, start, room }
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: `start` was allocated with this layout and is given up here, once.
-        unsafe { dealloc(self.start.as_ptr(), Memory::layout(self.room)) }
+        // SAFETY: `origin` was allocated with this layout and is given up here, once.
+        unsafe { dealloc(self.origin.as_ptr(), Memory::layout(self.room)) }
     }
 }
 

@@ -87,6 +87,11 @@ impl<T> Engine<T> {
         chunks.map(|(id, chunk)| (*id, u64::from(chunk.length), chunk.sealed))
     }
 
+    /// Whether this chunk is here.
+    pub fn holds(&self, chunk: ChunkId) -> bool {
+        self.core.index.chunks.contains_key(&chunk)
+    }
+
     /// A bag's counters on this device.
     pub fn bag_stat(&self, bag: base::id::BagId) -> crate::request::BagStat {
         self.core.index.bags.get(&bag).copied().unwrap_or_default()

@@ -11,7 +11,7 @@ use base::buffer::Buffer;
 use base::checksum::crc32c;
 use base::disk::{Caching, Disk, DiskError, Done, FileKind, FileName, Fill, Op};
 use base::error::{Error, ErrorKind, Result};
-use base::id::DeviceId;
+use base::id::{ChunkId, DeviceId, Owner};
 use base::limit::BLOCK;
 use base::unit::Time;
 use bytes::Bytes;
@@ -99,9 +99,22 @@ pub(crate) fn open(disk: &mut dyn Disk, mut settings: Settings, new_id: DeviceId
     let (mut core, mut opened) = recover(&mut driver, &files, settings, identity.device)?;
     opened.formatted = formatted;
     core.now = now;
+    drop_torn_pushes(&mut core);
     core.checkpoint.forced = opened.records_replayed > 0 || opened.torn > 0 || !opened.rot.is_empty();
     settle(&mut core, disk)?;
     Ok((core, opened))
+}
+
+/// A bag's chunk is pushed by one append that seals it. One that is not sealed is the beginning of a push that a kill cut
+/// short: never acknowledged, in nobody's queue, and in the way of the push when it is asked again.
+fn drop_torn_pushes(core: &mut Core) {
+    let torn = core.index.chunks.iter().filter(|(_, chunk)| matches!(chunk.owner, Owner::Bag(_)) && !chunk.sealed);
+    let torn: Vec<ChunkId> = torn.map(|(id, _)| *id).collect();
+    for chunk in torn {
+        core.record(Record::Delete { chunk });
+        let runs = core.index.remove(chunk);
+        core.bury(&runs);
+    }
 }
 
 /// Lets the engine do what it wants until nothing is under way.

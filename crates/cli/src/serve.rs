@@ -94,11 +94,24 @@ fn check_devices(devices: &[DeviceSetting]) -> base::error::Result<()> {
     }
 }
 
+/// A store that lost one of its threads would answer half of what it is asked; one that ended is started again by
+/// whoever watches it, and recovers.
+fn end_on_panic() {
+    std::panic::set_hook(Box::new(|panic| {
+        say(&format!(
+            "stormwell: a fault in Stormwell itself, the server ends: {panic}; everything acknowledged is safe; start it \
+             again, and report this text"
+        ));
+        std::process::abort();
+    }));
+}
+
 impl Serve {
     /// Serves until a signal comes.
     pub async fn run(self, context: &Context) -> Result<Exit> {
         check_address(&context.at)?;
         check_devices(&self.devices)?;
+        end_on_panic();
         let settings = node::Settings { backend: self.disk, ..node::Settings::new(&context.at, self.devices) };
         let running =
             node::start(settings, Arc::new(os::net::TcpNet), context.clock.clone(), context.random.clone()).await?;

@@ -188,8 +188,8 @@ impl Flow {
         Ok(())
     }
 
-    /// Starts an append behind those that are on their way.
-    async fn send(&mut self, bytes: Bytes, level: Level, seal: bool, permits: Option<OwnedSemaphorePermit>) {
+    /// The append of these bytes behind all before them.
+    fn next_append(&mut self, bytes: Bytes, level: Level, seal: bool, permits: Option<OwnedSemaphorePermit>) -> Append {
         let ask = chunk::Append {
             device: self.group.device,
             chunk: self.group.chunk,
@@ -201,7 +201,12 @@ impl Flow {
         };
         self.sent += bytes.len() as u64;
         self.sealing |= seal;
-        let append = Append { ask, payload: Payload::new(bytes), _permits: permits };
+        Append { ask, payload: Payload::new(bytes), _permits: permits }
+    }
+
+    /// Starts an append behind those that are on their way.
+    async fn send(&mut self, bytes: Bytes, level: Level, seal: bool, permits: Option<OwnedSemaphorePermit>) {
+        let append = self.next_append(bytes, level, seal, permits);
         let mut call: Pin<Box<dyn Future<Output = Outcome> + Send>> = Box::pin(perform(self.link(), append));
         // The first poll puts it into the link's queue, so pieces leave in their order; the rest of it needs no order.
         match poll_fn(|context| Poll::Ready(call.as_mut().poll(context))).await {
@@ -317,7 +322,10 @@ impl Flow {
             self.link = Some(self.client.ordered_link().await?);
         }
         self.check()?;
-        self.send(last, Level::Synced, false, Some(permits)).await;
+        let append = self.next_append(last, Level::Synced, false, Some(permits));
+        // Waited for here and not in a task of its own: a lone synced append is all about wake-ups.
+        let outcome = perform(self.link(), append).await;
+        self.sort(outcome);
         self.settle().await
     }
 

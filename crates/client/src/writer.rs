@@ -2,9 +2,8 @@
 
 use crate::client::Client;
 use crate::flow::{Flow, Order};
-use base::buffer::Buffer;
 use base::error::{Error, ErrorKind, Result};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use net::message::file::{self, Attributes};
 use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -32,7 +31,7 @@ pub struct FileWriter {
     path: String,
     inode: u64,
     /// Bytes that wait to become a piece.
-    gathered: Option<Buffer>,
+    gathered: BytesMut,
     orders: mpsc::Sender<Order>,
     /// One permit for each byte that is sent and not acknowledged.
     window: Arc<Semaphore>,
@@ -66,7 +65,7 @@ impl FileWriter {
         let (inode, position) = (opened.inode, opened.length);
         let flow = Flow::new(client.clone(), path.to_string(), opened, modified_ms, failed.clone());
         tokio::spawn(flow.run(inbox));
-        FileWriter { client, path: path.to_string(), inode, gathered: None, orders, window, failed, position }
+        FileWriter { client, path: path.to_string(), inode, gathered: BytesMut::new(), orders, window, failed, position }
     }
 
     /// The file's number; survives renames.
@@ -87,22 +86,19 @@ impl FileWriter {
         let piece = self.client.sizes.piece;
         self.position = self.position.saturating_add(bytes.len() as u64);
         while !bytes.is_empty() {
-            if self.gathered.is_none() && bytes.len() >= piece {
+            if self.gathered.is_empty() && bytes.len() >= piece {
                 let whole = bytes.split_to(piece);
                 self.send(whole).await?;
                 continue;
             }
-            let pool = &self.client.session.pool;
-            let gathered = self.gathered.get_or_insert_with(|| {
-                let mut buffer = pool.take(piece);
-                buffer.set_length(0);
-                buffer
-            });
-            let have = gathered.len();
+            // The first write of a piece may stay the only one before a sync; with the second a whole piece is to be expected.
+            let have = self.gathered.len();
+            if have > 0 {
+                self.gathered.reserve(piece - have);
+            }
             let part = bytes.split_to(bytes.len().min(piece - have));
-            gathered.set_length(have + part.len());
-            gathered[have..].copy_from_slice(&part);
-            if gathered.len() == piece {
+            self.gathered.extend_from_slice(&part);
+            if self.gathered.len() == piece {
                 self.send_gathered().await?;
             }
         }
@@ -118,7 +114,7 @@ impl FileWriter {
     /// Waits until everything so far is on stable media and visible to readers.
     pub async fn sync(&mut self) -> Result<()> {
         self.check()?;
-        let last = self.gathered.take().map(Buffer::freeze).unwrap_or_default();
+        let last = std::mem::take(&mut self.gathered).freeze();
         let permits = self.permits(last.len()).await?;
         self.ask(|reply| Order::Sync { last, permits, reply }).await
     }
@@ -126,16 +122,16 @@ impl FileWriter {
     /// Ends the file: all of it is on stable media and the name stands for it. Answers with its attributes.
     pub async fn close(mut self) -> Result<Attributes> {
         self.check()?;
-        let last = self.gathered.take().map(Buffer::freeze).unwrap_or_default();
+        let last = std::mem::take(&mut self.gathered).freeze();
         let permits = self.permits(last.len()).await?;
         self.ask(|reply| Order::Close { last, permits, reply }).await
     }
 
     async fn send_gathered(&mut self) -> Result<()> {
         self.check()?;
-        match self.gathered.take() {
-            Some(buffer) => self.send(buffer.freeze()).await,
-            None => Ok(()),
+        match std::mem::take(&mut self.gathered).freeze() {
+            nothing if nothing.is_empty() => Ok(()),
+            bytes => self.send(bytes).await,
         }
     }
 
