@@ -11,8 +11,11 @@ use base::limit::{BLOCK, RECORD_PAYLOAD_MAX};
 use bytes::Bytes;
 use std::collections::VecDeque;
 
-/// Records next to each other are written by one operation up to this many bytes: a whole bag chunk of 4 MiB with headers.
-const WRITE_MAX: usize = 4 * (RECORD_PAYLOAD_MAX + BLOCK);
+/// Records next to each other are written by one operation up to this many bytes: one large record, or many small ones.
+/// With two such writes in flight (`Settings::writes_max`) a disk runs at its full rate, and a sync beside them takes about a
+/// millisecond. With 4 MiB and more in flight all the time, a sync here waited until the writes paused: up to a second,
+/// for this stream, the journal, and every other file of the same disk.
+const WRITE_MAX: usize = RECORD_PAYLOAD_MAX + BLOCK;
 /// A smaller write waits while two others are in flight: more of it comes together meanwhile.
 const WRITE_SMALL: usize = 256 * 1024;
 

@@ -35,23 +35,27 @@ impl Settings {
     /// - data segment: capacity / 16, within 16..=256 MiB: a dead segment is 6 % of a small device, and a large device has
     ///   thousands of them at most (16 TiB: 65,536);
     /// - journal segment: capacity / 128, within 1..=16 MiB;
-    /// - a checkpoint every min(1 GiB, capacity / 4) of log, or two journal segments: recovery reads at most two of those;
-    /// - reserve: capacity / 16 and 4 journal segments (two below the older checkpoint, the current and the next one).
+    /// - a checkpoint every min(4 GiB, capacity / 4) of data, because the log comes to rest for it: recovery reads the headers
+    ///   behind the older checkpoint, 1,000 a GiB;
+    /// - and every 2 to 8 journal segments, as the capacity allows (1/64 of it): open tails are written into the checkpoint,
+    ///   so with 64 tails of up to 1 MiB a checkpoint every 128 MiB costs at most half a byte for each byte journaled;
+    /// - reserve: capacity / 16, and the journal segments of two checkpoints, the current and the next one.
     pub fn for_capacity(capacity: u64, pool: Pool) -> Settings {
         let whole = |bytes: u64| bytes / BLOCK as u64 * BLOCK as u64;
         let data_segment = whole((capacity / 16).clamp(16 * MIB, 256 * MIB));
         let journal_segment = whole((capacity / 128).clamp(MIB, 16 * MIB));
+        let journal_segments = (capacity / 64 / journal_segment).clamp(2, 8);
         Settings {
             capacity,
             keep_capacity: false,
             pool,
             data_segment,
             journal_segment,
-            checkpoint_bytes: (capacity / 4).min(GIB),
-            checkpoint_journal: 2 * journal_segment,
-            reserve: whole((capacity / 16).clamp(MIB, GIB)) + 4 * journal_segment,
+            checkpoint_bytes: (capacity / 4).min(4 * GIB),
+            checkpoint_journal: journal_segments * journal_segment,
+            reserve: whole((capacity / 16).clamp(MIB, GIB)) + (2 * journal_segments + 2) * journal_segment,
             tails_max: (capacity / 16).min(64 * MIB),
-            writes_max: 8,
+            writes_max: 2,
             group_max: (MIB as usize).min(journal_segment as usize),
         }
     }

@@ -21,7 +21,7 @@ pub struct ProducerOptions {
 impl Default for ProducerOptions {
     /// Eight chunks of 4 MiB: enough for several devices to have the next one waiting.
     fn default() -> ProducerOptions {
-        ProducerOptions { window: 32 * MIB as usize }
+        ProducerOptions { window: 64 * MIB as usize }
     }
 }
 

@@ -65,7 +65,16 @@ impl FileWriter {
         let (inode, position) = (opened.inode, opened.length);
         let flow = Flow::new(client.clone(), path.to_string(), opened, modified_ms, failed.clone());
         tokio::spawn(flow.run(inbox));
-        FileWriter { client, path: path.to_string(), inode, gathered: BytesMut::new(), orders, window, failed, position }
+        FileWriter {
+            client,
+            path: path.to_string(),
+            inode,
+            gathered: BytesMut::new(),
+            orders,
+            window,
+            failed,
+            position,
+        }
     }
 
     /// The file's number; survives renames.

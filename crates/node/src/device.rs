@@ -61,7 +61,10 @@ impl Device {
 }
 
 fn gone(id: DeviceId) -> Error {
-    Error::new(ErrorKind::Io, format!("device {id} is no longer served; what was acknowledged is safe; start the node again"))
+    Error::new(
+        ErrorKind::Io,
+        format!("device {id} is no longer served; what was acknowledged is safe; start the node again"),
+    )
 }
 
 /// What a device's thread can be asked.
@@ -162,7 +165,8 @@ pub fn spawn(start: Start) -> Result<Started> {
             Err(error) => drop(tell.send(Err(error))),
         }
     })?;
-    let ended = || Error::new(ErrorKind::Io, "its thread ended while opening it; nothing was changed; look at what it printed");
+    let ended =
+        || Error::new(ErrorKind::Io, "its thread ended while opening it; nothing was changed; look at what it printed");
     let (device, opened) = told.recv().unwrap_or_else(|_| Err(ended()))?;
     Ok(Started { device, thread, opened })
 }
@@ -376,22 +380,16 @@ impl Thread {
                 }
                 Err(error) => respond.fail(error),
             },
-            Then::Pulled { bag, chunk, length, waiter, piece } => self.pulled(bag, chunk, length, waiter, piece, result),
+            Then::Pulled { bag, chunk, length, waiter, piece } => {
+                self.pulled(bag, chunk, length, waiter, piece, result)
+            }
             Then::Acknowledged { bag, asked, results, respond } => {
                 self.acknowledged(now, bag, asked, results, respond, result);
             }
         }
     }
 
-    fn pulled(
-        &mut self,
-        bag: BagId,
-        chunk: ChunkId,
-        length: u64,
-        waiter: Waiter,
-        piece: Piece,
-        result: Result<Reply>,
-    ) {
+    fn pulled(&mut self, bag: BagId, chunk: ChunkId, length: u64, waiter: Waiter, piece: Piece, result: Result<Reply>) {
         match result {
             Ok(Reply::Data { parts, crc, .. }) => {
                 let lengths = self.bags.queue(bag, &self.engine).lengths();
@@ -431,7 +429,9 @@ impl Thread {
                 }
                 let results = results
                     .into_iter()
-                    .map(|result| result.map_or_else(net::message::Failure::from, |()| net::message::Failure::default()))
+                    .map(|result| {
+                        result.map_or_else(net::message::Failure::from, |()| net::message::Failure::default())
+                    })
                     .collect();
                 respond.answer(&bag::AcknowledgeAnswer { results }, Payload::empty());
                 self.serve_waiters(now, bag);

@@ -174,7 +174,9 @@ async fn compare_all(node: &Node) -> Result<()> {
 async fn delete_unknown(node: &Node, device: &Device, chunks: &[(ChunkId, GroupId)]) -> Result<()> {
     let groups: BTreeSet<GroupId> = chunks.iter().map(|(_, group)| *group).collect();
     let request = meta::Request::KnownGroups { groups: groups.into_iter().collect() };
-    let meta::Reply::Known(known) = node.metadata.ask(request).await? else { unreachable!("known groups were asked for") };
+    let meta::Reply::Known(known) = node.metadata.ask(request).await? else {
+        unreachable!("known groups were asked for")
+    };
     let known: BTreeSet<GroupId> = known.into_iter().collect();
     let unknown: Vec<ChunkId> =
         chunks.iter().filter(|(_, group)| !known.contains(group)).map(|(chunk, _)| *chunk).collect();

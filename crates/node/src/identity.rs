@@ -66,7 +66,12 @@ mod tests {
     fn text() {
         let identity = Identity { node: NodeId(0xabc), incarnation: 7 };
         assert_eq!(Identity::parse(&identity.text()), Some(identity));
-        for bad in ["", "stormwell node 2\nid 0\nincarnation 1\n", "stormwell node 1\nid x\nincarnation 1\n", "stormwell node 1\n"] {
+        for bad in [
+            "",
+            "stormwell node 2\nid 0\nincarnation 1\n",
+            "stormwell node 1\nid x\nincarnation 1\n",
+            "stormwell node 1\n",
+        ] {
             assert_eq!(Identity::parse(bad), None, "{bad:?}");
         }
     }

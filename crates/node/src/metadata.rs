@@ -62,7 +62,10 @@ impl Metadata {
 }
 
 fn gone() -> Error {
-    Error::new(ErrorKind::Io, "the metadata store is no longer served; what was acknowledged is safe; start the node again")
+    Error::new(
+        ErrorKind::Io,
+        "the metadata store is no longer served; what was acknowledged is safe; start the node again",
+    )
 }
 
 /// Opens the store and starts both threads. It is opened in the thread that serves it, which a ring belongs to.

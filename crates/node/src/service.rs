@@ -116,8 +116,7 @@ impl Node {
                 format!("{sum} bytes were asked for at once; {} is the most", base::limit::FRAME_PAYLOAD_MAX),
             ));
         }
-        let caching =
-            if ask.once { base::disk::Caching::Around } else { base::disk::Caching::Through };
+        let caching = if ask.once { base::disk::Caching::Around } else { base::disk::Caching::Through };
         let ranges = ask.ranges.iter().map(|range| (range.offset, range.length)).collect();
         let request = Request::Read { chunk: ChunkId(ask.chunk.value()), ranges, caching };
         device.send(Item::Chunk { request, then: Then::Answer(call.respond) });
@@ -258,7 +257,13 @@ impl Node {
     }
 
     async fn list_bags(&self, ask: bag::List) -> Result<bag::ListAnswer> {
-        let reply = self.metadata.ask(meta::Request::BagList { after: (!ask.after.is_empty()).then_some(ask.after), limit: translate::page_limit(ask.limit) }).await?;
+        let reply = self
+            .metadata
+            .ask(meta::Request::BagList {
+                after: (!ask.after.is_empty()).then_some(ask.after),
+                limit: translate::page_limit(ask.limit),
+            })
+            .await?;
         let (records, more) = translate::bags_found(reply);
         let mut bags = Vec::with_capacity(records.len());
         for record in records {

@@ -90,12 +90,7 @@ fn list(ask: file::List) -> Result<Request> {
 }
 
 fn create(ask: file::Create) -> Result<Request> {
-    Ok(Request::Create {
-        path: path(&ask.path)?,
-        overwrite: ask.overwrite,
-        parents: ask.parents,
-        mode: mode(ask.mode),
-    })
+    Ok(Request::Create { path: path(&ask.path)?, overwrite: ask.overwrite, parents: ask.parents, mode: mode(ask.mode) })
 }
 
 fn next_group(ask: file::NextGroup) -> Request {
@@ -146,7 +141,10 @@ fn policy_from(policy: &file::Policy) -> Result<Policy> {
     let tier = match policy.tier {
         0 => None,
         code => Some(Class::from_code(code - 1).ok_or_else(|| {
-            Error::new(ErrorKind::Invalid, format!("there is no device class {}; use memory, nvm, ssd, hdd or bulk", code - 1))
+            Error::new(
+                ErrorKind::Invalid,
+                format!("there is no device class {}; use memory, nvm, ssd, hdd or bulk", code - 1),
+            )
         })?),
     };
     Ok(Policy { tier, replicas: (policy.replicas != 0).then_some(policy.replicas) })
