@@ -72,7 +72,7 @@ pub const GRANT_LEASE: Duration = Duration::from_secs(10);
 pub const CALL_SILENCE_MAX: Duration = Duration::from_secs(10);
 
 /// A writer on a full device waits this long without any space coming back before it is told so.
-pub const FULL_WAIT: Duration = Duration::from_secs(20);
+pub const FULL_WAIT: Duration = Duration::from_secs(10);
 
 /// A new connection that has not said who it is after this long is closed.
 pub const HELLO_WAIT_MAX: Duration = Duration::from_secs(10);

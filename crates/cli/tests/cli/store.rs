@@ -10,6 +10,7 @@ pub struct Store {
     server: Child,
     pub address: String,
     pub directory: PathBuf,
+    device: String,
 }
 
 /// How a command ended.
@@ -67,32 +68,31 @@ pub fn run(mut command: Command, stdin: &[u8]) -> Ended {
 }
 
 impl Store {
-    /// Starts a server on a free port and waits until it serves.
+    /// Starts a server on a free port, with a device of 512 MiB, and waits until it serves.
     pub fn start() -> Store {
+        Store::with_capacity("512M")
+    }
+
+    /// The same with a device of this capacity.
+    pub fn with_capacity(capacity: &str) -> Store {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("stormwell-cli-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         let directory = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&directory).expect("a directory for the store");
-        let mut server = binary()
-            .args(["serve", "--at", "127.0.0.1:0", "--data"])
-            .arg(format!("{}:ssd:512M", directory.join("data").display()))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the server starts");
-        let mut stderr = BufReader::new(server.stderr.take().expect("stderr is a pipe"));
-        let (mut address, mut said) = (None, String::new());
-        while address.is_none() {
-            let mut line = String::new();
-            assert_ne!(stderr.read_line(&mut line).expect("stderr is read"), 0, "the server ended: {said}");
-            address = line.trim().strip_prefix("stormwell: serving on ").map(str::to_string);
-            said.push_str(&line);
-        }
-        // What it says later must not fill the pipe.
-        std::thread::spawn(move || drop(stderr.read_to_end(&mut Vec::new())));
-        let address = address.expect("the loop ends with one");
-        Store { server, address, directory }
+        let device = format!("{}:ssd:{capacity}", directory.join("data").display());
+        let (server, address) = serve(&device, "127.0.0.1:0");
+        Store { server, address, directory, device }
+    }
+
+    /// Ends the server as `kill -9` does.
+    pub fn kill(&mut self) {
+        self.server.kill().expect("the server is killed");
+        self.wait();
+    }
+
+    /// Starts it again on the same directory and port.
+    pub fn start_again(&mut self) {
+        (self.server, self.address) = serve(&self.device, &self.address);
     }
 
     /// A command against this store.
@@ -129,6 +129,28 @@ impl Store {
     pub fn wait(&mut self) -> Option<i32> {
         self.server.wait().expect("the server ends").code()
     }
+}
+
+/// Starts a server and waits until it serves.
+fn serve(device: &str, at: &str) -> (Child, String) {
+    let mut server = binary()
+        .args(["serve", "--at", at, "--data", device])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the server starts");
+    let mut stderr = BufReader::new(server.stderr.take().expect("stderr is a pipe"));
+    let (mut address, mut said) = (None, String::new());
+    while address.is_none() {
+        let mut line = String::new();
+        assert_ne!(stderr.read_line(&mut line).expect("stderr is read"), 0, "the server ended: {said}");
+        address = line.trim().strip_prefix("stormwell: serving on ").map(str::to_string);
+        said.push_str(&line);
+    }
+    // What it says later must not fill the pipe.
+    std::thread::spawn(move || drop(stderr.read_to_end(&mut Vec::new())));
+    (server, address.expect("the loop ends with one"))
 }
 
 impl Drop for Store {
