@@ -372,8 +372,12 @@ impl Thread {
             Then::Tell(tell) => drop(tell.send(result)),
             Then::Pushed { bag, chunk, length, respond } => match result {
                 Ok(_) => {
+                    // A push asked again may be of a chunk that was consumed meanwhile: it must not come back.
+                    let here = self.engine.holds(chunk);
                     let queue = self.bags.queue(bag, &self.engine);
-                    queue.push(chunk, length);
+                    if here {
+                        queue.push(chunk, length);
+                    }
                     let waiting = queue.lengths().waiting as u64;
                     respond.answer(&bag::PushAnswer { waiting }, Payload::empty());
                     self.serve_waiters(now, bag);
