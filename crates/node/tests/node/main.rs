@@ -1,0 +1,134 @@
+//! A whole node over real sockets and a real disk, asked in the words of the wire.
+#![allow(clippy::disallowed_methods)] // The node under test lives in a directory and on a port of its own.
+#![allow(missing_docs)]
+
+use base::buffer::Pool;
+use base::id::SessionId;
+use base::policy::Class;
+use bytes::Bytes;
+use net::message::{Id, bag, session};
+use net::{Link, LinkSettings, Payload};
+use node::{DeviceSetting, Running, Settings};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A node in a directory that goes with it.
+struct Fixture {
+    running: Option<Running>,
+    directory: PathBuf,
+}
+
+impl Fixture {
+    async fn start(name: &str) -> Fixture {
+        let directory = std::env::temp_dir().join(format!("stormwell-node-{}-{name}", std::process::id()));
+        let device = DeviceSetting { directory: directory.clone(), class: Class::Ssd, capacity: Some(256 << 20) };
+        let (clock, random) = (Arc::new(os::clock::SystemClock::new()), Arc::new(os::random::SystemRandom));
+        let settings = Settings::new("127.0.0.1:0", vec![device]);
+        let running = node::start(settings, Arc::new(os::net::TcpNet), clock, random).await.expect("the node starts");
+        Fixture { running: Some(running), directory }
+    }
+
+    fn address(&self) -> &str {
+        &self.running.as_ref().expect("it runs").address
+    }
+
+    async fn link(&self, session: u128) -> Link {
+        let settings = LinkSettings {
+            session: SessionId(session),
+            program: "node test".to_string(),
+            connections: 1,
+            silence_max: base::limit::CALL_SILENCE_MAX,
+            pool: Pool::new(1 << 20),
+            clock: Arc::new(os::clock::SystemClock::new()),
+            random: Arc::new(os::random::SystemRandom),
+        };
+        let link = Link::connect(Arc::new(os::net::TcpNet), self.address(), settings).await.expect("it answers");
+        link.call(&session::Renew {}, Payload::empty()).await.expect("the session begins");
+        link
+    }
+
+    async fn stop(mut self) {
+        self.running.take().expect("it runs").stop().await;
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        let _gone = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn pull(bag: u64, device: Id, grant: u64) -> bag::Pull {
+    bag::Pull { bag, device, grant, wait_ms: 0 }
+}
+
+/// A push whose answer was lost is asked again after its chunk was consumed: it is answered as done, and the chunk does
+/// not come back. A pull asked again under its grant gets the same chunk; an acknowledgement under another is refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn asked_again() {
+    let fixture = Fixture::start("again").await;
+    let link = fixture.link(1).await;
+    let create = bag::Create { name: "b".to_string(), exists_ok: false };
+    let (info, _) = link.call(&create, Payload::empty()).await.expect("a bag");
+    let (bag, device) = (info.bag, info.members[0]);
+    let push = bag::Push { bag, device, chunk: 77_u128.into() };
+    let payload = || Payload::new(Bytes::from(vec![9; 100_000]));
+    link.call(&push, payload()).await.expect("pushed");
+    link.call(&push, payload()).await.expect("pushed again");
+    for _ in 0..2 {
+        let (answer, bytes) = link.call(&pull(bag, device, 5), Payload::empty()).await.expect("pulled");
+        assert_eq!((answer.pulled, answer.chunk, bytes.length()), (bag::Pulled::Chunk as i32, 77_u128.into(), 100_000));
+    }
+    let (answer, _) = link.call(&pull(bag, device, 6), Payload::empty()).await.expect("answered");
+    assert_eq!((answer.pulled, answer.granted), (bag::Pulled::Nothing as i32, 1));
+    let acknowledge =
+        |grant| bag::Acknowledge { bag, device, pass: 0, grants: vec![bag::Grant { chunk: 77_u128.into(), grant }] };
+    for (grant, accepted) in [(8, false), (5, true), (5, true), (8, false)] {
+        let (answer, _) = link.call(&acknowledge(grant), Payload::empty()).await.expect("answered");
+        assert_eq!(answer.results[0].code == 0, accepted, "grant {grant}: {:?}", answer.results);
+    }
+    link.call(&push, payload()).await.expect("pushed long ago");
+    let (answer, _) = link.call(&pull(bag, device, 7), Payload::empty()).await.expect("answered");
+    assert_eq!((answer.pulled, answer.waiting, answer.granted), (bag::Pulled::Nothing as i32, 0, 0));
+    let (info, _) = link.call(&bag::Stat { name: "b".to_string() }, Payload::empty()).await.expect("counted");
+    assert_eq!((info.pushed, info.acknowledged, info.acknowledged_bytes), (1, 1, 100_000));
+    link.close();
+    fixture.stop().await;
+}
+
+/// A bag's consumers that wait hear at once that it was sealed and is empty.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_hear_of_the_end() {
+    let fixture = Fixture::start("end").await;
+    let (consumer, sealer) = (fixture.link(1).await, fixture.link(2).await);
+    let create = bag::Create { name: "b".to_string(), exists_ok: false };
+    let (info, _) = sealer.call(&create, Payload::empty()).await.expect("a bag");
+    let waiting = bag::Pull { wait_ms: 5000, ..pull(info.bag, info.members[0], 1) };
+    let waiting = tokio::spawn(async move { consumer.call(&waiting, Payload::empty()).await });
+    let (info, _) = sealer.call(&bag::Seal { name: "b".to_string() }, Payload::empty()).await.expect("sealed");
+    assert!(info.sealed);
+    let (answer, _) = waiting.await.expect("no panic").expect("answered");
+    assert_eq!(answer.pulled, bag::Pulled::Ended as i32);
+    sealer.close();
+    fixture.stop().await;
+}
+
+/// Bytes that are no frames end their own connection; the node goes on for everybody else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strangers() {
+    use std::io::{Read, Write};
+    let fixture = Fixture::start("strangers").await;
+    let link = fixture.link(1).await;
+    for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 4096], &[0; 48], b"S"] {
+        let mut stranger = std::net::TcpStream::connect(fixture.address()).expect("it listens");
+        stranger.write_all(garbage).expect("it takes bytes");
+        stranger.shutdown(std::net::Shutdown::Write).expect("half closed");
+        let mut said = Vec::new();
+        // It may answer with a reason, or reset a peer that is not read to its end.
+        let _ended = stranger.read_to_end(&mut said);
+        let (status, _) = link.call(&session::NodeStatus {}, Payload::empty()).await.expect("others are served");
+        assert_eq!(status.process, u64::from(std::process::id()));
+    }
+    link.close();
+    fixture.stop().await;
+}
