@@ -16,6 +16,8 @@ pub(crate) struct Stream {
     pub durable: u64,
     /// Files with writes that no sync has covered.
     pub dirty: BTreeSet<FileName>,
+    /// Bytes written since the last round began.
+    pub unsynced_bytes: u64,
     /// The sync round under way.
     pub round: Option<Round>,
     wait_written: BTreeSet<(u64, u64)>,
@@ -44,6 +46,7 @@ impl Stream {
     /// Starts a round: the files to sync.
     pub fn start_round(&mut self) -> BTreeSet<FileName> {
         let files = std::mem::take(&mut self.dirty);
+        self.unsynced_bytes = 0;
         self.round = Some(Round { target: self.written, left: files.len() });
         files
     }

@@ -2,7 +2,7 @@
 
 use crate::checkpoint::Checkpoint;
 use crate::commit::{Stream, Waiters};
-use crate::data::DataLog;
+use crate::data::{DataLog, SYNC_BYTES};
 use crate::index::{Index, Run};
 use crate::journal::JournalLog;
 use crate::read::Reading;
@@ -313,16 +313,19 @@ impl Core {
     fn sync_streams(&mut self) {
         let settle = self.checkpoint.holds_changes() && self.log_is_idle();
         for kind in [FileKind::Data, FileKind::Journal] {
-            let (stream, purpose) = match kind {
-                FileKind::Data => (&mut self.data, Purpose::DataSync),
-                _ => (&mut self.journal, Purpose::JournalSync),
+            let (stream, purpose, worthwhile) = match kind {
+                FileKind::Data => {
+                    let worthwhile = self.data_log.rests() || self.data.unsynced_bytes >= SYNC_BYTES;
+                    (&mut self.data, Purpose::DataSync, worthwhile)
+                }
+                _ => (&mut self.journal, Purpose::JournalSync, true),
             };
             let for_checkpoint = settle && stream.round.is_none() && stream.durable < stream.written;
-            if !stream.wants_round() && !for_checkpoint {
-                continue;
-            }
-            for file in stream.start_round() {
-                self.start(purpose, Op::Sync { file });
+            let wanted = stream.wants_round() && worthwhile;
+            if wanted || for_checkpoint {
+                for file in stream.start_round() {
+                    self.start(purpose, Op::Sync { file });
+                }
             }
         }
     }
