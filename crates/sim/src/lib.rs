@@ -4,4 +4,5 @@
 pub mod clock;
 pub mod disk;
 pub mod file;
+pub mod fuzz;
 pub mod random;

@@ -79,7 +79,7 @@ fn test_stages(root: &Path) -> Result<Vec<Stage>, String> {
     };
     let mut stages = vec![
         Stage { needed: true, ..cargo("build", 12, "cargo build --release --workspace --all-targets --locked") },
-        cargo("unit", 6, &format!("cargo test --release --workspace --locked --lib --bins{}", pick(false))),
+        unit(&format!("cargo test --release --workspace --locked --lib --bins{}", pick(false))),
     ];
     let end_to_end = pick(true);
     if !end_to_end.is_empty() {
@@ -101,6 +101,12 @@ fn on_threads(end_to_end: &str) -> Stage {
     let mut run = Run::of(&words).with("STORMWELL_DISK", "threads");
     run.must_print = Some(format!("test {END_TO_END_ON_THREADS} ... ok"));
     Stage { name: "threads", bound: minutes(2), action: Action::Run(run), needed: false }
+}
+
+/// Unit and model tests; those that feed damaged bytes to decoders go on for five seconds each.
+fn unit(words: &str) -> Stage {
+    let run = Run::of(words).with("STORMWELL_FUZZ_SECONDS", "5");
+    Stage { name: "unit", bound: minutes(6), action: Action::Run(run), needed: false }
 }
 
 /// The integration tests of the tree as (crate, target), in the order of their names.

@@ -129,9 +129,9 @@ fn decode_all(bytes: &[u8]) {
 
 /// Damaged bytes are refused, not fatal: every decoder on mutated and cut golden bytes and on noise.
 #[test]
-fn decoders_never_panic() {
-    let random = SimRandom::new(1);
-    for round in 0..3000 {
+fn fuzz_decoders() {
+    for round in sim::fuzz::seeds(3000) {
+        let random = SimRandom::new(round);
         for (_, mut bytes) in encoded() {
             for _ in 0..=random.below(4) {
                 let place = random.below(bytes.len() as u64) as usize;

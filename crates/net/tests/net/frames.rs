@@ -91,13 +91,13 @@ fn golden() {
 
 /// Frames cut, mixed up and damaged at random never panic, and the damage is always noticed in headers and messages.
 #[test]
-fn any_bytes() {
+fn fuzz_any_bytes() {
     let golden = golden_frames();
     fuzz_decoder(&golden);
     for corpus in [&b""[..], b"SWFR", b"GET / HTTP/1.1\r\nHost: stormwell\r\n\r\n.................", &[0xFF; 100]] {
         fuzz_decoder(corpus);
     }
-    for seed in 0..150 {
+    for seed in sim::fuzz::seeds(150) {
         let random = Seeded::new(seed);
         let mut bytes = golden.clone();
         for _ in 0..=random.below(3) {
