@@ -101,6 +101,9 @@ fn fuzz_any_bytes() {
         let random = Seeded::new(seed);
         let mut bytes = golden.clone();
         for _ in 0..=random.below(3) {
+            if bytes.is_empty() {
+                break;
+            }
             let at = random.below(bytes.len() as u64) as usize;
             match random.below(4) {
                 0 => bytes[at] ^= 1 << random.below(8),
