@@ -13,8 +13,7 @@ use client::{Client, ConsumerOptions, CreateOptions, ProducerOptions, ReadOption
 const SIZE: usize = CHUNK as usize;
 
 /// How cold reads are made cold.
-const COLD: &str =
-    "cold: the kernel was made to forget the server's files (posix_fadvise DONTNEED), and the reader says `once`";
+const COLD: &str = "cold: the kernel was made to forget the server's files (posix_fadvise DONTNEED), and they are read around its cache";
 
 /// Speeds are shown in MB/s, as disks are sold.
 const MEGA: f64 = 1e6;
