@@ -21,6 +21,8 @@ The project's own commands.
   cargo x test [STAGE…]   builds and runs all tests, the tutorial and the demo, or only the stages named
   cargo x tidy            checks that the tree keeps its rules: arrows, sizes, words, links
   cargo x fuzz [SECONDS]  feeds random bytes to every decoder for SECONDS each (default 60)
+  cargo x sim [--help]    whole nodes in one thread, simulated time, disks and network: one history a seed
+  cargo x trials [--help] kills the real program under load, again and again, and compares every acknowledged byte
   cargo x help            this text
 
 With CI=true a missing tool fails, and so does a stage that takes more than 1.5 times its bound.
@@ -58,6 +60,7 @@ fn dispatch(command: &str, rest: &[String]) -> Result<bool, String> {
             Ok(seconds) => suite::fuzz(&root, seconds),
             Err(_) => Err(format!("`{seconds}` is not a number of seconds")),
         },
+        ("sim" | "trials", arguments) => suite::lab(&root, command, arguments),
         ("ci" | "tidy" | "fuzz", _) => Err("it takes no such arguments; `cargo x help` shows what there is".to_owned()),
         _ => Err("there is no such command; `cargo x help` lists them".to_owned()),
     }

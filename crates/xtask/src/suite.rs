@@ -71,6 +71,15 @@ pub fn fuzz(root: &Path, seconds: u64) -> Result<bool, String> {
     }
 }
 
+/// Runs an experiment of the crate `lab`, built for the whole workspace as the tests are. `Ok(true)` if it found nothing.
+pub fn lab(root: &Path, experiment: &str, arguments: &[String]) -> Result<bool, String> {
+    Run::of("cargo build --release --workspace --bins --locked").execute(root, None)?;
+    let program = tree::release_directory(root).join("lab").display().to_string();
+    let mut words = vec![program, experiment.to_owned()];
+    words.extend_from_slice(arguments);
+    Ok(Run { words, environment: Vec::new(), must_print: None }.execute(root, None).is_ok())
+}
+
 fn test_stages(root: &Path) -> Result<Vec<Stage>, String> {
     let targets = test_targets(root)?;
     let pick = |end_to_end: bool| -> String {

@@ -4,7 +4,7 @@ use super::Finding;
 use crate::tree::TreeFile;
 
 /// What each crate may depend on. A new arrow is a decision: add it here and in ARCHITECTURE.md, with the reason.
-const ARROWS: [(&str, &[&str]); 10] = [
+const ARROWS: [(&str, &[&str]); 11] = [
     ("base", &[]),
     ("os", &["base"]),
     ("sim", &["base"]),
@@ -14,6 +14,7 @@ const ARROWS: [(&str, &[&str]); 10] = [
     ("client", &["base", "net"]),
     ("node", &["base", "os", "net", "chunk", "meta", "client"]),
     ("cli", &["base", "os", "net", "client", "node"]),
+    ("lab", &["base", "os", "sim", "net", "chunk", "meta", "client", "node"]),
     ("xtask", &[]),
 ];
 

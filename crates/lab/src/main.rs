@@ -1,0 +1,39 @@
+//! The program `lab`: experiments that try to make Stormwell lose a byte. `cargo x sim` and `cargo x trials` run it.
+
+mod record;
+mod sim_command;
+mod trials;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Experiments that try to make Stormwell lose a byte.
+#[derive(Parser)]
+#[command(name = "lab", version)]
+struct Lab {
+    #[command(subcommand)]
+    experiment: Experiment,
+}
+
+#[derive(Subcommand)]
+enum Experiment {
+    /// Whole nodes and their clients in one thread, with simulated time, disks and network; each seed is one history
+    Sim(sim_command::Args),
+    /// The real program, killed again and again under load; every acknowledged byte is compared afterwards
+    Trials(trials::Args),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Lab::parse().experiment {
+        Experiment::Sim(args) => sim_command::run(&args),
+        Experiment::Trials(args) => trials::run(&args),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("lab: {error}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Keeps count: adds what a run has checked to the tables of docs/trust.md. A table stands between
+//! `<!-- counts: NAME -->` and `<!-- end -->` and has rows `| what | number |`; numbers only ever grow.
+
+use base::error::{Error, ErrorKind, Result};
+use std::path::Path;
+
+/// Adds these counts to the table `name` of the document at `path`; a row that is not there yet is appended.
+pub fn add(path: &Path, name: &str, counts: &[(String, u64)]) -> Result<()> {
+    let trouble = |error: std::io::Error| {
+        Error::new(ErrorKind::Io, format!("{}: {error}; the counts of this run were not added", path.display()))
+    };
+    let text = std::fs::read_to_string(path).map_err(trouble)?;
+    let text = added(&text, name, counts).ok_or_else(|| {
+        Error::new(ErrorKind::Invalid, format!("{} has no table `{name}`; the counts were not added", path.display()))
+    })?;
+    std::fs::write(path, text).map_err(trouble)
+}
+
+fn added(text: &str, name: &str, counts: &[(String, u64)]) -> Option<String> {
+    let opening = format!("<!-- counts: {name} -->\n");
+    let start = text.find(&opening)? + opening.len();
+    let end = start + text[start..].find("<!-- end -->")?;
+    let mut lines: Vec<String> = text[start..end].lines().map(str::to_owned).collect();
+    for (what, count) in counts {
+        let mine = format!("| {what} | ");
+        match lines.iter_mut().find(|line| line.starts_with(&mine)) {
+            Some(line) => {
+                let before: u64 = line[mine.len()..].trim_end_matches(['|', ' ']).parse().ok()?;
+                *line = format!("{mine}{} |", before.saturating_add(*count));
+            }
+            None => lines.push(format!("{mine}{count} |")),
+        }
+    }
+    Some(format!("{}{}\n{}", &text[..start], lines.join("\n"), &text[end..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::added;
+
+    /// A known row grows, a new one is appended, other tables stay as they are.
+    #[test]
+    fn counts_only_grow() {
+        let text = "a\n<!-- counts: kills -->\n| what | number |\n|---|---|\n| trials | 3 |\n<!-- end -->\nz\n";
+        let more = added(text, "kills", &[("trials".into(), 2), ("lost".into(), 0)]).expect("the table is there");
+        assert!(more.contains("| trials | 5 |\n| lost | 0 |\n<!-- end -->\nz\n"), "{more}");
+        assert_eq!(added(text, "seeds", &[]), None);
+    }
+}
