@@ -19,9 +19,9 @@ pub struct Buffer {
 
 /// Aligned, initialised memory that frees itself.
 struct Memory {
-    /// What the allocator gave.
+    /// What the allocator or the kernel gave.
     origin: NonNull<u8>,
-    /// The first multiple of `BLOCK` in it.
+    /// The first multiple of the alignment in it.
     start: NonNull<u8>,
     room: usize,
 }
@@ -30,6 +30,11 @@ struct Memory {
 unsafe impl Send for Memory {}
 // SAFETY: shared access gives out only shared slices.
 unsafe impl Sync for Memory {}
+
+/// Memory of this size and more lies in huge pages where the kernel has them: a device then takes 1 MiB as one segment
+/// instead of 256 (a virtio disk splits what has more than 254), and the kernel pins and the processor translates 1 page
+/// instead of 512.
+const HUGE_PAGE: usize = 2 << 20;
 
 impl Memory {
     /// One block more than the room, with no alignment of its own: the allocator then hands out zeroed pages untouched,
@@ -43,6 +48,9 @@ impl Memory {
 
     fn allocate(room: usize) -> Memory {
         let layout = Memory::layout(room);
+        if room >= HUGE_PAGE {
+            return Memory::map(room).unwrap_or_else(|| handle_alloc_error(layout));
+        }
         // SAFETY: the layout's size is at least a block, so it is not zero.
         let origin = unsafe { alloc_zeroed(layout) };
         let Some(origin) = NonNull::new(origin) else { handle_alloc_error(layout) };
@@ -50,12 +58,33 @@ impl Memory {
         let start = unsafe { origin.add(origin.as_ptr().align_offset(BLOCK)) };
         Memory { origin, start, room }
     }
+
+    /// Fresh pages of zeros that begin at a huge page, and the wish that they be huge.
+    fn map(room: usize) -> Option<Memory> {
+        let (read_write, private) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: asks for new pages anywhere; touches none that exist.
+        let mapped = unsafe { libc::mmap(std::ptr::null_mut(), room.checked_add(HUGE_PAGE)?, read_write, private, -1, 0) };
+        if mapped == libc::MAP_FAILED {
+            return None;
+        }
+        let origin = NonNull::new(mapped.cast::<u8>())?;
+        // SAFETY: the offset is below HUGE_PAGE, and the mapping is HUGE_PAGE bytes longer than the room.
+        let start = unsafe { origin.add(origin.as_ptr().align_offset(HUGE_PAGE)) };
+        // SAFETY: the range lies in the mapping made above. A kernel that refuses leaves small pages, which do as well.
+        unsafe { libc::madvise(start.as_ptr().cast(), room, libc::MADV_HUGEPAGE) };
+        Some(Memory { origin, start, room })
+    }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: `origin` was allocated with this layout and is given up here, once.
-        unsafe { dealloc(self.origin.as_ptr(), Memory::layout(self.room)) }
+        if self.room >= HUGE_PAGE {
+            // SAFETY: `map` made this mapping with this length, and it is given up here, once.
+            unsafe { libc::munmap(self.origin.as_ptr().cast(), self.room + HUGE_PAGE) };
+        } else {
+            // SAFETY: `origin` was allocated with this layout and is given up here, once.
+            unsafe { dealloc(self.origin.as_ptr(), Memory::layout(self.room)) }
+        }
     }
 }
 
@@ -144,31 +173,39 @@ pub struct Pool {
     shelves: Arc<Shelves>,
 }
 
-/// Buffers by room: shelf `n` holds those of `BLOCK << n` bytes.
+/// Buffers by room (`shelf_for`).
 struct Shelves {
     idle: Mutex<Idle>,
     idle_max: usize,
 }
 
-#[derive(Default)]
 struct Idle {
     shelves: [Vec<Memory>; SHELVES],
     bytes: usize,
 }
 
-/// 4 KiB to 32 MiB.
-const SHELVES: usize = 14;
+/// Four for each power of two of blocks: 4 KiB to 28 MiB.
+const SHELVES: usize = 52;
+
+/// The shelf for so many blocks, and the blocks of its buffers: at most a quarter more, as a chunk read with its headers
+/// is a little longer than a power of two.
+fn shelf_for(blocks: usize) -> (usize, usize) {
+    let power = 1 << blocks.ilog2();
+    let step = (power / 4).max(1);
+    let rounded = blocks.next_multiple_of(step);
+    (4 * rounded.ilog2() as usize + 4 * (rounded % (1 << rounded.ilog2())) / (1 << rounded.ilog2()), rounded)
+}
 
 impl Pool {
     /// A pool that keeps at most `idle_max` bytes for later.
     pub fn new(idle_max: usize) -> Pool {
-        Pool { shelves: Arc::new(Shelves { idle: Mutex::new(Idle::default()), idle_max }) }
+        let idle = Idle { shelves: [const { Vec::new() }; SHELVES], bytes: 0 };
+        Pool { shelves: Arc::new(Shelves { idle: Mutex::new(idle), idle_max }) }
     }
 
     /// A buffer of `length` bytes, whose values are whatever was there before.
     pub fn take(&self, length: usize) -> Buffer {
-        let blocks = length.div_ceil(BLOCK).max(1);
-        let shelf = blocks.next_power_of_two().trailing_zeros() as usize;
+        let (shelf, blocks) = shelf_for(length.div_ceil(BLOCK).max(1));
         if shelf >= SHELVES {
             return Buffer::zeroed(length);
         }
@@ -180,8 +217,7 @@ impl Pool {
             }
             kept
         };
-        // A power of two wastes address space, not memory: pages that nobody touches are not there.
-        let memory = kept.unwrap_or_else(|| Memory::allocate(BLOCK << shelf));
+        let memory = kept.unwrap_or_else(|| Memory::allocate(blocks * BLOCK));
         Buffer { memory: Some(memory), length, pool: Arc::downgrade(&self.shelves) }
     }
 
@@ -194,7 +230,7 @@ impl Pool {
 impl Shelves {
     /// Keeps the memory if there is room for it.
     fn put_back(&self, memory: Memory) {
-        let shelf = (memory.room / BLOCK).trailing_zeros() as usize;
+        let (shelf, _) = shelf_for(memory.room / BLOCK);
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.bytes + memory.room <= self.idle_max {
             idle.bytes += memory.room;
@@ -205,7 +241,21 @@ impl Shelves {
 
 #[cfg(test)]
 mod tests {
-    use super::{Buffer, Pool, is_aligned};
+    use super::{Buffer, Pool, SHELVES, is_aligned, shelf_for};
+
+    /// Every length has a shelf of its own size class: never too small, never wasting more than a quarter.
+    #[test]
+    fn shelves_fit() {
+        let mut last = 0;
+        for blocks in 1..=7 * 1024 {
+            let (shelf, rounded) = shelf_for(blocks);
+            assert!(rounded >= blocks && rounded <= blocks + blocks.div_ceil(4), "{blocks} blocks in {rounded}");
+            assert_eq!(shelf_for(rounded), (shelf, rounded));
+            assert!(shelf >= last && shelf < SHELVES, "{blocks} blocks on shelf {shelf} after {last}");
+            last = shelf;
+        }
+        assert!(shelf_for(1028) == (41, 1280) && shelf_for(1024) == (40, 1024));
+    }
 
     /// Memory comes back to the pool with the last share of its bytes, and is given out again.
     #[test]

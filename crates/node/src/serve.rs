@@ -33,7 +33,7 @@ pub struct Running {
 }
 
 /// Idle buffers that the pool keeps: eight bag chunks and their headers, and what small frames need.
-const POOL_IDLE_MAX: usize = 64 * MIB as usize;
+const POOL_IDLE_MAX: usize = 192 * MIB as usize;
 
 /// Starts a node. It serves when this returns.
 pub async fn start(
