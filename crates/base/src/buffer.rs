@@ -63,7 +63,8 @@ impl Memory {
     fn map(room: usize) -> Option<Memory> {
         let (read_write, private) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: asks for new pages anywhere; touches none that exist.
-        let mapped = unsafe { libc::mmap(std::ptr::null_mut(), room.checked_add(HUGE_PAGE)?, read_write, private, -1, 0) };
+        let mapped =
+            unsafe { libc::mmap(std::ptr::null_mut(), room.checked_add(HUGE_PAGE)?, read_write, private, -1, 0) };
         if mapped == libc::MAP_FAILED {
             return None;
         }

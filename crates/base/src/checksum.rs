@@ -23,16 +23,61 @@ pub fn combine(crc_a: u32, crc_b: u32, length_b: u64) -> u32 {
     shifted ^ crc_b
 }
 
-/// CRC32C of every block of `bytes`, the last of which may be short, and of all of them together: one pass over the bytes.
-/// `each` is called once a block, in order.
-pub fn crc32c_blocks(bytes: &[u8], mut each: impl FnMut(u32)) -> u32 {
-    let mut whole = 0;
-    for block in bytes.chunks(BLOCK) {
-        let crc = crc32c(block);
-        each(crc);
-        whole = combine(whole, crc, block.len() as u64);
+/// CRC32C of every block of some bytes, the last of which may be short, and of all of them together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BlockSums {
+    /// Empty while there is one block: then it is `whole`, and nothing is allocated for a small payload.
+    blocks: Vec<u32>,
+    whole: u32,
+    length: usize,
+}
+
+impl BlockSums {
+    /// Of these bytes, in one pass.
+    pub fn of(bytes: &[u8]) -> BlockSums {
+        let mut sums = BlockSums::for_length(bytes.len());
+        bytes.chunks(BLOCK).for_each(|block| sums.add(block));
+        sums
     }
-    whole
+
+    /// Of no bytes yet, with room for those of `length` bytes.
+    pub fn for_length(length: usize) -> BlockSums {
+        let blocks = length.div_ceil(BLOCK);
+        BlockSums { blocks: Vec::with_capacity(if blocks > 1 { blocks } else { 0 }), whole: 0, length: 0 }
+    }
+
+    /// Adds the next block. Only the last one may be shorter than `BLOCK`.
+    pub fn add(&mut self, block: &[u8]) {
+        assert!(
+            self.length.is_multiple_of(BLOCK) && block.len() <= BLOCK,
+            "{} bytes behind a short block",
+            block.len()
+        );
+        let crc = crc32c(block);
+        if self.length > 0 {
+            if self.blocks.is_empty() {
+                self.blocks.push(self.whole);
+            }
+            self.blocks.push(crc);
+        }
+        self.whole = combine(self.whole, crc, block.len() as u64);
+        self.length += block.len();
+    }
+
+    /// Of all bytes together.
+    pub fn whole(&self) -> u32 {
+        self.whole
+    }
+
+    /// Of each block, in order.
+    pub fn blocks(&self) -> &[u32] {
+        if self.blocks.is_empty() && self.length > 0 { std::slice::from_ref(&self.whole) } else { &self.blocks }
+    }
+
+    /// Bytes that were added.
+    pub fn length(&self) -> usize {
+        self.length
+    }
 }
 
 /// The reversed Castagnoli polynomial.
@@ -109,7 +154,7 @@ fn shift_block(crc: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{combine, crc32c, crc32c_blocks};
+    use super::{BlockSums, combine, crc32c};
 
     /// The check value of RFC 3720 and of every CRC catalogue.
     #[test]
@@ -125,9 +170,11 @@ mod tests {
             let (a, b) = bytes.split_at(cut);
             assert_eq!(combine(crc32c(a), crc32c(b), b.len() as u64), crc32c(&bytes), "cut at {cut}");
         }
-        let mut blocks = Vec::new();
-        assert_eq!(crc32c_blocks(&bytes, |crc| blocks.push(crc)), crc32c(&bytes));
-        assert_eq!(blocks.len(), 5);
-        assert_eq!(blocks[4], crc32c(&bytes[16_384..]));
+        for length in [0, 1, 4095, 4096, 4097, 8192, 20_000] {
+            let bytes = &bytes[..length];
+            let sums = BlockSums::of(bytes);
+            assert_eq!((sums.whole(), sums.length()), (crc32c(bytes), length));
+            assert!(sums.blocks().iter().copied().eq(bytes.chunks(4096).map(crc32c)), "{length} bytes");
+        }
     }
 }

@@ -5,7 +5,7 @@ use crate::core::Core;
 use crate::format::{JOURNAL_PAYLOAD_MAX, Record, record_blocks};
 use crate::index::Open;
 use crate::request::{Reply, Request};
-use base::checksum::{crc32c, crc32c_blocks};
+use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, Generation, Owner};
 use base::limit::{CHUNK_MAX, RECORD_PAYLOAD_MAX, RECORD_PAYLOAD_MIN};
@@ -49,11 +49,11 @@ enum Course {
 impl Core {
     /// Handles an append. Gives the request back if there is no room for it now.
     pub fn append(&mut self, ticket: u64, request: Request) -> Option<Request> {
-        let Request::Append { chunk, owner, generation, offset, payload, crc, level, seal } = request else {
+        let Request::Append { chunk, owner, generation, offset, payload, sums, level, seal } = request else {
             unreachable!("only appends come here");
         };
         let append = Append { chunk, owner, generation, offset, level, seal };
-        match self.course(&append, &payload, crc) {
+        match self.course(&append, &payload, sums.whole()) {
             Err(error) => self.reply(ticket, Err(error)),
             Ok(Course::Consumed(length)) => {
                 self.reply_at(level, [0, self.journal.last], ticket, Reply::Appended { length });
@@ -62,12 +62,9 @@ impl Core {
             Ok(Course::Go) => {
                 let tail = self.index.open.get(&chunk).map_or(0, |open| open.tail.len());
                 if !self.room_for_append(tail, payload.len(), seal) {
-                    return Some(Request::Append { chunk, owner, generation, offset, payload, crc, level, seal });
+                    return Some(Request::Append { chunk, owner, generation, offset, payload, sums, level, seal });
                 }
-                if let Err(error) = self.take_in(&append, payload, crc) {
-                    self.reply(ticket, Err(error));
-                    return None;
-                }
+                self.take_in(&append, payload, &sums);
                 self.bring_to(&append, ticket);
             }
         }
@@ -140,22 +137,12 @@ impl Core {
         self.has_room(&records, self.index.tails.saturating_sub(tail as u64))
     }
 
-    /// Checks the payload's checksum and takes the bytes into the chunk, which is made if need be.
-    fn take_in(&mut self, append: &Append, payload: Bytes, crc: u32) -> Result<()> {
+    /// Takes the bytes into the chunk, which is made if need be.
+    fn take_in(&mut self, append: &Append, payload: Bytes, sums: &BlockSums) {
+        assert_eq!(payload.len(), sums.length(), "checksums of other bytes came with an append");
         let id = append.chunk;
         let tail = self.index.open.get(&id).map_or(0, |open| open.tail.len());
         let direct = payload.len() >= RECORD_PAYLOAD_MIN || (append.seal && !payload.is_empty());
-        let mut crcs = Vec::new();
-        let whole = if direct && tail == 0 {
-            crcs.reserve(payload.len().div_ceil(base::limit::BLOCK));
-            crc32c_blocks(&payload, |crc| crcs.push(crc))
-        } else {
-            crc32c(&payload)
-        };
-        if whole != crc {
-            let text = format!("the bytes for chunk {id} were damaged on the way; nothing was stored; send them again");
-            return Err(Error::new(ErrorKind::Corrupt, text));
-        }
         if !self.index.chunks.contains_key(&id) {
             let birth = self.sequence();
             self.index.create(id, append.owner, append.generation, birth);
@@ -167,17 +154,16 @@ impl Core {
         }
         self.index.live += u64::from(length);
         if direct {
-            self.put_records(id, payload, crcs, append.seal);
+            self.put_records(id, payload, sums.blocks(), append.seal);
         } else {
             if tail + payload.len() > RECORD_PAYLOAD_MAX {
-                self.put_records(id, Bytes::new(), Vec::new(), false);
+                self.put_records(id, Bytes::new(), &[], false);
             }
-            self.gather(id, &payload, crc);
+            self.gather(id, &payload, sums.whole());
             if append.seal {
                 self.finish(id);
             }
         }
-        Ok(())
     }
 
     fn gather(&mut self, id: ChunkId, payload: &Bytes, crc: u32) {
@@ -197,7 +183,7 @@ impl Core {
             let crc = open.crc();
             self.seal_in_journal(id, crc);
         } else {
-            self.put_records(id, Bytes::new(), Vec::new(), true);
+            self.put_records(id, Bytes::new(), &[], true);
         }
     }
 
@@ -404,7 +390,7 @@ impl Core {
                 self.tail_order.push_front((id, birth));
                 return;
             }
-            self.put_records(id, Bytes::new(), Vec::new(), false);
+            self.put_records(id, Bytes::new(), &[], false);
         }
     }
 }

@@ -38,9 +38,13 @@ impl Stream {
     }
 
     /// A sync now would let somebody go on.
-    pub fn wants_round(&self) -> bool {
-        let first = self.wait_synced.first().is_some_and(|(need, _)| *need <= self.written);
-        first && self.round.is_none() && self.durable < self.written
+    pub fn is_awaited(&self) -> bool {
+        self.wait_synced.first().is_some_and(|(need, _)| *need <= self.written)
+    }
+
+    /// Something written is not durable, and no round is under way.
+    pub fn may_start_round(&self) -> bool {
+        self.round.is_none() && self.durable < self.written
     }
 
     /// Starts a round: the files to sync.

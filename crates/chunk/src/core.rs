@@ -313,16 +313,18 @@ impl Core {
     fn sync_streams(&mut self) {
         let settle = self.checkpoint.holds_changes() && self.log_is_idle();
         for kind in [FileKind::Data, FileKind::Journal] {
-            let (stream, purpose, worthwhile) = match kind {
+            let (stream, purpose, wanted) = match kind {
                 FileKind::Data => {
-                    let worthwhile = self.data_log.rests() || self.data.unsynced_bytes >= SYNC_BYTES;
-                    (&mut self.data, Purpose::DataSync, worthwhile)
+                    let much = self.data.unsynced_bytes >= SYNC_BYTES;
+                    let wanted = much || self.data_log.rests() && self.data.is_awaited();
+                    (&mut self.data, Purpose::DataSync, wanted)
                 }
-                _ => (&mut self.journal, Purpose::JournalSync, true),
+                _ => {
+                    let wanted = self.journal.is_awaited();
+                    (&mut self.journal, Purpose::JournalSync, wanted)
+                }
             };
-            let for_checkpoint = settle && stream.round.is_none() && stream.durable < stream.written;
-            let wanted = stream.wants_round() && worthwhile;
-            if wanted || for_checkpoint {
+            if (wanted || settle) && stream.may_start_round() {
                 for file in stream.start_round() {
                     self.start(purpose, Op::Sync { file });
                 }

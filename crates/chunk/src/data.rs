@@ -4,7 +4,7 @@ use crate::core::{Core, Purpose, data_file};
 use crate::format::{DataHeader, record_blocks};
 use crate::index::Run;
 use base::buffer::is_aligned;
-use base::checksum::{combine, crc32c_blocks};
+use base::checksum::{BlockSums, combine};
 use base::disk::{DiskError, Op};
 use base::id::ChunkId;
 use base::limit::{BLOCK, RECORD_PAYLOAD_MAX};
@@ -12,16 +12,16 @@ use bytes::Bytes;
 use std::collections::VecDeque;
 
 /// Records next to each other are written by one operation up to this many bytes: one large record, or many small ones.
-/// With two such writes in flight (`Settings::writes_max`) a disk runs at its full rate, and a sync of another file beside
-/// them takes about a millisecond; with 4 MiB and more in flight all the time it took up to a second here.
+/// With four such writes in flight (`Settings::writes_max`) a disk runs at its full rate beside busy processors.
 const WRITE_MAX: usize = RECORD_PAYLOAD_MAX + BLOCK;
 /// A smaller write waits while two others are in flight: more of it comes together meanwhile.
 const WRITE_SMALL: usize = 256 * 1024;
 
 /// While more is being written, a sync waits until it covers so many bytes. During a sync no write is started: one of the
-/// same file beside a steady stream of writes took up to a second here, alone it takes 0.13 ms. With the disk's 7 ms for
-/// 16 MiB the pause (the last write in flight, 0.4 ms, and the sync) costs 7 %.
-pub(crate) const SYNC_BYTES: u64 = 16 * base::unit::MIB;
+/// same file beside a steady stream of writes took up to a second here, alone it takes 0.13 ms. With the disk's 10 ms for
+/// 24 MiB the pause (the last writes in flight, 1.6 ms, and the sync) is hidden by what the window of a writer holds.
+/// A stream whose writer waits for no sync is synced as often, so that syncs of other files find their pause in time.
+pub(crate) const SYNC_BYTES: u64 = 24 * base::unit::MIB;
 
 /// A record that is not known to be written yet.
 pub(crate) struct PendingRecord {
@@ -79,7 +79,7 @@ impl DataLog {
 impl Core {
     /// Puts the chunk's tail and `payload` behind it into data records, the last of which seals the chunk if `seal`.
     /// `crcs` are those of the payload's blocks and used if there is no tail. There is room: `has_room` said so.
-    pub fn put_records(&mut self, id: ChunkId, payload: Bytes, crcs: Vec<u32>, seal: bool) {
+    pub fn put_records(&mut self, id: ChunkId, payload: Bytes, crcs: &[u32], seal: bool) {
         let Some(open) = self.index.open.get_mut(&id) else { return };
         let tail = std::mem::take(&mut open.tail);
         open.tail_crc = 0;
@@ -111,7 +111,7 @@ impl Core {
 
     fn put_record(&mut self, id: ChunkId, piece: &Bytes, length: usize, mut crcs: Vec<u32>, seal: bool) {
         if crcs.is_empty() {
-            crc32c_blocks(&piece[..length], |crc| crcs.push(crc));
+            crcs.extend_from_slice(BlockSums::of(&piece[..length]).blocks());
         }
         let parts = self.aligned(piece);
         let (segment, block, incarnation) = self.allocate(record_blocks(length as u32));

@@ -1,5 +1,6 @@
 //! What can be asked of an engine, and what it answers.
 
+use base::checksum::BlockSums;
 use base::disk::{Caching, Op};
 use base::error::Result;
 use base::id::{BagId, ChunkId, DeviceId, Generation, Owner};
@@ -22,8 +23,9 @@ pub enum Request {
         offset: u64,
         /// The bytes. Nothing is copied if they are aligned and large.
         payload: Bytes,
-        /// CRC32C of the payload as the client computed it.
-        crc: u32,
+        /// Its checksums, compared with the client's when the bytes came in. They are stored with the bytes and compared
+        /// whenever those are read, so that damage since then is seen, too.
+        sums: BlockSums,
         /// How far the bytes must have come before the answer.
         level: Level,
         /// The chunk is complete with these bytes: it is sealed by the same durable record.

@@ -55,7 +55,7 @@ impl Settings {
             checkpoint_journal: journal_segments * journal_segment,
             reserve: whole((capacity / 16).clamp(MIB, GIB)) + (2 * journal_segments + 2) * journal_segment,
             tails_max: (capacity / 16).min(64 * MIB),
-            writes_max: 2,
+            writes_max: 4,
             group_max: (MIB as usize).min(journal_segment as usize),
         }
     }

@@ -4,7 +4,7 @@ use crate::credit::Piece;
 use crate::frame::{self, HEADER_LENGTH, Header};
 use crate::payload::Payload;
 use base::buffer::{Buffer, Pool};
-use base::checksum::crc32c;
+use base::checksum::{BlockSums, crc32c};
 use base::error::Result;
 use base::limit::BLOCK;
 use bytes::Bytes;
@@ -15,6 +15,9 @@ const STAGING: usize = 64 << 10;
 /// Message and payload together up to here are gathered in the staging buffer and copied out; half of it, so that
 /// moving a frame that was cut by the buffer's end costs less than the reads it saves.
 const STAGED_MAX: usize = STAGING / 2;
+
+/// Bytes of a payload read at once: their checksums are computed while they are still in the processor's own cache.
+const PAYLOAD_READ: usize = 512 << 10;
 
 /// Bytes read at once where a frame with a large payload is expected: all of the payload that staging swallows is copied once more.
 const LEAN_READ: usize = 4096;
@@ -64,6 +67,7 @@ enum State {
         piece: Option<Piece>,
         buffer: Buffer,
         filled: usize,
+        sums: BlockSums,
     },
 }
 
@@ -77,7 +81,10 @@ impl Decoder {
     pub fn space(&mut self) -> &mut [u8] {
         match &mut self.state {
             State::Message { message, filled, .. } => &mut message[*filled..],
-            State::Payload { buffer, filled, .. } => &mut buffer[*filled..],
+            State::Payload { buffer, filled, .. } => {
+                let end = buffer.len().min(*filled + PAYLOAD_READ);
+                &mut buffer[*filled..end]
+            }
             State::Header | State::Staged { .. } => {
                 if self.start == self.end {
                     (self.start, self.end) = (0, 0);
@@ -100,9 +107,10 @@ impl Decoder {
                 *filled += bytes;
                 assert!(*filled <= message.len(), "more bytes than space");
             }
-            State::Payload { buffer, filled, .. } => {
+            State::Payload { buffer, filled, sums, .. } => {
                 *filled += bytes;
                 assert!(*filled <= buffer.len(), "more bytes than space");
+                sum_up(sums, buffer, *filled);
             }
             State::Header | State::Staged { .. } => {
                 self.end += bytes;
@@ -149,12 +157,16 @@ impl Decoder {
                     }
                     return Ok(Some(Frame { header, message, payload: Payload::empty() }));
                 }
-                State::Payload { header, message, piece, buffer, filled } if filled == buffer.len() => {
+                State::Payload { header, message, piece, buffer, filled, sums } if filled == buffer.len() => {
                     let bytes = match piece {
                         Some(piece) => Bytes::from_owner(Held { buffer, _piece: piece }),
                         None => buffer.freeze(),
                     };
-                    return Ok(Some(Frame { header, message, payload: Payload::one(bytes, header.payload_crc) }));
+                    return Ok(Some(Frame {
+                        header,
+                        message,
+                        payload: Payload::arrived(bytes, header.payload_crc, sums),
+                    }));
                 }
                 unfinished => {
                     self.state = unfinished;
@@ -182,7 +194,9 @@ impl Decoder {
         let mut buffer = self.pool.take(header.payload_length as usize);
         let filled = self.drain_staged(&mut buffer);
         self.lean = true;
-        State::Payload { header, message, piece, buffer, filled }
+        let mut sums = BlockSums::for_length(buffer.len());
+        sum_up(&mut sums, &buffer, filled);
+        State::Payload { header, message, piece, buffer, filled, sums }
     }
 
     fn small_payload(&mut self, header: &Header) -> Payload {
@@ -197,7 +211,8 @@ impl Decoder {
             buffer.copy_from_slice(self.take_staged(length));
             buffer.freeze()
         };
-        Payload::one(bytes, header.payload_crc)
+        let sums = BlockSums::of(&bytes);
+        Payload::arrived(bytes, header.payload_crc, sums)
     }
 
     fn take_staged(&mut self, length: usize) -> &[u8] {
@@ -212,6 +227,12 @@ impl Decoder {
         target[..length].copy_from_slice(self.take_staged(length));
         length
     }
+}
+
+/// Brings the checksums of a payload's whole blocks up to what has arrived; the last block may be short.
+fn sum_up(sums: &mut BlockSums, buffer: &[u8], filled: usize) {
+    let end = if filled == buffer.len() { filled } else { filled / BLOCK * BLOCK };
+    buffer[sums.length()..end].chunks(BLOCK).for_each(|block| sums.add(block));
 }
 
 fn check_message(header: &Header, message: &[u8]) -> Result<()> {

@@ -1,7 +1,7 @@
 //! The bytes that travel beside a message: shared parts, never copied, with one checksum over all of them.
 
 use crate::credit::Piece;
-use base::checksum::{combine, crc32c};
+use base::checksum::{BlockSums, combine, crc32c};
 use base::error::{Error, ErrorKind, Result};
 use bytes::{Bytes, BytesMut};
 use std::fmt;
@@ -14,6 +14,8 @@ pub struct Payload {
     parts: Parts,
     length: usize,
     crc: u32,
+    /// What the bytes' checksums were when they came in; none if they were made here.
+    seen: Option<BlockSums>,
     piece: Option<Arc<Piece>>,
 }
 
@@ -40,13 +42,19 @@ impl Payload {
     /// These bytes, whose CRC32C is known.
     pub(crate) fn one(bytes: Bytes, crc: u32) -> Payload {
         let length = bytes.len();
-        Payload { parts: Parts::One(bytes), length, crc, piece: None }
+        Payload { parts: Parts::One(bytes), length, crc, ..Payload::default() }
+    }
+
+    /// Bytes that came in with these checksums, which were computed while they did; `crc` is what the sender says.
+    pub(crate) fn arrived(bytes: Bytes, crc: u32, seen: BlockSums) -> Payload {
+        assert_eq!(bytes.len(), seen.length(), "checksums of other bytes");
+        Payload { seen: Some(seen), ..Payload::one(bytes, crc) }
     }
 
     /// These parts one after another. `crc` is the CRC32C of all of them together; it is believed here and checked by the receiver.
     pub fn with_crc(parts: Vec<Bytes>, crc: u32) -> Payload {
         let length = parts.iter().map(Bytes::len).sum();
-        Payload { parts: Parts::Many(parts), length, crc, piece: None }
+        Payload { parts: Parts::Many(parts), length, crc, ..Payload::default() }
     }
 
     /// The same payload, which gives `piece` back to its budget once the bytes are written to the socket.
@@ -85,12 +93,12 @@ impl Payload {
         self.length == 0
     }
 
-    /// Reads all bytes and compares them with the CRC. `Corrupt` if they differ.
+    /// Compares the bytes with the CRC. `Corrupt` if they differ. Reads them only if that was not done when they came in.
     pub fn verify(&self) -> Result<()> {
-        let mut crc = 0;
-        for part in self.parts() {
-            crc = if crc == 0 { crc32c(part) } else { combine(crc, crc32c(part), part.len() as u64) };
-        }
+        let crc = match &self.seen {
+            Some(seen) => seen.whole(),
+            None => self.parts().iter().fold(0, |crc, part| combine(crc, crc32c(part), part.len() as u64)),
+        };
         if crc == self.crc {
             return Ok(());
         }
@@ -101,6 +109,15 @@ impl Payload {
                 self.length, self.crc
             ),
         ))
+    }
+
+    /// The bytes as one and their checksums, if they are what the sender says: as `verify`, `into_bytes`.
+    pub fn into_verified(mut self) -> Result<(Bytes, BlockSums)> {
+        self.verify()?;
+        let seen = self.seen.take();
+        let bytes = self.into_bytes();
+        let sums = seen.unwrap_or_else(|| BlockSums::of(&bytes));
+        Ok((bytes, sums))
     }
 
     /// The bytes as one. One part is shared, several are copied together.
@@ -139,8 +156,9 @@ mod tests {
         assert_eq!(payload.length(), 17);
         assert_eq!(payload.verify(), Ok(()));
         assert_eq!(payload.into_bytes(), "a storm of writes");
-        let damaged = Payload::with_crc(vec![b], 5).verify().expect_err("the checksum is wrong");
-        assert_eq!(damaged.kind(), ErrorKind::Corrupt);
+        let damaged = Payload::with_crc(vec![b], 5);
+        assert_eq!(damaged.verify().expect_err("the checksum is wrong").kind(), ErrorKind::Corrupt);
+        assert_eq!(damaged.into_verified().expect_err("the checksum is wrong").kind(), ErrorKind::Corrupt);
         assert_eq!(Payload::empty().verify(), Ok(()));
     }
 

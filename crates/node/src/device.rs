@@ -3,6 +3,7 @@
 
 use crate::bags::{Bags, Waiter};
 use crate::mailbox::Mailbox;
+use base::checksum::BlockSums;
 use base::disk::{Caching, Disk, Done};
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
@@ -72,7 +73,7 @@ pub enum Item {
     /// Something for the engine, and what to do with the answer.
     Chunk { request: Request, then: Then },
     /// A chunk for a bag.
-    Push { bag: BagId, chunk: ChunkId, payload: Payload, respond: Responder },
+    Push { bag: BagId, chunk: ChunkId, bytes: Bytes, sums: BlockSums, respond: Responder },
     /// A chunk from a bag.
     Pull { bag: BagId, waiter: Waiter },
     /// Chunks of a bag are done with.
@@ -240,7 +241,7 @@ impl Thread {
                 self.read(now, request, respond);
             }
             Item::Chunk { request, then } => self.engine.submit(now, request, then),
-            Item::Push { bag, chunk, payload, respond } => self.push(now, bag, chunk, payload, respond),
+            Item::Push { bag, chunk, bytes, sums, respond } => self.push(now, (bag, chunk), bytes, sums, respond),
             Item::Pull { bag, waiter } => self.pull(now, bag, waiter),
             Item::Acknowledge { bag, pass, grants, respond } => self.acknowledge(now, bag, pass, grants, respond),
             Item::Renew { bag, grants, respond } => {
@@ -273,15 +274,15 @@ impl Thread {
         }
     }
 
-    fn push(&mut self, now: Time, bag: BagId, chunk: ChunkId, payload: Payload, respond: Responder) {
-        let (crc, length) = (payload.crc(), payload.length() as u64);
+    fn push(&mut self, now: Time, (bag, chunk): (BagId, ChunkId), bytes: Bytes, sums: BlockSums, respond: Responder) {
+        let length = bytes.len() as u64;
         let request = Request::Append {
             chunk,
             owner: Owner::Bag(bag),
             generation: base::id::Generation(1),
             offset: 0,
-            payload: payload.into_bytes(),
-            crc,
+            payload: bytes,
+            sums,
             level: Level::Synced,
             seal: true,
         };
@@ -485,15 +486,14 @@ pub fn append_request(ask: &wire::Append, payload: Payload) -> Result<Request> {
         2 => Level::Synced,
         other => return Err(Error::new(ErrorKind::Protocol, format!("there is no acknowledgement level {other}"))),
     };
-    let crc = payload.crc();
-    let payload: Bytes = payload.into_bytes();
+    let (payload, sums) = payload.into_verified()?;
     Ok(Request::Append {
         chunk: ChunkId(ask.chunk.value()),
         owner: Owner::Group(base::id::GroupId(ask.group)),
         generation: base::id::Generation(ask.generation),
         offset: ask.offset,
         payload,
-        crc,
+        sums,
         level,
         seal: ask.seal,
     })

@@ -146,8 +146,13 @@ impl Node {
         if call.payload.is_empty() {
             return call.respond.fail(Error::new(ErrorKind::Invalid, "an empty chunk cannot be pushed; leave it out"));
         }
-        let chunk = ChunkId(ask.chunk.value());
-        device.send(Item::Push { bag: BagId(ask.bag), chunk, payload: call.payload, respond: call.respond });
+        match call.payload.into_verified() {
+            Ok((bytes, sums)) => {
+                let (bag, chunk) = (BagId(ask.bag), ChunkId(ask.chunk.value()));
+                device.send(Item::Push { bag, chunk, bytes, sums, respond: call.respond });
+            }
+            Err(error) => call.respond.fail(error),
+        }
     }
 
     fn pull(&self, call: Call) {

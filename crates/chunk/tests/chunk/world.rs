@@ -1,7 +1,7 @@
 //! An engine on a simulated device, driven to the end of what it wants, and a model of what it must hold.
 
 use base::buffer::{Buffer, Pool};
-use base::checksum::crc32c;
+use base::checksum::{BlockSums, crc32c};
 use base::disk::{Caching, Disk, Done, Op};
 use base::env::Random;
 use base::error::{Error, Result};
@@ -158,8 +158,8 @@ impl World {
 }
 
 pub fn append(owner: Owner, chunk: ChunkId, offset: u64, bytes: &Bytes, level: Level, seal: bool) -> Request {
-    let (payload, crc, generation) = (bytes.clone(), crc32c(bytes), Generation(1));
-    Request::Append { chunk, owner, generation, offset, payload, crc, level, seal }
+    let (payload, sums, generation) = (bytes.clone(), BlockSums::of(bytes), Generation(1));
+    Request::Append { chunk, owner, generation, offset, payload, sums, level, seal }
 }
 
 /// Bytes that name themselves: no two calls give the same.

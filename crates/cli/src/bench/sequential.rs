@@ -43,9 +43,10 @@ pub async fn bags(ground: &mut Ground, beside_raw: bool) -> Result<[Row; 3]> {
         let gibibytes = ground.size as f64 / GIB as f64;
         processor.values.push((spent.client + spent.server) / gibibytes);
         processor.note = format!(
-            "{:.2} s in the client and {:.2} s in the server for a GiB (last round); checksums included",
+            "{:.2} s in the client and {:.2} s in the server for a GiB, at {:.0} MB/s (last round); checksums included",
             spent.client / gibibytes,
-            spent.server / gibibytes
+            spent.server / gibibytes,
+            ground.size as f64 / spent.seconds / MEGA
         );
         bag.seal().await?;
         ground.forget_cache().await?;
