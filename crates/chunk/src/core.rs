@@ -174,7 +174,7 @@ impl Core {
             Request::Acknowledge { chunks, pass } => self.acknowledge(ticket, &chunks, pass),
             Request::SealBag { bag, epoch } => self.seal_bag(ticket, bag, epoch),
             Request::DropBag { bag } => self.drop_bag(ticket, bag),
-            Request::Read { chunk, ranges, caching } => self.read(ticket, chunk, &ranges, caching),
+            Request::Read { chunk, ranges, caching, check } => self.read(ticket, chunk, &ranges, caching, check),
             Request::BagStat { bag } => {
                 let stat = self.index.bags.get(&bag).copied().unwrap_or_default();
                 self.reply(ticket, Ok(Reply::BagStat(stat)));

@@ -7,6 +7,16 @@ use base::id::{BagId, ChunkId, DeviceId, Generation, Owner};
 use base::policy::Level;
 use bytes::Bytes;
 
+/// Who compares bytes that are read with the checksums stored beside them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Check {
+    /// The engine, before it answers. What does not match is read once more, then reported with its place.
+    Here,
+    /// Whoever receives them: the answer's CRC is put together from the stored ones, without a pass over the bytes. Blocks
+    /// of which only a part was asked for are compared by the engine all the same.
+    ByReader,
+}
+
 /// Something asked of the engine. Offsets and lengths are bytes.
 #[derive(Clone, Debug)]
 pub enum Request {
@@ -39,6 +49,8 @@ pub enum Request {
         ranges: Vec<(u64, u64)>,
         /// Through or around the page cache.
         caching: Caching,
+        /// Who compares the bytes with their checksums.
+        check: Check,
     },
     /// Makes a chunk complete and durable: `Reply::Sealed`. May be repeated.
     Seal {

@@ -2,7 +2,7 @@
 
 use base::buffer::Pool;
 use base::env::{Clock, Random};
-use base::error::Result;
+use base::error::{ErrorKind, Result};
 use base::id::SessionId;
 use base::limit::{FILE_CHUNK, RECORD_PAYLOAD_MAX, SESSION_LEASE};
 use base::net::Net;
@@ -167,6 +167,16 @@ impl Client {
     /// Asks with a payload.
     pub(crate) async fn call<A: Ask>(&self, ask: &A, payload: Payload) -> Result<(A::Answer, Payload)> {
         self.session.link.call(ask, payload).await
+    }
+
+    /// Asks for bytes that only this side compares with their checksums, so that they are passed over once. If they do not
+    /// match, asks again and lets the node compare: it reads them anew and, if they are rotten, says so and where.
+    /// `ask` makes the question from whether the node may leave them unchecked.
+    pub(crate) async fn fetch<A: Ask>(&self, ask: impl Fn(bool) -> A) -> Result<(A::Answer, Payload)> {
+        match self.call(&ask(true), Payload::empty()).await {
+            Err(error) if error.kind() == ErrorKind::Corrupt => self.call(&ask(false), Payload::empty()).await,
+            other => other,
+        }
     }
 
     /// Asks without a payload, where none comes back.

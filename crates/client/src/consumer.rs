@@ -4,7 +4,6 @@ use crate::bag::Bag;
 use crate::held::{Acknowledged, Chunk, Keeper, Key};
 use base::error::{Error, ErrorKind, Result};
 use base::id::ChunkId;
-use net::Payload;
 use net::message::Id;
 use net::message::bag::{Pull, Pulled};
 use std::sync::Arc;
@@ -177,20 +176,17 @@ impl Consumer {
         let client = self.bag.client.clone();
         let keeper = self.keeper.clone();
         let device = self.members[place].device;
-        let ask = Pull {
-            bag: self.bag.number,
-            device,
-            grant: client.session.random.next(),
-            wait_ms: wait.as_millis() as u32,
-        };
+        let (bag, grant, wait_ms) = (self.bag.number, client.session.random.next(), wait.as_millis() as u32);
+        // Asked again under the same grant, the node gives the same chunk.
+        let ask = move |unchecked| Pull { bag, device, grant, wait_ms, unchecked };
         keeper.ledger.send_queued(device.value());
         self.pulls.spawn(async move {
-            let result = client.call(&ask, Payload::empty()).await.and_then(|(answer, payload)| {
+            let result = client.fetch(ask).await.and_then(|(answer, payload)| {
                 match Pulled::try_from(answer.pulled) {
                     Ok(Pulled::Nothing) => Ok(Came::Nothing),
                     Ok(Pulled::Ended) => Ok(Came::Ended),
                     Ok(Pulled::Chunk) => {
-                        let key = Key { member: device.value(), grant: ask.grant, chunk: ChunkId(answer.chunk.value()) };
+                        let key = Key { member: device.value(), grant, chunk: ChunkId(answer.chunk.value()) };
                         keeper.ledger.hold(key, Duration::from_millis(u64::from(answer.grant_ms)));
                         let chunk = keeper.chunk(key, answer.pass, payload.into_bytes());
                         Ok(Came::Chunk(chunk, answer.waiting))

@@ -5,7 +5,6 @@ use crate::stream::FileStream;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::FRAME_PAYLOAD_MAX;
 use bytes::Bytes;
-use net::Payload;
 use net::message::chunk;
 use net::message::file::{Attributes, Extent, Locate};
 use std::collections::BTreeMap;
@@ -189,13 +188,14 @@ impl FileReader {
         let most = self.shared.client.sizes.read_piece.min(FRAME_PAYLOAD_MAX) as u64;
         let length = (end - *at).min(limit).min(most);
         let range = chunk::Range { offset: extent.chunk_offset.saturating_add(within), length };
-        let ask = chunk::Read {
+        let ask = |unchecked| chunk::Read {
             device: extent.device,
             chunk: extent.chunk,
-            ranges: vec![range],
+            ranges: vec![range.clone()],
             once: self.shared.options.once,
+            unchecked,
         };
-        let (answer, payload) = match self.shared.client.call(&ask, Payload::empty()).await {
+        let (answer, payload) = match self.shared.client.fetch(ask).await {
             Ok(answered) => answered,
             // Replaced, deleted, packed anew, or not begun: the metadata store knows.
             Err(error) if error.kind() == ErrorKind::NotFound && !fresh => return Ok(Got::Outdated),

@@ -3,8 +3,8 @@
 use crate::device::Then;
 use base::id::{BagId, ChunkId, Owner, SessionId};
 use base::unit::Time;
-use chunk::Engine;
 use chunk::bag::BagQueue;
+use chunk::{Check, Engine};
 use net::message::bag::{PullAnswer, Pulled};
 use net::{Payload, Responder};
 use std::collections::{BTreeMap, VecDeque};
@@ -17,6 +17,8 @@ pub struct Waiter {
     pub grant: u64,
     /// When to give up.
     pub deadline: Time,
+    /// Who compares the chunk's bytes with their checksums.
+    pub check: Check,
     /// Where the answer goes.
     pub respond: Responder,
 }

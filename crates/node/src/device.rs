@@ -300,7 +300,8 @@ impl Thread {
     fn read_granted(&mut self, now: Time, bag: BagId, chunk: ChunkId, length: u64, waiter: Waiter) {
         match self.outgoing.try_acquire(length) {
             Some(piece) => {
-                let request = Request::Read { chunk, ranges: vec![(0, length)], caching: Caching::Around };
+                let request =
+                    Request::Read { chunk, ranges: vec![(0, length)], caching: Caching::Around, check: waiter.check };
                 self.engine.submit(now, request, Then::Pulled { bag, chunk, length, waiter, piece });
             }
             // The grant stays; asking again with the same grant gives the same chunk.

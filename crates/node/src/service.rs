@@ -8,7 +8,7 @@ use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, Generation, NodeId};
 use base::unit::Time;
-use chunk::Request;
+use chunk::{Check, Request};
 use meta::Caller;
 use net::message::{Ask, Done, Id, bag, chunk as wire, file, kind_name, session};
 use net::{Call, Payload, Responder, Service};
@@ -118,7 +118,7 @@ impl Node {
         }
         let caching = if ask.once { base::disk::Caching::Around } else { base::disk::Caching::Through };
         let ranges = ask.ranges.iter().map(|range| (range.offset, range.length)).collect();
-        let request = Request::Read { chunk: ChunkId(ask.chunk.value()), ranges, caching };
+        let request = Request::Read { chunk: ChunkId(ask.chunk.value()), ranges, caching, check: check(ask.unchecked) };
         device.send(Item::Chunk { request, then: Then::Answer(call.respond) });
     }
 
@@ -163,6 +163,7 @@ impl Node {
             consumer: call.session,
             grant: ask.grant,
             deadline: self.clock.now().after(wait),
+            check: check(ask.unchecked),
             respond: call.respond,
         };
         device.send(Item::Pull { bag: BagId(ask.bag), waiter });
@@ -348,6 +349,10 @@ impl Node {
 
 fn grants(grants: &[bag::Grant]) -> Vec<(ChunkId, u64)> {
     grants.iter().map(|grant| (ChunkId(grant.chunk.value()), grant.grant)).collect()
+}
+
+fn check(unchecked: bool) -> Check {
+    if unchecked { Check::ByReader } else { Check::Here }
 }
 
 fn respond<M: prost::Message>(responder: Responder, result: Result<M>) {

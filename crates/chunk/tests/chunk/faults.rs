@@ -1,13 +1,14 @@
 //! Devices that rot, lose, misdirect, lie and fill: nothing wrong is served, and it is said what happened.
 
 use crate::world::{World, append, bytes, kind, small};
-use base::disk::{FileKind, FileName};
+use base::checksum::crc32c;
+use base::disk::{Caching, FileKind, FileName};
 use base::error::ErrorKind;
 use base::id::{BagId, ChunkId, GroupId, Owner};
 use base::limit::FULL_WAIT;
 use base::policy::Level;
 use base::unit::MIB;
-use chunk::{Reply, Request};
+use chunk::{Check, Reply, Request};
 use sim::disk::{SimDevice, SimFaults, When};
 use sim::random::SimRandom;
 
@@ -30,6 +31,29 @@ fn rot_is_never_served() {
     assert!(result.is_err_and(|error| error.kind() == ErrorKind::Corrupt && error.text().contains("bytes 0..200000")));
     assert_eq!(world.read_all(ChunkId(2)).expect("read"), second);
     assert_eq!(world.engine.usage().damaged, 1);
+}
+
+/// Bytes that the reader is to check are answered with the checksum that was stored with them, so that it sees the rot;
+/// blocks of which it gets a part are checked before.
+#[test]
+fn rot_is_seen_by_the_reader() {
+    let (device, random) = (SimDevice::new(1, SimFaults::default()), SimRandom::new(1));
+    let mut world = opened(&device, 32 * MIB);
+    let sent = bytes(&random, 200_000);
+    world.push(BAG, 1, &sent).expect("pushed");
+    let read = |world: &mut World, offset, length| {
+        let (caching, check) = (Caching::Around, Check::ByReader);
+        let read = Request::Read { chunk: ChunkId(1), ranges: vec![(offset, length)], caching, check };
+        world.try_call(read).expect("it is answered")
+    };
+    let sound = crc32c(&sent);
+    assert!(matches!(read(&mut world, 0, 200_000), Ok(Reply::Data { crc, .. }) if crc == sound));
+    // Byte 50,000 of the segment, behind a block of header, is in block 11 of the chunk.
+    device.rot(FileName::new(FileKind::Data, 0), 50_000, 3);
+    let Ok(Reply::Data { parts, crc, .. }) = read(&mut world, 0, 200_000) else { panic!("it is not read at all") };
+    assert!(crc == sound && crc32c(&parts.concat()) != sound);
+    let part = read(&mut world, 11 * 4096 + 1, 100);
+    assert!(part.is_err_and(|error| error.kind() == ErrorKind::Corrupt));
 }
 
 /// A rotten header of what had been durable is reported at opening, and what lies behind it is kept.

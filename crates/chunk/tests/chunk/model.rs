@@ -7,7 +7,7 @@ use base::error::ErrorKind;
 use base::id::{BagId, ChunkId, Generation, GroupId, Owner};
 use base::policy::Level;
 use base::unit::MIB;
-use chunk::{Reply, Request, Settings};
+use chunk::{Check, Reply, Request, Settings};
 use sim::disk::SimDevice;
 use sim::random::SimRandom;
 use std::collections::BTreeMap;
@@ -115,7 +115,8 @@ impl Model {
                     let length = self.known[&id].bytes.len() as u64;
                     let (offset, size) = (self.random.below(length + 1), self.random.below(2 * MIB));
                     let caching = Caching::Through;
-                    let tag = world.submit(Request::Read { chunk: id, ranges: vec![(offset, size)], caching });
+                    let check = if self.random.one_in(2) { Check::Here } else { Check::ByReader };
+                    let tag = world.submit(Request::Read { chunk: id, ranges: vec![(offset, size)], caching, check });
                     self.asked.insert(tag, Asked::Read(id, offset as usize, size as usize));
                 }
             }

@@ -9,7 +9,7 @@ use base::id::{ChunkId, DeviceId, Generation, Owner};
 use base::policy::Level;
 use base::unit::{KIB, MIB, Time};
 use bytes::Bytes;
-use chunk::{Effect, Engine, Opened, Reply, Request, Settings};
+use chunk::{Check, Effect, Engine, Opened, Reply, Request, Settings};
 use sim::disk::{SimDevice, SimDisk};
 use sim::random::SimRandom;
 use std::collections::BTreeMap;
@@ -145,7 +145,7 @@ impl World {
     }
 
     pub fn read_all(&mut self, chunk: ChunkId) -> Result<Vec<u8>> {
-        let read = Request::Read { chunk, ranges: vec![(0, 1 << 30)], caching: Caching::Around };
+        let read = Request::Read { chunk, ranges: vec![(0, 1 << 30)], caching: Caching::Around, check: Check::Here };
         match self.call(read)? {
             Reply::Data { parts, crc, .. } => {
                 let bytes = parts.concat();

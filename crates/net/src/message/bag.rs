@@ -135,6 +135,9 @@ pub struct Pull {
     /// Wait so long for a chunk to come, in milliseconds.
     #[prost(uint32, tag = "4")]
     pub wait_ms: u32,
+    /// As in `Read`.
+    #[prost(bool, tag = "5")]
+    pub unchecked: bool,
 }
 
 /// How a pull ended.

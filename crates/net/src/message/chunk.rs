@@ -63,6 +63,10 @@ pub struct Read {
     /// Whether the reader will not come back: do not keep the bytes in memory for it.
     #[prost(bool, tag = "4")]
     pub once: bool,
+    /// The node need not compare the bytes with their stored checksums: the receiver does, for the payload's checksum is
+    /// made of them.
+    #[prost(bool, tag = "5")]
+    pub unchecked: bool,
 }
 
 /// What was read is the payload.

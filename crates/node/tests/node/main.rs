@@ -59,7 +59,7 @@ impl Drop for Fixture {
 }
 
 fn pull(bag: u64, device: Id, grant: u64) -> bag::Pull {
-    bag::Pull { bag, device, grant, wait_ms: 0 }
+    bag::Pull { bag, device, grant, wait_ms: 0, unchecked: false }
 }
 
 /// A push whose answer was lost is asked again after its chunk was consumed: it is answered as done, and the chunk does
