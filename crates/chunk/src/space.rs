@@ -79,8 +79,6 @@ pub(crate) struct Space {
     pub came_back: Time,
     /// The file system refused something; not tried again before.
     pub retry_at: Option<Time>,
-    /// Bytes of the checkpoint files.
-    pub checkpoint_bytes: [u64; 2],
 }
 
 impl Space {
@@ -113,7 +111,7 @@ impl Core {
             .map(|segment| u64::from(self.segment_blocks().saturating_sub(segment.punched)) * BLOCK as u64)
             .sum();
         let journal = self.journal_log.segments.len() as u64 * self.settings.journal_segment;
-        data + journal + self.space.checkpoint_bytes.iter().sum::<u64>() + BLOCK as u64
+        data + journal + self.checkpoint.bytes() + BLOCK as u64
     }
 
     /// Whether records of these sizes, then `tails` bytes of tails, fit the segments that are there.

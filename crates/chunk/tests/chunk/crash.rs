@@ -1,6 +1,6 @@
 //! A scripted workload that is stopped at every single change of the device.
 
-use crate::world::{World, append, bytes, small};
+use crate::world::{World, append, bytes, restless, small};
 use base::id::{BagId, ChunkId, Generation, GroupId, Owner};
 use base::policy::Level;
 use base::unit::MIB;
@@ -65,8 +65,9 @@ fn script(world: &mut World, seed: u64) -> Acknowledged {
 /// Stopped at any write, sync, creation, removal or punch, the device holds what was acknowledged, and nothing that is gone.
 #[test]
 fn stopped_at_every_change() {
-    let settings = small(32 * MIB);
-    for power in [false, true] {
+    for (power, settings) in
+        [(false, small(32 * MIB)), (true, small(32 * MIB)), (false, restless(32 * MIB)), (true, restless(32 * MIB))]
+    {
         for crash_at in 0.. {
             let faults = SimFaults { crash_at: Some(crash_at), ..SimFaults::default() };
             let device = SimDevice::new(crash_at, faults);

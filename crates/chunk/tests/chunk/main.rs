@@ -2,6 +2,7 @@
 
 mod crash;
 mod faults;
+mod first_format;
 mod golden;
 mod model;
 mod world;
