@@ -109,10 +109,11 @@ impl Core {
         if self.checkpoint.in_flight {
             return;
         }
-        match self.checkpoint.stage {
-            Stage::Writing => self.write_piece(),
-            Stage::Waiting if self.is_durable(self.checkpoint.needs) => self.write_header(),
-            _ => {}
+        if self.checkpoint.stage == Stage::Writing {
+            self.write_piece();
+        }
+        if self.checkpoint.stage == Stage::Waiting && self.is_durable(self.checkpoint.needs) {
+            self.write_header();
         }
     }
 
@@ -129,6 +130,7 @@ impl Core {
         self.checkpoint.forced
             || journal >= self.settings.checkpoint_journal
             || self.data_log.written_bytes + journal >= self.settings.checkpoint_bytes
+            || self.garbage_waits()
             || (self.space_is_short() && self.checkpoint_would_help())
     }
 
@@ -138,6 +140,9 @@ impl Core {
         if !self.waiting.is_empty() && self.checkpoint_would_help() {
             // A closed segment can be given back; the current one cannot.
             self.close_current_data();
+        }
+        if self.garbage_waits() {
+            self.close_dying_current();
         }
         let data = match self.space.current.and_then(|number| Some((number, self.space.segments.get(&number)?))) {
             Some((segment, known)) => {

@@ -377,6 +377,7 @@ fn recover(
     core.checkpoint.number = header.number;
     core.checkpoint.newest = places(&header);
     core.checkpoint.kept = kept;
+    core.space.due = true;
     for file in useless {
         // It is in nobody's way if it stays.
         drop(driver.run(Op::Remove { file }));
@@ -452,20 +453,13 @@ fn rebuild_data(
         runs.sort_unstable();
         let mut at = 0;
         for (block, blocks) in runs {
-            if block > at {
-                segment.dead.push((at, block - at));
-            }
+            segment.bury(at, block.saturating_sub(at));
             segment.live = segment.live.saturating_add(blocks);
             at = at.max(block.saturating_add(blocks));
         }
-        if at < size {
-            segment.dead.push((at, size - at));
-        }
-        let dead = segment.dead.clone();
+        segment.bury(at, size.saturating_sub(at));
         core.space.segments.insert(number, segment);
-        if !dead.is_empty() {
-            core.space.kill(number, 0, 0, 0);
-        }
+        core.space.kill(number, 0, 0, 0);
     }
     for (number, runs) in used {
         opened.rot.push(format!(

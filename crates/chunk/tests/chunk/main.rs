@@ -5,4 +5,5 @@ mod faults;
 mod first_format;
 mod golden;
 mod model;
+mod space;
 mod world;

@@ -336,7 +336,7 @@ fn acknowledged_bytes_survive() {
 /// The same while checkpoints are always under way.
 #[test]
 fn checkpoints_all_the_time() {
-    for seed in 100..110 {
+    for seed in 100..106 {
         live(seed, 6, &restless(96 * MIB));
     }
 }
