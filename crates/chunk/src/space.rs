@@ -263,11 +263,15 @@ impl Core {
 
     /// Dead blocks in segments that the older checkpoint may name: checkpoints bring them back.
     fn held_blocks(&self) -> u64 {
-        let floor = self.space.floor.data.incarnation;
+        let (floor, small) = (self.space.floor.data.incarnation, self.segment_blocks() / 8);
         let known = self.space.candidates.iter().filter_map(|number| self.space.segments.get(number));
-        let held = known
-            .filter(|segment| segment.incarnation >= floor && matches!(segment.state, State::Closed | State::Current));
-        held.map(|segment| u64::from(segment.dead_blocks)).sum()
+        let is_held = |segment: &&Segment| match segment.state {
+            State::Closed => segment.incarnation >= floor,
+            // Less of the current one stays with it: it is not closed for that.
+            State::Current => segment.dead_blocks >= small,
+            _ => false,
+        };
+        known.filter(is_held).map(|segment| u64::from(segment.dead_blocks)).sum()
     }
 
     /// Much is dead for a while and waits for a checkpoint.
@@ -275,9 +279,11 @@ impl Core {
         self.space.held_since.is_some_and(|since| since.after(HELD_WAIT) <= self.now)
     }
 
-    /// When `garbage_waits` will be true if nothing changes.
+    /// When a checkpoint is due for that, if nothing changes.
     pub fn garbage_due(&self) -> Option<Time> {
-        self.space.held_since.filter(|_| self.checkpoint.is_idle()).map(|since| since.after(HELD_WAIT))
+        let possible = self.failed.is_none() && self.checkpoint.is_idle();
+        let due = self.space.held_since.filter(|_| possible)?.after(HELD_WAIT);
+        Some(due.max(self.checkpoint.retry_at.unwrap_or(due)))
     }
 
     /// A current segment that is of little use is closed, so that the checkpoint that begins brings its dead parts back, too.

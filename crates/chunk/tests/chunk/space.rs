@@ -6,7 +6,7 @@ use base::limit::FULL_WAIT;
 use base::policy::Level;
 use base::unit::{KIB, MIB};
 use chunk::{Reply, Request, Settings};
-use sim::disk::{SimDevice, SimFaults};
+use sim::disk::{SimDevice, SimFaults, When};
 use sim::random::SimRandom;
 use std::time::Duration;
 
@@ -90,4 +90,29 @@ fn a_full_device_comes_back() {
     }
     world.call(append(Owner::Group(GroupId(1)), ChunkId(500), 0, &tail, Level::Synced, false)).expect("appended");
     assert!(!world.engine.usage().full);
+}
+
+/// A device at rest stays at rest: dead space leads to a few checkpoints, not to one after another, also when the device failed.
+#[test]
+fn rest_is_rest() {
+    for failing in [false, true] {
+        let (device, random) = (SimDevice::new(1, SimFaults::default()), SimRandom::new(1));
+        let (mut world, _) = World::open(&device, &small(32 * MIB)).expect("opened");
+        let content = bytes(&random, 150_000);
+        for id in 0..12 {
+            world.push(BAG, id, &content).expect("pushed");
+            assert_eq!(world.call(Request::Delete { chunks: vec![ChunkId(id)] }), Ok(Reply::Done));
+        }
+        if failing {
+            device.set_faults(SimFaults { sync_error: When::Always, ..SimFaults::default() });
+            world.push(BAG, 50, &content).expect_err("a device whose syncs fail takes no writes");
+        }
+        let mut ticks = 0;
+        while let Some(due) = world.engine.next_tick() {
+            world.later(due.since(world.now));
+            world.settle();
+            ticks += 1;
+            assert!(ticks < 20, "it never comes to rest (failing: {failing})");
+        }
+    }
 }
