@@ -18,7 +18,7 @@ pub enum FileKind {
     Data,
     /// A segment of the device log's journal stream.
     Journal,
-    /// A checkpoint of the device log's index; numbers 0 and 1.
+    /// A checkpoint of the device log's index.
     Checkpoint,
     /// A segment of the metadata store's log.
     Log,

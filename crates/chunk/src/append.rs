@@ -148,7 +148,7 @@ impl Core {
             self.index.create(id, append.owner, append.generation, birth);
         }
         let length = payload.len() as u32;
-        if let Some(chunk) = self.index.chunks.get_mut(&id) {
+        if let Some(chunk) = self.index.chunk_mut(id) {
             chunk.length += length;
             chunk.generation = chunk.generation.max(append.generation);
         }
@@ -167,7 +167,7 @@ impl Core {
     }
 
     fn gather(&mut self, id: ChunkId, payload: &Bytes, crc: u32) {
-        let Some(open) = self.index.open.get_mut(&id) else { return };
+        let Some(open) = self.index.open_mut(id) else { return };
         if open.tail.is_empty() && !payload.is_empty() {
             open.journaled = open.flushed;
             self.tail_order.push_back((id, open.birth));
@@ -191,7 +191,7 @@ impl Core {
         let Some(chunk) = self.index.chunks.get(&id) else { return };
         let (owner, generation, length) = (chunk.owner, chunk.generation, chunk.length);
         let sequence = self.record(Record::Seal { chunk: id, owner, generation, length, crc });
-        if let Some(open) = self.index.open.get_mut(&id) {
+        if let Some(open) = self.index.open_mut(id) {
             open.last_journal = sequence;
         }
         self.index.seal(id, crc);
@@ -231,7 +231,7 @@ impl Core {
         for (offset, payload) in pieces {
             last = Some(self.record(Record::Append { chunk: id, owner, generation, offset, payload }));
         }
-        if let Some(open) = self.index.open.get_mut(&id) {
+        if let Some(open) = self.index.open_mut(id) {
             open.journaled = end.max(open.journaled);
             open.last_journal = last.unwrap_or(open.last_journal);
         }
@@ -260,7 +260,7 @@ impl Core {
             if tail > 0 && !self.has_room(&[record_blocks(tail as u32)], 0) {
                 return false;
             }
-            if let Some(chunk) = self.index.chunks.get_mut(&id) {
+            if let Some(chunk) = self.index.chunk_mut(id) {
                 chunk.generation = generation;
             }
             self.finish(id);
@@ -273,7 +273,7 @@ impl Core {
 
     /// Handles a fence.
     pub fn fence(&mut self, ticket: u64, id: ChunkId, generation: Generation) {
-        let Some(chunk) = self.index.chunks.get_mut(&id) else {
+        let Some(chunk) = self.index.chunk_mut(id) else {
             self.reply(ticket, Err(missing(id)));
             return;
         };
@@ -287,7 +287,7 @@ impl Core {
         self.journal_tail(id);
         let sequence = self.record(Record::Fence { chunk: id, generation });
         let [data, _] = self.needs(id);
-        if let Some(open) = self.index.open.get_mut(&id) {
+        if let Some(open) = self.index.open_mut(id) {
             open.last_journal = sequence;
         }
         self.reply_at(Level::Synced, [data, sequence], ticket, Reply::Length(length));
@@ -380,7 +380,7 @@ impl Core {
 
     /// Folds the oldest tails into data records while all of them take more memory than they may.
     pub fn fold_oldest_tails(&mut self) {
-        while self.index.tails > self.settings.tails_max && !self.checkpoint.holds_changes() {
+        while self.index.tails > self.settings.tails_max {
             let Some((id, birth)) = self.tail_order.pop_front() else { return };
             let Some(open) = self.index.open.get(&id) else { continue };
             if open.birth != birth || open.tail.is_empty() {

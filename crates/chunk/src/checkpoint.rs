@@ -1,44 +1,67 @@
-//! Checkpoints: the log comes to rest, the index is copied, changes go on, the copy is written in the background to the file
-//! that does not hold the newest one.
+//! Checkpoints: a snapshot of one moment is written in pieces while changes go on, and becomes valid by its header, which is
+//! written when the whole log before that moment is durable. Most hold what changed since the one before; now and then one
+//! holds everything, and the files before it go.
+
+pub(crate) mod load;
 
 use crate::core::{Core, Purpose, RETRY};
-use crate::format::{CheckpointHeader, Place};
+use crate::format::{CheckpointHeader, Place, VERSION};
 use crate::index::Places;
 use crate::space::State;
-use base::buffer::Buffer;
-use base::checksum::crc32c;
+use base::checksum::{combine, crc32c};
 use base::disk::{DiskError, FileKind, FileName, Fill, Op};
 use base::limit::BLOCK;
 use base::unit::Time;
 use bytes::Bytes;
+use std::collections::BTreeMap;
 
-/// Bytes of one write of a checkpoint.
-const PIECE: usize = 4 << 20;
+/// Checkpoints that are read one after another when a device is opened, at most.
+const CHAIN_MAX: u64 = 32;
 
 /// How far the checkpoint under way has come.
-#[derive(Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
     #[default]
     None,
-    /// Changes are held until everything accepted is durable: what is not in the log must not be in a checkpoint.
-    Resting,
     Creating,
     Writing,
+    /// The body is written; the header waits until everything in it is durable in the log.
+    Waiting,
+    Heading,
     Syncing,
+    /// Given up; its last operation has not ended yet.
+    Abandoned,
+}
+
+/// A checkpoint's file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kept {
+    pub file: FileName,
+    pub bytes: u64,
+    pub base: u64,
+    pub version: u32,
 }
 
 /// The checkpoint under way and those that are there.
 #[derive(Default)]
 pub(crate) struct Checkpoint {
     stage: Stage,
-    /// The bytes to write and how many are written.
-    bytes: Bytes,
-    at: usize,
-    taken: Places,
-    /// Number of the newest complete one, 0 if there is none.
+    in_flight: bool,
+    /// Of the one under way; length and CRC of the body grow as it is written.
+    header: Option<CheckpointHeader>,
+    /// Encoded and not written yet.
+    encoded: Vec<u8>,
+    /// Where in the file the next piece goes, and the file's size.
+    at: u64,
+    size: u64,
+    /// What the snapshot holds is durable when both streams are up to here.
+    needs: [u64; 2],
+    /// Number of the newest complete one.
     pub number: u64,
     /// Where its scan starts.
     pub newest: Places,
+    /// The files that are there, by number.
+    pub kept: BTreeMap<u64, Kept>,
     /// Not before this, because the last attempt failed.
     pub retry_at: Option<Time>,
     /// Wanted whatever the thresholds say.
@@ -46,29 +69,57 @@ pub(crate) struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Changes wait for the log to come to rest.
-    pub fn holds_changes(&self) -> bool {
-        matches!(self.stage, Stage::Resting)
+    /// Up to where the streams must become durable for the checkpoint under way to go on; zeros if it waits for nothing.
+    pub fn waits_for(&self) -> [u64; 2] {
+        if self.stage == Stage::Waiting { self.needs } else { [0, 0] }
     }
 
     /// None is under way.
     pub fn is_idle(&self) -> bool {
-        matches!(self.stage, Stage::None)
+        self.stage == Stage::None
+    }
+
+    /// Bytes of all files.
+    pub fn bytes(&self) -> u64 {
+        let under_way = if self.is_idle() { 0 } else { self.size };
+        self.kept.values().map(|kept| kept.bytes).sum::<u64>() + under_way
+    }
+
+    /// The base of the next one: itself, when the ones behind the last base have grown larger than the base.
+    fn next_base(&self) -> u64 {
+        let next = self.number + 1;
+        let Some(newest) = self.kept.get(&self.number).filter(|newest| newest.version == VERSION) else { return next };
+        let Some(base) = self.kept.get(&newest.base) else { return next };
+        let behind: u64 = self.kept.range(newest.base + 1..).map(|(_, kept)| kept.bytes).sum();
+        if behind > base.bytes || next - newest.base >= CHAIN_MAX { next } else { newest.base }
     }
 }
 
+/// The file of the checkpoint with this number.
+pub(crate) fn checkpoint_file(number: u64) -> FileName {
+    FileName::new(FileKind::Checkpoint, u32::try_from(number).unwrap_or(u32::MAX))
+}
+
 impl Core {
-    /// Starts a checkpoint if one is due, and takes it when the log is at rest.
+    /// Starts a checkpoint if one is due, and goes on with the one under way.
     pub fn advance_checkpoint(&mut self) {
         if self.checkpoint.is_idle() && self.checkpoint_is_due() {
-            self.checkpoint.stage = Stage::Resting;
-            self.checkpoint.forced = false;
+            self.begin_checkpoint();
         }
-        let durable = self.data.durable == self.data.last && self.journal.durable == self.journal.last;
-        if self.checkpoint.holds_changes() && self.log_is_idle() && durable {
-            self.take_checkpoint();
-            self.release_intake();
+        if self.checkpoint.in_flight {
+            return;
         }
+        if self.checkpoint.stage == Stage::Writing {
+            self.write_piece();
+        }
+        if self.checkpoint.stage == Stage::Waiting && self.is_durable(self.checkpoint.needs) {
+            self.write_header();
+        }
+    }
+
+    /// Both streams are durable up to these sequence numbers.
+    fn is_durable(&self, needs: [u64; 2]) -> bool {
+        self.data.durable >= needs[0] && self.journal.durable >= needs[1]
     }
 
     fn checkpoint_is_due(&self) -> bool {
@@ -79,14 +130,19 @@ impl Core {
         self.checkpoint.forced
             || journal >= self.settings.checkpoint_journal
             || self.data_log.written_bytes + journal >= self.settings.checkpoint_bytes
+            || self.garbage_waits()
             || (self.space_is_short() && self.checkpoint_would_help())
     }
 
-    /// Copies the index and starts writing the copy.
-    fn take_checkpoint(&mut self) {
+    /// Takes the moment: the state of the index, and where the streams stand.
+    fn begin_checkpoint(&mut self) {
+        self.checkpoint.forced = false;
         if !self.waiting.is_empty() && self.checkpoint_would_help() {
             // A closed segment can be given back; the current one cannot.
             self.close_current_data();
+        }
+        if self.garbage_waits() {
+            self.close_dying_current();
         }
         let data = match self.space.current.and_then(|number| Some((number, self.space.segments.get(&number)?))) {
             Some((segment, known)) => {
@@ -94,84 +150,128 @@ impl Core {
             }
             None => Place { segment: 0, incarnation: self.next_sequence, block: 0, last: self.data.last },
         };
-        let journal = match self.journal_log.current {
-            Some((segment, block)) => {
-                let incarnation = self.journal_log.segments.get(&segment).copied().unwrap_or(0);
-                Place { segment, incarnation, block, last: self.journal.last }
-            }
-            None => Place { segment: 0, incarnation: self.next_sequence, block: 0, last: self.journal.last },
-        };
+        let journal = self.journal_place();
         let used = |state: State| matches!(state, State::Current | State::Closed);
         let segments: Vec<(u32, u64)> = (self.space.segments.iter())
             .filter(|(_, segment)| used(segment.state))
             .map(|(number, segment)| (*number, segment.incarnation))
             .collect();
-        let body = self.index.encode(&segments);
-        let header = CheckpointHeader {
-            number: self.checkpoint.number + 1,
-            sequence: self.next_sequence,
-            length: body.len() as u64,
-            body_crc: crc32c(&body),
-            data,
-            journal,
-        };
-        let mut bytes = Buffer::zeroed(BLOCK + body.len().next_multiple_of(BLOCK));
-        bytes[..BLOCK].copy_from_slice(&header.encode(self.device));
-        bytes[BLOCK..BLOCK + body.len()].copy_from_slice(&body);
-        let size = bytes.len();
+        let (number, base) = (self.checkpoint.number + 1, self.checkpoint.next_base());
+        let entries = self.index.begin_snapshot(base == number);
+        let head = self.index.encode_head(&segments);
+        let sequence = self.next_sequence;
+        let header =
+            CheckpointHeader { version: VERSION, number, base, sequence, length: 0, body_crc: 0, data, journal };
         let checkpoint = &mut self.checkpoint;
-        checkpoint.bytes = bytes.freeze().slice(..size.next_multiple_of(BLOCK));
-        checkpoint.at = 0;
-        checkpoint.taken = Places { data, journal };
-        checkpoint.stage = Stage::Creating;
+        checkpoint.size = BLOCK as u64 + (head.len() as u64 + entries).next_multiple_of(BLOCK as u64);
+        checkpoint.encoded = head;
+        checkpoint.at = BLOCK as u64;
+        checkpoint.needs = [self.data.last, self.journal.last];
+        checkpoint.header = Some(header);
         (self.data_log.written_bytes, self.journal_log.written_bytes) = (0, 0);
-        let file = self.checkpoint_file();
-        let size = self.checkpoint.bytes.len() as u64;
-        self.start(Purpose::Checkpoint, Op::Create { file, size, fill: Fill::Reserved });
+        let op = Op::Create { file: checkpoint_file(number), size: checkpoint.size, fill: Fill::Reserved };
+        self.start_checkpoint(Stage::Creating, op);
     }
 
-    /// The file of the checkpoint under way: not the one that holds the newest.
-    fn checkpoint_file(&self) -> FileName {
-        FileName::new(FileKind::Checkpoint, ((self.checkpoint.number + 1) % 2) as u32)
+    fn start_checkpoint(&mut self, stage: Stage, op: Op) {
+        self.checkpoint.stage = stage;
+        self.checkpoint.in_flight = true;
+        self.start(Purpose::Checkpoint, op);
+    }
+
+    /// Encodes and writes the next piece of the body.
+    fn write_piece(&mut self) {
+        let checkpoint = &mut self.checkpoint;
+        let Some(header) = &mut checkpoint.header else { unreachable!("a checkpoint under way has a header") };
+        let finished = self.index.write_snapshot(&mut checkpoint.encoded, self.settings.checkpoint_piece);
+        let whole = checkpoint.encoded.len() / BLOCK * BLOCK;
+        let length = if finished { checkpoint.encoded.len() } else { whole };
+        if length == 0 {
+            checkpoint.stage = Stage::Waiting;
+            return;
+        }
+        let mut piece = self.settings.pool.take(length.next_multiple_of(BLOCK));
+        piece[..length].copy_from_slice(&checkpoint.encoded[..length]);
+        piece[length..].fill(0);
+        checkpoint.encoded.drain(..length);
+        header.body_crc = combine(header.body_crc, crc32c(&piece[..length]), length as u64);
+        header.length += length as u64;
+        let (file, offset) = (checkpoint_file(header.number), checkpoint.at);
+        checkpoint.at += piece.len() as u64;
+        assert!(checkpoint.at <= checkpoint.size, "a checkpoint has more bytes than were counted");
+        let parts = vec![piece.freeze()];
+        self.start_checkpoint(Stage::Writing, Op::Write { file, offset, parts });
+    }
+
+    /// Makes the checkpoint valid: everything in it is durable in the log.
+    fn write_header(&mut self) {
+        let Some(header) = self.checkpoint.header else { unreachable!("a checkpoint under way has a header") };
+        let mut block = self.settings.pool.take(BLOCK);
+        block.copy_from_slice(&header.encode(self.device));
+        let parts: Vec<Bytes> = vec![block.freeze()];
+        let op = Op::Write { file: checkpoint_file(header.number), offset: 0, parts };
+        self.start_checkpoint(Stage::Heading, op);
     }
 
     /// An operation of the checkpoint ended.
     pub fn checkpoint_done(&mut self, result: std::result::Result<(), DiskError>) {
-        if result.is_err() {
-            if matches!(self.checkpoint.stage, Stage::Syncing) {
-                self.fail("failed to sync its checkpoint");
+        self.checkpoint.in_flight = false;
+        let Some(header) = self.checkpoint.header else { unreachable!("a checkpoint under way has a header") };
+        if result.is_err() && self.checkpoint.stage == Stage::Syncing {
+            self.fail("failed to sync its checkpoint");
+        }
+        match self.checkpoint.stage {
+            Stage::Abandoned => self.checkpoint.stage = Stage::None,
+            _ if result.is_err() => {
+                // The checkpoints before are untouched, and so is the log behind the older of them.
+                self.abandon_checkpoint();
+                self.checkpoint.retry_at = Some(self.now.after(RETRY));
             }
-            // The newest complete checkpoint is untouched, and so is the log behind it.
-            self.checkpoint.stage = Stage::None;
-            self.checkpoint.bytes = Bytes::new();
-            self.checkpoint.forced = true;
-            self.checkpoint.retry_at = Some(self.now.after(RETRY));
+            Stage::Creating => self.checkpoint.stage = Stage::Writing,
+            Stage::Heading => {
+                let op = Op::Sync { file: checkpoint_file(header.number) };
+                self.start_checkpoint(Stage::Syncing, op);
+            }
+            Stage::Syncing => self.keep_checkpoint(header),
+            Stage::None | Stage::Writing | Stage::Waiting => {}
+        }
+    }
+
+    /// The checkpoint is durable: the one before is the older one now, and what both do without can go.
+    fn keep_checkpoint(&mut self, header: CheckpointHeader) {
+        self.index.end_snapshot(true);
+        let CheckpointHeader { version, number, base, data, journal, .. } = header;
+        let checkpoint = &mut self.checkpoint;
+        checkpoint.stage = Stage::None;
+        checkpoint.retry_at = None;
+        checkpoint.number = number;
+        checkpoint.kept.insert(number, Kept { file: checkpoint_file(number), bytes: checkpoint.size, base, version });
+        self.space.floor = std::mem::replace(&mut checkpoint.newest, Places { data, journal });
+        self.space.due = true;
+        let needed = checkpoint.kept.get(&(number - 1)).map_or(base, |older| older.base);
+        let useless: Vec<(u64, FileName)> =
+            checkpoint.kept.range(..needed).map(|(number, kept)| (*number, kept.file)).collect();
+        for (number, file) in useless {
+            self.start(Purpose::RemoveCheckpoint(number), Op::Remove { file });
+        }
+    }
+
+    /// A file was removed, or not: then the next checkpoint tries again.
+    pub fn checkpoint_removed(&mut self, number: u64, removed: bool) {
+        if removed {
+            self.checkpoint.kept.remove(&number);
+        }
+    }
+
+    /// Gives up the checkpoint under way: a place that it names is not what it was any more.
+    pub fn abandon_checkpoint(&mut self) {
+        if self.checkpoint.is_idle() {
             return;
         }
-        let file = self.checkpoint_file();
-        match self.checkpoint.stage {
-            Stage::Creating | Stage::Writing if self.checkpoint.at < self.checkpoint.bytes.len() => {
-                self.checkpoint.stage = Stage::Writing;
-                let at = self.checkpoint.at;
-                let piece = self.checkpoint.bytes.slice(at..(at + PIECE).min(self.checkpoint.bytes.len()));
-                self.checkpoint.at += piece.len();
-                self.start(Purpose::Checkpoint, Op::Write { file, offset: at as u64, parts: vec![piece] });
-            }
-            Stage::Creating | Stage::Writing => {
-                self.checkpoint.stage = Stage::Syncing;
-                self.start(Purpose::Checkpoint, Op::Sync { file });
-            }
-            Stage::Syncing => {
-                let checkpoint = &mut self.checkpoint;
-                checkpoint.stage = Stage::None;
-                checkpoint.number += 1;
-                checkpoint.retry_at = None;
-                self.space.checkpoint_bytes[file.number as usize] = checkpoint.bytes.len() as u64;
-                checkpoint.bytes = Bytes::new();
-                self.space.floor = std::mem::replace(&mut checkpoint.newest, checkpoint.taken);
-                self.space.due = true;
-            }
-            Stage::None | Stage::Resting => unreachable!("no operation of a checkpoint is under way"),
-        }
+        self.index.end_snapshot(false);
+        let checkpoint = &mut self.checkpoint;
+        checkpoint.encoded = Vec::new();
+        checkpoint.forced = true;
+        checkpoint.stage = if checkpoint.in_flight { Stage::Abandoned } else { Stage::None };
     }
 }

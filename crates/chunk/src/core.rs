@@ -35,6 +35,8 @@ pub(crate) enum Purpose {
     /// So many blocks of this data segment.
     Punch(u32, u32),
     Checkpoint,
+    /// The file of a checkpoint that nobody needs.
+    RemoveCheckpoint(u64),
 }
 
 /// A request that waits for room, since when.
@@ -67,8 +69,6 @@ pub(crate) struct Core {
     pub waiting: VecDeque<Parked>,
     /// Seals that wait for room; they may use the reserve.
     pub waiting_seals: VecDeque<Parked>,
-    /// Changes that came while a checkpoint waits for the log to come to rest.
-    pub intake: VecDeque<Parked>,
     /// Why the device left service.
     pub failed: Option<String>,
     /// Chunks that were found damaged.
@@ -101,7 +101,6 @@ impl Core {
             readings: BTreeMap::new(),
             waiting: VecDeque::new(),
             waiting_seals: VecDeque::new(),
-            intake: VecDeque::new(),
             failed: None,
             damaged: 0,
             closing: VecDeque::new(),
@@ -146,8 +145,6 @@ impl Core {
         if changes && let Some(text) = &self.failed {
             let error = Error::new(ErrorKind::Io, text.clone());
             self.reply(ticket, Err(error));
-        } else if changes && self.checkpoint.holds_changes() {
-            self.intake.push_back(Parked { since: now, ticket, request });
         } else {
             self.dispatch(now, ticket, request);
         }
@@ -211,6 +208,7 @@ impl Core {
             Purpose::CreateJournal(number) => self.journal_created(number, done.result.map(drop)),
             Purpose::Remove(number) => self.removed(number, done.result.map(drop)),
             Purpose::Punch(number, blocks) => self.punched(number, blocks, done.result.map(drop)),
+            Purpose::RemoveCheckpoint(number) => self.checkpoint_removed(number, done.result.is_ok()),
             Purpose::Checkpoint => self.checkpoint_done(done.result.map(drop)),
         }
     }
@@ -240,10 +238,14 @@ impl Core {
             if let Some(open) = self.index.open.get(id)
                 && self.index.chunks.get(id).is_some_and(|chunk| chunk.sealed)
             {
-                if open.pending > 0 || open.last_data > self.data.durable || open.last_journal > self.journal.durable {
+                if !open.under_way.is_empty()
+                    || open.last_data > self.data.durable
+                    || open.last_journal > self.journal.durable
+                {
                     break;
                 }
-                self.index.open.remove(id);
+                let id = *id;
+                self.index.close(id);
             }
             self.closing.pop_front();
         }
@@ -259,7 +261,7 @@ impl Core {
             self.device
         );
         let mut tickets = self.waiters.give_up();
-        let parked = [&mut self.intake, &mut self.waiting, &mut self.waiting_seals];
+        let parked = [&mut self.waiting, &mut self.waiting_seals];
         tickets.extend(parked.into_iter().flat_map(std::mem::take).map(|parked| parked.ticket));
         for ticket in tickets {
             self.replies.push((ticket, Err(Error::new(ErrorKind::Io, text.clone()))));
@@ -272,7 +274,6 @@ impl Core {
         if self.failed.is_some() {
             return;
         }
-        self.release_intake();
         self.serve_waiting();
         self.advance_checkpoint();
         self.fold_oldest_tails();
@@ -283,18 +284,7 @@ impl Core {
         self.reclaim();
     }
 
-    pub fn release_intake(&mut self) {
-        while !self.checkpoint.holds_changes()
-            && let Some(parked) = self.intake.pop_front()
-        {
-            self.dispatch(parked.since, parked.ticket, parked.request);
-        }
-    }
-
     fn serve_waiting(&mut self) {
-        if self.checkpoint.holds_changes() {
-            return;
-        }
         while let Some(parked) = self.waiting_seals.pop_front() {
             let Request::Seal { chunk, generation, length } = parked.request else { continue };
             if !self.seal(parked.ticket, chunk, generation, length) {
@@ -311,30 +301,26 @@ impl Core {
     }
 
     fn sync_streams(&mut self) {
-        let settle = self.checkpoint.holds_changes() && self.log_is_idle();
+        let needs = self.checkpoint.waits_for();
         for kind in [FileKind::Data, FileKind::Journal] {
-            let (stream, purpose, wanted) = match kind {
+            let (stream, purpose, wanted, need) = match kind {
                 FileKind::Data => {
                     let much = self.data.unsynced_bytes >= SYNC_BYTES;
                     let wanted = much || self.data_log.rests() && self.data.is_awaited();
-                    (&mut self.data, Purpose::DataSync, wanted)
+                    (&mut self.data, Purpose::DataSync, wanted, needs[0])
                 }
                 _ => {
                     let wanted = self.journal.is_awaited();
-                    (&mut self.journal, Purpose::JournalSync, wanted)
+                    (&mut self.journal, Purpose::JournalSync, wanted, needs[1])
                 }
             };
-            if (wanted || settle) && stream.may_start_round() {
+            let for_checkpoint = stream.durable < need && need <= stream.written;
+            if (wanted || for_checkpoint) && stream.may_start_round() {
                 for file in stream.start_round() {
                     self.start(purpose, Op::Sync { file });
                 }
             }
         }
-    }
-
-    /// Nothing of the log waits to be written or is being written.
-    pub fn log_is_idle(&self) -> bool {
-        self.data_log.is_idle() && self.journal_log.is_idle()
     }
 
     /// These runs are of no use any more; space comes back once everything up to now is durable.
@@ -375,7 +361,7 @@ impl Core {
         let waiting = [self.waiting.front(), self.waiting_seals.front()];
         let ends = waiting.into_iter().flatten().map(|parked| parked.since.max(self.space.came_back).after(limit));
         let retries = [self.space.retry_at, self.checkpoint.retry_at].into_iter().flatten();
-        ends.chain(retries.filter(|at| *at > self.now)).min()
+        ends.chain(retries.filter(|at| *at > self.now)).chain(self.garbage_due()).min()
     }
 }
 

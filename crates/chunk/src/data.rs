@@ -2,7 +2,6 @@
 
 use crate::core::{Core, Purpose, data_file};
 use crate::format::{DataHeader, record_blocks};
-use crate::index::Run;
 use base::buffer::is_aligned;
 use base::checksum::{BlockSums, combine};
 use base::disk::{DiskError, Op};
@@ -80,10 +79,10 @@ impl Core {
     /// Puts the chunk's tail and `payload` behind it into data records, the last of which seals the chunk if `seal`.
     /// `crcs` are those of the payload's blocks and used if there is no tail. There is room: `has_room` said so.
     pub fn put_records(&mut self, id: ChunkId, payload: Bytes, crcs: &[u32], seal: bool) {
-        let Some(open) = self.index.open.get_mut(&id) else { return };
-        let tail = std::mem::take(&mut open.tail);
-        open.tail_crc = 0;
-        self.index.tails -= tail.len() as u64;
+        if !self.index.open.contains_key(&id) {
+            return;
+        }
+        let tail = self.index.take_tail(id);
         let mut pieces: Vec<(Bytes, usize, Vec<u32>)> = Vec::new();
         let mut rest = payload;
         if !tail.is_empty() {
@@ -117,13 +116,14 @@ impl Core {
         let (segment, block, incarnation) = self.allocate(record_blocks(length as u32));
         let sequence = self.sequence();
         let previous = std::mem::replace(&mut self.data.last, sequence);
-        let (Some(chunk), Some(open)) = (self.index.chunks.get(&id), self.index.open.get_mut(&id)) else {
-            unreachable!("records are made only for open chunks");
+        let Some((owner, generation)) = self.index.chunks.get(&id).map(|chunk| (chunk.owner, chunk.generation)) else {
+            unreachable!("records are made only for chunks")
         };
+        let Some(open) = self.index.open_mut(id) else { unreachable!("records are made only for open chunks") };
         let mut header = DataHeader {
             chunk: id,
-            owner: chunk.owner,
-            generation: chunk.generation,
+            owner,
+            generation,
             sequence,
             previous,
             durable_data: 0,
@@ -139,14 +139,13 @@ impl Core {
         open.flushed_crc = combine(open.flushed_crc, header.payload_crc(), length as u64);
         open.flushed += length as u32;
         open.last_data = sequence;
-        open.pending += 1;
+        let (flushed, flushed_crc, birth) = (open.flushed, open.flushed_crc, open.birth);
+        self.index.record_begun(id, header.run());
         if seal {
-            header.seals = Some((open.flushed, open.flushed_crc));
-            let crc = open.flushed_crc;
-            self.index.seal(id, crc);
+            header.seals = Some((flushed, flushed_crc));
+            self.index.seal(id, flushed_crc);
             self.closing.push_back(id);
         }
-        let birth = self.index.open.get(&id).map_or(0, |open| open.birth);
         self.data_log.pending.push_back(PendingRecord { header, parts, birth });
     }
 
@@ -257,16 +256,10 @@ impl Core {
     /// A written record becomes a run of its chunk, or dead space if the chunk is gone.
     fn index_record(&mut self, record: &PendingRecord) {
         let header = &record.header;
-        let run = Run { offset: header.offset, segment: header.segment, block: header.block, length: header.length };
-        let id = header.chunk;
-        let mine = self.index.open.get_mut(&id).filter(|open| open.birth == record.birth);
-        let Some(open) = mine else {
+        let (id, run) = (header.chunk, header.run());
+        if !self.index.record_written(id, record.birth, run) {
             self.bury(&[run]);
             return;
-        };
-        open.pending -= 1;
-        if let Some(chunk) = self.index.chunks.get_mut(&id) {
-            chunk.runs.push(run);
         }
         let released = self.index.released.get(&id);
         let covered = |range: &(u32, u32)| range.0 <= run.offset && run.end() <= range.1;
@@ -286,6 +279,8 @@ impl Core {
         if !self.space.spare_has_room(self.settings.data_segment, &records) {
             return;
         }
+        // Its snapshot names places that change now.
+        self.abandon_checkpoint();
         self.close_current_data();
         let after = self.journal.last;
         let old: Vec<(u32, u32, u32)> = (self.data_log.pending.iter())
@@ -296,6 +291,9 @@ impl Core {
             let (segment, block, incarnation) = self.allocate(blocks);
             let header = &mut self.data_log.pending[place].header;
             (header.segment, header.block, header.incarnation) = (segment, block, incarnation);
+            let (id, run) = (header.chunk, header.run());
+            let birth = self.data_log.pending[place].birth;
+            self.index.record_moved(id, birth, run);
         }
         self.data_log.writes.clear();
         self.data_log.submitted = 0;

@@ -7,8 +7,10 @@ use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, Owner};
 use base::limit::{BLOCK, CHUNK_MAX, RECORD_PAYLOAD_MAX};
 use bytes::Bytes;
 
-/// The version of everything here. A reader of version 1 refuses other versions.
-pub const VERSION: u32 = 1;
+/// The version of everything here. Version 1 is read, too: it had another checkpoint (`index::format`), the rest is the same.
+pub const VERSION: u32 = 2;
+/// The oldest version that is read.
+pub const VERSION_MIN: u32 = 1;
 /// CRCs in a data record's header.
 pub const BLOCK_CRCS: usize = RECORD_PAYLOAD_MAX / BLOCK;
 const _: () = assert!(CRCS_AT + BLOCK_CRCS * 4 <= BLOCK && DATA_FIELDS <= CRCS_AT);
@@ -105,6 +107,8 @@ fn is_stamped(device: DeviceId, magic: [u8; 8], header: &[u8]) -> bool {
 /// `magic 8 | crc 4 | version 4 | device 16 | capacity 8 | data segment 8 | journal segment 8 | zeros`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
+    /// Version of the formats on the device.
+    pub version: u32,
     /// The device.
     pub device: DeviceId,
     /// Capacity it was made with; may be changed by settings later.
@@ -134,7 +138,7 @@ impl Identity {
         let mut out = Vec::with_capacity(BLOCK);
         out.extend_from_slice(&IDENTITY_MAGIC);
         out.extend_from_slice(&[0; 4]);
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&self.version.to_le_bytes());
         out.extend_from_slice(&self.device.to_bytes());
         for value in [self.capacity, self.data_segment, self.journal_segment] {
             out.extend_from_slice(&value.to_le_bytes());
@@ -160,10 +164,10 @@ impl Identity {
             let version = reader.four()?;
             let device = DeviceId::from_slice(reader.take(16)?)?;
             let (capacity, data_segment, journal_segment) = (reader.eight()?, reader.eight()?, reader.eight()?);
-            Some((version, Identity { device, capacity, data_segment, journal_segment }))
+            Some((version, Identity { version, device, capacity, data_segment, journal_segment }))
         };
         match { fields }() {
-            Some((VERSION, identity)) => Ok(identity),
+            Some((VERSION_MIN..=VERSION, identity)) => Ok(identity),
             Some((version, _)) => Err(IdentityFault::Version(version)),
             None => Err(IdentityFault::Damaged),
         }
@@ -562,7 +566,7 @@ impl Record {
     }
 }
 
-/// A place in a stream of the log: everything before it is in the checkpoint, everything from it on must be scanned.
+/// A place in a stream of the log: everything before it is in the checkpoint, from it on must be scanned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// The segment that was written at that moment, if there was one.
@@ -571,17 +575,23 @@ pub struct Place {
     pub incarnation: u64,
     /// Where in the segment the next record goes, in blocks.
     pub block: u32,
-    /// The last sequence number of the stream.
+    /// The sequence number of the last record before this place.
     pub last: u64,
 }
 
-/// The header of a checkpoint: one block; the body (see `Index::encode`) follows.
-/// `magic 8 | crc 4 | version 4 | number 8 | sequence 8 | body length 8 | body crc 4 | zeros 4 | data place 24 | journal place 24 | zeros`
+/// The header of a checkpoint: one block; the body (see `index::format`) follows.
+/// `magic 8 | crc 4 | version 4 | number 8 | sequence 8 | body length 8 | body crc 4 | zeros 4 | data place 24 | journal place 24
+/// | base 8 (version 1: zeros) | zeros`, a place being `segment 4 | block 4 | incarnation 8 | last 8`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckpointHeader {
-    /// Rises with every checkpoint; it lies in file `number % 2`.
+    /// Which body follows.
+    pub version: u32,
+    /// Rises with every checkpoint; it lies in the file of this number (version 1: file `number % 2`).
     pub number: u64,
-    /// The next sequence number.
+    /// The checkpoint that holds everything; this one and those between hold what changed since the one before each.
+    /// Its own number: it holds everything itself.
+    pub base: u64,
+    /// The next sequence number at the moment of the checkpoint: records of lower ones are in it.
     pub sequence: u64,
     /// Bytes of the body.
     pub length: u64,
@@ -599,7 +609,7 @@ impl CheckpointHeader {
         let mut out = Vec::with_capacity(BLOCK);
         out.extend_from_slice(&CHECKPOINT_MAGIC);
         out.extend_from_slice(&[0; 4]);
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&self.version.to_le_bytes());
         for value in [self.number, self.sequence, self.length] {
             out.extend_from_slice(&value.to_le_bytes());
         }
@@ -610,6 +620,9 @@ impl CheckpointHeader {
             out.extend_from_slice(&place.block.to_le_bytes());
             out.extend_from_slice(&place.incarnation.to_le_bytes());
             out.extend_from_slice(&place.last.to_le_bytes());
+        }
+        if self.version > 1 {
+            out.extend_from_slice(&self.base.to_le_bytes());
         }
         out.resize(BLOCK, 0);
         stamp(device, &mut out);
@@ -622,7 +635,8 @@ impl CheckpointHeader {
             return None;
         }
         let mut reader = Reader(&block[CRC_AT + 4..]);
-        if reader.four()? != VERSION {
+        let version = reader.four()?;
+        if !(VERSION_MIN..=VERSION).contains(&version) {
             return None;
         }
         let (number, sequence, length, body_crc) = (reader.eight()?, reader.eight()?, reader.eight()?, reader.four()?);
@@ -632,6 +646,10 @@ impl CheckpointHeader {
             Some(Place { segment, block, incarnation: reader.eight()?, last: reader.eight()? })
         };
         let (data, journal) = (place()?, place()?);
-        Some(CheckpointHeader { number, sequence, length, body_crc, data, journal })
+        let base = if version == 1 { number } else { reader.eight()? };
+        if base > number {
+            return None;
+        }
+        Some(CheckpointHeader { version, base, number, sequence, length, body_crc, data, journal })
     }
 }

@@ -1,13 +1,16 @@
 //! What exists: chunks and where their bytes lie, open tails, bags, recent acknowledgements; and how the log's records change it.
 
 mod format;
+mod snapshot;
 
 use crate::format::{DataHeader, Place, Record};
 use crate::request::{BagStat, ChunkStat};
 use base::checksum::{combine, crc32c};
 use base::id::{BagId, ChunkId, Generation, Owner};
 use bytes::Bytes;
-use std::collections::{BTreeMap, VecDeque};
+use snapshot::Snapshot;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Deref;
 
 /// Acknowledgements that are remembered, so that a retried one is answered as the first was. A consumer retries within
 /// seconds; 4096 chunks of 4 MiB are 16 GiB of consumption.
@@ -47,6 +50,13 @@ pub(crate) struct Chunk {
 }
 const _: () = assert!(size_of::<Chunk>() <= 64 && size_of::<Run>() == 16);
 
+impl DataHeader {
+    /// Where the record's payload lies.
+    pub(crate) fn run(&self) -> Run {
+        Run { offset: self.offset, segment: self.segment, block: self.block, length: self.length }
+    }
+}
+
 /// What is kept of a chunk only while it is open or has records under way.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Open {
@@ -64,8 +74,8 @@ pub(crate) struct Open {
     pub last_journal: u64,
     /// Tells this chunk from an earlier one of the same id.
     pub birth: u64,
-    /// Data records that are not written yet.
-    pub pending: u32,
+    /// Data records that have a place and are not written yet, in the order of their offsets.
+    pub under_way: VecDeque<Run>,
 }
 
 impl Open {
@@ -88,20 +98,39 @@ pub(crate) struct Recent {
     pub length: u32,
 }
 
+/// What others may look at; it is changed only by the index, which notes for the checkpoints what changes.
+#[derive(Debug, Default)]
+pub(crate) struct Watched<T>(T);
+
+impl<T> Deref for Watched<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
 /// Everything that exists.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    pub chunks: BTreeMap<ChunkId, Chunk>,
-    pub open: BTreeMap<ChunkId, Open>,
+    pub chunks: Watched<BTreeMap<ChunkId, Chunk>>,
+    pub open: Watched<BTreeMap<ChunkId, Open>>,
     pub bags: BTreeMap<BagId, BagStat>,
     /// Ranges of chunks that were released, sorted, joined.
-    pub released: BTreeMap<ChunkId, Vec<(u32, u32)>>,
+    pub released: Watched<BTreeMap<ChunkId, Vec<(u32, u32)>>>,
     pub recent: BTreeMap<ChunkId, Recent>,
     recent_order: VecDeque<ChunkId>,
     /// Payload bytes of all chunks, tails included.
     pub live: u64,
     /// Bytes of all tails.
     pub tails: u64,
+    /// Runs of all chunks, and released ranges of all chunks.
+    runs: u64,
+    ranges: u64,
+    /// Chunks that changed, came or went since the last snapshot began, and at least what their entries take.
+    dirty: BTreeSet<ChunkId>,
+    dirty_bytes: u64,
+    /// The snapshot that is being written.
+    snapshot: Option<Snapshot>,
 }
 
 impl Index {
@@ -118,35 +147,97 @@ impl Index {
         })
     }
 
+    /// A chunk that is about to be changed.
+    pub fn chunk_mut(&mut self, id: ChunkId) -> Option<&mut Chunk> {
+        self.touch(id);
+        self.chunks.0.get_mut(&id)
+    }
+
+    /// The open state of a chunk that is about to be changed. Its tail may only grow; `take_tail` takes it.
+    pub fn open_mut(&mut self, id: ChunkId) -> Option<&mut Open> {
+        self.touch(id);
+        self.open.0.get_mut(&id)
+    }
+
+    /// The tail, which goes into a data record.
+    pub fn take_tail(&mut self, id: ChunkId) -> Vec<u8> {
+        self.touch(id);
+        self.keep_tail(id);
+        let Some(open) = self.open.0.get_mut(&id) else { return Vec::new() };
+        open.tail_crc = 0;
+        self.tails -= open.tail.len() as u64;
+        std::mem::take(&mut open.tail)
+    }
+
+    /// A record has a place and is under way.
+    pub fn record_begun(&mut self, id: ChunkId, run: Run) {
+        if let Some(open) = self.open_mut(id) {
+            open.under_way.push_back(run);
+            self.dirty_bytes += format::RUN_BYTES;
+        }
+    }
+
+    /// A record that was under way is written: it is a run of its chunk now. False: that chunk is gone. For a snapshot nothing
+    /// changes, a run is a run.
+    pub fn record_written(&mut self, id: ChunkId, birth: u64, run: Run) -> bool {
+        let Some(open) = self.open.0.get_mut(&id).filter(|open| open.birth == birth) else { return false };
+        open.under_way.pop_front();
+        if let Some(chunk) = self.chunks.0.get_mut(&id) {
+            chunk.runs.push(run);
+            self.runs += 1;
+        }
+        true
+    }
+
+    /// A record that is under way gets another place. Not while a snapshot is being written.
+    pub fn record_moved(&mut self, id: ChunkId, birth: u64, run: Run) {
+        assert!(self.snapshot.is_none(), "a snapshot names the old place");
+        let Some(open) = self.open.0.get_mut(&id).filter(|open| open.birth == birth) else { return };
+        if let Some(known) = open.under_way.iter_mut().find(|known| known.offset == run.offset) {
+            *known = run;
+        }
+    }
+
+    /// A sealed chunk whose records are durable needs no open state any more. For a snapshot nothing changes.
+    pub fn close(&mut self, id: ChunkId) {
+        if let Some(open) = self.open.0.remove(&id) {
+            self.tails -= open.tail.len() as u64;
+        }
+    }
+
     /// A new open chunk of no bytes.
     pub fn create(&mut self, id: ChunkId, owner: Owner, generation: Generation, birth: u64) {
-        self.chunks.insert(id, Chunk { owner, generation, length: 0, crc: 0, sealed: false, runs: Vec::new() });
-        self.open.insert(id, Open { birth, ..Open::default() });
+        self.touch(id);
+        self.chunks.0.insert(id, Chunk { owner, generation, length: 0, crc: 0, sealed: false, runs: Vec::new() });
+        self.open.0.insert(id, Open { birth, ..Open::default() });
     }
 
     /// Marks a chunk complete and counts it for its bag.
     pub fn seal(&mut self, id: ChunkId, crc: u32) {
-        let Some(chunk) = self.chunks.get_mut(&id) else { return };
+        let Some(chunk) = self.chunk_mut(id) else { return };
         if chunk.sealed {
             return;
         }
         (chunk.sealed, chunk.crc) = (true, crc);
         chunk.runs.shrink_to_fit();
         if let Owner::Bag(bag) = chunk.owner {
+            let length = chunk.length;
             let stat = self.bags.entry(bag).or_default();
             stat.pushed += 1;
-            stat.pushed_bytes += u64::from(chunk.length);
+            stat.pushed_bytes += u64::from(length);
         }
     }
 
     /// Forgets a chunk and gives back its runs, whose space is dead now.
     pub fn remove(&mut self, id: ChunkId) -> Vec<Run> {
-        let Some(chunk) = self.chunks.remove(&id) else { return Vec::new() };
+        self.touch(id);
+        self.keep_tail(id);
+        let Some(chunk) = self.chunks.0.remove(&id) else { return Vec::new() };
         self.live -= u64::from(chunk.length);
-        if let Some(open) = self.open.remove(&id) {
-            self.tails -= open.tail.len() as u64;
-        }
-        self.released.remove(&id);
+        self.close(id);
+        let ranges = self.released.0.remove(&id);
+        self.ranges -= ranges.map_or(0, |ranges| ranges.len() as u64);
+        self.runs -= chunk.runs.len() as u64;
         chunk.runs
     }
 
@@ -176,12 +267,14 @@ impl Index {
 
     /// Releases a range: remembers it and gives back the runs that lie in released ranges altogether.
     pub fn release(&mut self, id: ChunkId, start: u32, end: u32) -> Vec<Run> {
-        let Some(chunk) = self.chunks.get_mut(&id) else { return Vec::new() };
+        self.touch(id);
+        let Some(chunk) = self.chunks.0.get_mut(&id) else { return Vec::new() };
         let (start, end) = (start, end.min(chunk.length));
         if start >= end {
             return Vec::new();
         }
-        let ranges = self.released.entry(id).or_default();
+        let ranges = self.released.0.entry(id).or_default();
+        self.ranges -= ranges.len() as u64;
         ranges.push((start, end));
         ranges.sort_unstable();
         let mut joined: Vec<(u32, u32)> = Vec::with_capacity(ranges.len());
@@ -192,8 +285,12 @@ impl Index {
             }
         }
         *ranges = joined;
+        self.ranges += ranges.len() as u64;
+        self.dirty_bytes += format::RANGE_BYTES;
         let inside = |run: &Run| ranges.iter().any(|(start, end)| *start <= run.offset && run.end() <= *end);
-        chunk.runs.extract_if(.., |run| inside(run)).collect()
+        let dead: Vec<Run> = chunk.runs.extract_if(.., |run| inside(run)).collect();
+        self.runs -= dead.len() as u64;
+        dead
     }
 
     /// Whether part of `start..end` was released.
@@ -218,7 +315,9 @@ impl Index {
             }
             self.create(header.chunk, header.owner, header.generation, header.sequence);
         }
-        let (Some(chunk), Some(open)) = (self.chunks.get_mut(&header.chunk), self.open.get_mut(&header.chunk)) else {
+        self.touch(header.chunk);
+        let (Some(chunk), Some(open)) = (self.chunks.0.get_mut(&header.chunk), self.open.0.get_mut(&header.chunk))
+        else {
             return false;
         };
         if chunk.sealed || open.flushed != header.offset {
@@ -227,8 +326,9 @@ impl Index {
         let crc = header.payload_crc();
         chunk.generation = chunk.generation.max(header.generation);
         if header.length > 0 {
-            let (offset, length) = (header.offset, header.length);
-            chunk.runs.push(Run { offset, segment: header.segment, block: header.block, length });
+            chunk.runs.push(header.run());
+            self.runs += 1;
+            self.dirty_bytes += format::RUN_BYTES;
         }
         open.flushed += header.length;
         open.flushed_crc = combine(open.flushed_crc, crc, u64::from(header.length));
@@ -264,7 +364,7 @@ impl Index {
                 self.seal(*id, *crc);
             }
             Record::Fence { chunk, generation } => {
-                if let Some(chunk) = self.chunks.get_mut(chunk) {
+                if let Some(chunk) = self.chunk_mut(*chunk) {
                     chunk.generation = chunk.generation.max(*generation);
                 }
             }
@@ -291,7 +391,8 @@ impl Index {
             }
             self.create(id, owner, generation, birth);
         }
-        let (Some(chunk), Some(open)) = (self.chunks.get_mut(&id), self.open.get_mut(&id)) else { return true };
+        self.touch(id);
+        let (Some(chunk), Some(open)) = (self.chunks.0.get_mut(&id), self.open.0.get_mut(&id)) else { return true };
         if offset > chunk.length {
             return false;
         }

@@ -1,7 +1,7 @@
 //! The journal stream: small records gathered into groups, one group in flight at a time.
 
 use crate::core::{Core, Purpose, journal_file};
-use crate::format::{GROUP_HEADER, GroupHeader, JOURNAL_PAYLOAD_MAX, Record};
+use crate::format::{GROUP_HEADER, GroupHeader, JOURNAL_PAYLOAD_MAX, Place, Record};
 use base::disk::{DiskError, Fill, Op};
 use base::limit::BLOCK;
 use std::collections::{BTreeMap, VecDeque};
@@ -34,12 +34,6 @@ pub(crate) struct JournalLog {
     creating: bool,
     /// Every segment with the incarnation in which it was last used (0: never).
     pub segments: BTreeMap<u32, u64>,
-}
-
-impl JournalLog {
-    pub fn is_idle(&self) -> bool {
-        self.groups.is_empty()
-    }
 }
 
 impl Core {
@@ -113,6 +107,9 @@ impl Core {
         if let Err(error) = result {
             log.strikes += 1;
             log.current = None;
+            // Its place is before this group, which goes elsewhere.
+            self.abandon_checkpoint();
+            let log = &mut self.journal_log;
             if log.strikes > 1 {
                 self.fail(&format!("failed to write its journal twice ({error})"));
             }
@@ -124,6 +121,21 @@ impl Core {
             self.journal.dirty.insert(journal_file(segment));
         }
         self.marks_moved();
+    }
+
+    /// Behind the last group that is written or being written. Groups that follow may begin with records that are older than
+    /// this moment.
+    pub fn journal_place(&self) -> Place {
+        let log = &self.journal_log;
+        let in_flight = log.groups.front().filter(|_| log.in_flight);
+        let last = in_flight.map_or(self.journal.written, |group| group.last);
+        match log.current {
+            Some((segment, block)) => {
+                let incarnation = log.segments.get(&segment).copied().unwrap_or(0);
+                Place { segment, incarnation, block, last }
+            }
+            None => Place { segment: 0, incarnation: self.next_sequence, block: 0, last },
+        }
     }
 
     /// Sees to it that a segment is ready when the current one is full: one below the older checkpoint, else a new one.

@@ -1,7 +1,10 @@
 //! Opening a device: making an empty directory one, or finding everything again: the newer checkpoint, then the log behind it.
 
+use crate::checkpoint::{checkpoint_file, load::Loaded, load::load};
 use crate::core::{Core, data_file, journal_file};
-use crate::format::{CheckpointHeader, DataHeader, Identity, IdentityFault, Record, record_blocks};
+use crate::format::{
+    CheckpointHeader, DataHeader, Identity, IdentityFault, Record, VERSION, VERSION_MIN, record_blocks,
+};
 use crate::index::{Index, Places};
 use crate::request::Opened;
 use crate::scan::{Chain, Group, Link, Scanned, join, journal_incarnation, payload_matches, scan_data, scan_journal};
@@ -22,6 +25,9 @@ use std::collections::BTreeMap;
 const SEQUENCE_GAP: u64 = 1 << 20;
 /// `Disk::poll` without an end to wait for returns early only when somebody wakes it; so often, nobody does.
 const EMPTY_POLLS_MAX: u32 = 500;
+/// Reads in flight at once, and the bytes of each: 8 MiB of memory.
+pub(crate) const READS: usize = 8;
+const READ_MAX: usize = 1 << 20;
 const IDENTITY: FileName = FileName::new(FileKind::Identity, 0);
 
 /// Runs one operation at a time and waits for it.
@@ -50,6 +56,50 @@ impl Driver<'_> {
         let bytes = self.run(Op::Read { file, offset, length, caching: Caching::Around })?;
         self.bytes_read += bytes.len() as u64;
         Ok(bytes)
+    }
+
+    /// Reads around the cache what is too long for one operation, several pieces in flight.
+    pub fn read_long(&mut self, file: FileName, offset: u64, length: usize) -> std::result::Result<Vec<u8>, DiskError> {
+        let mut out = Vec::with_capacity(length);
+        let mut at = 0;
+        while at < length {
+            let step = (length - at).min(READS * READ_MAX);
+            let reads = (0..step.div_ceil(READ_MAX)).map(|place| {
+                let from = at + place * READ_MAX;
+                (file, offset + from as u64, READ_MAX.min(length - from))
+            });
+            for bytes in self.read_many(&reads.collect::<Vec<_>>()) {
+                let bytes = bytes?;
+                out.extend_from_slice(&bytes);
+            }
+            at += step;
+        }
+        Ok(out)
+    }
+
+    /// Reads around the cache, all at once: (file, offset, length) of each. At most `READS`.
+    pub fn read_many(&mut self, reads: &[(FileName, u64, usize)]) -> Vec<std::result::Result<Buffer, DiskError>> {
+        let first = self.token + 1;
+        for (file, offset, length) in reads.iter().copied() {
+            self.token += 1;
+            self.disk.submit(self.token, Op::Read { file, offset, length, caching: Caching::Around });
+        }
+        let silent = || Err(DiskError::Io("the disk gives no answer".into()));
+        let mut results: Vec<_> = reads.iter().map(|_| silent()).collect();
+        let (mut left, mut empty) = (reads.len(), 0);
+        let mut done: Vec<Done> = Vec::new();
+        while left > 0 && empty < EMPTY_POLLS_MAX {
+            self.disk.poll(None, &mut done);
+            empty = if done.is_empty() { empty + 1 } else { 0 };
+            for Done { token, result } in done.drain(..) {
+                let place = token.checked_sub(first).and_then(|place| usize::try_from(place).ok());
+                let Some(known) = place.and_then(|place| results.get_mut(place)) else { continue };
+                self.bytes_read += result.as_ref().map_or(0, |bytes| bytes.len() as u64);
+                *known = result;
+                left -= 1;
+            }
+        }
+        results
     }
 
     fn write_file(&mut self, file: FileName, bytes: &[u8]) -> std::result::Result<(), DiskError> {
@@ -97,12 +147,26 @@ pub(crate) fn open(disk: &mut dyn Disk, mut settings: Settings, new_id: DeviceId
         return Err(Error::new(ErrorKind::Invalid, format!("{fault}; give the device more room")));
     }
     let (mut core, mut opened) = recover(&mut driver, &files, settings, identity.device)?;
+    upgrade(&mut driver, identity)?;
     opened.formatted = formatted;
     core.now = now;
     drop_torn_pushes(&mut core);
     core.checkpoint.forced = opened.records_replayed > 0 || opened.torn > 0 || !opened.rot.is_empty();
     settle(&mut core, disk)?;
     Ok((core, opened))
+}
+
+/// From now on checkpoints are written that older programs do not know: they must refuse the device. The new version number
+/// and its CRC lie in one sector, which a disk writes whole or not at all.
+fn upgrade(driver: &mut Driver<'_>, identity: Identity) -> Result<()> {
+    if identity.version == VERSION {
+        return Ok(());
+    }
+    let mut block = Buffer::zeroed(BLOCK);
+    block.copy_from_slice(&Identity { version: VERSION, ..identity }.encode());
+    let failed = disk_error("cannot write the device's identity");
+    driver.run(Op::Write { file: IDENTITY, offset: 0, parts: vec![block.freeze()] }).map_err(&failed)?;
+    driver.run(Op::Sync { file: IDENTITY }).map(drop).map_err(&failed)
 }
 
 /// A bag's chunk is pushed by one append that seals it. One that is not sealed is the beginning of a push that a kill cut
@@ -163,7 +227,7 @@ fn find_identity(driver: &mut Driver<'_>, files: &[(FileName, u64)]) -> Result<O
         Err(IdentityFault::Blank | IdentityFault::Damaged) if !has_log => Ok(None),
         Err(IdentityFault::Version(version)) => refuse(
             ErrorKind::Unsupported,
-            format!("the device was written by format version {version}, this program reads version 1; nothing was changed; use a newer program"),
+            format!("the device was written by format version {version}, this program reads versions {VERSION_MIN} to {VERSION}; nothing was changed; use a newer program"),
         ),
         Err(IdentityFault::Foreign) => {
             refuse(ErrorKind::Unsupported, "the identity file is not Stormwell's; nothing was changed; name another directory".into())
@@ -180,10 +244,12 @@ fn format(driver: &mut Driver<'_>, settings: &Settings, device: DeviceId) -> Res
     if let Some(fault) = settings.fault() {
         return Err(Error::new(ErrorKind::Invalid, format!("{fault}; give the device more room")));
     }
-    let body = Index::default().encode(&[]);
+    let body = Index::default().encode_head(&[]);
     let place = crate::format::Place { segment: 0, incarnation: 1, block: 0, last: 0 };
     let header = CheckpointHeader {
+        version: VERSION,
         number: 1,
+        base: 1,
         sequence: 1,
         length: body.len() as u64,
         body_crc: crc32c(&body),
@@ -193,36 +259,12 @@ fn format(driver: &mut Driver<'_>, settings: &Settings, device: DeviceId) -> Res
     let mut bytes = header.encode(device);
     bytes.extend_from_slice(&body);
     let failed = disk_error("cannot make the directory a device");
-    driver.write_file(FileName::new(FileKind::Checkpoint, 1), &bytes).map_err(&failed)?;
+    driver.write_file(checkpoint_file(1), &bytes).map_err(&failed)?;
     let (capacity, data_segment, journal_segment) =
         (settings.capacity, settings.data_segment, settings.journal_segment);
-    let identity = Identity { device, capacity, data_segment, journal_segment };
+    let identity = Identity { version: VERSION, device, capacity, data_segment, journal_segment };
     driver.write_file(IDENTITY, &identity.encode()).map_err(&failed)?;
     Ok(identity)
-}
-
-/// A checkpoint that was read and is right.
-struct Loaded {
-    header: CheckpointHeader,
-    index: Index,
-    segments: BTreeMap<u32, u64>,
-}
-
-fn load_checkpoint(driver: &mut Driver<'_>, device: DeviceId, number: u32, length: u64) -> Option<Loaded> {
-    let file = FileName::new(FileKind::Checkpoint, number);
-    let block = driver.read(file, 0, BLOCK).ok()?;
-    let header = CheckpointHeader::decode(device, &block)?;
-    if header.length > length.checked_sub(BLOCK as u64)? {
-        return None;
-    }
-    let size = usize::try_from(header.length).ok()?;
-    let body = driver.read(file, BLOCK as u64, size.next_multiple_of(BLOCK)).ok()?;
-    let body = body.get(..size)?;
-    if crc32c(body) != header.body_crc {
-        return None;
-    }
-    let (index, segments) = Index::decode(body)?;
-    Some(Loaded { header, index, segments: segments.into_iter().collect() })
 }
 
 /// Both streams as they were found.
@@ -309,25 +351,13 @@ fn recover(
     device: DeviceId,
 ) -> Result<(Core, Opened)> {
     let mut opened = Opened { id: device, ..Opened::default() };
-    let mut loaded: Vec<Loaded> = Vec::new();
-    let mut checkpoint_bytes = [0; 2];
-    for (number, length) in of_kind(files, FileKind::Checkpoint) {
-        if let Some(bytes) = checkpoint_bytes.get_mut(number as usize) {
-            *bytes = length;
-            loaded.extend(load_checkpoint(driver, device, number, length));
-        }
-    }
-    loaded.sort_by_key(|checkpoint| checkpoint.header.number);
-    let Some(newest) = loaded.pop() else {
+    let Some(Loaded { header, mut index, segments, floor, kept, useless }) = load(driver, device, files) else {
         let text = format!(
             "both checkpoints of device {device} are damaged; nothing was changed; restore its data from replicas"
         );
         return Err(Error::new(ErrorKind::Corrupt, text));
     };
     let places = |header: &CheckpointHeader| Places { data: header.data, journal: header.journal };
-    let Loaded { header, mut index, segments } = newest;
-    let older = loaded.pop().filter(|older| older.header.number + 1 == header.number);
-    let floor = older.map_or(places(&header), |older| places(&older.header));
     let mut log = read_log(driver, device, files, &header);
     cut_torn(driver, &mut log, &mut opened);
     sync_scanned(driver, &log)?;
@@ -335,13 +365,10 @@ fn recover(
         log.data.records.last().map_or(header.data.last, |record| record.sequence),
         log.journal.records.last().map_or(header.journal.last, |group| group.header.last),
     ];
-    replay(&mut index, &log, &mut opened);
-    for (id, chunk) in &index.chunks {
-        if chunk.sealed
-            && let Some(open) = index.open.remove(id)
-        {
-            index.tails -= open.tail.len() as u64;
-        }
+    replay(&mut index, &log, header.sequence, &mut opened);
+    let sealed = |id: &&ChunkId| index.chunks.get(id).is_some_and(|chunk| chunk.sealed);
+    for id in index.open.keys().filter(sealed).copied().collect::<Vec<_>>() {
+        index.close(id);
     }
     opened.bytes_scanned = driver.bytes_read;
     let next = log.beyond.saturating_add(SEQUENCE_GAP);
@@ -349,7 +376,12 @@ fn recover(
     core.space.floor = floor;
     core.checkpoint.number = header.number;
     core.checkpoint.newest = places(&header);
-    core.space.checkpoint_bytes = checkpoint_bytes;
+    core.checkpoint.kept = kept;
+    core.space.due = true;
+    for file in useless {
+        // It is in nobody's way if it stays.
+        drop(driver.run(Op::Remove { file }));
+    }
     core.tail_order =
         core.index.open.iter().filter(|(_, open)| !open.tail.is_empty()).map(|(id, open)| (*id, open.birth)).collect();
     rebuild_data(driver, &mut core, files, &segments, &log, &mut opened);
@@ -366,8 +398,9 @@ fn sync_scanned(driver: &mut Driver<'_>, log: &Log) -> Result<()> {
     Ok(())
 }
 
-/// Applies both streams in the order of their sequence numbers.
-fn replay(index: &mut Index, log: &Log, opened: &mut Opened) {
+/// Applies both streams in the order of their sequence numbers, from `start` on: the first journal group may begin with records
+/// that are in the checkpoint.
+fn replay(index: &mut Index, log: &Log, start: u64, opened: &mut Opened) {
     enum Either<'a> {
         Data(&'a DataHeader),
         Journal(&'a Record),
@@ -376,6 +409,7 @@ fn replay(index: &mut Index, log: &Log, opened: &mut Opened) {
         log.data.records.iter().map(|header| (header.sequence, Either::Data(header))).collect();
     let groups = log.journal.records.iter().filter_map(|group| group.records.as_ref());
     all.extend(groups.flatten().map(|(sequence, record)| (*sequence, Either::Journal(record))));
+    all.retain(|(sequence, _)| *sequence >= start);
     all.sort_by_key(|(sequence, _)| *sequence);
     for (sequence, record) in all {
         let fits = match record {
@@ -419,20 +453,13 @@ fn rebuild_data(
         runs.sort_unstable();
         let mut at = 0;
         for (block, blocks) in runs {
-            if block > at {
-                segment.dead.push((at, block - at));
-            }
+            segment.bury(at, block.saturating_sub(at));
             segment.live = segment.live.saturating_add(blocks);
             at = at.max(block.saturating_add(blocks));
         }
-        if at < size {
-            segment.dead.push((at, size - at));
-        }
-        let dead = segment.dead.clone();
+        segment.bury(at, size.saturating_sub(at));
         core.space.segments.insert(number, segment);
-        if !dead.is_empty() {
-            core.space.kill(number, 0, 0, 0);
-        }
+        core.space.kill(number, 0, 0, 0);
     }
     for (number, runs) in used {
         opened.rot.push(format!(

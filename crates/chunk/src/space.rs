@@ -6,9 +6,14 @@ use base::disk::{DiskError, Fill, Op};
 use base::limit::BLOCK;
 use base::unit::Time;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// Dead ranges of a segment are punched from so many blocks on (64 KiB): less is not worth an operation.
 const PUNCH_MIN: u32 = 16;
+/// Dead space is much if it is this part of what lives and of a segment.
+const HELD_PART: u64 = 16;
+/// It waits so long for more of its kind before a checkpoint is made for it. Two are needed: back within a few seconds.
+const HELD_WAIT: Duration = Duration::from_secs(1);
 /// Punches started at a time.
 const PUNCHES_MAX: usize = 64;
 
@@ -33,8 +38,9 @@ pub(crate) struct Segment {
     /// Blocks of records that are of use.
     pub live: u32,
     /// Ranges (start, blocks) of no use that are not punched yet.
-    pub dead: Vec<(u32, u32)>,
-    pub punched: u32,
+    dead: Vec<(u32, u32)>,
+    dead_blocks: u32,
+    punched: u32,
     /// The journal must be durable up to here before dead ranges are given up.
     pub dead_after: u64,
     /// Reads in flight.
@@ -50,6 +56,7 @@ impl Segment {
             end: 0,
             live: 0,
             dead: Vec::new(),
+            dead_blocks: 0,
             punched: 0,
             dead_after: 0,
             readers: 0,
@@ -57,8 +64,12 @@ impl Segment {
         }
     }
 
-    fn dead_blocks(&self) -> u32 {
-        self.dead.iter().map(|(_, blocks)| blocks).sum()
+    /// A range is of no use.
+    pub fn bury(&mut self, start: u32, blocks: u32) {
+        if blocks > 0 {
+            self.dead.push((start, blocks));
+            self.dead_blocks = self.dead_blocks.saturating_add(blocks);
+        }
     }
 }
 
@@ -75,12 +86,14 @@ pub(crate) struct Space {
     candidates: BTreeSet<u32>,
     /// Something may have become reclaimable.
     pub due: bool,
+    /// Punched blocks of all segments.
+    punched: u64,
+    /// Since when much is dead that only a checkpoint can bring back.
+    pub held_since: Option<Time>,
     /// When space last came back.
     pub came_back: Time,
     /// The file system refused something; not tried again before.
     pub retry_at: Option<Time>,
-    /// Bytes of the checkpoint files.
-    pub checkpoint_bytes: [u64; 2],
 }
 
 impl Space {
@@ -88,9 +101,7 @@ impl Space {
     pub fn kill(&mut self, segment: u32, block: u32, blocks: u32, after: u64) {
         let Some(found) = self.segments.get_mut(&segment) else { return };
         found.live = found.live.saturating_sub(blocks);
-        if blocks > 0 {
-            found.dead.push((block, blocks));
-        }
+        found.bury(block, blocks);
         found.dead_after = found.dead_after.max(after);
         self.candidates.insert(segment);
     }
@@ -109,11 +120,10 @@ impl Core {
 
     /// Bytes that the engine's files occupy.
     pub fn used(&self) -> u64 {
-        let data: u64 = (self.space.segments.values())
-            .map(|segment| u64::from(self.segment_blocks().saturating_sub(segment.punched)) * BLOCK as u64)
-            .sum();
+        let blocks = self.space.segments.len() as u64 * u64::from(self.segment_blocks());
+        let data = (blocks - self.space.punched) * BLOCK as u64;
         let journal = self.journal_log.segments.len() as u64 * self.settings.journal_segment;
-        data + journal + self.space.checkpoint_bytes.iter().sum::<u64>() + BLOCK as u64
+        data + journal + self.checkpoint.bytes() + BLOCK as u64
     }
 
     /// Whether records of these sizes, then `tails` bytes of tails, fit the segments that are there.
@@ -171,9 +181,7 @@ impl Core {
         let Some(number) = self.space.current.take() else { return };
         if let Some(segment) = self.space.segments.get_mut(&number) {
             segment.state = State::Closed;
-            if segment.end < size {
-                segment.dead.push((segment.end, size - segment.end));
-            }
+            segment.bury(segment.end, size - segment.end);
             self.space.candidates.insert(number);
         }
     }
@@ -244,10 +252,49 @@ impl Core {
             }
             if segment.live == 0 {
                 self.free_segment(number);
-            } else if segment.dead_blocks() >= PUNCH_MIN && punches < PUNCHES_MAX {
+            } else if segment.dead_blocks >= PUNCH_MIN && punches < PUNCHES_MAX {
                 punches += self.punch(number);
             }
         }
+        let much =
+            self.held_blocks() * BLOCK as u64 >= self.index.live / HELD_PART + self.settings.data_segment / HELD_PART;
+        self.space.held_since = much.then(|| self.space.held_since.unwrap_or(self.now));
+    }
+
+    /// Dead blocks in segments that the older checkpoint may name: checkpoints bring them back.
+    fn held_blocks(&self) -> u64 {
+        let (floor, small) = (self.space.floor.data.incarnation, self.segment_blocks() / 8);
+        let known = self.space.candidates.iter().filter_map(|number| self.space.segments.get(number));
+        let is_held = |segment: &&Segment| match segment.state {
+            State::Closed => segment.incarnation >= floor,
+            // Less of the current one stays with it: it is not closed for that.
+            State::Current => segment.dead_blocks >= small,
+            _ => false,
+        };
+        known.filter(is_held).map(|segment| u64::from(segment.dead_blocks)).sum()
+    }
+
+    /// Much is dead for a while and waits for a checkpoint.
+    pub fn garbage_waits(&self) -> bool {
+        self.space.held_since.is_some_and(|since| since.after(HELD_WAIT) <= self.now)
+    }
+
+    /// When a checkpoint is due for that, if nothing changes.
+    pub fn garbage_due(&self) -> Option<Time> {
+        let possible = self.failed.is_none() && self.checkpoint.is_idle();
+        let due = self.space.held_since.filter(|_| possible)?.after(HELD_WAIT);
+        Some(due.max(self.checkpoint.retry_at.unwrap_or(due)))
+    }
+
+    /// A current segment that is of little use is closed, so that the checkpoint that begins brings its dead parts back, too.
+    pub fn close_dying_current(&mut self) {
+        self.space.held_since = None;
+        let small = self.segment_blocks() / 8;
+        let current = self.space.current.and_then(|number| self.space.segments.get(&number));
+        if current.is_some_and(|segment| segment.dead_blocks >= small) {
+            self.close_current_data();
+        }
+        self.space.due = true;
     }
 
     fn is_below_floor(&self, segment: &Segment) -> bool {
@@ -272,6 +319,7 @@ impl Core {
     fn punch(&mut self, number: u32) -> usize {
         let Some(segment) = self.space.segments.get_mut(&number) else { return 0 };
         let mut ranges = std::mem::take(&mut segment.dead);
+        segment.dead_blocks = 0;
         ranges.sort_unstable();
         let mut joined: Vec<(u32, u32)> = Vec::new();
         for (start, blocks) in ranges {
@@ -295,6 +343,7 @@ impl Core {
         segment.punching = segment.punching.saturating_sub(1);
         if result.is_ok() {
             segment.punched += blocks;
+            self.space.punched += u64::from(blocks);
             self.space.came_back = self.now;
         }
         self.space.due = true;
@@ -304,7 +353,8 @@ impl Core {
     pub fn removed(&mut self, number: u32, result: std::result::Result<(), DiskError>) {
         match result {
             Ok(()) | Err(DiskError::NotFound) => {
-                self.space.segments.remove(&number);
+                let segment = self.space.segments.remove(&number);
+                self.space.punched -= segment.map_or(0, |segment| u64::from(segment.punched));
                 self.space.came_back = self.now;
             }
             Err(_) => {
@@ -324,8 +374,8 @@ impl Core {
         let helps = |segment: &Segment| {
             segment.incarnation >= floor
                 && match segment.state {
-                    State::Closed => segment.live == 0 || segment.dead_blocks() >= small,
-                    State::Current => !self.waiting.is_empty() && segment.dead_blocks() >= small,
+                    State::Closed => segment.live == 0 || segment.dead_blocks >= small,
+                    State::Current => !self.waiting.is_empty() && segment.dead_blocks >= small,
                     _ => false,
                 }
         };

@@ -1,50 +1,89 @@
 //! How the index becomes the body of a checkpoint, and back.
+//! ```text
+//! body of version 2: head | entries up to the end
+//! head: count 8 of bags, each: id 8 | pushed 8, bytes 8 | acknowledged 8, bytes 8 | sealed 8 (0 or 1) | epoch 8
+//!     | count 8 of acknowledgements, oldest first, each: chunk 16 | grant 8 | length 4
+//!     | count 8 of data segments, each: number 4 | incarnation 8
+//! entry: state 4 (0 open, 1 sealed, 2 gone) | id 16; then, unless it is gone:
+//!     owner 12 | generation 8 | length 4 | crc 4 (open: of the flushed bytes) | count 4 of tail bytes
+//!     | count 4 of runs | count 4 of released ranges | runs, each: offset 4, segment 4, block 4, length 4
+//!     | released ranges, each: start 4, end 4 | tail
+//! ```
+//! Version 1 is one whole index: `count 8 of chunks | chunks | head`, each chunk `id 16 | owner 12 | generation 8 | sealed 4
+//! | length 4 | crc 4 | count 4 of tail bytes | tail | count 4 of runs | runs | count 4 of released ranges | released ranges`.
 
 use super::{Chunk, Index, Open, Recent, Run};
 use crate::format::{Reader, put_owner};
 use crate::request::BagStat;
 use base::checksum::crc32c;
-use base::id::{BagId, Generation};
-use base::limit::{BLOCK, RECORD_PAYLOAD_MAX};
+use base::id::{BagId, ChunkId, Generation, Owner};
+use base::limit::{BLOCK, CHUNK_MAX, RECORD_PAYLOAD_MAX};
+
+/// Bytes of an entry without runs, released ranges and tail.
+pub(super) const ENTRY_BYTES: u64 = 60;
+/// Bytes of a run in an entry.
+pub(super) const RUN_BYTES: u64 = 16;
+/// Bytes of a released range in an entry.
+pub(super) const RANGE_BYTES: u64 = 8;
+
+const OPEN: u32 = 0;
+const SEALED: u32 = 1;
+const GONE: u32 = 2;
+
+/// An entry but for the bytes of its tail. Runs that are under way are runs.
+pub(super) fn put_entry(out: &mut Vec<u8>, id: ChunkId, chunk: &Chunk, open: Option<&Open>, released: &[(u32, u32)]) {
+    let tail = if chunk.sealed { None } else { open };
+    let (state, length, crc, tail) = match tail {
+        None => (SEALED, chunk.length, chunk.crc, 0),
+        Some(open) => {
+            let tail = open.journaled_tail() as u32;
+            (OPEN, open.flushed + tail, open.flushed_crc, tail)
+        }
+    };
+    let none = std::collections::VecDeque::new();
+    let under_way = open.map_or(&none, |open| &open.under_way);
+    out.extend_from_slice(&state.to_le_bytes());
+    out.extend_from_slice(&id.to_bytes());
+    put_owner(out, chunk.owner);
+    out.extend_from_slice(&chunk.generation.0.to_le_bytes());
+    let runs = (chunk.runs.len() + under_way.len()) as u32;
+    for value in [length, crc, tail, runs, released.len() as u32] {
+        out.extend_from_slice(&value.to_le_bytes());
+    }
+    for run in chunk.runs.iter().chain(under_way) {
+        for value in [run.offset, run.segment, run.block, run.length] {
+            out.extend_from_slice(&value.to_le_bytes());
+        }
+    }
+    for (start, end) in released {
+        out.extend_from_slice(&start.to_le_bytes());
+        out.extend_from_slice(&end.to_le_bytes());
+    }
+}
+
+/// The entry of a chunk that is gone.
+pub(super) fn put_gone(out: &mut Vec<u8>, id: ChunkId) {
+    out.extend_from_slice(&GONE.to_le_bytes());
+    out.extend_from_slice(&id.to_bytes());
+}
+
+/// A chunk as a checkpoint has it.
+struct Entry<'a> {
+    id: ChunkId,
+    owner: Owner,
+    generation: Generation,
+    sealed: bool,
+    length: u32,
+    crc: u32,
+    tail: &'a [u8],
+    runs: Vec<Run>,
+    released: Vec<(u32, u32)>,
+}
 
 impl Index {
-    /// The body of a checkpoint: only what is durable, so unjournaled tail bytes are left out.
-    /// ```text
-    /// count 8 of chunks, each: id 16 | owner 12 | generation 8 | sealed 4 | length 4 | crc 4 (open: of the flushed bytes)
-    ///   | tail bytes 4 | tail | count 4 of runs, each offset 4, segment 4, block 4, length 4 | count 4 of released, each start 4, end 4
-    /// count 8 of bags, each: id 8 | pushed 8, bytes 8 | acknowledged 8, bytes 8 | sealed 8 (0 or 1) | epoch 8
-    /// count 8 of acknowledgements, oldest first, each: chunk 16 | grant 8 | length 4
-    /// count 8 of data segments, each: number 4 | incarnation 8
-    /// ```
-    pub fn encode(&self, segments: &[(u32, u64)]) -> Vec<u8> {
-        let mut out = Vec::with_capacity(64 + self.chunks.len() * 96);
-        out.extend_from_slice(&(self.chunks.len() as u64).to_le_bytes());
-        for (id, chunk) in &self.chunks {
-            out.extend_from_slice(&id.to_bytes());
-            put_owner(&mut out, chunk.owner);
-            out.extend_from_slice(&chunk.generation.0.to_le_bytes());
-            let open = if chunk.sealed { None } else { self.open.get(id) };
-            let tail = open.map_or(&[][..], |open| {
-                &open.tail[..(open.journaled.saturating_sub(open.flushed) as usize).min(open.tail.len())]
-            });
-            let (length, crc) = open.map_or((chunk.length, chunk.crc), |open| (open.flushed, open.flushed_crc));
-            for value in [u32::from(chunk.sealed), length + tail.len() as u32, crc, tail.len() as u32] {
-                out.extend_from_slice(&value.to_le_bytes());
-            }
-            out.extend_from_slice(tail);
-            out.extend_from_slice(&(chunk.runs.len() as u32).to_le_bytes());
-            for run in &chunk.runs {
-                for value in [run.offset, run.segment, run.block, run.length] {
-                    out.extend_from_slice(&value.to_le_bytes());
-                }
-            }
-            let released = self.released.get(id).map_or(&[][..], |ranges| ranges);
-            out.extend_from_slice(&(released.len() as u32).to_le_bytes());
-            for (start, end) in released {
-                out.extend_from_slice(&start.to_le_bytes());
-                out.extend_from_slice(&end.to_le_bytes());
-            }
-        }
+    /// The head of a checkpoint's body: all that is no chunk.
+    pub fn encode_head(&self, segments: &[(u32, u64)]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(24 + self.bags.len() * 56 + self.recent.len() * 28 + segments.len() * 12);
         out.extend_from_slice(&(self.bags.len() as u64).to_le_bytes());
         for (bag, stat) in &self.bags {
             let sealed = u64::from(stat.sealed_epoch.is_some());
@@ -67,13 +106,44 @@ impl Index {
         out
     }
 
-    /// The index in a checkpoint's body, and the data segments with their incarnations. `None` if it cannot be read.
-    pub fn decode(body: &[u8]) -> Option<(Index, Vec<(u32, u64)>)> {
+    /// Applies the body of a checkpoint to the state of the one before (to nothing, if it is a full one): the data segments
+    /// with their incarnations. `None` if it cannot be read; the index is of no use then.
+    pub fn decode(&mut self, body: &[u8]) -> Option<Vec<(u32, u64)>> {
+        let mut reader = Reader(body);
+        let segments = self.decode_head(&mut reader)?;
+        while !reader.0.is_empty() {
+            let state = reader.four()?;
+            let id = reader.chunk()?;
+            if self.chunks.contains_key(&id) {
+                self.remove(id);
+            }
+            match state {
+                OPEN | SEALED => {
+                    let entry = Entry::decode(&mut reader, id, state == SEALED)?;
+                    self.put(entry)?;
+                }
+                GONE => {}
+                _ => return None,
+            }
+        }
+        Some(segments)
+    }
+
+    /// The index in a body of version 1, and the data segments. `None` if it cannot be read.
+    pub fn decode_first_version(body: &[u8]) -> Option<(Index, Vec<(u32, u64)>)> {
         let mut reader = Reader(body);
         let mut index = Index::default();
         for _ in 0..reader.eight()? {
-            index.decode_chunk(&mut reader)?;
+            index.put(Entry::decode_first_version(&mut reader)?)?;
         }
+        let segments = index.decode_head(&mut reader)?;
+        reader.0.is_empty().then_some((index, segments))
+    }
+
+    fn decode_head(&mut self, reader: &mut Reader<'_>) -> Option<Vec<(u32, u64)>> {
+        self.bags.clear();
+        self.recent.clear();
+        self.recent_order.clear();
         for _ in 0..reader.eight()? {
             let bag = BagId(reader.eight()?);
             let mut stat = BagStat {
@@ -85,55 +155,90 @@ impl Index {
             };
             let (sealed, epoch) = (reader.eight()?, reader.eight()?);
             stat.sealed_epoch = (sealed == 1).then_some(epoch);
-            index.bags.insert(bag, stat);
+            self.bags.insert(bag, stat);
         }
         for _ in 0..reader.eight()? {
             let chunk = reader.chunk()?;
-            index.remember(chunk, Recent { grant: reader.eight()?, length: reader.four()? });
+            self.remember(chunk, Recent { grant: reader.eight()?, length: reader.four()? });
         }
         let mut segments = Vec::new();
         for _ in 0..reader.eight()? {
             segments.push((reader.four()?, reader.eight()?));
         }
-        reader.0.is_empty().then_some((index, segments))
+        Some(segments)
     }
 
-    fn decode_chunk(&mut self, reader: &mut Reader<'_>) -> Option<()> {
-        let (id, owner, generation) = (reader.chunk()?, reader.owner()?, Generation(reader.eight()?));
-        let (sealed, length, crc) = (reader.four()? == 1, reader.four()?, reader.four()?);
-        let tail_length = reader.four()?;
-        let tail = reader.take(tail_length as usize)?;
-        let mut runs = Vec::new();
-        let mut end = 0u32;
-        for _ in 0..reader.four()? {
-            let run =
-                Run { offset: reader.four()?, segment: reader.four()?, block: reader.four()?, length: reader.four()? };
-            if run.length as usize > RECORD_PAYLOAD_MAX || run.offset < end {
-                return None;
-            }
-            end = run.offset.checked_add(run.length)?;
-            run.block.checked_add(1 + run.length.div_ceil(BLOCK as u32))?;
-            runs.push(run);
-        }
-        let flushed = length.checked_sub(tail_length)?;
-        if end > flushed || u64::from(length) > base::limit::CHUNK_MAX {
+    /// Takes in a chunk that is not there. `None` if it says what cannot be.
+    fn put(&mut self, entry: Entry<'_>) -> Option<()> {
+        let Entry { id, owner, generation, sealed, length, crc, tail, mut runs, released } = entry;
+        let flushed = length.checked_sub(u32::try_from(tail.len()).ok()?)?;
+        let end = runs.last().map_or(0, |run| run.end());
+        if end > flushed || u64::from(length) > CHUNK_MAX || self.chunks.contains_key(&id) {
             return None;
         }
-        let mut released = Vec::new();
-        for _ in 0..reader.four()? {
-            released.push((reader.four()?, reader.four()?));
-        }
+        // A record that was under way when its bytes were released.
+        runs.retain(|run| !released.iter().any(|(start, end)| *start <= run.offset && run.end() <= *end));
+        self.live = self.live.checked_add(u64::from(length))?;
+        self.runs += runs.len() as u64;
         if !released.is_empty() {
-            self.released.insert(id, released);
+            self.ranges += released.len() as u64;
+            self.released.0.insert(id, released);
         }
         if !sealed {
             let (tail, tail_crc) = (tail.to_vec(), crc32c(tail));
             self.tails += tail.len() as u64;
-            self.open
-                .insert(id, Open { flushed, flushed_crc: crc, tail, tail_crc, journaled: length, ..Open::default() });
+            let open = Open { flushed, flushed_crc: crc, tail, tail_crc, journaled: length, ..Open::default() };
+            self.open.0.insert(id, open);
         }
-        self.live = self.live.checked_add(u64::from(length))?;
-        self.chunks.insert(id, Chunk { owner, generation, length, crc, sealed, runs });
+        self.chunks.0.insert(id, Chunk { owner, generation, length, crc, sealed, runs });
         Some(())
     }
+}
+
+impl<'a> Entry<'a> {
+    fn decode(reader: &mut Reader<'a>, id: ChunkId, sealed: bool) -> Option<Entry<'a>> {
+        let (owner, generation) = (reader.owner()?, Generation(reader.eight()?));
+        let (length, crc, tail) = (reader.four()?, reader.four()?, reader.four()?);
+        let (runs, released) = (reader.four()?, reader.four()?);
+        let runs = decode_runs(reader, runs)?;
+        let released = decode_ranges(reader, released)?;
+        let tail = reader.take(tail as usize)?;
+        Some(Entry { id, owner, generation, sealed, length, crc, tail, runs, released })
+    }
+
+    fn decode_first_version(reader: &mut Reader<'a>) -> Option<Entry<'a>> {
+        let (id, owner, generation) = (reader.chunk()?, reader.owner()?, Generation(reader.eight()?));
+        let (sealed, length, crc) = (reader.four()? == 1, reader.four()?, reader.four()?);
+        let tail = reader.four()?;
+        let tail = reader.take(tail as usize)?;
+        let runs = reader.four()?;
+        let runs = decode_runs(reader, runs)?;
+        let released = reader.four()?;
+        let released = decode_ranges(reader, released)?;
+        Some(Entry { id, owner, generation, sealed, length, crc, tail, runs, released })
+    }
+}
+
+fn decode_runs(reader: &mut Reader<'_>, count: u32) -> Option<Vec<Run>> {
+    let mut runs = Vec::new();
+    let mut end = 0u32;
+    for _ in 0..count {
+        let run =
+            Run { offset: reader.four()?, segment: reader.four()?, block: reader.four()?, length: reader.four()? };
+        if run.length as usize > RECORD_PAYLOAD_MAX || run.offset < end {
+            return None;
+        }
+        end = run.offset.checked_add(run.length)?;
+        run.block.checked_add(1 + run.length.div_ceil(BLOCK as u32))?;
+        runs.push(run);
+    }
+    Some(runs)
+}
+
+fn decode_ranges(reader: &mut Reader<'_>, count: u32) -> Option<Vec<(u32, u32)>> {
+    let mut ranges = Vec::new();
+    for _ in 0..count {
+        ranges.push((reader.four()?, reader.four()?));
+    }
+    Some(ranges)
 }

@@ -1,12 +1,13 @@
 //! A scripted workload that is stopped at every single change of the device.
 
-use crate::world::{World, append, bytes, small};
+use crate::world::{World, append, bytes, newest_checkpoint, restless, small};
 use base::id::{BagId, ChunkId, Generation, GroupId, Owner};
 use base::policy::Level;
 use base::unit::MIB;
 use chunk::{Reply, Request};
-use sim::disk::{SimDevice, SimFaults};
+use sim::disk::{SimDevice, SimFaults, When};
 use sim::random::SimRandom;
+use std::time::Duration;
 
 const FILE: Owner = Owner::Group(GroupId(1));
 const BAG: Owner = Owner::Bag(BagId(2));
@@ -65,8 +66,9 @@ fn script(world: &mut World, seed: u64) -> Acknowledged {
 /// Stopped at any write, sync, creation, removal or punch, the device holds what was acknowledged, and nothing that is gone.
 #[test]
 fn stopped_at_every_change() {
-    let settings = small(32 * MIB);
-    for power in [false, true] {
+    for (power, settings) in
+        [(false, small(32 * MIB)), (true, small(32 * MIB)), (false, restless(32 * MIB)), (true, restless(32 * MIB))]
+    {
         for crash_at in 0.. {
             let faults = SimFaults { crash_at: Some(crash_at), ..SimFaults::default() };
             let device = SimDevice::new(crash_at, faults);
@@ -96,6 +98,73 @@ fn stopped_at_every_change() {
                 assert!(crash_at > 20, "the script made only {crash_at} changes");
                 break;
             }
+        }
+    }
+}
+
+/// A chunk that is deleted and made again in the moment of a checkpoint, while a journal group is under way, is there after a
+/// power loss: what is in the checkpoint is not replayed over it.
+#[test]
+fn made_again_at_a_checkpoint() {
+    let (device, random) = (SimDevice::new(1, SimFaults::default()), SimRandom::new(1));
+    let (mut world, _) = World::open(&device, &small(32 * MIB)).expect("opened");
+    let (old, new, little) = (bytes(&random, 70_000), bytes(&random, 80_000), bytes(&random, 100));
+    world.push(FILE, 7, &old).expect("pushed");
+    world.submit(append(FILE, ChunkId(1), 0, &little, Level::Synced, false));
+    world.effects();
+    world.submit(Request::Delete { chunks: vec![ChunkId(7)] });
+    world.submit(append(FILE, ChunkId(7), 0, &new, Level::Synced, true));
+    world.engine.want_checkpoint();
+    world.settle();
+    device.crash();
+    let (mut world, opened) = World::open(&device, &small(32 * MIB)).expect("opened");
+    assert_eq!(opened.rot, Vec::<String>::new());
+    assert_eq!(world.read_all(ChunkId(7)).expect("read"), new);
+    assert_eq!(world.read_all(ChunkId(1)).expect("read"), little);
+}
+
+/// A checkpoint holds nothing that a power loss takes back: bytes that nobody asked to be synced are synced before it counts.
+#[test]
+fn only_what_is_durable_is_kept() {
+    let (device, random) = (SimDevice::new(1, SimFaults::default()), SimRandom::new(1));
+    let (mut world, _) = World::open(&device, &small(32 * MIB)).expect("opened");
+    let big = bytes(&random, 200_000);
+    world.call(append(FILE, ChunkId(1), 0, &big, Level::Received, false)).expect("received");
+    world.engine.want_checkpoint();
+    while newest_checkpoint(&device).is_none() {
+        assert!(world.turn(), "there was no checkpoint");
+    }
+    device.crash();
+    let (mut world, opened) = World::open(&device, &small(32 * MIB)).expect("opened");
+    assert_eq!(opened.rot, Vec::<String>::new());
+    assert_eq!(world.read_all(ChunkId(1)).expect("what was durable before the checkpoint is there"), big);
+}
+
+/// A checkpoint that fails in the middle is taken again, and what it was of is in the next one.
+#[test]
+fn failed_checkpoints_are_taken_again() {
+    for write in 0..60 {
+        let (device, random) = (SimDevice::new(write, SimFaults::default()), SimRandom::new(write));
+        let (mut world, _) = World::open(&device, &restless(32 * MIB)).expect("opened");
+        let before = device.operations().writes;
+        device.set_faults(SimFaults { write_error: When::Nth(before + write), ..SimFaults::default() });
+        let mut all = Vec::new();
+        for id in 0..16 {
+            let content = bytes(&random, 30_000);
+            world.push(BAG, id, &content).unwrap_or_else(|error| panic!("write {write}: {error}"));
+            all.push(content);
+            if id % 4 == 3 {
+                // A refused checkpoint is tried again after a second.
+                world.later(Duration::from_secs(2));
+                world.settle();
+            }
+        }
+        device.crash();
+        let (mut world, opened) = World::open(&device, &restless(32 * MIB)).expect("opened");
+        assert_eq!(opened.rot, Vec::<String>::new(), "write {write}");
+        for (id, content) in all.iter().enumerate() {
+            let got = world.read_all(ChunkId(id as u128)).unwrap_or_else(|error| panic!("write {write}: {error}"));
+            assert_eq!(got, *content, "write {write}");
         }
     }
 }

@@ -10,7 +10,7 @@ use sim::random::SimRandom;
 const DEVICE: DeviceId = DeviceId(0x0123_4567_89ab_cdef_0011_2233_4455_6677);
 
 fn identity() -> Identity {
-    Identity { device: DEVICE, capacity: 1 << 30, data_segment: 64 << 20, journal_segment: 8 << 20 }
+    Identity { version: 1, device: DEVICE, capacity: 1 << 30, data_segment: 64 << 20, journal_segment: 8 << 20 }
 }
 
 fn data_header() -> DataHeader {
@@ -72,7 +72,9 @@ fn group() -> Vec<u8> {
 fn checkpoint() -> CheckpointHeader {
     let place = |segment| Place { segment, incarnation: 10, block: 30, last: 99 };
     CheckpointHeader {
+        version: 1,
         number: 8,
+        base: 8,
         sequence: 500,
         length: 1234,
         body_crc: 0xFEED_BEEF,

@@ -2,6 +2,8 @@
 
 mod crash;
 mod faults;
+mod first_format;
 mod golden;
 mod model;
+mod space;
 mod world;

@@ -1,10 +1,11 @@
 //! What must hold after a crash, by a model: random requests, several under way at once, kill or power loss, recovery.
 
-use crate::world::{World, append, bytes, small};
+use crate::world::{World, append, bytes, newest_checkpoint, restless, small};
 use base::disk::Caching;
 use base::env::Random;
 use base::error::ErrorKind;
 use base::id::{BagId, ChunkId, Generation, GroupId, Owner};
+use base::limit::BLOCK;
 use base::policy::Level;
 use base::unit::MIB;
 use chunk::{Check, Reply, Request, Settings};
@@ -308,7 +309,18 @@ fn live(seed: u64, lives: usize, settings: &Settings) -> u32 {
             model.hear(&mut world);
         }
         history ^= world.history.rotate_left(life as u32);
-        if seed.is_multiple_of(2) { device.crash() } else { device.kill() }
+        if seed.is_multiple_of(2) {
+            device.crash()
+        } else {
+            device.kill()
+        }
+        if model.random.one_in(4)
+            && let Some(newest) = newest_checkpoint(&device)
+        {
+            // The one before it must do. (A bit of the padding does nothing.)
+            let block = BLOCK as u64 * model.random.below(2);
+            device.rot(newest, block + 20 + model.random.below(80), 5);
+        }
     }
     history
 }
@@ -319,6 +331,14 @@ fn live(seed: u64, lives: usize, settings: &Settings) -> u32 {
 fn acknowledged_bytes_survive() {
     for seed in 0..14 {
         live(seed, 5, &small(96 * MIB));
+    }
+}
+
+/// The same while checkpoints are always under way.
+#[test]
+fn checkpoints_all_the_time() {
+    for seed in 100..106 {
+        live(seed, 6, &restless(96 * MIB));
     }
 }
 

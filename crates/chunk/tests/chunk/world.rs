@@ -2,7 +2,7 @@
 
 use base::buffer::{Buffer, Pool};
 use base::checksum::{BlockSums, crc32c};
-use base::disk::{Caching, Disk, Done, Op};
+use base::disk::{Caching, Disk, Done, FileKind, FileName, Op};
 use base::env::Random;
 use base::error::{Error, Result};
 use base::id::{ChunkId, DeviceId, Generation, Owner};
@@ -28,6 +28,22 @@ pub fn small(capacity: u64) -> Settings {
     settings.tails_max = MIB;
     settings.group_max = 128 << 10;
     settings
+}
+
+/// Checkpoints are always under way, in many steps.
+pub fn restless(capacity: u64) -> Settings {
+    let mut settings = small(capacity);
+    settings.checkpoint_bytes = 128 * KIB;
+    settings.checkpoint_journal = 16 * KIB;
+    settings.checkpoint_piece = 4096;
+    settings
+}
+
+/// The file of the newest checkpoint and its number, if it is not the first one.
+pub fn newest_checkpoint(device: &SimDevice) -> Option<FileName> {
+    let is_valid = |name: &FileName| device.peek(*name)[..8] == *b"STORMCHK";
+    let files = device.files().into_iter().map(|(name, _)| name);
+    files.filter(|name| name.kind == FileKind::Checkpoint && name.number > 1 && is_valid(name)).max()
 }
 
 /// One process with the device open.

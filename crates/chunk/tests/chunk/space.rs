@@ -1,0 +1,118 @@
+//! Space comes back after deletes, by itself and soon.
+
+use crate::world::{World, append, bytes, small};
+use base::id::{BagId, ChunkId, GroupId, Owner};
+use base::limit::FULL_WAIT;
+use base::policy::Level;
+use base::unit::{KIB, MIB};
+use chunk::{Reply, Request, Settings};
+use sim::disk::{SimDevice, SimFaults, When};
+use sim::random::SimRandom;
+use std::time::Duration;
+
+const BAG: Owner = Owner::Bag(BagId(2));
+
+/// Lets ten seconds pass, as the thread of a device does: it ticks when the engine wants to be ticked.
+fn ten_seconds(world: &mut World) {
+    let end = world.now.after(Duration::from_secs(10));
+    world.settle();
+    while let Some(due) = world.engine.next_tick().filter(|due| *due <= end) {
+        world.later(due.since(world.now));
+        world.settle();
+    }
+}
+
+/// What the brief of every store is measured by: what is used beside what lives, and the reserve.
+fn assert_came_back(world: &World, what: &str) {
+    let usage = world.engine.usage();
+    let most = usage.live + usage.live / 10 + usage.reserve;
+    assert!(usage.used <= most, "{what}: {} used of at most {most}, {} live", usage.used, usage.live);
+}
+
+/// With 90 % of the chunks deleted, used space is at most 1.1 times what lives and the reserve within ten seconds, whatever
+/// the chunks' sizes and whichever are deleted; nothing but time passes.
+#[test]
+fn deleted_space_comes_back() {
+    for (seed, length) in [(1, 100 * KIB), (2, MIB), (3, 300 * KIB)] {
+        for scattered in [false, true] {
+            let (device, random) = (SimDevice::new(seed, SimFaults::default()), SimRandom::new(seed));
+            let settings = Settings { checkpoint_bytes: 64 * MIB, ..small(96 * MIB) };
+            let (mut world, _) = World::open(&device, &settings).expect("opened");
+            let count = u128::from(50 * MIB / length);
+            let content = bytes(&random, length as usize);
+            for id in 0..count {
+                world.push(BAG, id, &content).expect("pushed");
+            }
+            let keep = |id: &u128| if scattered { id % 10 == 3 } else { *id < count / 10 };
+            let chunks = (0..count).filter(|id| !keep(id)).map(ChunkId).collect();
+            assert_eq!(world.call(Request::Delete { chunks }), Ok(Reply::Done));
+            ten_seconds(&mut world);
+            assert_came_back(&world, &format!("chunks of {length}, scattered {scattered}"));
+            device.crash();
+            let (mut world, _) = World::open(&device, &settings).expect("opened");
+            ten_seconds(&mut world);
+            assert_came_back(&world, "after a restart");
+            for id in (0..count).filter(keep) {
+                assert_eq!(world.read_all(ChunkId(id)).expect("read"), content);
+            }
+        }
+    }
+}
+
+/// A full device serves reads and deletes, says that it is full, and takes writes again when space came back, without help.
+#[test]
+fn a_full_device_comes_back() {
+    let (device, random) = (SimDevice::new(1, SimFaults::default()), SimRandom::new(1));
+    let (mut world, _) = World::open(&device, &small(24 * MIB)).expect("opened");
+    let content = bytes(&random, MIB as usize);
+    let mut stored = 0u128;
+    loop {
+        let tag = world.submit(append(BAG, ChunkId(stored), 0, &content, Level::Synced, true));
+        world.settle();
+        if world.replies.remove(&tag).is_none() {
+            break;
+        }
+        stored += 1;
+        assert!(stored < 64, "it is never full");
+    }
+    let tail = bytes(&random, 1000);
+    for id in 0..stored {
+        assert_eq!(world.read_all(ChunkId(id)).expect("read on a full device"), content);
+    }
+    world.later(FULL_WAIT);
+    world.settle();
+    assert!(!world.replies.is_empty(), "the one that waits is not told");
+    let chunks = (0..stored / 2).map(ChunkId).collect();
+    assert_eq!(world.call(Request::Delete { chunks }), Ok(Reply::Done));
+    ten_seconds(&mut world);
+    for id in 100..103 {
+        world.push(BAG, id, &content).expect("pushed when space came back");
+    }
+    world.call(append(Owner::Group(GroupId(1)), ChunkId(500), 0, &tail, Level::Synced, false)).expect("appended");
+    assert!(!world.engine.usage().full);
+}
+
+/// A device at rest stays at rest: dead space leads to a few checkpoints, not to one after another, also when the device failed.
+#[test]
+fn rest_is_rest() {
+    for failing in [false, true] {
+        let (device, random) = (SimDevice::new(1, SimFaults::default()), SimRandom::new(1));
+        let (mut world, _) = World::open(&device, &small(32 * MIB)).expect("opened");
+        let content = bytes(&random, 150_000);
+        for id in 0..12 {
+            world.push(BAG, id, &content).expect("pushed");
+            assert_eq!(world.call(Request::Delete { chunks: vec![ChunkId(id)] }), Ok(Reply::Done));
+        }
+        if failing {
+            device.set_faults(SimFaults { sync_error: When::Always, ..SimFaults::default() });
+            world.push(BAG, 50, &content).expect_err("a device whose syncs fail takes no writes");
+        }
+        let mut ticks = 0;
+        while let Some(due) = world.engine.next_tick() {
+            world.later(due.since(world.now));
+            world.settle();
+            ticks += 1;
+            assert!(ticks < 20, "it never comes to rest (failing: {failing})");
+        }
+    }
+}
