@@ -101,6 +101,8 @@ pub(crate) fn open(disk: &mut dyn Disk, mut settings: Settings, new_id: DeviceId
     core.now = now;
     drop_torn_pushes(&mut core);
     core.checkpoint.forced = opened.records_replayed > 0 || opened.torn > 0 || !opened.rot.is_empty();
+    // What was punched may have come back with a power cut; nobody may be told of space as used that is dead.
+    core.space.due = true;
     settle(&mut core, disk)?;
     Ok((core, opened))
 }
