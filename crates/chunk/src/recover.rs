@@ -377,6 +377,7 @@ fn recover(
     core.checkpoint.number = header.number;
     core.checkpoint.newest = places(&header);
     core.checkpoint.kept = kept;
+    // What was punched may have come back with a power cut; nobody may be told of space as used that is dead.
     core.space.due = true;
     for file in useless {
         // It is in nobody's way if it stays.

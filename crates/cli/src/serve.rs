@@ -21,12 +21,13 @@ use std::sync::Arc;
 
 CLASS is memory, nvm, ssd, hdd or bulk (ssd unless said). CAPACITY is what the device may use, for instance 500G; without it
 most of what the file system has free. Port 0 picks a free port. When it is ready it says on stderr
-`stormwell: serving on HOST:PORT`. STORMWELL_DISK=auto|uring|threads|memory chooses how disks are driven.")]
+`stormwell: serving on HOST:PORT`. STORMWELL_DISK=auto|uring|threads|memory chooses how disks are driven
+(volatile, for trials, forgets at the end of the process what was not synced).")]
 pub struct Serve {
     /// A directory that becomes a device; may be given several times
     #[arg(long = "data", value_name = "DIR[:CLASS[:CAPACITY]]", default_value = "./stormwell-data", value_parser = device)]
     devices: Vec<DeviceSetting>,
-    /// How disks are driven: auto, uring, threads or memory
+    /// How disks are driven: auto, uring, threads, memory or volatile
     #[arg(long, env = "STORMWELL_DISK", default_value = "auto", hide = true, value_parser = backend)]
     disk: Backend,
 }

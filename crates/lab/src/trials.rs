@@ -1,12 +1,207 @@
 //! `cargo x trials`: kills the real program under load, again and again, and compares.
 
-use base::error::Result;
+mod bag;
+mod blind;
+mod check;
+mod content;
+mod image;
+mod load;
+mod model;
+mod report;
+mod server;
+mod store;
+
+use crate::record;
+use base::env::Random;
+use base::error::{Error, ErrorKind, Result};
+use base::unit::show_bytes;
+use image::Image;
+use os::random::SystemRandom;
+use report::{Counts, Finding, Found};
+use serde_json::json;
+use server::{Launch, Scratch};
+use std::io::IsTerminal;
+use std::path::Path;
+use std::time::Duration;
+use store::{Stop, Store};
+use tokio::runtime::Runtime;
 
 /// How many trials, and of which kind.
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// Trials of each kind; with --blind, at most so many for each sync
+    #[arg(long, default_value_t = 20)]
+    count: u64,
+    /// Only this kind; without it kill and power
+    #[arg(long, value_enum)]
+    kind: Option<Choice>,
+    /// Where the choices of the load come from; the moments of the kills depend on the machine as well
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Leave out each sync of the code in turn, or the one named: some trial must notice
+    #[arg(long, value_name = "SYNC", num_args = 0..=1, default_missing_value = "all")]
+    blind: Option<String>,
+    /// One JSON object a kind on stdout
+    #[arg(long)]
+    json: bool,
+    /// Add what was counted to docs/trust.md
+    #[arg(long)]
+    record: bool,
+}
+
+/// What a trial does to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Choice {
+    /// kill -9: what was written must be there
+    Kill,
+    /// kill -9 on volatile disks: what was synced must be there
+    Power,
+    /// A file system in a loop device, copied at one instant: what was synced must be there (root only)
+    Image,
+}
+
+/// Where counts are kept.
+const TRUST: &str = "docs/trust.md";
 
 /// Runs the trials. `Ok(false)`: one of them found a fault.
-pub fn run(_args: &Args) -> Result<bool> {
-    Ok(false)
+pub fn run(args: &Args) -> Result<bool> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let seed = args.seed.unwrap_or_else(|| SystemRandom.next() >> 32);
+    if let Some(which) = &args.blind {
+        return blind::run(&runtime, which, args.count, seed, args.record.then_some(Path::new(TRUST)));
+    }
+    let choices = match args.kind {
+        Some(kind) => vec![kind],
+        None => vec![Choice::Kill, Choice::Power],
+    };
+    let mut good = true;
+    for choice in choices {
+        good &= run_kind(&runtime, args, choice, seed)?;
+    }
+    Ok(good)
+}
+
+fn run_kind(runtime: &Runtime, args: &Args, choice: Choice, seed: u64) -> Result<bool> {
+    let (counts, finding) = match choice {
+        Choice::Kill => run_store(runtime, Stop::Kill, args.count, seed)?,
+        Choice::Power => run_store(runtime, Stop::Power, args.count, seed)?,
+        Choice::Image => match image::obstacle() {
+            None => run_images(runtime, args.count, seed)?,
+            Some(obstacle) if std::env::var("CI").is_ok_and(|ci| ci == "true") => {
+                return Err(Error::new(ErrorKind::Unsupported, format!("no images can be tried: {obstacle}")));
+            }
+            Some(obstacle) => {
+                eprintln!("lab: no images are tried: {obstacle}");
+                return Ok(true);
+            }
+        },
+    };
+    let name = format!("{choice:?}").to_lowercase();
+    if args.json {
+        let mut object = json!({
+            "kind": name, "seed": seed, "trials": counts.trials, "kills": counts.stops,
+            "kills_at_start": counts.stops_at_start, "operations": counts.operations, "bytes": counts.bytes,
+            "sweeps": counts.sweeps, "finding": finding.as_ref().map(|finding| finding.text.clone()),
+        });
+        for (what, number) in report::by_kind(finding.as_ref()) {
+            object[what] = number.into();
+        }
+        println!("{object}");
+    } else {
+        let verdict = finding.as_ref().map_or("nothing lost, corrupt, duplicated, resurrected or leaked", |_| "FAILED");
+        println!(
+            "{name}: {} trials, {} kills ({} while starting), {} operations and {} compared: {verdict}",
+            counts.trials,
+            counts.stops,
+            counts.stops_at_start,
+            counts.operations,
+            show_bytes(counts.bytes),
+        );
+    }
+    if let Some(finding) = &finding {
+        eprintln!("lab: {name} trial {}: {finding}", counts.trials + 1);
+        eprintln!("repeat: cargo x trials --kind {name} --count {} --seed {seed}", args.count);
+    }
+    if args.record {
+        let mut rows = vec![(format!("trials, {name}"), counts.trials)];
+        rows.push(("servers killed".to_string(), counts.stops));
+        rows.push(("of these while they started".to_string(), counts.stops_at_start));
+        rows.push(("operations compared".to_string(), counts.operations));
+        rows.push(("bytes compared".to_string(), counts.bytes));
+        rows.push(("times everything was deleted and the space came back".to_string(), counts.sweeps));
+        rows.extend(report::by_kind(finding.as_ref()).map(|(what, number)| (what.to_string(), number)));
+        record::add(Path::new(TRUST), "trials", &rows)?;
+    }
+    Ok(finding.is_none())
+}
+
+/// Trials with kills, on one store after another.
+fn run_store(runtime: &Runtime, stop: Stop, count: u64, seed: u64) -> Result<(Counts, Option<Finding>)> {
+    let mut scratch = Scratch::new(&format!("{stop:?}").to_lowercase())?;
+    let launch = Launch { program: server::program()?, disk: "auto", skip: None, data: Vec::new() };
+    let mut store = Store::new(&scratch.path, launch, stop, seed);
+    let mut counts = Counts::default();
+    let finding = run_trials(runtime, &mut store, &mut scratch, count, &mut counts)?;
+    Ok((counts, finding))
+}
+
+/// Trials with images, half of them on each file system.
+fn run_images(runtime: &Runtime, count: u64, seed: u64) -> Result<(Counts, Option<Finding>)> {
+    let mut counts = Counts::default();
+    let mut left = count;
+    for (place, (name, make)) in image::FILE_SYSTEMS.into_iter().enumerate() {
+        let mine = left.div_ceil((image::FILE_SYSTEMS.len() - place) as u64);
+        left -= mine;
+        let mut scratch = Scratch::new(name)?;
+        let launch = Launch { program: server::program()?, disk: "auto", skip: None, data: Vec::new() };
+        let image = Image::new(&scratch.path, make)?;
+        let mut store = Store::in_image(&scratch.path, launch, seed.wrapping_add(place as u64), image);
+        let finding = run_trials(runtime, &mut store, &mut scratch, mine, &mut counts)?;
+        // Mounts go before the directory that they are in.
+        drop(store);
+        if finding.is_some() {
+            return Ok((counts, finding));
+        }
+    }
+    Ok((counts, None))
+}
+
+/// Runs trials until one finds something. A signal ends them, with everything that was started and mounted.
+fn run_trials(
+    runtime: &Runtime,
+    store: &mut Store,
+    scratch: &mut Scratch,
+    count: u64,
+    counts: &mut Counts,
+) -> Result<Option<Finding>> {
+    let terminal = std::io::stderr().is_terminal();
+    for number in 1..=count {
+        let found: Found<Counts> = runtime.block_on(async {
+            tokio::select! {
+                biased;
+                signal = os::signal::end() => {
+                    let text = format!("{} came; the trials were ended", signal?);
+                    Err(Error::new(ErrorKind::Io, text))
+                }
+                found = store.trial(scratch) => Ok(found),
+            }
+        })?;
+        match found {
+            Ok(more) => *counts += more,
+            Err(finding) => {
+                eprintln!("lab: the store is kept in {}", scratch.path.display());
+                scratch.keep();
+                return Ok(Some(finding));
+            }
+        }
+        if terminal {
+            eprint!("\r{number} of {count} trials ");
+        }
+    }
+    if terminal {
+        eprintln!();
+    }
+    // What still runs in the background ends with its client.
+    runtime.block_on(async { tokio::time::sleep(Duration::from_millis(1)).await });
+    Ok(None)
 }

@@ -14,9 +14,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Overlay bytes at which it is settled.
-const SETTLE_BYTES: usize = 8 * MIB as usize;
-
 /// Age of the oldest unsettled change at which the overlay is settled.
 const SETTLE_AGE: Duration = Duration::from_secs(5);
 
@@ -27,14 +24,18 @@ pub struct Settings {
     pub segment_length: u64,
     /// Most log segments.
     pub segments_max: usize,
+    /// Bytes of the overlay at which it is settled.
+    pub settle_bytes: usize,
     /// Draws chunk ids, places, and the marks of log segments.
     pub random: Arc<dyn Random>,
 }
 
 impl Settings {
-    /// 16 segments of 16 MiB: with 8 MiB settled at a time, plenty of room for settling to lag.
-    pub fn new(random: Arc<dyn Random>) -> Settings {
-        Settings { segment_length: 16 * MIB, segments_max: 16, random }
+    /// For a store whose devices hold `capacity` bytes together: 16 segments of 16 MiB from 2 GiB on, smaller ones, of at
+    /// least 1 MiB, for less. Half a segment is settled at a time, so there is plenty of room for settling to lag.
+    pub fn for_capacity(capacity: u64, random: Arc<dyn Random>) -> Settings {
+        let segment_length = (capacity / 128 / MIB * MIB).clamp(MIB, 16 * MIB);
+        Settings { segment_length, segments_max: 16, settle_bytes: segment_length as usize / 2, random }
     }
 }
 
@@ -82,6 +83,7 @@ pub struct Store<T> {
     waiting: BTreeMap<(u64, u64), Waiting<T>>,
     requests: u64,
     effects: Vec<Effect<T>>,
+    settle_bytes: usize,
     /// When the oldest change was made that is neither settled nor being settled.
     unsettled_since: Option<Time>,
     /// Why nothing can be settled any more.
@@ -117,6 +119,7 @@ impl<T> Store<T> {
             waiting: BTreeMap::new(),
             requests: 0,
             effects: Vec::new(),
+            settle_bytes: settings.settle_bytes,
             unsettled_since: None,
             settle_failure: None,
             stuck: None,
@@ -317,7 +320,7 @@ impl<T> Store<T> {
     /// Ask after every step; it is cheap.
     pub fn settle_job(&mut self, now: Time) -> Option<SettleJob> {
         let since = self.unsettled_since?;
-        let due = self.state.layers.overlay_bytes() >= SETTLE_BYTES
+        let due = self.state.layers.overlay_bytes() >= self.settle_bytes
             || since.after(SETTLE_AGE) <= now
             || self.log.wants_room();
         if due { self.settle_now() } else { None }

@@ -3,6 +3,7 @@
 use base::env::Random;
 use base::error::{Error, ErrorKind, Result};
 use base::id::NodeId;
+use os::disk::Backend;
 use std::path::Path;
 
 /// A node's name for as long as its data lives.
@@ -19,7 +20,7 @@ const HEAD: &str = "stormwell node 1";
 
 impl Identity {
     /// Reads the identity in `directory`, or draws a new one, and records one more start, durably.
-    pub fn start(directory: &Path, random: &dyn Random) -> Result<Identity> {
+    pub fn start(directory: &Path, backend: Backend, random: &dyn Random) -> Result<Identity> {
         let path = directory.join("node");
         let identity = if os::file::exists(&path)? {
             let text = os::file::read_text(&path)?;
@@ -37,7 +38,7 @@ impl Identity {
         } else {
             Identity { node: NodeId(random.wide()), incarnation: 1 }
         };
-        os::file::replace(&path, identity.text().as_bytes())?;
+        os::disk::replace(&path, identity.text().as_bytes(), backend)?;
         Ok(identity)
     }
 

@@ -47,17 +47,18 @@ pub async fn start(
     let address = listener.address();
     let pool = Pool::new(POOL_IDLE_MAX);
     let outgoing = Budget::new(settings.outgoing_bytes);
-    let mut notes = Vec::new();
+    let mut notes: Vec<String> = os::disk::warning(settings.backend)?.into_iter().collect();
     let directory = metadata_directory(&settings.devices)?;
     let mut threads = Vec::new();
 
     let opened = os::disk::open(&directory, settings.backend, pool.clone())?;
     notes.extend(opened.note);
-    let identity = Identity::start(&directory, random.as_ref())?;
-    let tree = Box::new(os::file::BlockingFile::open(&directory.join("tree.redb"))?);
-    let (metadata, meta_threads) =
-        metadata::spawn(opened.disk, tree, meta::Settings::new(random.clone()), clock.clone())
-            .map_err(|error| error.during(shown(&directory)))?;
+    let identity = Identity::start(&directory, settings.backend, random.as_ref())?;
+    let tree = os::disk::open_block_file(&directory.join("tree.redb"), settings.backend)?;
+    let capacities = settings.devices.iter().map(|device| device.capacity.unwrap_or(u64::MAX));
+    let meta_settings = meta::Settings::for_capacity(capacities.fold(0, u64::saturating_add), random.clone());
+    let (metadata, meta_threads) = metadata::spawn(opened.disk, tree, meta_settings, clock.clone())
+        .map_err(|error| error.during(shown(&directory)))?;
     threads.extend(meta_threads);
 
     let mut devices = BTreeMap::new();

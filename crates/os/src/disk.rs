@@ -1,19 +1,23 @@
-//! Devices for real: opening a device directory with one of three ways of moving its bytes.
+//! Devices for real: opening a device directory with one of several ways of moving its bytes.
 
 mod directory;
 mod memory;
 mod threads;
 mod uring;
+mod volatile;
 mod workers;
 
+pub use volatile::{SYNCS, Sync};
+
 use base::buffer::Pool;
-use base::disk::Disk;
+use base::disk::{BlockFile, Disk};
 use base::error::{Error, ErrorKind, Result};
 use directory::Directory;
 use memory::MemoryDisk;
 use std::path::Path;
 use threads::ThreadsDisk;
 use uring::UringDisk;
+use volatile::VolatileDisk;
 
 /// A way of moving a device's bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,18 +31,23 @@ pub enum Backend {
     Threads,
     /// No disk at all; everything ends with the process.
     Memory,
+    /// For trials: what is not synced ends with the process, as it would with the power.
+    Volatile,
 }
 
 impl Backend {
-    /// The way with this name: `auto`, `io_uring`, `threads` or `memory`.
+    /// The way with this name: `auto`, `io_uring`, `threads`, `memory` or `volatile`.
     pub fn from_name(name: &str) -> Result<Backend> {
         match name {
             "auto" => Ok(Backend::Auto),
             "io_uring" | "uring" => Ok(Backend::Uring),
             "threads" => Ok(Backend::Threads),
             "memory" => Ok(Backend::Memory),
+            "volatile" => Ok(Backend::Volatile),
             _ => {
-                let text = format!("'{name}' is no way to reach a disk; choose auto, io_uring, threads or memory");
+                let text = format!(
+                    "'{name}' is no way to reach a disk; choose auto, io_uring, threads or memory (volatile is for trials)"
+                );
                 Err(Error::new(ErrorKind::Invalid, text))
             }
         }
@@ -60,6 +69,9 @@ pub fn open(directory: &Path, backend: Backend, pool: Pool) -> Result<Opened> {
         return Ok(Opened { disk: Box::new(MemoryDisk::new(pool)), note: None });
     }
     let (files, mut note) = Directory::open(directory)?;
+    if backend == Backend::Volatile {
+        return Ok(Opened { disk: Box::new(VolatileDisk::start(files, pool)?), note });
+    }
     if backend == Backend::Threads {
         return Ok(Opened { disk: Box::new(ThreadsDisk::start(files, &pool)?), note });
     }
@@ -77,4 +89,26 @@ pub fn open(directory: &Path, backend: Backend, pool: Pool) -> Result<Opened> {
     let fallback = format!("{refusal}; threads are used instead");
     note = Some(note.map_or(fallback.clone(), |note| format!("{note}; {fallback}")));
     Ok(Opened { disk: Box::new(ThreadsDisk::start(files, &pool)?), note })
+}
+
+/// Opens a file of flexible length beside a device, and makes it, with a durable name, if it is missing.
+pub fn open_block_file(path: &Path, backend: Backend) -> Result<Box<dyn BlockFile>> {
+    match backend {
+        Backend::Volatile => volatile::open_block_file(path),
+        _ => Ok(Box::new(crate::file::BlockingFile::open(path)?)),
+    }
+}
+
+/// Makes a small file beside a device hold these bytes, durably and whole.
+pub fn replace(path: &Path, bytes: &[u8], backend: Backend) -> Result<()> {
+    match backend {
+        Backend::Volatile => volatile::replace(path, bytes),
+        _ => crate::file::replace(path, bytes),
+    }
+}
+
+/// What people must be told who use this backend: that it keeps nothing. `Invalid` if the environment asks it for something
+/// that it does not know.
+pub fn warning(backend: Backend) -> Result<Option<String>> {
+    if backend == Backend::Volatile { volatile::note().map(Some) } else { Ok(None) }
 }

@@ -97,6 +97,7 @@ fn test_stages(root: &Path) -> Result<Vec<Stage>, String> {
     if !END_TO_END_ON_THREADS.is_empty() {
         stages.push(on_threads(&end_to_end));
     }
+    stages.push(short_trials(root));
     stages.push(Stage { name: "tutorial", bound: minutes(3), action: Action::Call(tutorial::run), needed: false });
     let demo = tree::release_directory(root).join("stormwell").display().to_string();
     let demo = Run { words: vec![demo, "demo".to_owned()], environment: Vec::new(), must_print: None };
@@ -110,6 +111,14 @@ fn on_threads(end_to_end: &str) -> Stage {
     let mut run = Run::of(&words).with("STORMWELL_DISK", "threads");
     run.must_print = Some(format!("test {END_TO_END_ON_THREADS} ... ok"));
     Stage { name: "threads", bound: minutes(2), action: Action::Run(run), needed: false }
+}
+
+/// A few kills and power cuts of the real program; `cargo x trials` runs hundreds.
+fn short_trials(root: &Path) -> Stage {
+    let program = tree::release_directory(root).join("lab").display().to_string();
+    let mut run = Run::of("trials --count 15");
+    run.words.insert(0, program);
+    Stage { name: "trials", bound: minutes(3), action: Action::Run(run), needed: false }
 }
 
 /// Unit and model tests; those that feed damaged bytes to decoders go on for five seconds each.

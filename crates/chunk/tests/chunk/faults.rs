@@ -204,3 +204,30 @@ fn group_commit() {
     world.settle();
     assert_eq!(world.counted, (2, 2));
 }
+
+/// A device that is opened again knows at once what is dead on it: its used space is what it was, although nothing was
+/// replayed and nobody has written anything.
+#[test]
+fn dead_space_is_known_when_opened() {
+    let (device, random) = (SimDevice::new(1, SimFaults::default()), SimRandom::new(1));
+    let mut world = opened(&device, 32 * MIB);
+    let chunk = bytes(&random, MIB as usize / 2);
+    for place in 0..20u128 {
+        world.push(BAG, place, &chunk).expect("pushed");
+        if place % 4 != 0 {
+            let done = world.call(Request::Acknowledge { chunks: vec![(ChunkId(place), 1)], pass: 0 });
+            assert_eq!(done, Ok(Reply::Acknowledged { results: vec![Ok(())] }));
+        }
+    }
+    for _ in 0..3 {
+        world.engine.want_checkpoint();
+        world.settle();
+    }
+    let before = world.engine.usage();
+    drop(world);
+    let (world, found) = World::open(&device, &small(32 * MIB)).expect("opened");
+    assert_eq!(found.records_replayed, 0);
+    let after = world.engine.usage();
+    assert_eq!((after.live, after.chunks), (before.live, before.chunks));
+    assert!(after.used <= before.used, "{} used, {} before", after.used, before.used);
+}

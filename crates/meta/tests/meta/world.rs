@@ -64,7 +64,8 @@ impl World {
     /// Opens the store, which may refuse.
     pub fn try_open(&mut self) -> Result<()> {
         let mut disk = self.device.attach();
-        let mut settings = Settings::new(Arc::clone(&self.random) as Arc<dyn base::env::Random>);
+        let mut settings =
+            Settings::for_capacity(base::unit::GIB << 10, Arc::clone(&self.random) as Arc<dyn base::env::Random>);
         settings.segment_length = MIB;
         settings.segments_max = 4;
         let tree = Box::new(self.file.open());

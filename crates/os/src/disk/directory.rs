@@ -24,7 +24,7 @@ const FILL_STEP: usize = 1 << 20;
 const VECTORS_MAX: usize = 1024;
 
 /// Ending of a file that is being made and has no name yet.
-const MAKING: &str = ".making";
+pub(super) const MAKING: &str = ".making";
 
 /// The directory, locked for this process as long as it lives.
 pub(super) struct Directory {
@@ -106,6 +106,11 @@ impl Directory {
             note = Some(text);
         }
         Ok((directory, note))
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Hands a file of one block, opened like those of the device, to `test`.

@@ -1,4 +1,4 @@
-//! What every way to a disk promises. Each test runs over io_uring (where the system lets us), threads and memory.
+//! What every way to a disk promises. Each test runs over io_uring (where the system lets us), threads, memory and volatile.
 
 use crate::Scratch;
 use base::buffer::{Buffer, Pool};
@@ -15,7 +15,7 @@ const SIZE: u64 = 8 << 20;
 
 /// Runs a test over each way, with a directory of its own.
 fn over_all(test: impl Fn(&mut dyn Disk, &Scratch)) {
-    for backend in [Backend::Auto, Backend::Threads, Backend::Memory] {
+    for backend in [Backend::Auto, Backend::Threads, Backend::Memory, Backend::Volatile] {
         let scratch = Scratch::new();
         let mut opened = open(&scratch.0, backend, Pool::new(64 << 20)).unwrap();
         if let Some(note) = &opened.note {

@@ -1,9 +1,10 @@
-//! The outside world for real: one suite of promises over the three ways to a disk, and sockets.
+//! The outside world for real: one suite of promises over all ways to a disk, and sockets.
 #![allow(clippy::disallowed_methods)] // Tests look at real files and start real threads.
 
 mod device;
 mod file;
 mod socket;
+mod volatile;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
