@@ -12,6 +12,7 @@ impl Request {
             Request::Stat { .. }
                 | Request::List { .. }
                 | Request::Locate { .. }
+                | Request::GetXattrs { .. }
                 | Request::GetPolicy { .. }
                 | Request::DiskUsage { .. }
                 | Request::Usage
@@ -39,6 +40,9 @@ impl Request {
             | Request::PutFiles { .. }
             | Request::Rename { .. }
             | Request::Delete { .. }
+            | Request::SetXattr { .. }
+            | Request::Truncate { .. }
+            | Request::Concat { .. }
             | Request::BagCreate { .. }
             | Request::BagDelete { .. } => true,
             _ => false,
@@ -53,6 +57,7 @@ impl State {
             Request::Stat { path } => self.stat(&path),
             Request::List { path, after, limit } => self.list(&path, after.as_deref(), limit),
             Request::Locate { file, offset, length } => self.locate(&file, offset, length),
+            Request::GetXattrs { path, name } => self.get_xattrs(&path, name.as_deref()),
             Request::GetPolicy { path } => self.get_policy(&path),
             Request::DiskUsage { path, resume } => self.disk_usage(&path, resume.as_deref()),
             Request::Usage => self.usage(),
@@ -76,7 +81,7 @@ impl State {
     pub fn serve(&mut self, caller: Caller, request: &Request) -> Result<Reply> {
         let session = caller.session;
         match request {
-            Request::OpenSession => self.open_session(session),
+            Request::OpenSession { user } => self.open_session(session, user),
             Request::CloseSession => self.end_session(session),
             Request::Mkdir { path, parents, mode } => self.mkdir(path, *parents, *mode),
             Request::Create { path, overwrite, parents, mode } => {
@@ -98,6 +103,10 @@ impl State {
             Request::PutFiles { files } => self.put_files(session, files),
             Request::Rename { from, to, replace } => self.rename(from, to, *replace),
             Request::Delete { path, recursive } => self.delete(path, *recursive),
+            Request::SetAttributes { path, new } => self.set_attributes(path, new),
+            Request::SetXattr { path, name, value } => self.set_xattr(path, name, value.as_deref()),
+            Request::Truncate { path, length } => self.truncate(path, *length),
+            Request::Concat { target, sources } => self.concat(target, sources),
             Request::SetPolicy { path, policy } => self.set_policy(path, *policy),
             Request::DeviceRegister { device, class, capacity, node } => self.register_device(&DeviceInfo {
                 device: *device,

@@ -43,7 +43,7 @@ impl Fixture {
             random: Arc::new(os::random::SystemRandom),
         };
         let link = Link::connect(Arc::new(os::net::TcpNet), self.address(), settings).await.expect("it answers");
-        link.call(&session::Renew {}, Payload::empty()).await.expect("the session begins");
+        link.call(&session::Renew::default(), Payload::empty()).await.expect("the session begins");
         link
     }
 
