@@ -199,6 +199,8 @@ mod tests {
             "bag pull b --exec wc -j 4",
             "bag pull b --no-wait",
             "bag seal b",
+            "bag rewind b",
+            "bag create b --retain",
             "bag stat b --json",
             "bag ls",
             "bag rm b",

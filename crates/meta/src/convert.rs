@@ -76,6 +76,8 @@ pub fn bag(bag: BagId, record: BagRecord) -> BagInfo {
             _ => BagState::Sealed,
         },
         created: WallTime(record.created),
+        retain: record.retain,
+        pass: record.pass,
     }
 }
 

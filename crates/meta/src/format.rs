@@ -358,6 +358,12 @@ pub struct BagRecord {
     /// Milliseconds since 1970.
     #[prost(uint64, tag = "7")]
     pub created: u64,
+    /// Acknowledged chunks stay.
+    #[prost(bool, tag = "8")]
+    pub retain: bool,
+    /// Counts rewinds.
+    #[prost(uint32, tag = "9")]
+    pub pass: u32,
 }
 
 /// Under `Key::BagName`.

@@ -293,6 +293,13 @@ pub enum Request {
         policy: Policy,
         /// Bytes of a full chunk; zero means `BAG_CHUNK`.
         chunk_size: u64,
+        /// Acknowledged chunks stay, to be given once in each pass.
+        retain: bool,
+    },
+    /// Begins a new pass of a bag; its members are told then. `Bag`.
+    BagRewind {
+        /// Its name.
+        name: String,
     },
     /// `Bag` of this name.
     BagStat {
@@ -483,6 +490,10 @@ pub struct BagInfo {
     pub state: BagState,
     /// When it was made.
     pub created: WallTime,
+    /// Whether acknowledged chunks stay.
+    pub retain: bool,
+    /// The present pass, counted from 0.
+    pub pass: u32,
 }
 
 /// What is said of a device.

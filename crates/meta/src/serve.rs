@@ -44,6 +44,7 @@ impl Request {
             | Request::Truncate { .. }
             | Request::Concat { .. }
             | Request::BagCreate { .. }
+            | Request::BagRewind { .. }
             | Request::BagDelete { .. } => true,
             _ => false,
         }
@@ -117,7 +118,10 @@ impl State {
                 full: false,
                 reported: true,
             }),
-            Request::BagCreate { name, policy, chunk_size } => self.create_bag(name, *policy, *chunk_size),
+            Request::BagCreate { name, policy, chunk_size, retain } => {
+                self.create_bag(name, *policy, *chunk_size, *retain)
+            }
+            Request::BagRewind { name } => self.rewind_bag(name),
             Request::BagSeal { name } => self.seal_bag(name),
             Request::BagSealed { bag, epoch } => self.bag_sealed(*bag, *epoch),
             Request::BagDelete { name } => self.delete_bag(name),

@@ -75,6 +75,7 @@ asks! {
     70 bag::Pull => bag::PullAnswer,
     71 bag::Acknowledge => bag::AcknowledgeAnswer,
     72 bag::RenewGrants => Done,
+    73 bag::Rewind => bag::Info,
 }
 
 /// The answer to a question that only wants to be done.

@@ -348,6 +348,8 @@ fn wire_bag(found: BagInfo) -> bag::Info {
         sealed: found.state == BagState::Sealed,
         epoch: found.epoch,
         members: found.members.iter().map(|device| device.0.into()).collect(),
+        retain: found.retain,
+        pass: found.pass,
         ..bag::Info::default()
     }
 }

@@ -12,7 +12,8 @@ impl Index {
     /// ```text
     /// count 8 of chunks, each: id 16 | owner 12 | generation 8 | sealed 4 | length 4 | crc 4 (open: of the flushed bytes)
     ///   | tail bytes 4 | tail | count 4 of runs, each offset 4, segment 4, block 4, length 4 | count 4 of released, each start 4, end 4
-    /// count 8 of bags, each: id 8 | pushed 8, bytes 8 | acknowledged 8, bytes 8 | sealed 8 (0 or 1) | epoch 8
+    /// count 8 of bags, each: id 8 | pushed 8, bytes 8 | acknowledged 8, bytes 8
+    ///   | flags 4 (1: sealed, 2: retains) | pass 4 | epoch 8
     /// count 8 of acknowledgements, oldest first, each: chunk 16 | grant 8 | length 4
     /// count 8 of data segments, each: number 4 | incarnation 8
     /// ```
@@ -47,9 +48,10 @@ impl Index {
         }
         out.extend_from_slice(&(self.bags.len() as u64).to_le_bytes());
         for (bag, stat) in &self.bags {
-            let sealed = u64::from(stat.sealed_epoch.is_some());
+            let flags =
+                u64::from(stat.sealed_epoch.is_some()) | u64::from(stat.retain) << 1 | u64::from(stat.pass) << 32;
             let counts = [stat.pushed, stat.pushed_bytes, stat.acknowledged, stat.acknowledged_bytes];
-            for value in [bag.0].into_iter().chain(counts).chain([sealed, stat.sealed_epoch.unwrap_or(0)]) {
+            for value in [bag.0].into_iter().chain(counts).chain([flags, stat.sealed_epoch.unwrap_or(0)]) {
                 out.extend_from_slice(&value.to_le_bytes());
             }
         }
@@ -81,10 +83,11 @@ impl Index {
                 pushed_bytes: reader.eight()?,
                 acknowledged: reader.eight()?,
                 acknowledged_bytes: reader.eight()?,
-                sealed_epoch: None,
+                ..BagStat::default()
             };
-            let (sealed, epoch) = (reader.eight()?, reader.eight()?);
-            stat.sealed_epoch = (sealed == 1).then_some(epoch);
+            let (flags, epoch) = (reader.eight()?, reader.eight()?);
+            stat.sealed_epoch = (flags & 1 == 1).then_some(epoch);
+            (stat.retain, stat.pass) = (flags & 2 == 2, (flags >> 32) as u32);
             index.bags.insert(bag, stat);
         }
         for _ in 0..reader.eight()? {

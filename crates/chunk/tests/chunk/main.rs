@@ -4,4 +4,5 @@ mod crash;
 mod faults;
 mod golden;
 mod model;
+mod passes;
 mod world;

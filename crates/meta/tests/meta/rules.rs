@@ -1,12 +1,12 @@
 //! What requests do and refuse.
 
-use crate::world::{World, create, delete, mkdir, path, register, stat};
+use crate::world::{SESSION, World, create, delete, mkdir, path, register, stat};
 use base::error::{ErrorKind, Result};
 use base::id::{GroupId, InodeId};
 use base::limit::CHUNK_MAX;
 use base::policy::{Class, Policy};
 use meta::request::{BagState, FileHandle, Located, NewGroup, Place, PutFile, Totals};
-use meta::{Reply, Request};
+use meta::{Caller, Reply, Request};
 use std::time::Duration;
 
 fn handle(reply: Result<Reply>) -> FileHandle {
@@ -268,7 +268,12 @@ fn policies() {
 #[test]
 fn bags() {
     let mut world = World::new(1);
-    let make = |name: &str| Request::BagCreate { name: name.to_string(), policy: Policy::default(), chunk_size: 0 };
+    let make = |name: &str| Request::BagCreate {
+        name: name.to_string(),
+        policy: Policy::default(),
+        chunk_size: 0,
+        retain: true,
+    };
     let bag = match world.ask(make("words")) {
         Ok(Reply::Bag(bag)) => bag,
         other => panic!("{other:?}"),
@@ -279,6 +284,15 @@ fn bags() {
     let sealed = |epoch| Request::BagSealed { bag: bag.bag, epoch };
     assert_eq!(world.refusal(sealed(bag.epoch)), ErrorKind::Stale, "not sealing yet");
     let name = "words".to_string();
+    assert_eq!((bag.retain, bag.pass), (true, 0));
+    let rewind = Request::BagRewind { name: name.clone() };
+    let again = Caller { session: SESSION, call: 1 << 20 };
+    for _ in 0..2 {
+        let rewound = world.ask_as(again, rewind.clone()).expect("answered");
+        assert!(matches!(rewound, Ok(Reply::Bag(bag)) if bag.pass == 1), "asked again it is one rewind");
+    }
+    world.crash(1);
+    assert!(matches!(world.ask(rewind), Ok(Reply::Bag(bag)) if bag.pass == 2 && bag.retain));
     assert!(
         matches!(world.ask(Request::BagSeal { name: name.clone() }), Ok(Reply::Bag(bag)) if bag.state == BagState::Sealing)
     );
