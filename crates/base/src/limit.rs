@@ -29,9 +29,11 @@ pub const BAG_CHUNK_MAX: u64 = 16 * MIB;
 pub const FRAME_PAYLOAD_MAX: usize = 16 * MIB as usize;
 const _: () = assert!(BAG_CHUNK_MAX as usize <= FRAME_PAYLOAD_MAX);
 
-/// Largest message of one frame: a page of a directory listing with the longest names fits (1,000 names of 255 bytes and 200 bytes of attributes).
+/// Largest message of one frame: a page of a directory listing with the longest names fits (1,000 names of 255 bytes, an owner
+/// and a group of 255 bytes each, and 200 bytes of other attributes).
 pub const FRAME_MESSAGE_MAX: usize = MIB as usize;
-const _: () = assert!(LIST_PAGE_MAX * (NAME_MAX + 200) < FRAME_MESSAGE_MAX);
+const _: () = assert!(LIST_PAGE_MAX * (NAME_MAX + 2 * USER_NAME_MAX + 200) < FRAME_MESSAGE_MAX);
+const _: () = assert!(XATTRS_BYTES_MAX + XATTRS_MAX * 16 < FRAME_MESSAGE_MAX);
 
 /// Payloads up to here need no credit: a connection may have `SMALL_FRAMES_MAX` of them in flight.
 pub const SMALL_PAYLOAD_MAX: usize = 64 * KIB as usize;
@@ -44,6 +46,22 @@ pub const NAME_MAX: usize = 255;
 
 /// Longest path, in bytes.
 pub const PATH_MAX: usize = 4096;
+
+/// Longest name of an owner or of a group of people, in bytes.
+pub const USER_NAME_MAX: usize = 255;
+
+/// Most extended attributes of one file or directory.
+pub const XATTRS_MAX: usize = 64;
+
+/// Longest name of an extended attribute, in bytes, with its namespace (as Linux).
+pub const XATTR_NAME_MAX: usize = 255;
+
+/// Longest value of an extended attribute, in bytes.
+pub const XATTR_VALUE_MAX: usize = 16 * KIB as usize;
+
+/// Names and values of all extended attributes of one file or directory, in bytes: they are one record, which each change
+/// writes to the metadata log anew.
+pub const XATTRS_BYTES_MAX: usize = 64 * KIB as usize;
 
 /// Deepest path, in names.
 pub const PATH_DEPTH_MAX: usize = 256;

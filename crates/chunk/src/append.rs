@@ -26,6 +26,11 @@ fn stale_generation(chunk: ChunkId, have: Generation, got: Generation) -> Error 
     )
 }
 
+fn not_of_a_bag(id: ChunkId) -> Error {
+    let text = format!("chunk {id} is not a complete chunk of a bag; only those are acknowledged");
+    Error::new(ErrorKind::Invalid, text)
+}
+
 /// An append taken apart.
 struct Append {
     chunk: ChunkId,
@@ -96,7 +101,8 @@ impl Core {
             let text = format!("chunk {id} belongs to {:?}, not to {owner:?}; nothing was stored", chunk.owner);
             return Err(Error::new(ErrorKind::Invalid, text));
         }
-        if generation < chunk.generation {
+        // A push may be asked again after its chunk was handled, which raised the generation; it changes nothing.
+        if generation < chunk.generation && !matches!(owner, Owner::Bag(_)) {
             return Err(stale_generation(id, chunk.generation, generation));
         }
         let length = u64::from(chunk.length);
@@ -330,9 +336,15 @@ impl Core {
         let mut data = 0;
         let mut results = Vec::with_capacity(chunks.len());
         for (chunk, grant) in chunks {
-            let verdict = self.may_acknowledge(*chunk, *grant);
+            let verdict = self.may_acknowledge(*chunk, *grant, pass);
             if let Ok(true) = verdict {
                 data = data.max(self.needs(*chunk)[0]);
+                if self.index.retains(*chunk) {
+                    self.record(Record::Handle { chunk: *chunk, grant: *grant, pass });
+                    self.index.handle(*chunk, *grant, pass);
+                    results.push(Ok(()));
+                    continue;
+                }
                 self.record(Record::Acknowledge { chunk: *chunk, grant: *grant, pass });
                 let runs = self.index.acknowledge(*chunk, *grant);
                 self.bury(&runs);
@@ -343,22 +355,40 @@ impl Core {
     }
 
     /// True: it is to be recorded; false: it was already.
-    fn may_acknowledge(&self, id: ChunkId, grant: u64) -> Result<bool> {
-        if let Some(chunk) = self.index.chunks.get(&id) {
-            if !matches!(chunk.owner, Owner::Bag(_)) || !chunk.sealed {
-                let text = format!("chunk {id} is not a complete chunk of a bag; only those are acknowledged");
-                return Err(Error::new(ErrorKind::Invalid, text));
-            }
-            return Ok(true);
+    fn may_acknowledge(&self, id: ChunkId, grant: u64, pass: u32) -> Result<bool> {
+        let other_grant = || {
+            let text = format!("chunk {id} was acknowledged under another grant; discard what was made of it");
+            Err(Error::new(ErrorKind::Stale, text))
+        };
+        let recent = self.index.recent.get(&id);
+        if recent.is_some_and(|recent| recent.grant == grant) {
+            return Ok(false);
         }
-        match self.index.recent.get(&id) {
-            Some(recent) if recent.grant == grant => Ok(false),
-            Some(_) => {
-                let text = format!("chunk {id} was acknowledged under another grant; discard what was made of it");
-                Err(Error::new(ErrorKind::Stale, text))
-            }
-            None => Err(missing(id)),
+        let Some(chunk) = self.index.chunks.get(&id) else {
+            return if recent.is_some() { other_grant() } else { Err(missing(id)) };
+        };
+        let Owner::Bag(bag) = chunk.owner else { return Err(not_of_a_bag(id)) };
+        if !chunk.sealed {
+            return Err(not_of_a_bag(id));
         }
+        let present = self.index.bags.get(&bag).map_or(0, |stat| stat.pass);
+        if pass != present {
+            let text = format!(
+                "pass {pass} of bag {bag} is over, it was rewound and is in pass {present}; discard what was made of chunk {id}"
+            );
+            return Err(Error::new(ErrorKind::Stale, text));
+        }
+        if self.index.is_handled(id) { other_grant() } else { Ok(true) }
+    }
+
+    /// Handles the beginning of a pass.
+    pub fn bag_pass(&mut self, ticket: u64, bag: BagId, pass: u32, retain: bool) {
+        let known = self.index.bags.get(&bag).copied().unwrap_or_default();
+        if pass > known.pass || retain && !known.retain {
+            self.record(Record::Pass { bag, pass, retain });
+            self.index.bag_pass(bag, pass, retain);
+        }
+        self.reply_at(Level::Synced, [0, self.journal.last], ticket, Reply::Done);
     }
 
     /// Handles the sealing of a bag.

@@ -168,6 +168,7 @@ impl Core {
             Request::Fence { chunk, generation } => self.fence(ticket, chunk, generation),
             Request::Delete { chunks } => self.delete(ticket, &chunks),
             Request::Release { chunk, ranges } => self.release(ticket, chunk, &ranges),
+            Request::BagPass { bag, pass, retain } => self.bag_pass(ticket, bag, pass, retain),
             Request::Acknowledge { chunks, pass } => self.acknowledge(ticket, &chunks, pass),
             Request::SealBag { bag, epoch } => self.seal_bag(ticket, bag, epoch),
             Request::DropBag { bag } => self.drop_bag(ticket, bag),

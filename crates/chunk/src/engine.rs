@@ -92,6 +92,11 @@ impl<T> Engine<T> {
         self.core.index.chunks.contains_key(&chunk)
     }
 
+    /// Whether this chunk of a bag is here to be handled in the bag's present pass.
+    pub fn wants_handling(&self, chunk: ChunkId) -> bool {
+        self.holds(chunk) && !self.core.index.is_handled(chunk)
+    }
+
     /// A bag's counters on this device.
     pub fn bag_stat(&self, bag: base::id::BagId) -> crate::request::BagStat {
         self.core.index.bags.get(&bag).copied().unwrap_or_default()

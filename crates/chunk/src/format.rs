@@ -473,6 +473,24 @@ pub enum Record {
         /// The bag.
         bag: BagId,
     },
+    /// A chunk of a bag that retains was handled, and stays. Kind 9: `chunk 16 | grant 8 | pass 4`.
+    Handle {
+        /// The chunk.
+        chunk: ChunkId,
+        /// The grant under which it was handled.
+        grant: u64,
+        /// The pass of the bag.
+        pass: u32,
+    },
+    /// A bag is in this pass now. Kind 10: `bag 8 | pass 4 | retain 4 (0 or 1)`.
+    Pass {
+        /// The bag.
+        bag: BagId,
+        /// Counted from 0.
+        pass: u32,
+        /// Whether handled chunks stay.
+        retain: bool,
+    },
 }
 
 impl Record {
@@ -527,6 +545,18 @@ impl Record {
                 out.extend_from_slice(&bag.0.to_le_bytes());
                 8
             }
+            Record::Handle { chunk, grant, pass } => {
+                out.extend_from_slice(&chunk.to_bytes());
+                out.extend_from_slice(&grant.to_le_bytes());
+                out.extend_from_slice(&pass.to_le_bytes());
+                9
+            }
+            Record::Pass { bag, pass, retain } => {
+                out.extend_from_slice(&bag.0.to_le_bytes());
+                out.extend_from_slice(&pass.to_le_bytes());
+                out.extend_from_slice(&u32::from(*retain).to_le_bytes());
+                10
+            }
         };
         let body = (out.len() - start - RECORD_FRAME) as u32;
         out[start..start + 4].copy_from_slice(&body.to_le_bytes());
@@ -560,6 +590,8 @@ impl Record {
             6 => Record::Acknowledge { chunk: body.chunk()?, grant: body.eight()?, pass: body.four()? },
             7 => Record::SealBag { bag: BagId(body.eight()?), epoch: body.eight()? },
             8 => Record::DropBag { bag: BagId(body.eight()?) },
+            9 => Record::Handle { chunk: body.chunk()?, grant: body.eight()?, pass: body.four()? },
+            10 => Record::Pass { bag: BagId(body.eight()?), pass: body.four()?, retain: body.four()? == 1 },
             _ => return None,
         };
         body.0.is_empty().then_some((sequence, record))

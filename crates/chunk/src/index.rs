@@ -254,6 +254,48 @@ impl Index {
         self.remove(id)
     }
 
+    /// Counts and remembers an acknowledgement of a chunk that stays. Its generation, which no push raises, says in which
+    /// pass it was handled last: the first push gives 1, pass 0 raises it to 2.
+    pub fn handle(&mut self, id: ChunkId, grant: u64, pass: u32) {
+        let generation = handled_in(pass);
+        let Some(chunk) = self.chunk_mut(id).filter(|chunk| chunk.generation < generation) else { return };
+        if let Owner::Bag(bag) = chunk.owner {
+            chunk.generation = generation;
+            let length = chunk.length;
+            let stat = self.bags.entry(bag).or_default();
+            stat.acknowledged += 1;
+            stat.acknowledged_bytes += u64::from(length);
+            self.remember(id, Recent { grant, length });
+        }
+    }
+
+    /// Whether the chunk belongs to a bag that retains.
+    pub fn retains(&self, id: ChunkId) -> bool {
+        match self.chunks.get(&id).map(|chunk| chunk.owner) {
+            Some(Owner::Bag(bag)) => self.bags.get(&bag).is_some_and(|stat| stat.retain),
+            _ => false,
+        }
+    }
+
+    /// Whether a chunk that stays was handled in the present pass of its bag.
+    pub fn is_handled(&self, id: ChunkId) -> bool {
+        let Some(Chunk { owner: Owner::Bag(bag), generation, .. }) = self.chunks.get(&id) else { return false };
+        let stat = self.bags.get(bag).copied().unwrap_or_default();
+        stat.retain && *generation >= handled_in(stat.pass)
+    }
+
+    /// A bag is in this pass, or a later one that is known already. Of one that retains the counts begin anew.
+    pub fn bag_pass(&mut self, bag: BagId, pass: u32, retain: bool) {
+        let stat = self.bags.entry(bag).or_default();
+        stat.retain |= retain;
+        if pass > stat.pass {
+            stat.pass = pass;
+            if stat.retain {
+                (stat.acknowledged, stat.acknowledged_bytes) = (0, 0);
+            }
+        }
+    }
+
     fn remember(&mut self, id: ChunkId, recent: Recent) {
         if self.recent.insert(id, recent).is_none() {
             self.recent_order.push_back(id);
@@ -373,6 +415,8 @@ impl Index {
             Record::Acknowledge { chunk, grant, pass: _ } => drop(self.acknowledge(*chunk, *grant)),
             Record::SealBag { bag, epoch } => self.seal_bag(*bag, *epoch),
             Record::DropBag { bag } => drop(self.drop_bag(*bag)),
+            Record::Handle { chunk, grant, pass } => self.handle(*chunk, *grant, *pass),
+            Record::Pass { bag, pass, retain } => self.bag_pass(*bag, *pass, *retain),
         }
         true
     }
@@ -409,6 +453,11 @@ impl Index {
         self.tails += fresh.len() as u64;
         true
     }
+}
+
+/// The generation of a chunk that was handled in this pass and stays.
+fn handled_in(pass: u32) -> Generation {
+    Generation(u64::from(pass) + 2)
 }
 
 /// Where both streams stood when a checkpoint was taken.

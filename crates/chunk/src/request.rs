@@ -81,12 +81,22 @@ pub enum Request {
         /// (offset, length) of each range.
         ranges: Vec<(u64, u64)>,
     },
-    /// A consumer has handled chunks of bags: each is counted and deleted, durably. `Reply::Acknowledged`.
+    /// A consumer has handled chunks of bags: each is counted and, unless its bag retains, deleted, durably. `Reply::Acknowledged`.
     Acknowledge {
         /// Each chunk with the grant under which it was handled.
         chunks: Vec<(ChunkId, u64)>,
         /// The pass of the bag, counted from 0.
         pass: u32,
+    },
+    /// The bag is in this pass from now on, durably; acknowledgements of earlier ones are refused. `Reply::Done`. The highest
+    /// pass is kept, and that a bag retains stays so.
+    BagPass {
+        /// The bag.
+        bag: BagId,
+        /// Counted from 0.
+        pass: u32,
+        /// Acknowledged chunks stay, to be given once in each pass, until the bag is dropped.
+        retain: bool,
     },
     /// From now on new chunks of this bag are refused, durably. `Reply::Done`. The highest epoch is kept.
     SealBag {
@@ -174,12 +184,16 @@ pub struct BagStat {
     pub pushed: u64,
     /// Their bytes.
     pub pushed_bytes: u64,
-    /// Chunks that were acknowledged.
+    /// Chunks that were acknowledged; of a bag that retains: in the present pass.
     pub acknowledged: u64,
     /// Their bytes.
     pub acknowledged_bytes: u64,
     /// The epoch at which further pushes were refused.
     pub sealed_epoch: Option<u64>,
+    /// The present pass, counted from 0.
+    pub pass: u32,
+    /// Acknowledged chunks stay.
+    pub retain: bool,
 }
 
 /// What is known about a chunk.

@@ -5,6 +5,7 @@ mod cut;
 mod ls;
 mod pull;
 mod push;
+mod rewind;
 mod rm;
 mod seal;
 mod stat;
@@ -29,6 +30,7 @@ enum Command {
     Push(push::Push),
     Pull(pull::Pull),
     Seal(seal::Seal),
+    Rewind(rewind::Rewind),
     Stat(stat::Stat),
     Ls(ls::Ls),
     Rm(rm::Rm),
@@ -41,6 +43,7 @@ impl Bag {
             Command::Create(command) => command.run(context).await,
             Command::Push(command) => command.run(context).await,
             Command::Pull(command) => command.run(context).await,
+            Command::Rewind(command) => command.run(context).await,
             Command::Seal(command) => command.run(context).await,
             Command::Stat(command) => command.run(context).await,
             Command::Ls(command) => command.run(context).await,

@@ -49,6 +49,7 @@ impl Context {
             net: Arc::new(os::net::TcpNet),
             address: self.at.clone(),
             program: format!("stormwell {command}"),
+            user: os::user::current(),
             clock: self.clock.clone(),
             random: self.random.clone(),
             pool: self.pool.clone(),

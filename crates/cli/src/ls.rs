@@ -15,7 +15,7 @@ use client::{Attributes, Client, Listing};
     after_help = "Example:\n  stormwell ls -l -h /logs\n\nTimes are UTC. With -R every line is a path below PATH."
 )]
 pub struct Ls {
-    /// Mode, size, time and name
+    /// Mode, owner, group, size, time and name
     #[arg(short, long)]
     long: bool,
     /// Sizes for people: 1.5 GiB
@@ -92,19 +92,20 @@ impl Ls {
             return output.json(&stat::object(path, attributes));
         }
         let name = output.name(shown);
-        let line = if self.long { long_line(&name, attributes, self.human) } else { name };
+        let line = if self.long { output.name(&long_line(&name, attributes, self.human)) } else { name };
         output.line(&line)
     }
 }
 
-/// `-rw-r--r--         1234  2026-11-21 01:55:06  name`, with a slash behind directories.
+/// `-rw-r--r-- ada      staff            1234  2026-11-21 01:55:06  name`, with a slash behind directories.
 fn long_line(name: &str, attributes: &Attributes, human: bool) -> String {
     let size = if attributes.directory { "-".to_string() } else { show::size(attributes.length, human) };
     let mode = show::mode(attributes.directory, attributes.mode);
     let date = show::date(WallTime(attributes.modified_ms));
     let slash = if attributes.directory { "/" } else { "" };
     let width = if human { 9 } else { 13 };
-    format!("{mode} {size:>width$}  {date}  {name}{slash}")
+    let (owner, group) = (show::said(&attributes.owner), show::said(&attributes.group));
+    format!("{mode} {owner:<8} {group:<8} {size:>width$}  {date}  {name}{slash}")
 }
 
 #[cfg(test)]
@@ -115,10 +116,13 @@ mod tests {
     /// Columns stay where they are, whatever the size.
     #[test]
     fn long_lines() {
-        let file = Attributes { length: 3 << 29, mode: 0o640, ..Attributes::default() };
-        assert_eq!(long_line("a b", &file, false), "-rw-r-----    1610612736  1970-01-01 00:00:00  a b");
-        assert_eq!(long_line("a b", &file, true), "-rw-r-----   1.5 GiB  1970-01-01 00:00:00  a b");
+        let (owner, group) = ("ada".to_string(), "research".to_string());
+        let file = Attributes { length: 3 << 29, mode: 0o640, owner, group, ..Attributes::default() };
+        let exact = "-rw-r----- ada      research    1610612736  1970-01-01 00:00:00  a b";
+        assert_eq!(long_line("a b", &file, false), exact);
+        let rounded = "-rw-r----- ada      research   1.5 GiB  1970-01-01 00:00:00  a b";
+        assert_eq!(long_line("a b", &file, true), rounded);
         let directory = Attributes { directory: true, mode: 0o755, ..Attributes::default() };
-        assert_eq!(long_line("d", &directory, true), "drwxr-xr-x         -  1970-01-01 00:00:00  d/");
+        assert_eq!(long_line("d", &directory, true), "drwxr-xr-x -        -                -  1970-01-01 00:00:00  d/");
     }
 }

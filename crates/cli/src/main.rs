@@ -1,28 +1,38 @@
 //! `stormwell`: the one binary. Each subcommand is a file of its own; this one only starts them.
 
 mod bag;
+mod below;
 mod bench;
 mod cat;
 mod child;
+mod chmod;
+mod chown;
 mod command;
 mod completion;
+mod concat;
 mod context;
 mod demo;
 mod df;
 mod du;
 mod exit;
+mod explain;
 mod get;
 mod ls;
 mod mkdir;
 mod mv;
 mod output;
 mod path;
+mod policy;
 mod progress;
 mod put;
 mod rm;
 mod serve;
 mod show;
 mod stat;
+mod tail;
+mod touch;
+mod truncate;
+mod xattr;
 
 use std::process::ExitCode;
 

@@ -8,6 +8,11 @@ pub fn size(bytes: u64, human: bool) -> String {
     if human { show_bytes(bytes) } else { bytes.to_string() }
 }
 
+/// A name, or a dash if nobody said it.
+pub fn said(name: &str) -> &str {
+    if name.is_empty() { "-" } else { name }
+}
+
 /// `drwxr-xr-x`.
 pub fn mode(directory: bool, bits: u32) -> String {
     let mut text = String::with_capacity(10);

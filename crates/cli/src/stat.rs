@@ -25,6 +25,10 @@ pub fn object(path: &str, attributes: &Attributes) -> Value {
         "kind": kind(attributes),
         "bytes": attributes.length,
         "modified_ms": attributes.modified_ms,
+        "accessed_ms": attributes.accessed_ms,
+        "created_ms": attributes.created_ms,
+        "owner": attributes.owner,
+        "group": attributes.group,
         "mode": format!("{:04o}", attributes.mode & 0o7777),
         "open": attributes.open,
         "inode": attributes.inode,
@@ -58,7 +62,12 @@ impl Stat {
             output.line(&format!("kind        {}", kind(&attributes)))?;
             output.line(&format!("bytes       {}", attributes.length))?;
             output.line(&format!("modified    {} UTC", show::date(WallTime(attributes.modified_ms))))?;
-            output.line(&format!("mode        {}", show::mode(attributes.directory, attributes.mode)))?;
+            output.line(&format!("accessed    {} UTC", show::date(WallTime(attributes.accessed_ms))))?;
+            output.line(&format!("created     {} UTC", show::date(WallTime(attributes.created_ms))))?;
+            let bits = format!("{:04o}", attributes.mode & 0o7777);
+            output.line(&format!("mode        {}  {bits}", show::mode(attributes.directory, attributes.mode)))?;
+            output.line(&format!("owner       {}", output.name(show::said(&attributes.owner))))?;
+            output.line(&format!("group       {}", output.name(show::said(&attributes.group))))?;
             output.line(&format!("open        {}", if attributes.open { "yes, for writing" } else { "no" }))?;
             output.line(&format!("inode       {}", attributes.inode))?;
             output.line(&format!("generation  {}", attributes.generation))?;

@@ -19,8 +19,29 @@ pub struct Bag {
 impl Client {
     /// Makes a bag. `Exists` if there is one of that name, unless `exists_ok`.
     pub async fn bag_create(&self, name: &str, exists_ok: bool) -> Result<Bag> {
-        let info = self.ask(&bag::Create { name: name.to_string(), exists_ok }).await?;
-        Bag::of(self, name, info)
+        self.create_bag(bag::Create { name: name.to_string(), exists_ok, retain: false }).await
+    }
+
+    /// The same, of a bag whose acknowledged chunks stay, to be given once in each pass, until it is deleted.
+    pub async fn bag_create_retaining(&self, name: &str, exists_ok: bool) -> Result<Bag> {
+        self.create_bag(bag::Create { name: name.to_string(), exists_ok, retain: true }).await
+    }
+
+    async fn create_bag(&self, create: bag::Create) -> Result<Bag> {
+        let info = self.ask(&create).await?;
+        if create.retain != info.retain {
+            let is = if info.retain { "retains its chunks" } else { "gives its chunks away" };
+            let text =
+                format!("there is a bag {} already, and it {is}; it was not changed; choose another name", create.name);
+            return Err(Error::new(ErrorKind::Exists, text));
+        }
+        Bag::of(self, &create.name, info)
+    }
+
+    /// Begins a new pass of a bag: every chunk that is there is given once more, and acknowledgements of chunks pulled
+    /// before are refused.
+    pub async fn bag_rewind(&self, name: &str) -> Result<Info> {
+        self.ask(&bag::Rewind { name: name.to_string() }).await
     }
 
     /// A bag to push to or to pull from. `NotFound` if there is none of that name.

@@ -23,6 +23,8 @@ pub struct Settings {
     pub address: String,
     /// Which program asks, for people: `stormwell put`.
     pub program: String,
+    /// Whom what is made belongs to: owner and group; empty names: nobody in particular.
+    pub user: (String, String),
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Chance: session, chunk and grant names, and the spreading over devices.
@@ -101,7 +103,8 @@ impl Drop for Session {
 impl Client {
     /// Connects to a node and begins a session. `Unreachable` if nobody answers.
     pub async fn connect(settings: Settings) -> Result<Client> {
-        let Settings { net, address, program, clock, random, pool, connections, silence_max } = settings;
+        let Settings { net, address, program, user: (owner, group), clock, random, pool, connections, silence_max } =
+            settings;
         let (session, connections) = (SessionId(random.wide()), connections.max(1));
         let settings = LinkSettings {
             session,
@@ -114,25 +117,27 @@ impl Client {
         };
         let link = Link::connect(net.clone(), &address, settings.clone()).await?;
         // The session begins here: changes made under one that the node does not know are refused.
-        link.call(&session::Renew {}, Payload::empty()).await?;
+        let begin = session::Renew { owner, group };
+        link.call(&begin, Payload::empty()).await?;
         // A link of one connection keeps the order by itself.
         let connector = (connections > 1).then_some(Connector { net, address, settings });
-        Ok(Client::start(link, clock, random, pool, connector))
+        Ok(Client::start(link, begin, clock, random, pool, connector))
     }
 
     /// A client over a link that exists, for instance to one's own node. Must be called within a tokio runtime.
     pub fn over(link: Link, clock: Arc<dyn Clock>, random: Arc<dyn Random>, pool: Pool) -> Client {
-        Client::start(link, clock, random, pool, None)
+        Client::start(link, session::Renew::default(), clock, random, pool, None)
     }
 
     fn start(
         link: Link,
+        begin: session::Renew,
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
         pool: Pool,
         connector: Option<Connector>,
     ) -> Client {
-        let renewal = tokio::spawn(renew(link.clone()));
+        let renewal = tokio::spawn(renew(link.clone(), begin));
         let count = connector.as_ref().map_or(0, |connector| connector.settings.connections);
         let ordered = (0..count).map(|_| OnceCell::new()).collect();
         let session =
@@ -187,9 +192,9 @@ impl Client {
 
 /// Renews the session until it is aborted. A failure is not reported here: the calls that suffer from it say so,
 /// and the next round tries again.
-async fn renew(link: Link) {
+async fn renew(link: Link, renew: session::Renew) {
     loop {
         tokio::time::sleep(SESSION_LEASE / 3).await;
-        let _answer = link.call(&session::Renew {}, Payload::empty()).await;
+        let _answer = link.call(&renew, Payload::empty()).await;
     }
 }

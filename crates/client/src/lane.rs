@@ -4,15 +4,17 @@
 //! order, and calls may overtake each other on several connections. With one append in flight for each chunk nothing can
 //! overtake, and several chunks spread over the devices.
 
+use crate::attributes::NewAttributes;
 use crate::client::Client;
 use crate::packer::{Compound, Results, Work};
+use crate::writer::CreateOptions;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::FULL_WAIT;
 use base::policy::Level;
 use bytes::Bytes;
 use net::Payload;
 use net::message::chunk;
-use net::message::file::{NewGroup, PackGroup, PutFiles};
+use net::message::file::{NewGroup, PackGroup, PutFile, PutFiles};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Mutex, mpsc};
@@ -48,10 +50,19 @@ impl Lane {
     }
 
     async fn put(&mut self, mut compound: Compound) {
-        let outcome = match self.store(&mut compound).await {
+        let contents = compound.contents.clone();
+        let mut outcome = match self.store(&mut compound).await {
             Ok(()) => self.name(&compound).await,
             Err(error) => Err(error),
         };
+        if let Ok(each) = &mut outcome {
+            for ((result, file), bytes) in each.iter_mut().zip(&compound.files).zip(contents) {
+                // Its directory's policy wants it on another tier than the group's.
+                if result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Unsupported) {
+                    *result = self.write_alone(file, bytes).await;
+                }
+            }
+        }
         let paths = compound.files.into_iter().map(|file| file.path);
         let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
         match outcome {
@@ -61,6 +72,20 @@ impl Lane {
                 (path, Err(error))
             })),
         }
+    }
+
+    /// Writes a file that cannot share a group as a file of its own.
+    async fn write_alone(&self, file: &PutFile, bytes: Bytes) -> Result<()> {
+        let PutFile { overwrite, parents, mode, modified_ms, accessed_ms, .. } = *file;
+        let options = CreateOptions { overwrite, parents, mode, modified_ms };
+        let mut writer = self.client.create(&file.path, options).await?;
+        writer.write(bytes).await?;
+        writer.close().await?;
+        if accessed_ms != 0 {
+            let accessed = NewAttributes { accessed_ms: Some(accessed_ms), ..NewAttributes::default() };
+            self.client.set_attributes(&file.path, accessed).await?;
+        }
+        Ok(())
     }
 
     /// Makes the bytes durable, and notes in each file where its own are.

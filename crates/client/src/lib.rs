@@ -1,5 +1,6 @@
 //! The one library that everything above uses: names, files, small files packed together, and bags.
 
+mod attributes;
 mod bag;
 mod client;
 mod consumer;
@@ -13,13 +14,14 @@ mod reader;
 mod stream;
 mod writer;
 
+pub use attributes::NewAttributes;
 pub use bag::Bag;
 pub use client::{Client, Settings, Sizes};
 pub use consumer::{Consumer, ConsumerOptions};
 pub use held::{Acknowledged, Chunk, Refusal};
 pub use names::{Listing, Usage};
 pub use net::message::bag::Info as BagInfo;
-pub use net::message::file::{Attributes, Device, DevicesAnswer, Entry, ListAnswer};
+pub use net::message::file::{Attributes, Device, DevicesAnswer, Entry, Extent, ListAnswer};
 pub use net::message::session::NodeStatusAnswer;
 pub use packer::{PackOptions, Packed, Packer, PackerOptions};
 pub use producer::{Producer, ProducerOptions};

@@ -130,23 +130,28 @@ impl Client {
         self.ask(&file::SetPolicy { path: path.to_string(), policy }).await.map(|_| ())
     }
 
-    /// The wishes in force at a path, inherited ones included.
-    pub async fn get_policy(&self, path: &str) -> Result<Policy> {
-        let answer = self.ask(&file::GetPolicy { path: path.to_string() }).await?;
-        let tier = match answer.tier.checked_sub(1) {
-            None => None,
-            Some(code) => Some(Class::from_code(code).ok_or_else(|| {
-                Error::new(
-                    ErrorKind::Unsupported,
-                    format!("{path} has a policy for a device class of number {code} that this program does not know; use the node's version"),
-                )
-            })?),
-        };
-        Ok(Policy { tier, replicas: (answer.replicas != 0).then_some(answer.replicas) })
+    /// The wishes that were set at a path itself, and those in force there, inherited ones included.
+    pub async fn get_policy(&self, path: &str) -> Result<(Policy, Policy)> {
+        let file::PolicyAnswer { tier, replicas, own } = self.ask(&file::GetPolicy { path: path.to_string() }).await?;
+        let in_force = policy(path, &file::Policy { tier, replicas })?;
+        Ok((policy(path, &own.unwrap_or_default())?, in_force))
     }
 
     /// How the node is that this client talks to.
     pub async fn node_status(&self) -> Result<NodeStatusAnswer> {
         self.ask(&NodeStatus {}).await
     }
+}
+
+fn policy(path: &str, answer: &file::Policy) -> Result<Policy> {
+    let tier = match answer.tier.checked_sub(1) {
+        None => None,
+        Some(code) => Some(Class::from_code(code).ok_or_else(|| {
+            Error::new(
+                ErrorKind::Unsupported,
+                format!("{path} has a policy for a device class of number {code} that this program does not know; use the node's version"),
+            )
+        })?),
+    };
+    Ok(Policy { tier, replicas: (answer.replicas != 0).then_some(answer.replicas) })
 }

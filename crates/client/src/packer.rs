@@ -34,6 +34,8 @@ impl Default for PackerOptions {
 pub struct PackOptions {
     /// Modification time in milliseconds since 1970; zero means now.
     pub modified_ms: u64,
+    /// Access time in milliseconds since 1970; zero means as modified.
+    pub accessed_ms: u64,
     /// Permission bits; zero means 0644.
     pub mode: u32,
     /// Replace a file that exists.
@@ -118,6 +120,15 @@ impl Packer {
                 ),
             ));
         }
+        self.add(path, bytes, options, false).await
+    }
+
+    /// Makes a directory if it is missing, and gives it these times and bits in any case. It counts as a file of no bytes.
+    pub async fn put_directory(&mut self, path: &str, options: PackOptions) -> Result<()> {
+        self.add(path, Bytes::new(), options, true).await
+    }
+
+    async fn add(&mut self, path: &str, bytes: Bytes, options: PackOptions, directory: bool) -> Result<()> {
         let full = self.gathering.files.len() >= self.options.compound_files
             || self.gathering.bytes + bytes.len() > self.options.compound_bytes;
         if full {
@@ -130,9 +141,11 @@ impl Packer {
             offset: 0,
             length: bytes.len() as u64,
             modified_ms: options.modified_ms,
+            accessed_ms: options.accessed_ms,
             mode: options.mode,
             overwrite: options.overwrite,
             parents: options.parents,
+            directory,
         });
         self.gathering.contents.push(bytes);
         Ok(())

@@ -75,6 +75,13 @@ impl Client {
         Ok(reader)
     }
 
+    /// Where the bytes of a file are, by its number, from the piece with byte `from` on; and whether there are more pieces.
+    pub async fn extents(&self, inode: u64, from: u64) -> Result<(Vec<Extent>, bool)> {
+        let ask = Locate { path: String::new(), inode, offset: from, length: u64::MAX - from };
+        let answer = self.ask(&ask).await?;
+        Ok((answer.extents, answer.more))
+    }
+
     /// All of a file's bytes: two round trips if it is small.
     pub async fn read_small(&self, path: &str) -> Result<Bytes> {
         let reader = self.open(path).await?;
@@ -247,6 +254,10 @@ impl FileReader {
         let answer = self.shared.client.ask(&ask).await.map_err(|error| self.explain(error))?;
         {
             let mut known = self.known();
+            if known.attributes.generation != answer.attributes.generation {
+                // Somebody wrote it, cut it or joined to it since: no place that was remembered need hold any more.
+                known.extents.clear();
+            }
             known.attributes = answer.attributes;
             // What was remembered behind this place, or as open, may be otherwise by now.
             known.extents.split_off(&at);

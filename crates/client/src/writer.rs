@@ -50,7 +50,8 @@ impl Client {
         Ok(FileWriter::start(self.clone(), path, opened, modified_ms))
     }
 
-    /// Opens a file to write at its end. Whoever had it open for writing is refused from now on.
+    /// Opens a closed file to write at its end. `Busy` while somebody writes it; after a writer that went away, until its
+    /// session has ended and the node has sealed its last chunk.
     pub async fn append(&self, path: &str) -> Result<FileWriter> {
         let opened = self.ask(&file::Append { path: path.to_string() }).await?;
         Ok(FileWriter::start(self.clone(), path, opened, 0))

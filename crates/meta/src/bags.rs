@@ -18,7 +18,7 @@ const SEALED: u32 = 2;
 
 impl State {
     /// Does `BagCreate`.
-    pub fn create_bag(&mut self, name: &str, policy: Policy, chunk_size: u64) -> Result<Reply> {
+    pub fn create_bag(&mut self, name: &str, policy: Policy, chunk_size: u64, retain: bool) -> Result<Reply> {
         check_bag_name(name)?;
         if self.layers.has(&Key::BagName(name))? {
             return Err(Error::new(ErrorKind::Exists, format!("the bag '{name}' exists already; it was not changed")));
@@ -39,6 +39,8 @@ impl State {
             state: 0,
             epoch: 1,
             created: self.wall.0,
+            retain,
+            pass: 0,
         };
         self.put(&Key::BagName(name), &BagNameRecord { bag: bag.0 });
         self.put(&Key::Bag(bag), &record);
@@ -94,6 +96,21 @@ impl State {
             record.state = SEALING;
             self.put(&Key::Bag(bag), &record);
         }
+        Ok(Reply::Bag(convert::bag(bag, record)))
+    }
+
+    /// Does `BagRewind`.
+    pub fn rewind_bag(&mut self, name: &str) -> Result<Reply> {
+        let (bag, mut record) = self.find_bag(name)?;
+        let Some(pass) = record.pass.checked_add(1) else {
+            let text = format!(
+                "the bag '{name}' was rewound {} times and cannot be once more; it was not changed",
+                record.pass
+            );
+            return Err(Error::new(ErrorKind::Invalid, text));
+        };
+        record.pass = pass;
+        self.put(&Key::Bag(bag), &record);
         Ok(Reply::Bag(convert::bag(bag, record)))
     }
 

@@ -52,6 +52,7 @@ pub fn attributes(inode: InodeId, record: InodeRecord) -> Attributes {
         length: record.length,
         modified: WallTime(record.modified),
         created: WallTime(record.created),
+        accessed: WallTime(if record.accessed == 0 { record.modified } else { record.accessed }),
         mode: record.mode,
         owner: record.owner,
         group: record.group,
@@ -75,6 +76,8 @@ pub fn bag(bag: BagId, record: BagRecord) -> BagInfo {
             _ => BagState::Sealed,
         },
         created: WallTime(record.created),
+        retain: record.retain,
+        pass: record.pass,
     }
 }
 
@@ -99,6 +102,7 @@ pub fn reply_record(reply: &Reply) -> ReplyRecord {
         Reply::Bag(bag) => record.bag = Some(bag.bag.0),
         Reply::Entries { .. }
         | Reply::Located(_)
+        | Reply::Xattrs(_)
         | Reply::Policy { .. }
         | Reply::DiskUsage { .. }
         | Reply::Usage(_)
@@ -150,6 +154,7 @@ fn attributes_record(attributes: &Attributes) -> AttributesRecord {
         length: attributes.length,
         modified: attributes.modified.0,
         created: attributes.created.0,
+        accessed: attributes.accessed.0,
         mode: attributes.mode,
         owner: attributes.owner.clone(),
         group: attributes.group.clone(),

@@ -52,6 +52,11 @@ impl Devices {
         device.info = DeviceInfo { used, full, reported: info.reported || device.info.reported, ..info };
     }
 
+    /// The class of a device, if it was ever registered.
+    pub fn class(&self, device: DeviceId) -> Option<Class> {
+        self.known.get(&device).map(|device| device.info.class)
+    }
+
     /// All devices in the order of their ids.
     pub fn list(&self) -> Vec<DeviceInfo> {
         self.known.values().map(|device| device.info.clone()).collect()

@@ -102,6 +102,31 @@ pub struct InodeRecord {
     /// Who writes it.
     #[prost(message, optional, tag = "12")]
     pub writer: Option<WriterRecord>,
+    /// Milliseconds since 1970; zero: nobody said, so as `modified`.
+    #[prost(uint64, tag = "13")]
+    pub accessed: u64,
+    /// It has a record under `Key::Xattrs`.
+    #[prost(bool, tag = "14")]
+    pub xattrs: bool,
+}
+
+/// Under `Key::Xattrs`.
+#[derive(Clone, PartialEq, Message)]
+pub struct XattrsRecord {
+    /// In the order of their names' bytes.
+    #[prost(message, repeated, tag = "1")]
+    pub xattrs: Vec<XattrRecord>,
+}
+
+/// One extended attribute.
+#[derive(Clone, PartialEq, Message)]
+pub struct XattrRecord {
+    /// With its namespace.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// Any bytes.
+    #[prost(bytes = "vec", tag = "2")]
+    pub value: Vec<u8>,
 }
 
 /// The write lease of a file and its open extent.
@@ -201,11 +226,17 @@ pub struct RangeRecord {
 }
 
 /// Under `Key::Session`.
-#[derive(Clone, Copy, PartialEq, Eq, Message)]
+#[derive(Clone, PartialEq, Eq, Message)]
 pub struct SessionRecord {
     /// Its leases and remembered calls are being taken apart.
     #[prost(bool, tag = "1")]
     pub ended: bool,
+    /// Whom files that it makes belong to; empty: nobody said.
+    #[prost(string, tag = "2")]
+    pub owner: String,
+    /// And which group of people.
+    #[prost(string, tag = "3")]
+    pub group: String,
 }
 
 /// Under `Key::Call`.
@@ -327,6 +358,12 @@ pub struct BagRecord {
     /// Milliseconds since 1970.
     #[prost(uint64, tag = "7")]
     pub created: u64,
+    /// Acknowledged chunks stay.
+    #[prost(bool, tag = "8")]
+    pub retain: bool,
+    /// Counts rewinds.
+    #[prost(uint32, tag = "9")]
+    pub pass: u32,
 }
 
 /// Under `Key::BagName`.

@@ -33,7 +33,7 @@ impl State {
                 return Ok(());
             }
             self.counters.directories = self.counters.directories.saturating_sub(1);
-            self.remove(&Key::Inode(inode));
+            self.remove_inode(inode, record.xattrs);
             return Ok(());
         }
         if let Some(writer) = record.writer.take() {
@@ -63,7 +63,7 @@ impl State {
     fn remove_file(&mut self, inode: InodeId, record: &InodeRecord) {
         self.counters.files = self.counters.files.saturating_sub(1);
         self.counters.bytes = self.counters.bytes.saturating_sub(record.length);
-        self.remove(&Key::Inode(inode));
+        self.remove_inode(inode, record.xattrs);
     }
 
     /// Releases up to `limit` extents; whether those were all.
@@ -138,7 +138,7 @@ impl State {
         }
         if all {
             self.counters.directories = self.counters.directories.saturating_sub(1);
-            self.remove(&Key::Inode(inode));
+            self.remove_inode(inode, record.xattrs);
             self.remove(&Key::Detached(inode));
         }
         Ok(true)

@@ -22,6 +22,8 @@ pub enum Key<'a> {
     Extent(InodeId, u64),
     /// `GroupRecord`.
     Group(GroupId),
+    /// `XattrsRecord`: the extended attributes of a file or directory, if it has any.
+    Xattrs(InodeId),
     /// `SessionRecord`.
     Session(SessionId),
     /// `CallRecord`: a remembered reply of the session; slots are used in a circle.
@@ -58,6 +60,7 @@ impl Key<'_> {
             Key::Inode(_) => 0x11,
             Key::Extent(..) => 0x12,
             Key::Group(_) => 0x13,
+            Key::Xattrs(_) => 0x14,
             Key::Session(_) => 0x20,
             Key::Call(..) => 0x21,
             Key::SessionFile(..) => 0x22,

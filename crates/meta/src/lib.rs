@@ -1,13 +1,14 @@
 //! The metadata store and its rules: names, extents, groups, bags, devices, sessions. An engine: a step function without threads,
 //! sockets or clock. A group-committed log acknowledges; an overlay and an embedded tree hold the state behind it.
 
+mod attributes;
 mod bags;
 mod convert;
 mod devices;
+mod extents;
 mod files;
 mod format;
 mod garbage;
-
 mod key;
 mod layers;
 mod log;

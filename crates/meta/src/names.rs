@@ -92,7 +92,10 @@ impl State {
 
     /// A record for something new under this name.
     pub fn new_inode(&self, parent: InodeId, name: &str, mode: u32) -> InodeRecord {
+        let said = |name: &str| (!name.is_empty()).then(|| name.to_string());
         InodeRecord {
+            owner: said(&self.user.owner),
+            group: said(&self.user.group),
             modified: self.wall.0,
             created: self.wall.0,
             mode,

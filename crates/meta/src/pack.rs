@@ -1,8 +1,11 @@
 //! Small files: many share a group, and come into being with one log entry.
 
+use crate::attributes::check_mode;
+use crate::convert;
 use crate::format::{ExtentRecord, GroupRecord, InodeRecord, NameRecord};
 use crate::key::Key;
-use crate::request::{PutFile, Reply};
+use crate::names::DIRECTORY_MODE;
+use crate::request::{NewAttributes, PutFile, Reply};
 use crate::state::State;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{GroupId, InodeId, SessionId};
@@ -46,15 +49,21 @@ impl State {
     }
 
     fn put_file_packed(&mut self, session: SessionId, file: &PutFile) -> Result<InodeId> {
+        check_mode(file.mode)?;
+        if file.directory {
+            return self.put_directory(file);
+        }
         if file.length > 0 {
             self.add_to_pack(session, file)?;
         }
         let (directory, name) = self.vacate(&file.path, file.overwrite, file.parents)?;
+        if file.length > 0 {
+            self.check_tier(file, directory.policy)?;
+        }
         let inode = self.next_inode();
         let mut record = InodeRecord { length: file.length, ..self.new_inode(directory.inode, name, file.mode) };
-        if let Some(modified) = file.modified {
-            record.modified = modified.0;
-        }
+        record.modified = file.modified.map_or(record.modified, |time| time.0);
+        record.accessed = file.accessed.map_or(0, |time| time.0);
         self.counters.files += 1;
         self.put_file(inode, &record, 0);
         self.put(&Key::Name(directory.inode, name), &NameRecord { inode: inode.0, directory: false });
@@ -69,6 +78,36 @@ impl State {
             self.put(&Key::Extent(inode, file.length), &extent);
         }
         Ok(inode)
+    }
+
+    /// `Unsupported` if the directory's policy wants the bytes on another tier than that of the shared group.
+    fn check_tier(&self, file: &PutFile, policy: Policy) -> Result<()> {
+        let Some(tier) = policy.tier else { return Ok(()) };
+        let columns = convert::columns(&self.group(file.group)?.columns);
+        let mut replicas = columns.iter().flat_map(|column| &column.replicas);
+        if replicas.all(|(device, _)| self.devices.class(*device) == Some(tier)) {
+            return Ok(());
+        }
+        let (path, tier) = (&file.path, tier.name());
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "'{path}' belongs on the tier '{tier}' and shared groups are elsewhere; it was not made: write it by itself"
+            ),
+        ))
+    }
+
+    /// A directory with its times and bits, whether it was there before or not.
+    fn put_directory(&mut self, file: &PutFile) -> Result<InodeId> {
+        let PutFile { path, modified, accessed, mode, parents, .. } = file;
+        if !parents && let Some((parent, _)) = path.split() {
+            self.directory(parent)?;
+        }
+        let directory = self.make_directory(path.text(), DIRECTORY_MODE)?;
+        let new =
+            NewAttributes { mode: Some(*mode), modified: *modified, accessed: *accessed, ..NewAttributes::default() };
+        self.set_attributes(path, &new)?;
+        Ok(directory.inode)
     }
 
     /// One more reference to a packed group of the session. Taken before an old file goes, so that replacing never empties the group.

@@ -39,19 +39,50 @@ pub struct PutFile {
     pub crc: u32,
     /// When the file was last changed; none means now.
     pub modified: Option<WallTime>,
+    /// When it was last read; none means as modified.
+    pub accessed: Option<WallTime>,
     /// Permission bits.
     pub mode: u32,
     /// Whether a file of this name is replaced.
     pub overwrite: bool,
     /// Whether missing directories above are made.
     pub parents: bool,
+    /// It is a directory without bytes: made if it is missing, and given these times and bits in any case.
+    pub directory: bool,
+}
+
+/// Whom the files of a session belong to. Nobody proves it yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct User {
+    /// The owner's name; empty: nobody said.
+    pub owner: String,
+    /// The name of a group of people; empty: nobody said.
+    pub group: String,
+}
+
+/// What to change of a file's or directory's attributes; none leaves them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NewAttributes {
+    /// Permission bits.
+    pub mode: Option<u32>,
+    /// Who owns it.
+    pub owner: Option<String>,
+    /// Which group of people owns it.
+    pub group: Option<String>,
+    /// When it was last changed.
+    pub modified: Option<WallTime>,
+    /// When it was last read.
+    pub accessed: Option<WallTime>,
 }
 
 /// A request. Lengths and offsets are bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Begins the caller's session. Answers `Done`. Opening one that is open renews it.
-    OpenSession,
+    OpenSession {
+        /// Whom what it makes belongs to.
+        user: User,
+    },
     /// Says that the caller's session lives. `Done`, or `Stale` if it has ended.
     Renew,
     /// Ends the caller's session and frees its leases. `Done`.
@@ -172,6 +203,43 @@ pub enum Request {
         /// Whether a directory may have something in it.
         recursive: bool,
     },
+    /// Changes attributes of a file or directory. `Done`.
+    SetAttributes {
+        /// Which.
+        path: Path,
+        /// What to change.
+        new: NewAttributes,
+    },
+    /// `Xattrs` of a file or directory, in the order of their names' bytes.
+    GetXattrs {
+        /// Which.
+        path: Path,
+        /// Only this one, `NotFound` if it is not there; none means all.
+        name: Option<String>,
+    },
+    /// Sets or removes an extended attribute. `Done`.
+    SetXattr {
+        /// Of which file or directory.
+        path: Path,
+        /// Its name, with the namespace.
+        name: String,
+        /// Its value; none removes it, `NotFound` if it is not there.
+        value: Option<Vec<u8>>,
+    },
+    /// Cuts off the end of a closed file. `Attributes` of it. Longer than it is: `Invalid`.
+    Truncate {
+        /// The file.
+        path: Path,
+        /// Bytes to keep.
+        length: u64,
+    },
+    /// Joins closed files to the end of another, all or none; they are gone then. `Attributes` of the whole.
+    Concat {
+        /// The file that grows.
+        target: Path,
+        /// The others, in order; at most `COMPOUND_FILES_MAX`.
+        sources: Vec<Path>,
+    },
     /// Sets the wishes of a file or directory; `Policy::default()` removes them. `Done`.
     SetPolicy {
         /// Which.
@@ -225,6 +293,13 @@ pub enum Request {
         policy: Policy,
         /// Bytes of a full chunk; zero means `BAG_CHUNK`.
         chunk_size: u64,
+        /// Acknowledged chunks stay, to be given once in each pass.
+        retain: bool,
+    },
+    /// Begins a new pass of a bag; its members are told then. `Bag`.
+    BagRewind {
+        /// Its name.
+        name: String,
     },
     /// `Bag` of this name.
     BagStat {
@@ -303,6 +378,8 @@ pub struct Attributes {
     pub modified: WallTime,
     /// When it was made.
     pub created: WallTime,
+    /// When it was last read, as far as somebody said so: reads are not noted.
+    pub accessed: WallTime,
     /// Permission bits.
     pub mode: u32,
     /// Who owns it, if anybody said.
@@ -413,6 +490,10 @@ pub struct BagInfo {
     pub state: BagState,
     /// When it was made.
     pub created: WallTime,
+    /// Whether acknowledged chunks stay.
+    pub retain: bool,
+    /// The present pass, counted from 0.
+    pub pass: u32,
 }
 
 /// What is said of a device.
@@ -491,6 +572,8 @@ pub enum Reply {
     Files(Vec<Result<InodeId>>),
     /// Where a range is.
     Located(Located),
+    /// Extended attributes: names and values.
+    Xattrs(Vec<(String, Vec<u8>)>),
     /// Wishes.
     Policy {
         /// Of the file or directory itself.

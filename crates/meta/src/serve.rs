@@ -12,6 +12,7 @@ impl Request {
             Request::Stat { .. }
                 | Request::List { .. }
                 | Request::Locate { .. }
+                | Request::GetXattrs { .. }
                 | Request::GetPolicy { .. }
                 | Request::DiskUsage { .. }
                 | Request::Usage
@@ -39,7 +40,11 @@ impl Request {
             | Request::PutFiles { .. }
             | Request::Rename { .. }
             | Request::Delete { .. }
+            | Request::SetXattr { .. }
+            | Request::Truncate { .. }
+            | Request::Concat { .. }
             | Request::BagCreate { .. }
+            | Request::BagRewind { .. }
             | Request::BagDelete { .. } => true,
             _ => false,
         }
@@ -53,6 +58,7 @@ impl State {
             Request::Stat { path } => self.stat(&path),
             Request::List { path, after, limit } => self.list(&path, after.as_deref(), limit),
             Request::Locate { file, offset, length } => self.locate(&file, offset, length),
+            Request::GetXattrs { path, name } => self.get_xattrs(&path, name.as_deref()),
             Request::GetPolicy { path } => self.get_policy(&path),
             Request::DiskUsage { path, resume } => self.disk_usage(&path, resume.as_deref()),
             Request::Usage => self.usage(),
@@ -76,7 +82,7 @@ impl State {
     pub fn serve(&mut self, caller: Caller, request: &Request) -> Result<Reply> {
         let session = caller.session;
         match request {
-            Request::OpenSession => self.open_session(session),
+            Request::OpenSession { user } => self.open_session(session, user),
             Request::CloseSession => self.end_session(session),
             Request::Mkdir { path, parents, mode } => self.mkdir(path, *parents, *mode),
             Request::Create { path, overwrite, parents, mode } => {
@@ -98,6 +104,10 @@ impl State {
             Request::PutFiles { files } => self.put_files(session, files),
             Request::Rename { from, to, replace } => self.rename(from, to, *replace),
             Request::Delete { path, recursive } => self.delete(path, *recursive),
+            Request::SetAttributes { path, new } => self.set_attributes(path, new),
+            Request::SetXattr { path, name, value } => self.set_xattr(path, name, value.as_deref()),
+            Request::Truncate { path, length } => self.truncate(path, *length),
+            Request::Concat { target, sources } => self.concat(target, sources),
             Request::SetPolicy { path, policy } => self.set_policy(path, *policy),
             Request::DeviceRegister { device, class, capacity, node } => self.register_device(&DeviceInfo {
                 device: *device,
@@ -108,7 +118,10 @@ impl State {
                 full: false,
                 reported: true,
             }),
-            Request::BagCreate { name, policy, chunk_size } => self.create_bag(name, *policy, *chunk_size),
+            Request::BagCreate { name, policy, chunk_size, retain } => {
+                self.create_bag(name, *policy, *chunk_size, *retain)
+            }
+            Request::BagRewind { name } => self.rewind_bag(name),
             Request::BagSeal { name } => self.seal_bag(name),
             Request::BagSealed { bag, epoch } => self.bag_sealed(*bag, *epoch),
             Request::BagDelete { name } => self.delete_bag(name),

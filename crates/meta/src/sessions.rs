@@ -1,9 +1,10 @@
 //! Sessions of clients: their leases on life, the answers remembered for them, and what happens when they end.
 
+use crate::attributes::session_record;
 use crate::convert;
 use crate::format::{CallRecord, SessionRecord};
 use crate::key::{Key, after_prefix, number_at, wide_at};
-use crate::request::{Caller, Reply};
+use crate::request::{Caller, Reply, User};
 use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{GroupId, InodeId, SessionId};
@@ -11,6 +12,7 @@ use base::limit::{REMEMBERED_CALLS, SESSION_LEASE};
 use base::unit::Time;
 use prost::Message;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Most things of an ended session that one step takes apart.
 const STEP_MAX: usize = 256;
@@ -25,6 +27,7 @@ pub struct Sessions {
 /// An open session.
 struct Session {
     expires: Time,
+    user: Arc<User>,
     /// Slot of each remembered call.
     slots: BTreeMap<u64, u16>,
     /// Call in each slot that was used.
@@ -34,8 +37,9 @@ struct Session {
 }
 
 impl Session {
-    fn new(expires: Time) -> Session {
-        Session { expires, slots: BTreeMap::new(), calls: Vec::new(), order: 0 }
+    fn new(user: &User) -> Session {
+        let user = Arc::new(user.clone());
+        Session { expires: Time::ZERO, user, slots: BTreeMap::new(), calls: Vec::new(), order: 0 }
     }
 }
 
@@ -70,8 +74,20 @@ impl Sessions {
     }
 
     /// The session was opened: its record is in the log.
-    pub fn opened(&mut self, session: SessionId, now: Time) {
-        self.open.entry(session).or_insert_with(|| Session::new(Time::ZERO)).expires = now.after(SESSION_LEASE);
+    pub fn opened(&mut self, session: SessionId, user: &User, now: Time) {
+        self.open.entry(session).or_insert_with(|| Session::new(user)).expires = now.after(SESSION_LEASE);
+    }
+
+    /// Whom what the session makes belongs to.
+    pub fn user(&self, session: SessionId) -> Arc<User> {
+        self.open.get(&session).map(|session| session.user.clone()).unwrap_or_default()
+    }
+
+    /// The session lives: its time begins anew. Nothing if it is not open.
+    fn renewed(&mut self, session: SessionId, now: Time) {
+        if let Some(session) = self.open.get_mut(&session) {
+            session.expires = now.after(SESSION_LEASE);
+        }
     }
 
     /// The session has ended, if it was open: its record says so in the log.
@@ -120,14 +136,14 @@ impl State {
         let prefix = [Key::Session(SessionId(0)).ordinal()];
         self.layers.scan(&prefix, &after_prefix(&prefix), |key, value| {
             let record = SessionRecord::decode(value).map_err(|_| missing("a readable session record"))?;
-            sessions.push((SessionId(wide_at(key, 1)), record.ended));
+            sessions.push((SessionId(wide_at(key, 1)), record));
             Ok(true)
         })?;
-        for (session, ended) in sessions {
+        for (session, SessionRecord { ended, owner, group }) in sessions {
             if ended {
                 self.sessions.ending.insert(session);
             } else {
-                self.sessions.opened(session, self.now);
+                self.sessions.opened(session, &User { owner, group }, self.now);
                 self.load_calls(session)?;
             }
         }
@@ -192,13 +208,13 @@ impl State {
     }
 
     /// Does `OpenSession`.
-    pub fn open_session(&mut self, session: SessionId) -> Result<Reply> {
+    pub fn open_session(&mut self, session: SessionId, user: &User) -> Result<Reply> {
         if self.sessions.ending.contains(&session) {
             return Err(Error::new(ErrorKind::Stale, format!("session {session} has ended; open one with a new id")));
         }
         // Looked up, not remembered: an answer to a repeated request waits for the record like the first one.
         if !self.layers.has(&Key::Session(session))? {
-            self.put(&Key::Session(session), &SessionRecord { ended: false });
+            self.put(&Key::Session(session), &session_record(user)?);
         }
         Ok(Reply::Done)
     }
@@ -206,14 +222,14 @@ impl State {
     /// Does `Renew`. In memory alone: all sessions are renewed when the store is opened.
     pub fn renew(&mut self, session: SessionId) -> Result<Reply> {
         self.check_session(session)?;
-        self.sessions.opened(session, self.now);
+        self.sessions.renewed(session, self.now);
         Ok(Reply::Done)
     }
 
     /// Marks a session as ended; `end_step` takes it apart. Nothing if it is not open.
     pub fn end_session(&mut self, session: SessionId) -> Result<Reply> {
         if self.layers.has(&Key::Session(session))? && self.sessions.is_open(session) {
-            self.put(&Key::Session(session), &SessionRecord { ended: true });
+            self.put(&Key::Session(session), &SessionRecord { ended: true, ..SessionRecord::default() });
         }
         Ok(Reply::Done)
     }

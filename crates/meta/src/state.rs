@@ -5,6 +5,7 @@ use crate::format::{self, CountersRecord, InodeRecord, NameRecord, SEQUENCE_MAX}
 use crate::key::Key;
 use crate::layers::{Layers, Slot};
 use crate::names::Directory;
+use crate::request::User;
 use crate::sessions::Sessions;
 use base::env::Random;
 use base::error::{Error, ErrorKind, Result};
@@ -35,6 +36,8 @@ pub struct State {
     pub now: Time,
     /// The same moment on the calendar.
     pub wall: WallTime,
+    /// Whom what the request under way makes belongs to.
+    pub user: Arc<User>,
     /// Something is being taken apart in steps.
     pub collecting: bool,
     sequence: u64,
@@ -66,6 +69,7 @@ impl State {
             random,
             now: Time::ZERO,
             wall: WallTime(0),
+            user: Arc::default(),
             collecting: true,
             sequence,
             entry_max,

@@ -150,6 +150,7 @@ impl<T> Store<T> {
     fn change(&mut self, caller: Caller, request: Request) -> Result<Reply> {
         self.check_in_service()?;
         let remembered = request.is_remembered();
+        self.state.user = self.state.sessions.user(caller.session);
         if remembered {
             if let Some(reply) = self.state.remembered(caller)? {
                 return Ok(reply);
@@ -178,7 +179,7 @@ impl<T> Store<T> {
     /// What memory notes once the change is committed.
     fn follow(&mut self, caller: Caller, request: Request) {
         match request {
-            Request::OpenSession => self.state.sessions.opened(caller.session, self.state.now),
+            Request::OpenSession { user } => self.state.sessions.opened(caller.session, &user, self.state.now),
             Request::CloseSession => self.state.sessions.ended(caller.session),
             Request::DeviceRegister { device, class, capacity, node } => {
                 let info = DeviceInfo { device, class, node, capacity, used: 0, full: false, reported: true };

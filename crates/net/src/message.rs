@@ -52,9 +52,14 @@ asks! {
     26 file::Rename => Done,
     27 file::Delete => Done,
     28 file::SetPolicy => Done,
-    29 file::GetPolicy => file::Policy,
+    29 file::GetPolicy => file::PolicyAnswer,
     30 file::DiskUsage => file::DiskUsageAnswer,
     31 file::Devices => file::DevicesAnswer,
+    32 file::SetAttributes => Done,
+    33 file::GetXattrs => file::XattrsAnswer,
+    34 file::SetXattr => Done,
+    35 file::Truncate => file::Attributes,
+    36 file::Concat => file::Attributes,
 
     48 chunk::Append => chunk::AppendAnswer,
     49 chunk::Read => chunk::ReadAnswer,
@@ -70,6 +75,7 @@ asks! {
     70 bag::Pull => bag::PullAnswer,
     71 bag::Acknowledge => bag::AcknowledgeAnswer,
     72 bag::RenewGrants => Done,
+    73 bag::Rewind => bag::Info,
 }
 
 /// The answer to a question that only wants to be done.

@@ -42,11 +42,14 @@ impl Bags {
     }
 
     fn bag(&mut self, bag: BagId, engine: &Engine<Then>) -> &mut Bag {
-        self.bags.entry(bag).or_insert_with(|| {
-            let complete = engine.chunks_of(Owner::Bag(bag)).filter(|(_, _, sealed)| *sealed);
-            let queue = BagQueue::new(complete.map(|(chunk, length, _)| (chunk, length)));
-            Bag { queue, waiters: VecDeque::new() }
-        })
+        self.bags.entry(bag).or_insert_with(|| Bag { queue: queue_of(bag, engine), waiters: VecDeque::new() })
+    }
+
+    /// A new pass has begun: every chunk that is there waits again, and no grant counts any more.
+    pub fn rewound(&mut self, bag: BagId, engine: &Engine<Then>) {
+        if let Some(entry) = self.bags.get_mut(&bag) {
+            entry.queue = queue_of(bag, engine);
+        }
     }
 
     /// Lets a consumer wait for a chunk to come, or answers at once if none will or it does not want to.
@@ -110,6 +113,13 @@ impl Bags {
         let waits = self.bags.values().flat_map(|entry| entry.waiters.iter().map(|waiter| waiter.deadline));
         ends.chain(waits).min()
     }
+}
+
+/// The chunks of a bag on this device that were not handled in its present pass.
+fn queue_of(bag: BagId, engine: &Engine<Then>) -> BagQueue {
+    let wanted = |(chunk, _, sealed): &(ChunkId, u64, bool)| *sealed && engine.wants_handling(*chunk);
+    let chunks = engine.chunks_of(Owner::Bag(bag)).filter(wanted);
+    BagQueue::new(chunks.map(|(chunk, length, _)| (chunk, length)))
 }
 
 fn answer_empty(waiter: Waiter, pulled: Pulled, queue: &BagQueue) {

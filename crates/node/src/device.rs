@@ -82,6 +82,8 @@ pub enum Item {
     Renew { bag: BagId, grants: Vec<(ChunkId, u64)>, respond: Responder },
     /// A bag is sealed, or dropped: those who wait for its chunks must hear of it.
     BagChanged { bag: BagId },
+    /// A bag began a new pass.
+    BagRewound { bag: BagId },
     /// Asks for (waiting, granted) of a bag.
     BagLengths { bag: BagId, tell: oneshot::Sender<(u64, u64)> },
     /// End when nothing is under way.
@@ -99,9 +101,9 @@ pub enum Then {
     /// A push is synced: the chunk may be pulled from now on.
     Pushed { bag: BagId, chunk: ChunkId, length: u64, respond: Responder },
     /// A granted chunk was read.
-    Pulled { bag: BagId, chunk: ChunkId, length: u64, waiter: Waiter, piece: Piece },
+    Pulled { bag: BagId, pass: u32, chunk: ChunkId, length: u64, waiter: Waiter, piece: Piece },
     /// Acknowledgements are durable: those asked of the engine, and the answers so far for all.
-    Acknowledged { bag: BagId, asked: Vec<(usize, ChunkId)>, results: Vec<Result<()>>, respond: Responder },
+    Acknowledged { bag: BagId, pass: u32, asked: Vec<(usize, ChunkId)>, results: Vec<Result<()>>, respond: Responder },
 }
 
 /// What a device's thread is started with.
@@ -255,6 +257,10 @@ impl Thread {
                 self.bags.forget_state(bag, &self.engine);
                 self.serve_waiters(now, bag);
             }
+            Item::BagRewound { bag } => {
+                self.bags.rewound(bag, &self.engine);
+                self.serve_waiters(now, bag);
+            }
             Item::BagLengths { bag, tell } => {
                 let lengths = self.bags.queue(bag, &self.engine).lengths();
                 // The one who asked may be gone; then nobody misses the answer.
@@ -302,7 +308,8 @@ impl Thread {
             Some(piece) => {
                 let request =
                     Request::Read { chunk, ranges: vec![(0, length)], caching: Caching::Around, check: waiter.check };
-                self.engine.submit(now, request, Then::Pulled { bag, chunk, length, waiter, piece });
+                let pass = self.engine.bag_stat(bag).pass;
+                self.engine.submit(now, request, Then::Pulled { bag, pass, chunk, length, waiter, piece });
             }
             // The grant stays; asking again with the same grant gives the same chunk.
             None => self.short_of_memory.push_back(Item::Pull { bag, waiter }),
@@ -323,12 +330,15 @@ impl Thread {
     }
 
     fn acknowledge(&mut self, now: Time, bag: BagId, pass: u32, grants: Vec<(ChunkId, u64)>, respond: Responder) {
-        let queue = self.bags.queue(bag, &self.engine);
         let mut results = Vec::with_capacity(grants.len());
         let mut asked = Vec::new();
         let mut chunks = Vec::new();
+        let present = self.engine.bag_stat(bag).pass;
+        let queue = self.bags.queue(bag, &self.engine);
         for (place, (chunk, grant)) in grants.into_iter().enumerate() {
-            match queue.acknowledge(now, chunk, grant) {
+            // Of an earlier pass only the engine knows: it was accepted then, or is refused now.
+            let verdict = if pass == present { queue.acknowledge(now, chunk, grant) } else { Verdict::Unknown };
+            match verdict {
                 Verdict::Refuse(reason) => results.push(Err(Error::new(ErrorKind::Stale, reason))),
                 // Of a chunk that is not here any more the engine knows who acknowledged it, across restarts.
                 Verdict::Accept | Verdict::Unknown => {
@@ -341,7 +351,7 @@ impl Thread {
         self.engine.submit(
             now,
             Request::Acknowledge { chunks, pass },
-            Then::Acknowledged { bag, asked, results, respond },
+            Then::Acknowledged { bag, pass, asked, results, respond },
         );
     }
 
@@ -375,7 +385,7 @@ impl Thread {
             Then::Pushed { bag, chunk, length, respond } => match result {
                 Ok(_) => {
                     // A push asked again may be of a chunk that was consumed meanwhile: it must not come back.
-                    let here = self.engine.holds(chunk);
+                    let here = self.engine.wants_handling(chunk);
                     let queue = self.bags.queue(bag, &self.engine);
                     if here {
                         queue.push(chunk, length);
@@ -386,23 +396,30 @@ impl Thread {
                 }
                 Err(error) => respond.fail(error),
             },
-            Then::Pulled { bag, chunk, length, waiter, piece } => {
-                self.pulled(bag, chunk, length, waiter, piece, result)
+            Then::Pulled { bag, pass, chunk, length, waiter, piece } => {
+                self.pulled((bag, pass), (chunk, length), waiter, piece, result);
             }
-            Then::Acknowledged { bag, asked, results, respond } => {
-                self.acknowledged(now, bag, asked, results, respond, result);
+            Then::Acknowledged { bag, pass, asked, results, respond } => {
+                self.acknowledged(now, (bag, pass), asked, results, respond, result);
             }
         }
     }
 
-    fn pulled(&mut self, bag: BagId, chunk: ChunkId, length: u64, waiter: Waiter, piece: Piece, result: Result<Reply>) {
+    fn pulled(
+        &mut self,
+        (bag, pass): (BagId, u32),
+        (chunk, length): (ChunkId, u64),
+        waiter: Waiter,
+        piece: Piece,
+        result: Result<Reply>,
+    ) {
         match result {
             Ok(Reply::Data { parts, crc, .. }) => {
                 let lengths = self.bags.queue(bag, &self.engine).lengths();
                 let answer = bag::PullAnswer {
                     pulled: bag::Pulled::Chunk as i32,
                     chunk: chunk.0.into(),
-                    pass: 0,
+                    pass,
                     waiting: lengths.waiting as u64,
                     grant_ms: base::limit::GRANT_LEASE.as_millis() as u32,
                     granted: lengths.granted as u64,
@@ -417,7 +434,7 @@ impl Thread {
     fn acknowledged(
         &mut self,
         now: Time,
-        bag: BagId,
+        (bag, pass): (BagId, u32),
         asked: Vec<(usize, ChunkId)>,
         mut results: Vec<Result<()>>,
         respond: Responder,
@@ -426,9 +443,11 @@ impl Thread {
         match result {
             Ok(Reply::Acknowledged { results: decided }) => {
                 assert_eq!(asked.len(), decided.len(), "one result for each chunk asked about");
+                // After a rewind on the way the chunk waits again, or was handled in the pass that the answer is about.
+                let present = self.engine.bag_stat(bag).pass;
                 let queue = self.bags.queue(bag, &self.engine);
                 for ((place, chunk), verdict) in asked.into_iter().zip(decided) {
-                    if verdict.is_ok() {
+                    if verdict.is_ok() && pass == present {
                         queue.acknowledged(chunk);
                     }
                     results[place] = verdict;

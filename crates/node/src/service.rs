@@ -52,9 +52,8 @@ impl Service for NodeService {
             bag::Pull::KIND => node.pull(call),
             bag::Acknowledge::KIND => node.acknowledge(call),
             bag::RenewGrants::KIND => node.renew_grants(call),
-            bag::Create::KIND | bag::Stat::KIND | bag::List::KIND | bag::Seal::KIND | bag::Delete::KIND => {
-                node.in_steps(call);
-            }
+            bag::Create::KIND | bag::Stat::KIND | bag::List::KIND => node.in_steps(call),
+            bag::Seal::KIND | bag::Delete::KIND | bag::Rewind::KIND => node.in_steps(call),
             file::Devices::KIND => node.in_steps(call),
             session::NodeStatus::KIND => node.status(call),
             _ => node.ask_metadata(call),
@@ -235,6 +234,10 @@ impl Node {
                 let ask = ask!(call as bag::Seal);
                 respond(call.respond, self.seal_bag(caller, &ask.name).await);
             }
+            bag::Rewind::KIND => {
+                let ask = ask!(call as bag::Rewind);
+                respond(call.respond, self.rewind_bag(caller, ask.name).await);
+            }
             bag::Delete::KIND => {
                 let ask = ask!(call as bag::Delete);
                 respond(call.respond, self.delete_bag(caller, &ask.name).await);
@@ -249,6 +252,7 @@ impl Node {
             name: ask.name.clone(),
             policy: base::policy::Policy::default(),
             chunk_size: base::limit::BAG_CHUNK,
+            retain: ask.retain,
         };
         match self.metadata.ask_for(caller, request).await {
             Ok(reply) => self.counted(translate::bag_found(reply)).await,
@@ -291,6 +295,12 @@ impl Node {
         self.bag_info(name).await
     }
 
+    /// The new pass is recorded, then each member is told. If that is cut short, whoever looks at the bag next ends it.
+    async fn rewind_bag(&self, caller: Caller, name: String) -> Result<bag::Info> {
+        let reply = self.metadata.ask_for(caller, meta::Request::BagRewind { name }).await?;
+        self.counted(translate::bag_found(reply)).await
+    }
+
     async fn delete_bag(&self, caller: Caller, name: &str) -> Result<Done> {
         self.metadata.ask_for(caller, meta::Request::BagDelete { name: name.to_string() }).await?;
         self.garbage.notify_one();
@@ -301,12 +311,20 @@ impl Node {
         record.members.iter().map(|id| self.device(*id)).collect()
     }
 
-    /// The record with the counts of every member added up.
+    /// The record with the counts of every member added up. A member that does not know of the present pass is told.
     async fn counted(&self, mut record: bag::Info) -> Result<bag::Info> {
         let bag = BagId(record.bag);
         for member in self.members(&record)? {
             let reply = member.ask(Request::BagStat { bag }).await?;
-            let chunk::Reply::BagStat(stat) = reply else { unreachable!("a bag's counters were asked for") };
+            let chunk::Reply::BagStat(mut stat) = reply else { unreachable!("a bag's counters were asked for") };
+            if stat.pass < record.pass || record.retain && !stat.retain {
+                let (pass, retain) = (record.pass, record.retain);
+                member.ask(Request::BagPass { bag, pass, retain }).await?;
+                member.send(Item::BagRewound { bag });
+                let reply = member.ask(Request::BagStat { bag }).await?;
+                let chunk::Reply::BagStat(told) = reply else { unreachable!("a bag's counters were asked for") };
+                stat = told;
+            }
             let (waiting, granted) = member.bag_lengths(bag).await?;
             record.pushed += stat.pushed;
             record.pushed_bytes += stat.pushed_bytes;

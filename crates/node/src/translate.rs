@@ -5,7 +5,9 @@ use base::error::{Error, ErrorKind, Result};
 use base::id::{Generation, GroupId, InodeId};
 use base::policy::{Class, Policy};
 use base::unit::WallTime;
-use meta::request::{Attributes, BagInfo, BagState, Entry, Extent, Located, NewGroup, Place, PutFile};
+use meta::request::{
+    Attributes, BagInfo, BagState, Entry, Extent, Located, NewAttributes, NewGroup, Place, PutFile, User,
+};
 use meta::{Path, Reply, Request};
 use net::message::{Ask, Done, Failure, bag, file, kind_name, session};
 use net::{Call, Payload, Responder};
@@ -18,7 +20,10 @@ const DIRECTORY_MODE: u32 = 0o755;
 /// What a call asks of the metadata store, and what turns the store's answer into the call's.
 pub fn request(call: &Call) -> Result<(Request, Translate)> {
     Ok(match call.kind {
-        session::Renew::KIND => (Request::OpenSession, done),
+        session::Renew::KIND => {
+            let session::Renew { owner, group } = call.ask()?;
+            (Request::OpenSession { user: User { owner, group } }, done)
+        }
         file::Stat::KIND => (Request::Stat { path: path(&call.ask::<file::Stat>()?.path)? }, attributes),
         file::List::KIND => (list(call.ask()?)?, entries),
         file::MakeDirectory::KIND => {
@@ -39,6 +44,25 @@ pub fn request(call: &Call) -> Result<(Request, Translate)> {
         file::Delete::KIND => {
             let ask: file::Delete = call.ask()?;
             (Request::Delete { path: path(&ask.path)?, recursive: ask.recursive }, done)
+        }
+        file::SetAttributes::KIND => (set_attributes(call.ask()?)?, done),
+        file::GetXattrs::KIND => {
+            let ask: file::GetXattrs = call.ask()?;
+            let name = (!ask.name.is_empty()).then_some(ask.name);
+            (Request::GetXattrs { path: path(&ask.path)?, name }, xattrs)
+        }
+        file::SetXattr::KIND => {
+            let ask: file::SetXattr = call.ask()?;
+            (Request::SetXattr { path: path(&ask.path)?, name: ask.name, value: ask.value }, done)
+        }
+        file::Truncate::KIND => {
+            let ask: file::Truncate = call.ask()?;
+            (Request::Truncate { path: path(&ask.path)?, length: ask.length }, attributes)
+        }
+        file::Concat::KIND => {
+            let ask: file::Concat = call.ask()?;
+            let sources = ask.sources.iter().map(|source| path(source)).collect::<Result<_>>()?;
+            (Request::Concat { target: path(&ask.target)?, sources }, attributes)
         }
         file::SetPolicy::KIND => {
             let ask: file::SetPolicy = call.ask()?;
@@ -61,7 +85,11 @@ pub fn request(call: &Call) -> Result<(Request, Translate)> {
 pub fn makes_garbage(request: &Request) -> bool {
     matches!(
         request,
-        Request::Delete { .. } | Request::Rename { .. } | Request::Create { .. } | Request::PutFiles { .. }
+        Request::Delete { .. }
+            | Request::Rename { .. }
+            | Request::Create { .. }
+            | Request::PutFiles { .. }
+            | Request::Truncate { .. }
     )
 }
 
@@ -73,8 +101,8 @@ fn some_time(milliseconds: u64) -> Option<WallTime> {
     (milliseconds != 0).then_some(WallTime(milliseconds))
 }
 
-fn mode(mode: u32) -> u32 {
-    if mode == 0 { FILE_MODE } else { mode }
+fn mode(mode: u32, usual: u32) -> u32 {
+    if mode == 0 { usual } else { mode }
 }
 
 fn page(limit: u32) -> usize {
@@ -90,7 +118,12 @@ fn list(ask: file::List) -> Result<Request> {
 }
 
 fn create(ask: file::Create) -> Result<Request> {
-    Ok(Request::Create { path: path(&ask.path)?, overwrite: ask.overwrite, parents: ask.parents, mode: mode(ask.mode) })
+    Ok(Request::Create {
+        path: path(&ask.path)?,
+        overwrite: ask.overwrite,
+        parents: ask.parents,
+        mode: mode(ask.mode, FILE_MODE),
+    })
 }
 
 fn next_group(ask: file::NextGroup) -> Request {
@@ -123,9 +156,11 @@ fn put_files(ask: file::PutFiles) -> Result<Request> {
                 length: file.length,
                 crc: 0,
                 modified: some_time(file.modified_ms),
-                mode: mode(file.mode),
+                accessed: some_time(file.accessed_ms),
+                mode: mode(file.mode, if file.directory { DIRECTORY_MODE } else { FILE_MODE }),
                 overwrite: file.overwrite,
                 parents: file.parents,
+                directory: file.directory,
             })
         })
         .collect::<Result<Vec<_>>>()?;
@@ -135,6 +170,17 @@ fn put_files(ask: file::PutFiles) -> Result<Request> {
 fn locate(ask: file::Locate) -> Result<Request> {
     let file = if ask.path.is_empty() { Place::Inode(InodeId(ask.inode)) } else { Place::Path(path(&ask.path)?) };
     Ok(Request::Locate { file, offset: ask.offset, length: ask.length })
+}
+
+fn set_attributes(ask: file::SetAttributes) -> Result<Request> {
+    let new = NewAttributes {
+        mode: ask.mode,
+        owner: ask.owner,
+        group: ask.group,
+        modified: ask.modified_ms.map(WallTime),
+        accessed: ask.accessed_ms.map(WallTime),
+    };
+    Ok(Request::SetAttributes { path: path(&ask.path)?, new })
 }
 
 fn policy_from(policy: &file::Policy) -> Result<Policy> {
@@ -182,7 +228,17 @@ fn wire_attributes(found: &Attributes) -> file::Attributes {
         mode: found.mode,
         open: found.writing,
         generation: found.generation.0,
+        owner: found.owner.clone().unwrap_or_default(),
+        group: found.group.clone().unwrap_or_default(),
+        accessed_ms: found.accessed.0,
+        created_ms: found.created.0,
     }
+}
+
+fn xattrs(reply: Reply, respond: Responder) {
+    let Reply::Xattrs(found) = reply else { other(&reply) };
+    let xattrs = found.into_iter().map(|(name, value)| file::Xattr { name, value }).collect();
+    answer(respond, &file::XattrsAnswer { xattrs });
 }
 
 fn entries(reply: Reply, respond: Responder) {
@@ -249,12 +305,13 @@ fn located(reply: Reply, respond: Responder) {
 }
 
 fn policy(reply: Reply, respond: Responder) {
-    let Reply::Policy { effective, .. } = reply else { other(&reply) };
-    let policy = file::Policy {
-        tier: effective.tier.map_or(0, |class| class.code() + 1),
-        replicas: effective.replicas.unwrap_or(0),
-    };
-    answer(respond, &policy);
+    let Reply::Policy { effective, own } = reply else { other(&reply) };
+    let file::Policy { tier, replicas } = wire_policy(effective);
+    answer(respond, &file::PolicyAnswer { tier, replicas, own: Some(wire_policy(own)) });
+}
+
+fn wire_policy(policy: Policy) -> file::Policy {
+    file::Policy { tier: policy.tier.map_or(0, |class| class.code() + 1), replicas: policy.replicas.unwrap_or(0) }
 }
 
 fn disk_usage(reply: Reply, respond: Responder) {
@@ -291,6 +348,8 @@ fn wire_bag(found: BagInfo) -> bag::Info {
         sealed: found.state == BagState::Sealed,
         epoch: found.epoch,
         members: found.members.iter().map(|device| device.0.into()).collect(),
+        retain: found.retain,
+        pass: found.pass,
         ..bag::Info::default()
     }
 }

@@ -9,3 +9,4 @@ pub mod process;
 pub mod random;
 pub mod signal;
 pub mod thread;
+pub mod user;

@@ -1,7 +1,8 @@
 //! How the index becomes the body of a checkpoint, and back.
 //! ```text
 //! body of version 2: head | entries up to the end
-//! head: count 8 of bags, each: id 8 | pushed 8, bytes 8 | acknowledged 8, bytes 8 | sealed 8 (0 or 1) | epoch 8
+//! head: count 8 of bags, each: id 8 | pushed 8, bytes 8 | acknowledged 8, bytes 8
+//!     | flags 4 (1: sealed, 2: retains) | pass 4 | epoch 8
 //!     | count 8 of acknowledgements, oldest first, each: chunk 16 | grant 8 | length 4
 //!     | count 8 of data segments, each: number 4 | incarnation 8
 //! entry: state 4 (0 open, 1 sealed, 2 gone) | id 16; then, unless it is gone:
@@ -86,9 +87,10 @@ impl Index {
         let mut out = Vec::with_capacity(24 + self.bags.len() * 56 + self.recent.len() * 28 + segments.len() * 12);
         out.extend_from_slice(&(self.bags.len() as u64).to_le_bytes());
         for (bag, stat) in &self.bags {
-            let sealed = u64::from(stat.sealed_epoch.is_some());
+            let flags =
+                u64::from(stat.sealed_epoch.is_some()) | u64::from(stat.retain) << 1 | u64::from(stat.pass) << 32;
             let counts = [stat.pushed, stat.pushed_bytes, stat.acknowledged, stat.acknowledged_bytes];
-            for value in [bag.0].into_iter().chain(counts).chain([sealed, stat.sealed_epoch.unwrap_or(0)]) {
+            for value in [bag.0].into_iter().chain(counts).chain([flags, stat.sealed_epoch.unwrap_or(0)]) {
                 out.extend_from_slice(&value.to_le_bytes());
             }
         }
@@ -151,10 +153,11 @@ impl Index {
                 pushed_bytes: reader.eight()?,
                 acknowledged: reader.eight()?,
                 acknowledged_bytes: reader.eight()?,
-                sealed_epoch: None,
+                ..BagStat::default()
             };
-            let (sealed, epoch) = (reader.eight()?, reader.eight()?);
-            stat.sealed_epoch = (sealed == 1).then_some(epoch);
+            let (flags, epoch) = (reader.eight()?, reader.eight()?);
+            stat.sealed_epoch = (flags & 1 == 1).then_some(epoch);
+            (stat.retain, stat.pass) = (flags & 2 == 2, (flags >> 32) as u32);
             self.bags.insert(bag, stat);
         }
         for _ in 0..reader.eight()? {

@@ -146,3 +146,20 @@ fn fuzz_decoders() {
         }
     }
 }
+
+/// Records that were added to version 1 keep their bytes, too, and come back.
+#[test]
+fn added_records() {
+    let mut out = Vec::new();
+    let (handle, pass) = (
+        Record::Handle { chunk: ChunkId(9), grant: 44, pass: 1 },
+        Record::Pass { bag: BagId(6), pass: 3, retain: true },
+    );
+    handle.encode(70, &mut out);
+    pass.encode(71, &mut out);
+    let numbers = |numbers: &[u32]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
+    let chunk = ChunkId(9).to_bytes().to_vec();
+    let expected = [numbers(&[28, 9, 70, 0]), chunk, numbers(&[44, 0, 1, 0, 16, 10, 71, 0, 6, 0, 3, 1])].concat();
+    assert_eq!(out, expected);
+    assert_eq!(decode_records(&out), [handle, pass]);
+}

@@ -5,5 +5,6 @@ mod faults;
 mod first_format;
 mod golden;
 mod model;
+mod passes;
 mod space;
 mod world;

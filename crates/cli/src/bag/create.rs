@@ -14,14 +14,21 @@ pub struct Create {
     /// Do not mind if it exists
     #[arg(long)]
     exists_ok: bool,
+    /// Acknowledged chunks stay, to be given once more after each rewind, until the bag is removed
+    #[arg(long)]
+    retain: bool,
 }
 
 impl Create {
     /// Makes it.
     pub async fn run(self, context: &Context) -> Result<Exit> {
         let client = context.connect("bag create").await?;
-        client.bag_create(&self.name, self.exists_ok).await.map_err(|error| match error.kind() {
-            ErrorKind::Exists => Error::new(
+        let created = match self.retain {
+            true => client.bag_create_retaining(&self.name, self.exists_ok).await,
+            false => client.bag_create(&self.name, self.exists_ok).await,
+        };
+        created.map_err(|error| match error.kind() {
+            ErrorKind::Exists if !self.exists_ok => Error::new(
                 ErrorKind::Exists,
                 format!("there is a bag named {} already; use --exists-ok if that is fine", self.name),
             ),

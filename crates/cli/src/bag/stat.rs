@@ -22,6 +22,8 @@ pub fn object(info: &BagInfo) -> Value {
         "name": info.name,
         "bag": info.bag,
         "sealed": info.sealed,
+        "retain": info.retain,
+        "pass": info.pass,
         "devices": info.members.len(),
         "pushed": info.pushed,
         "pushed_bytes": info.pushed_bytes,
@@ -43,6 +45,8 @@ impl Stat {
         } else {
             output.line(&format!("name          {}", output.name(&info.name)))?;
             output.line(&format!("sealed        {}", if info.sealed { "yes" } else { "no" }))?;
+            output.line(&format!("retains       {}", if info.retain { "yes" } else { "no" }))?;
+            output.line(&format!("pass          {}", info.pass))?;
             output.line(&format!("pushed        {} chunks, {}", info.pushed, show_bytes(info.pushed_bytes)))?;
             output.line(&format!(
                 "acknowledged  {} chunks, {}",

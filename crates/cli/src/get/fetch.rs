@@ -22,7 +22,7 @@ const FILES_WAITING: usize = 64;
 /// Large files at once: each has a window of its own.
 const LARGE_FILES: usize = 4;
 
-/// A file to fetch.
+/// A file or directory to fetch.
 struct Wanted {
     remote: String,
     local: PathBuf,
@@ -60,46 +60,64 @@ pub async fn everything(client: &Client, tops: Vec<Top>, local: &Arc<Local>) -> 
             local.progress.stop(Error::new(ErrorKind::Io, text));
         }
     }
-    if local.sync {
-        for directory in directories {
-            block_in_place(|| os::file::sync_directory(&directory))?;
+    block_in_place(|| finish(local, directories))
+}
+
+/// Gives directories their times and bits, the deepest first, and makes them durable if that was asked for.
+fn finish(local: &Local, directories: Vec<Made>) -> Result<()> {
+    for Made { local: path, attributes } in directories.into_iter().rev() {
+        if let Some(attributes) = attributes
+            && let Err(error) = local.finish_directory(&path, &attributes)
+        {
+            local.progress.complain(&error);
+        }
+        if local.sync {
+            os::file::sync_directory(&path)?;
         }
     }
     Ok(())
 }
 
-/// Finds everything below the sources and makes local directories. Answers with them, parents first, if they are to be synced.
-async fn list(client: &Client, tops: Vec<Top>, local: &Local, wanted: Sender<Wanted>) -> Vec<PathBuf> {
+/// A local directory that holds something that was copied.
+struct Made {
+    local: PathBuf,
+    /// What it is to be given; none if it was there before.
+    attributes: Option<Attributes>,
+}
+
+/// Finds everything below the sources and makes local directories. Answers with them, parents first.
+async fn list(client: &Client, tops: Vec<Top>, local: &Local, wanted: Sender<Wanted>) -> Vec<Made> {
     let progress = &local.progress;
     let mut directories = Vec::new();
     let mut pending = Vec::new();
     for Top { remote, local: target, attributes } in tops {
         if local.sync {
             let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
-            directories.push(parent.unwrap_or(Path::new(".")).to_path_buf());
+            directories.push(Made { local: parent.unwrap_or(Path::new(".")).to_path_buf(), attributes: None });
         }
         if attributes.directory {
-            pending.push((remote, target));
+            pending.push(Wanted { remote, local: target, attributes });
         } else {
             progress.found(1, attributes.length);
             // Nobody receives any more when the copy was cut off, which is told there.
             let _given_up = wanted.send(Wanted { remote, local: target, attributes }).await;
         }
     }
-    while let Some((remote, target)) = pending.pop() {
+    while let Some(Wanted { remote, local: target, attributes }) = pending.pop() {
         if progress.stopped() {
             break;
         }
-        if let Err(error) = block_in_place(|| local.directory(&target)) {
-            progress.complain(&error);
-            continue;
-        }
+        let made = match block_in_place(|| local.directory(&target)) {
+            Ok(made) => made,
+            Err(error) => {
+                progress.complain(&error);
+                continue;
+            }
+        };
         if let Err(error) = directory(client, &remote, &target, local, &wanted, &mut pending).await {
             progress.complain(&error);
         }
-        if local.sync {
-            directories.push(target);
-        }
+        directories.push(Made { local: target, attributes: made.then_some(attributes) });
     }
     progress.found_all();
     directories
@@ -111,14 +129,14 @@ async fn directory(
     target: &Path,
     local: &Local,
     wanted: &Sender<Wanted>,
-    pending: &mut Vec<(String, PathBuf)>,
+    pending: &mut Vec<Wanted>,
 ) -> Result<()> {
     let mut listing = client.list_all(remote);
     while let Some(entry) = listing.next().await? {
         let below = path::below(target, &entry.name)?;
         let remote = path::join(remote, &entry.name);
         if entry.attributes.directory {
-            pending.push((remote, below));
+            pending.push(Wanted { remote, local: below, attributes: entry.attributes });
             continue;
         }
         local.progress.found(1, entry.attributes.length);

@@ -6,7 +6,7 @@ use base::env::Random;
 use base::error::{Error, ErrorKind, Result};
 use bytes::Bytes;
 use client::Attributes;
-use std::fs::{File, Permissions};
+use std::fs::{File, FileTimes, Permissions};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -43,16 +43,25 @@ impl Drop for Unfinished {
 }
 
 impl Local {
-    /// Makes a directory whose parent exists; one that is there is fine.
-    pub fn directory(&self, path: &Path) -> Result<()> {
+    /// Makes a directory whose parent exists; one that is there is fine. Answers whether it was made.
+    pub fn directory(&self, path: &Path) -> Result<bool> {
         match std::fs::create_dir(path) {
-            Ok(()) => Ok(()),
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && path.is_dir() => Ok(false),
             Err(error) => {
                 let error = Error::from(error).during(format!("cannot make the directory {}", path::shown(path)));
                 Err(error)
             }
         }
+    }
+
+    /// Gives a directory that was made its times and bits, when all is in it: what is put into it would change them again.
+    pub fn finish_directory(&self, path: &Path, attributes: &Attributes) -> Result<()> {
+        let named =
+            |error: std::io::Error| Error::from(error).during(format!("cannot set the times of {}", path::shown(path)));
+        let directory = os::file::open(path)?;
+        directory.set_times(times(attributes)).map_err(named)?;
+        directory.set_permissions(Permissions::from_mode(attributes.mode & 0o7777)).map_err(named)
     }
 
     /// Whether a file may be copied to this name: asked before its bytes are fetched.
@@ -86,16 +95,20 @@ impl Local {
 
     /// Gives the file its time, bits and name.
     pub fn finish(&self, mut unfinished: Unfinished, attributes: &Attributes) -> Result<()> {
-        let modified = UNIX_EPOCH.checked_add(Duration::from_millis(attributes.modified_ms)).unwrap_or(UNIX_EPOCH);
         let file = &unfinished.file;
         file.set_permissions(Permissions::from_mode(attributes.mode & 0o7777))
-            .and_then(|()| file.set_modified(modified))
+            .and_then(|()| file.set_times(times(attributes)))
             .and_then(|()| if self.sync { file.sync_all() } else { Ok(()) })
             .map_err(|error| unfinished.named(error))?;
         os::file::rename(&unfinished.temporary, &unfinished.target)?;
         unfinished.finished = true;
         Ok(())
     }
+}
+
+fn times(attributes: &Attributes) -> FileTimes {
+    let time = |milliseconds| UNIX_EPOCH.checked_add(Duration::from_millis(milliseconds)).unwrap_or(UNIX_EPOCH);
+    FileTimes::new().set_modified(time(attributes.modified_ms)).set_accessed(time(attributes.accessed_ms))
 }
 
 impl Unfinished {

@@ -16,6 +16,8 @@ pub struct Top {
     pub remote: String,
     /// Whether it is a directory.
     pub directory: bool,
+    /// Whether that directory of the store was made for it.
+    pub made: bool,
 }
 
 /// Places every source and makes the directories that stand for source directories. A source with a name that cannot
@@ -45,8 +47,8 @@ pub async fn plan(
             Err(error) => progress.complain(&error),
         }
     }
-    for top in tops.iter().filter(|top| top.directory && top.remote != "/") {
-        make(client, &top.remote).await?;
+    for top in tops.iter_mut().filter(|top| top.directory && top.remote != "/") {
+        top.made = make(client, &top.remote).await?;
     }
     Ok(tops)
 }
@@ -57,15 +59,15 @@ fn top(source: &Path, placing: Placing, destination: &str) -> Result<Top> {
         (Placing::Below, Some(name)) => path::join(destination, &name),
         (Placing::Below, None) | (Placing::As, _) => destination.to_string(),
     };
-    Ok(Top { local: source.to_path_buf(), remote, directory })
+    Ok(Top { local: source.to_path_buf(), remote, directory, made: false })
 }
 
-/// Makes a directory below one that exists; that it exists is fine.
-async fn make(client: &Client, path: &str) -> Result<()> {
+/// Makes a directory below one that exists; that it exists is fine. Answers whether it was made.
+async fn make(client: &Client, path: &str) -> Result<bool> {
     match client.make_directory(path, false).await {
         Err(error) if error.kind() == ErrorKind::Exists => {
             if client.stat(path).await?.directory {
-                return Ok(());
+                return Ok(false);
             }
             let text =
                 format!("{path} is a file, so no directory can be copied to it; remove it, or choose another DST");
@@ -75,6 +77,6 @@ async fn make(client: &Client, path: &str) -> Result<()> {
             let text = format!("there is no directory to put {path} in; make it first with `stormwell mkdir -p`");
             Err(Error::new(ErrorKind::NotFound, text))
         }
-        result => result,
+        result => result.map(|()| true),
     }
 }

@@ -25,8 +25,8 @@ const BATCH_BYTES: usize = SMALL_FILE_MAX as usize;
 pub enum Item {
     /// A file: where it is, and its path in the store.
     File(PathBuf, String),
-    /// A directory without anything in it that would make it.
-    Directory(String),
+    /// A directory, and its path in the store.
+    Directory(PathBuf, String),
 }
 
 /// Small files that were read.
@@ -35,6 +35,8 @@ pub struct SmallFiles {
     pub bytes: Bytes,
     /// Each file: path in the store, range of `bytes`, what is kept with it.
     pub files: Vec<(String, std::ops::Range<usize>, Kept)>,
+    /// Each directory: path in the store, what is kept with it.
+    pub directories: Vec<(String, Kept)>,
 }
 
 /// What is kept of a local file besides its bytes.
@@ -42,6 +44,8 @@ pub struct SmallFiles {
 pub struct Kept {
     /// Milliseconds since 1970, at least 1: zero would mean now.
     pub modified_ms: u64,
+    /// The same, when it was last read.
+    pub accessed_ms: u64,
     /// Permission bits.
     pub mode: u32,
 }
@@ -52,8 +56,6 @@ pub enum Ready {
     Small(SmallFiles),
     /// A large file, open at its start.
     Large(File, PathBuf, String, Kept),
-    /// A directory to make.
-    Directory(String),
 }
 
 /// Finds everything below the sources.
@@ -70,6 +72,8 @@ pub struct Walk {
 struct Pending {
     local: PathBuf,
     remote: String,
+    /// Its bits and times are not kept: it is a place in the store that was there before.
+    bare: bool,
     /// Device and inode of it and of those above, to notice a link that leads back up. Kept only if links are followed.
     above: Vec<(u64, u64)>,
 }
@@ -80,7 +84,10 @@ impl Walk {
         let mut batch = Vec::new();
         for top in tops {
             if top.directory {
-                self.tree(Pending { local: top.local, remote: top.remote, above: Vec::new() }, &mut batch);
+                self.tree(
+                    Pending { local: top.local, remote: top.remote, bare: !top.made, above: Vec::new() },
+                    &mut batch,
+                );
             } else {
                 self.file(top.local, top.remote, &mut batch);
             }
@@ -113,7 +120,6 @@ impl Walk {
             }
             directory.above.push(identity);
         }
-        let mut makes_itself = false;
         for entry in std::fs::read_dir(&directory.local).map_err(named)? {
             let entry = entry.map_err(named)?;
             let (local, name) = (entry.path(), entry.file_name());
@@ -141,25 +147,27 @@ impl Walk {
                 }
             }
             if kind.is_dir() {
-                pending.push(Pending { local, remote, above: directory.above.clone() });
+                pending.push(Pending { local, remote, bare: false, above: directory.above.clone() });
             } else if kind.is_file() {
                 self.file(local, remote, batch);
             } else {
                 let word = special(&kind);
                 self.progress.skip(&format!("{}: {word}, not a file", path::shown(&local)));
-                continue;
             }
-            makes_itself = true;
         }
-        if !makes_itself {
-            batch.push(Item::Directory(directory.remote));
+        if !directory.bare {
+            self.add(Item::Directory(directory.local, directory.remote), batch);
         }
         Ok(())
     }
 
     fn file(&self, local: PathBuf, remote: String, batch: &mut Vec<Item>) {
         self.progress.found(1, 0);
-        batch.push(Item::File(local, remote));
+        self.add(Item::File(local, remote), batch);
+    }
+
+    fn add(&self, item: Item, batch: &mut Vec<Item>) {
+        batch.push(item);
         if batch.len() >= BATCH_FILES {
             self.pass_on(batch);
         }
@@ -187,7 +195,7 @@ pub struct Reader {
     pub found: Arc<Mutex<Receiver<Vec<Item>>>>,
     /// Small files go here, ...
     pub small: Sender<Ready>,
-    /// ... large files and directories there, so that neither waits for the other.
+    /// ... large files there, so that neither waits for the other.
     pub large: Sender<Ready>,
     /// Who hears of what cannot be read.
     pub progress: Arc<Progress>,
@@ -198,6 +206,7 @@ pub struct Reader {
 struct Gathered {
     bytes: Vec<u8>,
     files: Vec<(String, std::ops::Range<usize>, Kept)>,
+    directories: Vec<(String, Kept)>,
 }
 
 impl Reader {
@@ -212,7 +221,13 @@ impl Reader {
                     return;
                 }
                 let given_up = match item {
-                    Item::Directory(remote) => self.large.blocking_send(Ready::Directory(remote)).is_err(),
+                    Item::Directory(local, remote) => {
+                        match os::file::metadata(&local) {
+                            Ok(metadata) => gathered.directories.push((remote, kept(&metadata))),
+                            Err(error) => self.progress.complain(&error),
+                        }
+                        false
+                    }
                     Item::File(local, remote) => self.file(local, remote, &mut gathered).is_err(),
                 };
                 if given_up {
@@ -257,11 +272,11 @@ impl Reader {
     }
 
     fn pass_on(&self, gathered: &mut Gathered) -> std::result::Result<(), ()> {
-        if gathered.files.is_empty() {
+        if gathered.files.is_empty() && gathered.directories.is_empty() {
             return Ok(());
         }
-        let Gathered { bytes, files } = std::mem::take(gathered);
-        let ready = Ready::Small(SmallFiles { bytes: Bytes::from(bytes), files });
+        let Gathered { bytes, files, directories } = std::mem::take(gathered);
+        let ready = Ready::Small(SmallFiles { bytes: Bytes::from(bytes), files, directories });
         self.small.blocking_send(ready).map_err(|_| ())
     }
 }
@@ -301,8 +316,13 @@ fn read_small(mut file: &File, length: usize, bytes: &mut Vec<u8>) -> std::io::R
 }
 
 fn kept(metadata: &Metadata) -> Kept {
-    let seconds = u64::try_from(metadata.mtime()).unwrap_or(0);
-    let milliseconds = u64::try_from(metadata.mtime_nsec()).unwrap_or(0) / 1_000_000;
-    let modified_ms = seconds.saturating_mul(1000).saturating_add(milliseconds).max(1);
-    Kept { modified_ms, mode: metadata.mode() & 0o7777 }
+    let milliseconds = |seconds: i64, nanoseconds: i64| {
+        let seconds = u64::try_from(seconds).unwrap_or(0);
+        seconds.saturating_mul(1000).saturating_add(u64::try_from(nanoseconds).unwrap_or(0) / 1_000_000).max(1)
+    };
+    Kept {
+        modified_ms: milliseconds(metadata.mtime(), metadata.mtime_nsec()),
+        accessed_ms: milliseconds(metadata.atime(), metadata.atime_nsec()),
+        mode: metadata.mode() & 0o7777,
+    }
 }

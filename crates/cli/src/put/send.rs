@@ -5,7 +5,8 @@ use crate::progress::Progress;
 use base::buffer::{Buffer, Pool};
 use base::error::{Error, ErrorKind, Result};
 use base::unit::MIB;
-use client::{Client, CreateOptions, FileWriter, PackOptions, Packed, PackerOptions};
+use client::{Client, CreateOptions, FileWriter, NewAttributes, PackOptions, Packed, PackerOptions};
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc::{self, Receiver, Sender};
@@ -72,6 +73,7 @@ pub async fn everything(
 /// Puts small files until no more come.
 async fn pack(client: &Client, mut ready: Receiver<Ready>, overwrite: bool, progress: &Progress) -> Result<()> {
     let mut packer = client.packer(PackerOptions::default());
+    let mut directories = BTreeSet::new();
     while let Some(ready) = ready.recv().await {
         let Ready::Small(batch) = ready else { unreachable!("readers send nothing else here") };
         if progress.stopped() {
@@ -81,21 +83,31 @@ async fn pack(client: &Client, mut ready: Receiver<Ready>, overwrite: bool, prog
         let mut bytes = 0;
         for (path, range, kept) in batch.files {
             bytes += range.len() as u64;
-            let options = PackOptions { modified_ms: kept.modified_ms, mode: kept.mode, overwrite, parents: true };
-            packer.put(&path, batch.bytes.slice(range), options).await?;
+            packer.put(&path, batch.bytes.slice(range), options(kept, overwrite)).await?;
+        }
+        for (path, kept) in batch.directories {
+            packer.put_directory(&path, options(kept, overwrite)).await?;
+            directories.insert(path);
         }
         progress.copied_bytes(bytes);
-        account(packer.take_results(), progress);
+        account(packer.take_results(), &mut directories, progress);
     }
-    account(packer.close().await?, progress);
+    account(packer.close().await?, &mut directories, progress);
     Ok(())
 }
 
-fn account(results: Vec<Packed>, progress: &Progress) {
+fn options(kept: Kept, overwrite: bool) -> PackOptions {
+    let Kept { modified_ms, accessed_ms, mode } = kept;
+    PackOptions { modified_ms, accessed_ms, mode, overwrite, parents: true }
+}
+
+/// Counts and reports results. `directories` on their way do not count as files.
+fn account(results: Vec<Packed>, directories: &mut BTreeSet<String>, progress: &Progress) {
     let mut done = 0;
     for (path, result) in results {
+        let directory = directories.remove(&path);
         match result {
-            Ok(()) => done += 1,
+            Ok(()) => done += u64::from(!directory),
             Err(error) => progress.complain(&refused(error, &path)),
         }
     }
@@ -117,17 +129,18 @@ fn refused(error: Error, path: &str) -> Error {
     }
 }
 
-/// Puts one large file, or makes one directory.
+/// Puts one large file.
 async fn one(client: &Client, pool: &Pool, ready: Ready, overwrite: bool, progress: &Arc<Progress>) -> Result<()> {
     if progress.stopped() {
         return Ok(());
     }
     match ready {
-        Ready::Directory(path) => client.make_directory(&path, true).await.map_err(|error| refused(error, &path)),
-        Ready::Large(file, local, path, Kept { modified_ms, mode }) => {
+        Ready::Large(file, local, path, Kept { modified_ms, accessed_ms, mode }) => {
             let options = CreateOptions { overwrite, parents: true, mode, modified_ms };
             let source = Source { stream: file, shown: crate::path::shown(&local) };
             stream(client, pool.clone(), &path, source, options, progress).await?;
+            let accessed = NewAttributes { accessed_ms: Some(accessed_ms), ..NewAttributes::default() };
+            client.set_attributes(&path, accessed).await?;
             progress.copied(1);
             Ok(())
         }

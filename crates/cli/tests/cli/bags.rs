@@ -1,6 +1,6 @@
 //! Bags: what is pushed is pulled once, lines stay whole, and a command that fails gives its chunk back.
 
-use crate::store::Store;
+use crate::store::{Store, noise};
 
 /// Every line goes through exactly one command, whatever the number of commands at once.
 #[test]
@@ -61,4 +61,41 @@ fn lines_too_long() {
     let line = vec![b'x'; (16 << 20) + 1];
     store.run_with(&["bag", "push", "b", "--create", "--lines"], &line).failed(2, "largest chunk");
     store.run_with(&["bag", "push", "b", "--lines"], &line[1..]).done();
+}
+
+/// A bag that retains gives every chunk once in each pass, over kills of the server, until it is removed; a rewind of another
+/// gives what nobody acknowledged.
+#[test]
+fn passes() {
+    let mut store = Store::start();
+    let bytes = noise(1_000_000, 9);
+    store.run(&["bag", "create", "keep", "--retain"]).done();
+    store.run(&["bag", "create", "keep", "--retain", "--exists-ok"]).done();
+    store.run(&["bag", "create", "keep", "--exists-ok"]).failed(7, "retains its chunks");
+    store.run_with(&["bag", "push", "keep", "-", "--chunk", "64K"], &bytes).done();
+    store.run(&["bag", "seal", "keep"]).done();
+    let count = |store: &Store| -> u64 {
+        let counts = store.run(&["bag", "pull", "keep", "--exec", "wc -c", "-j", "3"]).done().text();
+        counts.lines().map(|line| line.trim().parse::<u64>().unwrap()).sum()
+    };
+    for pass in 0..3 {
+        assert_eq!(count(&store), 1_000_000, "pass {pass}");
+        store.kill();
+        store.start_again();
+        assert_eq!(count(&store), 0, "pass {pass}: all is acknowledged");
+        let info = store.run(&["bag", "stat", "keep", "--json"]).done().text();
+        let expected = format!("\"pass\":{pass},");
+        assert!(info.contains("\"acknowledged\":16,") && info.contains(&expected), "{info}");
+        store.run(&["bag", "rewind", "keep"]).done();
+        store.kill();
+        store.start_again();
+    }
+    store.run(&["bag", "rm", "keep"]).done();
+    store.run(&["bag", "rewind", "keep"]).failed(3, "bag create");
+    store.run_with(&["bag", "push", "once", "-", "--create"], b"data").done();
+    store.run(&["bag", "pull", "once", "--no-wait", "--exec", "exit 7"]).failed(1, "ended with 7");
+    store.run(&["bag", "rewind", "once"]).done();
+    assert_eq!(store.run(&["bag", "pull", "once", "--no-wait"]).done().text(), "data");
+    store.run(&["bag", "rewind", "once"]).done();
+    assert_eq!(store.run(&["bag", "pull", "once", "--no-wait"]).done().text(), "");
 }

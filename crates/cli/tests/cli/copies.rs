@@ -21,6 +21,11 @@ fn a_tree_comes_back() {
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
     let old = std::time::UNIX_EPOCH + std::time::Duration::from_millis(1_000_000_123);
     std::fs::File::options().write(true).open(&script).unwrap().set_modified(old).unwrap();
+    for (number, name) in ["tree/d1", "tree/hollow/inner", "tree/hollow"].into_iter().enumerate() {
+        let directory = std::fs::File::open(store.directory.join(name)).unwrap();
+        directory.set_permissions(std::fs::Permissions::from_mode(0o700 + number as u32)).unwrap();
+        directory.set_modified(old + std::time::Duration::from_secs(number as u64)).unwrap();
+    }
     let put = store.run(&["put", "tree", "/", "--json"]).done();
     assert!(put.text().contains("\"files\":605") && put.text().contains("\"failed\":0"), "{}", put.text());
     assert!(put.stderr.contains("put: 605 files"), "{}", put.stderr);

@@ -2,9 +2,13 @@
 #![allow(clippy::disallowed_methods)] // These tests are the outside world: files, processes and pipes of their own.
 #![allow(missing_docs)]
 
+mod attributes;
 mod bags;
 mod copies;
 mod kills;
 mod mistakes;
 mod names;
+mod shapes;
 mod store;
+mod tails;
+mod wishes;

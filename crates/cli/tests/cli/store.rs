@@ -175,7 +175,7 @@ pub fn noise(length: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// The files below a directory by relative path: content, permission bits, and modification time in milliseconds.
+/// The files and directories below a directory by relative path: content, permission bits, and modification time in milliseconds.
 pub fn tree(top: &Path) -> std::collections::BTreeMap<PathBuf, (Vec<u8>, u32, u128)> {
     use std::os::unix::fs::PermissionsExt;
     let mut files = std::collections::BTreeMap::new();
@@ -184,15 +184,15 @@ pub fn tree(top: &Path) -> std::collections::BTreeMap<PathBuf, (Vec<u8>, u32, u1
         for entry in std::fs::read_dir(&directory).expect("a directory") {
             let path = entry.expect("an entry").path();
             let metadata = std::fs::symlink_metadata(&path).expect("metadata");
+            let modified = metadata.modified().expect("a time").duration_since(std::time::UNIX_EPOCH);
+            let modified = modified.expect("after 1970").as_millis();
+            let bits = metadata.permissions().mode() & 0o7777;
             let name = path.strip_prefix(top).expect("below the top").to_path_buf();
             if metadata.is_dir() {
-                files.insert(name, (Vec::new(), 0, 0));
+                files.insert(name, (Vec::new(), bits, modified));
                 pending.push(path);
             } else if metadata.is_file() {
-                let modified = metadata.modified().expect("a time").duration_since(std::time::UNIX_EPOCH);
-                let bits = metadata.permissions().mode() & 0o7777;
-                let bytes = std::fs::read(&path).expect("a file");
-                files.insert(name, (bytes, bits, modified.expect("after 1970").as_millis()));
+                files.insert(name, (std::fs::read(&path).expect("a file"), bits, modified));
             }
         }
     }

@@ -202,7 +202,8 @@ async fn hflush_is_visible() {
     }
 }
 
-/// When another writer took over, the first is told so, cannot add a byte, and what it hflushed is kept.
+/// While a writer lives nobody else opens the file. When its lease is over, another writer goes on: the first is told so,
+/// cannot add a byte, and what it hflushed is kept.
 #[tokio::test(start_paused = true)]
 async fn stale_writer_is_refused() {
     let fake = Fake::new(5);
@@ -210,7 +211,9 @@ async fn stale_writer_is_refused() {
     let mut old = first.create("/a", CreateOptions::default()).await.expect("the file is new");
     old.write(Bytes::from_static(b"kept")).await.expect("written");
     old.hflush().await.expect("visible");
-    let mut new = second.append("/a").await.expect("it was made");
+    assert_eq!(second.append("/a").await.err().map(|error| error.kind()), Some(ErrorKind::Busy));
+    fake.state().end_leases();
+    let mut new = second.append("/a").await.expect("nobody writes it");
     old.write(Bytes::from_static(b" lost")).await.expect("gathered");
     let error = old.hflush().await.expect_err("somebody else writes");
     assert_eq!(error.kind(), ErrorKind::Stale);
@@ -283,6 +286,7 @@ async fn drop_and_unreachable() {
     drop(writer);
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(client.read_small("/a").await.expect("read") == bytes);
+    fake.state().end_leases();
     let mut writer = client.append("/a").await.expect("it was made");
     fake.fail(|faults| faults.unreachable = true);
     writer.write(bytes.slice(..5)).await.expect("gathered");

@@ -9,7 +9,8 @@ use client::{PackOptions, Packed, PackerOptions, Sizes};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-const OVERWRITE: PackOptions = PackOptions { modified_ms: 5, mode: 0o600, overwrite: true, parents: true };
+const OVERWRITE: PackOptions =
+    PackOptions { modified_ms: 5, accessed_ms: 0, mode: 0o600, overwrite: true, parents: true };
 
 /// Thousands of files over lanes that overtake each other, with lost answers and groups that fill up: every result is
 /// right, every file reads back, and refused ones are not there.

@@ -13,7 +13,7 @@ impl Key<'_> {
                 out.extend_from_slice(&directory.0.to_be_bytes());
                 out.extend_from_slice(name.as_bytes());
             }
-            Key::Inode(inode) | Key::Orphan(inode) | Key::Detached(inode) => {
+            Key::Inode(inode) | Key::Xattrs(inode) | Key::Orphan(inode) | Key::Detached(inode) => {
                 out.extend_from_slice(&inode.0.to_be_bytes())
             }
             Key::Extent(inode, end) => {

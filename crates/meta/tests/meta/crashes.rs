@@ -59,7 +59,7 @@ impl Run {
 
     fn draw(&self) -> Change {
         let flag = || self.random.one_in(2);
-        match self.random.below(12) {
+        match self.random.below(16) {
             0..=1 => Change::Mkdir(self.name(), flag()),
             2..=5 => {
                 let files = (0..=self.random.below(4)).map(|_| (self.name(), self.random.below(3) * 1000)).collect();
@@ -67,6 +67,8 @@ impl Run {
             }
             6 => Change::Create(self.name(), flag()),
             7..=9 => Change::Rename(self.name(), self.name(), flag()),
+            10..=11 => Change::Truncate(self.name(), self.random.below(3) * 500),
+            12..=13 => Change::Concat(self.name(), (0..=self.random.below(2)).map(|_| self.name()).collect()),
             _ => Change::Delete(self.name(), flag()),
         }
     }
@@ -247,6 +249,9 @@ fn script() -> Vec<Change> {
         Change::Rename(name("/a/x"), name("/a/b/x"), false),
         Change::Rename(name("/a/b"), name("/d"), false),
         Change::Put(vec![(name("/d/x"), 3000), (name("/d/y"), 500)], true, false),
+        Change::Truncate(name("/d/x"), 1500),
+        Change::Put(vec![(name("/d/v"), 100), (name("/d/w"), 0)], false, false),
+        Change::Concat(name("/d/x"), vec![name("/d/v"), name("/d/w")]),
         Change::Rename(name("/d/x"), name("/a/f"), true),
         Change::Delete(name("/d"), true),
         Change::Mkdir(name("/d"), false),

@@ -1,19 +1,22 @@
 //! Bytes on disk: golden, and whatever rot makes of them.
 
-use crate::world::{World, create, mkdir};
+use crate::world::{World, create, mkdir, path};
 use base::disk::{FileKind, FileName};
 use base::env::Random;
 use base::error::ErrorKind;
+use base::id::SessionId;
 use base::limit::BLOCK;
+use base::unit::WallTime;
+use meta::request::{NewAttributes, User};
+use meta::{Caller, Request};
 use sim::random::SimRandom;
 
 const SEGMENT: FileName = FileName::new(FileKind::Log, 0);
 
-/// The groups that these requests leave in the log, padding cut off, as text.
-fn written() -> String {
+/// The groups that changes leave in the log of a new store, padding cut off, as text.
+fn written(change: impl Fn(&mut World)) -> String {
     let mut world = World::new(1);
-    world.ask(mkdir("/a")).expect("mkdir");
-    world.ask(create("/a/f")).expect("create");
+    change(&mut world);
     let segment = world.device.peek(SEGMENT);
     let mut text = String::new();
     for block in segment.chunks(BLOCK) {
@@ -33,8 +36,34 @@ fn written() -> String {
 /// The log and the records in it have the bytes that version 1 has. A change of them is a new version.
 #[test]
 fn golden() {
-    let written = written();
+    let written = written(|world| {
+        world.ask(mkdir("/a")).expect("mkdir");
+        world.ask(create("/a/f")).expect("create");
+    });
     assert!(written == include_str!("golden/log-1.hex"), "the log has other bytes than golden/log-1.hex:\n{written}");
+}
+
+/// The same for what was added later: sessions with a user, attributes, extended ones.
+#[test]
+fn golden_attributes() {
+    let new = NewAttributes {
+        mode: Some(0o640),
+        owner: Some("ada".to_string()),
+        group: Some("staff".to_string()),
+        modified: Some(WallTime(1_600_000_000_123)),
+        accessed: Some(WallTime(1_600_000_000_456)),
+    };
+    let written = written(|world| {
+        let user = User { owner: "ada".to_string(), group: "staff".to_string() };
+        let caller = Caller { session: SessionId(8), call: 1 };
+        world.ask_as(caller, Request::OpenSession { user }).expect("answered").expect("opened");
+        world.ask_as(caller, mkdir("/a")).expect("answered").expect("mkdir");
+        world.ask(Request::SetAttributes { path: path("/a"), new: new.clone() }).expect("set");
+        let (name, value) = ("user.a".to_string(), Some(vec![0, 1, 255]));
+        world.ask(Request::SetXattr { path: path("/a"), name, value }).expect("set");
+    });
+    let golden = include_str!("golden/log-1-attributes.hex");
+    assert!(written == golden, "the log has other bytes than golden/log-1-attributes.hex:\n{written}");
 }
 
 /// Rot in the log is refused or is the lost tail; it never panics, and what is served afterwards is a state that once was.

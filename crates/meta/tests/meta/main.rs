@@ -1,6 +1,8 @@
 //! The promises of the metadata store, on a simulated disk and a simulated file.
 
+mod attributes;
 mod crashes;
+mod extents;
 mod formats;
 mod model;
 mod rules;

@@ -6,6 +6,9 @@ use meta::Request;
 use meta::request::PutFile;
 use std::collections::BTreeMap;
 
+/// The length of a file that is open for writing.
+pub const OPEN: u64 = u64::MAX;
+
 /// Names with their lengths; none for directories.
 pub type Tree = BTreeMap<String, Option<u64>>;
 
@@ -73,6 +76,9 @@ pub enum Change {
     Create(String, bool),
     Rename(String, String, bool),
     Delete(String, bool),
+    Truncate(String, u64),
+    /// The file that grows, the others.
+    Concat(String, Vec<String>),
 }
 
 impl Change {
@@ -97,9 +103,11 @@ impl Change {
             Change::Put(files, overwrite, parents) => {
                 files.iter().map(|(name, length)| put(tree, name, *length, *overwrite, *parents)).collect()
             }
-            Change::Create(name, overwrite) => vec![put(tree, name, 0, *overwrite, false)],
+            Change::Create(name, overwrite) => vec![put(tree, name, OPEN, *overwrite, false)],
             Change::Rename(from, to, replace) => vec![rename(tree, from, to, *replace)],
             Change::Delete(name, recursive) => vec![delete(tree, name, *recursive)],
+            Change::Truncate(name, length) => vec![truncate(tree, name, *length)],
+            Change::Concat(target, sources) => vec![concat(tree, target, sources)],
         }
     }
 
@@ -117,9 +125,11 @@ impl Change {
                         length: *length,
                         crc: 5,
                         modified: None,
+                        accessed: None,
                         mode: 0o644,
                         overwrite: *overwrite,
                         parents: *parents,
+                        directory: false,
                     })
                     .collect(),
             },
@@ -128,6 +138,10 @@ impl Change {
             }
             Change::Rename(from, to, replace) => Request::Rename { from: path(from), to: path(to), replace: *replace },
             Change::Delete(name, recursive) => Request::Delete { path: path(name), recursive: *recursive },
+            Change::Truncate(name, length) => Request::Truncate { path: path(name), length: *length },
+            Change::Concat(target, sources) => {
+                Request::Concat { target: path(target), sources: sources.iter().map(|name| path(name)).collect() }
+            }
         }
     }
 }
@@ -166,5 +180,40 @@ fn delete(tree: &mut Tree, name: &str, recursive: bool) -> Outcome {
     }
     let below = format!("{name}/");
     tree.retain(|other, _| other != name && !other.starts_with(&below));
+    Ok(())
+}
+
+/// The length of a file that nobody writes.
+fn closed(tree: &Tree, name: &str) -> Result<u64, ErrorKind> {
+    directory(tree, parent(name))?;
+    match tree.get(name).ok_or(ErrorKind::NotFound)? {
+        None => Err(ErrorKind::Invalid),
+        Some(OPEN) => Err(ErrorKind::Busy),
+        Some(length) => Ok(*length),
+    }
+}
+
+fn truncate(tree: &mut Tree, name: &str, length: u64) -> Outcome {
+    if length > closed(tree, name)? {
+        return Err(ErrorKind::Invalid);
+    }
+    tree.insert(name.to_string(), Some(length));
+    Ok(())
+}
+
+fn concat(tree: &mut Tree, target: &str, sources: &[String]) -> Outcome {
+    let mut length = closed(tree, target)?;
+    let mut taken = vec![target];
+    for source in sources {
+        length += closed(tree, source)?;
+        if taken.contains(&source.as_str()) {
+            return Err(ErrorKind::Invalid);
+        }
+        taken.push(source);
+    }
+    for source in sources {
+        tree.remove(source);
+    }
+    tree.insert(target.to_string(), Some(length));
     Ok(())
 }

@@ -1,12 +1,12 @@
 //! What requests do and refuse.
 
-use crate::world::{World, create, delete, mkdir, path, register, stat};
+use crate::world::{SESSION, World, create, delete, mkdir, path, register, stat};
 use base::error::{ErrorKind, Result};
 use base::id::{GroupId, InodeId};
 use base::limit::CHUNK_MAX;
 use base::policy::{Class, Policy};
 use meta::request::{BagState, FileHandle, Located, NewGroup, Place, PutFile, Totals};
-use meta::{Reply, Request};
+use meta::{Caller, Reply, Request};
 use std::time::Duration;
 
 fn handle(reply: Result<Reply>) -> FileHandle {
@@ -143,9 +143,11 @@ fn packed_files() {
         length,
         crc: 9,
         modified: None,
+        accessed: None,
         mode: 0o600,
         overwrite: true,
         parents: true,
+        directory: false,
     };
     let files = vec![
         put("/p/a", pack, 0, 10),
@@ -228,6 +230,31 @@ fn policies() {
     world.ask(set("/cold", Policy::default())).expect("removed");
     assert_eq!(effective(&mut world, "/cold"), Policy::default());
     assert_eq!(world.refusal(set("/cold", Policy { tier: None, replicas: Some(2) })), ErrorKind::Unsupported);
+    // Small files share groups of any tier: where another one is wished for, they are refused one by one.
+    world.ask(set("/cold", cold)).expect("set");
+    let pack = |world: &mut World, policy| group(world.ask(Request::PackGroup { finished: None, policy })).group;
+    let warm_group = pack(&mut world, Policy { tier: Some(Class::Ssd), ..cold });
+    let cold_group = pack(&mut world, cold);
+    let put = |name: &str, group, length| PutFile {
+        path: path(name),
+        group,
+        offset: 0,
+        length,
+        crc: 9,
+        modified: None,
+        accessed: None,
+        mode: 0o600,
+        overwrite: false,
+        parents: false,
+        directory: false,
+    };
+    let files =
+        [("/cold/a", warm_group, 1), ("/cold/b", cold_group, 1), ("/cold/c", warm_group, 0), ("/d", warm_group, 1)];
+    let files = files.into_iter().map(|(name, group, length)| put(name, group, length)).collect();
+    let Ok(Reply::Files(results)) = world.ask(Request::PutFiles { files }) else { panic!("no files") };
+    let kinds: Vec<_> =
+        results.iter().map(|result| result.as_ref().map(|_| ()).map_err(|error| error.kind())).collect();
+    assert_eq!(kinds, [Err(ErrorKind::Unsupported), Ok(()), Ok(()), Ok(())]);
     world.ask(set("/cold", Policy { tier: Some(Class::Nvm), replicas: None })).expect("set");
     assert_eq!(world.refusal(create("/cold/f")), ErrorKind::Invalid, "no such device");
     for device in [1, 2, 9] {
@@ -241,7 +268,12 @@ fn policies() {
 #[test]
 fn bags() {
     let mut world = World::new(1);
-    let make = |name: &str| Request::BagCreate { name: name.to_string(), policy: Policy::default(), chunk_size: 0 };
+    let make = |name: &str| Request::BagCreate {
+        name: name.to_string(),
+        policy: Policy::default(),
+        chunk_size: 0,
+        retain: true,
+    };
     let bag = match world.ask(make("words")) {
         Ok(Reply::Bag(bag)) => bag,
         other => panic!("{other:?}"),
@@ -252,6 +284,15 @@ fn bags() {
     let sealed = |epoch| Request::BagSealed { bag: bag.bag, epoch };
     assert_eq!(world.refusal(sealed(bag.epoch)), ErrorKind::Stale, "not sealing yet");
     let name = "words".to_string();
+    assert_eq!((bag.retain, bag.pass), (true, 0));
+    let rewind = Request::BagRewind { name: name.clone() };
+    let again = Caller { session: SESSION, call: 1 << 20 };
+    for _ in 0..2 {
+        let rewound = world.ask_as(again, rewind.clone()).expect("answered");
+        assert!(matches!(rewound, Ok(Reply::Bag(bag)) if bag.pass == 1), "asked again it is one rewind");
+    }
+    world.crash(1);
+    assert!(matches!(world.ask(rewind), Ok(Reply::Bag(bag)) if bag.pass == 2 && bag.retain));
     assert!(
         matches!(world.ask(Request::BagSeal { name: name.clone() }), Ok(Reply::Bag(bag)) if bag.state == BagState::Sealing)
     );
@@ -282,9 +323,11 @@ fn disk_usage() {
             length: 0,
             crc: 0,
             modified: None,
+            accessed: None,
             mode: 0,
             overwrite: false,
             parents: true,
+            directory: false,
         };
         world.ask(Request::PutFiles { files: (0..200).map(put).collect() }).expect("files");
     }

@@ -4,7 +4,7 @@ use crate::world::{SESSION, World, create, delete, mkdir, path, stat};
 use base::error::ErrorKind;
 use base::id::{GroupId, SessionId};
 use base::limit::{REMEMBERED_CALLS, SESSION_LEASE};
-use meta::request::{FileHandle, PutFile, Totals};
+use meta::request::{FileHandle, PutFile, Totals, User};
 use meta::{Caller, Reply, Request};
 use sim::disk::{SimFaults, When};
 use std::time::Duration;
@@ -17,9 +17,11 @@ fn put(name: &str) -> PutFile {
         length: 0,
         crc: 0,
         modified: None,
+        accessed: None,
         mode: 0o644,
         overwrite: false,
         parents: true,
+        directory: false,
     }
 }
 
@@ -78,7 +80,7 @@ fn sessions_end() {
     assert_eq!(orphans.iter().map(|orphan| orphan.inode).collect::<Vec<_>>(), [inode, empty.inode]);
     assert_eq!((orphans[0].group.group, orphans[0].length), (group, 110));
     let other = Caller { session: SessionId(8), call: 1 };
-    world.ask_as(other, Request::OpenSession).expect("answered").expect("opened");
+    world.ask_as(other, Request::OpenSession { user: User::default() }).expect("answered").expect("opened");
     let append = Request::AppendOpen { path: path("/f") };
     let busy = world.ask_as(other, append.clone()).expect("answered");
     assert_eq!(busy.map_err(|error| error.kind()), Err(ErrorKind::Busy));

@@ -1,10 +1,12 @@
 //! A store on simulated devices, driven one step at a time.
 
+use crate::model::OPEN;
 use base::disk::Disk;
 use base::error::{ErrorKind, Result};
 use base::id::{DeviceId, NodeId, SessionId};
 use base::policy::Class;
 use base::unit::{MIB, Time, WallTime};
+use meta::request::User;
 use meta::{Caller, Effect, Opened, Path, Reply, Request, Settings, SettleJob, Store};
 use sim::disk::{SimDevice, SimDisk, SimFaults};
 use sim::file::SimFileDevice;
@@ -48,7 +50,7 @@ impl World {
             process: None,
         };
         world.open();
-        world.ask(Request::OpenSession).expect("a session");
+        world.ask(Request::OpenSession { user: User::default() }).expect("a session");
         world
     }
 
@@ -216,7 +218,7 @@ impl World {
         self.open();
     }
 
-    /// Every name with its length; none for directories.
+    /// Every name with its length, `OPEN` if somebody writes it; none for directories.
     pub fn dump(&mut self) -> BTreeMap<String, Option<u64>> {
         let mut names = BTreeMap::new();
         let mut directories = vec![String::new()];
@@ -229,7 +231,8 @@ impl World {
                 };
                 for entry in &entries {
                     let name = format!("{directory}/{}", entry.name);
-                    names.insert(name.clone(), (!entry.attributes.directory).then_some(entry.attributes.length));
+                    let length = if entry.attributes.writing { OPEN } else { entry.attributes.length };
+                    names.insert(name.clone(), (!entry.attributes.directory).then_some(length));
                     if entry.attributes.directory {
                         directories.push(name);
                     }

@@ -12,6 +12,17 @@ pub struct Create {
     /// Do not mind if it exists.
     #[prost(bool, tag = "2")]
     pub exists_ok: bool,
+    /// Acknowledged chunks stay, to be given once in each pass.
+    #[prost(bool, tag = "3")]
+    pub retain: bool,
+}
+
+/// Begins a new pass: every chunk that is there is given again, and acknowledgements of earlier passes are refused.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Rewind {
+    /// The bag's name.
+    #[prost(string, tag = "1")]
+    pub name: String,
 }
 
 /// Asks about a bag.
@@ -46,7 +57,7 @@ pub struct Info {
     /// Bytes pushed.
     #[prost(uint64, tag = "7")]
     pub pushed_bytes: u64,
-    /// Chunks acknowledged.
+    /// Chunks acknowledged; of a bag that retains: in the present pass.
     #[prost(uint64, tag = "8")]
     pub acknowledged: u64,
     /// Bytes acknowledged.
@@ -58,6 +69,12 @@ pub struct Info {
     /// Chunks granted and not yet acknowledged.
     #[prost(uint64, tag = "11")]
     pub granted: u64,
+    /// Whether acknowledged chunks stay.
+    #[prost(bool, tag = "12")]
+    pub retain: bool,
+    /// The present pass, counted from 0.
+    #[prost(uint32, tag = "13")]
+    pub pass: u32,
 }
 
 /// Asks for a page of bags, in the order of their names.

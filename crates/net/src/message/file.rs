@@ -35,6 +35,107 @@ pub struct Attributes {
     /// Rises with every new writer.
     #[prost(uint64, tag = "7")]
     pub generation: u64,
+    /// Who owns it; empty: nobody said.
+    #[prost(string, tag = "8")]
+    pub owner: String,
+    /// Which group of people owns it; empty: nobody said.
+    #[prost(string, tag = "9")]
+    pub group: String,
+    /// When it was last read, as far as somebody said so, in milliseconds since 1970.
+    #[prost(uint64, tag = "10")]
+    pub accessed_ms: u64,
+    /// When it was made, in milliseconds since 1970.
+    #[prost(uint64, tag = "11")]
+    pub created_ms: u64,
+}
+
+/// Changes attributes of a file or directory; what is absent stays as it is. Nobody enforces permissions yet.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct SetAttributes {
+    /// Absolute path.
+    #[prost(string, tag = "1")]
+    pub path: String,
+    /// Permission bits as POSIX has them.
+    #[prost(uint32, optional, tag = "2")]
+    pub mode: Option<u32>,
+    /// Who owns it.
+    #[prost(string, optional, tag = "3")]
+    pub owner: Option<String>,
+    /// Which group of people owns it.
+    #[prost(string, optional, tag = "4")]
+    pub group: Option<String>,
+    /// When it was last changed, in milliseconds since 1970.
+    #[prost(uint64, optional, tag = "5")]
+    pub modified_ms: Option<u64>,
+    /// When it was last read, in milliseconds since 1970.
+    #[prost(uint64, optional, tag = "6")]
+    pub accessed_ms: Option<u64>,
+}
+
+/// Asks for extended attributes.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct GetXattrs {
+    /// Absolute path.
+    #[prost(string, tag = "1")]
+    pub path: String,
+    /// Only this one; empty: all.
+    #[prost(string, tag = "2")]
+    pub name: String,
+}
+
+/// An extended attribute.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Xattr {
+    /// Its name with the namespace: `user.origin`.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// Any bytes.
+    #[prost(bytes = "vec", tag = "2")]
+    pub value: Vec<u8>,
+}
+
+/// Extended attributes in the order of their names' bytes; `base::limit::XATTRS_BYTES_MAX` bounds them all together.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct XattrsAnswer {
+    /// The attributes.
+    #[prost(message, repeated, tag = "1")]
+    pub xattrs: Vec<Xattr>,
+}
+
+/// Sets or removes an extended attribute.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct SetXattr {
+    /// Absolute path.
+    #[prost(string, tag = "1")]
+    pub path: String,
+    /// Its name with the namespace.
+    #[prost(string, tag = "2")]
+    pub name: String,
+    /// Its value; absent removes it.
+    #[prost(bytes = "vec", optional, tag = "3")]
+    pub value: Option<Vec<u8>>,
+}
+
+/// Cuts off the end of a closed file.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Truncate {
+    /// Absolute path.
+    #[prost(string, tag = "1")]
+    pub path: String,
+    /// Bytes to keep; more than it has is refused.
+    #[prost(uint64, tag = "2")]
+    pub length: u64,
+}
+
+/// Joins closed files to the end of another; they are gone then. All or none.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Concat {
+    /// Absolute path of the file that grows.
+    #[prost(string, tag = "1")]
+    pub target: String,
+    /// Absolute paths of the others, in order; `base::limit::COMPOUND_FILES_MAX` at the most.
+    #[prost(string, repeated, tag = "2")]
+    pub sources: Vec<String>,
 }
 
 /// Asks for a page of a directory, in the order of the names' bytes.
@@ -101,7 +202,8 @@ pub struct Create {
     pub mode: u32,
 }
 
-/// Opens a file to write at its end. Whoever had it open is refused from now on.
+/// Opens a closed file to write at its end. While a writer has it open the answer is `Busy`; a writer whose session ended is
+/// fenced first, after which the file can be opened.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Append {
     /// Absolute path.
@@ -192,7 +294,7 @@ pub struct PutFiles {
     pub files: Vec<PutFile>,
 }
 
-/// One small file.
+/// One small file, or a directory.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct PutFile {
     /// Absolute path.
@@ -219,6 +321,12 @@ pub struct PutFile {
     /// Make missing directories.
     #[prost(bool, tag = "8")]
     pub parents: bool,
+    /// When it was last read, in milliseconds since 1970; zero means as modified.
+    #[prost(uint64, tag = "9")]
+    pub accessed_ms: u64,
+    /// It is a directory without bytes: made if it is missing, and given these times and bits in any case.
+    #[prost(bool, tag = "10")]
+    pub directory: bool,
 }
 
 /// How each file of `PutFiles` fared, in their order.
@@ -328,6 +436,20 @@ pub struct SetPolicy {
     /// The wishes.
     #[prost(message, required, tag = "2")]
     pub policy: Policy,
+}
+
+/// The policy in force at a path.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct PolicyAnswer {
+    /// `base::policy::Class::code` plus one, inherited or own; zero means: nobody wished.
+    #[prost(uint32, tag = "1")]
+    pub tier: u32,
+    /// Copies, inherited or own; zero means: nobody wished.
+    #[prost(uint32, tag = "2")]
+    pub replicas: u32,
+    /// What was set at the path itself.
+    #[prost(message, optional, tag = "3")]
+    pub own: Option<Policy>,
 }
 
 /// Asks for the policy in force at a path, inherited parts included.

@@ -36,7 +36,14 @@ pub struct Welcome {
 
 /// Keeps the session's leases; at least every third of `base::limit::SESSION_LEASE`.
 #[derive(Clone, PartialEq, Eq, Message)]
-pub struct Renew {}
+pub struct Renew {
+    /// Whom what the session makes belongs to; empty: nobody in particular. Counts when the session begins.
+    #[prost(string, tag = "1")]
+    pub owner: String,
+    /// And which group of people.
+    #[prost(string, tag = "2")]
+    pub group: String,
+}
 
 /// Asks a node how it is.
 #[derive(Clone, PartialEq, Eq, Message)]

@@ -43,7 +43,7 @@ impl Fixture {
             random: Arc::new(os::random::SystemRandom),
         };
         let link = Link::connect(Arc::new(os::net::TcpNet), self.address(), settings).await.expect("it answers");
-        link.call(&session::Renew {}, Payload::empty()).await.expect("the session begins");
+        link.call(&session::Renew::default(), Payload::empty()).await.expect("the session begins");
         link
     }
 
@@ -68,7 +68,7 @@ fn pull(bag: u64, device: Id, grant: u64) -> bag::Pull {
 async fn asked_again() {
     let fixture = Fixture::start("again").await;
     let link = fixture.link(1).await;
-    let create = bag::Create { name: "b".to_string(), exists_ok: false };
+    let create = bag::Create { name: "b".to_string(), ..bag::Create::default() };
     let (info, _) = link.call(&create, Payload::empty()).await.expect("a bag");
     let (bag, device) = (info.bag, info.members[0]);
     let push = bag::Push { bag, device, chunk: 77_u128.into() };
@@ -96,12 +96,54 @@ async fn asked_again() {
     fixture.stop().await;
 }
 
+/// A rewind gives every chunk of a bag that retains once more, whoever holds it; acknowledgements of the pass before are refused
+/// unless they were accepted then, and in each pass one is accepted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rewound_while_consumers_pull() {
+    let fixture = Fixture::start("rewound").await;
+    let link = fixture.link(1).await;
+    let create = bag::Create { name: "b".to_string(), retain: true, ..bag::Create::default() };
+    let (info, _) = link.call(&create, Payload::empty()).await.expect("a bag");
+    assert!(info.retain && info.pass == 0);
+    let (bag, device) = (info.bag, info.members[0]);
+    for chunk in 1..=3_u128 {
+        let push = bag::Push { bag, device, chunk: chunk.into() };
+        link.call(&push, Payload::new(Bytes::from(vec![chunk as u8; 5000]))).await.expect("pushed");
+    }
+    let acknowledge = async |chunk: net::message::Id, grant, pass| {
+        let ask = bag::Acknowledge { bag, device, pass, grants: vec![bag::Grant { chunk, grant }] };
+        let (answer, _) = link.call(&ask, Payload::empty()).await.expect("answered");
+        answer.results[0].code == 0
+    };
+    for pass in 0..3 {
+        let mut pulled = Vec::new();
+        for grant in 1..=3_u64 {
+            let grant = 10 * u64::from(pass) + grant;
+            let (answer, bytes) = link.call(&pull(bag, device, grant), Payload::empty()).await.expect("answered");
+            let expected = (bag::Pulled::Chunk as i32, pass, 5000);
+            assert_eq!((answer.pulled, answer.pass, bytes.length()), expected);
+            pulled.push((answer.chunk, grant));
+        }
+        let [first, second, third] = pulled[..] else { panic!("{pulled:?}") };
+        assert!(acknowledge(first.0, first.1, pass).await && acknowledge(second.0, second.1, pass).await);
+        assert!(!acknowledge(second.0, 999, pass).await, "another consumer was first");
+        let (info, _) = link.call(&bag::Rewind { name: "b".to_string() }, Payload::empty()).await.expect("rewound");
+        assert_eq!((info.pass, info.acknowledged, info.waiting, info.granted), (pass + 1, 0, 3, 0));
+        assert!(!acknowledge(third.0, third.1, pass).await, "the pass is over");
+        assert!(acknowledge(first.0, first.1, pass).await, "accepted in its pass");
+        let (info, _) = link.call(&bag::Stat { name: "b".to_string() }, Payload::empty()).await.expect("counted");
+        assert_eq!((info.acknowledged, info.waiting), (0, 3), "that says nothing about this pass");
+    }
+    link.close();
+    fixture.stop().await;
+}
+
 /// A bag's consumers that wait hear at once that it was sealed and is empty.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_hear_of_the_end() {
     let fixture = Fixture::start("end").await;
     let (consumer, sealer) = (fixture.link(1).await, fixture.link(2).await);
-    let create = bag::Create { name: "b".to_string(), exists_ok: false };
+    let create = bag::Create { name: "b".to_string(), ..bag::Create::default() };
     let (info, _) = sealer.call(&create, Payload::empty()).await.expect("a bag");
     let waiting = bag::Pull { wait_ms: 5000, ..pull(info.bag, info.members[0], 1) };
     let waiting = tokio::spawn(async move { consumer.call(&waiting, Payload::empty()).await });

@@ -65,6 +65,7 @@ impl State {
             mode: file.mode,
             open: file.writer.is_some(),
             generation: file.generation,
+            ..Attributes::default()
         }
     }
 
@@ -125,21 +126,32 @@ impl State {
         Ok(OpenedFile { inode, generation: 1, length: 0, group })
     }
 
-    /// Takes over from whoever writes: the chunk is fenced and keeps what it has.
     pub fn append_open(&mut self, _session: u128, path: &str) -> Result<OpenedFile> {
         let group = self.new_group();
         let (inode, file) = self.file(path)?;
+        if file.writer.is_some() {
+            return error(ErrorKind::Busy, "the file has a writer");
+        }
         file.generation += 1;
-        let (generation, before) = (file.generation, file.writer.replace(group.group));
-        if let Some(before) = before {
-            let chunk = self.files.groups[&before].chunk.value();
+        file.writer = Some(group.group);
+        Ok(OpenedFile { inode, generation: file.generation, length: file.length, group })
+    }
+
+    /// What a node does when the leases of all writers are over: their chunks are fenced and keep what they have.
+    pub fn end_leases(&mut self) {
+        let writers: Vec<(u64, u64)> =
+            self.files.by_number.iter().filter_map(|(inode, file)| Some((*inode, file.writer?))).collect();
+        for (inode, group) in writers {
+            let file = self.files.by_number.get_mut(&inode).expect("listed");
+            file.generation += 1;
+            file.writer = None;
+            let generation = file.generation;
+            let chunk = self.files.groups[&group].chunk.value();
             let stored = self.chunks.entry(chunk).or_default();
             (stored.sealed, stored.generation) = (true, generation);
             let length = stored.length;
-            self.finish(inode, before, length);
+            self.finish(inode, group, length);
         }
-        let length = self.files.by_number[&inode].length;
-        Ok(OpenedFile { inode, generation, length, group })
     }
 
     fn finish(&mut self, inode: u64, group: u64, length: u64) {

@@ -1,0 +1,112 @@
+//! `stormwell policy`: wishes for the bytes under a file or directory.
+
+use crate::context::Context;
+use crate::exit::{Exit, Result, say};
+use crate::output::Output;
+use crate::path;
+use base::error::{Error, ErrorKind};
+use base::policy::{Class, Policy as Wishes};
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+/// Sets and shows wishes for the bytes under a directory: on which tier, with how many copies
+#[derive(Debug, Args)]
+#[command(arg_required_else_help = true)]
+pub struct Policy {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Sets the wishes of a file or directory; new bytes below follow them, old ones stay where they are
+    #[command(after_help = "Examples:
+  stormwell policy set /archive --tier hdd
+  stormwell policy set /archive --inherit
+
+What is not named is inherited from the directory above. One node keeps one copy: other redundancy is refused.")]
+    Set {
+        /// The file or directory
+        path: String,
+        /// memory, nvm, ssd, hdd or bulk
+        #[arg(long, value_name = "CLASS", value_parser = class)]
+        tier: Option<Class>,
+        /// replica(N) or rs(K,M)
+        #[arg(long, value_name = "REDUNDANCY", value_parser = redundancy)]
+        redundancy: Option<u32>,
+        /// Have no wishes of its own
+        #[arg(long, conflicts_with_all = ["tier", "redundancy"])]
+        inherit: bool,
+    },
+    /// Shows the wishes of a file or directory, and those in force there
+    #[command(after_help = "Example:\n  stormwell policy get /archive/2025")]
+    Get {
+        /// The file or directory
+        path: String,
+    },
+}
+
+fn class(text: &str) -> std::result::Result<Class, String> {
+    Class::from_name(text).ok_or_else(|| "it is one of memory, nvm, ssd, hdd, bulk".to_string())
+}
+
+fn redundancy(text: &str) -> std::result::Result<u32, String> {
+    if text.starts_with("rs(") {
+        return Err("this version has no erasure coding; use replica(1)".to_string());
+    }
+    let copies =
+        text.strip_prefix("replica(").and_then(|rest| rest.strip_suffix(')')).and_then(|rest| rest.parse().ok());
+    copies.filter(|copies| *copies > 0).ok_or_else(|| "it is written replica(N) or rs(K,M)".to_string())
+}
+
+fn object(wishes: Wishes) -> Value {
+    json!({
+        "tier": wishes.tier.map(Class::name),
+        "redundancy": wishes.replicas.map(|copies| format!("replica({copies})")),
+    })
+}
+
+fn line(wishes: Wishes, otherwise: [&'static str; 2]) -> String {
+    let tier = wishes.tier.map_or(otherwise[0], Class::name);
+    let redundancy = wishes.replicas.map_or(otherwise[1].to_string(), |copies| format!("replica({copies})"));
+    format!("tier {tier}, redundancy {redundancy}")
+}
+
+impl Policy {
+    /// Does it.
+    pub async fn run(self, context: &Context) -> Result<Exit> {
+        let client = context.connect("policy").await?;
+        match self.command {
+            Command::Set { path, tier, redundancy, inherit } => {
+                let path = path::parse(&path)?;
+                let wishes = Wishes { tier, replicas: redundancy };
+                if wishes == Wishes::default() && !inherit {
+                    let text = "no wish is named; use --tier, --redundancy or --inherit";
+                    return Err(Error::new(ErrorKind::Invalid, text).into());
+                }
+                client.set_policy(&path, wishes).await?;
+                let devices = client.devices().await?.devices;
+                if let Some(tier) = tier
+                    && !devices.iter().any(|device| device.class == tier.code())
+                    && !context.quiet
+                {
+                    let name = tier.name();
+                    say(&format!("no device of class {name} is served: writes below {path} are refused until one is"));
+                }
+            }
+            Command::Get { path } => {
+                let path = path::parse(&path)?;
+                let (own, in_force) = client.get_policy(&path).await?;
+                let mut output = Output::open()?;
+                if context.json {
+                    output.json(&json!({ "path": path, "own": object(own), "in_force": object(in_force) }))?;
+                } else {
+                    output.line(&format!("own       {}", line(own, ["inherited", "inherited"])))?;
+                    output.line(&format!("in force  {}", line(in_force, ["any but bulk", "replica(1)"])))?;
+                }
+                output.flush()?;
+            }
+        }
+        Ok(Exit::Done)
+    }
+}

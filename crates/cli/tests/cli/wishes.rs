@@ -1,0 +1,71 @@
+//! policy and explain: wishes are inherited and followed, and what is said about safety is true.
+
+use crate::store::{Ended, Store, binary, run};
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+/// Wishes are set, inherited, shown and removed; what one node cannot do is refused in so many words.
+#[test]
+fn wished() {
+    let store = Store::start();
+    store.run(&["mkdir", "-p", "/a/b"]).done();
+    let warned = store.run(&["policy", "set", "/a", "--tier", "hdd"]).done();
+    assert!(warned.stderr.contains("no device of class hdd"), "{}", warned.stderr);
+    let shown = store.run(&["policy", "get", "/a/b"]).done().text();
+    assert!(shown.contains("own       tier inherited") && shown.contains("in force  tier hdd"), "{shown}");
+    store.run_with(&["put", "-", "/a/b/f"], b"x").failed(2, "hdd");
+    store.run(&["policy", "set", "/a/b", "--tier", "ssd", "--redundancy", "replica(1)"]).done();
+    store.run_with(&["put", "-", "/a/b/f"], b"x").done();
+    let json = store.run(&["policy", "get", "/a/b/f", "--json"]).done().text();
+    assert!(json.contains("\"in_force\":{\"redundancy\":\"replica(1)\",\"tier\":\"ssd\"}"), "{json}");
+    store.run(&["policy", "set", "/a", "--redundancy", "replica(3)"]).failed(1, "keeps one");
+    store.run(&["policy", "set", "/a", "--redundancy", "rs(6,3)"]).failed(2, "erasure coding");
+    store.run(&["policy", "set", "/a"]).failed(2, "--inherit");
+    store.run(&["policy", "set", "/a", "--inherit"]).done();
+    assert!(store.run(&["policy", "get", "/a"]).done().text().contains("in force  tier any but bulk"));
+    store.run(&["policy", "get", "/nowhere"]).failed(3, "/nowhere");
+}
+
+/// Small and large files go to the tier that their directory wishes for, and explain says where they are.
+#[test]
+fn followed_and_explained() {
+    let store = Store::start();
+    let (fast, slow) = (store.directory.join("fast"), store.directory.join("slow"));
+    let mut command = binary();
+    command.args(["serve", "--at", "127.0.0.1:0", "--data", &format!("{}:ssd:256M", fast.display())]);
+    command.args(["--data", &format!("{}:hdd:256M", slow.display())]);
+    let mut server = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(server.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let serving = |line: String| line.strip_prefix("stormwell: serving on ").map(str::to_string);
+    let address = lines.find_map(serving).expect("it serves");
+    let drain = std::thread::spawn(move || lines.count());
+    let ask = |words: &[&str]| -> Ended {
+        let mut command = binary();
+        command.args(words).env("STORMWELL_AT", &address).current_dir(&store.directory);
+        run(command, b"")
+    };
+    ask(&["mkdir", "/cold"]).done();
+    ask(&["policy", "set", "/cold", "--tier", "hdd"]).done();
+    for number in 0..20 {
+        store.local(&format!("tree/f{number}"), &vec![number; 1000]);
+    }
+    store.local("tree/large", &vec![9; 3_000_000]);
+    ask(&["put", "tree", "/cold"]).done();
+    for name in ["f0", "f19", "large"] {
+        let path = format!("/cold/tree/{name}");
+        let shown = ask(&["explain", &path]).done().text();
+        assert!(shown.contains("(hdd) in ") && shown.contains("slow") && shown.contains(": synced"), "{shown}");
+        assert!(!shown.contains("fast") && shown.contains("one copy on one node"), "{shown}");
+        let json = ask(&["explain", &path, "--json"]).done().text();
+        assert!(json.contains("\"class\":\"hdd\"") && json.contains("\"copies\":1"), "{json}");
+    }
+    ask(&["get", "/cold/tree", "back"]).done();
+    assert_eq!(std::fs::read(store.directory.join("back/f7")).unwrap(), vec![7; 1000]);
+    assert!(ask(&["explain", "/cold"]).done().text().contains("directory"));
+    ask(&["touch", "/empty"]).done();
+    assert!(ask(&["explain", "/empty"]).done().text().contains("no bytes"));
+    ask(&["explain", "/nowhere"]).failed(3, "/nowhere");
+    server.kill().unwrap();
+    server.wait().unwrap();
+    drain.join().unwrap();
+}

@@ -1,0 +1,170 @@
+//! What is kept with a file or directory besides its bytes: permission bits, owners, times, extended attributes. Nobody
+//! enforces permissions yet: who asks is not proven.
+
+use crate::format::{SessionRecord, XattrRecord, XattrsRecord};
+use crate::key::Key;
+use crate::names::Found;
+use crate::path::Path;
+use crate::request::{NewAttributes, Reply, User};
+use crate::state::{State, missing};
+use base::error::{Error, ErrorKind, Result};
+use base::id::InodeId;
+use base::limit::{USER_NAME_MAX, XATTR_NAME_MAX, XATTR_VALUE_MAX, XATTRS_BYTES_MAX, XATTRS_MAX};
+
+/// The permission bits that there are: read, write and execute for three, and three special ones.
+const MODE_BITS: u32 = 0o7777;
+
+impl State {
+    /// Does `SetAttributes`.
+    pub fn set_attributes(&mut self, path: &Path, new: &NewAttributes) -> Result<Reply> {
+        let Found { inode, mut record, .. } = self.find(path)?;
+        let before = record.clone();
+        if let Some(mode) = new.mode {
+            check_mode(mode)?;
+            record.mode = mode;
+        }
+        for (name, kept) in [(&new.owner, &mut record.owner), (&new.group, &mut record.group)] {
+            if let Some(name) = name {
+                check_user_name(name)?;
+                *kept = Some(name.clone());
+            }
+        }
+        record.modified = new.modified.map_or(record.modified, |time| time.0);
+        record.accessed = new.accessed.map_or(record.accessed, |time| time.0);
+        if record != before {
+            self.put(&Key::Inode(inode), &record);
+        }
+        Ok(Reply::Done)
+    }
+
+    /// Answers `GetXattrs`.
+    pub fn get_xattrs(&mut self, path: &Path, name: Option<&str>) -> Result<Reply> {
+        let found = self.find(path)?;
+        let xattrs = self.xattrs(&found)?.xattrs.into_iter();
+        let wanted = xattrs.filter(|xattr| name.is_none_or(|name| xattr.name == name));
+        let found: Vec<_> = wanted.map(|xattr| (xattr.name, xattr.value)).collect();
+        match name {
+            Some(name) if found.is_empty() => Err(no_xattr(path, name)),
+            _ => Ok(Reply::Xattrs(found)),
+        }
+    }
+
+    /// Does `SetXattr`.
+    pub fn set_xattr(&mut self, path: &Path, name: &str, value: Option<&[u8]>) -> Result<Reply> {
+        let mut found = self.find(path)?;
+        let mut record = self.xattrs(&found)?;
+        let place = record.xattrs.binary_search_by(|xattr| xattr.name.as_str().cmp(name));
+        match (place, value) {
+            (Err(_), None) => return Err(no_xattr(path, name)),
+            (Ok(place), None) => drop(record.xattrs.remove(place)),
+            (place, Some(value)) => {
+                check_xattr(path, name, value)?;
+                let xattr = XattrRecord { name: name.to_string(), value: value.to_vec() };
+                match place {
+                    Ok(place) => record.xattrs[place] = xattr,
+                    Err(place) => record.xattrs.insert(place, xattr),
+                }
+                check_xattrs(path, &record)?;
+            }
+        }
+        let some = !record.xattrs.is_empty();
+        if some {
+            self.put(&Key::Xattrs(found.inode), &record);
+        } else {
+            self.remove(&Key::Xattrs(found.inode));
+        }
+        if found.record.xattrs != some {
+            found.record.xattrs = some;
+            self.put(&Key::Inode(found.inode), &found.record);
+        }
+        Ok(Reply::Done)
+    }
+
+    fn xattrs(&self, found: &Found) -> Result<XattrsRecord> {
+        if !found.record.xattrs {
+            return Ok(XattrsRecord::default());
+        }
+        let Found { inode, .. } = found;
+        self.layers
+            .record(&Key::Xattrs(*inode))?
+            .ok_or_else(|| missing(&format!("the extended attributes of inode {inode}")))
+    }
+
+    /// Removes the record of a file or directory, and what is kept with it.
+    pub fn remove_inode(&mut self, inode: InodeId, xattrs: bool) {
+        if xattrs {
+            self.remove(&Key::Xattrs(inode));
+        }
+        self.remove(&Key::Inode(inode));
+    }
+}
+
+/// The record of a session that begins.
+pub fn session_record(user: &User) -> Result<SessionRecord> {
+    for name in [&user.owner, &user.group] {
+        if !name.is_empty() {
+            check_user_name(name)?;
+        }
+    }
+    Ok(SessionRecord { ended: false, owner: user.owner.clone(), group: user.group.clone() })
+}
+
+/// `Invalid` unless these are permission bits.
+pub fn check_mode(mode: u32) -> Result<()> {
+    if mode & !MODE_BITS == 0 {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Invalid, format!("{mode:o} are not permission bits, 7777 are all; nothing was changed")))
+}
+
+fn check_user_name(name: &str) -> Result<()> {
+    let wrong = |why: String| Err(Error::new(ErrorKind::Invalid, format!("{why}; nothing was changed")));
+    if name.is_empty() || name.len() > USER_NAME_MAX {
+        return wrong(format!("the name of an owner or group has 1 to {USER_NAME_MAX} bytes, not {}", name.len()));
+    }
+    if name.contains(|letter: char| letter.is_control() || letter == ':' || letter == '/') {
+        return wrong(format!(
+            "{name:?} cannot name an owner or group: ':', '/' and control characters are not allowed"
+        ));
+    }
+    Ok(())
+}
+
+fn check_xattr(path: &Path, name: &str, value: &[u8]) -> Result<()> {
+    let wrong = |why: String| {
+        Err(Error::new(ErrorKind::Invalid, format!("{why}; the attributes of '{path}' were not changed")))
+    };
+    let with_namespace =
+        name.split_once('.').is_some_and(|(namespace, rest)| !namespace.is_empty() && !rest.is_empty());
+    if !with_namespace || name.contains('\0') {
+        return wrong(format!(
+            "{name:?} does not name an extended attribute: write its namespace first, as in user.NAME"
+        ));
+    }
+    if name.len() > XATTR_NAME_MAX {
+        return wrong(format!(
+            "the name of an extended attribute has {} bytes and {XATTR_NAME_MAX} are the most",
+            name.len()
+        ));
+    }
+    if value.len() > XATTR_VALUE_MAX {
+        return wrong(format!("the value of {name} has {} bytes and {XATTR_VALUE_MAX} are the most", value.len()));
+    }
+    Ok(())
+}
+
+fn check_xattrs(path: &Path, record: &XattrsRecord) -> Result<()> {
+    let bytes: usize = record.xattrs.iter().map(|xattr| xattr.name.len() + xattr.value.len()).sum();
+    if record.xattrs.len() > XATTRS_MAX || bytes > XATTRS_BYTES_MAX {
+        let text = format!(
+            "'{path}' would have {} extended attributes of {bytes} bytes, and {XATTRS_MAX} of {XATTRS_BYTES_MAX} are the most; nothing was changed: remove some",
+            record.xattrs.len()
+        );
+        return Err(Error::new(ErrorKind::Invalid, text));
+    }
+    Ok(())
+}
+
+fn no_xattr(path: &Path, name: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("'{path}' has no extended attribute {name}; list those it has"))
+}

@@ -1,0 +1,176 @@
+//! What is kept with names: bits, owners, times, extended attributes.
+
+use crate::world::{SESSION, World, create, delete, mkdir, path, stat};
+use base::error::ErrorKind;
+use base::id::{GroupId, SessionId};
+use base::limit::{USER_NAME_MAX, XATTR_NAME_MAX, XATTR_VALUE_MAX, XATTRS_BYTES_MAX, XATTRS_MAX};
+use base::unit::WallTime;
+use meta::request::{Attributes, NewAttributes, PutFile, User};
+use meta::{Caller, Reply, Request};
+use std::time::Duration;
+
+fn attributes(world: &mut World, name: &str) -> Attributes {
+    match world.ask(stat(name)) {
+        Ok(Reply::Attributes(attributes)) => attributes,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn set(name: &str, new: NewAttributes) -> Request {
+    Request::SetAttributes { path: path(name), new }
+}
+
+fn xattr(name: &str, key: &str, value: Option<&[u8]>) -> Request {
+    Request::SetXattr { path: path(name), name: key.to_string(), value: value.map(<[u8]>::to_vec) }
+}
+
+fn xattrs(world: &mut World, name: &str) -> Vec<(String, Vec<u8>)> {
+    match world.ask(Request::GetXattrs { path: path(name), name: None }) {
+        Ok(Reply::Xattrs(xattrs)) => xattrs,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What is set is shown, of files and directories, open or not, and outlives power losses; what is not named stays.
+#[test]
+fn set_and_kept() {
+    let mut world = World::new(1);
+    world.ask(mkdir("/d")).expect("mkdir");
+    world.ask(create("/d/f")).expect("create");
+    let before = attributes(&mut world, "/d/f");
+    assert_eq!((before.accessed, before.owner.clone()), (before.modified, None));
+    let new = NewAttributes {
+        mode: Some(0o4750),
+        owner: Some("ada".to_string()),
+        group: None,
+        modified: None,
+        accessed: Some(WallTime(77)),
+    };
+    let both =
+        NewAttributes { group: Some("staff".to_string()), modified: Some(WallTime(5)), ..NewAttributes::default() };
+    for name in ["/d/f", "/d", "/"] {
+        world.ask(set(name, new.clone())).expect("set");
+    }
+    world.ask(set("/d", both)).expect("set");
+    world.crash(1);
+    for name in ["/d/f", "/"] {
+        let after = attributes(&mut world, name);
+        assert_eq!((after.mode, after.owner.as_deref(), after.group), (0o4750, Some("ada"), None), "{name}");
+        assert_eq!(after.accessed, WallTime(77), "{name}");
+    }
+    assert_eq!(attributes(&mut world, "/d/f").modified, before.modified);
+    let directory = attributes(&mut world, "/d");
+    assert_eq!((directory.modified, directory.group.as_deref()), (WallTime(5), Some("staff")));
+}
+
+/// What cannot be kept is refused as the caller's mistake, and changes nothing.
+#[test]
+fn refused() {
+    let mut world = World::new(1);
+    world.ask(create("/f")).expect("create");
+    let before = attributes(&mut world, "/f");
+    let owner = |name: &str| NewAttributes { owner: Some(name.to_string()), ..NewAttributes::default() };
+    let long = "n".repeat(USER_NAME_MAX + 1);
+    for bad in ["", "a:b", "a/b", "a\n", &long] {
+        assert_eq!(world.refusal(set("/f", owner(bad))), ErrorKind::Invalid, "{bad:?}");
+    }
+    let mode = NewAttributes { mode: Some(0o10000), owner: Some("ada".to_string()), ..NewAttributes::default() };
+    assert_eq!(world.refusal(set("/f", mode)), ErrorKind::Invalid);
+    assert_eq!(world.refusal(set("/no", owner("ada"))), ErrorKind::NotFound);
+    assert_eq!(attributes(&mut world, "/f"), before);
+}
+
+/// What a session makes belongs to its user, whichever way it is made and after restarts.
+#[test]
+fn belongs_to_the_session() {
+    let mut world = World::new(1);
+    let user = User { owner: "eve".to_string(), group: "wheel".to_string() };
+    let session = SessionId(99);
+    let mut call = 0;
+    let mut ask = |world: &mut World, request| {
+        call += 1;
+        world.ask_as(Caller { session, call }, request).expect("answered").expect("done")
+    };
+    ask(&mut world, Request::OpenSession { user });
+    ask(&mut world, create("/f"));
+    world.crash(1);
+    let put = |name: &str, directory| PutFile {
+        path: path(name),
+        group: GroupId(0),
+        offset: 0,
+        length: 0,
+        crc: 0,
+        modified: Some(WallTime(5)),
+        accessed: Some(WallTime(6)),
+        mode: 0o700,
+        overwrite: false,
+        parents: true,
+        directory,
+    };
+    ask(&mut world, Request::PutFiles { files: vec![put("/a/b", true), put("/c/d", false), put("/c", true)] });
+    for name in ["/f", "/a", "/a/b", "/c", "/c/d"] {
+        let attributes = attributes(&mut world, name);
+        assert_eq!((attributes.owner.as_deref(), attributes.group.as_deref()), (Some("eve"), Some("wheel")), "{name}");
+        if name != "/f" && name != "/a" {
+            assert_eq!((attributes.mode, attributes.modified, attributes.accessed), (0o700, WallTime(5), WallTime(6)));
+        }
+    }
+    assert_eq!(attributes(&mut world, "/a").mode, 0o755);
+    world.ask_as(Caller { session: SESSION, call: 1 << 20 }, create("/mine")).expect("answered").expect("done");
+    assert_eq!(attributes(&mut world, "/mine").owner, None);
+}
+
+/// Extended attributes are set, replaced, listed in order and removed; they follow a rename and go with the name.
+#[test]
+fn extended() {
+    let mut world = World::new(1);
+    world.ask(create("/f")).expect("create");
+    world.ask(mkdir("/d")).expect("mkdir");
+    for name in ["/f", "/d"] {
+        world.ask(xattr(name, "user.b", Some(b"2"))).expect("set");
+        world.ask(xattr(name, "security.a", Some(&[0, 255]))).expect("set");
+        world.ask(xattr(name, "user.b", Some(b""))).expect("set");
+    }
+    world.ask(Request::Rename { from: path("/f"), to: path("/g"), replace: false }).expect("renamed");
+    world.crash(1);
+    let both = vec![("security.a".to_string(), vec![0, 255]), ("user.b".to_string(), vec![])];
+    assert_eq!(xattrs(&mut world, "/g"), both);
+    assert_eq!(xattrs(&mut world, "/d"), both);
+    let one = Request::GetXattrs { path: path("/g"), name: Some("user.b".to_string()) };
+    assert_eq!(world.ask(one), Ok(Reply::Xattrs(vec![both[1].clone()])));
+    let none = Request::GetXattrs { path: path("/g"), name: Some("user.c".to_string()) };
+    assert_eq!(world.refusal(none), ErrorKind::NotFound);
+    assert_eq!(world.refusal(xattr("/g", "user.c", None)), ErrorKind::NotFound);
+    world.ask(xattr("/g", "user.b", None)).expect("removed");
+    world.ask(xattr("/g", "security.a", None)).expect("removed");
+    assert_eq!(xattrs(&mut world, "/g"), vec![]);
+    world.ask(delete("/d")).expect("deleted");
+    world.ask(mkdir("/d")).expect("mkdir");
+    assert_eq!(xattrs(&mut world, "/d"), vec![], "a new directory has none");
+}
+
+/// Names without a namespace, and more than the limits allow, are refused; what was there stays.
+#[test]
+fn extended_limits() {
+    let mut world = World::new(1);
+    world.ask(create("/f")).expect("create");
+    let long = format!("user.{}", "n".repeat(XATTR_NAME_MAX - 4));
+    for bad in ["", "plain", ".x", "user.", "user.\0", &long] {
+        assert_eq!(world.refusal(xattr("/f", bad, Some(b"1"))), ErrorKind::Invalid, "{bad:?}");
+    }
+    assert_eq!(world.refusal(xattr("/f", "user.a", Some(&vec![0; XATTR_VALUE_MAX + 1]))), ErrorKind::Invalid);
+    for number in 0..XATTRS_MAX {
+        world.ask(xattr("/f", &format!("user.{number}"), Some(b""))).expect("set");
+    }
+    assert_eq!(world.refusal(xattr("/f", "user.more", Some(b""))), ErrorKind::Invalid);
+    world.ask(delete("/f")).expect("deleted");
+    world.pass(Duration::from_secs(1));
+    world.ask(create("/f")).expect("create");
+    let large = vec![7; XATTR_VALUE_MAX];
+    let fit = XATTRS_BYTES_MAX / (XATTR_VALUE_MAX + 6);
+    for number in 0..fit {
+        world.ask(xattr("/f", &format!("user.{number}"), Some(&large))).expect("set");
+    }
+    assert_eq!(world.refusal(xattr("/f", "user.9", Some(&large))), ErrorKind::Invalid);
+    assert_eq!(xattrs(&mut world, "/f").len(), fit);
+}
