@@ -5,7 +5,7 @@
 
 use crate::context::Context;
 use crate::exit::{EXIT_CODES_HELP, Exit, Result, finish, say};
-use crate::{bag, bench, cat, completion, demo, df, du, get, ls, mkdir, mv, put, rm, serve, stat};
+use crate::{bag, bench, cat, completion, demo, df, du, get, inspect, ls, mkdir, mv, put, rm, serve, stat};
 use base::error::Error;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
@@ -50,6 +50,7 @@ enum Command {
     Df(df::Df),
     Bag(bag::Bag),
     Serve(serve::Serve),
+    Inspect(inspect::Inspect),
     Demo(demo::Demo),
     Bench(bench::Bench),
     Completion(completion::Completion),
@@ -70,6 +71,7 @@ impl Command {
             Command::Df(command) => command.run(context).await,
             Command::Bag(command) => command.run(context).await,
             Command::Serve(command) => command.run(context).await,
+            Command::Inspect(command) => command.run(context),
             Command::Demo(command) => command.run(context).await,
             Command::Bench(command) => command.run(context).await,
             Command::Completion(command) => command.run(),
@@ -168,6 +170,9 @@ mod tests {
             "bag rm b",
             "serve",
             "serve --data /tmp/a:ssd:10G --data /tmp/b --at 127.0.0.1:0",
+            "inspect a",
+            "inspect a b --list --json",
+            "inspect a --verify --export b",
             "completion bash",
         ] {
             let words = std::iter::once("stormwell").chain(good.split(' '));
@@ -188,6 +193,8 @@ mod tests {
             "bag push b --chunk 0",
             "bag push b --chunk 1T",
             "serve --data x:floppy",
+            "inspect",
+            "inspect a --export",
             "completion basic",
         ] {
             let words = std::iter::once("stormwell").chain(bad.split_whitespace());

@@ -12,6 +12,7 @@ mod df;
 mod du;
 mod exit;
 mod get;
+mod inspect;
 mod ls;
 mod mkdir;
 mod mv;

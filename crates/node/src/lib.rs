@@ -4,6 +4,7 @@ mod bags;
 mod device;
 mod housekeeping;
 mod identity;
+pub mod inspect;
 mod mailbox;
 mod metadata;
 mod serve;

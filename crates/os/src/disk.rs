@@ -2,6 +2,7 @@
 
 mod directory;
 mod memory;
+mod overlay;
 mod threads;
 mod uring;
 mod workers;
@@ -11,6 +12,7 @@ use base::disk::Disk;
 use base::error::{Error, ErrorKind, Result};
 use directory::Directory;
 use memory::MemoryDisk;
+use overlay::OverlayDisk;
 use std::path::Path;
 use threads::ThreadsDisk;
 use uring::UringDisk;
@@ -77,4 +79,10 @@ pub fn open(directory: &Path, backend: Backend, pool: Pool) -> Result<Opened> {
     let fallback = format!("{refusal}; threads are used instead");
     note = Some(note.map_or(fallback.clone(), |note| format!("{note}; {fallback}")));
     Ok(Opened { disk: Box::new(ThreadsDisk::start(files, &pool)?), note })
+}
+
+/// Opens a device directory to look at it: nothing in it is changed, whatever is written to the disk stays in memory.
+/// `Busy` while a server has it; a server that starts meanwhile is refused.
+pub fn open_to_look(directory: &Path, pool: Pool) -> Result<Box<dyn Disk>> {
+    Ok(Box::new(OverlayDisk::open(directory, pool)?))
 }

@@ -4,6 +4,7 @@
 
 mod bags;
 mod copies;
+mod inspect;
 mod kills;
 mod mistakes;
 mod names;
