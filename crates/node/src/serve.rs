@@ -1,16 +1,19 @@
 //! Starting and stopping a node: opens what lies on disk, starts the threads, listens, and ends them in order.
 
 use crate::device::{self, Device, Started};
-use crate::housekeeping;
 use crate::identity::Identity;
+use crate::log::{Level, Log};
 use crate::metadata::{self, Metadata};
+use crate::metered::{DiskStats, MeteredDisk};
+use crate::metrics::Metrics;
 use crate::service::{Node, NodeService};
-use crate::settings::{DeviceSetting, Settings, metadata_directory, shown};
+use crate::settings::{Console, DeviceSetting, Settings, metadata_directory, shown};
+use crate::{console, housekeeping};
 use base::buffer::Pool;
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, NodeId};
-use base::net::Net;
+use base::net::{Listener, Net};
 use base::policy::Class;
 use base::unit::{MIB, show_bytes};
 use net::{Budget, Server, ServerSettings};
@@ -23,11 +26,14 @@ use tokio::sync::watch;
 pub struct Running {
     /// Where it listens, `host:port`.
     pub address: String,
+    /// Where metrics and health are, `host:port`.
+    pub console: Option<String>,
     /// What was found when opening, one sentence each, for people.
     pub notes: Vec<String>,
     shutdown: watch::Sender<bool>,
     server: tokio::task::JoinHandle<()>,
     housekeeping: tokio::task::JoinHandle<()>,
+    console_task: Option<tokio::task::JoinHandle<()>>,
     node: Arc<Node>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -45,6 +51,8 @@ pub async fn start(
     // The port first: a taken one should be said before any disk is touched.
     let listener = network.listen(&settings.listen).await?;
     let address = listener.address();
+    let log = Log::new(clock.clone(), settings.log);
+    let console_listener = listen_for_console(&settings.console, network.as_ref(), &log).await?;
     let pool = Pool::new(POOL_IDLE_MAX);
     let outgoing = Budget::new(settings.outgoing_bytes);
     let mut notes = Vec::new();
@@ -55,20 +63,25 @@ pub async fn start(
     notes.extend(opened.note);
     let identity = Identity::start(&directory, random.as_ref())?;
     let tree = Box::new(os::file::BlockingFile::open(&directory.join("tree.redb"))?);
-    let (metadata, meta_threads) =
-        metadata::spawn(opened.disk, tree, meta::Settings::new(random.clone()), clock.clone())
-            .map_err(|error| error.during(shown(&directory)))?;
+    let meta_stats = Arc::new(DiskStats::default());
+    let disk = MeteredDisk::wrap(opened.disk, meta_stats.clone(), clock.clone());
+    let (metadata, meta_threads) = metadata::spawn(disk, tree, meta::Settings::new(random.clone()), clock.clone())
+        .map_err(|error| error.during(shown(&directory)))?;
     threads.extend(meta_threads);
 
     let mut devices = BTreeMap::new();
+    let mut disks = BTreeMap::new();
     for setting in &settings.devices {
-        let start = prepare_device(setting, &settings, &pool, &outgoing, &clock, random.as_ref(), &mut notes)?;
+        let mut start = prepare_device(setting, &settings, &pool, &outgoing, &clock, random.as_ref(), &mut notes)?;
+        let stats = Arc::new(DiskStats::default());
+        start.disk = MeteredDisk::wrap(start.disk, stats.clone(), clock.clone());
         let place = start.place.clone();
         let Started { device, thread, opened } = device::spawn(start).map_err(|error| error.during(&place))?;
         notes.extend(opened.rot.iter().map(|rot| format!("{place}: {rot}")));
         if opened.formatted {
             notes.push(format!("{place}: made a new device of {}", show_bytes(device.usage().capacity)));
         }
+        disks.insert(device.id, stats);
         register(&metadata, identity.node, &device).await.map_err(|error| error.during(&place))?;
         if devices.insert(device.id, device.clone()).is_some() {
             return Err(Error::new(
@@ -78,6 +91,8 @@ pub async fn start(
         }
         threads.push(thread);
     }
+    let stats = Arc::new(net::NetStats::default());
+    let incoming = Budget::new(settings.incoming_bytes);
     let node = Arc::new(Node {
         id: identity.node,
         metadata,
@@ -86,23 +101,38 @@ pub async fn start(
         started: clock.now(),
         garbage: Arc::new(tokio::sync::Notify::new()),
         runtime: tokio::runtime::Handle::current(),
+        missing: Vec::new(),
+        metrics: Metrics {
+            net: stats.clone(),
+            incoming: incoming.clone(),
+            outgoing: outgoing.clone(),
+            disks,
+            metadata: meta_stats,
+        },
+        log: log.clone(),
     });
     let (shutdown, stopped) = watch::channel(false);
     let server_settings = ServerSettings {
         node: identity.node,
         incarnation: identity.incarnation,
-        budget: Budget::new(settings.incoming_bytes),
+        budget: incoming,
         outgoing,
         pool,
         clock,
         silence_max: base::limit::CALL_SILENCE_MAX,
-        stats: Arc::new(net::NetStats::default()),
-        on_trouble: Arc::new(|trouble| eprintln!("stormwell: {trouble}")),
+        stats,
+        on_trouble: {
+            let log = log.clone();
+            Arc::new(move |trouble| log.say(Level::Warn, "connection", &trouble, &[]))
+        },
     };
     let service = Arc::new(NodeService(node.clone()));
     let server = tokio::spawn(Server::serve(listener, service, server_settings, stopped.clone()));
-    let housekeeping = tokio::spawn(housekeeping::run(node.clone(), stopped));
-    Ok(Running { address, notes, shutdown, server, housekeeping, node, threads })
+    let housekeeping = tokio::spawn(housekeeping::run(node.clone(), stopped.clone()));
+    let console = console_listener.as_ref().map(|listener| listener.address());
+    let console_task =
+        console_listener.map(|listener| tokio::spawn(console::run(listener, node.clone(), log, stopped)));
+    Ok(Running { address, console, notes, shutdown, server, housekeeping, console_task, node, threads })
 }
 
 impl Running {
@@ -110,7 +140,7 @@ impl Running {
     pub async fn stop(self) {
         // Both tasks end by themselves on this; a receiver that is gone already has ended.
         let _ = self.shutdown.send(true);
-        for task in [self.server, self.housekeeping] {
+        for task in [self.server, self.housekeeping].into_iter().chain(self.console_task) {
             let _ = task.await;
         }
         for device in self.node.devices.values() {
@@ -125,6 +155,33 @@ impl Running {
             }
         });
         let _ = ended.await;
+    }
+}
+
+/// The console's listener. A port that was only a suggestion gives way to a free one, and says so.
+async fn listen_for_console(console: &Console, network: &dyn Net, log: &Log) -> Result<Option<Box<dyn Listener>>> {
+    let wanted = match console {
+        Console::Off => return Ok(None),
+        Console::At(address) => {
+            let listened = network.listen(address).await;
+            return listened.map(Some).map_err(|error| error.during("the console (--console)"));
+        }
+        Console::Near(address) => address,
+    };
+    match network.listen(wanted).await {
+        Ok(listener) => Ok(Some(listener)),
+        Err(error) => {
+            let host = wanted.rsplit_once(':').map_or(wanted.as_str(), |(host, _)| host);
+            let listener = network.listen(&format!("{host}:0")).await?;
+            let at = listener.address();
+            log.say(
+                Level::Warn,
+                "console",
+                "its usual port is taken; a free one is used",
+                &[("at", &at), ("why", &error)],
+            );
+            Ok(Some(listener))
+        }
     }
 }
 

@@ -2,7 +2,9 @@
 
 use crate::bags::Waiter;
 use crate::device::{self, Device, Item, Then};
+use crate::log::Log;
 use crate::metadata::{self, Metadata};
+use crate::metrics::Metrics;
 use crate::translate;
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
@@ -32,6 +34,20 @@ pub struct Node {
     pub garbage: Arc<tokio::sync::Notify>,
     /// The runtime that multi-step answers run on.
     pub runtime: tokio::runtime::Handle,
+    /// Devices of this store that could not be opened.
+    pub missing: Vec<Missing>,
+    /// Counters for those who look.
+    pub metrics: Metrics,
+    /// Where troubles are told.
+    pub log: Log,
+}
+
+/// A device that was named at the start and could not be opened.
+pub struct Missing {
+    /// Its directory, for people.
+    pub place: String,
+    /// Why.
+    pub why: String,
 }
 
 /// A consumer waits at most this long in one call; it asks again. Short enough that a lost consumer is noticed.
@@ -256,7 +272,8 @@ impl Node {
         self.counted(record).await
     }
 
-    async fn list_bags(&self, ask: bag::List) -> Result<bag::ListAnswer> {
+    /// A page of bags with their counts.
+    pub async fn list_bags(&self, ask: bag::List) -> Result<bag::ListAnswer> {
         let reply = self
             .metadata
             .ask(meta::Request::BagList {

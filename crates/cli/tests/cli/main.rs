@@ -3,6 +3,7 @@
 #![allow(missing_docs)]
 
 mod bags;
+mod console;
 mod copies;
 mod inspect;
 mod kills;

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub struct Store {
     server: Child,
     pub address: String,
+    /// Where its metrics and health are.
+    pub console: String,
     pub directory: PathBuf,
     device: String,
 }
@@ -47,7 +49,7 @@ impl Ended {
 /// The binary under test. STORMWELL_DISK is passed on, so that one run of these tests can drive disks each way.
 pub fn binary() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_stormwell"));
-    command.env_remove("STORMWELL_AT");
+    command.env_remove("STORMWELL_AT").env_remove("STORMWELL_CONSOLE").env_remove("STORMWELL_LOG");
     command
 }
 
@@ -80,8 +82,8 @@ impl Store {
         let directory = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&directory).expect("a directory for the store");
         let device = format!("{}:ssd:{capacity}", directory.join("data").display());
-        let (server, address) = serve(&device, "127.0.0.1:0");
-        Store { server, address, directory, device }
+        let (server, address, console) = serve(&device, "127.0.0.1:0");
+        Store { server, address, console, directory, device }
     }
 
     /// Ends the server as `kill -9` does.
@@ -92,7 +94,7 @@ impl Store {
 
     /// Starts it again on the same directory and port.
     pub fn start_again(&mut self) {
-        (self.server, self.address) = serve(&self.device, &self.address);
+        (self.server, self.address, self.console) = serve(&self.device, &self.address);
     }
 
     /// A command against this store.
@@ -132,7 +134,7 @@ impl Store {
 }
 
 /// Starts a server and waits until it serves.
-fn serve(device: &str, at: &str) -> (Child, String) {
+fn serve(device: &str, at: &str) -> (Child, String, String) {
     let mut server = binary()
         .args(["serve", "--at", at, "--data", device])
         .stdin(Stdio::null())
@@ -150,7 +152,8 @@ fn serve(device: &str, at: &str) -> (Child, String) {
     }
     // What it says later must not fill the pipe.
     std::thread::spawn(move || drop(stderr.read_to_end(&mut Vec::new())));
-    (server, address.expect("the loop ends with one"))
+    let console = said.split_once(" console=").and_then(|(_, rest)| rest.split_whitespace().next());
+    (server, address.expect("the loop ends with one"), console.expect("the log says where the console is").to_string())
 }
 
 impl Drop for Store {
