@@ -5,7 +5,7 @@
 
 use crate::context::Context;
 use crate::exit::{EXIT_CODES_HELP, Exit, Result, finish, say};
-use crate::{bag, bench, cat, completion, demo, df, du, get, inspect, ls, mkdir, mv, put, rm, serve, stat};
+use crate::{bag, bench, cat, completion, demo, device, df, du, get, inspect, ls, mkdir, mv, put, rm, serve, stat};
 use base::error::Error;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
@@ -48,6 +48,7 @@ enum Command {
     Stat(stat::Stat),
     Du(du::Du),
     Df(df::Df),
+    Device(device::Device),
     Bag(bag::Bag),
     Serve(serve::Serve),
     Inspect(inspect::Inspect),
@@ -69,6 +70,7 @@ impl Command {
             Command::Stat(command) => command.run(context).await,
             Command::Du(command) => command.run(context).await,
             Command::Df(command) => command.run(context).await,
+            Command::Device(command) => command.run(context).await,
             Command::Bag(command) => command.run(context).await,
             Command::Serve(command) => command.run(context).await,
             Command::Inspect(command) => command.run(context),
@@ -159,6 +161,8 @@ mod tests {
             "stat / --json",
             "du -s -h /",
             "df -h",
+            "device ls --json",
+            "serve --as-new a --data a",
             "bag create b --exists-ok",
             "bag push b - --lines --chunk 1M",
             "bag push b a.log c.log --create",
@@ -189,6 +193,7 @@ mod tests {
             "cat /a --length many",
             "mv /a",
             "bag",
+            "device",
             "bag pull b -j 0 --exec true",
             "bag pull b -j 2",
             "bag push b --chunk 0",

@@ -8,6 +8,7 @@ mod command;
 mod completion;
 mod context;
 mod demo;
+mod device;
 mod df;
 mod du;
 mod exit;

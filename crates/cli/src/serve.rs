@@ -31,6 +31,9 @@ pub struct Serve {
     /// How disks are driven: auto, uring, threads or memory
     #[arg(long, env = "STORMWELL_DISK", default_value = "auto", hide = true, value_parser = backend)]
     disk: Backend,
+    /// A --data directory whose device is gone for good: a new device is made there
+    #[arg(long, value_name = "DIR")]
+    as_new: Vec<PathBuf>,
     /// Where metrics and health are, or `off`; without it the port after --at's
     #[arg(long, value_name = "HOST:PORT", env = "STORMWELL_CONSOLE")]
     console: Option<String>,
@@ -149,6 +152,7 @@ impl Serve {
             backend: self.disk,
             console: console(self.console.as_deref(), &context.at)?,
             log: self.log,
+            as_new: self.as_new,
             ..node::Settings::new(&context.at, self.devices)
         };
         let log = Log::new(context.clock.clone(), self.log);

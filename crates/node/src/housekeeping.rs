@@ -73,7 +73,9 @@ async fn report(node: &Node) -> Result<()> {
 /// Frees what the metadata store says is garbage. True if there may be more.
 async fn collect(node: &Node) -> Result<bool> {
     let reply = node.metadata.ask(meta::Request::Garbage { limit: GARBAGE_AT_ONCE }).await?;
-    let meta::Reply::Garbage(garbage) = reply else { unreachable!("garbage was asked for") };
+    let meta::Reply::Garbage(mut garbage) = reply else { unreachable!("garbage was asked for") };
+    // A bag is gone when all its members have dropped it; one with a member that is missing waits for its return.
+    garbage.bags.retain(|bag| node.missing.iter().all(|missing| !bag.members.contains(&missing.device)));
     if garbage.groups.is_empty() && garbage.ranges.is_empty() && garbage.bags.is_empty() {
         return Ok(false);
     }

@@ -13,6 +13,7 @@ mod mailbox;
 mod metadata;
 mod metered;
 mod metrics;
+mod places;
 mod serve;
 mod service;
 mod settings;

@@ -54,6 +54,13 @@ pub struct DiskStats {
     pub checkpoints: AtomicU64,
 }
 
+impl DiskStats {
+    /// Operations that failed, of any kind.
+    pub fn failures(&self) -> u64 {
+        self.failed.iter().map(|failed| failed.load(Ordering::Relaxed)).fold(0, u64::saturating_add)
+    }
+}
+
 /// Passes everything on and counts it.
 pub struct MeteredDisk {
     inner: Box<dyn Disk>,

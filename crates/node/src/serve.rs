@@ -6,6 +6,7 @@ use crate::log::{Level, Log};
 use crate::metadata::{self, Metadata};
 use crate::metered::{DiskStats, MeteredDisk};
 use crate::metrics::Metrics;
+use crate::places::Places;
 use crate::service::{Node, NodeService};
 use crate::settings::{Console, DeviceSetting, Settings, metadata_directory, shown};
 use crate::{console, housekeeping};
@@ -71,12 +72,26 @@ pub async fn start(
 
     let mut devices = BTreeMap::new();
     let mut disks = BTreeMap::new();
+    let mut places = Places::read(&directory)?;
+    settings.as_new.iter().for_each(|directory| places.forget(directory));
+    let mut missing = Vec::new();
     for setting in &settings.devices {
+        if let Some(lost) = places.lost(setting)? {
+            missing.push(lost);
+            continue;
+        }
         let mut start = prepare_device(setting, &settings, &pool, &outgoing, &clock, random.as_ref(), &mut notes)?;
         let stats = Arc::new(DiskStats::default());
         start.disk = MeteredDisk::wrap(start.disk, stats.clone(), clock.clone());
         let place = start.place.clone();
-        let Started { device, thread, opened } = device::spawn(start).map_err(|error| error.during(&place))?;
+        let Started { device, thread, opened } = match device::spawn(start) {
+            Ok(started) => started,
+            Err(error) => {
+                missing.push(places.unreadable(setting, error).map_err(|error| error.during(&place))?);
+                continue;
+            }
+        };
+        places.found(setting, device.id);
         notes.extend(opened.rot.iter().map(|rot| format!("{place}: {rot}")));
         if opened.formatted {
             notes.push(format!("{place}: made a new device of {}", show_bytes(device.usage().capacity)));
@@ -91,6 +106,14 @@ pub async fn start(
         }
         threads.push(thread);
     }
+    for lost in &missing {
+        log.say(Level::Error, "device", &lost.why, &[("place", &lost.place), ("device", &lost.device)]);
+    }
+    if let (true, Some(lost)) = (devices.is_empty(), missing.first()) {
+        let text = format!("no device can be served: {}: {}", lost.place, lost.why);
+        return Err(Error::new(ErrorKind::Io, text));
+    }
+    places.write()?;
     let stats = Arc::new(net::NetStats::default());
     let incoming = Budget::new(settings.incoming_bytes);
     let node = Arc::new(Node {
@@ -101,7 +124,7 @@ pub async fn start(
         started: clock.now(),
         garbage: Arc::new(tokio::sync::Notify::new()),
         runtime: tokio::runtime::Handle::current(),
-        missing: Vec::new(),
+        missing,
         metrics: Metrics {
             net: stats.clone(),
             incoming: incoming.clone(),

@@ -19,6 +19,8 @@ pub struct Settings {
     pub incoming_bytes: u64,
     /// Bytes of payload that may be on their way out, over all connections.
     pub outgoing_bytes: u64,
+    /// Directories whose device is gone for good: new devices are made there.
+    pub as_new: Vec<PathBuf>,
     /// Where metrics and health are.
     pub console: Console,
     /// How the log on stderr looks.
@@ -47,6 +49,7 @@ impl Settings {
             backend: Backend::Auto,
             incoming_bytes: 96 << 20,
             outgoing_bytes: 96 << 20,
+            as_new: Vec::new(),
             console: Console::Off,
             log: Form::Text,
         }

@@ -5,6 +5,7 @@
 mod bags;
 mod console;
 mod copies;
+mod devices;
 mod inspect;
 mod kills;
 mod mistakes;
