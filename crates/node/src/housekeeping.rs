@@ -6,9 +6,9 @@ use crate::log::Level;
 use crate::service::Node;
 use crate::translate::place_of;
 use base::error::{ErrorKind, Result};
-use base::id::{ChunkId, Generation, GroupId, Owner};
-use chunk::{Reply, Request};
-use meta::request::{Garbage, NewGroup};
+use base::id::{BagId, ChunkId, Generation, GroupId, Owner};
+use chunk::{BagStat, Reply, Request};
+use meta::request::{BagInfo, Garbage, NewGroup};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,25 +73,27 @@ async fn report(node: &Node) -> Result<()> {
 /// Frees what the metadata store says is garbage. True if there may be more.
 async fn collect(node: &Node) -> Result<bool> {
     let reply = node.metadata.ask(meta::Request::Garbage { limit: GARBAGE_AT_ONCE }).await?;
-    let meta::Reply::Garbage(mut garbage) = reply else { unreachable!("garbage was asked for") };
+    let meta::Reply::Garbage(garbage) = reply else { unreachable!("garbage was asked for") };
     // A bag is gone when all its members have dropped it; one with a member that is missing waits for its return.
-    garbage.bags.retain(|bag| node.missing.iter().all(|missing| !bag.members.contains(&missing.device)));
-    if garbage.groups.is_empty() && garbage.ranges.is_empty() && garbage.bags.is_empty() {
-        return Ok(false);
-    }
+    let waits = |bag: &BagInfo| node.missing.iter().any(|missing| bag.members.contains(&missing.device));
+    let bags: Vec<BagId> = garbage.bags.iter().filter(|bag| !waits(bag)).map(|bag| bag.bag).collect();
     for device in node.devices.values() {
-        free_on(device, &garbage).await?;
+        free_on(device, &garbage, &bags).await?;
+    }
+    if garbage.groups.is_empty() && garbage.ranges.is_empty() && bags.is_empty() {
+        return Ok(false);
     }
     let collected = meta::Request::Collected {
         groups: garbage.groups.iter().map(|group| group.group).collect(),
         ranges: garbage.ranges.iter().map(|(group, offset, _)| (group.group, *offset)).collect(),
-        bags: garbage.bags.iter().map(|bag| bag.bag).collect(),
+        bags,
     };
     node.metadata.ask(collected).await?;
     Ok(true)
 }
 
-async fn free_on(device: &Device, garbage: &Garbage) -> Result<()> {
+/// `ending` are the bags that are gone after this round; others come again, and are dropped only where something is left.
+async fn free_on(device: &Device, garbage: &Garbage, ending: &[BagId]) -> Result<()> {
     let here = |group: &NewGroup| {
         let (place, chunk) = place_of(group);
         (place == device.id).then_some(chunk)
@@ -114,6 +116,11 @@ async fn free_on(device: &Device, garbage: &Garbage) -> Result<()> {
         }
     }
     for bag in garbage.bags.iter().filter(|bag| bag.members.contains(&device.id)) {
+        if !ending.contains(&bag.bag)
+            && device.ask(Request::BagStat { bag: bag.bag }).await? == Reply::BagStat(BagStat::default())
+        {
+            continue;
+        }
         device.ask(Request::DropBag { bag: bag.bag }).await?;
         device.send(Item::BagChanged { bag: bag.bag });
     }

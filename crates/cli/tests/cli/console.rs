@@ -168,3 +168,45 @@ fn taken_ports() {
     assert_eq!(answer.0, 200);
     assert!(said.iter().any(|line| line.contains("\"level\":\"warn\"") && line.contains(&console)), "{said:?}");
 }
+
+/// The words in this text that begin as a metric of ours does.
+fn metrics_named(text: &str) -> std::collections::BTreeSet<String> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter(|word| word.starts_with("stormwell_") || word.starts_with("process_")).map(str::to_string).collect()
+}
+
+/// Every metric that the dashboard and the alert rules name is on the page, and every alert has its page of instructions.
+#[test]
+fn dashboard_and_alerts_name_what_there_is() {
+    let store = Store::start();
+    store.run_with(&["bag", "push", "b", "-", "--create"], b"bytes").done();
+    let page = get(&store.console, "/metrics").1;
+    let declared: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+    let known = |name: &str| {
+        let base = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
+        let is = |name: &str, kind: &str| declared.contains(&format!("{name} {kind}").as_str());
+        is(name, "counter") || is(name, "gauge") || base.is_some_and(|base| is(base, "histogram"))
+    };
+    let operate = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operate");
+    let read = |name: &str| {
+        std::fs::read_to_string(operate.join(name)).unwrap_or_else(|error| panic!("docs/operate/{name}: {error}"))
+    };
+    let dashboard: serde_json::Value = serde_json::from_str(&read("grafana.json")).expect("the dashboard is JSON");
+    assert!(dashboard["panels"].as_array().is_some_and(|panels| panels.len() >= 10));
+    let alerts = read("alerts.yml");
+    for text in [&dashboard.to_string(), &alerts] {
+        let names = metrics_named(text);
+        assert!(names.len() >= 5, "{names:?}");
+        for name in names {
+            assert!(known(&name), "{name} is not on the page /metrics");
+        }
+    }
+    let names: Vec<&str> = alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+    assert!(names.len() >= 5);
+    for name in names {
+        let text = read(&format!("{name}.md"));
+        for heading in [&format!("# {name}\n"), "\n## Is data safe?\n", "\n## What to do\n"] {
+            assert!(text.contains(heading), "docs/operate/{name}.md has no {heading:?}");
+        }
+    }
+}

@@ -47,6 +47,7 @@ fn one_lost_device() {
     let gone = format!("/f{}", lost[0]);
     store.run(&["rm", &gone]).done();
     store.run(&["bag", "rm", "spread"]).done();
+    wait_for_chunks(&store, 16 - lost.len() as u64 + 6);
     assert_eq!(std::fs::read_dir(&place).expect("the mount point").count(), 0, "something was made in the empty place");
     store.kill();
     std::fs::remove_dir(&place).expect("it is empty");
@@ -59,16 +60,17 @@ fn one_lost_device() {
     }
     store.run(&["stat", &gone]).failed(3, &gone);
     // What was deleted while its disk was away is freed on its return: the file and the bag.
-    let chunks = |store: &Store| -> u64 {
+    wait_for_chunks(&store, 16 - 1 + 6);
+}
+
+/// Waits until the devices that are there hold so many chunks.
+fn wait_for_chunks(store: &Store, expected: u64) {
+    let count = || -> u64 {
         let listed = store.run(&["device", "ls", "--json"]).done().text();
-        let chunk_counts = listed.lines().map(|line| {
-            let object: serde_json::Value = serde_json::from_str(line).expect("an object");
-            object["chunks"].as_u64().expect("a number")
-        });
-        chunk_counts.sum()
+        let objects = listed.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("an object"));
+        objects.map(|object| object["chunks"].as_u64().expect("a number")).sum()
     };
-    let expected = 16 - 1 + 6;
-    assert!((0..300).any(|_| chunks(&store) == expected), "{} chunks stay, {expected} are named", chunks(&store));
+    assert!((0..300).any(|_| count() == expected), "{} chunks stay, {expected} are named", count());
 }
 
 /// A disk that is gone for good makes place for a new device only when somebody says so.
