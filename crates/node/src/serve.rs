@@ -6,7 +6,7 @@ use crate::log::{Level, Log};
 use crate::metadata::{self, Metadata};
 use crate::metered::{DiskStats, MeteredDisk};
 use crate::metrics::Metrics;
-use crate::places::Places;
+use crate::places::{Missing, Places};
 use crate::service::{Node, NodeService};
 use crate::settings::{Console, DeviceSetting, Settings, metadata_directory, shown};
 use crate::{console, housekeeping};
@@ -80,9 +80,7 @@ pub async fn start(
             missing.push(lost);
             continue;
         }
-        let mut start = prepare_device(setting, &settings, &pool, &outgoing, &clock, random.as_ref(), &mut notes)?;
-        let stats = Arc::new(DiskStats::default());
-        start.disk = MeteredDisk::wrap(start.disk, stats.clone(), clock.clone());
+        let (start, stats) = prepare_device(setting, &settings, &pool, &outgoing, &clock, random.as_ref(), &mut notes)?;
         let place = start.place.clone();
         let Started { device, thread, opened } = match device::spawn(start) {
             Ok(started) => started,
@@ -106,16 +104,12 @@ pub async fn start(
         }
         threads.push(thread);
     }
-    for lost in &missing {
-        log.say(Level::Error, "device", &lost.why, &[("place", &lost.place), ("device", &lost.device)]);
-    }
-    if let (true, Some(lost)) = (devices.is_empty(), missing.first()) {
-        let text = format!("no device can be served: {}: {}", lost.place, lost.why);
-        return Err(Error::new(ErrorKind::Io, text));
-    }
+    tell_of_missing(&log, &missing, !devices.is_empty())?;
     places.write()?;
     let stats = Arc::new(net::NetStats::default());
     let incoming = Budget::new(settings.incoming_bytes);
+    let (net, outward) = (stats.clone(), outgoing.clone());
+    let metrics = Metrics { net, incoming: incoming.clone(), outgoing: outward, disks, metadata: meta_stats };
     let node = Arc::new(Node {
         id: identity.node,
         metadata,
@@ -125,13 +119,7 @@ pub async fn start(
         garbage: Arc::new(tokio::sync::Notify::new()),
         runtime: tokio::runtime::Handle::current(),
         missing,
-        metrics: Metrics {
-            net: stats.clone(),
-            incoming: incoming.clone(),
-            outgoing: outgoing.clone(),
-            disks,
-            metadata: meta_stats,
-        },
+        metrics,
         log: log.clone(),
     });
     let (shutdown, stopped) = watch::channel(false);
@@ -144,17 +132,14 @@ pub async fn start(
         clock,
         silence_max: base::limit::CALL_SILENCE_MAX,
         stats,
-        on_trouble: {
-            let log = log.clone();
-            Arc::new(move |trouble| log.say(Level::Warn, "connection", &trouble, &[]))
-        },
+        on_trouble: to_log(&log),
     };
     let service = Arc::new(NodeService(node.clone()));
     let server = tokio::spawn(Server::serve(listener, service, server_settings, stopped.clone()));
     let housekeeping = tokio::spawn(housekeeping::run(node.clone(), stopped.clone()));
     let console = console_listener.as_ref().map(|listener| listener.address());
-    let console_task =
-        console_listener.map(|listener| tokio::spawn(console::run(listener, node.clone(), log, stopped)));
+    let answer = |listener| tokio::spawn(console::run(listener, node.clone(), log, stopped));
+    let console_task = console_listener.map(answer);
     Ok(Running { address, console, notes, shutdown, server, housekeeping, console_task, node, threads })
 }
 
@@ -179,6 +164,26 @@ impl Running {
         });
         let _ = ended.await;
     }
+}
+
+/// Says which devices are missing. An error if no other is served.
+fn tell_of_missing(log: &Log, missing: &[Missing], others: bool) -> Result<()> {
+    for lost in missing {
+        log.say(Level::Error, "device", &lost.why, &[("place", &lost.place), ("device", &lost.device)]);
+    }
+    match missing.first() {
+        Some(lost) if !others => {
+            let text = format!("no device can be served: {}: {}", lost.place, lost.why);
+            Err(Error::new(ErrorKind::Io, text))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Tells the log why connections were refused or cut.
+fn to_log(log: &Log) -> Arc<dyn Fn(String) + Send + Sync> {
+    let log = log.clone();
+    Arc::new(move |trouble| log.say(Level::Warn, "connection", &trouble, &[]))
 }
 
 /// The console's listener. A port that was only a suggestion gives way to a free one, and says so.
@@ -241,7 +246,7 @@ fn prepare_device(
     clock: &Arc<dyn Clock>,
     random: &dyn Random,
     notes: &mut Vec<String>,
-) -> Result<device::Start> {
+) -> Result<(device::Start, Arc<DiskStats>)> {
     let place = shown(&setting.directory);
     let directory = setting.chunks();
     let backend = if setting.class == Class::Memory { os::disk::Backend::Memory } else { settings.backend };
@@ -251,8 +256,9 @@ fn prepare_device(
         Some(capacity) => capacity,
         None => os::file::free_bytes(&setting.directory)? / 10 * 9,
     };
-    Ok(device::Start {
-        disk: opened.disk,
+    let stats = Arc::new(DiskStats::default());
+    let start = device::Start {
+        disk: MeteredDisk::wrap(opened.disk, stats.clone(), clock.clone()),
         settings: chunk::Settings {
             keep_capacity: setting.capacity.is_none(),
             ..chunk::Settings::for_capacity(capacity, pool.clone())
@@ -262,5 +268,6 @@ fn prepare_device(
         place,
         clock: clock.clone(),
         outgoing: outgoing.clone(),
-    })
+    };
+    Ok((start, stats))
 }
