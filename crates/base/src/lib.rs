@@ -8,6 +8,7 @@ pub mod env;
 pub mod error;
 pub mod id;
 pub mod limit;
+pub mod metric;
 pub mod net;
 pub mod policy;
 pub mod unit;

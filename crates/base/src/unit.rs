@@ -44,6 +44,34 @@ impl Time {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WallTime(pub u64);
 
+/// `2026-11-21T01:55:06.123Z`, as logs have it.
+pub fn show_time(time: WallTime) -> String {
+    format!("{}.{:03}Z", show_date(time).replacen(' ', "T", 1), time.0 % 1000)
+}
+
+/// `2026-11-21 01:55:06`, in UTC.
+pub fn show_date(time: WallTime) -> String {
+    let seconds = time.0 / 1000;
+    let (year, month, day) = civil(seconds / 86_400);
+    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
+}
+
+/// Year, month and day of so many days after 1970-01-01, in the Gregorian calendar.
+fn civil(days: u64) -> (u64, u64, u64) {
+    // Years are counted from March, so that the leap day is a year's last; 400 years have 146,097 days, and from
+    // 0000-03-01 to 1970-01-01 there are 719,468.
+    let days = days.saturating_add(719_468);
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    // Months from March have 153 days in every five: 31, 30, 31, 30, 31.
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
 /// Bytes for people: `1.5 GiB`, `640 KiB`, `12 B`.
 pub fn show_bytes(bytes: u64) -> String {
     const STEPS: [(u64, &str); 4] = [(1 << 40, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")];
@@ -95,7 +123,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, BadSize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{BadSize, Time, parse_bytes, show_bytes};
+    use super::{BadSize, Time, WallTime, parse_bytes, show_bytes, show_date, show_time};
     use std::time::Duration;
 
     /// Sizes that people write mean powers of 1024, and nonsense is refused by name.
@@ -118,5 +146,22 @@ mod tests {
         let late = Time::from_nanos(u64::MAX - 1).after(Duration::from_secs(9));
         assert_eq!(late.as_nanos(), u64::MAX);
         assert_eq!(Time::ZERO.since(late), Duration::ZERO);
+    }
+
+    /// Dates are right at the edges of the calendar.
+    #[test]
+    fn dates() {
+        for (seconds, text) in [
+            (0, "1970-01-01 00:00:00"),
+            (951_782_399, "2000-02-28 23:59:59"),
+            (951_782_400, "2000-02-29 00:00:00"),
+            (1_709_251_199, "2024-02-29 23:59:59"),
+            (1_795_226_106, "2026-11-21 01:55:06"),
+            (4_107_542_400, "2100-03-01 00:00:00"),
+        ] {
+            assert_eq!(show_date(WallTime(seconds * 1000)), text);
+        }
+        assert_eq!(show_time(WallTime(1_795_226_106_042)), "2026-11-21T01:55:06.042Z");
+        show_date(WallTime(u64::MAX));
     }
 }

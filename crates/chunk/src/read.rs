@@ -30,6 +30,8 @@ pub(crate) struct Reading {
     check: Check,
     /// The bytes did not match once; the second time is the last.
     again: bool,
+    /// What the disk said when it could not read.
+    refused: Option<String>,
 }
 
 /// Consecutive bytes of the answer.
@@ -72,6 +74,7 @@ impl Core {
             sealed,
             check,
             again: false,
+            refused: None,
         };
         for (offset, length) in ranges {
             let start = (*offset).min(chunk_length) as u32;
@@ -159,11 +162,18 @@ impl Core {
             segment.readers = segment.readers.saturating_sub(1);
             self.space.due = true;
         }
+        let mut refused = None;
         step.bytes = Some(match result {
             Ok(buffer) => buffer.freeze(),
             // Missing bytes fail verification, are read once more, and then reported.
-            Err(_) => Bytes::new(),
+            Err(error) => {
+                refused = Some(error.to_string());
+                Bytes::new()
+            }
         });
+        if refused.is_some() {
+            reading.refused = refused;
+        }
         reading.left -= 1;
         if reading.left == 0
             && let Some(reading) = self.readings.remove(&key)
@@ -183,7 +193,7 @@ impl Core {
             // The record's place may have changed hands only if the chunk is gone by now.
             Err(_) if !self.index.chunks.contains_key(&id) => self.reply(ticket, Err(missing(id))),
             Err(_) if !reading.again => {
-                reading.again = true;
+                (reading.again, reading.refused) = (true, None);
                 for step in &mut reading.steps {
                     step.bytes = None;
                     step.caching = Caching::Around;
@@ -192,6 +202,15 @@ impl Core {
             }
             Err((start, end)) => {
                 self.damaged += 1;
+                if let Some(refused) = reading.refused {
+                    let text = format!(
+                        "bytes {start}..{end} of chunk {id} on device {} cannot be read: {refused}; everything else is served; \
+                         restore these bytes, and replace the disk if it happens again",
+                        self.device
+                    );
+                    self.reply(ticket, Err(Error::new(ErrorKind::Io, text)));
+                    return;
+                }
                 let text = format!(
                     "bytes {start}..{end} of chunk {id} on device {} do not match their checksum and were not served; read another copy or restore them",
                     self.device

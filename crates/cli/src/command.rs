@@ -6,8 +6,8 @@
 use crate::context::Context;
 use crate::exit::{EXIT_CODES_HELP, Exit, Result, finish, say};
 use crate::{
-    bag, bench, cat, chmod, chown, completion, concat, demo, df, du, explain, get, ls, mkdir, mv, policy, put, rm,
-    serve, stat, tail, touch, truncate, xattr,
+    bag, bench, cat, chmod, chown, completion, concat, demo, device, df, du, explain, get, inspect, ls, mkdir, mv,
+    policy, put, rm, serve, stat, tail, touch, truncate, xattr,
 };
 use base::error::Error;
 use clap::error::ErrorKind;
@@ -60,8 +60,10 @@ enum Command {
     Concat(concat::Concat),
     Du(du::Du),
     Df(df::Df),
+    Device(device::Device),
     Bag(bag::Bag),
     Serve(serve::Serve),
+    Inspect(inspect::Inspect),
     Demo(demo::Demo),
     Bench(bench::Bench),
     Completion(completion::Completion),
@@ -89,8 +91,10 @@ impl Command {
             Command::Concat(command) => command.run(context).await,
             Command::Du(command) => command.run(context).await,
             Command::Df(command) => command.run(context).await,
+            Command::Device(command) => command.run(context).await,
             Command::Bag(command) => command.run(context).await,
             Command::Serve(command) => command.run(context).await,
+            Command::Inspect(command) => command.run(context),
             Command::Demo(command) => command.run(context).await,
             Command::Bench(command) => command.run(context).await,
             Command::Completion(command) => command.run(),
@@ -193,6 +197,8 @@ mod tests {
             "concat /a /b /c",
             "du -s -h /",
             "df -h",
+            "device ls --json",
+            "serve --as-new a --data a",
             "bag create b --exists-ok",
             "bag push b - --lines --chunk 1M",
             "bag push b a.log c.log --create",
@@ -206,6 +212,10 @@ mod tests {
             "bag rm b",
             "serve",
             "serve --data /tmp/a:ssd:10G --data /tmp/b --at 127.0.0.1:0",
+            "serve --console off --log json",
+            "inspect a",
+            "inspect a b --list --json",
+            "inspect a --verify --export b",
             "completion bash",
         ] {
             let words = std::iter::once("stormwell").chain(good.split(' '));
@@ -231,11 +241,15 @@ mod tests {
             "concat /a",
             "xattr set /a user.b",
             "bag",
+            "device",
             "bag pull b -j 0 --exec true",
             "bag pull b -j 2",
             "bag push b --chunk 0",
             "bag push b --chunk 1T",
             "serve --data x:floppy",
+            "serve --log xml",
+            "inspect",
+            "inspect a --export",
             "completion basic",
         ] {
             let words = std::iter::once("stormwell").chain(bad.split_whitespace());

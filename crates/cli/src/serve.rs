@@ -6,7 +6,8 @@ use base::error::{Error, ErrorKind};
 use base::policy::Class;
 use base::unit::parse_bytes;
 use clap::Args;
-use node::DeviceSetting;
+use node::log::{Form, Level, Log};
+use node::{Console, DeviceSetting};
 use os::disk::Backend;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -21,7 +22,8 @@ use std::sync::Arc;
 
 CLASS is memory, nvm, ssd, hdd or bulk (ssd unless said). CAPACITY is what the device may use, for instance 500G; without it
 most of what the file system has free. Port 0 picks a free port. When it is ready it says on stderr
-`stormwell: serving on HOST:PORT`. STORMWELL_DISK=auto|uring|threads|memory chooses how disks are driven
+`stormwell: serving on HOST:PORT` (with --log json a line with \"text\":\"serving\"). The console answers /metrics,
+/health/live and /health/ready over HTTP; curl 127.0.0.1:7401/metrics shows them. STORMWELL_DISK=auto|uring|threads|memory chooses how disks are driven
 (volatile, for trials, forgets at the end of the process what was not synced).")]
 pub struct Serve {
     /// A directory that becomes a device; may be given several times
@@ -30,6 +32,39 @@ pub struct Serve {
     /// How disks are driven: auto, uring, threads, memory or volatile
     #[arg(long, env = "STORMWELL_DISK", default_value = "auto", hide = true, value_parser = backend)]
     disk: Backend,
+    /// A --data directory whose device is gone for good: a new device is made there
+    #[arg(long, value_name = "DIR")]
+    as_new: Vec<PathBuf>,
+    /// Where metrics and health are, or `off`; without it the port after --at's
+    #[arg(long, value_name = "HOST:PORT", env = "STORMWELL_CONSOLE")]
+    console: Option<String>,
+    /// How the log on stderr looks: text or json
+    #[arg(long, value_name = "FORM", env = "STORMWELL_LOG", default_value = "text", value_parser = form)]
+    log: Form,
+}
+
+fn form(name: &str) -> base::error::Result<Form> {
+    Form::from_name(name)
+}
+
+/// Where the console is: as it was said, or at the port after the store's (a free one for port 0).
+fn console(said: Option<&str>, at: &str) -> base::error::Result<Console> {
+    match said {
+        Some("off") => Ok(Console::Off),
+        Some(said) => {
+            check_address(said)?;
+            Ok(Console::At(said.to_string()))
+        }
+        None => Ok(Console::Near(near(at))),
+    }
+}
+
+/// The `host:port` after this one; port 0 stays 0.
+pub fn near(at: &str) -> String {
+    let (host, port) = at.rsplit_once(':').unwrap_or((at, "0"));
+    let port: u16 = port.parse().unwrap_or(0);
+    let next = if port == 0 { 0 } else { port.checked_add(1).unwrap_or(0) };
+    format!("{host}:{next}")
 }
 
 fn backend(name: &str) -> base::error::Result<Backend> {
@@ -97,12 +132,13 @@ fn check_devices(devices: &[DeviceSetting]) -> base::error::Result<()> {
 
 /// A store that lost one of its threads would answer half of what it is asked; one that ended is started again by
 /// whoever watches it, and recovers.
-fn end_on_panic() {
-    std::panic::set_hook(Box::new(|panic| {
-        say(&format!(
-            "stormwell: a fault in Stormwell itself, the server ends: {panic}; everything acknowledged is safe; start it \
-             again, and report this text"
-        ));
+fn end_on_panic(log: Log) {
+    std::panic::set_hook(Box::new(move |panic| {
+        let text = format!(
+            "a fault in Stormwell itself, the server ends: {panic}; everything acknowledged is safe; start it again, and \
+             report this text"
+        );
+        log.say(Level::Error, "fault", &text, &[]);
         std::process::abort();
     }));
 }
@@ -112,18 +148,31 @@ impl Serve {
     pub async fn run(self, context: &Context) -> Result<Exit> {
         check_address(&context.at)?;
         check_devices(&self.devices)?;
-        end_on_panic();
-        let settings = node::Settings { backend: self.disk, ..node::Settings::new(&context.at, self.devices) };
+        end_on_panic(Log::new(context.clock.clone(), self.log));
+        let settings = node::Settings {
+            backend: self.disk,
+            console: console(self.console.as_deref(), &context.at)?,
+            log: self.log,
+            as_new: self.as_new,
+            ..node::Settings::new(&context.at, self.devices)
+        };
+        let log = Log::new(context.clock.clone(), self.log);
         let running =
             node::start(settings, Arc::new(os::net::TcpNet), context.clock.clone(), context.random.clone()).await?;
         for note in &running.notes {
-            say(&format!("stormwell: {note}"));
+            log.say(Level::Info, "start", note, &[]);
         }
-        // Scripts and tests wait for this very line.
-        say(&format!("stormwell: serving on {}", running.address));
+        let console = running.console.as_deref().unwrap_or("off");
+        let fields: [(&str, &dyn std::fmt::Display); 3] =
+            [("at", &running.address), ("console", &console), ("process", &std::process::id())];
+        log.say(Level::Info, "start", "serving", &fields);
+        if self.log == Form::Text {
+            // Scripts and tests wait for this very line.
+            say(&format!("stormwell: serving on {}", running.address));
+        }
         let signal = os::signal::end().await?;
         if !context.quiet {
-            say(&format!("stormwell: {signal} came, stopping"));
+            log.say(Level::Info, "stop", &format!("{signal} came, stopping"), &[]);
         }
         running.stop().await;
         Ok(Exit::Done)
@@ -132,8 +181,9 @@ impl Serve {
 
 #[cfg(test)]
 mod tests {
-    use super::{check_address, check_devices, device};
+    use super::{check_address, check_devices, console, device};
     use base::policy::Class;
+    use node::Console;
     use std::path::Path;
 
     /// A device is a directory, perhaps a class, perhaps a capacity; a colon in a name does not get in the way.
@@ -168,6 +218,16 @@ mod tests {
             assert!(check_address(bad).is_err(), "{bad}");
         }
         assert!(check_address("0.0.0.0:1").is_err_and(|error| error.text().contains("no secret")));
+    }
+
+    /// The console is beside the store unless it is said where.
+    #[test]
+    fn consoles() {
+        assert_eq!(console(None, "127.0.0.1:7400"), Ok(Console::Near("127.0.0.1:7401".to_string())));
+        assert_eq!(console(None, "[::1]:0"), Ok(Console::Near("[::1]:0".to_string())));
+        assert_eq!(console(Some("off"), "127.0.0.1:7400"), Ok(Console::Off));
+        assert_eq!(console(Some("127.0.0.1:9"), "127.0.0.1:7400"), Ok(Console::At("127.0.0.1:9".to_string())));
+        assert!(console(Some("0.0.0.0:9"), "127.0.0.1:7400").is_err());
     }
 
     /// A directory is one device.

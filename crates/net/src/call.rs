@@ -5,9 +5,12 @@ use crate::frame::{FAILURE, Header, REPLY};
 use crate::message::{Ask, Failure, kind_name};
 use crate::outbound::Outbound;
 use crate::payload::Payload;
+use crate::stats::NetStats;
+use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::id::SessionId;
 use base::limit::{FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX};
+use base::unit::Time;
 use bytes::Bytes;
 use prost::Message;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -59,16 +62,20 @@ pub(crate) struct Outlet {
     pub(crate) unanswered: AtomicUsize,
     /// Bounds the payload of answers that wait to be written.
     pub(crate) outgoing: Budget,
+    stats: Arc<NetStats>,
+    clock: Arc<dyn Clock>,
 }
 
 impl Outlet {
-    pub(crate) fn new(outgoing: Budget) -> Outlet {
-        Outlet { outbound: Outbound::default(), unanswered: AtomicUsize::new(0), outgoing }
+    pub(crate) fn new(outgoing: Budget, stats: Arc<NetStats>, clock: Arc<dyn Clock>) -> Outlet {
+        Outlet { outbound: Outbound::default(), unanswered: AtomicUsize::new(0), outgoing, stats, clock }
     }
 
     /// Queues an answer. The count falls while the queue is locked: not after the client may ask again, and not before
     /// a connection that is ending can see that there is something to write.
-    fn answered<M: Message>(&self, header: Header, message: &M, payload: &Payload) {
+    fn answered<M: Message>(&self, started: Time, header: Header, message: &M, payload: &Payload) {
+        let took = self.clock.now().since(started);
+        self.stats.answers.add(header.kind, header.flags & FAILURE != 0, took);
         let encode = |bytes: &mut Vec<u8>| {
             self.unanswered.fetch_sub(1, Ordering::Release);
             encode(message, bytes);
@@ -87,16 +94,18 @@ pub struct Responder {
     target: Option<Target>,
     kind: u16,
     number: u64,
+    /// When the call came.
+    started: Time,
 }
 
 impl Responder {
-    pub(crate) fn to_connection(outlet: Arc<Outlet>, kind: u16, number: u64) -> Responder {
+    pub(crate) fn to_connection(outlet: Arc<Outlet>, kind: u16, number: u64, started: Time) -> Responder {
         outlet.unanswered.fetch_add(1, Ordering::Relaxed);
-        Responder { target: Some(Target::Connection(outlet)), kind, number }
+        Responder { target: Some(Target::Connection(outlet)), kind, number, started }
     }
 
     pub(crate) fn to_local(sender: oneshot::Sender<LocalAnswer>, kind: u16, number: u64) -> Responder {
-        Responder { target: Some(Target::Local(sender)), kind, number }
+        Responder { target: Some(Target::Local(sender)), kind, number, started: Time::ZERO }
     }
 
     /// Answers. Cheap: encodes into the connection's queue and wakes its task at most once a burst. An answer that does not
@@ -115,7 +124,7 @@ impl Responder {
         match self.target.take() {
             Some(Target::Connection(outlet)) => {
                 let header = Header { kind: self.kind, flags: REPLY, number: self.number, ..Header::default() };
-                outlet.answered(header, message, &payload);
+                outlet.answered(self.started, header, message, &payload);
             }
             // The caller may have stopped waiting: nobody minds.
             Some(Target::Local(sender)) => drop(sender.send(Ok((message.encode_to_vec().into(), payload)))),
@@ -133,7 +142,7 @@ impl Responder {
             Some(Target::Connection(outlet)) => {
                 let header =
                     Header { kind: self.kind, flags: REPLY | FAILURE, number: self.number, ..Header::default() };
-                outlet.answered(header, &bounded_failure(error), &Payload::empty());
+                outlet.answered(self.started, header, &bounded_failure(error), &Payload::empty());
             }
             Some(Target::Local(sender)) => drop(sender.send(Err(error))),
             None => (),

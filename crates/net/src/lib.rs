@@ -18,4 +18,4 @@ pub use link::{Link, LinkSettings};
 pub use message::Ask;
 pub use payload::Payload;
 pub use server::{Server, ServerSettings};
-pub use stats::NetStats;
+pub use stats::{Answers, KindStats, NetStats};

@@ -2,12 +2,13 @@
 //! the metadata store how full its devices are. Everything here is computed from state and may be repeated or lost.
 
 use crate::device::{Device, Item};
+use crate::log::Level;
 use crate::service::Node;
 use crate::translate::place_of;
 use base::error::{ErrorKind, Result};
-use base::id::{ChunkId, Generation, GroupId, Owner};
-use chunk::{Reply, Request};
-use meta::request::{Garbage, NewGroup};
+use base::id::{BagId, ChunkId, Generation, GroupId, Owner};
+use chunk::{BagStat, Reply, Request};
+use meta::request::{BagInfo, Garbage, NewGroup};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,10 +28,10 @@ pub async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
     let mut compared = false;
     while !*stopped.borrow() {
         if !compared {
-            compared = said(compare_all(&node).await);
+            compared = said(&node, compare_all(&node).await);
         }
-        said(report(&node).await);
-        said(end_abandoned(&node).await);
+        said(&node, report(&node).await);
+        said(&node, end_abandoned(&node).await);
         let more = matches!(collect(&node).await, Ok(true));
         if !more {
             tokio::select! {
@@ -44,11 +45,12 @@ pub async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
 }
 
 /// Says what went wrong, once a round; the next round tries again. Returns whether it went well.
-fn said(result: Result<()>) -> bool {
+fn said(node: &Node, result: Result<()>) -> bool {
     match result {
         Ok(()) => true,
         Err(error) => {
-            eprintln!("stormwell: housekeeping: {error}; no data is at risk; it is tried again");
+            let text = format!("{error}; no data is at risk; it is tried again");
+            node.log.say(Level::Warn, "housekeeping", &text, &[]);
             false
         }
     }
@@ -72,22 +74,26 @@ async fn report(node: &Node) -> Result<()> {
 async fn collect(node: &Node) -> Result<bool> {
     let reply = node.metadata.ask(meta::Request::Garbage { limit: GARBAGE_AT_ONCE }).await?;
     let meta::Reply::Garbage(garbage) = reply else { unreachable!("garbage was asked for") };
-    if garbage.groups.is_empty() && garbage.ranges.is_empty() && garbage.bags.is_empty() {
-        return Ok(false);
-    }
+    // A bag is gone when all its members have dropped it; one with a member that is missing waits for its return.
+    let waits = |bag: &BagInfo| node.missing.iter().any(|missing| bag.members.contains(&missing.device));
+    let bags: Vec<BagId> = garbage.bags.iter().filter(|bag| !waits(bag)).map(|bag| bag.bag).collect();
     for device in node.devices.values() {
-        free_on(device, &garbage).await?;
+        free_on(device, &garbage, &bags).await?;
+    }
+    if garbage.groups.is_empty() && garbage.ranges.is_empty() && bags.is_empty() {
+        return Ok(false);
     }
     let collected = meta::Request::Collected {
         groups: garbage.groups.iter().map(|group| group.group).collect(),
         ranges: garbage.ranges.iter().map(|(group, offset, _)| (group.group, *offset)).collect(),
-        bags: garbage.bags.iter().map(|bag| bag.bag).collect(),
+        bags,
     };
     node.metadata.ask(collected).await?;
     Ok(true)
 }
 
-async fn free_on(device: &Device, garbage: &Garbage) -> Result<()> {
+/// `ending` are the bags that are gone after this round; others come again, and are dropped only where something is left.
+async fn free_on(device: &Device, garbage: &Garbage, ending: &[BagId]) -> Result<()> {
     let here = |group: &NewGroup| {
         let (place, chunk) = place_of(group);
         (place == device.id).then_some(chunk)
@@ -110,6 +116,11 @@ async fn free_on(device: &Device, garbage: &Garbage) -> Result<()> {
         }
     }
     for bag in garbage.bags.iter().filter(|bag| bag.members.contains(&device.id)) {
+        if !ending.contains(&bag.bag)
+            && device.ask(Request::BagStat { bag: bag.bag }).await? == Reply::BagStat(BagStat::default())
+        {
+            continue;
+        }
         device.ask(Request::DropBag { bag: bag.bag }).await?;
         device.send(Item::BagChanged { bag: bag.bag });
     }

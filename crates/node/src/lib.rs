@@ -1,15 +1,23 @@
 //! The daemon as a library: settings, the threads that serve the engines, and what joins engines and network.
 
 mod bags;
+mod console;
 mod device;
+mod exposition;
+mod health;
 mod housekeeping;
 mod identity;
+pub mod inspect;
+pub mod log;
 mod mailbox;
 mod metadata;
+mod metered;
+mod metrics;
+mod places;
 mod serve;
 mod service;
 mod settings;
 mod translate;
 
 pub use serve::{Running, start};
-pub use settings::{DeviceSetting, Settings};
+pub use settings::{Console, DeviceSetting, Settings};

@@ -1,16 +1,20 @@
 //! Starting and stopping a node: opens what lies on disk, starts the threads, listens, and ends them in order.
 
 use crate::device::{self, Device, Started};
-use crate::housekeeping;
 use crate::identity::Identity;
+use crate::log::{Level, Log};
 use crate::metadata::{self, Metadata};
+use crate::metered::{DiskStats, MeteredDisk};
+use crate::metrics::Metrics;
+use crate::places::{Missing, Places};
 use crate::service::{Node, NodeService};
-use crate::settings::{DeviceSetting, Settings, metadata_directory, shown};
+use crate::settings::{Console, DeviceSetting, Settings, metadata_directory, shown};
+use crate::{console, housekeeping};
 use base::buffer::Pool;
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, NodeId};
-use base::net::Net;
+use base::net::{Listener, Net};
 use base::policy::Class;
 use base::unit::{MIB, show_bytes};
 use net::{Budget, Server, ServerSettings};
@@ -23,11 +27,14 @@ use tokio::sync::watch;
 pub struct Running {
     /// Where it listens, `host:port`.
     pub address: String,
+    /// Where metrics and health are, `host:port`.
+    pub console: Option<String>,
     /// What was found when opening, one sentence each, for people.
     pub notes: Vec<String>,
     shutdown: watch::Sender<bool>,
     server: tokio::task::JoinHandle<()>,
     housekeeping: tokio::task::JoinHandle<()>,
+    console_task: Option<tokio::task::JoinHandle<()>>,
     node: Arc<Node>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -45,6 +52,8 @@ pub async fn start(
     // The port first: a taken one should be said before any disk is touched.
     let listener = network.listen(&settings.listen).await?;
     let address = listener.address();
+    let log = Log::new(clock.clone(), settings.log);
+    let console_listener = listen_for_console(&settings.console, network.as_ref(), &log).await?;
     let pool = Pool::new(POOL_IDLE_MAX);
     let outgoing = Budget::new(settings.outgoing_bytes);
     let mut notes: Vec<String> = os::disk::warning(settings.backend)?.into_iter().collect();
@@ -57,19 +66,37 @@ pub async fn start(
     let tree = os::disk::open_block_file(&directory.join("tree.redb"), settings.backend)?;
     let capacities = settings.devices.iter().map(|device| device.capacity.unwrap_or(u64::MAX));
     let meta_settings = meta::Settings::for_capacity(capacities.fold(0, u64::saturating_add), random.clone());
-    let (metadata, meta_threads) = metadata::spawn(opened.disk, tree, meta_settings, clock.clone())
-        .map_err(|error| error.during(shown(&directory)))?;
+    let meta_stats = Arc::new(DiskStats::default());
+    let disk = MeteredDisk::wrap(opened.disk, meta_stats.clone(), clock.clone());
+    let (metadata, meta_threads) =
+        metadata::spawn(disk, tree, meta_settings, clock.clone()).map_err(|error| error.during(shown(&directory)))?;
     threads.extend(meta_threads);
 
     let mut devices = BTreeMap::new();
+    let mut disks = BTreeMap::new();
+    let mut places = Places::read(&directory)?;
+    settings.as_new.iter().for_each(|directory| places.forget(directory));
+    let mut missing = Vec::new();
     for setting in &settings.devices {
-        let start = prepare_device(setting, &settings, &pool, &outgoing, &clock, random.as_ref(), &mut notes)?;
+        if let Some(lost) = places.lost(setting)? {
+            missing.push(lost);
+            continue;
+        }
+        let (start, stats) = prepare_device(setting, &settings, &pool, &outgoing, &clock, random.as_ref(), &mut notes)?;
         let place = start.place.clone();
-        let Started { device, thread, opened } = device::spawn(start).map_err(|error| error.during(&place))?;
+        let Started { device, thread, opened } = match device::spawn(start) {
+            Ok(started) => started,
+            Err(error) => {
+                missing.push(places.unreadable(setting, error).map_err(|error| error.during(&place))?);
+                continue;
+            }
+        };
+        places.found(setting, device.id);
         notes.extend(opened.rot.iter().map(|rot| format!("{place}: {rot}")));
         if opened.formatted {
             notes.push(format!("{place}: made a new device of {}", show_bytes(device.usage().capacity)));
         }
+        disks.insert(device.id, stats);
         register(&metadata, identity.node, &device).await.map_err(|error| error.during(&place))?;
         if devices.insert(device.id, device.clone()).is_some() {
             return Err(Error::new(
@@ -79,6 +106,12 @@ pub async fn start(
         }
         threads.push(thread);
     }
+    tell_of_missing(&log, &missing, !devices.is_empty())?;
+    places.write()?;
+    let stats = Arc::new(net::NetStats::default());
+    let incoming = Budget::new(settings.incoming_bytes);
+    let (net, outward) = (stats.clone(), outgoing.clone());
+    let metrics = Metrics { net, incoming: incoming.clone(), outgoing: outward, disks, metadata: meta_stats };
     let node = Arc::new(Node {
         id: identity.node,
         metadata,
@@ -87,23 +120,29 @@ pub async fn start(
         started: clock.now(),
         garbage: Arc::new(tokio::sync::Notify::new()),
         runtime: tokio::runtime::Handle::current(),
+        missing,
+        metrics,
+        log: log.clone(),
     });
     let (shutdown, stopped) = watch::channel(false);
     let server_settings = ServerSettings {
         node: identity.node,
         incarnation: identity.incarnation,
-        budget: Budget::new(settings.incoming_bytes),
+        budget: incoming,
         outgoing,
         pool,
         clock,
         silence_max: base::limit::CALL_SILENCE_MAX,
-        stats: Arc::new(net::NetStats::default()),
-        on_trouble: Arc::new(|trouble| eprintln!("stormwell: {trouble}")),
+        stats,
+        on_trouble: to_log(&log),
     };
     let service = Arc::new(NodeService(node.clone()));
     let server = tokio::spawn(Server::serve(listener, service, server_settings, stopped.clone()));
-    let housekeeping = tokio::spawn(housekeeping::run(node.clone(), stopped));
-    Ok(Running { address, notes, shutdown, server, housekeeping, node, threads })
+    let housekeeping = tokio::spawn(housekeeping::run(node.clone(), stopped.clone()));
+    let console = console_listener.as_ref().map(|listener| listener.address());
+    let answer = |listener| tokio::spawn(console::run(listener, node.clone(), log, stopped));
+    let console_task = console_listener.map(answer);
+    Ok(Running { address, console, notes, shutdown, server, housekeeping, console_task, node, threads })
 }
 
 impl Running {
@@ -111,7 +150,7 @@ impl Running {
     pub async fn stop(self) {
         // Both tasks end by themselves on this; a receiver that is gone already has ended.
         let _ = self.shutdown.send(true);
-        for task in [self.server, self.housekeeping] {
+        for task in [self.server, self.housekeeping].into_iter().chain(self.console_task) {
             let _ = task.await;
         }
         for device in self.node.devices.values() {
@@ -126,6 +165,53 @@ impl Running {
             }
         });
         let _ = ended.await;
+    }
+}
+
+/// Says which devices are missing. An error if no other is served.
+fn tell_of_missing(log: &Log, missing: &[Missing], others: bool) -> Result<()> {
+    for lost in missing {
+        log.say(Level::Error, "device", &lost.why, &[("place", &lost.place), ("device", &lost.device)]);
+    }
+    match missing.first() {
+        Some(lost) if !others => {
+            let text = format!("no device can be served: {}: {}", lost.place, lost.why);
+            Err(Error::new(ErrorKind::Io, text))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Tells the log why connections were refused or cut.
+fn to_log(log: &Log) -> Arc<dyn Fn(String) + Send + Sync> {
+    let log = log.clone();
+    Arc::new(move |trouble| log.say(Level::Warn, "connection", &trouble, &[]))
+}
+
+/// The console's listener. A port that was only a suggestion gives way to a free one, and says so.
+async fn listen_for_console(console: &Console, network: &dyn Net, log: &Log) -> Result<Option<Box<dyn Listener>>> {
+    let wanted = match console {
+        Console::Off => return Ok(None),
+        Console::At(address) => {
+            let listened = network.listen(address).await;
+            return listened.map(Some).map_err(|error| error.during("the console (--console)"));
+        }
+        Console::Near(address) => address,
+    };
+    match network.listen(wanted).await {
+        Ok(listener) => Ok(Some(listener)),
+        Err(error) => {
+            let host = wanted.rsplit_once(':').map_or(wanted.as_str(), |(host, _)| host);
+            let listener = network.listen(&format!("{host}:0")).await?;
+            let at = listener.address();
+            log.say(
+                Level::Warn,
+                "console",
+                "its usual port is taken; a free one is used",
+                &[("at", &at), ("why", &error)],
+            );
+            Ok(Some(listener))
+        }
     }
 }
 
@@ -162,7 +248,7 @@ fn prepare_device(
     clock: &Arc<dyn Clock>,
     random: &dyn Random,
     notes: &mut Vec<String>,
-) -> Result<device::Start> {
+) -> Result<(device::Start, Arc<DiskStats>)> {
     let place = shown(&setting.directory);
     let directory = setting.chunks();
     let backend = if setting.class == Class::Memory { os::disk::Backend::Memory } else { settings.backend };
@@ -172,8 +258,9 @@ fn prepare_device(
         Some(capacity) => capacity,
         None => os::file::free_bytes(&setting.directory)? / 10 * 9,
     };
-    Ok(device::Start {
-        disk: opened.disk,
+    let stats = Arc::new(DiskStats::default());
+    let start = device::Start {
+        disk: MeteredDisk::wrap(opened.disk, stats.clone(), clock.clone()),
         settings: chunk::Settings {
             keep_capacity: setting.capacity.is_none(),
             ..chunk::Settings::for_capacity(capacity, pool.clone())
@@ -183,5 +270,6 @@ fn prepare_device(
         place,
         clock: clock.clone(),
         outgoing: outgoing.clone(),
-    })
+    };
+    Ok((start, stats))
 }

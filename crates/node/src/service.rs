@@ -2,7 +2,10 @@
 
 use crate::bags::Waiter;
 use crate::device::{self, Device, Item, Then};
+use crate::log::Log;
 use crate::metadata::{self, Metadata};
+use crate::metrics::Metrics;
+use crate::places::Missing;
 use crate::translate;
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
@@ -32,6 +35,12 @@ pub struct Node {
     pub garbage: Arc<tokio::sync::Notify>,
     /// The runtime that multi-step answers run on.
     pub runtime: tokio::runtime::Handle,
+    /// Devices of this store that could not be opened.
+    pub missing: Vec<Missing>,
+    /// Counters for those who look.
+    pub metrics: Metrics,
+    /// Where troubles are told.
+    pub log: Log,
 }
 
 /// A consumer waits at most this long in one call; it asks again. Short enough that a lost consumer is noticed.
@@ -86,6 +95,14 @@ impl Node {
     pub fn device(&self, id: Id) -> Result<&Arc<Device>> {
         let id = DeviceId(id.value());
         self.devices.get(&id).ok_or_else(|| {
+            if let Some(missing) = self.missing.iter().find(|missing| missing.device == id) {
+                let text = format!(
+                    "these bytes are on device {id} in {}, which is missing; everything else is served; bring the disk back \
+                     and start the node again (`stormwell device ls` says why it is missing)",
+                    missing.place
+                );
+                return Error::new(ErrorKind::Io, text);
+            }
             Error::new(
                 ErrorKind::NotFound,
                 format!("device {id} is not on this node; `stormwell df` lists those that are; start the node with its directory"),
@@ -266,7 +283,8 @@ impl Node {
         self.counted(record).await
     }
 
-    async fn list_bags(&self, ask: bag::List) -> Result<bag::ListAnswer> {
+    /// A page of bags with their counts.
+    pub async fn list_bags(&self, ask: bag::List) -> Result<bag::ListAnswer> {
         let reply = self
             .metadata
             .ask(meta::Request::BagList {
@@ -338,6 +356,13 @@ impl Node {
 
     async fn list_devices(&self) -> Result<file::DevicesAnswer> {
         let totals = translate::totals(self.metadata.ask(meta::Request::Usage).await?);
+        let missing = self.missing.iter().map(|missing| file::Device {
+            device: missing.device.0.into(),
+            place: missing.place.clone(),
+            trouble: format!("missing: {}", missing.why),
+            missing: true,
+            ..file::Device::default()
+        });
         let devices = self
             .devices
             .values()
@@ -358,8 +383,12 @@ impl Node {
                     place: device.place.clone(),
                     backend: device.backend.to_string(),
                     trouble,
+                    missing: false,
+                    out_of_service: usage.failed,
+                    failures: self.metrics.disks.get(&device.id).map_or(0, |stats| stats.failures()),
                 }
             })
+            .chain(missing)
             .collect();
         Ok(file::DevicesAnswer { devices, ..totals })
     }

@@ -1,5 +1,6 @@
 //! What a person may choose when starting a node, and where on disk everything lies.
 
+use crate::log::Form;
 use base::error::{Error, ErrorKind, Result};
 use base::policy::Class;
 use os::disk::Backend;
@@ -18,6 +19,23 @@ pub struct Settings {
     pub incoming_bytes: u64,
     /// Bytes of payload that may be on their way out, over all connections.
     pub outgoing_bytes: u64,
+    /// Directories whose device is gone for good: new devices are made there.
+    pub as_new: Vec<PathBuf>,
+    /// Where metrics and health are.
+    pub console: Console,
+    /// How the log on stderr looks.
+    pub log: Form,
+}
+
+/// Where metrics and health are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Console {
+    /// Nowhere.
+    Off,
+    /// At this `host:port`, or the node does not start.
+    At(String),
+    /// At this `host:port` if it is free, else at a free port of the host.
+    Near(String),
 }
 
 impl Settings {
@@ -31,6 +49,9 @@ impl Settings {
             backend: Backend::Auto,
             incoming_bytes: 96 << 20,
             outgoing_bytes: 96 << 20,
+            as_new: Vec::new(),
+            console: Console::Off,
+            log: Form::Text,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod directory;
 mod memory;
+mod overlay;
 mod threads;
 mod uring;
 mod volatile;
@@ -14,6 +15,7 @@ use base::disk::{BlockFile, Disk};
 use base::error::{Error, ErrorKind, Result};
 use directory::Directory;
 use memory::MemoryDisk;
+use overlay::OverlayDisk;
 use std::path::Path;
 use threads::ThreadsDisk;
 use uring::UringDisk;
@@ -111,4 +113,10 @@ pub fn replace(path: &Path, bytes: &[u8], backend: Backend) -> Result<()> {
 /// that it does not know.
 pub fn warning(backend: Backend) -> Result<Option<String>> {
     if backend == Backend::Volatile { volatile::note().map(Some) } else { Ok(None) }
+}
+
+/// Opens a device directory to look at it: nothing in it is changed, whatever is written to the disk stays in memory.
+/// `Busy` while a server has it; a server that starts meanwhile is refused.
+pub fn open_to_look(directory: &Path, pool: Pool) -> Result<Box<dyn Disk>> {
+    Ok(Box::new(OverlayDisk::open(directory, pool)?))
 }

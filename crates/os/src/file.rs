@@ -3,9 +3,11 @@
 
 use base::disk::BlockFile;
 use base::error::{Error, Result};
+use std::collections::BTreeMap;
 use std::fs::{File, Metadata, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 fn named<T>(what: &str, path: &Path, result: std::io::Result<T>) -> Result<T> {
     result.map_err(|error| Error::from(error).during(format!("cannot {what} {}", path.display())))
@@ -160,5 +162,105 @@ impl BlockFile for BlockingFile {
 
     fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
         self.named("write", self.file.write_all_at(data, offset))
+    }
+}
+
+/// A file that is only looked at: what is written to it stays in memory and ends with it.
+#[derive(Debug)]
+pub struct UnchangedFile {
+    below: BlockingFile,
+    changes: Mutex<Changes>,
+}
+
+#[derive(Debug, Default)]
+struct Changes {
+    length: u64,
+    /// Bytes of the file below that still count: it may have been cut.
+    below: u64,
+    /// Whole pages of `PAGE` bytes, by number.
+    pages: BTreeMap<u64, Vec<u8>>,
+}
+
+/// Unit in which changes are kept.
+const PAGE: u64 = 4096;
+
+impl UnchangedFile {
+    /// Opens an existing file for reading.
+    pub fn open(path: &Path) -> Result<UnchangedFile> {
+        let below = BlockingFile { file: open(path)?, path: path.to_path_buf() };
+        let length = metadata(path)?.len();
+        Ok(UnchangedFile { below, changes: Mutex::new(Changes { length, below: length, pages: BTreeMap::new() }) })
+    }
+
+    /// What the file holds at `offset`, below the changes: zeros behind its end.
+    fn read_below(&self, end: u64, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
+        let there = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX).min(out.len());
+        out[there..].fill(0);
+        if there == 0 { Ok(()) } else { self.below.read(offset, &mut out[..there]) }
+    }
+
+    /// Calls `each` with every page number, offset within it and part of `bytes` that lies there.
+    fn by_page(offset: u64, length: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
+        let mut done = 0;
+        std::iter::from_fn(move || {
+            let at = offset.saturating_add(done as u64);
+            let within = (at % PAGE) as usize;
+            let step = (length - done).min(PAGE as usize - within);
+            done += step;
+            (step > 0).then_some((at / PAGE, within, done - step..done))
+        })
+    }
+}
+
+impl BlockFile for UnchangedFile {
+    fn length(&self) -> std::io::Result<u64> {
+        Ok(self.changes.lock().unwrap_or_else(PoisonError::into_inner).length)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
+        let changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        if offset.saturating_add(out.len() as u64) > changes.length {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        self.read_below(changes.below, offset, out)?;
+        for (page, within, part) in UnchangedFile::by_page(offset, out.len()) {
+            if let Some(bytes) = changes.pages.get(&page) {
+                let length = part.len();
+                out[part].copy_from_slice(&bytes[within..within + length]);
+            }
+        }
+        Ok(())
+    }
+
+    fn set_length(&self, length: u64) -> std::io::Result<()> {
+        let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        changes.length = length;
+        changes.below = changes.below.min(length);
+        changes.pages.retain(|page, _| page * PAGE < length);
+        if let Some(last) = changes.pages.get_mut(&(length / PAGE)) {
+            last[(length % PAGE) as usize..].fill(0);
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
+        let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let below = changes.below;
+        for (page, within, part) in UnchangedFile::by_page(offset, data.len()) {
+            if let std::collections::btree_map::Entry::Vacant(entry) = changes.pages.entry(page) {
+                let mut bytes = vec![0; PAGE as usize];
+                self.read_below(below, page * PAGE, &mut bytes)?;
+                entry.insert(bytes);
+            }
+            if let Some(bytes) = changes.pages.get_mut(&page) {
+                bytes[within..within + part.len()].copy_from_slice(&data[part]);
+            }
+        }
+        changes.length = changes.length.max(offset.saturating_add(data.len() as u64));
+        Ok(())
     }
 }

@@ -1,4 +1,5 @@
-//! Runs docs/start.md as a reader would: every `sh` block, in order, in one shell, in a fresh directory.
+//! Runs the documents that people follow as a reader would: every `sh` block, in order, in one shell, in a fresh directory
+//! for each document.
 
 use crate::stage::{self, Run};
 use crate::tree;
@@ -6,7 +7,9 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
 
-const TUTORIAL: &str = "docs/start.md";
+/// The documents whose commands are run.
+const TUTORIALS: [&str; 3] =
+    ["docs/start.md", "docs/operate/read-data-off-a-dead-node.md", "docs/operate/replace-a-device.md"];
 
 /// Runs the session as a process group of its own and ends what is left of it, however the session or this shell ends.
 const SUPERVISOR: &str = r#"
@@ -18,21 +21,25 @@ set +m
 wait "$session"
 "#;
 
-/// Runs the tutorial with the built `stormwell` first on PATH and a store address of its own.
+/// Runs each tutorial with the built `stormwell` first on PATH and a store address of its own.
 pub fn run(root: &Path, limit: Option<Duration>) -> Result<(), String> {
-    let text = std::fs::read_to_string(root.join(TUTORIAL)).map_err(|error| format!("{TUTORIAL}: {error}"))?;
     let release = tree::release_directory(root);
     if !release.join("stormwell").is_file() {
         return Err(format!("{} holds no stormwell; run `cargo x test build` first", release.display()));
     }
+    TUTORIALS.into_iter().try_for_each(|name| follow(root, name, &release, limit))
+}
+
+fn follow(root: &Path, name: &str, release: &Path, limit: Option<Duration>) -> Result<(), String> {
+    let text = std::fs::read_to_string(root.join(name)).map_err(|error| format!("{name}: {error}"))?;
     let path = std::env::var("PATH").unwrap_or_default();
     let address = free_address()?;
     stage::aside("tutorial", |directory| {
         // Beside the directory that the reader works in, so that the tutorial never meets its own script.
-        let script = directory.join("start.md");
+        let script = directory.join("script");
         let place = directory.join("reader");
         std::fs::create_dir(&place).map_err(|error| format!("{}: {error}", place.display()))?;
-        std::fs::write(&script, session(&text)?).map_err(|error| format!("{}: {error}", script.display()))?;
+        std::fs::write(&script, session(name, &text)?).map_err(|error| format!("{}: {error}", script.display()))?;
         let run = supervised(&script.display().to_string())
             .with("PATH", &format!("{}:{path}", release.display()))
             .with("STORMWELL_AT", &address);
@@ -47,7 +54,7 @@ fn supervised(script: &str) -> Run {
 }
 
 /// The shell session of a tutorial. Each line keeps its number, so that bash names the line of the document that failed.
-fn session(document: &str) -> Result<String, String> {
+fn session(name: &str, document: &str) -> Result<String, String> {
     let mut lines = Vec::new();
     let mut title = String::new();
     let mut fence = None;
@@ -59,7 +66,7 @@ fn session(document: &str) -> Result<String, String> {
                 fence = Some(language.trim() == "sh");
                 if fence == Some(true) {
                     blocks += 1;
-                    lines.push(format!("printf '%s\\n' '--- {TUTORIAL}:{number} {}'", title.replace('\'', "")));
+                    lines.push(format!("printf '%s\\n' '--- {name}:{number} {}'", title.replace('\'', "")));
                     continue;
                 }
             }
@@ -78,13 +85,13 @@ fn session(document: &str) -> Result<String, String> {
         lines.push(String::new());
     }
     if fence.is_some() {
-        return Err(format!("{TUTORIAL}: the last code block is not closed"));
+        return Err(format!("{name}: the last code block is not closed"));
     }
     if blocks == 0 {
-        return Err(format!("{TUTORIAL} has no ```sh block; a tutorial that runs nothing proves nothing"));
+        return Err(format!("{name} has no ```sh block; a tutorial that runs nothing proves nothing"));
     }
     // The first line is the document's title and holds no command.
-    let report = format!("printf '%s\\n' \"{TUTORIAL}:$LINENO: ended with $?: $BASH_COMMAND\" >&2");
+    let report = format!("printf '%s\\n' \"{name}:$LINENO: ended with $?: $BASH_COMMAND\" >&2");
     lines[0] = format!("set -Eeuo pipefail; trap '{report}' ERR");
     Ok(lines.join("\n") + "\n")
 }
@@ -104,7 +111,7 @@ mod tests {
     /// Plays a document as the stage does; each test names its own script.
     fn play(name: &str, document: &str) -> (bool, String) {
         let script = std::env::temp_dir().join(format!("stormwell-xtask-{}-{name}.sh", std::process::id()));
-        std::fs::write(&script, session(document).expect("a good document")).expect("a script");
+        std::fs::write(&script, session("docs/start.md", document).expect("a good document")).expect("a script");
         let words = supervised(&script.display().to_string()).words;
         let output = Command::new(&words[0]).args(&words[1..]).output().expect("bash");
         std::fs::remove_file(&script).expect("the script is still there");
@@ -149,7 +156,7 @@ mod tests {
     /// A document without blocks, or with one left open, is refused.
     #[test]
     fn refused() {
-        assert!(session("# Start\n").is_err());
-        assert!(session("# Start\n```sh\ntrue\n").is_err());
+        assert!(session("docs/start.md", "# Start\n").is_err());
+        assert!(session("docs/start.md", "# Start\n```sh\ntrue\n").is_err());
     }
 }

@@ -187,6 +187,25 @@ fn errors_of_the_device() {
     assert_eq!(world.read_all(ChunkId(1)).expect("read"), big);
 }
 
+/// A disk that cannot read says so for the bytes asked for, does not call them wrong, and serves them when it can again.
+#[test]
+fn a_read_that_fails_is_said_to_be_that() {
+    let (device, random) = (SimDevice::new(1, SimFaults::default()), SimRandom::new(1));
+    let mut world = opened(&device, 32 * MIB);
+    let big = bytes(&random, 200_000);
+    world.push(BAG, 1, &big).expect("pushed");
+    device.set_faults(SimFaults { read_error: When::Always, ..SimFaults::default() });
+    let error = world.read_all(ChunkId(1)).expect_err("the disk cannot read");
+    assert!(error.kind() == ErrorKind::Io && error.text().contains("bytes 0..200000 of chunk"), "{error}");
+    assert!(error.text().contains("cannot be read: "), "{error}");
+    device.set_faults(SimFaults::default());
+    assert_eq!(world.read_all(ChunkId(1)).expect("read"), big);
+    // A single refusal is not told at all: the read is tried once more.
+    let reads = device.operations().reads;
+    device.set_faults(SimFaults { read_error: When::Nth(reads), ..SimFaults::default() });
+    assert_eq!(world.read_all(ChunkId(1)).expect("read"), big);
+}
+
 /// A lone synced append is one write and one sync; many at once share them.
 #[test]
 fn group_commit() {

@@ -4,7 +4,10 @@
 
 mod attributes;
 mod bags;
+mod console;
 mod copies;
+mod devices;
+mod inspect;
 mod kills;
 mod mistakes;
 mod names;

@@ -9,8 +9,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub struct Store {
     server: Child,
     pub address: String,
+    /// Where its metrics and health are.
+    pub console: String,
     pub directory: PathBuf,
-    device: String,
+    devices: Vec<String>,
 }
 
 /// How a command ended.
@@ -47,7 +49,7 @@ impl Ended {
 /// The binary under test. STORMWELL_DISK is passed on, so that one run of these tests can drive disks each way.
 pub fn binary() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_stormwell"));
-    command.env_remove("STORMWELL_AT");
+    command.env_remove("STORMWELL_AT").env_remove("STORMWELL_CONSOLE").env_remove("STORMWELL_LOG");
     command
 }
 
@@ -75,13 +77,24 @@ impl Store {
 
     /// The same with a device of this capacity.
     pub fn with_capacity(capacity: &str) -> Store {
+        Store::in_places(&["data"], capacity)
+    }
+
+    /// The same with so many devices of 512 MiB, `data0`, `data1`, ...
+    pub fn with_devices(count: usize) -> Store {
+        let places: Vec<String> = (0..count).map(|number| format!("data{number}")).collect();
+        Store::in_places(&places.iter().map(String::as_str).collect::<Vec<_>>(), "512M")
+    }
+
+    fn in_places(places: &[&str], capacity: &str) -> Store {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("stormwell-cli-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         let directory = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&directory).expect("a directory for the store");
-        let device = format!("{}:ssd:{capacity}", directory.join("data").display());
-        let (server, address) = serve(&device, "127.0.0.1:0");
-        Store { server, address, directory, device }
+        let device = |place: &&str| format!("{}:ssd:{capacity}", directory.join(place).display());
+        let devices: Vec<String> = places.iter().map(device).collect();
+        let (server, address, console) = serve(&devices, "127.0.0.1:0", &[]);
+        Store { server, address, console, directory, devices }
     }
 
     /// Ends the server as `kill -9` does.
@@ -92,7 +105,12 @@ impl Store {
 
     /// Starts it again on the same directory and port.
     pub fn start_again(&mut self) {
-        (self.server, self.address) = serve(&self.device, &self.address);
+        self.start_again_with(&[]);
+    }
+
+    /// The same with more words for `serve`.
+    pub fn start_again_with(&mut self, words: &[&str]) {
+        (self.server, self.address, self.console) = serve(&self.devices, &self.address, words);
     }
 
     /// A command against this store.
@@ -132,9 +150,11 @@ impl Store {
 }
 
 /// Starts a server and waits until it serves.
-fn serve(device: &str, at: &str) -> (Child, String) {
+fn serve(devices: &[String], at: &str, words: &[&str]) -> (Child, String, String) {
     let mut server = binary()
-        .args(["serve", "--at", at, "--data", device])
+        .args(["serve", "--at", at])
+        .args(devices.iter().flat_map(|device| ["--data", device]))
+        .args(words)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -150,7 +170,8 @@ fn serve(device: &str, at: &str) -> (Child, String) {
     }
     // What it says later must not fill the pipe.
     std::thread::spawn(move || drop(stderr.read_to_end(&mut Vec::new())));
-    (server, address.expect("the loop ends with one"))
+    let console = said.split_once(" console=").and_then(|(_, rest)| rest.split_whitespace().next());
+    (server, address.expect("the loop ends with one"), console.expect("the log says where the console is").to_string())
 }
 
 impl Drop for Store {

@@ -313,7 +313,8 @@ impl Slot {
                     None => continue,
                 },
             };
-            let outlet = Arc::new(Outlet::new(Budget::new(0)));
+            let outlet =
+                Arc::new(Outlet::new(Budget::new(0), self.shared.stats.clone(), self.shared.settings.clock.clone()));
             self.attach(outlet.clone());
             let connection = Connection {
                 stream: ready.stream,

@@ -519,6 +519,15 @@ pub struct Device {
     /// How it moves bytes: `io_uring`, `threads`, `memory`.
     #[prost(string, tag = "8")]
     pub backend: String,
+    /// It was named when the node started and could not be opened.
+    #[prost(bool, tag = "10")]
+    pub missing: bool,
+    /// It takes no writes after a failed sync.
+    #[prost(bool, tag = "12")]
+    pub out_of_service: bool,
+    /// Disk operations that failed since the node started.
+    #[prost(uint64, tag = "11")]
+    pub failures: u64,
     /// Why it is out of service; empty when it serves.
     #[prost(string, tag = "9")]
     pub trouble: String,

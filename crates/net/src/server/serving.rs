@@ -61,7 +61,7 @@ impl Serving {
         settings: Arc<ServerSettings>,
         shutdown: watch::Receiver<bool>,
     ) -> Serving {
-        let outlet = Arc::new(Outlet::new(settings.outgoing.clone()));
+        let outlet = Arc::new(Outlet::new(settings.outgoing.clone(), settings.stats.clone(), settings.clock.clone()));
         Serving {
             outlet,
             service,
@@ -107,7 +107,7 @@ impl Serving {
     fn call(&mut self, session: SessionId, frame: Frame) {
         let Frame { header: Header { kind, number, .. }, message, payload } = frame;
         count(&self.settings.stats.calls, 1);
-        let respond = Responder::to_connection(self.outlet.clone(), kind, number);
+        let respond = Responder::to_connection(self.outlet.clone(), kind, number, self.called);
         self.service.handle(Call { kind, session, number, message, payload, respond });
     }
 

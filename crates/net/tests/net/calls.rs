@@ -24,6 +24,10 @@ async fn every_size(net: Arc<dyn Net>, address: &str) {
         assert!(back.into_bytes() == sent.into_bytes(), "{size} bytes came back changed");
     }
     assert!(server.troubles.lock().unwrap().is_empty(), "{:?}", server.troubles.lock().unwrap());
+    let counted: Vec<(u16, u64)> =
+        server.stats.answers.by_kind().map(|(kind, stats)| (kind, stats.took.counted().count())).collect();
+    assert_eq!(counted.iter().map(|(_, count)| count).sum::<u64>(), 2 * SIZES.len() as u64);
+    assert_eq!(counted[usize::from(<Push as net::message::Ask>::KIND)].1, 2 * SIZES.len() as u64);
 }
 
 /// Payloads of every size come through sockets and back as they were.

@@ -131,18 +131,7 @@ impl Directory {
 
     /// The files that are there and their lengths, in the order of their names.
     pub(super) fn list(&self) -> std::result::Result<Vec<(FileName, u64)>, DiskError> {
-        let listed = || -> io::Result<Vec<(FileName, u64)>> {
-            let mut files = Vec::new();
-            for entry in std::fs::read_dir(&self.path)? {
-                let entry = entry?;
-                if let Some(name) = entry.file_name().to_str().and_then(FileName::parse) {
-                    files.push((name, entry.metadata()?.len()));
-                }
-            }
-            files.sort();
-            Ok(files)
-        };
-        listed().map_err(|error| DiskError::Io(format!("cannot list {}: {error}", self.path.display())))
+        list(&self.path)
     }
 
     /// The file's descriptors. That it exists shows when one is opened.
@@ -228,6 +217,22 @@ impl Directory {
     }
 }
 
+/// The device's files in a directory and their lengths, in the order of their names.
+pub(super) fn list(path: &Path) -> std::result::Result<Vec<(FileName, u64)>, DiskError> {
+    let listed = || -> io::Result<Vec<(FileName, u64)>> {
+        let mut files = Vec::new();
+        for entry in std::fs::read_dir(path)? {
+            let entry = entry?;
+            if let Some(name) = entry.file_name().to_str().and_then(FileName::parse) {
+                files.push((name, entry.metadata()?.len()));
+            }
+        }
+        files.sort();
+        Ok(files)
+    };
+    listed().map_err(|error| DiskError::Io(format!("cannot list {}: {error}", path.display())))
+}
+
 /// Gives a range back and keeps the file's length.
 pub(super) const PUNCH_MODE: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 
@@ -268,7 +273,8 @@ fn write_zeros(file: &File, size: u64) -> io::Result<()> {
     Ok(())
 }
 
-fn read(file: &File, offset: u64, mut buffer: Buffer) -> io::Result<Buffer> {
+/// Fills the buffer from `offset`, and cuts it where the file ends.
+pub(super) fn read(file: &File, offset: u64, mut buffer: Buffer) -> io::Result<Buffer> {
     let mut filled = 0;
     while filled < buffer.len() {
         match file.read_at(&mut buffer[filled..], offset + filled as u64) {
@@ -353,8 +359,32 @@ pub(super) fn disk_error(what: &str, file: FileName, error: &io::Error) -> DiskE
 fn lock(path: &Path) -> Result<File> {
     let lock_path = path.join("lock");
     let file = crate::file::open_or_create(&lock_path)?;
+    take(&file, path, libc::LOCK_EX)?;
+    let write = || -> io::Result<()> {
+        file.set_len(0)?;
+        file.write_all_at(format!("{}\n", std::process::id()).as_bytes(), 0)
+    };
+    write().map_err(|error| Error::from(error).during(format!("cannot write {}", lock_path.display())))?;
+    Ok(file)
+}
+
+/// Keeps servers away from the directory, others who look at it not, and writes nothing. A directory that was never locked
+/// has nothing to lock by.
+pub(super) fn lock_for_looking(path: &Path) -> Result<Option<File>> {
+    let lock_path = path.join("lock");
+    if !crate::file::exists(&lock_path)? {
+        return Ok(None);
+    }
+    let file = crate::file::open(&lock_path)?;
+    take(&file, path, libc::LOCK_SH)?;
+    Ok(Some(file))
+}
+
+/// Takes the directory's lock in this way, or says who has it.
+fn take(file: &File, path: &Path, way: libc::c_int) -> Result<()> {
+    let lock_path = path.join("lock");
     // SAFETY: the call takes a descriptor that is open and a number.
-    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+    if unsafe { libc::flock(file.as_raw_fd(), way | libc::LOCK_NB) } != 0 {
         let error = io::Error::last_os_error();
         if error.kind() != io::ErrorKind::WouldBlock {
             return Err(Error::from(error).during(format!("cannot lock {}", lock_path.display())));
@@ -373,10 +403,5 @@ fn lock(path: &Path) -> Result<File> {
         );
         return Err(Error::new(ErrorKind::Busy, text));
     }
-    let write = || -> io::Result<()> {
-        file.set_len(0)?;
-        file.write_all_at(format!("{}\n", std::process::id()).as_bytes(), 0)
-    };
-    write().map_err(|error| Error::from(error).during(format!("cannot write {}", lock_path.display())))?;
-    Ok(file)
+    Ok(())
 }

@@ -221,3 +221,38 @@ fn names() {
     assert_eq!(Backend::from_name("threads"), Ok(Backend::Threads));
     assert!(Backend::from_name("fast").unwrap_err().text().contains("auto, io_uring, threads or memory"));
 }
+
+/// A device that is only looked at shows its files and the changes made to them, and keeps the changes to itself. It is
+/// refused while somebody serves the device, and the other way round.
+#[test]
+fn looking_changes_nothing() {
+    let scratch = Scratch::new();
+    let pool = Pool::new(64 << 20);
+    let mut served = open(&scratch.0, Backend::Threads, pool.clone()).unwrap().disk;
+    run(served.as_mut(), create(7, SIZE, Fill::Zeros)).unwrap();
+    run(served.as_mut(), write(BLOCK as u64, vec![blocks(2, 5)])).unwrap();
+    assert_eq!(os::disk::open_to_look(&scratch.0, pool.clone()).err().map(|error| error.kind()), Some(ErrorKind::Busy));
+    drop(served);
+    let mut looked = os::disk::open_to_look(&scratch.0, pool.clone()).unwrap();
+    let _another = os::disk::open_to_look(&scratch.0, pool.clone()).unwrap();
+    assert_eq!(open(&scratch.0, Backend::Threads, pool.clone()).err().map(|error| error.kind()), Some(ErrorKind::Busy));
+    let disk = looked.as_mut();
+    run(disk, write(2 * BLOCK as u64, vec![blocks(2, 6)])).unwrap();
+    run(disk, Op::Sync { file: FILE }).unwrap();
+    run(disk, create(8, SIZE, Fill::Zeros)).unwrap();
+    for caching in [Caching::Around, Caching::Through] {
+        let bytes = run(disk, read(0, 5 * BLOCK, caching)).unwrap();
+        let values: Vec<u8> = bytes.chunks(BLOCK).map(|block| block[17]).collect();
+        assert_eq!(values, [0, 5, 6, 6, 0]);
+    }
+    assert_eq!(run(disk, read(SIZE - BLOCK as u64, 2 * BLOCK, Caching::Around)).unwrap().len(), BLOCK);
+    assert_eq!(disk.list().unwrap().len(), 2);
+    run(disk, Op::Remove { file: FILE }).unwrap();
+    assert_eq!(run(disk, read(0, BLOCK, Caching::Around)).unwrap_err(), DiskError::NotFound);
+    drop((looked, _another));
+    let mut served = open(&scratch.0, Backend::Threads, pool).unwrap().disk;
+    assert_eq!(served.list().unwrap(), [(FILE, SIZE)]);
+    let bytes = run(served.as_mut(), read(0, 5 * BLOCK, Caching::Around)).unwrap();
+    let values: Vec<u8> = bytes.chunks(BLOCK).map(|block| block[17]).collect();
+    assert_eq!(values, [0, 5, 5, 0, 0]);
+}

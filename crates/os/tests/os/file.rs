@@ -37,3 +37,39 @@ fn blocking_file() {
     let error = file.read(1, &mut out).unwrap_err();
     assert!(error.to_string().contains("tree"), "{error}");
 }
+
+/// A file that is only looked at takes every change in memory: reads see them, the file never does.
+#[test]
+fn unchanged_file() {
+    let scratch = Scratch::new();
+    let path = scratch.0.join("tree");
+    let mut model: Vec<u8> = (0..20_000_u32).map(|number| number as u8).collect();
+    std::fs::write(&path, &model).unwrap();
+    let file = os::file::UnchangedFile::open(&path).unwrap();
+    let check = |model: &[u8]| {
+        assert_eq!(file.length().unwrap(), model.len() as u64);
+        let mut all = vec![7; model.len()];
+        file.read(0, &mut all).unwrap();
+        assert!(all == model);
+        assert!(file.read(1, &mut all).is_err());
+    };
+    check(&model);
+    file.write(4000, &[255; 5000]).unwrap();
+    model[4000..9000].fill(255);
+    check(&model);
+    file.write(19_990, &[9; 20]).unwrap();
+    model.resize(20_010, 0);
+    model[19_990..].fill(9);
+    check(&model);
+    // Cut inside a changed page and inside an unchanged one, and grown again: what was cut away is zeros.
+    for (cut, grown) in [(4500, 10_000), (2000, 12_000)] {
+        file.set_length(cut).unwrap();
+        model.truncate(cut as usize);
+        check(&model);
+        file.set_length(grown).unwrap();
+        model.resize(grown as usize, 0);
+        check(&model);
+    }
+    file.sync().unwrap();
+    assert!(std::fs::read(&path).unwrap() == (0..20_000_u32).map(|number| number as u8).collect::<Vec<u8>>());
+}

@@ -1,0 +1,162 @@
+//! `stormwell inspect --export`: files under their names, the chunks of bags, or, without names, every chunk.
+
+use super::owner_text;
+use crate::context::Context;
+use crate::exit::Result;
+use crate::output::Output;
+use crate::progress::Progress;
+use base::error::{Error, ErrorKind, Result as Outcome};
+use base::id::{BagId, Owner};
+use bytes::Bytes;
+use node::inspect::{Attributes, Damage, Inspection};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fs::{File, FileTimes, Permissions};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+/// Writes everything that can be had below `directory`, which must be new or empty. True if nothing was damaged.
+pub fn export(context: &Context, found: &mut Inspection, directory: &Path, output: &mut Output) -> Result<bool> {
+    os::file::create_directories(directory)?;
+    if !os::file::read_directory(directory)?.is_empty() {
+        let text = format!("{} is not empty; name a new directory, so that nothing is mixed up", directory.display());
+        return Err(Error::new(ErrorKind::Exists, text).into());
+    }
+    let (progress, ticker) = Progress::start(context, "export", "file");
+    let mut damaged = Vec::new();
+    let mut bags = BTreeMap::new();
+    if let Some(names) = &mut found.names {
+        let mut all = Vec::new();
+        names.walk(&mut |_, path, attributes| {
+            all.push((path.to_string(), attributes.clone()));
+            Ok(())
+        })?;
+        bags.extend(names.bags()?);
+        let files = || all.iter().filter(|(_, attributes)| !attributes.directory);
+        progress.found(files().count() as u64, files().map(|(_, attributes)| attributes.length).sum());
+        let top = directory.join("files");
+        os::file::create_directories(&top)?;
+        for (path, attributes) in &all {
+            let target = top.join(path.trim_start_matches('/'));
+            if attributes.directory {
+                os::file::create_directories(&target)?;
+                continue;
+            }
+            let damage = export_file(found, path, attributes, &target, &progress)?;
+            if !damage.is_empty() {
+                damaged.push((path.clone(), damage));
+            }
+        }
+    }
+    damaged.extend(export_chunks(found, directory, &bags, &progress)?);
+    drop(ticker);
+    progress.summary();
+    for (what, damage) in &damaged {
+        for bad in damage {
+            if context.json {
+                output.json(&json!({
+                    "kind": "damage", "path": what, "start": bad.start, "end": bad.end, "why": bad.why,
+                }))?;
+            } else {
+                let what = output.name(what);
+                output.line(&format!("DAMAGED {what}, bytes {}..{}: {}", bad.start, bad.end, bad.why))?;
+            }
+        }
+    }
+    if context.json {
+        output.json(
+            &json!({ "kind": "exported", "directory": directory.display().to_string(), "damaged": damaged.len() }),
+        )?;
+    }
+    Ok(damaged.is_empty())
+}
+
+fn export_file(
+    found: &mut Inspection,
+    path: &str,
+    attributes: &Attributes,
+    target: &Path,
+    progress: &Progress,
+) -> Outcome<Vec<Damage>> {
+    let writing = Writing::begin(target, progress)?;
+    let damage = found.read_file(path, &mut |offset, bytes| writing.put(offset, &bytes))?;
+    writing.finish(attributes.length, !damage.is_empty())?.map_or(Ok(()), |file| {
+        let modified = UNIX_EPOCH + Duration::from_millis(attributes.modified.0);
+        let dressed = file
+            .set_permissions(Permissions::from_mode(attributes.mode & 0o7777))
+            .and_then(|()| file.set_times(FileTimes::new().set_modified(modified)));
+        dressed.map_err(|error| Error::from(error).during(format!("cannot set the attributes of {}", target.display())))
+    })?;
+    progress.copied(1);
+    Ok(damage)
+}
+
+/// The chunks of bags; of files too if nothing says which file they belong to.
+fn export_chunks(
+    found: &mut Inspection,
+    directory: &Path,
+    bags: &BTreeMap<BagId, String>,
+    progress: &Progress,
+) -> Outcome<Vec<(String, Vec<Damage>)>> {
+    let named = found.names.is_some();
+    let mut damaged = Vec::new();
+    for device in &mut found.devices {
+        for (chunk, stat) in device.chunks()? {
+            let place = match stat.owner {
+                Owner::Group(_) if named => continue,
+                Owner::Group(group) => format!("chunks/group-{group}"),
+                Owner::Bag(bag) => match bags.get(&bag) {
+                    Some(name) => format!("bags/{}", name.replace('/', "_")),
+                    None => format!("bags/bag-{bag}"),
+                },
+            };
+            let place = directory.join(place);
+            os::file::create_directories(&place)?;
+            progress.found(1, stat.length);
+            let target = place.join(chunk.to_string());
+            let writing = Writing::begin(&target, progress)?;
+            let (damage, _) = device.read_chunk(chunk, &stat, &mut |offset, bytes| writing.put(offset, &bytes))?;
+            writing.finish(stat.length, !damage.is_empty())?;
+            progress.copied(1);
+            if !damage.is_empty() {
+                damaged.push((format!("chunk {chunk} of {}", owner_text(stat.owner)), damage));
+            }
+        }
+    }
+    Ok(damaged)
+}
+
+/// A local file that is being written. What is damaged stays a hole of zeros.
+struct Writing<'a> {
+    file: File,
+    target: PathBuf,
+    progress: &'a Progress,
+}
+
+impl Writing<'_> {
+    fn begin<'a>(target: &Path, progress: &'a Progress) -> Outcome<Writing<'a>> {
+        Ok(Writing { file: os::file::create_new(target)?, target: target.to_path_buf(), progress })
+    }
+
+    fn put(&self, offset: u64, bytes: &Bytes) -> Outcome<()> {
+        self.progress.copied_bytes(bytes.len() as u64);
+        let written = self.file.write_all_at(bytes, offset);
+        written.map_err(|error| Error::from(error).during(format!("cannot write {}", self.target.display())))
+    }
+
+    /// Gives the file its length. A damaged one is renamed to `NAME.damaged`, so that nobody takes it for whole; a whole one
+    /// is returned.
+    fn finish(self, length: u64, damaged: bool) -> Outcome<Option<File>> {
+        let there = self.file.metadata().map(|metadata| metadata.len());
+        let sized = there.and_then(|there| self.file.set_len(there.max(length)));
+        sized.map_err(|error| Error::from(error).during(format!("cannot write {}", self.target.display())))?;
+        if !damaged {
+            return Ok(Some(self.file));
+        }
+        let mut name = self.target.clone().into_os_string();
+        name.push(".damaged");
+        os::file::rename(&self.target, Path::new(&name))?;
+        Ok(None)
+    }
+}

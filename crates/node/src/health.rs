@@ -1,0 +1,62 @@
+//! Whether a node can do what it is there for, and what stands in the way.
+
+use crate::service::Node;
+use std::time::Duration;
+
+/// The metadata store answers within milliseconds; one that takes this long is stuck.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How a node is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// Reads and writes are taken.
+    pub ready: bool,
+    /// What is wrong, one sentence each; there may be troubles while it is ready.
+    pub troubles: Vec<String>,
+}
+
+/// Looks at the metadata store and at every device.
+pub async fn look(node: &Node) -> Health {
+    let mut troubles = Vec::new();
+    let mut ready = true;
+    // A change that changes nothing: it is refused when no change can be taken.
+    let nothing = meta::Request::Collected { groups: Vec::new(), ranges: Vec::new(), bags: Vec::new() };
+    let asked = tokio::time::timeout(PATIENCE, node.metadata.ask(nothing)).await;
+    match asked {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => {
+            ready = false;
+            troubles.push(format!("the metadata store: {error}"));
+        }
+        Err(_) => {
+            ready = false;
+            troubles.push(format!(
+                "the metadata store has not answered for {} s; what was acknowledged is safe; look at its disk",
+                PATIENCE.as_secs()
+            ));
+        }
+    }
+    let mut writable = 0;
+    for device in node.devices.values() {
+        let usage = device.usage();
+        let place = &device.place;
+        if usage.failed {
+            troubles.push(format!("{place} is out of service after a failed sync; reads go on; replace the disk"));
+        } else if usage.full {
+            troubles.push(format!("{place} is full; reads and deletes go on"));
+        } else {
+            writable += 1;
+        }
+        if usage.damaged > 0 {
+            troubles.push(format!("{place} has {} damaged chunks; their bytes are not served", usage.damaged));
+        }
+    }
+    for missing in &node.missing {
+        troubles.push(format!("{} is missing: {}", missing.place, missing.why));
+    }
+    if writable == 0 {
+        ready = false;
+        troubles.push("no device takes writes; what was acknowledged is safe; add one with --data DIR".to_string());
+    }
+    Health { ready, troubles }
+}

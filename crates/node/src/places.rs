@@ -1,0 +1,152 @@
+//! Which device was found where at earlier starts: a small text file beside the metadata store. Without it, an empty mount
+//! point would look like a new device, and a lost one like none.
+
+use crate::settings::DeviceSetting;
+use base::error::{Error, ErrorKind, Result};
+use base::id::DeviceId;
+use base::policy::Class;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// A device that was named at the start and could not be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// Which.
+    pub device: DeviceId,
+    /// Its directory, for people.
+    pub place: String,
+    /// Why.
+    pub why: String,
+}
+
+/// The devices by the directory in which each was found last.
+pub struct Places {
+    path: PathBuf,
+    known: BTreeMap<PathBuf, DeviceId>,
+}
+
+/// The first line: what the file is and its version.
+const HEAD: &str = "stormwell devices 1";
+
+impl Places {
+    /// Reads the file in the metadata store's directory; none is there before the first start.
+    pub fn read(directory: &Path) -> Result<Places> {
+        let path = directory.join("devices");
+        if !os::file::exists(&path)? {
+            return Ok(Places { path, known: BTreeMap::new() });
+        }
+        let text = os::file::read_text(&path)?;
+        let known = parse(&text).ok_or_else(|| {
+            let text = format!(
+                "{} does not say where the devices are; the data is untouched; remove the file if every disk is mounted",
+                path.display()
+            );
+            Error::new(ErrorKind::Corrupt, text)
+        })?;
+        Ok(Places { path, known })
+    }
+
+    /// The device that was in this directory, if it is not there any more.
+    pub fn lost(&self, setting: &DeviceSetting) -> Result<Option<Missing>> {
+        let Some(device) = self.device_at(setting) else { return Ok(None) };
+        if os::file::exists(&setting.chunks().join("identity-00000000"))? {
+            return Ok(None);
+        }
+        let why = format!(
+            "the directory holds device {device} no more; mount its disk and start again, or, if it is gone for good, start \
+             with --as-new {}",
+            setting.directory.display()
+        );
+        Ok(Some(Missing { device, place: setting.directory.display().to_string(), why }))
+    }
+
+    /// The same for a device that cannot be opened. `Err`: the error is not the disk's, or nothing is known of such a device.
+    pub fn unreadable(&self, setting: &DeviceSetting, error: Error) -> Result<Missing> {
+        match self.device_at(setting) {
+            Some(device) if matches!(error.kind(), ErrorKind::Io | ErrorKind::Corrupt | ErrorKind::NotFound) => {
+                Ok(Missing { device, place: setting.directory.display().to_string(), why: error.text().to_string() })
+            }
+            _ => Err(error),
+        }
+    }
+
+    fn device_at(&self, setting: &DeviceSetting) -> Option<DeviceId> {
+        self.known.get(&absolute(&setting.directory)).copied()
+    }
+
+    /// A new device may be made in this directory, whatever was there.
+    pub fn forget(&mut self, directory: &Path) {
+        self.known.remove(&absolute(directory));
+    }
+
+    /// A device was found in this directory. Those in memory are new each time and not noted.
+    pub fn found(&mut self, setting: &DeviceSetting, device: DeviceId) {
+        self.known.retain(|_, known| *known != device);
+        if setting.class != Class::Memory {
+            self.known.insert(absolute(&setting.directory), device);
+        }
+    }
+
+    /// Writes the file, durably.
+    pub fn write(&self) -> Result<()> {
+        os::file::replace(&self.path, self.text().as_bytes())
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("{HEAD}\n");
+        for (directory, device) in &self.known {
+            match directory.to_str() {
+                Some(name) if !name.contains('\n') => text.push_str(&format!("{device} {name}\n")),
+                // A name that no line can hold: that device is only known by what it says of itself.
+                _ => {}
+            }
+        }
+        text
+    }
+}
+
+fn parse(text: &str) -> Option<BTreeMap<PathBuf, DeviceId>> {
+    let mut lines = text.lines();
+    if lines.next()? != HEAD {
+        return None;
+    }
+    lines
+        .map(|line| {
+            let (device, directory) = line.split_once(' ')?;
+            Some((PathBuf::from(directory), DeviceId(u128::from_str_radix(device, 16).ok()?)))
+        })
+        .collect()
+}
+
+/// The path from the root, without asking the disk that may be gone.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Places, parse};
+    use crate::settings::DeviceSetting;
+    use base::id::DeviceId;
+    use base::policy::Class;
+    use std::collections::BTreeMap;
+    use std::path::PathBuf;
+
+    /// What is written is read back; a device that moved is known at its new place only; nonsense is refused.
+    #[test]
+    fn text() {
+        let setting = |name: &str, class| DeviceSetting { directory: PathBuf::from(name), class, capacity: None };
+        let mut places = Places { path: PathBuf::new(), known: BTreeMap::new() };
+        places.found(&setting("/a b", Class::Ssd), DeviceId(7));
+        places.found(&setting("/c", Class::Hdd), DeviceId(u128::MAX));
+        places.found(&setting("/m", Class::Memory), DeviceId(9));
+        assert_eq!(parse(&places.text()), Some(places.known.clone()));
+        assert_eq!(places.known.len(), 2);
+        places.found(&setting("/d", Class::Ssd), DeviceId(7));
+        assert_eq!(places.device_at(&setting("/a b", Class::Ssd)), None);
+        assert_eq!(places.device_at(&setting("/d", Class::Ssd)), Some(DeviceId(7)));
+        for bad in ["", "stormwell devices 2\n", "stormwell devices 1\nx /a\n", "stormwell devices 1\n7\n"] {
+            assert_eq!(parse(bad), None, "{bad:?}");
+        }
+    }
+}
