@@ -113,8 +113,14 @@ impl Serve {
         check_devices(&self.devices)?;
         end_on_panic();
         let settings = node::Settings { backend: self.disk, ..node::Settings::new(&context.at, self.devices) };
-        let running =
-            node::start(settings, Arc::new(os::net::TcpNet), context.clock.clone(), context.random.clone()).await?;
+        let running = node::start(
+            settings,
+            Arc::new(node::OsWorld),
+            Arc::new(os::net::TcpNet),
+            context.clock.clone(),
+            context.random.clone(),
+        )
+        .await?;
         for note in &running.notes {
             say(&format!("stormwell: {note}"));
         }

@@ -27,10 +27,10 @@ pub async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
     let mut compared = false;
     while !*stopped.borrow() {
         if !compared {
-            compared = said(compare_all(&node).await);
+            compared = said(&node, compare_all(&node).await);
         }
-        said(report(&node).await);
-        said(end_abandoned(&node).await);
+        said(&node, report(&node).await);
+        said(&node, end_abandoned(&node).await);
         let more = matches!(collect(&node).await, Ok(true));
         if !more {
             tokio::select! {
@@ -44,11 +44,11 @@ pub async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
 }
 
 /// Says what went wrong, once a round; the next round tries again. Returns whether it went well.
-fn said(result: Result<()>) -> bool {
+fn said(node: &Node, result: Result<()>) -> bool {
     match result {
         Ok(()) => true,
         Err(error) => {
-            eprintln!("stormwell: housekeeping: {error}; no data is at risk; it is tried again");
+            node.world.say(&format!("housekeeping: {error}; no data is at risk; it is tried again"));
             false
         }
     }

@@ -10,6 +10,8 @@ mod serve;
 mod service;
 mod settings;
 mod translate;
+mod world;
 
 pub use serve::{Running, start};
 pub use settings::{DeviceSetting, Settings};
+pub use world::{Ended, Open, OsWorld, Turn, Work, World};

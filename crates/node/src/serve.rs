@@ -6,6 +6,7 @@ use crate::identity::Identity;
 use crate::metadata::{self, Metadata};
 use crate::service::{Node, NodeService};
 use crate::settings::{DeviceSetting, Settings, metadata_directory, shown};
+use crate::world::{Ended, World};
 use base::buffer::Pool;
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
@@ -16,7 +17,6 @@ use base::unit::{MIB, show_bytes};
 use net::{Budget, Server, ServerSettings};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use tokio::sync::watch;
 
 /// A node that serves.
@@ -29,15 +29,16 @@ pub struct Running {
     server: tokio::task::JoinHandle<()>,
     housekeeping: tokio::task::JoinHandle<()>,
     node: Arc<Node>,
-    threads: Vec<JoinHandle<()>>,
+    engines: Vec<Ended>,
 }
 
 /// Idle buffers that the pool keeps: eight bag chunks and their headers, and what small frames need.
 const POOL_IDLE_MAX: usize = 64 * MIB as usize;
 
-/// Starts a node. It serves when this returns.
+/// Starts a node that stands on `world`. It serves when this returns.
 pub async fn start(
     settings: Settings,
+    world: Arc<dyn World>,
     network: Arc<dyn Net>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
@@ -48,23 +49,25 @@ pub async fn start(
     let pool = Pool::new(POOL_IDLE_MAX);
     let outgoing = Budget::new(settings.outgoing_bytes);
     let mut notes = Vec::new();
-    let directory = metadata_directory(&settings.devices)?;
-    let mut threads = Vec::new();
+    let directory = metadata_directory(world.as_ref(), &settings.devices)?;
+    let mut engines = Vec::new();
 
-    let opened = os::disk::open(&directory, settings.backend, pool.clone())?;
+    let opened = world.disk(&directory, settings.backend, pool.clone())?;
     notes.extend(opened.note);
-    let identity = Identity::start(&directory, random.as_ref())?;
-    let tree = Box::new(os::file::BlockingFile::open(&directory.join("tree.redb"))?);
-    let (metadata, meta_threads) =
-        metadata::spawn(opened.disk, tree, meta::Settings::new(random.clone()), clock.clone())
-            .map_err(|error| error.during(shown(&directory)))?;
-    threads.extend(meta_threads);
+    let identity = Identity::start(world.as_ref(), &directory, random.as_ref())?;
+    let tree = world.tree(&directory.join("tree.redb"))?;
+    let sizes = world.meta_settings(random.clone());
+    let (metadata, ended) = metadata::spawn(world.as_ref(), opened.disk, tree, sizes, clock.clone())
+        .map_err(|error| error.during(shown(&directory)))?;
+    engines.extend(ended);
 
     let mut devices = BTreeMap::new();
     for setting in &settings.devices {
-        let start = prepare_device(setting, &settings, &pool, &outgoing, &clock, random.as_ref(), &mut notes)?;
+        let start =
+            prepare_device(world.as_ref(), setting, &settings, &pool, &outgoing, &clock, random.as_ref(), &mut notes)?;
         let place = start.place.clone();
-        let Started { device, thread, opened } = device::spawn(start).map_err(|error| error.during(&place))?;
+        let Started { device, ended, opened } =
+            device::spawn(world.as_ref(), start).map_err(|error| error.during(&place))?;
         notes.extend(opened.rot.iter().map(|rot| format!("{place}: {rot}")));
         if opened.formatted {
             notes.push(format!("{place}: made a new device of {}", show_bytes(device.usage().capacity)));
@@ -76,7 +79,7 @@ pub async fn start(
                 format!("{} holds a copy of a device that is named already; leave one of them out", device.place),
             ));
         }
-        threads.push(thread);
+        engines.push(ended);
     }
     let node = Arc::new(Node {
         id: identity.node,
@@ -86,6 +89,7 @@ pub async fn start(
         started: clock.now(),
         garbage: Arc::new(tokio::sync::Notify::new()),
         runtime: tokio::runtime::Handle::current(),
+        world: world.clone(),
     });
     let (shutdown, stopped) = watch::channel(false);
     let server_settings = ServerSettings {
@@ -97,12 +101,12 @@ pub async fn start(
         clock,
         silence_max: base::limit::CALL_SILENCE_MAX,
         stats: Arc::new(net::NetStats::default()),
-        on_trouble: Arc::new(|trouble| eprintln!("stormwell: {trouble}")),
+        on_trouble: Arc::new(move |trouble| world.say(&trouble)),
     };
     let service = Arc::new(NodeService(node.clone()));
     let server = tokio::spawn(Server::serve(listener, service, server_settings, stopped.clone()));
     let housekeeping = tokio::spawn(housekeeping::run(node.clone(), stopped));
-    Ok(Running { address, notes, shutdown, server, housekeeping, node, threads })
+    Ok(Running { address, notes, shutdown, server, housekeeping, node, engines })
 }
 
 impl Running {
@@ -118,13 +122,10 @@ impl Running {
         }
         self.node.metadata.send(metadata::Item::Stop);
         drop(self.node);
-        let ended = tokio::task::spawn_blocking(move || {
-            for thread in self.threads {
-                // A thread that panicked has said so on stderr; the others still end.
-                let _ = thread.join();
-            }
-        });
-        let _ = ended.await;
+        for ended in self.engines {
+            // An engine whose thread panicked has said so on stderr; the others still end.
+            let _ = ended.await;
+        }
     }
 }
 
@@ -154,6 +155,7 @@ async fn register(metadata: &Metadata, node: NodeId, device: &Device) -> Result<
 }
 
 fn prepare_device(
+    world: &dyn World,
     setting: &DeviceSetting,
     settings: &Settings,
     pool: &Pool,
@@ -165,17 +167,17 @@ fn prepare_device(
     let place = shown(&setting.directory);
     let directory = setting.chunks();
     let backend = if setting.class == Class::Memory { os::disk::Backend::Memory } else { settings.backend };
-    let opened = os::disk::open(&directory, backend, pool.clone())?;
+    let opened = world.disk(&directory, backend, pool.clone())?;
     notes.extend(opened.note.map(|note| format!("{place}: {note}")));
     let capacity = match setting.capacity {
         Some(capacity) => capacity,
-        None => os::file::free_bytes(&setting.directory)? / 10 * 9,
+        None => world.free_bytes(&setting.directory)? / 10 * 9,
     };
     Ok(device::Start {
         disk: opened.disk,
         settings: chunk::Settings {
             keep_capacity: setting.capacity.is_none(),
-            ..chunk::Settings::for_capacity(capacity, pool.clone())
+            ..world.chunk_settings(capacity, pool.clone())
         },
         new_id: DeviceId(random.wide()),
         class: setting.class,

@@ -4,6 +4,7 @@ use crate::bags::Waiter;
 use crate::device::{self, Device, Item, Then};
 use crate::metadata::{self, Metadata};
 use crate::translate;
+use crate::world::World;
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, Generation, NodeId};
@@ -32,6 +33,8 @@ pub struct Node {
     pub garbage: Arc<tokio::sync::Notify>,
     /// The runtime that multi-step answers run on.
     pub runtime: tokio::runtime::Handle,
+    /// What it stands on.
+    pub world: Arc<dyn World>,
 }
 
 /// A consumer waits at most this long in one call; it asks again. Short enough that a lost consumer is noticed.
