@@ -29,7 +29,12 @@ pub(crate) struct Driver<'a> {
     disk: &'a mut dyn Disk,
     token: u64,
     bytes_read: u64,
+    /// The first read that the disk refused, however often it was tried.
+    refused: Option<String>,
 }
+
+/// So often a read is tried before it counts as refused: disks recover from some errors by themselves.
+const READ_TRIES: usize = 3;
 
 impl Driver<'_> {
     fn run(&mut self, op: Op) -> std::result::Result<Buffer, DiskError> {
@@ -47,9 +52,28 @@ impl Driver<'_> {
 
     /// Reads around the cache.
     pub fn read(&mut self, file: FileName, offset: u64, length: usize) -> std::result::Result<Buffer, DiskError> {
-        let bytes = self.run(Op::Read { file, offset, length, caching: Caching::Around })?;
-        self.bytes_read += bytes.len() as u64;
-        Ok(bytes)
+        let mut refusal = DiskError::NotFound;
+        for _ in 0..READ_TRIES {
+            match self.run(Op::Read { file, offset, length, caching: Caching::Around }) {
+                Ok(bytes) => {
+                    self.bytes_read += bytes.len() as u64;
+                    return Ok(bytes);
+                }
+                Err(error) => refusal = error,
+            }
+        }
+        self.refused.get_or_insert_with(|| format!("cannot read {file} at byte {offset}: {refusal}"));
+        Err(refusal)
+    }
+
+    /// An error if the disk refused a read since `refused` was last cleared. What cannot be read is neither the end of the log
+    /// nor damage: acknowledged records may follow, and going on would overwrite them.
+    fn check_refused(&self) -> Result<()> {
+        let Some(refusal) = &self.refused else { return Ok(()) };
+        let text = format!(
+            "{refusal}; the device is not opened, so that nothing behind it is lost; its data is as it was; check the disk and try again, or copy its files to a good one"
+        );
+        Err(Error::new(ErrorKind::Io, text))
     }
 
     fn write_file(&mut self, file: FileName, bytes: &[u8]) -> std::result::Result<(), DiskError> {
@@ -77,7 +101,7 @@ fn of_kind(files: &[(FileName, u64)], kind: FileKind) -> Vec<(u32, u64)> {
 /// Opens the device.
 pub(crate) fn open(disk: &mut dyn Disk, mut settings: Settings, new_id: DeviceId, now: Time) -> Result<(Core, Opened)> {
     let mut files = disk.list().map_err(disk_error("cannot list the device directory"))?;
-    let mut driver = Driver { disk, token: 0, bytes_read: 0 };
+    let mut driver = Driver { disk, token: 0, bytes_read: 0, refused: None };
     let mut formatted = false;
     let identity = match find_identity(&mut driver, &files)? {
         Some(identity) => identity,
@@ -317,6 +341,11 @@ fn recover(
             loaded.extend(load_checkpoint(driver, device, number, length));
         }
     }
+    // The log behind the older checkpoint is kept, so one of the two is enough.
+    if loaded.is_empty() {
+        driver.check_refused()?;
+    }
+    driver.refused = None;
     loaded.sort_by_key(|checkpoint| checkpoint.header.number);
     let Some(newest) = loaded.pop() else {
         let text = format!(
@@ -330,6 +359,7 @@ fn recover(
     let floor = older.map_or(places(&header), |older| places(&older.header));
     let mut log = read_log(driver, device, files, &header);
     cut_torn(driver, &mut log, &mut opened);
+    driver.check_refused()?;
     sync_scanned(driver, &log)?;
     let last = [
         log.data.records.last().map_or(header.data.last, |record| record.sequence),
@@ -354,6 +384,7 @@ fn recover(
         core.index.open.iter().filter(|(_, open)| !open.tail.is_empty()).map(|(id, open)| (*id, open.birth)).collect();
     rebuild_data(driver, &mut core, files, &segments, &log, &mut opened);
     rebuild_journal(driver, &mut core, files, &log, &header);
+    driver.check_refused()?;
     Ok((core, opened))
 }
 
