@@ -63,8 +63,9 @@ pub async fn start(
 
     let mut devices = BTreeMap::new();
     for setting in &settings.devices {
-        let start =
-            prepare_device(world.as_ref(), setting, &settings, &pool, &outgoing, &clock, random.as_ref(), &mut notes)?;
+        let (start, note) =
+            prepare_device(world.as_ref(), setting, &settings, &pool, &outgoing, &clock, random.as_ref())?;
+        notes.extend(note);
         let place = start.place.clone();
         let Started { device, ended, opened } =
             device::spawn(world.as_ref(), start).map_err(|error| error.during(&place))?;
@@ -162,18 +163,17 @@ fn prepare_device(
     outgoing: &Budget,
     clock: &Arc<dyn Clock>,
     random: &dyn Random,
-    notes: &mut Vec<String>,
-) -> Result<device::Start> {
+) -> Result<(device::Start, Option<String>)> {
     let place = shown(&setting.directory);
     let directory = setting.chunks();
     let backend = if setting.class == Class::Memory { os::disk::Backend::Memory } else { settings.backend };
     let opened = world.disk(&directory, backend, pool.clone())?;
-    notes.extend(opened.note.map(|note| format!("{place}: {note}")));
+    let note = opened.note.map(|note| format!("{place}: {note}"));
     let capacity = match setting.capacity {
         Some(capacity) => capacity,
         None => world.free_bytes(&setting.directory)? / 10 * 9,
     };
-    Ok(device::Start {
+    let start = device::Start {
         disk: opened.disk,
         settings: chunk::Settings {
             keep_capacity: setting.capacity.is_none(),
@@ -184,5 +184,6 @@ fn prepare_device(
         place,
         clock: clock.clone(),
         outgoing: outgoing.clone(),
-    })
+    };
+    Ok((start, note))
 }
