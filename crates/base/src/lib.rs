@@ -9,5 +9,6 @@ pub mod error;
 pub mod id;
 pub mod limit;
 pub mod net;
+pub mod planted;
 pub mod policy;
 pub mod unit;

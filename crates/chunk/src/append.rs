@@ -9,6 +9,7 @@ use base::checksum::{crc32c, crc32c_blocks};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, Generation, Owner};
 use base::limit::{CHUNK_MAX, RECORD_PAYLOAD_MAX, RECORD_PAYLOAD_MIN};
+use base::planted::Planted;
 use base::policy::Level;
 use bytes::Bytes;
 
@@ -84,7 +85,9 @@ impl Core {
             return Err(Error::new(ErrorKind::Invalid, text));
         }
         let Some(chunk) = self.index.chunks.get(&id) else {
-            if let Some(recent) = self.index.recent.get(&id) {
+            if let Some(recent) = self.index.recent.get(&id)
+                && self.settings.planted != Some(Planted::RetriedPushRepeated)
+            {
                 return Ok(Course::Consumed(u64::from(recent.length)));
             }
             if let Owner::Bag(bag) = owner
@@ -367,6 +370,7 @@ impl Core {
         }
         match self.index.recent.get(&id) {
             Some(recent) if recent.grant == grant => Ok(false),
+            Some(_) if self.settings.planted == Some(Planted::EndedGrantAccepted) => Ok(false),
             Some(_) => {
                 let text = format!("chunk {id} was acknowledged under another grant; discard what was made of it");
                 Err(Error::new(ErrorKind::Stale, text))

@@ -9,6 +9,7 @@ use base::buffer::Buffer;
 use base::checksum::crc32c;
 use base::disk::{DiskError, FileKind, FileName, Fill, Op};
 use base::limit::BLOCK;
+use base::planted::Planted;
 use base::unit::Time;
 use bytes::Bytes;
 
@@ -65,7 +66,8 @@ impl Core {
             self.checkpoint.forced = false;
         }
         let durable = self.data.durable == self.data.last && self.journal.durable == self.journal.last;
-        if self.checkpoint.holds_changes() && self.log_is_idle() && durable {
+        let at_rest = (self.log_is_idle() && durable) || self.settings.planted == Some(Planted::CheckpointAheadOfLog);
+        if self.checkpoint.holds_changes() && at_rest {
             self.take_checkpoint();
             self.release_intake();
         }

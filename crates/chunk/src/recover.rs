@@ -13,6 +13,7 @@ use base::disk::{Caching, Disk, DiskError, Done, FileKind, FileName, Fill, Op};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, DeviceId, Owner};
 use base::limit::BLOCK;
+use base::planted::Planted;
 use base::unit::Time;
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -135,6 +136,10 @@ fn drop_torn_pushes(core: &mut Core) {
     let torn = core.index.chunks.iter().filter(|(_, chunk)| matches!(chunk.owner, Owner::Bag(_)) && !chunk.sealed);
     let torn: Vec<ChunkId> = torn.map(|(id, _)| *id).collect();
     for chunk in torn {
+        if core.settings.planted == Some(Planted::TornPushKept) {
+            core.index.seal(chunk, 0);
+            continue;
+        }
         core.record(Record::Delete { chunk });
         let runs = core.index.remove(chunk);
         core.bury(&runs);
@@ -294,9 +299,10 @@ fn read_log(driver: &mut Driver<'_>, device: DeviceId, files: &[(FileName, u64)]
 }
 
 /// Cuts off what had not become durable and is not whole: at the first such record the stream ends.
-fn cut_torn(driver: &mut Driver<'_>, log: &mut Log, opened: &mut Opened) {
+fn cut_torn(driver: &mut Driver<'_>, log: &mut Log, planted: Option<Planted>, opened: &mut Opened) {
     let mark = log.marks[0];
-    let whole = |record: &DataHeader| record.sequence <= mark || payload_matches(driver, record);
+    let unchecked = planted == Some(Planted::ChecksumNotChecked);
+    let whole = |record: &DataHeader| record.sequence <= mark || unchecked || payload_matches(driver, record);
     let end = {
         log.data.records.iter().position({
             let mut whole = whole;
@@ -358,7 +364,7 @@ fn recover(
     let older = loaded.pop().filter(|older| older.header.number + 1 == header.number);
     let floor = older.map_or(places(&header), |older| places(&older.header));
     let mut log = read_log(driver, device, files, &header);
-    cut_torn(driver, &mut log, &mut opened);
+    cut_torn(driver, &mut log, settings.planted, &mut opened);
     driver.check_refused()?;
     sync_scanned(driver, &log)?;
     let last = [

@@ -9,6 +9,7 @@ use base::disk::{BlockFile, Disk, Done, Op};
 use base::env::Random;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::BLOCK;
+use base::planted::Planted;
 use base::unit::{MIB, Time, WallTime};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,12 +30,14 @@ pub struct Settings {
     pub segments_max: usize,
     /// Draws chunk ids, places, and the marks of log segments.
     pub random: Arc<dyn Random>,
+    /// A fault put in on purpose, by the simulation alone.
+    pub planted: Option<Planted>,
 }
 
 impl Settings {
     /// 16 segments of 16 MiB: with 8 MiB settled at a time, plenty of room for settling to lag.
     pub fn new(random: Arc<dyn Random>) -> Settings {
-        Settings { segment_length: 16 * MIB, segments_max: 16, random }
+        Settings { segment_length: 16 * MIB, segments_max: 16, random, planted: None }
     }
 }
 
@@ -88,6 +91,7 @@ pub struct Store<T> {
     settle_failure: Option<Error>,
     /// A step of taking something apart failed: there is no use in trying it again and again.
     stuck: Option<Time>,
+    planted: Option<Planted>,
 }
 
 impl<T> Store<T> {
@@ -120,6 +124,7 @@ impl<T> Store<T> {
             unsettled_since: None,
             settle_failure: None,
             stuck: None,
+            planted: settings.planted,
         };
         Ok((store, opened))
     }
@@ -148,7 +153,9 @@ impl<T> Store<T> {
         self.check_in_service()?;
         let remembered = request.is_remembered();
         if remembered {
-            if let Some(reply) = self.state.remembered(caller)? {
+            if self.planted != Some(Planted::RetriedChangeRepeated)
+                && let Some(reply) = self.state.remembered(caller)?
+            {
                 return Ok(reply);
             }
             self.state.check_session(caller.session)?;
@@ -203,7 +210,8 @@ impl<T> Store<T> {
     }
 
     fn answer(&mut self, tag: T, result: Result<Reply>, wait_for: u64, change: bool) {
-        if wait_for <= self.log.durable() {
+        let early = change && self.planted == Some(Planted::ChangeAnsweredBeforeSync);
+        if wait_for <= self.log.durable() || early {
             self.effects.push(Effect::Reply { tag, result });
         } else if let (Some(failure), Some(_)) = (self.log.failure(), &self.settle_failure) {
             // Neither the log nor the tree will ever make durable what this answer shows.
@@ -330,7 +338,7 @@ impl<T> Store<T> {
         }
         self.unsettled_since.take()?;
         let frozen = self.state.layers.freeze(self.state.sequence());
-        Some(SettleJob::new(self.state.layers.database(), frozen))
+        Some(SettleJob::new(self.state.layers.database(), frozen, self.planted))
     }
 
     /// What became of a settle job. On success log segments come free, and whatever waited for those changes is answered:

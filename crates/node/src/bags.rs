@@ -42,7 +42,8 @@ impl Bags {
     fn bag(&mut self, bag: BagId, engine: &Engine<Then>) -> &mut Bag {
         self.bags.entry(bag).or_insert_with(|| {
             let complete = engine.chunks_of(Owner::Bag(bag)).filter(|(_, _, sealed)| *sealed);
-            let queue = BagQueue::new(complete.map(|(chunk, length, _)| (chunk, length)));
+            let mut queue = BagQueue::new(complete.map(|(chunk, length, _)| (chunk, length)));
+            queue.planted = engine.planted();
             Bag { queue, waiters: VecDeque::new() }
         })
     }
