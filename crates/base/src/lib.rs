@@ -10,5 +10,6 @@ pub mod id;
 pub mod limit;
 pub mod metric;
 pub mod net;
+pub mod planted;
 pub mod policy;
 pub mod unit;

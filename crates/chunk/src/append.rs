@@ -9,6 +9,7 @@ use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, Generation, Owner};
 use base::limit::{CHUNK_MAX, RECORD_PAYLOAD_MAX, RECORD_PAYLOAD_MIN};
+use base::planted::Planted;
 use base::policy::Level;
 use bytes::Bytes;
 
@@ -86,7 +87,9 @@ impl Core {
             return Err(Error::new(ErrorKind::Invalid, text));
         }
         let Some(chunk) = self.index.chunks.get(&id) else {
-            if let Some(recent) = self.index.recent.get(&id) {
+            if let Some(recent) = self.index.recent.get(&id)
+                && self.settings.planted != Some(Planted::RetriedPushRepeated)
+            {
                 return Ok(Course::Consumed(u64::from(recent.length)));
             }
             if let Owner::Bag(bag) = owner
@@ -365,7 +368,11 @@ impl Core {
             return Ok(false);
         }
         let Some(chunk) = self.index.chunks.get(&id) else {
-            return if recent.is_some() { other_grant() } else { Err(missing(id)) };
+            return match recent {
+                Some(_) if self.settings.planted == Some(Planted::EndedGrantAccepted) => Ok(false),
+                Some(_) => other_grant(),
+                None => Err(missing(id)),
+            };
         };
         let Owner::Bag(bag) = chunk.owner else { return Err(not_of_a_bag(id)) };
         if !chunk.sealed {

@@ -2,6 +2,7 @@
 
 use base::id::{ChunkId, SessionId};
 use base::limit::GRANT_LEASE;
+use base::planted::Planted;
 use base::unit::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -18,6 +19,8 @@ pub struct BagQueue {
     grants: BTreeMap<u64, ChunkId>,
     waiting_count: usize,
     waiting_bytes: u64,
+    /// A fault put in on purpose, by the simulation alone.
+    pub planted: Option<Planted>,
 }
 
 #[derive(Debug)]
@@ -190,6 +193,9 @@ impl BagQueue {
 
     fn take_back(&mut self, end: Time, chunk: ChunkId) {
         self.ends.remove(&(end, chunk));
+        if self.planted == Some(Planted::CursorMovedBeforeAcknowledgement) {
+            return;
+        }
         if let Some(entry) = self.chunks.get_mut(&chunk) {
             if let Some(granted) = entry.granted.take() {
                 self.grants.remove(&granted.grant);

@@ -11,6 +11,7 @@ use crate::space::State;
 use base::checksum::{combine, crc32c};
 use base::disk::{DiskError, FileKind, FileName, Fill, Op};
 use base::limit::BLOCK;
+use base::planted::Planted;
 use base::unit::Time;
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -112,7 +113,9 @@ impl Core {
         if self.checkpoint.stage == Stage::Writing {
             self.write_piece();
         }
-        if self.checkpoint.stage == Stage::Waiting && self.is_durable(self.checkpoint.needs) {
+        let counts =
+            self.is_durable(self.checkpoint.needs) || self.settings.planted == Some(Planted::CheckpointAheadOfLog);
+        if self.checkpoint.stage == Stage::Waiting && counts {
             self.write_header();
         }
     }

@@ -12,6 +12,7 @@ use crate::space::Space;
 use base::disk::{DiskError, Done, FileKind, FileName, Op};
 use base::error::{Error, ErrorKind, Result};
 use base::id::DeviceId;
+use base::planted::Planted;
 use base::policy::Level;
 use base::unit::Time;
 use std::collections::{BTreeMap, VecDeque};
@@ -129,6 +130,11 @@ impl Core {
 
     /// Answers when the log is at `level` up to these sequence numbers.
     pub fn reply_at(&mut self, level: Level, needs: [u64; 2], ticket: u64, reply: Reply) {
+        let level = match (self.settings.planted, level) {
+            (Some(Planted::AnsweredBeforeSync), Level::Synced) => Level::Written,
+            (Some(Planted::AnsweredBeforeWrite), Level::Written) => Level::Received,
+            (_, level) => level,
+        };
         let streams = [(&mut self.data, needs[0]), (&mut self.journal, needs[1])];
         if let Some(reply) = self.waiters.wait(streams, level, ticket, reply) {
             self.reply(ticket, Ok(reply));

@@ -7,6 +7,7 @@ use crate::settings::Settings;
 use base::disk::{Disk, Done};
 use base::error::Result;
 use base::id::{ChunkId, DeviceId, Owner};
+use base::planted::Planted;
 use base::unit::Time;
 use std::collections::BTreeMap;
 
@@ -110,6 +111,11 @@ impl<T> Engine<T> {
             Owner::Group(_) => None,
         }));
         bags.into_iter().collect()
+    }
+
+    /// The fault put in on purpose, if there is one.
+    pub fn planted(&self) -> Option<Planted> {
+        self.core.settings.planted
     }
 
     /// Writes a checkpoint soon: before a planned end, so that the next opening is quick.

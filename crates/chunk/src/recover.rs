@@ -16,6 +16,7 @@ use base::disk::{Caching, Disk, DiskError, Done, FileKind, FileName, Fill, Op};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, DeviceId, Owner};
 use base::limit::BLOCK;
+use base::planted::Planted;
 use base::unit::Time;
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -35,7 +36,12 @@ pub(crate) struct Driver<'a> {
     disk: &'a mut dyn Disk,
     token: u64,
     bytes_read: u64,
+    /// The first read that the disk refused, however often it was tried.
+    refused: Option<String>,
 }
+
+/// So often a read is tried before it counts as refused: disks recover from some errors by themselves.
+const READ_TRIES: usize = 3;
 
 impl Driver<'_> {
     fn run(&mut self, op: Op) -> std::result::Result<Buffer, DiskError> {
@@ -53,9 +59,28 @@ impl Driver<'_> {
 
     /// Reads around the cache.
     pub fn read(&mut self, file: FileName, offset: u64, length: usize) -> std::result::Result<Buffer, DiskError> {
-        let bytes = self.run(Op::Read { file, offset, length, caching: Caching::Around })?;
-        self.bytes_read += bytes.len() as u64;
-        Ok(bytes)
+        let mut refusal = DiskError::NotFound;
+        for _ in 0..READ_TRIES {
+            match self.run(Op::Read { file, offset, length, caching: Caching::Around }) {
+                Ok(bytes) => {
+                    self.bytes_read += bytes.len() as u64;
+                    return Ok(bytes);
+                }
+                Err(error) => refusal = error,
+            }
+        }
+        self.refused.get_or_insert_with(|| format!("cannot read {file} at byte {offset}: {refusal}"));
+        Err(refusal)
+    }
+
+    /// An error if the disk refused a read since `refused` was last cleared. What cannot be read is neither the end of the log
+    /// nor damage: acknowledged records may follow, and going on would overwrite them.
+    fn check_refused(&self) -> Result<()> {
+        let Some(refusal) = &self.refused else { return Ok(()) };
+        let text = format!(
+            "{refusal}; the device is not opened, so that nothing behind it is lost; its data is as it was; check the disk and try again, or copy its files to a good one"
+        );
+        Err(Error::new(ErrorKind::Io, text))
     }
 
     /// Reads around the cache what is too long for one operation, several pieces in flight.
@@ -99,6 +124,12 @@ impl Driver<'_> {
                 left -= 1;
             }
         }
+        for (result, (file, offset, length)) in results.iter_mut().zip(reads.iter().copied()) {
+            if result.is_err() {
+                // Alone and several times, before it counts as refused.
+                *result = self.read(file, offset, length);
+            }
+        }
         results
     }
 
@@ -127,7 +158,7 @@ fn of_kind(files: &[(FileName, u64)], kind: FileKind) -> Vec<(u32, u64)> {
 /// Opens the device.
 pub(crate) fn open(disk: &mut dyn Disk, mut settings: Settings, new_id: DeviceId, now: Time) -> Result<(Core, Opened)> {
     let mut files = disk.list().map_err(disk_error("cannot list the device directory"))?;
-    let mut driver = Driver { disk, token: 0, bytes_read: 0 };
+    let mut driver = Driver { disk, token: 0, bytes_read: 0, refused: None };
     let mut formatted = false;
     let identity = match find_identity(&mut driver, &files)? {
         Some(identity) => identity,
@@ -175,6 +206,10 @@ fn drop_torn_pushes(core: &mut Core) {
     let torn = core.index.chunks.iter().filter(|(_, chunk)| matches!(chunk.owner, Owner::Bag(_)) && !chunk.sealed);
     let torn: Vec<ChunkId> = torn.map(|(id, _)| *id).collect();
     for chunk in torn {
+        if core.settings.planted == Some(Planted::TornPushKept) {
+            core.index.seal(chunk, 0);
+            continue;
+        }
         core.record(Record::Delete { chunk });
         let runs = core.index.remove(chunk);
         core.bury(&runs);
@@ -222,7 +257,11 @@ fn find_identity(driver: &mut Driver<'_>, files: &[(FileName, u64)]) -> Result<O
     }
     let block = driver.read(IDENTITY, 0, BLOCK).map_err(disk_error("cannot read the device's identity"))?;
     match Identity::decode(&block) {
-        Ok(identity) => Ok(Some(identity)),
+        Ok(identity) => {
+            // Whoever made the device may have been killed before it was synced.
+            driver.run(Op::Sync { file: IDENTITY }).map_err(disk_error("cannot sync the device's identity"))?;
+            Ok(Some(identity))
+        }
         // It is written before any segment is made: what stopped in between is begun again.
         Err(IdentityFault::Blank | IdentityFault::Damaged) if !has_log => Ok(None),
         Err(IdentityFault::Version(version)) => refuse(
@@ -312,9 +351,10 @@ fn read_log(driver: &mut Driver<'_>, device: DeviceId, files: &[(FileName, u64)]
 }
 
 /// Cuts off what had not become durable and is not whole: at the first such record the stream ends.
-fn cut_torn(driver: &mut Driver<'_>, log: &mut Log, opened: &mut Opened) {
+fn cut_torn(driver: &mut Driver<'_>, log: &mut Log, planted: Option<Planted>, opened: &mut Opened) {
     let mark = log.marks[0];
-    let whole = |record: &DataHeader| record.sequence <= mark || payload_matches(driver, record);
+    let unchecked = planted == Some(Planted::ChecksumNotChecked);
+    let whole = |record: &DataHeader| record.sequence <= mark || unchecked || payload_matches(driver, record);
     let end = {
         log.data.records.iter().position({
             let mut whole = whole;
@@ -351,15 +391,27 @@ fn recover(
     device: DeviceId,
 ) -> Result<(Core, Opened)> {
     let mut opened = Opened { id: device, ..Opened::default() };
-    let Some(Loaded { header, mut index, segments, floor, kept, useless }) = load(driver, device, files) else {
+    let found = load(driver, device, files);
+    // The log behind the older checkpoint is kept, so one of the two is enough.
+    if found.is_none() {
+        driver.check_refused()?;
+    }
+    driver.refused = None;
+    let Some(Loaded { header, mut index, segments, floor, kept, useless }) = found else {
         let text = format!(
             "both checkpoints of device {device} are damaged; nothing was changed; restore its data from replicas"
         );
         return Err(Error::new(ErrorKind::Corrupt, text));
     };
+    // The process that wrote them may have been killed before it synced them: the next one builds upon them, and what it
+    // gives back must not be needed again after a power loss.
+    for known in kept.values() {
+        driver.run(Op::Sync { file: known.file }).map_err(disk_error(&format!("cannot sync {}", known.file)))?;
+    }
     let places = |header: &CheckpointHeader| Places { data: header.data, journal: header.journal };
     let mut log = read_log(driver, device, files, &header);
-    cut_torn(driver, &mut log, &mut opened);
+    cut_torn(driver, &mut log, settings.planted, &mut opened);
+    driver.check_refused()?;
     sync_scanned(driver, &log)?;
     let last = [
         log.data.records.last().map_or(header.data.last, |record| record.sequence),
@@ -387,6 +439,7 @@ fn recover(
         core.index.open.iter().filter(|(_, open)| !open.tail.is_empty()).map(|(id, open)| (*id, open.birth)).collect();
     rebuild_data(driver, &mut core, files, &segments, &log, &mut opened);
     rebuild_journal(driver, &mut core, files, &log, &header);
+    driver.check_refused()?;
     Ok((core, opened))
 }
 

@@ -2,6 +2,7 @@
 
 use base::buffer::Pool;
 use base::limit::{BLOCK, RECORD_PAYLOAD_MAX};
+use base::planted::Planted;
 use base::unit::{GIB, MIB};
 
 /// How an engine uses its device. All sizes are bytes and multiples of `limit::BLOCK`.
@@ -31,6 +32,8 @@ pub struct Settings {
     pub writes_max: usize,
     /// Bytes of one journal group.
     pub group_max: usize,
+    /// A fault put in on purpose, by the simulation alone.
+    pub planted: Option<Planted>,
 }
 
 impl Settings {
@@ -61,6 +64,7 @@ impl Settings {
             tails_max: (capacity / 16).min(64 * MIB),
             writes_max: 4,
             group_max: (MIB as usize).min(journal_segment as usize),
+            planted: None,
         }
     }
 

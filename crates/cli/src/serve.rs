@@ -148,7 +148,9 @@ impl Serve {
     pub async fn run(self, context: &Context) -> Result<Exit> {
         check_address(&context.at)?;
         check_devices(&self.devices)?;
-        end_on_panic(Log::new(context.clock.clone(), self.log));
+        let world = Arc::new(node::OsWorld);
+        let log = Log::new(context.clock.clone(), self.log, world.clone());
+        end_on_panic(log.clone());
         let settings = node::Settings {
             backend: self.disk,
             console: console(self.console.as_deref(), &context.at)?,
@@ -156,9 +158,8 @@ impl Serve {
             as_new: self.as_new,
             ..node::Settings::new(&context.at, self.devices)
         };
-        let log = Log::new(context.clock.clone(), self.log);
-        let running =
-            node::start(settings, Arc::new(os::net::TcpNet), context.clock.clone(), context.random.clone()).await?;
+        let net = Arc::new(os::net::TcpNet);
+        let running = node::start(settings, world, net, context.clock.clone(), context.random.clone()).await?;
         for note in &running.notes {
             log.say(Level::Info, "start", note, &[]);
         }

@@ -8,7 +8,7 @@ use base::limit::{FILE_CHUNK, RECORD_PAYLOAD_MAX, SESSION_LEASE};
 use base::net::Net;
 use base::unit::MIB;
 use net::message::{Ask, session};
-use net::{Link, LinkSettings, Payload};
+use net::{CallNumbers, Link, LinkSettings, Payload};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -114,6 +114,7 @@ impl Client {
             pool: pool.clone(),
             clock: clock.clone(),
             random: random.clone(),
+            numbers: CallNumbers::default(),
         };
         let link = Link::connect(net.clone(), &address, settings.clone()).await?;
         // The session begins here: changes made under one that the node does not know are refused.

@@ -2,6 +2,7 @@
 
 mod record;
 mod sim_command;
+mod simulate;
 mod trials;
 
 use clap::{Parser, Subcommand};

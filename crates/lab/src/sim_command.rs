@@ -1,12 +1,162 @@
 //! `cargo x sim`: runs seeds of the whole-node simulation and reports.
 
+use crate::record;
+use crate::simulate::{self, FAULTS, OPERATIONS, Report, TROUBLES};
 use base::error::Result;
+use base::planted::Planted;
+use std::collections::BTreeMap;
+use std::path::Path;
 
 /// Which seeds to run.
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// How many seeds
+    #[arg(long, default_value_t = 40)]
+    seeds: u64,
+    /// The first seed
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+    /// Play every seed twice and compare the histories; without this only the first is
+    #[arg(long)]
+    twice: bool,
+    /// Put faults into the engines, one at a time, and see that each is caught within 200 seeds
+    #[arg(long)]
+    planted: bool,
+    /// Tell everything that happens
+    #[arg(long)]
+    verbose: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Add what was checked to docs/trust.md
+    #[arg(long)]
+    record: bool,
+}
+
+/// Seeds within which a planted fault has to be caught.
+const PLANTED_SEEDS: u64 = 200;
+
+/// The page that keeps count, from the root of the tree.
+const TRUST: &str = "docs/trust.md";
+
+/// What all seeds together have done.
+#[derive(Default)]
+struct Total {
+    seeds: u64,
+    milliseconds: u64,
+    counts: BTreeMap<&'static str, u64>,
+    faults: BTreeMap<&'static str, u64>,
+}
+
+impl Total {
+    fn add(&mut self, report: &Report) {
+        self.seeds += 1;
+        self.milliseconds += report.length.as_millis() as u64;
+        for (what, count) in &report.counts {
+            *self.counts.entry(what).or_default() += count;
+        }
+        for (what, count) in &report.faults {
+            *self.faults.entry(what).or_default() += count;
+        }
+    }
+
+    /// Faults and operations that there should have been and were not.
+    fn missing(&self) -> Vec<&'static str> {
+        let faults = TROUBLES.iter().chain(&FAULTS).filter(|name| !self.faults.contains_key(*name));
+        faults.chain(OPERATIONS.iter().filter(|name| !self.counts.contains_key(*name))).copied().collect()
+    }
+
+    fn rows(&self) -> Vec<(String, u64)> {
+        let operations = OPERATIONS.iter().filter_map(|name| self.counts.get(name)).sum();
+        let checks = self.counts.iter().filter(|(name, _)| !OPERATIONS.contains(name));
+        let mut rows = vec![
+            ("seeds".to_string(), self.seeds),
+            ("virtual minutes".to_string(), self.milliseconds / 60_000),
+            ("operations of clients".to_string(), operations),
+        ];
+        rows.extend(checks.map(|(name, count)| ((*name).to_string(), *count)));
+        rows.extend(["lost", "corrupt", "duplicated", "stale or revived"].map(|name| (name.to_string(), 0)));
+        rows.extend(self.faults.iter().map(|(name, count)| (format!("fault: {name}"), *count)));
+        rows
+    }
+}
 
 /// Runs the seeds. `Ok(false)`: one of them found a fault.
-pub fn run(_args: &Args) -> Result<bool> {
-    Ok(false)
+pub fn run(args: &Args) -> Result<bool> {
+    if args.planted {
+        return planted(args);
+    }
+    let mut total = Total::default();
+    for seed in args.from..args.from.saturating_add(args.seeds) {
+        let report = simulate::play(seed, None, args.verbose);
+        if !holds(args, seed, &report) {
+            return Ok(false);
+        }
+        total.add(&report);
+    }
+    print(args, &total);
+    if args.record {
+        record::add(Path::new(TRUST), "simulation", &total.rows())?;
+    }
+    Ok(true)
+}
+
+/// Whether a history broke no promise and is the same when it is played again.
+fn holds(args: &Args, seed: u64, report: &Report) -> bool {
+    let repeat = format!("repeat: cargo x sim --seeds 1 --from {seed} --verbose");
+    report.lines.iter().for_each(|line| eprintln!("{line}"));
+    if let Some(broken) = &report.broken {
+        eprintln!("seed {seed}: a promise was broken: {broken}\n{repeat}");
+        return false;
+    }
+    if args.twice || seed == args.from {
+        let again = simulate::play(seed, None, args.verbose);
+        if again.history != report.history {
+            eprintln!("seed {seed} has the history {:016x}, and {:016x} again", report.history, again.history);
+            if let Some((one, other)) = report.lines.iter().zip(&again.lines).find(|(one, other)| one != other) {
+                eprintln!("first difference:\n- {one}\n+ {other}");
+            }
+            eprintln!("{repeat} --twice");
+            return false;
+        }
+        if !args.json {
+            println!("seed {seed}: history {:016x}, the same when played again", report.history);
+        }
+    }
+    true
+}
+
+fn print(args: &Args, total: &Total) {
+    let missing = total.missing();
+    if args.json {
+        let rows: BTreeMap<String, u64> = total.rows().into_iter().collect();
+        println!("{}", serde_json::json!({ "counts": rows, "operations": total.counts, "never": missing }));
+        return;
+    }
+    for (what, count) in total.rows() {
+        println!("{what:<40} {count:>12}");
+    }
+    if !missing.is_empty() {
+        println!("never happened: {}", missing.join(", "));
+    }
+}
+
+/// Puts each fault in and looks which seed catches it.
+fn planted(args: &Args) -> Result<bool> {
+    let mut all = true;
+    for fault in Planted::ALL {
+        let seeds = args.from..args.from.saturating_add(PLANTED_SEEDS);
+        let caught = seeds.map(|seed| (seed, simulate::play(seed, Some(fault), args.verbose).broken));
+        let caught = caught.filter_map(|(seed, broken)| Some((seed, broken?))).next();
+        all &= caught.is_some();
+        match caught {
+            _ if args.json => {
+                let (seed, broken) = caught.unzip();
+                println!("{}", serde_json::json!({ "planted": format!("{fault:?}"), "seed": seed, "broken": broken }));
+            }
+            Some((seed, broken)) => println!("{fault:?}: caught by seed {seed}: {broken}"),
+            None => println!("{fault:?}: not caught within {PLANTED_SEEDS} seeds"),
+        }
+    }
+    Ok(all)
 }

@@ -67,7 +67,7 @@ pub fn open(disk: &mut dyn Disk, file: Box<dyn BlockFile>, segment_length: u64, 
     }
     if sequence > before {
         let frozen = layers.freeze(sequence);
-        settle::write(&database, &frozen)?;
+        settle::write(&database, &frozen, None)?;
         layers.settled()?;
     }
     let mut usable = Vec::new();
@@ -130,7 +130,7 @@ fn begin(database: &Database, wall: WallTime) -> Result<u64> {
     let mut overlay = Overlay::new();
     overlay.insert(Key::Counters.encode(), Slot { sequence: 0, value: Some(counters.encode_to_vec()) });
     overlay.insert(Key::Inode(ROOT).encode(), Slot { sequence: 0, value: Some(root.encode_to_vec()) });
-    settle::write(database, &Frozen { overlay, sequence: 0 })?;
+    settle::write(database, &Frozen { overlay, sequence: 0 }, None)?;
     Ok(0)
 }
 

@@ -5,6 +5,7 @@ use crate::key::Key;
 use crate::layers::Frozen;
 use crate::tree::{self, TABLE};
 use base::error::Result;
+use base::planted::Planted;
 use prost::Message;
 use redb::{Database, Durability};
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 pub struct SettleJob {
     database: Arc<Database>,
     frozen: Arc<Frozen>,
+    planted: Option<Planted>,
 }
 
 /// What became of a `SettleJob`; goes to `Store::settled`.
@@ -23,8 +25,8 @@ pub struct SettleResult {
 }
 
 impl SettleJob {
-    pub(crate) fn new(database: Arc<Database>, frozen: Arc<Frozen>) -> SettleJob {
-        SettleJob { database, frozen }
+    pub(crate) fn new(database: Arc<Database>, frozen: Arc<Frozen>, planted: Option<Planted>) -> SettleJob {
+        SettleJob { database, frozen, planted }
     }
 
     /// Changes that will be put into the tree.
@@ -34,12 +36,12 @@ impl SettleJob {
 
     /// Does it. Blocks: reads, writes and syncs the tree's file.
     pub fn run(self) -> SettleResult {
-        SettleResult { result: write(&self.database, &self.frozen), sequence: self.frozen.sequence }
+        SettleResult { result: write(&self.database, &self.frozen, self.planted), sequence: self.frozen.sequence }
     }
 }
 
 /// One durable transaction with everything in the overlay and its sequence number.
-pub fn write(database: &Database, frozen: &Frozen) -> Result<()> {
+pub fn write(database: &Database, frozen: &Frozen, planted: Option<Planted>) -> Result<()> {
     let mut transaction = database.begin_write().map_err(|error| tree::failed("begin a change", error))?;
     transaction.set_durability(Durability::Immediate).map_err(|error| tree::failed("begin a durable change", error))?;
     // Two phases, and the allocator's state with each commit: opening after a crash then reads no page that it does not need.
@@ -50,6 +52,7 @@ pub fn write(database: &Database, frozen: &Frozen) -> Result<()> {
         for (key, slot) in &frozen.overlay {
             let changed = match &slot.value {
                 Some(value) => table.insert(key.as_slice(), value.as_slice()).map(|_| ()),
+                None if planted == Some(Planted::TombstoneDroppedEarly) => continue,
                 None => table.remove(key.as_slice()).map(|_| ()),
             };
             changed.map_err(|error| tree::failed("write", error))?;

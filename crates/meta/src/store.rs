@@ -9,6 +9,7 @@ use base::disk::{BlockFile, Disk, Done, Op};
 use base::env::Random;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::BLOCK;
+use base::planted::Planted;
 use base::unit::{MIB, Time, WallTime};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,6 +29,8 @@ pub struct Settings {
     pub settle_bytes: usize,
     /// Draws chunk ids, places, and the marks of log segments.
     pub random: Arc<dyn Random>,
+    /// A fault put in on purpose, by the simulation alone.
+    pub planted: Option<Planted>,
 }
 
 impl Settings {
@@ -35,7 +38,7 @@ impl Settings {
     /// least 1 MiB, for less. Half a segment is settled at a time, so there is plenty of room for settling to lag.
     pub fn for_capacity(capacity: u64, random: Arc<dyn Random>) -> Settings {
         let segment_length = (capacity / 128 / MIB * MIB).clamp(MIB, 16 * MIB);
-        Settings { segment_length, segments_max: 16, settle_bytes: segment_length as usize / 2, random }
+        Settings { segment_length, segments_max: 16, settle_bytes: segment_length as usize / 2, random, planted: None }
     }
 }
 
@@ -90,6 +93,7 @@ pub struct Store<T> {
     settle_failure: Option<Error>,
     /// A step of taking something apart failed: there is no use in trying it again and again.
     stuck: Option<Time>,
+    planted: Option<Planted>,
 }
 
 impl<T> Store<T> {
@@ -123,6 +127,7 @@ impl<T> Store<T> {
             unsettled_since: None,
             settle_failure: None,
             stuck: None,
+            planted: settings.planted,
         };
         Ok((store, opened))
     }
@@ -152,7 +157,9 @@ impl<T> Store<T> {
         let remembered = request.is_remembered();
         self.state.user = self.state.sessions.user(caller.session);
         if remembered {
-            if let Some(reply) = self.state.remembered(caller)? {
+            if self.planted != Some(Planted::RetriedChangeRepeated)
+                && let Some(reply) = self.state.remembered(caller)?
+            {
                 return Ok(reply);
             }
             self.state.check_session(caller.session)?;
@@ -207,7 +214,8 @@ impl<T> Store<T> {
     }
 
     fn answer(&mut self, tag: T, result: Result<Reply>, wait_for: u64, change: bool) {
-        if wait_for <= self.log.durable() {
+        let early = change && self.planted == Some(Planted::ChangeAnsweredBeforeSync);
+        if wait_for <= self.log.durable() || early {
             self.effects.push(Effect::Reply { tag, result });
         } else if let (Some(failure), Some(_)) = (self.log.failure(), &self.settle_failure) {
             // Neither the log nor the tree will ever make durable what this answer shows.
@@ -334,7 +342,7 @@ impl<T> Store<T> {
         }
         self.unsettled_since.take()?;
         let frozen = self.state.layers.freeze(self.state.sequence());
-        Some(SettleJob::new(self.state.layers.database(), frozen))
+        Some(SettleJob::new(self.state.layers.database(), frozen, self.planted))
     }
 
     /// What became of a settle job. On success log segments come free, and whatever waited for those changes is answered:

@@ -14,7 +14,7 @@ mod stats;
 
 pub use call::{Call, Responder, Service};
 pub use credit::{Budget, Piece};
-pub use link::{Link, LinkSettings};
+pub use link::{CallNumbers, Link, LinkSettings};
 pub use message::Ask;
 pub use payload::Payload;
 pub use server::{Server, ServerSettings};

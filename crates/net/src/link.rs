@@ -39,6 +39,19 @@ pub struct LinkSettings {
     pub clock: Arc<dyn Clock>,
     /// Spreads the attempts of many clients to connect again.
     pub random: Arc<dyn Random>,
+    /// Numbers the session's calls: every link of the session has clones of one.
+    pub numbers: CallNumbers,
+}
+
+/// Numbers calls: unique in a session whatever links it has. Clones count on together.
+#[derive(Clone, Debug, Default)]
+pub struct CallNumbers(Arc<AtomicU64>);
+
+impl CallNumbers {
+    /// The next number, from 1: 0 is for calls that are never remembered.
+    fn next(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
+    }
 }
 
 /// A link to one node. Clones are the same link; the last one closes it.
@@ -49,7 +62,7 @@ pub struct Link {
 
 #[derive(Clone)]
 enum Route {
-    Local { service: Arc<dyn Service>, session: SessionId },
+    Local { service: Arc<dyn Service>, session: SessionId, numbers: CallNumbers },
     Remote(Arc<Remote>),
 }
 
@@ -62,9 +75,6 @@ struct Remote {
 
 /// What comes back for a call: the kind it answers, the message, the payload.
 type Answer = Result<(u16, Bytes, Payload)>;
-
-/// Numbers calls: unique in the process, so unique in its session whatever links it has.
-static NEXT_CALL: AtomicU64 = AtomicU64::new(1);
 
 impl Link {
     /// Connects to the node at `address` (`host:port`). Fails at once if nothing listens there.
@@ -88,9 +98,9 @@ impl Link {
         Ok(Link { route: Route::Remote(Arc::new(Remote { shared, slots, node })) })
     }
 
-    /// A link to oneself: a call is a function call, its payload is handed over as it is.
+    /// A link to oneself: a call is a function call, its payload is handed over as it is. The only one of its session.
     pub fn local(service: Arc<dyn Service>, session: SessionId) -> Link {
-        Link { route: Route::Local { service, session } }
+        Link { route: Route::Local { service, session, numbers: CallNumbers::default() } }
     }
 
     /// Asks, and waits for the answer as long as the node gives signs of life. The answer's payload is verified.
@@ -109,9 +119,9 @@ impl Link {
                 ),
             ));
         }
-        let number = NEXT_CALL.fetch_add(1, Ordering::Relaxed);
         let (message, payload) = match &self.route {
-            Route::Local { service, session } => {
+            Route::Local { service, session, numbers } => {
+                let number = numbers.next();
                 let (sender, receiver) = oneshot::channel::<LocalAnswer>();
                 let respond = Responder::to_local(sender, A::KIND, number);
                 let message = ask.encode_to_vec().into();
@@ -121,7 +131,7 @@ impl Link {
                     Err(_) => unreachable!("a responder answers when it is dropped"),
                 }
             }
-            Route::Remote(remote) => remote.ask(A::KIND, number, ask.encode_to_vec().into(), payload).await?,
+            Route::Remote(remote) => remote.ask(A::KIND, ask.encode_to_vec().into(), payload).await?,
         };
         payload.verify()?;
         let answer = A::Answer::decode(message).map_err(|error| {
@@ -151,7 +161,8 @@ impl Link {
 }
 
 impl Remote {
-    async fn ask(&self, kind: u16, number: u64, message: Bytes, payload: Payload) -> Result<(Bytes, Payload)> {
+    async fn ask(&self, kind: u16, message: Bytes, payload: Payload) -> Result<(Bytes, Payload)> {
+        let number = self.shared.settings.numbers.next();
         let slot = self.choose(payload.length());
         match slot.allowance.acquire().await {
             // It comes back with the answer, even if the caller has gone by then.

@@ -119,7 +119,9 @@ impl Bags {
 fn queue_of(bag: BagId, engine: &Engine<Then>) -> BagQueue {
     let wanted = |(chunk, _, sealed): &(ChunkId, u64, bool)| *sealed && engine.wants_handling(*chunk);
     let chunks = engine.chunks_of(Owner::Bag(bag)).filter(wanted);
-    BagQueue::new(chunks.map(|(chunk, length, _)| (chunk, length)))
+    let mut queue = BagQueue::new(chunks.map(|(chunk, length, _)| (chunk, length)));
+    queue.planted = engine.planted();
+    queue
 }
 
 fn answer_empty(waiter: Waiter, pulled: Pulled, queue: &BagQueue) {

@@ -1,8 +1,9 @@
-//! The thread that serves one device: it owns the disk, the chunk engine and the volatile queues of the bags, runs each
+//! What serves one device, in a thread of its own: it owns the disk, the chunk engine and the volatile queues of the bags, runs each
 //! request to its end, and answers straight from here. No other thread touches a device.
 
 use crate::bags::{Bags, Waiter};
 use crate::mailbox::Mailbox;
+use crate::world::{Ended, Turn, Work, World};
 use base::checksum::BlockSums;
 use base::disk::{Caching, Disk, Done};
 use base::env::Clock;
@@ -128,19 +129,19 @@ pub struct Start {
 pub struct Started {
     /// How to reach it.
     pub device: Arc<Device>,
-    /// Its thread.
-    pub thread: std::thread::JoinHandle<()>,
+    /// Its end.
+    pub ended: Ended,
     /// How opening went.
     pub opened: chunk::Opened,
 }
 
 /// Opens the device and starts its thread. It is opened in the thread that serves it, which a ring belongs to.
-pub fn spawn(start: Start) -> Result<Started> {
+pub fn spawn(world: &dyn World, start: Start) -> Result<Started> {
     let (tell, told) = sync_channel(1);
-    let name = format!("device {}", start.place);
-    let thread = os::thread::spawn(&name, move || {
-        let Start { mut disk, settings, new_id, class, place, clock, outgoing } = start;
-        match Engine::open(disk.as_mut(), settings, new_id, clock.now()) {
+    let Start { disk, settings, new_id, class, place, clock, outgoing } = start;
+    let name = format!("device {place}");
+    let open = move |disk: &mut dyn Disk| -> Option<Box<dyn Work>> {
+        match Engine::open(disk, settings, new_id, clock.now()) {
             Ok((engine, opened)) => {
                 let device = Arc::new(Device {
                     id: opened.id,
@@ -152,26 +153,30 @@ pub fn spawn(start: Start) -> Result<Started> {
                 });
                 // Whoever started this thread waits for the word.
                 let _ = tell.send(Ok((device.clone(), opened)));
-                let thread = Thread {
+                Some(Box::new(Thread {
                     device,
                     engine,
                     clock,
                     outgoing,
                     bags: Bags::default(),
                     short_of_memory: VecDeque::new(),
+                    inbox: Vec::new(),
                     effects: Vec::new(),
                     stopping: false,
                     in_flight: 0,
-                };
-                thread.run(disk.as_mut());
+                }))
             }
-            Err(error) => drop(tell.send(Err(error))),
+            Err(error) => {
+                let _ = tell.send(Err(error));
+                None
+            }
         }
-    })?;
-    let ended =
+    };
+    let ended = world.run(&name, disk, Box::new(open))?;
+    let lost =
         || Error::new(ErrorKind::Io, "its thread ended while opening it; nothing was changed; look at what it printed");
-    let (device, opened) = told.recv().unwrap_or_else(|_| Err(ended()))?;
-    Ok(Started { device, thread, opened })
+    let (device, opened) = told.recv().unwrap_or_else(|_| Err(lost()))?;
+    Ok(Started { device, ended, opened })
 }
 
 /// How long work that found no memory waits before it tries again. Memory comes back when a socket has taken bytes,
@@ -186,48 +191,47 @@ struct Thread {
     bags: Bags,
     /// Reads and pulls that found no outgoing memory, oldest first. Bounded as the mailbox is.
     short_of_memory: VecDeque<Item>,
+    /// What was taken out of the mailbox; kept for its memory.
+    inbox: Vec<Item>,
     effects: Vec<Effect<Then>>,
     stopping: bool,
     in_flight: usize,
 }
 
-impl Thread {
-    fn run(mut self, disk: &mut dyn Disk) {
-        let mut inbox = Vec::new();
-        let mut done: Vec<Done> = Vec::new();
-        let mut now = self.clock.now();
-        loop {
-            let device = self.device.clone();
-            device.mailbox.take(&mut inbox);
-            for item in inbox.drain(..) {
-                self.handle(now, item);
-            }
-            self.retry_for_memory(now);
-            self.perform(now, disk);
-            if self.stopping && self.in_flight == 0 {
-                return;
-            }
-            *self.device.usage.lock().unwrap_or_else(PoisonError::into_inner) = self.engine.usage();
-            let wait = if device.mailbox.may_sleep() { self.wait(now) } else { Some(Duration::ZERO) };
-            disk.poll(wait, &mut done);
-            device.mailbox.awake();
-            now = self.clock.now();
-            for finished in done.drain(..) {
-                self.in_flight -= 1;
-                self.engine.completed(now, finished);
-            }
-            if self.engine.next_tick().is_some_and(|due| due <= now) {
-                self.engine.tick(now);
-            }
-            self.perform(now, disk);
-            if self.bags.next_due().is_some_and(|due| due <= now) {
-                for bag in self.bags.expire(now) {
-                    self.serve_waiters(now, bag);
-                }
+impl Work for Thread {
+    fn turn(&mut self, done: &mut Vec<Done>, disk: &mut dyn Disk) -> Turn {
+        self.device.mailbox.awake();
+        let now = self.clock.now();
+        for finished in done.drain(..) {
+            self.in_flight -= 1;
+            self.engine.completed(now, finished);
+        }
+        if self.engine.next_tick().is_some_and(|due| due <= now) {
+            self.engine.tick(now);
+        }
+        self.perform(now, disk);
+        if self.bags.next_due().is_some_and(|due| due <= now) {
+            for bag in self.bags.expire(now) {
+                self.serve_waiters(now, bag);
             }
         }
+        let mut inbox = std::mem::take(&mut self.inbox);
+        self.device.mailbox.take(&mut inbox);
+        for item in inbox.drain(..) {
+            self.handle(now, item);
+        }
+        self.inbox = inbox;
+        self.retry_for_memory(now);
+        self.perform(now, disk);
+        if self.stopping && self.in_flight == 0 {
+            return Turn::End;
+        }
+        *self.device.usage.lock().unwrap_or_else(PoisonError::into_inner) = self.engine.usage();
+        Turn::Wait(if self.device.mailbox.may_sleep() { self.wait(now) } else { Some(Duration::ZERO) })
     }
+}
 
+impl Thread {
     /// How long nothing needs to be done if nothing comes; `None`: for ever.
     fn wait(&self, now: Time) -> Option<Duration> {
         if !self.short_of_memory.is_empty() {

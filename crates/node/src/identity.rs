@@ -1,5 +1,6 @@
 //! Which node this is, and how often it was started: a small text file beside the metadata store.
 
+use crate::world::World;
 use base::env::Random;
 use base::error::{Error, ErrorKind, Result};
 use base::id::NodeId;
@@ -20,10 +21,10 @@ const HEAD: &str = "stormwell node 1";
 
 impl Identity {
     /// Reads the identity in `directory`, or draws a new one, and records one more start, durably.
-    pub fn start(directory: &Path, backend: Backend, random: &dyn Random) -> Result<Identity> {
+    pub fn start(world: &dyn World, directory: &Path, backend: Backend, random: &dyn Random) -> Result<Identity> {
         let path = directory.join("node");
-        let identity = if os::file::exists(&path)? {
-            let text = os::file::read_text(&path)?;
+        let identity = if world.exists(&path)? {
+            let text = world.read_text(&path)?;
             let found = Identity::parse(&text).ok_or_else(|| {
                 Error::new(
                     ErrorKind::Corrupt,
@@ -38,7 +39,7 @@ impl Identity {
         } else {
             Identity { node: NodeId(random.wide()), incarnation: 1 }
         };
-        os::disk::replace(&path, identity.text().as_bytes(), backend)?;
+        world.replace(&path, identity.text().as_bytes(), backend)?;
         Ok(identity)
     }
 

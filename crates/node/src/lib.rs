@@ -18,6 +18,9 @@ mod serve;
 mod service;
 mod settings;
 mod translate;
+mod world;
 
+pub use places::Missing;
 pub use serve::{Running, start};
 pub use settings::{Console, DeviceSetting, Settings};
+pub use world::{Ended, Open, OsWorld, Turn, Work, World};

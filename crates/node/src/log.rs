@@ -1,11 +1,11 @@
 //! What a server says while it runs: one line for each thing, with time, level, area and fields, as text or as JSON.
 
+use crate::world::World;
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::unit::show_time;
 use serde_json::{Map, Value};
 use std::fmt::{self, Display, Write};
-use std::io::Write as _;
 use std::sync::Arc;
 
 /// How lines look.
@@ -50,17 +50,18 @@ impl Display for Level {
     }
 }
 
-/// Writes lines to stderr. Clones write to the same place.
+/// Writes lines where the world puts them: to stderr. Clones write to the same place.
 #[derive(Clone)]
 pub struct Log {
     clock: Arc<dyn Clock>,
     form: Form,
+    world: Arc<dyn World>,
 }
 
 impl Log {
     /// A log whose lines carry this clock's time.
-    pub fn new(clock: Arc<dyn Clock>, form: Form) -> Log {
-        Log { clock, form }
+    pub fn new(clock: Arc<dyn Clock>, form: Form, world: Arc<dyn World>) -> Log {
+        Log { clock, form, world }
     }
 
     /// How its lines look.
@@ -68,11 +69,10 @@ impl Log {
         self.form
     }
 
-    /// Says something about an area: `device`, `connection`, `housekeeping`, ... That nobody reads stderr is no reason to stop.
+    /// Says something about an area: `device`, `connection`, `housekeeping`, ...
     pub fn say(&self, level: Level, area: &str, text: &str, fields: &[(&str, &dyn Display)]) {
         let time = show_time(self.clock.wall());
-        let line = line(self.form, &time, level, area, text, fields);
-        let _ = writeln!(std::io::stderr().lock(), "{line}");
+        self.world.say(&line(self.form, &time, level, area, text, fields));
     }
 }
 

@@ -1,6 +1,7 @@
-//! The thread that serves the metadata store, and the one that settles its changes into the tree behind the log.
+//! What serves the metadata store, in a thread of its own, and the thread that settles its changes into the tree behind the log.
 
 use crate::mailbox::Mailbox;
+use crate::world::{Ended, Turn, Work, World};
 use base::disk::{BlockFile, Disk, Done};
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
@@ -8,10 +9,9 @@ use base::id::SessionId;
 use meta::{Caller, Effect, Reply, Request, SettleJob, SettleResult, Store};
 use net::Responder;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::JoinHandle;
+use std::sync::mpsc::sync_channel;
 use std::time::Duration;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 /// How the rest of the node reaches the metadata store.
 pub struct Metadata {
@@ -70,38 +70,40 @@ fn gone() -> Error {
 
 /// Opens the store and starts both threads. It is opened in the thread that serves it, which a ring belongs to.
 pub fn spawn(
-    mut disk: Box<dyn Disk>,
+    world: &dyn World,
+    disk: Box<dyn Disk>,
     tree: Box<dyn BlockFile>,
     settings: meta::Settings,
     clock: Arc<dyn Clock>,
-) -> Result<(Arc<Metadata>, Vec<JoinHandle<()>>)> {
+) -> Result<(Arc<Metadata>, Vec<Ended>)> {
     let metadata = Arc::new(Metadata { mailbox: Mailbox::new(disk.waker()) });
     // One job at a time: the store freezes no second layer before the first is settled.
-    let (jobs, settling) = sync_channel(1);
-    let settler = {
-        let metadata = metadata.clone();
-        os::thread::spawn("meta-settle", move || settle(&settling, &metadata))?
-    };
+    let (jobs, settling) = mpsc::channel(1);
+    let settler = world.aside("meta-settle", Box::pin(settle(settling, metadata.clone())))?;
     let (opened, opening) = sync_channel(1);
     let served = metadata.clone();
-    let serving = os::thread::spawn("meta", move || {
-        match Store::open(disk.as_mut(), tree, &settings, clock.now(), clock.wall()) {
+    let open = move |disk: &mut dyn Disk| -> Option<Box<dyn Work>> {
+        match Store::open(disk, tree, &settings, clock.now(), clock.wall()) {
             Ok((store, _)) => {
                 // Whoever started this thread waits for the word.
                 let _ = opened.send(Ok(()));
-                let thread = Thread { metadata: served, store, clock, jobs, stopping: false, in_flight: 0 };
-                thread.run(disk.as_mut());
+                let inbox = Vec::new();
+                Some(Box::new(Thread { metadata: served, store, clock, jobs, inbox, stopping: false, in_flight: 0 }))
             }
-            Err(error) => drop(opened.send(Err(error))),
+            Err(error) => {
+                let _ = opened.send(Err(error));
+                None
+            }
         }
-    })?;
+    };
+    let serving = world.run("meta", disk, Box::new(open))?;
     opening.recv().unwrap_or_else(|_| Err(gone()))?;
     Ok((metadata, vec![serving, settler]))
 }
 
 /// Runs settle jobs, which block for tens of milliseconds, away from the thread that answers.
-fn settle(jobs: &Receiver<SettleJob>, metadata: &Metadata) {
-    while let Ok(job) = jobs.recv() {
+async fn settle(mut jobs: mpsc::Receiver<SettleJob>, metadata: Arc<Metadata>) {
+    while let Some(job) = jobs.recv().await {
         metadata.send(Item::Settled(job.run()));
     }
 }
@@ -110,56 +112,55 @@ struct Thread {
     metadata: Arc<Metadata>,
     store: Store<Then>,
     clock: Arc<dyn Clock>,
-    jobs: SyncSender<SettleJob>,
+    jobs: mpsc::Sender<SettleJob>,
+    /// What was taken out of the mailbox; kept for its memory.
+    inbox: Vec<Item>,
     stopping: bool,
     in_flight: usize,
 }
 
-impl Thread {
-    fn run(mut self, disk: &mut dyn Disk) {
-        let metadata = self.metadata.clone();
-        let mut inbox = Vec::new();
-        let mut done: Vec<Done> = Vec::new();
-        loop {
-            let now = self.clock.now();
-            metadata.mailbox.take(&mut inbox);
-            for item in inbox.drain(..) {
-                match item {
-                    Item::Ask { caller, request, then } => {
-                        self.store.submit(now, self.clock.wall(), caller, request, then);
-                    }
-                    Item::Settled(settled) => self.store.settled(now, settled),
-                    Item::Stop => self.stopping = true,
-                }
-            }
-            if self.store.next_tick().is_some_and(|due| due <= now) {
-                self.store.tick(now, self.clock.wall());
-            }
-            if let Some(job) = self.store.settle_job(now)
-                && self.jobs.send(job).is_err()
-            {
-                unreachable!("the settling thread lives as long as this one");
-            }
-            self.perform(disk);
-            if self.stopping && self.in_flight == 0 {
-                return;
-            }
-            let wait = if metadata.mailbox.may_sleep() {
-                self.store.next_tick().map(|due| due.since(now))
-            } else {
-                Some(Duration::ZERO)
-            };
-            disk.poll(wait, &mut done);
-            metadata.mailbox.awake();
-            let now = self.clock.now();
-            for finished in done.drain(..) {
-                self.in_flight -= 1;
-                self.store.completed(now, finished);
-            }
-            self.perform(disk);
+impl Work for Thread {
+    fn turn(&mut self, done: &mut Vec<Done>, disk: &mut dyn Disk) -> Turn {
+        self.metadata.mailbox.awake();
+        let now = self.clock.now();
+        for finished in done.drain(..) {
+            self.in_flight -= 1;
+            self.store.completed(now, finished);
         }
+        self.perform(disk);
+        let mut inbox = std::mem::take(&mut self.inbox);
+        self.metadata.mailbox.take(&mut inbox);
+        for item in inbox.drain(..) {
+            match item {
+                Item::Ask { caller, request, then } => {
+                    self.store.submit(now, self.clock.wall(), caller, request, then);
+                }
+                Item::Settled(settled) => self.store.settled(now, settled),
+                Item::Stop => self.stopping = true,
+            }
+        }
+        self.inbox = inbox;
+        if self.store.next_tick().is_some_and(|due| due <= now) {
+            self.store.tick(now, self.clock.wall());
+        }
+        if let Some(job) = self.store.settle_job(now)
+            && self.jobs.try_send(job).is_err()
+        {
+            unreachable!("the settling task takes one job at a time and lives as long as this one");
+        }
+        self.perform(disk);
+        if self.stopping && self.in_flight == 0 {
+            return Turn::End;
+        }
+        Turn::Wait(if self.metadata.mailbox.may_sleep() {
+            self.store.next_tick().map(|due| due.since(now))
+        } else {
+            Some(Duration::ZERO)
+        })
     }
+}
 
+impl Thread {
     fn perform(&mut self, disk: &mut dyn Disk) {
         for effect in self.store.take_effects() {
             match effect {

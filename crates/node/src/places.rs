@@ -2,9 +2,11 @@
 //! point would look like a new device, and a lost one like none.
 
 use crate::settings::DeviceSetting;
+use crate::world::World;
 use base::error::{Error, ErrorKind, Result};
 use base::id::DeviceId;
 use base::policy::Class;
+use os::disk::Backend;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -30,12 +32,12 @@ const HEAD: &str = "stormwell devices 1";
 
 impl Places {
     /// Reads the file in the metadata store's directory; none is there before the first start.
-    pub fn read(directory: &Path) -> Result<Places> {
+    pub fn read(world: &dyn World, directory: &Path) -> Result<Places> {
         let path = directory.join("devices");
-        if !os::file::exists(&path)? {
+        if !world.exists(&path)? {
             return Ok(Places { path, known: BTreeMap::new() });
         }
-        let text = os::file::read_text(&path)?;
+        let text = world.read_text(&path)?;
         let known = parse(&text).ok_or_else(|| {
             let text = format!(
                 "{} does not say where the devices are; the data is untouched; remove the file if every disk is mounted",
@@ -47,9 +49,9 @@ impl Places {
     }
 
     /// The device that was in this directory, if it is not there any more.
-    pub fn lost(&self, setting: &DeviceSetting) -> Result<Option<Missing>> {
+    pub fn lost(&self, world: &dyn World, setting: &DeviceSetting) -> Result<Option<Missing>> {
         let Some(device) = self.device_at(setting) else { return Ok(None) };
-        if os::file::exists(&setting.chunks().join("identity-00000000"))? {
+        if world.exists(&setting.chunks().join("identity-00000000"))? {
             return Ok(None);
         }
         let why = format!(
@@ -88,8 +90,8 @@ impl Places {
     }
 
     /// Writes the file, durably.
-    pub fn write(&self) -> Result<()> {
-        os::file::replace(&self.path, self.text().as_bytes())
+    pub fn write(&self, world: &dyn World, backend: Backend) -> Result<()> {
+        world.replace(&self.path, self.text().as_bytes(), backend)
     }
 
     fn text(&self) -> String {

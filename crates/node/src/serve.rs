@@ -9,6 +9,7 @@ use crate::metrics::Metrics;
 use crate::places::{Missing, Places};
 use crate::service::{Node, NodeService};
 use crate::settings::{Console, DeviceSetting, Settings, metadata_directory, shown};
+use crate::world::{Ended, World};
 use crate::{console, housekeeping};
 use base::buffer::Pool;
 use base::env::{Clock, Random};
@@ -20,7 +21,6 @@ use base::unit::{MIB, show_bytes};
 use net::{Budget, Server, ServerSettings};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use tokio::sync::watch;
 
 /// A node that serves.
@@ -31,20 +31,23 @@ pub struct Running {
     pub console: Option<String>,
     /// What was found when opening, one sentence each, for people.
     pub notes: Vec<String>,
+    /// Devices that could not be opened, and why; what lies on them is an error until the node starts with them again.
+    pub missing: Vec<Missing>,
     shutdown: watch::Sender<bool>,
     server: tokio::task::JoinHandle<()>,
     housekeeping: tokio::task::JoinHandle<()>,
     console_task: Option<tokio::task::JoinHandle<()>>,
     node: Arc<Node>,
-    threads: Vec<JoinHandle<()>>,
+    engines: Vec<Ended>,
 }
 
 /// Idle buffers that the pool keeps: eight bag chunks and their headers, and what small frames need.
 const POOL_IDLE_MAX: usize = 192 * MIB as usize;
 
-/// Starts a node. It serves when this returns.
+/// Starts a node that stands on `world`. It serves when this returns.
 pub async fn start(
     settings: Settings,
+    world: Arc<dyn World>,
     network: Arc<dyn Net>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
@@ -52,39 +55,41 @@ pub async fn start(
     // The port first: a taken one should be said before any disk is touched.
     let listener = network.listen(&settings.listen).await?;
     let address = listener.address();
-    let log = Log::new(clock.clone(), settings.log);
+    let log = Log::new(clock.clone(), settings.log, world.clone());
     let console_listener = listen_for_console(&settings.console, network.as_ref(), &log).await?;
     let pool = Pool::new(POOL_IDLE_MAX);
     let outgoing = Budget::new(settings.outgoing_bytes);
     let mut notes: Vec<String> = os::disk::warning(settings.backend)?.into_iter().collect();
-    let directory = metadata_directory(&settings.devices)?;
-    let mut threads = Vec::new();
+    let directory = metadata_directory(world.as_ref(), &settings.devices)?;
+    let mut engines = Vec::new();
 
-    let opened = os::disk::open(&directory, settings.backend, pool.clone())?;
+    let opened = world.disk(&directory, settings.backend, pool.clone())?;
     notes.extend(opened.note);
-    let identity = Identity::start(&directory, settings.backend, random.as_ref())?;
-    let tree = os::disk::open_block_file(&directory.join("tree.redb"), settings.backend)?;
+    let identity = Identity::start(world.as_ref(), &directory, settings.backend, random.as_ref())?;
+    let tree = world.tree(&directory.join("tree.redb"), settings.backend)?;
     let capacities = settings.devices.iter().map(|device| device.capacity.unwrap_or(u64::MAX));
-    let meta_settings = meta::Settings::for_capacity(capacities.fold(0, u64::saturating_add), random.clone());
+    let sizes = world.meta_settings(capacities.fold(0, u64::saturating_add), random.clone());
     let meta_stats = Arc::new(DiskStats::default());
     let disk = MeteredDisk::wrap(opened.disk, meta_stats.clone(), clock.clone());
-    let (metadata, meta_threads) =
-        metadata::spawn(disk, tree, meta_settings, clock.clone()).map_err(|error| error.during(shown(&directory)))?;
-    threads.extend(meta_threads);
+    let (metadata, ended) = metadata::spawn(world.as_ref(), disk, tree, sizes, clock.clone())
+        .map_err(|error| error.during(shown(&directory)))?;
+    engines.extend(ended);
 
     let mut devices = BTreeMap::new();
     let mut disks = BTreeMap::new();
-    let mut places = Places::read(&directory)?;
+    let mut places = Places::read(world.as_ref(), &directory)?;
     settings.as_new.iter().for_each(|directory| places.forget(directory));
     let mut missing = Vec::new();
     for setting in &settings.devices {
-        if let Some(lost) = places.lost(setting)? {
+        if let Some(lost) = places.lost(world.as_ref(), setting)? {
             missing.push(lost);
             continue;
         }
-        let (start, stats) = prepare_device(setting, &settings, &pool, &outgoing, &clock, random.as_ref(), &mut notes)?;
+        let Prepared { start, stats, note } =
+            prepare_device(world.as_ref(), setting, &settings, &pool, &outgoing, &clock, random.as_ref())?;
+        notes.extend(note);
         let place = start.place.clone();
-        let Started { device, thread, opened } = match device::spawn(start) {
+        let Started { device, ended, opened } = match device::spawn(world.as_ref(), start) {
             Ok(started) => started,
             Err(error) => {
                 missing.push(places.unreadable(setting, error).map_err(|error| error.during(&place))?);
@@ -104,14 +109,15 @@ pub async fn start(
                 format!("{} holds a copy of a device that is named already; leave one of them out", device.place),
             ));
         }
-        threads.push(thread);
+        engines.push(ended);
     }
     tell_of_missing(&log, &missing, !devices.is_empty())?;
-    places.write()?;
+    places.write(world.as_ref(), settings.backend)?;
     let stats = Arc::new(net::NetStats::default());
     let incoming = Budget::new(settings.incoming_bytes);
     let (net, outward) = (stats.clone(), outgoing.clone());
     let metrics = Metrics { net, incoming: incoming.clone(), outgoing: outward, disks, metadata: meta_stats };
+    let not_served = missing.clone();
     let node = Arc::new(Node {
         id: identity.node,
         metadata,
@@ -142,7 +148,18 @@ pub async fn start(
     let console = console_listener.as_ref().map(|listener| listener.address());
     let answer = |listener| tokio::spawn(console::run(listener, node.clone(), log, stopped));
     let console_task = console_listener.map(answer);
-    Ok(Running { address, console, notes, shutdown, server, housekeeping, console_task, node, threads })
+    Ok(Running {
+        address,
+        console,
+        notes,
+        missing: not_served,
+        shutdown,
+        server,
+        housekeeping,
+        console_task,
+        node,
+        engines,
+    })
 }
 
 impl Running {
@@ -158,13 +175,10 @@ impl Running {
         }
         self.node.metadata.send(metadata::Item::Stop);
         drop(self.node);
-        let ended = tokio::task::spawn_blocking(move || {
-            for thread in self.threads {
-                // A thread that panicked has said so on stderr; the others still end.
-                let _ = thread.join();
-            }
-        });
-        let _ = ended.await;
+        for ended in self.engines {
+            // An engine whose thread panicked has said so on stderr; the others still end.
+            let _ = ended.await;
+        }
     }
 }
 
@@ -240,30 +254,39 @@ async fn register(metadata: &Metadata, node: NodeId, device: &Device) -> Result<
     Ok(())
 }
 
+/// A device that is about to be opened.
+struct Prepared {
+    start: device::Start,
+    /// What its disk does from now on.
+    stats: Arc<DiskStats>,
+    /// What people should know about its disk.
+    note: Option<String>,
+}
+
 fn prepare_device(
+    world: &dyn World,
     setting: &DeviceSetting,
     settings: &Settings,
     pool: &Pool,
     outgoing: &Budget,
     clock: &Arc<dyn Clock>,
     random: &dyn Random,
-    notes: &mut Vec<String>,
-) -> Result<(device::Start, Arc<DiskStats>)> {
+) -> Result<Prepared> {
     let place = shown(&setting.directory);
     let directory = setting.chunks();
     let backend = if setting.class == Class::Memory { os::disk::Backend::Memory } else { settings.backend };
-    let opened = os::disk::open(&directory, backend, pool.clone())?;
-    notes.extend(opened.note.map(|note| format!("{place}: {note}")));
+    let opened = world.disk(&directory, backend, pool.clone())?;
+    let note = opened.note.map(|note| format!("{place}: {note}"));
     let capacity = match setting.capacity {
         Some(capacity) => capacity,
-        None => os::file::free_bytes(&setting.directory)? / 10 * 9,
+        None => world.free_bytes(&setting.directory)? / 10 * 9,
     };
     let stats = Arc::new(DiskStats::default());
     let start = device::Start {
         disk: MeteredDisk::wrap(opened.disk, stats.clone(), clock.clone()),
         settings: chunk::Settings {
             keep_capacity: setting.capacity.is_none(),
-            ..chunk::Settings::for_capacity(capacity, pool.clone())
+            ..world.chunk_settings(capacity, pool.clone())
         },
         new_id: DeviceId(random.wide()),
         class: setting.class,
@@ -271,5 +294,5 @@ fn prepare_device(
         clock: clock.clone(),
         outgoing: outgoing.clone(),
     };
-    Ok((start, stats))
+    Ok(Prepared { start, stats, note })
 }

@@ -1,6 +1,7 @@
 //! What a person may choose when starting a node, and where on disk everything lies.
 
 use crate::log::Form;
+use crate::world::World;
 use base::error::{Error, ErrorKind, Result};
 use base::policy::Class;
 use os::disk::Backend;
@@ -76,9 +77,13 @@ impl DeviceSetting {
 
 /// The directory of the metadata store: in the one device directory that has one already, else in the first.
 /// A store whose devices are named in another order is the same store; two metadata stores are nobody's intention.
-pub fn metadata_directory(devices: &[DeviceSetting]) -> Result<PathBuf> {
-    let found: Vec<PathBuf> =
-        devices.iter().map(|device| device.directory.join("meta")).filter(|path| path.is_dir()).collect();
+pub fn metadata_directory(world: &dyn World, devices: &[DeviceSetting]) -> Result<PathBuf> {
+    let mut found: Vec<PathBuf> = Vec::new();
+    for path in devices.iter().map(|device| device.directory.join("meta")) {
+        if world.exists(&path)? {
+            found.push(path);
+        }
+    }
     match (found.as_slice(), devices.first()) {
         ([], Some(first)) => Ok(first.directory.join("meta")),
         ([], None) => Err(Error::new(ErrorKind::Invalid, "no device was given; name at least one with --data DIR")),

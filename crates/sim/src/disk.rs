@@ -12,7 +12,7 @@ use base::env::Random;
 use base::limit::BLOCK;
 use bytes::Bytes;
 use content::{Change, Content, Keep};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -34,6 +34,8 @@ struct State {
     faults: SimFaults,
     /// How often each fault fired.
     fired: BTreeMap<&'static str, u64>,
+    /// Faults set to fire once that have.
+    spent: BTreeSet<&'static str>,
     /// How often each fault could have fired.
     chances: BTreeMap<&'static str, u64>,
     operations: Operations,
@@ -76,6 +78,7 @@ impl SimDevice {
             random: SimRandom::new(seed),
             faults,
             fired: BTreeMap::new(),
+            spent: BTreeSet::new(),
             chances: BTreeMap::new(),
             operations: Operations::default(),
             files: BTreeMap::new(),
@@ -122,7 +125,9 @@ impl SimDevice {
 
     /// Changes the faults from here on. The counts go on.
     pub fn set_faults(&self, faults: SimFaults) {
-        lock(&self.state).faults = faults;
+        let mut state = lock(&self.state);
+        state.faults = faults;
+        state.spent.clear();
     }
 
     /// How often each fault fired, and how unsynced changes fared, by name. What never happened is not listed.
@@ -277,6 +282,7 @@ impl State {
             When::Never => false,
             When::Nth(wanted) => number == wanted,
             When::OneIn(bound) => self.random.one_in(bound),
+            When::Once => self.spent.insert(name),
             When::Always => true,
         };
         if fires {
@@ -454,8 +460,9 @@ impl State {
             }
             Op::Remove { file } => {
                 if self.random.one_in(2) {
-                    self.operations.removes -= 1;
                     self.remove(file);
+                    // It was not finished, so it does not count.
+                    self.operations.removes -= 1;
                 }
                 return;
             }

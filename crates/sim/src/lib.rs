@@ -5,4 +5,6 @@ pub mod clock;
 pub mod disk;
 pub mod file;
 pub mod fuzz;
+pub mod net;
 pub mod random;
+pub mod runtime_clock;

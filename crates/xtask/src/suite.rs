@@ -16,6 +16,9 @@ const END_TO_END_CRATES: [&str; 2] = ["cli", "node"];
 /// Empty: the stage is left out.
 const END_TO_END_ON_THREADS: &str = "kills::nothing_acknowledged_is_lost";
 
+/// Seeds of the whole-node simulation: a tenth of a second each.
+const SIMULATED_SEEDS: &str = "100";
+
 /// Formatting, clippy and tidy, the stages of `test`, then rustdoc without warnings. `Ok(true)` if all passed.
 pub fn ci(root: &Path) -> Result<bool, String> {
     tool::set_up()?;
@@ -97,6 +100,10 @@ fn test_stages(root: &Path) -> Result<Vec<Stage>, String> {
     if !END_TO_END_ON_THREADS.is_empty() {
         stages.push(on_threads(&end_to_end));
     }
+    let lab = tree::release_directory(root).join("lab").display().to_string();
+    let words = [lab.as_str(), "sim", "--seeds", SIMULATED_SEEDS].map(str::to_owned).to_vec();
+    let simulation = Run { words, environment: Vec::new(), must_print: None };
+    stages.push(Stage { name: "simulation", bound: minutes(6), action: Action::Run(simulation), needed: false });
     stages.push(short_trials(root));
     stages.push(Stage { name: "tutorial", bound: minutes(3), action: Action::Call(tutorial::run), needed: false });
     let demo = tree::release_directory(root).join("stormwell").display().to_string();

@@ -250,3 +250,35 @@ fn dead_space_is_known_when_opened() {
     assert_eq!((after.live, after.chunks), (before.live, before.chunks));
     assert!(after.used <= before.used, "{} used, {} before", after.used, before.used);
 }
+
+/// A disk that refuses reads while it is opened loses nothing: it is refused, or opened whole, and whole when it is opened
+/// again. (Taken for the end of the log, a refused read would cut off what follows it.)
+#[test]
+fn read_errors_while_opening() {
+    let mut refused = 0;
+    for seed in 0..40 {
+        let (device, random) = (SimDevice::new(seed, SimFaults::default()), SimRandom::new(seed));
+        let mut world = opened(&device, 32 * MIB);
+        let all: Vec<_> = (0..6).map(|place| bytes(&random, 3_000 + 30_000 * place)).collect();
+        for (place, bytes) in all.iter().enumerate() {
+            world.push(BAG, place as u128, bytes).expect("pushed");
+        }
+        device.crash();
+        device.set_faults(SimFaults { read_error: When::OneIn(2), ..SimFaults::default() });
+        match World::open(&device, &small(32 * MIB)) {
+            Ok(_) => {}
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Io, "seed {seed}: {error}");
+                refused += 1;
+            }
+        }
+        device.crash();
+        device.set_faults(SimFaults::default());
+        let mut world = opened(&device, 32 * MIB);
+        for (place, want) in all.iter().enumerate() {
+            let got = world.read_all(ChunkId(place as u128));
+            assert_eq!(got.as_deref(), Ok(want.as_ref()), "seed {seed}, chunk {place}");
+        }
+    }
+    assert!(refused > 0, "no open was refused");
+}

@@ -277,6 +277,7 @@ pub fn link_settings(session: u128, connections: usize) -> LinkSettings {
         pool: Pool::new(64 << 20),
         clock: TokioClock::shared(),
         random: Arc::new(Seeded::new(session as u64)),
+        numbers: net::CallNumbers::default(),
     }
 }
 

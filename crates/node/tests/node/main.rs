@@ -24,7 +24,9 @@ impl Fixture {
         let device = DeviceSetting { directory: directory.clone(), class: Class::Ssd, capacity: Some(256 << 20) };
         let (clock, random) = (Arc::new(os::clock::SystemClock::new()), Arc::new(os::random::SystemRandom));
         let settings = Settings::new("127.0.0.1:0", vec![device]);
-        let running = node::start(settings, Arc::new(os::net::TcpNet), clock, random).await.expect("the node starts");
+        let world = Arc::new(node::OsWorld);
+        let running =
+            node::start(settings, world, Arc::new(os::net::TcpNet), clock, random).await.expect("the node starts");
         Fixture { running: Some(running), directory }
     }
 
@@ -41,6 +43,7 @@ impl Fixture {
             pool: Pool::new(1 << 20),
             clock: Arc::new(os::clock::SystemClock::new()),
             random: Arc::new(os::random::SystemRandom),
+            numbers: net::CallNumbers::default(),
         };
         let link = Link::connect(Arc::new(os::net::TcpNet), self.address(), settings).await.expect("it answers");
         link.call(&session::Renew::default(), Payload::empty()).await.expect("the session begins");

@@ -10,6 +10,8 @@ pub enum When {
     Nth(u64),
     /// By the seed, once in so many operations on average. Must not be zero.
     OneIn(u64),
+    /// Once: at the next operation after the faults were set.
+    Once,
     /// Every time.
     Always,
 }

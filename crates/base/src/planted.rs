@@ -1,0 +1,46 @@
+//! Faults that are put into the engines on purpose, one at a time, to see that the simulation notices them. Engines take one in
+//! their settings; nothing that a user can set leads there, and without one each costs the look at a byte.
+
+/// A fault put in on purpose. Each breaks one promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planted {
+    /// A device answers that bytes are synced when they are written.
+    AnsweredBeforeSync,
+    /// A device answers that bytes are written when they are received.
+    AnsweredBeforeWrite,
+    /// The metadata store answers a change before its log is synced.
+    ChangeAnsweredBeforeSync,
+    /// A change that is asked again is made again instead of being answered from memory.
+    RetriedChangeRepeated,
+    /// Deletions are left out when the metadata store's changes are settled into the tree.
+    TombstoneDroppedEarly,
+    /// A checkpoint is taken while what it holds is not in the log yet.
+    CheckpointAheadOfLog,
+    /// Recovery takes a data record's payload for whole without comparing its checksums.
+    ChecksumNotChecked,
+    /// Recovery keeps the beginning of a push that a crash cut short, as if it were the whole chunk.
+    TornPushKept,
+    /// A chunk counts as handled when it is given out: one whose grant ends is not given again.
+    CursorMovedBeforeAcknowledgement,
+    /// An acknowledgement under a grant that ended is accepted although another one was.
+    EndedGrantAccepted,
+    /// A push that is asked again after its chunk was handled is stored once more.
+    RetriedPushRepeated,
+}
+
+impl Planted {
+    /// Every one of them.
+    pub const ALL: [Planted; 11] = [
+        Planted::AnsweredBeforeSync,
+        Planted::AnsweredBeforeWrite,
+        Planted::ChangeAnsweredBeforeSync,
+        Planted::RetriedChangeRepeated,
+        Planted::TombstoneDroppedEarly,
+        Planted::CheckpointAheadOfLog,
+        Planted::ChecksumNotChecked,
+        Planted::TornPushKept,
+        Planted::CursorMovedBeforeAcknowledgement,
+        Planted::EndedGrantAccepted,
+        Planted::RetriedPushRepeated,
+    ];
+}

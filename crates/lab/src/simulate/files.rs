@@ -1,0 +1,411 @@
+//! A client that works with files in a directory of its own, and knows what must be in it.
+
+use super::format::content;
+use super::oracle::{Broken, Check, Promise, Stand};
+use super::scene::{Scene, nothing_done};
+use base::env::Random;
+use base::error::{Error, ErrorKind};
+use bytes::Bytes;
+use client::{Client, CreateOptions, FileWriter, PackOptions, PackerOptions};
+use sim::random::SimRandom;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Names that a directory has; few, so that files are replaced, renamed over and made again.
+const NAMES: u64 = 16;
+
+/// A client of files.
+pub struct Files {
+    scene: Arc<Scene>,
+    client: Client,
+    random: SimRandom,
+    name: String,
+    directory: String,
+    /// Ends of the node after which everything was looked at.
+    looked_after: u64,
+}
+
+impl Files {
+    /// A client named `name` that has `directory` for itself.
+    pub fn new(scene: Arc<Scene>, client: Client, random: SimRandom, name: &str, directory: &str) -> Files {
+        let looked_after = scene.oracle().ends;
+        Files { scene, client, random, name: name.to_string(), directory: directory.to_string(), looked_after }
+    }
+
+    /// Makes the directory, then does so many things and looks at everything after each end of the node.
+    pub async fn work(&mut self, turns: u64) -> Check<()> {
+        let make = || self.client.make_directory(&self.directory, true);
+        if let Err(error) = self.scene.insist(&self.name, "make_directory", make).await? {
+            return Err(Broken(format!("{}: {error}", self.directory)));
+        }
+        for _ in 0..turns {
+            tokio::time::sleep(Duration::from_millis(self.random.below(30))).await;
+            self.turn().await?;
+            let ends = self.scene.oracle().ends;
+            if ends != self.looked_after {
+                self.looked_after = ends;
+                self.look_at_all(true).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn turn(&mut self) -> Check<()> {
+        match self.random.below(20) {
+            0..7 => self.write().await,
+            7..9 => self.pack().await,
+            9..12 => self.read().await,
+            12..14 => self.delete().await,
+            14..17 => self.rename().await,
+            17 => self.list().await,
+            _ => self.stat().await,
+        }
+    }
+
+    fn path(&self) -> String {
+        format!("{}/f{}", self.directory, self.random.below(NAMES))
+    }
+
+    /// A path and what stands there for certain.
+    fn certain_path(&self) -> Option<(String, Stand)> {
+        let path = self.path();
+        let stand = self.scene.oracle().certain(&path)?;
+        Some((path, stand))
+    }
+
+    /// A path at which a file stands for certain.
+    fn certain_file(&self) -> Option<(String, u64)> {
+        (0..NAMES).find_map(|_| self.certain_path().and_then(|(path, stand)| Some((path, stand?))))
+    }
+
+    fn gone(&self, what: &str, path: &str, tag: u64, error: &Error) -> Broken {
+        let promise = self.scene.oracle().promise(tag);
+        Broken(format!("{}: {what} {path}: file {tag} ({promise:?}) is not there: {error}", self.name))
+    }
+
+    /// Writes a file from its start or from its end.
+    async fn write(&mut self) -> Check<()> {
+        let Some((path, stand)) = self.certain_path() else { return Ok(()) };
+        let opened = match stand {
+            Some(tag) if self.random.one_in(2) => self.open_to_append(&path, tag).await?,
+            _ => self.open_new(&path, stand).await?,
+        };
+        let Some((tag, mut writer)) = opened else { return Ok(()) };
+        for _ in 0..self.random.below(8) {
+            if !self.write_step(&path, tag, &mut writer).await? {
+                // The writer has failed: what is there is between what was acknowledged and what was handed in.
+                return Ok(());
+            }
+        }
+        if self.random.one_in(8) {
+            self.scene.count("leave_open");
+            return Ok(());
+        }
+        let position = writer.position();
+        match self.scene.call(&self.name, "close", writer.close()).await? {
+            Ok(found) if found.length == position => {
+                *self.scene.oracle().promise_mut(tag) =
+                    Promise { handed: position, written: position, synced: position };
+                self.scene.acknowledged(&self.random);
+                Ok(())
+            }
+            Ok(found) => Err(Broken(format!("{path}: closed with {} bytes, {position} were written", found.length))),
+            Err(_) => Ok(()),
+        }
+    }
+
+    async fn open_new(&self, path: &str, stand: Stand) -> Check<Option<(u64, FileWriter)>> {
+        let tag = self.scene.oracle().new_tag();
+        self.scene.oracle().may_become(path, Some(tag));
+        let overwrite = stand.is_some() || self.random.one_in(2);
+        let options = CreateOptions { overwrite, ..CreateOptions::default() };
+        match self.scene.call(&self.name, "create", self.client.create(path, options)).await? {
+            Ok(writer) => {
+                self.scene.oracle().becomes(path, Some(tag));
+                Ok(Some((tag, writer)))
+            }
+            Err(error) if error.kind() == ErrorKind::Exists => {
+                Err(Broken(format!("{}: create {path}: nothing should be there: {error}", self.name)))
+            }
+            Err(error) => {
+                if nothing_done(&error) {
+                    self.scene.oracle().becomes(path, stand);
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    async fn open_to_append(&self, path: &str, tag: u64) -> Check<Option<(u64, FileWriter)>> {
+        match self.scene.call(&self.name, "append", self.client.append(path)).await? {
+            Ok(writer) => {
+                let mut oracle = self.scene.oracle();
+                let (length, promise) = (writer.position(), oracle.promise_mut(tag));
+                if length < promise.written.max(promise.synced) || length > promise.handed {
+                    return Err(Broken(format!("{path}: {length} bytes long when opened to append, {promise:?}")));
+                }
+                // Nobody else writes it any more: what is beyond this will never be there.
+                promise.handed = length;
+                Ok(Some((tag, writer)))
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(self.gone("append", path, tag, &error)),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// One thing with an open file. False: the writer has failed.
+    async fn write_step(&self, path: &str, tag: u64, writer: &mut FileWriter) -> Check<bool> {
+        let position = writer.position();
+        match self.random.below(8) {
+            0..4 => {
+                let length = match self.random.below(4) {
+                    0 => self.random.below(200),
+                    1 => self.random.below(5_000),
+                    2 => self.random.below(70_000),
+                    _ => self.random.below(200_000),
+                };
+                let bytes = Bytes::from(content(tag, position, length as usize));
+                self.scene.oracle().promise_mut(tag).handed = position + length;
+                Ok(self.scene.call(&self.name, "write", writer.write(bytes)).await?.is_ok())
+            }
+            4 => {
+                let power_losses = self.scene.oracle().power_losses;
+                let done = self.scene.call(&self.name, "hflush", writer.hflush()).await?.is_ok();
+                let mut oracle = self.scene.oracle();
+                // An answer may have been on its way when the power went, which took what it promised.
+                if done && oracle.power_losses == power_losses {
+                    let promise = oracle.promise_mut(tag);
+                    promise.written = promise.written.max(position);
+                }
+                drop(oracle);
+                if done {
+                    self.scene.acknowledged(&self.random);
+                }
+                Ok(done)
+            }
+            5 => {
+                let done = self.scene.call(&self.name, "sync", writer.sync()).await?.is_ok();
+                if done {
+                    let mut oracle = self.scene.oracle();
+                    let promise = oracle.promise_mut(tag);
+                    (promise.written, promise.synced) = (position, position);
+                    drop(oracle);
+                    self.scene.acknowledged(&self.random);
+                }
+                Ok(done)
+            }
+            _ => {
+                let read = self.scene.call(&self.name, "read_while_written", self.client.read_small(path)).await?;
+                if let Ok(bytes) = read {
+                    self.scene.count_more("bytes compared", bytes.len() as u64);
+                    self.scene.oracle().recognise(path, &bytes)?;
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    /// Puts several small files at once.
+    async fn pack(&mut self) -> Check<()> {
+        let mut wanted: BTreeMap<String, (Stand, u64, u64)> = BTreeMap::new();
+        for _ in 0..1 + self.random.below(6) {
+            let Some((path, stand)) = self.certain_path() else { continue };
+            if wanted.contains_key(&path) {
+                continue;
+            }
+            let length = self.random.below(8_000);
+            let mut oracle = self.scene.oracle();
+            let tag = oracle.new_tag();
+            oracle.promise_mut(tag).handed = length;
+            oracle.may_become(&path, Some(tag));
+            wanted.insert(path, (stand, tag, length));
+        }
+        let lanes = 1 + self.random.below(2) as usize;
+        let mut packer = self.client.packer(PackerOptions { lanes, ..PackerOptions::default() });
+        let options = PackOptions { overwrite: true, ..PackOptions::default() };
+        for (path, (_, tag, length)) in &wanted {
+            let bytes = Bytes::from(content(*tag, 0, *length as usize));
+            if self.scene.call(&self.name, "put", packer.put(path, bytes, options)).await?.is_err() {
+                return Ok(());
+            }
+        }
+        let Ok(results) = self.scene.call(&self.name, "put_flush", packer.close()).await? else { return Ok(()) };
+        let mut oracle = self.scene.oracle();
+        for (path, result) in results {
+            let Some((stand, tag, length)) = wanted.get(&path) else {
+                return Err(Broken(format!("{}: a result for {path}, which was not put", self.name)));
+            };
+            match result {
+                Ok(()) => {
+                    oracle.becomes(&path, Some(*tag));
+                    *oracle.promise_mut(*tag) = Promise { handed: *length, written: *length, synced: *length };
+                }
+                Err(error) if nothing_done(&error) => oracle.becomes(&path, *stand),
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn read(&mut self) -> Check<()> {
+        let Some((path, tag)) = self.certain_file() else { return Ok(()) };
+        if self.random.one_in(2) {
+            match self.scene.call(&self.name, "read", self.client.read_small(&path)).await? {
+                Ok(bytes) => {
+                    self.scene.count_more("bytes compared", bytes.len() as u64);
+                    self.scene.oracle().recognise(&path, &bytes)?;
+                }
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    return Err(self.gone("read", &path, tag, &error));
+                }
+                Err(_) => {}
+            }
+            return Ok(());
+        }
+        let promise = self.scene.oracle().promise(tag);
+        let offset = self.random.below(promise.handed + 1);
+        let length = 1 + self.random.below(100_000);
+        let read = async {
+            let reader = self.client.open(&path).await?;
+            reader.read_at(offset, length).await
+        };
+        match self.scene.call(&self.name, "read_range", read).await? {
+            Ok(parts) => {
+                let bytes = parts.concat();
+                self.scene.count_more("bytes compared", bytes.len() as u64);
+                let promise = self.scene.oracle().promise(tag);
+                let least = promise.written.max(promise.synced).min(offset + length).saturating_sub(offset);
+                if (bytes.len() as u64) < least {
+                    let text = format!("{path}: {} bytes at {offset} where {least} were promised", bytes.len());
+                    return Err(Broken(format!("{text} ({promise:?})")));
+                }
+                if bytes != content(tag, offset, bytes.len()) {
+                    return Err(Broken(format!("{path}: other bytes at {offset} than file {tag} has")));
+                }
+                Ok(())
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(self.gone("read", &path, tag, &error)),
+            Err(_) => Ok(()),
+        }
+    }
+
+    async fn delete(&mut self) -> Check<()> {
+        let Some((path, tag)) = self.certain_file() else { return Ok(()) };
+        self.scene.oracle().may_become(&path, None);
+        match self.scene.call(&self.name, "delete", self.client.delete(&path, false)).await? {
+            Ok(()) => self.scene.oracle().becomes(&path, None),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Err(self.gone("delete", &path, tag, &error)),
+            Err(error) if nothing_done(&error) => self.scene.oracle().becomes(&path, Some(tag)),
+            Err(_) => {}
+        }
+        Ok(())
+    }
+
+    async fn rename(&mut self) -> Check<()> {
+        let (Some((from, tag)), Some((to, before))) = (self.certain_file(), self.certain_path()) else {
+            return Ok(());
+        };
+        // Eight bytes tell files apart.
+        if from == to || self.scene.oracle().promise(tag).synced < 8 {
+            return Ok(());
+        }
+        self.scene.oracle().rename_begins(&from, &to, tag);
+        match self.scene.call(&self.name, "rename", self.client.rename(&from, &to, true)).await? {
+            Ok(()) => self.scene.oracle().rename_ends(&from, &to, tag, before, true),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Err(self.gone("rename", &from, tag, &error)),
+            Err(error) if nothing_done(&error) => {
+                self.scene.oracle().rename_ends(&from, &to, tag, before, false);
+            }
+            Err(_) => {}
+        }
+        Ok(())
+    }
+
+    async fn stat(&mut self) -> Check<()> {
+        let Some((path, stand)) = self.certain_path() else { return Ok(()) };
+        match (self.scene.call(&self.name, "stat", self.client.stat(&path)).await?, stand) {
+            (Ok(found), Some(tag)) => {
+                let promise = self.scene.oracle().promise(tag);
+                let exact = promise.synced == promise.handed;
+                if found.length > promise.handed || (exact && !found.open && found.length != promise.handed) {
+                    return Err(Broken(format!("{path}: {} bytes long, {promise:?}", found.length)));
+                }
+            }
+            (Ok(_), None) => return Err(Broken(format!("{path}: is there, but was deleted or never made"))),
+            (Err(error), Some(tag)) if error.kind() == ErrorKind::NotFound => {
+                return Err(self.gone("stat", &path, tag, &error));
+            }
+            (Err(_), _) => {}
+        }
+        Ok(())
+    }
+
+    async fn list(&mut self) -> Check<()> {
+        let list = async {
+            let mut listing = self.client.list_all(&self.directory);
+            let mut names = BTreeSet::new();
+            while let Some(entry) = listing.next().await? {
+                names.insert(format!("{}/{}", self.directory, entry.name));
+            }
+            Ok(names)
+        };
+        let Ok(names) = self.scene.call(&self.name, "list", list).await? else { return Ok(()) };
+        let oracle = self.scene.oracle();
+        for number in 0..NAMES {
+            let path = format!("{}/f{number}", self.directory);
+            match (oracle.certain(&path), names.contains(&path)) {
+                (Some(Some(tag)), false) => {
+                    return Err(Broken(format!("{path}: file {tag} is not in the list of its directory")));
+                }
+                (Some(None), true) => {
+                    return Err(Broken(format!("{path}: is listed, but was deleted or never made")));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares everything that is or may be in the directory. `settle`: no call of this directory is under way anywhere,
+    /// so what is seen is what will be.
+    pub async fn look_at_all(&mut self, settle: bool) -> Check<()> {
+        self.scene.count("comparisons of everything");
+        let paths = self.scene.oracle().paths_under(&self.directory);
+        for path in paths {
+            let seen = self.scene.insist(&self.name, "look", || self.client.read_small(&path)).await?;
+            let stand = match seen {
+                Ok(bytes) => {
+                    self.scene.count_more("bytes compared", bytes.len() as u64);
+                    let tag = self.scene.oracle().recognise(&path, &bytes);
+                    Some(tag.map_err(|Broken(text)| Broken(format!("{}: {text}", self.name)))?)
+                }
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    let stands = self.scene.oracle().stands(&path);
+                    if let (false, Some(tag)) = (stands.contains(&None), stands.iter().flatten().next()) {
+                        return Err(self.gone("look at", &path, *tag, &error));
+                    }
+                    None
+                }
+                Err(error) => return Err(Broken(format!("{}: look at {path}: {error}", self.name))),
+            };
+            if settle {
+                self.scene.oracle().settled(&path, stand);
+            }
+        }
+        if settle {
+            self.scene.oracle().check_renames(&self.directory)?;
+        }
+        self.list().await
+    }
+
+    /// Removes the directory with everything in it.
+    pub async fn clear(&mut self) -> Check<()> {
+        let deleted = self.scene.insist(&self.name, "delete_all", || self.client.delete(&self.directory, true)).await?;
+        if let Err(error) = deleted {
+            return Err(Broken(format!("{}: {error}", self.directory)));
+        }
+        self.scene.oracle().cleared(&self.directory);
+        Ok(())
+    }
+}

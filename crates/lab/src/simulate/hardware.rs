@@ -1,0 +1,368 @@
+//! What a simulated node stands on: devices that outlive its processes, and the one process that has them now.
+
+use base::buffer::Pool;
+use base::checksum::crc32c;
+use base::disk::{BlockFile, Disk, DiskError, Done, FileName, Op, Wake};
+use base::env::{Clock, Random};
+use base::error::{Error, ErrorKind, Result};
+use base::net::Boxed;
+use base::planted::Planted;
+use base::unit::{KIB, MIB, Time};
+use node::{Ended, Open, Turn, Work, World};
+use os::disk::{Backend, Opened};
+use sim::disk::{SimDevice, SimDisk, SimFaults};
+use sim::file::SimFileDevice;
+use sim::random::SimRandom;
+use sim::runtime_clock::RuntimeClock;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Notify, oneshot};
+
+/// The devices of one node, and how slow they are.
+pub struct Hardware {
+    /// Those that hold chunks.
+    pub devices: Vec<SimDevice>,
+    /// The one with the log of the metadata store.
+    pub log: SimDevice,
+    /// The file with the tree behind it.
+    pub tree: SimFileDevice,
+    files: Mutex<BTreeMap<PathBuf, Vec<u8>>>,
+    random: SimRandom,
+    clock: Arc<RuntimeClock>,
+    /// Every operation of every disk, and how it ended, folded into one number.
+    history: Mutex<u32>,
+    /// Disks take up to so many milliseconds; zero: 2, and half of the time none at all.
+    pub slowness: AtomicU64,
+    /// A device stopped at the operation it was told to.
+    pub stopped: Notify,
+    /// What the node complained of, for `--verbose`.
+    pub complaints: Mutex<Vec<String>>,
+}
+
+/// How a process of the node ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// What was written stays.
+    Kill,
+    /// What was synced stays.
+    PowerLoss,
+}
+
+/// One life of the node, as its engines see it.
+#[derive(Default)]
+pub struct Process {
+    over: AtomicBool,
+    bell: Notify,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Hardware {
+    /// `count` new devices.
+    pub fn new(count: usize, random: &SimRandom, clock: Arc<RuntimeClock>) -> Hardware {
+        let device = |name: &str| SimDevice::new(random.fork(name).next(), SimFaults::default());
+        Hardware {
+            devices: (0..count).map(|number| device(&format!("device {number}"))).collect(),
+            log: device("log"),
+            tree: SimFileDevice::new(),
+            files: Mutex::new(BTreeMap::new()),
+            random: random.fork("hardware"),
+            clock,
+            history: Mutex::new(0),
+            slowness: AtomicU64::new(0),
+            stopped: Notify::new(),
+            complaints: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Ends whatever process has the devices.
+    pub fn end(&self, how: End) {
+        for device in self.devices.iter().chain([&self.log]) {
+            match how {
+                End::Kill => device.kill(),
+                End::PowerLoss => device.crash(),
+            }
+        }
+        match how {
+            End::Kill => self.tree.kill(),
+            End::PowerLoss => self.tree.crash(self.random.next()),
+        }
+    }
+
+    /// Whether something stopped at the operation it was told to.
+    pub fn has_stopped(&self) -> bool {
+        self.devices.iter().chain([&self.log]).any(SimDevice::crashed) || self.tree.crashed()
+    }
+
+    /// The history of all disks so far.
+    pub fn history(&self) -> u32 {
+        *lock(&self.history)
+    }
+
+    fn note(&self, text: &str) {
+        let mut history = lock(&self.history);
+        *history = crc32c(format!("{} {} {text}", *history, self.clock.now().as_nanos()).as_bytes());
+    }
+
+    /// How long what is under way on a disk takes until some of it is done.
+    fn latency(&self) -> Duration {
+        match self.slowness.load(Ordering::Relaxed) {
+            0 if self.random.one_in(2) => Duration::ZERO,
+            0 => Duration::from_millis(1 + self.random.below(2)),
+            most => Duration::from_millis(1 + self.random.below(most)),
+        }
+    }
+}
+
+impl Process {
+    /// Ends every engine that runs in it.
+    pub fn end(&self) {
+        self.over.store(true, Ordering::Relaxed);
+        self.bell.notify_waiters();
+    }
+
+    async fn ended(&self) {
+        let mut rung = std::pin::pin!(self.bell.notified());
+        rung.as_mut().enable();
+        if !self.over.load(Ordering::Relaxed) {
+            rung.await;
+        }
+    }
+}
+
+/// The world of one process of the node.
+pub struct SimWorld {
+    hardware: Arc<Hardware>,
+    process: Arc<Process>,
+    planted: Option<Planted>,
+    /// Of the disk that was opened last: the one that is run next.
+    pulse: Mutex<Option<Arc<Pulse>>>,
+}
+
+/// What a disk and the task that serves its engine share.
+#[derive(Default)]
+struct Pulse {
+    woken: Notify,
+    under_way: AtomicUsize,
+}
+
+impl Wake for Pulse {
+    fn wake(&self) {
+        self.woken.notify_one();
+    }
+}
+
+impl SimWorld {
+    /// A new process on this hardware, with a fault in its engines or without.
+    pub fn new(hardware: Arc<Hardware>, process: Arc<Process>, planted: Option<Planted>) -> SimWorld {
+        SimWorld { hardware, process, planted, pulse: Mutex::new(None) }
+    }
+}
+
+/// The number of the device whose chunks lie in this directory.
+fn device_number(directory: &Path) -> Option<usize> {
+    directory.to_str()?.strip_suffix("/chunks")?.strip_prefix('/')?.parse().ok()
+}
+
+impl World for SimWorld {
+    /// `/N/chunks` is device N, everything else the metadata store's log.
+    fn disk(&self, directory: &Path, _backend: Backend, _pool: Pool) -> Result<Opened> {
+        let name = directory.display().to_string();
+        let number = device_number(directory);
+        let device = number.map_or(&self.hardware.log, |number| &self.hardware.devices[number]);
+        if number.is_none() {
+            // The directory is there from now on.
+            lock(&self.hardware.files).entry(directory.to_path_buf()).or_default();
+        }
+        let pulse: Arc<Pulse> = Arc::default();
+        *lock(&self.pulse) = Some(pulse.clone());
+        let disk = ProcessDisk {
+            name,
+            disk: device.attach(),
+            device: device.clone(),
+            hardware: self.hardware.clone(),
+            under_way: BTreeSet::new(),
+            pulse,
+        };
+        Ok(Opened { disk: Box::new(disk), note: None })
+    }
+
+    fn tree(&self, _path: &Path, _backend: Backend) -> Result<Box<dyn BlockFile>> {
+        Ok(Box::new(self.hardware.tree.open()))
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool> {
+        // A device is there from the beginning, though its files come later.
+        let is_device = path.parent().and_then(device_number).is_some();
+        Ok(is_device || lock(&self.hardware.files).contains_key(path))
+    }
+
+    fn read_text(&self, path: &Path) -> Result<String> {
+        let bytes = lock(&self.hardware.files).get(path).cloned().unwrap_or_default();
+        String::from_utf8(bytes).map_err(|error| Error::new(ErrorKind::Corrupt, error.to_string()))
+    }
+
+    fn replace(&self, path: &Path, bytes: &[u8], _backend: Backend) -> Result<()> {
+        lock(&self.hardware.files).insert(path.to_path_buf(), bytes.to_vec());
+        Ok(())
+    }
+
+    fn free_bytes(&self, _path: &Path) -> Result<u64> {
+        Ok(u64::MAX / 16)
+    }
+
+    /// Small segments, so that everything happens within a few MiB.
+    fn chunk_settings(&self, capacity: u64, pool: Pool) -> chunk::Settings {
+        chunk::Settings {
+            data_segment: 2 * MIB,
+            journal_segment: 256 * KIB,
+            checkpoint_bytes: MIB,
+            checkpoint_journal: 256 * KIB,
+            reserve: 4 * MIB,
+            tails_max: MIB / 2,
+            group_max: 128 << 10,
+            planted: self.planted,
+            ..chunk::Settings::for_capacity(capacity, pool)
+        }
+    }
+
+    fn meta_settings(&self, _capacity: u64, random: Arc<dyn Random>) -> meta::Settings {
+        let settle_bytes = MIB as usize / 2;
+        meta::Settings { segment_length: MIB, segments_max: 4, settle_bytes, random, planted: self.planted }
+    }
+
+    fn run(&self, _name: &str, mut disk: Box<dyn Disk>, open: Open) -> Result<Ended> {
+        let (ending, ended) = oneshot::channel::<()>();
+        let (hardware, process) = (self.hardware.clone(), self.process.clone());
+        let Some(pulse) = lock(&self.pulse).take() else { unreachable!("a disk is opened before its engine is run") };
+        if let Some(work) = open(disk.as_mut()) {
+            tokio::spawn(async move {
+                serve(work, disk, &pulse, &hardware, &process).await;
+                drop(ending);
+            });
+        }
+        Ok(ended)
+    }
+
+    fn aside(&self, _name: &str, work: Boxed<'static, ()>) -> Result<Ended> {
+        let (ending, ended) = oneshot::channel::<()>();
+        let process = self.process.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                biased;
+                () = process.ended() => (),
+                () = work => (),
+            }
+            drop(ending);
+        });
+        Ok(ended)
+    }
+
+    fn say(&self, trouble: &str) {
+        lock(&self.hardware.complaints).push(format!("{:?} {trouble}", self.hardware.clock.now().since(Time::ZERO)));
+    }
+}
+
+/// Serves one engine until it ends, its process ends, or something stops.
+async fn serve(
+    mut work: Box<dyn Work>,
+    mut disk: Box<dyn Disk>,
+    pulse: &Pulse,
+    hardware: &Hardware,
+    process: &Process,
+) {
+    let mut done: Vec<Done> = Vec::new();
+    // When the disk has something to say.
+    let mut ready: Option<Time> = None;
+    loop {
+        let Turn::Wait(wait) = work.turn(&mut done, disk.as_mut()) else { return };
+        let now = hardware.clock.now();
+        if pulse.under_way.load(Ordering::Relaxed) == 0 {
+            ready = None;
+        } else if ready.is_none() {
+            ready = Some(now.after(hardware.latency()));
+        }
+        let rest = ready.map(|ready| ready.since(now)).into_iter().chain(wait).min();
+        let pause = async {
+            match rest {
+                Some(Duration::ZERO) => tokio::task::yield_now().await,
+                Some(rest) => tokio::time::sleep(rest).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = process.ended() => return,
+            () = pulse.woken.notified() => (),
+            () = pause => (),
+        }
+        if !hardware.has_stopped() && ready.is_some_and(|ready| ready <= hardware.clock.now()) {
+            disk.poll(Some(Duration::ZERO), &mut done);
+            ready = None;
+        }
+        if hardware.has_stopped() {
+            // It ends where it stands; the director ends the rest of the process.
+            hardware.stopped.notify_one();
+            return process.ended().await;
+        }
+    }
+}
+
+/// A device as one process of the node sees it.
+struct ProcessDisk {
+    name: String,
+    disk: SimDisk,
+    device: SimDevice,
+    hardware: Arc<Hardware>,
+    under_way: BTreeSet<u64>,
+    pulse: Arc<Pulse>,
+}
+
+impl Disk for ProcessDisk {
+    fn list(&mut self) -> std::result::Result<Vec<(FileName, u64)>, DiskError> {
+        self.disk.list()
+    }
+
+    fn submit(&mut self, token: u64, op: Op) {
+        let what = match &op {
+            // How the bytes are cut into parts depends on addresses, which are not the seed's.
+            Op::Write { file, offset, parts } => format!("write {file} {offset} {}", crc32c(&parts.concat())),
+            other => format!("{other:?}"),
+        };
+        self.hardware.note(&format!("{} {token} {what}", self.name));
+        self.under_way.insert(token);
+        self.pulse.under_way.store(self.under_way.len(), Ordering::Relaxed);
+        self.disk.submit(token, op);
+    }
+
+    fn poll(&mut self, wait: Option<Duration>, done: &mut Vec<Done>) {
+        if !self.device.crashed() {
+            self.disk.poll(wait, done);
+        }
+        for finished in done.iter() {
+            self.under_way.remove(&finished.token);
+            let how = finished.result.as_ref().map(|bytes| crc32c(bytes));
+            self.hardware.note(&format!("{} {} {how:?}", self.name, finished.token));
+        }
+        if self.device.crashed() {
+            // An engine that is being opened waits here: it is told that the device is gone.
+            let gone = || DiskError::Io("the device is gone: its machine has stopped".to_string());
+            let left = std::mem::take(&mut self.under_way);
+            done.extend(left.into_iter().map(|token| Done { token, result: Err(gone()) }));
+        }
+        self.pulse.under_way.store(self.under_way.len(), Ordering::Relaxed);
+    }
+
+    fn waker(&self) -> Arc<dyn Wake> {
+        self.pulse.clone()
+    }
+
+    fn backend(&self) -> &'static str {
+        "simulated"
+    }
+}

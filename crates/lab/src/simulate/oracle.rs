@@ -1,0 +1,185 @@
+//! What must be there: for each file the bytes that were handed in and the level up to which they were acknowledged, for each
+//! chunk of a bag how far it has come. It is told before a call what the call may do, and afterwards what it did.
+
+use super::format::content;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A promise that was broken, in a sentence.
+#[derive(Clone, Debug)]
+pub struct Broken(pub String);
+
+/// The outcome of a check.
+pub type Check<T> = Result<T, Broken>;
+
+/// What is known of one file's bytes. They are those of `content` for its tag; only lengths need to be kept.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Promise {
+    /// Bytes that were handed to a writer: there are never more.
+    pub handed: u64,
+    /// Bytes that a kill may not take.
+    pub written: u64,
+    /// Bytes that nothing may take.
+    pub synced: u64,
+}
+
+/// What may stand at a path: nothing, or the file of this tag.
+pub type Stand = Option<u64>;
+
+/// A rename whose outcome is not known: the file of `tag` is at `from`, or at `to` instead of what was there.
+#[derive(Clone, Debug)]
+struct Rename {
+    from: String,
+    to: String,
+    tag: u64,
+}
+
+/// What must be in the store.
+#[derive(Default)]
+pub struct Oracle {
+    paths: BTreeMap<String, BTreeSet<Stand>>,
+    files: BTreeMap<u64, Promise>,
+    renames: Vec<Rename>,
+    next_tag: u64,
+    /// Power losses so far.
+    pub power_losses: u64,
+    /// Kills and power losses so far.
+    pub ends: u64,
+    /// Chunks of all bags.
+    pub chunks: BTreeMap<u64, ChunkState>,
+}
+
+/// How far a chunk of a bag has come. A chunk is named by a number in its bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ChunkState {
+    /// Which bag.
+    pub bag: usize,
+    /// Its length in bytes.
+    pub length: usize,
+    /// Its push was acknowledged.
+    pub pushed: bool,
+    /// Acknowledgements of it that were accepted.
+    pub accepted: u64,
+    /// Acknowledgements of it whose fate is not known.
+    pub unsure: u64,
+}
+
+impl Oracle {
+    /// What may stand at a path.
+    pub fn stands(&self, path: &str) -> BTreeSet<Stand> {
+        self.paths.get(path).cloned().unwrap_or_else(|| BTreeSet::from([None]))
+    }
+
+    /// What stands at a path, if that is certain.
+    pub fn certain(&self, path: &str) -> Option<Stand> {
+        let stands = self.stands(path);
+        if stands.len() == 1 { stands.first().copied() } else { None }
+    }
+
+    /// The promise of a file.
+    pub fn promise(&self, tag: u64) -> Promise {
+        self.files.get(&tag).copied().unwrap_or_default()
+    }
+
+    /// Changes the promise of a file.
+    pub fn promise_mut(&mut self, tag: u64) -> &mut Promise {
+        self.files.entry(tag).or_default()
+    }
+
+    /// A call is made that may put this at the path.
+    pub fn may_become(&mut self, path: &str, stand: Stand) {
+        let mut stands = self.stands(path);
+        stands.insert(stand);
+        self.paths.insert(path.to_string(), stands);
+    }
+
+    /// The path is known to hold this.
+    pub fn becomes(&mut self, path: &str, stand: Stand) {
+        self.paths.insert(path.to_string(), BTreeSet::from([stand]));
+    }
+
+    /// A tag for a new file.
+    pub fn new_tag(&mut self) -> u64 {
+        self.next_tag += 1;
+        self.files.insert(self.next_tag, Promise::default());
+        self.next_tag
+    }
+
+    /// A rename begins.
+    pub fn rename_begins(&mut self, from: &str, to: &str, tag: u64) {
+        self.may_become(from, None);
+        self.may_become(to, Some(tag));
+        self.renames.push(Rename { from: from.to_string(), to: to.to_string(), tag });
+    }
+
+    /// A rename is known to have happened, or not.
+    pub fn rename_ends(&mut self, from: &str, to: &str, tag: u64, before: Stand, happened: bool) {
+        self.renames.retain(|rename| rename.tag != tag || rename.from != from || rename.to != to);
+        self.becomes(from, if happened { None } else { Some(tag) });
+        self.becomes(to, if happened { Some(tag) } else { before });
+    }
+
+    /// The power went: only what was synced is promised.
+    pub fn power_lost(&mut self) {
+        self.power_losses += 1;
+        for promise in self.files.values_mut() {
+            promise.written = promise.synced;
+        }
+    }
+
+    /// Everything below a directory is gone.
+    pub fn cleared(&mut self, directory: &str) {
+        let prefix = format!("{directory}/");
+        self.renames.retain(|rename| !rename.from.starts_with(&prefix));
+        self.paths.retain(|path, _| !path.starts_with(&prefix));
+    }
+
+    /// Paths under a directory that hold something, or may.
+    pub fn paths_under(&self, directory: &str) -> Vec<String> {
+        let prefix = format!("{directory}/");
+        self.paths.keys().filter(|path| path.starts_with(&prefix)).cloned().collect()
+    }
+
+    /// Which file of those that may stand at a path has these bytes; an error if none.
+    pub fn recognise(&self, path: &str, bytes: &[u8]) -> Check<u64> {
+        let stands = self.stands(path);
+        let mut reasons = Vec::new();
+        for tag in stands.iter().flatten() {
+            let promise = self.promise(*tag);
+            let (least, most) = (promise.written.max(promise.synced), promise.handed);
+            if (bytes.len() as u64) < least || bytes.len() as u64 > most {
+                reasons.push(format!("file {tag} has {least} to {most} bytes ({promise:?})"));
+                continue;
+            }
+            let wanted = content(*tag, 0, bytes.len());
+            match bytes.iter().zip(&wanted).position(|(got, want)| got != want) {
+                None => return Ok(*tag),
+                Some(place) => reasons.push(format!("byte {place} is not that of file {tag} ({promise:?})")),
+            }
+        }
+        if stands.iter().all(Option::is_none) {
+            reasons.push("nothing should be there: it was deleted or never made".to_string());
+        }
+        Err(Broken(format!("{path}: {} bytes were read: {}", bytes.len(), reasons.join("; "))))
+    }
+
+    /// A path was looked at when nothing was under way: it holds this from now on.
+    pub fn settled(&mut self, path: &str, stand: Stand) {
+        self.becomes(path, stand);
+    }
+
+    /// Checks renames whose outcome was not known, after all paths of a directory were looked at.
+    pub fn check_renames(&mut self, directory: &str) -> Check<()> {
+        let prefix = format!("{directory}/");
+        let (mine, others): (Vec<Rename>, Vec<Rename>) =
+            std::mem::take(&mut self.renames).into_iter().partition(|rename| rename.from.starts_with(&prefix));
+        self.renames = others;
+        for Rename { from, to, tag } in mine {
+            let places = [&from, &to].into_iter().filter(|path| self.certain(path) == Some(Some(tag))).count();
+            if places != 1 {
+                let text = format!("file {tag} was renamed from {from} to {to} and is now in {places} of these places");
+                return Err(Broken(text));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,130 @@
+//! What a node stands on: its disks and small files, how its engines are run, and where it complains. `OsWorld` is the real
+//! one; a simulation has another, in which one thread runs everything and time is virtual.
+
+use base::buffer::Pool;
+use base::disk::{BlockFile, Disk, Done};
+use base::env::Random;
+use base::error::Result;
+use base::net::Boxed;
+use os::disk::{Backend, Opened};
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// An engine that is being served, one turn after another.
+pub trait Work: Send {
+    /// Takes what the disk has finished out of `done`, does what there is to do, and says how long nothing needs to be done.
+    fn turn(&mut self, done: &mut Vec<Done>, disk: &mut dyn Disk) -> Turn;
+}
+
+/// What follows a turn.
+pub enum Turn {
+    /// Another one, when the disk has finished something or was woken, or after so long. `None`: not for time's sake.
+    Wait(Option<Duration>),
+    /// Nothing: the engine was told to stop and has nothing under way.
+    End,
+}
+
+/// Opens an engine on its disk, where it will be served. `None`: it could not be opened, and somebody was told why.
+pub type Open = Box<dyn FnOnce(&mut dyn Disk) -> Option<Box<dyn Work>> + Send>;
+
+/// Becomes ready, as an error, when an engine has ended and its disk is closed.
+pub type Ended = oneshot::Receiver<()>;
+
+/// What a node stands on.
+pub trait World: Send + Sync {
+    /// Opens the disk in this directory, which nobody else may have open.
+    fn disk(&self, directory: &Path, backend: Backend, pool: Pool) -> Result<Opened>;
+    /// Opens the file of the metadata store's tree, and makes it if it is missing.
+    fn tree(&self, path: &Path, backend: Backend) -> Result<Box<dyn BlockFile>>;
+    /// Whether something is there.
+    fn exists(&self, path: &Path) -> Result<bool>;
+    /// All of a small file.
+    fn read_text(&self, path: &Path) -> Result<String>;
+    /// Makes a small file hold these bytes, durably and whole.
+    fn replace(&self, path: &Path, bytes: &[u8], backend: Backend) -> Result<()>;
+    /// Bytes that are free for us there.
+    fn free_bytes(&self, path: &Path) -> Result<u64>;
+    /// How the engine of a device of `capacity` bytes uses it.
+    fn chunk_settings(&self, capacity: u64, pool: Pool) -> chunk::Settings;
+    /// How the metadata store of devices of `capacity` bytes together uses its disk.
+    fn meta_settings(&self, capacity: u64, random: Arc<dyn Random>) -> meta::Settings;
+    /// Opens an engine and serves it until it ends. `name` is for people.
+    fn run(&self, name: &str, disk: Box<dyn Disk>, open: Open) -> Result<Ended>;
+    /// Carries out work that may block for tens of milliseconds, away from everything else. `name` is for people.
+    fn aside(&self, name: &str, work: Boxed<'static, ()>) -> Result<Ended>;
+    /// Writes a line of the log.
+    fn say(&self, line: &str);
+}
+
+/// Real disks, files and threads.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OsWorld;
+
+impl World for OsWorld {
+    fn disk(&self, directory: &Path, backend: Backend, pool: Pool) -> Result<Opened> {
+        os::disk::open(directory, backend, pool)
+    }
+
+    fn tree(&self, path: &Path, backend: Backend) -> Result<Box<dyn BlockFile>> {
+        os::disk::open_block_file(path, backend)
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool> {
+        os::file::exists(path)
+    }
+
+    fn read_text(&self, path: &Path) -> Result<String> {
+        os::file::read_text(path)
+    }
+
+    fn replace(&self, path: &Path, bytes: &[u8], backend: Backend) -> Result<()> {
+        os::disk::replace(path, bytes, backend)
+    }
+
+    fn free_bytes(&self, path: &Path) -> Result<u64> {
+        os::file::free_bytes(path)
+    }
+
+    fn chunk_settings(&self, capacity: u64, pool: Pool) -> chunk::Settings {
+        chunk::Settings::for_capacity(capacity, pool)
+    }
+
+    fn meta_settings(&self, capacity: u64, random: Arc<dyn Random>) -> meta::Settings {
+        meta::Settings::for_capacity(capacity, random)
+    }
+
+    /// One thread for each engine: it opens the disk's engine itself, because a ring belongs to its thread.
+    fn run(&self, name: &str, mut disk: Box<dyn Disk>, open: Open) -> Result<Ended> {
+        let (ending, ended) = oneshot::channel::<()>();
+        os::thread::spawn(name, move || {
+            if let Some(mut work) = open(disk.as_mut()) {
+                let mut done = Vec::new();
+                while let Turn::Wait(wait) = work.turn(&mut done, disk.as_mut()) {
+                    disk.poll(wait, &mut done);
+                }
+            }
+            // The disk is unlocked before anybody hears of the end.
+            drop(disk);
+            drop(ending);
+        })?;
+        Ok(ended)
+    }
+
+    fn aside(&self, name: &str, work: Boxed<'static, ()>) -> Result<Ended> {
+        let (ending, ended) = oneshot::channel::<()>();
+        let runtime = tokio::runtime::Handle::current();
+        os::thread::spawn(name, move || {
+            runtime.block_on(work);
+            drop(ending);
+        })?;
+        Ok(ended)
+    }
+
+    /// To stderr. That nobody reads it is no reason to stop.
+    fn say(&self, line: &str) {
+        let _ = writeln!(std::io::stderr().lock(), "{line}");
+    }
+}
