@@ -75,42 +75,13 @@ pub async fn start(
         .map_err(|error| error.during(shown(&directory)))?;
     engines.extend(ended);
 
-    let mut devices = BTreeMap::new();
-    let mut disks = BTreeMap::new();
+    let given = Given { settings: &settings, world: world.as_ref(), pool: &pool, outgoing: &outgoing, clock: &clock };
     let mut places = Places::read(world.as_ref(), &directory)?;
     settings.as_new.iter().for_each(|directory| places.forget(directory));
-    let mut missing = Vec::new();
-    for setting in &settings.devices {
-        if let Some(lost) = places.lost(world.as_ref(), setting)? {
-            missing.push(lost);
-            continue;
-        }
-        let Prepared { start, stats, note } =
-            prepare_device(world.as_ref(), setting, &settings, &pool, &outgoing, &clock, random.as_ref())?;
-        notes.extend(note);
-        let place = start.place.clone();
-        let Started { device, ended, opened } = match device::spawn(world.as_ref(), start) {
-            Ok(started) => started,
-            Err(error) => {
-                missing.push(places.unreadable(setting, error).map_err(|error| error.during(&place))?);
-                continue;
-            }
-        };
-        places.found(setting, device.id);
-        notes.extend(opened.rot.iter().map(|rot| format!("{place}: {rot}")));
-        if opened.formatted {
-            notes.push(format!("{place}: made a new device of {}", show_bytes(device.usage().capacity)));
-        }
-        disks.insert(device.id, stats);
-        register(&metadata, identity.node, &device).await.map_err(|error| error.during(&place))?;
-        if devices.insert(device.id, device.clone()).is_some() {
-            return Err(Error::new(
-                ErrorKind::Invalid,
-                format!("{} holds a copy of a device that is named already; leave one of them out", device.place),
-            ));
-        }
-        engines.push(ended);
-    }
+    let opened = open_devices(&given, random.as_ref(), &metadata, identity.node, &mut places).await?;
+    let OpenDevices { devices, disks, missing, .. } = opened;
+    notes.extend(opened.notes);
+    engines.extend(opened.engines);
     tell_of_missing(&log, &missing, !devices.is_empty())?;
     places.write(world.as_ref(), settings.backend)?;
     let stats = Arc::new(net::NetStats::default());
@@ -160,6 +131,67 @@ pub async fn start(
         node,
         engines,
     })
+}
+
+/// What every device is opened with.
+struct Given<'a> {
+    settings: &'a Settings,
+    world: &'a dyn World,
+    pool: &'a Pool,
+    outgoing: &'a Budget,
+    clock: &'a Arc<dyn Clock>,
+}
+
+/// The devices of a node, and those that should be and are not.
+#[derive(Default)]
+struct OpenDevices {
+    devices: BTreeMap<DeviceId, Arc<Device>>,
+    disks: BTreeMap<DeviceId, Arc<DiskStats>>,
+    missing: Vec<Missing>,
+    engines: Vec<Ended>,
+    notes: Vec<String>,
+}
+
+/// Opens all devices that are there and tells the metadata store of them.
+async fn open_devices(
+    given: &Given<'_>,
+    random: &dyn Random,
+    metadata: &Metadata,
+    node: NodeId,
+    places: &mut Places,
+) -> Result<OpenDevices> {
+    let mut open = OpenDevices::default();
+    for setting in &given.settings.devices {
+        if let Some(lost) = places.lost(given.world, setting)? {
+            open.missing.push(lost);
+            continue;
+        }
+        let Prepared { start, stats, note } = prepare_device(given, setting, random)?;
+        open.notes.extend(note);
+        let place = start.place.clone();
+        let Started { device, ended, opened } = match device::spawn(given.world, start) {
+            Ok(started) => started,
+            Err(error) => {
+                open.missing.push(places.unreadable(setting, error).map_err(|error| error.during(&place))?);
+                continue;
+            }
+        };
+        places.found(setting, device.id);
+        open.notes.extend(opened.rot.iter().map(|rot| format!("{place}: {rot}")));
+        if opened.formatted {
+            open.notes.push(format!("{place}: made a new device of {}", show_bytes(device.usage().capacity)));
+        }
+        open.disks.insert(device.id, stats);
+        register(metadata, node, &device).await.map_err(|error| error.during(&place))?;
+        if open.devices.insert(device.id, device.clone()).is_some() {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                format!("{} holds a copy of a device that is named already; leave one of them out", device.place),
+            ));
+        }
+        open.engines.push(ended);
+    }
+    Ok(open)
 }
 
 impl Running {
@@ -263,15 +295,8 @@ struct Prepared {
     note: Option<String>,
 }
 
-fn prepare_device(
-    world: &dyn World,
-    setting: &DeviceSetting,
-    settings: &Settings,
-    pool: &Pool,
-    outgoing: &Budget,
-    clock: &Arc<dyn Clock>,
-    random: &dyn Random,
-) -> Result<Prepared> {
+fn prepare_device(given: &Given<'_>, setting: &DeviceSetting, random: &dyn Random) -> Result<Prepared> {
+    let Given { settings, world, pool, outgoing, clock } = *given;
     let place = shown(&setting.directory);
     let directory = setting.chunks();
     let backend = if setting.class == Class::Memory { os::disk::Backend::Memory } else { settings.backend };
