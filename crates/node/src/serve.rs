@@ -81,6 +81,7 @@ pub async fn start(
     let opened = open_devices(&given, random.as_ref(), &metadata, identity.node, &mut places).await?;
     let OpenDevices { devices, disks, missing, .. } = opened;
     notes.extend(opened.notes);
+    opened.damage.iter().for_each(|damage| log.say(Level::Error, "device", damage, &[]));
     engines.extend(opened.engines);
     tell_of_missing(&log, &missing, !devices.is_empty())?;
     places.write(world.as_ref(), settings.backend)?;
@@ -150,6 +151,8 @@ struct OpenDevices {
     missing: Vec<Missing>,
     engines: Vec<Ended>,
     notes: Vec<String>,
+    /// What recovery found damaged.
+    damage: Vec<String>,
 }
 
 /// Opens all devices that are there and tells the metadata store of them.
@@ -177,7 +180,7 @@ async fn open_devices(
             }
         };
         places.found(setting, device.id);
-        open.notes.extend(opened.rot.iter().map(|rot| format!("{place}: {rot}")));
+        open.damage.extend(opened.rot.iter().map(|rot| format!("{place}: {rot}")));
         if opened.formatted {
             open.notes.push(format!("{place}: made a new device of {}", show_bytes(device.usage().capacity)));
         }

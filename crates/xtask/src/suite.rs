@@ -178,7 +178,7 @@ mod tests {
         assert!(targets.iter().any(|(owner, target)| owner == "sim" && target == "sim"), "{targets:?}");
         for (_, target) in targets {
             let runs = stages.iter().filter(|stage| match &stage.action {
-                Action::Run(run) if stage.name != "threads" => run.words.contains(&target),
+                Action::Run(run) if stage.name != "threads" => run.words[0] == "cargo" && run.words.contains(&target),
                 _ => false,
             });
             assert_eq!(runs.count(), 1, "{target}");

@@ -48,6 +48,11 @@ pub fn export(context: &Context, found: &mut Inspection, directory: &Path, outpu
                 damaged.push((path.clone(), damage));
             }
         }
+        // What lies in a directory comes before its bits, which may forbid to write there, and its time.
+        for (path, attributes) in all.iter().rev().filter(|(path, attributes)| attributes.directory && path != "/") {
+            let target = top.join(path.trim_start_matches('/'));
+            dress(&os::file::open(&target)?, &target, attributes)?;
+        }
     }
     damaged.extend(export_chunks(found, directory, &bags, &progress)?);
     drop(ticker);
@@ -81,15 +86,19 @@ fn export_file(
 ) -> Outcome<Vec<Damage>> {
     let writing = Writing::begin(target, progress)?;
     let damage = found.read_file(path, &mut |offset, bytes| writing.put(offset, &bytes))?;
-    writing.finish(attributes.length, !damage.is_empty())?.map_or(Ok(()), |file| {
-        let modified = UNIX_EPOCH + Duration::from_millis(attributes.modified.0);
-        let dressed = file
-            .set_permissions(Permissions::from_mode(attributes.mode & 0o7777))
-            .and_then(|()| file.set_times(FileTimes::new().set_modified(modified)));
-        dressed.map_err(|error| Error::from(error).during(format!("cannot set the attributes of {}", target.display())))
-    })?;
+    writing.finish(attributes.length, !damage.is_empty())?.map_or(Ok(()), |file| dress(&file, target, attributes))?;
     progress.copied(1);
     Ok(damage)
+}
+
+/// Gives a local file or directory the bits and the time that it has in the store.
+fn dress(file: &std::fs::File, target: &Path, attributes: &Attributes) -> Outcome<()> {
+    let modified = UNIX_EPOCH + Duration::from_millis(attributes.modified.0);
+    let dressed = file
+        .set_times(FileTimes::new().set_modified(modified))
+        .and_then(|()| file.set_permissions(Permissions::from_mode(attributes.mode & 0o7777)));
+    dressed
+        .map_err(|error| Error::from(error).during(format!("cannot set the attributes of {}", target.display())).into())
 }
 
 /// The chunks of bags; of files too if nothing says which file they belong to.

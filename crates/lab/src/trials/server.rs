@@ -117,9 +117,10 @@ impl Server {
 
     /// Refuses what a server that lost nothing has no reason to say.
     pub fn check_words(&self) -> Found<()> {
-        const FINE: [&str; 6] = [
+        const FINE: [&str; 7] = [
             SERVING,
-            "stormwell: disks are volatile, for trials only",
+            " info start serving at=",
+            " info start disks are volatile, for trials only",
             ": made a new device of ",
             " refuses O_DIRECT; ",
             "threads are used instead",
