@@ -97,8 +97,7 @@ fn dress(file: &std::fs::File, target: &Path, attributes: &Attributes) -> Outcom
     let dressed = file
         .set_times(FileTimes::new().set_modified(modified))
         .and_then(|()| file.set_permissions(Permissions::from_mode(attributes.mode & 0o7777)));
-    dressed
-        .map_err(|error| Error::from(error).during(format!("cannot set the attributes of {}", target.display())).into())
+    dressed.map_err(|error| Error::from(error).during(format!("cannot set the attributes of {}", target.display())))
 }
 
 /// The chunks of bags; of files too if nothing says which file they belong to.
