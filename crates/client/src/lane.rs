@@ -50,16 +50,15 @@ impl Lane {
     }
 
     async fn put(&mut self, mut compound: Compound) {
-        let contents = compound.contents.clone();
         let mut outcome = match self.store(&mut compound).await {
             Ok(()) => self.name(&compound).await,
             Err(error) => Err(error),
         };
         if let Ok(each) = &mut outcome {
-            for ((result, file), bytes) in each.iter_mut().zip(&compound.files).zip(contents) {
+            for ((result, file), bytes) in each.iter_mut().zip(&compound.files).zip(&compound.contents) {
                 // Its directory's policy wants it on another tier than the group's.
                 if result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Unsupported) {
-                    *result = self.write_alone(file, bytes).await;
+                    *result = self.write_alone(file, bytes.clone()).await;
                 }
             }
         }
@@ -119,15 +118,14 @@ impl Lane {
     }
 
     /// The bytes of all files one after another; those of a single file are not copied.
-    fn gather(&self, compound: &mut Compound) -> Bytes {
-        let mut contents = std::mem::take(&mut compound.contents);
-        contents.retain(|bytes| !bytes.is_empty());
-        if contents.len() == 1 {
-            return contents.remove(0);
+    fn gather(&self, compound: &Compound) -> Bytes {
+        let mut contents = compound.contents.iter().filter(|bytes| !bytes.is_empty());
+        if let (Some(only), None) = (contents.next(), contents.next()) {
+            return only.clone();
         }
         let mut buffer = self.client.session.pool.take(compound.bytes);
         let mut at = 0;
-        for bytes in &contents {
+        for bytes in &compound.contents {
             buffer[at..at + bytes.len()].copy_from_slice(bytes);
             at += bytes.len();
         }
