@@ -179,7 +179,7 @@ pub(crate) fn open(disk: &mut dyn Disk, mut settings: Settings, new_id: DeviceId
     }
     let (mut core, mut opened) = recover(&mut driver, &files, settings, identity.device)?;
     upgrade(&mut driver, identity)?;
-    opened.formatted = formatted;
+    (opened.version, opened.formatted) = (identity.version, formatted);
     core.now = now;
     drop_torn_pushes(&mut core);
     core.checkpoint.forced = opened.records_replayed > 0 || opened.torn > 0 || !opened.rot.is_empty();

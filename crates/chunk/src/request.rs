@@ -256,6 +256,8 @@ pub struct Usage {
 pub struct Opened {
     /// Which device this is.
     pub id: DeviceId,
+    /// The version of its format, as it was found or made.
+    pub version: u32,
     /// The directory was empty and has been made a device.
     pub formatted: bool,
     /// Records of the log that were applied after the checkpoint.

@@ -12,7 +12,7 @@ use base::id::{ChunkId, Owner};
 use base::unit::show_bytes;
 use bytes::Bytes;
 use clap::Args;
-use node::inspect::{FORMAT_VERSION, InspectedDevice, Inspection};
+use node::inspect::{InspectedDevice, Inspection};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -156,7 +156,12 @@ fn device_lines(device: &mut InspectedDevice, class: &str) -> Result<Vec<String>
         .map(|(kind, count, bytes)| format!("{count} {} ({})", kind.name(), show_bytes(*bytes)))
         .collect();
     let mut lines = vec![
-        format!("{}: device {}, class {class}, format version {FORMAT_VERSION}", device.directory.display(), opened.id),
+        format!(
+            "{}: device {}, class {class}, format version {}",
+            device.directory.display(),
+            opened.id,
+            opened.version
+        ),
         format!(
             "  {} used of {}; {} live in {}: {sealed} sealed, {open} open; {of_files} of files, {of_bags} of bags",
             show_bytes(usage.used),
@@ -189,7 +194,7 @@ fn device_object(device: &mut InspectedDevice, class: &str) -> Result<Value> {
         "directory": device.directory.display().to_string(),
         "device": opened.id.to_string(),
         "class": class,
-        "format": FORMAT_VERSION,
+        "format": opened.version,
         "capacity": usage.capacity,
         "used": usage.used,
         "live": usage.live,

@@ -53,9 +53,6 @@ pub struct InspectedDevice {
     clock: Arc<dyn Clock>,
 }
 
-/// The version of the format in which devices are written that can be looked at.
-pub const FORMAT_VERSION: u32 = chunk::format::VERSION;
-
 /// Bytes that could not be had.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {

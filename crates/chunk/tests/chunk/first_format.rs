@@ -77,7 +77,8 @@ fn first_device_is_read() {
         }
         for life in 0..4 {
             let (mut world, opened) = World::open(&device, &small(32 * MIB)).expect("opened");
-            assert_eq!((opened.rot, opened.formatted), (vec![], false), "life {life}");
+            let version = if life == 0 { 1 } else { 2 };
+            assert_eq!((opened.rot, opened.formatted, opened.version), (vec![], false, version), "life {life}");
             check(&mut world);
             world.push(Owner::Bag(BagId(3)), 100 + life, &content(7, 5000).into()).expect("pushed");
             world.engine.want_checkpoint();
