@@ -2,7 +2,7 @@
 
 mod destination;
 mod fetch;
-mod local;
+pub mod local;
 
 use crate::cat;
 use crate::context::Context;

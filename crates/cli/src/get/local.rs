@@ -57,11 +57,10 @@ impl Local {
 
     /// Gives a directory that was made its times and bits, when all is in it: what is put into it would change them again.
     pub fn finish_directory(&self, path: &Path, attributes: &Attributes) -> Result<()> {
-        let named =
-            |error: std::io::Error| Error::from(error).during(format!("cannot set the times of {}", path::shown(path)));
-        let directory = os::file::open(path)?;
-        directory.set_times(times(attributes)).map_err(named)?;
-        directory.set_permissions(Permissions::from_mode(attributes.mode & 0o7777)).map_err(named)
+        let Attributes { mode, modified_ms, accessed_ms, .. } = *attributes;
+        dress(&os::file::open(path)?, mode, modified_ms, accessed_ms).map_err(|error| {
+            Error::from(error).during(format!("cannot set the bits and times of {}", path::shown(path)))
+        })
     }
 
     /// Whether a file may be copied to this name: asked before its bytes are fetched.
@@ -96,8 +95,8 @@ impl Local {
     /// Gives the file its time, bits and name.
     pub fn finish(&self, mut unfinished: Unfinished, attributes: &Attributes) -> Result<()> {
         let file = &unfinished.file;
-        file.set_permissions(Permissions::from_mode(attributes.mode & 0o7777))
-            .and_then(|()| file.set_times(times(attributes)))
+        let Attributes { mode, modified_ms, accessed_ms, .. } = *attributes;
+        dress(file, mode, modified_ms, accessed_ms)
             .and_then(|()| if self.sync { file.sync_all() } else { Ok(()) })
             .map_err(|error| unfinished.named(error))?;
         os::file::rename(&unfinished.temporary, &unfinished.target)?;
@@ -106,9 +105,11 @@ impl Local {
     }
 }
 
-fn times(attributes: &Attributes) -> FileTimes {
+/// Gives a local file or directory the bits and times (milliseconds since 1970) that it has in the store.
+pub fn dress(file: &File, mode: u32, modified_ms: u64, accessed_ms: u64) -> std::io::Result<()> {
     let time = |milliseconds| UNIX_EPOCH.checked_add(Duration::from_millis(milliseconds)).unwrap_or(UNIX_EPOCH);
-    FileTimes::new().set_modified(time(attributes.modified_ms)).set_accessed(time(attributes.accessed_ms))
+    file.set_times(FileTimes::new().set_modified(time(modified_ms)).set_accessed(time(accessed_ms)))?;
+    file.set_permissions(Permissions::from_mode(mode & 0o7777))
 }
 
 impl Unfinished {

@@ -3,6 +3,7 @@
 use super::owner_text;
 use crate::context::Context;
 use crate::exit::Result;
+use crate::get::local;
 use crate::output::Output;
 use crate::progress::Progress;
 use base::error::{Error, ErrorKind, Result as Outcome};
@@ -11,10 +12,9 @@ use bytes::Bytes;
 use node::inspect::{Attributes, Damage, Inspection};
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::fs::{File, FileTimes, Permissions};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, UNIX_EPOCH};
 
 /// Writes everything that can be had below `directory`, which must be new or empty. True if nothing was damaged.
 pub fn export(context: &Context, found: &mut Inspection, directory: &Path, output: &mut Output) -> Result<bool> {
@@ -49,7 +49,7 @@ pub fn export(context: &Context, found: &mut Inspection, directory: &Path, outpu
             }
         }
         // What lies in a directory comes before its bits, which may forbid to write there, and its time.
-        for (path, attributes) in all.iter().rev().filter(|(path, attributes)| attributes.directory && path != "/") {
+        for (path, attributes) in all.iter().rev().filter(|(_, attributes)| attributes.directory) {
             let target = top.join(path.trim_start_matches('/'));
             dress(&os::file::open(&target)?, &target, attributes)?;
         }
@@ -91,13 +91,9 @@ fn export_file(
     Ok(damage)
 }
 
-/// Gives a local file or directory the bits and the time that it has in the store.
-fn dress(file: &std::fs::File, target: &Path, attributes: &Attributes) -> Outcome<()> {
-    let modified = UNIX_EPOCH + Duration::from_millis(attributes.modified.0);
-    let dressed = file
-        .set_times(FileTimes::new().set_modified(modified))
-        .and_then(|()| file.set_permissions(Permissions::from_mode(attributes.mode & 0o7777)));
-    dressed.map_err(|error| Error::from(error).during(format!("cannot set the attributes of {}", target.display())))
+fn dress(file: &File, target: &Path, attributes: &Attributes) -> Outcome<()> {
+    let dressed = local::dress(file, attributes.mode, attributes.modified.0, attributes.accessed.0);
+    dressed.map_err(|error| Error::from(error).during(format!("cannot set the bits and times of {}", target.display())))
 }
 
 /// The chunks of bags; of files too if nothing says which file they belong to.
