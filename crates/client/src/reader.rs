@@ -228,7 +228,7 @@ impl FileReader {
             (false, false) => Err(self.explain(Error::new(
                 ErrorKind::Corrupt,
                 format!(
-                    "chunk {:032x} ends at byte {} but {} bytes of the file should follow there; they are missing, the rest can be read; look at the device with `stormwell devices`",
+                    "chunk {:032x} ends at byte {} but {} bytes of the file should follow there; they are missing, the rest can be read; look at the device with `stormwell device ls`",
                     extent.chunk.value(), answer.chunk_length, length
                 ),
             ))),
