@@ -19,7 +19,7 @@ pub struct ProducerOptions {
 }
 
 impl Default for ProducerOptions {
-    /// Eight chunks of 4 MiB: enough for several devices to have the next one waiting.
+    /// Sixteen chunks of 4 MiB: enough for several devices to have the next ones waiting while they sync.
     fn default() -> ProducerOptions {
         ProducerOptions { window: 64 * MIB as usize }
     }

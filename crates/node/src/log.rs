@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// How lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
-    /// `2026-11-21T01:55:06Z warn connection text="..." key=value`.
+    /// `2026-11-21T01:55:06.042Z warn connection what happened key=value`.
     #[default]
     Text,
     /// One JSON object a line, with the same names.
@@ -62,11 +62,6 @@ impl Log {
     /// A log whose lines carry this clock's time.
     pub fn new(clock: Arc<dyn Clock>, form: Form, world: Arc<dyn World>) -> Log {
         Log { clock, form, world }
-    }
-
-    /// How its lines look.
-    pub fn form(&self) -> Form {
-        self.form
     }
 
     /// Says something about an area: `device`, `connection`, `housekeeping`, ...

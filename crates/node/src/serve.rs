@@ -17,7 +17,7 @@ use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, NodeId};
 use base::net::{Listener, Net};
 use base::policy::Class;
-use base::unit::{MIB, show_bytes};
+use base::unit::show_bytes;
 use net::{Budget, Server, ServerSettings};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,9 +41,6 @@ pub struct Running {
     engines: Vec<Ended>,
 }
 
-/// Idle buffers that the pool keeps: eight bag chunks and their headers, and what small frames need.
-const POOL_IDLE_MAX: usize = 192 * MIB as usize;
-
 /// Starts a node that stands on `world`. It serves when this returns.
 pub async fn start(
     settings: Settings,
@@ -57,7 +54,9 @@ pub async fn start(
     let address = listener.address();
     let log = Log::new(clock.clone(), settings.log, world.clone());
     let console_listener = listen_for_console(&settings.console, network.as_ref(), &log).await?;
-    let pool = Pool::new(POOL_IDLE_MAX);
+    // All that payload on its way may take, so that a steady stream meets no fresh memory.
+    let idle_max = settings.incoming_bytes.saturating_add(settings.outgoing_bytes);
+    let pool = Pool::new(usize::try_from(idle_max).unwrap_or(usize::MAX));
     let outgoing = Budget::new(settings.outgoing_bytes);
     let mut notes: Vec<String> = os::disk::warning(settings.backend)?.into_iter().collect();
     let directory = metadata_directory(world.as_ref(), &settings.devices)?;

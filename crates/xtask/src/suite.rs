@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Crates whose integration tests start servers; everybody else's are unit and model tests.
 const END_TO_END_CRATES: [&str; 2] = ["cli", "node"];
 
-/// FOUNDER: the end-to-end test, by its full path in crates/cli/tests, that is run again with STORMWELL_DISK=threads.
+/// The end-to-end test, by its full path in crates/cli/tests, that is run again with STORMWELL_DISK=threads.
 /// Empty: the stage is left out.
 const END_TO_END_ON_THREADS: &str = "kills::nothing_acknowledged_is_lost";
 
