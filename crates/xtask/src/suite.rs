@@ -16,9 +16,6 @@ const END_TO_END_CRATES: [&str; 2] = ["cli", "node"];
 /// Empty: the stage is left out.
 const END_TO_END_ON_THREADS: &str = "kills::nothing_acknowledged_is_lost";
 
-/// Seeds of the whole-node simulation: a tenth of a second each.
-const SIMULATED_SEEDS: &str = "100";
-
 /// Formatting, clippy and tidy, the stages of `test`, then rustdoc without warnings. `Ok(true)` if all passed.
 pub fn ci(root: &Path) -> Result<bool, String> {
     tool::set_up()?;
@@ -77,10 +74,22 @@ pub fn fuzz(root: &Path, seconds: u64) -> Result<bool, String> {
 /// Runs an experiment of the crate `lab`, built for the whole workspace as the tests are. `Ok(true)` if it found nothing.
 pub fn lab(root: &Path, experiment: &str, arguments: &[String]) -> Result<bool, String> {
     Run::of("cargo build --release --workspace --bins --locked").execute(root, None)?;
-    let program = tree::release_directory(root).join("lab").display().to_string();
-    let mut words = vec![program, experiment.to_owned()];
-    words.extend_from_slice(arguments);
-    Ok(Run { words, environment: Vec::new(), must_print: None }.execute(root, None).is_ok())
+    let mut run = lab_run(root, experiment);
+    run.words.extend_from_slice(arguments);
+    match run.execute(root, None) {
+        Ok(()) => Ok(true),
+        Err(text) => {
+            eprintln!("{experiment}: {text}");
+            Ok(false)
+        }
+    }
+}
+
+/// A run of the built program `lab` with these words.
+fn lab_run(root: &Path, words: &str) -> Run {
+    let mut run = Run::of(words);
+    run.words.insert(0, tree::release_directory(root).join("lab").display().to_string());
+    run
 }
 
 fn test_stages(root: &Path) -> Result<Vec<Stage>, String> {
@@ -100,11 +109,11 @@ fn test_stages(root: &Path) -> Result<Vec<Stage>, String> {
     if !END_TO_END_ON_THREADS.is_empty() {
         stages.push(on_threads(&end_to_end));
     }
-    let lab = tree::release_directory(root).join("lab").display().to_string();
-    let words = [lab.as_str(), "sim", "--seeds", SIMULATED_SEEDS].map(str::to_owned).to_vec();
-    let simulation = Run { words, environment: Vec::new(), must_print: None };
-    stages.push(Stage { name: "simulation", bound: minutes(6), action: Action::Run(simulation), needed: false });
-    stages.push(short_trials(root));
+    // A hundred seeds take a quarter of a minute; of the trials `cargo x trials` runs hundreds.
+    for (name, bound, words) in [("simulation", 6, "sim --seeds 100"), ("trials", 3, "trials --count 15")] {
+        let action = Action::Run(lab_run(root, words));
+        stages.push(Stage { name, bound: minutes(bound), action, needed: false });
+    }
     stages.push(Stage { name: "tutorial", bound: minutes(3), action: Action::Call(tutorial::run), needed: false });
     let demo = tree::release_directory(root).join("stormwell").display().to_string();
     let demo = Run { words: vec![demo, "demo".to_owned()], environment: Vec::new(), must_print: None };
@@ -118,14 +127,6 @@ fn on_threads(end_to_end: &str) -> Stage {
     let mut run = Run::of(&words).with("STORMWELL_DISK", "threads");
     run.must_print = Some(format!("test {END_TO_END_ON_THREADS} ... ok"));
     Stage { name: "threads", bound: minutes(2), action: Action::Run(run), needed: false }
-}
-
-/// A few kills and power cuts of the real program; `cargo x trials` runs hundreds.
-fn short_trials(root: &Path) -> Stage {
-    let program = tree::release_directory(root).join("lab").display().to_string();
-    let mut run = Run::of("trials --count 15");
-    run.words.insert(0, program);
-    Stage { name: "trials", bound: minutes(3), action: Action::Run(run), needed: false }
 }
 
 /// Unit and model tests; those that feed damaged bytes to decoders go on for five seconds each.
