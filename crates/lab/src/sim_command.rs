@@ -43,6 +43,8 @@ const TRUST: &str = "docs/trust.md";
 #[derive(Default)]
 struct Total {
     seeds: u64,
+    /// Seeds whose history broke a promise, or was another one when it was played again.
+    broken: u64,
     milliseconds: u64,
     counts: BTreeMap<&'static str, u64>,
     faults: BTreeMap<&'static str, u64>,
@@ -75,7 +77,7 @@ impl Total {
             ("operations of clients".to_string(), operations),
         ];
         rows.extend(checks.map(|(name, count)| ((*name).to_string(), *count)));
-        rows.extend(["lost", "corrupt", "duplicated", "stale or revived"].map(|name| (name.to_string(), 0)));
+        rows.push(("seeds that broke a promise".to_string(), self.broken));
         rows.extend(self.faults.iter().map(|(name, count)| (format!("fault: {name}"), *count)));
         rows
     }
@@ -89,16 +91,14 @@ pub fn run(args: &Args) -> Result<bool> {
     let mut total = Total::default();
     for seed in args.from..args.from.saturating_add(args.seeds) {
         let report = simulate::play(seed, None, args.verbose);
-        if !holds(args, seed, &report) {
-            return Ok(false);
-        }
+        total.broken += u64::from(!holds(args, seed, &report));
         total.add(&report);
     }
     print(args, &total);
     if args.record {
         record::add(Path::new(TRUST), "simulation", &total.rows())?;
     }
-    Ok(true)
+    Ok(total.broken == 0)
 }
 
 /// Whether a history broke no promise and is the same when it is played again.
