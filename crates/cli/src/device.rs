@@ -25,8 +25,8 @@ enum What {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  stormwell device ls
 
-States: `serving`; `read-only` after a failed sync, which no write may follow; `missing` if it could not be opened when the
-server started. Bytes on a missing device are answered with an error; all others are served.")]
+States: `serving`; `out of service` after a failed sync, which no write may follow, reads go on; `missing` if it could not be
+opened when the server started. Bytes on a missing device are answered with an error; all others are served.")]
 struct Ls {}
 
 impl Device {
@@ -75,14 +75,14 @@ async fn list(context: &Context) -> Result<Exit> {
 }
 
 fn row([state, class, used, size, failures]: [&str; 5], directory: &str) -> String {
-    format!("{state:<9} {class:<7} {used:>10} {size:>10} {failures:>8}  {directory}")
+    format!("{state:<14} {class:<7} {used:>10} {size:>10} {failures:>8}  {directory}")
 }
 
 /// A word for how it is.
 fn state(device: &Found) -> &'static str {
     match (device.missing, device.out_of_service) {
         (true, _) => "missing",
-        (false, true) => "read-only",
+        (false, true) => "out of service",
         (false, false) => "serving",
     }
 }
@@ -96,7 +96,7 @@ mod tests {
     fn states() {
         let found = |missing, out_of_service| Found { missing, out_of_service, ..Found::default() };
         assert_eq!(state(&found(false, false)), "serving");
-        assert_eq!(state(&found(false, true)), "read-only");
+        assert_eq!(state(&found(false, true)), "out of service");
         assert_eq!(state(&found(true, true)), "missing");
     }
 }
