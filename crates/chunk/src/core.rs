@@ -344,6 +344,7 @@ impl Core {
     /// What is due by `now`: waiting appends that waited too long, retries.
     pub fn tick(&mut self, now: Time) {
         self.now = self.now.max(now);
+        self.space.due |= self.reclaim_due().is_some_and(|at| at <= self.now);
         let limit = base::limit::FULL_WAIT;
         let (used, reserve) = (self.used(), self.settings.reserve);
         for queue in [&mut self.waiting, &mut self.waiting_seals] {
@@ -368,7 +369,7 @@ impl Core {
         let waiting = [self.waiting.front(), self.waiting_seals.front()];
         let ends = waiting.into_iter().flatten().map(|parked| parked.since.max(self.space.came_back).after(limit));
         let retries = [self.space.retry_at, self.checkpoint.retry_at].into_iter().flatten();
-        ends.chain(retries.filter(|at| *at > self.now)).chain(self.garbage_due()).min()
+        ends.chain(retries.filter(|at| *at > self.now)).chain(self.garbage_due()).chain(self.reclaim_due()).min()
     }
 }
 

@@ -5,7 +5,7 @@ use crate::index::Places;
 use base::disk::{DiskError, Fill, Op};
 use base::limit::BLOCK;
 use base::unit::Time;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// Dead ranges of a segment are punched from so many blocks on (64 KiB): less is not worth an operation.
@@ -14,6 +14,13 @@ const PUNCH_MIN: u32 = 16;
 const HELD_PART: u64 = 16;
 /// It waits so long for more of its kind before a checkpoint is made for it. Two are needed: back within a few seconds.
 const HELD_WAIT: Duration = Duration::from_secs(1);
+/// Dead ranges of a segment wait so long before they are punched while space is not short. A bag that is consumed in its
+/// order kills whole segments within that time, and a punch holds up the reads of its segment.
+const PUNCH_WAIT: Duration = Duration::from_secs(1);
+/// A segment that is dead as a whole is kept so long to be used again before its file is removed: a stream that is pushed
+/// and pulled then goes round in the same few files, and a file system that discards what is removed (`-o discard`) does
+/// not do that beside every read.
+const IDLE_WAIT: Duration = Duration::from_secs(3);
 /// Punches started at a time.
 const PUNCHES_MAX: usize = 64;
 
@@ -21,6 +28,8 @@ const PUNCHES_MAX: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Creating,
+    /// Dead as a whole, and kept for a while to become the spare.
+    Idle,
     /// Ready to be the next current one.
     Spare,
     Current,
@@ -40,6 +49,8 @@ pub(crate) struct Segment {
     /// Ranges (start, blocks) of no use that are not punched yet.
     dead: Vec<(u32, u32)>,
     dead_blocks: u32,
+    /// Since when there has been enough to punch.
+    dead_since: Option<Time>,
     punched: u32,
     /// The journal must be durable up to here before dead ranges are given up.
     pub dead_after: u64,
@@ -57,6 +68,7 @@ impl Segment {
             live: 0,
             dead: Vec::new(),
             dead_blocks: 0,
+            dead_since: None,
             punched: 0,
             dead_after: 0,
             readers: 0,
@@ -79,6 +91,8 @@ pub(crate) struct Space {
     pub segments: BTreeMap<u32, Segment>,
     pub current: Option<u32>,
     pub spare: Option<u32>,
+    /// Segments that may be used again, and since when; the oldest first.
+    idle: VecDeque<(u32, Time)>,
     creating: bool,
     /// Nothing at or above this is punched, recycled or removed: where the older checkpoint's scan starts.
     pub floor: Places,
@@ -88,6 +102,8 @@ pub(crate) struct Space {
     pub due: bool,
     /// Punched blocks of all segments.
     punched: u64,
+    /// When the next segment will have waited long enough to be punched or removed.
+    reclaim_at: Option<Time>,
     /// Since when much is dead that only a checkpoint can bring back.
     pub held_since: Option<Time>,
     /// When space last came back.
@@ -198,6 +214,10 @@ impl Core {
         if self.space.spare.is_some() || self.space.creating || waits || !(half_full || must) {
             return;
         }
+        if let Some((number, _)) = self.space.idle.pop_back() {
+            self.make_spare(number);
+            return;
+        }
         let reserve = if must { 0 } else { self.settings.reserve };
         if self.used() + self.settings.data_segment + reserve > self.settings.capacity {
             if !self.waiting.is_empty() && self.checkpoint_would_help() {
@@ -241,6 +261,9 @@ impl Core {
             return;
         }
         let mut punches = 0;
+        let patience = if self.space_is_short() { Duration::ZERO } else { PUNCH_WAIT };
+        self.space.reclaim_at = None;
+        self.remove_idle();
         let candidates: Vec<u32> = self.space.candidates.iter().copied().collect();
         for number in candidates {
             let Some(segment) = self.space.segments.get(&number) else {
@@ -253,7 +276,12 @@ impl Core {
             if segment.live == 0 {
                 self.free_segment(number);
             } else if segment.dead_blocks >= PUNCH_MIN && punches < PUNCHES_MAX {
-                punches += self.punch(number);
+                let punch_at = segment.dead_since.unwrap_or(self.now).after(patience);
+                if punch_at <= self.now {
+                    punches += self.punch(number);
+                } else {
+                    self.wait_to_punch(number, punch_at);
+                }
             }
         }
         let much =
@@ -308,18 +336,55 @@ impl Core {
         self.space.candidates.remove(&number);
         let Some(segment) = self.space.segments.get_mut(&number) else { return };
         // A segment that was written through is better than a new one: syncs into it cost less.
-        if self.space.spare.is_none() && !self.space.creating && segment.punched == 0 {
+        if segment.punched > 0 {
+            self.remove_segment(number);
+        } else if self.space.spare.is_none() && !self.space.creating {
             self.make_spare(number);
-            return;
+        } else {
+            segment.state = State::Idle;
+            self.space.idle.push_back((number, self.now));
+            self.reclaim_by(self.now.after(IDLE_WAIT));
         }
-        segment.state = State::Removing;
+    }
+
+    fn remove_segment(&mut self, number: u32) {
+        if let Some(segment) = self.space.segments.get_mut(&number) {
+            segment.state = State::Removing;
+        }
         self.start(Purpose::Remove(number), Op::Remove { file: data_file(number) });
+    }
+
+    /// Removes what nobody used again.
+    fn remove_idle(&mut self) {
+        while let Some((number, _)) = self.space.idle.pop_front_if(|(_, since)| since.after(IDLE_WAIT) <= self.now) {
+            self.remove_segment(number);
+        }
+        if let Some((_, since)) = self.space.idle.front() {
+            self.reclaim_by(since.after(IDLE_WAIT));
+        }
+    }
+
+    fn wait_to_punch(&mut self, number: u32, punch_at: Time) {
+        if let Some(segment) = self.space.segments.get_mut(&number) {
+            segment.dead_since.get_or_insert(self.now);
+        }
+        self.reclaim_by(punch_at);
+    }
+
+    fn reclaim_by(&mut self, due: Time) {
+        let earliest = self.space.reclaim_at.map_or(due, |at| at.min(due));
+        self.space.reclaim_at = Some(earliest);
+    }
+
+    /// When `reclaim` has something to do for time's sake.
+    pub fn reclaim_due(&self) -> Option<Time> {
+        self.space.reclaim_at.filter(|_| self.failed.is_none())
     }
 
     fn punch(&mut self, number: u32) -> usize {
         let Some(segment) = self.space.segments.get_mut(&number) else { return 0 };
         let mut ranges = std::mem::take(&mut segment.dead);
-        segment.dead_blocks = 0;
+        (segment.dead_blocks, segment.dead_since) = (0, None);
         ranges.sort_unstable();
         let mut joined: Vec<(u32, u32)> = Vec::new();
         for (start, blocks) in ranges {
