@@ -20,9 +20,10 @@ pub struct ConsumerOptions {
 }
 
 impl Default for ConsumerOptions {
-    /// Four chunks of 4 MiB cover 10 Gbit/s at 13 ms, and keep four devices at work.
+    /// Six chunks of 4 MiB cover 10 Gbit/s at 20 ms, and keep six devices at work. On one disk beside the consumer's own two
+    /// processors six were 3 % faster than four, and eight no better than six.
     fn default() -> ConsumerOptions {
-        ConsumerOptions { window: 4, wait: true }
+        ConsumerOptions { window: 6, wait: true }
     }
 }
 
@@ -63,6 +64,10 @@ enum Came {
     /// A chunk, and how many more wait there.
     Chunk(Chunk, u64),
 }
+
+/// So many acknowledgements go with a pull; fewer wait for more. Each message of them is a synced write of the device, which
+/// holds up its reads: at 600 chunks a second these are 37 syncs.
+const COMPANY: usize = 16;
 
 /// So long a pull waits on a device that had nothing, if each can have one open. Short beside `CALL_SILENCE_MAX`.
 const WAIT_LONG: Duration = Duration::from_millis(1000);
@@ -179,7 +184,8 @@ impl Consumer {
         let (bag, grant, wait_ms) = (self.bag.number, client.session.random.next(), wait.as_millis() as u32);
         // Asked again under the same grant, the node gives the same chunk.
         let ask = move |unchecked| Pull { bag, device, grant, wait_ms, unchecked };
-        keeper.ledger.send_queued(device.value());
+        // A pull that waits may wait for these very acknowledgements: the bag ends with the last of them.
+        keeper.ledger.send_queued(device.value(), if wait.is_zero() { COMPANY } else { 1 });
         self.pulls.spawn(async move {
             let result = client.fetch(ask).await.and_then(|(answer, payload)| {
                 match Pulled::try_from(answer.pulled) {

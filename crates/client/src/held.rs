@@ -27,7 +27,7 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// Says that it is done with. Sent with the next message to its device, at most 100 ms late; how that fared is told by
+    /// Says that it is done with. Sent together with others, at most 100 ms late; how that fared is told by
     /// `Consumer::flush`.
     pub fn acknowledge(mut self) {
         self.acknowledged = true;
@@ -165,10 +165,13 @@ impl Ledger {
         }
     }
 
-    /// Sends what is queued for this member, without waiting for the answer.
-    pub(crate) fn send_queued(self: &Arc<Self>, member: u128) {
+    /// Sends what is queued for this member, without waiting for the answer, if at least so many are queued for all.
+    pub(crate) fn send_queued(self: &Arc<Self>, member: u128, least: usize) {
         let mut batch: Vec<(Key, u32)> = {
             let mut book = self.book();
+            if book.queued.len() < least {
+                return;
+            }
             let (batch, rest) = std::mem::take(&mut book.queued).into_iter().partition(|(key, _)| key.member == member);
             book.queued = rest;
             if book.queued.is_empty() {
@@ -205,7 +208,7 @@ impl Ledger {
         let mut members: Vec<u128> = self.book().queued.iter().map(|(key, _)| key.member).collect();
         members.sort_unstable();
         members.dedup();
-        members.into_iter().for_each(|member| self.send_queued(member));
+        members.into_iter().for_each(|member| self.send_queued(member, 1));
     }
 
     async fn send(self: Arc<Self>, member: u128, pass: u32, keys: Vec<Key>) {
