@@ -206,7 +206,7 @@ impl Stage<'_> {
         let disk = Raw::new(self.scratch.path());
         self.say(&format!("the bare disk: {}", disk.description()));
         self.raw = disk.sequential(Direction::Write, RAW)? / 1e6;
-        disk.clean();
+        disk.clean()?;
         self.raw_is = format!("bare disk ({}): {:.0} MB/s", disk.tool(), self.raw);
         self.say(&format!("{} through the bag: two producers, two consumers", show_bytes(STREAM)));
         let account = Stream::new("stream", STREAM, 1).run(&at(self.context, self.queue.address())).await?;

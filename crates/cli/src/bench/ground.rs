@@ -21,7 +21,10 @@ pub const CHUNK: u64 = 4 * MIB;
 /// The server counts as quiet when the kernel counted no write of it for so long.
 const QUIET: Duration = Duration::from_millis(200);
 
-/// But nobody waits longer than this for it.
+/// Space that was not given back for so long is kept: longer than a device waits for anything.
+const GIVEN_BACK: Duration = Duration::from_secs(4);
+
+/// But nobody waits longer than this for either.
 const QUIET_WAIT_MAX: Duration = Duration::from_secs(15);
 
 /// Where and how rows are measured.
@@ -148,6 +151,21 @@ impl Ground {
             before = now;
         }
         Ok(())
+    }
+
+    /// Waits until the server has given back the space of what was deleted: it keeps dead segments for a few seconds to use
+    /// them again, and removing them is work for the disk that the next row must not see.
+    pub async fn given_back(&mut self, client: &Client) -> Result<()> {
+        let whole = Stopwatch::start();
+        let (mut before, mut since) = (0, Stopwatch::start());
+        while whole.elapsed() < QUIET_WAIT_MAX && since.elapsed() < GIVEN_BACK {
+            let used = client.devices().await?.devices.iter().map(|device| device.used).sum::<u64>();
+            if used != before {
+                (before, since) = (used, Stopwatch::start());
+            }
+            tokio::time::sleep(QUIET).await;
+        }
+        self.settle().await
     }
 
     /// Makes the kernel forget what it keeps in memory of the server's files (posix_fadvise DONTNEED on each),

@@ -4,6 +4,7 @@
 
 use super::row::Latency;
 use super::stopwatch::Stopwatch;
+use crate::demo::tree::sync_file_system;
 use base::buffer::Buffer;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::BLOCK;
@@ -23,6 +24,10 @@ const DEPTHS: [u32; 3] = [1, 4, 16];
 
 /// The file that raw runs use; 64 MiB of a bare log are written again and again.
 const LOG_BYTES: u64 = 64 * MIB;
+
+/// Disks are at rest when the kernel counted nothing for so long; it is looked for so often at most (10 s).
+const REST: Duration = Duration::from_millis(100);
+const REST_LOOKS_MAX: usize = 100;
 
 /// Which way the bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,15 +81,22 @@ impl Raw {
         Ok(best)
     }
 
-    /// Removes the file.
-    pub fn clean(&self) {
+    /// Removes the file, and waits until the disks have nothing more to do for it: where the file system discards what is
+    /// removed, that takes the disk up to a second after the file is gone, out of whatever is measured next.
+    pub fn clean(&self) -> Result<()> {
         // A file that is not there is as clean as one that was removed; anything else shows at the next run.
-        let _ = std::fs::remove_file(&self.file);
+        if std::fs::remove_file(&self.file).is_ok()
+            && let Some(directory) = self.file.parent()
+        {
+            sync_file_system(directory)?;
+            wait_for_rest();
+        }
+        Ok(())
     }
 
     fn fio(&self, direction: Direction, bytes: u64, depth: u32) -> Result<f64> {
         if direction == Direction::Write {
-            self.clean();
+            self.clean()?;
         }
         let output = Command::new("fio")
             .args(["--name=raw", "--bs=4M", "--direct=1", "--ioengine=io_uring", "--output-format=json"])
@@ -117,7 +129,7 @@ impl Raw {
     /// `threads` threads, each with every `threads`-th request, one sync at the end.
     fn internal(&self, direction: Direction, bytes: u64, threads: u32) -> Result<f64> {
         if direction == Direction::Write {
-            self.clean();
+            self.clean()?;
         }
         let file = direct(&self.file)?;
         if direction == Direction::Write {
@@ -172,7 +184,7 @@ impl Raw {
     /// Nanoseconds of each O_DIRECT write of `size` bytes with its fdatasync, into a file that was written with zeros before.
     fn synced_writes(&self, size: usize, time: Duration) -> Result<Vec<u64>> {
         assert!(size.is_multiple_of(BLOCK), "direct writes are whole blocks");
-        self.clean();
+        self.clean()?;
         let file = direct(&self.file)?;
         allocate(&file, LOG_BYTES)?;
         let zeros = Buffer::zeroed(MIB as usize);
@@ -190,8 +202,21 @@ impl Raw {
             file.sync_data()?;
             latencies.push(watch.nanos());
         }
-        self.clean();
+        self.clean()?;
         Ok(latencies)
+    }
+}
+
+/// Waits until no disk has done anything for a moment, as the kernel counts it; not for ever, since others may use them.
+fn wait_for_rest() {
+    let mut before = None;
+    for _ in 0..REST_LOOKS_MAX {
+        let now = std::fs::read("/proc/diskstats").ok();
+        if now.is_none() || now == before {
+            return;
+        }
+        before = now;
+        std::thread::sleep(REST);
     }
 }
 

@@ -52,7 +52,7 @@ pub async fn bags(ground: &mut Ground, beside_raw: bool) -> Result<[Row; 3]> {
         ground.forget_cache().await?;
         if beside_raw {
             pull.raw.push(ground.raw.sequential(Direction::Read, ground.size)? / MEGA);
-            ground.raw.clean();
+            ground.raw.clean()?;
         }
         let since = ground.since()?;
         pull_all(&bag, &payload, ground.size).await?;
@@ -60,6 +60,7 @@ pub async fn bags(ground: &mut Ground, beside_raw: bool) -> Result<[Row; 3]> {
         pull.values.push(ground.size as f64 / spent.seconds / MEGA);
         pull.moved.push(Moved { payload: ground.size, kernel: spent.read });
         client.bag_delete(&name).await?;
+        ground.given_back(&client).await?;
     }
     Ok([push, pull, processor])
 }
@@ -80,13 +81,14 @@ pub async fn files(ground: &mut Ground) -> Result<[Row; 2]> {
         write.moved.push(spent.wrote(ground.size));
         ground.forget_cache().await?;
         read.raw.push(ground.raw.sequential(Direction::Read, ground.size)? / MEGA);
-        ground.raw.clean();
+        ground.raw.clean()?;
         let since = ground.since()?;
         read_file(&client, &path, &payload, ground.size, true).await?;
         let spent = ground.spent(&since)?;
         read.values.push(ground.size as f64 / spent.seconds / MEGA);
         read.moved.push(Moved { payload: ground.size, kernel: spent.read });
         client.delete(&path, false).await?;
+        ground.given_back(&client).await?;
     }
     Ok([write, read])
 }
