@@ -16,8 +16,9 @@ pub const RECORD_PAYLOAD_MIN: usize = 64 * KIB as usize;
 /// Largest chunk of any kind. A run keeps its chunk offset in 32 bits.
 pub const CHUNK_MAX: u64 = GIB;
 
-/// A file starts a new chunk after this many bytes: 64 records, so that one chunk's loss or copy is a small event.
-pub const FILE_CHUNK: u64 = 64 * MIB;
+/// A file starts a new chunk after this many bytes. At a chunk's end the writer waits for everything under way, for the sync
+/// and for the next group, 2.5 ms without a write: of 64 MiB at 2.5 GB/s that is 9 % of the time, of 256 MiB 2 %.
+pub const FILE_CHUNK: u64 = 256 * MIB;
 
 /// A bag's chunk when nobody says otherwise (Hurricane, Chaos: 4 MiB).
 pub const BAG_CHUNK: u64 = 4 * MIB;
