@@ -30,6 +30,10 @@ const KILLS_MAX: usize = 3;
 const PRODUCERS: usize = 4;
 const BATCH: usize = 32;
 
+/// Consumers at once, and how many chunks the producers may be ahead of them.
+const CONSUMERS: usize = 2;
+const AHEAD: usize = 10_000;
+
 /// The load is looked at so often.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -111,14 +115,14 @@ struct Load {
 }
 
 impl Load {
-    /// Producers, and if `keep` a consumer that leaves so many chunks alone.
-    fn start(bag: &Bag, payload: &Arc<Payload>, ledger: &Arc<Ledger>, keep: Option<usize>) -> Load {
+    /// Producers, and if they are to go on at `chunks`, consumers that leave so many alone.
+    fn start(bag: &Bag, payload: &Arc<Payload>, ledger: &Arc<Ledger>, chunks: usize, consumers: usize) -> Load {
         let mut tasks = Vec::new();
         for _ in 0..PRODUCERS {
-            tasks.push(tokio::spawn(produce(bag.clone(), payload.clone(), ledger.clone())));
+            tasks.push(tokio::spawn(produce(bag.clone(), payload.clone(), ledger.clone(), chunks + AHEAD)));
         }
-        if let Some(keep) = keep {
-            tasks.push(tokio::spawn(consume(bag.clone(), payload.clone(), ledger.clone(), keep)));
+        for _ in 0..consumers {
+            tasks.push(tokio::spawn(consume(bag.clone(), payload.clone(), ledger.clone(), chunks)));
         }
         Load { ledger: ledger.clone(), tasks }
     }
@@ -143,9 +147,12 @@ impl Load {
     }
 }
 
-async fn produce(bag: Bag, payload: Arc<Payload>, ledger: Arc<Ledger>) -> Result<()> {
+async fn produce(bag: Bag, payload: Arc<Payload>, ledger: Arc<Ledger>, most: usize) -> Result<()> {
     let producer = bag.producer(ProducerOptions::default());
     loop {
+        while ledger.count(Fate::Safe) > most {
+            tokio::time::sleep(LOOK).await;
+        }
         let numbers = ledger.begin(BATCH);
         for number in numbers.clone() {
             producer.push(numbered(&payload, number)).await?;
@@ -190,14 +197,14 @@ pub async fn recover(ground: &Ground, context: &Context) -> Result<Row> {
     let context = at(context, server.address());
     let bag = context.connect("bench").await?.bag_create("recover", false).await?;
     let (payload, ledger) = (Arc::new(Payload::new(2001)), Arc::new(Ledger::default()));
-    let mut fill = Load::start(&bag, &payload, &ledger, None);
+    let mut fill = Load::start(&bag, &payload, &ledger, chunks, 0);
     fill.run(chunks, Duration::ZERO).await?;
     fill.end();
     drop(bag);
     let mut answered = Vec::new();
     for _ in 0..ground.rounds.min(KILLS_MAX) {
         let bag = context.connect("bench").await?.bag("recover").await?;
-        let mut load = Load::start(&bag, &payload, &ledger, Some(chunks));
+        let mut load = Load::start(&bag, &payload, &ledger, chunks, CONSUMERS);
         load.run(chunks, time).await?;
         server.kill();
         load.end();

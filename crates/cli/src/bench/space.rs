@@ -8,7 +8,7 @@ use super::stopwatch::Stopwatch;
 use crate::child::Server;
 use crate::context::Context;
 use base::error::Result;
-use base::unit::{KIB, MIB, show_bytes};
+use base::unit::{GIB, KIB, MIB, show_bytes};
 use client::{Bag, Client, ConsumerOptions, CreateOptions, ProducerOptions};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -64,7 +64,7 @@ pub async fn space(ground: &Ground, context: &Context) -> Result<Row> {
     let mut row = Row::new("space", "s");
     row.bar = Bar::AtMost(10.0);
     let directory = ground.scratch.join("space");
-    let capacity = 2 * ground.size.max(256 * MIB);
+    let capacity = 2 * ground.size.max(GIB);
     let server = Server::start(&[format!("{directory}:ssd:{capacity}")])?;
     let client = at(context, server.address()).connect("bench").await?;
     let payload = Payload::new(3001);
