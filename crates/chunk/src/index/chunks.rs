@@ -191,10 +191,13 @@ impl Chunks {
         let Some(leaf) = self.leaves.get(&bound) else { return };
         if leaf.fields.is_empty() {
             self.leaves.remove(&bound);
-        } else if leaf.bytes() <= LEAF_MAX / 2 && !self.join_next(bound) {
-            if let Some(before) = self.leaves.range(..bound).next_back().map(|(before, _)| *before) {
-                self.join_next(before);
-            }
+            return;
+        }
+        if leaf.bytes() > LEAF_MAX / 2 || self.join_next(bound) {
+            return;
+        }
+        if let Some(before) = self.leaves.range(..bound).next_back().map(|(before, _)| *before) {
+            self.join_next(before);
         }
     }
 
@@ -354,7 +357,7 @@ mod tests {
                     }
                     _ => {
                         let known = model.range(id..).next().map_or(id, |(known, _)| *known);
-                        let removed = model.remove(&known).map(|(owner, length, runs)| (owner, length, runs));
+                        let removed = model.remove(&known);
                         let found = chunks.remove(known).map(|(fields, runs)| (fields.owner(), fields.length, runs));
                         assert_eq!(found, removed, "seed {seed}");
                     }
