@@ -72,7 +72,6 @@ fn push(index: &mut Index, id: ChunkId, runs: u32) {
 fn assert_small(what: &str, before: u64, chunks: u64, runs: u64) {
     let (bytes, most) = (held().wrapping_sub(before), chunks * CHUNK_BYTES + runs * RUN_BYTES);
     let each = |bytes: u64| bytes as f64 / chunks as f64;
-    println!("{what}: {:.1} bytes for a chunk, at most {:.1}", each(bytes), each(most));
     assert!(bytes <= most, "{what}: {:.1} bytes for a chunk, at most {:.1}", each(bytes), each(most));
 }
 
