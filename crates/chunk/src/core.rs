@@ -192,12 +192,9 @@ impl Core {
     }
 
     fn list(&mut self, ticket: u64, after: Option<base::id::ChunkId>, limit: usize) {
-        use std::ops::Bound;
-        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let mut ids = self.index.chunks.range((start, Bound::Unbounded)).map(|(id, _)| *id);
-        let page: Vec<_> = ids.by_ref().take(limit).collect();
-        let more = ids.next().is_some();
-        let chunks = page.into_iter().filter_map(|id| Some((id, self.index.stat(id)?))).collect();
+        let ids: Vec<_> = self.index.chunks.after(after).map(|(id, _)| id).take(limit.saturating_add(1)).collect();
+        let more = ids.len() > limit;
+        let chunks = ids.into_iter().take(limit).filter_map(|id| Some((id, self.index.stat(id)?))).collect();
         self.reply(ticket, Ok(Reply::List { chunks, more }));
     }
 

@@ -85,7 +85,7 @@ impl<T> Engine<T> {
     /// The chunks of an owner: id, length in bytes, whether sealed; in the order of their ids. Looks at every chunk.
     pub fn chunks_of(&self, owner: Owner) -> impl Iterator<Item = (ChunkId, u64, bool)> + '_ {
         let chunks = self.core.index.chunks.iter().filter(move |(_, chunk)| chunk.owner == owner);
-        chunks.map(|(id, chunk)| (*id, u64::from(chunk.length), chunk.sealed))
+        chunks.map(|(id, chunk)| (id, u64::from(chunk.length), chunk.sealed))
     }
 
     /// Whether this chunk is here.
@@ -106,7 +106,7 @@ impl<T> Engine<T> {
     /// Every bag that has chunks or counters here.
     pub fn bags(&self) -> Vec<base::id::BagId> {
         let mut bags: std::collections::BTreeSet<_> = self.core.index.bags.keys().copied().collect();
-        bags.extend(self.core.index.chunks.values().filter_map(|chunk| match chunk.owner {
+        bags.extend(self.core.index.chunks.iter().filter_map(|(_, chunk)| match chunk.owner {
             Owner::Bag(bag) => Some(bag),
             Owner::Group(_) => None,
         }));

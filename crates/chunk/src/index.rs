@@ -1,5 +1,8 @@
 //! What exists: chunks and where their bytes lie, open tails, bags, recent acknowledgements; and how the log's records change it.
 
+mod chunks;
+#[cfg(test)]
+mod footprint;
 mod format;
 mod snapshot;
 
@@ -8,6 +11,7 @@ use crate::request::{BagStat, ChunkStat};
 use base::checksum::{combine, crc32c};
 use base::id::{BagId, ChunkId, Generation, Owner};
 use bytes::Bytes;
+use chunks::{Chunk, Chunks, Fields};
 use snapshot::Snapshot;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Deref;
@@ -35,20 +39,6 @@ impl Run {
         self.offset + self.length
     }
 }
-
-/// A chunk. 64 bytes, and 16 for each run.
-#[derive(Clone, Debug)]
-pub(crate) struct Chunk {
-    pub owner: Owner,
-    pub generation: Generation,
-    pub length: u32,
-    /// Of all bytes; kept up to date only when sealed.
-    pub crc: u32,
-    pub sealed: bool,
-    /// In the order of their offsets; released ones are missing.
-    pub runs: Vec<Run>,
-}
-const _: () = assert!(size_of::<Chunk>() <= 64 && size_of::<Run>() == 16);
 
 impl DataHeader {
     /// Where the record's payload lies.
@@ -112,7 +102,7 @@ impl<T> Deref for Watched<T> {
 /// Everything that exists.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    pub chunks: Watched<BTreeMap<ChunkId, Chunk>>,
+    pub chunks: Watched<Chunks>,
     pub open: Watched<BTreeMap<ChunkId, Open>>,
     pub bags: BTreeMap<BagId, BagStat>,
     /// Ranges of chunks that were released, sorted, joined.
@@ -123,8 +113,7 @@ pub(crate) struct Index {
     pub live: u64,
     /// Bytes of all tails.
     pub tails: u64,
-    /// Runs of all chunks, and released ranges of all chunks.
-    runs: u64,
+    /// Released ranges of all chunks.
     ranges: u64,
     /// Chunks that changed, came or went since the last snapshot began, and at least what their entries take.
     dirty: BTreeSet<ChunkId>,
@@ -148,9 +137,9 @@ impl Index {
     }
 
     /// A chunk that is about to be changed.
-    pub fn chunk_mut(&mut self, id: ChunkId) -> Option<&mut Chunk> {
+    pub fn chunk_mut(&mut self, id: ChunkId) -> Option<&mut Fields> {
         self.touch(id);
-        self.chunks.0.get_mut(&id)
+        self.chunks.0.get_mut(id)
     }
 
     /// The open state of a chunk that is about to be changed. Its tail may only grow; `take_tail` takes it.
@@ -182,10 +171,7 @@ impl Index {
     pub fn record_written(&mut self, id: ChunkId, birth: u64, run: Run) -> bool {
         let Some(open) = self.open.0.get_mut(&id).filter(|open| open.birth == birth) else { return false };
         open.under_way.pop_front();
-        if let Some(chunk) = self.chunks.0.get_mut(&id) {
-            chunk.runs.push(run);
-            self.runs += 1;
-        }
+        self.chunks.0.push_run(id, run);
         true
     }
 
@@ -208,7 +194,7 @@ impl Index {
     /// A new open chunk of no bytes.
     pub fn create(&mut self, id: ChunkId, owner: Owner, generation: Generation, birth: u64) {
         self.touch(id);
-        self.chunks.0.insert(id, Chunk { owner, generation, length: 0, crc: 0, sealed: false, runs: Vec::new() });
+        self.chunks.0.insert(Fields::new(id, owner, generation), &[]);
         self.open.0.insert(id, Open { birth, ..Open::default() });
     }
 
@@ -219,8 +205,7 @@ impl Index {
             return;
         }
         (chunk.sealed, chunk.crc) = (true, crc);
-        chunk.runs.shrink_to_fit();
-        if let Owner::Bag(bag) = chunk.owner {
+        if let Owner::Bag(bag) = chunk.owner() {
             let length = chunk.length;
             let stat = self.bags.entry(bag).or_default();
             stat.pushed += 1;
@@ -232,13 +217,12 @@ impl Index {
     pub fn remove(&mut self, id: ChunkId) -> Vec<Run> {
         self.touch(id);
         self.keep_tail(id);
-        let Some(chunk) = self.chunks.0.remove(&id) else { return Vec::new() };
+        let Some((chunk, runs)) = self.chunks.0.remove(id) else { return Vec::new() };
         self.live -= u64::from(chunk.length);
         self.close(id);
         let ranges = self.released.0.remove(&id);
         self.ranges -= ranges.map_or(0, |ranges| ranges.len() as u64);
-        self.runs -= chunk.runs.len() as u64;
-        chunk.runs
+        runs
     }
 
     /// Counts and remembers an acknowledgement and removes the chunk.
@@ -259,7 +243,7 @@ impl Index {
     pub fn handle(&mut self, id: ChunkId, grant: u64, pass: u32) {
         let generation = handled_in(pass);
         let Some(chunk) = self.chunk_mut(id).filter(|chunk| chunk.generation < generation) else { return };
-        if let Owner::Bag(bag) = chunk.owner {
+        if let Owner::Bag(bag) = chunk.owner() {
             chunk.generation = generation;
             let length = chunk.length;
             let stat = self.bags.entry(bag).or_default();
@@ -280,8 +264,8 @@ impl Index {
     /// Whether a chunk that stays was handled in the present pass of its bag.
     pub fn is_handled(&self, id: ChunkId) -> bool {
         let Some(Chunk { owner: Owner::Bag(bag), generation, .. }) = self.chunks.get(&id) else { return false };
-        let stat = self.bags.get(bag).copied().unwrap_or_default();
-        stat.retain && *generation >= handled_in(stat.pass)
+        let stat = self.bags.get(&bag).copied().unwrap_or_default();
+        stat.retain && generation >= handled_in(stat.pass)
     }
 
     /// A bag is in this pass, or a later one that is known already. Of one that retains the counts begin anew.
@@ -310,7 +294,7 @@ impl Index {
     /// Releases a range: remembers it and gives back the runs that lie in released ranges altogether.
     pub fn release(&mut self, id: ChunkId, start: u32, end: u32) -> Vec<Run> {
         self.touch(id);
-        let Some(chunk) = self.chunks.0.get_mut(&id) else { return Vec::new() };
+        let Some(chunk) = self.chunks.get(&id) else { return Vec::new() };
         let (start, end) = (start, end.min(chunk.length));
         if start >= end {
             return Vec::new();
@@ -330,9 +314,7 @@ impl Index {
         self.ranges += ranges.len() as u64;
         self.dirty_bytes += format::RANGE_BYTES;
         let inside = |run: &Run| ranges.iter().any(|(start, end)| *start <= run.offset && run.end() <= *end);
-        let dead: Vec<Run> = chunk.runs.extract_if(.., |run| inside(run)).collect();
-        self.runs -= dead.len() as u64;
-        dead
+        self.chunks.0.take_runs(id, inside)
     }
 
     /// Whether part of `start..end` was released.
@@ -344,8 +326,8 @@ impl Index {
     /// Forgets a bag and its chunks; gives back the runs.
     pub fn drop_bag(&mut self, bag: BagId) -> Vec<Run> {
         self.bags.remove(&bag);
-        let owned = |chunk: &Chunk| chunk.owner == Owner::Bag(bag);
-        let ids: Vec<ChunkId> = self.chunks.iter().filter(|(_, chunk)| owned(chunk)).map(|(id, _)| *id).collect();
+        let owned = self.chunks.iter().filter(|(_, chunk)| chunk.owner == Owner::Bag(bag));
+        let ids: Vec<ChunkId> = owned.map(|(id, _)| id).collect();
         ids.into_iter().flat_map(|id| self.remove(id)).collect()
     }
 
@@ -358,7 +340,7 @@ impl Index {
             self.create(header.chunk, header.owner, header.generation, header.sequence);
         }
         self.touch(header.chunk);
-        let (Some(chunk), Some(open)) = (self.chunks.0.get_mut(&header.chunk), self.open.0.get_mut(&header.chunk))
+        let (Some(chunk), Some(open)) = (self.chunks.0.get_mut(header.chunk), self.open.0.get_mut(&header.chunk))
         else {
             return false;
         };
@@ -367,11 +349,6 @@ impl Index {
         }
         let crc = header.payload_crc();
         chunk.generation = chunk.generation.max(header.generation);
-        if header.length > 0 {
-            chunk.runs.push(header.run());
-            self.runs += 1;
-            self.dirty_bytes += format::RUN_BYTES;
-        }
         open.flushed += header.length;
         open.flushed_crc = combine(open.flushed_crc, crc, u64::from(header.length));
         let covered = (header.length as usize).min(open.tail.len());
@@ -382,6 +359,10 @@ impl Index {
         open.journaled = length;
         self.live += u64::from(length - chunk.length);
         chunk.length = length;
+        if header.length > 0 {
+            self.chunks.0.push_run(header.chunk, header.run());
+            self.dirty_bytes += format::RUN_BYTES;
+        }
         if let Some((whole, crc)) = header.seals
             && whole == length
         {
@@ -436,7 +417,7 @@ impl Index {
             self.create(id, owner, generation, birth);
         }
         self.touch(id);
-        let (Some(chunk), Some(open)) = (self.chunks.0.get_mut(&id), self.open.0.get_mut(&id)) else { return true };
+        let (Some(chunk), Some(open)) = (self.chunks.0.get_mut(id), self.open.0.get_mut(&id)) else { return true };
         if offset > chunk.length {
             return false;
         }

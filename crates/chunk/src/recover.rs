@@ -204,7 +204,7 @@ fn upgrade(driver: &mut Driver<'_>, identity: Identity) -> Result<()> {
 /// short: never acknowledged, in nobody's queue, and in the way of the push when it is asked again.
 fn drop_torn_pushes(core: &mut Core) {
     let torn = core.index.chunks.iter().filter(|(_, chunk)| matches!(chunk.owner, Owner::Bag(_)) && !chunk.sealed);
-    let torn: Vec<ChunkId> = torn.map(|(id, _)| *id).collect();
+    let torn: Vec<ChunkId> = torn.map(|(id, _)| id).collect();
     for chunk in torn {
         if core.settings.planted == Some(Planted::TornPushKept) {
             core.index.seal(chunk, 0);
@@ -486,7 +486,7 @@ fn rebuild_data(
 ) {
     let size = (core.settings.data_segment / BLOCK as u64) as u32;
     let mut used: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
-    for run in core.index.chunks.values().flat_map(|chunk| &chunk.runs) {
+    for run in core.index.chunks.iter().flat_map(|(_, chunk)| chunk.runs) {
         used.entry(run.segment).or_default().push((run.block, record_blocks(run.length)));
     }
     for (number, length) in of_kind(files, FileKind::Data) {

@@ -6,10 +6,12 @@ mod loopback;
 mod metadata;
 mod payload;
 mod raw;
+mod recovery;
 mod resources;
 mod row;
 mod sequential;
 mod small;
+mod space;
 pub mod stopwatch;
 mod table;
 
@@ -60,7 +62,7 @@ pub struct Bench {
 }
 
 /// Every row, in the order in which they run.
-const ROWS: [&str; 16] = [
+const ROWS: [&str; 18] = [
     "start_to_first_write",
     "memory_idle",
     "bag_push",
@@ -76,6 +78,8 @@ const ROWS: [&str; 16] = [
     "meta_create",
     "meta_stat",
     "meta_list",
+    "recover",
+    "space",
     "memory_bench",
 ];
 
@@ -127,7 +131,7 @@ impl Bench {
             return Err(Error::new(ErrorKind::Invalid, "--size is less than one chunk; give 4MiB or more").into());
         }
         let mut ground = Ground::new(context, &self.data, size, rounds, time)?;
-        ground.tree = self.tree;
+        (ground.tree, ground.quick) = (self.tree, self.quick);
         let mut run =
             Run { only: self.only, table: Table::new(context.json)?, quiet: context.quiet, verdicts: Vec::new() };
         run.begin(&format!(
@@ -181,6 +185,14 @@ async fn measure(run: &mut Run, ground: &mut Ground, context: &Context) -> Resul
     if run.wants(&["meta_create", "meta_stat", "meta_list"]) {
         run.begin("names made, looked at, listed");
         run.end(metadata::rows(ground).await?)?;
+    }
+    if run.wants(&["recover"]) {
+        run.begin("a server killed under load comes back");
+        run.end([recovery::recover(ground, context).await?])?;
+    }
+    if run.wants(&["space"]) {
+        run.begin("space after 90 % was deleted");
+        run.end([space::space(ground, context).await?])?;
     }
     if run.wants(&["memory_bench"]) {
         run.end([resources::memory_bench(ground, run.verdicts.len())?])?;

@@ -13,7 +13,8 @@
 //! Version 1 is one whole index: `count 8 of chunks | chunks | head`, each chunk `id 16 | owner 12 | generation 8 | sealed 4
 //! | length 4 | crc 4 | count 4 of tail bytes | tail | count 4 of runs | runs | count 4 of released ranges | released ranges`.
 
-use super::{Chunk, Index, Open, Recent, Run};
+use super::chunks::{Chunk, Fields};
+use super::{Index, Open, Recent, Run};
 use crate::format::{Reader, put_owner};
 use crate::request::BagStat;
 use base::checksum::crc32c;
@@ -32,7 +33,13 @@ const SEALED: u32 = 1;
 const GONE: u32 = 2;
 
 /// An entry but for the bytes of its tail. Runs that are under way are runs.
-pub(super) fn put_entry(out: &mut Vec<u8>, id: ChunkId, chunk: &Chunk, open: Option<&Open>, released: &[(u32, u32)]) {
+pub(super) fn put_entry(
+    out: &mut Vec<u8>,
+    id: ChunkId,
+    chunk: Chunk<'_>,
+    open: Option<&Open>,
+    released: &[(u32, u32)],
+) {
     let tail = if chunk.sealed { None } else { open };
     let (state, length, crc, tail) = match tail {
         None => (SEALED, chunk.length, chunk.crc, 0),
@@ -182,7 +189,6 @@ impl Index {
         // A record that was under way when its bytes were released.
         runs.retain(|run| !released.iter().any(|(start, end)| *start <= run.offset && run.end() <= *end));
         self.live = self.live.checked_add(u64::from(length))?;
-        self.runs += runs.len() as u64;
         if !released.is_empty() {
             self.ranges += released.len() as u64;
             self.released.0.insert(id, released);
@@ -193,7 +199,9 @@ impl Index {
             let open = Open { flushed, flushed_crc: crc, tail, tail_crc, journaled: length, ..Open::default() };
             self.open.0.insert(id, open);
         }
-        self.chunks.0.insert(id, Chunk { owner, generation, length, crc, sealed, runs });
+        let mut fields = Fields::new(id, owner, generation);
+        (fields.length, fields.crc, fields.sealed) = (length, crc, sealed);
+        self.chunks.0.insert(fields, &runs);
         Some(())
     }
 }

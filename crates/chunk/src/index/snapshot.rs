@@ -52,7 +52,7 @@ impl Index {
         let changed_bytes = std::mem::take(&mut self.dirty_bytes);
         let mut bytes = changed_bytes;
         if full {
-            bytes = self.chunks.len() as u64 * ENTRY_BYTES + self.runs * RUN_BYTES + self.ranges * RANGE_BYTES;
+            bytes = self.chunks.len() as u64 * ENTRY_BYTES + self.chunks.runs() * RUN_BYTES + self.ranges * RANGE_BYTES;
         }
         for (id, open) in self.open.iter() {
             if full {
@@ -75,7 +75,7 @@ impl Index {
             let range = (after, Bound::Unbounded);
             let next = if snapshot.full {
                 let saved = snapshot.saved.range(range).next().map(|(id, _)| *id);
-                let live = self.chunks.range(range).next().map(|(id, _)| *id);
+                let live = self.chunks.after(snapshot.written).next().map(|(id, _)| id);
                 [saved, live].into_iter().flatten().min()
             } else {
                 snapshot.changed.range(range).next().copied()

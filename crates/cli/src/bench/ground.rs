@@ -39,6 +39,8 @@ pub struct Ground {
     pub size: u64,
     /// How long rows last that go on for a time.
     pub time: Duration,
+    /// Only shows that everything runs.
+    pub quick: bool,
     /// The tree of the rows with small files; none means the demo's.
     pub tree: Option<PathBuf>,
     server: Server,
@@ -93,7 +95,7 @@ impl Ground {
         let size = (size.min(room) / CHUNK).max(1) * CHUNK;
         let raw = Raw::new(scratch.path());
         let context = at(context, server.address());
-        Ok(Ground { raw, rounds, size, time, tree: None, server, sampler, context, scratch })
+        Ok(Ground { raw, rounds, size, time, quick: false, tree: None, server, sampler, context, scratch })
     }
 
     /// A session with the server.

@@ -191,7 +191,8 @@ async fn read_file(client: &Client, path: &str, payload: &Payload, size: u64, on
     if position == size { Ok(()) } else { Err(wrong("the file that was read has another length than was written")) }
 }
 
-fn wrong(what: &str) -> Error {
+/// The error that says that Stormwell itself is at fault.
+pub fn wrong(what: &str) -> Error {
     Error::new(
         ErrorKind::Corrupt,
         format!("{what}; this is a fault in Stormwell: keep the data directory and report it"),
