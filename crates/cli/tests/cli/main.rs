@@ -11,6 +11,7 @@ mod inspect;
 mod kills;
 mod mistakes;
 mod names;
+mod room;
 mod shapes;
 mod store;
 mod tails;
