@@ -4,6 +4,7 @@ mod appends;
 mod ground;
 mod loopback;
 mod metadata;
+mod mixed;
 mod payload;
 mod raw;
 mod resources;
@@ -60,7 +61,7 @@ pub struct Bench {
 }
 
 /// Every row, in the order in which they run.
-const ROWS: [&str; 16] = [
+const ROWS: [&str; 17] = [
     "start_to_first_write",
     "memory_idle",
     "bag_push",
@@ -76,6 +77,7 @@ const ROWS: [&str; 16] = [
     "meta_create",
     "meta_stat",
     "meta_list",
+    "mixed",
     "memory_bench",
 ];
 
@@ -181,6 +183,10 @@ async fn measure(run: &mut Run, ground: &mut Ground, context: &Context) -> Resul
     if run.wants(&["meta_create", "meta_stat", "meta_list"]) {
         run.begin("names made, looked at, listed");
         run.end(metadata::rows(ground).await?)?;
+    }
+    if run.wants(&["mixed"]) {
+        run.begin("small files all over a large set, read and replaced, beside a stream");
+        run.end([mixed::row(ground).await?])?;
     }
     if run.wants(&["memory_bench"]) {
         run.end([resources::memory_bench(ground, run.verdicts.len())?])?;
