@@ -38,29 +38,34 @@ const READINGS: usize = 10_000;
 /// Everything about the machine.
 pub fn checks(context: &Context) -> Vec<Check> {
     let ring = os::disk::probe::ring();
-    let mut checks = Vec::new();
-    checks.push(match os::machine::open_files() {
-        Ok(limit) => open_files(limit),
-        Err(error) => Check::warning("open files", error.text(), "nobody knows how many are enough", ""),
-    });
-    checks.push(match os::machine::locked_memory() {
-        Ok(limit) => locked_memory(limit, ring.is_ok()),
-        Err(error) => Check::warning("locked memory", error.text(), "a ring may be refused", ""),
-    });
-    checks.push(huge_pages(os::machine::huge_pages().as_deref()));
-    checks.push(io_uring(&ring, os::machine::io_uring_disabled(), os::machine::kernel().as_deref()));
-    checks.push(match os::machine::memory() {
-        Some(found) => memory(found),
-        None => Check::warning("memory", "/proc/meminfo cannot be read", "nobody knows how much is free", ""),
-    });
     let clock = os::machine::clock();
     let source = clock.as_ref().ok().and_then(|state| state.source.clone());
-    checks.push(match clock {
-        Ok(state) => calendar(&state, context.clock.wall()),
-        Err(error) => Check::warning("clock", error.text(), "nobody knows whether it is in step with others", ""),
-    });
-    checks.push(monotonic(context.clock.as_ref(), source));
-    checks
+    vec![
+        match os::machine::open_files() {
+            Ok(limit) => open_files(limit),
+            Err(error) => unknown("open files", error.text(), "ulimit -Hn"),
+        },
+        match os::machine::locked_memory() {
+            Ok(limit) => locked_memory(limit, ring.is_ok()),
+            Err(error) => unknown("locked memory", error.text(), "ulimit -l"),
+        },
+        huge_pages(os::machine::huge_pages().as_deref()),
+        io_uring(&ring, os::machine::io_uring_disabled(), os::machine::kernel().as_deref()),
+        match os::machine::memory() {
+            Some(found) => memory(found),
+            None => unknown("memory", "/proc/meminfo cannot be read", "mount -t proc proc /proc"),
+        },
+        match clock {
+            Ok(state) => calendar(&state, context.clock.wall()),
+            Err(error) => unknown("clock", error.text(), "timedatectl"),
+        },
+        monotonic(context.clock.as_ref(), source),
+    ]
+}
+
+/// What the system does not say.
+fn unknown(name: &'static str, why: &str, remedy: &str) -> Check {
+    Check::warning(name, why, "nobody knows whether it is enough", remedy)
 }
 
 fn shown(limit: Option<u64>) -> String {

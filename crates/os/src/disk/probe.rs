@@ -136,7 +136,7 @@ pub struct Mount {
     pub point: PathBuf,
     /// Its options, those of the mount point and those of the file system, with commas between.
     pub options: String,
-    /// Whether the disk below turns; none if there is none or nobody knows.
+    /// Whether the disk below turns; none if there is none or nobody knows: what a virtual machine says of its disks is not known.
     pub turns: Option<bool>,
     /// Whether the disk says that it keeps writes in a volatile cache (`write back`); none if nobody knows.
     pub volatile_cache: Option<bool>,
@@ -147,6 +147,10 @@ pub fn mount(path: &Path) -> Option<Mount> {
     let path = std::fs::canonicalize(path).ok()?;
     let (device, mut mount) = innermost(&std::fs::read_to_string("/proc/self/mountinfo").ok()?, &path)?;
     let disk = std::fs::canonicalize(format!("/sys/dev/block/{device}")).ok();
+    let virtual_disk = disk.as_ref().is_none_or(|disk| {
+        let disk = disk.to_string_lossy();
+        ["/virtual/", "/virtio", "/xen", "/vmbus"].iter().any(|word| disk.contains(word))
+    });
     // A partition has no queue; its disk, the directory above, has.
     let queue = disk.and_then(|disk| {
         let places = [Some(disk.join("queue")), disk.parent().map(|above| above.join("queue"))];
@@ -156,7 +160,7 @@ pub fn mount(path: &Path) -> Option<Mount> {
         let text = std::fs::read_to_string(queue.as_ref()?.join(name)).ok()?;
         Some(text.trim().to_string())
     };
-    mount.turns = word("rotational").map(|word| word == "1");
+    mount.turns = word("rotational").filter(|_| !virtual_disk).map(|word| word == "1");
     mount.volatile_cache = word("write_cache").map(|word| word == "write back");
     Some(mount)
 }
