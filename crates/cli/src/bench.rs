@@ -4,6 +4,7 @@ mod appends;
 mod ground;
 mod loopback;
 mod metadata;
+mod mixed;
 mod payload;
 mod raw;
 mod recovery;
@@ -62,7 +63,7 @@ pub struct Bench {
 }
 
 /// Every row, in the order in which they run.
-const ROWS: [&str; 18] = [
+const ROWS: [&str; 19] = [
     "start_to_first_write",
     "memory_idle",
     "bag_push",
@@ -78,6 +79,7 @@ const ROWS: [&str; 18] = [
     "meta_create",
     "meta_stat",
     "meta_list",
+    "mixed",
     "recover",
     "space",
     "memory_bench",
@@ -185,6 +187,10 @@ async fn measure(run: &mut Run, ground: &mut Ground, context: &Context) -> Resul
     if run.wants(&["meta_create", "meta_stat", "meta_list"]) {
         run.begin("names made, looked at, listed");
         run.end(metadata::rows(ground).await?)?;
+    }
+    if run.wants(&["mixed"]) {
+        run.begin("small files all over a large set, read and replaced, beside a stream");
+        run.end([mixed::row(ground).await?])?;
     }
     if run.wants(&["recover"]) {
         run.begin("a server killed under load comes back");

@@ -6,8 +6,8 @@
 use crate::context::Context;
 use crate::exit::{EXIT_CODES_HELP, Exit, Result, finish, say};
 use crate::{
-    bag, bench, cat, chmod, chown, completion, concat, demo, device, df, du, explain, get, inspect, ls, mkdir, mv,
-    policy, put, rm, serve, stat, tail, touch, truncate, xattr,
+    bag, bench, cat, chmod, chown, completion, concat, demo, device, df, doctor, du, explain, get, inspect, ls, mkdir,
+    mv, policy, put, rm, serve, stat, tail, top, touch, truncate, xattr,
 };
 use base::error::Error;
 use clap::error::ErrorKind;
@@ -61,6 +61,8 @@ enum Command {
     Du(du::Du),
     Df(df::Df),
     Device(device::Device),
+    Top(top::Top),
+    Doctor(doctor::Doctor),
     Bag(bag::Bag),
     Serve(serve::Serve),
     Inspect(inspect::Inspect),
@@ -92,6 +94,8 @@ impl Command {
             Command::Du(command) => command.run(context).await,
             Command::Df(command) => command.run(context).await,
             Command::Device(command) => command.run(context).await,
+            Command::Top(command) => command.run(context).await,
+            Command::Doctor(command) => command.run(context).await,
             Command::Bag(command) => command.run(context).await,
             Command::Serve(command) => command.run(context).await,
             Command::Inspect(command) => command.run(context),
@@ -198,6 +202,8 @@ mod tests {
             "du -s -h /",
             "df -h",
             "device ls --json",
+            "doctor --data a --data b --json",
+            "top --interval 500ms --count 3 --json",
             "serve --as-new a --data a",
             "bag create b --exists-ok",
             "bag push b - --lines --chunk 1M",
@@ -242,6 +248,9 @@ mod tests {
             "xattr set /a user.b",
             "bag",
             "device",
+            "top --interval 0",
+            "top --interval soon",
+            "top --count 0",
             "bag pull b -j 0 --exec true",
             "bag pull b -j 2",
             "bag push b --chunk 0",

@@ -45,7 +45,12 @@ impl Context {
 
     /// A session with the store, under the name of the command that wants it.
     pub async fn connect(&self, command: &str) -> Result<Client> {
-        Client::connect(Settings {
+        Client::connect(self.settings(command)).await
+    }
+
+    /// How the store is reached, under the name of the command that wants it.
+    pub fn settings(&self, command: &str) -> Settings {
+        Settings {
             net: Arc::new(os::net::TcpNet),
             address: self.at.clone(),
             program: format!("stormwell {command}"),
@@ -55,7 +60,6 @@ impl Context {
             pool: self.pool.clone(),
             connections: CONNECTIONS,
             silence_max: CALL_SILENCE_MAX,
-        })
-        .await
+        }
     }
 }

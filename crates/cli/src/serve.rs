@@ -151,6 +151,9 @@ impl Serve {
         let world = Arc::new(node::OsWorld);
         let log = Log::new(context.clock.clone(), self.log, world.clone());
         end_on_panic(log.clone());
+        if let Err(error) = os::machine::raise_open_files() {
+            log.say(Level::Warn, "start", error.text(), &[]);
+        }
         let settings = node::Settings {
             backend: self.disk,
             console: console(self.console.as_deref(), &context.at)?,

@@ -106,6 +106,7 @@ pub fn reply_record(reply: &Reply) -> ReplyRecord {
         | Reply::Policy { .. }
         | Reply::DiskUsage { .. }
         | Reply::Usage(_)
+        | Reply::Sessions(_)
         | Reply::Devices(_)
         | Reply::Bags { .. }
         | Reply::Garbage(_)

@@ -261,6 +261,8 @@ pub enum Request {
     },
     /// `Usage` of the whole store.
     Usage,
+    /// How many sessions are open. `Sessions`.
+    Sessions,
     /// Says that a device exists. `Done`.
     DeviceRegister {
         /// Its id.
@@ -590,6 +592,8 @@ pub enum Reply {
     },
     /// Counts of the whole store. What is being taken apart after a delete still counts.
     Usage(Totals),
+    /// Open sessions.
+    Sessions(u64),
     /// All devices.
     Devices(Vec<DeviceInfo>),
     /// One bag.

@@ -16,6 +16,7 @@ impl Request {
                 | Request::GetPolicy { .. }
                 | Request::DiskUsage { .. }
                 | Request::Usage
+                | Request::Sessions
                 | Request::DeviceReport { .. }
                 | Request::DeviceList
                 | Request::BagStat { .. }
@@ -62,6 +63,7 @@ impl State {
             Request::GetPolicy { path } => self.get_policy(&path),
             Request::DiskUsage { path, resume } => self.disk_usage(&path, resume.as_deref()),
             Request::Usage => self.usage(),
+            Request::Sessions => Ok(Reply::Sessions(self.sessions.count() as u64)),
             Request::DeviceReport { device, used, capacity, full } => self.report_device(device, used, capacity, full),
             Request::DeviceList => {
                 // Registrations are in memory when they are in the log, durable or not yet.

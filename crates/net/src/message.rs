@@ -38,6 +38,7 @@ macro_rules! asks {
 asks! {
     1 session::Renew => Done,
     2 session::NodeStatus => session::NodeStatusAnswer,
+    3 session::Look => session::LookAnswer,
 
     16 file::Stat => file::Attributes,
     17 file::List => file::ListAnswer,

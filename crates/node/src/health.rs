@@ -4,7 +4,7 @@ use crate::service::Node;
 use std::time::Duration;
 
 /// The metadata store answers within milliseconds; one that takes this long is stuck.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How a node is.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -192,6 +192,8 @@ async fn namespace(page: &mut Page, node: &Node) -> Result<()> {
     page.single("stormwell_files", Kind::Gauge, "Files of the store.", totals.files);
     page.single("stormwell_directories", Kind::Gauge, "Directories of the store.", totals.directories);
     page.single("stormwell_file_bytes", Kind::Gauge, "Bytes of all files.", totals.bytes);
+    let sessions = crate::translate::sessions(node.metadata.ask(meta::Request::Sessions).await?);
+    page.single("stormwell_sessions", Kind::Gauge, "Sessions of clients that are open.", sessions);
     let missing = node.missing.len();
     let help = "Devices of this store that could not be opened at the start.";
     page.single("stormwell_devices_missing", Kind::Gauge, help, missing);

@@ -89,6 +89,7 @@ pub async fn start(
     let (net, outward) = (stats.clone(), outgoing.clone());
     let metrics = Metrics { net, incoming: incoming.clone(), outgoing: outward, disks, metadata: meta_stats };
     let not_served = missing.clone();
+    let console = console_listener.as_ref().map(|listener| listener.address());
     let node = Arc::new(Node {
         id: identity.node,
         metadata,
@@ -98,6 +99,7 @@ pub async fn start(
         garbage: Arc::new(tokio::sync::Notify::new()),
         runtime: tokio::runtime::Handle::current(),
         missing,
+        console: console.clone(),
         metrics,
         log: log.clone(),
     });
@@ -116,7 +118,6 @@ pub async fn start(
     let service = Arc::new(NodeService(node.clone()));
     let server = tokio::spawn(Server::serve(listener, service, server_settings, stopped.clone()));
     let housekeeping = tokio::spawn(housekeeping::run(node.clone(), stopped.clone()));
-    let console = console_listener.as_ref().map(|listener| listener.address());
     let answer = |listener| tokio::spawn(console::run(listener, node.clone(), log, stopped));
     let console_task = console_listener.map(answer);
     Ok(Running {

@@ -2,9 +2,10 @@
 
 use crate::bags::Waiter;
 use crate::device::{self, Device, Item, Then};
+use crate::health;
 use crate::log::Log;
 use crate::metadata::{self, Metadata};
-use crate::metrics::Metrics;
+use crate::metrics::{self, Metrics};
 use crate::places::Missing;
 use crate::translate;
 use base::env::Clock;
@@ -37,6 +38,8 @@ pub struct Node {
     pub runtime: tokio::runtime::Handle,
     /// Devices of this store that could not be opened.
     pub missing: Vec<Missing>,
+    /// Where its console is, `host:port`.
+    pub console: Option<String>,
     /// Counters for those who look.
     pub metrics: Metrics,
     /// Where troubles are told.
@@ -63,7 +66,7 @@ impl Service for NodeService {
             bag::RenewGrants::KIND => node.renew_grants(call),
             bag::Create::KIND | bag::Stat::KIND | bag::List::KIND => node.in_steps(call),
             bag::Seal::KIND | bag::Delete::KIND | bag::Rewind::KIND => node.in_steps(call),
-            file::Devices::KIND => node.in_steps(call),
+            file::Devices::KIND | session::Look::KIND => node.in_steps(call),
             session::NodeStatus::KIND => node.status(call),
             _ => node.ask_metadata(call),
         }
@@ -260,6 +263,10 @@ impl Node {
                 respond(call.respond, self.delete_bag(caller, &ask.name).await);
             }
             file::Devices::KIND => respond(call.respond, self.list_devices().await),
+            session::Look::KIND => {
+                let (answer, page) = self.look().await;
+                call.respond.answer(&answer, Payload::new(page.into()));
+            }
             other => unreachable!("{} takes no steps", kind_name(other).unwrap_or("an unknown kind")),
         }
     }
@@ -352,6 +359,23 @@ impl Node {
             record.granted += granted;
         }
         Ok(record)
+    }
+
+    /// Health and metrics. Whatever does not answer in time is left out, and health says so.
+    async fn look(&self) -> (session::LookAnswer, String) {
+        let health = health::look(self).await;
+        let page = match tokio::time::timeout(health::PATIENCE, metrics::page(self)).await {
+            Ok(Ok(page)) => page,
+            Ok(Err(_)) | Err(_) => String::new(),
+        };
+        let answer = session::LookAnswer {
+            ready: health.ready,
+            troubles: health.troubles,
+            console: self.console.clone().unwrap_or_default(),
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            process: u64::from(std::process::id()),
+        };
+        (answer, page)
     }
 
     async fn list_devices(&self) -> Result<file::DevicesAnswer> {

@@ -365,6 +365,12 @@ pub fn totals(reply: Reply) -> file::DevicesAnswer {
     }
 }
 
+/// How many sessions are open.
+pub fn sessions(reply: Reply) -> u64 {
+    let Reply::Sessions(count) = reply else { other(&reply) };
+    count
+}
+
 /// The limit of a page as asked over the wire.
 pub fn page_limit(limit: u32) -> usize {
     page(limit)

@@ -3,6 +3,7 @@
 mod directory;
 mod memory;
 mod overlay;
+pub mod probe;
 mod threads;
 mod uring;
 mod volatile;
@@ -113,6 +114,11 @@ pub fn replace(path: &Path, bytes: &[u8], backend: Backend) -> Result<()> {
 /// that it does not know.
 pub fn warning(backend: Backend) -> Result<Option<String>> {
     if backend == Backend::Volatile { volatile::note().map(Some) } else { Ok(None) }
+}
+
+/// Who has a device directory open, for people. It is locked for a moment, so a server that starts just then is refused.
+pub fn holder(directory: &Path) -> Result<Option<String>> {
+    directory::holder(directory)
 }
 
 /// Opens a device directory to look at it: nothing in it is changed, whatever is written to the disk stays in memory.

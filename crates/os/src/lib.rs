@@ -4,9 +4,11 @@
 pub mod clock;
 pub mod disk;
 pub mod file;
+pub mod machine;
 pub mod net;
 pub mod process;
 pub mod random;
 pub mod signal;
+pub mod terminal;
 pub mod thread;
 pub mod user;

@@ -38,6 +38,19 @@ pub enum Direction {
     Read,
 }
 
+/// Random operations beside one stream.
+#[derive(Clone, Copy, Debug)]
+pub struct Mix {
+    /// Bytes of each operation.
+    pub operation: usize,
+    /// Threads, each with one operation under way.
+    pub at_once: usize,
+    /// So many operations of ten read, the others write.
+    pub reads_of_ten: u64,
+    /// The stream begins a new file after so many bytes, and removes the one before.
+    pub streamed: u64,
+}
+
 /// The bare device under one directory.
 pub struct Raw {
     file: PathBuf,
@@ -154,10 +167,7 @@ impl Raw {
                     })
                 })
                 .collect();
-            workers.into_iter().try_for_each(|worker| match worker.join() {
-                Ok(result) => result,
-                Err(_) => unreachable!("the loop above does not panic"),
-            })
+            workers.into_iter().try_for_each(|worker| joined(worker.join()))
         })?;
         if direction == Direction::Write {
             file.sync_data()?;
@@ -179,6 +189,70 @@ impl Raw {
         let latencies = self.synced_writes(BLOCK, time)?;
         Latency::of(latencies)
             .ok_or_else(|| Error::new(ErrorKind::Invalid, "no synced write was done in the time given"))
+    }
+
+    /// Operations all over a direct file of `bytes` during `time`, each write with its fdatasync, beside a thread that writes
+    /// other files and removes them.
+    pub fn mixed(&self, mix: &Mix, bytes: u64, time: Duration) -> Result<Latency> {
+        self.clean()?;
+        let file = direct(&self.file)?;
+        allocate(&file, bytes)?;
+        let part = incompressible(REQUEST, 9);
+        for offset in (0..bytes).step_by(REQUEST) {
+            file.write_all_at(&part[..REQUEST.min((bytes - offset) as usize)], offset)?;
+        }
+        file.sync_data()?;
+        let places = bytes / mix.operation as u64;
+        let watch = Stopwatch::start();
+        let all = std::thread::scope(|scope| -> Result<Vec<u64>> {
+            let stream = scope.spawn(|| self.stream(mix.streamed, &watch, time));
+            let worker = |seed: u64| -> Result<Vec<u64>> {
+                let (mut buffer, mut chance) = (incompressible(mix.operation, seed), seed);
+                let mut latencies = Vec::new();
+                while watch.elapsed() < time {
+                    let offset = next(&mut chance) % places * mix.operation as u64;
+                    let reads = next(&mut chance) % 10 < mix.reads_of_ten;
+                    let one = Stopwatch::start();
+                    if reads {
+                        file.read_exact_at(&mut buffer, offset)?;
+                    } else {
+                        file.write_all_at(&buffer, offset)?;
+                        file.sync_data()?;
+                    }
+                    latencies.push(one.nanos());
+                }
+                Ok(latencies)
+            };
+            let workers: Vec<_> =
+                (0..mix.at_once).map(|number| scope.spawn(move || worker(number as u64 + 1))).collect();
+            let mut all = Vec::new();
+            for worker in workers {
+                all.extend(joined(worker.join())?);
+            }
+            joined(stream.join())?;
+            Ok(all)
+        })?;
+        self.clean()?;
+        Latency::of(all).ok_or_else(|| Error::new(ErrorKind::Invalid, "nothing was done in the time given"))
+    }
+
+    /// Writes files one after another and removes each.
+    fn stream(&self, bytes: u64, watch: &Stopwatch, time: Duration) -> Result<()> {
+        let path = self.file.with_extension("stream");
+        let part = incompressible(REQUEST, 11);
+        while watch.elapsed() < time {
+            let file = direct(&path)?;
+            allocate(&file, bytes)?;
+            for offset in (0..bytes).step_by(REQUEST) {
+                if watch.elapsed() >= time {
+                    break;
+                }
+                file.write_all_at(&part, offset)?;
+            }
+            file.sync_data()?;
+            std::fs::remove_file(&path)?;
+        }
+        Ok(())
     }
 
     /// Nanoseconds of each O_DIRECT write of `size` bytes with its fdatasync, into a file that was written with zeros before.
@@ -242,17 +316,30 @@ fn allocate(file: &File, bytes: u64) -> Result<()> {
     }
 }
 
-/// Bytes that do not compress: xorshift64* from a seed that is not zero.
+/// What a thread of ours ended with.
+fn joined<T>(ended: std::thread::Result<T>) -> T {
+    match ended {
+        Ok(result) => result,
+        Err(_) => unreachable!("the loops of this file do not panic"),
+    }
+}
+
+/// Bytes that do not compress, from a seed that is not zero.
 pub fn incompressible(length: usize, seed: u64) -> Buffer {
-    assert!(seed != 0, "xorshift stays at zero");
     let mut buffer = Buffer::zeroed(length);
     let mut state = seed;
     for word in buffer.chunks_mut(8) {
-        state ^= state >> 12;
-        state ^= state << 25;
-        state ^= state >> 27;
-        let bytes = state.wrapping_mul(0x2545_F491_4F6C_DD1D).to_le_bytes();
+        let bytes = next(&mut state).to_le_bytes();
         word.copy_from_slice(&bytes[..word.len()]);
     }
     buffer
+}
+
+/// The next number of a series that follows from its seed, which is not zero: xorshift64*.
+pub fn next(state: &mut u64) -> u64 {
+    assert!(*state != 0, "xorshift stays at zero");
+    *state ^= *state >> 12;
+    *state ^= *state << 25;
+    *state ^= *state >> 27;
+    state.wrapping_mul(0x2545_F491_4F6C_DD1D)
 }

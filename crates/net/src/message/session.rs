@@ -65,3 +65,28 @@ pub struct NodeStatusAnswer {
     #[prost(uint64, tag = "4")]
     pub uptime_ms: u64,
 }
+
+/// Asks a node for all that it tells of itself. Needs no session, and neither the metadata store nor a device to be well.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Look {}
+
+/// What a node tells of itself. The payload is its page of metrics as Prometheus reads it (exposition format 0.0.4); empty
+/// while the metadata store does not answer.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct LookAnswer {
+    /// Whether reads and writes are taken.
+    #[prost(bool, tag = "1")]
+    pub ready: bool,
+    /// What is wrong, one sentence each; there may be troubles while it is ready.
+    #[prost(string, repeated, tag = "2")]
+    pub troubles: Vec<String>,
+    /// Where its console is, `host:port`; empty if it has none.
+    #[prost(string, tag = "3")]
+    pub console: String,
+    /// The program's version.
+    #[prost(string, tag = "4")]
+    pub version: String,
+    /// Its process id.
+    #[prost(uint64, tag = "5")]
+    pub process: u64,
+}

@@ -236,7 +236,8 @@ pub(super) fn list(path: &Path) -> std::result::Result<Vec<(FileName, u64)>, Dis
 /// Gives a range back and keeps the file's length.
 pub(super) const PUNCH_MODE: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 
-fn fallocate(file: &File, mode: i32, offset: u64, length: u64) -> io::Result<()> {
+/// `fallocate`, again if a signal came between.
+pub(super) fn fallocate(file: &File, mode: i32, offset: u64, length: u64) -> io::Result<()> {
     let too_large = |_| io::Error::from_raw_os_error(libc::EFBIG);
     let (offset, length) = (i64::try_from(offset).map_err(too_large)?, i64::try_from(length).map_err(too_large)?);
     loop {
@@ -389,19 +390,32 @@ fn take(file: &File, path: &Path, way: libc::c_int) -> Result<()> {
         if error.kind() != io::ErrorKind::WouldBlock {
             return Err(Error::from(error).during(format!("cannot lock {}", lock_path.display())));
         }
-        let holder = std::fs::read_to_string(&lock_path).ok().and_then(|text| text.trim().parse::<u32>().ok());
-        let who = match holder {
-            Some(process) => {
-                let name = crate::process::name(process).unwrap_or_else(|| "name unknown".to_string());
-                format!("process {process} ({name})")
-            }
-            None => "another process".to_string(),
-        };
         let text = format!(
-            "data directory {} is in use by {who}; nothing was changed; stop it or choose another directory",
-            path.display()
+            "data directory {} is in use by {}; nothing was changed; stop it or choose another directory",
+            path.display(),
+            written_in(&lock_path)
         );
         return Err(Error::new(ErrorKind::Busy, text));
     }
     Ok(())
+}
+
+/// The process that wrote its number into a lock, for people.
+fn written_in(lock: &Path) -> String {
+    match std::fs::read_to_string(lock).ok().and_then(|text| text.trim().parse::<u32>().ok()) {
+        Some(process) => {
+            let name = crate::process::name(process).unwrap_or_else(|| "name unknown".to_string());
+            format!("process {process} ({name})")
+        }
+        None => "another process".to_string(),
+    }
+}
+
+/// Who has the directory now, for people; nobody of one that is not there or was never locked.
+pub(super) fn holder(path: &Path) -> Result<Option<String>> {
+    match lock_for_looking(path) {
+        Ok(_free) => Ok(None),
+        Err(error) if error.kind() == ErrorKind::Busy => Ok(Some(written_in(&path.join("lock")))),
+        Err(error) => Err(error),
+    }
 }

@@ -113,6 +113,11 @@ pub(super) fn build_ring(directory: &Directory) -> std::result::Result<IoUring, 
         Ok(())
     });
     result.and(probed).map_err(|error| error.to_string())?;
+    ring()
+}
+
+/// A ring of the most entries that the kernel gives, or why there is none.
+pub(super) fn ring() -> std::result::Result<IoUring, String> {
     let mut reason = String::new();
     for entries in ENTRIES {
         let mut fast = IoUring::builder();
@@ -127,7 +132,8 @@ pub(super) fn build_ring(directory: &Directory) -> std::result::Result<IoUring, 
     Err(reason)
 }
 
-fn probe(file: &File) -> io::Result<()> {
+/// Reads the first block of a file over a ring.
+pub(super) fn probe(file: &File) -> io::Result<()> {
     let mut ring = IoUring::new(2)?;
     let mut buffer = Buffer::zeroed(BLOCK);
     let entry = opcode::Read::new(types::Fd(file.as_raw_fd()), buffer.as_mut_ptr(), BLOCK as u32).build();

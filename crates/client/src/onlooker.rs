@@ -1,0 +1,31 @@
+//! Looking at a node without a session: for those who want to know how it is, most of all when it is not well.
+
+use crate::client::Settings;
+use base::error::{Error, ErrorKind, Result};
+use base::id::SessionId;
+use net::message::session::{Look, LookAnswer};
+use net::{CallNumbers, Link, LinkSettings, Payload};
+
+/// A link to a node that changes nothing there.
+pub struct Onlooker {
+    link: Link,
+}
+
+impl Onlooker {
+    /// Connects to a node. `Unreachable` if nobody answers; later calls connect again by themselves.
+    pub async fn connect(settings: Settings) -> Result<Onlooker> {
+        let Settings { net, address, program, clock, random, pool, silence_max, .. } = settings;
+        let (session, connections, numbers) = (SessionId(random.wide()), 1, CallNumbers::default());
+        let settings = LinkSettings { session, program, connections, silence_max, pool, clock, random, numbers };
+        Ok(Onlooker { link: Link::connect(net, &address, settings).await? })
+    }
+
+    /// How the node is, and its page of metrics (see `LookAnswer`).
+    pub async fn look(&self) -> Result<(LookAnswer, String)> {
+        let (answer, payload) = self.link.call(&Look {}, Payload::empty()).await?;
+        let page = payload.parts().concat();
+        let page = String::from_utf8(page)
+            .map_err(|_| Error::new(ErrorKind::Protocol, "the node's page of metrics is no text; use one version"))?;
+        Ok((answer, page))
+    }
+}
