@@ -26,11 +26,17 @@ pub enum Planted {
     EndedGrantAccepted,
     /// A push that is asked again after its chunk was handled is stored once more.
     RetriedPushRepeated,
+    /// A writer whose lease on a file is over is obeyed, by devices and by the metadata store.
+    OldGenerationAccepted,
+    /// A push of a session that is over is stored.
+    EndedSessionAccepted,
+    /// The metadata store answers a question before the changes that the answer shows are synced.
+    ReadAnsweredBeforeSync,
 }
 
 impl Planted {
     /// Every one of them.
-    pub const ALL: [Planted; 11] = [
+    pub const ALL: [Planted; 14] = [
         Planted::AnsweredBeforeSync,
         Planted::AnsweredBeforeWrite,
         Planted::ChangeAnsweredBeforeSync,
@@ -42,5 +48,8 @@ impl Planted {
         Planted::CursorMovedBeforeAcknowledgement,
         Planted::EndedGrantAccepted,
         Planted::RetriedPushRepeated,
+        Planted::OldGenerationAccepted,
+        Planted::EndedSessionAccepted,
+        Planted::ReadAnsweredBeforeSync,
     ];
 }

@@ -6,7 +6,11 @@ mod files;
 mod format;
 mod hardware;
 mod oracle;
+mod passing;
+mod returned;
+mod rivals;
 mod scene;
+mod witness;
 
 pub use director::{FAULTS, OPERATIONS, TROUBLES};
 

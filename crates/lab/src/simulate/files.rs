@@ -24,13 +24,23 @@ pub struct Files {
     directory: String,
     /// Ends of the node after which everything was looked at.
     looked_after: u64,
+    /// Everything was looked at while a device was out of service.
+    looked_out_of_service: bool,
 }
 
 impl Files {
     /// A client named `name` that has `directory` for itself.
     pub fn new(scene: Arc<Scene>, client: Client, random: SimRandom, name: &str, directory: &str) -> Files {
         let looked_after = scene.oracle().ends;
-        Files { scene, client, random, name: name.to_string(), directory: directory.to_string(), looked_after }
+        Files {
+            scene,
+            client,
+            random,
+            name: name.to_string(),
+            directory: directory.to_string(),
+            looked_after,
+            looked_out_of_service: false,
+        }
     }
 
     /// Makes the directory, then does so many things and looks at everything after each end of the node.
@@ -46,6 +56,9 @@ impl Files {
             if ends != self.looked_after {
                 self.looked_after = ends;
                 self.look_at_all(true).await?;
+            } else if self.scene.oracle().out_of_service && !self.looked_out_of_service {
+                self.looked_out_of_service = true;
+                self.read_out_of_service().await?;
             }
         }
         Ok(())
@@ -397,6 +410,50 @@ impl Files {
             self.scene.oracle().check_renames(&self.directory)?;
         }
         self.list().await
+    }
+
+    /// Reads everything that is certain: a device out of service refuses no read.
+    async fn read_out_of_service(&mut self) -> Check<()> {
+        let paths = self.scene.oracle().paths_under(&self.directory);
+        for path in paths {
+            let is_certain = matches!(self.scene.oracle().certain(&path), Some(Some(_)));
+            if !is_certain {
+                continue;
+            }
+            let read = self.scene.call(&self.name, "read_out_of_service", self.client.read_small(&path)).await?;
+            let oracle = self.scene.oracle();
+            match read {
+                Ok(bytes) => {
+                    self.scene.count_more("bytes compared", bytes.len() as u64);
+                    oracle.recognise(&path, &bytes)?;
+                }
+                Err(error)
+                    if error.kind() == ErrorKind::Io && oracle.out_of_service && oracle.ends == self.looked_after =>
+                {
+                    return Err(Broken(format!("{}: {path}: a device out of service does not read: {error}", self.name)));
+                }
+                Err(_) => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads everything after bits of it rotted: each file is what it was, or an error that says that it is damaged.
+    pub async fn read_rotten(&mut self) -> Check<()> {
+        let paths = self.scene.oracle().paths_under(&self.directory);
+        for path in paths {
+            let read = async { Ok(self.client.read_small(&path).await) };
+            let read = self.scene.call(&self.name, "read_rotten", read).await?;
+            match read.map_err(|error| Broken(error.to_string()))? {
+                Ok(bytes) => {
+                    self.scene.count_more("bytes compared", bytes.len() as u64);
+                    self.scene.oracle().recognise(&path, &bytes)?;
+                }
+                Err(error) if error.kind() == ErrorKind::Corrupt => self.scene.count("rot reported"),
+                Err(_) => (),
+            }
+        }
+        Ok(())
     }
 
     /// Removes the directory with everything in it.
