@@ -28,7 +28,7 @@ pub enum Planted {
     RetriedPushRepeated,
     /// A writer whose lease on a file is over is obeyed, by devices and by the metadata store.
     OldGenerationAccepted,
-    /// A push of a session that is over is stored.
+    /// A push or an append of a session that is over is stored.
     EndedSessionAccepted,
     /// The metadata store answers a question before the changes that the answer shows are synced.
     ReadAnsweredBeforeSync,
@@ -52,4 +52,24 @@ impl Planted {
         Planted::EndedSessionAccepted,
         Planted::ReadAnsweredBeforeSync,
     ];
+
+    /// What goes wrong with it, in a few words for people.
+    pub fn says(self) -> &'static str {
+        match self {
+            Planted::AnsweredBeforeSync => "synced is answered when it is written",
+            Planted::AnsweredBeforeWrite => "written is answered when it is received",
+            Planted::ChangeAnsweredBeforeSync => "a change of names is answered before its log is synced",
+            Planted::RetriedChangeRepeated => "a change asked again is made again",
+            Planted::TombstoneDroppedEarly => "deletions are not settled",
+            Planted::CheckpointAheadOfLog => "a checkpoint counts before everything in it is durable in the log",
+            Planted::ChecksumNotChecked => "recovery believes a torn record",
+            Planted::TornPushKept => "the beginning of a push counts as the chunk",
+            Planted::CursorMovedBeforeAcknowledgement => "a chunk given out is not given again",
+            Planted::EndedGrantAccepted => "a second acknowledgement is accepted",
+            Planted::RetriedPushRepeated => "a push asked again comes back after its chunk was handled",
+            Planted::OldGenerationAccepted => "a writer whose lease is over is obeyed",
+            Planted::EndedSessionAccepted => "a push or append of a session that is over is stored",
+            Planted::ReadAnsweredBeforeSync => "a question is answered before what it saw is synced",
+        }
+    }
 }

@@ -5,6 +5,8 @@ mod director;
 mod files;
 mod format;
 mod hardware;
+#[cfg(test)]
+mod killed;
 mod oracle;
 mod passing;
 mod returned;

@@ -345,7 +345,7 @@ impl Director {
     pub async fn work(&mut self) -> Check<()> {
         let mut roles = vec![Role::Push(0), Role::Pull(0), Role::Pull(0), Role::Push(1), Role::Pull(1), Role::Files(0)];
         roles.extend((1..1 + self.random.below(3) as usize).map(Role::Files));
-        for (role, rare) in [(Role::Returned, 4), (Role::Witness, 3), (Role::Rivals, 3), (Role::Passing, 3)] {
+        for (role, rare) in [(Role::Returned, 4), (Role::Witness, 2), (Role::Rivals, 3), (Role::Passing, 3)] {
             if self.random.one_in(rare) {
                 roles.push(role);
             }
@@ -475,7 +475,7 @@ impl Director {
             }
             19 => return self.fail_a_sync(device).await,
             20 => self.fail_the_log(),
-            _ => self.fail_the_tree(),
+            _ => self.fail_the_tree().await,
         }
         self.apply_faults();
         // Set once, they fire once.
@@ -519,6 +519,8 @@ impl Director {
             self.must_restart = true;
             self.restart_soon = self.faults.len() == 1 || self.random.one_in(2);
             self.scene.oracle().out_of_service = true;
+            // Time for everybody to look.
+            tokio::time::sleep(Duration::from_millis(self.random.below(3_000))).await;
         }
         Ok(())
     }
@@ -536,16 +538,24 @@ impl Director {
         (self.restart_soon, self.must_restart) = (true, true);
     }
 
-    /// The same of the tree behind it.
-    fn fail_the_tree(&mut self) {
+    /// The same of the tree behind it, which is changed every few seconds.
+    async fn fail_the_tree(&mut self) {
+        self.calm();
         self.count("failing tree");
-        let tree = &self.scene.hardware.tree;
+        let tree = self.scene.hardware.tree.clone();
+        let fired = tree.fired();
         if self.random.one_in(3) {
-            tree.read_error_at(Some(tree.reads() + self.random.below(20)));
+            tree.read_error_at(Some(tree.reads() + self.random.below(3)));
         } else {
-            tree.error_at(Some(tree.changes() + self.random.below(30)));
+            tree.error_at(Some(tree.changes() + self.random.below(12)));
         }
-        (self.restart_soon, self.must_restart) = (true, true);
+        for _ in 0..20 {
+            tokio::time::sleep(Duration::from_millis(self.random.below(1_000))).await;
+            if tree.fired() != fired {
+                (self.restart_soon, self.must_restart) = (true, true);
+                return;
+            }
+        }
     }
 
     /// A client's machine is gone; another one takes its place.

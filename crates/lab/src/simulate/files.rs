@@ -430,7 +430,10 @@ impl Files {
                 Err(error)
                     if error.kind() == ErrorKind::Io && oracle.out_of_service && oracle.ends == self.looked_after =>
                 {
-                    return Err(Broken(format!("{}: {path}: a device out of service does not read: {error}", self.name)));
+                    return Err(Broken(format!(
+                        "{}: {path}: a device out of service does not read: {error}",
+                        self.name
+                    )));
                 }
                 Err(_) => return Ok(()),
             }

@@ -40,7 +40,7 @@ async fn look_for(scene: &Scene, random: &SimRandom, name: &str, other: &Client,
         match scene.call(name, "look_for_anothers", other.stat(path)).await? {
             Ok(_) => {
                 scene.oracle().seen.insert(path.to_string());
-                if random.one_in(6) {
+                if random.one_in(4) {
                     scene.end_now.notify_one();
                 }
                 return Ok(());
