@@ -5,7 +5,6 @@ mod director;
 mod files;
 mod format;
 mod hardware;
-#[cfg(test)]
 mod killed;
 mod oracle;
 mod passing;
