@@ -26,6 +26,8 @@ pub struct Files {
     looked_after: u64,
     /// Everything was looked at while a device was out of service.
     looked_out_of_service: bool,
+    /// Power losses before the file was opened that is written now.
+    losses_at_open: u64,
 }
 
 impl Files {
@@ -40,6 +42,7 @@ impl Files {
             directory: directory.to_string(),
             looked_after,
             looked_out_of_service: false,
+            losses_at_open: 0,
         }
     }
 
@@ -100,6 +103,7 @@ impl Files {
     /// Writes a file from its start or from its end.
     async fn write(&mut self) -> Check<()> {
         let Some((path, stand)) = self.certain_path() else { return Ok(()) };
+        self.losses_at_open = self.scene.oracle().power_losses;
         let opened = match stand {
             Some(tag) if self.random.one_in(2) => self.open_to_append(&path, tag).await?,
             _ => self.open_new(&path, stand).await?,
@@ -183,11 +187,11 @@ impl Files {
                 Ok(self.scene.call(&self.name, "write", writer.write(bytes)).await?.is_ok())
             }
             4 => {
-                let power_losses = self.scene.oracle().power_losses;
                 let done = self.scene.call(&self.name, "hflush", writer.hflush()).await?.is_ok();
                 let mut oracle = self.scene.oracle();
-                // An answer may have been on its way when the power went, which took what it promised.
-                if done && oracle.power_losses == power_losses {
+                // After a power loss an hflush with nothing to send is answered by the client alone: it promises what the one
+                // before it did, which the power took.
+                if done && oracle.power_losses == self.losses_at_open {
                     let promise = oracle.promise_mut(tag);
                     promise.written = promise.written.max(position);
                 }
