@@ -196,7 +196,7 @@ async fn waiters_hear_of_the_end() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dropped_after_the_end_of_its_session() {
     let mut fixture = Fixture::start("ended").await;
-    let (dead, other) = (fixture.link(1).await, fixture.link(2).await);
+    let dead = fixture.link(1).await;
     let create = bag::Create { name: "b".to_string(), ..bag::Create::default() };
     let (info, _) = dead.call(&create, Payload::empty()).await.expect("a bag");
     let (bag, device) = (info.bag, info.members[0]);
@@ -209,9 +209,8 @@ async fn dropped_after_the_end_of_its_session() {
     let (generation, level) = (opened.generation, 2);
     let append = chunk::Append { device: place, chunk, group, generation, offset: 0, level, seal: false };
     fixture.clock.ahead.fetch_add(SESSION_LEASE.as_secs() + 1, Ordering::Relaxed);
-    // Whatever is asked makes the node look at the time.
+    // A session that begins makes the node look at the time.
     for life in 0..2 {
-        other.call(&session::NodeStatus {}, Payload::empty()).await.expect("answered");
         let third = fixture.link(3 + life).await;
         let refused = |result: base::error::Result<()>| {
             let error = result.expect_err("its session is over");
