@@ -26,11 +26,17 @@ pub enum Planted {
     EndedGrantAccepted,
     /// A push that is asked again after its chunk was handled is stored once more.
     RetriedPushRepeated,
+    /// A writer whose lease on a file is over is obeyed, by devices and by the metadata store.
+    OldGenerationAccepted,
+    /// A push or an append of a session that is over is stored.
+    EndedSessionAccepted,
+    /// The metadata store answers a question before the changes that the answer shows are synced.
+    ReadAnsweredBeforeSync,
 }
 
 impl Planted {
     /// Every one of them.
-    pub const ALL: [Planted; 11] = [
+    pub const ALL: [Planted; 14] = [
         Planted::AnsweredBeforeSync,
         Planted::AnsweredBeforeWrite,
         Planted::ChangeAnsweredBeforeSync,
@@ -42,5 +48,28 @@ impl Planted {
         Planted::CursorMovedBeforeAcknowledgement,
         Planted::EndedGrantAccepted,
         Planted::RetriedPushRepeated,
+        Planted::OldGenerationAccepted,
+        Planted::EndedSessionAccepted,
+        Planted::ReadAnsweredBeforeSync,
     ];
+
+    /// What goes wrong with it, in a few words for people.
+    pub fn says(self) -> &'static str {
+        match self {
+            Planted::AnsweredBeforeSync => "synced is answered when it is written",
+            Planted::AnsweredBeforeWrite => "written is answered when it is received",
+            Planted::ChangeAnsweredBeforeSync => "a change of names is answered before its log is synced",
+            Planted::RetriedChangeRepeated => "a change asked again is made again",
+            Planted::TombstoneDroppedEarly => "deletions are not settled",
+            Planted::CheckpointAheadOfLog => "a checkpoint counts before everything in it is durable in the log",
+            Planted::ChecksumNotChecked => "recovery believes a torn record",
+            Planted::TornPushKept => "the beginning of a push counts as the chunk",
+            Planted::CursorMovedBeforeAcknowledgement => "a chunk given out is not given again",
+            Planted::EndedGrantAccepted => "a second acknowledgement is accepted",
+            Planted::RetriedPushRepeated => "a push asked again comes back after its chunk was handled",
+            Planted::OldGenerationAccepted => "a writer whose lease is over is obeyed",
+            Planted::EndedSessionAccepted => "a push or append of a session that is over is stored",
+            Planted::ReadAnsweredBeforeSync => "a question is answered before what it saw is synced",
+        }
+    }
 }

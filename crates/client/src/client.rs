@@ -118,11 +118,12 @@ impl Client {
         };
         let link = Link::connect(net.clone(), &address, settings.clone()).await?;
         // The session begins here: changes made under one that the node does not know are refused.
-        let begin = session::Renew { owner, group };
+        let begin = session::Renew { owner, group, again: false };
         link.call(&begin, Payload::empty()).await?;
+        let renewal = session::Renew { again: true, ..begin };
         // A link of one connection keeps the order by itself.
         let connector = (connections > 1).then_some(Connector { net, address, settings });
-        Ok(Client::start(link, begin, clock, random, pool, connector))
+        Ok(Client::start(link, renewal, clock, random, pool, connector))
     }
 
     /// A client over a link that exists, for instance to one's own node. Must be called within a tokio runtime.
@@ -132,13 +133,13 @@ impl Client {
 
     fn start(
         link: Link,
-        begin: session::Renew,
+        renewal: session::Renew,
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
         pool: Pool,
         connector: Option<Connector>,
     ) -> Client {
-        let renewal = tokio::spawn(renew(link.clone(), begin));
+        let renewal = tokio::spawn(renew(link.clone(), renewal));
         let count = connector.as_ref().map_or(0, |connector| connector.settings.connections);
         let ordered = (0..count).map(|_| OnceCell::new()).collect();
         let session =
@@ -191,11 +192,17 @@ impl Client {
     }
 }
 
-/// Renews the session until it is aborted. A failure is not reported here: the calls that suffer from it say so,
-/// and the next round tries again.
-async fn renew(link: Link, renew: session::Renew) {
+/// Renews the session until it is aborted or over. A failure is not reported here: the calls that suffer from it say so.
+async fn renew(link: Link, renewal: session::Renew) {
+    let mut pause = SESSION_LEASE / 3;
     loop {
-        tokio::time::sleep(SESSION_LEASE / 3).await;
-        let _answer = link.call(&renew, Payload::empty()).await;
+        tokio::time::sleep(pause).await;
+        pause = match link.call(&renewal, Payload::empty()).await {
+            Ok(_) => SESSION_LEASE / 3,
+            // It was not heard of for too long and is over for good: what it left behind must not be taken for somebody else's.
+            Err(error) if error.kind() == ErrorKind::Stale => return,
+            // Silence has cost a third of the lease already.
+            Err(_) => SESSION_LEASE / 30,
+        };
     }
 }

@@ -16,6 +16,19 @@ pub fn add(path: &Path, name: &str, counts: &[(String, u64)]) -> Result<()> {
     std::fs::write(path, text).map_err(trouble)
 }
 
+/// Puts a table in place of what stands between `<!-- NAME -->` and `<!-- end -->` in the document at `path`.
+pub fn replace(path: &Path, name: &str, table: &str) -> Result<()> {
+    let text = os::file::read_text(path)?;
+    let opening = format!("<!-- {name} -->\n");
+    let start = text.find(&opening).map(|at| at + opening.len());
+    let end = start.and_then(|start| text[start..].find("<!-- end -->").map(|length| start + length));
+    let (Some(start), Some(end)) = (start, end) else {
+        let text = format!("{} has no place for the table `{name}`; it was not changed", path.display());
+        return Err(Error::new(ErrorKind::Invalid, text));
+    };
+    os::file::replace(path, format!("{}{table}{}", &text[..start], &text[end..]).as_bytes())
+}
+
 fn added(text: &str, name: &str, counts: &[(String, u64)]) -> Option<String> {
     let opening = format!("<!-- counts: {name} -->\n");
     let start = text.find(&opening)? + opening.len();

@@ -5,8 +5,13 @@ mod director;
 mod files;
 mod format;
 mod hardware;
+mod killed;
 mod oracle;
+mod passing;
+mod returned;
+mod rivals;
 mod scene;
+mod witness;
 
 pub use director::{FAULTS, OPERATIONS, TROUBLES};
 

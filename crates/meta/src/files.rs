@@ -11,6 +11,7 @@ use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, Generation, GroupId, InodeId, SessionId};
 use base::limit::{CHUNK_MAX, LIST_PAGE_MAX};
+use base::planted::Planted;
 use base::policy::Policy;
 use base::unit::WallTime;
 use prost::Message;
@@ -108,6 +109,7 @@ impl State {
     ) -> Result<(InodeRecord, WriterRecord)> {
         let mut record: InodeRecord = self.layers.record(&Key::Inode(inode))?.ok_or_else(|| gone(inode))?;
         match record.writer.take() {
+            Some(writer) if self.planted == Some(Planted::OldGenerationAccepted) => Ok((record, writer)),
             Some(writer)
                 if record.generation == generation.0 && !writer.ended && writer.session == session.to_bytes() =>
             {

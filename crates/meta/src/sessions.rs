@@ -22,6 +22,8 @@ const STEP_MAX: usize = 256;
 pub struct Sessions {
     open: BTreeMap<SessionId, Session>,
     ending: BTreeSet<SessionId>,
+    /// Sessions that began (true) or ended since somebody asked.
+    turns: Vec<(SessionId, bool)>,
 }
 
 /// An open session.
@@ -76,6 +78,12 @@ impl Sessions {
     /// The session was opened: its record is in the log.
     pub fn opened(&mut self, session: SessionId, user: &User, now: Time) {
         self.open.entry(session).or_insert_with(|| Session::new(user)).expires = now.after(SESSION_LEASE);
+        self.turns.push((session, true));
+    }
+
+    /// Sessions that began (true) or ended since this was asked, in that order; at first all that are open.
+    pub fn take_turns(&mut self) -> Vec<(SessionId, bool)> {
+        std::mem::take(&mut self.turns)
     }
 
     /// Whom what the session makes belongs to.
@@ -94,6 +102,7 @@ impl Sessions {
     pub fn ended(&mut self, session: SessionId) {
         if self.open.remove(&session).is_some() {
             self.ending.insert(session);
+            self.turns.push((session, false));
         }
     }
 

@@ -10,6 +10,7 @@ use crate::sessions::Sessions;
 use base::env::Random;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, GroupId, InodeId};
+use base::planted::Planted;
 use base::unit::{Time, WallTime};
 use prost::Message;
 use std::collections::BTreeMap;
@@ -38,6 +39,8 @@ pub struct State {
     pub wall: WallTime,
     /// Whom what the request under way makes belongs to.
     pub user: Arc<User>,
+    /// A fault put in on purpose, by the simulation alone.
+    pub planted: Option<Planted>,
     /// Something is being taken apart in steps.
     pub collecting: bool,
     sequence: u64,
@@ -70,6 +73,7 @@ impl State {
             now: Time::ZERO,
             wall: WallTime(0),
             user: Arc::default(),
+            planted: None,
             collecting: true,
             sequence,
             entry_max,

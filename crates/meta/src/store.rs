@@ -8,6 +8,7 @@ use crate::state::State;
 use base::disk::{BlockFile, Disk, Done, Op};
 use base::env::Random;
 use base::error::{Error, ErrorKind, Result};
+use base::id::SessionId;
 use base::limit::BLOCK;
 use base::planted::Planted;
 use base::unit::{MIB, Time, WallTime};
@@ -112,6 +113,7 @@ impl<T> Store<T> {
         let mut state = State::new(replayed.layers, replayed.sequence, entry_max, Arc::clone(&settings.random))?;
         state.now = now;
         state.wall = wall;
+        state.planted = settings.planted;
         state.load_sessions()?;
         state.load_devices()?;
         let random = Arc::clone(&settings.random);
@@ -162,7 +164,9 @@ impl<T> Store<T> {
             {
                 return Ok(reply);
             }
-            self.state.check_session(caller.session)?;
+            if self.planted != Some(Planted::OldGenerationAccepted) {
+                self.state.check_session(caller.session)?;
+            }
         }
         let result = self.state.serve(caller, &request).and_then(|reply| {
             if remembered {
@@ -214,7 +218,11 @@ impl<T> Store<T> {
     }
 
     fn answer(&mut self, tag: T, result: Result<Reply>, wait_for: u64, change: bool) {
-        let early = change && self.planted == Some(Planted::ChangeAnsweredBeforeSync);
+        let early = match self.planted {
+            Some(Planted::ChangeAnsweredBeforeSync) => change,
+            Some(Planted::ReadAnsweredBeforeSync) => !change,
+            _ => false,
+        };
         if wait_for <= self.log.durable() || early {
             self.effects.push(Effect::Reply { tag, result });
         } else if let (Some(failure), Some(_)) = (self.log.failure(), &self.settle_failure) {
@@ -323,6 +331,11 @@ impl<T> Store<T> {
     /// What the store wants done since it was last asked, in order.
     pub fn take_effects(&mut self) -> Vec<Effect<T>> {
         std::mem::take(&mut self.effects)
+    }
+
+    /// Sessions that began (true) or ended (false) since this was asked, in that order; at first all that are open.
+    pub fn take_session_turns(&mut self) -> Vec<(SessionId, bool)> {
+        self.state.sessions.take_turns()
     }
 
     /// An overlay to be settled, if it is time: run it on another thread and hand the result to `settled`.

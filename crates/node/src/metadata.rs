@@ -6,16 +6,22 @@ use base::disk::{BlockFile, Disk, Done};
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::id::SessionId;
+use base::planted::Planted;
 use meta::{Caller, Effect, Reply, Request, SettleJob, SettleResult, Store};
 use net::Responder;
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 /// How the rest of the node reaches the metadata store.
 pub struct Metadata {
     mailbox: Mailbox<Item>,
+    /// The sessions that are open, for those who must not wait for the store.
+    open_sessions: RwLock<BTreeSet<SessionId>>,
+    /// A fault put in on purpose, by the simulation alone.
+    planted: Option<Planted>,
 }
 
 /// What the metadata thread can be asked.
@@ -48,6 +54,26 @@ impl Metadata {
         self.mailbox.send(item);
     }
 
+    /// Whether a session has begun and is not over.
+    pub fn is_open(&self, session: SessionId) -> bool {
+        self.open_sessions.read().unwrap_or_else(PoisonError::into_inner).contains(&session)
+    }
+
+    /// Sessions began (true) or ended.
+    fn note_turns(&self, turns: Vec<(SessionId, bool)>) {
+        if turns.is_empty() {
+            return;
+        }
+        let mut open = self.open_sessions.write().unwrap_or_else(PoisonError::into_inner);
+        for (session, begins) in turns {
+            if begins {
+                open.insert(session);
+            } else if self.planted != Some(Planted::EndedSessionAccepted) {
+                open.remove(&session);
+            }
+        }
+    }
+
     /// Asks in the name of a client and waits for the answer.
     pub async fn ask_for(&self, caller: Caller, request: Request) -> Result<Reply> {
         let (tell, told) = oneshot::channel();
@@ -76,7 +102,11 @@ pub fn spawn(
     settings: meta::Settings,
     clock: Arc<dyn Clock>,
 ) -> Result<(Arc<Metadata>, Vec<Ended>)> {
-    let metadata = Arc::new(Metadata { mailbox: Mailbox::new(disk.waker()) });
+    let metadata = Arc::new(Metadata {
+        mailbox: Mailbox::new(disk.waker()),
+        open_sessions: RwLock::default(),
+        planted: settings.planted,
+    });
     // One job at a time: the store freezes no second layer before the first is settled.
     let (jobs, settling) = mpsc::channel(1);
     let settler = world.aside("meta-settle", Box::pin(settle(settling, metadata.clone())))?;
@@ -84,7 +114,8 @@ pub fn spawn(
     let served = metadata.clone();
     let open = move |disk: &mut dyn Disk| -> Option<Box<dyn Work>> {
         match Store::open(disk, tree, &settings, clock.now(), clock.wall()) {
-            Ok((store, _)) => {
+            Ok((mut store, _)) => {
+                served.note_turns(store.take_session_turns());
                 // Whoever started this thread waits for the word.
                 let _ = opened.send(Ok(()));
                 let inbox = Vec::new();
@@ -162,6 +193,8 @@ impl Work for Thread {
 
 impl Thread {
     fn perform(&mut self, disk: &mut dyn Disk) {
+        // Before the answers: who hears that its session began must be believed.
+        self.metadata.note_turns(self.store.take_session_turns());
         for effect in self.store.take_effects() {
             match effect {
                 Effect::Disk { token, op } => {

@@ -10,7 +10,7 @@ use crate::places::Missing;
 use crate::translate;
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
-use base::id::{BagId, ChunkId, DeviceId, Generation, NodeId};
+use base::id::{BagId, ChunkId, DeviceId, Generation, NodeId, SessionId};
 use base::unit::Time;
 use chunk::{Check, Request};
 use meta::Caller;
@@ -93,7 +93,32 @@ macro_rules! device {
     };
 }
 
+/// Goes on only for a session that is open; else fails the call and leaves the function.
+macro_rules! in_session {
+    ($node:ident, $call:ident) => {
+        if let Err(error) = $node.check_session($call.session) {
+            return $call.respond.fail(error);
+        }
+    };
+}
+
 impl Node {
+    /// What a session sends after its end is dropped, however long it was on its way: others may have been told that
+    /// nothing more of it comes, and have taken over what it did.
+    fn check_session(&self, session: SessionId) -> Result<()> {
+        if self.metadata.is_open(session) {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Stale,
+            format!(
+                "session {session} is over: nothing was heard of it for {} s; nothing was stored, what was acknowledged \
+                 before is safe; start again in a new session",
+                base::limit::SESSION_LEASE.as_secs()
+            ),
+        ))
+    }
+
     /// The device of this id.
     pub fn device(&self, id: Id) -> Result<&Arc<Device>> {
         let id = DeviceId(id.value());
@@ -115,6 +140,7 @@ impl Node {
 
     fn append(&self, call: Call) {
         let ask = ask!(call as wire::Append);
+        in_session!(self, call);
         let device = device!(self, call, ask.device);
         match device::append_request(&ask, call.payload) {
             Ok(request) => device.send(Item::Chunk { request, then: Then::Answer(call.respond) }),
@@ -161,6 +187,7 @@ impl Node {
 
     fn push(&self, call: Call) {
         let ask = ask!(call as bag::Push);
+        in_session!(self, call);
         let device = device!(self, call, ask.device);
         if call.payload.is_empty() {
             return call.respond.fail(Error::new(ErrorKind::Invalid, "an empty chunk cannot be pushed; leave it out"));

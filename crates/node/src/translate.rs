@@ -21,8 +21,8 @@ const DIRECTORY_MODE: u32 = 0o755;
 pub fn request(call: &Call) -> Result<(Request, Translate)> {
     Ok(match call.kind {
         session::Renew::KIND => {
-            let session::Renew { owner, group } = call.ask()?;
-            (Request::OpenSession { user: User { owner, group } }, done)
+            let session::Renew { owner, group, again } = call.ask()?;
+            (if again { Request::Renew } else { Request::OpenSession { user: User { owner, group } } }, done)
         }
         file::Stat::KIND => (Request::Stat { path: path(&call.ask::<file::Stat>()?.path)? }, attributes),
         file::List::KIND => (list(call.ask()?)?, entries),

@@ -3,6 +3,7 @@
 use crate::random::SimRandom;
 use base::disk::BlockFile;
 use base::limit::BLOCK;
+use std::collections::BTreeMap;
 use std::io::{Error, ErrorKind, Result};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -29,7 +30,10 @@ struct State {
     process: u64,
     changes: u64,
     crash_at: Option<u64>,
-    sync_error_at: Option<u64>,
+    error_at: Option<u64>,
+    read_error_at: Option<u64>,
+    reads: u64,
+    fired: BTreeMap<&'static str, u64>,
     crashed: bool,
 }
 
@@ -83,10 +87,25 @@ impl SimFileDevice {
         lock(&self.state).crash_at = change;
     }
 
-    /// Makes the change with this number, if it is a sync, fail with an I/O error; what was unsynced is then forgotten:
-    /// it can still be read, and is gone after a power loss.
-    pub fn sync_error_at(&self, change: Option<u64>) {
-        lock(&self.state).sync_error_at = change;
+    /// Makes the change with this number fail with an I/O error. A write or a change of length is then not done; what was
+    /// unsynced at a sync is forgotten: it can still be read, and is gone after a power loss.
+    pub fn error_at(&self, change: Option<u64>) {
+        lock(&self.state).error_at = change;
+    }
+
+    /// Makes the read with this number, counted from 0 over the file's life, fail with an I/O error.
+    pub fn read_error_at(&self, read: Option<u64>) {
+        lock(&self.state).read_error_at = read;
+    }
+
+    /// Reads so far.
+    pub fn reads(&self) -> u64 {
+        lock(&self.state).reads
+    }
+
+    /// How often each fault fired, by name. What never happened is not listed.
+    pub fn fired(&self) -> Vec<(&'static str, u64)> {
+        lock(&self.state).fired.iter().map(|(name, count)| (*name, *count)).collect()
     }
 
     /// Whether the file stopped at its crash point.
@@ -118,7 +137,11 @@ impl BlockFile for SimFile {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> Result<()> {
-        let state = self.alive()?;
+        let mut state = self.alive()?;
+        state.reads += 1;
+        if state.read_error_at == Some(state.reads - 1) {
+            return Err(state.error("tree_read_error"));
+        }
         let end = offset.checked_add(out.len() as u64).filter(|end| *end <= state.current.len() as u64);
         let end =
             end.ok_or_else(|| Error::new(ErrorKind::UnexpectedEof, "a read beyond the end of the simulated file"))?;
@@ -128,6 +151,7 @@ impl BlockFile for SimFile {
 
     fn set_length(&self, length: u64) -> Result<()> {
         let mut state = self.changing()?;
+        state.check("tree_write_error")?;
         state.current.resize(length as usize, 0);
         state.pending.push(Change::Length(length));
         Ok(())
@@ -136,9 +160,7 @@ impl BlockFile for SimFile {
     fn sync(&self) -> Result<()> {
         let mut state = self.changing()?;
         let pending = std::mem::take(&mut state.pending);
-        if state.sync_error_at == Some(state.changes - 1) {
-            return Err(Error::other("sync: input/output error (simulated)"));
-        }
+        state.check("tree_sync_error")?;
         for change in pending {
             match change {
                 Change::Write { offset, bytes } => put(&mut state.durable, offset, &bytes),
@@ -150,6 +172,7 @@ impl BlockFile for SimFile {
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
         let mut state = self.changing()?;
+        state.check("tree_write_error")?;
         put(&mut state.current, offset, data);
         state.pending.push(Change::Write { offset, bytes: data.to_vec() });
         Ok(())
@@ -179,6 +202,16 @@ impl SimFile {
 }
 
 impl State {
+    /// An error if the change that was counted last is to fail.
+    fn check(&mut self, name: &'static str) -> Result<()> {
+        if self.error_at == Some(self.changes - 1) { Err(self.error(name)) } else { Ok(()) }
+    }
+
+    fn error(&mut self, name: &'static str) -> Error {
+        *self.fired.entry(name).or_default() += 1;
+        Error::other(format!("{name}: input/output error (simulated)"))
+    }
+
     /// Decides what becomes of an unsynced change.
     fn lose(&mut self, change: Change, random: &SimRandom) {
         match change {
@@ -265,7 +298,7 @@ mod tests {
         file.sync().unwrap();
         let before = device.peek();
         file.write(0, &[9; 10]).unwrap();
-        device.sync_error_at(Some(device.changes()));
+        device.error_at(Some(device.changes()));
         assert!(file.sync().is_err());
         file.sync().unwrap();
         device.crash(2);

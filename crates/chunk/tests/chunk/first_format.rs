@@ -13,7 +13,7 @@ use sim::random::SimRandom;
 const IMAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/chunk/golden/first-device.bin");
 
 /// The bytes that the chunk was given.
-fn content(chunk: u128, length: usize) -> Vec<u8> {
+pub fn content(chunk: u128, length: usize) -> Vec<u8> {
     bytes(&SimRandom::new(chunk as u64), length).to_vec()
 }
 
@@ -22,7 +22,12 @@ fn content(chunk: u128, length: usize) -> Vec<u8> {
 /// under grant 5; pushed 20 (4096 bytes), deleted 11, appended to 1 up to 7000; pushed 21 (100 bytes), appended to 1 up to 9000,
 /// the first 4096 bytes of 2 released, 12 acknowledged under grant 6, 1 fenced with generation 4, the bag sealed in epoch 9.
 fn first_device() -> SimDevice {
-    let image = std::fs::read(IMAGE).unwrap_or_else(|error| panic!("{IMAGE}: {error}"));
+    device_of(IMAGE)
+}
+
+/// The device of which this file is the image.
+pub fn device_of(image: &str) -> SimDevice {
+    let image = std::fs::read(image).unwrap_or_else(|error| panic!("{image}: {error}"));
     let device = SimDevice::new(1, SimFaults::default());
     let mut rest = &image[..];
     let mut take = |count: usize| {
@@ -42,6 +47,26 @@ fn first_device() -> SimDevice {
         }
     }
     device
+}
+
+/// The image of a device.
+pub fn image_of(device: &SimDevice) -> Vec<u8> {
+    let mut image = Vec::new();
+    for (name, length) in device.files() {
+        let kind = FileKind::ALL.iter().position(|kind| *kind == name.kind).expect("one of them");
+        image.push(kind as u8);
+        image.extend(name.number.to_le_bytes());
+        image.extend(length.to_le_bytes());
+        let bytes = device.peek(name);
+        let blocks = bytes.chunks(BLOCK).enumerate().filter(|(_, block)| block.iter().any(|byte| *byte != 0));
+        let blocks: Vec<(usize, &[u8])> = blocks.collect();
+        image.extend((blocks.len() as u32).to_le_bytes());
+        for (place, block) in blocks {
+            image.extend((place as u32).to_le_bytes());
+            image.extend(block);
+        }
+    }
+    image
 }
 
 fn check(world: &mut World) {

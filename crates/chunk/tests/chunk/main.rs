@@ -6,5 +6,6 @@ mod first_format;
 mod golden;
 mod model;
 mod passes;
+mod second_format;
 mod space;
 mod world;

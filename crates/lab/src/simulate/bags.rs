@@ -6,6 +6,7 @@ use super::scene::Scene;
 use base::env::Random;
 use base::error::ErrorKind;
 use base::id::ChunkId;
+use base::limit::RECORD_PAYLOAD_MAX;
 use bytes::Bytes;
 use client::{Acknowledged, Bag, Chunk, Client, Consumer, ConsumerOptions, ProducerOptions};
 use sim::random::SimRandom;
@@ -53,13 +54,13 @@ impl Pusher {
         let producer = self.bag.producer(ProducerOptions { window });
         let mut numbers = Vec::new();
         for _ in 0..1 + self.random.below(6) {
-            let most = match self.random.below(60) {
-                // More than one record of the device log, so that a crash can cut it in two.
-                0 => 2_500_000,
-                1..20 => 150_000,
-                _ => 9_000,
+            let (least, most) = match self.random.below(60) {
+                // More than one record of the device log, so that an end can cut it in two.
+                0 => (RECORD_PAYLOAD_MAX, 400_000),
+                1..20 => (8, 150_000),
+                _ => (8, 9_000),
             };
-            let length = 8 + self.random.below(most) as usize;
+            let length = least + self.random.below(most) as usize;
             let number = {
                 let mut oracle = self.scene.oracle();
                 let number = oracle.chunks.len() as u64;
@@ -71,6 +72,10 @@ impl Pusher {
                 return Ok(());
             }
             numbers.push(number);
+            if length >= RECORD_PAYLOAD_MAX && self.random.one_in(2) {
+                tokio::time::sleep(Duration::from_millis(self.random.below(8))).await;
+                self.scene.end_now.notify_one();
+            }
         }
         if self.scene.call(&self.name, "push_flush", producer.flush()).await?.is_ok() {
             let mut oracle = self.scene.oracle();
@@ -155,6 +160,9 @@ impl Puller {
         let Some((number, state)) = known.filter(|(_, state)| state.bag == self.number) else {
             return Err(Broken(format!("{}: chunk {} was never pushed to this bag", self.name, chunk.id)));
         };
+        if state.unwanted {
+            return Err(Broken(format!("{}: chunk {number} was pushed in a session that was over", self.name)));
+        }
         self.scene.count_more("bytes compared", chunk.bytes.len() as u64);
         if chunk.bytes != chunk_bytes(number, state.length) {
             return Err(Broken(format!("{}: chunk {number} has other bytes than were pushed", self.name)));

@@ -4,8 +4,14 @@ use super::bags::{self, Puller, Pusher};
 use super::files::Files;
 use super::hardware::{End, Process, SimWorld};
 use super::oracle::{Broken, Check};
+use super::passing;
+use super::returned;
+use super::rivals::{self, Rivals};
 use super::scene::{ADDRESS, CALL_BOUND, Scene};
+use super::witness;
+use base::disk::FileKind;
 use base::env::{Clock, Random};
+use base::error::ErrorKind;
 use base::limit::SESSION_LEASE;
 use base::planted::Planted;
 use base::policy::Class;
@@ -23,7 +29,7 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 /// Troubles that a director makes; those of the disks and of the network have names of their own there.
-pub const TROUBLES: [&str; 10] = [
+pub const TROUBLES: [&str; 16] = [
     "kill",
     "power loss",
     "end after an acknowledgement",
@@ -34,16 +40,26 @@ pub const TROUBLES: [&str; 10] = [
     "clock jump",
     "read errors while opening",
     "client death",
+    "stop at a checkpoint",
+    "failing sync of a device",
+    "failing log",
+    "failing tree",
+    "read errors of the log while opening",
+    "rot",
 ];
 
 /// Faults of disks and network that a run should see.
-pub const FAULTS: [&str; 11] = [
+pub const FAULTS: [&str; 15] = [
     "torn",
     "dropped",
     "create_dropped",
     "removed_file_back",
     "read_error",
     "write_error",
+    "sync_error",
+    "tree_read_error",
+    "tree_write_error",
+    "tree_sync_error",
     "no_space",
     "connection_cut",
     "delay",
@@ -52,7 +68,7 @@ pub const FAULTS: [&str; 11] = [
 ];
 
 /// Everything a workload does.
-pub const OPERATIONS: [&str; 32] = [
+pub const OPERATIONS: [&str; 42] = [
     "connect",
     "make_directory",
     "create",
@@ -85,6 +101,16 @@ pub const OPERATIONS: [&str; 32] = [
     "acknowledge_flush",
     "acknowledgement_refused",
     "chunk_dropped",
+    "append_synced",
+    "renew",
+    "look_for_the_end",
+    "asked_after_the_end",
+    "look_for_anothers",
+    "contended",
+    "bag_list",
+    "read_out_of_service",
+    "read_rotten",
+    "devices",
 ];
 
 /// What a client does.
@@ -93,6 +119,10 @@ enum Role {
     Files(usize),
     Push(usize),
     Pull(usize),
+    Returned,
+    Witness,
+    Rivals,
+    Passing,
 }
 
 /// A client that plays.
@@ -124,6 +154,11 @@ pub struct Director {
     has_write_error: bool,
     /// How the node ends when a device stops by itself.
     end_when_stopped: End,
+    /// Something left service and comes back only when the node starts again: now, or before the end.
+    restart_soon: bool,
+    must_restart: bool,
+    /// Syncs that had failed when the node last ended.
+    failed_syncs: u64,
     players: Vec<Player>,
     outcomes: (mpsc::Sender<Outcome>, mpsc::Receiver<Outcome>),
     troubles: BTreeMap<&'static str, u64>,
@@ -161,6 +196,9 @@ impl Director {
             net_faults: NetFaults::default(),
             has_write_error: false,
             end_when_stopped: End::Kill,
+            restart_soon: false,
+            must_restart: false,
+            failed_syncs: 0,
             players: Vec::new(),
             outcomes: mpsc::channel(64),
             troubles: BTreeMap::new(),
@@ -172,7 +210,7 @@ impl Director {
         let mut faults = self.troubles.clone();
         let hardware = &self.scene.hardware;
         let disks = hardware.devices.iter().chain([&hardware.log]).flat_map(sim::disk::SimDevice::fired);
-        for (name, count) in disks.chain(self.scene.net.fired()) {
+        for (name, count) in disks.chain(hardware.tree.fired()).chain(self.scene.net.fired()) {
             *faults.entry(name).or_default() += count;
         }
         faults
@@ -212,6 +250,7 @@ impl Director {
                 Some(Ok(Ok(running))) => {
                     self.faults.iter_mut().for_each(|faults| faults.read_error = When::Never);
                     self.apply_faults();
+                    self.spare_metadata();
                     self.scene.say(|| format!("node {} runs: {:?}", self.lives, running.notes));
                     self.node = Some(running);
                     return Ok(());
@@ -231,9 +270,15 @@ impl Director {
 
     /// Ends the node here and now.
     fn end(&mut self, how: End) {
+        // What a failed sync did not make durable is in the system's cache and nobody knows: after it a machine starts anew.
+        let failed_syncs = self.scene.hardware.failed_syncs();
+        let how = if failed_syncs > self.failed_syncs { End::PowerLoss } else { how };
+        self.failed_syncs = failed_syncs;
+        (self.restart_soon, self.must_restart) = (false, false);
         {
             let mut oracle = self.scene.oracle();
             oracle.ends += 1;
+            oracle.out_of_service = false;
             if how == End::PowerLoss {
                 oracle.power_lost();
             }
@@ -248,8 +293,16 @@ impl Director {
         // Whatever was to stop has stopped.
         self.faults.iter_mut().for_each(|faults| faults.crash_at = None);
         self.apply_faults();
-        self.scene.hardware.tree.crash_at(None);
-        self.scene.hardware.log.set_faults(SimFaults::default());
+        self.spare_metadata();
+    }
+
+    /// Log and tree of the metadata store behave from here on.
+    fn spare_metadata(&self) {
+        let hardware = &self.scene.hardware;
+        hardware.tree.crash_at(None);
+        hardware.tree.error_at(None);
+        hardware.tree.read_error_at(None);
+        hardware.log.set_faults(SimFaults::default());
     }
 
     fn apply_faults(&self) {
@@ -280,6 +333,11 @@ impl Director {
             self.faults[device].read_error = When::OneIn(1 + self.random.below(30));
             self.apply_faults();
         }
+        if self.random.one_in(8) {
+            self.count("read errors of the log while opening");
+            let read_error = When::OneIn(1 + self.random.below(10));
+            self.scene.hardware.log.set_faults(SimFaults { read_error, ..SimFaults::default() });
+        }
         self.start().await
     }
 
@@ -287,6 +345,11 @@ impl Director {
     pub async fn work(&mut self) -> Check<()> {
         let mut roles = vec![Role::Push(0), Role::Pull(0), Role::Pull(0), Role::Push(1), Role::Pull(1), Role::Files(0)];
         roles.extend((1..1 + self.random.below(3) as usize).map(Role::Files));
+        for (role, rare) in [(Role::Returned, 4), (Role::Witness, 2), (Role::Rivals, 3), (Role::Passing, 3)] {
+            if self.random.one_in(rare) {
+                roles.push(role);
+            }
+        }
         for role in roles {
             let player = self.player(self.players.len(), role, 1, Duration::ZERO);
             self.players.push(player);
@@ -304,7 +367,7 @@ impl Director {
                 () = self.scene.end_now.notified(), if left > 0 => {
                     left -= 1;
                     self.count("end after an acknowledgement");
-                    self.end(if self.random.one_in(2) { End::Kill } else { End::PowerLoss });
+                    self.end(if self.random.one_in(3) { End::Kill } else { End::PowerLoss });
                     self.start().await?;
                     if left == 0 {
                         self.calm();
@@ -316,6 +379,9 @@ impl Director {
                     self.trouble().await?;
                     if left == 0 {
                         self.calm();
+                        if self.must_restart {
+                            self.restart(End::PowerLoss).await?;
+                        }
                     }
                 }
             }
@@ -337,6 +403,10 @@ impl Director {
             Role::Files(_) => format!("files {place}.{life}"),
             Role::Push(bag) => format!("push {place}.{life} to bag {bag}"),
             Role::Pull(bag) => format!("pull {place}.{life} from bag {bag}"),
+            Role::Returned => format!("returned {place}.{life}"),
+            Role::Witness => format!("witness {place}.{life}"),
+            Role::Passing => format!("passing {place}.{life}"),
+            Role::Rivals => format!("rivals {place}.{life}"),
         };
         let host = self.scene.net.host(&name);
         let (scene, random, tell) = (self.scene.clone(), self.scene.random.fork(&name), self.outcomes.0.clone());
@@ -355,18 +425,23 @@ impl Director {
         self.faults.iter_mut().for_each(|faults| *faults = SimFaults::default());
         self.net_faults = NetFaults::default();
         self.apply_faults();
-        self.scene.hardware.log.set_faults(SimFaults::default());
-        self.scene.hardware.tree.crash_at(None);
+        self.spare_metadata();
+        self.scene.hardware.stop_at_checkpoint.store(false, Ordering::Relaxed);
         self.scene.hardware.slowness.store(0, Ordering::Relaxed);
     }
 
     async fn trouble(&mut self) -> Check<()> {
+        self.scene.oracle().out_of_service = false;
+        if self.restart_soon {
+            let how = if self.random.one_in(2) { End::Kill } else { End::PowerLoss };
+            return self.restart(how).await;
+        }
         if self.random.one_in(2) {
             // What lasted is over.
             self.calm();
         }
         let device = self.random.below(self.faults.len() as u64) as usize;
-        match self.random.below(16) {
+        match self.random.below(22) {
             0 | 1 => self.restart(End::Kill).await?,
             2 | 3 => self.restart(End::PowerLoss).await?,
             4..7 => self.stop_at_operation(device),
@@ -392,7 +467,15 @@ impl Director {
                 let days = 2 * 24 * 3_600_000;
                 self.scene.clock.jump_wall(self.random.below(2 * days) as i64 - days as i64);
             }
-            _ => self.client_death(),
+            15 | 16 => self.client_death(),
+            17 | 18 => {
+                self.count("stop at a checkpoint");
+                self.end_when_stopped = End::PowerLoss;
+                self.scene.hardware.stop_at_checkpoint.store(true, Ordering::Relaxed);
+            }
+            19 => return self.fail_a_sync(device).await,
+            20 => self.fail_the_log(),
+            _ => self.fail_the_tree().await,
         }
         self.apply_faults();
         // Set once, they fire once.
@@ -422,6 +505,59 @@ impl Director {
         }
     }
 
+    /// A sync of a device fails: it leaves service. With others the history may go on without it for long.
+    async fn fail_a_sync(&mut self, device: usize) -> Check<()> {
+        self.calm();
+        self.count("failing sync of a device");
+        let before = self.scene.hardware.failed_syncs();
+        self.faults[device].sync_error = When::Once;
+        self.apply_faults();
+        tokio::time::sleep(Duration::from_millis(self.random.below(1_500))).await;
+        self.faults[device].sync_error = When::Never;
+        self.apply_faults();
+        if self.scene.hardware.failed_syncs() > before {
+            self.must_restart = true;
+            self.restart_soon = self.faults.len() == 1 || self.random.one_in(2);
+            self.scene.oracle().out_of_service = true;
+            // Time for everybody to look.
+            tokio::time::sleep(Duration::from_millis(self.random.below(3_000))).await;
+        }
+        Ok(())
+    }
+
+    /// The metadata log cannot be written, or not be synced: changes of names are refused until the node starts again.
+    fn fail_the_log(&mut self) {
+        self.count("failing log");
+        let mut faults = SimFaults::default();
+        if self.random.one_in(2) {
+            faults.write_error = When::Once;
+        } else {
+            faults.sync_error = When::Once;
+        }
+        self.scene.hardware.log.set_faults(faults);
+        (self.restart_soon, self.must_restart) = (true, true);
+    }
+
+    /// The same of the tree behind it, which is changed every few seconds.
+    async fn fail_the_tree(&mut self) {
+        self.calm();
+        self.count("failing tree");
+        let tree = self.scene.hardware.tree.clone();
+        let fired = tree.fired();
+        if self.random.one_in(3) {
+            tree.read_error_at(Some(tree.reads() + self.random.below(3)));
+        } else {
+            tree.error_at(Some(tree.changes() + self.random.below(12)));
+        }
+        for _ in 0..20 {
+            tokio::time::sleep(Duration::from_millis(self.random.below(1_000))).await;
+            if tree.fired() != fired {
+                (self.restart_soon, self.must_restart) = (true, true);
+                return;
+            }
+        }
+    }
+
     /// A client's machine is gone; another one takes its place.
     fn client_death(&mut self) {
         let place = self.random.below(self.players.len() as u64) as usize;
@@ -442,7 +578,7 @@ impl Director {
     /// Ends and starts the node once more, compares everything, empties everything, and looks whether the space came back.
     pub async fn finale(&mut self) -> Check<()> {
         self.calm();
-        let restarts = !self.random.one_in(4);
+        let restarts = self.must_restart || !self.random.one_in(4);
         if restarts {
             let how = if self.random.one_in(4) { End::Kill } else { End::PowerLoss };
             self.restart(how).await?;
@@ -457,13 +593,23 @@ impl Director {
                 _ => None,
             })
             .collect();
+        let mut all = Vec::new();
         for place in places {
             let directory = directory_of(place);
             let mut files =
                 Files::new(scene.clone(), client.clone(), self.random.fork(&directory), "finale", &directory);
             // Without a restart a call whose client is gone may still be under way.
             files.look_at_all(restarts).await?;
-            files.clear().await?;
+            all.push(files);
+        }
+        witness::compare(&scene, "finale", &client).await?;
+        for directory in [returned::DIRECTORY, rivals::DIRECTORY, witness::DIRECTORY] {
+            match scene.insist("finale", "delete_all", || client.delete(directory, true)).await? {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(Broken(format!("{directory}: {error}")));
+                }
+                _ => (),
+            }
         }
         for number in 0..BAGS {
             let bag = bags::open(&scene, "finale", &client, number).await?;
@@ -473,11 +619,29 @@ impl Director {
             let deleted = scene.insist("finale", "bag_delete", || client.bag_delete(&name)).await?;
             deleted.map_err(|error| Broken(format!("{name}: {error}")))?;
         }
+        self.rot();
+        for mut files in all {
+            files.read_rotten().await?;
+            files.clear().await?;
+        }
         self.space_comes_back(&client).await?;
         let Some(node) = self.node.take() else { return Ok(()) };
         match tokio::time::timeout(CALL_BOUND, node.stop()).await {
             Ok(()) => Ok(()),
             Err(_) => Err(Broken("the node does not stop in time".to_string())),
+        }
+    }
+
+    /// Turns over bits all over the data of all devices.
+    fn rot(&mut self) {
+        self.count("rot");
+        for device in &self.scene.hardware.devices {
+            for (file, length) in device.files() {
+                let bits = if file.kind == FileKind::Data { self.random.below(30) } else { 0 };
+                for _ in 0..bits {
+                    device.rot(file, self.random.below(length), self.random.below(8) as u32);
+                }
+            }
         }
     }
 
@@ -523,6 +687,17 @@ async fn act(scene: Arc<Scene>, role: Role, name: String, random: SimRandom) -> 
         Role::Pull(number) => {
             let bag = bags::open(&scene, &name, &client, number).await?;
             Puller::new(scene, random, &name, number, bag).work(80).await
+        }
+        Role::Returned => returned::play(scene, random, name, client).await,
+        Role::Witness => {
+            let (other, _) = scene.connect(&name, &random.fork("other")).await?;
+            witness::play(&scene, &random, &name, &client, &other).await
+        }
+        Role::Passing => passing::play(&scene, &random, &name, &client).await,
+        Role::Rivals => {
+            let (second, _) = scene.connect(&name, &random.fork("second")).await?;
+            let (third, _) = scene.connect(&name, &random.fork("third")).await?;
+            Rivals::new(scene, random, &name, vec![client, second, third]).work(12).await
         }
     }
 }

@@ -24,13 +24,26 @@ pub struct Files {
     directory: String,
     /// Ends of the node after which everything was looked at.
     looked_after: u64,
+    /// Everything was looked at while a device was out of service.
+    looked_out_of_service: bool,
+    /// Power losses before the file was opened that is written now.
+    losses_at_open: u64,
 }
 
 impl Files {
     /// A client named `name` that has `directory` for itself.
     pub fn new(scene: Arc<Scene>, client: Client, random: SimRandom, name: &str, directory: &str) -> Files {
         let looked_after = scene.oracle().ends;
-        Files { scene, client, random, name: name.to_string(), directory: directory.to_string(), looked_after }
+        Files {
+            scene,
+            client,
+            random,
+            name: name.to_string(),
+            directory: directory.to_string(),
+            looked_after,
+            looked_out_of_service: false,
+            losses_at_open: 0,
+        }
     }
 
     /// Makes the directory, then does so many things and looks at everything after each end of the node.
@@ -46,6 +59,9 @@ impl Files {
             if ends != self.looked_after {
                 self.looked_after = ends;
                 self.look_at_all(true).await?;
+            } else if self.scene.oracle().out_of_service && !self.looked_out_of_service {
+                self.looked_out_of_service = true;
+                self.read_out_of_service().await?;
             }
         }
         Ok(())
@@ -87,6 +103,7 @@ impl Files {
     /// Writes a file from its start or from its end.
     async fn write(&mut self) -> Check<()> {
         let Some((path, stand)) = self.certain_path() else { return Ok(()) };
+        self.losses_at_open = self.scene.oracle().power_losses;
         let opened = match stand {
             Some(tag) if self.random.one_in(2) => self.open_to_append(&path, tag).await?,
             _ => self.open_new(&path, stand).await?,
@@ -170,11 +187,11 @@ impl Files {
                 Ok(self.scene.call(&self.name, "write", writer.write(bytes)).await?.is_ok())
             }
             4 => {
-                let power_losses = self.scene.oracle().power_losses;
                 let done = self.scene.call(&self.name, "hflush", writer.hflush()).await?.is_ok();
                 let mut oracle = self.scene.oracle();
-                // An answer may have been on its way when the power went, which took what it promised.
-                if done && oracle.power_losses == power_losses {
+                // After a power loss an hflush with nothing to send is answered by the client alone: it promises what the one
+                // before it did, which the power took.
+                if done && oracle.power_losses == self.losses_at_open {
                     let promise = oracle.promise_mut(tag);
                     promise.written = promise.written.max(position);
                 }
@@ -397,6 +414,53 @@ impl Files {
             self.scene.oracle().check_renames(&self.directory)?;
         }
         self.list().await
+    }
+
+    /// Reads everything that is certain: a device out of service refuses no read.
+    async fn read_out_of_service(&mut self) -> Check<()> {
+        let paths = self.scene.oracle().paths_under(&self.directory);
+        for path in paths {
+            let is_certain = matches!(self.scene.oracle().certain(&path), Some(Some(_)));
+            if !is_certain {
+                continue;
+            }
+            let read = self.scene.call(&self.name, "read_out_of_service", self.client.read_small(&path)).await?;
+            let oracle = self.scene.oracle();
+            match read {
+                Ok(bytes) => {
+                    self.scene.count_more("bytes compared", bytes.len() as u64);
+                    oracle.recognise(&path, &bytes)?;
+                }
+                Err(error)
+                    if error.kind() == ErrorKind::Io && oracle.out_of_service && oracle.ends == self.looked_after =>
+                {
+                    return Err(Broken(format!(
+                        "{}: {path}: a device out of service does not read: {error}",
+                        self.name
+                    )));
+                }
+                Err(_) => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads everything after bits of it rotted: each file is what it was, or an error that says that it is damaged.
+    pub async fn read_rotten(&mut self) -> Check<()> {
+        let paths = self.scene.oracle().paths_under(&self.directory);
+        for path in paths {
+            let read = async { Ok(self.client.read_small(&path).await) };
+            let read = self.scene.call(&self.name, "read_rotten", read).await?;
+            match read.map_err(|error| Broken(error.to_string()))? {
+                Ok(bytes) => {
+                    self.scene.count_more("bytes compared", bytes.len() as u64);
+                    self.scene.oracle().recognise(&path, &bytes)?;
+                }
+                Err(error) if error.kind() == ErrorKind::Corrupt => self.scene.count("rot reported"),
+                Err(_) => (),
+            }
+        }
+        Ok(())
     }
 
     /// Removes the directory with everything in it.

@@ -2,7 +2,7 @@
 
 use base::buffer::Pool;
 use base::checksum::crc32c;
-use base::disk::{BlockFile, Disk, DiskError, Done, FileName, Op, Wake};
+use base::disk::{BlockFile, Disk, DiskError, Done, FileKind, FileName, Op, Wake};
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
 use base::net::Boxed;
@@ -38,6 +38,9 @@ pub struct Hardware {
     pub slowness: AtomicU64,
     /// A device stopped at the operation it was told to.
     pub stopped: Notify,
+    /// Everything is to stop when a checkpoint of a device was synced.
+    pub stop_at_checkpoint: AtomicBool,
+    halted: AtomicBool,
     /// What the node complained of, for `--verbose`.
     pub complaints: Mutex<Vec<String>>,
 }
@@ -76,12 +79,16 @@ impl Hardware {
             history: Mutex::new(0),
             slowness: AtomicU64::new(0),
             stopped: Notify::new(),
+            stop_at_checkpoint: AtomicBool::new(false),
+            halted: AtomicBool::new(false),
             complaints: Mutex::new(Vec::new()),
         }
     }
 
     /// Ends whatever process has the devices.
     pub fn end(&self, how: End) {
+        self.stop_at_checkpoint.store(false, Ordering::Relaxed);
+        self.halted.store(false, Ordering::Relaxed);
         for device in self.devices.iter().chain([&self.log]) {
             match how {
                 End::Kill => device.kill(),
@@ -96,7 +103,15 @@ impl Hardware {
 
     /// Whether something stopped at the operation it was told to.
     pub fn has_stopped(&self) -> bool {
-        self.devices.iter().chain([&self.log]).any(SimDevice::crashed) || self.tree.crashed()
+        let devices = self.devices.iter().chain([&self.log]).any(SimDevice::crashed);
+        devices || self.tree.crashed() || self.halted.load(Ordering::Relaxed)
+    }
+
+    /// Syncs that failed so far, of any device and of the tree.
+    pub fn failed_syncs(&self) -> u64 {
+        let devices = self.devices.iter().chain([&self.log]).flat_map(SimDevice::fired);
+        let failed = |(name, _): &(&str, u64)| matches!(*name, "sync_error" | "tree_sync_error");
+        devices.chain(self.tree.fired()).filter(failed).map(|(_, count)| count).sum()
     }
 
     /// The history of all disks so far.
@@ -187,6 +202,7 @@ impl World for SimWorld {
             device: device.clone(),
             hardware: self.hardware.clone(),
             under_way: BTreeSet::new(),
+            checkpoints: BTreeSet::new(),
             pulse,
         };
         Ok(Opened { disk: Box::new(disk), note: None })
@@ -320,7 +336,15 @@ struct ProcessDisk {
     device: SimDevice,
     hardware: Arc<Hardware>,
     under_way: BTreeSet<u64>,
+    /// Syncs of checkpoints under way.
+    checkpoints: BTreeSet<u64>,
     pulse: Arc<Pulse>,
+}
+
+impl ProcessDisk {
+    fn is_gone(&self) -> bool {
+        self.device.crashed() || self.hardware.halted.load(Ordering::Relaxed)
+    }
 }
 
 impl Disk for ProcessDisk {
@@ -335,21 +359,28 @@ impl Disk for ProcessDisk {
             other => format!("{other:?}"),
         };
         self.hardware.note(&format!("{} {token} {what}", self.name));
+        if matches!(op, Op::Sync { file } if file.kind == FileKind::Checkpoint) {
+            self.checkpoints.insert(token);
+        }
         self.under_way.insert(token);
         self.pulse.under_way.store(self.under_way.len(), Ordering::Relaxed);
         self.disk.submit(token, op);
     }
 
     fn poll(&mut self, wait: Option<Duration>, done: &mut Vec<Done>) {
-        if !self.device.crashed() {
+        if !self.is_gone() {
             self.disk.poll(wait, done);
         }
         for finished in done.iter() {
             self.under_way.remove(&finished.token);
+            let synced = self.checkpoints.remove(&finished.token) && finished.result.is_ok();
+            if synced && self.hardware.stop_at_checkpoint.swap(false, Ordering::Relaxed) {
+                self.hardware.halted.store(true, Ordering::Relaxed);
+            }
             let how = finished.result.as_ref().map(|bytes| crc32c(bytes));
             self.hardware.note(&format!("{} {} {how:?}", self.name, finished.token));
         }
-        if self.device.crashed() {
+        if self.is_gone() {
             // An engine that is being opened waits here: it is told that the device is gone.
             let gone = || DiskError::Io("the device is gone: its machine has stopped".to_string());
             let left = std::mem::take(&mut self.under_way);

@@ -46,6 +46,10 @@ pub struct Oracle {
     pub ends: u64,
     /// Chunks of all bags.
     pub chunks: BTreeMap<u64, ChunkState>,
+    /// A device left service after a failed sync, and nothing else is wrong: everything can be read.
+    pub out_of_service: bool,
+    /// Names that somebody saw who did not make them.
+    pub seen: BTreeSet<String>,
 }
 
 /// How far a chunk of a bag has come. A chunk is named by a number in its bytes.
@@ -61,6 +65,8 @@ pub struct ChunkState {
     pub accepted: u64,
     /// Acknowledgements of it whose fate is not known.
     pub unsure: u64,
+    /// It was pushed in a session that was over: it must never come.
+    pub unwanted: bool,
 }
 
 impl Oracle {

@@ -5,8 +5,11 @@ use super::oracle::{Broken, Check, Oracle};
 use base::buffer::Pool;
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
+use base::id::SessionId;
 use base::limit::CALL_SILENCE_MAX;
+use base::net::Net;
 use client::{Client, Settings, Sizes};
+use net::{CallNumbers, Link, LinkSettings};
 use sim::net::SimNet;
 use sim::random::SimRandom;
 use sim::runtime_clock::RuntimeClock;
@@ -147,6 +150,23 @@ impl Scene {
                 other => return Ok(other),
             }
         }
+    }
+
+    /// A bare link to the node in a session of its own, which nobody begins or renews.
+    pub async fn link(&self, name: &str, random: &SimRandom) -> Check<Link> {
+        let settings = || LinkSettings {
+            session: SessionId(random.wide()),
+            program: name.to_string(),
+            connections: 1,
+            silence_max: CALL_SILENCE_MAX,
+            pool: Pool::new(1 << 20),
+            clock: self.clock.clone(),
+            random: Arc::new(random.fork("link")),
+            numbers: CallNumbers::default(),
+        };
+        let host: Arc<dyn Net> = Arc::new(self.net.host(name));
+        let made = self.insist(name, "connect", || Link::connect(host.clone(), ADDRESS, settings())).await?;
+        made.map_err(|error| Broken(format!("{name}: cannot connect: {error}")))
     }
 
     /// A session with the node, on a host of its own; and the host.

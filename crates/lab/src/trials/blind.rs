@@ -2,6 +2,7 @@
 
 use super::server::{Launch, Scratch, program};
 use super::store::{Stop, Store};
+use crate::record;
 use base::error::{Error, ErrorKind, Result};
 use os::disk::{SYNCS, Sync};
 use std::path::Path;
@@ -55,14 +56,6 @@ fn shortened(text: &str) -> String {
 
 /// Puts the table between `<!-- syncs -->` and `<!-- end -->`.
 fn write_table(path: &Path, all: &[Noticed]) -> Result<()> {
-    let text = os::file::read_text(path)?;
-    let opening = "<!-- syncs -->\n";
-    let place = text.find(opening).map(|at| at + opening.len());
-    let end = place.and_then(|place| text[place..].find("<!-- end -->").map(|length| place + length));
-    let (Some(start), Some(end)) = (place, end) else {
-        let text = format!("{} has no place for the table of syncs; it was not changed", path.display());
-        return Err(Error::new(ErrorKind::Invalid, text));
-    };
     let mut table = "| sync | what it keeps | noticed by trial | as |\n|---|---|---|---|\n".to_string();
     for noticed in all {
         let (trial, kind) = match &noticed.trial {
@@ -71,6 +64,5 @@ fn write_table(path: &Path, all: &[Noticed]) -> Result<()> {
         };
         table.push_str(&format!("| {} | {} | {trial} | {kind} |\n", noticed.sync.name, noticed.sync.keeps));
     }
-    let text = format!("{}{table}{}", &text[..start], &text[end..]);
-    os::file::replace(path, text.as_bytes())
+    record::replace(path, "syncs", &table)
 }

@@ -188,7 +188,7 @@ fn the_tree_fails() {
     let mut world = World::new(1);
     world.ask(mkdir("/a")).expect("mkdir");
     for distance in 0..40 {
-        world.file.sync_error_at(Some(world.file.changes() + distance));
+        world.file.error_at(Some(world.file.changes() + distance));
         world.ask(mkdir(&format!("/s{distance}"))).expect("mkdir");
         world.settle();
         if world.store().in_service().is_err() {
@@ -198,7 +198,7 @@ fn the_tree_fails() {
     assert_eq!(world.store().in_service().map_err(|error| error.kind()), Err(ErrorKind::Io));
     assert!(world.ask(stat("/a")).is_ok());
     assert_eq!(world.refusal(mkdir("/b")), ErrorKind::Io);
-    world.file.sync_error_at(None);
+    world.file.error_at(None);
     world.crash(3);
     assert!(world.ask(stat("/a")).is_ok());
     world.ask(mkdir("/b")).expect("a restart heals");

@@ -43,6 +43,9 @@ pub struct Renew {
     /// And which group of people.
     #[prost(string, tag = "2")]
     pub group: String,
+    /// The session has begun before: if it is over, that is said, and it does not begin anew.
+    #[prost(bool, tag = "3")]
+    pub again: bool,
 }
 
 /// Asks a node how it is.

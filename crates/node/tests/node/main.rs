@@ -2,32 +2,60 @@
 #![allow(clippy::disallowed_methods)] // The node under test lives in a directory and on a port of its own.
 #![allow(missing_docs)]
 
+mod fuzz;
+
 use base::buffer::Pool;
+use base::env::Clock;
 use base::id::SessionId;
+use base::limit::SESSION_LEASE;
 use base::policy::Class;
+use base::unit::{Time, WallTime};
 use bytes::Bytes;
-use net::message::{Id, bag, session};
+use net::message::{Id, bag, chunk, file, session};
 use net::{Link, LinkSettings, Payload};
 use node::{DeviceSetting, Running, Settings};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The clock of a machine that stands still now and then: it may be put ahead.
+struct AheadClock {
+    clock: os::clock::SystemClock,
+    ahead: AtomicU64,
+}
+
+impl Clock for AheadClock {
+    fn now(&self) -> Time {
+        self.clock.now().after(Duration::from_secs(self.ahead.load(Ordering::Relaxed)))
+    }
+    fn wall(&self) -> WallTime {
+        self.clock.wall()
+    }
+}
 
 /// A node in a directory that goes with it.
 struct Fixture {
     running: Option<Running>,
     directory: PathBuf,
+    clock: Arc<AheadClock>,
 }
 
 impl Fixture {
     async fn start(name: &str) -> Fixture {
         let directory = std::env::temp_dir().join(format!("stormwell-node-{}-{name}", std::process::id()));
-        let device = DeviceSetting { directory: directory.clone(), class: Class::Ssd, capacity: Some(256 << 20) };
-        let (clock, random) = (Arc::new(os::clock::SystemClock::new()), Arc::new(os::random::SystemRandom));
+        let clock = Arc::new(AheadClock { clock: os::clock::SystemClock::new(), ahead: AtomicU64::new(0) });
+        let mut fixture = Fixture { running: None, directory, clock };
+        fixture.run().await;
+        fixture
+    }
+
+    async fn run(&mut self) {
+        let device = DeviceSetting { directory: self.directory.clone(), class: Class::Ssd, capacity: Some(256 << 20) };
         let settings = Settings::new("127.0.0.1:0", vec![device]);
-        let world = Arc::new(node::OsWorld);
-        let running =
-            node::start(settings, world, Arc::new(os::net::TcpNet), clock, random).await.expect("the node starts");
-        Fixture { running: Some(running), directory }
+        let (world, random) = (Arc::new(node::OsWorld), Arc::new(os::random::SystemRandom));
+        let started = node::start(settings, world, Arc::new(os::net::TcpNet), self.clock.clone(), random).await;
+        self.running = Some(started.expect("the node starts"));
     }
 
     fn address(&self) -> &str {
@@ -35,6 +63,13 @@ impl Fixture {
     }
 
     async fn link(&self, session: u128) -> Link {
+        let link = self.unbegun_link(session).await;
+        link.call(&session::Renew::default(), Payload::empty()).await.expect("the session begins");
+        link
+    }
+
+    /// A link of a session that may be open or not.
+    async fn unbegun_link(&self, session: u128) -> Link {
         let settings = LinkSettings {
             session: SessionId(session),
             program: "node test".to_string(),
@@ -45,12 +80,10 @@ impl Fixture {
             random: Arc::new(os::random::SystemRandom),
             numbers: net::CallNumbers::default(),
         };
-        let link = Link::connect(Arc::new(os::net::TcpNet), self.address(), settings).await.expect("it answers");
-        link.call(&session::Renew::default(), Payload::empty()).await.expect("the session begins");
-        link
+        Link::connect(Arc::new(os::net::TcpNet), self.address(), settings).await.expect("it answers")
     }
 
-    async fn stop(mut self) {
+    async fn stop(&mut self) {
         self.running.take().expect("it runs").stop().await;
     }
 }
@@ -69,7 +102,7 @@ fn pull(bag: u64, device: Id, grant: u64) -> bag::Pull {
 /// not come back. A pull asked again under its grant gets the same chunk; an acknowledgement under another is refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn asked_again() {
-    let fixture = Fixture::start("again").await;
+    let mut fixture = Fixture::start("again").await;
     let link = fixture.link(1).await;
     let create = bag::Create { name: "b".to_string(), ..bag::Create::default() };
     let (info, _) = link.call(&create, Payload::empty()).await.expect("a bag");
@@ -103,7 +136,7 @@ async fn asked_again() {
 /// unless they were accepted then, and in each pass one is accepted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rewound_while_consumers_pull() {
-    let fixture = Fixture::start("rewound").await;
+    let mut fixture = Fixture::start("rewound").await;
     let link = fixture.link(1).await;
     let create = bag::Create { name: "b".to_string(), retain: true, ..bag::Create::default() };
     let (info, _) = link.call(&create, Payload::empty()).await.expect("a bag");
@@ -144,7 +177,7 @@ async fn rewound_while_consumers_pull() {
 /// A bag's consumers that wait hear at once that it was sealed and is empty.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_hear_of_the_end() {
-    let fixture = Fixture::start("end").await;
+    let mut fixture = Fixture::start("end").await;
     let (consumer, sealer) = (fixture.link(1).await, fixture.link(2).await);
     let create = bag::Create { name: "b".to_string(), ..bag::Create::default() };
     let (info, _) = sealer.call(&create, Payload::empty()).await.expect("a bag");
@@ -158,11 +191,64 @@ async fn waiters_hear_of_the_end() {
     fixture.stop().await;
 }
 
+/// What a session sends after its end is dropped, however it comes and even after a restart: a push that was under way does not
+/// come into the bag, the first append to a file makes no chunk, and renewing does not begin the session anew.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dropped_after_the_end_of_its_session() {
+    let mut fixture = Fixture::start("ended").await;
+    let dead = fixture.link(1).await;
+    let create = bag::Create { name: "b".to_string(), ..bag::Create::default() };
+    let (info, _) = dead.call(&create, Payload::empty()).await.expect("a bag");
+    let (bag, device) = (info.bag, info.members[0]);
+    let push = |chunk: u128| bag::Push { bag, device, chunk: chunk.into() };
+    let payload = || Payload::new(Bytes::from(vec![9; 100_000]));
+    dead.call(&push(1), payload()).await.expect("pushed");
+    let create = file::Create { path: "/f".to_string(), overwrite: false, parents: false, mode: 0 };
+    let (opened, _) = dead.call(&create, Payload::empty()).await.expect("a file");
+    let file::NewGroup { group, device: place, chunk } = opened.group;
+    let (generation, level) = (opened.generation, 2);
+    let append = chunk::Append { device: place, chunk, group, generation, offset: 0, level, seal: false };
+    fixture.clock.ahead.fetch_add(SESSION_LEASE.as_secs() + 1, Ordering::Relaxed);
+    // A turn of the metadata thread may have begun with the time before: the second answer is of a turn that did not.
+    for _ in 0..2 {
+        dead.call(&file::Stat { path: "/f".to_string() }, Payload::empty()).await.expect("anybody may look");
+    }
+    for life in 0..2 {
+        let third = fixture.link(3 + life).await;
+        let refused = |result: base::error::Result<()>| {
+            let error = result.expect_err("its session is over");
+            assert_eq!(error.kind(), base::error::ErrorKind::Stale, "{error}");
+        };
+        let dead = fixture.unbegun_link(1).await;
+        refused(dead.call(&push(1), payload()).await.map(drop));
+        refused(dead.call(&push(2), payload()).await.map(drop));
+        refused(dead.call(&append, payload()).await.map(drop));
+        refused(
+            dead.call(&session::Renew { again: true, ..session::Renew::default() }, Payload::empty()).await.map(drop),
+        );
+        refused(dead.call(&push(3), payload()).await.map(drop));
+        let (info, _) = third.call(&bag::Stat { name: "b".to_string() }, Payload::empty()).await.expect("counted");
+        let others = 1 + life as u64;
+        assert_eq!((info.pushed, info.waiting), (others, others), "life {life}");
+        let stat = third.call(&chunk::Stat { device: place, chunk }, Payload::empty()).await;
+        assert!(stat.is_err(), "a chunk was made for a file whose writer is gone: {stat:?}");
+        third.call(&push(10 + u128::from(life as u8)), payload()).await.expect("others push");
+        let (answer, _) =
+            third.call(&pull(bag, device, u64::from(life as u8)), Payload::empty()).await.expect("pulled");
+        assert_eq!(answer.pulled, bag::Pulled::Chunk as i32);
+        if life == 0 {
+            fixture.stop().await;
+            fixture.run().await;
+        }
+    }
+    fixture.stop().await;
+}
+
 /// Bytes that are no frames end their own connection; the node goes on for everybody else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn strangers() {
     use std::io::{Read, Write};
-    let fixture = Fixture::start("strangers").await;
+    let mut fixture = Fixture::start("strangers").await;
     let link = fixture.link(1).await;
     for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 4096], &[0; 48], b"S"] {
         let mut stranger = std::net::TcpStream::connect(fixture.address()).expect("it listens");

@@ -1,0 +1,154 @@
+//! A device with checkpoints of version 2, a full one and one that builds upon it, kept in `golden/second-device.bin` in the form
+//! of the first one's image: it is read, and today's program writes the same checkpoints. And what damage makes of them.
+
+use crate::first_format::{self, content};
+use crate::world::{DEVICE, World, append, small};
+use base::checksum::crc32c;
+use base::disk::{FileKind, FileName};
+use base::env::Random;
+use base::id::{BagId, ChunkId, GroupId, Owner};
+use base::limit::BLOCK;
+use base::policy::Level;
+use base::unit::MIB;
+use chunk::format::CheckpointHeader;
+use chunk::{Reply, Request};
+use sim::disk::{SimDevice, SimFaults};
+use sim::random::SimRandom;
+use std::panic::AssertUnwindSafe;
+
+const IMAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/chunk/golden/second-device.bin");
+
+const FILE: Owner = Owner::Group(GroupId(1));
+const BAG: Owner = Owner::Bag(BagId(2));
+
+/// Checkpoints, the last but one of all that is there, the last of what changed after it. A little comes after them.
+fn write(device: &SimDevice) {
+    let (mut world, _) = World::open(device, &small(32 * MIB)).expect("opened");
+    let part = |id: u128, from: usize, to: usize, length| content(id, length)[from..to].to_vec().into();
+    for id in 10..14 {
+        world.push(BAG, id, &content(id, 3000).into()).expect("pushed");
+    }
+    world.call(append(FILE, ChunkId(1), 0, &part(1, 0, 5000, 9000), Level::Synced, false)).expect("appended");
+    world.call(append(FILE, ChunkId(2), 0, &content(2, 70_000).into(), Level::Synced, true)).expect("appended");
+    world.call(append(FILE, ChunkId(3), 0, &content(3, 200).into(), Level::Synced, true)).expect("appended");
+    world.call(Request::Acknowledge { chunks: vec![(ChunkId(10), 5)], pass: 0 }).expect("acknowledged");
+    world.call(Request::BagPass { bag: BagId(4), pass: 3, retain: true }).expect("a pass");
+    for _ in 0..2 {
+        // What has grown larger than its base is followed by a full one.
+        world.engine.want_checkpoint();
+        world.settle();
+    }
+    world.push(BAG, 20, &content(20, 4096).into()).expect("pushed");
+    world.call(append(FILE, ChunkId(1), 5000, &part(1, 5000, 7000, 9000), Level::Synced, false)).expect("appended");
+    world.call(Request::Release { chunk: ChunkId(2), ranges: vec![(0, 4096)] }).expect("released");
+    world.call(Request::Delete { chunks: vec![ChunkId(3), ChunkId(11)] }).expect("deleted");
+    world.call(Request::SealBag { bag: BagId(2), epoch: 9 }).expect("sealed");
+    world.engine.want_checkpoint();
+    world.settle();
+    world.call(append(FILE, ChunkId(1), 7000, &part(1, 7000, 9000, 9000), Level::Synced, false)).expect("appended");
+    world.call(Request::Acknowledge { chunks: vec![(ChunkId(12), 6)], pass: 0 }).expect("acknowledged");
+}
+
+fn check(world: &mut World) {
+    for (id, length) in [(13, 3000), (20, 4096), (1, 9000)] {
+        assert_eq!(world.read_all(ChunkId(id)).expect("read"), content(id, length), "{id}");
+    }
+    for gone in [3, 10, 11, 12] {
+        assert!(world.read_all(ChunkId(gone)).is_err(), "{gone} is back");
+    }
+    assert!(world.read_all(ChunkId(2)).is_err(), "released bytes were served");
+    let stat = world.engine.bag_stat(BagId(2));
+    assert_eq!((stat.pushed, stat.acknowledged, stat.sealed_epoch), (5, 2, Some(9)));
+    let stat = world.engine.bag_stat(BagId(4));
+    assert_eq!((stat.pass, stat.retain), (3, true));
+    let again = |id, grant| Request::Acknowledge { chunks: vec![(ChunkId(id), grant)], pass: 0 };
+    assert_eq!(world.call(again(10, 5)), Ok(Reply::Acknowledged { results: vec![Ok(())] }));
+}
+
+fn device_of_image() -> SimDevice {
+    if std::env::var("STORMWELL_GOLDEN").is_ok_and(|value| value == "write") {
+        let device = SimDevice::new(2, SimFaults::default());
+        write(&device);
+        device.crash();
+        std::fs::write(IMAGE, first_format::image_of(&device)).expect("written");
+    }
+    first_format::device_of(IMAGE)
+}
+
+/// The checkpoints of a device: their files, headers and bodies.
+fn checkpoints(device: &SimDevice) -> Vec<(FileName, CheckpointHeader, Vec<u8>)> {
+    let names = device.files().into_iter().map(|(name, _)| name).filter(|name| name.kind == FileKind::Checkpoint);
+    let read = |name: FileName| {
+        let bytes = device.peek(name);
+        let header = CheckpointHeader::decode(DEVICE, &bytes[..BLOCK])?;
+        let body = bytes[BLOCK..BLOCK + header.length as usize].to_vec();
+        Some((name, header, body))
+    };
+    names.filter_map(read).collect()
+}
+
+/// A device with full and incremental checkpoints of version 2 is read whole, and so it is after a power loss.
+#[test]
+fn second_device_is_read() {
+    let device = device_of_image();
+    let found = checkpoints(&device);
+    let newest = found.last().expect("there are some");
+    assert!(newest.1.version == 2 && newest.1.base < newest.1.number, "the newest builds upon another: {:?}", newest.1);
+    assert!(found.iter().any(|(_, header, _)| header.number == newest.1.base), "its base is there");
+    for _ in 0..3 {
+        let (mut world, opened) = World::open(&device, &small(32 * MIB)).expect("opened");
+        assert_eq!((opened.rot, opened.formatted), (vec![], false));
+        check(&mut world);
+        device.crash();
+    }
+}
+
+/// Today's program writes the checkpoints of the image, byte for byte.
+#[test]
+fn checkpoints_are_written_as_they_were() {
+    let (kept, device) = (checkpoints(&device_of_image()), SimDevice::new(2, SimFaults::default()));
+    write(&device);
+    assert!(checkpoints(&device) == kept, "checkpoints are encoded differently now: a new format version is needed");
+}
+
+/// What a fuzzer calls: opens a device whose checkpoints have these changes, with checksums that fit, and reads what is there.
+fn open_damaged(random: &SimRandom) {
+    let device = device_of_image();
+    for (name, header, mut body) in checkpoints(&device) {
+        if body.is_empty() || random.one_in(3) {
+            continue;
+        }
+        for _ in 0..=random.below(4) {
+            let at = random.below(body.len() as u64) as usize;
+            match random.below(4) {
+                0 => body[at] ^= 1 << random.below(8),
+                1 => body[at] = 0xFF,
+                2 => body[at..].iter_mut().take(4).for_each(|byte| *byte = 0xFF),
+                _ => body[at] = random.next() as u8,
+            }
+        }
+        let cut = if random.one_in(4) { random.below(body.len() as u64 + 1) } else { body.len() as u64 };
+        let header = CheckpointHeader { length: cut, body_crc: crc32c(&body[..cut as usize]), ..header };
+        device.poke(name, BLOCK as u64, &body);
+        device.poke(name, 0, &header.encode(DEVICE));
+    }
+    let Ok((mut world, _)) = World::open(&device, &small(32 * MIB)) else { return };
+    for id in (1..4).chain(10..14).chain([20]) {
+        let _whatever = world.try_call(Request::Stat { chunk: ChunkId(id) });
+        let read = base::disk::Caching::Around;
+        let ranges = vec![(0, 10_000)];
+        let _whatever =
+            world.try_call(Request::Read { chunk: ChunkId(id), ranges, caching: read, check: chunk::Check::Here });
+    }
+    world.engine.want_checkpoint();
+    world.settle();
+}
+
+/// Bodies of checkpoints with any damage, under checksums that fit, end in an error or in a device that serves something.
+#[test]
+fn fuzz_checkpoints() {
+    for seed in sim::fuzz::seeds(300) {
+        let attempt = std::panic::catch_unwind(AssertUnwindSafe(|| open_damaged(&SimRandom::new(seed))));
+        assert!(attempt.is_ok(), "seed {seed}: cargo test --release -p chunk --test chunk fuzz_checkpoints");
+    }
+}

@@ -1,0 +1,188 @@
+//! Messages of every kind with whatever bytes in them, sent to a node that has something to lose.
+
+use crate::{Fixture, pull};
+use base::checksum::crc32c;
+use base::env::Random;
+use base::limit::PATH_MAX;
+use bytes::Bytes;
+use net::frame::{self, HEADER_LENGTH, HELLO, Header};
+use net::message::session::Hello;
+use net::message::{Ask, Id, bag, chunk, file, session};
+use net::{Link, Payload};
+use prost::Message;
+use sim::random::SimRandom;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+/// A question of each kind as a client asks it, about things that are there.
+struct Corpus {
+    bag: u64,
+    device: Id,
+    opened: file::OpenedFile,
+}
+
+impl Corpus {
+    async fn make(link: &Link, round: u64) -> Corpus {
+        let name = format!("b{round}");
+        let create = bag::Create { name, retain: round % 2 == 1, ..bag::Create::default() };
+        let (info, _) = link.call(&create, Payload::empty()).await.expect("a bag");
+        let create = file::Create { path: format!("/d{round}/f"), overwrite: true, parents: true, mode: 0 };
+        let (opened, _) = link.call(&create, Payload::empty()).await.expect("a file");
+        Corpus { bag: info.bag, device: info.members[0], opened }
+    }
+
+    fn questions(&self, round: u64) -> Vec<(u16, Vec<u8>)> {
+        let (path, name) = (format!("/d{round}/f"), format!("b{round}"));
+        let (bag, device, inode, generation) = (self.bag, self.device, self.opened.inode, self.opened.generation);
+        let group = &self.opened.group;
+        let (to, other) = (format!("/d{round}/g"), format!("/d{round}"));
+        let grant = bag::Grant { chunk: 77_u128.into(), grant: 5 };
+        let range = chunk::Range { offset: 0, length: 4096 };
+        let append = chunk::Append {
+            device: group.device,
+            chunk: group.chunk,
+            group: group.group,
+            generation,
+            ..Default::default()
+        };
+        let put = file::PutFile { path: to.clone(), group: group.group, length: 10, ..Default::default() };
+        vec![
+            of(&session::Renew { owner: "a".to_string(), ..Default::default() }),
+            of(&session::NodeStatus {}),
+            of(&file::Stat { path: path.clone() }),
+            of(&file::List { path: other.clone(), after: "a".to_string(), limit: 10 }),
+            of(&file::MakeDirectory { path: to.clone(), parents: true }),
+            of(&file::Create { path: to.clone(), overwrite: true, parents: true, mode: 0o600 }),
+            of(&file::Append { path: path.clone() }),
+            of(&file::NextGroup { inode, generation, finished_group: group.group, finished_length: 10 }),
+            of(&file::Close {
+                inode,
+                generation,
+                finished_group: group.group,
+                finished_length: 10,
+                modified_ms: 5,
+                mode: 1,
+            }),
+            of(&file::PackGroup {}),
+            of(&file::PutFiles { files: vec![put.clone(), put] }),
+            of(&file::Locate { path: path.clone(), length: 1 << 20, ..Default::default() }),
+            of(&file::Rename { from: path.clone(), to: to.clone(), replace: true }),
+            of(&file::Delete { path: to.clone(), recursive: false }),
+            of(&file::SetPolicy { path: other.clone(), ..Default::default() }),
+            of(&file::GetPolicy { path: path.clone() }),
+            of(&file::DiskUsage { path: other.clone(), ..Default::default() }),
+            of(&file::Devices {}),
+            of(&file::SetAttributes { path: path.clone(), ..Default::default() }),
+            of(&file::GetXattrs { path: path.clone(), name: String::new() }),
+            of(&file::SetXattr { path: path.clone(), name: "user.a".to_string(), value: Some(vec![1; 20]) }),
+            of(&file::Truncate { path: path.clone(), length: 3 }),
+            of(&file::Concat { target: path, sources: vec![to] }),
+            of(&append),
+            of(&chunk::Read { device, chunk: group.chunk, ranges: vec![range], ..Default::default() }),
+            of(&chunk::Seal { device, chunk: group.chunk, generation, length: 0 }),
+            of(&chunk::Stat { device, chunk: group.chunk }),
+            of(&bag::Create { name: name.clone(), exists_ok: true, retain: false }),
+            of(&bag::Stat { name: name.clone() }),
+            of(&bag::List { after: String::new(), limit: 3 }),
+            of(&bag::Seal { name: name.clone() }),
+            of(&bag::Push { bag, device, chunk: 77_u128.into() }),
+            of(&pull(bag, device, 5)),
+            of(&bag::Acknowledge { bag, device, pass: 0, grants: vec![grant.clone(), grant.clone()] }),
+            of(&bag::RenewGrants { bag, device, grants: vec![grant] }),
+            of(&bag::Rewind { name: name.clone() }),
+            of(&bag::Delete { name }),
+        ]
+    }
+}
+
+fn of<A: Ask>(question: &A) -> (u16, Vec<u8>) {
+    (A::KIND, question.encode_to_vec())
+}
+
+/// Changes a message: bits, its length, or, still well formed, numbers that nobody would send and texts that are too long.
+fn damage(random: &SimRandom, message: &mut Vec<u8>) {
+    match random.below(6) {
+        0 => (),
+        1 if !message.is_empty() => {
+            let at = random.below(message.len() as u64) as usize;
+            message[at] ^= 1 << random.below(8);
+        }
+        2 => message.truncate(random.below(message.len() as u64 + 1) as usize),
+        3 => {
+            message.push((1 + random.below(9)) as u8 * 8 + 2);
+            let length = random.below(2 * PATH_MAX as u64) as usize;
+            prost::encoding::encode_varint(length as u64, message);
+            message.extend((0..length).map(|at| b"/a\0.\xFF/x"[(at + length) % 7]));
+        }
+        _ => {
+            for _ in 0..=random.below(2) {
+                // The last one counts.
+                message.push((1 + random.below(9)) as u8 * 8);
+                prost::encoding::encode_varint(random.next() >> random.below(64), message);
+            }
+        }
+    }
+}
+
+/// Sends the questions, each with a little payload or none, and waits for as many answers.
+fn ask_all(address: &str, session: u128, questions: &[(u16, Vec<u8>)], random: &SimRandom) {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    let hello = Hello { version_min: 1, version_max: 1, session: session.into(), program: "fuzz".into() };
+    let mut bytes = Vec::new();
+    frame::append(&mut bytes, Header { kind: HELLO, ..Header::default() }, |bytes| hello.encode(bytes).expect("room"));
+    for (number, (kind, message)) in questions.iter().enumerate() {
+        let payload = vec![7; if random.one_in(2) { random.below(9000) as usize } else { 0 }];
+        let header = Header {
+            kind: *kind,
+            number: number as u64 + 1,
+            payload_length: payload.len() as u32,
+            payload_crc: crc32c(&payload),
+            ..Header::default()
+        };
+        frame::append(&mut bytes, header, |bytes| bytes.extend_from_slice(message));
+        bytes.extend_from_slice(&payload);
+    }
+    stream.write_all(&bytes).expect("it takes them");
+    let mut answers = 0;
+    while answers < questions.len() {
+        let mut head = [0; HEADER_LENGTH];
+        stream.read_exact(&mut head).expect("an answer");
+        let header = Header::decode(&head).expect("a header");
+        let length = header.message_length as usize + header.payload_length as usize;
+        stream.read_exact(&mut vec![0; length]).expect("the rest of it");
+        answers += usize::from(frame::is_known(header.kind) && header.kind < frame::OWN_KINDS);
+    }
+}
+
+/// Questions of every kind, damaged or with absurd numbers, are answered each; no thread of the node ends by them, and it goes
+/// on serving.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fuzz_questions() {
+    let mut fixture = Fixture::start("fuzz").await;
+    let link = fixture.link(1).await;
+    for round in sim::fuzz::seeds(30) {
+        let random = SimRandom::new(round);
+        let session = 100 + u128::from(round % 2);
+        let asking = fixture.link(session).await;
+        let corpus = Corpus::make(&asking, round).await;
+        let mut questions = corpus.questions(round);
+        for (kind, message) in &mut questions {
+            damage(&random, message);
+            if *kind == bag::Pull::KIND {
+                // Nobody waits here.
+                message.extend([4 * 8, 0]);
+            }
+        }
+        let (address, seeded) = (fixture.address().to_string(), random.fork("payload"));
+        let asked = tokio::task::spawn_blocking(move || ask_all(&address, session, &questions, &seeded));
+        asked.await.unwrap_or_else(|_| panic!("round {round} was not answered: cargo test --release -p node fuzz"));
+        let create = bag::Create { name: format!("after{round}"), ..bag::Create::default() };
+        let (info, _) = link.call(&create, Payload::empty()).await.expect("the metadata store goes on");
+        let (bag, device) = (info.bag, info.members[0]);
+        let push = bag::Push { bag, device, chunk: (1000 + u128::from(round)).into() };
+        link.call(&push, Payload::new(Bytes::from(vec![1; 5000]))).await.expect("the device goes on");
+        let (answer, bytes) = link.call(&pull(bag, device, 1 << 40), Payload::empty()).await.expect("answered");
+        assert_eq!((answer.pulled, bytes.length()), (bag::Pulled::Chunk as i32, 5000), "round {round}");
+    }
+    fixture.stop().await;
+}
