@@ -6,5 +6,6 @@ mod first_format;
 mod golden;
 mod model;
 mod passes;
+mod scrub;
 mod space;
 mod world;
