@@ -99,6 +99,11 @@ impl<T> Engine<T> {
         self.core.index.chunks.contains_key(&chunk)
     }
 
+    /// Whether this chunk is here, or was and is remembered as acknowledged.
+    pub fn knows(&self, chunk: ChunkId) -> bool {
+        self.holds(chunk) || self.core.index.recent.contains_key(&chunk)
+    }
+
     /// Whether this chunk of a bag is here to be handled in the bag's present pass.
     pub fn wants_handling(&self, chunk: ChunkId) -> bool {
         self.holds(chunk) && !self.core.index.is_handled(chunk)

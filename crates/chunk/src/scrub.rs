@@ -157,6 +157,11 @@ impl<T> Engine<T> {
         chunks.next().map(|(id, chunk)| (*id, chunk.owner))
     }
 
+    /// A chunk's length in bytes; zero if it is not here.
+    pub fn length_of(&self, id: ChunkId) -> u64 {
+        self.index().chunks.get(&id).map_or(0, |chunk| u64::from(chunk.length))
+    }
+
     /// The ranges (start, end) of a chunk's bytes that its owner has not released, in order.
     pub fn kept_ranges(&self, id: ChunkId) -> Vec<(u64, u64)> {
         let Some(chunk) = self.index().chunks.get(&id) else { return Vec::new() };

@@ -2,6 +2,8 @@
 #![allow(clippy::disallowed_methods)] // The node under test lives in a directory and on a port of its own.
 #![allow(missing_docs)]
 
+mod failing;
+
 use base::buffer::Pool;
 use base::id::SessionId;
 use base::policy::Class;
