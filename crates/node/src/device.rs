@@ -147,12 +147,15 @@ pub enum Item {
     /// The chunk that was held is on this device now, or stays; what waited goes on there.
     Departed { chunk: ChunkId, to: Option<Arc<Device>> },
     /// Something that the engine knows at once.
-    Look(Box<dyn FnOnce(&Engine<Then>) + Send>),
+    Look(Question),
     /// Begin to scrub, so many bytes a second, unless a scrub is under way. Says that it begins.
     Scrub { rate: u64, tell: oneshot::Sender<()> },
     /// End when nothing is under way.
     Stop,
 }
+
+/// A look at an engine, which tells whoever asks by itself.
+pub type Question = Box<dyn FnOnce(&Engine<Then>) + Send>;
 
 /// What happens with an engine's answer.
 pub enum Then {
