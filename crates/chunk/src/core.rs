@@ -15,7 +15,7 @@ use base::id::DeviceId;
 use base::planted::Planted;
 use base::policy::Level;
 use base::unit::Time;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// After a refusal of the file system the same thing is tried again this much later.
@@ -73,7 +73,7 @@ pub(crate) struct Core {
     /// Why the device left service.
     pub failed: Option<String>,
     /// Chunks that were found damaged.
-    pub damaged: u64,
+    pub damaged: BTreeSet<base::id::ChunkId>,
     /// Sealed chunks whose open state can go when their records are durable.
     pub closing: VecDeque<base::id::ChunkId>,
     /// Open chunks with tails, oldest first; may name chunks without one.
@@ -103,7 +103,7 @@ impl Core {
             waiting: VecDeque::new(),
             waiting_seals: VecDeque::new(),
             failed: None,
-            damaged: 0,
+            damaged: BTreeSet::new(),
             closing: VecDeque::new(),
             tail_order: VecDeque::new(),
         }

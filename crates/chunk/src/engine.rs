@@ -1,6 +1,7 @@
 //! The engine: takes requests and finished operations, hands out operations and replies. Keeps the tags; `Core` does the work.
 
 use crate::core::Core;
+use crate::index::Index;
 use crate::recover;
 use crate::request::{Effect, Opened, Request, Usage};
 use crate::settings::Settings;
@@ -73,8 +74,13 @@ impl<T> Engine<T> {
             chunks: self.core.index.chunks.len() as u64,
             full: !self.core.waiting.is_empty(),
             failed: self.core.failed.is_some(),
-            damaged: self.core.damaged,
+            damaged: self.core.damaged.len() as u64,
         }
+    }
+
+    /// What exists, for those in this crate that look at it.
+    pub(crate) fn index(&self) -> &Index {
+        &self.core.index
     }
 
     /// Which device this is.
@@ -91,6 +97,11 @@ impl<T> Engine<T> {
     /// Whether this chunk is here.
     pub fn holds(&self, chunk: ChunkId) -> bool {
         self.core.index.chunks.contains_key(&chunk)
+    }
+
+    /// Whether this chunk is here, or was and is remembered as acknowledged.
+    pub fn knows(&self, chunk: ChunkId) -> bool {
+        self.holds(chunk) || self.core.index.recent.contains_key(&chunk)
     }
 
     /// Whether this chunk of a bag is here to be handled in the bag's present pass.

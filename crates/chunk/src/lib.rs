@@ -15,6 +15,7 @@ mod read;
 mod recover;
 mod request;
 mod scan;
+pub mod scrub;
 mod settings;
 mod space;
 

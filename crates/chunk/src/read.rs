@@ -201,7 +201,7 @@ impl Core {
                 self.start_reading(ticket, reading);
             }
             Err((start, end)) => {
-                self.damaged += 1;
+                self.damaged.insert(id);
                 if let Some(refused) = reading.refused {
                     let text = format!(
                         "bytes {start}..{end} of chunk {id} on device {} cannot be read: {refused}; everything else is served; \

@@ -1,15 +1,20 @@
 //! `stormwell device`: the devices of a store, one by one.
 
+mod rm;
+mod scrub;
+
 use crate::context::Context;
 use crate::exit::{Exit, Result};
 use crate::output::Output;
 use crate::show;
+use base::error::{Error, ErrorKind};
 use base::policy::Class;
+use base::unit::{WallTime, show_bytes};
 use clap::{Args, Subcommand};
-use client::Device as Found;
+use client::{Client, Device as Found, ScrubState};
 use serde_json::json;
 
-/// Shows the devices of a store and how they are
+/// Shows the devices of a store, checks their bytes, removes one
 #[derive(Debug, Args)]
 pub struct Device {
     #[command(subcommand)]
@@ -19,13 +24,15 @@ pub struct Device {
 #[derive(Debug, Subcommand)]
 enum What {
     Ls(Ls),
+    Scrub(scrub::Scrub),
+    Rm(rm::Rm),
 }
 
 /// Lists the devices: state, class, used, size, failed operations, directory, trouble
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  stormwell device ls
 
-States: `serving`; `out of service` after a failed sync, which no write may follow, reads go on; `missing` if it could not be
+States: `serving`; `draining` after `device rm`, while it is being emptied; `out of service` after a failed sync, which no write may follow, reads go on; `missing` if it could not be
 opened when the server started. Bytes on a missing device are answered with an error; all others are served.")]
 struct Ls {}
 
@@ -34,6 +41,8 @@ impl Device {
     pub async fn run(self, context: &Context) -> Result<Exit> {
         match self.what {
             What::Ls(_) => list(context).await,
+            What::Scrub(scrub) => scrub.run(context).await,
+            What::Rm(rm) => rm.run(context).await,
         }
     }
 }
@@ -58,6 +67,20 @@ async fn list(context: &Context) -> Result<Exit> {
                 "failures": device.failures,
                 "directory": device.place,
                 "trouble": device.trouble,
+                "drain": device.drain.as_ref().map(|state| json!({
+                    "began_ms": state.began_ms,
+                    "chunks": state.chunks,
+                    "bytes": state.bytes,
+                    "waits": state.waits,
+                })),
+                "scrub": device.scrub.as_ref().map(|state| json!({
+                    "running": state.running,
+                    "began_ms": state.began_ms,
+                    "ended_ms": state.ended_ms,
+                    "bytes": state.bytes,
+                    "damaged_ranges": state.damaged_ranges,
+                    "damaged_bytes": state.damaged_bytes,
+                })),
             }))?;
             continue;
         }
@@ -69,6 +92,13 @@ async fn list(context: &Context) -> Result<Exit> {
             let line = output.name(&format!("  {}", device.trouble));
             output.line(&line)?;
         }
+        if let Some(state) = device.drain.as_ref().filter(|state| !state.waits.is_empty()) {
+            let line = output.name(&format!("  waits for {}", state.waits));
+            output.line(&line)?;
+        }
+        if let Some(state) = &device.scrub {
+            output.line(&format!("  {}", scrub_sentence(state)))?;
+        }
     }
     output.flush()?;
     Ok(Exit::Done)
@@ -78,12 +108,74 @@ fn row([state, class, used, size, failures]: [&str; 5], directory: &str) -> Stri
     format!("{state:<14} {class:<7} {used:>10} {size:>10} {failures:>8}  {directory}")
 }
 
+/// How the last scrub went, or goes.
+fn scrub_sentence(state: &ScrubState) -> String {
+    let when = match (state.running, state.ended_ms) {
+        (true, _) => "is being scrubbed".to_string(),
+        (false, ended) => format!("scrubbed {}", show::date(WallTime(ended))),
+    };
+    let found = match state.damaged_ranges {
+        0 => "no damage".to_string(),
+        ranges => format!(
+            "{} damaged with {} in them; `stormwell device scrub` names the files",
+            show::count(ranges, "range is", "ranges are"),
+            show_bytes(state.damaged_bytes)
+        ),
+    };
+    format!("{when}: {} in {} compared, {found}", show_bytes(state.bytes), show::count(state.chunks, "chunk", "chunks"))
+}
+
+/// The devices that a person means: by directory, by the first digits of the id, or all that are served.
+async fn named(client: &Client, name: &str) -> Result<Vec<Found>> {
+    let devices = client.devices().await?.devices;
+    let served = || devices.iter().filter(|device| !device.missing);
+    if name == "all" {
+        return Ok(served().cloned().collect());
+    }
+    let directory = std::path::absolute(name).ok();
+    let same_place = |device: &&Found| {
+        device.place == name || directory.is_some() && std::path::absolute(&device.place).ok() == directory
+    };
+    let by_id = |device: &&Found| name.len() >= ID_DIGITS_MIN && id_of(device).starts_with(name);
+    let mut found: Vec<&Found> = devices.iter().filter(same_place).collect();
+    if found.is_empty() {
+        found = devices.iter().filter(by_id).collect();
+    }
+    match found[..] {
+        [device] if device.missing => {
+            let text =
+                format!("{} is missing; nothing was done; bring the disk back and start the node again", device.place);
+            Err(Error::new(ErrorKind::Busy, text).into())
+        }
+        [device] => Ok(vec![device.clone()]),
+        [] => {
+            let text =
+                format!("this store has no device '{name}'; `stormwell device ls` shows directories and --json ids");
+            Err(Error::new(ErrorKind::NotFound, text).into())
+        }
+        _ => Err(Error::new(
+            ErrorKind::Invalid,
+            format!("more than one device's id begins with '{name}'; give more digits"),
+        )
+        .into()),
+    }
+}
+
+/// Fewer digits of an id name nothing: they may be a directory that is misspelt.
+const ID_DIGITS_MIN: usize = 4;
+
+/// A device's id as it is shown.
+fn id_of(device: &Found) -> String {
+    format!("{:032x}", device.device.value())
+}
+
 /// A word for how it is.
 fn state(device: &Found) -> &'static str {
-    match (device.missing, device.out_of_service) {
-        (true, _) => "missing",
-        (false, true) => "out of service",
-        (false, false) => "serving",
+    match (device.missing, device.drain.is_some(), device.out_of_service) {
+        (true, _, _) => "missing",
+        (false, true, _) => "draining",
+        (false, false, true) => "out of service",
+        (false, false, false) => "serving",
     }
 }
 

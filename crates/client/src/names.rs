@@ -3,7 +3,7 @@
 use crate::client::Client;
 use base::error::{Error, ErrorKind, Result};
 use base::policy::{Class, Policy};
-use net::message::file::{self, Attributes, DevicesAnswer, Entry, ListAnswer};
+use net::message::file::{self, Attributes, Entry, ListAnswer};
 use net::message::session::{NodeStatus, NodeStatusAnswer};
 
 /// What lies under a path.
@@ -114,11 +114,6 @@ impl Client {
             }
             resume = answer.next;
         }
-    }
-
-    /// All devices, and the namespace's totals.
-    pub async fn devices(&self) -> Result<DevicesAnswer> {
-        self.ask(&file::Devices {}).await
     }
 
     /// Sets the wishes for the bytes under a path.

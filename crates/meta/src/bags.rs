@@ -5,10 +5,10 @@ use crate::format::{BagNameRecord, BagRecord};
 use crate::key::{Key, after_prefix};
 use crate::path::check_bag_name;
 use crate::place;
-use crate::request::{BagInfo, Reply};
+use crate::request::{BagInfo, Carried, Reply};
 use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
-use base::id::BagId;
+use base::id::{BagId, DeviceId};
 use base::limit::{BAG_CHUNK, BAG_CHUNK_MAX, BLOCK, LIST_PAGE_MAX};
 use base::policy::Policy;
 use prost::Message;
@@ -41,6 +41,7 @@ impl State {
             created: self.wall.0,
             retain,
             pass: 0,
+            carried: None,
         };
         self.put(&Key::BagName(name), &BagNameRecord { bag: bag.0 });
         self.put(&Key::Bag(bag), &record);
@@ -126,6 +127,37 @@ impl State {
         }
         if record.state != SEALED {
             record.state = SEALED;
+            self.put(&Key::Bag(bag), &record);
+        }
+        Ok(Reply::Bag(convert::bag(bag, record)))
+    }
+
+    /// Does `BagMembers`. A member that left already counted already.
+    pub fn change_members(
+        &mut self,
+        bag: BagId,
+        joining: &[DeviceId],
+        leaving: Option<(DeviceId, Carried)>,
+    ) -> Result<Reply> {
+        let mut record = self.bag_record(bag)?;
+        let before = record.members.clone();
+        for device in joining {
+            if !record.members.iter().any(|member| *member == device.to_bytes()) {
+                record.members.push(device.to_bytes().to_vec());
+            }
+        }
+        if let Some((device, counts)) = leaving
+            && let Some(place) = record.members.iter().position(|member| *member == device.to_bytes())
+        {
+            record.members.remove(place);
+            let carried = record.carried.get_or_insert_default();
+            carried.pushed = carried.pushed.saturating_add(counts.pushed);
+            carried.pushed_bytes = carried.pushed_bytes.saturating_add(counts.pushed_bytes);
+            carried.acknowledged = carried.acknowledged.saturating_add(counts.acknowledged);
+            carried.acknowledged_bytes = carried.acknowledged_bytes.saturating_add(counts.acknowledged_bytes);
+        }
+        if record.members != before {
+            record.epoch = record.epoch.saturating_add(1);
             self.put(&Key::Bag(bag), &record);
         }
         Ok(Reply::Bag(convert::bag(bag, record)))

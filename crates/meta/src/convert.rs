@@ -1,10 +1,10 @@
 //! Between records on disk and the types of requests and replies.
 
 use crate::format::{
-    AttributesRecord, BagRecord, ColumnRecord, FileResultRecord, FilesRecord, GroupRecord, HandleRecord, InodeRecord,
-    PlacedRecord, PolicyRecord, ReplicaRecord, ReplyRecord,
+    AttributesRecord, BagRecord, CarriedRecord, ColumnRecord, FileResultRecord, FilesRecord, GroupRecord, HandleRecord,
+    InodeRecord, PlacedRecord, PolicyRecord, ReplicaRecord, ReplyRecord,
 };
-use crate::request::{Attributes, BagInfo, BagState, Column, FileHandle, NewGroup, Reply};
+use crate::request::{Attributes, BagInfo, BagState, Carried, Column, FileHandle, NewGroup, Reply};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, InodeId};
 use base::policy::{Class, Policy};
@@ -61,6 +61,11 @@ pub fn attributes(inode: InodeId, record: InodeRecord) -> Attributes {
     }
 }
 
+fn carried(record: Option<CarriedRecord>) -> Carried {
+    let CarriedRecord { pushed, pushed_bytes, acknowledged, acknowledged_bytes } = record.unwrap_or_default();
+    Carried { pushed, pushed_bytes, acknowledged, acknowledged_bytes }
+}
+
 /// What is said of a stored bag.
 pub fn bag(bag: BagId, record: BagRecord) -> BagInfo {
     BagInfo {
@@ -78,6 +83,7 @@ pub fn bag(bag: BagId, record: BagRecord) -> BagInfo {
         created: WallTime(record.created),
         retain: record.retain,
         pass: record.pass,
+        carried: carried(record.carried),
     }
 }
 
@@ -111,6 +117,8 @@ pub fn reply_record(reply: &Reply) -> ReplyRecord {
         | Reply::Bags { .. }
         | Reply::Garbage(_)
         | Reply::Known(_)
+        | Reply::Pieces { .. }
+        | Reply::GroupsOn { .. }
         | Reply::Orphans(_) => unreachable!("only replies to changes are remembered"),
     }
     record

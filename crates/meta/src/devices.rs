@@ -27,7 +27,7 @@ impl Devices {
     /// The devices that placement may choose from: those heard of since the store was opened.
     /// `Busy` if there are devices and none was heard of yet.
     pub fn candidates(&self) -> Result<Vec<Candidate>> {
-        let present = self.known.values().filter(|device| device.info.reported);
+        let present = self.known.values().filter(|device| device.info.reported && !device.info.draining);
         let candidates: Vec<Candidate> = present.map(candidate).collect();
         if candidates.is_empty() && !self.known.is_empty() {
             return Err(Error::new(
@@ -49,7 +49,20 @@ impl Devices {
     pub fn registered(&mut self, info: DeviceInfo) {
         let device = self.known.entry(info.device).or_insert_with(|| Device { info: info.clone(), placed: 0 });
         let (used, full) = (device.info.used, device.info.full);
-        device.info = DeviceInfo { used, full, reported: info.reported || device.info.reported, ..info };
+        let (reported, draining) = (info.reported || device.info.reported, info.draining || device.info.draining);
+        device.info = DeviceInfo { used, full, reported, draining, ..info };
+    }
+
+    /// Nothing new is placed on the device any more.
+    pub fn draining(&mut self, device: DeviceId) {
+        if let Some(device) = self.known.get_mut(&device) {
+            device.info.draining = true;
+        }
+    }
+
+    /// The device is none of the store's any more.
+    pub fn removed(&mut self, device: DeviceId) {
+        self.known.remove(&device);
     }
 
     /// The class of a device, if it was ever registered.
@@ -90,6 +103,7 @@ impl State {
                 used: 0,
                 full: false,
                 reported: false,
+                draining: record.draining,
             });
             Ok(true)
         })?;
@@ -101,9 +115,14 @@ impl State {
 
     /// Does `DeviceRegister`. Memory follows with `Devices::registered` when it is committed.
     pub fn register_device(&mut self, info: &DeviceInfo) -> Result<Reply> {
-        let record =
-            DeviceRecord { class: info.class.code(), capacity: info.capacity, node: info.node.to_bytes().to_vec() };
-        if self.layers.record::<DeviceRecord>(&Key::Device(info.device))?.as_ref() != Some(&record) {
+        let known = self.layers.record::<DeviceRecord>(&Key::Device(info.device))?;
+        let record = DeviceRecord {
+            class: info.class.code(),
+            capacity: info.capacity,
+            node: info.node.to_bytes().to_vec(),
+            draining: known.as_ref().is_some_and(|known| known.draining),
+        };
+        if known.as_ref() != Some(&record) {
             self.put(&Key::Device(info.device), &record);
         }
         Ok(Reply::Done)

@@ -364,6 +364,26 @@ pub struct BagRecord {
     /// Counts rewinds.
     #[prost(uint32, tag = "9")]
     pub pass: u32,
+    /// What members that left had counted.
+    #[prost(message, optional, tag = "10")]
+    pub carried: Option<CarriedRecord>,
+}
+
+/// Counts of the members that left a bag.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct CarriedRecord {
+    /// Chunks that were pushed there.
+    #[prost(uint64, tag = "1")]
+    pub pushed: u64,
+    /// Their bytes.
+    #[prost(uint64, tag = "2")]
+    pub pushed_bytes: u64,
+    /// Chunks that were acknowledged there.
+    #[prost(uint64, tag = "3")]
+    pub acknowledged: u64,
+    /// Their bytes.
+    #[prost(uint64, tag = "4")]
+    pub acknowledged_bytes: u64,
 }
 
 /// Under `Key::BagName`.
@@ -386,6 +406,9 @@ pub struct DeviceRecord {
     /// Sixteen bytes; the node that has it.
     #[prost(bytes = "vec", tag = "3")]
     pub node: Vec<u8>,
+    /// It is being emptied and takes nothing new.
+    #[prost(bool, tag = "4")]
+    pub draining: bool,
 }
 
 /// Where a walk through a tree goes on; handed to clients as bytes.

@@ -229,8 +229,8 @@ impl State {
         }
         let mut known = Vec::new();
         for group in groups {
-            if self.layers.has(&Key::Group(*group))? {
-                known.push(*group);
+            if let Some(record) = self.layers.record::<GroupRecord>(&Key::Group(*group))? {
+                known.push(convert::placed(*group, &record));
             }
         }
         Ok(Reply::Known(known))

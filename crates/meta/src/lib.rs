@@ -12,6 +12,7 @@ mod garbage;
 mod key;
 mod layers;
 mod log;
+mod moves;
 mod names;
 mod pack;
 pub mod path;
@@ -26,6 +27,7 @@ mod state;
 mod store;
 mod tree;
 mod usage;
+mod whose;
 
 pub use path::Path;
 pub use request::{Caller, Reply, Request};

@@ -287,6 +287,38 @@ pub enum Request {
     },
     /// `Devices` of the store.
     DeviceList,
+    /// From now on nothing new is placed on this device, and no new bag has it as a member. `Done`.
+    DeviceDrain {
+        /// Which.
+        device: DeviceId,
+    },
+    /// Forgets a device that was drained and is empty. `Done`.
+    DeviceRemove {
+        /// Which.
+        device: DeviceId,
+    },
+    /// `GroupsOn`: the groups with a chunk on this device, in the order of their ids, garbage among them. A bounded part of all
+    /// groups is looked at in each call.
+    GroupsOn {
+        /// Which.
+        device: DeviceId,
+        /// Only groups after this one.
+        after: Option<GroupId>,
+        /// At most so many, and at most `LIST_PAGE_MAX`.
+        limit: usize,
+    },
+    /// The chunk of a group is on another device now, under the same name. `Done`; `Stale` if the group is garbage, or has no such
+    /// chunk there.
+    MoveGroup {
+        /// The group.
+        group: GroupId,
+        /// The chunk.
+        chunk: ChunkId,
+        /// Where it was.
+        from: DeviceId,
+        /// Where it is, durably, with the same bytes.
+        to: DeviceId,
+    },
     /// Makes a bag on all devices that fit. `Bag`.
     BagCreate {
         /// Its name.
@@ -327,6 +359,20 @@ pub enum Request {
         /// The epoch whose members were told.
         epoch: u64,
     },
+    /// Other devices become members of a bag, or one that is empty leaves it. The epoch rises. `Bag`.
+    BagMembers {
+        /// Which.
+        bag: BagId,
+        /// Members from now on.
+        joining: Vec<DeviceId>,
+        /// A member no more, and what it had counted.
+        leaving: Option<(DeviceId, Carried)>,
+    },
+    /// `Bag` of this number.
+    BagOf {
+        /// Which.
+        bag: BagId,
+    },
     /// Removes a bag and all its chunks. `Done`.
     BagDelete {
         /// Its name.
@@ -350,6 +396,13 @@ pub enum Request {
     KnownGroups {
         /// At most `LIST_PAGE_MAX` of them.
         groups: Vec<GroupId>,
+    },
+    /// `Pieces`: which files have bytes in these groups. A bounded part of the files is looked at in each call.
+    FilesIn {
+        /// At most `LIST_PAGE_MAX` of them.
+        groups: Vec<GroupId>,
+        /// Where the last call stopped.
+        resume: Option<Vec<u8>>,
     },
     /// `Orphans`: files whose writer's session ended. Seal their chunks, then say `Recovered`.
     FenceList {
@@ -449,6 +502,21 @@ pub struct Extent {
     pub open: bool,
 }
 
+/// A piece of a group, by the name of the file that it belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilePiece {
+    /// The file's absolute path.
+    pub path: String,
+    /// Where in the file it begins.
+    pub file_offset: u64,
+    /// The group with its bytes.
+    pub group: GroupId,
+    /// Where in the group they begin.
+    pub group_offset: u64,
+    /// How many they are; `CHUNK_MAX` for one that is being written.
+    pub length: u64,
+}
+
 /// Where a range of a file is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Located {
@@ -496,6 +564,21 @@ pub struct BagInfo {
     pub retain: bool,
     /// The present pass, counted from 0.
     pub pass: u32,
+    /// What members that left had counted.
+    pub carried: Carried,
+}
+
+/// Counts of the members that left a bag.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Chunks that were pushed there.
+    pub pushed: u64,
+    /// Their bytes.
+    pub pushed_bytes: u64,
+    /// Chunks that were acknowledged there.
+    pub acknowledged: u64,
+    /// Their bytes.
+    pub acknowledged_bytes: u64,
 }
 
 /// What is said of a device.
@@ -515,6 +598,8 @@ pub struct DeviceInfo {
     pub full: bool,
     /// Whether it reported since the store was opened. Only such devices are given new data.
     pub reported: bool,
+    /// Whether it is being emptied: it is given nothing new.
+    pub draining: bool,
 }
 
 /// A file whose writer's session ended.
@@ -607,8 +692,22 @@ pub enum Reply {
     },
     /// What can be removed.
     Garbage(Garbage),
-    /// Those of the groups that exist.
-    Known(Vec<GroupId>),
+    /// Those of the groups that exist, and where they are.
+    Known(Vec<NewGroup>),
+    /// Groups with a chunk on a device.
+    GroupsOn {
+        /// In the order of their ids.
+        groups: Vec<NewGroup>,
+        /// To go on after; none if this was the last part.
+        resume: Option<GroupId>,
+    },
+    /// Where groups have names.
+    Pieces {
+        /// In no order.
+        pieces: Vec<FilePiece>,
+        /// To go on with; none if this was the last part.
+        resume: Option<Vec<u8>>,
+    },
     /// Files to recover.
     Orphans(Vec<Orphan>),
 }

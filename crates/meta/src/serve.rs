@@ -23,6 +23,9 @@ impl Request {
                 | Request::BagList { .. }
                 | Request::Garbage { .. }
                 | Request::KnownGroups { .. }
+                | Request::FilesIn { .. }
+                | Request::GroupsOn { .. }
+                | Request::BagOf { .. }
                 | Request::FenceList { .. }
                 | Request::Renew
         )
@@ -74,6 +77,9 @@ impl State {
             Request::BagList { after, limit } => self.list_bags(after.as_deref(), limit),
             Request::Garbage { limit } => self.garbage(limit),
             Request::KnownGroups { groups } => self.known_groups(&groups),
+            Request::GroupsOn { device, after, limit } => self.groups_on(device, after, limit),
+            Request::BagOf { bag } => self.bag_info(bag).map(Reply::Bag),
+            Request::FilesIn { groups, resume } => self.files_in(&groups, resume.as_deref()),
             Request::FenceList { limit } => self.fence_list(limit),
             Request::Renew => self.renew(caller.session),
             change => unreachable!("{change:?} is a change"),
@@ -119,7 +125,12 @@ impl State {
                 used: 0,
                 full: false,
                 reported: true,
+                draining: false,
             }),
+            Request::DeviceDrain { device } => self.drain_device(*device),
+            Request::DeviceRemove { device } => self.remove_device(*device),
+            Request::MoveGroup { group, chunk, from, to } => self.move_group(*group, *chunk, *from, *to),
+            Request::BagMembers { bag, joining, leaving } => self.change_members(*bag, joining, *leaving),
             Request::BagCreate { name, policy, chunk_size, retain } => {
                 self.create_bag(name, *policy, *chunk_size, *retain)
             }

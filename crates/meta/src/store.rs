@@ -193,9 +193,11 @@ impl<T> Store<T> {
             Request::OpenSession { user } => self.state.sessions.opened(caller.session, &user, self.state.now),
             Request::CloseSession => self.state.sessions.ended(caller.session),
             Request::DeviceRegister { device, class, capacity, node } => {
-                let info = DeviceInfo { device, class, node, capacity, used: 0, full: false, reported: true };
+                let info =
+                    DeviceInfo { device, class, node, capacity, used: 0, full: false, reported: true, draining: false };
                 self.state.devices.registered(info);
             }
+            Request::DeviceDrain { .. } | Request::DeviceRemove { .. } => self.state.follow_device(&request),
             _ => {}
         }
     }

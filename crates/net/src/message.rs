@@ -5,6 +5,7 @@
 
 pub mod bag;
 pub mod chunk;
+pub mod device;
 pub mod file;
 pub mod session;
 
@@ -77,6 +78,10 @@ asks! {
     71 bag::Acknowledge => bag::AcknowledgeAnswer,
     72 bag::RenewGrants => Done,
     73 bag::Rewind => bag::Info,
+
+    80 device::Scrub => Done,
+    81 device::Damage => device::DamageAnswer,
+    82 device::Drain => Done,
 }
 
 /// The answer to a question that only wants to be done.

@@ -52,11 +52,12 @@ impl Bags {
         }
     }
 
-    /// Lets a consumer wait for a chunk to come, or answers at once if none will or it does not want to.
-    pub fn wait(&mut self, now: Time, bag: BagId, waiter: Waiter, engine: &Engine<Then>) {
-        let sealed = engine.bag_stat(bag).sealed_epoch.is_some();
+    /// Lets a consumer wait for a chunk to come, or answers at once if none will or it does not want to. `ended`: none will,
+    /// although the bag is not sealed.
+    pub fn wait(&mut self, now: Time, bag: BagId, waiter: Waiter, ended: bool, engine: &Engine<Then>) {
+        let ended = ended || engine.bag_stat(bag).sealed_epoch.is_some();
         let entry = self.bag(bag, engine);
-        if sealed && entry.queue.is_empty() {
+        if ended && entry.queue.is_empty() {
             return answer_empty(waiter, Pulled::Ended, &entry.queue);
         }
         if waiter.deadline <= now {

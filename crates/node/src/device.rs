@@ -2,7 +2,10 @@
 //! request to its end, and answers straight from here. No other thread touches a device.
 
 use crate::bags::{Bags, Waiter};
+use crate::departures::Departures;
+use crate::drain::Draining;
 use crate::mailbox::Mailbox;
+use crate::scrub::{Scrubbed, Scrubbing};
 use crate::world::{Ended, Turn, Work, World};
 use base::checksum::BlockSums;
 use base::disk::{Caching, Disk, Done};
@@ -10,13 +13,14 @@ use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, Owner};
 use base::policy::{Class, Level};
-use base::unit::Time;
+use base::unit::{Time, WallTime};
 use bytes::Bytes;
 use chunk::bag::Verdict;
 use chunk::{Effect, Engine, Reply, Request, Usage};
 use net::message::{bag, chunk as wire};
 use net::{Budget, Payload, Piece, Responder};
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -34,6 +38,10 @@ pub struct Device {
     pub backend: &'static str,
     mailbox: Mailbox<Item>,
     usage: Mutex<Usage>,
+    scrubbed: Mutex<Option<Scrubbed>>,
+    draining: Mutex<Option<Draining>>,
+    /// The same as whether `draining` says anything, for those who ask for each call.
+    is_draining: AtomicBool,
 }
 
 impl Device {
@@ -54,6 +62,53 @@ impl Device {
         let (tell, told) = oneshot::channel();
         self.send(Item::BagLengths { bag, tell });
         told.await.map_err(|_| gone(self.id))
+    }
+
+    /// Asks something that the engine knows at once.
+    pub async fn look<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Engine<Then>) -> T + Send + 'static,
+    ) -> Result<T> {
+        let (tell, told) = oneshot::channel();
+        // The one who asked may be gone; then nobody misses the answer.
+        self.send(Item::Look(Box::new(move |engine| drop(tell.send(question(engine))))));
+        told.await.map_err(|_| gone(self.id))
+    }
+
+    /// How far it is emptied; none if it is in use.
+    pub fn draining(&self) -> Option<Draining> {
+        self.draining.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether it is being emptied, or was.
+    pub fn is_draining(&self) -> bool {
+        self.is_draining.load(Ordering::Acquire)
+    }
+
+    /// It is being emptied from now on.
+    pub fn begin_draining(&self, began: WallTime) {
+        let mut draining = self.draining.lock().unwrap_or_else(PoisonError::into_inner);
+        draining.get_or_insert(Draining { began, ..Draining::default() });
+        self.is_draining.store(true, Ordering::Release);
+    }
+
+    /// The drain came further.
+    pub fn drained(&self, note: impl FnOnce(&mut Draining)) {
+        if let Some(draining) = &mut *self.draining.lock().unwrap_or_else(PoisonError::into_inner) {
+            note(draining);
+        }
+    }
+
+    /// Begins a scrub, so many bytes a second, unless one is under way.
+    pub async fn scrub(&self, rate: u64) -> Result<()> {
+        let (tell, told) = oneshot::channel();
+        self.send(Item::Scrub { rate, tell });
+        told.await.map_err(|_| gone(self.id))
+    }
+
+    /// The last scrub since the node started, under way or over.
+    pub fn scrubbed(&self) -> Option<Scrubbed> {
+        self.scrubbed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// How full it is, as of at most a moment ago.
@@ -87,9 +142,20 @@ pub enum Item {
     BagRewound { bag: BagId },
     /// Asks for (waiting, granted) of a bag.
     BagLengths { bag: BagId, tell: oneshot::Sender<(u64, u64)> },
+    /// From now on nothing changes this chunk; what would, waits.
+    Hold { chunk: ChunkId },
+    /// The chunk that was held is on this device now, or stays; what waited goes on there.
+    Departed { chunk: ChunkId, to: Option<Arc<Device>> },
+    /// Something that the engine knows at once.
+    Look(Question),
+    /// Begin to scrub, so many bytes a second, unless a scrub is under way. Says that it begins.
+    Scrub { rate: u64, tell: oneshot::Sender<()> },
     /// End when nothing is under way.
     Stop,
 }
+
+/// A look at an engine, which tells whoever asks by itself.
+pub type Question = Box<dyn FnOnce(&Engine<Then>) + Send>;
 
 /// What happens with an engine's answer.
 pub enum Then {
@@ -103,6 +169,8 @@ pub enum Then {
     Pushed { bag: BagId, chunk: ChunkId, length: u64, respond: Responder },
     /// A granted chunk was read.
     Pulled { bag: BagId, pass: u32, chunk: ChunkId, length: u64, waiter: Waiter, piece: Piece },
+    /// A piece of the scrub under way.
+    Scrubbed,
     /// Acknowledgements are durable: those asked of the engine, and the answers so far for all.
     Acknowledged { bag: BagId, pass: u32, asked: Vec<(usize, ChunkId)>, results: Vec<Result<()>>, respond: Responder },
 }
@@ -150,6 +218,9 @@ pub fn spawn(world: &dyn World, start: Start) -> Result<Started> {
                     backend: disk.backend(),
                     mailbox: Mailbox::new(disk.waker()),
                     usage: Mutex::new(engine.usage()),
+                    scrubbed: Mutex::new(None),
+                    draining: Mutex::new(None),
+                    is_draining: AtomicBool::new(false),
                 });
                 // Whoever started this thread waits for the word.
                 let _ = tell.send(Ok((device.clone(), opened)));
@@ -160,6 +231,8 @@ pub fn spawn(world: &dyn World, start: Start) -> Result<Started> {
                     outgoing,
                     bags: Bags::default(),
                     short_of_memory: VecDeque::new(),
+                    scrubbing: Scrubbing::default(),
+                    departures: Departures::default(),
                     inbox: Vec::new(),
                     effects: Vec::new(),
                     stopping: false,
@@ -191,6 +264,8 @@ struct Thread {
     bags: Bags,
     /// Reads and pulls that found no outgoing memory, oldest first. Bounded as the mailbox is.
     short_of_memory: VecDeque<Item>,
+    scrubbing: Scrubbing,
+    departures: Departures,
     /// What was taken out of the mailbox; kept for its memory.
     inbox: Vec<Item>,
     effects: Vec<Effect<Then>>,
@@ -222,6 +297,7 @@ impl Work for Thread {
         }
         self.inbox = inbox;
         self.retry_for_memory(now);
+        self.scrub_on(now);
         self.perform(now, disk);
         if self.stopping && self.in_flight == 0 {
             return Turn::End;
@@ -237,16 +313,24 @@ impl Thread {
         if !self.short_of_memory.is_empty() {
             return Some(MEMORY_RETRY);
         }
-        let due = [self.engine.next_tick(), self.bags.next_due()];
+        let due = [self.engine.next_tick(), self.bags.next_due(), self.scrubbing.next_due(self.in_flight > 0)];
         due.into_iter().flatten().min().map(|due| due.since(now))
     }
 
     fn handle(&mut self, now: Time, item: Item) {
         match item {
-            Item::Chunk { request: request @ Request::Read { .. }, then: Then::Answer(respond) } => {
-                self.read(now, request, respond);
+            Item::Chunk { request, then } => {
+                if let Some((request, then)) = self.departures.route(request, then) {
+                    self.serve(now, request, then);
+                }
             }
-            Item::Chunk { request, then } => self.engine.submit(now, request, then),
+            Item::Hold { chunk } => self.departures.hold(chunk),
+            Item::Departed { chunk, to } => {
+                for (request, then) in self.departures.end(chunk, to) {
+                    self.serve(now, request, then);
+                }
+            }
+            Item::Look(question) => question(&self.engine),
             Item::Push { bag, chunk, bytes, sums, respond } => self.push(now, (bag, chunk), bytes, sums, respond),
             Item::Pull { bag, waiter } => self.pull(now, bag, waiter),
             Item::Acknowledge { bag, pass, grants, respond } => self.acknowledge(now, bag, pass, grants, respond),
@@ -270,7 +354,40 @@ impl Thread {
                 // The one who asked may be gone; then nobody misses the answer.
                 let _ = tell.send((lengths.waiting as u64, lengths.granted as u64));
             }
+            Item::Scrub { rate, tell } => {
+                if self.scrubbing.begin(now, rate) {
+                    self.show_scrub(Some(self.clock.wall()));
+                }
+                // The one who asked may be gone; it scrubs all the same.
+                let _ = tell.send(());
+            }
             Item::Stop => self.stopping = true,
+        }
+    }
+
+    /// The next step of a scrub under way, when it is due.
+    fn scrub_on(&mut self, now: Time) {
+        if self.stopping {
+            return;
+        }
+        if let Some(request) = self.scrubbing.next(now, self.in_flight > 0, &self.engine) {
+            self.engine.submit(now, request, Then::Scrubbed);
+        } else if self.scrubbing.ended() {
+            self.show_scrub(None);
+            self.scrubbing.forget();
+        }
+    }
+
+    /// Lets others see how far the scrub is; `began`: from when on.
+    fn show_scrub(&self, began: Option<WallTime>) {
+        let mut shown = self.device.scrubbed.lock().unwrap_or_else(PoisonError::into_inner);
+        self.scrubbing.show(&mut shown, began, self.clock.wall());
+    }
+
+    fn serve(&mut self, now: Time, request: Request, then: Then) {
+        match (request, then) {
+            (request @ Request::Read { .. }, Then::Answer(respond)) => self.read(now, request, respond),
+            (request, then) => self.engine.submit(now, request, then),
         }
     }
 
@@ -285,6 +402,9 @@ impl Thread {
     }
 
     fn push(&mut self, now: Time, (bag, chunk): (BagId, ChunkId), bytes: Bytes, sums: BlockSums, respond: Responder) {
+        if let Some(error) = self.refusal(chunk) {
+            return respond.fail(error);
+        }
         let length = bytes.len() as u64;
         let request = Request::Append {
             chunk,
@@ -299,10 +419,30 @@ impl Thread {
         self.engine.submit(now, request, Then::Pushed { bag, chunk, length, respond });
     }
 
+    /// Why a chunk is not taken for a bag, if it is not: as from a full device, so that its producer pushes it elsewhere. One
+    /// that may be here already, or was, must not go elsewhere.
+    fn refusal(&self, chunk: ChunkId) -> Option<Error> {
+        let why = match (self.engine.usage().failed, self.device.is_draining()) {
+            (true, _) => "is out of service after a failed sync",
+            (false, true) => "is being emptied",
+            (false, false) => return None,
+        };
+        if self.engine.knows(chunk) {
+            return None;
+        }
+        let text = format!(
+            "{} {why} and takes no chunks; what was acknowledged is safe; add a device, or ask for the bag again",
+            self.device.place
+        );
+        Some(Error::new(ErrorKind::Full, text))
+    }
+
     fn pull(&mut self, now: Time, bag: BagId, waiter: Waiter) {
         let queue = self.bags.queue(bag, &self.engine);
         let Some((chunk, length)) = queue.pull(now, waiter.consumer, waiter.grant) else {
-            return self.bags.wait(now, bag, waiter, &self.engine);
+            // Where nothing new comes and nothing is, nothing will be.
+            let ended = self.device.is_draining() && self.engine.chunks_of(Owner::Bag(bag)).next().is_none();
+            return self.bags.wait(now, bag, waiter, ended, &self.engine);
         };
         self.read_granted(now, bag, chunk, length, waiter);
     }
@@ -386,6 +526,10 @@ impl Thread {
             Then::AnswerBytes(respond, piece) => answer_wire(respond, result, Some(piece)),
             // The one who asked may be gone; then nobody misses the answer.
             Then::Tell(tell) => drop(tell.send(result)),
+            Then::Scrubbed => {
+                self.scrubbing.took(&result, &self.engine);
+                self.show_scrub(None);
+            }
             Then::Pushed { bag, chunk, length, respond } => match result {
                 Ok(_) => {
                     // A push asked again may be of a chunk that was consumed meanwhile: it must not come back.

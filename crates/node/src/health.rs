@@ -37,14 +37,14 @@ pub async fn look(node: &Node) -> Health {
         }
     }
     let mut writable = 0;
-    for device in node.devices.values() {
+    for device in node.served() {
         let usage = device.usage();
         let place = &device.place;
         if usage.failed {
             troubles.push(format!("{place} is out of service after a failed sync; reads go on; replace the disk"));
         } else if usage.full {
             troubles.push(format!("{place} is full; reads and deletes go on"));
-        } else {
+        } else if !device.is_draining() {
             writable += 1;
         }
         if usage.damaged > 0 {

@@ -2,14 +2,15 @@
 //! the metadata store how full its devices are. Everything here is computed from state and may be repeated or lost.
 
 use crate::device::{Device, Item};
+use crate::drain;
 use crate::log::Level;
 use crate::service::Node;
 use crate::translate::place_of;
 use base::error::{ErrorKind, Result};
-use base::id::{BagId, ChunkId, Generation, GroupId, Owner};
+use base::id::{BagId, ChunkId, DeviceId, Generation};
 use chunk::{BagStat, Reply, Request};
 use meta::request::{BagInfo, Garbage, NewGroup};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -25,10 +26,11 @@ const INVENTORY_PAGE: usize = 1000;
 
 /// Runs until the node stops.
 pub async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
-    let mut compared = false;
+    let mut draining = None;
     while !*stopped.borrow() {
-        if !compared {
-            compared = said(&node, compare_all(&node).await);
+        // Unfinished copies go before new ones are made.
+        if draining.is_none() && said(&node, compare_all(&node).await) {
+            draining = Some(tokio::spawn(drain::run(node.clone(), stopped.clone())));
         }
         said(&node, report(&node).await);
         said(&node, end_abandoned(&node).await);
@@ -36,11 +38,15 @@ pub async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
         if !more {
             tokio::select! {
                 biased;
-                _ = stopped.changed() => return,
+                _ = stopped.changed() => break,
                 () = node.garbage.notified() => (),
                 () = tokio::time::sleep(LOOK_EVERY) => (),
             }
         }
+    }
+    if let Some(draining) = draining {
+        // It ends by itself when the node stops.
+        let _ = draining.await;
     }
 }
 
@@ -57,7 +63,7 @@ fn said(node: &Node, result: Result<()>) -> bool {
 }
 
 async fn report(node: &Node) -> Result<()> {
-    for device in node.devices.values() {
+    for device in node.served() {
         let usage = device.usage();
         let request = meta::Request::DeviceReport {
             device: device.id,
@@ -72,12 +78,16 @@ async fn report(node: &Node) -> Result<()> {
 
 /// Frees what the metadata store says is garbage. True if there may be more.
 async fn collect(node: &Node) -> Result<bool> {
+    let _turn = node.moving.lock().await;
     let reply = node.metadata.ask(meta::Request::Garbage { limit: GARBAGE_AT_ONCE }).await?;
     let meta::Reply::Garbage(garbage) = reply else { unreachable!("garbage was asked for") };
-    // A bag is gone when all its members have dropped it; one with a member that is missing waits for its return.
-    let waits = |bag: &BagInfo| node.missing.iter().any(|missing| bag.members.contains(&missing.device));
+    // A device that is missing, or failed a sync, takes no deletions. What is garbage there is found at the next start; only bags
+    // have to wait, which are gone when all their members have dropped them.
+    let failed = node.served().filter(|device| device.usage().failed).map(|device| device.id);
+    let absent: Vec<DeviceId> = node.missing.iter().map(|missing| missing.device).chain(failed).collect();
+    let waits = |bag: &BagInfo| absent.iter().any(|device| bag.members.contains(device));
     let bags: Vec<BagId> = garbage.bags.iter().filter(|bag| !waits(bag)).map(|bag| bag.bag).collect();
-    for device in node.devices.values() {
+    for device in node.served().filter(|device| !absent.contains(&device.id)) {
         free_on(device, &garbage, &bags).await?;
     }
     if garbage.groups.is_empty() && garbage.ranges.is_empty() && bags.is_empty() {
@@ -159,40 +169,24 @@ async fn fence_and_seal(device: &Device, chunk: ChunkId, generation: Generation)
     }
 }
 
-/// Deletes every chunk whose group the metadata store does not know: groups are recorded before their first append, so
-/// such a chunk is one that was to be deleted when the node was killed. (Bags that are gone stay recorded as garbage until
+/// Deletes every chunk whose group the metadata store does not know, or knows to be elsewhere: groups are recorded before their
+/// first append, so such a chunk was to be deleted when the node was killed, or is a copy that was not finished. (Bags that are gone stay recorded as garbage until
 /// their chunks are, so they need no such look.)
 async fn compare_all(node: &Node) -> Result<()> {
-    for device in node.devices.values() {
+    for device in node.served() {
         let mut after = None;
         loop {
             let reply = device.ask(Request::List { after, limit: INVENTORY_PAGE }).await?;
             let Reply::List { chunks, more } = reply else { unreachable!("a list was asked for") };
             after = chunks.last().map(|(chunk, _)| *chunk);
-            let grouped = chunks.iter().filter_map(|(chunk, stat)| match stat.owner {
-                Owner::Group(group) => Some((*chunk, group)),
-                Owner::Bag(_) => None,
-            });
-            delete_unknown(node, device, &grouped.collect::<Vec<_>>()).await?;
+            let unknown = node.unknown_chunks(device.id, &chunks).await?;
+            if !unknown.is_empty() {
+                device.ask(Request::Delete { chunks: unknown }).await?;
+            }
             if !more {
                 break;
             }
         }
-    }
-    Ok(())
-}
-
-async fn delete_unknown(node: &Node, device: &Device, chunks: &[(ChunkId, GroupId)]) -> Result<()> {
-    let groups: BTreeSet<GroupId> = chunks.iter().map(|(_, group)| *group).collect();
-    let request = meta::Request::KnownGroups { groups: groups.into_iter().collect() };
-    let meta::Reply::Known(known) = node.metadata.ask(request).await? else {
-        unreachable!("known groups were asked for")
-    };
-    let known: BTreeSet<GroupId> = known.into_iter().collect();
-    let unknown: Vec<ChunkId> =
-        chunks.iter().filter(|(_, group)| !known.contains(group)).map(|(chunk, _)| *chunk).collect();
-    if !unknown.is_empty() {
-        device.ask(Request::Delete { chunks: unknown }).await?;
     }
     Ok(())
 }

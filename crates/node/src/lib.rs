@@ -2,7 +2,9 @@
 
 mod bags;
 mod console;
+mod departures;
 mod device;
+mod drain;
 mod exposition;
 mod health;
 mod housekeeping;
@@ -14,6 +16,7 @@ mod metadata;
 mod metered;
 mod metrics;
 mod places;
+mod scrub;
 mod serve;
 mod service;
 mod settings;

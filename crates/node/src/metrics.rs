@@ -6,6 +6,7 @@ use crate::metered::{DiskStats, Doing};
 use crate::service::Node;
 use base::error::Result;
 use base::id::DeviceId;
+use net::message::device::ScrubState;
 use net::message::{bag, kind_name};
 use net::{Budget, NetStats};
 use std::collections::BTreeMap;
@@ -36,6 +37,7 @@ pub async fn page(node: &Node) -> Result<String> {
     calls(&mut page, &node.metrics);
     budgets(&mut page, &node.metrics);
     devices(&mut page, node);
+    scrubs(&mut page, node);
     disks(&mut page, node);
     namespace(&mut page, node).await?;
     bags(&mut page, node).await?;
@@ -132,12 +134,33 @@ const OF_USAGE: [OfUsage; 8] = [
 ];
 
 fn devices(page: &mut Page, node: &Node) {
-    let usages: Vec<_> = node.devices.values().map(|device| (device, device.usage())).collect();
+    let usages: Vec<_> = node.served().map(|device| (device, device.usage())).collect();
     for (name, help, number) in OF_USAGE {
         page.metric(name, Kind::Gauge, help);
         for (device, usage) in &usages {
             let labels = [("place", device.place.as_str()), ("class", device.class.name())];
             page.sample(name, &labels, number(usage));
+        }
+    }
+}
+
+/// One number of a device's last scrub: the metric, what it says, the number.
+type OfScrub = (&'static str, &'static str, fn(&ScrubState) -> u64);
+
+const OF_SCRUB: [OfScrub; 3] = [
+    ("stormwell_device_scrub_running", "1 while the device is scrubbed.", |state| u64::from(state.running)),
+    ("stormwell_device_scrub_ended_seconds", "When the last scrub ended, since 1970; 0: none did.", |state| {
+        state.ended_ms / 1000
+    }),
+    ("stormwell_device_scrub_damaged_bytes", "Bytes that the last scrub found damaged.", |state| state.damaged_bytes),
+];
+
+fn scrubs(page: &mut Page, node: &Node) {
+    for (name, help, number) in OF_SCRUB {
+        page.metric(name, Kind::Gauge, help);
+        for device in node.served() {
+            let state = device.scrubbed().map(|scrubbed| scrubbed.state()).unwrap_or_default();
+            page.sample(name, &[("place", device.place.as_str())], number(&state));
         }
     }
 }

@@ -81,6 +81,11 @@ impl Places {
         self.known.remove(&absolute(directory));
     }
 
+    /// Forgets devices that are none of the store's any more: their directories may be empty, or hold new ones.
+    pub fn keep(&mut self, known: impl Fn(DeviceId) -> bool) {
+        self.known.retain(|_, device| known(*device));
+    }
+
     /// A device was found in this directory. Those in memory are new each time and not noted.
     pub fn found(&mut self, setting: &DeviceSetting, device: DeviceId) {
         self.known.retain(|_, known| *known != device);

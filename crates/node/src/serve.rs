@@ -17,7 +17,8 @@ use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, NodeId};
 use base::net::{Listener, Net};
 use base::policy::Class;
-use base::unit::show_bytes;
+use base::unit::{WallTime, show_bytes};
+use meta::request::DeviceInfo;
 use net::{Budget, Server, ServerSettings};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -77,6 +78,8 @@ pub async fn start(
     let given = Given { settings: &settings, world: world.as_ref(), pool: &pool, outgoing: &outgoing, clock: &clock };
     let mut places = Places::read(world.as_ref(), &directory)?;
     settings.as_new.iter().for_each(|directory| places.forget(directory));
+    let known: Vec<DeviceId> = devices_of(&metadata).await?.iter().map(|info| info.device).collect();
+    places.keep(|device| known.contains(&device));
     let opened = open_devices(&given, random.as_ref(), &metadata, identity.node, &mut places).await?;
     let OpenDevices { devices, disks, missing, .. } = opened;
     notes.extend(opened.notes);
@@ -100,6 +103,9 @@ pub async fn start(
         runtime: tokio::runtime::Handle::current(),
         missing,
         console: console.clone(),
+        metadata_at: directory.parent().map(shown).unwrap_or_default(),
+        drains: tokio::sync::Notify::new(),
+        moving: tokio::sync::Mutex::new(()),
         metrics,
         log: log.clone(),
     });
@@ -185,7 +191,7 @@ async fn open_devices(
             open.notes.push(format!("{place}: made a new device of {}", show_bytes(device.usage().capacity)));
         }
         open.disks.insert(device.id, stats);
-        register(metadata, node, &device).await.map_err(|error| error.during(&place))?;
+        register(metadata, node, &device, given.clock.wall()).await.map_err(|error| error.during(&place))?;
         if open.devices.insert(device.id, device.clone()).is_some() {
             return Err(Error::new(
                 ErrorKind::Invalid,
@@ -266,10 +272,11 @@ async fn listen_for_console(console: &Console, network: &dyn Net, log: &Log) -> 
 
 /// Tells the metadata store of a device. One that holds chunks and is not known there belongs to another store: serving
 /// it would mean deleting everything on it.
-async fn register(metadata: &Metadata, node: NodeId, device: &Device) -> Result<()> {
-    let meta::Reply::Devices(known) = metadata.ask(meta::Request::DeviceList).await? else {
-        unreachable!("devices were asked for")
-    };
+async fn register(metadata: &Metadata, node: NodeId, device: &Device, now: WallTime) -> Result<()> {
+    let known = devices_of(metadata).await?;
+    if known.iter().any(|info| info.device == device.id && info.draining) {
+        device.begin_draining(now);
+    }
     let usage = device.usage();
     if usage.chunks > 0 && !known.iter().any(|info| info.device == device.id) {
         return Err(Error::new(
@@ -287,6 +294,13 @@ async fn register(metadata: &Metadata, node: NodeId, device: &Device) -> Result<
         meta::Request::DeviceReport { device: device.id, used: usage.used, capacity, full: usage.full || usage.failed };
     metadata.ask(report).await?;
     Ok(())
+}
+
+async fn devices_of(metadata: &Metadata) -> Result<Vec<DeviceInfo>> {
+    match metadata.ask(meta::Request::DeviceList).await? {
+        meta::Reply::Devices(known) => Ok(known),
+        other => unreachable!("devices were asked for: {other:?}"),
+    }
 }
 
 /// A device that is about to be opened.

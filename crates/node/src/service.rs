@@ -10,11 +10,11 @@ use crate::places::Missing;
 use crate::translate;
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
-use base::id::{BagId, ChunkId, DeviceId, Generation, NodeId, SessionId};
+use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, NodeId, SessionId};
 use base::unit::Time;
 use chunk::{Check, Request};
 use meta::Caller;
-use net::message::{Ask, Done, Id, bag, chunk as wire, file, kind_name, session};
+use net::message::{Ask, Done, Id, bag, chunk as wire, device as whole, file, kind_name, session};
 use net::{Call, Payload, Responder, Service};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,6 +40,12 @@ pub struct Node {
     pub missing: Vec<Missing>,
     /// Where its console is, `host:port`.
     pub console: Option<String>,
+    /// The directory of the device that the metadata store lies beside, for people.
+    pub metadata_at: String,
+    /// Says that a device is to be emptied.
+    pub drains: tokio::sync::Notify,
+    /// Held while chunks are freed, and while one changes its device: each must see the other as done or not begun.
+    pub moving: tokio::sync::Mutex<()>,
     /// Counters for those who look.
     pub metrics: Metrics,
     /// Where troubles are told.
@@ -67,6 +73,7 @@ impl Service for NodeService {
             bag::Create::KIND | bag::Stat::KIND | bag::List::KIND => node.in_steps(call),
             bag::Seal::KIND | bag::Delete::KIND | bag::Rewind::KIND => node.in_steps(call),
             file::Devices::KIND | session::Look::KIND => node.in_steps(call),
+            whole::Scrub::KIND | whole::Damage::KIND | whole::Drain::KIND => node.in_steps(call),
             session::NodeStatus::KIND => node.status(call),
             _ => node.ask_metadata(call),
         }
@@ -119,7 +126,12 @@ impl Node {
         ))
     }
 
-    /// The device of this id.
+    /// The devices that are the store's: those that were emptied and removed since the start are not.
+    pub fn served(&self) -> impl Iterator<Item = &Arc<Device>> {
+        self.devices.values().filter(|device| device.draining().is_none_or(|draining| !draining.over))
+    }
+
+    /// The device of this id, one that was removed too: those who ask it are sent to where its chunks are.
     pub fn device(&self, id: Id) -> Result<&Arc<Device>> {
         let id = DeviceId(id.value());
         self.devices.get(&id).ok_or_else(|| {
@@ -138,11 +150,20 @@ impl Node {
         })
     }
 
-    fn append(&self, call: Call) {
+    fn append(self: &Arc<Self>, call: Call) {
         let ask = ask!(call as wire::Append);
         in_session!(self, call);
         let device = device!(self, call, ask.device);
         match device::append_request(&ask, call.payload) {
+            Ok(request) if device.is_draining() => {
+                let (node, device, respond) = (self.clone(), device.clone(), call.respond);
+                self.runtime.spawn(async move {
+                    match node.place_now(&device, GroupId(ask.group)).await {
+                        Ok(device) => device.send(Item::Chunk { request, then: Then::Answer(respond) }),
+                        Err(error) => respond.fail(error),
+                    }
+                });
+            }
             Ok(request) => device.send(Item::Chunk { request, then: Then::Answer(call.respond) }),
             Err(error) => call.respond.fail(error),
         }
@@ -167,7 +188,7 @@ impl Node {
         device.send(Item::Chunk { request, then: Then::Answer(call.respond) });
     }
 
-    fn seal(&self, call: Call) {
+    fn seal(self: &Arc<Self>, call: Call) {
         let ask = ask!(call as wire::Seal);
         let device = device!(self, call, ask.device);
         let request = Request::Seal {
@@ -175,6 +196,16 @@ impl Node {
             generation: Generation(ask.generation),
             length: ask.length,
         };
+        if device.is_draining() {
+            let (node, device, respond) = (self.clone(), device.clone(), call.respond);
+            self.runtime.spawn(async move {
+                match node.holder(&device, ChunkId(ask.chunk.value())).await {
+                    Ok(device) => device.send(Item::Chunk { request, then: Then::Answer(respond) }),
+                    Err(error) => respond.fail(error),
+                }
+            });
+            return;
+        }
         device.send(Item::Chunk { request, then: Then::Answer(call.respond) });
     }
 
@@ -185,7 +216,7 @@ impl Node {
         device.send(Item::Chunk { request, then: Then::Answer(call.respond) });
     }
 
-    fn push(&self, call: Call) {
+    fn push(self: &Arc<Self>, call: Call) {
         let ask = ask!(call as bag::Push);
         in_session!(self, call);
         let device = device!(self, call, ask.device);
@@ -195,6 +226,13 @@ impl Node {
         match call.payload.into_verified() {
             Ok((bytes, sums)) => {
                 let (bag, chunk) = (BagId(ask.bag), ChunkId(ask.chunk.value()));
+                if device.is_draining() {
+                    let (node, device, respond) = (self.clone(), device.clone(), call.respond);
+                    self.runtime.spawn(async move {
+                        node.push_elsewhere(&device, (bag, chunk), (bytes, sums), respond).await;
+                    });
+                    return;
+                }
                 device.send(Item::Push { bag, chunk, bytes, sums, respond: call.respond });
             }
             Err(error) => call.respond.fail(error),
@@ -293,6 +331,18 @@ impl Node {
             session::Look::KIND => {
                 let (answer, page) = self.look().await;
                 call.respond.answer(&answer, Payload::new(page.into()));
+            }
+            whole::Scrub::KIND => {
+                let ask = ask!(call as whole::Scrub);
+                respond(call.respond, self.scrub(ask).await);
+            }
+            whole::Drain::KIND => {
+                let ask = ask!(call as whole::Drain);
+                respond(call.respond, self.drain(ask).await);
+            }
+            whole::Damage::KIND => {
+                let ask = ask!(call as whole::Damage);
+                respond(call.respond, self.damage(ask.device).await);
             }
             other => unreachable!("{} takes no steps", kind_name(other).unwrap_or("an unknown kind")),
         }
@@ -415,8 +465,7 @@ impl Node {
             ..file::Device::default()
         });
         let devices = self
-            .devices
-            .values()
+            .served()
             .map(|device| {
                 let usage = device.usage();
                 let trouble = match (usage.failed, usage.damaged) {
@@ -436,6 +485,8 @@ impl Node {
                     trouble,
                     missing: false,
                     out_of_service: usage.failed,
+                    drain: device.draining().map(|draining| draining.state()),
+                    scrub: device.scrubbed().map(|scrubbed| scrubbed.state()),
                     failures: self.metrics.disks.get(&device.id).map_or(0, |stats| stats.failures()),
                 }
             })

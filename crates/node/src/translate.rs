@@ -350,6 +350,10 @@ fn wire_bag(found: BagInfo) -> bag::Info {
         members: found.members.iter().map(|device| device.0.into()).collect(),
         retain: found.retain,
         pass: found.pass,
+        pushed: found.carried.pushed,
+        pushed_bytes: found.carried.pushed_bytes,
+        acknowledged: found.carried.acknowledged,
+        acknowledged_bytes: found.carried.acknowledged_bytes,
         ..bag::Info::default()
     }
 }

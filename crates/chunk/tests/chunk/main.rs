@@ -6,6 +6,7 @@ mod first_format;
 mod golden;
 mod model;
 mod passes;
+mod scrub;
 mod second_format;
 mod space;
 mod world;

@@ -5,6 +5,7 @@ mod crashes;
 mod extents;
 mod formats;
 mod model;
+mod moves;
 mod rules;
 mod steps;
 mod world;

@@ -531,6 +531,12 @@ pub struct Device {
     /// Why it is out of service; empty when it serves.
     #[prost(string, tag = "9")]
     pub trouble: String,
+    /// The last scrub since the node started.
+    #[prost(message, optional, tag = "13")]
+    pub scrub: Option<super::device::ScrubState>,
+    /// It is being emptied.
+    #[prost(message, optional, tag = "14")]
+    pub drain: Option<super::device::DrainState>,
 }
 
 /// All devices, and the namespace's totals.

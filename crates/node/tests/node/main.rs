@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods)] // The node under test lives in a directory and on a port of its own.
 #![allow(missing_docs)]
 
+mod failing;
 mod fuzz;
 
 use base::buffer::Pool;

@@ -1,0 +1,30 @@
+//! Questions about devices, and what is done with one as a whole: one call each.
+
+use crate::client::Client;
+use base::error::Result;
+use net::message::file::{self, DevicesAnswer};
+use net::message::{Id, device};
+
+impl Client {
+    /// All devices, and the namespace's totals.
+    pub async fn devices(&self) -> Result<DevicesAnswer> {
+        self.ask(&file::Devices {}).await
+    }
+
+    /// Begins to read every live byte of a device and to compare checksums, `rate` bytes a second (zero: a sensible rate). One
+    /// that is under way goes on. How far it is, `devices` says.
+    pub async fn scrub(&self, device: Id, rate: u64) -> Result<()> {
+        self.ask(&device::Scrub { device, rate }).await.map(drop)
+    }
+
+    /// Begins to empty a device, which then leaves the store; how far it is, `devices` says. `Full` if the others have too little
+    /// room: then nothing was done.
+    pub async fn drain(&self, device: Id) -> Result<()> {
+        self.ask(&device::Drain { device }).await.map(drop)
+    }
+
+    /// What the last scrub of a device found damaged. `NotFound` if it was not scrubbed since the node started.
+    pub async fn damage(&self, device: Id) -> Result<device::DamageAnswer> {
+        self.ask(&device::Damage { device }).await
+    }
+}

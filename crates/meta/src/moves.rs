@@ -1,0 +1,102 @@
+//! Taking a device out of use: what lies on it is listed, moved group by group, and in the end the device is forgotten.
+
+use crate::convert;
+use crate::format::{DeviceRecord, GroupRecord, ReplicaRecord};
+use crate::key::{Key, after_prefix, number_at};
+use crate::request::{Reply, Request};
+use crate::state::{State, missing};
+use base::error::{Error, ErrorKind, Result};
+use base::id::{ChunkId, DeviceId, GroupId};
+use base::limit::LIST_PAGE_MAX;
+use prost::Message;
+
+/// Groups looked at in one step: about ten milliseconds.
+const STEP_MAX: usize = 20_000;
+
+impl State {
+    fn device_record(&self, device: DeviceId) -> Result<DeviceRecord> {
+        let unknown = || Error::new(ErrorKind::NotFound, format!("device {device} is not one of this store's"));
+        self.layers.record(&Key::Device(device))?.ok_or_else(unknown)
+    }
+
+    /// Does `DeviceDrain`. Memory follows when it is committed.
+    pub fn drain_device(&mut self, device: DeviceId) -> Result<Reply> {
+        let record = self.device_record(device)?;
+        if !record.draining {
+            self.put(&Key::Device(device), &DeviceRecord { draining: true, ..record });
+        }
+        Ok(Reply::Done)
+    }
+
+    /// Does `DeviceRemove`. Memory follows when it is committed.
+    pub fn remove_device(&mut self, device: DeviceId) -> Result<Reply> {
+        match self.device_record(device) {
+            Ok(record) if record.draining => self.remove(&Key::Device(device)),
+            Ok(_) => {
+                let text = format!("device {device} is not being drained; it was not removed");
+                return Err(Error::new(ErrorKind::Invalid, text));
+            }
+            // Removed by a request whose answer was lost.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        Ok(Reply::Done)
+    }
+
+    /// Answers `GroupsOn`.
+    pub fn groups_on(&self, device: DeviceId, after: Option<GroupId>, limit: usize) -> Result<Reply> {
+        let limit = limit.clamp(1, LIST_PAGE_MAX);
+        let prefix = [Key::Group(GroupId(0)).ordinal()];
+        let mut from = after.map_or(prefix.to_vec(), |after| Key::Group(after).encode());
+        if after.is_some() {
+            from.push(0);
+        }
+        let (mut groups, mut looked, mut last) = (Vec::new(), 0, None);
+        self.layers.scan(&from, &after_prefix(&prefix), |key, value| {
+            looked += 1;
+            let record = GroupRecord::decode(value).map_err(|_| missing("a readable group record"))?;
+            let group = GroupId(number_at(key, 1));
+            if replicas(&record).any(|replica| replica.device == device.to_bytes()) {
+                groups.push(convert::placed(group, &record));
+            }
+            let full = looked >= STEP_MAX || groups.len() >= limit;
+            last = full.then_some(group);
+            Ok(!full)
+        })?;
+        Ok(Reply::GroupsOn { groups, resume: last })
+    }
+
+    /// Does `MoveGroup`: its chunk keeps its name, so that only the device changes. References, extents and generations stay.
+    pub fn move_group(&mut self, group: GroupId, chunk: ChunkId, from: DeviceId, to: DeviceId) -> Result<Reply> {
+        let gone = |what: &str| Err(Error::new(ErrorKind::Stale, format!("group {group} {what}; it was not moved")));
+        let Some(mut record) = self.layers.record::<GroupRecord>(&Key::Group(group))? else {
+            return gone("does not exist any more");
+        };
+        if self.layers.has(&Key::GarbageGroup(group))? {
+            return gone("is garbage");
+        }
+        self.device_record(to)?;
+        let found = record.columns.iter_mut().flat_map(|column| &mut column.replicas);
+        let mut here = found.filter(|replica| replica.chunk == chunk.to_bytes());
+        match here.next() {
+            Some(replica) if replica.device == from.to_bytes() => replica.device = to.to_bytes().to_vec(),
+            Some(replica) if replica.device == to.to_bytes() => return Ok(Reply::Done),
+            _ => return gone(&format!("has no chunk {chunk} on device {from}")),
+        }
+        self.put(&Key::Group(group), &record);
+        Ok(Reply::Done)
+    }
+
+    /// What memory notes of a device once a change is committed.
+    pub fn follow_device(&mut self, request: &Request) {
+        match request {
+            Request::DeviceDrain { device } => self.devices.draining(*device),
+            Request::DeviceRemove { device } => self.devices.removed(*device),
+            _ => {}
+        }
+    }
+}
+
+fn replicas(record: &GroupRecord) -> impl Iterator<Item = &ReplicaRecord> {
+    record.columns.iter().flat_map(|column| &column.replicas)
+}

@@ -1,0 +1,200 @@
+//! Devices that are drained: nothing new comes there, groups move as a whole, and both survive crashes.
+
+use crate::world::{World, create, delete, path};
+use base::error::{ErrorKind, Result};
+use base::id::{ChunkId, DeviceId, GroupId};
+use base::policy::Policy;
+use meta::request::{BagInfo, Carried, FileHandle, Located, NewGroup, Place, PutFile};
+use meta::{Reply, Request};
+
+fn handle(reply: Result<Reply>) -> FileHandle {
+    match reply {
+        Ok(Reply::Handle(handle)) => handle,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn placed(group: &NewGroup) -> (DeviceId, ChunkId) {
+    group.columns[0].replicas[0]
+}
+
+fn other(device: DeviceId) -> DeviceId {
+    DeviceId(3 - device.0)
+}
+
+fn locate(world: &mut World, name: &str) -> Located {
+    match world.ask(Request::Locate { file: Place::Path(path(name)), offset: 0, length: u64::MAX }) {
+        Ok(Reply::Located(located)) => located,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Every group that names the device, asked for in pages of one.
+fn groups_on(world: &mut World, device: DeviceId) -> Vec<GroupId> {
+    let (mut found, mut after) = (Vec::new(), None);
+    loop {
+        match world.ask(Request::GroupsOn { device, after, limit: 1 }) {
+            Ok(Reply::GroupsOn { groups, resume }) => {
+                found.extend(groups.iter().map(|group| group.group));
+                after = resume;
+            }
+            other => panic!("{other:?}"),
+        }
+        if after.is_none() {
+            return found;
+        }
+    }
+}
+
+fn move_to_other(group: &NewGroup) -> Request {
+    let (from, chunk) = placed(group);
+    Request::MoveGroup { group: group.group, chunk, from, to: other(from) }
+}
+
+/// A group of a written file, one that is being written, and one that many small files share move in one change each: every
+/// file that names them is found at the new place, nothing else changes, and a crash at any time after the answer changes
+/// nothing either. What is no more, or was elsewhere, is refused; asked again, a move is answered.
+#[test]
+fn groups_move() {
+    for seed in 0..20 {
+        let mut world = World::new(seed);
+        let closed = handle(world.ask(create("/closed")));
+        let finished = Some((closed.group.group, 1000));
+        let (inode, generation) = (closed.inode, closed.generation);
+        world.ask(Request::Close { inode, generation, finished, modified: None, mode: None }).expect("closed");
+        let open = handle(world.ask(create("/open")));
+        let Ok(Reply::Group(pack)) = world.ask(Request::PackGroup { finished: None, policy: Policy::default() }) else {
+            panic!("no group")
+        };
+        let small = |number: u64| PutFile {
+            path: path(&format!("/small{number}")),
+            group: pack.group,
+            offset: number * 100,
+            length: 100,
+            crc: 0,
+            modified: None,
+            accessed: None,
+            mode: 0o644,
+            overwrite: false,
+            parents: false,
+            directory: false,
+        };
+        world.ask(Request::PutFiles { files: (0..5).map(small).collect() }).expect("put");
+        let before = ["/closed", "/open", "/small0", "/small4"].map(|name| locate(&mut world, name));
+        for group in [&closed.group, &open.group, &pack] {
+            let (device, chunk) = placed(group);
+            assert!(groups_on(&mut world, device).contains(&group.group));
+            world.ask(move_to_other(group)).expect("moved");
+            world.ask(move_to_other(group)).expect("asked again");
+            assert!(!groups_on(&mut world, device).contains(&group.group));
+            let back = Request::MoveGroup { group: group.group, chunk: ChunkId(1), from: other(device), to: device };
+            assert_eq!(world.refusal(back), ErrorKind::Stale, "that is not its chunk");
+            let nowhere = Request::MoveGroup { group: group.group, chunk, from: other(device), to: DeviceId(9) };
+            assert_eq!(world.refusal(nowhere), ErrorKind::NotFound);
+        }
+        if seed % 2 == 0 {
+            world.settle();
+        }
+        world.crash(seed);
+        for (name, before) in ["/closed", "/open", "/small0", "/small4"].into_iter().zip(before) {
+            let after = locate(&mut world, name);
+            assert_eq!((&after.attributes, &after.extents), (&before.attributes, &before.extents), "seed {seed}");
+            let (was, is) = (placed(&before.groups[0]), placed(&after.groups[0]));
+            assert_eq!(is, (other(was.0), was.1), "seed {seed}: {name}");
+        }
+        world.ask(delete("/closed")).expect("deleted");
+        let (device, chunk) = placed(&closed.group);
+        let late = Request::MoveGroup { group: closed.group.group, chunk, from: other(device), to: device };
+        assert_eq!(world.refusal(late), ErrorKind::Stale, "it is garbage");
+        match world.ask(Request::Garbage { limit: 10 }) {
+            Ok(Reply::Garbage(garbage)) => assert_eq!(placed(&garbage.groups[0]), (other(device), chunk)),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// From the answer on nothing is placed on a device that is drained, across crashes and registrations; only such a device
+/// can be removed, and then it is no longer listed.
+#[test]
+fn nothing_new_comes() {
+    for seed in 0..10 {
+        let mut world = World::new(seed);
+        let device = DeviceId(2);
+        assert_eq!(world.refusal(Request::DeviceRemove { device }), ErrorKind::Invalid);
+        assert_eq!(world.refusal(Request::DeviceDrain { device: DeviceId(9) }), ErrorKind::NotFound);
+        world.ask(Request::DeviceDrain { device }).expect("drained");
+        for round in 0..2 {
+            for number in 0..20 {
+                let file = handle(world.ask(create(&format!("/f{round}-{number}"))));
+                assert_eq!(placed(&file.group).0, DeviceId(1), "seed {seed}");
+            }
+            let name = format!("b{round}");
+            let create = Request::BagCreate { name, policy: Policy::default(), chunk_size: 0, retain: false };
+            assert!(matches!(world.ask(create), Ok(Reply::Bag(bag)) if bag.members == [DeviceId(1)]));
+            if round == 0 {
+                world.crash(seed);
+            }
+        }
+        world.ask(Request::DeviceRemove { device }).expect("removed");
+        world.ask(Request::DeviceRemove { device }).expect("asked again");
+        match world.ask(Request::DeviceList) {
+            Ok(Reply::Devices(devices)) => assert!(devices.iter().all(|info| info.device != device)),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A member leaves a bag once and its counts stay; others join once; the epoch rises with each change and only then.
+#[test]
+fn members_change() {
+    let mut world = World::new(1);
+    let create = Request::BagCreate { name: "b".to_string(), policy: Policy::default(), chunk_size: 0, retain: false };
+    let bag = |reply: Result<Reply>| -> BagInfo {
+        match reply {
+            Ok(Reply::Bag(bag)) => bag,
+            other => panic!("{other:?}"),
+        }
+    };
+    let made = bag(world.ask(create));
+    let counts = Carried { pushed: 5, pushed_bytes: 500, acknowledged: 4, acknowledged_bytes: 400 };
+    let leave = Request::BagMembers { bag: made.bag, joining: vec![], leaving: Some((DeviceId(2), counts)) };
+    for _ in 0..2 {
+        let left = bag(world.ask(leave.clone()));
+        assert_eq!((left.members, left.carried, left.epoch), (vec![DeviceId(1)], counts, made.epoch + 1));
+    }
+    let join = Request::BagMembers { bag: made.bag, joining: vec![DeviceId(1), DeviceId(2)], leaving: None };
+    for _ in 0..2 {
+        let joined = bag(world.ask(join.clone()));
+        assert_eq!((joined.members.len(), joined.epoch), (2, made.epoch + 2));
+    }
+    assert_eq!(bag(world.ask(Request::BagOf { bag: made.bag })).carried, counts);
+}
+
+/// The way back from groups to names finds every file with bytes in them, and the one that is being written; renamed files
+/// under their new names, deleted ones not at all.
+#[test]
+fn names_of_groups() {
+    let mut world = World::new(1);
+    let closed = handle(world.ask(create("/a")));
+    let finished = Some((closed.group.group, 1000));
+    let (inode, generation) = (closed.inode, closed.generation);
+    world.ask(Request::Close { inode, generation, finished, modified: None, mode: None }).expect("closed");
+    let open = handle(world.ask(create("/d/open")).or_else(|_| {
+        world.ask(Request::Mkdir { path: path("/d"), parents: true, mode: 0o755 }).expect("a directory");
+        world.ask(create("/d/open"))
+    }));
+    world.ask(Request::Rename { from: path("/a"), to: path("/d/b"), replace: false }).expect("renamed");
+    let names = |world: &mut World| -> Vec<(String, u64)> {
+        let groups = vec![closed.group.group, open.group.group];
+        match world.ask(Request::FilesIn { groups, resume: None }) {
+            Ok(Reply::Pieces { mut pieces, resume: None }) => {
+                pieces.sort_by(|one, other| one.path.cmp(&other.path));
+                pieces.into_iter().map(|piece| (piece.path, piece.length)).collect()
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(names(&mut world), [("/d/b".to_string(), 1000), ("/d/open".to_string(), base::limit::CHUNK_MAX)]);
+    world.ask(delete("/d/b")).expect("deleted");
+    assert_eq!(names(&mut world).len(), 1);
+}

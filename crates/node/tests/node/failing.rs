@@ -1,0 +1,241 @@
+//! A disk that fails a sync: it leaves service at once, and nothing that was acknowledged goes with it.
+
+use base::buffer::Pool;
+use base::disk::{BlockFile, Disk, DiskError, Done, FileName, Op, Wake};
+use base::env::Random;
+use base::error::{ErrorKind, Result};
+use base::limit::CALL_SILENCE_MAX;
+use base::net::Boxed;
+use base::policy::Class;
+use bytes::Bytes;
+use client::{Client, CreateOptions};
+use node::{Console, DeviceSetting, Ended, Open, OsWorld, Running, Settings, World};
+use os::disk::{Backend, Opened};
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// The real world, except that syncs of one device fail while `broken` says so.
+struct FailingWorld {
+    place: PathBuf,
+    broken: Arc<AtomicBool>,
+}
+
+struct FailingDisk {
+    inner: Box<dyn Disk>,
+    broken: Arc<AtomicBool>,
+    syncs: BTreeSet<u64>,
+}
+
+impl Disk for FailingDisk {
+    fn list(&mut self) -> std::result::Result<Vec<(FileName, u64)>, DiskError> {
+        self.inner.list()
+    }
+
+    fn submit(&mut self, token: u64, op: Op) {
+        if matches!(op, Op::Sync { .. }) {
+            self.syncs.insert(token);
+        }
+        self.inner.submit(token, op);
+    }
+
+    fn poll(&mut self, wait: Option<Duration>, done: &mut Vec<Done>) {
+        let before = done.len();
+        self.inner.poll(wait, done);
+        for finished in &mut done[before..] {
+            if self.syncs.remove(&finished.token) && self.broken.load(Ordering::SeqCst) {
+                finished.result = Err(DiskError::Io("Input/output error (os error 5)".to_string()));
+            }
+        }
+    }
+
+    fn waker(&self) -> Arc<dyn Wake> {
+        self.inner.waker()
+    }
+
+    fn backend(&self) -> &'static str {
+        self.inner.backend()
+    }
+}
+
+impl World for FailingWorld {
+    fn disk(&self, directory: &Path, backend: Backend, pool: Pool) -> Result<Opened> {
+        let mut opened = OsWorld.disk(directory, backend, pool)?;
+        if directory.starts_with(&self.place) {
+            opened.disk =
+                Box::new(FailingDisk { inner: opened.disk, broken: self.broken.clone(), syncs: BTreeSet::new() });
+        }
+        Ok(opened)
+    }
+
+    fn tree(&self, path: &Path, backend: Backend) -> Result<Box<dyn BlockFile>> {
+        OsWorld.tree(path, backend)
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool> {
+        OsWorld.exists(path)
+    }
+
+    fn read_text(&self, path: &Path) -> Result<String> {
+        OsWorld.read_text(path)
+    }
+
+    fn replace(&self, path: &Path, bytes: &[u8], backend: Backend) -> Result<()> {
+        OsWorld.replace(path, bytes, backend)
+    }
+
+    fn free_bytes(&self, path: &Path) -> Result<u64> {
+        OsWorld.free_bytes(path)
+    }
+
+    fn chunk_settings(&self, capacity: u64, pool: Pool) -> chunk::Settings {
+        OsWorld.chunk_settings(capacity, pool)
+    }
+
+    fn meta_settings(&self, capacity: u64, random: Arc<dyn Random>) -> meta::Settings {
+        OsWorld.meta_settings(capacity, random)
+    }
+
+    fn run(&self, name: &str, disk: Box<dyn Disk>, open: Open) -> Result<Ended> {
+        OsWorld.run(name, disk, open)
+    }
+
+    fn aside(&self, name: &str, work: Boxed<'static, ()>) -> Result<Ended> {
+        OsWorld.aside(name, work)
+    }
+
+    fn say(&self, _line: &str) {}
+}
+
+/// A store of two devices, `good` and `bad`, that goes with the test.
+struct Scene {
+    directory: PathBuf,
+    broken: Arc<AtomicBool>,
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _gone = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+impl Scene {
+    async fn start(&self) -> (Running, Client) {
+        let device = |name: &str| {
+            let directory = self.directory.join(name);
+            DeviceSetting { directory, class: Class::Ssd, capacity: Some(256 << 20) }
+        };
+        let mut settings = Settings::new("127.0.0.1:0", vec![device("good"), device("bad")]);
+        settings.console = Console::At("127.0.0.1:0".to_string());
+        let world = FailingWorld { place: self.directory.join("bad"), broken: self.broken.clone() };
+        let (clock, random) = (Arc::new(os::clock::SystemClock::new()), Arc::new(os::random::SystemRandom));
+        let net = Arc::new(os::net::TcpNet);
+        let running = node::start(settings, Arc::new(world), net.clone(), clock.clone(), random.clone()).await;
+        let running = running.expect("the node starts");
+        let client = Client::connect(client::Settings {
+            net,
+            address: running.address.clone(),
+            program: "node test".to_string(),
+            user: (String::new(), String::new()),
+            clock,
+            random,
+            pool: Pool::new(1 << 20),
+            connections: 1,
+            silence_max: CALL_SILENCE_MAX,
+        });
+        let client = client.await.expect("it answers");
+        (running, client)
+    }
+}
+
+fn content(number: u64) -> Bytes {
+    Bytes::from((0..300_000).map(|at: u64| (at.wrapping_mul(number | 1) >> 3) as u8).collect::<Vec<u8>>())
+}
+
+async fn put(client: &Client, number: u64) -> Result<()> {
+    let mut writer = client.create(&format!("/f{number}"), CreateOptions::default()).await?;
+    writer.write(content(number)).await?;
+    writer.close().await.map(drop)
+}
+
+/// What the console answers.
+fn get(running: &Running, path: &str) -> String {
+    let mut socket = std::net::TcpStream::connect(running.console.as_ref().expect("a console")).expect("it listens");
+    write!(socket, "GET {path} HTTP/1.1\r\nHost: console\r\nConnection: close\r\n\r\n").expect("it is asked");
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).expect("it answers");
+    answer
+}
+
+/// An fdatasync that fails takes the device out of service: whoever waits for it is told, and no later write to it is
+/// acknowledged; files and chunks of bags go to the other device; what was acknowledged is read; `device ls`, health and
+/// metrics say it. After a restart everything acknowledged is there, and the device is tried anew.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_sync() {
+    let directory = std::env::temp_dir().join(format!("stormwell-node-{}-sync", std::process::id()));
+    let scene = Scene { directory, broken: Arc::default() };
+    let (running, client) = scene.start().await;
+    let bag = client.bag_create("b", false).await.expect("a bag");
+    let mut acknowledged: BTreeSet<u64> = BTreeSet::new();
+    for number in 0..20 {
+        put(&client, number).await.expect("put");
+        acknowledged.insert(number);
+    }
+    scene.broken.store(true, Ordering::SeqCst);
+    let mut refused = 0;
+    // New files choose a device; once the failure is known, never the bad one.
+    let mut well = 0;
+    for number in 100..1100 {
+        match put(&client, number).await {
+            Ok(()) => {
+                acknowledged.insert(number);
+                well += 1;
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+                assert!(error.text().contains("failed to sync (Input/output error (os error 5))"), "{error}");
+                assert!(error.text().contains("reads go on"), "{error}");
+                (refused, well) = (refused + 1, 0);
+            }
+        }
+        if refused > 0 && well >= 30 {
+            break;
+        }
+    }
+    assert!(refused > 0 && well >= 30, "{refused} refused, then {well} went well");
+    let producer = bag.producer(client::ProducerOptions::default());
+    for number in 0..30 {
+        producer.push(content(number)).await.expect("pushed");
+    }
+    producer.flush().await.expect("every chunk found a device");
+    for number in &acknowledged {
+        let read = client.read_small(&format!("/f{number}")).await.expect("acknowledged bytes are read");
+        assert!(read == content(*number), "file {number} has changed");
+    }
+    let devices = client.devices().await.expect("listed").devices;
+    let [bad] = &devices.iter().filter(|device| device.out_of_service).collect::<Vec<_>>()[..] else {
+        panic!("{devices:?}")
+    };
+    assert!(bad.place.ends_with("bad") && bad.failures > 0 && bad.trouble.contains("failed sync"), "{bad:?}");
+    let health = get(&running, "/health/ready");
+    assert!(health.starts_with("HTTP/1.1 200") && health.contains("bad is out of service"), "{health}");
+    let metrics = get(&running, "/metrics");
+    let out = metrics.lines().filter(|line| line.starts_with("stormwell_device_out_of_service{"));
+    let out: Vec<(bool, bool)> = out.map(|line| (line.contains("/bad\""), line.ends_with(" 1"))).collect();
+    assert!(out.len() == 2 && out.iter().all(|(bad, out)| bad == out), "{metrics}");
+    drop((producer, bag, client));
+    running.stop().await;
+    scene.broken.store(false, Ordering::SeqCst);
+    let (running, client) = scene.start().await;
+    assert!(client.devices().await.expect("listed").devices.iter().all(|device| !device.out_of_service));
+    for number in &acknowledged {
+        let read = client.read_small(&format!("/f{number}")).await.expect("it survived");
+        assert!(read == content(*number), "file {number} has changed over the restart");
+    }
+    put(&client, 5000).await.expect("put");
+    drop(client);
+    running.stop().await;
+}
