@@ -40,6 +40,14 @@ struct Append {
     offset: u64,
     level: Level,
     seal: bool,
+    small_parts: bool,
+}
+
+impl Append {
+    /// Bytes of one data record at most.
+    fn record_max(&self) -> usize {
+        if self.small_parts { RECORD_PAYLOAD_MIN } else { RECORD_PAYLOAD_MAX }
+    }
 }
 
 /// What an append is to do.
@@ -55,10 +63,11 @@ enum Course {
 impl Core {
     /// Handles an append. Gives the request back if there is no room for it now.
     pub fn append(&mut self, ticket: u64, request: Request) -> Option<Request> {
-        let Request::Append { chunk, owner, generation, offset, payload, sums, level, seal } = request else {
+        let Request::Append { chunk, owner, generation, offset, payload, sums, level, seal, small_parts } = request
+        else {
             unreachable!("only appends come here");
         };
-        let append = Append { chunk, owner, generation, offset, level, seal };
+        let append = Append { chunk, owner, generation, offset, level, seal, small_parts };
         match self.course(&append, &payload, sums.whole()) {
             Err(error) => self.reply(ticket, Err(error)),
             Ok(Course::Consumed(length)) => {
@@ -66,9 +75,18 @@ impl Core {
             }
             Ok(Course::Retry) => self.bring_to(&append, ticket),
             Ok(Course::Go) => {
-                let tail = self.index.open.get(&chunk).map_or(0, |open| open.tail.len());
-                if !self.room_for_append(tail, payload.len(), seal) {
-                    return Some(Request::Append { chunk, owner, generation, offset, payload, sums, level, seal });
+                if !self.room_for_append(&append, payload.len()) {
+                    return Some(Request::Append {
+                        chunk,
+                        owner,
+                        generation,
+                        offset,
+                        payload,
+                        sums,
+                        level,
+                        seal,
+                        small_parts,
+                    });
                 }
                 self.take_in(&append, payload, &sums);
                 self.bring_to(&append, ticket);
@@ -135,14 +153,15 @@ impl Core {
     }
 
     /// Whether the data records that this append makes now or later have room.
-    fn room_for_append(&self, tail: usize, payload: usize, seal: bool) -> bool {
-        if payload == 0 && !seal {
+    fn room_for_append(&self, append: &Append, payload: usize) -> bool {
+        if payload == 0 && !append.seal {
             return true;
         }
-        let total = tail + payload;
-        let mut records = vec![record_blocks(RECORD_PAYLOAD_MAX as u32); total / RECORD_PAYLOAD_MAX];
+        let tail = self.index.open.get(&append.chunk).map_or(0, |open| open.tail.len());
+        let (total, record_max) = (tail + payload, append.record_max());
+        let mut records = vec![record_blocks(record_max as u32); total / record_max];
         // One block more: a tail that is folded first and the rest may each end in a block that is not full.
-        records.push(record_blocks((total % RECORD_PAYLOAD_MAX) as u32) + 1);
+        records.push(record_blocks((total % record_max) as u32) + 1);
         // A tail is folded later: what is gathered has to fit, too.
         self.has_room(&records, self.index.tails.saturating_sub(tail as u64))
     }
@@ -157,6 +176,9 @@ impl Core {
             let birth = self.sequence();
             self.index.create(id, append.owner, append.generation, birth);
         }
+        if let Some(open) = self.index.open_mut(id) {
+            open.small_records = append.small_parts;
+        }
         let length = payload.len() as u32;
         if let Some(chunk) = self.index.chunk_mut(id) {
             chunk.length += length;
@@ -166,7 +188,7 @@ impl Core {
         if direct {
             self.put_records(id, payload, sums.blocks(), append.seal);
         } else {
-            if tail + payload.len() > RECORD_PAYLOAD_MAX {
+            if tail + payload.len() > append.record_max() {
                 self.put_records(id, Bytes::new(), &[], false);
             }
             self.gather(id, &payload, sums.whole());

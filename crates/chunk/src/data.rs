@@ -6,7 +6,7 @@ use base::buffer::is_aligned;
 use base::checksum::{BlockSums, combine};
 use base::disk::{DiskError, Op};
 use base::id::ChunkId;
-use base::limit::{BLOCK, RECORD_PAYLOAD_MAX};
+use base::limit::{BLOCK, RECORD_PAYLOAD_MAX, RECORD_PAYLOAD_MIN};
 use bytes::Bytes;
 use std::collections::VecDeque;
 
@@ -79,14 +79,13 @@ impl Core {
     /// Puts the chunk's tail and `payload` behind it into data records, the last of which seals the chunk if `seal`.
     /// `crcs` are those of the payload's blocks and used if there is no tail. There is room: `has_room` said so.
     pub fn put_records(&mut self, id: ChunkId, payload: Bytes, crcs: &[u32], seal: bool) {
-        if !self.index.open.contains_key(&id) {
-            return;
-        }
+        let Some(small) = self.index.open.get(&id).map(|open| open.small_records) else { return };
+        let record_max = if small { RECORD_PAYLOAD_MIN } else { RECORD_PAYLOAD_MAX };
         let tail = self.index.take_tail(id);
         let mut pieces: Vec<(Bytes, usize, Vec<u32>)> = Vec::new();
         let mut rest = payload;
         if !tail.is_empty() {
-            let fill = (RECORD_PAYLOAD_MAX - tail.len()).min(rest.len());
+            let fill = record_max.saturating_sub(tail.len()).min(rest.len());
             let length = tail.len() + fill;
             let mut first = self.settings.pool.take(length.next_multiple_of(BLOCK));
             first[..tail.len()].copy_from_slice(&tail);
@@ -95,9 +94,9 @@ impl Core {
             rest = rest.slice(fill..);
             pieces.push((first.freeze(), length, Vec::new()));
         }
-        let mut known = crcs.chunks(RECORD_PAYLOAD_MAX / BLOCK);
+        let mut known = crcs.chunks(record_max / BLOCK);
         while !rest.is_empty() {
-            let piece = rest.split_to(rest.len().min(RECORD_PAYLOAD_MAX));
+            let piece = rest.split_to(rest.len().min(record_max));
             let length = piece.len();
             let crcs = if tail.is_empty() { known.next().map(<[u32]>::to_vec).unwrap_or_default() } else { Vec::new() };
             pieces.push((piece, length, crcs));

@@ -64,6 +64,8 @@ pub(crate) struct Open {
     pub last_journal: u64,
     /// Tells this chunk from an earlier one of the same id.
     pub birth: u64,
+    /// Whether its data records are small. Not kept over a restart: the next append says it again.
+    pub small_records: bool,
     /// Data records that have a place and are not written yet, in the order of their offsets.
     pub under_way: VecDeque<Run>,
 }

@@ -40,6 +40,9 @@ pub enum Request {
         level: Level,
         /// The chunk is complete with these bytes: it is sealed by the same durable record.
         seal: bool,
+        /// The chunk will be read in small parts: its data records hold `limit::RECORD_PAYLOAD_MIN` bytes at most, so that
+        /// header and bytes of any part up to there come with one read of the disk.
+        small_parts: bool,
     },
     /// Reads ranges of a chunk: `Reply::Data`.
     Read {

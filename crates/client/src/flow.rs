@@ -198,6 +198,7 @@ impl Flow {
             offset: self.sent,
             level: level as u32,
             seal,
+            small_parts: false,
         };
         self.sent += bytes.len() as u64;
         self.sealing |= seal;

@@ -152,6 +152,7 @@ impl Lane {
             offset: used,
             level: Level::Synced as u32,
             seal: false,
+            small_parts: true,
         };
         let (answer, _) = self.client.call(&ask, payload.clone()).await?;
         if answer.length != used.saturating_add(length) {

@@ -415,6 +415,7 @@ impl Thread {
             sums,
             level: Level::Synced,
             seal: true,
+            small_parts: false,
         };
         self.engine.submit(now, request, Then::Pushed { bag, chunk, length, respond });
     }
@@ -664,5 +665,6 @@ pub fn append_request(ask: &wire::Append, payload: Payload) -> Result<Request> {
         sums,
         level,
         seal: ask.seal,
+        small_parts: ask.small_parts,
     })
 }

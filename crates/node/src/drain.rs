@@ -259,7 +259,8 @@ impl Move<'_> {
     ) -> Result<()> {
         let sums = BlockSums::of(&payload);
         let (chunk, owner, generation) = (self.chunk, stat.owner, stat.generation);
-        let request = Request::Append { chunk, owner, generation, offset, payload, sums, level, seal: false };
+        let request =
+            Request::Append { chunk, owner, generation, offset, payload, sums, level, seal: false, small_parts: false };
         to.ask(request).await.map(drop)
     }
 

@@ -175,7 +175,7 @@ impl World {
 
 pub fn append(owner: Owner, chunk: ChunkId, offset: u64, bytes: &Bytes, level: Level, seal: bool) -> Request {
     let (payload, sums, generation) = (bytes.clone(), BlockSums::of(bytes), Generation(1));
-    Request::Append { chunk, owner, generation, offset, payload, sums, level, seal }
+    Request::Append { chunk, owner, generation, offset, payload, sums, level, seal, small_parts: false }
 }
 
 /// Bytes that name themselves: no two calls give the same.

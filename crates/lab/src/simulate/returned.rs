@@ -83,7 +83,7 @@ impl Returned {
     fn append(&self, to: &file::OpenedFile, offset: u64) -> chunk::Append {
         let file::OpenedFile { generation, group, .. } = to.clone();
         let (device, chunk, group) = (group.device, group.chunk, group.group);
-        chunk::Append { device, chunk, group, generation, offset, level: 2, seal: false }
+        chunk::Append { device, chunk, group, generation, offset, level: 2, seal: false, small_parts: false }
     }
 
     /// What it writes while it may.

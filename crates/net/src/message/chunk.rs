@@ -27,6 +27,9 @@ pub struct Append {
     /// Whether this append completes the chunk.
     #[prost(bool, tag = "7")]
     pub seal: bool,
+    /// Whether the chunk will be read in small parts: then its records are small, and any part comes with one read.
+    #[prost(bool, tag = "8")]
+    pub small_parts: bool,
 }
 
 /// The append has come as far as was asked.

@@ -208,7 +208,8 @@ async fn dropped_after_the_end_of_its_session() {
     let (opened, _) = dead.call(&create, Payload::empty()).await.expect("a file");
     let file::NewGroup { group, device: place, chunk } = opened.group;
     let (generation, level) = (opened.generation, 2);
-    let append = chunk::Append { device: place, chunk, group, generation, offset: 0, level, seal: false };
+    let append =
+        chunk::Append { device: place, chunk, group, generation, offset: 0, level, seal: false, small_parts: false };
     fixture.clock.ahead.fetch_add(SESSION_LEASE.as_secs() + 1, Ordering::Relaxed);
     // A turn of the metadata thread may have begun with the time before: the second answer is of a turn that did not.
     for _ in 0..2 {
