@@ -15,22 +15,22 @@ fn live(store: &Store) -> u64 {
 #[test]
 fn truncated() {
     let mut store = Store::start();
-    let bytes = noise(70_000_000, 1);
+    let bytes = noise(272_000_000, 1);
     store.run_with(&["put", "-", "/large"], &bytes).done();
     store.local("small", &bytes[..1000]);
     store.run(&["put", "small", "/small"]).done();
     let before = live(&store);
-    store.run(&["truncate", "--size", "70000001", "/large"]).failed(2, "append");
+    store.run(&["truncate", "--size", "272000001", "/large"]).failed(2, "append");
     store.run(&["truncate", "--size", "5", "/"]).failed(2, "directory");
     store.run(&["truncate", "--size", "5", "/nowhere"]).failed(3, "/nowhere");
-    store.run(&["truncate", "--size", "66000001", "/large"]).done();
+    store.run(&["truncate", "--size", "269000001", "/large"]).done();
     store.run(&["truncate", "--size", "3000001", "/large"]).done();
     store.run(&["truncate", "--size", "123", "/small"]).done();
     assert!(store.run(&["cat", "/large"]).done().stdout == bytes[..3_000_001]);
     assert!(store.run(&["cat", "/small"]).done().stdout == bytes[..123]);
     let mut rounds = 0;
     // The chunk behind the cut goes; the one in the middle stays, with bytes in it that its device may forget.
-    while live(&store) > before - 70_000_000 + (64 << 20) {
+    while live(&store) > before - 272_000_000 + (256 << 20) {
         rounds += 1;
         assert!(rounds < 500, "{} bytes of {before} are still there", live(&store));
     }
