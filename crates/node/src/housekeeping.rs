@@ -7,10 +7,10 @@ use crate::log::Level;
 use crate::service::Node;
 use crate::translate::place_of;
 use base::error::{ErrorKind, Result};
-use base::id::{BagId, ChunkId, DeviceId, Generation};
+use base::id::{BagId, ChunkId, DeviceId, Generation, Owner};
 use chunk::{BagStat, Reply, Request};
 use meta::request::{BagInfo, Garbage, NewGroup};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -21,12 +21,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Garbage handled in one round; a round is one delete record a device and one metadata change.
 const GARBAGE_AT_ONCE: usize = 256;
 
-/// Chunks looked at in one step of the first round, which compares each device with the metadata store.
+/// Chunks looked at in one step of the comparison of a device with the metadata store: about a millisecond each time that
+/// nothing else is to do, and all of a million within ten minutes.
 const INVENTORY_PAGE: usize = 1000;
 
 /// Runs until the node stops.
 pub async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
     let mut draining = None;
+    let mut sweep = Sweep::default();
     while !*stopped.borrow() {
         // Unfinished copies go before new ones are made.
         if draining.is_none() && said(&node, compare_all(&node).await) {
@@ -40,7 +42,11 @@ pub async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
                 biased;
                 _ = stopped.changed() => break,
                 () = node.garbage.notified() => (),
-                () = tokio::time::sleep(LOOK_EVERY) => (),
+                () = tokio::time::sleep(LOOK_EVERY) => {
+                    if draining.is_some() {
+                        said(&node, sweep.step(&node).await);
+                    }
+                }
             }
         }
     }
@@ -169,24 +175,91 @@ async fn fence_and_seal(device: &Device, chunk: ChunkId, generation: Generation)
     }
 }
 
-/// Deletes every chunk whose group the metadata store does not know, or knows to be elsewhere: groups are recorded before their
-/// first append, so such a chunk was to be deleted when the node was killed, or is a copy that was not finished. (Bags that are gone stay recorded as garbage until
-/// their chunks are, so they need no such look.)
+/// Deletes every chunk that the metadata store does not know, or knows to be elsewhere: one that was to be deleted when the node
+/// was killed, or a copy that was not finished. Before anything is copied.
 async fn compare_all(node: &Node) -> Result<()> {
     for device in node.served() {
         let mut after = None;
         loop {
-            let reply = device.ask(Request::List { after, limit: INVENTORY_PAGE }).await?;
-            let Reply::List { chunks, more } = reply else { unreachable!("a list was asked for") };
-            after = chunks.last().map(|(chunk, _)| *chunk);
-            let unknown = node.unknown_chunks(device.id, &chunks).await?;
-            if !unknown.is_empty() {
-                device.ask(Request::Delete { chunks: unknown }).await?;
-            }
-            if !more {
+            let page = page_of(node, device, after).await?;
+            forget(device, page.unknown, &page.unknown_bags).await?;
+            after = page.next;
+            if after.is_none() {
                 break;
             }
         }
+    }
+    Ok(())
+}
+
+/// Where the look at all chunks stands that never ends: the place of the device, and the last chunk.
+#[derive(Default)]
+struct Sweep {
+    device: usize,
+    after: Option<ChunkId>,
+}
+
+impl Sweep {
+    /// The next page. There is little to find: a push that was on its way while its bag was deleted, the first append to a file
+    /// that was deleted meanwhile.
+    async fn step(&mut self, node: &Node) -> Result<()> {
+        let able = |device: &&Arc<Device>| !device.usage().failed;
+        let Some(device) = node.served().filter(able).nth(self.device) else {
+            *self = Sweep::default();
+            return Ok(());
+        };
+        let page = page_of(node, device, self.after).await?;
+        // What is being copied is not known to be there yet. A drain that begins now copies nothing that is on this page.
+        if !node.served().any(|device| device.is_draining()) {
+            forget(device, page.unknown, &page.unknown_bags).await?;
+        }
+        let device = if page.next.is_some() { self.device } else { self.device + 1 };
+        *self = Sweep { device, after: page.next };
+        Ok(())
+    }
+}
+
+/// Some chunks of a device.
+struct Page {
+    /// Of groups: those that should not be there.
+    unknown: Vec<ChunkId>,
+    /// Bags of chunks that are there, which do not exist any more.
+    unknown_bags: Vec<BagId>,
+    /// Where the next page begins; none behind the last.
+    next: Option<ChunkId>,
+}
+
+/// Groups and bags are recorded before the first byte comes, so what is not known now was deleted.
+async fn page_of(node: &Node, device: &Device, after: Option<ChunkId>) -> Result<Page> {
+    let reply = device.ask(Request::List { after, limit: INVENTORY_PAGE }).await?;
+    let Reply::List { chunks, more } = reply else { unreachable!("a list was asked for") };
+    let bags: BTreeSet<BagId> = chunks
+        .iter()
+        .filter_map(|(_, stat)| match stat.owner {
+            Owner::Bag(bag) => Some(bag),
+            Owner::Group(_) => None,
+        })
+        .collect();
+    let mut unknown_bags = Vec::new();
+    for bag in bags {
+        match node.metadata.ask(meta::Request::BagOf { bag }).await {
+            Ok(_) => (),
+            Err(error) if error.kind() == ErrorKind::NotFound => unknown_bags.push(bag),
+            Err(error) => return Err(error),
+        }
+    }
+    let unknown = node.unknown_chunks(device.id, &chunks).await?;
+    let next = chunks.last().map(|(chunk, _)| *chunk).filter(|_| more);
+    Ok(Page { unknown, unknown_bags, next })
+}
+
+async fn forget(device: &Device, chunks: Vec<ChunkId>, bags: &[BagId]) -> Result<()> {
+    if !chunks.is_empty() {
+        device.ask(Request::Delete { chunks }).await?;
+    }
+    for bag in bags {
+        device.ask(Request::DropBag { bag: *bag }).await?;
+        device.send(Item::BagChanged { bag: *bag });
     }
     Ok(())
 }

@@ -192,6 +192,40 @@ async fn waiters_hear_of_the_end() {
     fixture.stop().await;
 }
 
+/// What comes into a bag or a file that was deleted meanwhile is found and goes: nothing else would ever name it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn too_late_for_its_bag_and_file() {
+    let mut fixture = Fixture::start("late").await;
+    let link = fixture.link(1).await;
+    let create = bag::Create { name: "b".to_string(), ..bag::Create::default() };
+    let (info, _) = link.call(&create, Payload::empty()).await.expect("a bag");
+    let (bag, device) = (info.bag, info.members[0]);
+    let create = file::Create { path: "/f".to_string(), overwrite: false, parents: false, mode: 0 };
+    let (opened, _) = link.call(&create, Payload::empty()).await.expect("a file");
+    link.call(&bag::Delete { name: "b".to_string() }, Payload::empty()).await.expect("deleted");
+    link.call(&file::Delete { path: "/f".to_string(), recursive: false }, Payload::empty()).await.expect("deleted");
+    let chunks = async || {
+        let (answer, _) = link.call(&file::Devices {}, Payload::empty()).await.expect("answered");
+        answer.devices.iter().map(|device| device.chunks).sum::<u64>()
+    };
+    // The garbage of both is collected before they come.
+    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    let payload = || Payload::new(Bytes::from(vec![9; 100_000]));
+    link.call(&bag::Push { bag, device, chunk: 7_u128.into() }, payload()).await.expect("pushed");
+    let file::NewGroup { group, device, chunk } = opened.group;
+    let generation = opened.generation;
+    let append = chunk::Append { device, chunk, group, generation, level: 2, ..chunk::Append::default() };
+    link.call(&append, payload()).await.expect("appended");
+    let mut looks = 0;
+    while chunks().await > 0 {
+        looks += 1;
+        assert!(looks < 3000, "{} chunks stay", chunks().await);
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    link.close();
+    fixture.stop().await;
+}
+
 /// What a session sends after its end is dropped, however it comes and even after a restart: a push that was under way does not
 /// come into the bag, the first append to a file makes no chunk, and renewing does not begin the session anew.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
