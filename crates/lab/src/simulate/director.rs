@@ -619,6 +619,7 @@ impl Director {
             let deleted = scene.insist("finale", "bag_delete", || client.bag_delete(&name)).await?;
             deleted.map_err(|error| Broken(format!("{name}: {error}")))?;
         }
+        passing::end(&scene, "finale", &client).await?;
         self.rot();
         for mut files in all {
             files.read_rotten().await?;

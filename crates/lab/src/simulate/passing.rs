@@ -39,6 +39,20 @@ pub async fn play(scene: &Arc<Scene>, random: &SimRandom, name: &str, client: &C
     Ok(())
 }
 
+/// Deletes the bags of players that were ended between making and deleting one.
+pub async fn end(scene: &Scene, name: &str, client: &Client) -> Check<()> {
+    let broken = |error| Broken(format!("{name}: {error}"));
+    let listed = scene.insist(name, "bag_list", || client.bag_list()).await?.map_err(broken)?;
+    for bag in listed {
+        match scene.insist(name, "bag_delete", || client.bag_delete(&bag.name)).await? {
+            // Its player was just about to.
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(broken(error)),
+            _ => (),
+        }
+    }
+    Ok(())
+}
+
 async fn fill_and_empty(scene: &Scene, random: &SimRandom, name: &str, client: &Client, bag: &str) -> Check<()> {
     let made = scene.insist(name, "bag_create", || client.bag_create(bag, true)).await?;
     let bag = made.map_err(|error| Broken(format!("{name}: {error}")))?;
