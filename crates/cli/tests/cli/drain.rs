@@ -97,7 +97,9 @@ fn under_load_and_killed() {
     store.run(&["bag", "seal", "b"]).done();
     let pulled = store.run(&["bag", "pull", "b"]).done().stdout;
     assert_eq!(pulled.len(), 2_500_000, "chunks were lost or given twice");
-    store.run(&["device", "rm", "data1"]).done();
+    let ended = store.run(&["device", "rm", "data1"]);
+    // The drain went on by itself after the start, and may be over before it is asked for again.
+    assert!(ended.code == 0 || ended.stderr.contains("no device 'data1'"), "{}", ended.stderr);
     assert!(state_of(&store, "data1").is_none());
     compare(&store, 59);
     for number in 0..6 {
