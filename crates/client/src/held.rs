@@ -165,11 +165,11 @@ impl Ledger {
         }
     }
 
-    /// Sends what is queued for this member, without waiting for the answer, if at least so many are queued for all.
+    /// Sends what is queued for this member, without waiting for the answer, if these are at least so many.
     pub(crate) fn send_queued(self: &Arc<Self>, member: u128, least: usize) {
         let mut batch: Vec<(Key, u32)> = {
             let mut book = self.book();
-            if book.queued.len() < least {
+            if book.queued.iter().filter(|(key, _)| key.member == member).count() < least {
                 return;
             }
             let (batch, rest) = std::mem::take(&mut book.queued).into_iter().partition(|(key, _)| key.member == member);

@@ -41,7 +41,7 @@ struct Known {
     extents: BTreeMap<u64, Extent>,
 }
 
-/// Extents remembered: at 64 MiB each those of a 4 TiB file. Beyond that a reader starts to remember afresh.
+/// Extents remembered: at 256 MiB each those of a 16 TiB file. Beyond that a reader starts to remember afresh.
 const EXTENTS_MAX: usize = 65_536;
 
 /// How a read of one extent went.

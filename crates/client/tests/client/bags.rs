@@ -171,6 +171,22 @@ async fn acknowledgements_travel_together() {
     assert_eq!(bag.stat().await.expect("there").acknowledged, 30);
 }
 
+/// While chunks come one after another, acknowledgements go sixteen at a time to each device, not with every pull.
+#[tokio::test(start_paused = true)]
+async fn acknowledgements_wait_for_company() {
+    let fake = Fake::new(6);
+    let bag = fake.client().bag_create("work", false).await.expect("new");
+    produce(bag.clone(), 0, 480).await;
+    let mut consumer = bag.consumer(ConsumerOptions { wait: false, ..ConsumerOptions::default() });
+    while let Some(chunk) = consumer.pull().await.expect("asked") {
+        chunk.acknowledge();
+    }
+    assert_eq!(consumer.flush().await.accepted.len(), 480);
+    let calls = fake.state().calls[&71];
+    // Thirty of sixteen, and the last ones of three devices.
+    assert!(calls <= 36, "{calls} messages for 480 acknowledgements");
+}
+
 /// A sealed bag, a bag of no room and an unreachable node are errors that stay; pushes spread over the devices.
 #[tokio::test(start_paused = true)]
 async fn producers() {
