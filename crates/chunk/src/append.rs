@@ -2,13 +2,14 @@
 //! into the log and answered when the log has it.
 
 use crate::core::Core;
+use crate::data::record_max;
 use crate::format::{JOURNAL_PAYLOAD_MAX, Record, record_blocks};
 use crate::index::Open;
 use crate::request::{Reply, Request};
 use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, Generation, Owner};
-use base::limit::{CHUNK_MAX, RECORD_PAYLOAD_MAX, RECORD_PAYLOAD_MIN};
+use base::limit::{CHUNK_MAX, RECORD_PAYLOAD_MIN};
 use base::planted::Planted;
 use base::policy::Level;
 use bytes::Bytes;
@@ -41,13 +42,6 @@ struct Append {
     level: Level,
     seal: bool,
     small_parts: bool,
-}
-
-impl Append {
-    /// Bytes of one data record at most.
-    fn record_max(&self) -> usize {
-        if self.small_parts { RECORD_PAYLOAD_MIN } else { RECORD_PAYLOAD_MAX }
-    }
 }
 
 /// What an append is to do.
@@ -158,7 +152,7 @@ impl Core {
             return true;
         }
         let tail = self.index.open.get(&append.chunk).map_or(0, |open| open.tail.len());
-        let (total, record_max) = (tail + payload, append.record_max());
+        let (total, record_max) = (tail + payload, record_max(append.small_parts));
         let mut records = vec![record_blocks(record_max as u32); total / record_max];
         // One block more: a tail that is folded first and the rest may each end in a block that is not full.
         records.push(record_blocks((total % record_max) as u32) + 1);
@@ -176,8 +170,10 @@ impl Core {
             let birth = self.sequence();
             self.index.create(id, append.owner, append.generation, birth);
         }
-        if let Some(open) = self.index.open_mut(id) {
-            open.small_records = append.small_parts;
+        if append.small_parts
+            && let Some(open) = self.index.open_mut(id)
+        {
+            open.small_records = true;
         }
         let length = payload.len() as u32;
         if let Some(chunk) = self.index.chunk_mut(id) {
@@ -188,7 +184,7 @@ impl Core {
         if direct {
             self.put_records(id, payload, sums.blocks(), append.seal);
         } else {
-            if tail + payload.len() > append.record_max() {
+            if tail + payload.len() > record_max(append.small_parts) {
                 self.put_records(id, Bytes::new(), &[], false);
             }
             self.gather(id, &payload, sums.whole());

@@ -22,6 +22,11 @@ const WRITE_SMALL: usize = 256 * 1024;
 /// A stream whose writer waits for no sync is synced as often, so that syncs of other files find their pause in time.
 pub(crate) const SYNC_BYTES: u64 = 24 * base::unit::MIB;
 
+/// Bytes of payload in a data record at most, of chunks that are read in small parts and of others.
+pub(crate) fn record_max(small: bool) -> usize {
+    if small { RECORD_PAYLOAD_MIN } else { RECORD_PAYLOAD_MAX }
+}
+
 /// A record that is not known to be written yet.
 pub(crate) struct PendingRecord {
     pub header: DataHeader,
@@ -80,7 +85,7 @@ impl Core {
     /// `crcs` are those of the payload's blocks and used if there is no tail. There is room: `has_room` said so.
     pub fn put_records(&mut self, id: ChunkId, payload: Bytes, crcs: &[u32], seal: bool) {
         let Some(small) = self.index.open.get(&id).map(|open| open.small_records) else { return };
-        let record_max = if small { RECORD_PAYLOAD_MIN } else { RECORD_PAYLOAD_MAX };
+        let record_max = record_max(small);
         let tail = self.index.take_tail(id);
         let mut pieces: Vec<(Bytes, usize, Vec<u32>)> = Vec::new();
         let mut rest = payload;
