@@ -3,21 +3,6 @@
 use crate::console::get;
 use crate::store::{Store, noise};
 
-/// Turns one bit over in every data file of the device that holds these bytes; how many there were.
-fn rot(store: &Store, device: &str, needle: &[u8]) -> usize {
-    let mut hits = 0;
-    for entry in std::fs::read_dir(store.directory.join(device).join("chunks")).expect("the device") {
-        let path = entry.expect("a file").path();
-        let mut bytes = std::fs::read(&path).expect("its bytes");
-        if let Some(at) = bytes.windows(needle.len()).position(|window| window == needle) {
-            bytes[at] ^= 1;
-            std::fs::write(&path, bytes).expect("it can be written");
-            hits += 1;
-        }
-    }
-    hits
-}
-
 /// Bytes that rotted while the server was down, in a large file, in a packed one and in a chunk of a bag, are found by a
 /// scrub, which names each with the bytes, and no other; what is whole is read as before; and the result stays to be seen.
 #[test]
@@ -40,7 +25,7 @@ fn rot_is_found_and_named() {
     assert!(sound.contains("no damage"), "{sound}");
     store.kill();
     for needle in [&large[2_000_000..2_000_032], &small[500..532], &pushed[150_000..150_032]] {
-        assert_eq!(rot(&store, "data", needle), 1);
+        assert_eq!(store.rot("data", needle), 1);
     }
     store.start_again();
     let ended = store.run(&["device", "scrub", "data", "--json"]);
