@@ -1,13 +1,14 @@
 //! The engine: takes requests and finished operations, hands out operations and replies. Keeps the tags; `Core` does the work.
 
 use crate::core::Core;
-use crate::index::Index;
+use crate::index::{Index, Run};
 use crate::recover;
 use crate::request::{Effect, Opened, Request, Usage};
 use crate::settings::Settings;
 use base::disk::{Disk, Done};
 use base::error::Result;
 use base::id::{ChunkId, DeviceId, Owner};
+use base::limit::RECORD_PAYLOAD_MIN;
 use base::planted::Planted;
 use base::unit::Time;
 use std::collections::BTreeMap;
@@ -97,6 +98,12 @@ impl<T> Engine<T> {
     /// Whether this chunk is here.
     pub fn holds(&self, chunk: ChunkId) -> bool {
         self.core.index.chunks.contains_key(&chunk)
+    }
+
+    /// Whether a chunk was written to be read in small parts, as far as its records show.
+    pub fn has_small_records(&self, chunk: ChunkId) -> bool {
+        let small = |run: &Run| run.length as usize <= RECORD_PAYLOAD_MIN;
+        self.core.index.chunks.get(&chunk).is_some_and(|chunk| chunk.runs.len() > 1 && chunk.runs.iter().all(small))
     }
 
     /// Whether this chunk is here, or was and is remembered as acknowledged.

@@ -2,6 +2,7 @@
 //! was cut short goes on at the next start. Reads and writes go on meanwhile.
 
 use crate::device::{Device, Item};
+use crate::housekeeping::compare;
 use crate::log::Level;
 use crate::service::Node;
 use crate::translate::place_of;
@@ -220,7 +221,8 @@ impl Move<'_> {
     /// Copies the bytes from `start` on, in order; zeros where they were released. How long the copy is.
     async fn copy(&self, to: &Arc<Device>, stat: &ChunkStat, start: u64) -> Result<u64> {
         let chunk = self.chunk;
-        let kept = self.from.look(move |engine| engine.kept_ranges(chunk)).await?;
+        let look = move |engine: &chunk::Engine<_>| (engine.kept_ranges(chunk), engine.has_small_records(chunk));
+        let (kept, small_parts) = self.from.look(look).await?;
         let mut at = start;
         while at < stat.length {
             let next = kept.iter().find(|(_, end)| *end > at);
@@ -231,7 +233,7 @@ impl Move<'_> {
                 None => Bytes::from(vec![0; (most - at) as usize]),
             };
             let length = bytes.len() as u64;
-            self.append(to, stat, at, bytes, policy::Level::Written).await?;
+            self.append(to, stat, (at, bytes), policy::Level::Written, small_parts).await?;
             at += length;
         }
         Ok(at)
@@ -253,21 +255,21 @@ impl Move<'_> {
         &self,
         to: &Arc<Device>,
         stat: &ChunkStat,
-        offset: u64,
-        payload: Bytes,
+        (offset, payload): (u64, Bytes),
         level: policy::Level,
+        small_parts: bool,
     ) -> Result<()> {
         let sums = BlockSums::of(&payload);
         let (chunk, owner, generation) = (self.chunk, stat.owner, stat.generation);
         let request =
-            Request::Append { chunk, owner, generation, offset, payload, sums, level, seal: false, small_parts: false };
+            Request::Append { chunk, owner, generation, offset, payload, sums, level, seal: false, small_parts };
         to.ask(request).await.map(drop)
     }
 
     /// Makes the copy durable, and as complete as the original is.
     async fn close(&self, to: &Arc<Device>, stat: &ChunkStat) -> Result<()> {
         if !stat.sealed || stat.length == 0 {
-            self.append(to, stat, stat.length, Bytes::new(), policy::Level::Synced).await?;
+            self.append(to, stat, (stat.length, Bytes::new()), policy::Level::Synced, false).await?;
         }
         if !stat.sealed {
             return Ok(());
@@ -301,7 +303,7 @@ impl Move<'_> {
 
 /// Leaves every bag whose chunks on the device are handled; those that have some are waited for.
 async fn leave_bags(node: &Node, device: &Arc<Device>, waits: &mut Vec<String>) -> Result<()> {
-    for bag in node.bags_on(device.id).await? {
+    for bag in node.bags().await?.into_iter().filter(|bag| bag.members.contains(&device.id)) {
         node.others_join(&bag).await?;
         let owner = Owner::Bag(bag.bag);
         let chunks = device.look(move |engine| engine.chunks_of(owner).count()).await?;
@@ -335,21 +337,7 @@ async fn leftovers(node: &Node, device: &Arc<Device>) -> Result<usize> {
     if device.usage().failed {
         return Ok(0);
     }
-    let (mut left, mut after) = (0, None);
-    loop {
-        let Reply::List { chunks, more } = device.ask(Request::List { after, limit: LIST_PAGE_MAX }).await? else {
-            unreachable!("a list was asked for")
-        };
-        after = chunks.last().map(|(chunk, _)| *chunk);
-        let unknown = node.unknown_chunks(device.id, &chunks).await?;
-        left += chunks.len() - unknown.len();
-        if !unknown.is_empty() {
-            device.ask(Request::Delete { chunks: unknown }).await?;
-        }
-        if !more {
-            return Ok(left);
-        }
-    }
+    compare(node, device).await
 }
 
 /// Bytes that a device may still take.
@@ -413,7 +401,8 @@ impl Node {
         if same.is_empty() { others().filter(|other| other.class != Class::Bulk).collect() } else { same }
     }
 
-    async fn bags_on(&self, device: DeviceId) -> Result<Vec<BagInfo>> {
+    /// All bags, in the order of their names.
+    pub async fn bags(&self) -> Result<Vec<BagInfo>> {
         let (mut found, mut after) = (Vec::new(), None);
         loop {
             let meta::Reply::Bags { bags, more } =
@@ -422,7 +411,7 @@ impl Node {
                 unreachable!("bags were asked for")
             };
             after = bags.last().map(|bag| bag.name.clone());
-            found.extend(bags.into_iter().filter(|bag| bag.members.contains(&device)));
+            found.extend(bags);
             if !more {
                 return Ok(found);
             }

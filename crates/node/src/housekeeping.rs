@@ -175,21 +175,27 @@ async fn fence_and_seal(device: &Device, chunk: ChunkId, generation: Generation)
     }
 }
 
-/// Deletes every chunk that the metadata store does not know, or knows to be elsewhere: one that was to be deleted when the node
-/// was killed, or a copy that was not finished. Before anything is copied.
+/// Compares all devices with the metadata store, before anything is copied.
 async fn compare_all(node: &Node) -> Result<()> {
     for device in node.served() {
-        let mut after = None;
-        loop {
-            let page = page_of(node, device, after).await?;
-            forget(device, page.unknown, &page.unknown_bags).await?;
-            after = page.next;
-            if after.is_none() {
-                break;
-            }
-        }
+        compare(node, device).await?;
     }
     Ok(())
+}
+
+/// Deletes every chunk on a device that the metadata store does not know, or knows to be elsewhere: one that was to be deleted
+/// when the node was killed, or a copy that was not finished. How many of its groups' chunks and of its bags' are left.
+pub async fn compare(node: &Node, device: &Device) -> Result<usize> {
+    let (mut left, mut after) = (0, None);
+    loop {
+        let page = page_of(node, device, after).await?;
+        left += page.chunks - page.unknown.len();
+        after = page.next;
+        page.forget(device).await?;
+        if after.is_none() {
+            return Ok(left);
+        }
+    }
 }
 
 /// Where the look at all chunks stands that never ends: the place of the device, and the last chunk.
@@ -209,18 +215,20 @@ impl Sweep {
             return Ok(());
         };
         let page = page_of(node, device, self.after).await?;
+        let next = Sweep { device: if page.next.is_some() { self.device } else { self.device + 1 }, after: page.next };
         // What is being copied is not known to be there yet. A drain that begins now copies nothing that is on this page.
         if !node.served().any(|device| device.is_draining()) {
-            forget(device, page.unknown, &page.unknown_bags).await?;
+            page.forget(device).await?;
         }
-        let device = if page.next.is_some() { self.device } else { self.device + 1 };
-        *self = Sweep { device, after: page.next };
+        *self = next;
         Ok(())
     }
 }
 
 /// Some chunks of a device.
 struct Page {
+    /// How many.
+    chunks: usize,
     /// Of groups: those that should not be there.
     unknown: Vec<ChunkId>,
     /// Bags of chunks that are there, which do not exist any more.
@@ -250,16 +258,19 @@ async fn page_of(node: &Node, device: &Device, after: Option<ChunkId>) -> Result
     }
     let unknown = node.unknown_chunks(device.id, &chunks).await?;
     let next = chunks.last().map(|(chunk, _)| *chunk).filter(|_| more);
-    Ok(Page { unknown, unknown_bags, next })
+    Ok(Page { chunks: chunks.len(), unknown, unknown_bags, next })
 }
 
-async fn forget(device: &Device, chunks: Vec<ChunkId>, bags: &[BagId]) -> Result<()> {
-    if !chunks.is_empty() {
-        device.ask(Request::Delete { chunks }).await?;
+impl Page {
+    /// Deletes what should not be there.
+    async fn forget(self, device: &Device) -> Result<()> {
+        if !self.unknown.is_empty() {
+            device.ask(Request::Delete { chunks: self.unknown }).await?;
+        }
+        for bag in self.unknown_bags {
+            device.ask(Request::DropBag { bag }).await?;
+            device.send(Item::BagChanged { bag });
+        }
+        Ok(())
     }
-    for bag in bags {
-        device.ask(Request::DropBag { bag: *bag }).await?;
-        device.send(Item::BagChanged { bag: *bag });
-    }
-    Ok(())
 }

@@ -121,7 +121,8 @@ impl Node {
             }
         }
         let pieces = self.pieces_of(groups.into_iter().collect()).await?;
-        let bags = if bags.is_empty() { BTreeMap::new() } else { self.names_of_bags().await? };
+        let bags = if bags.is_empty() { Vec::new() } else { self.bags().await? };
+        let bags: BTreeMap<BagId, String> = bags.into_iter().map(|bag| (bag.bag, bag.name)).collect();
         let mut ranges = Vec::with_capacity(report.damaged.len());
         for range in &report.damaged {
             // Of what was deleted since then nothing is left to restore.
@@ -151,21 +152,6 @@ impl Node {
             }
         }
         Ok(all)
-    }
-
-    async fn names_of_bags(&self) -> Result<BTreeMap<BagId, String>> {
-        let (mut names, mut after) = (BTreeMap::new(), None);
-        loop {
-            let request = meta::Request::BagList { after, limit: LIST_PAGE_MAX };
-            let meta::Reply::Bags { bags, more } = self.metadata.ask(request).await? else {
-                unreachable!("bags were asked for")
-            };
-            after = bags.last().map(|bag| bag.name.clone());
-            names.extend(bags.into_iter().map(|bag| (bag.bag, bag.name)));
-            if !more {
-                return Ok(names);
-            }
-        }
     }
 }
 

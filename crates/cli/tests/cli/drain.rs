@@ -1,5 +1,6 @@
 //! `device rm`: everything moves to the other devices while the store is used, a kill changes nothing, and no byte is lost.
 
+use crate::console::{get, samples};
 use crate::store::{Store, noise};
 use std::process::Stdio;
 
@@ -64,6 +65,18 @@ fn files_move() {
     // The words of the server still name it: a new device is made there.
     assert_eq!(state_of(&store, "data1").as_deref(), Some("serving"));
     check(&store);
+    // Small files are still one read of the disk each, wherever they lie among the others.
+    let place = store.directory.join("data0");
+    let series = format!("stormwell_disk_seconds_count{{place=\"{}\",doing=\"read\"}}", place.display());
+    let reads = || samples(&get(&store.console, "/metrics").1)[&series];
+    let before = reads();
+    for number in 1..60_usize {
+        let read = store.run(&["cat", &format!("/tree/small/f{number}")]).done().stdout;
+        assert!(read == noise(number * 331, number as u64 + 100), "small file {number} has changed");
+    }
+    // Some begin in one record and end in the next, which is one read, too, where the records lie side by side.
+    let each = (reads() - before) / 59.0;
+    assert!(each <= 1.0, "{each} reads of the device for each file");
 }
 
 /// A device is drained while files are written, read and deleted, and bags are pushed to and pulled from; the node is killed
