@@ -1,0 +1,67 @@
+//! The gateway: what all connections share.
+
+use crate::files::Files;
+use crate::rpc::Retries;
+use base::env::{Clock, Random};
+use base::net::Listener;
+use client::Client;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// What a gateway needs to know.
+pub struct Settings {
+    /// The store.
+    pub client: Client,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Chance.
+    pub random: Arc<dyn Random>,
+    /// Who may do everything: whoever runs the server.
+    pub superuser: String,
+    /// Groups of a user on this machine, the primary one first; empty if the user is not known.
+    pub groups_of: Arc<dyn Fn(&str) -> Vec<String> + Send + Sync>,
+    /// Told, in a sentence for people, why a connection was refused or cut.
+    pub on_trouble: Arc<dyn Fn(String) + Send + Sync>,
+}
+
+/// Members of this group may do everything, too, as in HDFS.
+pub const SUPERUSERS_GROUP: &str = "supergroup";
+/// The one pool that all blocks are in.
+pub const POOL: &str = "BP-1-127.0.0.1-1";
+/// Bytes in a block unless the client says otherwise, as in HDFS.
+pub const BLOCK_SIZE: u64 = 128 << 20;
+/// Copies unless the client says otherwise: one node has one.
+pub const REPLICATION: u32 = 1;
+
+/// What all connections share.
+pub struct Gateway {
+    /// The store.
+    pub client: Client,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Chance.
+    pub random: Arc<dyn Random>,
+    /// Who may do everything.
+    pub superuser: String,
+    /// Groups of a user on this machine.
+    pub groups_of: Arc<dyn Fn(&str) -> Vec<String> + Send + Sync>,
+    /// Told why a connection was refused or cut.
+    pub on_trouble: Arc<dyn Fn(String) + Send + Sync>,
+    /// Where clients reach it, `host:port`: calls and data on one port.
+    pub address: String,
+    /// Files that are open for writing, and what is known of blocks.
+    pub(crate) files: Files,
+    /// Answers to calls that must not be done twice.
+    pub(crate) retries: Retries,
+}
+
+impl Gateway {
+    /// Takes connections from `listener` until `shutdown` becomes true; then ends open files as they are and returns.
+    pub async fn serve(settings: Settings, listener: Box<dyn Listener>, shutdown: watch::Receiver<bool>) {
+        let Settings { client, clock, random, superuser, groups_of, on_trouble } = settings;
+        let address = listener.address();
+        let (files, retries) = (Files::default(), Retries::default());
+        let gateway = Gateway { client, clock, random, superuser, groups_of, on_trouble, address, files, retries };
+        crate::door::run(Arc::new(gateway), listener, shutdown).await;
+    }
+}

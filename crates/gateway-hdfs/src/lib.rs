@@ -1,0 +1,18 @@
+//! The HDFS gateway: a server of Hadoop's RPC and of its data transfer protocol, so that unchanged Hadoop clients use
+//! the store. It stands on `client` alone: it sees files, never a chunk or a device.
+
+mod caller;
+mod door;
+mod files;
+mod gateway;
+pub mod message;
+mod names;
+mod note;
+mod refusal;
+mod rpc;
+mod transfer;
+
+pub use caller::Caller;
+pub use gateway::{Gateway, Settings};
+pub use note::Note;
+pub use refusal::Refusal;

@@ -1,0 +1,1 @@
+//! Messages of the calls about open files and their blocks (ClientNamenodeProtocol.proto).

@@ -1,0 +1,1 @@
+//! Messages of the calls about the cluster as a whole, and of the smaller protocols beside ClientProtocol.

@@ -1,0 +1,1 @@
+//! Messages of the data transfer protocol (datatransfer.proto).

@@ -1,0 +1,54 @@
+//! What HDFS keeps with a file or directory and the store does not know: it travels as the `note` of the attributes, opaque
+//! to everybody else.
+
+use prost::Message;
+
+/// What HDFS keeps with a file or directory. All zeros and empty: nothing was said.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Note {
+    /// Bytes in a block of this file; zero: the gateway's default.
+    #[prost(uint64, tag = "1")]
+    pub block_size: u64,
+    /// Copies that the user asked for; zero: the gateway's default.
+    #[prost(uint32, tag = "2")]
+    pub replication: u32,
+    /// Number of the storage policy set here; zero: as above.
+    #[prost(uint32, tag = "3")]
+    pub storage_policy: u32,
+    /// Name of the erasure coding policy that was set here; empty: as above. A label only.
+    #[prost(string, tag = "4")]
+    pub erasure_coding: String,
+    /// Access control entries beyond owner, group and others.
+    #[prost(message, repeated, tag = "5")]
+    pub acl: Vec<AclEntry>,
+    /// Most files and directories below this directory, itself included; absent: no limit.
+    #[prost(uint64, optional, tag = "6")]
+    pub names_quota: Option<u64>,
+    /// Most bytes below this directory, copies counted; absent: no limit.
+    #[prost(uint64, optional, tag = "7")]
+    pub bytes_quota: Option<u64>,
+}
+
+/// One entry of an access control list, numbered as in Hadoop's acl.proto.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct AclEntry {
+    /// 0 for access, 1 for what new children inherit.
+    #[prost(uint32, tag = "1")]
+    pub scope: u32,
+    /// 0 user, 1 group, 2 mask, 3 other.
+    #[prost(uint32, tag = "2")]
+    pub kind: u32,
+    /// Permission bits rwx.
+    #[prost(uint32, tag = "3")]
+    pub permissions: u32,
+    /// Whom it is about; empty: owner or owning group.
+    #[prost(string, tag = "4")]
+    pub name: String,
+}
+
+impl Note {
+    /// Reads a note. Bytes that are none count as an empty one: they were not written by this gateway.
+    pub fn read(bytes: &[u8]) -> Note {
+        Note::decode(bytes).unwrap_or_default()
+    }
+}

@@ -1,0 +1,93 @@
+//! What the gateway refuses, as Java sees it: the name of an exception class and a text.
+//!
+//! A Hadoop client makes the exception from its class name if the class is on its class path, so the exact name decides
+//! what programs do.
+
+use base::error::{Error, ErrorKind};
+
+/// A call that was not done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The full name of the Java exception class.
+    pub class: &'static str,
+    /// What happened, for people; some clients look for parts of it.
+    pub text: String,
+}
+
+impl Refusal {
+    /// A refusal of this class.
+    pub fn new(class: &'static str, text: impl Into<String>) -> Refusal {
+        Refusal { class, text: text.into() }
+    }
+
+    /// A general failure.
+    pub fn io(text: impl Into<String>) -> Refusal {
+        Refusal::new(IO, text)
+    }
+
+    /// There is nothing of that name.
+    pub fn not_found(text: impl Into<String>) -> Refusal {
+        Refusal::new(FILE_NOT_FOUND, text)
+    }
+
+    /// The gateway does not do that.
+    pub fn unsupported(text: impl Into<String>) -> Refusal {
+        Refusal::new(UNSUPPORTED, text)
+    }
+}
+
+/// `java.io.IOException`.
+pub const IO: &str = "java.io.IOException";
+/// Nothing of that name.
+pub const FILE_NOT_FOUND: &str = "java.io.FileNotFoundException";
+/// A feature that is refused.
+pub const UNSUPPORTED: &str = "java.lang.UnsupportedOperationException";
+/// Something of that name exists.
+pub const FILE_EXISTS: &str = "org.apache.hadoop.fs.FileAlreadyExistsException";
+/// A part of the path is a file.
+pub const PARENT_NOT_DIRECTORY: &str = "org.apache.hadoop.fs.ParentNotDirectoryException";
+/// A directory that should be empty is not.
+pub const NOT_EMPTY: &str = "org.apache.hadoop.fs.PathIsNotEmptyDirectoryException";
+/// No path.
+pub const INVALID_PATH: &str = "org.apache.hadoop.fs.InvalidPathException";
+/// The caller may not.
+pub const ACCESS_CONTROL: &str = "org.apache.hadoop.security.AccessControlException";
+/// A wrong argument.
+pub const ILLEGAL_ARGUMENT: &str = "org.apache.hadoop.HadoopIllegalArgumentException";
+/// Somebody else writes the file.
+pub const ALREADY_BEING_CREATED: &str = "org.apache.hadoop.hdfs.protocol.AlreadyBeingCreatedException";
+/// The file is being closed for a writer that went away.
+pub const RECOVERY_IN_PROGRESS: &str = "org.apache.hadoop.hdfs.protocol.RecoveryInProgressException";
+/// The writer has lost its lease, or the file is gone.
+pub const LEASE_EXPIRED: &str = "org.apache.hadoop.hdfs.server.namenode.LeaseExpiredException";
+/// No room for more bytes: what clients of HDFS see when a cluster is full.
+pub const QUOTA_SPACE: &str = "org.apache.hadoop.hdfs.protocol.DSQuotaExceededException";
+/// Try again soon.
+pub const RETRIABLE: &str = "org.apache.hadoop.ipc.RetriableException";
+/// No block of that name.
+pub const REPLICA_NOT_FOUND: &str = "org.apache.hadoop.hdfs.server.datanode.ReplicaNotFoundException";
+/// Access control lists.
+pub const ACL: &str = "org.apache.hadoop.hdfs.protocol.AclException";
+/// An extended attribute that is not there.
+pub const XATTR_NOT_FOUND: &str = "org.apache.hadoop.hdfs.protocol.XAttrNotFoundException";
+/// A method that no protocol has.
+pub const NO_SUCH_METHOD: &str = "org.apache.hadoop.ipc.RpcNoSuchMethodException";
+/// A protocol that is not served.
+pub const NO_SUCH_PROTOCOL: &str = "org.apache.hadoop.ipc.RpcNoSuchProtocolException";
+
+impl From<Error> for Refusal {
+    /// The class that fits best when nothing more is known about what was asked.
+    fn from(error: Error) -> Refusal {
+        let class = match error.kind() {
+            ErrorKind::NotFound => FILE_NOT_FOUND,
+            ErrorKind::Exists => FILE_EXISTS,
+            ErrorKind::Invalid => ILLEGAL_ARGUMENT,
+            ErrorKind::Stale => LEASE_EXPIRED,
+            ErrorKind::Busy => ALREADY_BEING_CREATED,
+            ErrorKind::Unsupported => UNSUPPORTED,
+            ErrorKind::Unreachable => RETRIABLE,
+            ErrorKind::Corrupt | ErrorKind::Full | ErrorKind::Io | ErrorKind::Protocol => IO,
+        };
+        Refusal::new(class, error.text())
+    }
+}

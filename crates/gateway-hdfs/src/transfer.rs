@@ -1,0 +1,1 @@
+//! The data transfer protocol: connections that carry the bytes of blocks.
