@@ -114,3 +114,9 @@ pub const CREDIT_WINDOW_MAX: u64 = 2 * FRAME_PAYLOAD_MAX as u64;
 
 /// First and longest wait between attempts to connect again.
 pub const RECONNECT_WAIT: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+
+/// Largest message of the HDFS gateway's data connections: an operation names at most some hundred servers.
+pub const HDFS_MESSAGE_MAX: usize = 64 * KIB as usize;
+
+/// Largest packet that a client of the HDFS gateway may send, as in HDFS. HBase sends up to 12 MiB at once.
+pub const HDFS_PACKET_MAX: usize = 16 * MIB as usize;
