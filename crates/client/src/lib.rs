@@ -31,4 +31,4 @@ pub use packer::{PackOptions, Packed, Packer, PackerOptions};
 pub use producer::{Producer, ProducerOptions};
 pub use reader::{FileReader, ReadOptions};
 pub use stream::FileStream;
-pub use writer::{CreateOptions, FileWriter};
+pub use writer::{CreateOptions, FileWriter, Written};

@@ -62,6 +62,7 @@ asks! {
     34 file::SetXattr => Done,
     35 file::Truncate => file::Attributes,
     36 file::Concat => file::Attributes,
+    40 file::Recover => file::Attributes,
 
     48 chunk::Append => chunk::AppendAnswer,
     49 chunk::Read => chunk::ReadAnswer,
