@@ -20,16 +20,26 @@ pub struct Written {
 }
 
 /// How a file is made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CreateOptions {
     /// Replace a file that exists. Its bytes stay readable to those who hold it until the new one is made.
     pub overwrite: bool,
     /// Make missing directories.
     pub parents: bool,
-    /// Permission bits; zero means 0644.
-    pub mode: u32,
+    /// Permission bits; none means 0644.
+    pub mode: Option<u32>,
     /// Modification time to record at close, in milliseconds since 1970; zero means then.
     pub modified_ms: u64,
+    /// Who owns it and directories that are made; none: the client's user.
+    pub owner: Option<String>,
+    /// Which group of people does; none: the client's.
+    pub group: Option<String>,
+    /// What a gateway keeps with it, at most `base::limit::NOTE_MAX` bytes.
+    pub note: Vec<u8>,
+    /// Permission bits of directories that are made; none means 0755.
+    pub above_mode: Option<u32>,
+    /// What a gateway keeps with these.
+    pub above_note: Vec<u8>,
 }
 
 /// A file that is being written at its end. Errors stay: after one, everything fails with it.
@@ -41,6 +51,7 @@ pub struct FileWriter {
     client: Client,
     path: String,
     inode: u64,
+    attributes: Attributes,
     /// Bytes that wait to become a piece.
     gathered: BytesMut,
     orders: mpsc::Sender<Order>,
@@ -56,8 +67,11 @@ const ORDERS_MAX: usize = 64;
 impl Client {
     /// Makes a file and opens it for writing.
     pub async fn create(&self, path: &str, options: CreateOptions) -> Result<FileWriter> {
-        let CreateOptions { overwrite, parents, mode, modified_ms } = options;
-        let opened = self.ask(&file::Create { path: path.to_string(), overwrite, parents, mode }).await?;
+        let CreateOptions { overwrite, parents, mode, modified_ms, owner, group, note, above_mode, above_note } =
+            options;
+        let name = path.to_string();
+        let ask = file::Create { path: name, overwrite, parents, mode, owner, group, note, above_mode, above_note };
+        let opened = self.ask(&ask).await?;
         Ok(FileWriter::start(self.clone(), path, opened, modified_ms))
     }
 
@@ -79,7 +93,8 @@ impl Client {
 }
 
 impl FileWriter {
-    fn start(client: Client, path: &str, opened: file::OpenedFile, modified_ms: u64) -> FileWriter {
+    fn start(client: Client, path: &str, mut opened: file::OpenedFile, modified_ms: u64) -> FileWriter {
+        let attributes = opened.attributes.take().unwrap_or_default();
         let (orders, inbox) = mpsc::channel(ORDERS_MAX);
         let window = Arc::new(Semaphore::new(window_of(&client)));
         let (inode, position) = (opened.inode, opened.length);
@@ -90,6 +105,7 @@ impl FileWriter {
             client,
             path: path.to_string(),
             inode,
+            attributes,
             gathered: BytesMut::new(),
             orders,
             window,
@@ -101,6 +117,11 @@ impl FileWriter {
     /// The file's number; survives renames.
     pub fn inode(&self) -> u64 {
         self.inode
+    }
+
+    /// What was known about the file when it was opened here.
+    pub fn attributes(&self) -> &Attributes {
+        &self.attributes
     }
 
     /// The file's length with everything that was handed to `write`, in bytes.
