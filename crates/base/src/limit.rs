@@ -133,3 +133,7 @@ pub const HDFS_MESSAGE_MAX: usize = 64 * KIB as usize;
 
 /// Largest packet that a client of the HDFS gateway may send, as in HDFS. HBase sends up to 12 MiB at once.
 pub const HDFS_PACKET_MAX: usize = 16 * MIB as usize;
+
+/// Bytes that all ranges which one client reads may have asked for beyond their first pieces: at 2 MiB each, 128 of them go at
+/// full speed, and the others ask for less ahead.
+pub const RANGES_AHEAD_MAX: u64 = 256 * MIB;
