@@ -3,12 +3,15 @@
 pub(crate) mod connection;
 mod write;
 
+use crate::caller::Caller;
 use crate::gateway::Gateway;
 use crate::message::transfer::{
     BlockChecksum, ERROR_UNSUPPORTED, OperationAnswer, ReadBlock, SUCCESS, ShortCircuit, TransferBlock, WriteBlock,
 };
+use crate::refusal::Refusal;
 use base::error::{Error, ErrorKind, Result};
 use base::net::Stream;
+use bytes::Bytes;
 use connection::{Connection, nonsense};
 use std::sync::Arc;
 use std::time::Duration;
@@ -109,4 +112,14 @@ async fn wrong_version(version: u16, connection: &mut Connection) -> Error {
         );
     }
     nonsense(format!("it speaks version {version} of the data transfer protocol; {VERSION} is served"))
+}
+
+/// Does a call if it is one of this room's: the encoded answer. `None`: it is not.
+pub async fn call(
+    _gateway: &Arc<Gateway>,
+    _caller: &Caller,
+    _method: &str,
+    _request: Bytes,
+) -> Option<std::result::Result<Vec<u8>, Refusal>> {
+    None
 }
