@@ -2,6 +2,7 @@
 
 use super::blocks::{FIRST_STAMP, Place};
 use crate::caller::Caller;
+use crate::cluster::this_datanode;
 use crate::gateway::{BLOCK_SIZE, Gateway, POOL};
 use crate::message::hdfs::{ExtendedBlock, LocatedBlock, LocatedBlocks, STORAGE_DISK, Token};
 use crate::message::located::{
@@ -17,7 +18,8 @@ use prost::Message;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Does a call of ClientProtocol about blocks to read: the encoded answer. `None`: it is none of these.
+/// Does a call about blocks to read, of ClientProtocol or ClientDatanodeProtocol: the encoded answer. `None`: it is none of
+/// these.
 pub async fn call(
     gateway: &Arc<Gateway>,
     caller: &Caller,
@@ -26,18 +28,6 @@ pub async fn call(
 ) -> Option<Result<Vec<u8>, Refusal>> {
     match method {
         "getBlockLocations" => Some(get_block_locations(gateway, caller, request).await),
-        _ => None,
-    }
-}
-
-/// Does a call of ClientDatanodeProtocol. `None`: it has no such method here.
-pub async fn datanode_call(
-    gateway: &Arc<Gateway>,
-    _caller: &Caller,
-    method: &str,
-    request: Bytes,
-) -> Option<Result<Vec<u8>, Refusal>> {
-    match method {
         "getReplicaVisibleLength" => Some(get_replica_visible_length(gateway, request).await),
         _ => None,
     }
@@ -61,7 +51,7 @@ pub fn block_at(gateway: &Gateway, attributes: &Attributes, block_size: u64, bas
     LocatedBlock {
         block: ExtendedBlock { pool: POOL.to_string(), id, generation_stamp, length: Some(length) },
         offset: base,
-        locations: vec![gateway.this_datanode()],
+        locations: vec![this_datanode(gateway)],
         corrupt: false,
         token: Token::default(),
         cached: vec![false],
