@@ -1,6 +1,8 @@
 //! The data transfer protocol: connections that carry the bytes of blocks.
 
+mod checksum;
 pub(crate) mod connection;
+mod read;
 mod write;
 
 use crate::gateway::Gateway;
@@ -54,7 +56,12 @@ async fn serve(gateway: &Arc<Gateway>, connection: &mut Connection) -> Result<()
         let Ok(request) = timeout(wait, read_request(connection)).await else { return Ok(()) };
         match request? {
             Request::Write(request) => return write::write_block(gateway, connection, *request).await,
-            Request::Read(_) | Request::Checksum(_) => return Ok(()),
+            Request::Read(request) => {
+                if !read::read_block(gateway, connection, &request).await? {
+                    return Ok(());
+                }
+            }
+            Request::Checksum(request) => checksum::block_checksum(gateway, connection, &request).await?,
             // Everything is on this gateway already.
             Request::Transfer => return answer(connection, SUCCESS, "").await,
             Request::Refused(what) => {
