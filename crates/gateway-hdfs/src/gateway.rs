@@ -80,6 +80,10 @@ impl Gateway {
             cluster: Cluster::default(),
             rpc: Rpc::default(),
         };
-        crate::door::run(Arc::new(gateway), listener, shutdown).await;
+        let gateway = Arc::new(gateway);
+        let leases = tokio::spawn(crate::files::watch(Arc::downgrade(&gateway)));
+        crate::door::run(gateway.clone(), listener, shutdown).await;
+        leases.abort();
+        crate::files::close_all(&gateway).await;
     }
 }

@@ -80,7 +80,7 @@ async fn get_block_locations(gateway: &Gateway, _caller: &Caller, request: Bytes
     if attributes.directory {
         return Err(Refusal::new(FILE_NOT_FOUND, format!("Path is not a file: {path}")));
     }
-    let note = Note::default();
+    let note = note_of(&attributes);
     let visible = visible_length(gateway, &attributes).await?;
     let range = offset..offset.saturating_add(length);
     let located = blocks_of(gateway, &attributes, &note, visible, range)?;
@@ -104,8 +104,8 @@ async fn get_replica_visible_length(gateway: &Gateway, request: Bytes) -> Result
 }
 
 /// What HDFS keeps with a file of these attributes.
-pub fn note_of(_attributes: &Attributes) -> Note {
-    Note::default()
+pub fn note_of(attributes: &Attributes) -> Note {
+    Note::read(&attributes.note)
 }
 
 /// A block's name as HDFS writes it.
