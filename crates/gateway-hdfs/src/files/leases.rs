@@ -89,8 +89,7 @@ pub async fn recover(gateway: &Gateway, attributes: &Attributes) -> Result<(), R
 /// The open file of this number, or else of this path, if this holder has it open. Texts are HDFS's: clients look for parts
 /// of them.
 pub async fn leased(gateway: &Gateway, path: &str, inode: u64, holder: &str) -> Result<Arc<OpenFile>, Refusal> {
-    let attributes =
-        if inode == 0 { gateway.client.stat(path).await } else { gateway.client.stat_inode(inode).await };
+    let attributes = if inode == 0 { gateway.client.stat(path).await } else { gateway.client.stat_inode(inode).await };
     let attributes = match attributes {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             if let Some(file) = gateway.files.open.get(inode) {

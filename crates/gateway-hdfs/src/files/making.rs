@@ -114,7 +114,8 @@ fn opened(
     note: &Note,
 ) -> Result<Arc<OpenFile>, Refusal> {
     if !gateway.files.open.has_room() {
-        let text = format!("too many files are open for writing; {path} was not opened; close some, or try again later");
+        let text =
+            format!("too many files are open for writing; {path} was not opened; close some, or try again later");
         return Err(Refusal::new(RETRIABLE, text));
     }
     let file = Arc::new(OpenFile::new(writer, holder, machine, path, blocks_of::block_size(note)));
