@@ -127,3 +127,22 @@ pub const CREDIT_WINDOW_MAX: u64 = 2 * FRAME_PAYLOAD_MAX as u64;
 
 /// First and longest wait between attempts to connect again.
 pub const RECONNECT_WAIT: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+
+/// Largest message of the HDFS gateway's data connections: an operation names at most some hundred servers.
+pub const HDFS_MESSAGE_MAX: usize = 64 * KIB as usize;
+
+/// Largest packet that a client of the HDFS gateway may send, as in HDFS. HBase sends up to 12 MiB at once.
+pub const HDFS_PACKET_MAX: usize = 16 * MIB as usize;
+
+/// Bytes that all ranges which one client reads may have asked for beyond their first pieces: at 2 MiB each, 128 of them go at
+/// full speed, and the others ask for less ahead.
+pub const RANGES_AHEAD_MAX: u64 = 256 * MIB;
+
+/// Blocks of the HDFS gateway that begin at no multiple of their file's block size, and are remembered: 100 bytes each.
+pub const HDFS_IRREGULAR_BLOCKS_MAX: usize = 65_536;
+
+/// Files that the HDFS gateway keeps open to read: a kilobyte each and 100 bytes for each extent.
+pub const HDFS_READERS_MAX: usize = 1024;
+
+/// Blocks that the HDFS gateway names in one answer: at 250 bytes each 32 MB, and at 128 MiB a block a file of 16 TiB.
+pub const HDFS_LOCATED_BLOCKS_MAX: u64 = 131_072;

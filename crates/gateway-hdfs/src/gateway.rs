@@ -1,6 +1,7 @@
 //! The gateway: what all connections share.
 
 use crate::files::Files;
+use crate::message::hdfs::{DatanodeId, DatanodeInfo};
 use crate::rpc::Retries;
 use base::env::{Clock, Random};
 use base::net::Listener;
@@ -63,5 +64,23 @@ impl Gateway {
         let (files, retries) = (Files::default(), Retries::default());
         let gateway = Gateway { client, clock, random, superuser, groups_of, on_trouble, address, files, retries };
         crate::door::run(Arc::new(gateway), listener, shutdown).await;
+    }
+    /// This gateway as the one place of every block. All its ports are the one that it listens on.
+    pub fn this_datanode(&self) -> DatanodeInfo {
+        let (host, port) = self.address.rsplit_once(':').unwrap_or((&self.address, "0"));
+        let port = port.parse().unwrap_or(0);
+        DatanodeInfo {
+            id: DatanodeId {
+                ip: host.to_string(),
+                host: host.to_string(),
+                uuid: format!("stormwell-{}", self.address),
+                transfer_port: port,
+                info_port: port,
+                ipc_port: port,
+            },
+            location: Some("/default-rack".to_string()),
+            admin_state: Some(0),
+            ..DatanodeInfo::default()
+        }
     }
 }
