@@ -33,4 +33,4 @@ pub use producer::{Producer, ProducerOptions};
 pub use range::{RangePiece, RangeStream};
 pub use reader::{FileReader, ReadOptions};
 pub use stream::FileStream;
-pub use writer::{CreateOptions, FileWriter};
+pub use writer::{CreateOptions, FileWriter, Written};
