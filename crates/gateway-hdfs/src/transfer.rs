@@ -3,12 +3,15 @@
 pub(crate) mod connection;
 mod write;
 
+use crate::caller::Caller;
 use crate::gateway::Gateway;
 use crate::message::transfer::{
     BlockChecksum, ERROR_UNSUPPORTED, OperationAnswer, ReadBlock, SUCCESS, ShortCircuit, TransferBlock, WriteBlock,
 };
+use crate::refusal::Refusal;
 use base::error::{Error, ErrorKind, Result};
 use base::net::Stream;
+use bytes::Bytes;
 use connection::{Connection, nonsense};
 use std::sync::Arc;
 use std::time::Duration;

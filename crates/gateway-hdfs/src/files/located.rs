@@ -2,6 +2,7 @@
 
 use super::blocks::{FIRST_STAMP, Place};
 use crate::caller::Caller;
+use crate::cluster::this_datanode;
 use crate::gateway::{BLOCK_SIZE, Gateway, POOL};
 use crate::message::hdfs::{ExtendedBlock, LocatedBlock, LocatedBlocks, STORAGE_DISK, Token};
 use crate::message::located::{
@@ -61,7 +62,7 @@ pub fn block_at(gateway: &Gateway, attributes: &Attributes, block_size: u64, bas
     LocatedBlock {
         block: ExtendedBlock { pool: POOL.to_string(), id, generation_stamp, length: Some(length) },
         offset: base,
-        locations: vec![gateway.this_datanode()],
+        locations: vec![this_datanode(gateway)],
         corrupt: false,
         token: Token::default(),
         cached: vec![false],
