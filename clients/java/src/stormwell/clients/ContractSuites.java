@@ -1,6 +1,9 @@
 package stormwell.clients;
 
+import java.io.IOException;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.FileSystemContractBaseTest;
 import org.apache.hadoop.fs.Options.HandleOpt;
 import org.apache.hadoop.fs.contract.AbstractContractAppendTest;
 import org.apache.hadoop.fs.contract.AbstractContractBulkDeleteTest;
@@ -9,7 +12,6 @@ import org.apache.hadoop.fs.contract.AbstractContractContentSummaryTest;
 import org.apache.hadoop.fs.contract.AbstractContractCopyFromLocalTest;
 import org.apache.hadoop.fs.contract.AbstractContractCreateTest;
 import org.apache.hadoop.fs.contract.AbstractContractDeleteTest;
-import org.apache.hadoop.fs.contract.AbstractContractGetEnclosingRoot;
 import org.apache.hadoop.fs.contract.AbstractContractGetFileStatusTest;
 import org.apache.hadoop.fs.contract.AbstractContractLeaseRecoveryTest;
 import org.apache.hadoop.fs.contract.AbstractContractMkdirTest;
@@ -24,12 +26,16 @@ import org.apache.hadoop.fs.contract.AbstractContractSetTimesTest;
 import org.apache.hadoop.fs.contract.AbstractContractUnbufferTest;
 import org.apache.hadoop.fs.contract.AbstractContractVectoredReadTest;
 import org.apache.hadoop.fs.contract.AbstractFSContract;
+import org.apache.hadoop.hdfs.server.namenode.FSAclBaseTest;
+import org.apache.hadoop.hdfs.server.namenode.FSXAttrBaseTest;
+import org.junit.Before;
+import org.junit.BeforeClass;
 
 /** Hadoop's FileSystem contract tests, each bound to the server that {@link ServerContract} names. */
 public final class ContractSuites {
     private ContractSuites() {}
 
-    /** Every suite, in the order in which they run. */
+    /** The suites that may run against two servers at a time. */
     static final Class<?>[] ALL = {
         Append.class,
         BulkDelete.class,
@@ -38,7 +44,6 @@ public final class ContractSuites {
         CopyFromLocal.class,
         Create.class,
         Delete.class,
-        GetEnclosingRoot.class,
         GetFileStatus.class,
         LeaseRecovery.class,
         Mkdir.class,
@@ -53,6 +58,9 @@ public final class ContractSuites {
         Unbuffer.class,
         VectoredRead.class,
     };
+
+    /** The suites that keep their server in static fields: one at a time. */
+    static final Class<?>[] ALONE = {Acl.class, XAttr.class, FileSystemBase.class};
 
     public static class Append extends AbstractContractAppendTest {
         @Override
@@ -97,13 +105,6 @@ public final class ContractSuites {
     }
 
     public static class Delete extends AbstractContractDeleteTest {
-        @Override
-        protected AbstractFSContract createContract(Configuration configuration) {
-            return new ServerContract(configuration);
-        }
-    }
-
-    public static class GetEnclosingRoot extends AbstractContractGetEnclosingRoot {
         @Override
         protected AbstractFSContract createContract(Configuration configuration) {
             return new ServerContract(configuration);
@@ -221,6 +222,37 @@ public final class ContractSuites {
         @Override
         protected AbstractFSContract createContract(Configuration configuration) {
             return new ServerContract(configuration);
+        }
+    }
+
+    public static class Acl extends FSAclBaseTest {
+        @BeforeClass
+        public static void init() throws IOException {
+            conf = new Configuration();
+            startCluster();
+        }
+    }
+
+    public static class XAttr extends FSXAttrBaseTest {}
+
+    /** The oldest of Hadoop's suites about a file system. */
+    public static class FileSystemBase extends FileSystemContractBaseTest {
+        @Before
+        public void setUp() throws IOException {
+            Configuration configuration = new Configuration();
+            ServerContract.configure(configuration);
+            configuration.set("fs.permissions.umask-mode", TEST_UMASK);
+            fs = FileSystem.newInstance(configuration);
+        }
+
+        @Override
+        protected String getDefaultWorkingDirectory() {
+            return "/user/" + System.getProperty("user.name");
+        }
+
+        @Override
+        protected int getGlobalTimeout() {
+            return 60_000;
         }
     }
 }

@@ -9,21 +9,35 @@ import org.apache.hadoop.fs.contract.AbstractFSContract;
 
 /** Binds the contract tests to a server that runs already. */
 public final class ServerContract extends AbstractFSContract {
-    /** Which server the suites that run now are about. */
-    static String address;
+    /** Which server the suites are about that this thread and those that it starts run. */
+    private static final InheritableThreadLocal<String> ADDRESS = new InheritableThreadLocal<>();
 
     ServerContract(Configuration configuration) {
         super(configuration);
         addConfResource("contract.xml");
-        Side.set(configuration, address);
-        // Files of several blocks without large files: the tests write some kilobytes.
+        configure(configuration);
+    }
+
+    /** From now on suites of this thread are about the server at this address. */
+    static void choose(String address) {
+        ADDRESS.set(address);
+    }
+
+    /** The address of the server that the suites of this thread are about. */
+    public static String address() {
+        return ADDRESS.get();
+    }
+
+    /** What a client needs to reach that server, with files of several blocks: the tests write some kilobytes. */
+    public static void configure(Configuration configuration) {
+        Side.set(configuration, address());
         configuration.setInt("dfs.blocksize", 1024);
         configuration.setInt("dfs.bytes-per-checksum", 512);
     }
 
     @Override
     public FileSystem getTestFileSystem() throws IOException {
-        return FileSystem.get(URI.create(address), getConf());
+        return FileSystem.get(URI.create(address()), getConf());
     }
 
     @Override
