@@ -11,7 +11,10 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 /// CRC32C of `a` followed by `b`, from their checksums and the length of `b`.
 pub fn combine(crc_a: u32, crc_b: u32, length_b: u64) -> u32 {
     if length_b == BLOCK as u64 {
-        return shift_block(crc_a) ^ crc_b;
+        return shift(&BLOCK_TABLES, crc_a) ^ crc_b;
+    }
+    if length_b == PART as u64 {
+        return shift(&PART_TABLES, crc_a) ^ crc_b;
     }
     // One map for each bit of the length: lengths here are mostly powers of two, so one or two maps.
     let mut shifted = crc_a;
@@ -80,6 +83,68 @@ impl BlockSums {
     }
 }
 
+/// CRC32C of every part of `PART` bytes of what is added in pieces of any length, and of each piece: one pass for those who
+/// compare with the one and send the other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PartSums {
+    parts: Vec<u32>,
+    /// Of the last part while it is not full, and how many bytes it has.
+    last: (u32, usize),
+}
+
+/// Bytes that one checksum covers where others speak of disk sectors: Hadoop's default.
+pub const PART: usize = 512;
+
+/// A place to go back to.
+#[derive(Clone, Copy, Debug)]
+pub struct PartMark {
+    parts: usize,
+    last: (u32, usize),
+}
+
+impl PartSums {
+    /// Of no bytes yet, with room for those of `length` bytes.
+    pub fn for_length(length: usize) -> PartSums {
+        PartSums { parts: Vec::with_capacity(length.div_ceil(PART)), last: (0, 0) }
+    }
+
+    /// Adds these bytes. Answers with their own CRC32C.
+    pub fn add(&mut self, mut bytes: &[u8]) -> u32 {
+        let mut whole = 0;
+        while !bytes.is_empty() {
+            let (part, rest) = bytes.split_at(bytes.len().min(PART - self.last.1));
+            let crc = crc32c(part);
+            whole = combine(whole, crc, part.len() as u64);
+            self.last = (combine(self.last.0, crc, part.len() as u64), self.last.1 + part.len());
+            if self.last.1 == PART {
+                self.parts.push(self.last.0);
+                self.last = (0, 0);
+            }
+            bytes = rest;
+        }
+        whole
+    }
+
+    /// Where it stands.
+    pub fn mark(&self) -> PartMark {
+        PartMark { parts: self.parts.len(), last: self.last }
+    }
+
+    /// Forgets what was added since `mark`, which must be of these sums.
+    pub fn back_to(&mut self, mark: PartMark) {
+        self.parts.truncate(mark.parts);
+        self.last = mark.last;
+    }
+
+    /// Of each part, in order; the last may be short.
+    pub fn into_parts(mut self) -> Vec<u32> {
+        if self.last.1 > 0 {
+            self.parts.push(self.last.0);
+        }
+        self.parts
+    }
+}
+
 /// The reversed Castagnoli polynomial.
 const POLYNOMIAL: u32 = 0x82F6_3B78;
 
@@ -91,8 +156,12 @@ type Map = [u32; 32];
 static MAPS: [Map; 64] = MAPS_OF_POWERS;
 const MAPS_OF_POWERS: [Map; 64] = maps_of_powers();
 
-/// The map of `BLOCK` zero bytes as four tables of 256: the one needed for every 4 KiB that passes.
-static BLOCK_TABLES: [[u32; 256]; 4] = block_tables();
+/// The map of so many zero bytes as four tables of 256.
+type Tables = [[u32; 256]; 4];
+
+/// Those of `BLOCK` zero bytes, needed for every 4 KiB that passes, and of `PART`.
+static BLOCK_TABLES: Tables = tables(BLOCK);
+static PART_TABLES: Tables = tables(PART);
 
 const fn maps_of_powers() -> [Map; 64] {
     let mut maps = [[0u32; 32]; 64];
@@ -121,8 +190,9 @@ const fn maps_of_powers() -> [Map; 64] {
     maps
 }
 
-const fn block_tables() -> [[u32; 256]; 4] {
-    let map = MAPS_OF_POWERS[BLOCK.trailing_zeros() as usize];
+/// The tables of a power of two of bytes.
+const fn tables(length: usize) -> Tables {
+    let map = MAPS_OF_POWERS[length.trailing_zeros() as usize];
     let mut tables = [[0u32; 256]; 4];
     let mut place = 0;
     while place < 4 {
@@ -146,15 +216,14 @@ const fn apply(map: &Map, value: u32) -> u32 {
     out
 }
 
-fn shift_block(crc: u32) -> u32 {
+fn shift(tables: &Tables, crc: u32) -> u32 {
     let [a, b, c, d] = crc.to_le_bytes();
-    let tables = &BLOCK_TABLES;
     tables[0][a as usize] ^ tables[1][b as usize] ^ tables[2][c as usize] ^ tables[3][d as usize]
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BlockSums, combine, crc32c};
+    use super::{BlockSums, PART, PartSums, combine, crc32c};
 
     /// The check value of RFC 3720 and of every CRC catalogue.
     #[test]
@@ -166,7 +235,7 @@ mod tests {
     #[test]
     fn parts_make_the_whole() {
         let bytes: Vec<u8> = (0..20_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-        for cut in [0, 1, 4095, 4096, 8192, 12_288, 15_904, 19_999, 20_000] {
+        for cut in [0, 1, 4095, 4096, 19_488, 8192, 12_288, 15_904, 19_999, 20_000] {
             let (a, b) = bytes.split_at(cut);
             assert_eq!(combine(crc32c(a), crc32c(b), b.len() as u64), crc32c(&bytes), "cut at {cut}");
         }
@@ -176,5 +245,23 @@ mod tests {
             assert_eq!((sums.whole(), sums.length()), (crc32c(bytes), length));
             assert!(sums.blocks().iter().copied().eq(bytes.chunks(4096).map(crc32c)), "{length} bytes");
         }
+    }
+    /// Parts have the checksums of their bytes however those were added, each piece has its own, and what is taken back
+    /// leaves no trace.
+    #[test]
+    fn parts_of_any_pieces() {
+        let bytes: Vec<u8> = (0..5000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let expected: Vec<u32> = bytes.chunks(PART).map(crc32c).collect();
+        for step in [1, 3, 511, 512, 513, 1024, 4096, 5000] {
+            let mut sums = PartSums::for_length(bytes.len());
+            for piece in bytes.chunks(step) {
+                let mark = sums.mark();
+                sums.add(&[7; 700]);
+                sums.back_to(mark);
+                assert_eq!(sums.add(piece), crc32c(piece), "pieces of {step}");
+            }
+            assert_eq!(sums.into_parts(), expected, "pieces of {step}");
+        }
+        assert!(PartSums::default().into_parts().is_empty());
     }
 }

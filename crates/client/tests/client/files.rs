@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Pieces of 16 KiB and chunks of five: boundaries come often.
-const SMALL: Sizes = Sizes {
+pub const SMALL: Sizes = Sizes {
     piece: 16 << 10,
     file_chunk: 80 << 10,
     write_window: 64 << 10,
@@ -19,10 +19,16 @@ const SMALL: Sizes = Sizes {
     read_window: 96 << 10,
 };
 
-const DELAYED: Faults =
-    Faults { delay_max: Duration::from_millis(9), lose_one_in: 5, full: 0, unreachable: false, unanswered: false };
+pub const DELAYED: Faults = Faults {
+    delay_max: Duration::from_millis(9),
+    lose_one_in: 5,
+    full: 0,
+    unreachable: false,
+    unanswered: false,
+    damaged: 0,
+};
 
-fn content(length: usize, seed: u64) -> Bytes {
+pub fn content(length: usize, seed: u64) -> Bytes {
     let random = SimRandom::new(seed);
     let mut bytes = Vec::with_capacity(length + 8);
     while bytes.len() < length {
@@ -32,7 +38,7 @@ fn content(length: usize, seed: u64) -> Bytes {
     Bytes::from(bytes)
 }
 
-async fn write(client: &Client, path: &str, bytes: &Bytes, step: usize) {
+pub async fn write(client: &Client, path: &str, bytes: &Bytes, step: usize) {
     let mut writer = client.create(path, CreateOptions::default()).await.expect("the file is new");
     for start in (0..bytes.len()).step_by(step) {
         writer.write(bytes.slice(start..bytes.len().min(start + step))).await.expect("written");
