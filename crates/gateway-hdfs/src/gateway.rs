@@ -53,6 +53,8 @@ pub struct Gateway {
     pub(crate) files: Files,
     /// Answers to calls that must not be done twice.
     pub(crate) retries: Retries,
+    /// Held while a note is read and written again.
+    pub(crate) note_changes: tokio::sync::Mutex<()>,
 }
 
 impl Gateway {
@@ -60,8 +62,9 @@ impl Gateway {
     pub async fn serve(settings: Settings, listener: Box<dyn Listener>, shutdown: watch::Receiver<bool>) {
         let Settings { client, clock, random, superuser, groups_of, on_trouble } = settings;
         let address = listener.address();
-        let (files, retries) = (Files::default(), Retries::default());
-        let gateway = Gateway { client, clock, random, superuser, groups_of, on_trouble, address, files, retries };
+        let (files, retries, note_changes) = Default::default();
+        let gateway =
+            Gateway { client, clock, random, superuser, groups_of, on_trouble, address, files, retries, note_changes };
         crate::door::run(Arc::new(gateway), listener, shutdown).await;
     }
 }
