@@ -11,7 +11,10 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 /// CRC32C of `a` followed by `b`, from their checksums and the length of `b`.
 pub fn combine(crc_a: u32, crc_b: u32, length_b: u64) -> u32 {
     if length_b == BLOCK as u64 {
-        return shift_block(crc_a) ^ crc_b;
+        return shift(&BLOCK_TABLES, crc_a) ^ crc_b;
+    }
+    if length_b == SECTOR as u64 {
+        return shift(&SECTOR_TABLES, crc_a) ^ crc_b;
     }
     // One map for each bit of the length: lengths here are mostly powers of two, so one or two maps.
     let mut shifted = crc_a;
@@ -48,20 +51,29 @@ impl BlockSums {
 
     /// Adds the next block. Only the last one may be shorter than `BLOCK`.
     pub fn add(&mut self, block: &[u8]) {
-        assert!(
-            self.length.is_multiple_of(BLOCK) && block.len() <= BLOCK,
-            "{} bytes behind a short block",
-            block.len()
-        );
-        let crc = crc32c(block);
-        if self.length > 0 {
+        assert!(self.length.is_multiple_of(BLOCK), "{} bytes behind a short block", block.len());
+        self.add_known(crc32c(block), block.len());
+    }
+
+    /// Adds bytes with this CRC32C, which end in the block that they begin in.
+    pub fn add_known(&mut self, crc: u32, length: usize) {
+        let begun = self.length % BLOCK;
+        assert!(length <= BLOCK - begun, "{length} bytes behind {begun} of a block");
+        if length == 0 {
+            return;
+        }
+        if begun > 0 {
+            if let Some(last) = self.blocks.last_mut() {
+                *last = combine(*last, crc, length as u64);
+            }
+        } else if self.length > 0 {
             if self.blocks.is_empty() {
                 self.blocks.push(self.whole);
             }
             self.blocks.push(crc);
         }
-        self.whole = combine(self.whole, crc, block.len() as u64);
-        self.length += block.len();
+        self.whole = combine(self.whole, crc, length as u64);
+        self.length += length;
     }
 
     /// Of all bytes together.
@@ -80,6 +92,65 @@ impl BlockSums {
     }
 }
 
+/// CRC32C of every sector of what is added in pieces of any length, and of each piece: one pass for those who compare with the
+/// one and send the other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SectorSums {
+    sectors: Vec<u32>,
+    /// Of the last sector while it is not full, and how many bytes it has.
+    last: (u32, usize),
+}
+
+/// A place to go back to.
+#[derive(Clone, Copy, Debug)]
+pub struct SectorMark {
+    sectors: usize,
+    last: (u32, usize),
+}
+
+impl SectorSums {
+    /// Of no bytes yet, with room for those of `length` bytes.
+    pub fn for_length(length: usize) -> SectorSums {
+        SectorSums { sectors: Vec::with_capacity(length.div_ceil(SECTOR)), last: (0, 0) }
+    }
+
+    /// Adds these bytes. Answers with their own CRC32C.
+    pub fn add(&mut self, mut bytes: &[u8]) -> u32 {
+        let mut whole = 0;
+        while !bytes.is_empty() {
+            let (part, rest) = bytes.split_at(bytes.len().min(SECTOR - self.last.1));
+            let crc = crc32c(part);
+            whole = combine(whole, crc, part.len() as u64);
+            self.last = (combine(self.last.0, crc, part.len() as u64), self.last.1 + part.len());
+            if self.last.1 == SECTOR {
+                self.sectors.push(self.last.0);
+                self.last = (0, 0);
+            }
+            bytes = rest;
+        }
+        whole
+    }
+
+    /// Where it stands.
+    pub fn mark(&self) -> SectorMark {
+        SectorMark { sectors: self.sectors.len(), last: self.last }
+    }
+
+    /// Forgets what was added since `mark`, which must be of these sums.
+    pub fn back_to(&mut self, mark: SectorMark) {
+        self.sectors.truncate(mark.sectors);
+        self.last = mark.last;
+    }
+
+    /// Of each sector, in order; the last may be short.
+    pub fn into_sums(mut self) -> Vec<u32> {
+        if self.last.1 > 0 {
+            self.sectors.push(self.last.0);
+        }
+        self.sectors
+    }
+}
+
 /// The reversed Castagnoli polynomial.
 const POLYNOMIAL: u32 = 0x82F6_3B78;
 
@@ -91,8 +162,16 @@ type Map = [u32; 32];
 static MAPS: [Map; 64] = MAPS_OF_POWERS;
 const MAPS_OF_POWERS: [Map; 64] = maps_of_powers();
 
-/// The map of `BLOCK` zero bytes as four tables of 256: the one needed for every 4 KiB that passes.
-static BLOCK_TABLES: [[u32; 256]; 4] = block_tables();
+/// A map as four tables of 256, for those needed all the time.
+type Tables = [[u32; 256]; 4];
+
+/// Bytes of a sector: what one checksum of HDFS's covers.
+pub const SECTOR: usize = 512;
+
+/// The map of `BLOCK` zero bytes: needed for every 4 KiB that passes.
+static BLOCK_TABLES: Tables = tables(BLOCK);
+/// The map of `SECTOR` zero bytes: needed for every 512 bytes that come through the HDFS gateway.
+static SECTOR_TABLES: Tables = tables(SECTOR);
 
 const fn maps_of_powers() -> [Map; 64] {
     let mut maps = [[0u32; 32]; 64];
@@ -121,8 +200,9 @@ const fn maps_of_powers() -> [Map; 64] {
     maps
 }
 
-const fn block_tables() -> [[u32; 256]; 4] {
-    let map = MAPS_OF_POWERS[BLOCK.trailing_zeros() as usize];
+/// Of so many zero bytes, a power of two.
+const fn tables(length: usize) -> Tables {
+    let map = MAPS_OF_POWERS[length.trailing_zeros() as usize];
     let mut tables = [[0u32; 256]; 4];
     let mut place = 0;
     while place < 4 {
@@ -146,15 +226,14 @@ const fn apply(map: &Map, value: u32) -> u32 {
     out
 }
 
-fn shift_block(crc: u32) -> u32 {
+fn shift(tables: &Tables, crc: u32) -> u32 {
     let [a, b, c, d] = crc.to_le_bytes();
-    let tables = &BLOCK_TABLES;
     tables[0][a as usize] ^ tables[1][b as usize] ^ tables[2][c as usize] ^ tables[3][d as usize]
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BlockSums, combine, crc32c};
+    use super::{BlockSums, SECTOR, SectorSums, combine, crc32c};
 
     /// The check value of RFC 3720 and of every CRC catalogue.
     #[test]
@@ -162,11 +241,26 @@ mod tests {
         assert_eq!(crc32c(b"123456789"), 0xE306_9283);
     }
 
+    /// Known checksums of parts of any length within a block make the same sums as the bytes do.
+    #[test]
+    fn known_parts_make_the_blocks() {
+        let bytes: Vec<u8> = (0..20_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        for (step, length) in [(512, 20_000), (4096, 8192), (100, 4096), (1, 9000), (3000, 4095)] {
+            let (bytes, mut sums, mut at) = (&bytes[..length], BlockSums::default(), 0);
+            while at < length {
+                let end = (at + step).min(at / 4096 * 4096 + 4096).min(length);
+                sums.add_known(crc32c(&bytes[at..end]), end - at);
+                at = end;
+            }
+            assert_eq!(sums, BlockSums::of(bytes), "{length} bytes, {step} at a time");
+        }
+    }
+
     /// Checksums of parts make the checksum of the whole, for block lengths (own tables) and odd ones.
     #[test]
     fn parts_make_the_whole() {
         let bytes: Vec<u8> = (0..20_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-        for cut in [0, 1, 4095, 4096, 8192, 12_288, 15_904, 19_999, 20_000] {
+        for cut in [0, 1, 4095, 4096, 19_488, 8192, 12_288, 15_904, 19_999, 20_000] {
             let (a, b) = bytes.split_at(cut);
             assert_eq!(combine(crc32c(a), crc32c(b), b.len() as u64), crc32c(&bytes), "cut at {cut}");
         }
@@ -176,5 +270,23 @@ mod tests {
             assert_eq!((sums.whole(), sums.length()), (crc32c(bytes), length));
             assert!(sums.blocks().iter().copied().eq(bytes.chunks(4096).map(crc32c)), "{length} bytes");
         }
+    }
+    /// Sectors have the checksums of their bytes however those were added, each piece has its own, and what is taken back
+    /// leaves no trace.
+    #[test]
+    fn sectors_of_any_pieces() {
+        let bytes: Vec<u8> = (0..5000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let expected: Vec<u32> = bytes.chunks(SECTOR).map(crc32c).collect();
+        for step in [1, 3, 511, 512, 513, 1024, 4096, 5000] {
+            let mut sums = SectorSums::for_length(bytes.len());
+            for piece in bytes.chunks(step) {
+                let mark = sums.mark();
+                sums.add(&[7; 700]);
+                sums.back_to(mark);
+                assert_eq!(sums.add(piece), crc32c(piece), "pieces of {step}");
+            }
+            assert_eq!(sums.into_sums(), expected, "pieces of {step}");
+        }
+        assert!(SectorSums::default().into_sums().is_empty());
     }
 }

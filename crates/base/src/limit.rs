@@ -122,8 +122,52 @@ pub const CONNECTION_IDLE_MAX: Duration = Duration::from_secs(300);
 /// Connections that one server keeps open. Each may have 64 KiB of staging and its small frames.
 pub const CONNECTIONS_MAX: usize = 4096;
 
+/// Largest frame of Hadoop RPC, in bytes, its length not counted (`ipc.maximum.data.length` of Hadoop).
+pub const HDFS_FRAME_MAX: usize = 128 * MIB as usize;
+
+/// Calls of one connection that the HDFS gateway works on at once. Further ones wait in the socket.
+pub const HDFS_CALLS_MAX: usize = 256;
+
+/// Answers of the HDFS gateway that wait to be written to one connection, in bytes; beyond, it reads no further calls.
+pub const HDFS_BACKLOG_MAX: usize = 2 * MIB as usize;
+
+/// Calls to the HDFS gateway of more bytes than this are read a few at a time.
+pub const HDFS_LARGE_CALL: usize = 64 * KIB as usize;
+
+/// Bytes of such large calls that are read or worked on at once, over all connections: two of the largest.
+pub const HDFS_LARGE_CALLS_MAX: usize = 2 * (HDFS_FRAME_MAX + 4);
+const _: () = assert!(HDFS_LARGE_CALLS_MAX <= u32::MAX as usize);
+
+/// The HDFS gateway remembers answers to changes for this long (`dfs.namenode.retrycache.expirytime.millis` of Hadoop).
+pub const HDFS_RETRY_WINDOW: Duration = Duration::from_secs(600);
+
+/// Most answers that it remembers, and most bytes of them. The oldest go first. 16 MiB with what surrounds them: six seconds
+/// at 10,000 changes a second, all ten minutes at 100.
+pub const HDFS_RETRIES_MAX: usize = 65_536;
+/// See `HDFS_RETRIES_MAX`.
+pub const HDFS_RETRIES_BYTES_MAX: usize = 8 * MIB as usize;
+
 /// Credit that one connection holds for payloads still to come, while it keeps sending: two largest frames.
 pub const CREDIT_WINDOW_MAX: u64 = 2 * FRAME_PAYLOAD_MAX as u64;
 
 /// First and longest wait between attempts to connect again.
 pub const RECONNECT_WAIT: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+
+/// Largest message of the HDFS gateway's data connections: an operation names at most some hundred servers.
+pub const HDFS_MESSAGE_MAX: usize = 64 * KIB as usize;
+
+/// Largest packet that a client of the HDFS gateway may send, as in HDFS. HBase sends up to 12 MiB at once.
+pub const HDFS_PACKET_MAX: usize = 16 * MIB as usize;
+
+/// Bytes that all ranges which one client reads may have asked for beyond their first pieces: at 2 MiB each, 128 of them go at
+/// full speed, and the others ask for less ahead.
+pub const RANGES_AHEAD_MAX: u64 = 256 * MIB;
+
+/// Blocks of the HDFS gateway that begin at no multiple of their file's block size, and are remembered: 100 bytes each.
+pub const HDFS_IRREGULAR_BLOCKS_MAX: usize = 65_536;
+
+/// Files that the HDFS gateway keeps open to read: a kilobyte each and 100 bytes for each extent.
+pub const HDFS_READERS_MAX: usize = 1024;
+
+/// Blocks that the HDFS gateway names in one answer: at 250 bytes each 32 MB, and at 128 MiB a block a file of 16 TiB.
+pub const HDFS_LOCATED_BLOCKS_MAX: u64 = 131_072;

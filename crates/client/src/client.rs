@@ -1,16 +1,18 @@
 //! A client: one session with the store, kept alive in the background, shared by everything that reads and writes.
 
 use base::buffer::Pool;
+use base::checksum::{SectorSums, combine};
 use base::env::{Clock, Random};
 use base::error::{ErrorKind, Result};
 use base::id::SessionId;
 use base::limit::{FILE_CHUNK, RECORD_PAYLOAD_MAX, SESSION_LEASE};
 use base::net::Net;
 use base::unit::MIB;
+use bytes::Bytes;
 use net::message::{Ask, session};
 use net::{CallNumbers, Link, LinkSettings, Payload};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
@@ -84,6 +86,8 @@ pub(crate) struct Session {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<dyn Random>,
     pub(crate) pool: Pool,
+    /// Bytes that ranges being read may have asked for beyond their first pieces.
+    pub(crate) ahead: AtomicU64,
     renewal: JoinHandle<()>,
 }
 
@@ -142,8 +146,8 @@ impl Client {
         let renewal = tokio::spawn(renew(link.clone(), renewal));
         let count = connector.as_ref().map_or(0, |connector| connector.settings.connections);
         let ordered = (0..count).map(|_| OnceCell::new()).collect();
-        let session =
-            Session { link, ordered, next_ordered: AtomicUsize::new(0), connector, clock, random, pool, renewal };
+        let (next_ordered, ahead) = (AtomicUsize::new(0), AtomicU64::new(0));
+        let session = Session { link, ordered, next_ordered, connector, clock, random, pool, ahead, renewal };
         Client { session: Arc::new(session), sizes: Sizes::default() }
     }
 
@@ -184,6 +188,28 @@ impl Client {
             Err(error) if error.kind() == ErrorKind::Corrupt => self.call(&ask(false), Payload::empty()).await,
             other => other,
         }
+    }
+
+    /// As `fetch`, but adds the bytes to `sums` in the one pass that compares them.
+    pub(crate) async fn fetch_summed<A: Ask>(
+        &self,
+        ask: impl Fn(bool) -> A,
+        sums: &mut SectorSums,
+    ) -> Result<(A::Answer, Payload)> {
+        let (link, mark) = (&self.session.link, sums.mark());
+        let add = |payload: &Payload, sums: &mut SectorSums| {
+            let add = |crc, part: &Bytes| combine(crc, sums.add(part), part.len() as u64);
+            payload.parts().iter().fold(0, add) == payload.crc()
+        };
+        match link.call_unverified(&ask(true), Payload::empty()).await {
+            Ok((answer, payload)) if add(&payload, sums) => return Ok((answer, payload)),
+            Ok(_) => sums.back_to(mark),
+            Err(error) if error.kind() == ErrorKind::Corrupt => (),
+            Err(error) => return Err(error),
+        }
+        let (answer, payload) = link.call(&ask(false), Payload::empty()).await?;
+        add(&payload, sums);
+        Ok((answer, payload))
     }
 
     /// Asks without a payload, where none comes back.

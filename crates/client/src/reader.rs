@@ -2,6 +2,7 @@
 
 use crate::client::Client;
 use crate::stream::FileStream;
+use base::checksum::SectorSums;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::FRAME_PAYLOAD_MAX;
 use bytes::Bytes;
@@ -44,6 +45,13 @@ struct Known {
 /// Extents remembered: at 256 MiB each those of a 16 TiB file. Beyond that a reader starts to remember afresh.
 const EXTENTS_MAX: usize = 65_536;
 
+/// Bytes of a read as they came, and their checksums if they are wanted.
+#[derive(Default)]
+pub(crate) struct Gathered {
+    pub(crate) parts: Vec<Bytes>,
+    pub(crate) sums: Option<SectorSums>,
+}
+
 /// How a read of one extent went.
 enum Got {
     /// All that was asked for.
@@ -63,16 +71,26 @@ impl Client {
     /// Opens a file to read in this way.
     pub async fn open_with(&self, path: &str, options: ReadOptions) -> Result<FileReader> {
         let ask = Locate { path: path.to_string(), inode: 0, offset: 0, length: u64::MAX };
+        self.reader(path.to_string(), options, ask).await
+    }
+
+    async fn reader(&self, path: String, options: ReadOptions, ask: Locate) -> Result<FileReader> {
         let answer = self.ask(&ask).await?;
         if answer.attributes.directory {
             return Err(Error::new(ErrorKind::Invalid, format!("{path} is a directory; name a file, or list it")));
         }
         let inode = answer.attributes.inode;
         let known = Known { attributes: answer.attributes, extents: BTreeMap::new() };
-        let shared = Shared { client: self.clone(), path: path.to_string(), inode, options, known: Mutex::new(known) };
+        let shared = Shared { client: self.clone(), path, inode, options, known: Mutex::new(known) };
         let reader = FileReader { shared: Arc::new(shared) };
         reader.remember(answer.extents);
         Ok(reader)
+    }
+
+    /// Opens a file to read by its number, whatever its name is now. `Invalid` if it is a directory.
+    pub async fn open_inode(&self, inode: u64) -> Result<FileReader> {
+        let ask = Locate { path: String::new(), inode, offset: 0, length: u64::MAX };
+        self.reader(format!("the file of number {inode}"), ReadOptions::default(), ask).await
     }
 
     /// Where the bytes of a file are, by its number, from the piece with byte `from` on; and whether there are more pieces.
@@ -148,9 +166,20 @@ impl FileReader {
 
     /// `length` bytes from `offset`, in parts as they came; fewer only where the file ends.
     pub async fn read_at(&self, offset: u64, length: u64) -> Result<Vec<Bytes>> {
+        let gathered = self.gather(offset, length, self.shared.options, Gathered::default()).await?;
+        Ok(gathered.parts)
+    }
+
+    /// As `read_at`, added to what was gathered before.
+    pub(crate) async fn gather(
+        &self,
+        offset: u64,
+        length: u64,
+        options: ReadOptions,
+        mut gathered: Gathered,
+    ) -> Result<Gathered> {
         let end = offset.saturating_add(length);
         let (mut at, mut located_at) = (offset, None);
-        let mut parts = Vec::new();
         while at < end {
             let extent = match self.extent_at(at) {
                 Some(extent) => extent,
@@ -162,7 +191,7 @@ impl FileReader {
                 }
             };
             let fresh = located_at == Some(at);
-            match self.read_extent(&extent, &mut at, end, fresh, &mut parts).await? {
+            match self.read_extent(&extent, (&mut at, end), fresh, options, &mut gathered).await? {
                 Got::Whole => {}
                 Got::End => break,
                 Got::Outdated => {
@@ -172,7 +201,12 @@ impl FileReader {
                 }
             }
         }
-        Ok(parts)
+        Ok(gathered)
+    }
+
+    /// The client that it reads with.
+    pub(crate) fn client(&self) -> &Client {
+        &self.shared.client
     }
 
     /// The file's bytes from `offset` one after another, asked for ahead of their use.
@@ -185,10 +219,10 @@ impl FileReader {
     async fn read_extent(
         &self,
         extent: &Extent,
-        at: &mut u64,
-        end: u64,
+        (at, end): (&mut u64, u64),
         fresh: bool,
-        parts: &mut Vec<Bytes>,
+        options: ReadOptions,
+        gathered: &mut Gathered,
     ) -> Result<Got> {
         let within = *at - extent.offset;
         let limit = if extent.open { u64::MAX } else { extent.length - within };
@@ -199,10 +233,15 @@ impl FileReader {
             device: extent.device,
             chunk: extent.chunk,
             ranges: vec![range.clone()],
-            once: self.shared.options.once,
+            once: options.once,
             unchecked,
         };
-        let (answer, payload) = match self.shared.client.fetch(ask).await {
+        let client = &self.shared.client;
+        let fetched = match &mut gathered.sums {
+            Some(sums) => client.fetch_summed(ask, sums).await,
+            None => client.fetch(ask).await,
+        };
+        let (answer, payload) = match fetched {
             Ok(answered) => answered,
             // Replaced, deleted, packed anew, or not begun: the metadata store knows.
             Err(error) if error.kind() == ErrorKind::NotFound && !fresh => return Ok(Got::Outdated),
@@ -216,7 +255,7 @@ impl FileReader {
             );
             return Err(self.explain(Error::new(ErrorKind::Protocol, text)));
         }
-        parts.extend(payload.parts().iter().filter(|part| !part.is_empty()).cloned());
+        gathered.parts.extend(payload.parts().iter().filter(|part| !part.is_empty()).cloned());
         // Where progress was made, what was located is no longer located for this very place.
         *at += got;
         let fresh = fresh && got == 0;

@@ -1,9 +1,11 @@
 //! The gateway: what all connections share.
 
+use crate::cluster::Cluster;
 use crate::files::Files;
-use crate::rpc::Retries;
+use crate::rpc::Rpc;
 use base::env::{Clock, Random};
 use base::net::Listener;
+use base::unit::Time;
 use client::Client;
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -51,8 +53,12 @@ pub struct Gateway {
     pub address: String,
     /// Files that are open for writing, and what is known of blocks.
     pub(crate) files: Files,
-    /// Answers to calls that must not be done twice.
-    pub(crate) retries: Retries,
+    /// When it began to serve.
+    pub started: Time,
+    /// What is known of the store as a whole.
+    pub(crate) cluster: Cluster,
+    /// What connections that carry calls share.
+    pub(crate) rpc: Rpc,
     /// Held while a note is read and written again.
     pub(crate) note_changes: tokio::sync::Mutex<()>,
 }
@@ -62,9 +68,21 @@ impl Gateway {
     pub async fn serve(settings: Settings, listener: Box<dyn Listener>, shutdown: watch::Receiver<bool>) {
         let Settings { client, clock, random, superuser, groups_of, on_trouble } = settings;
         let address = listener.address();
-        let (files, retries, note_changes) = Default::default();
-        let gateway =
-            Gateway { client, clock, random, superuser, groups_of, on_trouble, address, files, retries, note_changes };
+        let started = clock.now();
+        let gateway = Gateway {
+            client,
+            clock,
+            random,
+            superuser,
+            groups_of,
+            on_trouble,
+            address,
+            files: Files::default(),
+            started,
+            cluster: Cluster::default(),
+            rpc: Rpc::default(),
+            note_changes: tokio::sync::Mutex::default(),
+        };
         crate::door::run(Arc::new(gateway), listener, shutdown).await;
     }
 }

@@ -2,6 +2,7 @@
 //! the store. It stands on `client` alone: it sees files, never a chunk or a device.
 
 mod caller;
+mod cluster;
 mod door;
 mod files;
 mod gateway;

@@ -83,6 +83,13 @@ pub const NO_SUCH_METHOD: &str = "org.apache.hadoop.ipc.RpcNoSuchMethodException
 /// A protocol that is not served.
 pub const NO_SUCH_PROTOCOL: &str = "org.apache.hadoop.ipc.RpcNoSuchProtocolException";
 
+/// An administrator wants nothing to change.
+pub const SAFE_MODE: &str = "org.apache.hadoop.hdfs.server.namenode.SafeModeException";
+/// Another version of a protocol, or of all of them.
+pub const VERSION_MISMATCH: &str = "org.apache.hadoop.ipc.RPC$VersionMismatch";
+/// A frame that makes no sense, as Hadoop's own server names it.
+pub const RPC_SERVER: &str = "org.apache.hadoop.ipc.RpcServerException";
+
 impl From<Error> for Refusal {
     /// The class that fits best when nothing more is known about what was asked.
     fn from(error: Error) -> Refusal {

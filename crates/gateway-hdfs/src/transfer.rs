@@ -1,1 +1,115 @@
 //! The data transfer protocol: connections that carry the bytes of blocks.
+
+pub(crate) mod connection;
+mod write;
+
+use crate::caller::Caller;
+use crate::gateway::Gateway;
+use crate::message::transfer::{
+    BlockChecksum, ERROR_UNSUPPORTED, OperationAnswer, ReadBlock, SUCCESS, ShortCircuit, TransferBlock, WriteBlock,
+};
+use crate::refusal::Refusal;
+use base::error::{Error, ErrorKind, Result};
+use base::net::Stream;
+use bytes::Bytes;
+use connection::{Connection, nonsense};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// The version of the protocol: the first two bytes of every operation.
+const VERSION: u16 = 28;
+
+/// What a client that wants SASL or encryption sends first.
+const SASL: u32 = 0xDEAD_BEEF;
+
+/// A client has this long to say what it wants.
+const REQUEST_WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// After an operation the connection is kept this long for the next one. Clients throw theirs away after three seconds.
+const KEEP_ALIVE: Duration = Duration::from_secs(4);
+
+/// What a client wants done.
+enum Request {
+    Write(Box<WriteBlock>),
+    Read(ReadBlock),
+    Checksum(BlockChecksum),
+    Transfer,
+    Refused(&'static str),
+}
+
+/// Serves a connection whose first bytes, `begun`, say that it carries data, until it ends.
+pub async fn converse(gateway: Arc<Gateway>, stream: Box<dyn Stream>, begun: Vec<u8>) {
+    let mut connection = Connection::new(stream, begun);
+    // A client that goes away is no trouble, whenever it does.
+    if let Err(error) = serve(&gateway, &mut connection).await
+        && error.kind() != ErrorKind::Unreachable
+    {
+        (gateway.on_trouble)(format!("data connection from {}: {}", connection.peer(), error.text()));
+    }
+}
+
+/// Serves operations one after another until one of them is the last.
+async fn serve(gateway: &Arc<Gateway>, connection: &mut Connection) -> Result<()> {
+    let mut wait = REQUEST_WAIT_MAX;
+    loop {
+        // Silence between two operations is how connections end.
+        let Ok(request) = timeout(wait, read_request(connection)).await else { return Ok(()) };
+        match request? {
+            Request::Write(request) => return write::write_block(gateway, connection, *request).await,
+            Request::Read(_) | Request::Checksum(_) => return Ok(()),
+            // Everything is on this gateway already.
+            Request::Transfer => return answer(connection, SUCCESS, "").await,
+            Request::Refused(what) => {
+                let text = format!("{what} is not served; read and write blocks over this connection instead");
+                return answer(connection, ERROR_UNSUPPORTED, &text).await;
+            }
+        }
+        wait = KEEP_ALIVE;
+    }
+}
+
+/// Answers with nothing but a status and a text for people.
+async fn answer(connection: &mut Connection, status: i32, text: &str) -> Result<()> {
+    let text = (!text.is_empty()).then(|| text.to_string());
+    connection.write_message(&OperationAnswer { status, text, ..OperationAnswer::default() }).await
+}
+
+/// Waits for what a client wants.
+async fn read_request(connection: &mut Connection) -> Result<Request> {
+    let staged = connection.stage(3).await?;
+    let (version, operation) = (u16::from_be_bytes([staged[0], staged[1]]), staged[2]);
+    if version != VERSION {
+        return Err(wrong_version(version, connection).await);
+    }
+    connection.take(3);
+    Ok(match operation {
+        80 => Request::Write(Box::new(connection.read_message().await?)),
+        81 => Request::Read(connection.read_message().await?),
+        85 => Request::Checksum(connection.read_message().await?),
+        86 => {
+            connection.read_message::<TransferBlock>().await?;
+            Request::Transfer
+        }
+        87 => {
+            connection.read_message::<ShortCircuit>().await?;
+            Request::Refused("a short-circuit read")
+        }
+        83 | 84 => Request::Refused("moving blocks"),
+        88 | 89 => Request::Refused("memory shared with clients"),
+        90 => Request::Refused("the checksum of striped blocks"),
+        other => return Err(nonsense(format!("operation {other} is not known"))),
+    })
+}
+
+/// Why another version was spoken.
+async fn wrong_version(version: u16, connection: &mut Connection) -> Error {
+    if version == (SASL >> 16) as u16 && connection.stage(4).await.is_ok_and(|staged| staged[..4] == SASL.to_be_bytes())
+    {
+        return nonsense(
+            "it wants SASL or encryption, which is not served; unset dfs.data.transfer.protection and \
+             dfs.encrypt.data.transfer there",
+        );
+    }
+    nonsense(format!("it speaks version {version} of the data transfer protocol; {VERSION} is served"))
+}

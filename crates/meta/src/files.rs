@@ -289,19 +289,42 @@ impl State {
         Ok(())
     }
 
+    /// Does `Fence`.
+    pub fn fence(&mut self, inode: InodeId, only_gone: bool) -> Result<Reply> {
+        let record: InodeRecord = self.layers.record(&Key::Inode(inode))?.ok_or_else(|| gone(inode))?;
+        if record.directory || record.parent == 0 {
+            return Err(gone(inode));
+        }
+        let Some(writer) = &record.writer else { return Ok(Reply::Attributes(convert::attributes(inode, record))) };
+        let session = SessionId::from_slice(&writer.session).ok_or_else(|| missing("a writer's session"))?;
+        if !writer.ended {
+            if only_gone && !session.is_gateway() {
+                let text = format!(
+                    "file number {inode} has a writer, session {session}; nothing was done: try again when it is closed"
+                );
+                return Err(Error::new(ErrorKind::Busy, text));
+            }
+            self.orphan(session, inode)?;
+        }
+        Ok(Reply::Orphans(vec![self.orphan_of(inode)?]))
+    }
+
     /// Answers `FenceList`.
     pub fn fence_list(&mut self, limit: usize) -> Result<Reply> {
         let mut orphans = Vec::new();
         for inode in self.numbers_under(&[Key::Orphan(InodeId(0)).ordinal()], limit.clamp(1, LIST_PAGE_MAX))? {
-            let inode = InodeId(inode);
-            let record: InodeRecord =
-                self.layers.record(&Key::Inode(inode))?.ok_or_else(|| missing("an orphan's record"))?;
-            let writer = record.writer.ok_or_else(|| missing("an orphan's writer"))?;
-            let group = GroupId(writer.group);
-            let group = convert::placed(group, &self.group(group)?);
-            orphans.push(Orphan { inode, generation: Generation(record.generation), group, length: writer.length });
+            orphans.push(self.orphan_of(InodeId(inode))?);
         }
         Ok(Reply::Orphans(orphans))
+    }
+
+    fn orphan_of(&self, inode: InodeId) -> Result<Orphan> {
+        let record: InodeRecord =
+            self.layers.record(&Key::Inode(inode))?.ok_or_else(|| missing("an orphan's record"))?;
+        let writer = record.writer.ok_or_else(|| missing("an orphan's writer"))?;
+        let group = GroupId(writer.group);
+        let group = convert::placed(group, &self.group(group)?);
+        Ok(Orphan { inode, generation: Generation(record.generation), group, length: writer.length })
     }
 
     /// Does `Recovered`.

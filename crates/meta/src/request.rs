@@ -444,6 +444,14 @@ pub enum Request {
         /// Where the last call stopped.
         resume: Option<Vec<u8>>,
     },
+    /// Takes a file from its writer: nobody may write under the old generation. `Orphans` with the one to seal and to say
+    /// `Recovered` of, or `Attributes` if nobody writes it.
+    Fence {
+        /// The file.
+        inode: InodeId,
+        /// Only if the writer's session has ended or is a gateway's; else `Busy`.
+        only_gone: bool,
+    },
     /// `Orphans`: files whose writer's session ended. Seal their chunks, then say `Recovered`.
     FenceList {
         /// At most so many, and at most `LIST_PAGE_MAX`.

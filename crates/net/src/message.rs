@@ -64,6 +64,7 @@ asks! {
     36 file::Concat => file::Attributes,
     37 file::Lookup => file::LookupAnswer,
     38 file::PathOf => file::PathOfAnswer,
+    40 file::Recover => file::Attributes,
 
     48 chunk::Append => chunk::AppendAnswer,
     49 chunk::Read => chunk::ReadAnswer,

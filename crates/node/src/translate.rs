@@ -223,7 +223,8 @@ fn attributes(reply: Reply, respond: Responder) {
     }
 }
 
-fn wire_attributes(found: &Attributes) -> file::Attributes {
+/// Attributes as the wire has them.
+pub fn wire_attributes(found: &Attributes) -> file::Attributes {
     file::Attributes {
         inode: found.inode.0,
         directory: found.directory,

@@ -36,6 +36,8 @@ pub struct Faults {
     pub unreachable: bool,
     /// Calls are carried out, but nothing is answered in time.
     pub unanswered: bool,
+    /// The next so many reads bring bytes that do not match their checksum, or find them so themselves.
+    pub damaged: u32,
 }
 
 /// The node, and what a test looks at.
@@ -54,6 +56,8 @@ pub struct State {
     /// Answers to changes of names, by session and call number.
     remembered: BTreeMap<(u128, u64), std::result::Result<Vec<u8>, Error>>,
     pub next: u64,
+    /// Bytes that reads brought.
+    pub bytes_read: u64,
     /// Calls by kind.
     pub calls: BTreeMap<u16, u64>,
 }
@@ -137,8 +141,17 @@ impl Fake {
             kind if (16..48).contains(&kind) => self.once(call),
             chunks::Append::KIND => reply(self.state().append(&call.ask()?, call.payload.clone().into_bytes())?),
             chunks::Read::KIND => {
-                let (answer, bytes) = self.state().read(&call.ask()?)?;
-                Ok((answer.encode_to_vec(), Payload::new(bytes)))
+                let ask = call.ask::<chunks::Read>()?;
+                let (answer, bytes) = self.state().read(&ask)?;
+                let damaged = self.state().use_damage();
+                match (damaged, ask.unchecked) {
+                    (false, _) => Ok((answer.encode_to_vec(), Payload::new(bytes))),
+                    (true, true) => {
+                        let crc = base::checksum::crc32c(&bytes) ^ 1;
+                        Ok((answer.encode_to_vec(), Payload::with_crc(vec![bytes], crc)))
+                    }
+                    (true, false) => Err(Error::new(ErrorKind::Corrupt, "the bytes are rotten")),
+                }
             }
             chunks::Seal::KIND => reply(self.state().seal(&call.ask()?)?),
             chunks::Stat::KIND => reply(self.state().chunk_stat(&call.ask()?)?),
@@ -198,6 +211,13 @@ impl State {
         }
         self.faults.full -= 1;
         Err(Error::new(ErrorKind::Full, "the device is full"))
+    }
+
+    /// Uses up one of the damages.
+    fn use_damage(&mut self) -> bool {
+        let damaged = self.faults.damaged > 0;
+        self.faults.damaged -= u32::from(damaged);
+        damaged
     }
 
     fn change(&mut self, call: &Call) -> Result<Vec<u8>> {

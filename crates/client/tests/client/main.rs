@@ -5,3 +5,4 @@ mod fake;
 mod files;
 mod names;
 mod packer;
+mod ranges;

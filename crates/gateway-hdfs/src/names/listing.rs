@@ -1,7 +1,7 @@
 //! Looking: statuses, listings, and what is said of one file.
 
 use crate::caller::Caller;
-use crate::files;
+use crate::files::located;
 use crate::gateway::{BLOCK_SIZE, Gateway};
 use crate::message::hdfs::FileStatus;
 use crate::message::names::{
@@ -173,7 +173,7 @@ async fn status(
         status.storage_policy = Some(policy_above);
     }
     if located && !attributes.directory {
-        status.locations = files::located(gateway, attributes).await?;
+        status.locations = Some(located::located(gateway, attributes, &note).await?);
     }
     Ok(status)
 }

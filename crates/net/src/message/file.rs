@@ -283,6 +283,19 @@ pub struct Append {
     pub path: String,
 }
 
+/// Takes a file away from whoever writes it: what is written is kept and synced, the writer is refused from then on, and the
+/// file is closed when the answer comes. A file that nobody writes is answered as it is.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct Recover {
+    /// The file.
+    #[prost(uint64, tag = "1")]
+    pub inode: u64,
+    /// Only from a writer that is gone: its session has ended, or is that of a gateway, which knows itself what it has open.
+    /// `Busy` if the writer may live.
+    #[prost(bool, tag = "2")]
+    pub only_gone: bool,
+}
+
 /// A file that is open for writing.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct OpenedFile {

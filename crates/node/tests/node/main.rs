@@ -4,6 +4,7 @@
 
 mod failing;
 mod fuzz;
+mod recover;
 
 use base::buffer::Pool;
 use base::env::Clock;

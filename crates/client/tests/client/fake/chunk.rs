@@ -62,6 +62,7 @@ impl State {
                 start = stop;
             }
         }
+        self.bytes_read += out.len() as u64;
         Ok((ReadAnswer { chunk_length: chunk.length, sealed: chunk.sealed }, Bytes::from(out)))
     }
 

@@ -1,0 +1,287 @@
+//! Calls about the store as a whole: how full it is, who serves it, its safe mode, and questions of HDFS that have one answer
+//! here.
+
+mod protocols;
+
+use crate::caller::Caller;
+use crate::gateway::{BLOCK_SIZE, Gateway, REPLICATION};
+use crate::message::hdfs::{DatanodeId, DatanodeInfo, STORAGE_DISK};
+use crate::message::status::{
+    CHECKSUM_CRC32C, CodecsAnswer, CorruptFiles, CorruptFilesAnswer, DatanodeReport, DatanodeReportAnswer,
+    DatanodeStorages, EndOfList, Number, REPORT_ALL, REPORT_LIVE, ReplicatedBlockStats, SAFE_MODE_ENTER,
+    SAFE_MODE_FORCE_EXIT, SAFE_MODE_GET, SAFE_MODE_LEAVE, STATE_ACTIVE, SafeMode, ServerDefaults, ServerDefaultsAnswer,
+    Storage, StorageReport, StorageReportAnswer, StoreStats, StripedBlockStats, Topology, TopologyAnswer, YesOrNo,
+};
+use crate::refusal::{ACCESS_CONTROL, ILLEGAL_ARGUMENT, Refusal, SAFE_MODE};
+use bytes::Bytes;
+use prost::Message;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+pub use protocols::{datanode, other, serves};
+
+/// What is known of the store as a whole.
+#[derive(Default)]
+pub struct Cluster {
+    /// Whether changes are refused because an administrator wants it so. Forgotten when the gateway ends.
+    safe_mode: AtomicBool,
+}
+
+/// Bytes that one checksum covers.
+const BYTES_PER_CHECKSUM: u32 = 512;
+/// Bytes in a packet of data, headers included.
+const PACKET_SIZE: u32 = 64 << 10;
+/// Bytes that a file's buffer holds.
+const FILE_BUFFER_SIZE: u32 = 4096;
+
+/// What there is nothing of: refused until the store has it.
+const REFUSED: [&str; 20] = [
+    "addCacheDirective",
+    "addCachePool",
+    "addErasureCodingPolicies",
+    "allowSnapshot",
+    "cancelDelegationToken",
+    "createEncryptionZone",
+    "createSnapshot",
+    "deleteSnapshot",
+    "disableErasureCodingPolicy",
+    "disallowSnapshot",
+    "enableErasureCodingPolicy",
+    "getEditsFromTxid",
+    "getSnapshotDiffReport",
+    "getSnapshotDiffReportListing",
+    "modifyCacheDirective",
+    "modifyCachePool",
+    "reencryptEncryptionZone",
+    "removeCacheDirective",
+    "removeCachePool",
+    "removeErasureCodingPolicy",
+];
+
+/// What safe mode refuses: everything that changes a name, an attribute or a file.
+const CHANGES: [&str; 33] = [
+    "abandonBlock",
+    "addBlock",
+    "append",
+    "complete",
+    "concat",
+    "create",
+    "delete",
+    "fsync",
+    "getAdditionalDatanode",
+    "mkdirs",
+    "modifyAclEntries",
+    "recoverLease",
+    "removeAcl",
+    "removeAclEntries",
+    "removeDefaultAcl",
+    "removeXAttr",
+    "rename",
+    "rename2",
+    "satisfyStoragePolicy",
+    "setAcl",
+    "setErasureCodingPolicy",
+    "setOwner",
+    "setPermission",
+    "setQuota",
+    "setReplication",
+    "setStoragePolicy",
+    "setTimes",
+    "setXAttr",
+    "truncate",
+    "unsetErasureCodingPolicy",
+    "unsetStoragePolicy",
+    "updateBlockForPipeline",
+    "updatePipeline",
+];
+
+/// Why a method is refused now; nothing unless safe mode is on and it is a change.
+pub fn refused_in_safe_mode(gateway: &Gateway, method: &str) -> Option<Refusal> {
+    let refused = gateway.cluster.safe_mode.load(Ordering::Relaxed) && CHANGES.binary_search(&method).is_ok();
+    refused.then(|| {
+        let text = format!(
+            "Cannot {method}. Name node is in safe mode.\nIt was turned on manually. Use \"hdfs dfsadmin -safemode leave\" \
+             to turn safe mode off."
+        );
+        Refusal::new(SAFE_MODE, text)
+    })
+}
+
+/// Does a call of ClientProtocol if it is one of this room's: the encoded answer. `None`: it is not.
+pub async fn call(
+    gateway: &Arc<Gateway>,
+    caller: &Caller,
+    method: &str,
+    request: Bytes,
+) -> Option<Result<Vec<u8>, Refusal>> {
+    let empty = || Ok(Vec::new());
+    Some(match method {
+        "getServerDefaults" => Ok(encoded(&server_defaults())),
+        "getFsStats" => stats(gateway).await,
+        "getDatanodeReport" | "getDatanodeStorageReport" => {
+            match superuser(caller).and_then(|()| read::<DatanodeReport>(request)) {
+                Ok(report) => datanode_report(gateway, method, report).await,
+                Err(refusal) => Err(refusal),
+            }
+        }
+        "setSafeMode" => read(request).and_then(|ask| safe_mode(gateway, caller, ask)),
+        "getHAServiceState" => Ok(encoded(&Number { value: STATE_ACTIVE })),
+        "getFsReplicatedBlockStats" => Ok(encoded(&ReplicatedBlockStats::default())),
+        "getFsECBlockGroupStats" => Ok(encoded(&StripedBlockStats::default())),
+        "listCorruptFileBlocks" => Ok(encoded(&CorruptFilesAnswer { files: CorruptFiles::default() })),
+        "listCacheDirectives" | "listCachePools" | "listEncryptionZones" | "listReencryptionStatus" => {
+            Ok(encoded(&EndOfList { more: false }))
+        }
+        // The answer to these may hold something, and here never does; to msync there is nothing to say.
+        "getSlowDatanodeReport"
+        | "getDelegationToken"
+        | "getDataEncryptionKey"
+        | "getEZForPath"
+        | "msync"
+        | "getSnapshottableDirListing"
+        | "getSnapshotListing" => empty(),
+        "getErasureCodingCodecs" => Ok(encoded(&CodecsAnswer { codecs: Vec::new() })),
+        "getECTopologyResultForPolicies" => Ok(encoded(&topology())),
+        "getCurrentEditLogTxid" => superuser(caller).map(|()| encoded(&Number { value: 0 })),
+        // What these see to is always so here.
+        "saveNamespace" | "upgradeStatus" => superuser(caller).map(|()| encoded(&YesOrNo { yes: true })),
+        "restoreFailedStorage" => superuser(caller).map(|()| encoded(&YesOrNo { yes: false })),
+        "rollEdits" => superuser(caller).map(|()| encoded(&Number { value: 0 })),
+        "refreshNodes" | "finalizeUpgrade" | "rollingUpgrade" | "setBalancerBandwidth" | "metaSave" => {
+            superuser(caller).and_then(|()| empty())
+        }
+        "createSymlink" | "getLinkTarget" => Err(Refusal::unsupported("Symlinks not supported")),
+        _ if REFUSED.binary_search(&method).is_ok() => {
+            Err(Refusal::unsupported(format!("{method} is not supported by Stormwell; nothing was changed")))
+        }
+        _ => return None,
+    })
+}
+
+/// The one server of blocks: this gateway. How full it is, is not filled in.
+pub fn this_datanode(gateway: &Gateway) -> DatanodeInfo {
+    let (host, port) = gateway.address.rsplit_once(':').unwrap_or((&gateway.address, "0"));
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let port = port.parse().unwrap_or(0);
+    let id = DatanodeId {
+        ip: host.to_string(),
+        host: host.to_string(),
+        uuid: DATANODE.to_string(),
+        transfer_port: port,
+        info_port: port,
+        ipc_port: port,
+    };
+    DatanodeInfo {
+        id,
+        last_update: Some(gateway.clock.wall().0),
+        location: Some("/default-rack".to_string()),
+        admin_state: Some(0),
+        ..DatanodeInfo::default()
+    }
+}
+
+/// Names the server of blocks for ever; its address is part of what clients compare.
+const DATANODE: &str = "00000000-0000-0000-0000-000000000001";
+
+/// Refuses who may not do everything.
+fn superuser(caller: &Caller) -> Result<(), Refusal> {
+    if caller.superuser {
+        return Ok(());
+    }
+    let text = format!("Access denied for user {}. Superuser privilege is required", caller.user);
+    Err(Refusal::new(ACCESS_CONTROL, text))
+}
+
+/// Reads what a method was asked.
+fn read<M: Message + Default>(request: Bytes) -> Result<M, Refusal> {
+    M::decode(request).map_err(|error| Refusal::io(format!("the request cannot be read: {error}; nothing was done")))
+}
+
+fn encoded<M: Message>(message: &M) -> Vec<u8> {
+    message.encode_to_vec()
+}
+
+fn server_defaults() -> ServerDefaultsAnswer {
+    ServerDefaultsAnswer {
+        defaults: ServerDefaults {
+            block_size: BLOCK_SIZE,
+            bytes_per_checksum: BYTES_PER_CHECKSUM,
+            packet_size: PACKET_SIZE,
+            replication: REPLICATION,
+            file_buffer_size: FILE_BUFFER_SIZE,
+            encrypted: Some(false),
+            trash_minutes: Some(0),
+            checksum: Some(CHECKSUM_CRC32C),
+            key_provider: Some(String::new()),
+            storage_policy: Some(0),
+        },
+    }
+}
+
+/// Capacity, use and room of all devices together, in bytes.
+async fn fullness(gateway: &Gateway) -> Result<(u64, u64, u64), Refusal> {
+    let devices = gateway.client.devices().await?.devices;
+    let sum = |of: fn(&client::Device) -> u64| devices.iter().map(of).fold(0, u64::saturating_add);
+    let (capacity, used) = (sum(|device| device.capacity), sum(|device| device.used.min(device.capacity)));
+    Ok((capacity, used, capacity.saturating_sub(used)))
+}
+
+async fn stats(gateway: &Gateway) -> Result<Vec<u8>, Refusal> {
+    let (capacity, used, remaining) = fullness(gateway).await?;
+    Ok(encoded(&StoreStats { capacity, used, remaining, ..StoreStats::default() }))
+}
+
+/// Answers both kinds of report: with the stores of each server, or without.
+async fn datanode_report(gateway: &Gateway, method: &str, report: DatanodeReport) -> Result<Vec<u8>, Refusal> {
+    let mut datanodes = Vec::new();
+    if [REPORT_ALL, REPORT_LIVE].contains(&report.kind) {
+        let (capacity, used, remaining) = fullness(gateway).await?;
+        datanodes.push(DatanodeInfo {
+            capacity: Some(capacity),
+            used: Some(used),
+            remaining: Some(remaining),
+            pool_used: Some(used),
+            ..this_datanode(gateway)
+        });
+    }
+    if method == "getDatanodeReport" {
+        return Ok(encoded(&DatanodeReportAnswer { datanodes }));
+    }
+    let reports = datanodes.into_iter().map(with_storage).collect();
+    Ok(encoded(&StorageReportAnswer { reports }))
+}
+
+fn with_storage(datanode: DatanodeInfo) -> DatanodeStorages {
+    let uuid = datanode.id.uuid.clone();
+    let storage = StorageReport {
+        uuid: uuid.clone(),
+        failed: Some(false),
+        capacity: datanode.capacity,
+        used: datanode.used,
+        remaining: datanode.remaining,
+        pool_used: datanode.pool_used,
+        storage: Some(Storage { uuid, state: Some(0), storage_type: Some(STORAGE_DISK) }),
+    };
+    DatanodeStorages { datanode, storages: vec![storage] }
+}
+
+/// Safe mode is a wish of an administrator: while it is on, this gateway refuses changes.
+fn safe_mode(gateway: &Gateway, caller: &Caller, ask: SafeMode) -> Result<Vec<u8>, Refusal> {
+    let mode = &gateway.cluster.safe_mode;
+    let on = match ask.action {
+        SAFE_MODE_GET => mode.load(Ordering::Relaxed),
+        SAFE_MODE_ENTER | SAFE_MODE_LEAVE | SAFE_MODE_FORCE_EXIT => {
+            superuser(caller)?;
+            mode.store(ask.action == SAFE_MODE_ENTER, Ordering::Relaxed);
+            ask.action == SAFE_MODE_ENTER
+        }
+        other => return Err(Refusal::new(ILLEGAL_ARGUMENT, format!("Unexpected safe mode action: {other}"))),
+    };
+    Ok(encoded(&YesOrNo { yes: on }))
+}
+
+/// Erasure codes are labels here: the store decides where parts lie.
+fn topology() -> TopologyAnswer {
+    let text = "Stormwell keeps the names of erasure coding policies and decides itself how bytes are kept".to_string();
+    TopologyAnswer { verdict: Topology { text, supported: true } }
+}

@@ -1,0 +1,150 @@
+//! The calls of one connection that are under way. They are worked on by the connection's own task: an answer of the store
+//! wakes that task and no other, and a call costs no task of its own.
+
+use crate::rpc::frame::Answer;
+use base::limit::HDFS_CALLS_MAX;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+
+/// A call under way.
+pub type Doing = Pin<Box<dyn Future<Output = Answer> + Send>>;
+
+/// Places that are kept for the next calls when nothing is under way. More were a burst.
+const SPARE_PLACES: usize = 8;
+
+/// Calls under way, at most `HDFS_CALLS_MAX`.
+#[derive(Default)]
+pub struct Calls {
+    places: Vec<Place>,
+    free: Vec<usize>,
+    woken: Arc<Woken>,
+}
+
+struct Place {
+    doing: Option<Doing>,
+    alarm: Arc<Alarm>,
+    waker: Waker,
+}
+
+/// Which calls can go on, filled from any thread.
+#[derive(Default)]
+struct Woken(Mutex<List>);
+
+#[derive(Default)]
+struct List {
+    places: Vec<usize>,
+    /// The connection's task, if it sleeps. Whoever wakes it takes it, so that a burst of answers wakes once.
+    task: Option<Waker>,
+}
+
+impl Woken {
+    fn lock(&self) -> MutexGuard<'_, List> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Wakes the call of one place.
+struct Alarm {
+    place: usize,
+    /// Whether the place is in the list.
+    listed: AtomicBool,
+    woken: Arc<Woken>,
+}
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if self.listed.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let task = {
+            let mut list = self.woken.lock();
+            list.places.push(self.place);
+            list.task.take()
+        };
+        if let Some(task) = task {
+            task.wake();
+        }
+    }
+}
+
+impl Calls {
+    /// How many are under way.
+    pub fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    /// Whether another one may begin.
+    pub fn has_room(&self) -> bool {
+        self.len() < HDFS_CALLS_MAX
+    }
+
+    /// Begins a call; the answer if it is there at once. There must be room.
+    pub fn begin(&mut self, doing: Doing) -> Option<Answer> {
+        assert!(self.has_room(), "a connection has {} calls under way", self.len());
+        let at = self.free.pop().unwrap_or_else(|| {
+            let woken = self.woken.clone();
+            let alarm = Arc::new(Alarm { place: self.places.len(), listed: AtomicBool::new(false), woken });
+            self.places.push(Place { doing: None, waker: alarm.clone().into(), alarm });
+            self.places.len() - 1
+        });
+        self.places[at].doing = Some(doing);
+        self.go_on(at)
+    }
+
+    /// Lets those calls go on that can, and hands over the answers that are there. Afterwards `context` is woken when another
+    /// one can.
+    pub fn turn(&mut self, context: &Context<'_>, mut answered: impl FnMut(Answer)) {
+        let mut ready = {
+            let mut list = self.woken.lock();
+            if list.places.is_empty() {
+                if !list.task.as_ref().is_some_and(|task| task.will_wake(context.waker())) {
+                    list.task = Some(context.waker().clone());
+                }
+                return;
+            }
+            list.task = None;
+            std::mem::take(&mut list.places)
+        };
+        for at in ready.drain(..) {
+            self.places[at].alarm.listed.store(false, Ordering::Release);
+            if let Some(answer) = self.go_on(at) {
+                answered(answer);
+            }
+        }
+        if self.len() == 0 && self.places.len() > SPARE_PLACES {
+            // Late alarms of calls that are through hold the old list; nobody reads it.
+            *self = Calls::default();
+        }
+        let mut list = self.woken.lock();
+        if list.places.is_empty() {
+            // Its memory serves the next burst.
+            list.places = ready;
+            list.task = Some(context.waker().clone());
+        } else {
+            // What was woken meanwhile is for the next turn, so that reading and writing get theirs.
+            context.waker().wake_by_ref();
+        }
+    }
+
+    /// Takes a call one step further.
+    fn go_on(&mut self, at: usize) -> Option<Answer> {
+        let place = &mut self.places[at];
+        // A call that is through may have left an alarm behind.
+        let doing = place.doing.as_mut()?;
+        match doing.as_mut().poll(&mut Context::from_waker(&place.waker)) {
+            Poll::Ready(answer) => {
+                place.doing = None;
+                self.free.push(at);
+                Some(answer)
+            }
+            Poll::Pending => None,
+        }
+    }
+}

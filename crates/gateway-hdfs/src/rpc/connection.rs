@@ -1,0 +1,427 @@
+//! One connection that carries calls: one task reads frames, works on calls and writes answers, as many at once as there are.
+
+use crate::caller::Caller;
+use crate::gateway::{Gateway, SUPERUSERS_GROUP};
+use crate::message::rpc::{
+    AUTHENTICATION_NONE, AUTHENTICATION_SASL, CALL_CONTEXT, CALL_PING, CALL_SASL, CALL_UNKNOWN, CallHeader,
+    ConnectionContext, FATAL_DESERIALIZING, FATAL_INVALID_HEADER, FATAL_UNAUTHORIZED, FATAL_VERSION_MISMATCH,
+    KIND_PROTOCOL_BUFFER, MAGIC, OPERATION_FINAL, RequestHeader, SASL_NEGOTIATE, Sasl, VERSION,
+};
+use crate::refusal::{ACCESS_CONTROL, RPC_SERVER, Refusal, VERSION_MISMATCH};
+use crate::rpc::calls::Calls;
+use crate::rpc::dispatch;
+use crate::rpc::frame::{self, Front, LENGTH_BYTES};
+use base::limit::{
+    CONNECTION_IDLE_MAX, HDFS_BACKLOG_MAX, HDFS_FRAME_MAX, HDFS_LARGE_CALL, HELLO_WAIT_MAX, USER_NAME_MAX,
+};
+use base::net::Stream;
+use base::unit::Time;
+use bytes::Bytes;
+use prost::Message;
+use std::future::{Future, poll_fn};
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::time::{Sleep, sleep};
+
+/// Bytes that one read takes. They lie on the stack, so that a connection without calls holds no memory for them.
+const READ_AT_ONCE: usize = 16 << 10;
+
+/// Turns of reading and writing before other tasks of the runtime get theirs.
+const TURNS: usize = 16;
+
+/// Buffers larger than this are given back after use.
+const SPARE_MAX: usize = 64 << 10;
+
+/// Length of what a connection begins with: the magic, a version, a class of service, how users prove who they are.
+pub const PREAMBLE_LENGTH: usize = 7;
+
+/// A future that a connection waits for beside its stream.
+type Waiting<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// What a connection expects next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Its first seven bytes.
+    Preamble,
+    /// The wish to prove something.
+    Sasl,
+    /// Who calls.
+    Context,
+    /// Calls.
+    Calls,
+}
+
+/// Why the connection ends although the client goes on: told to it before.
+struct Fatal {
+    call: i32,
+    refusal: Refusal,
+    detail: i32,
+}
+
+impl Fatal {
+    fn new(call: i32, detail: i32, text: impl Into<String>) -> Fatal {
+        Fatal { call, refusal: Refusal::new(RPC_SERVER, text), detail }
+    }
+}
+
+/// A connection that carries calls.
+pub struct Connection {
+    gateway: Arc<Gateway>,
+    stream: Box<dyn Stream>,
+    stage: Stage,
+    /// Who calls, once it is known. Client and number are filled in for each call.
+    caller: Option<Caller>,
+    calls: Calls,
+    /// What arrived and was not taken yet.
+    input: Vec<u8>,
+    /// Answers that wait, and how many bytes of them are written.
+    output: Vec<u8>,
+    written: usize,
+    flushing: bool,
+    /// The right to read a large call, or the wait for it.
+    large: Option<OwnedSemaphorePermit>,
+    wait_for_large: Option<Waiting<OwnedSemaphorePermit>>,
+    stop: Waiting<()>,
+    /// Nothing more arrives.
+    ended: bool,
+    /// Nothing more is taken; the connection ends when what was begun is answered.
+    ending: bool,
+    /// The other side takes no more bytes.
+    deaf: bool,
+    /// The end was not asked for by the client: it is waited for a little, so that it learns the reason.
+    linger: bool,
+    /// When bytes last came or went.
+    heard: Time,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl Connection {
+    /// A connection whose first bytes, `begun`, were read already. It ends when `stop` becomes true.
+    pub fn new(
+        gateway: Arc<Gateway>,
+        stream: Box<dyn Stream>,
+        begun: Vec<u8>,
+        mut stop: watch::Receiver<bool>,
+    ) -> Connection {
+        let stopped = async move { drop(stop.wait_for(|stop| *stop).await) };
+        Connection {
+            heard: gateway.clock.now(),
+            gateway,
+            stream,
+            stage: Stage::Preamble,
+            caller: None,
+            calls: Calls::default(),
+            input: begun,
+            output: Vec::new(),
+            written: 0,
+            flushing: false,
+            large: None,
+            wait_for_large: None,
+            stop: Box::pin(stopped),
+            ended: false,
+            ending: false,
+            deaf: false,
+            linger: false,
+            timer: Box::pin(sleep(HELLO_WAIT_MAX)),
+        }
+    }
+
+    /// Serves until the client goes, a rule is broken or the node stops. Calls that were begun are finished in any case:
+    /// a change of several steps must not stay half done.
+    pub async fn run(mut self) {
+        poll_fn(|context| self.poll(context)).await;
+        if self.linger && !self.deaf {
+            crate::door::linger(&mut self.stream).await;
+        }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        for _ in 0..TURNS {
+            let output = &mut self.output;
+            self.calls.turn(context, |answer| frame::append_answer(output, &answer));
+            let read = self.read(context);
+            // Behind reading, so that all answers of this turn leave together.
+            let wrote = self.write(context);
+            while self.timer.as_mut().poll(context).is_ready() {
+                self.look_at_time();
+            }
+            if !self.ending && self.stop.as_mut().poll(context).is_ready() {
+                (self.ending, self.linger) = (true, true);
+            }
+            if self.ending && self.calls.len() == 0 && (self.deaf || (self.output.is_empty() && !self.flushing)) {
+                return Poll::Ready(());
+            }
+            if !read && !wrote {
+                return Poll::Pending;
+            }
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Nothing came or went for long: the other side is gone, or might as well be.
+    fn look_at_time(&mut self) {
+        let most = if self.stage == Stage::Calls { CONNECTION_IDLE_MAX } else { HELLO_WAIT_MAX };
+        let silence = self.gateway.clock.now().since(self.heard);
+        if silence >= most && self.calls.len() == 0 {
+            (self.ending, self.deaf) = (true, true);
+        }
+        self.timer.set(sleep(most.saturating_sub(silence).max(HELLO_WAIT_MAX)));
+    }
+
+    /// Whether more may be taken now. If not, an answer that leaves or a call that ends comes first.
+    fn may_take(&self) -> bool {
+        let backlog = self.output.len() - self.written;
+        !self.ending && self.wait_for_large.is_none() && self.calls.has_room() && backlog < HDFS_BACKLOG_MAX
+    }
+
+    /// One read, and what it completes. True if something happened.
+    fn read(&mut self, context: &mut Context<'_>) -> bool {
+        if let Some(wait) = &mut self.wait_for_large {
+            let Poll::Ready(permit) = wait.as_mut().poll(context) else { return false };
+            (self.large, self.wait_for_large) = (Some(permit), None);
+        }
+        if self.may_take() && self.take_waiting() {
+            return true;
+        }
+        if !self.may_take() {
+            return self.wait_for_large.is_some();
+        }
+        if self.ended {
+            self.ending = true;
+            return true;
+        }
+        let mut room = [const { MaybeUninit::<u8>::uninit() }; READ_AT_ONCE];
+        let mut space = ReadBuf::uninit(&mut room);
+        match Pin::new(&mut self.stream).poll_read(context, &mut space) {
+            Poll::Pending => return false,
+            Poll::Ready(Err(_)) => (self.ending, self.deaf) = (true, true),
+            // Half of a connection may be closed: answers to what was asked before still go out.
+            Poll::Ready(Ok(())) if space.filled().is_empty() => self.ended = true,
+            Poll::Ready(Ok(())) => {
+                self.heard = self.gateway.clock.now();
+                let arrived = space.filled();
+                let taken = if self.input.is_empty() { self.take(arrived) } else { 0 };
+                self.input.extend_from_slice(&arrived[taken..]);
+            }
+        }
+        true
+    }
+
+    /// Takes what arrived before and was not taken. True if that was something.
+    fn take_waiting(&mut self) -> bool {
+        if self.input.is_empty() {
+            return false;
+        }
+        let mut input = std::mem::take(&mut self.input);
+        let taken = self.take(&input);
+        if taken < input.len() {
+            input.drain(..taken);
+            self.input = input;
+        }
+        taken > 0
+    }
+
+    /// Takes whole frames off the front of what arrived, as long as there is room for their calls. How many bytes.
+    fn take(&mut self, arrived: &[u8]) -> usize {
+        let mut taken = 0;
+        while self.may_take() {
+            let rest = &arrived[taken..];
+            let done = match self.stage {
+                Stage::Preamble => self.take_preamble(rest),
+                Stage::Sasl | Stage::Context | Stage::Calls => self.take_frame(rest),
+            };
+            match done {
+                Ok(0) => break,
+                Ok(length) => taken += length,
+                Err(fatal) => {
+                    self.end_because(&fatal);
+                    break;
+                }
+            }
+        }
+        taken
+    }
+
+    fn take_preamble(&mut self, rest: &[u8]) -> Result<usize, Fatal> {
+        let mismatch = |said: &str| Fatal {
+            call: CALL_UNKNOWN,
+            refusal: Refusal::new(
+                VERSION_MISMATCH,
+                format!("Server IPC version {VERSION} cannot communicate with {said}"),
+            ),
+            detail: FATAL_VERSION_MISMATCH,
+        };
+        if rest.first_chunk().is_some_and(|magic| *magic != MAGIC) {
+            return Err(mismatch("a client of another protocol"));
+        }
+        let Some([_, _, _, _, version, _class, authentication]) = rest.first_chunk::<PREAMBLE_LENGTH>() else {
+            return Ok(0);
+        };
+        if *version != VERSION {
+            return Err(mismatch(&format!("client version {version}")));
+        }
+        self.stage = match *authentication {
+            AUTHENTICATION_NONE => Stage::Context,
+            AUTHENTICATION_SASL => Stage::Sasl,
+            other => return Err(mismatch(&format!("a client that proves who it is by way {other}"))),
+        };
+        Ok(PREAMBLE_LENGTH)
+    }
+
+    fn take_frame(&mut self, rest: &[u8]) -> Result<usize, Fatal> {
+        match frame::front(rest) {
+            Front::Nothing => Ok(0),
+            Front::Part(length) => {
+                if length > HDFS_LARGE_CALL && self.large.is_none() {
+                    self.wait_for_large = Some(self.gateway.rpc.large_call(length));
+                }
+                Ok(0)
+            }
+            Front::Whole(length) => {
+                // Its own memory: a slice of a larger buffer would keep all of that for as long as the call takes.
+                let content = Bytes::copy_from_slice(&rest[LENGTH_BYTES..length]);
+                let large = self.large.take();
+                self.take_content(content, large).map(|()| length)
+            }
+            Front::TooLong(length) => {
+                let text = format!("a frame of {length} bytes; the most is {HDFS_FRAME_MAX}. Nothing of it was done");
+                Err(Fatal::new(CALL_UNKNOWN, FATAL_DESERIALIZING, text))
+            }
+        }
+    }
+
+    fn take_content(&mut self, mut content: Bytes, large: Option<OwnedSemaphorePermit>) -> Result<(), Fatal> {
+        let unreadable = |call, what: &str| {
+            Fatal::new(call, FATAL_DESERIALIZING, format!("{what} cannot be read. Nothing was done"))
+        };
+        let header = frame::take_delimited(&mut content).and_then(|header| RequestHeader::decode(header).ok());
+        let header = header.ok_or_else(|| unreadable(CALL_UNKNOWN, "the header of a frame"))?;
+        let call = header.call;
+        if header.kind != Some(KIND_PROTOCOL_BUFFER) || header.operation != Some(OPERATION_FINAL) {
+            let text = format!(
+                "a frame of kind {:?} and operation {:?} is none of Hadoop's calls",
+                header.kind, header.operation
+            );
+            return Err(Fatal::new(call, FATAL_INVALID_HEADER, text));
+        }
+        match call {
+            CALL_PING => Ok(()),
+            CALL_SASL if self.stage == Stage::Sasl => {
+                let sasl = frame::take_delimited(&mut content).and_then(|sasl| Sasl::decode(sasl).ok());
+                if sasl.is_none_or(|sasl| sasl.state != SASL_NEGOTIATE) {
+                    let text = "this server knows simple authentication only";
+                    return Err(Fatal {
+                        refusal: Refusal::new(ACCESS_CONTROL, text),
+                        ..Fatal::new(call, FATAL_UNAUTHORIZED, "")
+                    });
+                }
+                frame::append_sasl_success(&mut self.output);
+                self.stage = Stage::Context;
+                Ok(())
+            }
+            CALL_CONTEXT if self.stage == Stage::Context => {
+                let context =
+                    frame::take_delimited(&mut content).and_then(|context| ConnectionContext::decode(context).ok());
+                let context = context.ok_or_else(|| unreadable(call, "the connection context"))?;
+                self.caller = Some(self.caller_of(context)?);
+                self.stage = Stage::Calls;
+                Ok(())
+            }
+            0.. if self.stage == Stage::Calls => self.begin_call(&header, content, large),
+            0.. => Err(Fatal::new(call, FATAL_INVALID_HEADER, "Connection context not established")),
+            _ => Err(Fatal::new(call, FATAL_INVALID_HEADER, format!("Unknown out of band call #{call}"))),
+        }
+    }
+
+    /// Whom the context names.
+    fn caller_of(&self, context: ConnectionContext) -> Result<Caller, Fatal> {
+        let user = context.user.and_then(|user| user.effective).unwrap_or_default();
+        if user.is_empty() || user.len() > USER_NAME_MAX || user.chars().any(char::is_control) {
+            let text = format!("the connection names no user, or one of {} bytes", user.len());
+            let refusal = Refusal::new(ACCESS_CONTROL, text);
+            return Err(Fatal { call: CALL_CONTEXT, refusal, detail: FATAL_UNAUTHORIZED });
+        }
+        let groups: Arc<[String]> = (self.gateway.groups_of)(&user).into();
+        let superuser = user == self.gateway.superuser || groups.iter().any(|group| group == SUPERUSERS_GROUP);
+        let address = self.stream.peer().into();
+        Ok(Caller { user: user.into(), groups, superuser, client_id: [0; 16], call: 0, address })
+    }
+
+    fn begin_call(
+        &mut self,
+        header: &RequestHeader,
+        mut content: Bytes,
+        large: Option<OwnedSemaphorePermit>,
+    ) -> Result<(), Fatal> {
+        let call = header.call;
+        let method = frame::take_delimited(&mut content).and_then(|method| CallHeader::decode(method).ok());
+        let request = frame::take_delimited(&mut content);
+        let (Some(method), Some(request)) = (method, request) else {
+            return Err(Fatal::new(call, FATAL_DESERIALIZING, "IPC server unable to read call parameters"));
+        };
+        let Some(caller) = &self.caller else { unreachable!("calls come behind the context") };
+        // A name of another length is nobody's: its calls are never remembered.
+        let client_id = header.client.as_ref().try_into().unwrap_or_default();
+        let caller = Caller { client_id, call, ..caller.clone() };
+        let gateway = self.gateway.clone();
+        let doing = async move {
+            let result = dispatch::answer(&gateway, &caller, &method, request).await;
+            drop(large);
+            (call, result)
+        };
+        if let Some(answer) = self.calls.begin(Box::pin(doing)) {
+            frame::append_answer(&mut self.output, &answer);
+        }
+        Ok(())
+    }
+
+    /// Says why the connection ends. What was begun before is still answered.
+    fn end_because(&mut self, fatal: &Fatal) {
+        let Fatal { call, refusal, detail } = fatal;
+        frame::append_fatal(&mut self.output, *call, refusal, *detail);
+        (self.gateway.on_trouble)(format!("{}: disconnected: {}", self.stream.peer(), refusal.text));
+        (self.ending, self.linger) = (true, true);
+    }
+
+    /// One write. True if bytes left.
+    fn write(&mut self, context: &mut Context<'_>) -> bool {
+        if self.deaf {
+            (self.output, self.written) = (Vec::new(), 0);
+            return false;
+        }
+        if self.output.is_empty() {
+            self.flushing &= Pin::new(&mut self.stream).poll_flush(context).is_pending();
+            return false;
+        }
+        match Pin::new(&mut self.stream).poll_write(context, &self.output[self.written..]) {
+            Poll::Pending => false,
+            Poll::Ready(Ok(written)) if written > 0 => {
+                self.heard = self.gateway.clock.now();
+                self.written += written;
+                if self.written == self.output.len() {
+                    (self.written, self.flushing) = (0, true);
+                    self.give_back();
+                }
+                true
+            }
+            Poll::Ready(_) => {
+                (self.ending, self.deaf) = (true, true);
+                true
+            }
+        }
+    }
+
+    /// All is written: small memory is kept while more is under way, none for an idle connection.
+    fn give_back(&mut self) {
+        if self.calls.len() == 0 || self.output.capacity() > SPARE_MAX {
+            self.output = Vec::new();
+        } else {
+            self.output.clear();
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Which room does a call, by its protocol and its method.
+
+use crate::caller::Caller;
+use crate::gateway::Gateway;
+use crate::message::rpc::CallHeader;
+use crate::refusal::{NO_SUCH_METHOD, NO_SUCH_PROTOCOL, Refusal, VERSION_MISMATCH};
+use crate::rpc::retries::{self, Known};
+use crate::{cluster, files, names};
+use bytes::Bytes;
+use std::sync::Arc;
+
+const CLIENT: &str = "org.apache.hadoop.hdfs.protocol.ClientProtocol";
+const CLIENT_DATANODE: &str = "org.apache.hadoop.hdfs.protocol.ClientDatanodeProtocol";
+
+/// Version of every protocol.
+const PROTOCOL_VERSION: u64 = 1;
+
+/// Does a call: the encoded answer, without its length.
+pub async fn answer(
+    gateway: &Arc<Gateway>,
+    caller: &Caller,
+    header: &CallHeader,
+    request: Bytes,
+) -> Result<Vec<u8>, Refusal> {
+    let (protocol, method) = (String::from_utf8_lossy(&header.protocol), String::from_utf8_lossy(&header.method));
+    let (protocol, method) = (protocol.as_ref(), method.as_ref());
+    let done = match protocol {
+        _ if header.version != PROTOCOL_VERSION => return Err(wrong_version(protocol, header.version)),
+        CLIENT if let Some(refusal) = cluster::refused_in_safe_mode(gateway, method) => Some(Err(refusal)),
+        CLIENT if retries::is_kept(method) => once(gateway, caller, method, request).await,
+        CLIENT => client(gateway, caller, method, request).await,
+        CLIENT_DATANODE => match files::located::datanode_call(gateway, caller, method, request.clone()).await {
+            None => cluster::datanode(gateway, method),
+            done => done,
+        },
+        _ if cluster::serves(protocol) => cluster::other(gateway, caller, protocol, method, request),
+        _ => return Err(Refusal::new(NO_SUCH_PROTOCOL, format!("Unknown protocol: {protocol}"))),
+    };
+    done.unwrap_or_else(|| {
+        let text = format!("Unknown method {method} called on {protocol} protocol.");
+        Err(Refusal::new(NO_SUCH_METHOD, text))
+    })
+}
+
+/// A call of ClientProtocol, by whichever room knows it.
+async fn client(
+    gateway: &Arc<Gateway>,
+    caller: &Caller,
+    method: &str,
+    request: Bytes,
+) -> Option<Result<Vec<u8>, Refusal>> {
+    if let done @ Some(_) = names::call(gateway, caller, method, request.clone()).await {
+        return done;
+    }
+    if let done @ Some(_) = files::call(gateway, caller, method, request.clone()).await {
+        return done;
+    }
+    cluster::call(gateway, caller, method, request).await
+}
+
+/// A change that a client may ask for again because its answer was lost: done once, answered as often as it is asked.
+async fn once(
+    gateway: &Arc<Gateway>,
+    caller: &Caller,
+    method: &str,
+    request: Bytes,
+) -> Option<Result<Vec<u8>, Refusal>> {
+    let turn = match gateway.rpc.retries.begin(caller).await {
+        Some(Known::Done(answer)) => return Some(Ok(answer.to_vec())),
+        Some(Known::Do(turn)) => Some(turn),
+        None => None,
+    };
+    let done = client(gateway, caller, method, request).await;
+    if let (Some(turn), Some(Ok(answer))) = (turn, &done) {
+        turn.done(gateway.clock.as_ref(), answer);
+    }
+    done
+}
+
+fn wrong_version(protocol: &str, version: u64) -> Refusal {
+    let text = format!("Protocol {protocol} version mismatch. (client = {version}, server = {PROTOCOL_VERSION})");
+    Refusal::new(VERSION_MISMATCH, text)
+}

@@ -1,0 +1,258 @@
+//! A connection of the data transfer protocol: bytes that were read and not used yet, messages with their length before
+//! them, and writes of several parts at once.
+
+use base::error::{Error, ErrorKind, Result};
+use base::limit::HDFS_MESSAGE_MAX;
+use base::net::Stream;
+use prost::Message;
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWrite};
+use tokio::time::timeout;
+
+/// Bytes that are kept ready at first, and while nothing larger comes: operations are small.
+const STAGING: usize = 1024;
+
+/// Longest varint that a length may be.
+const LENGTH_MAX: usize = 5;
+
+/// A client that neither takes nor gives anything for this long in the middle of an operation is given up, as in HDFS.
+pub const SILENCE_MAX: Duration = Duration::from_secs(480);
+
+/// A connection. Its errors: `Unreachable` if the client went away, which is no trouble; `Protocol` if it sent nonsense.
+pub struct Connection {
+    /// The socket. Whoever reads from it must take what is staged first.
+    pub stream: Box<dyn Stream>,
+    /// What was read: `staging[start..end]` is not used yet.
+    staging: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Connection {
+    /// A connection that has said `begun` so far.
+    pub fn new(stream: Box<dyn Stream>, begun: Vec<u8>) -> Connection {
+        let end = begun.len();
+        Connection { stream, staging: begun, start: 0, end }
+    }
+
+    /// Who is at the other end, for people.
+    pub fn peer(&self) -> String {
+        self.stream.peer()
+    }
+
+    /// What was read and is not used yet.
+    pub fn staged(&self) -> &[u8] {
+        &self.staging[self.start..self.end]
+    }
+
+    /// Marks the first `count` staged bytes as used.
+    pub fn take(&mut self, count: usize) {
+        self.start += count;
+        assert!(self.start <= self.end, "{count} bytes were not there");
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+    }
+
+    /// Waits until at least `count` bytes are staged and shows what is. `count` is at most `base::limit::HDFS_MESSAGE_MAX`
+    /// and some: the caller has compared it.
+    pub async fn stage(&mut self, count: usize) -> Result<&[u8]> {
+        while self.end - self.start < count {
+            self.make_room(count);
+            let got = self.stream.read(&mut self.staging[self.end..]).await.map_err(gone)?;
+            if got == 0 {
+                return Err(Error::new(ErrorKind::Unreachable, "the client closed the connection"));
+            }
+            self.end += got;
+        }
+        Ok(self.staged())
+    }
+
+    /// Room for `count` bytes from `start` on.
+    fn make_room(&mut self, count: usize) {
+        if self.start > 0 && self.staging.len() - self.start < count.max(STAGING) {
+            self.staging.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        let room = count.max(STAGING);
+        if self.staging.len() < room {
+            self.staging.resize(room, 0);
+        }
+    }
+
+    /// Fills `target`: from what is staged, the rest straight from the socket.
+    pub async fn read_exact(&mut self, target: &mut [u8]) -> Result<()> {
+        let staged = self.staged();
+        let count = staged.len().min(target.len());
+        target[..count].copy_from_slice(&staged[..count]);
+        self.take(count);
+        self.stream.read_exact(&mut target[count..]).await.map(|_| ()).map_err(gone)
+    }
+
+    /// Waits for a message with its length before it.
+    pub async fn read_message<M: Message + Default>(&mut self) -> Result<M> {
+        let mut wanted = 1;
+        let (head, length) = loop {
+            let staged = self.stage(wanted).await?;
+            match read_length(staged) {
+                Some(found) => break found,
+                None if staged.len() >= LENGTH_MAX => return Err(nonsense("a message has no length")),
+                None => wanted = staged.len() + 1,
+            }
+        };
+        if length > HDFS_MESSAGE_MAX as u64 {
+            return Err(nonsense(format!("a message of {length} bytes came; {HDFS_MESSAGE_MAX} is the most")));
+        }
+        let whole = head + length as usize;
+        let bytes = &self.stage(whole).await?[head..whole];
+        let message = M::decode(bytes).map_err(|error| nonsense(format!("a message cannot be read: {error}")))?;
+        self.take(whole);
+        Ok(message)
+    }
+
+    /// Sends a message with its length before it.
+    pub async fn write_message<M: Message>(&mut self, message: &M) -> Result<()> {
+        let bytes = message.encode_length_delimited_to_vec();
+        self.write_all(&mut [IoSlice::new(&bytes)]).await
+    }
+
+    /// Sends these parts one after another. An error if the client takes nothing for too long.
+    pub async fn write_all(&mut self, mut parts: &mut [IoSlice<'_>]) -> Result<()> {
+        IoSlice::advance_slices(&mut parts, 0);
+        while !parts.is_empty() {
+            let write = poll_fn(|context| Pin::new(&mut self.stream).poll_write_vectored(context, parts));
+            let written = match timeout(SILENCE_MAX, write).await {
+                Ok(written) => written.map_err(gone)?,
+                Err(_) => {
+                    let text = format!("the client took nothing for {} s", SILENCE_MAX.as_secs());
+                    return Err(Error::new(ErrorKind::Unreachable, text));
+                }
+            };
+            if written == 0 {
+                return Err(gone(io::Error::from(io::ErrorKind::WriteZero)));
+            }
+            IoSlice::advance_slices(&mut parts, written);
+        }
+        Ok(())
+    }
+}
+
+/// The length at the start of these bytes and how many bytes it takes. None: it does not end here.
+fn read_length(bytes: &[u8]) -> Option<(usize, u64)> {
+    let mut length = 0;
+    for (place, byte) in bytes.iter().take(LENGTH_MAX).enumerate() {
+        length |= u64::from(byte & 0x7F) << (7 * place);
+        if byte & 0x80 == 0 {
+            return Some((place + 1, length));
+        }
+    }
+    None
+}
+
+/// The socket's error as one that says that the client is gone.
+pub fn gone(error: io::Error) -> Error {
+    Error::new(ErrorKind::Unreachable, format!("the connection ended: {error}"))
+}
+
+/// The client broke the protocol.
+pub fn nonsense(text: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Protocol, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Connection;
+    use crate::message::transfer::{OperationAnswer, ReadStatus};
+    use base::error::ErrorKind;
+    use base::net::Stream;
+    use std::io::{self, IoSlice};
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+    use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
+
+    struct End(DuplexStream);
+
+    impl Stream for End {
+        fn peer(&self) -> String {
+            "test".to_string()
+        }
+    }
+
+    impl AsyncRead for End {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+            out: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_read(context, out)
+        }
+    }
+
+    impl AsyncWrite for End {
+        fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            Pin::new(&mut self.0).poll_write(context, bytes)
+        }
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+        fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_shutdown(context)
+        }
+    }
+
+    /// Messages and plain bytes come out as they went in, however the stream is cut.
+    #[tokio::test]
+    async fn any_cut_is_the_same() {
+        let bytes: Vec<u8> = [&[2, 8, 6, 2, 8, 0][..], &[9; 3000], &[2, 8, 1]].concat();
+        for step in [1, 2, 5, 999, 5000] {
+            let (here, mut there) = duplex(step);
+            let mut connection = Connection::new(Box::new(End(here)), bytes[..1].to_vec());
+            let rest = bytes[1..].to_vec();
+            let sending = tokio::spawn(async move { there.write_all(&rest).await.map(|()| there) });
+            for status in [6, 0] {
+                assert_eq!(connection.read_message::<ReadStatus>().await.expect("a message"), ReadStatus { status });
+            }
+            let mut plain = [0; 3000];
+            connection.read_exact(&mut plain).await.expect("bytes");
+            assert_eq!(plain, [9; 3000]);
+            assert_eq!(connection.read_message::<ReadStatus>().await.expect("a message"), ReadStatus { status: 1 });
+            drop(sending.await.expect("no panic").expect("sent"));
+            let error = connection.stage(1).await.expect_err("it ended");
+            assert_eq!(error.kind(), ErrorKind::Unreachable);
+        }
+    }
+
+    /// Absurd lengths are refused before anything is allocated for them, and so is a message that is none.
+    #[tokio::test]
+    async fn absurd_lengths_are_refused() {
+        for begun in
+            [&[0xFF; 5][..], &[0xFF, 0xFF, 0xFF, 0xFF, 0x0F], &[0x81, 0x80, 0x04], &[3, 0x08, 0xFF, 0xFF], &[5]]
+        {
+            let mut connection = Connection::new(Box::new(End(duplex(10).0)), begun.to_vec());
+            let error = connection.read_message::<ReadStatus>().await.expect_err("nonsense");
+            let expected = if *begun == [5] { ErrorKind::Unreachable } else { ErrorKind::Protocol };
+            assert_eq!(error.kind(), expected, "{begun:?}: {}", error.text());
+        }
+    }
+
+    /// All parts of a write arrive in their order, also when the socket takes a few bytes at a time.
+    #[tokio::test]
+    async fn parts_arrive_in_order() {
+        let (here, mut there) = duplex(7);
+        let mut connection = Connection::new(Box::new(End(here)), Vec::new());
+        let reading = tokio::spawn(async move {
+            let mut all = Vec::new();
+            there.read_to_end(&mut all).await.map(|_| all)
+        });
+        let (a, b) = (vec![1; 50], vec![2; 33]);
+        connection.write_all(&mut [IoSlice::new(&a), IoSlice::new(&[]), IoSlice::new(&b)]).await.expect("sent");
+        let answer = OperationAnswer { first_bad_link: Some(String::new()), ..OperationAnswer::default() };
+        connection.write_message(&answer).await.expect("sent");
+        drop(connection);
+        let all = reading.await.expect("no panic").expect("read");
+        assert_eq!(all, [&a[..], &b, &[4, 8, 0, 18, 0]].concat());
+    }
+}
