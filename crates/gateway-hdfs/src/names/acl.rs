@@ -272,3 +272,159 @@ fn shown(entry: &AclEntry) -> String {
     let bits = ["---", "--x", "-w-", "-wx", "r--", "r-x", "rw-", "rwx"][(entry.permissions & 7) as usize];
     format!("{scope}{kind}:{}:{bits}", entry.name)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{inherited, merged, replaced, stored, whole, without, without_default};
+    use crate::note::AclEntry;
+    use crate::refusal::{ACL, Refusal};
+
+    /// Entries as the shell writes them: `user:bob:rw-`, `default:group::r-x`.
+    fn list(text: &str) -> Vec<AclEntry> {
+        let read = |entry: &str| {
+            let (scope, rest) = entry.strip_prefix("default:").map_or((0, entry), |rest| (1, rest));
+            let mut parts = rest.split(':');
+            let kind = match parts.next() {
+                Some("user") => 0,
+                Some("group") => 1,
+                Some("mask") => 2,
+                Some("other") => 3,
+                other => panic!("{other:?}"),
+            };
+            let name = parts.next().expect("a name").to_string();
+            let bits = parts.next().unwrap_or("---");
+            let permissions = bits.chars().fold(0, |bits, letter| bits << 1 | u32::from(letter != '-'));
+            AclEntry { scope, kind, permissions, name }
+        };
+        text.split(',').filter(|entry| !entry.is_empty()).map(read).collect()
+    }
+
+    fn text(list: &[AclEntry]) -> String {
+        list.iter().map(super::shown).collect::<Vec<_>>().join(",")
+    }
+
+    /// What HDFS stores for the result of a change: the bits, and the entries beside them.
+    fn after(result: Result<Vec<AclEntry>, Refusal>, mode: u32) -> String {
+        match result {
+            Ok(list) => {
+                let (bits, stored) = stored(&list, mode);
+                format!("{bits:o} {}", text(&stored))
+            }
+            Err(refusal) => {
+                assert_eq!(refusal.class, ACL);
+                refusal.text
+            }
+        }
+    }
+
+    /// A whole list and what is stored of it are the same thing twice.
+    #[test]
+    fn whole_and_stored() {
+        for (mode, entries, expected) in [
+            (0o640, "", "user::rw-,group::r--,other::---"),
+            (0o1750, "user:bob:rwx,group::r--", "user::rwx,user:bob:rwx,group::r--,mask::r-x,other::---"),
+            (
+                0o750,
+                "default:user::rwx,default:group::r-x,default:other::---",
+                "user::rwx,group::r-x,other::---,default:user::rwx,default:group::r-x,default:other::---",
+            ),
+        ] {
+            let full = whole(mode, &list(entries));
+            assert_eq!(text(&full), expected);
+            assert_eq!(stored(&full, mode), (mode, list(entries)));
+        }
+    }
+
+    /// Changes give what HDFS gives: masks are computed anew unless somebody said one, defaults are completed from the access
+    /// entries, and what makes no sense is refused.
+    #[test]
+    fn changes() {
+        let file = |mode| whole(mode, &[]);
+        let named = |mode| whole(mode, &list("user:bob:rwx,group::r--"));
+        let table = [
+            // Modify: a named entry makes a mask of the union; the group's own entry keeps what the bits were.
+            (after(merged(&file(0o640), list("user:bob:rwx")), 0o640), "670 user:bob:rwx,group::r--"),
+            (after(merged(&named(0o670), list("user:bob:r--")), 0o670), "640 user:bob:r--,group::r--"),
+            (after(merged(&named(0o670), list("mask::r--")), 0o670), "640 user:bob:rwx,group::r--"),
+            (after(merged(&named(0o640), list("other::r--")), 0o640), "674 user:bob:rwx,group::r--"),
+            (after(merged(&file(0o640), list("other::r-x")), 0o1640), "1645 "),
+            (
+                after(merged(&file(0o750), list("default:user:bob:rw-")), 0o750),
+                "750 default:user::rwx,default:user:bob:rw-,default:group::r-x,default:mask::rwx,default:other::---",
+            ),
+            (
+                after(merged(&file(0o750), list("default:user::r--")), 0o750),
+                "750 default:user::r--,default:group::r-x,default:other::---",
+            ),
+            // What children inherit is changed; the mask that somebody gave for access stays as it was.
+            (
+                after(merged(&named(0o640), list("default:user::r--")), 0o640),
+                "640 user:bob:rwx,group::r--,default:user::r--,default:group::r--,default:other::---",
+            ),
+            // Remove.
+            (after(without(&named(0o670), list("user:bob:")), 0o670), "640 group::r--"),
+            (after(without(&named(0o670), list("user:bob:,mask::")), 0o670), "640 "),
+            (
+                after(without(&named(0o670), list("mask::")), 0o670),
+                "Invalid ACL: mask is required and cannot be deleted.",
+            ),
+            (
+                after(without(&file(0o640), list("user::")), 0o640),
+                "Invalid ACL: the user, group and other entries are required.",
+            ),
+            // Set: all of a scope that is named, nothing of the other.
+            (
+                after(replaced(&named(0o670), list("user::r--,group::---,other::---,user:eve:rw-")), 0o670),
+                "460 user:eve:rw-,group::---",
+            ),
+            (
+                after(replaced(&named(0o670), list("default:user::rwx")), 0o670),
+                "670 user:bob:rwx,group::r--,default:user::rwx,default:group::r--,default:other::---",
+            ),
+            (
+                after(replaced(&file(0o640), list("user:bob:rwx")), 0o640),
+                "Invalid ACL: the user, group and other entries are required.",
+            ),
+            (
+                after(merged(&file(0o640), list("user:bob:r--,user:bob:rw-")), 0o640),
+                "Invalid ACL: multiple entries with same scope, type and name.",
+            ),
+            (
+                after(merged(&file(0o640), list("mask:bob:r--")), 0o640),
+                "Invalid ACL: this entry type must not have a name: mask:bob:r--.",
+            ),
+        ];
+        for (place, (got, expected)) in table.iter().enumerate() {
+            assert_eq!(got, expected, "row {place}");
+        }
+        let many: String = (0..33).map(|number| format!("user:u{number}:r--,")).collect();
+        let refused = after(merged(&file(0o640), list(&many)), 0o640);
+        assert_eq!(refused, "Invalid ACL: ACL has 33 access entries, which exceeds maximum of 32.");
+        let with_default =
+            whole(0o750, &list("user:bob:r--,group::r--,default:user::rwx,default:group::r-x,default:other::---"));
+        assert_eq!(stored(&without_default(&with_default), 0o750), (0o750, list("user:bob:r--,group::r--")));
+        let unknown = AclEntry { scope: 7, kind: 9, permissions: 99, name: String::new() };
+        assert!(merged(&file(0o640), vec![unknown]).is_err());
+    }
+
+    /// Something new gets what its directory hands down, cut by the permission bits that the program said without umask;
+    /// directories hand it on. Without anything to inherit the umask counts.
+    #[test]
+    fn inheritance() {
+        let minimal = "default:user::rwx,default:group::r-x,default:other::---";
+        let named = "default:user::rwx,default:user:bob:rwx,default:group::r-x,default:mask::rwx,default:other::---";
+        for (parent, masked, open, directory, mode, entries) in [
+            ("", 0o644, 0o666, false, 0o644, ""),
+            ("user:bob:rwx,group::r--", 0o644, 0o666, false, 0o644, ""),
+            (minimal, 0o600, 0o666, false, 0o640, ""),
+            (minimal, 0o700, 0o777, true, 0o750, minimal),
+            (named, 0o644, 0o666, false, 0o660, "user:bob:rwx,group::r-x"),
+            (named, 0o600, 0o600, false, 0o600, "user:bob:rwx,group::r-x"),
+        ] {
+            let got = inherited(&list(parent), masked, open, directory);
+            assert_eq!((got.0, text(&got.1).as_str()), (mode, entries), "{parent} {masked:o} {open:o}");
+        }
+        let (mode, entries) = inherited(&list(named), 0o755, 0o777, true);
+        assert_eq!((mode, text(&entries)), (0o770, format!("user:bob:rwx,group::r-x,{named}")));
+    }
+}

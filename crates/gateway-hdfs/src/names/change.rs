@@ -36,8 +36,8 @@ pub(crate) async fn rename(gateway: &Gateway, caller: &Caller, ask: RenameReques
         let inside = format!("{}/{}", to.path.trim_end_matches('/'), from.name());
         to = Way::look(gateway, caller, &inside, Purpose::Create).await?;
     }
-    permission::check(gateway, caller, &from, Wanted { parent: WRITE, ..Wanted::default() })?;
-    permission::check(gateway, caller, &to, Wanted { ancestor: WRITE, ..Wanted::default() })?;
+    permission::check(&gateway.superuser, caller, &from, Wanted { parent: WRITE, ..Wanted::default() })?;
+    permission::check(&gateway.superuser, caller, &to, Wanted { ancestor: WRITE, ..Wanted::default() })?;
     if from.last().is_none() || from.is_root() {
         return Ok(false);
     }
@@ -59,11 +59,11 @@ pub(crate) async fn rename(gateway: &Gateway, caller: &Caller, ask: RenameReques
 pub(crate) async fn rename2(gateway: &Gateway, caller: &Caller, ask: Rename2Request) -> Result<(), Refusal> {
     let from = Way::look(gateway, caller, &ask.from, Purpose::Write).await?;
     let to = Way::look(gateway, caller, &ask.to, Purpose::Create).await?;
-    permission::check(gateway, caller, &from, Wanted { parent: WRITE, ..Wanted::default() })?;
+    permission::check(&gateway.superuser, caller, &from, Wanted { parent: WRITE, ..Wanted::default() })?;
     if ask.to_trash == Some(true) {
         check_below(gateway, caller, &from).await?;
     }
-    permission::check(gateway, caller, &to, Wanted { ancestor: WRITE, ..Wanted::default() })?;
+    permission::check(&gateway.superuser, caller, &to, Wanted { ancestor: WRITE, ..Wanted::default() })?;
     let Some(source) = from.last() else {
         return Err(Refusal::not_found(format!("rename source {} is not found.", from.path)));
     };
@@ -108,7 +108,7 @@ pub(crate) async fn rename2(gateway: &Gateway, caller: &Caller, ask: Rename2Requ
 /// Does delete: false if there is nothing of that name, and for the root.
 pub(crate) async fn delete(gateway: &Gateway, caller: &Caller, ask: DeleteRequest) -> Result<bool, Refusal> {
     let way = Way::look(gateway, caller, &ask.path, Purpose::Write).await?;
-    permission::check(gateway, caller, &way, Wanted { parent: WRITE, ..Wanted::default() })?;
+    permission::check(&gateway.superuser, caller, &way, Wanted { parent: WRITE, ..Wanted::default() })?;
     let Some(last) = way.last() else { return Ok(false) };
     if last.directory && !caller.superuser {
         check_below(gateway, caller, &way).await?;
@@ -136,7 +136,7 @@ pub(crate) async fn concat(gateway: &Gateway, caller: &Caller, ask: ConcatReques
         return Err(Refusal::io(format!("Concat operation doesn't support /.reserved relative path : {path}")));
     }
     let target = Way::look(gateway, caller, &ask.target, Purpose::Write).await?;
-    permission::check(gateway, caller, &target, Wanted { access: WRITE, ..Wanted::default() })?;
+    permission::check(&gateway.superuser, caller, &target, Wanted { access: WRITE, ..Wanted::default() })?;
     let whole = target.file()?;
     if whole.open {
         return argument(format!("concat: target file {} is under construction", ask.target));
@@ -146,8 +146,8 @@ pub(crate) async fn concat(gateway: &Gateway, caller: &Caller, ask: ConcatReques
     let mut sources: Vec<String> = Vec::with_capacity(ask.sources.len().min(1024));
     for text in &ask.sources {
         let source = Way::look(gateway, caller, text, Purpose::Write).await?;
-        permission::check(gateway, caller, &source, Wanted { access: READ, ..Wanted::default() })?;
-        permission::check(gateway, caller, &source, Wanted { parent: WRITE, ..Wanted::default() })?;
+        permission::check(&gateway.superuser, caller, &source, Wanted { access: READ, ..Wanted::default() })?;
+        permission::check(&gateway.superuser, caller, &source, Wanted { parent: WRITE, ..Wanted::default() })?;
         let part = source.file()?;
         if source.parent_path() != target.parent_path() {
             let path = &target.path;
@@ -178,7 +178,7 @@ pub(crate) async fn concat(gateway: &Gateway, caller: &Caller, ask: ConcatReques
 /// Does truncate: true, it is done at once.
 pub(crate) async fn truncate(gateway: &Gateway, caller: &Caller, ask: TruncateRequest) -> Result<bool, Refusal> {
     let way = Way::look(gateway, caller, &ask.path, Purpose::Write).await?;
-    permission::check(gateway, caller, &way, Wanted { access: WRITE, ..Wanted::default() })?;
+    permission::check(&gateway.superuser, caller, &way, Wanted { access: WRITE, ..Wanted::default() })?;
     let file = way.file()?;
     if !file.open && file.length < ask.length {
         let text = format!(
@@ -206,10 +206,10 @@ async fn check_below(gateway: &Gateway, caller: &Caller, way: &Way) -> Result<()
     let mut walk = Walk::new(gateway, &way.path, last.clone());
     while let Some((directory, path, entry)) = walk.next().await? {
         if walk.is_first() {
-            permission::check_one(gateway, caller, &directory, &path, ALL)?;
+            permission::check_one(&gateway.superuser, caller, &directory, &path, ALL)?;
         }
         let below = format!("{}/{}", path.trim_end_matches('/'), entry.name);
-        permission::check_sticky(gateway, caller, (&directory, &path), (&entry.attributes, &below))?;
+        permission::check_sticky(&gateway.superuser, caller, (&directory, &path), (&entry.attributes, &below))?;
     }
     Ok(())
 }

@@ -43,13 +43,13 @@ pub(crate) async fn for_file(
     (masked, open): (Permission, Option<Permission>),
 ) -> Result<Creation, Refusal> {
     let way = Way::look(gateway, caller, source, Purpose::Create).await?;
-    permission::check(gateway, caller, &way, Wanted { ancestor: WRITE, ..Wanted::default() })?;
+    permission::check(&gateway.superuser, caller, &way, Wanted { ancestor: WRITE, ..Wanted::default() })?;
     match way.last() {
         Some(existing) if existing.directory => {
             return Err(Refusal::new(FILE_EXISTS, format!("{} already exists as a directory", way.path)));
         }
         Some(_) if overwrite => {
-            permission::check(gateway, caller, &way, Wanted { access: WRITE, ..Wanted::default() })?;
+            permission::check(&gateway.superuser, caller, &way, Wanted { access: WRITE, ..Wanted::default() })?;
         }
         Some(_) => {}
         None if !parents => check_parent(&way)?,
@@ -76,7 +76,7 @@ pub(crate) async fn for_directory(
         }
         Some(_) => {}
         None => {
-            permission::check(gateway, caller, &way, Wanted { ancestor: WRITE, ..Wanted::default() })?;
+            permission::check(&gateway.superuser, caller, &way, Wanted { ancestor: WRITE, ..Wanted::default() })?;
             if !parents {
                 check_parent(&way)?;
             }

@@ -58,7 +58,7 @@ pub(crate) fn storage_policies() -> StoragePoliciesAnswer {
 /// Does getStoragePolicy: the one in force.
 pub(crate) async fn storage_policy(gateway: &Gateway, caller: &Caller, path: &str) -> Result<StoragePolicy, Refusal> {
     let way = Way::look(gateway, caller, path, Purpose::Read).await?;
-    permission::check(gateway, caller, &way, Wanted { access: READ, ..Wanted::default() })?;
+    permission::check(&gateway.superuser, caller, &way, Wanted { access: READ, ..Wanted::default() })?;
     let own = Note::read(&way.any("File/Directory does not exist: ")?.note).storage_policy;
     let number = if own == 0 { policy_above(&way) } else { own };
     let row = STORAGE_POLICIES.iter().find(|row| row.0 == number);
@@ -78,7 +78,7 @@ pub(crate) async fn set_storage_policy(
         Some(name) => storage_policy_named(name)?,
     };
     let way = Way::look(gateway, caller, path, Purpose::Write).await?;
-    permission::check(gateway, caller, &way, Wanted { access: WRITE, ..Wanted::default() })?;
+    permission::check(&gateway.superuser, caller, &way, Wanted { access: WRITE, ..Wanted::default() })?;
     let last = way.any("File/Directory does not exist: ")?;
     if !last.directory && number == LAZY_PERSIST {
         let text = "Policy LAZY_PERSIST cannot be set after file creation.";
@@ -125,7 +125,7 @@ pub(crate) async fn coding_policy(
     path: &str,
 ) -> Result<Option<CodingPolicy>, Refusal> {
     let way = Way::look(gateway, caller, path, Purpose::Read).await?;
-    permission::check(gateway, caller, &way, Wanted { access: READ, ..Wanted::default() })?;
+    permission::check(&gateway.superuser, caller, &way, Wanted { access: READ, ..Wanted::default() })?;
     if !way.any("Path not found: ")?.directory {
         return Ok(None);
     }
@@ -178,7 +178,7 @@ pub(crate) fn check_coding_policy(name: &str) -> Result<(), Refusal> {
 
 async fn coded_directory(gateway: &Gateway, caller: &Caller, path: &str, refusal: &str) -> Result<Way, Refusal> {
     let way = Way::look(gateway, caller, path, Purpose::Write).await?;
-    permission::check(gateway, caller, &way, Wanted { access: WRITE, ..Wanted::default() })?;
+    permission::check(&gateway.superuser, caller, &way, Wanted { access: WRITE, ..Wanted::default() })?;
     if !way.any("Path not found: ")?.directory {
         return Err(Refusal::io(format!("{refusal} {}", way.path)));
     }

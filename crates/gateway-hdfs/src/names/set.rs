@@ -62,7 +62,7 @@ pub(crate) async fn owner(gateway: &Gateway, caller: &Caller, ask: SetOwnerReque
 /// Does setTimes.
 pub(crate) async fn times(gateway: &Gateway, caller: &Caller, ask: SetTimesRequest) -> Result<(), Refusal> {
     let way = Way::look(gateway, caller, &ask.path, Purpose::Write).await?;
-    permission::check(gateway, caller, &way, Wanted { access: WRITE, ..Wanted::default() })?;
+    permission::check(&gateway.superuser, caller, &way, Wanted { access: WRITE, ..Wanted::default() })?;
     if way.last().is_none() {
         return Err(Refusal::not_found(format!("File/Directory {} does not exist.", way.path)));
     }
@@ -80,7 +80,7 @@ pub(crate) async fn replication(
 ) -> Result<bool, Refusal> {
     check_replication(ask.replication, &ask.path)?;
     let way = Way::look(gateway, caller, &ask.path, Purpose::Write).await?;
-    permission::check(gateway, caller, &way, Wanted { access: WRITE, ..Wanted::default() })?;
+    permission::check(&gateway.superuser, caller, &way, Wanted { access: WRITE, ..Wanted::default() })?;
     if way.last().is_none_or(|last| last.directory) {
         return Ok(false);
     }
@@ -144,7 +144,7 @@ pub(crate) async fn acl_status(gateway: &Gateway, caller: &Caller, path: &str) -
     let way = Way::look(gateway, caller, path, Purpose::Read).await?;
     let attributes = way.any("File/Directory does not exist: ")?;
     Ok(AclStatus {
-        owner: permission::owner_of(gateway, attributes).to_string(),
+        owner: permission::owner_of(&gateway.superuser, attributes).to_string(),
         group: permission::group_of(attributes).to_string(),
         sticky: attributes.mode & 0o1000 != 0,
         entries: Note::read(&attributes.note).acl.into_iter().map(wire_entry).collect(),
@@ -165,7 +165,7 @@ pub(crate) async fn change_note(gateway: &Gateway, path: &str, change: impl FnOn
 async fn owned(gateway: &Gateway, caller: &Caller, path: &str) -> Result<Way, Refusal> {
     let way = Way::look(gateway, caller, path, Purpose::Write).await?;
     way.any("Directory/File does not exist ")?;
-    permission::check(gateway, caller, &way, Wanted { owner: true, ..Wanted::default() })?;
+    permission::check(&gateway.superuser, caller, &way, Wanted { owner: true, ..Wanted::default() })?;
     Ok(way)
 }
 

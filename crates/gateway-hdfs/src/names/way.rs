@@ -60,6 +60,13 @@ impl Way {
         Ok(way)
     }
 
+    /// A way as it would be if this were there.
+    #[cfg(test)]
+    pub fn of(path: &str, found: Vec<Attributes>) -> Way {
+        let names = path.split('/').filter(|name| !name.is_empty()).count();
+        Way { path: path.to_string(), found, raw: false, names }
+    }
+
     /// What the path names, if there is something.
     pub fn last(&self) -> Option<&Attributes> {
         self.found.get(self.names)
@@ -130,7 +137,7 @@ impl Way {
                 return Err(Refusal::new(class, format!("{} (is not a directory)", self.path_at(at))));
             }
             if !caller.superuser {
-                permission::check_one(gateway, caller, above, self.path_at(at), permission::EXECUTE)?;
+                permission::check_one(&gateway.superuser, caller, above, self.path_at(at), permission::EXECUTE)?;
             }
         }
         Ok(())
