@@ -83,6 +83,10 @@ impl Gateway {
             rpc: Rpc::default(),
             note_changes: tokio::sync::Mutex::default(),
         };
-        crate::door::run(Arc::new(gateway), listener, shutdown).await;
+        let gateway = Arc::new(gateway);
+        let leases = tokio::spawn(crate::files::watch(Arc::downgrade(&gateway)));
+        crate::door::run(gateway.clone(), listener, shutdown).await;
+        leases.abort();
+        crate::files::close_all(&gateway).await;
     }
 }

@@ -6,6 +6,7 @@ mod failing;
 mod fuzz;
 mod hdfs_names;
 mod recover;
+mod hdfs_read;
 
 use base::buffer::Pool;
 use base::env::Clock;
