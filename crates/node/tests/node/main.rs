@@ -4,6 +4,7 @@
 
 mod failing;
 mod fuzz;
+mod hdfs_names;
 mod recover;
 mod hdfs_read;
 
