@@ -13,8 +13,8 @@ pub fn combine(crc_a: u32, crc_b: u32, length_b: u64) -> u32 {
     if length_b == BLOCK as u64 {
         return shift(&BLOCK_TABLES, crc_a) ^ crc_b;
     }
-    if length_b == PART as u64 {
-        return shift(&PART_TABLES, crc_a) ^ crc_b;
+    if length_b == SECTOR as u64 {
+        return shift(&SECTOR_TABLES, crc_a) ^ crc_b;
     }
     // One map for each bit of the length: lengths here are mostly powers of two, so one or two maps.
     let mut shifted = crc_a;
@@ -92,41 +92,38 @@ impl BlockSums {
     }
 }
 
-/// CRC32C of every part of `PART` bytes of what is added in pieces of any length, and of each piece: one pass for those who
-/// compare with the one and send the other.
+/// CRC32C of every sector of what is added in pieces of any length, and of each piece: one pass for those who compare with the
+/// one and send the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PartSums {
-    parts: Vec<u32>,
-    /// Of the last part while it is not full, and how many bytes it has.
+pub struct SectorSums {
+    sectors: Vec<u32>,
+    /// Of the last sector while it is not full, and how many bytes it has.
     last: (u32, usize),
 }
-
-/// Bytes that one checksum covers where others speak of disk sectors: Hadoop's default.
-pub const PART: usize = 512;
 
 /// A place to go back to.
 #[derive(Clone, Copy, Debug)]
-pub struct PartMark {
-    parts: usize,
+pub struct SectorMark {
+    sectors: usize,
     last: (u32, usize),
 }
 
-impl PartSums {
+impl SectorSums {
     /// Of no bytes yet, with room for those of `length` bytes.
-    pub fn for_length(length: usize) -> PartSums {
-        PartSums { parts: Vec::with_capacity(length.div_ceil(PART)), last: (0, 0) }
+    pub fn for_length(length: usize) -> SectorSums {
+        SectorSums { sectors: Vec::with_capacity(length.div_ceil(SECTOR)), last: (0, 0) }
     }
 
     /// Adds these bytes. Answers with their own CRC32C.
     pub fn add(&mut self, mut bytes: &[u8]) -> u32 {
         let mut whole = 0;
         while !bytes.is_empty() {
-            let (part, rest) = bytes.split_at(bytes.len().min(PART - self.last.1));
+            let (part, rest) = bytes.split_at(bytes.len().min(SECTOR - self.last.1));
             let crc = crc32c(part);
             whole = combine(whole, crc, part.len() as u64);
             self.last = (combine(self.last.0, crc, part.len() as u64), self.last.1 + part.len());
-            if self.last.1 == PART {
-                self.parts.push(self.last.0);
+            if self.last.1 == SECTOR {
+                self.sectors.push(self.last.0);
                 self.last = (0, 0);
             }
             bytes = rest;
@@ -135,22 +132,22 @@ impl PartSums {
     }
 
     /// Where it stands.
-    pub fn mark(&self) -> PartMark {
-        PartMark { parts: self.parts.len(), last: self.last }
+    pub fn mark(&self) -> SectorMark {
+        SectorMark { sectors: self.sectors.len(), last: self.last }
     }
 
     /// Forgets what was added since `mark`, which must be of these sums.
-    pub fn back_to(&mut self, mark: PartMark) {
-        self.parts.truncate(mark.parts);
+    pub fn back_to(&mut self, mark: SectorMark) {
+        self.sectors.truncate(mark.sectors);
         self.last = mark.last;
     }
 
-    /// Of each part, in order; the last may be short.
-    pub fn into_parts(mut self) -> Vec<u32> {
+    /// Of each sector, in order; the last may be short.
+    pub fn into_sums(mut self) -> Vec<u32> {
         if self.last.1 > 0 {
-            self.parts.push(self.last.0);
+            self.sectors.push(self.last.0);
         }
-        self.parts
+        self.sectors
     }
 }
 
@@ -165,12 +162,16 @@ type Map = [u32; 32];
 static MAPS: [Map; 64] = MAPS_OF_POWERS;
 const MAPS_OF_POWERS: [Map; 64] = maps_of_powers();
 
-/// The map of so many zero bytes as four tables of 256.
+/// A map as four tables of 256, for those needed all the time.
 type Tables = [[u32; 256]; 4];
 
-/// Those of `BLOCK` zero bytes, needed for every 4 KiB that passes, and of `PART`.
+/// Bytes of a sector: what one checksum of HDFS's covers.
+pub const SECTOR: usize = 512;
+
+/// The map of `BLOCK` zero bytes: needed for every 4 KiB that passes.
 static BLOCK_TABLES: Tables = tables(BLOCK);
-static PART_TABLES: Tables = tables(PART);
+/// The map of `SECTOR` zero bytes: needed for every 512 bytes that come through the HDFS gateway.
+static SECTOR_TABLES: Tables = tables(SECTOR);
 
 const fn maps_of_powers() -> [Map; 64] {
     let mut maps = [[0u32; 32]; 64];
@@ -199,7 +200,7 @@ const fn maps_of_powers() -> [Map; 64] {
     maps
 }
 
-/// The tables of a power of two of bytes.
+/// Of so many zero bytes, a power of two.
 const fn tables(length: usize) -> Tables {
     let map = MAPS_OF_POWERS[length.trailing_zeros() as usize];
     let mut tables = [[0u32; 256]; 4];
@@ -232,7 +233,7 @@ fn shift(tables: &Tables, crc: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{BlockSums, PART, PartSums, combine, crc32c};
+    use super::{BlockSums, SECTOR, SectorSums, combine, crc32c};
 
     /// The check value of RFC 3720 and of every CRC catalogue.
     #[test]
@@ -270,22 +271,22 @@ mod tests {
             assert!(sums.blocks().iter().copied().eq(bytes.chunks(4096).map(crc32c)), "{length} bytes");
         }
     }
-    /// Parts have the checksums of their bytes however those were added, each piece has its own, and what is taken back
+    /// Sectors have the checksums of their bytes however those were added, each piece has its own, and what is taken back
     /// leaves no trace.
     #[test]
-    fn parts_of_any_pieces() {
+    fn sectors_of_any_pieces() {
         let bytes: Vec<u8> = (0..5000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-        let expected: Vec<u32> = bytes.chunks(PART).map(crc32c).collect();
+        let expected: Vec<u32> = bytes.chunks(SECTOR).map(crc32c).collect();
         for step in [1, 3, 511, 512, 513, 1024, 4096, 5000] {
-            let mut sums = PartSums::for_length(bytes.len());
+            let mut sums = SectorSums::for_length(bytes.len());
             for piece in bytes.chunks(step) {
                 let mark = sums.mark();
                 sums.add(&[7; 700]);
                 sums.back_to(mark);
                 assert_eq!(sums.add(piece), crc32c(piece), "pieces of {step}");
             }
-            assert_eq!(sums.into_parts(), expected, "pieces of {step}");
+            assert_eq!(sums.into_sums(), expected, "pieces of {step}");
         }
-        assert!(PartSums::default().into_parts().is_empty());
+        assert!(SectorSums::default().into_sums().is_empty());
     }
 }

@@ -162,3 +162,12 @@ pub const HDFS_PACKET_MAX: usize = 16 * MIB as usize;
 /// Bytes that all ranges which one client reads may have asked for beyond their first pieces: at 2 MiB each, 128 of them go at
 /// full speed, and the others ask for less ahead.
 pub const RANGES_AHEAD_MAX: u64 = 256 * MIB;
+
+/// Blocks of the HDFS gateway that begin at no multiple of their file's block size, and are remembered: 100 bytes each.
+pub const HDFS_IRREGULAR_BLOCKS_MAX: usize = 65_536;
+
+/// Files that the HDFS gateway keeps open to read: a kilobyte each and 100 bytes for each extent.
+pub const HDFS_READERS_MAX: usize = 1024;
+
+/// Blocks that the HDFS gateway names in one answer: at 250 bytes each 32 MB, and at 128 MiB a block a file of 16 TiB.
+pub const HDFS_LOCATED_BLOCKS_MAX: u64 = 131_072;

@@ -1,7 +1,7 @@
 //! A client: one session with the store, kept alive in the background, shared by everything that reads and writes.
 
 use base::buffer::Pool;
-use base::checksum::{PartSums, combine};
+use base::checksum::{SectorSums, combine};
 use base::env::{Clock, Random};
 use base::error::{ErrorKind, Result};
 use base::id::SessionId;
@@ -194,10 +194,10 @@ impl Client {
     pub(crate) async fn fetch_summed<A: Ask>(
         &self,
         ask: impl Fn(bool) -> A,
-        sums: &mut PartSums,
+        sums: &mut SectorSums,
     ) -> Result<(A::Answer, Payload)> {
         let (link, mark) = (&self.session.link, sums.mark());
-        let add = |payload: &Payload, sums: &mut PartSums| {
+        let add = |payload: &Payload, sums: &mut SectorSums| {
             let add = |crc, part: &Bytes| combine(crc, sums.add(part), part.len() as u64);
             payload.parts().iter().fold(0, add) == payload.crc()
         };

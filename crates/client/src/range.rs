@@ -2,7 +2,7 @@
 //! taken, and never goes beyond the range.
 
 use crate::reader::{FileReader, Gathered, ReadOptions};
-use base::checksum::{PART, PartSums};
+use base::checksum::{SECTOR, SectorSums};
 use base::error::Result;
 use base::limit::{RANGES_AHEAD_MAX, RECORD_PAYLOAD_MAX};
 use base::unit::KIB;
@@ -18,7 +18,7 @@ const FIRST: u64 = 256 * KIB;
 
 /// A piece at most: what a device reads with one operation.
 const PIECE: u64 = RECORD_PAYLOAD_MAX as u64;
-const _: () = assert!(PIECE.is_multiple_of(FIRST) && FIRST.is_multiple_of(PART as u64));
+const _: () = assert!(PIECE.is_multiple_of(FIRST) && FIRST.is_multiple_of(SECTOR as u64));
 
 /// What may be asked for and not taken: one piece on its way and one that waits for its turn.
 const AHEAD: u64 = 2 * PIECE;
@@ -50,11 +50,11 @@ enum Read {
 /// The next bytes of a range.
 #[derive(Debug)]
 pub struct RangePiece {
-    /// The bytes one after another. All of them are a multiple of `base::checksum::PART`, except where the range ends.
+    /// The bytes one after another. All of them are a multiple of `base::checksum::SECTOR`, except where the range ends.
     pub parts: Vec<Bytes>,
     /// How many they are.
     pub length: u64,
-    /// CRC32C of each `base::checksum::PART` of them, counted from the range's first byte; empty if none were asked for.
+    /// CRC32C of each `base::checksum::SECTOR` of them, counted from the range's first byte; empty if none were asked for.
     pub sums: Vec<u32>,
 }
 
@@ -106,7 +106,7 @@ impl RangeStream {
         self.grow();
         // So that bytes come in while these go out.
         self.read_ahead(context);
-        let sums = sums.map(PartSums::into_parts).unwrap_or_default();
+        let sums = sums.map(SectorSums::into_sums).unwrap_or_default();
         Poll::Ready(Ok(Some(RangePiece { parts, length: got, sums })))
     }
 
@@ -125,16 +125,16 @@ impl RangeStream {
     /// Asks for as much as may be on its way.
     fn ask_ahead(&mut self) {
         while self.asked < self.end && self.asked - self.position < self.ahead {
-            // Pieces end where records probably do, and at whole parts.
+            // Pieces end where records probably do, and at whole sectors.
             let size = self.ahead.min(PIECE);
             let mut stop = (self.asked / size + 1).saturating_mul(size);
-            stop -= (stop - self.start) % PART as u64;
+            stop -= (stop - self.start) % SECTOR as u64;
             if stop <= self.asked {
                 stop = self.asked.saturating_add(size);
             }
             let length = stop.min(self.end) - self.asked;
             let (reader, offset, options) = (self.reader.clone(), self.asked, self.options);
-            let sums = self.sums.then(|| PartSums::for_length(length as usize));
+            let sums = self.sums.then(|| SectorSums::for_length(length as usize));
             let gathered = Gathered { sums, ..Gathered::default() };
             let reading = Box::pin(async move { reader.gather(offset, length, options, gathered).await });
             self.on_their_way.push_back(Read::Asked { length, reading });

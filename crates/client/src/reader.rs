@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use crate::stream::FileStream;
-use base::checksum::PartSums;
+use base::checksum::SectorSums;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::FRAME_PAYLOAD_MAX;
 use bytes::Bytes;
@@ -49,7 +49,7 @@ const EXTENTS_MAX: usize = 65_536;
 #[derive(Default)]
 pub(crate) struct Gathered {
     pub(crate) parts: Vec<Bytes>,
-    pub(crate) sums: Option<PartSums>,
+    pub(crate) sums: Option<SectorSums>,
 }
 
 /// How a read of one extent went.

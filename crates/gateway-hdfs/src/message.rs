@@ -3,6 +3,7 @@
 
 pub mod files;
 pub mod hdfs;
+pub mod located;
 pub mod names;
 pub mod rpc;
 pub mod status;

@@ -113,13 +113,3 @@ async fn wrong_version(version: u16, connection: &mut Connection) -> Error {
     }
     nonsense(format!("it speaks version {version} of the data transfer protocol; {VERSION} is served"))
 }
-
-/// Does a call if it is one of this room's: the encoded answer. `None`: it is not.
-pub async fn call(
-    _gateway: &Arc<Gateway>,
-    _caller: &Caller,
-    _method: &str,
-    _request: Bytes,
-) -> Option<std::result::Result<Vec<u8>, Refusal>> {
-    None
-}

@@ -2,7 +2,7 @@
 
 use crate::fake::Fake;
 use crate::files::{DELAYED, SMALL, content, write};
-use base::checksum::{PART, crc32c};
+use base::checksum::{SECTOR, crc32c};
 use base::env::Random;
 use base::error::ErrorKind;
 use bytes::Bytes;
@@ -12,10 +12,10 @@ use client::{CreateOptions, RangeStream, ReadOptions};
 async fn take_all(mut range: RangeStream, sums: bool) -> Vec<u8> {
     let mut out = Vec::new();
     while let Some(piece) = range.next().await.expect("read") {
-        assert!(out.len().is_multiple_of(PART), "only the last piece ends within a part");
+        assert!(out.len().is_multiple_of(SECTOR), "only the last piece ends within a sector");
         let bytes = piece.parts.concat();
         assert_eq!(piece.length, bytes.len() as u64);
-        let expected: Vec<u32> = if sums { bytes.chunks(PART).map(crc32c).collect() } else { Vec::new() };
+        let expected: Vec<u32> = if sums { bytes.chunks(SECTOR).map(crc32c).collect() } else { Vec::new() };
         assert_eq!(piece.sums, expected);
         out.extend_from_slice(&bytes);
     }

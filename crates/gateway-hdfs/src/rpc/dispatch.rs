@@ -5,7 +5,7 @@ use crate::gateway::Gateway;
 use crate::message::rpc::CallHeader;
 use crate::refusal::{NO_SUCH_METHOD, NO_SUCH_PROTOCOL, Refusal, VERSION_MISMATCH};
 use crate::rpc::retries::{self, Known};
-use crate::{cluster, files, names, transfer};
+use crate::{cluster, files, names};
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub async fn answer(
         CLIENT if let Some(refusal) = cluster::refused_in_safe_mode(gateway, method) => Some(Err(refusal)),
         CLIENT if retries::is_kept(method) => once(gateway, caller, method, request).await,
         CLIENT => client(gateway, caller, method, request).await,
-        CLIENT_DATANODE => match transfer::call(gateway, caller, method, request.clone()).await {
+        CLIENT_DATANODE => match files::located::datanode_call(gateway, caller, method, request.clone()).await {
             None => cluster::datanode(gateway, method),
             done => done,
         },
@@ -53,9 +53,6 @@ async fn client(
         return done;
     }
     if let done @ Some(_) = files::call(gateway, caller, method, request.clone()).await {
-        return done;
-    }
-    if let done @ Some(_) = transfer::call(gateway, caller, method, request.clone()).await {
         return done;
     }
     cluster::call(gateway, caller, method, request).await

@@ -1,0 +1,174 @@
+//! Where a file's blocks are: all of them here, cut at multiples of the file's block size.
+
+use super::blocks::{FIRST_STAMP, Place};
+use crate::caller::Caller;
+use crate::cluster::this_datanode;
+use crate::gateway::{BLOCK_SIZE, Gateway, POOL};
+use crate::message::hdfs::{ExtendedBlock, LocatedBlock, LocatedBlocks, STORAGE_DISK, Token};
+use crate::message::located::{
+    GetBlockLocations, GetBlockLocationsAnswer, GetReplicaVisibleLength, GetReplicaVisibleLengthAnswer,
+};
+use crate::note::Note;
+use crate::refusal::{FILE_NOT_FOUND, ILLEGAL_ARGUMENT, REPLICA_NOT_FOUND, Refusal};
+use base::error::ErrorKind;
+use base::limit::HDFS_LOCATED_BLOCKS_MAX;
+use bytes::Bytes;
+use client::Attributes;
+use prost::Message;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Does a call of ClientProtocol about blocks to read: the encoded answer. `None`: it is none of these.
+pub async fn call(
+    gateway: &Arc<Gateway>,
+    caller: &Caller,
+    method: &str,
+    request: Bytes,
+) -> Option<Result<Vec<u8>, Refusal>> {
+    match method {
+        "getBlockLocations" => Some(get_block_locations(gateway, caller, request).await),
+        _ => None,
+    }
+}
+
+/// Does a call of ClientDatanodeProtocol. `None`: it has no such method here.
+pub async fn datanode_call(
+    gateway: &Arc<Gateway>,
+    _caller: &Caller,
+    method: &str,
+    request: Bytes,
+) -> Option<Result<Vec<u8>, Refusal>> {
+    match method {
+        "getReplicaVisibleLength" => Some(get_replica_visible_length(gateway, request).await),
+        _ => None,
+    }
+}
+
+/// The blocks of a whole file, for listings that want them: those of a file that is being written as far as it is visible.
+pub async fn located(gateway: &Gateway, attributes: &Attributes, note: &Note) -> Result<LocatedBlocks, Refusal> {
+    let length = visible_length(gateway, attributes).await?;
+    blocks_of(gateway, attributes, note, length, 0..length)
+}
+
+/// Bytes in a block of a file with this note.
+pub fn block_size(note: &Note) -> u64 {
+    if note.block_size == 0 { BLOCK_SIZE } else { note.block_size }
+}
+
+/// The block of a file that begins at `base` and has `length` bytes, and where it is.
+pub fn block_at(gateway: &Gateway, attributes: &Attributes, block_size: u64, base: u64, length: u64) -> LocatedBlock {
+    let id = gateway.files.blocks.number(attributes.inode, base, block_size, gateway.clock.now());
+    let generation_stamp = FIRST_STAMP.saturating_add(attributes.generation);
+    LocatedBlock {
+        block: ExtendedBlock { pool: POOL.to_string(), id, generation_stamp, length: Some(length) },
+        offset: base,
+        locations: vec![this_datanode(gateway)],
+        corrupt: false,
+        token: Token::default(),
+        cached: vec![false],
+        storage_types: vec![STORAGE_DISK],
+        storage_ids: vec![STORAGE.to_string()],
+    }
+}
+
+/// The one store within the one location.
+const STORAGE: &str = "DS-1";
+
+async fn get_block_locations(gateway: &Gateway, _caller: &Caller, request: Bytes) -> Result<Vec<u8>, Refusal> {
+    let GetBlockLocations { path, offset, length } = decode(request)?;
+    for (number, what) in [(offset, "offset"), (length, "length")] {
+        if i64::try_from(number).is_err() {
+            let text = format!("Negative {what} is not supported. File: {path}");
+            return Err(Refusal::new(ILLEGAL_ARGUMENT, text));
+        }
+    }
+    let attributes = match gateway.client.stat(&path).await {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Err(Refusal::not_found(format!("File does not exist: {path}")));
+        }
+        other => other?,
+    };
+    if attributes.directory {
+        return Err(Refusal::new(FILE_NOT_FOUND, format!("Path is not a file: {path}")));
+    }
+    let note = Note::default();
+    let visible = visible_length(gateway, &attributes).await?;
+    let range = offset..offset.saturating_add(length);
+    let located = blocks_of(gateway, &attributes, &note, visible, range)?;
+    Ok(GetBlockLocationsAnswer { located: Some(located) }.encode_to_vec())
+}
+
+async fn get_replica_visible_length(gateway: &Gateway, request: Bytes) -> Result<Vec<u8>, Refusal> {
+    let GetReplicaVisibleLength { block } = decode(request)?;
+    let missing = || Refusal::new(REPLICA_NOT_FOUND, format!("Replica not found for {}", show(&block)));
+    let Place { inode, base } = gateway.files.blocks.place(block.id, gateway.clock.now()).ok_or_else(missing)?;
+    let length = match gateway.client.open_inode(inode).await {
+        Ok(reader) => {
+            let length = reader.length().await?;
+            let base = base.byte(block_size(&note_of(&reader.attributes()))).ok_or_else(missing)?;
+            length.checked_sub(base).ok_or_else(missing)?
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => return Err(missing()),
+        Err(error) => return Err(error.into()),
+    };
+    Ok(GetReplicaVisibleLengthAnswer { length }.encode_to_vec())
+}
+
+/// What HDFS keeps with a file of these attributes.
+pub fn note_of(_attributes: &Attributes) -> Note {
+    Note::default()
+}
+
+/// A block's name as HDFS writes it.
+pub fn show(block: &ExtendedBlock) -> String {
+    format!("{}:blk_{}_{}", block.pool, block.id, block.generation_stamp)
+}
+
+/// How many bytes of a file can be read now.
+async fn visible_length(gateway: &Gateway, attributes: &Attributes) -> Result<u64, Refusal> {
+    if !attributes.open {
+        return Ok(attributes.length);
+    }
+    Ok(gateway.client.open_inode(attributes.inode).await?.length().await?)
+}
+
+/// The blocks of a file that hold bytes of a range, and its last one.
+fn blocks_of(
+    gateway: &Gateway,
+    attributes: &Attributes,
+    note: &Note,
+    length: u64,
+    range: Range<u64>,
+) -> Result<LocatedBlocks, Refusal> {
+    let under_construction = attributes.open;
+    if length == 0 {
+        return Ok(LocatedBlocks { under_construction, ..LocatedBlocks::default() });
+    }
+    let size = block_size(note);
+    let block = |index: u64| {
+        let base = index * size;
+        block_at(gateway, attributes, size, base, size.min(length - base))
+    };
+    let end = range.end.min(length);
+    let count = end.div_ceil(size).saturating_sub(range.start / size);
+    if count > HDFS_LOCATED_BLOCKS_MAX {
+        return Err(Refusal::io(format!(
+            "{count} blocks were asked for at once, {HDFS_LOCATED_BLOCKS_MAX} is the most; ask for a part of the file, or \
+             write it with a larger block size than {size} bytes"
+        )));
+    }
+    let blocks =
+        if range.start < end { (range.start / size..end.div_ceil(size)).map(block).collect() } else { Vec::new() };
+    Ok(LocatedBlocks {
+        file_length: length,
+        blocks,
+        under_construction,
+        last_block: Some(block((length - 1) / size)),
+        // Its length is all that is visible, also while it is being written: clients need not ask further.
+        last_block_complete: true,
+    })
+}
+
+fn decode<M: Message + Default>(request: Bytes) -> Result<M, Refusal> {
+    M::decode(request).map_err(|error| Refusal::io(format!("the request cannot be read: {error}")))
+}
