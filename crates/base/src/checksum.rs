@@ -8,6 +8,11 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 
+/// CRC-32 of IEEE 802.3 of these bytes: what others may send instead.
+pub fn crc32(bytes: &[u8]) -> u32 {
+    checksum(CrcAlgorithm::Crc32IsoHdlc, bytes) as u32
+}
+
 /// CRC32C of `a` followed by `b`, from their checksums and the length of `b`.
 pub fn combine(crc_a: u32, crc_b: u32, length_b: u64) -> u32 {
     if length_b == BLOCK as u64 {
@@ -233,12 +238,13 @@ fn shift(tables: &Tables, crc: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{BlockSums, SECTOR, SectorSums, combine, crc32c};
+    use super::{BlockSums, SECTOR, SectorSums, combine, crc32, crc32c};
 
     /// The check value of RFC 3720 and of every CRC catalogue.
     #[test]
     fn known_value() {
         assert_eq!(crc32c(b"123456789"), 0xE306_9283);
+        assert_eq!(crc32(b"123456789"), 0xCBF4_3926);
     }
 
     /// Known checksums of parts of any length within a block make the same sums as the bytes do.

@@ -163,6 +163,13 @@ pub const HDFS_PACKET_MAX: usize = 16 * MIB as usize;
 /// full speed, and the others ask for less ahead.
 pub const RANGES_AHEAD_MAX: u64 = 256 * MIB;
 
+/// Files that are open for writing through one HDFS gateway: some kilobytes each.
+pub const HDFS_OPEN_FILES_MAX: usize = 65_536;
+
+/// Bytes that one HDFS gateway has received and not written yet, over all connections. A writer at full speed has 8 MiB.
+pub const HDFS_WRITE_MEMORY_MAX: u64 = 128 * MIB;
+const _: () = assert!(HDFS_WRITE_MEMORY_MAX >= 2 * HDFS_PACKET_MAX as u64);
+
 /// Blocks of the HDFS gateway that begin at no multiple of their file's block size, and are remembered: 100 bytes each.
 pub const HDFS_IRREGULAR_BLOCKS_MAX: usize = 65_536;
 

@@ -4,6 +4,7 @@
 use crate::core::Core;
 use crate::data::record_max;
 use crate::format::{JOURNAL_PAYLOAD_MAX, Record, record_blocks};
+use crate::held::LARGE;
 use crate::index::Open;
 use crate::request::{Reply, Request};
 use base::checksum::BlockSums;
@@ -82,7 +83,11 @@ impl Core {
                         small_parts,
                     });
                 }
+                let small = payload.len() < LARGE;
                 self.take_in(&append, payload, &sums);
+                if small && append.level == Level::Synced {
+                    self.data.hurry(self.needs(append.chunk)[0]);
+                }
                 self.bring_to(&append, ticket);
             }
         }

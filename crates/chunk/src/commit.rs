@@ -20,6 +20,8 @@ pub(crate) struct Stream {
     pub unsynced_bytes: u64,
     /// The sync round under way.
     pub round: Option<Round>,
+    /// Somebody who has little to write waits for this record to be durable.
+    hurried: u64,
     wait_written: BTreeSet<(u64, u64)>,
     wait_synced: BTreeSet<(u64, u64)>,
 }
@@ -40,6 +42,16 @@ impl Stream {
     /// A sync now would let somebody go on.
     pub fn is_awaited(&self) -> bool {
         self.wait_synced.first().is_some_and(|(need, _)| *need <= self.written)
+    }
+
+    /// Somebody who wrote little waits until this record is durable: worth a sync before much has gathered.
+    pub fn hurry(&mut self, need: u64) {
+        self.hurried = self.hurried.max(need);
+    }
+
+    /// A sync now would let somebody go on who wrote little.
+    pub fn is_hurried(&self) -> bool {
+        self.durable < self.hurried && self.hurried <= self.written
     }
 
     /// Something written is not durable, and no round is under way.

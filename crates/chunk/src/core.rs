@@ -2,7 +2,8 @@
 
 use crate::checkpoint::Checkpoint;
 use crate::commit::{Stream, Waiters};
-use crate::data::{DataLog, SYNC_BYTES};
+use crate::data::{DataLog, HURRIED_BYTES, SYNC_BYTES};
+use crate::held::Held;
 use crate::index::{Index, Run};
 use crate::journal::JournalLog;
 use crate::read::Reading;
@@ -68,6 +69,8 @@ pub(crate) struct Core {
     pub readings: BTreeMap<u64, Reading>,
     /// Appends that wait for room, in order.
     pub waiting: VecDeque<Parked>,
+    /// Large appends whose turn has not come.
+    pub held: Held,
     /// Seals that wait for room; they may use the reserve.
     pub waiting_seals: VecDeque<Parked>,
     /// Why the device left service.
@@ -101,6 +104,7 @@ impl Core {
             checkpoint: Checkpoint::default(),
             readings: BTreeMap::new(),
             waiting: VecDeque::new(),
+            held: Held::default(),
             waiting_seals: VecDeque::new(),
             failed: None,
             damaged: BTreeSet::new(),
@@ -158,12 +162,9 @@ impl Core {
 
     fn dispatch(&mut self, since: Time, ticket: u64, request: Request) {
         match request {
-            Request::Append { .. } if !self.waiting.is_empty() => {
-                self.waiting.push_back(Parked { since, ticket, request });
-            }
             Request::Append { .. } => {
-                if let Some(request) = self.append(ticket, request) {
-                    self.waiting.push_back(Parked { since, ticket, request });
+                if let Some(parked) = self.hold(Parked { since, ticket, request }) {
+                    self.take_append(parked);
                 }
             }
             Request::Seal { chunk, generation, length } => {
@@ -188,6 +189,16 @@ impl Core {
                 self.reply(ticket, stat);
             }
             Request::List { after, limit } => self.list(ticket, after, limit),
+        }
+    }
+
+    /// Does an append, or lets it wait for room behind those that do.
+    pub fn take_append(&mut self, parked: Parked) {
+        let Parked { since, ticket, request } = parked;
+        if !self.waiting.is_empty() {
+            self.waiting.push_back(Parked { since, ticket, request });
+        } else if let Some(request) = self.append(ticket, request) {
+            self.waiting.push_back(Parked { since, ticket, request });
         }
     }
 
@@ -265,6 +276,7 @@ impl Core {
             self.device
         );
         let mut tickets = self.waiters.give_up();
+        tickets.extend(self.held.give_up());
         let parked = [&mut self.waiting, &mut self.waiting_seals];
         tickets.extend(parked.into_iter().flat_map(std::mem::take).map(|parked| parked.ticket));
         for ticket in tickets {
@@ -279,6 +291,7 @@ impl Core {
             return;
         }
         self.serve_waiting();
+        self.serve_held();
         self.advance_checkpoint();
         self.fold_oldest_tails();
         self.prepare_segments();
@@ -309,7 +322,8 @@ impl Core {
         for kind in [FileKind::Data, FileKind::Journal] {
             let (stream, purpose, wanted, need) = match kind {
                 FileKind::Data => {
-                    let much = self.data.unsynced_bytes >= SYNC_BYTES;
+                    let enough = if self.data.is_hurried() { HURRIED_BYTES } else { SYNC_BYTES };
+                    let much = self.data.unsynced_bytes >= enough;
                     let wanted = much || self.data_log.rests() && self.data.is_awaited();
                     (&mut self.data, Purpose::DataSync, wanted, needs[0])
                 }

@@ -22,6 +22,9 @@ const WRITE_SMALL: usize = 256 * 1024;
 /// A stream whose writer waits for no sync is synced as often, so that syncs of other files find their pause in time.
 pub(crate) const SYNC_BYTES: u64 = 24 * base::unit::MIB;
 
+/// The same if somebody waits who wrote little: six writes keep a disk busy while the small record waits for its turn.
+pub(crate) const HURRIED_BYTES: u64 = 6 * base::unit::MIB;
+
 /// Bytes of payload in a data record at most, of chunks that are read in small parts and of others.
 pub(crate) fn record_max(small: bool) -> usize {
     if small { RECORD_PAYLOAD_MIN } else { RECORD_PAYLOAD_MAX }
@@ -50,6 +53,8 @@ pub(crate) struct DataLog {
     pub pending: VecDeque<PendingRecord>,
     writes: VecDeque<DataWrite>,
     submitted: usize,
+    /// Bytes of the records that wait for their write, without those in flight.
+    pub bytes_ahead: usize,
     /// A write failed: when all in flight have ended, everything pending is written again elsewhere.
     repairing: bool,
     /// Failures since the last success.
@@ -150,6 +155,7 @@ impl Core {
             self.index.seal(id, flushed_crc);
             self.closing.push_back(id);
         }
+        self.data_log.bytes_ahead += header.blocks() as usize * BLOCK;
         self.data_log.pending.push_back(PendingRecord { header, parts, birth });
     }
 
@@ -224,6 +230,7 @@ impl Core {
         let token = self.start(Purpose::DataWrite, Op::Write { file: data_file(segment), offset, parts });
         self.data_log.writes.push_back(DataWrite { token, records, ended: None });
         self.data_log.submitted += records;
+        self.data_log.bytes_ahead -= bytes;
         self.data_log.written_bytes += bytes as u64;
     }
 
@@ -301,6 +308,7 @@ impl Core {
         }
         self.data_log.writes.clear();
         self.data_log.submitted = 0;
+        self.data_log.bytes_ahead = records.iter().map(|blocks| *blocks as usize * BLOCK).sum();
         self.data_log.repairing = false;
     }
 

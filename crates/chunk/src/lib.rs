@@ -9,6 +9,7 @@ mod core;
 mod data;
 mod engine;
 pub mod format;
+mod held;
 mod index;
 mod journal;
 mod read;

@@ -7,7 +7,7 @@ use base::policy::Class;
 use base::unit::parse_bytes;
 use clap::Args;
 use node::log::{Form, Level, Log};
-use node::{Console, DeviceSetting};
+use node::{DeviceSetting, Door};
 use os::disk::Backend;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -22,7 +22,8 @@ use std::sync::Arc;
 
 CLASS is memory, nvm, ssd, hdd or bulk (ssd unless said). CAPACITY is what the device may use, for instance 500G; without it
 most of what the file system has free. Port 0 picks a free port. When it is ready it says on stderr
-`stormwell: serving on HOST:PORT` (with --log json a line with \"text\":\"serving\"). The console answers /metrics,
+`stormwell: serving on HOST:PORT` (with --log json a line with \"text\":\"serving\"). Hadoop's clients reach the store as
+hdfs://127.0.0.1:8020 (a free port if that one is taken; the log says which): set fs.defaultFS to it. The console answers /metrics,
 /health/live and /health/ready over HTTP; curl 127.0.0.1:7401/metrics shows them. STORMWELL_DISK=auto|uring|threads|memory chooses how disks are driven
 (volatile, for trials, forgets at the end of the process what was not synced).")]
 pub struct Serve {
@@ -38,6 +39,12 @@ pub struct Serve {
     /// Where metrics and health are, or `off`; without it the port after --at's
     #[arg(long, value_name = "HOST:PORT", env = "STORMWELL_CONSOLE")]
     console: Option<String>,
+    /// Where Hadoop's clients find the store as an HDFS, or `off`; without it 127.0.0.1:8020 or a free port
+    #[arg(long, value_name = "HOST:PORT", env = "STORMWELL_HDFS")]
+    hdfs: Option<String>,
+    /// Lets --hdfs be an address that other machines reach: whoever does may say to be any user, the superuser too
+    #[arg(long)]
+    hdfs_trust_any_user_name: bool,
     /// How the log on stderr looks: text or json
     #[arg(long, value_name = "FORM", env = "STORMWELL_LOG", default_value = "text", value_parser = form)]
     log: Form,
@@ -48,14 +55,41 @@ fn form(name: &str) -> base::error::Result<Form> {
 }
 
 /// Where the console is: as it was said, or at the port after the store's (a free one for port 0).
-fn console(said: Option<&str>, at: &str) -> base::error::Result<Console> {
+fn console(said: Option<&str>, at: &str) -> base::error::Result<Door> {
     match said {
-        Some("off") => Ok(Console::Off),
+        Some("off") => Ok(Door::Off),
         Some(said) => {
             check_address(said)?;
-            Ok(Console::At(said.to_string()))
+            Ok(Door::At(said.to_string()))
         }
-        None => Ok(Console::Near(near(at))),
+        None => Ok(Door::Near(near(at))),
+    }
+}
+
+/// Where Hadoop's clients find the store: as it was said, or at the port that they know.
+fn hdfs(said: Option<&str>, trust_any_user_name: bool) -> base::error::Result<Door> {
+    let invalid = |text: String| Err(Error::new(ErrorKind::Invalid, text));
+    match said {
+        Some("off") => Ok(Door::Off),
+        Some(said) => {
+            if let Reach::Others { unspecified } = reach(said)? {
+                if unspecified {
+                    return invalid(format!(
+                        "--hdfs {said} names every address of this machine; clients are sent to the one given here for their \
+                         data, so name the one by which they reach it"
+                    ));
+                }
+                if !trust_any_user_name {
+                    return invalid(format!(
+                        "--hdfs {said} can be reached from other machines, and Hadoop's simple authentication believes whatever \
+                         user name a client gives; if everybody who reaches it may do everything, add \
+                         --hdfs-trust-any-user-name; otherwise use 127.0.0.1:PORT"
+                    ));
+                }
+            }
+            Ok(Door::At(said.to_string()))
+        }
+        None => Ok(Door::Near("127.0.0.1:8020".to_string())),
     }
 }
 
@@ -99,22 +133,40 @@ fn device(text: &str) -> std::result::Result<DeviceSetting, String> {
     Ok(DeviceSetting { directory: PathBuf::from(directory), class, capacity })
 }
 
-/// Refuses addresses that others could reach, and what is no address.
-fn check_address(at: &str) -> base::error::Result<()> {
+/// Who reaches an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    /// Programs on this machine.
+    Ourselves,
+    /// Other machines, too; `unspecified`: by any address of this one.
+    Others { unspecified: bool },
+}
+
+/// Who reaches an address; an error if it is none.
+fn reach(at: &str) -> base::error::Result<Reach> {
     let invalid = |text: String| Err(Error::new(ErrorKind::Invalid, text));
     let host_and_port = at.rsplit_once(':').filter(|(host, _)| !host.is_empty());
     let Some((host, Ok(_))) = host_and_port.map(|(host, port)| (host, port.parse::<u16>())) else {
         return invalid(format!("'{at}' is not HOST:PORT; write for instance 127.0.0.1:7400"));
     };
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    let loopback = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
-    if loopback {
+    let address = host.parse::<IpAddr>().ok();
+    if host == "localhost" || address.is_some_and(|address| address.is_loopback()) {
+        return Ok(Reach::Ourselves);
+    }
+    Ok(Reach::Others { unspecified: address.is_some_and(|address| address.is_unspecified()) })
+}
+
+/// Refuses addresses that others could reach, and what is no address.
+fn check_address(at: &str) -> base::error::Result<()> {
+    if reach(at)? == Reach::Ourselves {
         return Ok(());
     }
-    invalid(format!(
+    let text = format!(
         "{at} can be reached from other machines, and this version has no secret that would keep strangers out, so it \
          listens on loopback only; use --at 127.0.0.1:PORT"
-    ))
+    );
+    Err(Error::new(ErrorKind::Invalid, text))
 }
 
 /// Refuses a directory that is named twice.
@@ -157,6 +209,7 @@ impl Serve {
         let settings = node::Settings {
             backend: self.disk,
             console: console(self.console.as_deref(), &context.at)?,
+            hdfs: hdfs(self.hdfs.as_deref(), self.hdfs_trust_any_user_name)?,
             log: self.log,
             as_new: self.as_new,
             ..node::Settings::new(&context.at, self.devices)
@@ -167,8 +220,9 @@ impl Serve {
             log.say(Level::Info, "start", note, &[]);
         }
         let console = running.console.as_deref().unwrap_or("off");
-        let fields: [(&str, &dyn std::fmt::Display); 3] =
-            [("at", &running.address), ("console", &console), ("process", &std::process::id())];
+        let hdfs = running.hdfs.as_ref().map_or("off".to_string(), |at| format!("hdfs://{at}"));
+        let fields: [(&str, &dyn std::fmt::Display); 4] =
+            [("at", &running.address), ("console", &console), ("hdfs", &hdfs), ("process", &std::process::id())];
         log.say(Level::Info, "start", "serving", &fields);
         if self.log == Form::Text {
             // Scripts and tests wait for this very line.
@@ -185,9 +239,9 @@ impl Serve {
 
 #[cfg(test)]
 mod tests {
-    use super::{check_address, check_devices, console, device};
+    use super::{check_address, check_devices, console, device, hdfs};
     use base::policy::Class;
-    use node::Console;
+    use node::Door;
     use std::path::Path;
 
     /// A device is a directory, perhaps a class, perhaps a capacity; a colon in a name does not get in the way.
@@ -227,11 +281,26 @@ mod tests {
     /// The console is beside the store unless it is said where.
     #[test]
     fn consoles() {
-        assert_eq!(console(None, "127.0.0.1:7400"), Ok(Console::Near("127.0.0.1:7401".to_string())));
-        assert_eq!(console(None, "[::1]:0"), Ok(Console::Near("[::1]:0".to_string())));
-        assert_eq!(console(Some("off"), "127.0.0.1:7400"), Ok(Console::Off));
-        assert_eq!(console(Some("127.0.0.1:9"), "127.0.0.1:7400"), Ok(Console::At("127.0.0.1:9".to_string())));
+        assert_eq!(console(None, "127.0.0.1:7400"), Ok(Door::Near("127.0.0.1:7401".to_string())));
+        assert_eq!(console(None, "[::1]:0"), Ok(Door::Near("[::1]:0".to_string())));
+        assert_eq!(console(Some("off"), "127.0.0.1:7400"), Ok(Door::Off));
+        assert_eq!(console(Some("127.0.0.1:9"), "127.0.0.1:7400"), Ok(Door::At("127.0.0.1:9".to_string())));
         assert!(console(Some("0.0.0.0:9"), "127.0.0.1:7400").is_err());
+    }
+
+    /// Hadoop's clients find the store where they look for it; beyond loopback only if somebody says that names are believed.
+    #[test]
+    fn hdfs_addresses() {
+        assert_eq!(hdfs(None, false), Ok(Door::Near("127.0.0.1:8020".to_string())));
+        assert_eq!(hdfs(Some("off"), false), Ok(Door::Off));
+        assert_eq!(hdfs(Some("127.0.0.1:9"), false), Ok(Door::At("127.0.0.1:9".to_string())));
+        let refused = |at, trust| hdfs(Some(at), trust).expect_err(at).text().to_string();
+        assert!(refused("192.168.0.1:8020", false).contains("--hdfs-trust-any-user-name"));
+        assert!(refused("storage:8020", false).contains("--hdfs-trust-any-user-name"));
+        assert_eq!(hdfs(Some("192.168.0.1:8020"), true), Ok(Door::At("192.168.0.1:8020".to_string())));
+        assert!(refused("0.0.0.0:8020", true).contains("every address"));
+        assert!(refused("[::]:8020", true).contains("every address"));
+        assert!(refused("nonsense", true).contains("HOST:PORT"));
     }
 
     /// A directory is one device.

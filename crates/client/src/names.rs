@@ -84,6 +84,12 @@ impl Client {
         self.ask(&file::Stat { path: path.to_string() }).await
     }
 
+    /// The attributes of the file of this number. `NotFound` if it is gone.
+    pub async fn stat_inode(&self, inode: u64) -> Result<Attributes> {
+        let ask = file::Locate { path: String::new(), inode, offset: 0, length: 0 };
+        self.ask(&ask).await.map(|answer| answer.attributes)
+    }
+
     /// The attributes of the root, then of each name of the path as far as there is something. Fewer than the path has names: the
     /// rest is missing, or the last that was found is a file.
     pub async fn lookup(&self, path: &str) -> Result<Vec<Attributes>> {

@@ -1,17 +1,17 @@
 //! The data transfer protocol: connections that carry the bytes of blocks.
 
+mod checksum;
 pub(crate) mod connection;
+mod gathering;
+mod read;
 mod write;
 
-use crate::caller::Caller;
 use crate::gateway::Gateway;
 use crate::message::transfer::{
     BlockChecksum, ERROR_UNSUPPORTED, OperationAnswer, ReadBlock, SUCCESS, ShortCircuit, TransferBlock, WriteBlock,
 };
-use crate::refusal::Refusal;
 use base::error::{Error, ErrorKind, Result};
 use base::net::Stream;
-use bytes::Bytes;
 use connection::{Connection, nonsense};
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,7 +57,12 @@ async fn serve(gateway: &Arc<Gateway>, connection: &mut Connection) -> Result<()
         let Ok(request) = timeout(wait, read_request(connection)).await else { return Ok(()) };
         match request? {
             Request::Write(request) => return write::write_block(gateway, connection, *request).await,
-            Request::Read(_) | Request::Checksum(_) => return Ok(()),
+            Request::Read(request) => {
+                if !read::read_block(gateway, connection, &request).await? {
+                    return Ok(());
+                }
+            }
+            Request::Checksum(request) => checksum::block_checksum(gateway, connection, &request).await?,
             // Everything is on this gateway already.
             Request::Transfer => return answer(connection, SUCCESS, "").await,
             Request::Refused(what) => {

@@ -6,6 +6,7 @@ mod departures;
 mod device;
 mod drain;
 mod exposition;
+mod hdfs;
 mod health;
 mod housekeeping;
 mod identity;
@@ -25,5 +26,5 @@ mod world;
 
 pub use places::Missing;
 pub use serve::{Running, start};
-pub use settings::{Console, DeviceSetting, Settings};
+pub use settings::{DeviceSetting, Door, Settings};
 pub use world::{Ended, Open, OsWorld, Turn, Work, World};

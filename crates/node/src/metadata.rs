@@ -7,11 +7,12 @@ use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::id::SessionId;
 use base::planted::Planted;
+use base::unit::Time;
 use meta::{Caller, Effect, Reply, Request, SettleJob, SettleResult, Store};
 use net::Responder;
 use std::collections::BTreeSet;
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
@@ -20,6 +21,8 @@ pub struct Metadata {
     mailbox: Mailbox<Item>,
     /// The sessions that are open, for those who must not wait for the store.
     open_sessions: RwLock<BTreeSet<SessionId>>,
+    /// The session of this very process: it lives as long as the process does, however long the machine stood still.
+    kept_open: OnceLock<SessionId>,
     /// A fault put in on purpose, by the simulation alone.
     planted: Option<Planted>,
 }
@@ -57,6 +60,11 @@ impl Metadata {
     /// Whether a session has begun and is not over.
     pub fn is_open(&self, session: SessionId) -> bool {
         self.open_sessions.read().unwrap_or_else(PoisonError::into_inner).contains(&session)
+    }
+
+    /// This session does not end for want of renewal. The first one that is named counts.
+    pub fn keep_open(&self, session: SessionId) {
+        let _named = self.kept_open.set(session);
     }
 
     /// Sessions began (true) or ended.
@@ -105,6 +113,7 @@ pub fn spawn(
     let metadata = Arc::new(Metadata {
         mailbox: Mailbox::new(disk.waker()),
         open_sessions: RwLock::default(),
+        kept_open: OnceLock::new(),
         planted: settings.planted,
     });
     // One job at a time: the store freezes no second layer before the first is settled.
@@ -172,6 +181,7 @@ impl Work for Thread {
         }
         self.inbox = inbox;
         if self.store.next_tick().is_some_and(|due| due <= now) {
+            self.renew_kept_open(now);
             self.store.tick(now, self.clock.wall());
         }
         if let Some(job) = self.store.settle_job(now)
@@ -192,6 +202,15 @@ impl Work for Thread {
 }
 
 impl Thread {
+    fn renew_kept_open(&mut self, now: Time) {
+        if let Some(session) = self.metadata.kept_open.get() {
+            let caller = Caller { session: *session, call: 0 };
+            // Nobody waits for the answer: a session that was closed needs none.
+            let (tell, _) = oneshot::channel();
+            self.store.submit(now, self.clock.wall(), caller, Request::Renew, Then::Tell(tell));
+        }
+    }
+
     fn perform(&mut self, disk: &mut dyn Disk) {
         // Before the answers: who hears that its session began must be believed.
         self.metadata.note_turns(self.store.take_session_turns());

@@ -1,6 +1,7 @@
 //! Starting and stopping a node: opens what lies on disk, starts the threads, listens, and ends them in order.
 
 use crate::device::{self, Device, Started};
+use crate::hdfs::{self, Hdfs};
 use crate::identity::Identity;
 use crate::log::{Level, Log};
 use crate::metadata::{self, Metadata};
@@ -8,7 +9,7 @@ use crate::metered::{DiskStats, MeteredDisk};
 use crate::metrics::Metrics;
 use crate::places::{Missing, Places};
 use crate::service::{Node, NodeService};
-use crate::settings::{Console, DeviceSetting, Settings, metadata_directory, shown};
+use crate::settings::{DeviceSetting, Door, Settings, metadata_directory, shown};
 use crate::world::{Ended, World};
 use crate::{console, housekeeping};
 use base::buffer::Pool;
@@ -30,6 +31,8 @@ pub struct Running {
     pub address: String,
     /// Where metrics and health are, `host:port`.
     pub console: Option<String>,
+    /// Where Hadoop's clients find it as an HDFS, `host:port`.
+    pub hdfs: Option<String>,
     /// What was found when opening, one sentence each, for people.
     pub notes: Vec<String>,
     /// Devices that could not be opened, and why; what lies on them is an error until the node starts with them again.
@@ -38,6 +41,7 @@ pub struct Running {
     server: tokio::task::JoinHandle<()>,
     housekeeping: tokio::task::JoinHandle<()>,
     console_task: Option<tokio::task::JoinHandle<()>>,
+    gateway: Option<Hdfs>,
     node: Arc<Node>,
     engines: Vec<Ended>,
 }
@@ -54,7 +58,8 @@ pub async fn start(
     let listener = network.listen(&settings.listen).await?;
     let address = listener.address();
     let log = Log::new(clock.clone(), settings.log, world.clone());
-    let console_listener = listen_for_console(&settings.console, network.as_ref(), &log).await?;
+    let console_listener = listen(&settings.console, "console", network.as_ref(), &log).await?;
+    let hdfs_listener = listen(&settings.hdfs, "hdfs", network.as_ref(), &log).await?;
     // All that payload on its way may take, so that a steady stream meets no fresh memory.
     let idle_max = settings.incoming_bytes.saturating_add(settings.outgoing_bytes);
     let pool = Pool::new(usize::try_from(idle_max).unwrap_or(usize::MAX));
@@ -115,26 +120,40 @@ pub async fn start(
         incarnation: identity.incarnation,
         budget: incoming,
         outgoing,
-        pool,
+        pool: pool.clone(),
         clock,
         silence_max: base::limit::CALL_SILENCE_MAX,
         stats,
-        on_trouble: to_log(&log),
+        on_trouble: to_log(&log, "connection"),
     };
     let service = Arc::new(NodeService(node.clone()));
     let server = tokio::spawn(Server::serve(listener, service, server_settings, stopped.clone()));
     let housekeeping = tokio::spawn(housekeeping::run(node.clone(), stopped.clone()));
+    let hdfs = hdfs_listener.as_ref().map(|listener| listener.address());
+    let given = hdfs::Given {
+        node: node.clone(),
+        incarnation: identity.incarnation,
+        pool,
+        random,
+        on_trouble: to_log(&log, "hdfs"),
+    };
+    let gateway = match hdfs_listener {
+        Some(listener) => Some(Hdfs::start(given, listener, stopped.clone()).await?),
+        None => None,
+    };
     let answer = |listener| tokio::spawn(console::run(listener, node.clone(), log, stopped));
     let console_task = console_listener.map(answer);
     Ok(Running {
         address,
         console,
+        hdfs,
         notes,
         missing: not_served,
         shutdown,
         server,
         housekeeping,
         console_task,
+        gateway,
         node,
         engines,
     })
@@ -208,6 +227,9 @@ impl Running {
     pub async fn stop(self) {
         // Both tasks end by themselves on this; a receiver that is gone already has ended.
         let _ = self.shutdown.send(true);
+        if let Some(gateway) = self.gateway {
+            gateway.end().await;
+        }
         for task in [self.server, self.housekeeping].into_iter().chain(self.console_task) {
             let _ = task.await;
         }
@@ -237,21 +259,22 @@ fn tell_of_missing(log: &Log, missing: &[Missing], others: bool) -> Result<()> {
     }
 }
 
-/// Tells the log why connections were refused or cut.
-fn to_log(log: &Log) -> Arc<dyn Fn(String) + Send + Sync> {
+/// Tells the log why connections to `area` were refused or cut.
+fn to_log(log: &Log, area: &'static str) -> Arc<dyn Fn(String) + Send + Sync> {
     let log = log.clone();
-    Arc::new(move |trouble| log.say(Level::Warn, "connection", &trouble, &[]))
+    Arc::new(move |trouble| log.say(Level::Warn, area, &trouble, &[]))
 }
 
-/// The console's listener. A port that was only a suggestion gives way to a free one, and says so.
-async fn listen_for_console(console: &Console, network: &dyn Net, log: &Log) -> Result<Option<Box<dyn Listener>>> {
-    let wanted = match console {
-        Console::Off => return Ok(None),
-        Console::At(address) => {
+/// The listener of a server beside the store's own, named as its option is. A port that was only a suggestion gives way to a free
+/// one, and says so.
+async fn listen(door: &Door, name: &str, network: &dyn Net, log: &Log) -> Result<Option<Box<dyn Listener>>> {
+    let wanted = match door {
+        Door::Off => return Ok(None),
+        Door::At(address) => {
             let listened = network.listen(address).await;
-            return listened.map(Some).map_err(|error| error.during("the console (--console)"));
+            return listened.map(Some).map_err(|error| error.during(format!("--{name}")));
         }
-        Console::Near(address) => address,
+        Door::Near(address) => address,
     };
     match network.listen(wanted).await {
         Ok(listener) => Ok(Some(listener)),
@@ -259,12 +282,7 @@ async fn listen_for_console(console: &Console, network: &dyn Net, log: &Log) -> 
             let host = wanted.rsplit_once(':').map_or(wanted.as_str(), |(host, _)| host);
             let listener = network.listen(&format!("{host}:0")).await?;
             let at = listener.address();
-            log.say(
-                Level::Warn,
-                "console",
-                "its usual port is taken; a free one is used",
-                &[("at", &at), ("why", &error)],
-            );
+            log.say(Level::Warn, name, "its usual port is taken; a free one is used", &[("at", &at), ("why", &error)]);
             Ok(Some(listener))
         }
     }

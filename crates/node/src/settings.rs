@@ -23,14 +23,16 @@ pub struct Settings {
     /// Directories whose device is gone for good: new devices are made there.
     pub as_new: Vec<PathBuf>,
     /// Where metrics and health are.
-    pub console: Console,
+    pub console: Door,
+    /// Where Hadoop's clients reach the store as an HDFS.
+    pub hdfs: Door,
     /// How the log on stderr looks.
     pub log: Form,
 }
 
-/// Where metrics and health are.
+/// Where a server beside the store's own listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Console {
+pub enum Door {
     /// Nowhere.
     Off,
     /// At this `host:port`, or the node does not start.
@@ -51,7 +53,8 @@ impl Settings {
             incoming_bytes: 96 << 20,
             outgoing_bytes: 96 << 20,
             as_new: Vec::new(),
-            console: Console::Off,
+            console: Door::Off,
+            hdfs: Door::Off,
             log: Form::Text,
         }
     }

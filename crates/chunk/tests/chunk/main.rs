@@ -9,4 +9,5 @@ mod passes;
 mod scrub;
 mod second_format;
 mod space;
+mod turns;
 mod world;

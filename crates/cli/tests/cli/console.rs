@@ -138,7 +138,7 @@ fn taken_ports() {
     let mut command = binary();
     command.args(["serve", "--at", "127.0.0.1:0", "--data", "other:ssd:512M", "--console", &store.console]);
     command.current_dir(&store.directory);
-    run(command, b"").failed(8, "the console (--console)");
+    run(command, b"").failed(8, "--console: ");
     // Two neighbouring ports, of which the second is taken.
     let (first, _second) = (0..100)
         .find_map(|_| {

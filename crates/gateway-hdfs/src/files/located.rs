@@ -18,7 +18,8 @@ use prost::Message;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Does a call of ClientProtocol about blocks to read: the encoded answer. `None`: it is none of these.
+/// Does a call about blocks to read, of ClientProtocol or ClientDatanodeProtocol: the encoded answer. `None`: it is none of
+/// these.
 pub async fn call(
     gateway: &Arc<Gateway>,
     caller: &Caller,
@@ -27,18 +28,6 @@ pub async fn call(
 ) -> Option<Result<Vec<u8>, Refusal>> {
     match method {
         "getBlockLocations" => Some(get_block_locations(gateway, caller, request).await),
-        _ => None,
-    }
-}
-
-/// Does a call of ClientDatanodeProtocol. `None`: it has no such method here.
-pub async fn datanode_call(
-    gateway: &Arc<Gateway>,
-    _caller: &Caller,
-    method: &str,
-    request: Bytes,
-) -> Option<Result<Vec<u8>, Refusal>> {
-    match method {
         "getReplicaVisibleLength" => Some(get_replica_visible_length(gateway, request).await),
         _ => None,
     }
@@ -91,7 +80,7 @@ async fn get_block_locations(gateway: &Gateway, _caller: &Caller, request: Bytes
     if attributes.directory {
         return Err(Refusal::new(FILE_NOT_FOUND, format!("Path is not a file: {path}")));
     }
-    let note = Note::default();
+    let note = note_of(&attributes);
     let visible = visible_length(gateway, &attributes).await?;
     let range = offset..offset.saturating_add(length);
     let located = blocks_of(gateway, &attributes, &note, visible, range)?;
@@ -115,8 +104,8 @@ async fn get_replica_visible_length(gateway: &Gateway, request: Bytes) -> Result
 }
 
 /// What HDFS keeps with a file of these attributes.
-pub fn note_of(_attributes: &Attributes) -> Note {
-    Note::default()
+pub fn note_of(attributes: &Attributes) -> Note {
+    Note::read(&attributes.note)
 }
 
 /// A block's name as HDFS writes it.

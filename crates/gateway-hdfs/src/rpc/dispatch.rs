@@ -1,6 +1,7 @@
 //! Which room does a call, by its protocol and its method.
 
 use crate::caller::Caller;
+use crate::files::located;
 use crate::gateway::Gateway;
 use crate::message::rpc::CallHeader;
 use crate::refusal::{NO_SUCH_METHOD, NO_SUCH_PROTOCOL, Refusal, VERSION_MISMATCH};
@@ -29,7 +30,7 @@ pub async fn answer(
         CLIENT if let Some(refusal) = cluster::refused_in_safe_mode(gateway, method) => Some(Err(refusal)),
         CLIENT if retries::is_kept(method) => once(gateway, caller, method, request).await,
         CLIENT => client(gateway, caller, method, request).await,
-        CLIENT_DATANODE => match files::located::datanode_call(gateway, caller, method, request.clone()).await {
+        CLIENT_DATANODE => match located::call(gateway, caller, method, request.clone()).await {
             None => cluster::datanode(gateway, method),
             done => done,
         },
@@ -53,6 +54,9 @@ async fn client(
         return done;
     }
     if let done @ Some(_) = files::call(gateway, caller, method, request.clone()).await {
+        return done;
+    }
+    if let done @ Some(_) = located::call(gateway, caller, method, request.clone()).await {
         return done;
     }
     cluster::call(gateway, caller, method, request).await

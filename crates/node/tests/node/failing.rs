@@ -9,7 +9,7 @@ use base::net::Boxed;
 use base::policy::Class;
 use bytes::Bytes;
 use client::{Client, CreateOptions};
-use node::{Console, DeviceSetting, Ended, Open, OsWorld, Running, Settings, World};
+use node::{DeviceSetting, Door, Ended, Open, OsWorld, Running, Settings, World};
 use os::disk::{Backend, Opened};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -129,7 +129,7 @@ impl Scene {
             DeviceSetting { directory, class: Class::Ssd, capacity: Some(256 << 20) }
         };
         let mut settings = Settings::new("127.0.0.1:0", vec![device("good"), device("bad")]);
-        settings.console = Console::At("127.0.0.1:0".to_string());
+        settings.console = Door::At("127.0.0.1:0".to_string());
         let world = FailingWorld { place: self.directory.join("bad"), broken: self.broken.clone() };
         let (clock, random) = (Arc::new(os::clock::SystemClock::new()), Arc::new(os::random::SystemRandom));
         let net = Arc::new(os::net::TcpNet);

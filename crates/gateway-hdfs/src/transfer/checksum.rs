@@ -1,0 +1,66 @@
+//! BLOCK_CHECKSUM: one checksum of a block, made of those of its sectors, so that files are compared without being copied.
+
+use super::connection::Connection;
+use super::read::{Opened, open_block};
+use crate::files::blocks::{Base, Place};
+use crate::files::located::{block_size, note_of};
+use crate::gateway::Gateway;
+use crate::message::transfer::{
+    BlockChecksum, BlockChecksumAnswer, CHECKSUM_CRC32C, COMPOSITE_CRC, ChecksumOptions, ERROR, ERROR_UNSUPPORTED,
+    MD5_OF_CRCS, OperationAnswer,
+};
+use base::checksum::{SECTOR, combine};
+use base::error::Result;
+use client::ReadOptions;
+use md5::{Digest, Md5};
+use std::sync::Arc;
+
+/// Answers with the checksum of a block or of its first bytes.
+pub async fn block_checksum(
+    gateway: &Arc<Gateway>,
+    connection: &mut Connection,
+    request: &BlockChecksum,
+) -> Result<()> {
+    let kind = request.options.and_then(|options| options.kind).unwrap_or(MD5_OF_CRCS);
+    if kind != MD5_OF_CRCS && kind != COMPOSITE_CRC {
+        return super::answer(connection, ERROR_UNSUPPORTED, &format!("checksums of kind {kind} are not known")).await;
+    }
+    match sum(gateway, request, kind).await {
+        Ok(checksum) => {
+            connection.write_message(&OperationAnswer { checksum: Some(checksum), ..OperationAnswer::default() }).await
+        }
+        Err(error) => super::answer(connection, ERROR, &error.text()).await,
+    }
+}
+
+async fn sum(gateway: &Arc<Gateway>, request: &BlockChecksum, kind: i32) -> Result<BlockChecksumAnswer> {
+    let block = &request.header.block;
+    let Opened { reader, base, length } = open_block(gateway, block).await?;
+    // A regular block ends where the next one begins, an irregular one where its writer said.
+    let whole = match gateway.files.blocks.place(block.id, gateway.clock.now()) {
+        Some(Place { base: Base::Blocks(_), .. }) => length.min(block_size(&note_of(&reader.attributes()))),
+        _ => length,
+    };
+    let wanted = block.length.filter(|length| *length > 0).map_or(whole, |length| length.min(whole));
+    let mut range = reader.range(base, wanted, ReadOptions::default(), true);
+    let (mut md5, mut composite, mut left) = (Md5::new(), 0, wanted);
+    while let Some(piece) = range.next().await? {
+        for crc in &piece.sums {
+            let bytes = left.min(SECTOR as u64);
+            left -= bytes;
+            if kind == COMPOSITE_CRC {
+                composite = combine(composite, *crc, bytes);
+            } else {
+                md5.update(crc.to_be_bytes());
+            }
+        }
+    }
+    let checksum = if kind == COMPOSITE_CRC { u32::to_be_bytes(composite).to_vec() } else { md5.finalize().to_vec() };
+    Ok(BlockChecksumAnswer {
+        bytes_per_crc: SECTOR as u32,
+        crcs: whole.div_ceil(SECTOR as u64),
+        checksum,
+        kind: Some(CHECKSUM_CRC32C),
+        options: Some(ChecksumOptions { kind: Some(kind), stripe: None }),
+    })
+}

@@ -1,0 +1,180 @@
+//! READ_BLOCK: bytes of a block in packets, each made of one piece of the file as the store hands it out, not copied.
+
+use super::connection::{Connection, SILENCE_MAX, nonsense};
+use crate::files::blocks::{FIRST_STAMP, Place};
+use crate::files::located::{block_size, note_of, show};
+use crate::gateway::Gateway;
+use crate::message::hdfs::ExtendedBlock;
+use crate::message::transfer::{
+    CHECKSUM_CRC32C, CHECKSUM_NULL, Checksum, ERROR, OperationAnswer, PACKET_HEADER, PacketHeader, ReadBlock,
+    ReadChecksum, ReadStatus,
+};
+use base::checksum::SECTOR;
+use base::error::{Error, ErrorKind, Result};
+use client::{FileReader, RangePiece, RangeStream, ReadOptions};
+use prost::Message;
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
+
+/// How long a read waits for bytes of an open file that the client knows of and that are not visible yet, as in HDFS.
+const GROWTH_WAIT_MAX: Duration = Duration::from_secs(3);
+
+/// First pause between two looks at a file that grows; each is twice as long as the one before.
+const GROWTH_LOOK: Duration = Duration::from_millis(2);
+
+/// What is sent for one request.
+struct Sending {
+    range: RangeStream,
+    /// Its first piece: damage there is told before anything else is said. None: no bytes were asked for.
+    first: Option<RangePiece>,
+    /// First byte within the block.
+    offset: u64,
+    /// Bytes that will be sent.
+    length: u64,
+    checksums: bool,
+}
+
+/// Sends bytes of a block. Answers whether the connection may carry another operation.
+pub async fn read_block(gateway: &Arc<Gateway>, connection: &mut Connection, request: &ReadBlock) -> Result<bool> {
+    let sending = match begin(gateway, request).await {
+        Ok(sending) => sending,
+        Err(error) => {
+            super::answer(connection, ERROR, &error.text()).await?;
+            return Ok(false);
+        }
+    };
+    send(connection, sending).await?;
+    // The client says whether the checksums were right, and the connection is free again. One that does not say it goes.
+    let Ok(status) = timeout(SILENCE_MAX, connection.read_message::<ReadStatus>()).await else { return Ok(false) };
+    status?;
+    Ok(true)
+}
+
+/// Finds the bytes and asks for the first of them.
+async fn begin(gateway: &Arc<Gateway>, request: &ReadBlock) -> Result<Sending> {
+    let block = &request.header.base.block;
+    let opened = open_block(gateway, block).await?;
+    let (offset, length) = (request.offset, request.length);
+    let beyond = |available: u64| {
+        let text = format!("offset {offset} and length {length} are beyond the {available} bytes of {}", show(block));
+        Error::new(ErrorKind::Invalid, text)
+    };
+    let wanted = offset.checked_add(length).ok_or_else(|| beyond(opened.length))?;
+    let Opened { reader, base, length: available } = wait_for(gateway, block, opened, wanted).await?;
+    if wanted > available {
+        return Err(beyond(available));
+    }
+    // Whole sectors, except at the end of what there is.
+    let start = offset - offset % SECTOR as u64;
+    let end = wanted.checked_next_multiple_of(SECTOR as u64).map_or(available, |end| end.min(available));
+    let checksums = request.checksums.unwrap_or(true);
+    let once = request.caching.and_then(|caching| caching.drop_behind).unwrap_or(false);
+    let mut range = reader.range(base + start, end - start, ReadOptions { once }, checksums);
+    let first = range.next().await.inspect_err(|_| forget(gateway, block))?;
+    Ok(Sending { range, first, offset: start, length: end - start, checksums })
+}
+
+/// A block that can be read.
+pub struct Opened {
+    /// Its file.
+    pub reader: FileReader,
+    /// First byte within the file.
+    pub base: u64,
+    /// Bytes of the file from there on.
+    pub length: u64,
+}
+
+/// Opens the file of a block. `NotFound` if the block is none.
+pub async fn open_block(gateway: &Gateway, block: &ExtendedBlock) -> Result<Opened> {
+    let place = gateway.files.blocks.place(block.id, gateway.clock.now());
+    let Some(Place { inode, base }) = place else { return Err(missing(block)) };
+    let generation = block.generation_stamp.saturating_sub(FIRST_STAMP);
+    let reader = match gateway.files.readers.open(&gateway.client, inode, generation).await {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Err(missing(block)),
+        other => other?,
+    };
+    let base = base.byte(block_size(&note_of(&reader.attributes()))).ok_or_else(|| missing(block))?;
+    let length = reader.length().await?.saturating_sub(base);
+    Ok(Opened { reader, base, length })
+}
+
+/// Waits until a block has `wanted` bytes, as far as that is likely: its file grows, or what is known of it is old.
+async fn wait_for(gateway: &Gateway, block: &ExtendedBlock, mut opened: Opened, wanted: u64) -> Result<Opened> {
+    let deadline = gateway.clock.now().after(GROWTH_WAIT_MAX);
+    let mut pause = GROWTH_LOOK;
+    while opened.length < wanted {
+        let was_open = opened.reader.attributes().open;
+        forget(gateway, block);
+        opened = open_block(gateway, block).await?;
+        if opened.length >= wanted || !was_open || gateway.clock.now() >= deadline {
+            break;
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(GROWTH_WAIT_MAX / 10);
+    }
+    Ok(opened)
+}
+
+fn forget(gateway: &Gateway, block: &ExtendedBlock) {
+    if let Some(place) = gateway.files.blocks.place(block.id, gateway.clock.now()) {
+        gateway.files.readers.forget(place.inode);
+    }
+}
+
+fn missing(block: &ExtendedBlock) -> Error {
+    Error::new(ErrorKind::NotFound, format!("Replica not found for {}", show(block)))
+}
+
+/// Sends the answer, the packets, and the empty packet that ends them.
+async fn send(connection: &mut Connection, sending: Sending) -> Result<()> {
+    let Sending { mut range, first, offset, length, checksums } = sending;
+    let kind = if checksums { CHECKSUM_CRC32C } else { CHECKSUM_NULL };
+    let read = ReadChecksum { checksum: Checksum { kind, bytes: SECTOR as u32 }, offset };
+    // What goes out before the next bytes: at first the answer itself.
+    let mut head = OperationAnswer { read: Some(read), ..OperationAnswer::default() }.encode_length_delimited_to_vec();
+    let (mut sent, mut number, mut next) = (0, 0, first);
+    while let Some(piece) = next {
+        let header =
+            PacketHeader { offset: offset + sent, number, length: piece.length as u32, ..PacketHeader::default() };
+        sent += piece.length;
+        number += 1;
+        write_packet(connection, &mut head, header, &piece, (sent == length).then_some(number)).await?;
+        next = if sent < length { range.next().await? } else { None };
+    }
+    if sent < length {
+        return Err(nonsense(format!("{} bytes of a block are gone: its file was cut meanwhile", length - sent)));
+    }
+    if length == 0 {
+        PacketHeader { offset, last: true, ..PacketHeader::default() }.encode(0, &mut head);
+        connection.write_all(&mut [IoSlice::new(&head)]).await?;
+    }
+    Ok(())
+}
+
+/// Sends a packet behind what `head` holds, and right behind it the last one, of number `last`, if there is one.
+async fn write_packet(
+    connection: &mut Connection,
+    head: &mut Vec<u8>,
+    header: PacketHeader,
+    piece: &RangePiece,
+    last: Option<i64>,
+) -> Result<()> {
+    let checksums = 4 * piece.sums.len();
+    head.reserve(PACKET_HEADER + checksums);
+    header.encode(checksums, head);
+    piece.sums.iter().for_each(|crc| head.extend_from_slice(&crc.to_be_bytes()));
+    let mut tail = Vec::new();
+    if let Some(number) = last {
+        let offset = header.offset + piece.length;
+        PacketHeader { offset, number, last: true, ..PacketHeader::default() }.encode(0, &mut tail);
+    }
+    let mut parts = Vec::with_capacity(2 + piece.parts.len());
+    parts.push(IoSlice::new(head));
+    parts.extend(piece.parts.iter().map(|part| IoSlice::new(part)));
+    parts.push(IoSlice::new(&tail));
+    connection.write_all(&mut parts).await?;
+    head.clear();
+    Ok(())
+}
