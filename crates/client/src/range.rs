@@ -125,14 +125,8 @@ impl RangeStream {
     /// Asks for as much as may be on its way.
     fn ask_ahead(&mut self) {
         while self.asked < self.end && self.asked - self.position < self.ahead {
-            // Pieces end where records probably do, and at whole sectors.
             let size = self.ahead.min(PIECE);
-            let mut stop = (self.asked / size + 1).saturating_mul(size);
-            stop -= (stop - self.start) % SECTOR as u64;
-            if stop <= self.asked {
-                stop = self.asked.saturating_add(size);
-            }
-            let length = stop.min(self.end) - self.asked;
+            let length = self.piece_length(size);
             let (reader, offset, options) = (self.reader.clone(), self.asked, self.options);
             let sums = self.sums.then(|| SectorSums::for_length(length as usize));
             let gathered = Gathered { sums, ..Gathered::default() };
@@ -140,6 +134,17 @@ impl RangeStream {
             self.on_their_way.push_back(Read::Asked { length, reading });
             self.asked += length;
         }
+    }
+
+    /// How much is asked for next, about `size` bytes: pieces end where records probably do, and at whole sectors.
+    fn piece_length(&self, size: u64) -> u64 {
+        let left = self.end - self.asked;
+        if left <= size {
+            return left;
+        }
+        let stop = (self.asked / size + 1).saturating_mul(size);
+        let length = stop - (stop - self.start) % SECTOR as u64 - self.asked;
+        if length == 0 { size } else { length.min(left) }
     }
 
     /// The one who reads came back for more: asks for more ahead from now on, if all together may.

@@ -7,9 +7,7 @@ mod read;
 mod write;
 
 use crate::gateway::Gateway;
-use crate::message::transfer::{
-    BlockChecksum, ERROR_UNSUPPORTED, OperationAnswer, ReadBlock, SUCCESS, ShortCircuit, TransferBlock, WriteBlock,
-};
+use crate::message::transfer::{BlockChecksum, ERROR_UNSUPPORTED, OperationAnswer, ReadBlock, SUCCESS, WriteBlock};
 use base::error::{Error, ErrorKind, Result};
 use base::net::Stream;
 use connection::{Connection, nonsense};
@@ -92,19 +90,22 @@ async fn read_request(connection: &mut Connection) -> Result<Request> {
         80 => Request::Write(Box::new(connection.read_message().await?)),
         81 => Request::Read(connection.read_message().await?),
         85 => Request::Checksum(connection.read_message().await?),
+        83 | 84 => refused(connection, "moving blocks").await?,
         86 => {
-            connection.read_message::<TransferBlock>().await?;
+            connection.read_message::<()>().await?;
             Request::Transfer
         }
-        87 => {
-            connection.read_message::<ShortCircuit>().await?;
-            Request::Refused("a short-circuit read")
-        }
-        83 | 84 => Request::Refused("moving blocks"),
-        88 | 89 => Request::Refused("memory shared with clients"),
-        90 => Request::Refused("the checksum of striped blocks"),
+        87 => refused(connection, "a short-circuit read").await?,
+        88 | 89 => refused(connection, "memory shared with clients").await?,
+        90 => refused(connection, "the checksum of striped blocks").await?,
         other => return Err(nonsense(format!("operation {other} is not known"))),
     })
+}
+
+/// What is refused is read all the same: closing a connection with something unread could overtake our answer.
+async fn refused(connection: &mut Connection, what: &'static str) -> Result<Request> {
+    connection.read_message::<()>().await?;
+    Ok(Request::Refused(what))
 }
 
 /// Why another version was spoken.

@@ -138,22 +138,6 @@ pub struct WriteBlock {
     pub caching: Option<Caching>,
 }
 
-/// Asks to send a block to other servers.
-#[derive(Clone, PartialEq, Eq, Message)]
-pub struct TransferBlock {
-    /// The block and who asks.
-    #[prost(message, required, tag = "1")]
-    pub header: OperationHeader,
-}
-
-/// Asks for a file's descriptor instead of its bytes.
-#[derive(Clone, PartialEq, Eq, Message)]
-pub struct ShortCircuit {
-    /// The block.
-    #[prost(message, required, tag = "1")]
-    pub header: BaseHeader,
-}
-
 /// Which checksum of a block is wanted.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct ChecksumOptions {

@@ -107,7 +107,7 @@ fn of<A: Ask>(question: &A) -> (u16, Vec<u8>) {
 }
 
 /// Changes a message: bits, its length, or, still well formed, numbers that nobody would send and texts that are too long.
-fn damage(random: &SimRandom, message: &mut Vec<u8>) {
+pub fn damage(random: &SimRandom, message: &mut Vec<u8>) {
     match random.below(6) {
         0 => (),
         1 if !message.is_empty() => {

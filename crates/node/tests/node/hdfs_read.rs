@@ -110,7 +110,10 @@ impl Reader {
             assert_eq!(sums, if checksums { expected } else { Vec::new() });
             got.extend(bytes);
         }
-        self.stream.write_all(&ReadStatus { status: CHECKSUM_OK }.encode_length_delimited_to_vec()).await.expect("sent");
+        self.stream
+            .write_all(&ReadStatus { status: CHECKSUM_OK }.encode_length_delimited_to_vec())
+            .await
+            .expect("sent");
         let from = (ask.offset - read.offset) as usize;
         let to = from + ask.length as usize;
         assert!(to <= got.len() && got.len() < to + unit, "{} bytes for {from}..{to}", got.len());
@@ -229,7 +232,8 @@ async fn hdfs_ranges() {
     let block = write(&client, "/a", &bytes).await;
     let length = bytes.len() as u64;
     let random = SimRandom::new(2);
-    let mut ranges = vec![(0, length), (0, 0), (length, 0), (0, 1), (length - 1, 1), (511, 2), (512, 512), (777, 100_000)];
+    let mut ranges =
+        vec![(0, length), (0, 0), (length, 0), (0, 1), (length - 1, 1), (511, 2), (512, 512), (777, 100_000)];
     ranges.extend((0..60).map(|_| {
         let offset = random.below(length);
         (offset, random.below(1 + ((length - offset) >> random.below(16))))
@@ -277,7 +281,10 @@ async fn hdfs_open_files() {
         let read = reader.read(&ask(&block, 0, end as u64)).await.expect("visible");
         assert!(read.bytes == bytes[..end]);
         let located = locations(&fixture, "/a", 0, 1 << 40).await.expect("located");
-        assert_eq!((located.file_length, located.under_construction, located.last_block_complete), (end as u64, true, true));
+        assert_eq!(
+            (located.file_length, located.under_construction, located.last_block_complete),
+            (end as u64, true, true)
+        );
         assert_eq!(located.blocks[0].block.length, Some(end as u64));
         let ask = GetReplicaVisibleLength { block: block.clone() };
         let visible: GetReplicaVisibleLengthAnswer = call(&fixture, VISIBLE, &ask).await.expect("known");
@@ -336,7 +343,8 @@ async fn hdfs_locations() {
     assert!(refused("/a", u64::MAX, 1).await.1.contains("Negative offset is not supported"));
     assert!(refused("/a", 0, u64::MAX).await.1.contains("Negative length is not supported"));
     let nothing = ExtendedBlock { id: 77_777 << 20, ..block };
-    let unknown = call::<GetReplicaVisibleLengthAnswer>(&fixture, VISIBLE, &GetReplicaVisibleLength { block: nothing }).await;
+    let unknown =
+        call::<GetReplicaVisibleLengthAnswer>(&fixture, VISIBLE, &GetReplicaVisibleLength { block: nothing }).await;
     assert_eq!(unknown.expect_err("no block").0, "org.apache.hadoop.hdfs.server.datanode.ReplicaNotFoundException");
     fixture.stop().await;
 }
@@ -488,7 +496,8 @@ async fn hdfs_other_operations() {
     let mut reader = Reader::connect(&fixture).await;
     reader.say(86, &OperationHeader { base, client: "test".to_string() }).await;
     assert_eq!(reader.hear::<OperationAnswer>().await.expect("an answer").status, SUCCESS);
-    for begun in [&[0, 27, 81][..], &[0, 28, 1], &[0xDE, 0xAD, 0xBE, 0xEF], &[0, 28, 81, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F]] {
+    for begun in [&[0, 27, 81][..], &[0, 28, 1], &[0xDE, 0xAD, 0xBE, 0xEF], &[0, 28, 81, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F]]
+    {
         let mut reader = Reader::connect(&fixture).await;
         let padded = [begun, &[0; 20]].concat();
         reader.stream.write_all(&padded).await.expect("sent");

@@ -4,6 +4,7 @@
 
 mod failing;
 mod fuzz;
+mod hdfs_read;
 mod recover;
 
 use base::buffer::Pool;
@@ -15,7 +16,7 @@ use base::unit::{Time, WallTime};
 use bytes::Bytes;
 use net::message::{Id, bag, chunk, file, session};
 use net::{Link, LinkSettings, Payload};
-use node::{DeviceSetting, Running, Settings};
+use node::{DeviceSetting, Door, Running, Settings};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,7 +55,8 @@ impl Fixture {
 
     async fn run(&mut self) {
         let device = DeviceSetting { directory: self.directory.clone(), class: Class::Ssd, capacity: Some(256 << 20) };
-        let settings = Settings::new("127.0.0.1:0", vec![device]);
+        let hdfs = Door::At("127.0.0.1:0".to_string());
+        let settings = Settings { hdfs, ..Settings::new("127.0.0.1:0", vec![device]) };
         let (world, random) = (Arc::new(node::OsWorld), Arc::new(os::random::SystemRandom));
         let started = node::start(settings, world, Arc::new(os::net::TcpNet), self.clock.clone(), random).await;
         self.running = Some(started.expect("the node starts"));
