@@ -201,7 +201,8 @@ mod tests {
         run.words.push("echo $$; exec sleep 600".to_owned());
         let kept = Kept::start("sleep", &run, &directory).expect("bash is there");
         let said = directory.join("sleep.out");
-        kept.wait("sleep", || std::fs::read_to_string(&said).is_ok_and(|text| text.ends_with('\n'))).expect("it says its id");
+        kept.wait("sleep", || std::fs::read_to_string(&said).is_ok_and(|text| text.ends_with('\n')))
+            .expect("it says its id");
         let id = std::fs::read_to_string(&said).expect("it was read before").trim().to_owned();
         assert!(alive(&id));
         drop(kept);
