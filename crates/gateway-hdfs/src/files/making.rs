@@ -9,23 +9,21 @@ use crate::message::files::{Append, AppendAnswer, CREATE, Create, CreateAnswer, 
 use crate::message::hdfs::FileStatus;
 use crate::names;
 use crate::note::Note;
-use crate::refusal::{ALREADY_BEING_CREATED, FILE_EXISTS, PARENT_NOT_DIRECTORY, RETRIABLE, Refusal};
+use crate::refusal::{ALREADY_BEING_CREATED, FILE_EXISTS, RETRIABLE, Refusal};
 use base::error::ErrorKind;
 use client::{Attributes, CreateOptions, FileWriter};
 use std::sync::Arc;
 
 /// Makes a file and opens it.
 pub async fn create(gateway: &Arc<Gateway>, caller: &Caller, ask: Create) -> Result<CreateAnswer, Refusal> {
-    let (path, machine) = (ask.path.as_str(), caller.machine());
-    let _alone = gateway.files.opening(path).await;
-    let found = gateway.client.lookup(path).await?;
-    let names = path.split('/').filter(|name| !name.is_empty()).count();
+    let machine = caller.machine();
+    let _alone = gateway.files.opening(&ask.path).await;
     let overwrite = ask.flags & OVERWRITE != 0;
+    let made =
+        names::for_file(gateway, caller, &ask.path, (overwrite, ask.parents), (ask.masked, ask.unmasked)).await?;
+    let path = made.path.as_str();
     let mut replaced = None;
-    match found.get(names) {
-        Some(old) if old.directory => {
-            return Err(Refusal::new(FILE_EXISTS, format!("{path} already exists as a directory")));
-        }
+    match &made.existing {
         Some(old) if overwrite => replaced = Some(old.inode),
         Some(old) => {
             may_take(gateway, old, path, &ask.holder, machine, Wish::Create).await?;
@@ -34,20 +32,29 @@ pub async fn create(gateway: &Arc<Gateway>, caller: &Caller, ask: Create) -> Res
         None if ask.flags & CREATE == 0 => {
             return Err(Refusal::not_found(format!("Can't overwrite non-existent {path} for client {machine}")));
         }
-        None => may_be_made(path, &found, names, ask.parents)?,
+        None => {}
     }
-    let note = Note { block_size: ask.block_size, replication: ask.replication, ..Note::default() };
-    let above = found.iter().take(names).rfind(|above| above.directory);
+    names::check_replication(ask.replication, path)?;
+    if let Some(label) = ask.erasure_coding.as_deref().filter(|label| !label.is_empty()) {
+        names::check_coding_policy(label)?;
+    }
+    let storage_policy = match ask.storage_policy.as_deref().filter(|name| !name.is_empty()) {
+        Some(name) => names::storage_policy_named(name)?,
+        None => 0,
+    };
+    let Note { acl, .. } = made.note.clone();
+    let note =
+        Note { block_size: ask.block_size, replication: ask.replication, storage_policy, acl, ..Note::default() };
     let options = CreateOptions {
         overwrite,
         parents: ask.parents,
-        mode: Some(ask.masked.bits & 0o1777),
-        owner: Some(caller.user.to_string()),
-        group: above.map(|above| above.group.clone()).filter(|group| !group.is_empty()),
+        mode: Some(made.mode),
+        owner: Some(made.owner.clone()),
+        group: Some(made.group.clone()),
         note: prost::Message::encode_to_vec(&note),
-        // Who made them must be able to go on below them.
-        above_mode: above.map(|above| above.mode | 0o300),
-        ..CreateOptions::default()
+        above_mode: Some(made.above_mode),
+        above_note: made.above_note.clone(),
+        modified_ms: 0,
     };
     let writer = gateway.client.create(path, options).await.map_err(|error| match error.kind() {
         ErrorKind::Exists => exists(path, machine),
@@ -63,14 +70,13 @@ pub async fn create(gateway: &Arc<Gateway>, caller: &Caller, ask: Create) -> Res
 
 /// Opens a file at its end.
 pub async fn append(gateway: &Arc<Gateway>, caller: &Caller, ask: Append) -> Result<AppendAnswer, Refusal> {
-    let (path, machine) = (ask.path.as_str(), caller.machine());
-    let _alone = gateway.files.opening(path).await;
-    let old = match gateway.client.stat(path).await {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            let text = format!("Failed to append to non-existent file {path} for client {machine}");
-            return Err(Refusal::not_found(text));
-        }
-        other => other?,
+    let machine = caller.machine();
+    let _alone = gateway.files.opening(&ask.path).await;
+    let (path, old) = names::found_for(gateway, caller, &ask.path, names::WRITE).await?;
+    let path = path.as_str();
+    let Some(old) = old else {
+        let text = format!("Failed to append to non-existent file {path} for client {machine}");
+        return Err(Refusal::not_found(text));
     };
     if old.directory {
         let text = format!("Cannot append to directory {path}; already exists as a directory.");
@@ -135,18 +141,6 @@ async fn end(gateway: &Gateway, inode: u64) {
         drop(file.take_away().await);
         gateway.files.open.remove(inode);
     }
-}
-
-/// Refuses if the directory is missing or none.
-fn may_be_made(path: &str, found: &[Attributes], names: usize, parents: bool) -> Result<(), Refusal> {
-    let parent = path.trim_end_matches('/').rsplit_once('/').map_or("/", |(parent, _)| parent);
-    if found.last().is_some_and(|last| !last.directory) {
-        return Err(Refusal::new(PARENT_NOT_DIRECTORY, format!("Parent path is not a directory: {parent}")));
-    }
-    if found.len() < names && !parents {
-        return Err(Refusal::not_found(format!("Parent directory doesn't exist: {parent}")));
-    }
-    Ok(())
 }
 
 fn exists(path: &str, machine: &str) -> Refusal {

@@ -5,8 +5,8 @@
 mod failing;
 mod fuzz;
 mod hdfs_names;
-mod recover;
 mod hdfs_read;
+mod recover;
 
 use base::buffer::Pool;
 use base::env::Clock;
