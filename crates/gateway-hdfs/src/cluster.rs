@@ -285,3 +285,14 @@ fn topology() -> TopologyAnswer {
     let text = "Stormwell keeps the names of erasure coding policies and decides itself how bytes are kept".to_string();
     TopologyAnswer { verdict: Topology { text, supported: true } }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{CHANGES, REFUSED};
+
+    /// The lists are searched by halves.
+    #[test]
+    fn sorted() {
+        assert!(REFUSED.is_sorted() && CHANGES.is_sorted());
+    }
+}

@@ -13,7 +13,7 @@ use crate::gateway::Gateway;
 use crate::message::files::{
     AbandonBlock, Fsync, IsFileClosed, Nothing, RecoverLease, RenewLease, ReportBadBlocks, Truth,
 };
-use crate::names::{WRITE, file_for};
+use crate::names;
 use crate::refusal::Refusal;
 use base::limit::HDFS_WRITE_MEMORY_MAX;
 use base::unit::MIB;
@@ -142,7 +142,8 @@ async fn about_leases(
         },
         "isFileClosed" => match decode::<IsFileClosed>(request) {
             Ok(ask) => {
-                encoded(file_for(gateway, caller, &ask.path, 0).await.map(|(_, found)| Truth { result: !found.open }))
+                let found = names::file_for(gateway, caller, &ask.path, 0).await;
+                encoded(found.map(|(_, found)| Truth { result: !found.open }))
             }
             Err(refusal) => Err(refusal),
         },
@@ -159,11 +160,11 @@ async fn about_leases(
 
 async fn recover_lease(gateway: &Gateway, caller: &Caller, path: &str) -> Result<(), Refusal> {
     let _alone = gateway.files.opening(path).await;
-    let (_, found) = file_for(gateway, caller, path, 0).await?;
+    let (_, found) = names::file_for(gateway, caller, path, 0).await?;
     if !found.open {
         return Ok(());
     }
-    let (_, found) = file_for(gateway, caller, path, WRITE).await?;
+    names::file_for(gateway, caller, path, names::WRITE).await?;
     leases::recover(gateway, &found).await
 }
 

@@ -26,8 +26,8 @@ use prost::Message;
 use set::AclChange;
 use std::sync::Arc;
 
-pub(crate) use creation::for_file;
-pub(crate) use listing::{file_for, found_for};
+pub(crate) use creation::{Creation, for_file};
+pub(crate) use listing::file_for;
 pub(crate) use permission::{READ, WRITE};
 pub(crate) use policies::{check_coding_policy, storage_policy_named};
 pub(crate) use set::check_replication;

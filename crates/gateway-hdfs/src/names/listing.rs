@@ -150,27 +150,11 @@ pub(crate) async fn file_for(
     path: &str,
     access: u32,
 ) -> Result<(String, Attributes), Refusal> {
-    let way = Way::look(gateway, caller, path, purpose_of(access)).await?;
+    let purpose = if access & permission::WRITE == 0 { Purpose::Read } else { Purpose::Write };
+    let way = Way::look(gateway, caller, path, purpose).await?;
     let file = way.file()?.clone();
     permission::check(&gateway.superuser, caller, &way, Wanted { access, ..Wanted::default() })?;
     Ok((way.path, file))
-}
-
-/// What is at a path, if there is something, and if the caller may do this with it. Its path as the store has it comes too.
-pub(crate) async fn found_for(
-    gateway: &Gateway,
-    caller: &Caller,
-    path: &str,
-    access: u32,
-) -> Result<(String, Option<Attributes>), Refusal> {
-    let way = Way::look(gateway, caller, path, purpose_of(access)).await?;
-    permission::check(&gateway.superuser, caller, &way, Wanted { access, ..Wanted::default() })?;
-    let found = way.last().cloned();
-    Ok((way.path, found))
-}
-
-fn purpose_of(access: u32) -> Purpose {
-    if access & permission::WRITE == 0 { Purpose::Read } else { Purpose::Write }
 }
 
 /// The storage policy that what is named inherits; zero: none.
