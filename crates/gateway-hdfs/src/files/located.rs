@@ -8,8 +8,9 @@ use crate::message::hdfs::{ExtendedBlock, LocatedBlock, LocatedBlocks, STORAGE_D
 use crate::message::located::{
     GetBlockLocations, GetBlockLocationsAnswer, GetReplicaVisibleLength, GetReplicaVisibleLengthAnswer,
 };
+use crate::names::{READ, file_for};
 use crate::note::Note;
-use crate::refusal::{FILE_NOT_FOUND, ILLEGAL_ARGUMENT, REPLICA_NOT_FOUND, Refusal};
+use crate::refusal::{ILLEGAL_ARGUMENT, REPLICA_NOT_FOUND, Refusal};
 use base::error::ErrorKind;
 use base::limit::HDFS_LOCATED_BLOCKS_MAX;
 use bytes::Bytes;
@@ -63,7 +64,7 @@ pub fn block_at(gateway: &Gateway, attributes: &Attributes, block_size: u64, bas
 /// The one store within the one location.
 const STORAGE: &str = "DS-1";
 
-async fn get_block_locations(gateway: &Gateway, _caller: &Caller, request: Bytes) -> Result<Vec<u8>, Refusal> {
+async fn get_block_locations(gateway: &Gateway, caller: &Caller, request: Bytes) -> Result<Vec<u8>, Refusal> {
     let GetBlockLocations { path, offset, length } = decode(request)?;
     for (number, what) in [(offset, "offset"), (length, "length")] {
         if i64::try_from(number).is_err() {
@@ -71,15 +72,7 @@ async fn get_block_locations(gateway: &Gateway, _caller: &Caller, request: Bytes
             return Err(Refusal::new(ILLEGAL_ARGUMENT, text));
         }
     }
-    let attributes = match gateway.client.stat(&path).await {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            return Err(Refusal::not_found(format!("File does not exist: {path}")));
-        }
-        other => other?,
-    };
-    if attributes.directory {
-        return Err(Refusal::new(FILE_NOT_FOUND, format!("Path is not a file: {path}")));
-    }
+    let (_, attributes) = file_for(gateway, caller, &path, READ).await?;
     let note = note_of(&attributes);
     let visible = visible_length(gateway, &attributes).await?;
     let range = offset..offset.saturating_add(length);
