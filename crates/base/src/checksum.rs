@@ -8,6 +8,11 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 
+/// CRC-32 of IEEE 802.3 of these bytes: what others may send instead.
+pub fn crc32(bytes: &[u8]) -> u32 {
+    checksum(CrcAlgorithm::Crc32IsoHdlc, bytes) as u32
+}
+
 /// CRC32C of `a` followed by `b`, from their checksums and the length of `b`.
 pub fn combine(crc_a: u32, crc_b: u32, length_b: u64) -> u32 {
     if length_b == BLOCK as u64 {
@@ -51,20 +56,29 @@ impl BlockSums {
 
     /// Adds the next block. Only the last one may be shorter than `BLOCK`.
     pub fn add(&mut self, block: &[u8]) {
-        assert!(
-            self.length.is_multiple_of(BLOCK) && block.len() <= BLOCK,
-            "{} bytes behind a short block",
-            block.len()
-        );
-        let crc = crc32c(block);
-        if self.length > 0 {
+        assert!(self.length.is_multiple_of(BLOCK), "{} bytes behind a short block", block.len());
+        self.add_known(crc32c(block), block.len());
+    }
+
+    /// Adds bytes with this CRC32C, which end in the block that they begin in.
+    pub fn add_known(&mut self, crc: u32, length: usize) {
+        let begun = self.length % BLOCK;
+        assert!(length <= BLOCK - begun, "{length} bytes behind {begun} of a block");
+        if length == 0 {
+            return;
+        }
+        if begun > 0 {
+            if let Some(last) = self.blocks.last_mut() {
+                *last = combine(*last, crc, length as u64);
+            }
+        } else if self.length > 0 {
             if self.blocks.is_empty() {
                 self.blocks.push(self.whole);
             }
             self.blocks.push(crc);
         }
-        self.whole = combine(self.whole, crc, block.len() as u64);
-        self.length += block.len();
+        self.whole = combine(self.whole, crc, length as u64);
+        self.length += length;
     }
 
     /// Of all bytes together.
@@ -224,12 +238,28 @@ fn shift(tables: &Tables, crc: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{BlockSums, SECTOR, SectorSums, combine, crc32c};
+    use super::{BlockSums, SECTOR, SectorSums, combine, crc32, crc32c};
 
     /// The check value of RFC 3720 and of every CRC catalogue.
     #[test]
     fn known_value() {
         assert_eq!(crc32c(b"123456789"), 0xE306_9283);
+        assert_eq!(crc32(b"123456789"), 0xCBF4_3926);
+    }
+
+    /// Known checksums of parts of any length within a block make the same sums as the bytes do.
+    #[test]
+    fn known_parts_make_the_blocks() {
+        let bytes: Vec<u8> = (0..20_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        for (step, length) in [(512, 20_000), (4096, 8192), (100, 4096), (1, 9000), (3000, 4095)] {
+            let (bytes, mut sums, mut at) = (&bytes[..length], BlockSums::default(), 0);
+            while at < length {
+                let end = (at + step).min(at / 4096 * 4096 + 4096).min(length);
+                sums.add_known(crc32c(&bytes[at..end]), end - at);
+                at = end;
+            }
+            assert_eq!(sums, BlockSums::of(bytes), "{length} bytes, {step} at a time");
+        }
     }
 
     /// Checksums of parts make the checksum of the whole, for block lengths (own tables) and odd ones.

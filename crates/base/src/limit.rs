@@ -31,9 +31,12 @@ pub const FRAME_PAYLOAD_MAX: usize = 16 * MIB as usize;
 const _: () = assert!(BAG_CHUNK_MAX as usize <= FRAME_PAYLOAD_MAX);
 
 /// Largest message of one frame: a page of a directory listing with the longest names fits (1,000 names of 255 bytes, an owner
-/// and a group of 255 bytes each, and 200 bytes of other attributes).
+/// and a group of 255 bytes each, and 200 bytes of other attributes; with notes it may have fewer names). So do the attributes
+/// of all directories of the deepest path.
 pub const FRAME_MESSAGE_MAX: usize = MIB as usize;
-const _: () = assert!(LIST_PAGE_MAX * (NAME_MAX + 2 * USER_NAME_MAX + 200) < FRAME_MESSAGE_MAX);
+const _: () = assert!(LIST_PAGE_MAX * (NAME_MAX + 2 * USER_NAME_MAX + ATTRIBUTES_MAX) < FRAME_MESSAGE_MAX);
+const _: () = assert!((PATH_DEPTH_MAX + 1) * (2 * USER_NAME_MAX + ATTRIBUTES_MAX + NOTE_MAX) < FRAME_MESSAGE_MAX);
+const _: () = assert!(LIST_PAGE_BYTES + NAME_MAX + 2 * USER_NAME_MAX + ATTRIBUTES_MAX + NOTE_MAX < FRAME_MESSAGE_MAX);
 const _: () = assert!(XATTRS_BYTES_MAX + XATTRS_MAX * 16 < FRAME_MESSAGE_MAX);
 
 /// Payloads up to here need no credit: a connection may have `SMALL_FRAMES_MAX` of them in flight.
@@ -50,6 +53,13 @@ pub const PATH_MAX: usize = 4096;
 
 /// Longest name of an owner or of a group of people, in bytes.
 pub const USER_NAME_MAX: usize = 255;
+
+/// Attributes of a file or directory in a message, beyond its name, its owners and its note: times, bits, numbers.
+pub const ATTRIBUTES_MAX: usize = 200;
+
+/// Longest note that a gateway keeps with a file or directory, in bytes: access control lists of 32 entries for itself and
+/// 32 for what is made in it, with names of 30 bytes each, fit.
+pub const NOTE_MAX: usize = 3 * KIB as usize;
 
 /// Most extended attributes of one file or directory.
 pub const XATTRS_MAX: usize = 64;
@@ -69,6 +79,9 @@ pub const PATH_DEPTH_MAX: usize = 256;
 
 /// Most entries in one page of a listing.
 pub const LIST_PAGE_MAX: usize = 1000;
+
+/// A page of a listing ends after so many bytes of names, owners, notes and attributes.
+pub const LIST_PAGE_BYTES: usize = FRAME_MESSAGE_MAX - 8 * KIB as usize;
 
 /// Most small files named in one compound request.
 pub const COMPOUND_FILES_MAX: usize = 256;
@@ -149,6 +162,13 @@ pub const HDFS_PACKET_MAX: usize = 16 * MIB as usize;
 /// Bytes that all ranges which one client reads may have asked for beyond their first pieces: at 2 MiB each, 128 of them go at
 /// full speed, and the others ask for less ahead.
 pub const RANGES_AHEAD_MAX: u64 = 256 * MIB;
+
+/// Files that are open for writing through one HDFS gateway: some kilobytes each.
+pub const HDFS_OPEN_FILES_MAX: usize = 65_536;
+
+/// Bytes that one HDFS gateway has received and not written yet, over all connections. A writer at full speed has 8 MiB.
+pub const HDFS_WRITE_MEMORY_MAX: u64 = 128 * MIB;
+const _: () = assert!(HDFS_WRITE_MEMORY_MAX >= 2 * HDFS_PACKET_MAX as u64);
 
 /// Blocks of the HDFS gateway that begin at no multiple of their file's block size, and are remembered: 100 bytes each.
 pub const HDFS_IRREGULAR_BLOCKS_MAX: usize = 65_536;

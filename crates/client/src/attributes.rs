@@ -17,13 +17,16 @@ pub struct NewAttributes {
     pub modified_ms: Option<u64>,
     /// When it was last read, in milliseconds since 1970.
     pub accessed_ms: Option<u64>,
+    /// What a gateway keeps with it, at most `base::limit::NOTE_MAX` bytes; empty removes it.
+    pub note: Option<Vec<u8>>,
 }
 
 impl Client {
     /// Changes attributes of a file or directory.
     pub async fn set_attributes(&self, path: &str, new: NewAttributes) -> Result<()> {
-        let NewAttributes { mode, owner, group, modified_ms, accessed_ms } = new;
-        let ask = file::SetAttributes { path: path.to_string(), mode, owner, group, modified_ms, accessed_ms };
+        let NewAttributes { mode, owner, group, modified_ms, accessed_ms, note } = new;
+        let path = path.to_string();
+        let ask = file::SetAttributes { path, mode, owner, group, modified_ms, accessed_ms, note };
         self.ask(&ask).await.map(|_| ())
     }
 

@@ -158,6 +158,11 @@ impl Client {
         Client { session: self.session.clone(), sizes }
     }
 
+    /// Where aligned memory comes from: bytes that lie in it are not copied on their way to a device.
+    pub fn pool(&self) -> Pool {
+        self.session.pool.clone()
+    }
+
     /// A link on which calls with large payloads arrive in the order in which they were made.
     pub(crate) async fn ordered_link(&self) -> Result<Link> {
         let session = &self.session;

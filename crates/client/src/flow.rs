@@ -1,6 +1,8 @@
 //! What happens behind a file writer: one task that keeps pieces in order, starts new chunks, and asks again where that helps.
 
 use crate::client::Client;
+use crate::writer::Written;
+use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::FULL_WAIT;
 use base::policy::Level;
@@ -9,22 +11,22 @@ use bytes::Bytes;
 use net::message::chunk;
 use net::message::file::{self, Attributes, NewGroup, OpenedFile};
 use net::{Link, Payload};
+use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 /// What a writer wants done, in order.
 pub(crate) enum Order {
     /// Add these bytes; the permits go back when they are acknowledged.
-    Piece { bytes: Bytes, permits: OwnedSemaphorePermit },
+    Piece { bytes: Bytes, sums: Option<BlockSums>, permits: OwnedSemaphorePermit },
     /// Say when everything so far is written.
     Flush(oneshot::Sender<Result<()>>),
     /// Add these bytes, and say when everything so far is synced.
-    Sync { last: Bytes, permits: OwnedSemaphorePermit, reply: oneshot::Sender<Result<()>> },
+    Sync { last: Bytes, sums: Option<BlockSums>, permits: OwnedSemaphorePermit, reply: oneshot::Sender<Result<()>> },
     /// Add these bytes, and end the file.
     Close { last: Bytes, permits: OwnedSemaphorePermit, reply: oneshot::Sender<Result<Attributes>> },
 }
@@ -37,6 +39,8 @@ pub(crate) struct Flow {
     generation: u64,
     modified_ms: u64,
     group: NewGroup,
+    /// Where in the file the present group's bytes begin.
+    start: u64,
     /// Bytes of the present group that are acknowledged or on their way.
     sent: u64,
     /// Whether the present chunk's last bytes are on their way, with its seal.
@@ -46,7 +50,10 @@ pub(crate) struct Flow {
     in_flight: JoinSet<Outcome>,
     /// Appends that were refused because they overtook others, or because there was no room.
     refused: Vec<(Append, Error)>,
-    failed: Arc<OnceLock<Error>>,
+    /// Appends from the first that is not acknowledged on: where in the group they begin and end, and whether they are.
+    unacknowledged: VecDeque<(u64, u64, bool)>,
+    /// Told to whoever looks.
+    progress: watch::Sender<Written>,
 }
 
 /// One append, with what is needed to ask again.
@@ -68,7 +75,7 @@ impl Flow {
         path: String,
         opened: OpenedFile,
         modified_ms: u64,
-        failed: Arc<OnceLock<Error>>,
+        progress: watch::Sender<Written>,
     ) -> Flow {
         Flow {
             client,
@@ -77,12 +84,14 @@ impl Flow {
             generation: opened.generation,
             modified_ms,
             group: opened.group,
+            start: opened.length,
             sent: 0,
             sealing: false,
             link: None,
             in_flight: JoinSet::new(),
             refused: Vec::new(),
-            failed,
+            unacknowledged: VecDeque::new(),
+            progress,
         }
     }
 
@@ -109,16 +118,16 @@ impl Flow {
 
     async fn carry_out(&mut self, order: Order) {
         match order {
-            Order::Piece { bytes, permits } => {
-                let sent = self.add(bytes, permits).await;
+            Order::Piece { bytes, sums, permits } => {
+                let sent = self.add(bytes, sums, permits).await;
                 self.keep(sent);
             }
             Order::Flush(reply) => {
                 let settled = self.settle().await;
                 self.answer(reply, settled);
             }
-            Order::Sync { last, permits, reply } => {
-                let synced = self.sync(last, permits).await;
+            Order::Sync { last, sums, permits, reply } => {
+                let synced = self.sync(last, sums, permits).await;
                 self.answer(reply, synced);
             }
             Order::Close { last, permits, reply } => {
@@ -131,13 +140,21 @@ impl Flow {
     /// Remembers the first error, which stays.
     fn keep<T>(&self, result: Result<T>) {
         if let Err(error) = result {
-            let _later = self.failed.set(error);
+            self.fail(error);
         }
+    }
+
+    fn fail(&self, error: Error) {
+        self.progress.send_if_modified(|written| {
+            let first = written.failed.is_none();
+            written.failed.get_or_insert(error);
+            first
+        });
     }
 
     fn answer<T>(&self, reply: oneshot::Sender<Result<T>>, result: Result<T>) {
         if let Err(error) = &result {
-            let _later = self.failed.set(error.clone());
+            self.fail(error.clone());
         }
         // A writer that stopped waiting does not need to know.
         let _gone = reply.send(result);
@@ -148,11 +165,16 @@ impl Flow {
     }
 
     fn check(&self) -> Result<()> {
-        self.failed.get().cloned().map_or(Ok(()), Err)
+        self.progress.borrow().failed.clone().map_or(Ok(()), Err)
     }
 
     /// Sends bytes, cut at the chunk's end.
-    async fn add(&mut self, mut bytes: Bytes, permits: OwnedSemaphorePermit) -> Result<()> {
+    async fn add(
+        &mut self,
+        mut bytes: Bytes,
+        mut sums: Option<BlockSums>,
+        permits: OwnedSemaphorePermit,
+    ) -> Result<()> {
         let mut permits = Some(permits);
         if self.link.is_none() {
             self.link = Some(self.client.ordered_link().await?);
@@ -164,9 +186,11 @@ impl Flow {
             let part = bytes.split_to(usize::try_from(room).unwrap_or(usize::MAX).min(bytes.len()));
             let full = part.len() as u64 == room;
             let permits = if bytes.is_empty() { permits.take() } else { None };
+            // What is known of the whole is not known of its parts.
+            let sums = sums.take().filter(|sums| sums.length() == part.len());
             // The seal that ends a chunk is synced, because the metadata store will count on its length.
             let level = if full { Level::Synced } else { Level::Written };
-            self.send(part, level, full, permits).await;
+            self.send(payload(part, sums), level, full, permits).await;
         }
         Ok(())
     }
@@ -184,12 +208,19 @@ impl Flow {
             finished_length: self.sent,
         };
         self.group = self.client.ask(&ask).await.map_err(|error| explain(error, &self.path))?;
+        self.start = self.start.saturating_add(self.sent);
         (self.sent, self.sealing) = (0, false);
         Ok(())
     }
 
     /// The append of these bytes behind all before them.
-    fn next_append(&mut self, bytes: Bytes, level: Level, seal: bool, permits: Option<OwnedSemaphorePermit>) -> Append {
+    fn next_append(
+        &mut self,
+        payload: Payload,
+        level: Level,
+        seal: bool,
+        permits: Option<OwnedSemaphorePermit>,
+    ) -> Append {
         let ask = chunk::Append {
             device: self.group.device,
             chunk: self.group.chunk,
@@ -200,14 +231,18 @@ impl Flow {
             seal,
             small_parts: false,
         };
-        self.sent += bytes.len() as u64;
+        let begin = self.sent;
+        self.sent += payload.length() as u64;
+        if self.sent > begin {
+            self.unacknowledged.push_back((begin, self.sent, false));
+        }
         self.sealing |= seal;
-        Append { ask, payload: Payload::new(bytes), _permits: permits }
+        Append { ask, payload, _permits: permits }
     }
 
     /// Starts an append behind those that are on their way.
-    async fn send(&mut self, bytes: Bytes, level: Level, seal: bool, permits: Option<OwnedSemaphorePermit>) {
-        let append = self.next_append(bytes, level, seal, permits);
+    async fn send(&mut self, payload: Payload, level: Level, seal: bool, permits: Option<OwnedSemaphorePermit>) {
+        let append = self.next_append(payload, level, seal, permits);
         let mut call: Pin<Box<dyn Future<Output = Outcome> + Send>> = Box::pin(perform(self.link(), append));
         // The first poll puts it into the link's queue, so pieces leave in their order; the rest of it needs no order.
         match poll_fn(|context| Poll::Ready(call.as_mut().poll(context))).await {
@@ -238,7 +273,7 @@ impl Flow {
                     "writing {} was cut off: {error}; what hflush or sync reported before is safe; append to go on",
                     self.path
                 );
-                let _later = self.failed.set(Error::new(ErrorKind::Io, text));
+                self.fail(Error::new(ErrorKind::Io, text));
             }
         }
     }
@@ -253,8 +288,9 @@ impl Flow {
                         "the node says that a chunk of {} is {} bytes long after an append that ends at {end}; the file keeps what hflush reported before; this is a fault in Stormwell",
                         self.path, answer.length
                     );
-                    let _later = self.failed.set(Error::new(ErrorKind::Protocol, text));
+                    return self.fail(Error::new(ErrorKind::Protocol, text));
                 }
+                self.acknowledged(append.ask.offset);
             }
             // An append that overtook another found a gap: the chunk is shorter than it says, or not there.
             // Once those before it are there, asking again tells whether that was the reason.
@@ -272,8 +308,24 @@ impl Flow {
                 self.refused.push((append, error));
             }
             Err(error) => {
-                let _later = self.failed.set(explain(error, &self.path));
+                self.fail(explain(error, &self.path));
             }
+        }
+    }
+
+    /// The append that begins here in the group is acknowledged: says how far all of them are.
+    fn acknowledged(&mut self, begin: u64) {
+        if let Some(append) = self.unacknowledged.iter_mut().find(|append| append.0 == begin) {
+            append.2 = true;
+        }
+        let mut reached = None;
+        while let Some((_, end, true)) = self.unacknowledged.front().copied() {
+            reached = Some(end);
+            self.unacknowledged.pop_front();
+        }
+        if let Some(end) = reached {
+            let length = self.start.saturating_add(end);
+            self.progress.send_modify(|written| written.length = length);
         }
     }
 
@@ -299,22 +351,25 @@ impl Flow {
                     pause = (pause * 2).min(FULL_PAUSE_LAST);
                 }
                 Err(error) => return Err(explain(error, &self.path)),
-                Ok(_) => return Ok(()),
+                Ok(_) => {
+                    self.acknowledged(append.ask.offset);
+                    return Ok(());
+                }
             }
         }
     }
 
-    async fn sync(&mut self, last: Bytes, permits: OwnedSemaphorePermit) -> Result<()> {
+    async fn sync(&mut self, last: Bytes, sums: Option<BlockSums>, permits: OwnedSemaphorePermit) -> Result<()> {
         if last.is_empty() || self.sealing || last.len() as u64 >= self.client.sizes.file_chunk - self.sent {
             if !last.is_empty() {
-                self.add(last, permits).await?;
+                self.add(last, sums, permits).await?;
             }
             self.settle().await?;
             // A sealed chunk was synced with its seal; one without bytes has nothing to lose.
             if self.sealing || self.sent == 0 {
                 return Ok(());
             }
-            self.send(Bytes::new(), Level::Synced, false, None).await;
+            self.send(Payload::empty(), Level::Synced, false, None).await;
             return self.settle().await;
         }
         // One round trip: the bytes and the wish to have them on stable media travel together. A synced append is
@@ -323,7 +378,7 @@ impl Flow {
             self.link = Some(self.client.ordered_link().await?);
         }
         self.check()?;
-        let append = self.next_append(last, Level::Synced, false, Some(permits));
+        let append = self.next_append(payload(last, sums), Level::Synced, false, Some(permits));
         // Waited for here and not in a task of its own: a lone synced append is all about wake-ups.
         let outcome = perform(self.link(), append).await;
         self.sort(outcome);
@@ -337,9 +392,9 @@ impl Flow {
             let room = self.client.sizes.file_chunk - self.sent;
             if (last.len() as u64) < room {
                 // The end of the file is sealed and synced by the same append.
-                self.send(last, Level::Synced, true, Some(permits)).await;
+                self.send(Payload::new(last), Level::Synced, true, Some(permits)).await;
             } else {
-                self.add(last, permits).await?;
+                self.add(last, None, permits).await?;
             }
         }
         self.settle().await?;
@@ -361,6 +416,14 @@ impl Flow {
             mode: 0,
         };
         self.client.ask(&ask).await.map_err(|error| explain(error, &self.path))
+    }
+}
+
+/// These bytes to send; nobody passes over them again if their checksums are known.
+fn payload(bytes: Bytes, sums: Option<BlockSums>) -> Payload {
+    match sums {
+        Some(sums) => Payload::summed(bytes, sums),
+        None => Payload::new(bytes),
     }
 }
 

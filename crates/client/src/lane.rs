@@ -76,7 +76,8 @@ impl Lane {
     /// Writes a file that cannot share a group as a file of its own.
     async fn write_alone(&self, file: &PutFile, bytes: Bytes) -> Result<()> {
         let PutFile { overwrite, parents, mode, modified_ms, accessed_ms, .. } = *file;
-        let options = CreateOptions { overwrite, parents, mode, modified_ms };
+        let mode = (mode != 0).then_some(mode);
+        let options = CreateOptions { overwrite, parents, mode, modified_ms, ..CreateOptions::default() };
         let mut writer = self.client.create(&file.path, options).await?;
         writer.write(bytes).await?;
         writer.close().await?;

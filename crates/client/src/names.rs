@@ -17,6 +17,25 @@ pub struct Usage {
     pub bytes: u64,
 }
 
+/// How a directory is made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DirectoryOptions {
+    /// Make what is missing above, and do not mind if it exists.
+    pub parents: bool,
+    /// Permission bits; none means 0755.
+    pub mode: Option<u32>,
+    /// Who owns it and what is made above; none: the client's user.
+    pub owner: Option<String>,
+    /// Which group of people does; none: the client's.
+    pub group: Option<String>,
+    /// What a gateway keeps with it, at most `base::limit::NOTE_MAX` bytes.
+    pub note: Vec<u8>,
+    /// Permission bits of what is made above; none means 0755.
+    pub above_mode: Option<u32>,
+    /// What a gateway keeps with what is made above.
+    pub above_note: Vec<u8>,
+}
+
 /// A directory's entries one after another, asked for in pages.
 pub struct Listing {
     client: Client,
@@ -65,6 +84,23 @@ impl Client {
         self.ask(&file::Stat { path: path.to_string() }).await
     }
 
+    /// The attributes of the file of this number. `NotFound` if it is gone.
+    pub async fn stat_inode(&self, inode: u64) -> Result<Attributes> {
+        let ask = file::Locate { path: String::new(), inode, offset: 0, length: 0 };
+        self.ask(&ask).await.map(|answer| answer.attributes)
+    }
+
+    /// The attributes of the root, then of each name of the path as far as there is something. Fewer than the path has names: the
+    /// rest is missing, or the last that was found is a file.
+    pub async fn lookup(&self, path: &str) -> Result<Vec<Attributes>> {
+        self.ask(&file::Lookup { path: path.to_string() }).await.map(|answer| answer.found)
+    }
+
+    /// The path that a file or directory has now. `NotFound` if it is gone.
+    pub async fn path_of(&self, inode: u64) -> Result<String> {
+        self.ask(&file::PathOf { inode }).await.map(|answer| answer.path)
+    }
+
     /// A page of a directory: names after `after` (empty: from the start), at most `limit` of them
     /// (0: as many as a page holds).
     pub async fn list(&self, path: &str, after: &str, limit: u32) -> Result<ListAnswer> {
@@ -84,7 +120,15 @@ impl Client {
 
     /// Makes a directory; with `parents` also what is missing above, and it may exist.
     pub async fn make_directory(&self, path: &str, parents: bool) -> Result<()> {
-        self.ask(&file::MakeDirectory { path: path.to_string(), parents }).await.map(|_| ())
+        self.make_directory_with(path, DirectoryOptions { parents, ..DirectoryOptions::default() }).await
+    }
+
+    /// Makes a directory that has all this from the start.
+    pub async fn make_directory_with(&self, path: &str, options: DirectoryOptions) -> Result<()> {
+        let DirectoryOptions { parents, mode, owner, group, note, above_mode, above_note } = options;
+        let path = path.to_string();
+        let ask = file::MakeDirectory { path, parents, mode, owner, group, note, above_mode, above_note };
+        self.ask(&ask).await.map(|_| ())
     }
 
     /// Moves a file or directory, atomically; with `replace` over a file or an empty directory.

@@ -2,23 +2,44 @@
 
 use crate::client::Client;
 use crate::flow::{Flow, Order};
+use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
 use bytes::{Bytes, BytesMut};
 use net::message::file::{self, Attributes};
+use std::future::Future;
 use std::sync::Arc;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+
+/// How far a file that is being written has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// The file's first so many bytes are written: all appends up to there are acknowledged.
+    pub length: u64,
+    /// Why it goes no further.
+    pub failed: Option<Error>,
+}
 
 /// How a file is made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CreateOptions {
     /// Replace a file that exists. Its bytes stay readable to those who hold it until the new one is made.
     pub overwrite: bool,
     /// Make missing directories.
     pub parents: bool,
-    /// Permission bits; zero means 0644.
-    pub mode: u32,
+    /// Permission bits; none means 0644.
+    pub mode: Option<u32>,
     /// Modification time to record at close, in milliseconds since 1970; zero means then.
     pub modified_ms: u64,
+    /// Who owns it and directories that are made; none: the client's user.
+    pub owner: Option<String>,
+    /// Which group of people does; none: the client's.
+    pub group: Option<String>,
+    /// What a gateway keeps with it, at most `base::limit::NOTE_MAX` bytes.
+    pub note: Vec<u8>,
+    /// Permission bits of directories that are made; none means 0755.
+    pub above_mode: Option<u32>,
+    /// What a gateway keeps with these.
+    pub above_note: Vec<u8>,
 }
 
 /// A file that is being written at its end. Errors stay: after one, everything fails with it.
@@ -30,12 +51,13 @@ pub struct FileWriter {
     client: Client,
     path: String,
     inode: u64,
+    attributes: Attributes,
     /// Bytes that wait to become a piece.
     gathered: BytesMut,
     orders: mpsc::Sender<Order>,
     /// One permit for each byte that is sent and not acknowledged.
     window: Arc<Semaphore>,
-    failed: Arc<std::sync::OnceLock<Error>>,
+    written: watch::Receiver<Written>,
     position: u64,
 }
 
@@ -45,8 +67,11 @@ const ORDERS_MAX: usize = 64;
 impl Client {
     /// Makes a file and opens it for writing.
     pub async fn create(&self, path: &str, options: CreateOptions) -> Result<FileWriter> {
-        let CreateOptions { overwrite, parents, mode, modified_ms } = options;
-        let opened = self.ask(&file::Create { path: path.to_string(), overwrite, parents, mode }).await?;
+        let CreateOptions { overwrite, parents, mode, modified_ms, owner, group, note, above_mode, above_note } =
+            options;
+        let name = path.to_string();
+        let ask = file::Create { path: name, overwrite, parents, mode, owner, group, note, above_mode, above_note };
+        let opened = self.ask(&ask).await?;
         Ok(FileWriter::start(self.clone(), path, opened, modified_ms))
     }
 
@@ -58,22 +83,33 @@ impl Client {
     }
 }
 
+impl Client {
+    /// Takes a file away from whoever writes it, and closes it with what is written: synced, and nobody who was writing it can
+    /// add to it. `only_gone`: `Busy` instead if its writer may live; gateways' sessions count as gone, for they know
+    /// themselves what they have open.
+    pub async fn recover(&self, inode: u64, only_gone: bool) -> Result<Attributes> {
+        self.ask(&file::Recover { inode, only_gone }).await
+    }
+}
+
 impl FileWriter {
-    fn start(client: Client, path: &str, opened: file::OpenedFile, modified_ms: u64) -> FileWriter {
+    fn start(client: Client, path: &str, mut opened: file::OpenedFile, modified_ms: u64) -> FileWriter {
+        let attributes = opened.attributes.take().unwrap_or_default();
         let (orders, inbox) = mpsc::channel(ORDERS_MAX);
-        let failed = Arc::new(std::sync::OnceLock::new());
         let window = Arc::new(Semaphore::new(window_of(&client)));
         let (inode, position) = (opened.inode, opened.length);
-        let flow = Flow::new(client.clone(), path.to_string(), opened, modified_ms, failed.clone());
+        let (progress, written) = watch::channel(Written { length: position, failed: None });
+        let flow = Flow::new(client.clone(), path.to_string(), opened, modified_ms, progress);
         tokio::spawn(flow.run(inbox));
         FileWriter {
             client,
             path: path.to_string(),
             inode,
+            attributes,
             gathered: BytesMut::new(),
             orders,
             window,
-            failed,
+            written,
             position,
         }
     }
@@ -83,9 +119,19 @@ impl FileWriter {
         self.inode
     }
 
+    /// What was known about the file when it was opened here.
+    pub fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+
     /// The file's length with everything that was handed to `write`, in bytes.
     pub fn position(&self) -> u64 {
         self.position
+    }
+
+    /// How far it is written, from now on and without waiting.
+    pub fn written(&self) -> watch::Receiver<Written> {
+        self.written.clone()
     }
 
     /// Adds bytes to the end of the file. Waits while too much is on its way.
@@ -98,7 +144,7 @@ impl FileWriter {
         while !bytes.is_empty() {
             if self.gathered.is_empty() && bytes.len() >= piece {
                 let whole = bytes.split_to(piece);
-                self.send(whole).await?;
+                self.send(whole, None).await?;
                 continue;
             }
             // The first write of a piece may stay the only one before a sync; with the second a whole piece is to be expected.
@@ -115,6 +161,32 @@ impl FileWriter {
         Ok(())
     }
 
+    /// Adds bytes to the end of the file that go out at once, as they are: at most a piece (1 MiB) of them. `sums` were compared
+    /// with the bytes. Waits while too much is on its way.
+    pub async fn write_now(&mut self, bytes: Bytes, sums: BlockSums) -> Result<()> {
+        assert!(bytes.len() <= self.client.sizes.piece, "{} bytes are more than a piece", bytes.len());
+        self.send_gathered().await?;
+        self.position = self.position.saturating_add(bytes.len() as u64);
+        self.send(bytes, Some(sums)).await
+    }
+
+    /// The same with bytes that have to be on stable media, with everything before them: the answer's future, which does not need
+    /// the writer, ends when they are. Before it ends nothing that is added goes out.
+    pub async fn sync_now(
+        &mut self,
+        bytes: Bytes,
+        sums: BlockSums,
+    ) -> Result<impl Future<Output = Result<()>> + Send + use<>> {
+        assert!(bytes.len() <= self.client.sizes.piece, "{} bytes are more than a piece", bytes.len());
+        self.send_gathered().await?;
+        self.position = self.position.saturating_add(bytes.len() as u64);
+        let permits = self.permits(bytes.len()).await?;
+        let answer = self.order(|reply| Order::Sync { last: bytes, sums: Some(sums), permits, reply }).await?;
+        let written = self.written.clone();
+        let cut_off = broken(&self.path);
+        Ok(async move { answer.await.unwrap_or_else(|_| Err(written.borrow().failed.clone().unwrap_or(cut_off))) })
+    }
+
     /// Waits until everything so far is written on its device and visible to readers.
     pub async fn hflush(&mut self) -> Result<()> {
         self.send_gathered().await?;
@@ -126,7 +198,7 @@ impl FileWriter {
         self.check()?;
         let last = std::mem::take(&mut self.gathered).freeze();
         let permits = self.permits(last.len()).await?;
-        self.ask(|reply| Order::Sync { last, permits, reply }).await
+        self.ask(|reply| Order::Sync { last, sums: None, permits, reply }).await
     }
 
     /// Ends the file: all of it is on stable media and the name stands for it. Answers with its attributes.
@@ -141,13 +213,13 @@ impl FileWriter {
         self.check()?;
         match std::mem::take(&mut self.gathered).freeze() {
             nothing if nothing.is_empty() => Ok(()),
-            bytes => self.send(bytes).await,
+            bytes => self.send(bytes, None).await,
         }
     }
 
-    async fn send(&mut self, bytes: Bytes) -> Result<()> {
+    async fn send(&mut self, bytes: Bytes, sums: Option<BlockSums>) -> Result<()> {
         let permits = self.permits(bytes.len()).await?;
-        match self.orders.send(Order::Piece { bytes, permits }).await {
+        match self.orders.send(Order::Piece { bytes, sums, permits }).await {
             Ok(()) => self.check(),
             Err(_) => Err(self.broken()),
         }
@@ -162,26 +234,38 @@ impl FileWriter {
     }
 
     async fn ask<T>(&mut self, order: impl FnOnce(oneshot::Sender<Result<T>>) -> Order) -> Result<T> {
-        let (reply, answer) = oneshot::channel();
-        if self.orders.send(order(reply)).await.is_err() {
-            return Err(self.broken());
-        }
+        let answer = self.order(order).await?;
         answer.await.unwrap_or_else(|_| Err(self.broken()))
     }
 
+    /// Hands over an order; its answer comes later.
+    async fn order<T>(
+        &mut self,
+        order: impl FnOnce(oneshot::Sender<Result<T>>) -> Order,
+    ) -> Result<oneshot::Receiver<Result<T>>> {
+        let (reply, answer) = oneshot::channel();
+        match self.orders.send(order(reply)).await {
+            Ok(()) => Ok(answer),
+            Err(_) => Err(self.broken()),
+        }
+    }
+
     fn check(&self) -> Result<()> {
-        self.failed.get().cloned().map_or(Ok(()), Err)
+        self.written.borrow().failed.clone().map_or(Ok(()), Err)
     }
 
     /// The flow has ended: with its error, or because the runtime is shutting down.
     fn broken(&self) -> Error {
-        self.failed.get().cloned().unwrap_or_else(|| {
-            Error::new(
-                ErrorKind::Io,
-                format!("writing {} was cut off because the program is ending; what hflush or sync reported before is safe; append to go on", self.path),
-            )
-        })
+        self.check().err().unwrap_or_else(|| broken(&self.path))
     }
+}
+
+/// Nobody carries out what is ordered.
+fn broken(path: &str) -> Error {
+    let text = format!(
+        "writing {path} was cut off because the program is ending; what hflush or sync reported before is safe; append to go on"
+    );
+    Error::new(ErrorKind::Io, text)
 }
 
 /// The window in permits: at least a piece, and no more than permits can count.

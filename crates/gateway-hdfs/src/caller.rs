@@ -18,3 +18,11 @@ pub struct Caller {
     /// Where the client is, `host:port`.
     pub address: Arc<str>,
 }
+
+impl Caller {
+    /// Where the client is, without its port.
+    pub fn machine(&self) -> &str {
+        let host = self.address.rsplit_once(':').map_or(&*self.address, |(host, _)| host);
+        host.trim_start_matches('[').trim_end_matches(']')
+    }
+}

@@ -1,30 +1,177 @@
 //! Files that are open for writing, their leases, and files as blocks.
 
 pub mod blocks;
+mod leases;
 pub mod located;
+mod making;
+pub mod open;
 pub mod readers;
+mod writing;
 
 use crate::caller::Caller;
 use crate::gateway::Gateway;
-use crate::refusal::Refusal;
+use crate::message::files::{
+    AbandonBlock, Fsync, IsFileClosed, Nothing, RecoverLease, RenewLease, ReportBadBlocks, Truth,
+};
+use crate::refusal::{FILE_NOT_FOUND, Refusal};
+use base::error::ErrorKind;
+use base::limit::HDFS_WRITE_MEMORY_MAX;
+use base::unit::MIB;
 use bytes::Bytes;
+use client::Attributes;
+use prost::Message;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
+use tokio::sync::{Mutex, MutexGuard, Semaphore};
+
+pub use leases::{close_all, watch};
+
+/// Paths that are opened at the same time; two with the same hash wait for each other.
+const OPENING: usize = 256;
 
 /// What is known of open files and their blocks.
-#[derive(Default)]
 pub struct Files {
     /// Numbers of blocks.
     pub blocks: blocks::Blocks,
     /// Files that were read lately.
     pub readers: readers::Readers,
+    /// Files that are open for writing.
+    pub open: open::OpenFiles,
+    /// Memory for bytes that were received and are not written yet: a permit for each MiB.
+    pub memory: Arc<Semaphore>,
+    opening: Vec<Mutex<()>>,
+}
+
+impl Default for Files {
+    fn default() -> Files {
+        Files {
+            blocks: blocks::Blocks::default(),
+            readers: readers::Readers::default(),
+            open: open::OpenFiles::default(),
+            memory: Arc::new(Semaphore::new((HDFS_WRITE_MEMORY_MAX / MIB) as usize)),
+            opening: (0..OPENING).map(|_| Mutex::new(())).collect(),
+        }
+    }
+}
+
+impl Files {
+    /// Nobody else opens this path for writing until what is answered is dropped: a file that the store says is open and that is
+    /// not open here belongs to somebody who is gone.
+    async fn opening(&self, path: &str) -> MutexGuard<'_, ()> {
+        let mut hasher = DefaultHasher::new();
+        path.hash(&mut hasher);
+        self.opening[hasher.finish() as usize % OPENING].lock().await
+    }
+
+    /// Whether no device takes another block.
+    async fn is_full(&self, gateway: &Gateway) -> bool {
+        let Ok(answer) = gateway.client.devices().await else { return false };
+        let takes = |device: &client::Device| {
+            !device.missing && !device.out_of_service && device.capacity.saturating_sub(device.used) > MIB
+        };
+        !answer.devices.iter().any(takes)
+    }
 }
 
 /// Does a call if it is one of this room's: the encoded answer. `None`: it is not.
 pub async fn call(
-    _gateway: &Arc<Gateway>,
-    _caller: &Caller,
-    _method: &str,
-    _request: Bytes,
+    gateway: &Arc<Gateway>,
+    caller: &Caller,
+    method: &str,
+    request: Bytes,
 ) -> Option<Result<Vec<u8>, Refusal>> {
-    None
+    Some(match method {
+        "create" => match decode(request) {
+            Ok(ask) => encoded(making::create(gateway, caller, ask).await),
+            Err(refusal) => Err(refusal),
+        },
+        "append" => match decode(request) {
+            Ok(ask) => encoded(making::append(gateway, caller, ask).await),
+            Err(refusal) => Err(refusal),
+        },
+        "addBlock" => match decode(request) {
+            Ok(ask) => encoded(writing::add_block(gateway, ask).await),
+            Err(refusal) => Err(refusal),
+        },
+        "abandonBlock" => match decode::<AbandonBlock>(request) {
+            Ok(ask) => encoded(writing::abandon_block(gateway, ask).await.map(|()| Nothing {})),
+            Err(refusal) => Err(refusal),
+        },
+        "complete" => match decode(request) {
+            Ok(ask) => encoded(writing::complete(gateway, ask).await.map(|result| Truth { result })),
+            Err(refusal) => Err(refusal),
+        },
+        "getAdditionalDatanode" => match decode(request) {
+            Ok(ask) => encoded(writing::additional_datanode(gateway, ask).await),
+            Err(refusal) => Err(refusal),
+        },
+        "updateBlockForPipeline" => match decode(request) {
+            Ok(ask) => encoded(writing::update_block(gateway, ask).await),
+            Err(refusal) => Err(refusal),
+        },
+        "updatePipeline" => match decode(request) {
+            Ok(ask) => encoded(writing::update_pipeline(gateway, ask).await.map(|()| Nothing {})),
+            Err(refusal) => Err(refusal),
+        },
+        "listOpenFiles" => decode(request).and_then(|ask| encoded(Ok(leases::list(gateway, ask)))),
+        _ => return about_leases(gateway, method, request).await,
+    })
+}
+
+async fn about_leases(gateway: &Gateway, method: &str, request: Bytes) -> Option<Result<Vec<u8>, Refusal>> {
+    Some(match method {
+        "fsync" => match decode::<Fsync>(request) {
+            // What was acknowledged is visible and its length needs no record: the store knows it.
+            Ok(ask) => {
+                let file = leases::leased(gateway, &ask.path, ask.inode.unwrap_or(0), &ask.holder).await;
+                encoded(file.map(|_| Nothing {}))
+            }
+            Err(refusal) => Err(refusal),
+        },
+        "renewLease" => decode::<RenewLease>(request).and_then(|ask| {
+            gateway.files.open.renew(&ask.holder, gateway.clock.now());
+            encoded(Ok(Nothing {}))
+        }),
+        "recoverLease" => match decode::<RecoverLease>(request) {
+            Ok(ask) => encoded(recover_lease(gateway, &ask.path).await.map(|()| Truth { result: true })),
+            Err(refusal) => Err(refusal),
+        },
+        "isFileClosed" => match decode::<IsFileClosed>(request) {
+            Ok(ask) => encoded(file_at(gateway, &ask.path).await.map(|found| Truth { result: !found.open })),
+            Err(refusal) => Err(refusal),
+        },
+        "reportBadBlocks" => decode::<ReportBadBlocks>(request).and_then(|ask| {
+            for block in ask.blocks {
+                let name = located::show(&block.block);
+                (gateway.on_trouble)(format!("a client says that {name} is damaged; `stormwell device scrub` looks"));
+            }
+            encoded(Ok(Nothing {}))
+        }),
+        _ => return None,
+    })
+}
+
+async fn recover_lease(gateway: &Gateway, path: &str) -> Result<(), Refusal> {
+    let _alone = gateway.files.opening(path).await;
+    let found = file_at(gateway, path).await?;
+    leases::recover(gateway, &found).await
+}
+
+/// The file at a path.
+async fn file_at(gateway: &Gateway, path: &str) -> Result<Attributes, Refusal> {
+    match gateway.client.stat(path).await {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Err(Refusal::new(FILE_NOT_FOUND, format!("File does not exist: {path}")))
+        }
+        Ok(found) if found.directory => Err(Refusal::new(FILE_NOT_FOUND, format!("Path is not a file: {path}"))),
+        other => Ok(other?),
+    }
+}
+
+fn decode<M: Message + Default>(request: Bytes) -> Result<M, Refusal> {
+    M::decode(request).map_err(|error| Refusal::io(format!("the request cannot be read: {error}; nothing was done")))
+}
+
+fn encoded<M: Message>(answer: Result<M, Refusal>) -> Result<Vec<u8>, Refusal> {
+    answer.map(|answer| answer.encode_to_vec())
 }

@@ -59,6 +59,8 @@ pub struct Gateway {
     pub(crate) cluster: Cluster,
     /// What connections that carry calls share.
     pub(crate) rpc: Rpc,
+    /// Held while a note is read and written again.
+    pub(crate) note_changes: tokio::sync::Mutex<()>,
 }
 
 impl Gateway {
@@ -79,7 +81,12 @@ impl Gateway {
             started,
             cluster: Cluster::default(),
             rpc: Rpc::default(),
+            note_changes: tokio::sync::Mutex::default(),
         };
-        crate::door::run(Arc::new(gateway), listener, shutdown).await;
+        let gateway = Arc::new(gateway);
+        let leases = tokio::spawn(crate::files::watch(Arc::downgrade(&gateway)));
+        crate::door::run(gateway.clone(), listener, shutdown).await;
+        leases.abort();
+        crate::files::close_all(&gateway).await;
     }
 }

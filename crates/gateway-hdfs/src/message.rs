@@ -5,6 +5,7 @@ pub mod files;
 pub mod hdfs;
 pub mod located;
 pub mod names;
+pub mod policies;
 pub mod rpc;
 pub mod status;
 pub mod transfer;

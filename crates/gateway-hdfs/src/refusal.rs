@@ -66,6 +66,14 @@ pub const QUOTA_SPACE: &str = "org.apache.hadoop.hdfs.protocol.DSQuotaExceededEx
 pub const RETRIABLE: &str = "org.apache.hadoop.ipc.RetriableException";
 /// No block of that name.
 pub const REPLICA_NOT_FOUND: &str = "org.apache.hadoop.hdfs.server.datanode.ReplicaNotFoundException";
+/// A name of more than 255 bytes.
+pub const COMPONENT_TOO_LONG: &str = "org.apache.hadoop.hdfs.protocol.FSLimitException$PathComponentTooLongException";
+/// An argument that Java itself refuses.
+pub const JAVA_ARGUMENT: &str = "java.lang.IllegalArgumentException";
+/// A feature that the administrator switched off.
+pub const UNSUPPORTED_ACTION: &str = "org.apache.hadoop.hdfs.server.namenode.UnsupportedActionException";
+/// A directory that has no erasure coding policy of its own.
+pub const NO_CODING_POLICY: &str = "org.apache.hadoop.hdfs.protocol.NoECPolicySetException";
 /// Access control lists.
 pub const ACL: &str = "org.apache.hadoop.hdfs.protocol.AclException";
 /// An extended attribute that is not there.

@@ -2,6 +2,7 @@
 
 mod checksum;
 pub(crate) mod connection;
+mod gathering;
 mod read;
 mod write;
 

@@ -5,11 +5,11 @@ use crate::format::{SessionRecord, XattrRecord, XattrsRecord};
 use crate::key::Key;
 use crate::names::Found;
 use crate::path::Path;
-use crate::request::{NewAttributes, Reply, User};
+use crate::request::{NewAttributes, NewInode, Reply, User};
 use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
 use base::id::InodeId;
-use base::limit::{USER_NAME_MAX, XATTR_NAME_MAX, XATTR_VALUE_MAX, XATTRS_BYTES_MAX, XATTRS_MAX};
+use base::limit::{NOTE_MAX, USER_NAME_MAX, XATTR_NAME_MAX, XATTR_VALUE_MAX, XATTRS_BYTES_MAX, XATTRS_MAX};
 
 /// The permission bits that there are: read, write and execute for three, and three special ones.
 const MODE_BITS: u32 = 0o7777;
@@ -28,6 +28,10 @@ impl State {
                 check_user_name(name)?;
                 *kept = Some(name.clone());
             }
+        }
+        if let Some(note) = &new.note {
+            check_note(note)?;
+            record.note.clone_from(note);
         }
         record.modified = new.modified.map_or(record.modified, |time| time.0);
         record.accessed = new.accessed.map_or(record.accessed, |time| time.0);
@@ -115,6 +119,29 @@ pub fn check_mode(mode: u32) -> Result<()> {
         return Ok(());
     }
     Err(Error::new(ErrorKind::Invalid, format!("{mode:o} are not permission bits, 7777 are all; nothing was changed")))
+}
+
+/// `Invalid` unless something new can have all of this.
+pub fn check_new(new: &NewInode) -> Result<()> {
+    for name in [&new.owner, &new.group].into_iter().flatten() {
+        check_user_name(name)?;
+    }
+    for mode in [new.mode, new.above_mode] {
+        check_mode(mode)?;
+    }
+    check_note(&new.note)?;
+    check_note(&new.above_note)
+}
+
+fn check_note(note: &[u8]) -> Result<()> {
+    if note.len() <= NOTE_MAX {
+        return Ok(());
+    }
+    let text = format!(
+        "what a gateway keeps with a name has {} bytes and {NOTE_MAX} are the most; nothing was changed: use shorter lists",
+        note.len()
+    );
+    Err(Error::new(ErrorKind::Invalid, text))
 }
 
 fn check_user_name(name: &str) -> Result<()> {

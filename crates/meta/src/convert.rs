@@ -58,6 +58,7 @@ pub fn attributes(inode: InodeId, record: InodeRecord) -> Attributes {
         group: record.group,
         generation: Generation(record.generation),
         writing: record.writer.is_some(),
+        note: record.note,
     }
 }
 
@@ -107,6 +108,8 @@ pub fn reply_record(reply: &Reply) -> ReplyRecord {
         }
         Reply::Bag(bag) => record.bag = Some(bag.bag.0),
         Reply::Entries { .. }
+        | Reply::Found(_)
+        | Reply::PathOf(_)
         | Reply::Located(_)
         | Reply::Xattrs(_)
         | Reply::Policy { .. }
@@ -124,11 +127,18 @@ pub fn reply_record(reply: &Reply) -> ReplyRecord {
     record
 }
 
-/// A remembered reply. `bag` gives what is known of a bag now.
-pub fn reply(record: ReplyRecord, bag: impl Fn(BagId) -> Result<BagInfo>) -> Result<Reply> {
+/// A remembered reply. `bag` and `file` give what is known of a bag and of a file now.
+pub fn reply(
+    record: ReplyRecord,
+    bag: impl Fn(BagId) -> Result<BagInfo>,
+    file: impl Fn(InodeId) -> Result<Option<InodeRecord>>,
+) -> Result<Reply> {
     if let Some(handle) = record.handle {
+        let inode = InodeId(handle.inode);
         return Ok(Reply::Handle(FileHandle {
-            inode: InodeId(handle.inode),
+            inode,
+            // Whoever uses the lease of a file that is gone is told so then.
+            attributes: attributes(inode, file(inode)?.unwrap_or_default()),
             generation: Generation(handle.generation),
             length: handle.length,
             group: new_group(handle.group.unwrap_or_default()),
@@ -168,6 +178,7 @@ fn attributes_record(attributes: &Attributes) -> AttributesRecord {
         owner: attributes.owner.clone(),
         group: attributes.group.clone(),
         generation: attributes.generation.0,
+        note: attributes.note.clone(),
         ..InodeRecord::default()
     };
     AttributesRecord { inode: attributes.inode.0, record: Some(record) }

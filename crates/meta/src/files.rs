@@ -1,12 +1,13 @@
 //! Files while they are written and read: leases, groups, extents.
 
+use crate::attributes::check_new;
 use crate::convert;
 use crate::format::{ExtentRecord, GroupRecord, InodeRecord, NameRecord, WriterRecord};
 use crate::key::{Key, after_prefix};
 use crate::names::{Found, gone};
 use crate::path::Path;
 use crate::place;
-use crate::request::{Column, Extent, FileHandle, Located, NewGroup, Orphan, Place, Reply};
+use crate::request::{Column, Extent, FileHandle, Located, NewGroup, NewInode, Orphan, Place, Reply};
 use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, Generation, GroupId, InodeId, SessionId};
@@ -58,9 +59,10 @@ impl State {
         path: &Path,
         overwrite: bool,
         parents: bool,
-        mode: u32,
+        new: &NewInode,
     ) -> Result<Reply> {
-        let (directory, name) = self.vacate(path, overwrite, parents)?;
+        check_new(new)?;
+        let (directory, name) = self.vacate(path, overwrite, parents.then_some(new))?;
         let inode = self.next_inode();
         let group = self.allocate_for_file(directory.policy)?;
         let writer = WriterRecord {
@@ -69,12 +71,14 @@ impl State {
             policy: Some(convert::policy_record(directory.policy)),
             ..WriterRecord::default()
         };
-        let record = InodeRecord { writer: Some(writer), ..self.new_inode(directory.inode, name, mode) };
+        let record = InodeRecord { writer: Some(writer), ..self.new_inode(directory.inode, name, new) };
         self.counters.files += 1;
         self.put(&Key::Name(directory.inode, name), &NameRecord { inode: inode.0, directory: false });
         self.put(&Key::Inode(inode), &record);
         self.mark(&Key::SessionFile(session, inode));
-        Ok(Reply::Handle(FileHandle { inode, generation: Generation(record.generation), length: 0, group }))
+        let generation = Generation(record.generation);
+        let attributes = convert::attributes(inode, record);
+        Ok(Reply::Handle(FileHandle { inode, generation, length: 0, group, attributes }))
     }
 
     /// Does `AppendOpen`.
@@ -96,8 +100,9 @@ impl State {
         });
         self.put(&Key::Inode(inode), &record);
         self.mark(&Key::SessionFile(session, inode));
-        let handle = FileHandle { inode, generation: Generation(record.generation), length: record.length, group };
-        Ok(Reply::Handle(handle))
+        let (generation, length) = (Generation(record.generation), record.length);
+        let attributes = convert::attributes(inode, record);
+        Ok(Reply::Handle(FileHandle { inode, generation, length, group, attributes }))
     }
 
     /// The record and the lease of a file, if this session has it with this generation.
@@ -284,19 +289,42 @@ impl State {
         Ok(())
     }
 
+    /// Does `Fence`.
+    pub fn fence(&mut self, inode: InodeId, only_gone: bool) -> Result<Reply> {
+        let record: InodeRecord = self.layers.record(&Key::Inode(inode))?.ok_or_else(|| gone(inode))?;
+        if record.directory || record.parent == 0 {
+            return Err(gone(inode));
+        }
+        let Some(writer) = &record.writer else { return Ok(Reply::Attributes(convert::attributes(inode, record))) };
+        let session = SessionId::from_slice(&writer.session).ok_or_else(|| missing("a writer's session"))?;
+        if !writer.ended {
+            if only_gone && !session.is_gateway() {
+                let text = format!(
+                    "file number {inode} has a writer, session {session}; nothing was done: try again when it is closed"
+                );
+                return Err(Error::new(ErrorKind::Busy, text));
+            }
+            self.orphan(session, inode)?;
+        }
+        Ok(Reply::Orphans(vec![self.orphan_of(inode)?]))
+    }
+
     /// Answers `FenceList`.
     pub fn fence_list(&mut self, limit: usize) -> Result<Reply> {
         let mut orphans = Vec::new();
         for inode in self.numbers_under(&[Key::Orphan(InodeId(0)).ordinal()], limit.clamp(1, LIST_PAGE_MAX))? {
-            let inode = InodeId(inode);
-            let record: InodeRecord =
-                self.layers.record(&Key::Inode(inode))?.ok_or_else(|| missing("an orphan's record"))?;
-            let writer = record.writer.ok_or_else(|| missing("an orphan's writer"))?;
-            let group = GroupId(writer.group);
-            let group = convert::placed(group, &self.group(group)?);
-            orphans.push(Orphan { inode, generation: Generation(record.generation), group, length: writer.length });
+            orphans.push(self.orphan_of(InodeId(inode))?);
         }
         Ok(Reply::Orphans(orphans))
+    }
+
+    fn orphan_of(&self, inode: InodeId) -> Result<Orphan> {
+        let record: InodeRecord =
+            self.layers.record(&Key::Inode(inode))?.ok_or_else(|| missing("an orphan's record"))?;
+        let writer = record.writer.ok_or_else(|| missing("an orphan's writer"))?;
+        let group = GroupId(writer.group);
+        let group = convert::placed(group, &self.group(group)?);
+        Ok(Orphan { inode, generation: Generation(record.generation), group, length: writer.length })
     }
 
     /// Does `Recovered`.

@@ -108,6 +108,9 @@ pub struct InodeRecord {
     /// It has a record under `Key::Xattrs`.
     #[prost(bool, tag = "14")]
     pub xattrs: bool,
+    /// What a gateway keeps with it, opaque to everybody else; empty: nothing.
+    #[prost(bytes = "vec", tag = "15")]
+    pub note: Vec<u8>,
 }
 
 /// Under `Key::Xattrs`.

@@ -1,14 +1,15 @@
 //! Names: finding, listing, making directories, renaming, deleting.
 
+use crate::attributes::check_new;
 use crate::convert;
 use crate::format::{InodeRecord, NameRecord};
 use crate::key::{Key, after_prefix};
 use crate::path::Path;
-use crate::request::{Entry, Reply};
+use crate::request::{Attributes, Entry, NewInode, Reply};
 use crate::state::State;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{InodeId, ROOT};
-use base::limit::LIST_PAGE_MAX;
+use base::limit::{ATTRIBUTES_MAX, LIST_PAGE_BYTES, LIST_PAGE_MAX};
 use base::policy::Policy;
 
 /// A directory that was looked up.
@@ -70,18 +71,18 @@ impl State {
         directory
     }
 
-    /// The directory with this text, made with those above it if it is missing.
-    pub fn make_directory(&mut self, text: &str, mode: u32) -> Result<Directory> {
+    /// The directory with this text, made if it is missing, with those above it as `new` says for these.
+    pub fn make_directory(&mut self, text: &str, new: &NewInode) -> Result<Directory> {
         if self.directories.contains_key(text) {
             return self.directory(text);
         }
         let Some((parent, name)) = text.rsplit_once('/') else { return self.directory(text) };
-        let parent = self.make_directory(parent, mode)?;
+        let parent = self.make_above(parent, new)?;
         if self.layers.has(&Key::Name(parent.inode, name))? {
             return self.directory(text);
         }
         let inode = self.next_inode();
-        let record = InodeRecord { directory: true, ..self.new_inode(parent.inode, name, mode) };
+        let record = InodeRecord { directory: true, ..self.new_inode(parent.inode, name, new) };
         self.counters.directories += 1;
         self.put(&Key::Name(parent.inode, name), &NameRecord { inode: inode.0, directory: true });
         self.put(&Key::Inode(inode), &record);
@@ -90,15 +91,28 @@ impl State {
         Ok(self.remember_directory(text, inode, parent.policy))
     }
 
+    /// The directory with this text, made if it is missing as `new` says for what is made on the way.
+    fn make_above(&mut self, text: &str, new: &NewInode) -> Result<Directory> {
+        if self.directories.contains_key(text) {
+            return self.directory(text);
+        }
+        let above = NewInode { mode: new.above_mode, note: new.above_note.clone(), ..new.clone() };
+        self.make_directory(text, &above)
+    }
+
     /// A record for something new under this name.
-    pub fn new_inode(&self, parent: InodeId, name: &str, mode: u32) -> InodeRecord {
-        let said = |name: &str| (!name.is_empty()).then(|| name.to_string());
+    pub fn new_inode(&self, parent: InodeId, name: &str, new: &NewInode) -> InodeRecord {
+        let or = |said: &Option<String>, name: &str| match said {
+            Some(said) => Some(said.clone()),
+            None => (!name.is_empty()).then(|| name.to_string()),
+        };
         InodeRecord {
-            owner: said(&self.user.owner),
-            group: said(&self.user.group),
+            owner: or(&new.owner, &self.user.owner),
+            group: or(&new.group, &self.user.group),
             modified: self.wall.0,
             created: self.wall.0,
-            mode,
+            mode: new.mode,
+            note: new.note.clone(),
             generation: 1,
             parent: parent.0,
             name: name.to_string(),
@@ -143,15 +157,50 @@ impl State {
         Ok(Reply::Attributes(convert::attributes(found.inode, found.record)))
     }
 
+    /// Answers `Lookup`.
+    pub fn lookup(&mut self, path: &Path) -> Result<Reply> {
+        let mut found: Vec<Attributes> = Vec::new();
+        let text = path.text();
+        let ends = text.match_indices('/').map(|(at, _)| at).skip(1).chain([text.len()]);
+        // The root is the empty text, also when it is all there is.
+        for end in [0].into_iter().chain(ends.filter(|end| *end > 0)) {
+            let name = match (&text[..end], found.last()) {
+                ("", _) => Some(NameRecord { inode: ROOT.0, directory: true }),
+                (text, Some(parent)) if parent.directory => self.name_at(parent.inode, text)?,
+                _ => None,
+            };
+            let Some(name) = name else { break };
+            found.push(convert::attributes(InodeId(name.inode), self.named_inode(&name)?));
+        }
+        Ok(Reply::Found(found))
+    }
+
+    /// What the last name of this text stands for in its directory.
+    fn name_at(&mut self, parent: InodeId, text: &str) -> Result<Option<NameRecord>> {
+        if let Some(Directory { inode, observed, .. }) = self.directories.get(text) {
+            self.layers.observe(*observed);
+            return Ok(Some(NameRecord { inode: inode.0, directory: true }));
+        }
+        let name = text.rsplit_once('/').map_or(text, |(_, name)| name);
+        self.layers.record(&Key::Name(parent, name))
+    }
+
     /// Answers `List`.
     pub fn list(&mut self, path: &Path, after: Option<&str>, limit: usize) -> Result<Reply> {
         let directory = self.directory(path.text())?;
         let limit = limit.clamp(1, LIST_PAGE_MAX);
         let names = self.names_in(directory.inode, after.unwrap_or_default(), limit + 1)?;
-        let more = names.len() > limit;
-        let mut entries = Vec::with_capacity(names.len().min(limit));
+        let mut more = names.len() > limit;
+        let mut entries: Vec<Entry> = Vec::with_capacity(names.len().min(limit));
+        let mut bytes = 0;
         for (name, found) in names.into_iter().take(limit) {
+            if bytes > LIST_PAGE_BYTES {
+                more = true;
+                break;
+            }
             let record = self.named_inode(&found)?;
+            let said = |name: &Option<String>| name.as_ref().map_or(0, String::len);
+            bytes += name.len() + said(&record.owner) + said(&record.group) + record.note.len() + ATTRIBUTES_MAX;
             entries.push(Entry { name, attributes: convert::attributes(InodeId(found.inode), record) });
         }
         Ok(Reply::Entries { entries, more })
@@ -175,7 +224,8 @@ impl State {
     }
 
     /// Does `Mkdir`.
-    pub fn mkdir(&mut self, path: &Path, parents: bool, mode: u32) -> Result<Reply> {
+    pub fn mkdir(&mut self, path: &Path, parents: bool, new: &NewInode) -> Result<Reply> {
+        check_new(new)?;
         let Some((parent, _)) = path.split() else {
             return if parents { self.stat(path) } else { Err(exists(path)) };
         };
@@ -185,17 +235,26 @@ impl State {
                 return Err(exists(path));
             }
         }
-        let directory = self.make_directory(path.text(), mode)?;
+        let directory = self.make_directory(path.text(), new)?;
         let record = self.named_inode(&NameRecord { inode: directory.inode.0, directory: true })?;
         Ok(Reply::Attributes(convert::attributes(directory.inode, record)))
     }
 
-    /// Makes room for a new file of this name: the directory and the name. Removes a file that has the name, if that is allowed.
-    pub fn vacate<'a>(&mut self, path: &'a Path, overwrite: bool, parents: bool) -> Result<(Directory, &'a str)> {
+    /// Makes room for a new file of this name: the directory, made for it if `parents` says how, and the name. Removes a file that
+    /// has the name, if that is allowed.
+    pub fn vacate<'a>(
+        &mut self,
+        path: &'a Path,
+        overwrite: bool,
+        parents: Option<&NewInode>,
+    ) -> Result<(Directory, &'a str)> {
         let Some((parent, name)) = path.split() else {
             return Err(Error::new(ErrorKind::Invalid, "'/' is the root directory, not a file; nothing was done"));
         };
-        let directory = if parents { self.make_directory(parent, DIRECTORY_MODE)? } else { self.directory(parent)? };
+        let directory = match parents {
+            Some(new) => self.make_above(parent, new)?,
+            None => self.directory(parent)?,
+        };
         if let Some(old) = self.layers.record::<NameRecord>(&Key::Name(directory.inode, name))? {
             if old.directory {
                 return Err(Error::new(ErrorKind::Exists, format!("'{path}' is a directory; nothing was done")));
@@ -282,9 +341,6 @@ impl State {
         Ok(!self.names_in(directory, "", 1)?.is_empty())
     }
 }
-
-/// Permission bits of directories that are made on the way.
-pub const DIRECTORY_MODE: u32 = 0o755;
 
 /// The error for a file that its number does not lead to.
 pub fn gone(inode: InodeId) -> Error {

@@ -4,8 +4,7 @@ use crate::attributes::check_mode;
 use crate::convert;
 use crate::format::{ExtentRecord, GroupRecord, InodeRecord, NameRecord};
 use crate::key::Key;
-use crate::names::DIRECTORY_MODE;
-use crate::request::{NewAttributes, PutFile, Reply};
+use crate::request::{DIRECTORY_MODE, NewAttributes, NewInode, PutFile, Reply};
 use crate::state::State;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{GroupId, InodeId, SessionId};
@@ -56,12 +55,13 @@ impl State {
         if file.length > 0 {
             self.add_to_pack(session, file)?;
         }
-        let (directory, name) = self.vacate(&file.path, file.overwrite, file.parents)?;
+        let new = NewInode::with_mode(file.mode);
+        let (directory, name) = self.vacate(&file.path, file.overwrite, file.parents.then_some(&new))?;
         if file.length > 0 {
             self.check_tier(file, directory.policy)?;
         }
         let inode = self.next_inode();
-        let mut record = InodeRecord { length: file.length, ..self.new_inode(directory.inode, name, file.mode) };
+        let mut record = InodeRecord { length: file.length, ..self.new_inode(directory.inode, name, &new) };
         record.modified = file.modified.map_or(record.modified, |time| time.0);
         record.accessed = file.accessed.map_or(0, |time| time.0);
         self.counters.files += 1;
@@ -103,7 +103,7 @@ impl State {
         if !parents && let Some((parent, _)) = path.split() {
             self.directory(parent)?;
         }
-        let directory = self.make_directory(path.text(), DIRECTORY_MODE)?;
+        let directory = self.make_directory(path.text(), &NewInode::with_mode(DIRECTORY_MODE))?;
         let new =
             NewAttributes { mode: Some(*mode), modified: *modified, accessed: *accessed, ..NewAttributes::default() };
         self.set_attributes(path, &new)?;

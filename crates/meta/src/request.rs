@@ -73,7 +73,36 @@ pub struct NewAttributes {
     pub modified: Option<WallTime>,
     /// When it was last read.
     pub accessed: Option<WallTime>,
+    /// What a gateway keeps with it; empty removes it.
+    pub note: Option<Vec<u8>>,
 }
+
+/// What a new file or directory has from the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NewInode {
+    /// Permission bits.
+    pub mode: u32,
+    /// Who owns it and the directories that are made on the way; none: the session's user.
+    pub owner: Option<String>,
+    /// Which group of people does; none: the session's.
+    pub group: Option<String>,
+    /// What a gateway keeps with it.
+    pub note: Vec<u8>,
+    /// Permission bits of directories that are made on the way.
+    pub above_mode: u32,
+    /// What a gateway keeps with these.
+    pub above_note: Vec<u8>,
+}
+
+impl NewInode {
+    /// The session's, with these permission bits; the usual ones for directories that are made on the way.
+    pub fn with_mode(mode: u32) -> NewInode {
+        NewInode { mode, above_mode: DIRECTORY_MODE, ..NewInode::default() }
+    }
+}
+
+/// Permission bits of directories that are made on the way, unless somebody says otherwise.
+pub const DIRECTORY_MODE: u32 = 0o755;
 
 /// A request. Lengths and offsets are bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,13 +121,24 @@ pub enum Request {
         /// The name.
         path: Path,
     },
+    /// `Found`: the attributes of the root, then of each name of the path as far as there is something. Fewer than the path has
+    /// names: the rest is missing, or the last that was found is a file.
+    Lookup {
+        /// The path.
+        path: Path,
+    },
+    /// `PathOf` a file or directory. `NotFound` if it has none.
+    PathOf {
+        /// Which.
+        inode: InodeId,
+    },
     /// `Entries` of a directory, in the order of their names' bytes.
     List {
         /// The directory. A file lists as itself alone is refused.
         path: Path,
         /// Only names after this one.
         after: Option<String>,
-        /// At most so many, and at most `LIST_PAGE_MAX`.
+        /// At most so many, and at most `LIST_PAGE_MAX`; fewer if the page has `LIST_PAGE_BYTES`.
         limit: usize,
     },
     /// Makes a directory. `Attributes` of it.
@@ -107,8 +147,8 @@ pub enum Request {
         path: Path,
         /// Makes missing directories above it too, and is content if it exists.
         parents: bool,
-        /// Permission bits.
-        mode: u32,
+        /// What it has from the start.
+        new: NewInode,
     },
     /// Makes a file and leases it to the caller. `Handle`.
     Create {
@@ -118,8 +158,8 @@ pub enum Request {
         overwrite: bool,
         /// Whether missing directories above are made.
         parents: bool,
-        /// Permission bits.
-        mode: u32,
+        /// What it has from the start.
+        new: NewInode,
     },
     /// Leases a file to the caller, to write on at its end in a new group. `Handle`.
     AppendOpen {
@@ -404,6 +444,14 @@ pub enum Request {
         /// Where the last call stopped.
         resume: Option<Vec<u8>>,
     },
+    /// Takes a file from its writer: nobody may write under the old generation. `Orphans` with the one to seal and to say
+    /// `Recovered` of, or `Attributes` if nobody writes it.
+    Fence {
+        /// The file.
+        inode: InodeId,
+        /// Only if the writer's session has ended or is a gateway's; else `Busy`.
+        only_gone: bool,
+    },
     /// `Orphans`: files whose writer's session ended. Seal their chunks, then say `Recovered`.
     FenceList {
         /// At most so many, and at most `LIST_PAGE_MAX`.
@@ -445,6 +493,8 @@ pub struct Attributes {
     pub generation: Generation,
     /// Whether a writer has it open.
     pub writing: bool,
+    /// What a gateway keeps with it; empty: nothing.
+    pub note: Vec<u8>,
 }
 
 /// One line of a listing.
@@ -479,6 +529,8 @@ pub struct FileHandle {
     pub inode: InodeId,
     /// To be said with everything done under the lease.
     pub generation: Generation,
+    /// What is said of the file.
+    pub attributes: Attributes,
     /// Bytes that the file has already.
     pub length: u64,
     /// The group to append to, from its offset 0.
@@ -644,6 +696,10 @@ pub enum Reply {
     Done,
     /// Of one file or directory.
     Attributes(Attributes),
+    /// Of the root and of everything on the way, as far as it exists.
+    Found(Vec<Attributes>),
+    /// An absolute path.
+    PathOf(String),
     /// Of a directory.
     Entries {
         /// In the order of their names' bytes.

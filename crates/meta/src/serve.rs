@@ -10,6 +10,8 @@ impl Request {
         !matches!(
             self,
             Request::Stat { .. }
+                | Request::Lookup { .. }
+                | Request::PathOf { .. }
                 | Request::List { .. }
                 | Request::Locate { .. }
                 | Request::GetXattrs { .. }
@@ -60,6 +62,8 @@ impl State {
     pub fn read(&mut self, caller: Caller, request: Request) -> Result<Reply> {
         match request {
             Request::Stat { path } => self.stat(&path),
+            Request::Lookup { path } => self.lookup(&path),
+            Request::PathOf { inode } => self.answer_path_of(inode),
             Request::List { path, after, limit } => self.list(&path, after.as_deref(), limit),
             Request::Locate { file, offset, length } => self.locate(&file, offset, length),
             Request::GetXattrs { path, name } => self.get_xattrs(&path, name.as_deref()),
@@ -92,10 +96,8 @@ impl State {
         match request {
             Request::OpenSession { user } => self.open_session(session, user),
             Request::CloseSession => self.end_session(session),
-            Request::Mkdir { path, parents, mode } => self.mkdir(path, *parents, *mode),
-            Request::Create { path, overwrite, parents, mode } => {
-                self.create(session, path, *overwrite, *parents, *mode)
-            }
+            Request::Mkdir { path, parents, new } => self.mkdir(path, *parents, new),
+            Request::Create { path, overwrite, parents, new } => self.create(session, path, *overwrite, *parents, new),
             Request::AppendOpen { path } => self.append_open(session, path),
             Request::NextGroup { inode, generation, finished } => {
                 self.next_group_of(session, *inode, *generation, *finished)
@@ -139,6 +141,7 @@ impl State {
             Request::BagSealed { bag, epoch } => self.bag_sealed(*bag, *epoch),
             Request::BagDelete { name } => self.delete_bag(name),
             Request::Collected { groups, ranges, bags } => self.collected(groups, ranges, bags),
+            Request::Fence { inode, only_gone } => self.fence(*inode, *only_gone),
             Request::Recovered { inode, generation, length } => self.recovered(*inode, *generation, *length),
             read => unreachable!("{read:?} is a read"),
         }

@@ -205,7 +205,8 @@ impl State {
         let Some(slot) = self.sessions.slot_of(caller) else { return Ok(None) };
         let record: CallRecord =
             self.layers.record(&Key::Call(caller.session, slot))?.ok_or_else(|| missing("a remembered call"))?;
-        convert::reply(record.reply.unwrap_or_default(), |bag| self.bag_info(bag)).map(Some)
+        let file = |inode| self.layers.record(&Key::Inode(inode));
+        convert::reply(record.reply.unwrap_or_default(), |bag| self.bag_info(bag), file).map(Some)
     }
 
     /// Remembers the answer in the transaction under way. `Sessions::remembered` follows when it is committed.

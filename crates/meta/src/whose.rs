@@ -3,6 +3,7 @@
 
 use crate::format::{ExtentRecord, InodeRecord};
 use crate::key::{Key, after_prefix, number_at};
+use crate::names::gone;
 use crate::request::{FilePiece, Reply};
 use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
@@ -72,12 +73,17 @@ impl State {
         Ok(())
     }
 
+    /// Answers `PathOf`.
+    pub fn answer_path_of(&self, inode: InodeId) -> Result<Reply> {
+        self.path_of(inode)?.map(Reply::PathOf).ok_or_else(|| gone(inode))
+    }
+
     /// The path of a file; none if it is being taken apart.
     fn path_of(&self, inode: InodeId) -> Result<Option<String>> {
         let (mut names, mut at) = (Vec::new(), inode);
         while at != ROOT {
             let Some(record) = self.layers.record::<InodeRecord>(&Key::Inode(at))? else { return Ok(None) };
-            if record.parent == 0 || names.len() > PATH_DEPTH_MAX {
+            if record.parent == 0 || names.len() > PATH_DEPTH_MAX || self.layers.has(&Key::Detached(at))? {
                 return Ok(None);
             }
             names.push(record.name);

@@ -62,6 +62,9 @@ asks! {
     34 file::SetXattr => Done,
     35 file::Truncate => file::Attributes,
     36 file::Concat => file::Attributes,
+    37 file::Lookup => file::LookupAnswer,
+    38 file::PathOf => file::PathOfAnswer,
+    40 file::Recover => file::Attributes,
 
     48 chunk::Append => chunk::AppendAnswer,
     49 chunk::Read => chunk::ReadAnswer,

@@ -45,6 +45,12 @@ impl Payload {
         Payload { parts: Parts::One(bytes), length, crc, ..Payload::default() }
     }
 
+    /// These bytes, whose checksums the caller computed from them, or compared with them: nobody does it again.
+    pub fn summed(bytes: Bytes, sums: BlockSums) -> Payload {
+        let crc = sums.whole();
+        Payload::arrived(bytes, crc, sums)
+    }
+
     /// Bytes that came in with these checksums, which were computed while they did; `crc` is what the sender says.
     pub(crate) fn arrived(bytes: Bytes, crc: u32, seen: BlockSums) -> Payload {
         assert_eq!(bytes.len(), seen.length(), "checksums of other bytes");

@@ -5,11 +5,12 @@ use crate::device::{Device, Item};
 use crate::drain;
 use crate::log::Level;
 use crate::service::Node;
-use crate::translate::place_of;
+use crate::translate::{place_of, wire_attributes};
 use base::error::{ErrorKind, Result};
-use base::id::{BagId, ChunkId, DeviceId, Generation, Owner};
+use base::id::{BagId, ChunkId, DeviceId, Generation, InodeId, Owner};
 use chunk::{BagStat, Reply, Request};
-use meta::request::{BagInfo, Garbage, NewGroup};
+use meta::request::{BagInfo, Garbage, NewGroup, Orphan, Place};
+use net::message::file::{Attributes, Recover};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -149,17 +150,43 @@ async fn end_abandoned(node: &Node) -> Result<()> {
     let reply = node.metadata.ask(meta::Request::FenceList { limit: GARBAGE_AT_ONCE }).await?;
     let meta::Reply::Orphans(orphans) = reply else { unreachable!("files to recover were asked for") };
     for orphan in orphans {
-        let (place, chunk) = place_of(&orphan.group);
-        let Some(device) = node.devices.get(&place) else { continue };
-        let length = fence_and_seal(device, chunk, orphan.generation).await?;
-        let request = meta::Request::Recovered { inode: orphan.inode, generation: orphan.generation, length };
-        match node.metadata.ask(request).await {
-            // Recovered by an earlier round whose answer was lost, or deleted meanwhile.
-            Err(error) if matches!(error.kind(), ErrorKind::Stale | ErrorKind::NotFound) => (),
-            other => drop(other?),
+        if node.devices.contains_key(&place_of(&orphan.group).0) {
+            end(node, orphan).await?;
         }
     }
     Ok(())
+}
+
+/// Ends a file whose writer is fenced in the metadata.
+async fn end(node: &Node, orphan: Orphan) -> Result<()> {
+    let (place, chunk) = place_of(&orphan.group);
+    let device = node.device(place.0.into())?;
+    let length = fence_and_seal(device, chunk, orphan.generation).await?;
+    let request = meta::Request::Recovered { inode: orphan.inode, generation: orphan.generation, length };
+    match node.metadata.ask(request).await {
+        // Recovered by an earlier round whose answer was lost, or deleted meanwhile.
+        Err(error) if matches!(error.kind(), ErrorKind::Stale | ErrorKind::NotFound) => Ok(()),
+        other => other.map(drop),
+    }
+}
+
+/// Takes a file from its writer and closes it with what is written.
+pub async fn recover(node: &Node, ask: Recover) -> Result<Attributes> {
+    let inode = InodeId(ask.inode);
+    match node.metadata.ask(meta::Request::Fence { inode, only_gone: ask.only_gone }).await? {
+        meta::Reply::Attributes(attributes) => return Ok(wire_attributes(&attributes)),
+        meta::Reply::Orphans(orphans) => {
+            for orphan in orphans {
+                end(node, orphan).await?;
+            }
+        }
+        other => unreachable!("a fence was answered by {other:?}"),
+    }
+    let locate = meta::Request::Locate { file: Place::Inode(inode), offset: 0, length: 0 };
+    match node.metadata.ask(locate).await? {
+        meta::Reply::Located(located) => Ok(wire_attributes(&located.attributes)),
+        other => unreachable!("a file was asked for, not {other:?}"),
+    }
 }
 
 async fn fence_and_seal(device: &Device, chunk: ChunkId, generation: Generation) -> Result<u64> {

@@ -3,6 +3,7 @@
 use crate::bags::Waiter;
 use crate::device::{self, Device, Item, Then};
 use crate::health;
+use crate::housekeeping;
 use crate::log::Log;
 use crate::metadata::{self, Metadata};
 use crate::metrics::{self, Metrics};
@@ -72,7 +73,7 @@ impl Service for NodeService {
             bag::RenewGrants::KIND => node.renew_grants(call),
             bag::Create::KIND | bag::Stat::KIND | bag::List::KIND => node.in_steps(call),
             bag::Seal::KIND | bag::Delete::KIND | bag::Rewind::KIND => node.in_steps(call),
-            file::Devices::KIND | session::Look::KIND => node.in_steps(call),
+            file::Devices::KIND | file::Recover::KIND | session::Look::KIND => node.in_steps(call),
             whole::Scrub::KIND | whole::Damage::KIND | whole::Drain::KIND => node.in_steps(call),
             session::NodeStatus::KIND => node.status(call),
             _ => node.ask_metadata(call),
@@ -328,6 +329,10 @@ impl Node {
                 respond(call.respond, self.delete_bag(caller, &ask.name).await);
             }
             file::Devices::KIND => respond(call.respond, self.list_devices().await),
+            file::Recover::KIND => {
+                let ask = ask!(call as file::Recover);
+                respond(call.respond, housekeeping::recover(self, ask).await);
+            }
             session::Look::KIND => {
                 let (answer, page) = self.look().await;
                 call.respond.answer(&answer, Payload::new(page.into()));

@@ -6,7 +6,8 @@ use base::id::{Generation, GroupId, InodeId};
 use base::policy::{Class, Policy};
 use base::unit::WallTime;
 use meta::request::{
-    Attributes, BagInfo, BagState, Entry, Extent, Located, NewAttributes, NewGroup, Place, PutFile, User,
+    Attributes, BagInfo, BagState, DIRECTORY_MODE, Entry, Extent, Located, NewAttributes, NewGroup, NewInode, Place,
+    PutFile, User,
 };
 use meta::{Path, Reply, Request};
 use net::message::{Ask, Done, Failure, bag, file, kind_name, session};
@@ -14,8 +15,6 @@ use net::{Call, Payload, Responder};
 
 /// Permission bits when a client names none.
 const FILE_MODE: u32 = 0o644;
-/// The same for directories.
-const DIRECTORY_MODE: u32 = 0o755;
 
 /// What a call asks of the metadata store, and what turns the store's answer into the call's.
 pub fn request(call: &Call) -> Result<(Request, Translate)> {
@@ -25,11 +24,10 @@ pub fn request(call: &Call) -> Result<(Request, Translate)> {
             (if again { Request::Renew } else { Request::OpenSession { user: User { owner, group } } }, done)
         }
         file::Stat::KIND => (Request::Stat { path: path(&call.ask::<file::Stat>()?.path)? }, attributes),
+        file::Lookup::KIND => (Request::Lookup { path: path(&call.ask::<file::Lookup>()?.path)? }, found),
+        file::PathOf::KIND => (Request::PathOf { inode: InodeId(call.ask::<file::PathOf>()?.inode) }, path_of),
         file::List::KIND => (list(call.ask()?)?, entries),
-        file::MakeDirectory::KIND => {
-            let ask: file::MakeDirectory = call.ask()?;
-            (Request::Mkdir { path: path(&ask.path)?, parents: ask.parents, mode: DIRECTORY_MODE }, done)
-        }
+        file::MakeDirectory::KIND => (make_directory(call.ask()?)?, done),
         file::Create::KIND => (create(call.ask()?)?, opened),
         file::Append::KIND => (Request::AppendOpen { path: path(&call.ask::<file::Append>()?.path)? }, opened),
         file::NextGroup::KIND => (next_group(call.ask()?), group),
@@ -117,13 +115,18 @@ fn list(ask: file::List) -> Result<Request> {
     Ok(Request::List { path: path(&ask.path)?, after, limit: page(ask.limit) })
 }
 
+fn make_directory(ask: file::MakeDirectory) -> Result<Request> {
+    let file::MakeDirectory { path: text, parents, mode, owner, group, note, above_mode, above_note } = ask;
+    let (mode, above_mode) = (mode.unwrap_or(DIRECTORY_MODE), above_mode.unwrap_or(DIRECTORY_MODE));
+    let new = NewInode { mode, owner, group, note, above_mode, above_note };
+    Ok(Request::Mkdir { path: path(&text)?, parents, new })
+}
+
 fn create(ask: file::Create) -> Result<Request> {
-    Ok(Request::Create {
-        path: path(&ask.path)?,
-        overwrite: ask.overwrite,
-        parents: ask.parents,
-        mode: mode(ask.mode, FILE_MODE),
-    })
+    let file::Create { path: text, overwrite, parents, mode, owner, group, note, above_mode, above_note } = ask;
+    let (mode, above_mode) = (mode.unwrap_or(FILE_MODE), above_mode.unwrap_or(DIRECTORY_MODE));
+    let new = NewInode { mode, owner, group, note, above_mode, above_note };
+    Ok(Request::Create { path: path(&text)?, overwrite, parents, new })
 }
 
 fn next_group(ask: file::NextGroup) -> Request {
@@ -179,6 +182,7 @@ fn set_attributes(ask: file::SetAttributes) -> Result<Request> {
         group: ask.group,
         modified: ask.modified_ms.map(WallTime),
         accessed: ask.accessed_ms.map(WallTime),
+        note: ask.note,
     };
     Ok(Request::SetAttributes { path: path(&ask.path)?, new })
 }
@@ -219,7 +223,8 @@ fn attributes(reply: Reply, respond: Responder) {
     }
 }
 
-fn wire_attributes(found: &Attributes) -> file::Attributes {
+/// Attributes as the wire has them.
+pub fn wire_attributes(found: &Attributes) -> file::Attributes {
     file::Attributes {
         inode: found.inode.0,
         directory: found.directory,
@@ -232,7 +237,18 @@ fn wire_attributes(found: &Attributes) -> file::Attributes {
         group: found.group.clone().unwrap_or_default(),
         accessed_ms: found.accessed.0,
         created_ms: found.created.0,
+        note: found.note.clone(),
     }
+}
+
+fn found(reply: Reply, respond: Responder) {
+    let Reply::Found(found) = reply else { other(&reply) };
+    answer(respond, &file::LookupAnswer { found: found.iter().map(wire_attributes).collect() });
+}
+
+fn path_of(reply: Reply, respond: Responder) {
+    let Reply::PathOf(path) = reply else { other(&reply) };
+    answer(respond, &file::PathOfAnswer { path });
 }
 
 fn xattrs(reply: Reply, respond: Responder) {
@@ -268,6 +284,7 @@ fn opened(reply: Reply, respond: Responder) {
         generation: handle.generation.0,
         length: handle.length,
         group: wire_group(&handle.group),
+        attributes: Some(wire_attributes(&handle.attributes)),
     };
     answer(respond, &opened);
 }

@@ -136,7 +136,8 @@ async fn one(client: &Client, pool: &Pool, ready: Ready, overwrite: bool, progre
     }
     match ready {
         Ready::Large(file, local, path, Kept { modified_ms, accessed_ms, mode }) => {
-            let options = CreateOptions { overwrite, parents: true, mode, modified_ms };
+            let mode = (mode != 0).then_some(mode);
+            let options = CreateOptions { overwrite, parents: true, mode, modified_ms, ..CreateOptions::default() };
             let source = Source { stream: file, shown: crate::path::shown(&local) };
             stream(client, pool.clone(), &path, source, options, progress).await?;
             let accessed = NewAttributes { accessed_ms: Some(accessed_ms), ..NewAttributes::default() };

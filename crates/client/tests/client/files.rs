@@ -1,6 +1,7 @@
 //! Files: what was written is read, whatever happens between.
 
 use crate::fake::{Fake, Faults};
+use base::checksum::BlockSums;
 use base::env::Random;
 use base::error::ErrorKind;
 use base::limit::{FILE_CHUNK, RECORD_PAYLOAD_MAX};
@@ -148,6 +149,56 @@ async fn large_writes_are_not_copied() {
         assert_eq!(part.as_ptr(), bytes[place << 20..].as_ptr(), "part {place}");
     }
     assert!(stored.sealed && stored.synced == 3 << 20);
+}
+
+/// Bytes that are to go out at once go out as one append, where they lie; how far they are written is told as it happens: only
+/// up, only over what all appends before have reached, and to the end. An error is told, too.
+#[tokio::test(start_paused = true)]
+async fn progress_is_told() {
+    for seed in 0..6 {
+        let fake = Fake::new(seed);
+        fake.fail(|faults| *faults = DELAYED);
+        let client = fake.client().with_sizes(SMALL);
+        let bytes = content(300_000, seed);
+        write(&client, "/a", &bytes.slice(..1000), 1000).await;
+        let mut writer = client.append("/a").await.expect("it was made");
+        let mut written = writer.written();
+        assert_eq!(written.borrow().length, 1000);
+        let told = tokio::spawn(async move {
+            let mut last = 1000;
+            while written.changed().await.is_ok() {
+                let now = written.borrow_and_update().clone();
+                assert!(now.length > last && now.failed.is_none(), "seed {seed}: {now:?} after {last}");
+                last = now.length;
+            }
+            last
+        });
+        let mut at = 1000;
+        while at < bytes.len() {
+            let length = (fake.random.below(SMALL.piece as u64) as usize + 1).min(bytes.len() - at);
+            let part = bytes.slice(at..at + length);
+            let sums = BlockSums::of(&part);
+            at += length;
+            if fake.random.one_in(4) {
+                let synced = writer.sync_now(part, sums).await.expect("handed over");
+                synced.await.expect("synced");
+                assert_eq!(writer.written().borrow().length, at as u64, "seed {seed}");
+            } else {
+                writer.write_now(part, sums).await.expect("written");
+            }
+            assert_eq!(writer.position(), at as u64);
+        }
+        writer.close().await.expect("closed");
+        assert_eq!(told.await.expect("no panic"), bytes.len() as u64, "seed {seed}");
+        assert!(client.read_small("/a").await.expect("read") == bytes, "seed {seed}");
+        let mut writer = client.append("/a").await.expect("it was made");
+        fake.fail(|faults| faults.unreachable = true);
+        writer.write_now(bytes.slice(..5), BlockSums::of(&bytes[..5])).await.expect("handed over");
+        let mut written = writer.written();
+        written.changed().await.expect("it goes on");
+        let failed = written.borrow().failed.clone();
+        assert_eq!(failed.map(|error| error.kind()), Some(ErrorKind::Unreachable));
+    }
 }
 
 /// Appending goes on where the file ended, again and again.

@@ -1,16 +1,296 @@
-//! WRITE_BLOCK.
+//! WRITE_BLOCK: one task takes the packets of a block, hands their bytes over, and acknowledges each when it is written.
 
-use super::connection::Connection;
+use super::connection::{Connection, SILENCE_MAX};
+use super::gathering::{Gathering, Piece};
+use crate::files::open::{Syncing, Turn};
 use crate::gateway::Gateway;
-use crate::message::transfer::{ERROR_UNSUPPORTED, OperationAnswer, WriteBlock};
-use base::error::Result;
+use crate::message::transfer::{
+    CLOSE_RECOVERY, ERROR, ERROR_CHECKSUM, HEARTBEAT, OperationAnswer, PacketHeader, SETUP_APPEND,
+    SETUP_APPEND_RECOVERY, SETUP_CREATE, SETUP_STREAMING_RECOVERY, SUCCESS, WriteBlock, encode_acknowledgement,
+};
+use base::checksum::BlockSums;
+use base::error::{Error, ErrorKind, Result};
+use bytes::Bytes;
+use client::Written;
+use std::collections::VecDeque;
+use std::io::IoSlice;
 use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, watch};
+
+/// Pieces of at most 1 MiB that one connection has on their way to the store: with more the device is no faster.
+const PIECES_MAX: usize = 8;
+
+/// Packets that wait for their acknowledgement. Clients send at most 80 ahead; one that sends more waits here.
+const PACKETS_MAX: usize = 4096;
 
 /// Takes the bytes of a block.
 pub(crate) async fn write_block(
-    _gateway: &Arc<Gateway>,
+    gateway: &Arc<Gateway>,
     connection: &mut Connection,
-    _request: WriteBlock,
+    request: WriteBlock,
 ) -> Result<()> {
-    connection.write_message(&OperationAnswer { status: ERROR_UNSUPPORTED, ..OperationAnswer::default() }).await
+    let turn = match begin(gateway, &request).await {
+        Ok(turn) => turn,
+        Err(error) => return super::answer(connection, ERROR, error.text()).await,
+    };
+    let gathering = Gathering::new(gateway.client.pool(), gateway.files.memory.clone(), request.checksum)?;
+    let first_bad_link = Some(String::new());
+    connection
+        .write_message(&OperationAnswer { status: SUCCESS, first_bad_link, ..OperationAnswer::default() })
+        .await?;
+    // All that the client wanted is that the block ends as it is.
+    if request.stage == CLOSE_RECOVERY {
+        return Ok(());
+    }
+    Writing::new(turn, gathering).run(connection).await
+}
+
+/// The right to write into the block, if the file is open and the generation stamp a present one.
+async fn begin(gateway: &Gateway, request: &WriteBlock) -> Result<Turn> {
+    let block = &request.header.base.block;
+    let place = gateway.files.blocks.place(block.id, gateway.clock.now());
+    let Some(file) = place.and_then(|place| gateway.files.open.get(place.inode)) else {
+        let text = format!("block {} is not of a file that is open for writing", block.id);
+        return Err(Error::new(ErrorKind::NotFound, text));
+    };
+    match request.stage {
+        SETUP_CREATE | SETUP_APPEND | SETUP_APPEND_RECOVERY | SETUP_STREAMING_RECOVERY | CLOSE_RECOVERY => {
+            file.begin(block.id, block.generation_stamp.max(request.new_generation_stamp)).await
+        }
+        stage => Err(Error::new(ErrorKind::Unsupported, format!("a write of stage {stage} is not served"))),
+    }
+}
+
+/// A packet that is not acknowledged.
+struct Unacknowledged {
+    number: i64,
+    /// It is acknowledged when the file is written, or synced, up to here.
+    end: u64,
+    sync: bool,
+    /// Nothing comes after it.
+    last: bool,
+    status: i32,
+}
+
+/// What happens next.
+enum Event {
+    Packet(Result<PacketHeader>),
+    /// Nothing more came, and nothing is under way: what was gathered goes out.
+    Quiet,
+    Written,
+    Synced(Result<()>),
+    Silence,
+}
+
+/// The bytes of a block on their way.
+struct Writing {
+    turn: Turn,
+    gathering: Gathering,
+    /// Where in the file the next byte of the next packet goes.
+    received: u64,
+    /// Pieces on their way: where each ends in the file, and its memory.
+    on_their_way: VecDeque<(u64, Option<OwnedSemaphorePermit>)>,
+    /// What was handed over ends here.
+    handed_over: u64,
+    written: watch::Receiver<Written>,
+    /// The sync under way, and up to where.
+    syncing: Option<(Syncing, u64)>,
+    /// A packet that must be synced ends here.
+    sync_wanted: u64,
+    synced: u64,
+    unacknowledged: VecDeque<Unacknowledged>,
+    last_came: bool,
+    /// What was wrong with the last packet.
+    damage: Option<Error>,
+}
+
+impl Writing {
+    fn new(turn: Turn, gathering: Gathering) -> Writing {
+        let (position, written) = (turn.position, turn.file.written.clone());
+        Writing {
+            turn,
+            gathering,
+            received: position,
+            on_their_way: VecDeque::new(),
+            handed_over: position,
+            written,
+            syncing: None,
+            sync_wanted: 0,
+            synced: 0,
+            unacknowledged: VecDeque::new(),
+            last_came: false,
+            damage: None,
+        }
+    }
+
+    async fn run(mut self, connection: &mut Connection) -> Result<()> {
+        loop {
+            if self.acknowledge(connection).await? {
+                return self.damage.map_or(Ok(()), Err);
+            }
+            let mut handed_over = self.hand_over_full().await;
+            match self.event(connection).await {
+                Event::Packet(Ok(header)) => self.came(header),
+                Event::Packet(Err(error)) if error.kind() == ErrorKind::Corrupt => self.damaged(error),
+                Event::Packet(Err(error)) => return Err(error),
+                Event::Quiet => handed_over = self.hand_over_rest().await,
+                Event::Written => (),
+                Event::Synced(synced) => {
+                    let end = self.syncing.take().map_or(0, |(_, end)| end);
+                    match synced {
+                        Ok(()) => self.synced = self.synced.max(end),
+                        Err(error) => return self.give_up(connection, error).await,
+                    }
+                }
+                Event::Silence => {
+                    let text = format!("the client sent nothing for {} s", SILENCE_MAX.as_secs());
+                    return Err(Error::new(ErrorKind::Unreachable, text));
+                }
+            }
+            let failed = self.written.borrow().failed.clone();
+            if let Some(error) = failed.or(handed_over.err()) {
+                return self.give_up(connection, error).await;
+            }
+        }
+    }
+
+    async fn event(&mut self, connection: &mut Connection) -> Event {
+        let reads = !self.last_came
+            && self.on_their_way.len() + self.gathering.full_pieces() < PIECES_MAX
+            && self.unacknowledged.len() < PACKETS_MAX;
+        let may_go = self.on_their_way.is_empty() || self.last_came;
+        let quiet = self.wants_sync() || self.gathering.has_piece() && may_go;
+        let under_way = !self.on_their_way.is_empty();
+        let next = self.received - self.turn.base;
+        tokio::select! {
+            biased;
+            packet = self.gathering.packet(connection, next), if reads => Event::Packet(packet),
+            () = std::future::ready(()), if quiet => Event::Quiet,
+            // Its sender lives as long as something is under way; if not, it has left its error.
+            _ = self.written.changed(), if under_way => Event::Written,
+            synced = synced(&mut self.syncing), if self.syncing.is_some() => Event::Synced(synced),
+            () = tokio::time::sleep(SILENCE_MAX) => Event::Silence,
+        }
+    }
+
+    /// Whether a sync should begin now.
+    fn wants_sync(&self) -> bool {
+        let ready = self.handed_over >= self.sync_wanted || !self.gathering.is_coming();
+        self.sync_wanted > self.synced && self.syncing.is_none() && ready
+    }
+
+    /// A packet came whose bytes are not what was sent: it is the last one, and is answered so in its turn.
+    fn damaged(&mut self, error: Error) {
+        let (number, status) = (self.gathering.number(), ERROR_CHECKSUM);
+        self.unacknowledged.push_back(Unacknowledged { number, end: 0, sync: false, last: true, status });
+        self.last_came = true;
+        self.damage = Some(error.during(format!("write {}", self.turn.file.path)));
+    }
+
+    /// A packet came; its bytes are gathered.
+    fn came(&mut self, header: PacketHeader) {
+        let PacketHeader { offset, number, last, length, sync } = header;
+        if number == HEARTBEAT {
+            // It says nothing about bytes, and has its turn like all others.
+            let beat = Unacknowledged { number, end: 0, sync: false, last: false, status: SUCCESS };
+            return self.unacknowledged.push_back(beat);
+        }
+        let end = self.turn.base.saturating_add(offset).saturating_add(u64::from(length));
+        self.received = self.received.max(end);
+        if sync {
+            self.sync_wanted = self.sync_wanted.max(self.received);
+        }
+        // One that comes again may end before what is there.
+        self.unacknowledged.push_back(Unacknowledged { number, end, sync, last, status: SUCCESS });
+        self.last_came = last;
+    }
+
+    /// Hands over what fills a piece.
+    async fn hand_over_full(&mut self) -> Result<()> {
+        while self.on_their_way.len() < PIECES_MAX
+            && let Some(piece) = self.gathering.full_piece()
+        {
+            self.hand_over(piece).await?;
+        }
+        Ok(())
+    }
+
+    /// Hands over everything that is there, and has it synced if that is wanted.
+    async fn hand_over_rest(&mut self) -> Result<()> {
+        let sync = self.wants_sync();
+        let mut last: Option<Piece> = None;
+        while let Some(piece) = self.gathering.piece() {
+            if let Some(before) = last.replace(piece) {
+                self.hand_over(before).await?;
+            }
+        }
+        if !sync {
+            return match last {
+                Some(piece) => self.hand_over(piece).await,
+                None => Ok(()),
+            };
+        }
+        let (bytes, sums, memory) = match last {
+            Some(Piece { bytes, sums, memory }) => (bytes, sums, memory),
+            None => (Bytes::new(), BlockSums::default(), None),
+        };
+        let end = self.handed_over.saturating_add(bytes.len() as u64);
+        let empty = bytes.is_empty();
+        let syncing = self.turn.sync(bytes, sums).await?;
+        if !empty {
+            self.on_their_way.push_back((end, memory));
+        }
+        self.handed_over = end;
+        self.syncing = Some((syncing, end));
+        Ok(())
+    }
+
+    async fn hand_over(&mut self, piece: Piece) -> Result<()> {
+        let Piece { bytes, sums, memory } = piece;
+        self.handed_over = self.handed_over.saturating_add(bytes.len() as u64);
+        self.on_their_way.push_back((self.handed_over, memory));
+        self.turn.write(bytes, sums).await
+    }
+
+    /// Acknowledges every packet whose turn has come. True: that was the last one.
+    async fn acknowledge(&mut self, connection: &mut Connection) -> Result<bool> {
+        let written = self.written.borrow_and_update().length;
+        while self.on_their_way.front().is_some_and(|(end, _)| *end <= written) {
+            self.on_their_way.pop_front();
+        }
+        let (mut acknowledgements, mut last) = (Vec::new(), false);
+        while let Some(packet) = self.unacknowledged.front() {
+            if packet.end > written || packet.sync && packet.end > self.synced {
+                break;
+            }
+            encode_acknowledgement(packet.number, packet.status, &mut acknowledgements);
+            last = packet.last;
+            self.unacknowledged.pop_front();
+        }
+        if !acknowledgements.is_empty() {
+            connection.write_all(&mut [IoSlice::new(&acknowledgements)]).await?;
+        }
+        Ok(last)
+    }
+
+    /// The store does not take the bytes: tells the client so of the first packet that is not written.
+    async fn give_up(&mut self, connection: &mut Connection, error: Error) -> Result<()> {
+        self.acknowledge(connection).await?;
+        // Whoever lost its turn has nobody to tell: another connection speaks for the block.
+        if error.kind() != ErrorKind::Stale
+            && let Some(packet) = self.unacknowledged.front()
+        {
+            let mut acknowledgement = Vec::new();
+            encode_acknowledgement(packet.number, ERROR, &mut acknowledgement);
+            connection.write_all(&mut [IoSlice::new(&acknowledgement)]).await?;
+        }
+        Err(error.during(format!("write {}", self.turn.file.path)))
+    }
+}
+
+async fn synced(syncing: &mut Option<(Syncing, u64)>) -> Result<()> {
+    match syncing {
+        Some((syncing, _)) => syncing.await,
+        None => std::future::pending().await,
+    }
 }

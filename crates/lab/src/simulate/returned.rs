@@ -47,7 +47,12 @@ pub async fn play(scene: Arc<Scene>, random: SimRandom, name: String, other: Cli
     done(scene.insist(&who, "renew", || ask(&link, &begin)).await?, &who)?;
     let directory = || other.make_directory(DIRECTORY, true);
     done(scene.insist(&who, "make_directory", directory).await?, &who)?;
-    let create = |path: &str| file::Create { path: path.to_string(), overwrite: true, parents: false, mode: 0 };
+    let create = |path: &str| file::Create {
+        path: path.to_string(),
+        overwrite: true,
+        parents: false,
+        ..file::Create::default()
+    };
     let (written, untouched) = (create(&path_of("written")), create(&path_of("untouched")));
     let file = done(scene.insist(&who, "create", || ask(&link, &written)).await?, &who)?;
     let untouched = done(scene.insist(&who, "create", || ask(&link, &untouched)).await?, &who)?;

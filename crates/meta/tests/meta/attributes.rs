@@ -3,9 +3,11 @@
 use crate::world::{SESSION, World, create, delete, mkdir, path, stat};
 use base::error::ErrorKind;
 use base::id::{GroupId, SessionId};
-use base::limit::{USER_NAME_MAX, XATTR_NAME_MAX, XATTR_VALUE_MAX, XATTRS_BYTES_MAX, XATTRS_MAX};
+use base::limit::{
+    LIST_PAGE_BYTES, NOTE_MAX, USER_NAME_MAX, XATTR_NAME_MAX, XATTR_VALUE_MAX, XATTRS_BYTES_MAX, XATTRS_MAX,
+};
 use base::unit::WallTime;
-use meta::request::{Attributes, NewAttributes, PutFile, User};
+use meta::request::{Attributes, NewAttributes, NewInode, PutFile, User};
 use meta::{Caller, Reply, Request};
 use std::time::Duration;
 
@@ -45,6 +47,7 @@ fn set_and_kept() {
         group: None,
         modified: None,
         accessed: Some(WallTime(77)),
+        note: None,
     };
     let both =
         NewAttributes { group: Some("staff".to_string()), modified: Some(WallTime(5)), ..NewAttributes::default() };
@@ -118,6 +121,142 @@ fn belongs_to_the_session() {
     assert_eq!(attributes(&mut world, "/a").mode, 0o755);
     world.ask_as(Caller { session: SESSION, call: 1 << 20 }, create("/mine")).expect("answered").expect("done");
     assert_eq!(attributes(&mut world, "/mine").owner, None);
+}
+
+/// What is made has the owner, group, bits and note that were said, and so has what is made on the way; what was there before
+/// keeps its own. Over a power loss.
+#[test]
+fn made_with() {
+    let mut world = World::new(1);
+    let new = NewInode {
+        mode: 0,
+        owner: Some("ada".to_string()),
+        group: Some("staff".to_string()),
+        note: vec![1, 0, 255],
+        above_mode: 0o711,
+        above_note: vec![7],
+    };
+    world.ask(mkdir("/old")).expect("mkdir");
+    let old = attributes(&mut world, "/old");
+    world.ask(Request::Mkdir { path: path("/old/a/b"), parents: true, new: new.clone() }).expect("mkdir");
+    let create = Request::Create { path: path("/old/c/d/f"), overwrite: false, parents: true, new: new.clone() };
+    let Ok(Reply::Handle(handle)) = world.ask(create) else { panic!("no file") };
+    assert_eq!(Ok(Reply::Attributes(handle.attributes)), world.ask(stat("/old/c/d/f")));
+    world.crash(1);
+    assert_eq!(attributes(&mut world, "/old"), old);
+    for (name, mode, note) in [
+        ("/old/a", 0o711, &[7][..]),
+        ("/old/a/b", 0, &[1, 0, 255]),
+        ("/old/c", 0o711, &[7]),
+        ("/old/c/d", 0o711, &[7]),
+        ("/old/c/d/f", 0, &[1, 0, 255]),
+    ] {
+        let Attributes { mode: bits, note: kept, owner, group, .. } = attributes(&mut world, name);
+        assert_eq!((bits, kept.as_slice()), (mode, note), "{name}");
+        assert_eq!((owner.as_deref(), group.as_deref()), (Some("ada"), Some("staff")), "{name}");
+    }
+    let wrong = [
+        NewInode { mode: 0o10000, ..new.clone() },
+        NewInode { owner: Some("a/b".to_string()), ..new.clone() },
+        NewInode { group: Some(String::new()), ..new.clone() },
+        NewInode { note: vec![0; NOTE_MAX + 1], ..new.clone() },
+        NewInode { above_note: vec![0; NOTE_MAX + 1], ..new },
+    ];
+    for new in wrong {
+        let mkdir = Request::Mkdir { path: path("/no/no"), parents: true, new: new.clone() };
+        assert_eq!(world.refusal(mkdir), ErrorKind::Invalid);
+        let create = Request::Create { path: path("/no/no"), overwrite: false, parents: true, new };
+        assert_eq!(world.refusal(create), ErrorKind::Invalid);
+    }
+    assert_eq!(world.refusal(stat("/no")), ErrorKind::NotFound);
+}
+
+/// A note is kept as it is, over renames and restarts, until another takes its place; the answer to a repeated change has it too.
+#[test]
+fn notes() {
+    let mut world = World::new(1);
+    let note = |bytes: &[u8]| NewAttributes { note: Some(bytes.to_vec()), ..NewAttributes::default() };
+    world.ask(create("/f")).expect("create");
+    world.ask(set("/f", note(&[9; NOTE_MAX]))).expect("set");
+    world.ask(Request::Rename { from: path("/f"), to: path("/g"), replace: false }).expect("renamed");
+    world.ask(set("/g", NewAttributes { mode: Some(0o600), ..NewAttributes::default() })).expect("set");
+    assert_eq!(world.refusal(set("/g", note(&[9; NOTE_MAX + 1]))), ErrorKind::Invalid);
+    world.crash(1);
+    assert_eq!(attributes(&mut world, "/g").note, [9; NOTE_MAX]);
+    let caller = Caller { session: SESSION, call: 1 << 20 };
+    let Reply::Handle(handle) = world.ask_as(caller, create("/h")).expect("answered").expect("created") else {
+        panic!("no handle")
+    };
+    world.ask(set("/h", note(b"h"))).expect("set");
+    let close = Request::Close {
+        inode: handle.inode,
+        generation: handle.generation,
+        finished: None,
+        modified: None,
+        mode: None,
+    };
+    let caller = Caller { session: SESSION, call: 1 + (1 << 20) };
+    for life in 0..2 {
+        let reply = world.ask_as(caller, close.clone()).expect("answered");
+        assert!(matches!(&reply, Ok(Reply::Attributes(file)) if file.note == b"h"), "life {life}: {reply:?}");
+        world.kill();
+    }
+    world.ask(set("/g", note(&[]))).expect("set");
+    assert_eq!(attributes(&mut world, "/g").note, []);
+}
+
+/// A page of names with long notes ends early, and says that there is more: it fits into a message.
+#[test]
+fn pages_of_notes() {
+    let mut world = World::new(1);
+    let count = LIST_PAGE_BYTES / NOTE_MAX + 10;
+    for number in 0..count {
+        let new = NewInode { note: vec![1; NOTE_MAX], ..NewInode::with_mode(0o755) };
+        world.ask(Request::Mkdir { path: path(&format!("/{number:04}")), parents: false, new }).expect("mkdir");
+        if number % 100 == 99 {
+            world.settle();
+        }
+    }
+    let list = |after: Option<String>| Request::List { path: path("/"), after, limit: 1000 };
+    let Ok(Reply::Entries { entries, more }) = world.ask(list(None)) else { panic!("no list") };
+    let bytes: usize = entries.iter().map(|entry| entry.attributes.note.len() + entry.name.len()).sum();
+    assert!(more && bytes < LIST_PAGE_BYTES + NOTE_MAX, "{bytes}");
+    let after = entries.last().map(|entry| entry.name.clone());
+    let Ok(Reply::Entries { entries: rest, more }) = world.ask(list(after)) else { panic!("no list") };
+    assert!(!more);
+    assert_eq!(entries.len() + rest.len(), count);
+}
+
+/// A lookup ends at the last name that is there, and a file is always its last. A number that is gone leads nowhere.
+#[test]
+fn looked_up() {
+    let mut world = World::new(1);
+    world.ask(mkdir("/a/b")).expect("mkdir");
+    world.ask(create("/a/f")).expect("create");
+    for (text, names) in [
+        ("/", 0),
+        ("/a", 1),
+        ("/a/b", 2),
+        ("/a/b/c", 2),
+        ("/a/b/c/d", 2),
+        ("/a/f", 2),
+        ("/a/f/x", 2),
+        ("/a/f/x/y", 2),
+        ("/no/b", 0),
+        ("/ab", 0),
+    ] {
+        let Ok(Reply::Found(found)) = world.ask(Request::Lookup { path: path(text) }) else { panic!("{text}") };
+        assert_eq!(found.len(), 1 + names, "{text}");
+        let mut above = String::new();
+        for (name, found) in text.split('/').filter(|name| !name.is_empty()).zip(&found[1..]) {
+            above = format!("{above}/{name}");
+            assert_eq!(world.ask(stat(&above)), Ok(Reply::Attributes(found.clone())), "{text}");
+        }
+    }
+    let gone = attributes(&mut world, "/a/b").inode;
+    world.ask(delete("/a")).expect("deleted");
+    assert_eq!(world.refusal(Request::PathOf { inode: gone }), ErrorKind::NotFound);
+    assert_eq!(world.ask(Request::PathOf { inode: base::id::ROOT }), Ok(Reply::PathOf("/".to_string())));
 }
 
 /// Extended attributes are set, replaced, listed in order and removed; they follow a rename and go with the name.

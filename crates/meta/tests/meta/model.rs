@@ -3,7 +3,7 @@
 use crate::world::path;
 use base::error::ErrorKind;
 use meta::Request;
-use meta::request::PutFile;
+use meta::request::{NewInode, PutFile};
 use std::collections::BTreeMap;
 
 /// The length of a file that is open for writing.
@@ -114,7 +114,9 @@ impl Change {
     /// The request for it. `group` has room for small files.
     pub fn request(&self, group: base::id::GroupId, offset: u64) -> Request {
         match self {
-            Change::Mkdir(name, parents) => Request::Mkdir { path: path(name), parents: *parents, mode: 0o755 },
+            Change::Mkdir(name, parents) => {
+                Request::Mkdir { path: path(name), parents: *parents, new: NewInode::with_mode(0o755) }
+            }
             Change::Put(files, overwrite, parents) => Request::PutFiles {
                 files: files
                     .iter()
@@ -133,9 +135,12 @@ impl Change {
                     })
                     .collect(),
             },
-            Change::Create(name, overwrite) => {
-                Request::Create { path: path(name), overwrite: *overwrite, parents: false, mode: 0o644 }
-            }
+            Change::Create(name, overwrite) => Request::Create {
+                path: path(name),
+                overwrite: *overwrite,
+                parents: false,
+                new: NewInode::with_mode(0o644),
+            },
             Change::Rename(from, to, replace) => Request::Rename { from: path(from), to: path(to), replace: *replace },
             Change::Delete(name, recursive) => Request::Delete { path: path(name), recursive: *recursive },
             Change::Truncate(name, length) => Request::Truncate { path: path(name), length: *length },

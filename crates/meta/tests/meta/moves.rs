@@ -4,7 +4,7 @@ use crate::world::{World, create, delete, path};
 use base::error::{ErrorKind, Result};
 use base::id::{ChunkId, DeviceId, GroupId};
 use base::policy::Policy;
-use meta::request::{BagInfo, Carried, FileHandle, Located, NewGroup, Place, PutFile};
+use meta::request::{BagInfo, Carried, FileHandle, Located, NewGroup, NewInode, Place, PutFile};
 use meta::{Reply, Request};
 
 fn handle(reply: Result<Reply>) -> FileHandle {
@@ -180,7 +180,9 @@ fn names_of_groups() {
     let (inode, generation) = (closed.inode, closed.generation);
     world.ask(Request::Close { inode, generation, finished, modified: None, mode: None }).expect("closed");
     let open = handle(world.ask(create("/d/open")).or_else(|_| {
-        world.ask(Request::Mkdir { path: path("/d"), parents: true, mode: 0o755 }).expect("a directory");
+        world
+            .ask(Request::Mkdir { path: path("/d"), parents: true, new: NewInode::with_mode(0o755) })
+            .expect("a directory");
         world.ask(create("/d/open"))
     }));
     world.ask(Request::Rename { from: path("/a"), to: path("/d/b"), replace: false }).expect("renamed");

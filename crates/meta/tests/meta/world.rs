@@ -6,7 +6,7 @@ use base::error::{ErrorKind, Result};
 use base::id::{DeviceId, NodeId, SessionId};
 use base::policy::Class;
 use base::unit::{MIB, Time, WallTime};
-use meta::request::User;
+use meta::request::{Attributes, NewInode, User};
 use meta::{Caller, Effect, Opened, Path, Reply, Request, Settings, SettleJob, Store};
 use sim::disk::{SimDevice, SimDisk, SimFaults};
 use sim::file::SimFileDevice;
@@ -232,6 +232,7 @@ impl World {
                 for entry in &entries {
                     let name = format!("{directory}/{}", entry.name);
                     let length = if entry.attributes.writing { OPEN } else { entry.attributes.length };
+                    self.ways_lead_to(&name, &entry.attributes);
                     names.insert(name.clone(), (!entry.attributes.directory).then_some(length));
                     if entry.attributes.directory {
                         directories.push(name);
@@ -244,6 +245,18 @@ impl World {
             }
         }
         names
+    }
+
+    /// A lookup of a name meets every directory above it and what the listing says; its number leads back to it.
+    fn ways_lead_to(&mut self, name: &str, listed: &Attributes) {
+        let Ok(Reply::Found(found)) = self.ask(Request::Lookup { path: path(&format!("{name}/no/name")) }) else {
+            panic!("seed {}: no lookup", self.seed)
+        };
+        assert_eq!(found.len(), 1 + name.matches('/').count(), "seed {}: {name}", self.seed);
+        assert_eq!(found.last(), Some(listed), "seed {}: {name}", self.seed);
+        assert!(found[..found.len() - 1].iter().all(|above| above.directory), "seed {}: {name}", self.seed);
+        let back = self.ask(Request::PathOf { inode: listed.inode });
+        assert_eq!(back, Ok(Reply::PathOf(name.to_string())), "seed {}", self.seed);
     }
 }
 
@@ -259,12 +272,12 @@ pub fn register(number: u128, class: Class) -> Request {
 
 /// Makes a directory and those above.
 pub fn mkdir(text: &str) -> Request {
-    Request::Mkdir { path: path(text), parents: true, mode: 0o755 }
+    Request::Mkdir { path: path(text), parents: true, new: NewInode::with_mode(0o755) }
 }
 
 /// Makes a file without replacing.
 pub fn create(text: &str) -> Request {
-    Request::Create { path: path(text), overwrite: false, parents: false, mode: 0o644 }
+    Request::Create { path: path(text), overwrite: false, parents: false, new: NewInode::with_mode(0o644) }
 }
 
 /// Asks for attributes.

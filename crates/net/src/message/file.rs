@@ -47,6 +47,42 @@ pub struct Attributes {
     /// When it was made, in milliseconds since 1970.
     #[prost(uint64, tag = "11")]
     pub created_ms: u64,
+    /// What a gateway keeps with it, opaque to everybody else; at most `base::limit::NOTE_MAX` bytes.
+    #[prost(bytes = "vec", tag = "12")]
+    pub note: Vec<u8>,
+}
+
+/// Asks for the attributes of everything on the way to a path.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Lookup {
+    /// Absolute path.
+    #[prost(string, tag = "1")]
+    pub path: String,
+}
+
+/// Of the root, then of each name of the path as far as there is something. Fewer than the path has names: the rest is
+/// missing, or the last that was found is a file.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct LookupAnswer {
+    /// The attributes, from the root down.
+    #[prost(message, repeated, tag = "1")]
+    pub found: Vec<Attributes>,
+}
+
+/// Asks which path a file or directory has now.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct PathOf {
+    /// Its number.
+    #[prost(uint64, tag = "1")]
+    pub inode: u64,
+}
+
+/// Which path it has.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct PathOfAnswer {
+    /// Absolute path.
+    #[prost(string, tag = "1")]
+    pub path: String,
 }
 
 /// Changes attributes of a file or directory; what is absent stays as it is. Nobody enforces permissions yet.
@@ -70,6 +106,9 @@ pub struct SetAttributes {
     /// When it was last read, in milliseconds since 1970.
     #[prost(uint64, optional, tag = "6")]
     pub accessed_ms: Option<u64>,
+    /// What a gateway keeps with it; empty removes it.
+    #[prost(bytes = "vec", optional, tag = "7")]
+    pub note: Option<Vec<u8>>,
 }
 
 /// Asks for extended attributes.
@@ -147,7 +186,7 @@ pub struct List {
     /// Names after this one; empty from the start.
     #[prost(string, tag = "2")]
     pub after: String,
-    /// At most so many; `base::limit::LIST_PAGE_MAX` at the most, and if zero.
+    /// At most so many; `base::limit::LIST_PAGE_MAX` at the most, and if zero. Fewer come if they are long.
     #[prost(uint32, tag = "3")]
     pub limit: u32,
 }
@@ -183,6 +222,24 @@ pub struct MakeDirectory {
     /// Make what is missing above, and do not mind if it exists.
     #[prost(bool, tag = "2")]
     pub parents: bool,
+    /// Permission bits; absent means 0755.
+    #[prost(uint32, optional, tag = "3")]
+    pub mode: Option<u32>,
+    /// Who owns it and what is made above; absent: the session's user.
+    #[prost(string, optional, tag = "4")]
+    pub owner: Option<String>,
+    /// Which group of people does; absent: the session's.
+    #[prost(string, optional, tag = "5")]
+    pub group: Option<String>,
+    /// What a gateway keeps with it.
+    #[prost(bytes = "vec", tag = "6")]
+    pub note: Vec<u8>,
+    /// Permission bits of what is made above; absent means 0755.
+    #[prost(uint32, optional, tag = "7")]
+    pub above_mode: Option<u32>,
+    /// What a gateway keeps with what is made above.
+    #[prost(bytes = "vec", tag = "8")]
+    pub above_note: Vec<u8>,
 }
 
 /// Makes a file and opens it for writing.
@@ -197,9 +254,24 @@ pub struct Create {
     /// Make missing directories.
     #[prost(bool, tag = "3")]
     pub parents: bool,
-    /// Permission bits; zero means 0644.
-    #[prost(uint32, tag = "4")]
-    pub mode: u32,
+    /// Permission bits; absent means 0644.
+    #[prost(uint32, optional, tag = "4")]
+    pub mode: Option<u32>,
+    /// Who owns it and directories that are made; absent: the session's user.
+    #[prost(string, optional, tag = "5")]
+    pub owner: Option<String>,
+    /// Which group of people does; absent: the session's.
+    #[prost(string, optional, tag = "6")]
+    pub group: Option<String>,
+    /// What a gateway keeps with it.
+    #[prost(bytes = "vec", tag = "7")]
+    pub note: Vec<u8>,
+    /// Permission bits of directories that are made; absent means 0755.
+    #[prost(uint32, optional, tag = "8")]
+    pub above_mode: Option<u32>,
+    /// What a gateway keeps with these.
+    #[prost(bytes = "vec", tag = "9")]
+    pub above_note: Vec<u8>,
 }
 
 /// Opens a closed file to write at its end. While a writer has it open the answer is `Busy`; a writer whose session ended is
@@ -209,6 +281,19 @@ pub struct Append {
     /// Absolute path.
     #[prost(string, tag = "1")]
     pub path: String,
+}
+
+/// Takes a file away from whoever writes it: what is written is kept and synced, the writer is refused from then on, and the
+/// file is closed when the answer comes. A file that nobody writes is answered as it is.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct Recover {
+    /// The file.
+    #[prost(uint64, tag = "1")]
+    pub inode: u64,
+    /// Only from a writer that is gone: its session has ended, or is that of a gateway, which knows itself what it has open.
+    /// `Busy` if the writer may live.
+    #[prost(bool, tag = "2")]
+    pub only_gone: bool,
 }
 
 /// A file that is open for writing.
@@ -226,6 +311,9 @@ pub struct OpenedFile {
     /// Where the next bytes go.
     #[prost(message, required, tag = "4")]
     pub group: NewGroup,
+    /// What is known about it; nodes before this field left it out.
+    #[prost(message, optional, tag = "5")]
+    pub attributes: Option<Attributes>,
 }
 
 /// A group to write into: one column, one chunk, from offset zero.

@@ -26,7 +26,8 @@ impl Corpus {
         let name = format!("b{round}");
         let create = bag::Create { name, retain: round % 2 == 1, ..bag::Create::default() };
         let (info, _) = link.call(&create, Payload::empty()).await.expect("a bag");
-        let create = file::Create { path: format!("/d{round}/f"), overwrite: true, parents: true, mode: 0 };
+        let create =
+            file::Create { path: format!("/d{round}/f"), overwrite: true, parents: true, ..file::Create::default() };
         let (opened, _) = link.call(&create, Payload::empty()).await.expect("a file");
         Corpus { bag: info.bag, device: info.members[0], opened }
     }
@@ -51,8 +52,14 @@ impl Corpus {
             of(&session::NodeStatus {}),
             of(&file::Stat { path: path.clone() }),
             of(&file::List { path: other.clone(), after: "a".to_string(), limit: 10 }),
-            of(&file::MakeDirectory { path: to.clone(), parents: true }),
-            of(&file::Create { path: to.clone(), overwrite: true, parents: true, mode: 0o600 }),
+            of(&file::MakeDirectory { path: to.clone(), parents: true, ..file::MakeDirectory::default() }),
+            of(&file::Create {
+                path: to.clone(),
+                overwrite: true,
+                parents: true,
+                mode: Some(0o600),
+                ..file::Create::default()
+            }),
             of(&file::Append { path: path.clone() }),
             of(&file::NextGroup { inode, generation, finished_group: group.group, finished_length: 10 }),
             of(&file::Close {

@@ -5,6 +5,7 @@
 mod failing;
 mod fuzz;
 mod hdfs_read;
+mod recover;
 
 use base::buffer::Pool;
 use base::env::Clock;
@@ -202,7 +203,7 @@ async fn too_late_for_its_bag_and_file() {
     let create = bag::Create { name: "b".to_string(), ..bag::Create::default() };
     let (info, _) = link.call(&create, Payload::empty()).await.expect("a bag");
     let (bag, device) = (info.bag, info.members[0]);
-    let create = file::Create { path: "/f".to_string(), overwrite: false, parents: false, mode: 0 };
+    let create = file::Create { path: "/f".to_string(), overwrite: false, parents: false, ..file::Create::default() };
     let (opened, _) = link.call(&create, Payload::empty()).await.expect("a file");
     link.call(&bag::Delete { name: "b".to_string() }, Payload::empty()).await.expect("deleted");
     link.call(&file::Delete { path: "/f".to_string(), recursive: false }, Payload::empty()).await.expect("deleted");
@@ -240,7 +241,7 @@ async fn dropped_after_the_end_of_its_session() {
     let push = |chunk: u128| bag::Push { bag, device, chunk: chunk.into() };
     let payload = || Payload::new(Bytes::from(vec![9; 100_000]));
     dead.call(&push(1), payload()).await.expect("pushed");
-    let create = file::Create { path: "/f".to_string(), overwrite: false, parents: false, mode: 0 };
+    let create = file::Create { path: "/f".to_string(), overwrite: false, parents: false, ..file::Create::default() };
     let (opened, _) = dead.call(&create, Payload::empty()).await.expect("a file");
     let file::NewGroup { group, device: place, chunk } = opened.group;
     let (generation, level) = (opened.generation, 2);

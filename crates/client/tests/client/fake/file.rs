@@ -121,9 +121,11 @@ impl State {
 
     pub fn create(&mut self, _session: u128, ask: &Create) -> Result<OpenedFile> {
         let group = self.new_group();
-        let file = File { mode: ask.mode, generation: 1, writer: Some(group.group), ..File::default() };
+        let file =
+            File { mode: ask.mode.unwrap_or(0o644), generation: 1, writer: Some(group.group), ..File::default() };
         let inode = self.make(&ask.path, ask.overwrite, file)?;
-        Ok(OpenedFile { inode, generation: 1, length: 0, group })
+        let attributes = self.stat(&ask.path).ok();
+        Ok(OpenedFile { inode, generation: 1, length: 0, group, attributes })
     }
 
     pub fn append_open(&mut self, _session: u128, path: &str) -> Result<OpenedFile> {
@@ -134,7 +136,8 @@ impl State {
         }
         file.generation += 1;
         file.writer = Some(group.group);
-        Ok(OpenedFile { inode, generation: file.generation, length: file.length, group })
+        let attributes = Some(State::attributes(inode, file));
+        Ok(OpenedFile { inode, generation: file.generation, length: file.length, group, attributes })
     }
 
     /// What a node does when the leases of all writers are over: their chunks are fenced and keep what they have.

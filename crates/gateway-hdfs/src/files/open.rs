@@ -1,0 +1,286 @@
+//! Files that are open for writing: who holds each, which block is being written, and where its bytes go.
+
+use super::blocks::FIRST_STAMP;
+use crate::gateway::Gateway;
+use crate::message::hdfs::LocatedBlock;
+use base::checksum::BlockSums;
+use base::error::{Error, ErrorKind, Result};
+use base::limit::HDFS_OPEN_FILES_MAX;
+use base::unit::Time;
+use bytes::Bytes;
+use client::{Attributes, FileWriter, Written};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// A holder that was silent for so long loses a file to whoever wants it (as in HDFS).
+pub const SOFT_LIMIT: Duration = Duration::from_secs(60);
+/// A holder that was silent for so long loses its files (as in HDFS).
+pub const HARD_LIMIT: Duration = Duration::from_secs(20 * 60);
+
+/// Files that were closed lately, remembered so that a client that did not hear the answer is told again.
+const CLOSED_MAX: usize = 4096;
+
+/// Files that are open for writing through this gateway.
+#[derive(Default)]
+pub struct OpenFiles {
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    by_inode: BTreeMap<u64, Arc<OpenFile>>,
+    leases: BTreeMap<Arc<str>, Lease>,
+    /// File, and number of its last block; none if it has none.
+    closed: VecDeque<(u64, Option<u64>)>,
+}
+
+/// What one holder has open.
+struct Lease {
+    renewed: Time,
+    inodes: BTreeSet<u64>,
+}
+
+/// A file that is open for writing.
+pub struct OpenFile {
+    /// Its number.
+    pub inode: u64,
+    /// Who has it open.
+    pub holder: Arc<str>,
+    /// From where.
+    pub machine: String,
+    /// The path that it was opened by.
+    pub path: String,
+    /// Bytes in a block.
+    pub block_size: u64,
+    /// As it was when it was opened.
+    pub attributes: Attributes,
+    /// How far it is written.
+    pub written: watch::Receiver<Written>,
+    /// What changes. Held for moments, except while the file is closed.
+    pub state: tokio::sync::Mutex<State>,
+}
+
+/// What changes of an open file.
+pub struct State {
+    /// Its end. None: it is closed, or was taken away.
+    pub writer: Option<FileWriter>,
+    /// The block being written, and the one before it.
+    pub present: Option<Block>,
+    /// See `present`.
+    pub before: Option<Block>,
+    /// The generation stamp of the connection that may write; those with a lower one may not.
+    pub stamp: u64,
+    /// The highest generation stamp given out.
+    pub granted: u64,
+    /// Which connection may write: each one ends the one before.
+    connection: u64,
+}
+
+/// A block of an open file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Its number.
+    pub id: u64,
+    /// Where in the file it begins.
+    pub base: u64,
+}
+
+/// The right to write into a block, until somebody else has it.
+pub struct Turn {
+    /// The file.
+    pub file: Arc<OpenFile>,
+    /// Where in the file the block begins.
+    pub base: u64,
+    /// Where in the file the next byte goes.
+    pub position: u64,
+    connection: u64,
+}
+
+/// Ends when what was handed over is synced.
+pub type Syncing = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
+
+impl OpenFiles {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether one more may be opened.
+    pub fn has_room(&self) -> bool {
+        self.table().by_inode.len() < HDFS_OPEN_FILES_MAX
+    }
+
+    /// The file was opened; its holder's lease is renewed.
+    pub fn insert(&self, file: Arc<OpenFile>, now: Time) {
+        let mut table = self.table();
+        let lease = Lease { renewed: now, inodes: BTreeSet::new() };
+        let lease = table.leases.entry(file.holder.clone()).or_insert(lease);
+        lease.renewed = now;
+        lease.inodes.insert(file.inode);
+        table.closed.retain(|(inode, _)| *inode != file.inode);
+        table.by_inode.insert(file.inode, file);
+    }
+
+    /// The open file of this number.
+    pub fn get(&self, inode: u64) -> Option<Arc<OpenFile>> {
+        self.table().by_inode.get(&inode).cloned()
+    }
+
+    /// The file is not open any more.
+    pub fn remove(&self, inode: u64) {
+        let mut table = self.table();
+        let Some(file) = table.by_inode.remove(&inode) else { return };
+        if let Some(lease) = table.leases.get_mut(&file.holder) {
+            lease.inodes.remove(&inode);
+            if lease.inodes.is_empty() {
+                table.leases.remove(&file.holder);
+            }
+        }
+    }
+
+    /// Its holder closed it, with this last block.
+    pub fn closed(&self, inode: u64, last: Option<u64>) {
+        self.remove(inode);
+        let mut table = self.table();
+        table.closed.push_back((inode, last));
+        if table.closed.len() > CLOSED_MAX {
+            table.closed.pop_front();
+        }
+    }
+
+    /// Whether the file was closed lately with this last block.
+    pub fn was_closed(&self, inode: u64, last: Option<u64>) -> bool {
+        self.table().closed.contains(&(inode, last))
+    }
+
+    /// The holder lives.
+    pub fn renew(&self, holder: &str, now: Time) {
+        if let Some(lease) = self.table().leases.get_mut(holder) {
+            lease.renewed = now;
+        }
+    }
+
+    /// How many files the holder has open.
+    pub fn held(&self, holder: &str) -> usize {
+        self.table().leases.get(holder).map_or(0, |lease| lease.inodes.len())
+    }
+
+    /// Whether the holder was silent for so long that anybody may take its files.
+    pub fn is_silent(&self, holder: &str, now: Time) -> bool {
+        self.table().leases.get(holder).is_none_or(|lease| now.since(lease.renewed) > SOFT_LIMIT)
+    }
+
+    /// Files whose holder was silent for so long that they are to be closed.
+    pub fn expired(&self, now: Time) -> Vec<Arc<OpenFile>> {
+        let table = self.table();
+        let silent = table.leases.values().filter(|lease| now.since(lease.renewed) > HARD_LIMIT);
+        silent.flat_map(|lease| &lease.inodes).filter_map(|inode| table.by_inode.get(inode).cloned()).collect()
+    }
+
+    /// Open files with a higher number than this, at most so many.
+    pub fn after(&self, inode: u64, limit: usize) -> Vec<Arc<OpenFile>> {
+        let after = (std::ops::Bound::Excluded(inode), std::ops::Bound::Unbounded);
+        self.table().by_inode.range(after).take(limit).map(|(_, file)| file.clone()).collect()
+    }
+}
+
+impl OpenFile {
+    /// A file that was opened just now.
+    pub fn new(writer: FileWriter, holder: &str, machine: &str, path: &str, block_size: u64) -> OpenFile {
+        let attributes = writer.attributes().clone();
+        let stamp = FIRST_STAMP.saturating_add(attributes.generation);
+        OpenFile {
+            inode: writer.inode(),
+            holder: holder.into(),
+            machine: machine.to_string(),
+            path: path.to_string(),
+            block_size,
+            attributes,
+            written: writer.written(),
+            state: tokio::sync::Mutex::new(State {
+                writer: Some(writer),
+                present: None,
+                before: None,
+                stamp,
+                granted: stamp,
+                connection: 0,
+            }),
+        }
+    }
+
+    /// The right to write into a block goes to whoever asks, if the generation stamp is a present one: it ends the turn of any
+    /// other connection.
+    pub async fn begin(self: &Arc<OpenFile>, block: u64, stamp: u64) -> Result<Turn> {
+        let mut state = self.state.lock().await;
+        let stale = |text: String| Err(Error::new(ErrorKind::Stale, text));
+        if stamp < state.stamp || stamp > state.granted {
+            let (least, most) = (state.stamp, state.granted);
+            return stale(format!("generation stamp {stamp} of block {block} is not between {least} and {most}"));
+        }
+        let Some(present) = state.present.filter(|present| present.id == block) else {
+            return stale(format!("block {block} is not the one that is being written to {}", self.path));
+        };
+        let Some(writer) = &state.writer else { return stale(format!("{} is not open any more", self.path)) };
+        let position = writer.position();
+        state.stamp = stamp;
+        state.connection += 1;
+        Ok(Turn { file: self.clone(), base: present.base, position, connection: state.connection })
+    }
+
+    /// Takes the file away from its connections: nothing more of theirs is stored.
+    pub async fn take_away(&self) -> Option<FileWriter> {
+        let mut state = self.state.lock().await;
+        state.connection += 1;
+        state.writer.take()
+    }
+}
+
+impl State {
+    /// Bytes of the file that were received.
+    pub fn position(&self) -> u64 {
+        self.writer.as_ref().map_or(0, FileWriter::position)
+    }
+
+    /// Nobody with a lower generation stamp writes from now on.
+    pub fn raise(&mut self, stamp: u64) {
+        if stamp > self.stamp {
+            self.stamp = stamp;
+            self.connection += 1;
+        }
+    }
+}
+
+impl Turn {
+    /// Adds bytes to the file, at most a piece of 1 MiB.
+    pub async fn write(&self, bytes: Bytes, sums: BlockSums) -> Result<()> {
+        let mut state = self.file.state.lock().await;
+        self.writer(&mut state)?.write_now(bytes, sums).await
+    }
+
+    /// The same, with a future that ends when they and all before them are synced.
+    pub async fn sync(&self, bytes: Bytes, sums: BlockSums) -> Result<Syncing> {
+        let mut state = self.file.state.lock().await;
+        Ok(Box::pin(self.writer(&mut state)?.sync_now(bytes, sums).await?))
+    }
+
+    fn writer<'a>(&self, state: &'a mut State) -> Result<&'a mut FileWriter> {
+        match &mut state.writer {
+            Some(writer) if state.connection == self.connection => Ok(writer),
+            _ => {
+                let text = format!("another connection writes {} now, or it was closed", self.file.path);
+                Err(Error::new(ErrorKind::Stale, text))
+            }
+        }
+    }
+}
+
+/// A block of an open file as clients are told of it.
+pub fn located(gateway: &Gateway, file: &OpenFile, block: Block, stamp: u64, length: u64) -> LocatedBlock {
+    let mut located = super::located::block_at(gateway, &file.attributes, file.block_size, block.base, length);
+    located.block.id = block.id;
+    located.block.generation_stamp = stamp;
+    located
+}

@@ -1,0 +1,215 @@
+//! Changing names and what they stand for: mkdirs, rename, delete, concat, truncate.
+
+use crate::caller::Caller;
+use crate::gateway::{BLOCK_SIZE, Gateway};
+use crate::message::names::{
+    ConcatRequest, DeleteRequest, MkdirsRequest, Rename2Request, RenameRequest, TruncateRequest,
+};
+use crate::names::creation;
+use crate::names::permission::{self, ALL, READ, WRITE, Wanted};
+use crate::names::walk::Walk;
+use crate::names::way::{Purpose, Way};
+use crate::note::Note;
+use crate::refusal::{
+    FILE_EXISTS, FILE_NOT_FOUND, ILLEGAL_ARGUMENT, JAVA_ARGUMENT, NOT_EMPTY, PARENT_NOT_DIRECTORY, Refusal,
+};
+use base::error::ErrorKind;
+
+/// Does mkdirs: true, also if it is there.
+pub(crate) async fn mkdirs(gateway: &Gateway, caller: &Caller, ask: MkdirsRequest) -> Result<bool, Refusal> {
+    let MkdirsRequest { path, masked, parents, open } = ask;
+    let creation = creation::for_directory(gateway, caller, &path, parents, (masked, open)).await?;
+    if creation.existing.is_some() {
+        return Ok(true);
+    }
+    // Somebody else may make it meanwhile, which is as good; then the parents are there as well.
+    let (path, options) = creation.into_directory(true);
+    gateway.client.make_directory_with(&path, options).await?;
+    Ok(true)
+}
+
+/// Does rename, which only says whether it could. Into a directory that is there it moves under its own name.
+pub(crate) async fn rename(gateway: &Gateway, caller: &Caller, ask: RenameRequest) -> Result<bool, Refusal> {
+    let from = Way::look(gateway, caller, &ask.from, Purpose::Write).await?;
+    let mut to = Way::look(gateway, caller, &ask.to, Purpose::Create).await?;
+    if to.last().is_some_and(|there| there.directory) && !from.is_root() {
+        let inside = format!("{}/{}", to.path.trim_end_matches('/'), from.name());
+        to = Way::look(gateway, caller, &inside, Purpose::Create).await?;
+    }
+    permission::check(gateway, caller, &from, Wanted { parent: WRITE, ..Wanted::default() })?;
+    permission::check(gateway, caller, &to, Wanted { ancestor: WRITE, ..Wanted::default() })?;
+    if from.last().is_none() || from.is_root() {
+        return Ok(false);
+    }
+    if from.path == to.path {
+        return Ok(true);
+    }
+    if is_below(&to, &from) || to.last().is_some() || !to.has_parent() {
+        return Ok(false);
+    }
+    match gateway.client.rename(&from.path, &to.path, false).await {
+        Ok(()) => Ok(true),
+        // Somebody was faster: as if it had been so before.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Exists | ErrorKind::Invalid) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Does rename2, which says why it could not.
+pub(crate) async fn rename2(gateway: &Gateway, caller: &Caller, ask: Rename2Request) -> Result<(), Refusal> {
+    let from = Way::look(gateway, caller, &ask.from, Purpose::Write).await?;
+    let to = Way::look(gateway, caller, &ask.to, Purpose::Create).await?;
+    permission::check(gateway, caller, &from, Wanted { parent: WRITE, ..Wanted::default() })?;
+    if ask.to_trash == Some(true) {
+        check_below(gateway, caller, &from).await?;
+    }
+    permission::check(gateway, caller, &to, Wanted { ancestor: WRITE, ..Wanted::default() })?;
+    let Some(source) = from.last() else {
+        return Err(Refusal::not_found(format!("rename source {} is not found.", from.path)));
+    };
+    if from.is_root() {
+        return Err(Refusal::io("rename source cannot be the root"));
+    }
+    if from.path == to.path {
+        let text = format!("The source {} and destination {} are the same", from.path, to.path);
+        return Err(Refusal::new(FILE_EXISTS, text));
+    }
+    if is_below(&to, &from) {
+        let text = format!("Rename destination {} is a directory or file under source {}", to.path, from.path);
+        return Err(Refusal::io(text));
+    }
+    if to.is_root() {
+        return Err(Refusal::io("rename destination cannot be the root"));
+    }
+    if let Some(there) = to.last() {
+        if there.directory != source.directory {
+            let text = format!("Source {} and destination {} must both be directories", from.path, to.path);
+            return Err(Refusal::io(text));
+        }
+        if !ask.overwrite {
+            return Err(Refusal::new(FILE_EXISTS, format!("rename destination {} already exists", to.path)));
+        }
+    }
+    if !to.has_parent() {
+        return Err(Refusal::new(FILE_NOT_FOUND, format!("rename destination parent {} not found.", to.path)));
+    }
+    if to.parent().is_some_and(|parent| !parent.directory) {
+        return Err(Refusal::new(PARENT_NOT_DIRECTORY, format!("rename destination parent {} is a file.", to.path)));
+    }
+    gateway.client.rename(&from.path, &to.path, ask.overwrite).await.map_err(|error| match error.kind() {
+        // What was found above fits, so what is in the way is what the directory has in it.
+        ErrorKind::Exists if to.last().is_some_and(|there| there.directory) => {
+            Refusal::io(format!("rename destination directory is not empty: {}", to.path))
+        }
+        _ => Refusal::from(error),
+    })
+}
+
+/// Does delete: false if there is nothing of that name, and for the root.
+pub(crate) async fn delete(gateway: &Gateway, caller: &Caller, ask: DeleteRequest) -> Result<bool, Refusal> {
+    let way = Way::look(gateway, caller, &ask.path, Purpose::Write).await?;
+    permission::check(gateway, caller, &way, Wanted { parent: WRITE, ..Wanted::default() })?;
+    let Some(last) = way.last() else { return Ok(false) };
+    if last.directory && !caller.superuser {
+        check_below(gateway, caller, &way).await?;
+    }
+    if way.is_root() {
+        let some = !gateway.client.list("/", "", 1).await?.entries.is_empty();
+        return if some && !ask.recursive { Err(not_empty(&way)) } else { Ok(false) };
+    }
+    match gateway.client.delete(&way.path, ask.recursive).await {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) if error.kind() == ErrorKind::Exists => Err(not_empty(&way)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Does concat: the sources' bytes go to the end of the target, and their names go.
+pub(crate) async fn concat(gateway: &Gateway, caller: &Caller, ask: ConcatRequest) -> Result<(), Refusal> {
+    let argument = |text: String| Err(Refusal::new(ILLEGAL_ARGUMENT, text));
+    if ask.target.is_empty() || ask.sources.is_empty() {
+        let text = if ask.target.is_empty() { "Target file name is empty" } else { "No sources given" };
+        return Err(Refusal::new(JAVA_ARGUMENT, text));
+    }
+    if let Some(path) = [&ask.target].into_iter().chain(&ask.sources).find(|path| path.starts_with("/.reserved/")) {
+        return Err(Refusal::io(format!("Concat operation doesn't support /.reserved relative path : {path}")));
+    }
+    let target = Way::look(gateway, caller, &ask.target, Purpose::Write).await?;
+    permission::check(gateway, caller, &target, Wanted { access: WRITE, ..Wanted::default() })?;
+    let whole = target.file()?;
+    if whole.open {
+        return argument(format!("concat: target file {} is under construction", ask.target));
+    }
+    let block_size = |note: &[u8]| Some(Note::read(note).block_size).filter(|size| *size != 0).unwrap_or(BLOCK_SIZE);
+    let target_blocks = block_size(&whole.note);
+    let mut sources: Vec<String> = Vec::with_capacity(ask.sources.len().min(1024));
+    for text in &ask.sources {
+        let source = Way::look(gateway, caller, text, Purpose::Write).await?;
+        permission::check(gateway, caller, &source, Wanted { access: READ, ..Wanted::default() })?;
+        permission::check(gateway, caller, &source, Wanted { parent: WRITE, ..Wanted::default() })?;
+        let part = source.file()?;
+        if source.parent_path() != target.parent_path() {
+            let path = &target.path;
+            return argument(format!("Source file {text} is not in the same directory with the target {path}"));
+        }
+        if part.inode == whole.inode {
+            let path = &target.path;
+            return argument(format!("concat: the src file {text} is the same with the target file {path}"));
+        }
+        if part.open || part.length == 0 {
+            return argument(format!("concat: source file {text} is invalid or empty or underConstruction"));
+        }
+        let blocks = block_size(&part.note);
+        if blocks > target_blocks {
+            return argument(format!(
+                "concat: source file {text} has preferred block size {blocks} which is greater than the target file's \
+                 preferred block size {target_blocks}"
+            ));
+        }
+        if sources.contains(&source.path) {
+            return argument("concat: at least two of the source files are the same".to_string());
+        }
+        sources.push(source.path);
+    }
+    gateway.client.concat(&target.path, &sources).await.map(|_| ()).map_err(Refusal::from)
+}
+
+/// Does truncate: true, it is done at once.
+pub(crate) async fn truncate(gateway: &Gateway, caller: &Caller, ask: TruncateRequest) -> Result<bool, Refusal> {
+    let way = Way::look(gateway, caller, &ask.path, Purpose::Write).await?;
+    permission::check(gateway, caller, &way, Wanted { access: WRITE, ..Wanted::default() })?;
+    let file = way.file()?;
+    if !file.open && file.length < ask.length {
+        let text = format!(
+            "Cannot truncate to a larger file size. Current size: {}, truncate size: {}.",
+            file.length, ask.length
+        );
+        return Err(Refusal::new(ILLEGAL_ARGUMENT, text));
+    }
+    gateway.client.truncate(&way.path, ask.length).await?;
+    Ok(true)
+}
+
+/// Whether the way leads below another.
+fn is_below(way: &Way, above: &Way) -> bool {
+    way.path.strip_prefix(above.path.as_str()).is_some_and(|rest| rest.starts_with('/'))
+}
+
+fn not_empty(way: &Way) -> Refusal {
+    Refusal::new(NOT_EMPTY, format!("{} is non empty", way.path))
+}
+
+/// Whoever removes a tree must have all rights on every directory in it that has something in it.
+async fn check_below(gateway: &Gateway, caller: &Caller, way: &Way) -> Result<(), Refusal> {
+    let Some(last) = way.last().filter(|last| last.directory && !caller.superuser) else { return Ok(()) };
+    let mut walk = Walk::new(gateway, &way.path, last.clone());
+    while let Some((directory, path, entry)) = walk.next().await? {
+        if walk.is_first() {
+            permission::check_one(gateway, caller, &directory, &path, ALL)?;
+        }
+        let below = format!("{}/{}", path.trim_end_matches('/'), entry.name);
+        permission::check_sticky(gateway, caller, (&directory, &path), (&entry.attributes, &below))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,189 @@
+//! Looking: statuses, listings, and what is said of one file.
+
+use crate::caller::Caller;
+use crate::files::located;
+use crate::gateway::{BLOCK_SIZE, Gateway};
+use crate::message::hdfs::FileStatus;
+use crate::message::names::{
+    BatchedKey, BatchedListing, BatchedListingAnswer, BatchedListingRequest, Listing, ListingRequest, RemoteFailure,
+};
+use crate::names::permission::{self, EXECUTE, READ, Wanted};
+use crate::names::status::file_status;
+use crate::names::way::{Purpose, Way};
+use crate::note::Note;
+use crate::refusal::{FILE_NOT_FOUND, JAVA_ARGUMENT, Refusal};
+use base::checksum::crc32c;
+use base::error::ErrorKind;
+use base::limit::LIST_PAGE_MAX;
+use client::Attributes;
+use prost::Message;
+
+/// Most directories in one batched listing, as in HDFS.
+const BATCH_MAX: usize = 100;
+
+/// Does getFileInfo, getFileLinkInfo and, with `located`, getLocatedFileInfo. None: there is nothing of that name.
+pub(crate) async fn info(
+    gateway: &Gateway,
+    caller: &Caller,
+    path: &str,
+    located: bool,
+) -> Result<Option<FileStatus>, Refusal> {
+    let way = Way::look(gateway, caller, path, Purpose::Read).await?;
+    match way.last() {
+        None => Ok(None),
+        Some(attributes) => status(gateway, "", attributes, policy_above(&way), located).await.map(Some),
+    }
+}
+
+/// Does getListing. None: there is nothing of that name.
+pub(crate) async fn listing(
+    gateway: &Gateway,
+    caller: &Caller,
+    ask: ListingRequest,
+) -> Result<Option<Listing>, Refusal> {
+    let way = Way::look(gateway, caller, &ask.path, Purpose::Read).await?;
+    let Some(last) = way.last() else { return Ok(None) };
+    if !last.directory {
+        let entry = status(gateway, "", last, policy_above(&way), ask.located).await?;
+        return Ok(Some(Listing { entries: vec![entry], remaining: 0 }));
+    }
+    let wanted = Wanted { access: READ | EXECUTE, ..Wanted::default() };
+    permission::check(gateway, caller, &way, wanted)?;
+    let after = after_name(gateway, caller, ask.after).await?;
+    let page = match gateway.client.list(&way.path, &after, LIST_PAGE_MAX as u32).await {
+        Ok(page) => page,
+        // It went between the two questions.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Invalid) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let own = Note::read(&last.note).storage_policy;
+    let policy = if own == 0 { policy_above(&way) } else { own };
+    let mut entries = Vec::with_capacity(page.entries.len());
+    let (mut blocks, mut more) = (0, page.more);
+    let count = page.entries.len();
+    for entry in page.entries {
+        let status = status(gateway, &entry.name, &entry.attributes, policy, ask.located).await?;
+        blocks += status.locations.as_ref().map_or(0, |locations| locations.blocks.len());
+        entries.push(status);
+        if blocks >= LIST_PAGE_MAX {
+            more |= entries.len() < count;
+            break;
+        }
+    }
+    Ok(Some(Listing { entries, remaining: u32::from(more) }))
+}
+
+/// Does getBatchedListing: one page after another of several directories.
+pub(crate) async fn batched(
+    gateway: &Gateway,
+    caller: &Caller,
+    ask: BatchedListingRequest,
+) -> Result<BatchedListingAnswer, Refusal> {
+    let BatchedListingRequest { paths, after, located } = ask;
+    if paths.len() > BATCH_MAX {
+        let text = format!("Too many source paths ({} > {BATCH_MAX})", paths.len());
+        return Err(Refusal::new(JAVA_ARGUMENT, text));
+    }
+    let checksum = crc32c(paths.join("\0").as_bytes()).to_be_bytes().to_vec();
+    let (mut place, mut after_name) = (0, Vec::new());
+    if !after.is_empty() {
+        let key = BatchedKey::decode(after.as_slice()).unwrap_or_default();
+        if key.checksum != checksum {
+            return Err(Refusal::new(JAVA_ARGUMENT, "this is not where a listing of these paths ended"));
+        }
+        place = (key.path as usize).saturating_add(usize::from(key.after.is_empty()));
+        after_name = key.after;
+    }
+    let (mut listings, mut count) = (Vec::new(), 0);
+    while let Some(path) = paths.get(place) {
+        let page = ListingRequest { path: path.clone(), after: std::mem::take(&mut after_name), located };
+        let missing = || Refusal::new(FILE_NOT_FOUND, format!("Path {path} does not exist"));
+        let mut rest = Vec::new();
+        let (entries, failure) = match listing(gateway, caller, page).await.and_then(|page| page.ok_or_else(missing)) {
+            Ok(page) => {
+                if page.remaining > 0 {
+                    rest = page.entries.last().map(|entry| entry.path.clone()).unwrap_or_default();
+                }
+                (page.entries, None)
+            }
+            Err(Refusal { class, text }) => {
+                (Vec::new(), Some(RemoteFailure { class: class.to_string(), text: Some(text) }))
+            }
+        };
+        count += entries.len();
+        listings.push(BatchedListing { entries, path: place as u32, failure });
+        let last = place + 1 == paths.len() && rest.is_empty();
+        if (count >= LIST_PAGE_MAX || !rest.is_empty()) && !last {
+            let after = BatchedKey { checksum, path: place as u32, after: rest }.encode_to_vec();
+            return Ok(BatchedListingAnswer { listings, more: true, after });
+        }
+        place += 1;
+    }
+    Ok(BatchedListingAnswer { listings, more: false, after: Vec::new() })
+}
+
+/// Does getPreferredBlockSize.
+pub(crate) async fn block_size(gateway: &Gateway, caller: &Caller, path: &str) -> Result<u64, Refusal> {
+    let way = Way::look(gateway, caller, path, Purpose::Read).await?;
+    match Note::read(&way.file()?.note).block_size {
+        0 => Ok(BLOCK_SIZE),
+        bytes => Ok(bytes),
+    }
+}
+
+/// Does checkAccess.
+pub(crate) async fn check_access(gateway: &Gateway, caller: &Caller, path: &str, access: u32) -> Result<(), Refusal> {
+    let way = Way::look(gateway, caller, path, Purpose::Read).await?;
+    way.any("Path not found: ")?;
+    permission::check(gateway, caller, &way, Wanted { access: access & permission::ALL, ..Wanted::default() })
+}
+
+/// The file at a path, if the caller may do this with it: rights as bits of `permission`. Its path as the store has it comes too.
+pub(crate) async fn file_for(
+    gateway: &Gateway,
+    caller: &Caller,
+    path: &str,
+    access: u32,
+) -> Result<(String, Attributes), Refusal> {
+    let purpose = if access & permission::WRITE == 0 { Purpose::Read } else { Purpose::Write };
+    let way = Way::look(gateway, caller, path, purpose).await?;
+    let file = way.file()?.clone();
+    permission::check(gateway, caller, &way, Wanted { access, ..Wanted::default() })?;
+    Ok((way.path, file))
+}
+
+/// The storage policy that what is named inherits; zero: none.
+pub(crate) fn policy_above(way: &Way) -> u32 {
+    let depth = way.ancestor().0;
+    let above = if way.is_root() { &[] } else { &way.found[..=depth] };
+    let policies = above.iter().rev().filter(|above| !above.note.is_empty());
+    policies.map(|above| Note::read(&above.note).storage_policy).find(|policy| *policy != 0).unwrap_or(0)
+}
+
+async fn status(
+    gateway: &Gateway,
+    name: &str,
+    attributes: &Attributes,
+    policy_above: u32,
+    located: bool,
+) -> Result<FileStatus, Refusal> {
+    let note = if attributes.note.is_empty() { Note::default() } else { Note::read(&attributes.note) };
+    let mut status = file_status(name, attributes, &note, &gateway.superuser);
+    if note.storage_policy == 0 {
+        status.storage_policy = Some(policy_above);
+    }
+    if located && !attributes.directory {
+        status.locations = Some(located::located(gateway, attributes, &note).await?);
+    }
+    Ok(status)
+}
+
+/// The name after which a listing goes on: clients may say a whole path of a file by its number.
+async fn after_name(gateway: &Gateway, caller: &Caller, after: Vec<u8>) -> Result<String, Refusal> {
+    let after = String::from_utf8(after).map_err(|_| Refusal::io("the name to go on after is not UTF-8"))?;
+    if !after.starts_with('/') {
+        return Ok(after);
+    }
+    let way = Way::look(gateway, caller, &after, Purpose::Read).await?;
+    Ok(way.name().to_string())
+}

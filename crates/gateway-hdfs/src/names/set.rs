@@ -1,0 +1,192 @@
+//! Changing what is kept with a name: permission bits, owners, times, replication, access control lists.
+
+use crate::caller::Caller;
+use crate::gateway::Gateway;
+use crate::message::hdfs::Permission;
+use crate::message::names::{
+    AclEntryProto, AclRequest, AclStatus, SetOwnerRequest, SetPermissionRequest, SetReplicationRequest, SetTimesRequest,
+};
+use crate::names::acl;
+use crate::names::permission::{self, WRITE, Wanted};
+use crate::names::way::{Purpose, Way};
+use crate::note::{AclEntry, Note};
+use crate::refusal::{ACCESS_CONTROL, ACL, Refusal};
+use base::limit::NOTE_MAX;
+use client::NewAttributes;
+use prost::Message;
+
+/// Most copies that can be asked for, as in HDFS.
+const REPLICATION_MAX: u32 = 512;
+
+/// What to do with an access control list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AclChange {
+    /// Change or add these entries.
+    Modify,
+    /// Take these entries away.
+    RemoveEntries,
+    /// Take away what children inherit.
+    RemoveDefault,
+    /// Take everything away.
+    Remove,
+    /// These entries in the place of all others.
+    Set,
+}
+
+/// Does setPermission.
+pub(crate) async fn permission(gateway: &Gateway, caller: &Caller, ask: SetPermissionRequest) -> Result<(), Refusal> {
+    let way = owned(gateway, caller, &ask.path).await?;
+    let new = NewAttributes { mode: Some(ask.permission.bits & 0o1777), ..NewAttributes::default() };
+    Ok(gateway.client.set_attributes(&way.path, new).await?)
+}
+
+/// Does setOwner: the owner is changed by superusers only, the group also by the owner to a group of its own.
+pub(crate) async fn owner(gateway: &Gateway, caller: &Caller, ask: SetOwnerRequest) -> Result<(), Refusal> {
+    let way = owned(gateway, caller, &ask.path).await?;
+    let SetOwnerRequest { owner, group, .. } = ask;
+    let (owner, group) = (owner.filter(|name| !name.is_empty()), group.filter(|name| !name.is_empty()));
+    if !caller.superuser {
+        if owner.as_ref().is_some_and(|owner| **owner != *caller.user) {
+            let text = format!("User {} is not a super user (non-super user cannot change owner).", caller.user);
+            return Err(Refusal::new(ACCESS_CONTROL, text));
+        }
+        if let Some(group) = group.as_ref().filter(|group| !caller.groups.contains(group)) {
+            let text = format!("User {} does not belong to {group}", caller.user);
+            return Err(Refusal::new(ACCESS_CONTROL, text));
+        }
+    }
+    let new = NewAttributes { owner, group, ..NewAttributes::default() };
+    Ok(gateway.client.set_attributes(&way.path, new).await?)
+}
+
+/// Does setTimes.
+pub(crate) async fn times(gateway: &Gateway, caller: &Caller, ask: SetTimesRequest) -> Result<(), Refusal> {
+    let way = Way::look(gateway, caller, &ask.path, Purpose::Write).await?;
+    permission::check(gateway, caller, &way, Wanted { access: WRITE, ..Wanted::default() })?;
+    if way.last().is_none() {
+        return Err(Refusal::not_found(format!("File/Directory {} does not exist.", way.path)));
+    }
+    let said = |time: u64| i64::try_from(time).is_ok().then_some(time);
+    let (modified_ms, accessed_ms) = (said(ask.modified), said(ask.accessed));
+    let new = NewAttributes { modified_ms, accessed_ms, ..NewAttributes::default() };
+    Ok(gateway.client.set_attributes(&way.path, new).await?)
+}
+
+/// Does setReplication: false for a directory, and if there is nothing of that name.
+pub(crate) async fn replication(
+    gateway: &Gateway,
+    caller: &Caller,
+    ask: SetReplicationRequest,
+) -> Result<bool, Refusal> {
+    check_replication(ask.replication, &ask.path)?;
+    let way = Way::look(gateway, caller, &ask.path, Purpose::Write).await?;
+    permission::check(gateway, caller, &way, Wanted { access: WRITE, ..Wanted::default() })?;
+    if way.last().is_none_or(|last| last.directory) {
+        return Ok(false);
+    }
+    change_note(gateway, &way.path, |note| note.replication = ask.replication).await?;
+    Ok(true)
+}
+
+/// Refuses a number of copies that HDFS refuses.
+pub(crate) fn check_replication(replication: u32, path: &str) -> Result<(), Refusal> {
+    let why = match replication {
+        0 => " is less than the required minimum of 1".to_string(),
+        1..=REPLICATION_MAX => return Ok(()),
+        _ => format!(" exceeds maximum of {REPLICATION_MAX}"),
+    };
+    Err(Refusal::io(format!("Requested replication factor of {replication}{why} for {path}")))
+}
+
+/// Does the five calls that change an access control list.
+pub(crate) async fn change_acl(
+    gateway: &Gateway,
+    caller: &Caller,
+    change: AclChange,
+    ask: AclRequest,
+) -> Result<(), Refusal> {
+    let spec: Vec<AclEntry> = ask.entries.into_iter().map(stored_entry).collect();
+    let way = owned(gateway, caller, &ask.path).await?;
+    let _one_at_a_time = gateway.note_changes.lock().await;
+    let before = gateway.client.stat(&way.path).await?;
+    let mut note = Note::read(&before.note);
+    let empty = spec.is_empty();
+    let with_path = |refusal: Refusal| match refusal.class {
+        ACL => Refusal::new(ACL, format!("{} Path: {}", refusal.text, way.path)),
+        _ => refusal,
+    };
+    let list = acl::whole(before.mode, &note.acl);
+    let list = match change {
+        AclChange::Modify => acl::merged(&list, spec),
+        AclChange::RemoveEntries => acl::without(&list, spec),
+        AclChange::RemoveDefault => Ok(acl::without_default(&list)),
+        AclChange::Set if !empty => acl::replaced(&list, spec),
+        // Of a list with a mask the group's own entry comes back.
+        AclChange::Remove | AclChange::Set => Ok(list
+            .into_iter()
+            .filter(|entry| entry.scope == acl::ACCESS && entry.kind != acl::MASK && entry.name.is_empty())
+            .collect()),
+    }
+    .map_err(with_path)?;
+    if !before.directory && list.iter().any(|entry| entry.scope == acl::DEFAULT) {
+        let path = &way.path;
+        let text = format!("Invalid ACL: only directories may have a default ACL. Path: {path} Path: {path}");
+        return Err(Refusal::new(ACL, text));
+    }
+    let (mode, entries) = acl::stored(&list, before.mode);
+    note.acl = entries;
+    let new = NewAttributes { mode: Some(mode), note: Some(encoded(&note)?), ..NewAttributes::default() };
+    Ok(gateway.client.set_attributes(&way.path, new).await?)
+}
+
+/// Does getAclStatus.
+pub(crate) async fn acl_status(gateway: &Gateway, caller: &Caller, path: &str) -> Result<AclStatus, Refusal> {
+    let way = Way::look(gateway, caller, path, Purpose::Read).await?;
+    let attributes = way.any("File/Directory does not exist: ")?;
+    Ok(AclStatus {
+        owner: permission::owner_of(gateway, attributes).to_string(),
+        group: permission::group_of(attributes).to_string(),
+        sticky: attributes.mode & 0o1000 != 0,
+        entries: Note::read(&attributes.note).acl.into_iter().map(wire_entry).collect(),
+        permission: Some(Permission { bits: attributes.mode & 0o1777 }),
+    })
+}
+
+/// Changes the note of what has this path. Changes of notes through one gateway come one after another, so none is lost.
+pub(crate) async fn change_note(gateway: &Gateway, path: &str, change: impl FnOnce(&mut Note)) -> Result<(), Refusal> {
+    let _one_at_a_time = gateway.note_changes.lock().await;
+    let mut note = Note::read(&gateway.client.stat(path).await?.note);
+    change(&mut note);
+    let new = NewAttributes { note: Some(encoded(&note)?), ..NewAttributes::default() };
+    Ok(gateway.client.set_attributes(path, new).await?)
+}
+
+/// The way to something that the caller owns.
+async fn owned(gateway: &Gateway, caller: &Caller, path: &str) -> Result<Way, Refusal> {
+    let way = Way::look(gateway, caller, path, Purpose::Write).await?;
+    way.any("Directory/File does not exist ")?;
+    permission::check(gateway, caller, &way, Wanted { owner: true, ..Wanted::default() })?;
+    Ok(way)
+}
+
+fn encoded(note: &Note) -> Result<Vec<u8>, Refusal> {
+    let bytes = note.encode_to_vec();
+    if bytes.len() > NOTE_MAX {
+        let text = format!(
+            "the access control list takes {} bytes and {NOTE_MAX} are the most; nothing was changed: use fewer or shorter names",
+            bytes.len()
+        );
+        return Err(Refusal::new(ACL, text));
+    }
+    Ok(bytes)
+}
+
+fn stored_entry(entry: AclEntryProto) -> AclEntry {
+    let AclEntryProto { kind, scope, permissions, name } = entry;
+    AclEntry { scope, kind, permissions, name: name.unwrap_or_default() }
+}
+
+fn wire_entry(entry: AclEntry) -> AclEntryProto {
+    let AclEntry { scope, kind, permissions, name } = entry;
+    AclEntryProto { kind, scope, permissions, name: (!name.is_empty()).then_some(name) }
+}

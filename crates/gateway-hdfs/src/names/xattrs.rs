@@ -1,0 +1,134 @@
+//! Extended attributes: HDFS's namespaces and limits over those of the store, where a name has its namespace in front.
+
+use crate::caller::Caller;
+use crate::gateway::Gateway;
+use crate::message::names::{XattrProto, XattrRequest, XattrsRequest};
+use crate::names::permission::{self, READ, WRITE, Wanted};
+use crate::names::way::{Purpose, Way};
+use crate::refusal::{ACCESS_CONTROL, ILLEGAL_ARGUMENT, Refusal, XATTR_NOT_FOUND};
+use base::error::ErrorKind;
+
+/// Namespaces by their numbers in the protocol.
+const NAMESPACES: [&str; 5] = ["user", "trusted", "security", "system", "raw"];
+const USER: u32 = 0;
+const TRUSTED: u32 = 1;
+const RAW: u32 = 4;
+
+/// Most attributes that users see on one file or directory, as in HDFS.
+const VISIBLE_MAX: usize = 32;
+/// Most bytes in name and value together, as in HDFS.
+const BYTES_MAX: usize = 16_384;
+/// Flags of setXAttr.
+const CREATE: u32 = 1;
+const REPLACE: u32 = 2;
+
+/// Does setXAttr.
+pub(crate) async fn set(gateway: &Gateway, caller: &Caller, ask: XattrRequest) -> Result<(), Refusal> {
+    let flag = ask.flag.unwrap_or(0);
+    let xattr = ask.xattr.unwrap_or_default();
+    let value = xattr.value.clone().unwrap_or_default();
+    let bytes = xattr.name.len().saturating_add(value.len());
+    if bytes > BYTES_MAX {
+        let text = format!(
+            "The XAttr is too big. The maximum combined size of the name and value is {BYTES_MAX}, but the total size is {bytes}"
+        );
+        return Err(Refusal::new(ILLEGAL_ARGUMENT, text));
+    }
+    let (way, name) = to_change(gateway, caller, &ask.path, &xattr).await?;
+    let there = gateway.client.xattrs(&way.path).await?;
+    let exists = there.iter().any(|(other, _)| *other == name);
+    if flag & (CREATE | REPLACE) == 0 {
+        return Err(Refusal::new(ILLEGAL_ARGUMENT, "A flag must be specified."));
+    }
+    if exists && flag & REPLACE == 0 {
+        let text = format!("XAttr: {} already exists. The REPLACE flag must be specified.", xattr.name);
+        return Err(Refusal::io(text));
+    }
+    if !exists && flag & CREATE == 0 {
+        let text = format!("XAttr: {} does not exist. The CREATE flag must be specified.", xattr.name);
+        return Err(Refusal::io(text));
+    }
+    let visible = |name: &str| name.starts_with("user.") || name.starts_with("trusted.");
+    let count = there.iter().filter(|(name, _)| visible(name)).count();
+    if !exists && visible(&name) && count >= VISIBLE_MAX {
+        let text = format!("Cannot add additional XAttr to inode, would exceed limit of {VISIBLE_MAX}");
+        return Err(Refusal::io(text));
+    }
+    Ok(gateway.client.set_xattr(&way.path, &name, Some(value)).await?)
+}
+
+/// Does removeXAttr.
+pub(crate) async fn remove(gateway: &Gateway, caller: &Caller, ask: XattrRequest) -> Result<(), Refusal> {
+    let xattr = ask.xattr.unwrap_or_default();
+    let (way, name) = to_change(gateway, caller, &ask.path, &xattr).await?;
+    gateway.client.set_xattr(&way.path, &name, None).await.map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Refusal::io("No matching attributes found for remove operation"),
+        _ => Refusal::from(error),
+    })
+}
+
+/// Does getXAttrs, and without names listXAttrs: those that the caller may see.
+pub(crate) async fn get(gateway: &Gateway, caller: &Caller, ask: XattrsRequest) -> Result<Vec<XattrProto>, Refusal> {
+    let way = Way::look(gateway, caller, &ask.path, Purpose::Read).await?;
+    for xattr in &ask.xattrs {
+        check_namespace(caller, xattr, way.raw)?;
+    }
+    permission::check(gateway, caller, &way, Wanted { access: READ, ..Wanted::default() })?;
+    way.any("File/Directory does not exist: ")?;
+    let there = gateway.client.xattrs(&way.path).await?;
+    let seen: Vec<XattrProto> = there
+        .into_iter()
+        .filter_map(|(name, value)| {
+            let (namespace, name) = name.split_once('.')?;
+            let namespace = NAMESPACES.iter().position(|known| *known == namespace)? as u32;
+            let xattr = XattrProto { namespace, name: name.to_string(), value: Some(value) };
+            check_namespace(caller, &xattr, way.raw).is_ok().then_some(xattr)
+        })
+        .collect();
+    if ask.xattrs.is_empty() {
+        return Ok(seen);
+    }
+    let wanted = ask.xattrs.iter().map(|wanted| {
+        let same = |xattr: &&XattrProto| xattr.namespace == wanted.namespace && xattr.name == wanted.name;
+        let missing = || Refusal::new(XATTR_NOT_FOUND, "At least one of the attributes provided was not found.");
+        seen.iter().find(same).cloned().ok_or_else(missing)
+    });
+    wanted.collect()
+}
+
+/// The way to what gets or loses an attribute, and the attribute's name in the store.
+async fn to_change(
+    gateway: &Gateway,
+    caller: &Caller,
+    path: &str,
+    xattr: &XattrProto,
+) -> Result<(Way, String), Refusal> {
+    let way = Way::look(gateway, caller, path, Purpose::Write).await?;
+    check_namespace(caller, xattr, way.raw)?;
+    if xattr.namespace == USER {
+        // In a directory like /tmp everybody may write, but only its owner says things about it.
+        let sticky = way.last().is_some_and(|last| last.directory && last.mode & 0o1000 != 0);
+        let wanted = match sticky {
+            true => Wanted { owner: true, ..Wanted::default() },
+            false => Wanted { access: WRITE, ..Wanted::default() },
+        };
+        permission::check(gateway, caller, &way, wanted)?;
+    }
+    way.any("cannot find ")?;
+    let namespace = NAMESPACES.get(xattr.namespace as usize).unwrap_or(&"user");
+    Ok((way, format!("{namespace}.{}", xattr.name)))
+}
+
+/// `user` is everybody's, `trusted` superusers', `raw` for those who asked for the raw path; the others are the system's.
+fn check_namespace(caller: &Caller, xattr: &XattrProto, raw: bool) -> Result<(), Refusal> {
+    match xattr.namespace {
+        USER => Ok(()),
+        TRUSTED if caller.superuser => Ok(()),
+        RAW if raw => Ok(()),
+        other => {
+            let namespace = NAMESPACES.get(other as usize).unwrap_or(&"unknown");
+            let text = format!("User doesn't have permission for xattr: {namespace}.{}", xattr.name);
+            Err(Refusal::new(ACCESS_CONTROL, text))
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Packets of a write as they come: read from the socket straight to where they go out from, compared with their checksums, and
+//! gathered to pieces.
+
+use super::connection::{Connection, gone, nonsense};
+use crate::message::transfer::{
+    CHECKSUM_CRC32, CHECKSUM_CRC32C, CHECKSUM_NULL, Checksum, PACKET_LENGTHS, PacketHeader,
+};
+use base::buffer::{Buffer, Pool};
+use base::checksum::{BlockSums, combine, crc32, crc32c};
+use base::error::{Error, ErrorKind, Result};
+use base::limit::{BLOCK, HDFS_PACKET_MAX, RECORD_PAYLOAD_MAX};
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use tokio::io::AsyncReadExt;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Bytes of a packet's header at most: all its fields and some.
+const HEADER_MAX: usize = 64;
+
+/// Fewest bytes that one checksum may cover: with fewer there would be more checksums than data.
+const COVERED_MIN: u32 = 64;
+
+/// Bytes in a row that are ready to go out.
+pub struct Piece {
+    /// At most 1 MiB.
+    pub bytes: Bytes,
+    /// Of these bytes.
+    pub sums: BlockSums,
+    /// Their memory, given back when they are written; the last piece of a buffer has it.
+    pub memory: Option<OwnedSemaphorePermit>,
+}
+
+/// Packets on their way from the socket to the store.
+pub struct Gathering {
+    pool: Pool,
+    memory: Arc<Semaphore>,
+    checksum: Checksum,
+    /// Where bytes go, and the right to its memory.
+    buffer: Option<(Buffer, OwnedSemaphorePermit)>,
+    /// Bytes in the buffer that were compared, and their checksums.
+    length: usize,
+    sums: BlockSums,
+    ready: VecDeque<Piece>,
+    /// The packet whose bytes are coming, and how many are there behind `length`.
+    coming: Option<(PacketHeader, usize)>,
+    /// Checksums of the packet that is coming, as they were sent.
+    checksums: Vec<u8>,
+    number: i64,
+}
+
+impl Gathering {
+    /// Nothing yet. `memory` has a permit for each MiB that may be received and not written.
+    pub fn new(pool: Pool, memory: Arc<Semaphore>, checksum: Checksum) -> Result<Gathering> {
+        let known = [CHECKSUM_CRC32, CHECKSUM_CRC32C].contains(&checksum.kind) && checksum.bytes >= COVERED_MIN;
+        if checksum.kind != CHECKSUM_NULL && !known {
+            let Checksum { kind, bytes } = checksum;
+            return Err(nonsense(format!("checksums of kind {kind} over {bytes} bytes are not served")));
+        }
+        Ok(Gathering {
+            pool,
+            memory,
+            checksum,
+            buffer: None,
+            length: 0,
+            sums: BlockSums::default(),
+            ready: VecDeque::new(),
+            coming: None,
+            checksums: Vec::new(),
+            number: 0,
+        })
+    }
+
+    /// Pieces that are full.
+    pub fn full_pieces(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// The next full piece.
+    pub fn full_piece(&mut self) -> Option<Piece> {
+        self.ready.pop_front()
+    }
+
+    /// Whether `piece` has something: not while a packet is halfway there, whose bytes stand behind those that could go. The
+    /// rest of it comes soon: no client waits for anything within a packet.
+    pub fn has_piece(&self) -> bool {
+        !self.ready.is_empty() || self.length > 0 && self.coming.is_none()
+    }
+
+    /// Whether a packet is halfway there.
+    pub fn is_coming(&self) -> bool {
+        self.coming.is_some()
+    }
+
+    /// The next piece, full or not.
+    pub fn piece(&mut self) -> Option<Piece> {
+        if self.ready.is_empty() && self.coming.is_none() {
+            self.finish_buffer();
+        }
+        self.ready.pop_front()
+    }
+
+    /// The number of the packet that came last, or is coming.
+    pub fn number(&self) -> i64 {
+        self.number
+    }
+
+    /// Waits for the next packet, whose bytes are gathered when it is answered. May be dropped and called again with the same
+    /// `next`: where in the block the next byte goes. What is there already is skipped. `Corrupt`: bytes do not match their
+    /// checksums, and nothing of the packet is kept.
+    pub async fn packet(&mut self, connection: &mut Connection, next: u64) -> Result<PacketHeader> {
+        if self.coming.is_none() {
+            let header = self.head(connection, next).await?;
+            self.number = header.number;
+            self.coming = Some((header, 0));
+        }
+        let Some((header, mut have)) = self.coming else { unreachable!("a packet is coming") };
+        let length = header.length as usize;
+        if length > 0 {
+            self.make_room(length, header.offset == next).await;
+        }
+        while have < length {
+            let Some((buffer, _)) = &mut self.buffer else { unreachable!("there is room for the packet's bytes") };
+            let target = &mut buffer[self.length + have..self.length + length];
+            let staged = connection.staged();
+            let got = staged.len().min(target.len());
+            if got > 0 {
+                target[..got].copy_from_slice(&staged[..got]);
+                connection.take(got);
+                have += got;
+            } else {
+                let got = connection.stream.read(target).await.map_err(gone)?;
+                if got == 0 {
+                    return Err(Error::new(ErrorKind::Unreachable, "the client closed the connection within a packet"));
+                }
+                have += got;
+            }
+            self.coming = Some((header, have));
+        }
+        self.coming = None;
+        if length > 0 {
+            let skip = usize::try_from(next - header.offset).map_or(length, |skip| skip.min(length));
+            self.take(length, skip)?;
+        }
+        Ok(header)
+    }
+
+    /// Reads what stands before a packet's bytes: header and checksums.
+    async fn head(&mut self, connection: &mut Connection, next: u64) -> Result<PacketHeader> {
+        let lengths = connection.stage(PACKET_LENGTHS).await?;
+        let following = u32::from_be_bytes([lengths[0], lengths[1], lengths[2], lengths[3]]) as usize;
+        let head = PACKET_LENGTHS + usize::from(u16::from_be_bytes([lengths[4], lengths[5]]));
+        if !(4..=HDFS_PACKET_MAX).contains(&following) || head > HEADER_MAX {
+            return Err(nonsense(format!("a packet of {following} bytes behind a header of {head} came")));
+        }
+        let header = PacketHeader::decode(&connection.stage(head).await?[PACKET_LENGTHS..head]);
+        let Some(header) = header else { return Err(nonsense("a packet's header cannot be read")) };
+        let length = header.length as usize;
+        let Some(checksums) = (following - 4).checked_sub(length) else {
+            return Err(nonsense(format!("a packet of {following} bytes says that it holds {length}")));
+        };
+        let expected = match self.checksum {
+            Checksum { kind: CHECKSUM_NULL, .. } => 0,
+            Checksum { bytes, .. } => 4 * length.div_ceil(bytes as usize),
+        };
+        // Some clients leave them out.
+        if checksums != 0 && checksums != expected {
+            return Err(nonsense(format!("{checksums} bytes of checksums came with {length} bytes")));
+        }
+        if (length > 0 || header.last) && header.offset > next {
+            let offset = header.offset;
+            return Err(nonsense(format!(
+                "a packet begins at byte {offset} of its block where byte {next} comes next"
+            )));
+        }
+        let staged = connection.stage(head + checksums).await?;
+        self.checksums.clear();
+        self.checksums.extend_from_slice(&staged[head..head + checksums]);
+        connection.take(head + checksums);
+        Ok(header)
+    }
+
+    /// Room for so many bytes behind those in the buffer. Waits while too much memory is in use. `whole`: none of them is there
+    /// already.
+    async fn make_room(&mut self, length: usize, whole: bool) {
+        // Behind a part of what a checksum covers, others could not be compared and summed in one pass.
+        let odd = whole && !self.length.is_multiple_of(self.checksum.bytes.max(1) as usize);
+        if let Some((buffer, _)) = &self.buffer {
+            if self.length + length <= buffer.len() && !odd {
+                return;
+            }
+            self.finish_buffer();
+        }
+        let room = length.max(RECORD_PAYLOAD_MAX);
+        let permits = room.div_ceil(RECORD_PAYLOAD_MAX) as u32;
+        let permit = match self.memory.clone().acquire_many_owned(permits).await {
+            Ok(permit) => permit,
+            Err(_) => unreachable!("nobody closes it"),
+        };
+        self.buffer = Some((self.pool.take(room), permit));
+    }
+
+    /// Compares the bytes of the packet that came, and counts them as there.
+    fn take(&mut self, length: usize, skip: usize) -> Result<()> {
+        let Some((buffer, _)) = &mut self.buffer else { unreachable!("the packet's bytes are in the buffer") };
+        let Checksum { kind, bytes: covered } = self.checksum;
+        let covered = covered as usize;
+        let known = kind == CHECKSUM_CRC32C && !self.checksums.is_empty();
+        if known && skip == 0 && BLOCK.is_multiple_of(covered) {
+            let came = &buffer[self.length..self.length + length];
+            sum_known(&mut self.sums, came, &self.checksums, covered)?;
+        } else {
+            if !self.checksums.is_empty() {
+                let sum = if kind == CHECKSUM_CRC32C { crc32c } else { crc32 };
+                let came = &buffer[self.length..self.length + length];
+                compare(came, &self.checksums, covered, sum)?;
+            }
+            buffer.copy_within(self.length + skip..self.length + length, self.length);
+            let mut rest = &buffer[self.length..self.length + length - skip];
+            while !rest.is_empty() {
+                let (part, behind) = rest.split_at((BLOCK - self.sums.length() % BLOCK).min(rest.len()));
+                self.sums.add_known(crc32c(part), part.len());
+                rest = behind;
+            }
+        }
+        self.length += length - skip;
+        Ok(())
+    }
+
+    /// What is in the buffer becomes pieces.
+    fn finish_buffer(&mut self) {
+        let Some((mut buffer, memory)) = self.buffer.take() else { return };
+        let (length, sums) = (std::mem::take(&mut self.length), std::mem::take(&mut self.sums));
+        if length == 0 {
+            return;
+        }
+        buffer.set_length(length);
+        let mut bytes = buffer.freeze();
+        if length <= RECORD_PAYLOAD_MAX {
+            return self.ready.push_back(Piece { bytes, sums, memory: Some(memory) });
+        }
+        // A packet larger than a piece: rare, so its parts are summed anew.
+        let mut memory = Some(memory);
+        while !bytes.is_empty() {
+            let part = bytes.split_to(bytes.len().min(RECORD_PAYLOAD_MAX));
+            let (sums, memory) = (BlockSums::of(&part), if bytes.is_empty() { memory.take() } else { None });
+            self.ready.push_back(Piece { bytes: part, sums, memory });
+        }
+    }
+}
+
+/// Adds bytes behind those of `sums`, which end at a multiple of `covered`, if they match the checksums that came with them: each
+/// block or part of one is passed over once, and compared with what its checksums make together.
+fn sum_known(sums: &mut BlockSums, bytes: &[u8], checksums: &[u8], covered: usize) -> Result<()> {
+    let before = sums.clone();
+    let (mut rest, mut checksums) = (bytes, checksums.chunks_exact(4));
+    while !rest.is_empty() {
+        let (run, behind) = rest.split_at((BLOCK - sums.length() % BLOCK).min(rest.len()));
+        let mut together = 0;
+        for (part, sum) in run.chunks(covered).zip(&mut checksums) {
+            together = combine(together, u32::from_be_bytes([sum[0], sum[1], sum[2], sum[3]]), part.len() as u64);
+        }
+        if crc32c(run) != together {
+            *sums = before;
+            return Err(damaged(bytes.len()));
+        }
+        sums.add_known(together, run.len());
+        rest = behind;
+    }
+    Ok(())
+}
+
+/// Compares bytes with the checksums that came with them, one by one.
+fn compare(bytes: &[u8], checksums: &[u8], covered: usize, sum: fn(&[u8]) -> u32) -> Result<()> {
+    for (part, expected) in bytes.chunks(covered).zip(checksums.chunks_exact(4)) {
+        if sum(part).to_be_bytes() != *expected {
+            return Err(damaged(bytes.len()));
+        }
+    }
+    Ok(())
+}
+
+fn damaged(length: usize) -> Error {
+    let text = format!("{length} bytes of a packet do not match their checksums; nothing of it was stored");
+    Error::new(ErrorKind::Corrupt, text)
+}

@@ -1,0 +1,81 @@
+//! Files are taken from their writers.
+
+use crate::Fixture;
+use base::error::ErrorKind;
+use base::id::SessionId;
+use bytes::Bytes;
+use net::message::{chunk, file};
+use net::{Link, Payload};
+
+async fn open(link: &Link, path: &str) -> file::OpenedFile {
+    let create = file::Create { path: path.to_string(), ..file::Create::default() };
+    link.call(&create, Payload::empty()).await.expect("a file").0
+}
+
+async fn append(link: &Link, opened: &file::OpenedFile, offset: u64, bytes: &'static [u8]) -> base::error::Result<()> {
+    let file::NewGroup { group, device, chunk } = opened.group;
+    let generation = opened.generation;
+    let ask = chunk::Append { device, chunk, group, generation, offset, level: 1, ..chunk::Append::default() };
+    link.call(&ask, Payload::new(Bytes::from_static(bytes))).await.map(drop)
+}
+
+/// A file that is taken from its writer is closed when the answer comes, with what was written; the writer adds nothing more and
+/// cannot close it; asked again, or of a closed file, the answer is the same. Somebody else goes on at its end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn taken_from_its_writer() {
+    let mut fixture = Fixture::start("taken").await;
+    let (first, second) = (fixture.link(1).await, fixture.link(2).await);
+    for bytes in [&b"written"[..], b""] {
+        let path = format!("/{}", bytes.len());
+        let opened = open(&first, &path).await;
+        if !bytes.is_empty() {
+            append(&first, &opened, 0, bytes).await.expect("written");
+        }
+        let recover = file::Recover { inode: opened.inode, only_gone: false };
+        let wary = file::Recover { only_gone: true, ..recover };
+        let busy = second.call(&wary, Payload::empty()).await.expect_err("its writer lives");
+        assert_eq!(busy.kind(), ErrorKind::Busy);
+        for _ in 0..2 {
+            let (found, _) = second.call(&recover, Payload::empty()).await.expect("taken");
+            assert_eq!((found.open, found.length), (false, bytes.len() as u64));
+        }
+        if !bytes.is_empty() {
+            let late = append(&first, &opened, bytes.len() as u64, b" too late").await;
+            assert_eq!(late.expect_err("fenced").kind(), ErrorKind::Stale);
+        }
+        let close = file::Close {
+            inode: opened.inode,
+            generation: opened.generation,
+            finished_group: opened.group.group,
+            finished_length: bytes.len() as u64,
+            ..file::Close::default()
+        };
+        let late = first.call(&close, Payload::empty()).await.expect_err("fenced");
+        assert_eq!(late.kind(), ErrorKind::Stale);
+        let (again, _) = second.call(&file::Append { path }, Payload::empty()).await.expect("closed");
+        assert_eq!(again.length, bytes.len() as u64);
+        assert!(again.generation > opened.generation);
+        append(&second, &again, 0, b"more").await.expect("goes on");
+    }
+    fixture.stop().await;
+}
+
+/// A file of a gateway that is gone is taken from it at once, though its session has not run out, also after a restart of the
+/// node; a file that is not there is not found.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn taken_from_a_gateway_that_is_gone() {
+    let mut fixture = Fixture::start("gateway").await;
+    let gateway = fixture.link(SessionId::of_gateway(7).0).await;
+    let opened = open(&gateway, "/f").await;
+    append(&gateway, &opened, 0, b"kept").await.expect("written");
+    gateway.close();
+    fixture.stop().await;
+    fixture.run().await;
+    let other = fixture.link(SessionId::of_gateway(8).0).await;
+    let recover = file::Recover { inode: opened.inode, only_gone: true };
+    let (found, _) = other.call(&recover, Payload::empty()).await.expect("taken");
+    assert_eq!((found.open, found.length), (false, 4));
+    let missing = other.call(&file::Recover { inode: 999, only_gone: true }, Payload::empty()).await;
+    assert_eq!(missing.expect_err("there is none").kind(), ErrorKind::NotFound);
+    fixture.stop().await;
+}
