@@ -4,8 +4,9 @@
 
 mod failing;
 mod fuzz;
-mod recover;
+mod hdfs_calls;
 mod hdfs_read;
+mod recover;
 
 use base::buffer::Pool;
 use base::env::Clock;
