@@ -290,7 +290,7 @@ impl State {
     }
 
     /// Does `Fence`.
-    pub fn fence(&mut self, inode: InodeId, only_gone: bool) -> Result<Reply> {
+    pub fn fence(&mut self, asker: SessionId, inode: InodeId, only_gone: bool) -> Result<Reply> {
         let record: InodeRecord = self.layers.record(&Key::Inode(inode))?.ok_or_else(|| gone(inode))?;
         if record.directory || record.parent == 0 {
             return Err(gone(inode));
@@ -298,7 +298,7 @@ impl State {
         let Some(writer) = &record.writer else { return Ok(Reply::Attributes(convert::attributes(inode, record))) };
         let session = SessionId::from_slice(&writer.session).ok_or_else(|| missing("a writer's session"))?;
         if !writer.ended {
-            if only_gone && !session.is_gateway() {
+            if only_gone && session != asker && self.sessions.is_open(session) {
                 let text = format!(
                     "file number {inode} has a writer, session {session}; nothing was done: try again when it is closed"
                 );

@@ -331,7 +331,7 @@ impl Node {
             file::Devices::KIND => respond(call.respond, self.list_devices().await),
             file::Recover::KIND => {
                 let ask = ask!(call as file::Recover);
-                respond(call.respond, housekeeping::recover(self, ask).await);
+                respond(call.respond, housekeeping::recover(self, caller, ask).await);
             }
             session::Look::KIND => {
                 let (answer, page) = self.look().await;

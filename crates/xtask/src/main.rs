@@ -4,6 +4,7 @@
     reason = "a build tool: it reads the real clock, disk and processes; no engine does"
 )]
 
+mod clients;
 mod source;
 mod stage;
 mod suite;
@@ -23,6 +24,8 @@ The project's own commands.
   cargo x fuzz [SECONDS]  feeds random bytes to every decoder for SECONDS each (default 60)
   cargo x sim [--help]    whole nodes in one thread, simulated time, disks and network: one history a seed
   cargo x trials [--help] kills the real program under load, again and again, and compares every acknowledged byte
+  cargo x clients [shell|contract [SUITE…]|native]
+                          Hadoop's shell and test suites and Python clients, beside a real HDFS
   cargo x help            this text
 
 With CI=true a missing tool fails, and so does a stage that takes more than 1.5 times its bound.
@@ -60,6 +63,7 @@ fn dispatch(command: &str, rest: &[String]) -> Result<bool, String> {
             Ok(seconds) => suite::fuzz(&root, seconds),
             Err(_) => Err(format!("`{seconds}` is not a number of seconds")),
         },
+        ("clients", words) => clients::run(&root, words),
         ("sim" | "trials", arguments) => suite::lab(&root, command, arguments),
         ("ci" | "tidy" | "fuzz", _) => Err("it takes no such arguments; `cargo x help` shows what there is".to_owned()),
         _ => Err("there is no such command; `cargo x help` lists them".to_owned()),

@@ -290,8 +290,8 @@ pub struct Recover {
     /// The file.
     #[prost(uint64, tag = "1")]
     pub inode: u64,
-    /// Only from a writer that is gone: its session has ended, or is that of a gateway, which knows itself what it has open.
-    /// `Busy` if the writer may live.
+    /// Only from a writer that is gone: its session has ended, or is the asker's own, which knows what it has open. `Busy` if
+    /// the writer may live.
     #[prost(bool, tag = "2")]
     pub only_gone: bool,
 }

@@ -1,0 +1,43 @@
+package stormwell.clients;
+
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * Measures a real HDFS and Stormwell with the same client, in one process and in alternated rounds; the first round warms up and is
+ * dropped. Arguments: rounds, MiB a file, calls a kind, work directory, then for each server: name, address, ids of its processes
+ * (comma-separated). Prints a table in Markdown.
+ */
+public final class Lab {
+    private Lab() {}
+
+    public static void main(String[] arguments) throws Exception {
+        int rounds = Integer.parseInt(arguments[0]);
+        long size = Long.parseLong(arguments[1]) << 20;
+        int calls = Integer.parseInt(arguments[2]);
+        List<Measured> servers = new ArrayList<>();
+        for (int index = 4; index < arguments.length; index += 3) {
+            servers.add(new Measured(arguments[index], arguments[index + 1], arguments[index + 2]));
+        }
+        for (Measured server : servers) {
+            server.note("memory, idle (MB)", server.memory());
+        }
+        for (int round = 0; round <= rounds; round++) {
+            for (int turn = 0; turn < servers.size(); turn++) {
+                // Who begins alternates too.
+                Measured server = servers.get((turn + round) % servers.size());
+                Streams.round(server, size);
+                Names.round(server, calls);
+                if (round == 0) {
+                    server.forget();
+                }
+            }
+            System.err.println(round == 0 ? "warmed up" : "round " + round + " of " + rounds);
+        }
+        for (Measured server : servers) {
+            server.note("memory, after (MB)", server.memory());
+        }
+        Measured.table(servers, Path.of(arguments[3]).resolve("lab.md"));
+    }
+}

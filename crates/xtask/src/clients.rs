@@ -1,0 +1,102 @@
+//! `cargo x clients`: other people's clients of HDFS, against Stormwell and against a real HDFS in the same run.
+
+mod kit;
+mod servers;
+
+use crate::stage::{self, Run};
+use crate::tool;
+use kit::Kit;
+use servers::{Hdfs, Stormwell};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// What there is, in the order in which it runs.
+const STAGES: [&str; 3] = ["shell", "contract", "native"];
+
+/// Runs all stages, or those named. After `contract` names of suites may follow. `Ok(true)` if all passed.
+pub fn run(root: &Path, words: &[String]) -> Result<bool, String> {
+    let (stages, suites): (Vec<&String>, Vec<&String>) = words.iter().partition(|word| STAGES.contains(&word.as_str()));
+    if !suites.is_empty() && !stages.iter().any(|stage| *stage == "contract") {
+        return Err(format!("there is no stage `{}`; the stages are {}", suites[0], STAGES.join(", ")));
+    }
+    Run::of("cargo build --release --workspace --bins --locked").execute(root, None)?;
+    let wanted: Vec<&str> = stages.iter().map(|stage| stage.as_str()).collect();
+    match all(root, &wanted, &suites, None) {
+        Ok(()) => Ok(true),
+        Err(text) => {
+            println!("clients: FAILED: {text}");
+            Ok(false)
+        }
+    }
+}
+
+/// The stage of `cargo x test`. Outside continuous integration it is skipped, with a word, where it cannot run.
+pub fn stage(root: &Path, limit: Option<Duration>) -> Result<(), String> {
+    all(root, &[], &[], limit)
+}
+
+/// The stages named, or all of them, with everything that they need started before and ended after.
+fn all(root: &Path, wanted: &[&str], suites: &[&String], limit: Option<Duration>) -> Result<(), String> {
+    let kit = match timed("jars and packages", || Kit::set_up(root, limit)) {
+        Ok(kit) => kit,
+        Err(text) if tool::in_ci() => return Err(text),
+        Err(text) => {
+            println!("clients: skipped: {text}");
+            return Ok(());
+        }
+    };
+    let wanted: Vec<&str> = STAGES.into_iter().filter(|stage| wanted.is_empty() || wanted.contains(stage)).collect();
+    stage::aside("clients", |directory| {
+        let ours = timed("start of Stormwell", || Stormwell::start(root, directory))?;
+        let both = wanted.iter().any(|stage| *stage != "native");
+        let hdfs = if both { Some(timed("start of HDFS", || Hdfs::start(&kit, directory))?) } else { None };
+        let there = hdfs.as_ref().map_or_else(|| "-".to_owned(), Hdfs::address);
+        let mut failed = Vec::new();
+        for stage in wanted {
+            let run = match stage {
+                "shell" => shell(root, &kit, directory, &there, &ours.address()),
+                "contract" => contract(root, &kit, directory, &there, &ours.address(), suites),
+                _ => native(root, &kit, directory, &ours.address()),
+            };
+            if let Err(text) = timed(stage, || run.execute(directory, limit)) {
+                println!("{stage}: FAILED: {text}\nrepeat: cargo x clients {stage}");
+                failed.push(stage);
+            }
+        }
+        if failed.is_empty() { Ok(()) } else { Err(failed.join(", ")) }
+    })?
+}
+
+/// Every line of shell-commands.txt on both sides; what they print must be equal.
+fn shell(root: &Path, kit: &Kit, directory: &Path, hdfs: &str, ours: &str) -> Run {
+    let lists = ["shell-commands.txt", "shell-differences.txt"].map(|name| root.join("clients").join(name));
+    let mut run = kit.java("client", "stormwell.clients.CompareShell", directory);
+    run.words.extend(lists.map(|list| list.display().to_string()));
+    run.words.extend([directory.display().to_string(), hdfs.to_owned(), ours.to_owned()]);
+    run
+}
+
+/// Hadoop's contract suites on both sides; what passes there must pass here.
+fn contract(root: &Path, kit: &Kit, directory: &Path, hdfs: &str, ours: &str, suites: &[&String]) -> Run {
+    let mut run = kit.java("client", "stormwell.clients.Contracts", directory);
+    run.words.push(root.join("clients/contract-failures.txt").display().to_string());
+    run.words.extend([directory.display().to_string(), hdfs.to_owned(), ours.to_owned()]);
+    run.words.extend(suites.iter().map(|suite| (*suite).clone()));
+    run
+}
+
+/// hdfs-native, fsspec, pandas and pyarrow.
+fn native(root: &Path, kit: &Kit, directory: &Path, ours: &str) -> Run {
+    let mut run = Run::of("");
+    run.words.push(kit.python().display().to_string());
+    run.words.push(root.join("clients/python/native.py").display().to_string());
+    run.words.extend([ours.to_owned(), directory.display().to_string()]);
+    run
+}
+
+fn timed<T>(name: &str, action: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    let start = Instant::now();
+    let result = action();
+    println!("clients: {name}: {:.1} s", start.elapsed().as_secs_f64());
+    result
+}

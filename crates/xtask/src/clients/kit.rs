@@ -1,0 +1,141 @@
+//! The clients themselves: jars by Maven, our drivers by javac, packages by pip; kept in the target directory.
+
+use crate::stage::Run;
+use crate::tree;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Downloads are tried so many times.
+const TRIES: usize = 3;
+
+/// Everything that is downloaded or compiled.
+pub struct Kit {
+    place: PathBuf,
+    class_path: String,
+}
+
+impl Kit {
+    /// Makes what is missing or older than its description. An error says what cannot be had.
+    pub fn set_up(root: &Path, limit: Option<Duration>) -> Result<Kit, String> {
+        for (program, argument, package) in [
+            ("java", "-version", "a JDK of version 17"),
+            ("javac", "-version", "a JDK of version 17"),
+            ("mvn", "-version", "Maven"),
+            ("python3", "--version", "Python 3.11 with venv"),
+        ] {
+            if !answers(program, argument) {
+                return Err(format!("{program} is missing; install {package}"));
+            }
+        }
+        let place = tree::release_directory(root).with_file_name("foreign");
+        fs::create_dir_all(&place).map_err(|error| format!("{} cannot be made: {error}", place.display()))?;
+        let sources = root.join("clients");
+        unless_made(&place.join("classpath.of"), &[sources.join("java/pom.xml")], || jars(&sources, &place, limit))?;
+        let jars = fs::read_to_string(place.join("classpath")).map_err(|error| format!("the class path: {error}"))?;
+        let ours = java_files(&sources.join("java/src"))?;
+        let described: Vec<PathBuf> = ours.iter().cloned().chain([sources.join("java/pom.xml")]).collect();
+        unless_made(&place.join("classes.of"), &described, || compile(&ours, &place, &jars))?;
+        let packages = sources.join("python/requirements.txt");
+        unless_made(&place.join("python.of"), &[packages.clone()], || python(&packages, &place, limit))?;
+        let classes = place.join("classes").display().to_string();
+        let class_path = format!("{}:{classes}:{}", sources.join("java/conf").display(), jars.trim());
+        Ok(Kit { place, class_path })
+    }
+
+    /// A Java program with the jars, our classes first. What it logs goes to `NAME.log` in the directory.
+    pub fn java(&self, name: &str, class: &str, directory: &Path) -> Run {
+        let mut run = Run::of("java -Xmx768m -XX:+UseSerialGC -XX:TieredStopAtLevel=1");
+        run.words.push(format!("-Dstormwell.log={}", directory.join(format!("{name}.log")).display()));
+        run.words.extend(["-cp".to_owned(), self.class_path.clone(), class.to_owned()]);
+        run
+    }
+
+    /// The same with a directory of configuration files before everything else.
+    pub fn java_with(&self, configuration: &Path, name: &str, class: &str, directory: &Path) -> Run {
+        let mut run = self.java(name, class, directory);
+        for word in run.words.iter_mut().filter(|word| **word == self.class_path) {
+            *word = format!("{}:{}", configuration.display(), self.class_path);
+        }
+        run
+    }
+
+    /// The interpreter that has the packages.
+    pub fn python(&self) -> PathBuf {
+        self.place.join("python/bin/python")
+    }
+}
+
+/// Calls `make` unless the note says that it was made from these files as they are.
+fn unless_made(note: &Path, files: &[PathBuf], make: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    let mut text = String::new();
+    for file in files {
+        text += &file.display().to_string();
+        text += &fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    }
+    if fs::read_to_string(note).is_ok_and(|made| made == text) {
+        return Ok(());
+    }
+    let _ = fs::remove_file(note);
+    make()?;
+    fs::write(note, text).map_err(|error| format!("{}: {error}", note.display()))
+}
+
+/// Downloads the jars and writes their paths into the file `classpath`.
+fn jars(sources: &Path, place: &Path, limit: Option<Duration>) -> Result<(), String> {
+    let mut run = Run::of("mvn -q -B -Dstyle.color=never dependency:build-classpath -Dmdep.includeScope=runtime");
+    run.words.push(format!("-Dmaven.repo.local={}", place.join("maven").display()));
+    run.words.push(format!("-Dmdep.outputFile={}", place.join("classpath").display()));
+    tried("Maven cannot fetch the jars", || run.execute(&sources.join("java"), limit))
+}
+
+fn compile(files: &[PathBuf], place: &Path, jars: &str) -> Result<(), String> {
+    let classes = place.join("classes");
+    let _ = fs::remove_dir_all(&classes);
+    let mut run = Run::of("javac -Xlint:-options -d");
+    run.words.extend([classes.display().to_string(), "-cp".to_owned(), jars.trim().to_owned()]);
+    run.words.extend(files.iter().map(|file| file.display().to_string()));
+    run.execute(place, None)
+}
+
+fn python(packages: &Path, place: &Path, limit: Option<Duration>) -> Result<(), String> {
+    let _ = fs::remove_dir_all(place.join("python"));
+    Run::of("python3 -m venv python").execute(place, limit)?;
+    let mut run = Run::of("python/bin/pip install --quiet --disable-pip-version-check -r");
+    run.words.push(packages.display().to_string());
+    tried("pip cannot fetch the packages", || run.execute(place, limit))
+}
+
+fn tried(what: &str, mut action: impl FnMut() -> Result<(), String>) -> Result<(), String> {
+    let mut result = Ok(());
+    for _ in 0..TRIES {
+        result = action();
+        if result.is_ok() {
+            break;
+        }
+    }
+    result.map_err(|text| format!("{what}: {text}"))
+}
+
+/// All Java files below, in the order of their names.
+fn java_files(directory: &Path) -> Result<Vec<PathBuf>, String> {
+    let wrong = |error: std::io::Error| format!("{}: {error}", directory.display());
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).map_err(wrong)? {
+        let path = entry.map_err(wrong)?.path();
+        if path.is_dir() {
+            found.extend(java_files(&path)?);
+        } else if path.extension().is_some_and(|extension| extension == "java") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn answers(program: &str, argument: &str) -> bool {
+    let mut command = Command::new(program);
+    command.arg(argument).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}

@@ -1,0 +1,214 @@
+//! The servers that clients are run against: a real HDFS and Stormwell, each on free ports of loopback, in a directory of its own.
+
+use super::kit::Kit;
+use crate::stage::Run;
+use crate::tree;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a server may take until it answers.
+const START_MAX: Duration = Duration::from_secs(60);
+
+/// Runs a server and ends it, by its id, as soon as whoever started it is gone, however that happened: then the pipe closes.
+const KEEPER: &str = r#"
+"$@" </dev/null & server=$!
+trap '' INT TERM HUP
+cat >/dev/null
+kill -TERM $server
+for pause in 1 2 3 4 5 6 7 8 9 10; do kill -0 $server 2>/dev/null || exit 0; sleep 0.5; done
+kill -KILL $server
+"#;
+
+/// A process that lives as long as this value, or as this program.
+struct Kept {
+    keeper: Child,
+    log: PathBuf,
+}
+
+impl Kept {
+    /// Starts it; what it prints goes to `NAME.out` in the directory.
+    fn start(name: &str, run: &Run, directory: &Path) -> Result<Kept, String> {
+        let log = directory.join(format!("{name}.out"));
+        let file = || File::options().append(true).create(true).open(&log);
+        let (output, errors) = file().and_then(|one| Ok((one, file()?))).map_err(|error| format!("{name}: {error}"))?;
+        let mut command = Command::new("bash");
+        command.args(["-c", KEEPER, "keeper"]).args(&run.words).envs(run.environment.iter().cloned());
+        command.current_dir(directory).stdin(Stdio::piped()).stdout(output).stderr(errors);
+        let keeper = command.spawn().map_err(|error| format!("bash does not start: {error}"))?;
+        Ok(Kept { keeper, log })
+    }
+
+    /// Waits until `ready` says so.
+    fn wait(&self, what: &str, mut ready: impl FnMut() -> bool) -> Result<(), String> {
+        let start = Instant::now();
+        while !ready() {
+            if start.elapsed() > START_MAX {
+                let said = fs::read_to_string(&self.log).unwrap_or_default();
+                let last: Vec<&str> = said.lines().rev().take(20).collect();
+                let last: Vec<&str> = last.into_iter().rev().collect();
+                return Err(format!("{what} did not answer; it said\n{}", last.join("\n")));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        drop(self.keeper.stdin.take());
+        let _ = self.keeper.wait();
+    }
+}
+
+/// One NameNode and one DataNode of a real HDFS. The DataNode goes first.
+pub struct Hdfs {
+    _data_node: Kept,
+    _name_node: Kept,
+    port: u16,
+}
+
+impl Hdfs {
+    /// Formats and starts it, and waits until it takes files.
+    pub fn start(kit: &Kit, directory: &Path) -> Result<Hdfs, String> {
+        let place = directory.join("hdfs-server");
+        let [port, web, data, data_web, data_calls] = free_ports()?;
+        let configuration = place.join("conf");
+        fs::create_dir_all(&configuration).map_err(|error| format!("{}: {error}", place.display()))?;
+        let text = site(&place, port, web, [data, data_web, data_calls]);
+        for name in ["core-site.xml", "hdfs-site.xml"] {
+            fs::write(configuration.join(name), &text).map_err(|error| format!("{name}: {error}"))?;
+        }
+        let program = |name: &str, class: &str| {
+            kit.java_with(&configuration, name, &format!("org.apache.hadoop.hdfs.server.{class}"), directory)
+        };
+        let mut format = program("format", "namenode.NameNode");
+        format.words.extend(["-format", "-nonInteractive"].map(str::to_owned));
+        format.execute(&place, Some(START_MAX))?;
+        let name_node = Kept::start("namenode", &program("namenode", "namenode.NameNode"), directory)?;
+        name_node.wait("the NameNode", || connects(port))?;
+        let data_node = Kept::start("datanode", &program("datanode", "datanode.DataNode"), directory)?;
+        data_node.wait("the DataNode", || {
+            let state = page(web, "/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState");
+            state.contains("\"NumLiveDataNodes\" : 1") && state.contains("\"FSState\" : \"Operational\"")
+        })?;
+        Ok(Hdfs { _data_node: data_node, _name_node: name_node, port })
+    }
+
+    /// What a client writes as fs.defaultFS.
+    pub fn address(&self) -> String {
+        format!("hdfs://127.0.0.1:{}", self.port)
+    }
+}
+
+/// A node of Stormwell with its HDFS gateway.
+pub struct Stormwell {
+    _server: Kept,
+    port: u16,
+}
+
+impl Stormwell {
+    /// Starts it on an empty directory and waits until the gateway answers.
+    pub fn start(root: &Path, directory: &Path) -> Result<Stormwell, String> {
+        let [port] = free_ports()?;
+        let mut run = Run::of("");
+        run.words.push(tree::release_directory(root).join("stormwell").display().to_string());
+        run.words.extend(["serve", "--at", "127.0.0.1:0", "--console", "off", "--data"].map(str::to_owned));
+        run.words.push(directory.join("stormwell-server").display().to_string());
+        run.words.extend(["--hdfs".to_owned(), format!("127.0.0.1:{port}")]);
+        let server = Kept::start("stormwell", &run, directory)?;
+        server.wait("Stormwell", || connects(port))?;
+        Ok(Stormwell { _server: server, port })
+    }
+
+    /// What a client writes as fs.defaultFS.
+    pub fn address(&self) -> String {
+        format!("hdfs://127.0.0.1:{}", self.port)
+    }
+}
+
+/// The configuration of HDFS: everything on loopback and in this directory, one replica, no bound on small blocks.
+fn site(place: &Path, port: u16, web: u16, data: [u16; 3]) -> String {
+    let mut text = String::from("<configuration>\n");
+    let at = |port: u16| format!("127.0.0.1:{port}");
+    for (name, value) in [
+        ("fs.defaultFS", format!("hdfs://{}", at(port))),
+        ("dfs.namenode.rpc-address", at(port)),
+        ("dfs.namenode.http-address", at(web)),
+        ("dfs.datanode.address", at(data[0])),
+        ("dfs.datanode.http.address", at(data[1])),
+        ("dfs.datanode.ipc.address", at(data[2])),
+        ("dfs.namenode.name.dir", format!("file://{}", place.join("name").display())),
+        ("dfs.datanode.data.dir", format!("file://{}", place.join("data").display())),
+        ("hadoop.tmp.dir", place.join("tmp").display().to_string()),
+        ("dfs.replication", "1".to_owned()),
+        ("dfs.namenode.fs-limits.min-block-size", "0".to_owned()),
+        ("fs.trash.interval", "60".to_owned()),
+    ] {
+        let _ = writeln!(text, "<property><name>{name}</name><value>{value}</value></property>");
+    }
+    text + "</configuration>\n"
+}
+
+/// Ports that nobody listens on now, all different.
+fn free_ports<const COUNT: usize>() -> Result<[u16; COUNT], String> {
+    let wrong = |error: std::io::Error| format!("no free port on loopback: {error}");
+    let mut held = Vec::with_capacity(COUNT);
+    let mut ports = [0; COUNT];
+    for port in &mut ports {
+        let listener = TcpListener::bind("127.0.0.1:0").map_err(wrong)?;
+        *port = listener.local_addr().map_err(wrong)?.port();
+        held.push(listener);
+    }
+    Ok(ports)
+}
+
+fn connects(port: u16) -> bool {
+    TcpStream::connect_timeout(&SocketAddr::from(([127, 0, 0, 1], port)), Duration::from_secs(1)).is_ok()
+}
+
+/// A page over HTTP, or nothing.
+fn page(port: u16, path: &str) -> String {
+    let mut text = String::new();
+    if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) {
+        let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));
+        let asked = write!(stream, "GET {path} HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n");
+        let _ = asked.and_then(|()| stream.read_to_string(&mut text));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Kept, Run, free_ports};
+    use std::path::Path;
+
+    fn alive(id: &str) -> bool {
+        Path::new("/proc").join(id).exists()
+    }
+
+    /// A server ends with the value that keeps it, and free ports are different ones.
+    #[test]
+    fn kept() {
+        let directory = std::env::temp_dir().join(format!("stormwell-kept-{}", std::process::id()));
+        std::fs::create_dir(&directory).expect("a fresh directory");
+        let mut run = Run::of("bash -c");
+        run.words.push("echo $$; exec sleep 600".to_owned());
+        let kept = Kept::start("sleep", &run, &directory).expect("bash is there");
+        let said = directory.join("sleep.out");
+        kept.wait("sleep", || std::fs::read_to_string(&said).is_ok_and(|text| text.ends_with('\n')))
+            .expect("it says its id");
+        let id = std::fs::read_to_string(&said).expect("it was read before").trim().to_owned();
+        assert!(alive(&id));
+        drop(kept);
+        assert!(!alive(&id));
+        std::fs::remove_dir_all(&directory).expect("it is ours");
+        let [one, two] = free_ports().expect("loopback has ports");
+        assert_ne!(one, two);
+    }
+}
