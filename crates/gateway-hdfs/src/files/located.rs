@@ -73,7 +73,7 @@ async fn get_block_locations(gateway: &Gateway, caller: &Caller, request: Bytes)
         }
     }
     let (_, attributes) = file_for(gateway, caller, &path, READ).await?;
-    let note = note_of(&attributes);
+    let note = Note::read(&attributes.note);
     let visible = visible_length(gateway, &attributes).await?;
     let range = offset..offset.saturating_add(length);
     let located = blocks_of(gateway, &attributes, &note, visible, range)?;
@@ -86,19 +86,14 @@ async fn get_replica_visible_length(gateway: &Gateway, request: Bytes) -> Result
     let Place { inode, base } = gateway.files.blocks.place(block.id, gateway.clock.now()).ok_or_else(missing)?;
     let length = match gateway.client.open_inode(inode).await {
         Ok(reader) => {
-            let length = reader.length().await?;
-            let base = base.byte(block_size(&note_of(&reader.attributes()))).ok_or_else(missing)?;
+            let length = reader.length_known_or_asked().await?;
+            let base = base.byte(block_size(&Note::read(&reader.attributes().note))).ok_or_else(missing)?;
             length.checked_sub(base).ok_or_else(missing)?
         }
         Err(error) if error.kind() == ErrorKind::NotFound => return Err(missing()),
         Err(error) => return Err(error.into()),
     };
     Ok(GetReplicaVisibleLengthAnswer { length }.encode_to_vec())
-}
-
-/// What HDFS keeps with a file of these attributes.
-pub fn note_of(attributes: &Attributes) -> Note {
-    Note::read(&attributes.note)
 }
 
 /// A block's name as HDFS writes it.
@@ -111,7 +106,7 @@ async fn visible_length(gateway: &Gateway, attributes: &Attributes) -> Result<u6
     if !attributes.open {
         return Ok(attributes.length);
     }
-    Ok(gateway.client.open_inode(attributes.inode).await?.length().await?)
+    Ok(gateway.client.open_inode(attributes.inode).await?.length_known_or_asked().await?)
 }
 
 /// The blocks of a file that hold bytes of a range, and its last one.
