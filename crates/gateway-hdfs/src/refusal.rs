@@ -68,6 +68,8 @@ pub const RETRIABLE: &str = "org.apache.hadoop.ipc.RetriableException";
 pub const REPLICA_NOT_FOUND: &str = "org.apache.hadoop.hdfs.server.datanode.ReplicaNotFoundException";
 /// A name of more than 255 bytes.
 pub const COMPONENT_TOO_LONG: &str = "org.apache.hadoop.hdfs.protocol.FSLimitException$PathComponentTooLongException";
+/// A file where a directory is needed.
+pub const NOT_DIRECTORY: &str = "org.apache.hadoop.fs.PathIsNotDirectoryException";
 /// An argument that Java itself refuses.
 pub const JAVA_ARGUMENT: &str = "java.lang.IllegalArgumentException";
 /// A feature that the administrator switched off.
