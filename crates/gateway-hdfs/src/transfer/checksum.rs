@@ -30,7 +30,7 @@ pub async fn block_checksum(
         Ok(checksum) => {
             connection.write_message(&OperationAnswer { checksum: Some(checksum), ..OperationAnswer::default() }).await
         }
-        Err(error) => super::answer(connection, ERROR, &error.text()).await,
+        Err(error) => super::answer(connection, ERROR, error.text()).await,
     }
 }
 

@@ -42,7 +42,7 @@ pub async fn read_block(gateway: &Arc<Gateway>, connection: &mut Connection, req
     let sending = match begin(gateway, request).await {
         Ok(sending) => sending,
         Err(error) => {
-            super::answer(connection, ERROR, &error.text()).await?;
+            super::answer(connection, ERROR, error.text()).await?;
             return Ok(false);
         }
     };
