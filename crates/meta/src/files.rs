@@ -74,6 +74,7 @@ impl State {
         let record = InodeRecord { writer: Some(writer), ..self.new_inode(directory.inode, name, new) };
         self.counters.files += 1;
         self.put(&Key::Name(directory.inode, name), &NameRecord { inode: inode.0, directory: false });
+        self.names_changed(directory.inode)?;
         self.put(&Key::Inode(inode), &record);
         self.mark(&Key::SessionFile(session, inode));
         let generation = Generation(record.generation);
@@ -200,6 +201,7 @@ impl State {
             // The name may be gone already, or stand for something newer, if somebody deleted the directory above.
             if self.layers.record::<NameRecord>(&name)?.is_some_and(|found| found.inode == inode.0) {
                 self.remove(&name);
+                self.names_changed(parent)?;
             }
             record.writer = Some(writer);
             self.detach(inode, record)?;

@@ -98,6 +98,7 @@ pub async fn start(
     let metrics = Metrics { net, incoming: incoming.clone(), outgoing: outward, disks, metadata: meta_stats };
     let not_served = missing.clone();
     let console = console_listener.as_ref().map(|listener| listener.address());
+    let hdfs = hdfs_listener.as_ref().map(|listener| listener.address());
     let node = Arc::new(Node {
         id: identity.node,
         metadata,
@@ -108,6 +109,7 @@ pub async fn start(
         runtime: tokio::runtime::Handle::current(),
         missing,
         console: console.clone(),
+        hdfs: hdfs.clone(),
         metadata_at: directory.parent().map(shown).unwrap_or_default(),
         drains: tokio::sync::Notify::new(),
         moving: tokio::sync::Mutex::new(()),
@@ -129,7 +131,6 @@ pub async fn start(
     let service = Arc::new(NodeService(node.clone()));
     let server = tokio::spawn(Server::serve(listener, service, server_settings, stopped.clone()));
     let housekeeping = tokio::spawn(housekeeping::run(node.clone(), stopped.clone()));
-    let hdfs = hdfs_listener.as_ref().map(|listener| listener.address());
     let given = hdfs::Given {
         node: node.clone(),
         incarnation: identity.incarnation,

@@ -84,7 +84,7 @@ pub(crate) async fn batched(
         let text = format!("Too many source paths ({} > {BATCH_MAX})", paths.len());
         return Err(Refusal::new(JAVA_ARGUMENT, text));
     }
-    let checksum = crc32c(paths.join("\0").as_bytes()).to_be_bytes().to_vec();
+    let checksum = crc32c(paths.join("\0").as_bytes()).to_string().into_bytes();
     let (mut place, mut after_name) = (0, Vec::new());
     if !after.is_empty() {
         let key = BatchedKey::decode(after.as_slice()).unwrap_or_default();

@@ -5,7 +5,11 @@ use base::buffer::Pool;
 use bytes::Bytes;
 use client::{Client, CreateOptions};
 use gateway_hdfs::Note;
+use gateway_hdfs::message::files::{
+    Append, AppendAnswer, CREATE, Create, CreateAnswer, IsFileClosed, OVERWRITE, RecoverLease,
+};
 use gateway_hdfs::message::hdfs::{FileStatus, Permission};
+use gateway_hdfs::message::located::{GetBlockLocations, GetBlockLocationsAnswer};
 use gateway_hdfs::message::names::{
     AclAnswer, AclEntryProto, AclRequest, BatchedListingAnswer, BatchedListingRequest, BlockSizeAnswer, BoolAnswer,
     CheckAccessRequest, ConcatRequest, DeleteRequest, EmptyAnswer, ListingAnswer, ListingRequest, MkdirsRequest,
@@ -633,5 +637,78 @@ async fn hdfs_joined_and_cut() {
     assert_eq!(refused(root.whether("truncate", &cut("/d", 8)).await).1, "Path is not a file: /d");
     assert_eq!(class_of(root.whether("truncate", &cut("/d/open", 0)).await), "AlreadyBeingCreatedException");
     drop(open);
+    fixture.stop().await;
+}
+
+/// Files are born with the owner, group, bits and list that HDFS gives; making, replacing, appending to, reading and closing
+/// them needs the rights that HDFS asks for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hdfs_files_belong() {
+    let (mut fixture, _client, mut root) = start("hdfs-belong").await;
+    let (mut ann, mut bob) = (User::connect(&fixture, "ann-x").await, User::connect(&fixture, "bob-x").await);
+    root.mkdirs("/ann", 0o755).await.expect("made");
+    root.chown("/ann", Some("ann-x"), Some("staff")).await.expect("given");
+    let create = |path: &str, flags, policy: Option<&str>| Create {
+        path: path.to_string(),
+        masked: Permission { bits: 0o640 },
+        holder: "holder".to_string(),
+        flags,
+        parents: true,
+        replication: 3,
+        block_size: 1 << 20,
+        unmasked: Some(Permission { bits: 0o666 }),
+        erasure_coding: None,
+        storage_policy: policy.map(str::to_string),
+    };
+    let refusal = refused(bob.ask::<CreateAnswer>("create", &create("/ann/f", CREATE, None)).await);
+    let expected = "Permission denied: user=bob-x, access=WRITE, inode=\"/ann\":ann-x:staff:drwxr-xr-x";
+    assert_eq!(refusal, ("AccessControlException".to_string(), expected.to_string()));
+    let made = ann.ask::<CreateAnswer>("create", &create("/ann/x/y/f", CREATE, Some("cold"))).await.expect("hers");
+    let status = made.status.expect("a status");
+    assert_eq!((status.owner.as_str(), status.group.as_str(), status.permission.bits), ("ann-x", "staff", 0o640));
+    assert_eq!((status.block_size, status.storage_policy), (Some(1 << 20), Some(2)));
+    let above = root.status("/ann/x").await;
+    assert_eq!((above.owner.as_str(), above.group.as_str(), above.permission.bits), ("ann-x", "staff", 0o755));
+    assert_eq!(root.status("/ann/x/y/f").await.replication, Some(3));
+    let closed = IsFileClosed { path: "/ann/x/y/f".to_string() };
+    assert_eq!(bob.whether("isFileClosed", &closed).await, Ok(false));
+    let recover = RecoverLease { path: "/ann/x/y/f".to_string(), holder: "other".to_string() };
+    assert_eq!(class_of(bob.whether("recoverLease", &recover).await), "AccessControlException");
+    assert_eq!(ann.whether("recoverLease", &recover).await, Ok(true));
+    assert_eq!(bob.whether("isFileClosed", &closed).await, Ok(true));
+    let locate = GetBlockLocations { path: "/ann/x/y/f".to_string(), offset: 0, length: 10 };
+    let refusal = refused(bob.ask::<GetBlockLocationsAnswer>("getBlockLocations", &locate).await).1;
+    assert!(refusal.contains("access=READ, inode=\"/ann/x/y/f\":ann-x:staff:-rw-r-----"), "{refusal}");
+    let append = |path: &str| Append { path: path.to_string(), holder: "holder".to_string(), flags: Some(4) };
+    ann.chmod("/ann/x/y/f", 0o644).await.expect("hers");
+    assert!(bob.ask::<GetBlockLocationsAnswer>("getBlockLocations", &locate).await.is_ok());
+    assert_eq!(class_of(bob.ask::<AppendAnswer>("append", &append("/ann/x/y/f")).await), "AccessControlException");
+    assert_eq!(class_of(ann.ask::<AppendAnswer>("append", &append("/ann/no")).await), "FileNotFoundException");
+    assert!(ann.ask::<AppendAnswer>("append", &append("/ann/x/y/f")).await.is_ok());
+    // Whoever may write in the directory still needs the file's own right to replace it.
+    ann.chmod("/ann/x/y", 0o777).await.expect("hers");
+    let replace = create("/ann/x/y/f", CREATE | OVERWRITE, None);
+    let refusal = refused(bob.ask::<CreateAnswer>("create", &replace).await).1;
+    assert!(refusal.contains("access=WRITE, inode=\"/ann/x/y/f\""), "{refusal}");
+    root.set_acl("modifyAclEntries", "/ann", &[entry(1, 0, 6, "bob-x")]).await.expect("changed");
+    let made = ann.ask::<CreateAnswer>("create", &create("/ann/new/g", CREATE, None)).await.expect("hers");
+    let status = made.status.expect("a status");
+    assert_eq!((status.permission.bits, status.flags), (0o664, Some(1)), "the bits without the umask, and a list");
+    assert_eq!(root.acl("/ann/new/g").await, (0o664, vec![entry(0, 0, 6, "bob-x"), entry(0, 1, 5, "")]));
+    assert_eq!(root.acl("/ann/new").await.1.len(), 7, "what was made on the way hands on");
+    for (bad, class) in [
+        (create("/ann/h", CREATE, Some("tepid")), "HadoopIllegalArgumentException"),
+        (
+            Create { erasure_coding: Some("RS-1-1".to_string()), ..create("/ann/h", CREATE, None) },
+            "HadoopIllegalArgumentException",
+        ),
+        (Create { replication: 0, ..create("/ann/h", CREATE, None) }, "IOException"),
+        (Create { parents: false, ..create("/ann/no/h", CREATE, None) }, "FileNotFoundException"),
+        (create("/ann/x", CREATE, None), "FileAlreadyExistsException"),
+        (create("/ann/h:h", CREATE, None), "InvalidPathException"),
+    ] {
+        assert_eq!(class_of(ann.ask::<CreateAnswer>("create", &bad).await), class, "{bad:?}");
+    }
+    assert_eq!(root.info("/ann/h").await, Ok(None));
     fixture.stop().await;
 }
