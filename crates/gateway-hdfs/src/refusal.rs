@@ -56,12 +56,8 @@ pub const ACCESS_CONTROL: &str = "org.apache.hadoop.security.AccessControlExcept
 pub const ILLEGAL_ARGUMENT: &str = "org.apache.hadoop.HadoopIllegalArgumentException";
 /// Somebody else writes the file.
 pub const ALREADY_BEING_CREATED: &str = "org.apache.hadoop.hdfs.protocol.AlreadyBeingCreatedException";
-/// The file is being closed for a writer that went away.
-pub const RECOVERY_IN_PROGRESS: &str = "org.apache.hadoop.hdfs.protocol.RecoveryInProgressException";
 /// The writer has lost its lease, or the file is gone.
 pub const LEASE_EXPIRED: &str = "org.apache.hadoop.hdfs.server.namenode.LeaseExpiredException";
-/// No room for more bytes: what clients of HDFS see when a cluster is full.
-pub const QUOTA_SPACE: &str = "org.apache.hadoop.hdfs.protocol.DSQuotaExceededException";
 /// Try again soon.
 pub const RETRIABLE: &str = "org.apache.hadoop.ipc.RetriableException";
 /// No block of that name.
