@@ -65,7 +65,7 @@ impl Tree {
 
     /// Writes all its files one behind the other into one. How many bytes.
     pub fn join_into(&self, path: &Path) -> Result<u64> {
-        let mut one = std::fs::File::create(path)?;
+        let mut one = os::file::create(path)?;
         let mut bytes = 0u64;
         for file in &self.files {
             bytes = bytes.saturating_add(std::io::copy(&mut std::fs::File::open(self.root.join(file))?, &mut one)?);

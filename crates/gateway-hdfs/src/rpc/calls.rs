@@ -192,7 +192,8 @@ mod tests {
         assert_eq!((answers(&mut calls).await, calls.len()), (vec![2], 1));
         let (third, doing) = waiting(3);
         assert_eq!(calls.begin(doing), None);
-        (drop(third), drop(first));
+        drop(third);
+        drop(first);
         assert_eq!((answers(&mut calls).await, calls.len()), (vec![3, 1], 0), "both with one wake-up");
     }
 

@@ -85,7 +85,7 @@ pub struct PathOfAnswer {
     pub path: String,
 }
 
-/// Changes attributes of a file or directory; what is absent stays as it is. Nobody enforces permissions yet.
+/// Changes attributes of a file or directory; what is absent stays as it is. Rights are judged by gateways alone.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct SetAttributes {
     /// Absolute path.

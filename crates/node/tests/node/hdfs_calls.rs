@@ -13,7 +13,10 @@ use gateway_hdfs::message::names::{
 use gateway_hdfs::message::rpc::{
     CallHeader, ConnectionContext, RequestHeader, ResponseHeader, SASL_NEGOTIATE, SASL_SUCCESS, Sasl, UserInformation,
 };
-use gateway_hdfs::message::status::{SafeMode, ServerDefaultsAnswer, StoreStats, YesOrNo};
+use gateway_hdfs::message::status::{
+    DatanodeReport, DatanodeReportAnswer, GroupsAnswer, Name, SafeMode, ServerDefaultsAnswer, ServiceStatus,
+    StorageReportAnswer, StoreStats, VersionAnswer, YesOrNo,
+};
 use net::Payload;
 use net::message::{file, session};
 use prost::Message;
@@ -347,6 +350,58 @@ async fn safe_mode() {
         assert!(!mode.yes);
     }
     assert!(root.create("/f").await.is_ok());
+    fixture.stop().await;
+}
+
+/// What administrators' commands ask beside ClientProtocol is answered; what only the superuser may ask is refused to others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn administrators() {
+    let mut fixture = Fixture::start("admin").await;
+    let (mut root, mut ada) = (client(&fixture, &superuser()).await, client(&fixture, "no such user").await);
+    let report = DatanodeReport { kind: 2 };
+    let live: DatanodeReportAnswer = root.ask("getDatanodeReport", &report).await.expect("answered");
+    let [datanode] = live.datanodes.as_slice() else { panic!("one server: {live:?}") };
+    let address = fixture.running.as_ref().and_then(|running| running.hdfs.clone()).expect("it runs");
+    assert_eq!(format!("{}:{}", datanode.id.ip, datanode.id.transfer_port), address);
+    assert_eq!((datanode.id.ipc_port, datanode.capacity), (datanode.id.transfer_port, Some(256 << 20)));
+    let dead: DatanodeReportAnswer =
+        root.ask("getDatanodeReport", &DatanodeReport { kind: 3 }).await.expect("answered");
+    assert!(dead.datanodes.is_empty());
+    let storages: StorageReportAnswer = root.ask("getDatanodeStorageReport", &report).await.expect("answered");
+    assert_eq!((storages.reports.len(), storages.reports[0].storages.len()), (1, 1));
+    let refused = ada.ask::<DatanodeReportAnswer>("getDatanodeReport", &report).await.expect_err("refused");
+    assert_eq!(refused.0, "org.apache.hadoop.security.AccessControlException");
+    assert_eq!(refused.1, "Access denied for user no such user. Superuser privilege is required");
+    let refused = root.ask::<BoolAnswer>("createSnapshot", &path("/")).await.expect_err("refused");
+    assert_eq!(refused.0, "java.lang.UnsupportedOperationException");
+    let name = |name: &str| Name { name: Some(name.to_string()) };
+    for (protocol, method, request) in [
+        ("org.apache.hadoop.hdfs.server.protocol.NamenodeProtocol", "versionRequest", name("")),
+        ("org.apache.hadoop.ha.HAServiceProtocol", "getServiceStatus", name("")),
+        ("org.apache.hadoop.security.RefreshUserMappingsProtocol", "refreshUserToGroupsMappings", name("")),
+        ("org.apache.hadoop.ipc.RefreshCallQueueProtocol", "refreshCallQueue", name("")),
+        ("org.apache.hadoop.hdfs.protocol.ClientDatanodeProtocol", "getDatanodeInfo", name("")),
+        ("org.apache.hadoop.tools.GetUserMappingsProtocol", "getGroupsForUser", name(&superuser())),
+    ] {
+        root.number += 1;
+        let number = root.number;
+        let header = delimited(&header(number, [7; 16]));
+        root.send(&frame(&[header, delimited(&call_header(protocol, method)), delimited(&request)])).await;
+        match method {
+            "versionRequest" => {
+                let answer = root.answer::<VersionAnswer>(number).await.expect("answered");
+                assert_eq!((answer.info.software.as_str(), answer.info.storage.layout as i32), ("3.4.3", -67));
+            }
+            "getServiceStatus" => {
+                assert_eq!(root.answer::<ServiceStatus>(number).await.expect("answered").state, 1, "active");
+            }
+            "getGroupsForUser" => {
+                let groups = root.answer::<GroupsAnswer>(number).await.expect("answered").groups;
+                assert_eq!(groups.first(), Some(&os::user::current().1));
+            }
+            _ => drop(root.answer::<session::NodeStatus>(number).await.expect("answered")),
+        }
+    }
     fixture.stop().await;
 }
 

@@ -383,6 +383,7 @@ async fn hdfs_permissions() {
     let absent = CheckAccessRequest { path: "/no".to_string(), access: 4 };
     assert_eq!(refused(root.just("checkAccess", &absent).await).1, "Path not found: /no");
     write(&client, "/tmp/file", 3, Note::default()).await;
+    assert_eq!(root.info("/tmp/file/x").await, Ok(None), "to a superuser there is nothing");
     let below = refused(ann.info("/tmp/file/x").await);
     assert_eq!(below, ("AccessControlException".to_string(), "/tmp/file (is not a directory)".to_string()));
     let cut = TruncateRequest { path: "/tmp/file".to_string(), length: 1, client: String::new() };
@@ -467,6 +468,11 @@ async fn hdfs_kept() {
     let usage = root.ask::<QuotaAnswer>("getQuotaUsage", &of("/d/f")).await.expect("summed").usage;
     assert_eq!((usage.names, usage.consumed), (1, 3000));
     assert_eq!(refused(root.ask::<SummaryAnswer>("getContentSummary", &of("/no")).await).1, "File does not exist: /no");
+    let on_file = SetQuotaRequest { path: "/d/f".to_string(), names: 5, bytes: u64::MAX, storage: None };
+    let expected = ("PathIsNotDirectoryException".to_string(), "`/d/f': Is not a directory".to_string());
+    assert_eq!(refused(root.just("setQuota", &on_file).await), expected);
+    let text = refused(bob.just("setQuota", &on_file).await).1;
+    assert_eq!(text, "Access denied for user bob-x. Superuser privilege is required for operation setSpaceQuota");
     let quota = |names, bytes| SetQuotaRequest { path: "/d".to_string(), names, bytes, storage: None };
     assert_eq!(class_of(root.just("setQuota", &quota(5, u64::MAX)).await), "UnsupportedOperationException");
     assert_eq!(root.just("setQuota", &quota(u64::MAX, i64::MAX as u64)).await, Ok(()), "there is none to clear");
@@ -552,9 +558,12 @@ async fn xattrs(root: &mut User, bob: &mut User) {
     }
     assert_eq!(class_of(bob.just("setXAttr", &set(xattr(0, "c", b"2"), 1)).await), "AccessControlException");
     let seen = root.ask::<XattrsAnswer>("listXAttrs", &of("/d/f")).await.expect("allowed").xattrs;
-    assert_eq!(seen, [xattr(1, "t", b"3"), xattr(0, "a", b"")]);
+    let empty = XattrProto { namespace: 0, name: "a".to_string(), value: None };
+    assert_eq!(seen, [xattr(1, "t", b"3"), empty.clone()]);
     let seen = bob.ask::<XattrsAnswer>("getXAttrs", &get(vec![])).await.expect("allowed").xattrs;
-    assert_eq!(seen, [xattr(0, "a", b"")], "trusted ones are superusers'");
+    assert_eq!(seen, [empty], "trusted ones are superusers'");
+    let absent = root.ask::<XattrsAnswer>("listXAttrs", &of("/no")).await;
+    assert_eq!(refused(absent), ("FileNotFoundException".to_string(), "cannot find /no".to_string()));
     let one = root.ask::<XattrsAnswer>("getXAttrs", &get(vec![xattr(1, "t", b"")])).await.expect("there").xattrs;
     assert_eq!(one, [xattr(1, "t", b"3")]);
     let missing = root.ask::<XattrsAnswer>("getXAttrs", &get(vec![xattr(0, "zz", b"")])).await;
@@ -567,6 +576,19 @@ async fn xattrs(root: &mut User, bob: &mut User) {
     assert_eq!(root.just("removeXAttr", &set(xattr(0, "a", b""), 0)).await, Ok(()));
     let text = refused(root.just("removeXAttr", &set(xattr(0, "a", b""), 0)).await).1;
     assert_eq!(text, "No matching attributes found for remove operation");
+    let hidden = XattrProto { namespace: 2, name: "hdfs.unreadable.by.superuser".to_string(), value: None };
+    let with_value = XattrProto { value: Some(vec![]), ..hidden.clone() };
+    assert_eq!(class_of(root.just("setXAttr", &set(with_value, 1)).await), "AccessControlException");
+    let of_directory = XattrRequest { path: "/d".to_string(), xattr: Some(hidden.clone()), flag: Some(1) };
+    let expected = "Can only set 'security.hdfs.unreadable.by.superuser' on a file.".to_string();
+    assert_eq!(refused(root.just("setXAttr", &of_directory).await).1, expected);
+    let locate = GetBlockLocations { path: "/d/f".to_string(), offset: 0, length: 10 };
+    assert!(root.ask::<GetBlockLocationsAnswer>("getBlockLocations", &locate).await.is_ok());
+    assert_eq!(root.just("setXAttr", &set(hidden.clone(), 1)).await, Ok(()));
+    let text = refused(root.ask::<GetBlockLocationsAnswer>("getBlockLocations", &locate).await).1;
+    assert!(text.starts_with("Access is denied for ") && text.contains("superuser is not allowed"), "{text}");
+    assert!(bob.ask::<GetBlockLocationsAnswer>("getBlockLocations", &locate).await.is_ok());
+    assert_eq!(class_of(root.just("removeXAttr", &set(hidden, 0)).await), "AccessControlException");
 }
 
 /// Files are joined and cut as HDFS does it, and refused with its reasons.
