@@ -223,7 +223,8 @@ mod tests {
         assert_eq!(front(&[0xFF, 0xFF, 0xFF, 0xFF]), Front::TooLong(-1));
         let take = |bytes: &'static [u8]| take_delimited(&mut Bytes::from_static(bytes));
         assert_eq!(take(&[2, 7, 8, 9]).as_deref(), Some([7, 8].as_slice()));
-        for broken in [&[][..], &[1], &[0x80], &[0xFF; 12], &[0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 1]] {
+        for broken in [&[][..], &[1], &[0x80], &[0xFF; 12], &[0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 1]]
+        {
             assert_eq!(take_delimited(&mut Bytes::copy_from_slice(broken)), None, "{broken:?}");
         }
     }

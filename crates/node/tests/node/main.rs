@@ -6,6 +6,7 @@ mod failing;
 mod fuzz;
 mod hdfs_names;
 mod hdfs_read;
+mod hdfs_write;
 mod recover;
 
 use base::buffer::Pool;
