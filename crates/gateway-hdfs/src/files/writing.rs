@@ -155,8 +155,12 @@ async fn is_closed(gateway: &Gateway, path: &str, inode: u64, last: Option<&Exte
         None => found.length == 0,
         // The gateway that closed it is gone.
         Some(block) => {
+            let size = shown::block_size(&shown::note_of(&found));
             let place = gateway.files.blocks.place(block.id, gateway.clock.now());
-            place.is_some_and(|place| place.inode == found.inode) && block.generation_stamp >= stamp_of(&found)
+            let base = place.filter(|place| place.inode == found.inode).and_then(|place| place.base.byte(size));
+            let length = base.and_then(|base| found.length.checked_sub(base));
+            length.is_some_and(|length| block.length.is_none_or(|said| said == length))
+                && block.generation_stamp >= stamp_of(&found)
         }
     }
 }
