@@ -81,21 +81,6 @@ number_id!(
     Generation
 );
 
-/// The first half of the names of gateways' sessions.
-const GATEWAY: u128 = u64::from_be_bytes(*b"gateway\0") as u128;
-
-impl SessionId {
-    /// The name of a gateway's session; `random` tells it from those of its other lives.
-    pub fn of_gateway(random: u64) -> SessionId {
-        SessionId(GATEWAY << 64 | u128::from(random))
-    }
-
-    /// Whether it is a gateway's: such a session dies with its node, and what it had open is nobody's then.
-    pub fn is_gateway(self) -> bool {
-        self.0 >> 64 == GATEWAY
-    }
-}
-
 /// The root directory.
 pub const ROOT: InodeId = InodeId(1);
 

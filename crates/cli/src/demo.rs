@@ -2,6 +2,7 @@
 //! shown beside the bare disk. It uses this program's own commands and its public port, nothing else.
 
 pub mod compare;
+mod foreign;
 mod report;
 mod stream;
 pub mod tree;
@@ -142,6 +143,7 @@ impl Demo {
 impl Stage<'_> {
     async fn all(&mut self) -> Result<()> {
         self.put_and_get().await?;
+        self.foreign().await?;
         self.stream().await?;
         self.kill().await
     }
@@ -334,6 +336,7 @@ fn how_to_go_on(output: &mut Output) -> Result<()> {
     output.line("and in another terminal paste:")?;
     output.line(&format!("  {name} put docs /docs"))?;
     output.line(&format!("  {name} ls -lhR /docs"))?;
+    output.line("  hdfs dfs -ls -R hdfs://127.0.0.1:8020/docs      # where Hadoop is")?;
     output.line(&format!("  seq 1000000 | {name} bag push numbers - --lines --create"))?;
     output.line(&format!("  {name} bag pull numbers --no-wait --exec 'wc -l' -j 2"))
 }

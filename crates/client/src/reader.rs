@@ -155,8 +155,8 @@ impl FileReader {
         }
     }
 
-    /// The length as it was said if nobody writes, else asked for.
-    pub(crate) async fn length_known_or_asked(&self) -> Result<u64> {
+    /// The length as it was said when the file was opened if nobody wrote it then, else as `length`.
+    pub async fn length_known_or_asked(&self) -> Result<u64> {
         let (open, length) = {
             let known = self.known();
             (known.attributes.open, known.attributes.length)

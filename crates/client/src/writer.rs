@@ -85,8 +85,7 @@ impl Client {
 
 impl Client {
     /// Takes a file away from whoever writes it, and closes it with what is written: synced, and nobody who was writing it can
-    /// add to it. `only_gone`: `Busy` instead if its writer may live; gateways' sessions count as gone, for they know
-    /// themselves what they have open.
+    /// add to it. `only_gone`: `Busy` instead if its writer may live; what this session itself has open counts as left.
     pub async fn recover(&self, inode: u64, only_gone: bool) -> Result<Attributes> {
         self.ask(&file::Recover { inode, only_gone }).await
     }

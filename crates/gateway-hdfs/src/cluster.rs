@@ -7,10 +7,10 @@ use crate::caller::Caller;
 use crate::gateway::{BLOCK_SIZE, Gateway, REPLICATION};
 use crate::message::hdfs::{DatanodeId, DatanodeInfo, STORAGE_DISK};
 use crate::message::status::{
-    CHECKSUM_CRC32C, CodecsAnswer, CorruptFiles, CorruptFilesAnswer, DatanodeReport, DatanodeReportAnswer,
-    DatanodeStorages, EndOfList, Number, REPORT_ALL, REPORT_LIVE, ReplicatedBlockStats, SAFE_MODE_ENTER,
-    SAFE_MODE_FORCE_EXIT, SAFE_MODE_GET, SAFE_MODE_LEAVE, STATE_ACTIVE, SafeMode, ServerDefaults, ServerDefaultsAnswer,
-    Storage, StorageReport, StorageReportAnswer, StoreStats, StripedBlockStats, Topology, TopologyAnswer, YesOrNo,
+    CHECKSUM_CRC32C, CorruptFiles, CorruptFilesAnswer, DatanodeReport, DatanodeReportAnswer, DatanodeStorages,
+    EndOfList, Number, REPORT_ALL, REPORT_LIVE, ReplicatedBlockStats, SAFE_MODE_ENTER, SAFE_MODE_FORCE_EXIT,
+    SAFE_MODE_GET, SAFE_MODE_LEAVE, STATE_ACTIVE, SafeMode, ServerDefaults, ServerDefaultsAnswer, Storage,
+    StorageReport, StorageReportAnswer, StoreStats, StripedBlockStats, Topology, TopologyAnswer, YesOrNo,
 };
 use crate::refusal::{ACCESS_CONTROL, ILLEGAL_ARGUMENT, Refusal, SAFE_MODE};
 use bytes::Bytes;
@@ -35,7 +35,7 @@ const PACKET_SIZE: u32 = 64 << 10;
 const FILE_BUFFER_SIZE: u32 = 4096;
 
 /// What there is nothing of: refused until the store has it.
-const REFUSED: [&str; 20] = [
+const REFUSED: [&str; 21] = [
     "addCacheDirective",
     "addCachePool",
     "addErasureCodingPolicies",
@@ -50,6 +50,7 @@ const REFUSED: [&str; 20] = [
     "getEditsFromTxid",
     "getSnapshotDiffReport",
     "getSnapshotDiffReportListing",
+    "metaSave",
     "modifyCacheDirective",
     "modifyCachePool",
     "reencryptEncryptionZone",
@@ -140,17 +141,15 @@ pub async fn call(
         | "msync"
         | "getSnapshottableDirListing"
         | "getSnapshotListing" => empty(),
-        "getErasureCodingCodecs" => Ok(encoded(&CodecsAnswer { codecs: Vec::new() })),
         "getECTopologyResultForPolicies" => Ok(encoded(&topology())),
         "getCurrentEditLogTxid" => superuser(caller).map(|()| encoded(&Number { value: 0 })),
         // What these see to is always so here.
         "saveNamespace" | "upgradeStatus" => superuser(caller).map(|()| encoded(&YesOrNo { yes: true })),
         "restoreFailedStorage" => superuser(caller).map(|()| encoded(&YesOrNo { yes: false })),
         "rollEdits" => superuser(caller).map(|()| encoded(&Number { value: 0 })),
-        "refreshNodes" | "finalizeUpgrade" | "rollingUpgrade" | "setBalancerBandwidth" | "metaSave" => {
+        "refreshNodes" | "finalizeUpgrade" | "rollingUpgrade" | "setBalancerBandwidth" => {
             superuser(caller).and_then(|()| empty())
         }
-        "createSymlink" | "getLinkTarget" => Err(Refusal::unsupported("Symlinks not supported")),
         _ if REFUSED.binary_search(&method).is_ok() => {
             Err(Refusal::unsupported(format!("{method} is not supported by Stormwell; nothing was changed")))
         }
@@ -284,4 +283,15 @@ fn safe_mode(gateway: &Gateway, caller: &Caller, ask: SafeMode) -> Result<Vec<u8
 fn topology() -> TopologyAnswer {
     let text = "Stormwell keeps the names of erasure coding policies and decides itself how bytes are kept".to_string();
     TopologyAnswer { verdict: Topology { text, supported: true } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CHANGES, REFUSED};
+
+    /// The lists are searched by halves.
+    #[test]
+    fn sorted() {
+        assert!(REFUSED.is_sorted() && CHANGES.is_sorted());
+    }
 }

@@ -13,12 +13,11 @@ use crate::gateway::Gateway;
 use crate::message::files::{
     AbandonBlock, Fsync, IsFileClosed, Nothing, RecoverLease, RenewLease, ReportBadBlocks, Truth,
 };
-use crate::refusal::{FILE_NOT_FOUND, Refusal};
-use base::error::ErrorKind;
+use crate::names;
+use crate::refusal::Refusal;
 use base::limit::HDFS_WRITE_MEMORY_MAX;
 use base::unit::MIB;
 use bytes::Bytes;
-use client::Attributes;
 use prost::Message;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -114,11 +113,16 @@ pub async fn call(
             Err(refusal) => Err(refusal),
         },
         "listOpenFiles" => decode(request).and_then(|ask| encoded(Ok(leases::list(gateway, ask)))),
-        _ => return about_leases(gateway, method, request).await,
+        _ => return about_leases(gateway, caller, method, request).await,
     })
 }
 
-async fn about_leases(gateway: &Gateway, method: &str, request: Bytes) -> Option<Result<Vec<u8>, Refusal>> {
+async fn about_leases(
+    gateway: &Gateway,
+    caller: &Caller,
+    method: &str,
+    request: Bytes,
+) -> Option<Result<Vec<u8>, Refusal>> {
     Some(match method {
         "fsync" => match decode::<Fsync>(request) {
             // What was acknowledged is visible and its length needs no record: the store knows it.
@@ -133,11 +137,14 @@ async fn about_leases(gateway: &Gateway, method: &str, request: Bytes) -> Option
             encoded(Ok(Nothing {}))
         }),
         "recoverLease" => match decode::<RecoverLease>(request) {
-            Ok(ask) => encoded(recover_lease(gateway, &ask.path).await.map(|()| Truth { result: true })),
+            Ok(ask) => encoded(recover_lease(gateway, caller, &ask.path).await.map(|()| Truth { result: true })),
             Err(refusal) => Err(refusal),
         },
         "isFileClosed" => match decode::<IsFileClosed>(request) {
-            Ok(ask) => encoded(file_at(gateway, &ask.path).await.map(|found| Truth { result: !found.open })),
+            Ok(ask) => {
+                let found = names::file_for(gateway, caller, &ask.path, 0).await;
+                encoded(found.map(|(_, found)| Truth { result: !found.open }))
+            }
             Err(refusal) => Err(refusal),
         },
         "reportBadBlocks" => decode::<ReportBadBlocks>(request).and_then(|ask| {
@@ -151,21 +158,14 @@ async fn about_leases(gateway: &Gateway, method: &str, request: Bytes) -> Option
     })
 }
 
-async fn recover_lease(gateway: &Gateway, path: &str) -> Result<(), Refusal> {
+async fn recover_lease(gateway: &Gateway, caller: &Caller, path: &str) -> Result<(), Refusal> {
     let _alone = gateway.files.opening(path).await;
-    let found = file_at(gateway, path).await?;
-    leases::recover(gateway, &found).await
-}
-
-/// The file at a path.
-async fn file_at(gateway: &Gateway, path: &str) -> Result<Attributes, Refusal> {
-    match gateway.client.stat(path).await {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            Err(Refusal::new(FILE_NOT_FOUND, format!("File does not exist: {path}")))
-        }
-        Ok(found) if found.directory => Err(Refusal::new(FILE_NOT_FOUND, format!("Path is not a file: {path}"))),
-        other => Ok(other?),
+    let (_, found) = names::file_for(gateway, caller, path, 0).await?;
+    if !found.open {
+        return Ok(());
     }
+    names::file_for(gateway, caller, path, names::WRITE).await?;
+    leases::recover(gateway, &found).await
 }
 
 fn decode<M: Message + Default>(request: Bytes) -> Result<M, Refusal> {

@@ -10,6 +10,9 @@ use client::Client;
 use std::sync::Arc;
 use tokio::sync::watch;
 
+/// Groups of a user on this machine, the primary one first; empty if the user is not known.
+pub type GroupsOf = Arc<dyn Fn(&str) -> Vec<String> + Send + Sync>;
+
 /// What a gateway needs to know.
 pub struct Settings {
     /// The store.
@@ -21,7 +24,7 @@ pub struct Settings {
     /// Who may do everything: whoever runs the server.
     pub superuser: String,
     /// Groups of a user on this machine, the primary one first; empty if the user is not known.
-    pub groups_of: Arc<dyn Fn(&str) -> Vec<String> + Send + Sync>,
+    pub groups_of: GroupsOf,
     /// Told, in a sentence for people, why a connection was refused or cut.
     pub on_trouble: Arc<dyn Fn(String) + Send + Sync>,
 }
@@ -46,7 +49,7 @@ pub struct Gateway {
     /// Who may do everything.
     pub superuser: String,
     /// Groups of a user on this machine.
-    pub groups_of: Arc<dyn Fn(&str) -> Vec<String> + Send + Sync>,
+    pub groups_of: GroupsOf,
     /// Told why a connection was refused or cut.
     pub on_trouble: Arc<dyn Fn(String) + Send + Sync>,
     /// Where clients reach it, `host:port`: calls and data on one port.

@@ -27,6 +27,9 @@ pub struct Note {
     /// Most bytes below this directory, copies counted; absent: no limit.
     #[prost(uint64, optional, tag = "7")]
     pub bytes_quota: Option<u64>,
+    /// Superusers may not read this file: somebody set the extended attribute that says so.
+    #[prost(bool, tag = "8")]
+    pub unreadable_by_superuser: bool,
 }
 
 /// One entry of an access control list, numbered as in Hadoop's acl.proto.

@@ -56,18 +56,16 @@ pub const ACCESS_CONTROL: &str = "org.apache.hadoop.security.AccessControlExcept
 pub const ILLEGAL_ARGUMENT: &str = "org.apache.hadoop.HadoopIllegalArgumentException";
 /// Somebody else writes the file.
 pub const ALREADY_BEING_CREATED: &str = "org.apache.hadoop.hdfs.protocol.AlreadyBeingCreatedException";
-/// The file is being closed for a writer that went away.
-pub const RECOVERY_IN_PROGRESS: &str = "org.apache.hadoop.hdfs.protocol.RecoveryInProgressException";
 /// The writer has lost its lease, or the file is gone.
 pub const LEASE_EXPIRED: &str = "org.apache.hadoop.hdfs.server.namenode.LeaseExpiredException";
-/// No room for more bytes: what clients of HDFS see when a cluster is full.
-pub const QUOTA_SPACE: &str = "org.apache.hadoop.hdfs.protocol.DSQuotaExceededException";
 /// Try again soon.
 pub const RETRIABLE: &str = "org.apache.hadoop.ipc.RetriableException";
 /// No block of that name.
 pub const REPLICA_NOT_FOUND: &str = "org.apache.hadoop.hdfs.server.datanode.ReplicaNotFoundException";
 /// A name of more than 255 bytes.
 pub const COMPONENT_TOO_LONG: &str = "org.apache.hadoop.hdfs.protocol.FSLimitException$PathComponentTooLongException";
+/// A file where a directory is needed.
+pub const NOT_DIRECTORY: &str = "org.apache.hadoop.fs.PathIsNotDirectoryException";
 /// An argument that Java itself refuses.
 pub const JAVA_ARGUMENT: &str = "java.lang.IllegalArgumentException";
 /// A feature that the administrator switched off.

@@ -1,5 +1,5 @@
-//! What is kept with a file or directory besides its bytes: permission bits, owners, times, extended attributes. Nobody
-//! enforces permissions yet: who asks is not proven.
+//! What is kept with a file or directory besides its bytes: permission bits, owners, times, extended attributes, a
+//! gateway's note. Rights are judged by gateways: who asks here is not proven.
 
 use crate::format::{SessionRecord, XattrRecord, XattrsRecord};
 use crate::key::Key;

@@ -109,6 +109,7 @@ impl State {
                 self.put(&Key::Extent(inode, record.length.saturating_add(end)), &ExtentRecord { start, ..extent });
             }
             self.remove(&Key::Name(InodeId(source.record.parent), &source.record.name));
+            self.names_changed(InodeId(source.record.parent))?;
             self.remove_inode(source.inode, source.record.xattrs);
             self.counters.files = self.counters.files.saturating_sub(1);
             self.counters.bytes = self.counters.bytes.saturating_sub(source.record.length);

@@ -74,6 +74,7 @@ impl State {
         let record = InodeRecord { writer: Some(writer), ..self.new_inode(directory.inode, name, new) };
         self.counters.files += 1;
         self.put(&Key::Name(directory.inode, name), &NameRecord { inode: inode.0, directory: false });
+        self.names_changed(directory.inode)?;
         self.put(&Key::Inode(inode), &record);
         self.mark(&Key::SessionFile(session, inode));
         let generation = Generation(record.generation);
@@ -200,6 +201,7 @@ impl State {
             // The name may be gone already, or stand for something newer, if somebody deleted the directory above.
             if self.layers.record::<NameRecord>(&name)?.is_some_and(|found| found.inode == inode.0) {
                 self.remove(&name);
+                self.names_changed(parent)?;
             }
             record.writer = Some(writer);
             self.detach(inode, record)?;
@@ -290,7 +292,7 @@ impl State {
     }
 
     /// Does `Fence`.
-    pub fn fence(&mut self, inode: InodeId, only_gone: bool) -> Result<Reply> {
+    pub fn fence(&mut self, asker: SessionId, inode: InodeId, only_gone: bool) -> Result<Reply> {
         let record: InodeRecord = self.layers.record(&Key::Inode(inode))?.ok_or_else(|| gone(inode))?;
         if record.directory || record.parent == 0 {
             return Err(gone(inode));
@@ -298,7 +300,7 @@ impl State {
         let Some(writer) = &record.writer else { return Ok(Reply::Attributes(convert::attributes(inode, record))) };
         let session = SessionId::from_slice(&writer.session).ok_or_else(|| missing("a writer's session"))?;
         if !writer.ended {
-            if only_gone && !session.is_gateway() {
+            if only_gone && session != asker && self.sessions.is_open(session) {
                 let text = format!(
                     "file number {inode} has a writer, session {session}; nothing was done: try again when it is closed"
                 );

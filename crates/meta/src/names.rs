@@ -85,6 +85,7 @@ impl State {
         let record = InodeRecord { directory: true, ..self.new_inode(parent.inode, name, new) };
         self.counters.directories += 1;
         self.put(&Key::Name(parent.inode, name), &NameRecord { inode: inode.0, directory: true });
+        self.names_changed(parent.inode)?;
         self.put(&Key::Inode(inode), &record);
         // What this transaction made is met by whoever uses the directory before it is durable.
         self.layers.observe(self.sequence() + 1);
@@ -314,6 +315,8 @@ impl State {
         let name = NameRecord { inode: found.inode.0, directory };
         self.remove(&Key::Name(parent, from_name));
         self.put(&Key::Name(target.inode, to_name), &name);
+        self.names_changed(parent)?;
+        self.names_changed(target.inode)?;
         let record = InodeRecord { parent: target.inode.0, name: to_name.to_string(), ..found.record };
         self.put(&Key::Inode(found.inode), &record);
         if directory {
@@ -332,8 +335,19 @@ impl State {
             return Err(not_empty(path));
         }
         self.remove(&Key::Name(InodeId(found.record.parent), name));
+        self.names_changed(InodeId(found.record.parent))?;
         self.detach(found.inode, found.record)?;
         Ok(Reply::Done)
+    }
+
+    /// A name came into the directory or left it: that is a change of the directory's content.
+    pub fn names_changed(&mut self, directory: InodeId) -> Result<()> {
+        let mut record = self.named_inode(&NameRecord { inode: directory.0, directory: true })?;
+        if record.modified != self.wall.0 {
+            record.modified = self.wall.0;
+            self.put(&Key::Inode(directory), &record);
+        }
+        Ok(())
     }
 
     /// Whether anything is in the directory.

@@ -67,6 +67,7 @@ impl State {
         self.counters.files += 1;
         self.put_file(inode, &record, 0);
         self.put(&Key::Name(directory.inode, name), &NameRecord { inode: inode.0, directory: false });
+        self.names_changed(directory.inode)?;
         if file.length > 0 {
             let extent = ExtentRecord {
                 start: 0,

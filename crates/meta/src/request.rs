@@ -449,7 +449,7 @@ pub enum Request {
     Fence {
         /// The file.
         inode: InodeId,
-        /// Only if the writer's session has ended or is a gateway's; else `Busy`.
+        /// Only if the writer's session has ended or is the asker's own; else `Busy`.
         only_gone: bool,
     },
     /// `Orphans`: files whose writer's session ended. Seal their chunks, then say `Recovered`.

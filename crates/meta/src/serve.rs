@@ -141,7 +141,7 @@ impl State {
             Request::BagSealed { bag, epoch } => self.bag_sealed(*bag, *epoch),
             Request::BagDelete { name } => self.delete_bag(name),
             Request::Collected { groups, ranges, bags } => self.collected(groups, ranges, bags),
-            Request::Fence { inode, only_gone } => self.fence(*inode, *only_gone),
+            Request::Fence { inode, only_gone } => self.fence(session, *inode, *only_gone),
             Request::Recovered { inode, generation, length } => self.recovered(*inode, *generation, *length),
             read => unreachable!("{read:?} is a read"),
         }

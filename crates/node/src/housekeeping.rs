@@ -9,6 +9,7 @@ use crate::translate::{place_of, wire_attributes};
 use base::error::{ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, Generation, InodeId, Owner};
 use chunk::{BagStat, Reply, Request};
+use meta::Caller;
 use meta::request::{BagInfo, Garbage, NewGroup, Orphan, Place};
 use net::message::file::{Attributes, Recover};
 use std::collections::{BTreeMap, BTreeSet};
@@ -171,9 +172,9 @@ async fn end(node: &Node, orphan: Orphan) -> Result<()> {
 }
 
 /// Takes a file from its writer and closes it with what is written.
-pub async fn recover(node: &Node, ask: Recover) -> Result<Attributes> {
+pub async fn recover(node: &Node, caller: Caller, ask: Recover) -> Result<Attributes> {
     let inode = InodeId(ask.inode);
-    match node.metadata.ask(meta::Request::Fence { inode, only_gone: ask.only_gone }).await? {
+    match node.metadata.ask_for(caller, meta::Request::Fence { inode, only_gone: ask.only_gone }).await? {
         meta::Reply::Attributes(attributes) => return Ok(wire_attributes(&attributes)),
         meta::Reply::Orphans(orphans) => {
             for orphan in orphans {

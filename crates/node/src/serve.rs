@@ -37,11 +37,7 @@ pub struct Running {
     pub notes: Vec<String>,
     /// Devices that could not be opened, and why; what lies on them is an error until the node starts with them again.
     pub missing: Vec<Missing>,
-    shutdown: watch::Sender<bool>,
-    server: tokio::task::JoinHandle<()>,
-    housekeeping: tokio::task::JoinHandle<()>,
-    console_task: Option<tokio::task::JoinHandle<()>>,
-    gateway: Option<Hdfs>,
+    tasks: Tasks,
     node: Arc<Node>,
     engines: Vec<Ended>,
 }
@@ -98,6 +94,7 @@ pub async fn start(
     let metrics = Metrics { net, incoming: incoming.clone(), outgoing: outward, disks, metadata: meta_stats };
     let not_served = missing.clone();
     let console = console_listener.as_ref().map(|listener| listener.address());
+    let hdfs = hdfs_listener.as_ref().map(|listener| listener.address());
     let node = Arc::new(Node {
         id: identity.node,
         metadata,
@@ -108,55 +105,66 @@ pub async fn start(
         runtime: tokio::runtime::Handle::current(),
         missing,
         console: console.clone(),
+        hdfs: hdfs.clone(),
         metadata_at: directory.parent().map(shown).unwrap_or_default(),
         drains: tokio::sync::Notify::new(),
         moving: tokio::sync::Mutex::new(()),
         metrics,
         log: log.clone(),
     });
-    let (shutdown, stopped) = watch::channel(false);
     let server_settings = ServerSettings {
         node: identity.node,
         incarnation: identity.incarnation,
         budget: incoming,
         outgoing,
-        pool: pool.clone(),
+        pool,
         clock,
         silence_max: base::limit::CALL_SILENCE_MAX,
         stats,
         on_trouble: to_log(&log, "connection"),
     };
+    let listeners = Listeners { store: listener, console: console_listener, hdfs: hdfs_listener };
+    let tasks = begin(&node, listeners, server_settings, random).await?;
+    Ok(Running { address, console, hdfs, notes, missing: not_served, tasks, node, engines })
+}
+
+/// Where a node listens.
+struct Listeners {
+    store: Box<dyn Listener>,
+    console: Option<Box<dyn Listener>>,
+    hdfs: Option<Box<dyn Listener>>,
+}
+
+/// What a node does at once, until it is told to stop.
+struct Tasks {
+    shutdown: watch::Sender<bool>,
+    server: tokio::task::JoinHandle<()>,
+    housekeeping: tokio::task::JoinHandle<()>,
+    console: Option<tokio::task::JoinHandle<()>>,
+    hdfs: Option<Hdfs>,
+}
+
+/// Begins to serve.
+async fn begin(
+    node: &Arc<Node>,
+    listeners: Listeners,
+    settings: ServerSettings,
+    random: Arc<dyn Random>,
+) -> Result<Tasks> {
+    let (shutdown, stopped) = watch::channel(false);
+    let (incarnation, pool) = (settings.incarnation, settings.pool.clone());
     let service = Arc::new(NodeService(node.clone()));
-    let server = tokio::spawn(Server::serve(listener, service, server_settings, stopped.clone()));
+    let server = tokio::spawn(Server::serve(listeners.store, service, settings, stopped.clone()));
     let housekeeping = tokio::spawn(housekeeping::run(node.clone(), stopped.clone()));
-    let hdfs = hdfs_listener.as_ref().map(|listener| listener.address());
-    let given = hdfs::Given {
-        node: node.clone(),
-        incarnation: identity.incarnation,
-        pool,
-        random,
-        on_trouble: to_log(&log, "hdfs"),
-    };
-    let gateway = match hdfs_listener {
+    let on_trouble = to_log(&node.log, "hdfs");
+    let given = hdfs::Given { node: node.clone(), incarnation, pool, random, on_trouble };
+    let hdfs = match listeners.hdfs {
         Some(listener) => Some(Hdfs::start(given, listener, stopped.clone()).await?),
         None => None,
     };
-    let answer = |listener| tokio::spawn(console::run(listener, node.clone(), log, stopped));
-    let console_task = console_listener.map(answer);
-    Ok(Running {
-        address,
-        console,
-        hdfs,
-        notes,
-        missing: not_served,
-        shutdown,
-        server,
-        housekeeping,
-        console_task,
-        gateway,
-        node,
-        engines,
-    })
+    let answer = |listener| tokio::spawn(console::run(listener, node.clone(), node.log.clone(), stopped));
+    let console = listeners.console.map(answer);
+    Ok(Tasks { shutdown, server, housekeeping, console, hdfs })
 }
 
 /// What every device is opened with.
@@ -226,11 +234,12 @@ impl Running {
     /// Stops taking calls, lets what is under way end, and ends the threads. Everything acknowledged is on disk already.
     pub async fn stop(self) {
         // Both tasks end by themselves on this; a receiver that is gone already has ended.
-        let _ = self.shutdown.send(true);
-        if let Some(gateway) = self.gateway {
-            gateway.end().await;
+        let Tasks { shutdown, server, housekeeping, console, hdfs } = self.tasks;
+        let _ = shutdown.send(true);
+        if let Some(hdfs) = hdfs {
+            hdfs.end().await;
         }
-        for task in [self.server, self.housekeeping].into_iter().chain(self.console_task) {
+        for task in [server, housekeeping].into_iter().chain(console) {
             let _ = task.await;
         }
         for device in self.node.devices.values() {

@@ -41,6 +41,8 @@ pub struct Node {
     pub missing: Vec<Missing>,
     /// Where its console is, `host:port`.
     pub console: Option<String>,
+    /// Where its HDFS gateway is, `host:port`.
+    pub hdfs: Option<String>,
     /// The directory of the device that the metadata store lies beside, for people.
     pub metadata_at: String,
     /// Says that a device is to be emptied.
@@ -331,7 +333,7 @@ impl Node {
             file::Devices::KIND => respond(call.respond, self.list_devices().await),
             file::Recover::KIND => {
                 let ask = ask!(call as file::Recover);
-                respond(call.respond, housekeeping::recover(self, ask).await);
+                respond(call.respond, housekeeping::recover(self, caller, ask).await);
             }
             session::Look::KIND => {
                 let (answer, page) = self.look().await;
@@ -454,6 +456,7 @@ impl Node {
             ready: health.ready,
             troubles: health.troubles,
             console: self.console.clone().unwrap_or_default(),
+            hdfs: self.hdfs.clone().unwrap_or_default(),
             version: env!("CARGO_PKG_VERSION").to_string(),
             process: u64::from(std::process::id()),
         };

@@ -94,8 +94,7 @@ mod tests {
     #[test]
     fn groups() {
         let users = "root:x:0:0::/:/bin/sh\nada:x:1000:100::/home/ada:/bin/sh\nbad:x:1\n:x:7:100::/:\n";
-        let groups =
-            "root:x:0:\nusers:x:100:bob\nada:x:1000:ada\nwheel:x:10:root,ada\nusers2:x:101:ada, bob\nbroken\n::5:ada\n";
+        let groups = "root:x:0:\nusers:x:100:bob,ada\nada:x:1000:ada\nwheel:x:10:root,ada\nusers2:x:101:ada, bob\nbroken\n::5:ada\n";
         assert_eq!(groups_in(users, groups, "ada"), ["users", "ada", "wheel", "users2"]);
         assert_eq!(groups_in(users, groups, "root"), ["root", "wheel"]);
         assert_eq!(groups_in(users, groups, "bob"), ["users", "users2"]);

@@ -58,7 +58,7 @@ pub fn compare(put: &Tree, back: &Path) -> Result<Comparison> {
 }
 
 /// The length of both files if they are the same.
-fn same(one: &Path, other: &Path) -> Result<Option<u64>> {
+pub fn same(one: &Path, other: &Path) -> Result<Option<u64>> {
     let (mut one, mut other) = (os::file::open(one)?, os::file::open(other)?);
     let length = one.metadata()?.len();
     if other.metadata()?.len() != length {

@@ -63,6 +63,16 @@ impl Tree {
         Ok(tree)
     }
 
+    /// Writes all its files one behind the other into one. How many bytes.
+    pub fn join_into(&self, path: &Path) -> Result<u64> {
+        let mut one = os::file::create(path)?;
+        let mut bytes = 0u64;
+        for file in &self.files {
+            bytes = bytes.saturating_add(std::io::copy(&mut std::fs::File::open(self.root.join(file))?, &mut one)?);
+        }
+        Ok(bytes)
+    }
+
     /// The tree that is put: `chosen`, else the sources that cargo downloaded to build this program, else the current
     /// directory. One that was not chosen by the user and is too large for a minute is cut: some of its directories are copied
     /// into `scratch`.

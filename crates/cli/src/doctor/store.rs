@@ -53,7 +53,8 @@ async fn silent(context: &Context, error: &Error) -> Check {
 fn answered(answer: &LookAnswer) -> Vec<Check> {
     let name = "store";
     let console = if answer.console.is_empty() { "off" } else { &answer.console };
-    let who = format!("version {}, process {}, console {console}", answer.version, answer.process);
+    let hdfs = if answer.hdfs.is_empty() { "off" } else { &answer.hdfs };
+    let who = format!("version {}, process {}, console {console}, HDFS {hdfs}", answer.version, answer.process);
     let mut checks = vec![if answer.ready {
         Check::ok(name, format!("ready; {who}"))
     } else {

@@ -8,8 +8,9 @@ use crate::message::hdfs::{ExtendedBlock, LocatedBlock, LocatedBlocks, STORAGE_D
 use crate::message::located::{
     GetBlockLocations, GetBlockLocationsAnswer, GetReplicaVisibleLength, GetReplicaVisibleLengthAnswer,
 };
+use crate::names::{READ, file_for};
 use crate::note::Note;
-use crate::refusal::{FILE_NOT_FOUND, ILLEGAL_ARGUMENT, REPLICA_NOT_FOUND, Refusal};
+use crate::refusal::{ILLEGAL_ARGUMENT, REPLICA_NOT_FOUND, Refusal};
 use base::error::ErrorKind;
 use base::limit::HDFS_LOCATED_BLOCKS_MAX;
 use bytes::Bytes;
@@ -63,7 +64,7 @@ pub fn block_at(gateway: &Gateway, attributes: &Attributes, block_size: u64, bas
 /// The one store within the one location.
 const STORAGE: &str = "DS-1";
 
-async fn get_block_locations(gateway: &Gateway, _caller: &Caller, request: Bytes) -> Result<Vec<u8>, Refusal> {
+async fn get_block_locations(gateway: &Gateway, caller: &Caller, request: Bytes) -> Result<Vec<u8>, Refusal> {
     let GetBlockLocations { path, offset, length } = decode(request)?;
     for (number, what) in [(offset, "offset"), (length, "length")] {
         if i64::try_from(number).is_err() {
@@ -71,16 +72,8 @@ async fn get_block_locations(gateway: &Gateway, _caller: &Caller, request: Bytes
             return Err(Refusal::new(ILLEGAL_ARGUMENT, text));
         }
     }
-    let attributes = match gateway.client.stat(&path).await {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            return Err(Refusal::not_found(format!("File does not exist: {path}")));
-        }
-        other => other?,
-    };
-    if attributes.directory {
-        return Err(Refusal::new(FILE_NOT_FOUND, format!("Path is not a file: {path}")));
-    }
-    let note = note_of(&attributes);
+    let (_, attributes) = file_for(gateway, caller, &path, READ).await?;
+    let note = Note::read(&attributes.note);
     let visible = visible_length(gateway, &attributes).await?;
     let range = offset..offset.saturating_add(length);
     let located = blocks_of(gateway, &attributes, &note, visible, range)?;
@@ -93,19 +86,14 @@ async fn get_replica_visible_length(gateway: &Gateway, request: Bytes) -> Result
     let Place { inode, base } = gateway.files.blocks.place(block.id, gateway.clock.now()).ok_or_else(missing)?;
     let length = match gateway.client.open_inode(inode).await {
         Ok(reader) => {
-            let length = reader.length().await?;
-            let base = base.byte(block_size(&note_of(&reader.attributes()))).ok_or_else(missing)?;
+            let length = reader.length_known_or_asked().await?;
+            let base = base.byte(block_size(&Note::read(&reader.attributes().note))).ok_or_else(missing)?;
             length.checked_sub(base).ok_or_else(missing)?
         }
         Err(error) if error.kind() == ErrorKind::NotFound => return Err(missing()),
         Err(error) => return Err(error.into()),
     };
     Ok(GetReplicaVisibleLengthAnswer { length }.encode_to_vec())
-}
-
-/// What HDFS keeps with a file of these attributes.
-pub fn note_of(attributes: &Attributes) -> Note {
-    Note::read(&attributes.note)
 }
 
 /// A block's name as HDFS writes it.
@@ -118,7 +106,7 @@ async fn visible_length(gateway: &Gateway, attributes: &Attributes) -> Result<u6
     if !attributes.open {
         return Ok(attributes.length);
     }
-    Ok(gateway.client.open_inode(attributes.inode).await?.length().await?)
+    Ok(gateway.client.open_inode(attributes.inode).await?.length_known_or_asked().await?)
 }
 
 /// The blocks of a file that hold bytes of a range, and its last one.

@@ -5,28 +5,30 @@ use super::open::{Block, OpenFile, located};
 use super::{blocks, located as blocks_of};
 use crate::caller::Caller;
 use crate::gateway::{Gateway, REPLICATION};
-use crate::message::files::{Append, AppendAnswer, CREATE, Create, CreateAnswer, NEW_BLOCK, OVERWRITE};
+use crate::message::files::{Append, AppendAnswer, CREATE, Create, CreateAnswer, LAZY_PERSIST, NEW_BLOCK, OVERWRITE};
 use crate::message::hdfs::FileStatus;
-use crate::names;
+use crate::names::{self, Creation};
 use crate::note::Note;
-use crate::refusal::{ALREADY_BEING_CREATED, FILE_EXISTS, PARENT_NOT_DIRECTORY, RETRIABLE, Refusal};
+use crate::refusal::{ALREADY_BEING_CREATED, FILE_EXISTS, FILE_NOT_FOUND, RETRIABLE, Refusal};
 use base::error::ErrorKind;
 use client::{Attributes, CreateOptions, FileWriter};
 use std::sync::Arc;
 
+/// Number of the storage policy of files that may be lost with the memory.
+const LAZY_PERSIST_POLICY: u32 = 15;
+
 /// Makes a file and opens it.
 pub async fn create(gateway: &Arc<Gateway>, caller: &Caller, ask: Create) -> Result<CreateAnswer, Refusal> {
-    let (path, machine) = (ask.path.as_str(), caller.machine());
-    let _alone = gateway.files.opening(path).await;
-    let found = gateway.client.lookup(path).await?;
-    let names = path.split('/').filter(|name| !name.is_empty()).count();
+    let machine = caller.machine();
+    let _alone = gateway.files.opening(&ask.path).await;
     let overwrite = ask.flags & OVERWRITE != 0;
-    let mut replaced = None;
-    match found.get(names) {
-        Some(old) if old.directory => {
-            return Err(Refusal::new(FILE_EXISTS, format!("{path} already exists as a directory")));
-        }
-        Some(old) if overwrite => replaced = Some(old.inode),
+    names::check_replication(ask.replication, &ask.path)?;
+    let (how, bits) = ((overwrite, ask.parents), (ask.masked, ask.unmasked));
+    let Creation { path, existing, mode, owner, group, note, above_mode, above_note } =
+        names::for_file(gateway, caller, &ask.path, how, bits).await?;
+    let path = path.as_str();
+    match &existing {
+        Some(_) if overwrite => (),
         Some(old) => {
             may_take(gateway, old, path, &ask.holder, machine, Wish::Create).await?;
             return Err(exists(path, machine));
@@ -34,19 +36,28 @@ pub async fn create(gateway: &Arc<Gateway>, caller: &Caller, ask: Create) -> Res
         None if ask.flags & CREATE == 0 => {
             return Err(Refusal::not_found(format!("Can't overwrite non-existent {path} for client {machine}")));
         }
-        None => may_be_made(path, &found, names, ask.parents)?,
+        None => (),
     }
-    let note = Note { block_size: ask.block_size, replication: ask.replication, ..Note::default() };
-    let above = found.iter().take(names).rfind(|above| above.directory);
+    let erasure_coding = ask.erasure_coding.filter(|name| !name.is_empty()).unwrap_or_default();
+    if !erasure_coding.is_empty() {
+        names::check_coding_policy(&erasure_coding)?;
+    }
+    let storage_policy = match ask.storage_policy.filter(|name| !name.is_empty()) {
+        Some(name) => names::storage_policy_named(&name)?,
+        None if ask.flags & LAZY_PERSIST != 0 => LAZY_PERSIST_POLICY,
+        None => note.storage_policy,
+    };
+    let (block_size, replication) = (ask.block_size, ask.replication);
+    let note = Note { block_size, replication, erasure_coding, storage_policy, ..note };
     let options = CreateOptions {
         overwrite,
         parents: ask.parents,
-        mode: Some(ask.masked.bits & 0o1777),
-        owner: Some(caller.user.to_string()),
-        group: above.map(|above| above.group.clone()).filter(|group| !group.is_empty()),
+        mode: Some(mode),
+        owner: Some(owner),
+        group: Some(group),
         note: prost::Message::encode_to_vec(&note),
-        // Who made them must be able to go on below them.
-        above_mode: above.map(|above| above.mode | 0o300),
+        above_mode: Some(above_mode),
+        above_note,
         ..CreateOptions::default()
     };
     let writer = gateway.client.create(path, options).await.map_err(|error| match error.kind() {
@@ -54,8 +65,8 @@ pub async fn create(gateway: &Arc<Gateway>, caller: &Caller, ask: Create) -> Res
         ErrorKind::Full => no_room(path),
         _ => error.into(),
     })?;
-    if let Some(replaced) = replaced {
-        end(gateway, replaced).await;
+    if let Some(replaced) = existing {
+        end(gateway, replaced.inode).await;
     }
     let file = opened(gateway, writer, &ask.holder, machine, path, &note)?;
     Ok(CreateAnswer { status: Some(status(gateway, &file.attributes, &note)) })
@@ -63,18 +74,13 @@ pub async fn create(gateway: &Arc<Gateway>, caller: &Caller, ask: Create) -> Res
 
 /// Opens a file at its end.
 pub async fn append(gateway: &Arc<Gateway>, caller: &Caller, ask: Append) -> Result<AppendAnswer, Refusal> {
-    let (path, machine) = (ask.path.as_str(), caller.machine());
-    let _alone = gateway.files.opening(path).await;
-    let old = match gateway.client.stat(path).await {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            let text = format!("Failed to append to non-existent file {path} for client {machine}");
-            return Err(Refusal::not_found(text));
-        }
-        other => other?,
-    };
-    if old.directory {
-        let text = format!("Cannot append to directory {path}; already exists as a directory.");
-        return Err(Refusal::new(FILE_EXISTS, text));
+    let machine = caller.machine();
+    let _alone = gateway.files.opening(&ask.path).await;
+    let found = names::file_for(gateway, caller, &ask.path, names::WRITE).await;
+    let (path, old) = found.map_err(|refusal| not_appended(refusal, &ask.path, machine))?;
+    let path = path.as_str();
+    if Note::read(&old.note).storage_policy == LAZY_PERSIST_POLICY {
+        return Err(Refusal::unsupported(format!("Cannot append to lazy persist file {path}")));
     }
     may_take(gateway, &old, path, &ask.holder, machine, Wish::Append).await?;
     let writer = gateway.client.append(path).await.map_err(|error| match error.kind() {
@@ -126,7 +132,9 @@ fn opened(
 /// What a writer is told of its file. It has as many copies as clients are shown places.
 fn status(gateway: &Gateway, attributes: &Attributes, note: &Note) -> FileStatus {
     let status = names::file_status("", attributes, note, &gateway.superuser);
-    FileStatus { replication: Some(REPLICATION), ..status }
+    // Clients leave out checksums for files that are to be lost with the memory; none are here.
+    let storage_policy = status.storage_policy.filter(|policy| *policy != LAZY_PERSIST_POLICY).or(Some(0));
+    FileStatus { replication: Some(REPLICATION), storage_policy, ..status }
 }
 
 /// A file that was replaced is gone for whoever wrote it.
@@ -137,16 +145,16 @@ async fn end(gateway: &Gateway, inode: u64) {
     }
 }
 
-/// Refuses if the directory is missing or none.
-fn may_be_made(path: &str, found: &[Attributes], names: usize, parents: bool) -> Result<(), Refusal> {
-    let parent = path.trim_end_matches('/').rsplit_once('/').map_or("/", |(parent, _)| parent);
-    if found.last().is_some_and(|last| !last.directory) {
-        return Err(Refusal::new(PARENT_NOT_DIRECTORY, format!("Parent path is not a directory: {parent}")));
+/// A refusal to find a file, in the words of an append.
+fn not_appended(refusal: Refusal, path: &str, machine: &str) -> Refusal {
+    if refusal.class != FILE_NOT_FOUND {
+        return refusal;
     }
-    if found.len() < names && !parents {
-        return Err(Refusal::not_found(format!("Parent directory doesn't exist: {parent}")));
+    if refusal.text.starts_with("Path is not a file") {
+        let text = format!("Cannot append to directory {path}; already exists as a directory.");
+        return Refusal::new(FILE_EXISTS, text);
     }
-    Ok(())
+    Refusal::not_found(format!("Failed to append to non-existent file {path} for client {machine}"))
 }
 
 fn exists(path: &str, machine: &str) -> Refusal {

@@ -104,7 +104,7 @@ pub struct SetPolicyRequest {
 /// StorageTypesProto: 1 disk, 2 flash, 3 archive, 4 memory disk, 5 provided, 6 NVDIMM.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct StorageTypes {
-    /// The first copy's, the second's, …; the last counts for all others.
+    /// The first copy's, the second's, and so on; the last counts for all others.
     #[prost(int32, repeated, packed = "false", tag = "1")]
     pub types: Vec<i32>,
 }

@@ -258,25 +258,6 @@ pub struct CorruptFiles {
     pub cookie: String,
 }
 
-/// The answer to `getErasureCodingCodecs`.
-#[derive(Clone, PartialEq, Eq, Message)]
-pub struct CodecsAnswer {
-    /// The codes that the server can make.
-    #[prost(message, repeated, tag = "1")]
-    pub codecs: Vec<Codec>,
-}
-
-/// A code and who makes it.
-#[derive(Clone, PartialEq, Eq, Message)]
-pub struct Codec {
-    /// The code.
-    #[prost(string, required, tag = "1")]
-    pub codec: String,
-    /// Who makes it.
-    #[prost(string, required, tag = "2")]
-    pub coders: String,
-}
-
 /// The answer to `getECTopologyResultForPolicies`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct TopologyAnswer {

@@ -224,7 +224,7 @@ pub struct ReadStatus {
 pub struct PacketHeader {
     /// First byte within the block.
     pub offset: u64,
-    /// 0, 1, 2 … within an operation; -1 is a sign of life.
+    /// 0, 1, 2 ... within an operation; -1 is a sign of life.
     pub number: i64,
     /// Whether it is the last one; then it has no bytes.
     pub last: bool,

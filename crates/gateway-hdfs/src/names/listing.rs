@@ -11,7 +11,7 @@ use crate::names::permission::{self, EXECUTE, READ, Wanted};
 use crate::names::status::file_status;
 use crate::names::way::{Purpose, Way};
 use crate::note::Note;
-use crate::refusal::{FILE_NOT_FOUND, JAVA_ARGUMENT, Refusal};
+use crate::refusal::{ACCESS_CONTROL, FILE_NOT_FOUND, JAVA_ARGUMENT, Refusal};
 use base::checksum::crc32c;
 use base::error::ErrorKind;
 use base::limit::LIST_PAGE_MAX;
@@ -28,7 +28,11 @@ pub(crate) async fn info(
     path: &str,
     located: bool,
 ) -> Result<Option<FileStatus>, Refusal> {
-    let way = Way::look(gateway, caller, path, Purpose::Read).await?;
+    let way = match Way::look(gateway, caller, path, Purpose::Read).await {
+        // To a superuser there is just nothing below a file.
+        Err(refusal) if caller.superuser && refusal.class == ACCESS_CONTROL => return Ok(None),
+        way => way?,
+    };
     match way.last() {
         None => Ok(None),
         Some(attributes) => status(gateway, "", attributes, policy_above(&way), located).await.map(Some),
@@ -84,7 +88,7 @@ pub(crate) async fn batched(
         let text = format!("Too many source paths ({} > {BATCH_MAX})", paths.len());
         return Err(Refusal::new(JAVA_ARGUMENT, text));
     }
-    let checksum = crc32c(paths.join("\0").as_bytes()).to_be_bytes().to_vec();
+    let checksum = crc32c(paths.join("\0").as_bytes()).to_string().into_bytes();
     let (mut place, mut after_name) = (0, Vec::new());
     if !after.is_empty() {
         let key = BatchedKey::decode(after.as_slice()).unwrap_or_default();
@@ -154,6 +158,13 @@ pub(crate) async fn file_for(
     let way = Way::look(gateway, caller, path, purpose).await?;
     let file = way.file()?.clone();
     permission::check(&gateway.superuser, caller, &way, Wanted { access, ..Wanted::default() })?;
+    if caller.superuser && access & READ != 0 && Note::read(&file.note).unreadable_by_superuser {
+        let text = format!(
+            "Access is denied for {} since the superuser is not allowed to perform this operation.",
+            caller.user
+        );
+        return Err(Refusal::new(ACCESS_CONTROL, text));
+    }
     Ok((way.path, file))
 }
 

@@ -106,9 +106,10 @@ pub(crate) fn check_sticky(
     Err(Refusal::new(ACCESS_CONTROL, text))
 }
 
-/// The refusal of what only a superuser may do.
-pub(crate) fn superuser_only(caller: &Caller) -> Refusal {
-    let text = format!("Access denied for user {}. Superuser privilege is required", caller.user);
+/// The refusal of what only a superuser may do; HDFS's name of the operation.
+pub(crate) fn superuser_only(caller: &Caller, operation: &str) -> Refusal {
+    let text =
+        format!("Access denied for user {}. Superuser privilege is required for operation {operation}", caller.user);
     Refusal::new(ACCESS_CONTROL, text)
 }
 

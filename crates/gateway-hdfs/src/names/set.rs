@@ -142,7 +142,7 @@ pub(crate) async fn change_acl(
 /// Does getAclStatus.
 pub(crate) async fn acl_status(gateway: &Gateway, caller: &Caller, path: &str) -> Result<AclStatus, Refusal> {
     let way = Way::look(gateway, caller, path, Purpose::Read).await?;
-    let attributes = way.any("File/Directory does not exist: ")?;
+    let attributes = way.any("cannot find ")?;
     Ok(AclStatus {
         owner: permission::owner_of(&gateway.superuser, attributes).to_string(),
         group: permission::group_of(attributes).to_string(),

@@ -8,7 +8,7 @@ use crate::names::policies::coding_label;
 use crate::names::walk::Walk;
 use crate::names::way::{Purpose, Way};
 use crate::note::Note;
-use crate::refusal::Refusal;
+use crate::refusal::{NOT_DIRECTORY, Refusal};
 use client::Attributes;
 
 /// A quota that is none, and in setQuota one that is to be cleared.
@@ -52,12 +52,18 @@ pub(crate) async fn quota_usage(gateway: &Gateway, caller: &Caller, path: &str) 
 /// Does setQuota as far as it can: there are no quotas, so clearing them is all that is granted.
 pub(crate) async fn set_quota(gateway: &Gateway, caller: &Caller, ask: SetQuotaRequest) -> Result<(), Refusal> {
     if !caller.superuser {
-        return Err(permission::superuser_only(caller));
+        let operation = match (ask.names, ask.bytes) {
+            (NONE, UNCHANGED) => "clearQuota",
+            (UNCHANGED, NONE) => "clearSpaceQuota",
+            (_, UNCHANGED) => "setQuota",
+            _ => "setSpaceQuota",
+        };
+        return Err(permission::superuser_only(caller, operation));
     }
     let way = Way::look(gateway, caller, &ask.path, Purpose::Write).await?;
     let last = way.any("Directory does not exist: ")?;
     if !last.directory {
-        return Err(Refusal::not_found(format!("Path is not a directory: {}", way.path)));
+        return Err(Refusal::new(NOT_DIRECTORY, format!("`{}': Is not a directory", way.path)));
     }
     match [ask.names, ask.bytes].into_iter().all(|quota| quota == NONE || quota == UNCHANGED) {
         true => Ok(()),

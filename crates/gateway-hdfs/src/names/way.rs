@@ -42,7 +42,7 @@ impl Way {
         }
         let (names, raw) = resolve(gateway, text).await?;
         if raw && purpose != Purpose::Read && !caller.superuser {
-            return Err(permission::superuser_only(caller));
+            return Err(permission::superuser_only(caller, "on raw paths"));
         }
         if purpose == Purpose::Create {
             check_new_name(&names)?;

@@ -4,6 +4,7 @@ use crate::caller::Caller;
 use crate::gateway::Gateway;
 use crate::message::names::{XattrProto, XattrRequest, XattrsRequest};
 use crate::names::permission::{self, READ, WRITE, Wanted};
+use crate::names::set::change_note;
 use crate::names::way::{Purpose, Way};
 use crate::refusal::{ACCESS_CONTROL, ILLEGAL_ARGUMENT, Refusal, XATTR_NOT_FOUND};
 use base::error::ErrorKind;
@@ -12,12 +13,15 @@ use base::error::ErrorKind;
 const NAMESPACES: [&str; 5] = ["user", "trusted", "security", "system", "raw"];
 const USER: u32 = 0;
 const TRUSTED: u32 = 1;
+const SECURITY: u32 = 2;
 const RAW: u32 = 4;
 
 /// Most attributes that users see on one file or directory, as in HDFS.
 const VISIBLE_MAX: usize = 32;
 /// Most bytes in name and value together, as in HDFS.
 const BYTES_MAX: usize = 16_384;
+/// The one attribute of the namespace `security`: superusers may not read the file. It cannot be taken back.
+const UNREADABLE: &str = "hdfs.unreadable.by.superuser";
 /// Flags of setXAttr.
 const CREATE: u32 = 1;
 const REPLACE: u32 = 2;
@@ -54,6 +58,13 @@ pub(crate) async fn set(gateway: &Gateway, caller: &Caller, ask: XattrRequest) -
         let text = format!("Cannot add additional XAttr to inode, would exceed limit of {VISIBLE_MAX}");
         return Err(Refusal::io(text));
     }
+    if is_unreadable(&xattr) {
+        if way.last().is_some_and(|last| last.directory) {
+            return Err(Refusal::io(format!("Can only set 'security.{UNREADABLE}' on a file.")));
+        }
+        // First what counts, then what is shown.
+        change_note(gateway, &way.path, |note| note.unreadable_by_superuser = true).await?;
+    }
     Ok(gateway.client.set_xattr(&way.path, &name, Some(value)).await?)
 }
 
@@ -61,6 +72,10 @@ pub(crate) async fn set(gateway: &Gateway, caller: &Caller, ask: XattrRequest) -
 pub(crate) async fn remove(gateway: &Gateway, caller: &Caller, ask: XattrRequest) -> Result<(), Refusal> {
     let xattr = ask.xattr.unwrap_or_default();
     let (way, name) = to_change(gateway, caller, &ask.path, &xattr).await?;
+    if is_unreadable(&xattr) {
+        let text = format!("The xattr 'security.{UNREADABLE}' can not be deleted.");
+        return Err(Refusal::new(ACCESS_CONTROL, text));
+    }
     gateway.client.set_xattr(&way.path, &name, None).await.map_err(|error| match error.kind() {
         ErrorKind::NotFound => Refusal::io("No matching attributes found for remove operation"),
         _ => Refusal::from(error),
@@ -74,14 +89,15 @@ pub(crate) async fn get(gateway: &Gateway, caller: &Caller, ask: XattrsRequest) 
         check_namespace(caller, xattr, way.raw)?;
     }
     permission::check(&gateway.superuser, caller, &way, Wanted { access: READ, ..Wanted::default() })?;
-    way.any("File/Directory does not exist: ")?;
+    way.any("cannot find ")?;
     let there = gateway.client.xattrs(&way.path).await?;
     let seen: Vec<XattrProto> = there
         .into_iter()
         .filter_map(|(name, value)| {
             let (namespace, name) = name.split_once('.')?;
             let namespace = NAMESPACES.iter().position(|known| *known == namespace)? as u32;
-            let xattr = XattrProto { namespace, name: name.to_string(), value: Some(value) };
+            let value = Some(value).filter(|value| !value.is_empty());
+            let xattr = XattrProto { namespace, name: name.to_string(), value };
             check_namespace(caller, &xattr, way.raw).is_ok().then_some(xattr)
         })
         .collect();
@@ -125,10 +141,20 @@ fn check_namespace(caller: &Caller, xattr: &XattrProto, raw: bool) -> Result<(),
         USER => Ok(()),
         TRUSTED if caller.superuser => Ok(()),
         RAW if raw => Ok(()),
+        SECURITY if is_unreadable(xattr) && xattr.value.is_none() => Ok(()),
+        SECURITY if is_unreadable(xattr) => {
+            let text =
+                format!("Attempt to set a value for 'security.{UNREADABLE}'. Values are not allowed for this xattr.");
+            Err(Refusal::new(ACCESS_CONTROL, text))
+        }
         other => {
             let namespace = NAMESPACES.get(other as usize).unwrap_or(&"unknown");
             let text = format!("User doesn't have permission for xattr: {namespace}.{}", xattr.name);
             Err(Refusal::new(ACCESS_CONTROL, text))
         }
     }
+}
+
+fn is_unreadable(xattr: &XattrProto) -> bool {
+    xattr.namespace == SECURITY && xattr.name == UNREADABLE
 }

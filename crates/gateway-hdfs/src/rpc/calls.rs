@@ -148,3 +148,84 @@ impl Calls {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Calls, SPARE_PLACES};
+    use crate::rpc::frame::Answer;
+    use base::limit::HDFS_CALLS_MAX;
+    use std::future::poll_fn;
+    use std::task::Poll;
+    use tokio::sync::oneshot;
+
+    fn waiting(call: i32) -> (oneshot::Sender<()>, super::Doing) {
+        let (tell, told) = oneshot::channel();
+        let doing = async move {
+            drop(told.await);
+            (call, Ok(Vec::new()))
+        };
+        (tell, Box::pin(doing))
+    }
+
+    /// The next answers, when there are some.
+    async fn answers(calls: &mut Calls) -> Vec<i32> {
+        let mut numbers = Vec::new();
+        poll_fn(|context| {
+            calls.turn(context, |(call, _): Answer| numbers.push(call));
+            if numbers.is_empty() { Poll::Pending } else { Poll::Ready(()) }
+        })
+        .await;
+        numbers
+    }
+
+    /// A call that is done at once is answered at once and takes no place; others are answered in the order in which they end.
+    #[tokio::test]
+    async fn any_order() {
+        let mut calls = Calls::default();
+        assert_eq!(calls.begin(Box::pin(async { (9, Ok(vec![1])) })), Some((9, Ok(vec![1]))));
+        assert_eq!(calls.len(), 0);
+        let (first, doing) = waiting(1);
+        assert_eq!(calls.begin(doing), None);
+        let (second, doing) = waiting(2);
+        assert_eq!(calls.begin(doing), None);
+        drop(second);
+        assert_eq!((answers(&mut calls).await, calls.len()), (vec![2], 1));
+        let (third, doing) = waiting(3);
+        assert_eq!(calls.begin(doing), None);
+        drop(third);
+        drop(first);
+        assert_eq!((answers(&mut calls).await, calls.len()), (vec![3, 1], 0), "both with one wake-up");
+    }
+
+    /// Calls that end on other threads while the connection sleeps are all answered; their number is bounded, and afterwards
+    /// little memory is kept.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn from_other_threads() {
+        let mut calls = Calls::default();
+        for round in 0..50 {
+            let mut tells = Vec::new();
+            for call in 0..HDFS_CALLS_MAX as i32 {
+                let (tell, doing) = waiting(call);
+                assert_eq!(calls.begin(doing), None);
+                tells.push(tell);
+            }
+            assert!(!calls.has_room());
+            let ending = tokio::spawn(async move {
+                for tell in tells {
+                    drop(tell);
+                    if round % 5 == 0 {
+                        tokio::task::yield_now().await;
+                    }
+                }
+            });
+            let mut done = Vec::new();
+            while done.len() < HDFS_CALLS_MAX {
+                done.extend(answers(&mut calls).await);
+            }
+            done.sort_unstable();
+            assert_eq!(done, (0..HDFS_CALLS_MAX as i32).collect::<Vec<i32>>());
+            assert!(calls.len() == 0 && calls.places.len() <= SPARE_PLACES);
+            ending.await.expect("no panic");
+        }
+    }
+}

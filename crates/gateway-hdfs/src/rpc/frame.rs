@@ -119,3 +119,113 @@ fn append_delimited<M: Message>(out: &mut Vec<u8>, message: &M) {
         unreachable!("a Vec grows as it must");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Front, append_answer, append_fatal, append_sasl_success, front, take_delimited};
+    use crate::message::rpc::{
+        CALL_CONTEXT, CALL_PING, CALL_SASL, CallHeader, ConnectionContext, FATAL_VERSION_MISMATCH, RequestHeader,
+        ResponseHeader, SASL_NEGOTIATE, Sasl,
+    };
+    use crate::refusal::{NO_SUCH_METHOD, NO_SUCH_PROTOCOL, Refusal, VERSION_MISMATCH};
+    use base::limit::HDFS_FRAME_MAX;
+    use bytes::Bytes;
+    use prost::Message;
+
+    fn bytes(hex: &str) -> Vec<u8> {
+        hex.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
+    }
+
+    /// The content of a whole frame and its header.
+    fn opened(frame: &[u8]) -> (RequestHeader, Bytes) {
+        assert_eq!(front(frame), Front::Whole(frame.len()));
+        let mut content = Bytes::copy_from_slice(&frame[4..]);
+        let header = take_delimited(&mut content).unwrap();
+        (RequestHeader::decode(header).unwrap(), content)
+    }
+
+    const CONTEXT: &str = "00 00 00 55 1a 08 02 10 00 18 05 22 10 00 01 02 03 04 05 06 07 08 09 0a 0b 0c 0d 0e 0f 28 01 39 12 07 \
+        0a 05 61 6c 69 63 65 1a 2e 6f 72 67 2e 61 70 61 63 68 65 2e 68 61 64 6f 6f 70 2e 68 64 66 73 2e 70 72 6f 74 6f 63 6f 6c \
+        2e 43 6c 69 65 6e 74 50 72 6f 74 6f 63 6f 6c";
+    const CALL: &str = "00 00 00 5f 1a 08 02 10 00 18 00 22 10 00 01 02 03 04 05 06 07 08 09 0a 0b 0c 0d 0e 0f 28 00 3f 0a 0b 67 \
+        65 74 46 69 6c 65 49 6e 66 6f 12 2e 6f 72 67 2e 61 70 61 63 68 65 2e 68 61 64 6f 6f 70 2e 68 64 66 73 2e 70 72 6f 74 6f \
+        63 6f 6c 2e 43 6c 69 65 6e 74 50 72 6f 74 6f 63 6f 6c 18 01 03 0a 01 2f";
+    const SASL: &str = "00 00 00 0e 0a 08 02 10 00 18 41 22 00 28 01 02 10 01";
+    const PING: &str = "00 00 00 1b 1a 08 02 10 00 18 07 22 10 00 01 02 03 04 05 06 07 08 09 0a 0b 0c 0d 0e 0f 28 01";
+
+    /// What a Java client sends is read, byte for byte as the reference has it.
+    #[test]
+    fn frames_of_clients() {
+        let client: Vec<u8> = (0..16).collect();
+        let (header, mut content) = opened(&bytes(CONTEXT));
+        assert_eq!((header.call, header.client.as_ref(), header.retry), (CALL_CONTEXT, client.as_slice(), Some(-1)));
+        let context = ConnectionContext::decode(take_delimited(&mut content).unwrap()).unwrap();
+        assert_eq!(context.user.unwrap().effective.as_deref(), Some("alice"));
+        let (header, mut content) = opened(&bytes(CALL));
+        assert_eq!((header.call, header.kind, header.operation, header.retry), (0, Some(2), Some(0), Some(0)));
+        let call = CallHeader::decode(take_delimited(&mut content).unwrap()).unwrap();
+        assert_eq!((call.method.as_ref(), call.version), (b"getFileInfo".as_slice(), 1));
+        assert_eq!(take_delimited(&mut content).unwrap(), b"\x0a\x01/".as_slice());
+        assert!(content.is_empty());
+        let (header, mut content) = opened(&bytes(SASL));
+        let sasl = Sasl::decode(take_delimited(&mut content).unwrap()).unwrap();
+        assert_eq!((header.call, sasl.state), (CALL_SASL, SASL_NEGOTIATE));
+        assert_eq!(opened(&bytes(PING)).0.call, CALL_PING);
+    }
+
+    /// Answers are, byte for byte, what the reference says that a Java client expects.
+    #[test]
+    fn frames_for_clients() {
+        let mut out = Vec::new();
+        append_answer(&mut out, &(0, Ok(Vec::new())));
+        assert_eq!(out, bytes("00 00 00 06 04 08 00 10 00 00"));
+        out.clear();
+        append_answer(&mut out, &(0, Err(Refusal::not_found("File does not exist: /x"))));
+        let expected = "00 00 00 41 40 08 00 10 01 18 09 22 1d 6a 61 76 61 2e 69 6f 2e 46 69 6c 65 4e 6f 74 46 6f 75 6e 64 45 78 63 \
+            65 70 74 69 6f 6e 2a 17 46 69 6c 65 20 64 6f 65 73 20 6e 6f 74 20 65 78 69 73 74 3a 20 2f 78 30 01";
+        assert_eq!(out, bytes(expected));
+        out.clear();
+        append_sasl_success(&mut out);
+        assert_eq!(out, bytes("00 00 00 0c 08 08 df ff ff ff 0f 10 00 02 10 00"));
+    }
+
+    /// Clients learn from a number which kind of refusal it is; a long text is cut at a letter's end.
+    #[test]
+    fn refusals() {
+        let header = |out: &[u8]| {
+            let mut content = Bytes::copy_from_slice(&out[4..]);
+            let header = ResponseHeader::decode(take_delimited(&mut content).unwrap()).unwrap();
+            assert!(content.is_empty());
+            header
+        };
+        for (class, detail) in [(NO_SUCH_METHOD, 2), (NO_SUCH_PROTOCOL, 3), (VERSION_MISMATCH, 6), ("x", 1)] {
+            let mut out = Vec::new();
+            append_answer(&mut out, &(7, Err(Refusal::new(class, "é".repeat(20_000)))));
+            let header = header(&out);
+            assert_eq!((header.call, header.status, header.detail), (7, 1, Some(detail)));
+            assert_eq!(header.text.map(|text| text.len()), Some(16 << 10));
+        }
+        let mut out = Vec::new();
+        append_fatal(&mut out, -1, &Refusal::new(VERSION_MISMATCH, "no"), FATAL_VERSION_MISMATCH);
+        assert_eq!((header(&out).call, header(&out).status, header(&out).detail), (u32::MAX, 2, Some(14)));
+        out.clear();
+        append_answer(&mut out, &(7, Ok(vec![0; HDFS_FRAME_MAX])));
+        assert_eq!(header(&out).status, 1, "an answer that no client takes is refused");
+    }
+
+    /// Lengths are believed only when they are possible, and messages only when they are whole.
+    #[test]
+    fn lengths() {
+        assert_eq!((front(&[]), front(&[0, 0, 0])), (Front::Nothing, Front::Nothing));
+        assert_eq!((front(&[0, 0, 0, 0]), front(&[0, 0, 0, 2, 1])), (Front::Whole(4), Front::Part(6)));
+        assert_eq!(front(&[0x08, 0, 0, 0]), Front::Part(HDFS_FRAME_MAX + 4));
+        assert_eq!(front(&[0x08, 0, 0, 1]), Front::TooLong(HDFS_FRAME_MAX as i64 + 1));
+        assert_eq!(front(&[0xFF, 0xFF, 0xFF, 0xFF]), Front::TooLong(-1));
+        let take = |bytes: &'static [u8]| take_delimited(&mut Bytes::from_static(bytes));
+        assert_eq!(take(&[2, 7, 8, 9]).as_deref(), Some([7, 8].as_slice()));
+        for broken in [&[][..], &[1], &[0x80], &[0xFF; 12], &[0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 1]]
+        {
+            assert_eq!(take_delimited(&mut Bytes::copy_from_slice(broken)), None, "{broken:?}");
+        }
+    }
+}

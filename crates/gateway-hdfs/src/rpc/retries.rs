@@ -133,3 +133,114 @@ impl Kept {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Known, ONCE, Retries, lock};
+    use crate::caller::Caller;
+    use base::limit::{HDFS_RETRIES_BYTES_MAX, HDFS_RETRIES_MAX, HDFS_RETRY_WINDOW};
+    use sim::clock::SimClock;
+    use std::sync::Arc;
+
+    fn caller(client: u8, call: i32) -> Caller {
+        let (user, groups, address) = ("ada".into(), Arc::new([]), "here:1".into());
+        Caller { user, groups, superuser: false, client_id: [client; 16], call, address }
+    }
+
+    async fn turn(retries: &Retries, client: u8, call: i32) -> super::Turn {
+        match retries.begin(&caller(client, call)).await {
+            Some(Known::Do(turn)) => turn,
+            _ => panic!("call {call} of client {client} is new"),
+        }
+    }
+
+    async fn answer(retries: &Retries, client: u8, call: i32) -> Option<Vec<u8>> {
+        match retries.begin(&caller(client, call)).await {
+            Some(Known::Done(answer)) => Some(answer.to_vec()),
+            _ => None,
+        }
+    }
+
+    /// A change that was done is not done again: its answer is remembered, for that client and that call alone. One that was
+    /// refused or given up is done again. Clients without a name are not remembered.
+    #[tokio::test]
+    async fn remembered() {
+        let (retries, clock) = (Retries::default(), SimClock::new());
+        turn(&retries, 1, 7).await.done(&clock, b"yes");
+        assert_eq!(answer(&retries, 1, 7).await.as_deref(), Some(b"yes".as_slice()));
+        assert_eq!((answer(&retries, 1, 8).await, answer(&retries, 2, 7).await), (None, None));
+        drop(turn(&retries, 1, 9).await);
+        turn(&retries, 1, 9).await.done(&clock, b"");
+        assert_eq!(answer(&retries, 1, 9).await, Some(Vec::new()));
+        assert!(retries.begin(&caller(0, 1)).await.is_none());
+    }
+
+    /// Who asks while the change is being made waits for it; if it comes to nothing, one of those who wait makes it.
+    #[tokio::test]
+    async fn waited_for() {
+        let retries = Arc::new(Retries::default());
+        for done in [true, false] {
+            let first = turn(&retries, 3, i32::from(done)).await;
+            let others: Vec<_> = (0..3)
+                .map(|_| {
+                    let retries = retries.clone();
+                    tokio::spawn(async move {
+                        match retries.begin(&caller(3, i32::from(done))).await {
+                            Some(Known::Done(answer)) => (answer.to_vec(), 0),
+                            Some(Known::Do(turn)) => {
+                                turn.done(&SimClock::new(), b"second");
+                                (b"second".to_vec(), 1)
+                            }
+                            None => unreachable!("it has a name"),
+                        }
+                    })
+                })
+                .collect();
+            tokio::task::yield_now().await;
+            assert!(others.iter().all(|other| !other.is_finished()));
+            let expected: &[u8] = if done {
+                first.done(&SimClock::new(), b"first");
+                b"first"
+            } else {
+                drop(first);
+                b"second"
+            };
+            let mut made = 0;
+            for other in others {
+                let (answer, more) = other.await.expect("no panic");
+                assert_eq!(answer, expected);
+                made += more;
+            }
+            assert_eq!(made, i32::from(!done));
+        }
+    }
+
+    /// After ten minutes an answer is forgotten, and before that if there are too many, or too many bytes of them.
+    #[tokio::test]
+    async fn bounded() {
+        let (retries, clock) = (Retries::default(), SimClock::new());
+        turn(&retries, 1, 1).await.done(&clock, b"old");
+        clock.advance(HDFS_RETRY_WINDOW);
+        turn(&retries, 1, 2).await.done(&clock, b"new");
+        assert_eq!((answer(&retries, 1, 1).await, answer(&retries, 1, 2).await), (None, Some(b"new".to_vec())));
+        for call in 0..HDFS_RETRIES_MAX as i32 {
+            turn(&retries, 2, call).await.done(&clock, b"");
+        }
+        assert_eq!((answer(&retries, 1, 2).await, lock(&retries.0).calls.len()), (None, HDFS_RETRIES_MAX));
+        let large = vec![0; HDFS_RETRIES_BYTES_MAX / 2];
+        for call in 0..3 {
+            turn(&retries, 3, call).await.done(&clock, &large);
+        }
+        assert_eq!((answer(&retries, 3, 0).await, lock(&retries.0).calls.len()), (None, 2));
+        assert!(answer(&retries, 3, 2).await.is_some());
+        turn(&retries, 4, 0).await.done(&clock, &vec![0; HDFS_RETRIES_BYTES_MAX + 1]);
+        let kept = lock(&retries.0);
+        assert_eq!((kept.calls.len(), kept.bytes), (0, 0));
+    }
+
+    /// The list is searched by halves.
+    #[test]
+    fn sorted() {
+        assert!(ONCE.is_sorted());
+    }
+}

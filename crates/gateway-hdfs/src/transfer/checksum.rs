@@ -3,12 +3,13 @@
 use super::connection::Connection;
 use super::read::{Opened, open_block};
 use crate::files::blocks::{Base, Place};
-use crate::files::located::{block_size, note_of};
+use crate::files::located::block_size;
 use crate::gateway::Gateway;
 use crate::message::transfer::{
     BlockChecksum, BlockChecksumAnswer, CHECKSUM_CRC32C, COMPOSITE_CRC, ChecksumOptions, ERROR, ERROR_UNSUPPORTED,
     MD5_OF_CRCS, OperationAnswer,
 };
+use crate::note::Note;
 use base::checksum::{SECTOR, combine};
 use base::error::Result;
 use client::ReadOptions;
@@ -29,7 +30,7 @@ pub async fn block_checksum(
         Ok(checksum) => {
             connection.write_message(&OperationAnswer { checksum: Some(checksum), ..OperationAnswer::default() }).await
         }
-        Err(error) => super::answer(connection, ERROR, &error.text()).await,
+        Err(error) => super::answer(connection, ERROR, error.text()).await,
     }
 }
 
@@ -38,7 +39,7 @@ async fn sum(gateway: &Arc<Gateway>, request: &BlockChecksum, kind: i32) -> Resu
     let Opened { reader, base, length } = open_block(gateway, block).await?;
     // A regular block ends where the next one begins, an irregular one where its writer said.
     let whole = match gateway.files.blocks.place(block.id, gateway.clock.now()) {
-        Some(Place { base: Base::Blocks(_), .. }) => length.min(block_size(&note_of(&reader.attributes()))),
+        Some(Place { base: Base::Blocks(_), .. }) => length.min(block_size(&Note::read(&reader.attributes().note))),
         _ => length,
     };
     let wanted = block.length.filter(|length| *length > 0).map_or(whole, |length| length.min(whole));

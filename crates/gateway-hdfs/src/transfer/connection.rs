@@ -83,15 +83,6 @@ impl Connection {
         }
     }
 
-    /// Fills `target`: from what is staged, the rest straight from the socket.
-    pub async fn read_exact(&mut self, target: &mut [u8]) -> Result<()> {
-        let staged = self.staged();
-        let count = staged.len().min(target.len());
-        target[..count].copy_from_slice(&staged[..count]);
-        self.take(count);
-        self.stream.read_exact(&mut target[count..]).await.map(|_| ()).map_err(gone)
-    }
-
     /// Waits for a message with its length before it.
     pub async fn read_message<M: Message + Default>(&mut self) -> Result<M> {
         let mut wanted = 1;
@@ -215,9 +206,8 @@ mod tests {
             for status in [6, 0] {
                 assert_eq!(connection.read_message::<ReadStatus>().await.expect("a message"), ReadStatus { status });
             }
-            let mut plain = [0; 3000];
-            connection.read_exact(&mut plain).await.expect("bytes");
-            assert_eq!(plain, [9; 3000]);
+            assert_eq!(connection.stage(3000).await.expect("bytes")[..3000], [9; 3000]);
+            connection.take(3000);
             assert_eq!(connection.read_message::<ReadStatus>().await.expect("a message"), ReadStatus { status: 1 });
             drop(sending.await.expect("no panic").expect("sent"));
             let error = connection.stage(1).await.expect_err("it ended");

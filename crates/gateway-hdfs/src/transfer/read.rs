@@ -2,13 +2,14 @@
 
 use super::connection::{Connection, SILENCE_MAX, nonsense};
 use crate::files::blocks::{FIRST_STAMP, Place};
-use crate::files::located::{block_size, note_of, show};
+use crate::files::located::{block_size, show};
 use crate::gateway::Gateway;
 use crate::message::hdfs::ExtendedBlock;
 use crate::message::transfer::{
     CHECKSUM_CRC32C, CHECKSUM_NULL, Checksum, ERROR, OperationAnswer, PACKET_HEADER, PacketHeader, ReadBlock,
     ReadChecksum, ReadStatus,
 };
+use crate::note::Note;
 use base::checksum::SECTOR;
 use base::error::{Error, ErrorKind, Result};
 use client::{FileReader, RangePiece, RangeStream, ReadOptions};
@@ -41,7 +42,7 @@ pub async fn read_block(gateway: &Arc<Gateway>, connection: &mut Connection, req
     let sending = match begin(gateway, request).await {
         Ok(sending) => sending,
         Err(error) => {
-            super::answer(connection, ERROR, &error.text()).await?;
+            super::answer(connection, ERROR, error.text()).await?;
             return Ok(false);
         }
     };
@@ -95,8 +96,8 @@ pub async fn open_block(gateway: &Gateway, block: &ExtendedBlock) -> Result<Open
         Err(error) if error.kind() == ErrorKind::NotFound => return Err(missing(block)),
         other => other?,
     };
-    let base = base.byte(block_size(&note_of(&reader.attributes()))).ok_or_else(|| missing(block))?;
-    let length = reader.length().await?.saturating_sub(base);
+    let base = base.byte(block_size(&Note::read(&reader.attributes().note))).ok_or_else(|| missing(block))?;
+    let length = reader.length_known_or_asked().await?.saturating_sub(base);
     Ok(Opened { reader, base, length })
 }
 

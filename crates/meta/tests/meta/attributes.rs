@@ -66,6 +66,33 @@ fn set_and_kept() {
     assert_eq!((directory.modified, directory.group.as_deref()), (WallTime(5), Some("staff")));
 }
 
+/// A directory is as new as the last name that came into it or left it; its own attributes and what lies deeper do not count.
+#[test]
+fn names_change_their_directory() {
+    let mut world = World::new(1);
+    for name in ["/a", "/b"] {
+        world.ask(mkdir(name)).expect("mkdir");
+    }
+    let moved = |from: &str, to: &str| Request::Rename { from: path(from), to: path(to), replace: false };
+    let steps = [
+        (create("/a/f"), true, false),
+        (mkdir("/a/d"), true, false),
+        (mkdir("/a/d/deeper"), false, false),
+        (set("/a/d", NewAttributes { mode: Some(0o700), ..NewAttributes::default() }), false, false),
+        (moved("/a/d", "/b/d"), true, true),
+        (moved("/b/d", "/b/e"), false, true),
+        (delete("/a/f"), true, false),
+    ];
+    for (step, a, b) in steps {
+        let before = ["/a", "/b"].map(|name| attributes(&mut world, name).modified);
+        world.pass(Duration::from_secs(1));
+        let what = format!("{step:?}");
+        world.ask(step).expect("done");
+        let after = ["/a", "/b"].map(|name| attributes(&mut world, name).modified);
+        assert_eq!([before[0] != after[0], before[1] != after[1]], [a, b], "{what}");
+    }
+}
+
 /// What cannot be kept is refused as the caller's mistake, and changes nothing.
 #[test]
 fn refused() {

@@ -85,7 +85,7 @@ pub struct PathOfAnswer {
     pub path: String,
 }
 
-/// Changes attributes of a file or directory; what is absent stays as it is. Nobody enforces permissions yet.
+/// Changes attributes of a file or directory; what is absent stays as it is. Rights are judged by gateways alone.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct SetAttributes {
     /// Absolute path.
@@ -290,8 +290,8 @@ pub struct Recover {
     /// The file.
     #[prost(uint64, tag = "1")]
     pub inode: u64,
-    /// Only from a writer that is gone: its session has ended, or is that of a gateway, which knows itself what it has open.
-    /// `Busy` if the writer may live.
+    /// Only from a writer that is gone: its session has ended, or is the asker's own, which knows what it has open. `Busy` if
+    /// the writer may live.
     #[prost(bool, tag = "2")]
     pub only_gone: bool,
 }

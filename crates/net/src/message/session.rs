@@ -92,4 +92,7 @@ pub struct LookAnswer {
     /// Its process id.
     #[prost(uint64, tag = "5")]
     pub process: u64,
+    /// Where Hadoop's clients find it as an HDFS, `host:port`; empty if they do not.
+    #[prost(string, tag = "6")]
+    pub hdfs: String,
 }

@@ -18,6 +18,7 @@ use gateway_hdfs::message::transfer::{
 use prost::Message;
 use sim::random::SimRandom;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -94,6 +95,7 @@ impl Reader {
         let checksums = ask.checksums.unwrap_or(true);
         assert_eq!(read.checksum.kind, if checksums { CHECKSUM_CRC32C } else { CHECKSUM_NULL });
         let unit = read.checksum.bytes as usize;
+        assert!(read.offset.is_multiple_of(unit as u64), "HDFS begins at a checksum's first byte");
         assert!(read.offset <= ask.offset && ask.offset < read.offset + unit as u64, "{read:?} for {ask:?}");
         let (mut got, mut packets) = (Vec::new(), 0);
         loop {
@@ -398,12 +400,13 @@ fn rot(directory: &Path, bytes: &[u8]) -> usize {
             changed += rot(&path, bytes);
             continue;
         }
-        let mut content = std::fs::read(&path).expect("a file");
+        // The node may remove a file meanwhile.
+        let Ok(content) = std::fs::read(&path) else { continue };
         let places: Vec<usize> = (0..content.len() / 4096).map(|block| block * 4096).collect();
         let found = places.into_iter().find(|at| content[*at..].starts_with(bytes));
         if let Some(at) = found {
-            content[at + 100] ^= 1;
-            std::fs::write(&path, &content).expect("written");
+            let file = std::fs::OpenOptions::new().write(true).open(&path).expect("a file");
+            file.write_all_at(&[content[at + 100] ^ 1], at as u64 + 100).expect("written");
             changed += 1;
         }
     }

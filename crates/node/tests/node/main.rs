@@ -4,6 +4,8 @@
 
 mod failing;
 mod fuzz;
+mod hdfs_calls;
+mod hdfs_names;
 mod hdfs_read;
 mod recover;
 

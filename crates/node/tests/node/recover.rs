@@ -2,10 +2,11 @@
 
 use crate::Fixture;
 use base::error::ErrorKind;
-use base::id::SessionId;
+use base::limit::SESSION_LEASE;
 use bytes::Bytes;
 use net::message::{chunk, file};
 use net::{Link, Payload};
+use std::sync::atomic::Ordering;
 
 async fn open(link: &Link, path: &str) -> file::OpenedFile {
     let create = file::Create { path: path.to_string(), ..file::Create::default() };
@@ -60,22 +61,27 @@ async fn taken_from_its_writer() {
     fixture.stop().await;
 }
 
-/// A file of a gateway that is gone is taken from it at once, though its session has not run out, also after a restart of the
-/// node; a file that is not there is not found.
+/// A file that a session left, and one of the asker's own session that it does not know any more, count as left by their writers;
+/// a file that is not there is not found.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn taken_from_a_gateway_that_is_gone() {
-    let mut fixture = Fixture::start("gateway").await;
-    let gateway = fixture.link(SessionId::of_gateway(7).0).await;
-    let opened = open(&gateway, "/f").await;
-    append(&gateway, &opened, 0, b"kept").await.expect("written");
-    gateway.close();
-    fixture.stop().await;
-    fixture.run().await;
-    let other = fixture.link(SessionId::of_gateway(8).0).await;
-    let recover = file::Recover { inode: opened.inode, only_gone: true };
-    let (found, _) = other.call(&recover, Payload::empty()).await.expect("taken");
+async fn taken_from_who_is_gone() {
+    let mut fixture = Fixture::start("gone").await;
+    let (gone, own) = (fixture.link(1).await, fixture.link(2).await);
+    let mut opened = Vec::new();
+    for (link, path) in [(&gone, "/a"), (&own, "/b")] {
+        let file = open(link, path).await;
+        append(link, &file, 0, b"kept").await.expect("written");
+        opened.push(file.inode);
+    }
+    let wary = |inode| file::Recover { inode, only_gone: true };
+    assert_eq!(own.call(&wary(opened[0]), Payload::empty()).await.expect_err("it lives").kind(), ErrorKind::Busy);
+    let (found, _) = own.call(&wary(opened[1]), Payload::empty()).await.expect("taken");
     assert_eq!((found.open, found.length), (false, 4));
-    let missing = other.call(&file::Recover { inode: 999, only_gone: true }, Payload::empty()).await;
+    fixture.clock.ahead.fetch_add(SESSION_LEASE.as_secs() + 1, Ordering::Relaxed);
+    let third = fixture.link(3).await;
+    let (found, _) = third.call(&wary(opened[0]), Payload::empty()).await.expect("taken");
+    assert_eq!((found.open, found.length), (false, 4));
+    let missing = third.call(&wary(999), Payload::empty()).await;
     assert_eq!(missing.expect_err("there is none").kind(), ErrorKind::NotFound);
     fixture.stop().await;
 }
