@@ -1,11 +1,12 @@
 //! `cargo x clients`: other people's clients of HDFS, against Stormwell and against a real HDFS in the same run.
 
 mod kit;
+pub mod lab;
 mod servers;
 
 use crate::stage::{self, Run};
 use crate::tool;
-use kit::Kit;
+use kit::{Kit, SMALL_JVM};
 use servers::{Hdfs, Stormwell};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -49,7 +50,11 @@ fn all(root: &Path, wanted: &[&str], suites: &[&String], limit: Option<Duration>
     stage::aside("clients", |directory| {
         let ours = timed("start of Stormwell", || Stormwell::start(root, directory))?;
         let both = wanted.iter().any(|stage| *stage != "native");
-        let hdfs = if both { Some(timed("start of HDFS", || Hdfs::start(&kit, directory))?) } else { None };
+        let hdfs = if both {
+            Some(timed("start of HDFS", || Hdfs::prepare(&kit, directory, &SMALL_JVM, false)?.start())?)
+        } else {
+            None
+        };
         let there = hdfs.as_ref().map_or_else(|| "-".to_owned(), Hdfs::address);
         let mut failed = Vec::new();
         for stage in wanted {

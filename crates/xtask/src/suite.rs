@@ -4,7 +4,7 @@
 //! packages asks for fewer features of tokio and its kin, and all of them would be compiled once more for each set.
 
 use crate::stage::{self, Action, Run, Stage};
-use crate::{tidy, tool, tree, tutorial};
+use crate::{clients, tidy, tool, tree, tutorial};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -118,6 +118,8 @@ fn test_stages(root: &Path) -> Result<Vec<Stage>, String> {
     let demo = tree::release_directory(root).join("stormwell").display().to_string();
     let demo = Run { words: vec![demo, "demo".to_owned()], environment: Vec::new(), must_print: None };
     stages.push(Stage { name: "demo", bound: minutes(3), action: Action::RunAside(demo), needed: false });
+    // Six minutes from cold: one for downloads, four for the contract suites, which sleep a lot.
+    stages.push(Stage { name: "clients", bound: minutes(10), action: Action::Call(clients::stage), needed: false });
     Ok(stages)
 }
 

@@ -10,6 +10,12 @@ use std::time::Duration;
 /// Downloads are tried so many times.
 const TRIES: usize = 3;
 
+/// A JVM that starts fast and stays small.
+pub const SMALL_JVM: [&str; 3] = ["-Xmx768m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"];
+
+/// A JVM as a server has it that is measured.
+pub const WARM_JVM: &[&str] = &["-Xmx1g"];
+
 /// Everything that is downloaded or compiled.
 pub struct Kit {
     place: PathBuf,
@@ -38,23 +44,31 @@ impl Kit {
         let described: Vec<PathBuf> = ours.iter().cloned().chain([sources.join("java/pom.xml")]).collect();
         unless_made(&place.join("classes.of"), &described, || compile(&ours, &place, &jars))?;
         let packages = sources.join("python/requirements.txt");
-        unless_made(&place.join("python.of"), &[packages.clone()], || python(&packages, &place, limit))?;
+        unless_made(&place.join("python.of"), std::slice::from_ref(&packages), || python(&packages, &place, limit))?;
         let classes = place.join("classes").display().to_string();
         let class_path = format!("{}:{classes}:{}", sources.join("java/conf").display(), jars.trim());
         Ok(Kit { place, class_path })
     }
 
-    /// A Java program with the jars, our classes first. What it logs goes to `NAME.log` in the directory.
+    /// A Java program for tests, with the jars. What it logs goes to `NAME.log` in the directory.
     pub fn java(&self, name: &str, class: &str, directory: &Path) -> Run {
-        let mut run = Run::of("java -Xmx768m -XX:+UseSerialGC -XX:TieredStopAtLevel=1");
+        self.java_as(&SMALL_JVM, name, class, directory)
+    }
+
+    /// The same with these options of the JVM.
+    pub fn java_as(&self, options: &[&str], name: &str, class: &str, directory: &Path) -> Run {
+        let mut run = Run::of("java");
+        run.words.extend(options.iter().map(|option| (*option).to_owned()));
         run.words.push(format!("-Dstormwell.log={}", directory.join(format!("{name}.log")).display()));
         run.words.extend(["-cp".to_owned(), self.class_path.clone(), class.to_owned()]);
         run
     }
 
     /// The same with a directory of configuration files before everything else.
-    pub fn java_with(&self, configuration: &Path, name: &str, class: &str, directory: &Path) -> Run {
-        let mut run = self.java(name, class, directory);
+    pub fn server(&self, options: &[&str], configuration: &Path, name: &str, class: &str) -> Run {
+        let directory = configuration.parent().unwrap_or(configuration);
+        let class = format!("org.apache.hadoop.hdfs.server.{class}");
+        let mut run = self.java_as(options, name, &class, directory);
         for word in run.words.iter_mut().filter(|word| **word == self.class_path) {
             *word = format!("{}:{}", configuration.display(), self.class_path);
         }

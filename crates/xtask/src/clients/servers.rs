@@ -1,6 +1,6 @@
 //! The servers that clients are run against: a real HDFS and Stormwell, each on free ports of loopback, in a directory of its own.
 
-use super::kit::Kit;
+use super::kit::{Kit, SMALL_JVM};
 use crate::stage::Run;
 use crate::tree;
 use std::fmt::Write as _;
@@ -17,6 +17,7 @@ const START_MAX: Duration = Duration::from_secs(60);
 /// Runs a server and ends it, by its id, as soon as whoever started it is gone, however that happened: then the pipe closes.
 const KEEPER: &str = r#"
 "$@" </dev/null & server=$!
+echo $server >"$0.pid"
 trap '' INT TERM HUP
 cat >/dev/null
 kill -TERM $server
@@ -28,6 +29,7 @@ kill -KILL $server
 struct Kept {
     keeper: Child,
     log: PathBuf,
+    pid: PathBuf,
 }
 
 impl Kept {
@@ -37,10 +39,16 @@ impl Kept {
         let file = || File::options().append(true).create(true).open(&log);
         let (output, errors) = file().and_then(|one| Ok((one, file()?))).map_err(|error| format!("{name}: {error}"))?;
         let mut command = Command::new("bash");
-        command.args(["-c", KEEPER, "keeper"]).args(&run.words).envs(run.environment.iter().cloned());
+        command.args(["-c", KEEPER, name]).args(&run.words).envs(run.environment.iter().cloned());
         command.current_dir(directory).stdin(Stdio::piped()).stdout(output).stderr(errors);
         let keeper = command.spawn().map_err(|error| format!("bash does not start: {error}"))?;
-        Ok(Kept { keeper, log })
+        Ok(Kept { keeper, log, pid: directory.join(format!("{name}.pid")) })
+    }
+
+    /// The id of the server itself.
+    fn process(&self) -> Result<String, String> {
+        let text = fs::read_to_string(&self.pid).map_err(|error| format!("{}: {error}", self.pid.display()))?;
+        Ok(text.trim().to_owned())
     }
 
     /// Waits until `ready` says so.
@@ -66,74 +74,137 @@ impl Drop for Kept {
     }
 }
 
+/// A formatted HDFS that does not run yet.
+pub struct PreparedHdfs {
+    name_node: Run,
+    data_node: Run,
+    place: PathBuf,
+    port: u16,
+    web: u16,
+}
+
+impl PreparedHdfs {
+    /// What a client will write as fs.defaultFS.
+    pub fn address(&self) -> String {
+        format!("hdfs://127.0.0.1:{}", self.port)
+    }
+
+    /// Starts it and waits until it takes files.
+    pub fn start(self) -> Result<Hdfs, String> {
+        let name_node = Kept::start("namenode", &self.name_node, &self.place)?;
+        name_node.wait("the NameNode", || connects(self.port))?;
+        let data_node = Kept::start("datanode", &self.data_node, &self.place)?;
+        data_node.wait("the DataNode", || {
+            let state = page(self.web, "/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState");
+            state.contains("\"NumLiveDataNodes\" : 1") && state.contains("\"FSState\" : \"Operational\"")
+        })?;
+        Ok(Hdfs { data_node, name_node, port: self.port })
+    }
+}
+
 /// One NameNode and one DataNode of a real HDFS. The DataNode goes first.
 pub struct Hdfs {
-    _data_node: Kept,
-    _name_node: Kept,
+    data_node: Kept,
+    name_node: Kept,
     port: u16,
 }
 
 impl Hdfs {
-    /// Formats and starts it, and waits until it takes files.
-    pub fn start(kit: &Kit, directory: &Path) -> Result<Hdfs, String> {
+    /// Formats it in this directory. `sync`: a file that is closed is on stable media.
+    pub fn prepare(kit: &Kit, directory: &Path, options: &[&str], sync: bool) -> Result<PreparedHdfs, String> {
         let place = directory.join("hdfs-server");
         let [port, web, data, data_web, data_calls] = free_ports()?;
         let configuration = place.join("conf");
         fs::create_dir_all(&configuration).map_err(|error| format!("{}: {error}", place.display()))?;
-        let text = site(&place, port, web, [data, data_web, data_calls]);
+        let text = site(&place, port, web, [data, data_web, data_calls], sync);
         for name in ["core-site.xml", "hdfs-site.xml"] {
             fs::write(configuration.join(name), &text).map_err(|error| format!("{name}: {error}"))?;
         }
-        let program = |name: &str, class: &str| {
-            kit.java_with(&configuration, name, &format!("org.apache.hadoop.hdfs.server.{class}"), directory)
-        };
-        let mut format = program("format", "namenode.NameNode");
+        let mut format = kit.server(&SMALL_JVM, &configuration, "format", "namenode.NameNode");
         format.words.extend(["-format", "-nonInteractive"].map(str::to_owned));
         format.execute(&place, Some(START_MAX))?;
-        let name_node = Kept::start("namenode", &program("namenode", "namenode.NameNode"), directory)?;
-        name_node.wait("the NameNode", || connects(port))?;
-        let data_node = Kept::start("datanode", &program("datanode", "datanode.DataNode"), directory)?;
-        data_node.wait("the DataNode", || {
-            let state = page(web, "/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState");
-            state.contains("\"NumLiveDataNodes\" : 1") && state.contains("\"FSState\" : \"Operational\"")
-        })?;
-        Ok(Hdfs { _data_node: data_node, _name_node: name_node, port })
+        let name_node = kit.server(options, &configuration, "namenode", "namenode.NameNode");
+        let data_node = kit.server(options, &configuration, "datanode", "datanode.DataNode");
+        Ok(PreparedHdfs { name_node, data_node, place, port, web })
     }
 
     /// What a client writes as fs.defaultFS.
     pub fn address(&self) -> String {
         format!("hdfs://127.0.0.1:{}", self.port)
+    }
+
+    /// The ids of its processes, with commas.
+    pub fn processes(&self) -> Result<String, String> {
+        Ok(format!("{},{}", self.name_node.process()?, self.data_node.process()?))
+    }
+}
+
+/// A node of Stormwell that does not run yet.
+pub struct PreparedStormwell {
+    run: Run,
+    place: PathBuf,
+    ports: [u16; 2],
+}
+
+impl PreparedStormwell {
+    /// What a client will write as fs.defaultFS.
+    pub fn address(&self) -> String {
+        format!("hdfs://127.0.0.1:{}", self.ports[1])
+    }
+
+    /// Starts it and waits until the gateway answers.
+    pub fn start(self) -> Result<Stormwell, String> {
+        let server = Kept::start("stormwell", &self.run, &self.place)?;
+        server.wait("Stormwell", || connects(self.ports[1]))?;
+        Ok(Stormwell { server, store: format!("127.0.0.1:{}", self.ports[0]), address: self.address() })
     }
 }
 
 /// A node of Stormwell with its HDFS gateway.
 pub struct Stormwell {
-    _server: Kept,
-    port: u16,
+    server: Kept,
+    store: String,
+    address: String,
 }
 
 impl Stormwell {
-    /// Starts it on an empty directory and waits until the gateway answers.
-    pub fn start(root: &Path, directory: &Path) -> Result<Stormwell, String> {
-        let [port] = free_ports()?;
+    /// What is needed to start it on an empty directory.
+    pub fn prepare(root: &Path, directory: &Path) -> Result<PreparedStormwell, String> {
+        let place = directory.join("stormwell-server");
+        fs::create_dir(&place).map_err(|error| format!("{}: {error}", place.display()))?;
+        let ports = free_ports()?;
         let mut run = Run::of("");
         run.words.push(tree::release_directory(root).join("stormwell").display().to_string());
-        run.words.extend(["serve", "--at", "127.0.0.1:0", "--console", "off", "--data"].map(str::to_owned));
-        run.words.push(directory.join("stormwell-server").display().to_string());
-        run.words.extend(["--hdfs".to_owned(), format!("127.0.0.1:{port}")]);
-        let server = Kept::start("stormwell", &run, directory)?;
-        server.wait("Stormwell", || connects(port))?;
-        Ok(Stormwell { _server: server, port })
+        run.words.extend(["serve", "--console", "off", "--data", "data"].map(str::to_owned));
+        for (option, port) in ["--at", "--hdfs"].into_iter().zip(ports) {
+            run.words.extend([option.to_owned(), format!("127.0.0.1:{port}")]);
+        }
+        Ok(PreparedStormwell { run, place, ports })
+    }
+
+    /// Starts it on an empty directory and waits until the gateway answers.
+    pub fn start(root: &Path, directory: &Path) -> Result<Stormwell, String> {
+        Stormwell::prepare(root, directory)?.start()
     }
 
     /// What a client writes as fs.defaultFS.
     pub fn address(&self) -> String {
-        format!("hdfs://127.0.0.1:{}", self.port)
+        self.address.clone()
+    }
+
+    /// Where `stormwell` finds it.
+    pub fn store(&self) -> &str {
+        &self.store
+    }
+
+    /// The id of its process.
+    pub fn processes(&self) -> Result<String, String> {
+        self.server.process()
     }
 }
 
 /// The configuration of HDFS: everything on loopback and in this directory, one replica, no bound on small blocks.
-fn site(place: &Path, port: u16, web: u16, data: [u16; 3]) -> String {
+fn site(place: &Path, port: u16, web: u16, data: [u16; 3], sync: bool) -> String {
     let mut text = String::from("<configuration>\n");
     let at = |port: u16| format!("127.0.0.1:{port}");
     for (name, value) in [
@@ -149,6 +220,7 @@ fn site(place: &Path, port: u16, web: u16, data: [u16; 3]) -> String {
         ("dfs.replication", "1".to_owned()),
         ("dfs.namenode.fs-limits.min-block-size", "0".to_owned()),
         ("fs.trash.interval", "60".to_owned()),
+        ("dfs.datanode.synconclose", sync.to_string()),
     ] {
         let _ = writeln!(text, "<property><name>{name}</name><value>{value}</value></property>");
     }
