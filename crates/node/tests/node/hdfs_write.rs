@@ -420,7 +420,7 @@ async fn hdfs_append() {
     let block = file.add(&fixture, None).await.expect("a block");
     file.fill(&fixture, &block.block, 0, &bytes[..1000]).await;
     assert_eq!(file.complete(&fixture, Some(&with_length(&block, 1000))).await, Ok(true));
-    let mut at = 1000;
+    let mut at = 1000usize;
     // As Java's client does it, under a new generation stamp, and as the native one does, under the present one.
     for (to, java) in [(1500, true), (100_001, false), (BLOCK_SIZE as usize, true)] {
         let (file, block) = Open::append(&fixture, "/a", 0).await.expect("closed");
