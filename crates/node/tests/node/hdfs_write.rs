@@ -237,7 +237,7 @@ impl Writer {
     }
 
     /// Hears what is said before the connection ends.
-    async fn until_end(&mut self) -> Vec<(i64, i32)> {
+    async fn said_to_the_end(&mut self) -> Vec<(i64, i32)> {
         let mut heard = Vec::new();
         let hearing = async {
             while let Ok(acknowledgement) = self.hear().await {
@@ -361,7 +361,7 @@ async fn hdfs_wrong_packets() {
         let mut bad = writer.packet(from, &bytes[from as usize..from as usize + PACKET], false, false);
         *bad.last_mut().expect("bytes") ^= 1;
         writer.stream.write_all(&[good, bad].concat()).await.expect("sent");
-        assert_eq!(writer.until_end().await, [(0, SUCCESS), (1, ERROR_CHECKSUM)]);
+        assert_eq!(writer.said_to_the_end().await, [(0, SUCCESS), (1, ERROR_CHECKSUM)]);
         let recover = RecoverLease { path: path.clone(), holder: "two".to_string() };
         assert_eq!(ask::<Truth>(&fixture, "recoverLease", &recover).await, Ok(Truth { result: true }));
         assert!(stored(&fixture, &path).await == bytes[..PACKET]);
@@ -379,7 +379,7 @@ async fn hdfs_wrong_packets() {
     for bytes in nonsense {
         let mut writer = Writer::begin(&fixture, &block, SETUP_CREATE, 0).await.expect("it may");
         writer.stream.write_all(&bytes).await.expect("sent");
-        assert_eq!(writer.until_end().await, []);
+        assert_eq!(writer.said_to_the_end().await, []);
     }
     for checksum in [Checksum { kind: CHECKSUM_CRC32C, bytes: 0 }, Checksum { kind: 9, bytes: 512 }] {
         let base = BaseHeader { block: block.clone(), token: None };
@@ -420,7 +420,7 @@ async fn hdfs_append() {
     let block = file.add(&fixture, None).await.expect("a block");
     file.fill(&fixture, &block.block, 0, &bytes[..1000]).await;
     assert_eq!(file.complete(&fixture, Some(&with_length(&block, 1000))).await, Ok(true));
-    let mut at = 1000usize;
+    let mut at: usize = 1000;
     // As Java's client does it, under a new generation stamp, and as the native one does, under the present one.
     for (to, java) in [(1500, true), (100_001, false), (BLOCK_SIZE as usize, true)] {
         let (file, block) = Open::append(&fixture, "/a", 0).await.expect("closed");
@@ -436,7 +436,7 @@ async fn hdfs_append() {
             ask::<Nothing>(&fixture, "updatePipeline", &UpdatePipeline { holder, old, new }).await.expect("updated");
         }
         // The first packet fills the bytes that a checksum covers.
-        let first = at.div_ceil(512) * 512;
+        let first = at.next_multiple_of(512);
         let first = first.min(to);
         writer.send(at as u64, &bytes[at..first]).await;
         writer.send_all(first as u64, &bytes[first..to], PACKET).await;
@@ -485,7 +485,7 @@ async fn hdfs_zombies_are_fenced() {
         .await
         .unwrap_or_else(|answer| panic!("{answer:?}"));
     zombie.send(100_000, &[7; 5000]).await;
-    assert_eq!(zombie.until_end().await, [], "not acknowledged");
+    assert_eq!(zombie.said_to_the_end().await, [], "not acknowledged");
     let refused = Writer::begin(&fixture, &block, SETUP_CREATE, 0).await.err().expect("an old stamp");
     assert_eq!(refused.status, ERROR);
     let (holder, old, new) = ("one".to_string(), block.clone(), stamped.clone());
@@ -548,7 +548,7 @@ async fn hdfs_leases() {
     assert_eq!((exists.0.as_str(), exists.1.as_str()), (EXISTS, "/a for client 127.0.0.1 already exists"));
     assert_eq!(closed(&fixture, "/a").await, Ok(true));
     writer.send(12, b" too late").await;
-    assert_eq!(writer.until_end().await, []);
+    assert_eq!(writer.said_to_the_end().await, []);
     let fsync = Fsync { path: "/a".to_string(), holder: "one".to_string(), inode: Some(other.inode) };
     let refused = ask::<Nothing>(&fixture, "fsync", &fsync).await.expect_err("it lost it");
     assert!(refused.0 == EXPIRED && refused.1.contains("does not have any open files."), "{refused:?}");
@@ -560,7 +560,10 @@ async fn hdfs_leases() {
         assert_eq!(ask::<Truth>(&fixture, "recoverLease", &recover("/b")).await, Ok(Truth { result: true }));
     }
     writer.send(12, b" too late").await;
-    assert_eq!((writer.until_end().await, stored(&fixture, "/b").await), (vec![], Bytes::from_static(b"acknowledged")));
+    assert_eq!(
+        (writer.said_to_the_end().await, stored(&fixture, "/b").await),
+        (vec![], Bytes::from_static(b"acknowledged"))
+    );
     for (path, text) in [("/none", "File does not exist: /none"), ("/", "Path is not a file: /")] {
         let refused = ask::<Truth>(&fixture, "recoverLease", &recover(path)).await.expect_err("no file");
         assert_eq!((refused.0.as_str(), refused.1.as_str()), (MISSING, text));
