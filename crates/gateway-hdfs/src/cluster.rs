@@ -12,6 +12,7 @@ use crate::message::status::{
     SAFE_MODE_GET, SAFE_MODE_LEAVE, STATE_ACTIVE, SafeMode, ServerDefaults, ServerDefaultsAnswer, Storage,
     StorageReport, StorageReportAnswer, StoreStats, StripedBlockStats, Topology, TopologyAnswer, YesOrNo,
 };
+use crate::names;
 use crate::refusal::{ACCESS_CONTROL, ILLEGAL_ARGUMENT, Refusal, SAFE_MODE};
 use bytes::Bytes;
 use prost::Message;
@@ -120,15 +121,18 @@ pub async fn call(
         "getServerDefaults" => Ok(encoded(&server_defaults())),
         "getFsStats" => stats(gateway).await,
         "getDatanodeReport" | "getDatanodeStorageReport" => {
-            match superuser(caller).and_then(|()| read::<DatanodeReport>(request)) {
+            let operation = if method == "getDatanodeReport" { "datanodeReport" } else { method };
+            match superuser_for(caller, operation).and_then(|()| read::<DatanodeReport>(request)) {
                 Ok(report) => datanode_report(gateway, method, report).await,
                 Err(refusal) => Err(refusal),
             }
         }
         "setSafeMode" => read(request).and_then(|ask| safe_mode(gateway, caller, ask)),
         "getHAServiceState" => Ok(encoded(&Number { value: STATE_ACTIVE })),
-        "getFsReplicatedBlockStats" => Ok(encoded(&ReplicatedBlockStats::default())),
-        "getFsECBlockGroupStats" => Ok(encoded(&StripedBlockStats::default())),
+        "getFsReplicatedBlockStats" => {
+            Ok(encoded(&ReplicatedBlockStats { urgent: Some(0), ..ReplicatedBlockStats::default() }))
+        }
+        "getFsECBlockGroupStats" => Ok(encoded(&StripedBlockStats { urgent: Some(0), ..StripedBlockStats::default() })),
         "listCorruptFileBlocks" => Ok(encoded(&CorruptFilesAnswer { files: CorruptFiles::default() })),
         "listCacheDirectives" | "listCachePools" | "listEncryptionZones" | "listReencryptionStatus" => {
             Ok(encoded(&EndOfList { more: false }))
@@ -144,11 +148,11 @@ pub async fn call(
         "getECTopologyResultForPolicies" => Ok(encoded(&topology())),
         "getCurrentEditLogTxid" => superuser(caller).map(|()| encoded(&Number { value: 0 })),
         // What these see to is always so here.
-        "saveNamespace" | "upgradeStatus" => superuser(caller).map(|()| encoded(&YesOrNo { yes: true })),
+        "saveNamespace" | "upgradeStatus" => superuser_for(caller, method).map(|()| encoded(&YesOrNo { yes: true })),
         "restoreFailedStorage" => superuser(caller).map(|()| encoded(&YesOrNo { yes: false })),
-        "rollEdits" => superuser(caller).map(|()| encoded(&Number { value: 0 })),
+        "rollEdits" => superuser_for(caller, "rollEditLog").map(|()| encoded(&Number { value: 0 })),
         "refreshNodes" | "finalizeUpgrade" | "rollingUpgrade" | "setBalancerBandwidth" => {
-            superuser(caller).and_then(|()| empty())
+            superuser_for(caller, method).and_then(|()| empty())
         }
         _ if REFUSED.binary_search(&method).is_ok() => {
             Err(Refusal::unsupported(format!("{method} is not supported by Stormwell; nothing was changed")))
@@ -173,6 +177,8 @@ pub fn this_datanode(gateway: &Gateway) -> DatanodeInfo {
     DatanodeInfo {
         id,
         last_update: Some(gateway.clock.wall().0),
+        // It has no blocks to report: what it serves is looked up, always as of now.
+        last_block_report: Some(gateway.clock.wall().0),
         location: Some("/default-rack".to_string()),
         admin_state: Some(0),
         ..DatanodeInfo::default()
@@ -189,6 +195,11 @@ fn superuser(caller: &Caller) -> Result<(), Refusal> {
     }
     let text = format!("Access denied for user {}. Superuser privilege is required", caller.user);
     Err(Refusal::new(ACCESS_CONTROL, text))
+}
+
+/// The same where HDFS names the operation.
+fn superuser_for(caller: &Caller, operation: &str) -> Result<(), Refusal> {
+    if caller.superuser { Ok(()) } else { Err(names::superuser_only(caller, operation)) }
 }
 
 /// Reads what a method was asked.
@@ -270,7 +281,12 @@ fn safe_mode(gateway: &Gateway, caller: &Caller, ask: SafeMode) -> Result<Vec<u8
     let on = match ask.action {
         SAFE_MODE_GET => mode.load(Ordering::Relaxed),
         SAFE_MODE_ENTER | SAFE_MODE_LEAVE | SAFE_MODE_FORCE_EXIT => {
-            superuser(caller)?;
+            let operation = match ask.action {
+                SAFE_MODE_ENTER => "safemode_enter",
+                SAFE_MODE_LEAVE => "safemode_leave",
+                _ => "safemode_force_exit",
+            };
+            superuser_for(caller, operation)?;
             mode.store(ask.action == SAFE_MODE_ENTER, Ordering::Relaxed);
             ask.action == SAFE_MODE_ENTER
         }

@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 pub(crate) use creation::{Creation, for_file};
 pub(crate) use listing::file_for;
-pub(crate) use permission::{READ, WRITE};
+pub(crate) use permission::{READ, WRITE, superuser_only};
 pub(crate) use policies::{check_coding_policy, storage_policy_named};
 pub(crate) use set::check_replication;
 pub use status::file_status;

@@ -92,6 +92,9 @@ pub struct DatanodeInfo {
     /// 0: in service.
     #[prost(int32, optional, tag = "10")]
     pub admin_state: Option<i32>,
+    /// When it last told all its blocks, in milliseconds since 1970.
+    #[prost(uint64, optional, tag = "15")]
+    pub last_block_report: Option<u64>,
     /// Its blocks.
     #[prost(uint32, optional, tag = "17")]
     pub blocks: Option<u32>,

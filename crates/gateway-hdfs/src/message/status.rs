@@ -93,6 +93,9 @@ pub struct ReplicatedBlockStats {
     /// Still to be deleted.
     #[prost(uint64, required, tag = "6")]
     pub pending_deletion: u64,
+    /// Too few copies, and the first to be mended.
+    #[prost(uint64, optional, tag = "7")]
+    pub urgent: Option<u64>,
 }
 
 /// The answer to `getFsECBlockGroupStats`: striped blocks that are not as they should be.
@@ -113,6 +116,9 @@ pub struct StripedBlockStats {
     /// Still to be deleted.
     #[prost(uint64, required, tag = "5")]
     pub pending_deletion: u64,
+    /// Too few parts, and the first to be mended.
+    #[prost(uint64, optional, tag = "6")]
+    pub urgent: Option<u64>,
 }
 
 /// Asks for servers of blocks, in `getDatanodeReport` and `getDatanodeStorageReport`.

@@ -76,9 +76,8 @@ pub(crate) fn check_one(
         return Ok(());
     }
     let action = ["NONE", "EXECUTE", "WRITE", "WRITE_EXECUTE", "READ", "READ_EXECUTE", "READ_WRITE", "ALL"];
-    let plus = if acl::has_access_entries(&entries(attributes)) { "+" } else { "" };
     let text = format!(
-        "Permission denied: user={}, access={}, inode=\"{path}\":{}{plus}",
+        "Permission denied: user={}, access={}, inode=\"{path}\":{}",
         caller.user,
         action[(access & ALL) as usize],
         described(superuser, attributes)

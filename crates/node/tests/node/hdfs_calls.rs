@@ -371,7 +371,10 @@ async fn administrators() {
     assert_eq!((storages.reports.len(), storages.reports[0].storages.len()), (1, 1));
     let refused = ada.ask::<DatanodeReportAnswer>("getDatanodeReport", &report).await.expect_err("refused");
     assert_eq!(refused.0, "org.apache.hadoop.security.AccessControlException");
-    assert_eq!(refused.1, "Access denied for user no such user. Superuser privilege is required");
+    assert_eq!(
+        refused.1,
+        "Access denied for user no such user. Superuser privilege is required for operation datanodeReport"
+    );
     let refused = root.ask::<BoolAnswer>("createSnapshot", &path("/")).await.expect_err("refused");
     assert_eq!(refused.0, "java.lang.UnsupportedOperationException");
     let name = |name: &str| Name { name: Some(name.to_string()) };

@@ -56,7 +56,8 @@ final class Side {
         String text = output.replace(local.toString(), "$LOCAL").replace(address.toString(), "hdfs://SERVER");
         text = text.replace(address.getAuthority(), "SERVER").replace("localhost:" + address.getPort(), "SERVER");
         if (sizes) {
-            text = text.replaceAll("-?\\d[\\d.,]*( [KMGT]?B?)?", "N").replaceAll("[ \\t]+", " ");
+            text = text.replace("SERVER", "0:0").replaceAll("Hostname: .*", "Hostname: HOST");
+            text = text.replaceAll("-?\\d[\\d.,]*( [KMGT]?B)?", "N").replaceAll("[ \\t]+", " ");
         }
         text = TIME.matcher(text).replaceAll("TIME");
         text = MILLISECONDS.matcher(text).replaceAll("MILLISECONDS");
