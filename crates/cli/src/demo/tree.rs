@@ -68,7 +68,7 @@ impl Tree {
         let mut one = os::file::create(path)?;
         let mut bytes = 0u64;
         for file in &self.files {
-            bytes = bytes.saturating_add(std::io::copy(&mut std::fs::File::open(self.root.join(file))?, &mut one)?);
+            bytes = bytes.saturating_add(std::io::copy(&mut os::file::open(&self.root.join(file))?, &mut one)?);
         }
         Ok(bytes)
     }

@@ -10,9 +10,13 @@ use base::limit::LIST_PAGE_MAX;
 use client::Attributes;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use tokio::time::timeout;
 
 /// How often files of silent holders are looked for.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// A file that does not close in this time, when the gateway ends, is taken from its writer.
+const CLOSE_WAIT: Duration = Duration::from_secs(2);
 
 /// What somebody wants with a file that may be open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,7 +147,13 @@ pub async fn watch(gateway: Weak<Gateway>) {
 /// Closes all files, when the gateway ends.
 pub async fn close_all(gateway: &Gateway) {
     for file in gateway.files.open.after(0, usize::MAX) {
-        if let Err(error) = take_back(gateway, &file).await
+        // Closed as its writer would have: the next gateway can tell that writer so.
+        let closed = match file.take_away().await {
+            Some(writer) => matches!(timeout(CLOSE_WAIT, writer.close()).await, Ok(Ok(_))),
+            None => false,
+        };
+        if !closed
+            && let Err(error) = take_back(gateway, &file).await
             && error.kind() != ErrorKind::NotFound
         {
             (gateway.on_trouble)(format!("{} was left open: {error}; what is written of it is safe", file.path));

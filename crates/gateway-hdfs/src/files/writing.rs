@@ -10,6 +10,7 @@ use crate::message::files::{
     AbandonBlock, AddBlock, BlockAnswer, Complete, GetAdditionalDatanode, UpdateBlockForPipeline, UpdatePipeline,
 };
 use crate::message::hdfs::{ExtendedBlock, LocatedBlock, STORAGE_DISK};
+use crate::note::Note;
 use crate::refusal::{FILE_NOT_FOUND, LEASE_EXPIRED, Refusal};
 use base::error::ErrorKind;
 use std::sync::Arc;
@@ -155,8 +156,12 @@ async fn is_closed(gateway: &Gateway, path: &str, inode: u64, last: Option<&Exte
         None => found.length == 0,
         // The gateway that closed it is gone.
         Some(block) => {
+            let size = shown::block_size(&Note::read(&found.note));
             let place = gateway.files.blocks.place(block.id, gateway.clock.now());
-            place.is_some_and(|place| place.inode == found.inode) && block.generation_stamp >= stamp_of(&found)
+            let base = place.filter(|place| place.inode == found.inode).and_then(|place| place.base.byte(size));
+            let length = base.and_then(|base| found.length.checked_sub(base));
+            length.is_some_and(|length| block.length.is_none_or(|said| said == length))
+                && block.generation_stamp >= stamp_of(&found)
         }
     }
 }

@@ -21,6 +21,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -130,11 +131,11 @@ impl Reader {
     }
 }
 
-fn hdfs(fixture: &Fixture) -> &str {
+pub fn hdfs(fixture: &Fixture) -> &str {
     fixture.running.as_ref().expect("it runs").hdfs.as_deref().expect("the gateway runs")
 }
 
-async fn client(fixture: &Fixture) -> Client {
+pub async fn client(fixture: &Fixture) -> Client {
     let settings = client::Settings {
         net: Arc::new(os::net::TcpNet),
         address: fixture.address().to_string(),
@@ -149,7 +150,7 @@ async fn client(fixture: &Fixture) -> Client {
     Client::connect(settings).await.expect("it answers")
 }
 
-fn content(length: usize, seed: u64) -> Bytes {
+pub fn content(length: usize, seed: u64) -> Bytes {
     let random = SimRandom::new(seed);
     let mut bytes = Vec::with_capacity(length + 8);
     while bytes.len() < length {
@@ -180,14 +181,16 @@ fn ask(block: &ExtendedBlock, offset: u64, length: u64) -> ReadBlock {
 }
 
 /// Asks the gateway a call of a protocol of Hadoop's: the answer, or the class of the exception and its text.
-async fn call<M: Message + Default>(
+pub async fn call<M: Message + Default>(
     fixture: &Fixture,
     (protocol, method): (&str, &str),
     ask: &impl Message,
 ) -> Result<M, (String, String)> {
     let mut stream = TcpStream::connect(hdfs(fixture)).await.expect("it listens");
     let mut bytes = b"hrpc\x09\x00\x00".to_vec();
-    let client = Bytes::from_static(&[7; 16]);
+    // Each is a client of its own: a call that seems to be repeated would be answered from memory.
+    static CLIENTS: AtomicU64 = AtomicU64::new(1);
+    let client = Bytes::copy_from_slice(&u128::from(CLIENTS.fetch_add(1, Ordering::Relaxed)).to_be_bytes());
     let mut frame = |call, messages: &dyn Fn(&mut Vec<u8>)| {
         let header = RequestHeader { kind: Some(2), operation: Some(0), call, client: client.clone(), retry: Some(-1) };
         let mut frame = header.encode_length_delimited_to_vec();
