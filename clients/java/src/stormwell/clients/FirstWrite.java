@@ -34,10 +34,12 @@ public final class FirstWrite {
     private static void write(String address) throws IOException {
         Configuration configuration = Side.configuration(address);
         configuration.setInt("ipc.client.connect.max.retries", 0);
-        try (FileSystem files = FileSystem.newInstance(configuration);
-             FSDataOutputStream stream = files.create(new Path("/first"), true)) {
+        try (FileSystem files = FileSystem.newInstance(configuration)) {
+            // Not closed with the block: after a failed write closing fails in the same way, and closes nothing.
+            FSDataOutputStream stream = files.create(new Path("/first"), true);
             stream.write(1);
             stream.hsync();
+            stream.close();
         }
     }
 }
