@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(text(&sticky, READ | EXECUTE), expected);
         let listed = with_list(is(false, 0o750, "ann", "staff"), &[(0, 0, 0, "bob"), (0, 1, 5, "")]);
         let expected = "Permission denied: user=bob, access=ALL, inode=\"/d\":ann:staff:-rwxr-x---";
-        assert_eq!(text(&listed, ALL), expected);
+        assert_eq!(text(&listed, ALL), expected, "no plus: that is how `ls` shows a list, not how HDFS refuses");
         assert_eq!(check_one("root", &bob, &listed, "/d", ALL).expect_err("refused").class, super::ACCESS_CONTROL);
     }
 
