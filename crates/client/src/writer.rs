@@ -28,7 +28,8 @@ pub struct CreateOptions {
     pub parents: bool,
     /// Permission bits; none means 0644.
     pub mode: Option<u32>,
-    /// Modification time to record at close, in milliseconds since 1970; zero means then.
+    /// Modification time to record at close, in milliseconds since 1970; zero means then. A file with one is taken for a copy:
+    /// the directory that it comes into keeps its time, too.
     pub modified_ms: u64,
     /// Who owns it and directories that are made; none: the client's user.
     pub owner: Option<String>,
@@ -70,7 +71,9 @@ impl Client {
         let CreateOptions { overwrite, parents, mode, modified_ms, owner, group, note, above_mode, above_note } =
             options;
         let name = path.to_string();
-        let ask = file::Create { path: name, overwrite, parents, mode, owner, group, note, above_mode, above_note };
+        let copied = modified_ms > 0;
+        let ask =
+            file::Create { path: name, overwrite, parents, mode, owner, group, note, above_mode, above_note, copied };
         let opened = self.ask(&ask).await?;
         Ok(FileWriter::start(self.clone(), path, opened, modified_ms))
     }

@@ -74,7 +74,9 @@ impl State {
         let record = InodeRecord { writer: Some(writer), ..self.new_inode(directory.inode, name, new) };
         self.counters.files += 1;
         self.put(&Key::Name(directory.inode, name), &NameRecord { inode: inode.0, directory: false });
-        self.names_changed(directory.inode)?;
+        if !new.copied {
+            self.names_changed(directory.inode)?;
+        }
         self.put(&Key::Inode(inode), &record);
         self.mark(&Key::SessionFile(session, inode));
         let generation = Generation(record.generation);

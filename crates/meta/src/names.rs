@@ -85,7 +85,9 @@ impl State {
         let record = InodeRecord { directory: true, ..self.new_inode(parent.inode, name, new) };
         self.counters.directories += 1;
         self.put(&Key::Name(parent.inode, name), &NameRecord { inode: inode.0, directory: true });
-        self.names_changed(parent.inode)?;
+        if !new.copied {
+            self.names_changed(parent.inode)?;
+        }
         self.put(&Key::Inode(inode), &record);
         // What this transaction made is met by whoever uses the directory before it is durable.
         self.layers.observe(self.sequence() + 1);

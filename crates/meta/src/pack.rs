@@ -55,7 +55,7 @@ impl State {
         if file.length > 0 {
             self.add_to_pack(session, file)?;
         }
-        let new = NewInode::with_mode(file.mode);
+        let new = NewInode { copied: file.modified.is_some(), ..NewInode::with_mode(file.mode) };
         let (directory, name) = self.vacate(&file.path, file.overwrite, file.parents.then_some(&new))?;
         if file.length > 0 {
             self.check_tier(file, directory.policy)?;
@@ -67,7 +67,9 @@ impl State {
         self.counters.files += 1;
         self.put_file(inode, &record, 0);
         self.put(&Key::Name(directory.inode, name), &NameRecord { inode: inode.0, directory: false });
-        self.names_changed(directory.inode)?;
+        if !new.copied {
+            self.names_changed(directory.inode)?;
+        }
         if file.length > 0 {
             let extent = ExtentRecord {
                 start: 0,
@@ -104,7 +106,8 @@ impl State {
         if !parents && let Some((parent, _)) = path.split() {
             self.directory(parent)?;
         }
-        let directory = self.make_directory(path.text(), &NewInode::with_mode(DIRECTORY_MODE))?;
+        let made = NewInode { copied: modified.is_some(), ..NewInode::with_mode(DIRECTORY_MODE) };
+        let directory = self.make_directory(path.text(), &made)?;
         let new =
             NewAttributes { mode: Some(*mode), modified: *modified, accessed: *accessed, ..NewAttributes::default() };
         self.set_attributes(path, &new)?;

@@ -92,6 +92,8 @@ pub struct NewInode {
     pub above_mode: u32,
     /// What a gateway keeps with these.
     pub above_note: Vec<u8>,
+    /// It is a copy with times of its own: the directory that it comes into keeps its own, too, whichever comes first.
+    pub copied: bool,
 }
 
 impl NewInode {

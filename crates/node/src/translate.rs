@@ -118,14 +118,14 @@ fn list(ask: file::List) -> Result<Request> {
 fn make_directory(ask: file::MakeDirectory) -> Result<Request> {
     let file::MakeDirectory { path: text, parents, mode, owner, group, note, above_mode, above_note } = ask;
     let (mode, above_mode) = (mode.unwrap_or(DIRECTORY_MODE), above_mode.unwrap_or(DIRECTORY_MODE));
-    let new = NewInode { mode, owner, group, note, above_mode, above_note };
+    let new = NewInode { mode, owner, group, note, above_mode, above_note, copied: false };
     Ok(Request::Mkdir { path: path(&text)?, parents, new })
 }
 
 fn create(ask: file::Create) -> Result<Request> {
-    let file::Create { path: text, overwrite, parents, mode, owner, group, note, above_mode, above_note } = ask;
+    let file::Create { path: text, overwrite, parents, mode, owner, group, note, above_mode, above_note, copied } = ask;
     let (mode, above_mode) = (mode.unwrap_or(FILE_MODE), above_mode.unwrap_or(DIRECTORY_MODE));
-    let new = NewInode { mode, owner, group, note, above_mode, above_note };
+    let new = NewInode { mode, owner, group, note, above_mode, above_note, copied };
     Ok(Request::Create { path: path(&text)?, overwrite, parents, new })
 }
 

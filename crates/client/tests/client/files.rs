@@ -164,11 +164,14 @@ async fn progress_is_told() {
         let mut writer = client.append("/a").await.expect("it was made");
         let mut written = writer.written();
         assert_eq!(written.borrow().length, 1000);
+        let node = fake.clone();
         let told = tokio::spawn(async move {
             let mut last = 1000;
             while written.changed().await.is_ok() {
                 let now = written.borrow_and_update().clone();
                 assert!(now.length > last && now.failed.is_none(), "seed {seed}: {now:?} after {last}");
+                let stored: u64 = node.state().chunks.values().map(|chunk| chunk.length).sum();
+                assert!(now.length <= stored, "seed {seed}: {now:?} with {stored} bytes at the node");
                 last = now.length;
             }
             last

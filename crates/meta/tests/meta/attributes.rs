@@ -74,11 +74,19 @@ fn names_change_their_directory() {
         world.ask(mkdir(name)).expect("mkdir");
     }
     let moved = |from: &str, to: &str| Request::Rename { from: path(from), to: path(to), replace: false };
+    // A tree that is copied keeps its times, in whatever order its parts come.
+    let copy = |name: &str| Request::Create {
+        path: path(name),
+        overwrite: false,
+        parents: false,
+        new: NewInode { copied: true, ..NewInode::with_mode(0o644) },
+    };
     let steps = [
         (create("/a/f"), true, false),
         (mkdir("/a/d"), true, false),
         (mkdir("/a/d/deeper"), false, false),
         (set("/a/d", NewAttributes { mode: Some(0o700), ..NewAttributes::default() }), false, false),
+        (copy("/a/old"), false, false),
         (moved("/a/d", "/b/d"), true, true),
         (moved("/b/d", "/b/e"), false, true),
         (delete("/a/f"), true, false),
@@ -162,6 +170,7 @@ fn made_with() {
         note: vec![1, 0, 255],
         above_mode: 0o711,
         above_note: vec![7],
+        copied: false,
     };
     world.ask(mkdir("/old")).expect("mkdir");
     let old = attributes(&mut world, "/old");

@@ -272,6 +272,9 @@ pub struct Create {
     /// What a gateway keeps with these.
     #[prost(bytes = "vec", tag = "9")]
     pub above_note: Vec<u8>,
+    /// It is a copy that will have times of its own: the directory that it comes into keeps its own, too.
+    #[prost(bool, tag = "10")]
+    pub copied: bool,
 }
 
 /// Opens a closed file to write at its end. While a writer has it open the answer is `Busy`; a writer whose session ended is
