@@ -148,9 +148,15 @@ mod tests {
             play("clean", "# Start\n```sh\ntrap 'true' EXIT\nsleep 600 > /dev/null 2>&1 &\necho $!\n```\n");
         assert!(ok, "{text}");
         let id = text.lines().last().expect("the number of the process");
-        let state = std::fs::read_to_string(std::path::Path::new("/proc").join(id).join("stat")).unwrap_or_default();
-        // A zombie that nobody has collected yet is dead.
-        assert!(state.is_empty() || state.contains(") Z "), "the background process {id} lives on: {state}");
+        let stat = std::path::Path::new("/proc").join(id).join("stat");
+        let state = || std::fs::read_to_string(&stat).unwrap_or_default();
+        // A zombie that nobody has collected yet is dead; one that was killed needs a moment of a processor to die.
+        let dead = || state().is_empty() || state().contains(") Z ");
+        let gone = (0..1000).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            dead()
+        });
+        assert!(gone, "the background process {id} lives on: {}", state());
     }
 
     /// A document without blocks, or with one left open, is refused.

@@ -6,7 +6,7 @@ import java.util.List;
 
 /**
  * Measures a real HDFS and Stormwell with the same client, in one process and in alternated rounds; the first round warms up and is
- * dropped. Arguments: rounds, MiB a file, calls a kind, work directory, then for each server: name, address, ids of its processes
+ * dropped. Arguments: rounds, MiB a file, calls a kind (0: none), work directory, then for each server: name, address, ids of its processes
  * (comma-separated). Prints a table in Markdown.
  */
 public final class Lab {
@@ -28,7 +28,9 @@ public final class Lab {
                 // Who begins alternates too.
                 Measured server = servers.get((turn + round) % servers.size());
                 Streams.round(server, size);
-                Names.round(server, calls);
+                if (calls > 0) {
+                    Names.round(server, calls);
+                }
                 if (round == 0) {
                     server.forget();
                 }
