@@ -11,13 +11,12 @@ use std::time::Duration;
 const TUTORIALS: [&str; 3] =
     ["docs/start.md", "docs/operate/read-data-off-a-dead-node.md", "docs/operate/replace-a-device.md"];
 
-/// Runs the session as a process group of its own and ends what is left of it, however the session or this shell ends.
+/// Runs the session as a process group of its own and ends what is left of it, however the session or this shell ends. (Job control,
+/// `set -m`, would do the same, and say `Done` of a session that ends before it is switched off again.)
 const SUPERVISOR: &str = r#"
 trap 'kill -KILL -- "-$session" 2>/dev/null' EXIT
 trap 'exit 130' INT TERM
-set -m
-bash "$0" & session=$!
-set +m
+setsid bash "$0" & session=$!
 wait "$session"
 "#;
 
