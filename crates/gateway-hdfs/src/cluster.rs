@@ -5,6 +5,7 @@ mod protocols;
 
 use crate::caller::Caller;
 use crate::gateway::{BLOCK_SIZE, Gateway, REPLICATION};
+use crate::message::decode;
 use crate::message::hdfs::{DatanodeId, DatanodeInfo, STORAGE_DISK};
 use crate::message::status::{
     CHECKSUM_CRC32C, CorruptFiles, CorruptFilesAnswer, DatanodeReport, DatanodeReportAnswer, DatanodeStorages,
@@ -122,12 +123,12 @@ pub async fn call(
         "getFsStats" => stats(gateway).await,
         "getDatanodeReport" | "getDatanodeStorageReport" => {
             let operation = if method == "getDatanodeReport" { "datanodeReport" } else { method };
-            match superuser_for(caller, operation).and_then(|()| read::<DatanodeReport>(request)) {
+            match superuser_for(caller, operation).and_then(|()| decode::<DatanodeReport>(request)) {
                 Ok(report) => datanode_report(gateway, method, report).await,
                 Err(refusal) => Err(refusal),
             }
         }
-        "setSafeMode" => read(request).and_then(|ask| safe_mode(gateway, caller, ask)),
+        "setSafeMode" => decode(request).and_then(|ask| safe_mode(gateway, caller, ask)),
         "getHAServiceState" => Ok(encoded(&Number { value: STATE_ACTIVE })),
         "getFsReplicatedBlockStats" => {
             Ok(encoded(&ReplicatedBlockStats { urgent: Some(0), ..ReplicatedBlockStats::default() }))
@@ -200,11 +201,6 @@ fn superuser(caller: &Caller) -> Result<(), Refusal> {
 /// The same where HDFS names the operation.
 fn superuser_for(caller: &Caller, operation: &str) -> Result<(), Refusal> {
     if caller.superuser { Ok(()) } else { Err(names::superuser_only(caller, operation)) }
-}
-
-/// Reads what a method was asked.
-fn read<M: Message + Default>(request: Bytes) -> Result<M, Refusal> {
-    M::decode(request).map_err(|error| Refusal::io(format!("the request cannot be read: {error}; nothing was done")))
 }
 
 fn encoded<M: Message>(message: &M) -> Vec<u8> {

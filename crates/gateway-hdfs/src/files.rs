@@ -10,6 +10,7 @@ mod writing;
 
 use crate::caller::Caller;
 use crate::gateway::Gateway;
+use crate::message::decode;
 use crate::message::files::{
     AbandonBlock, Fsync, IsFileClosed, Nothing, RecoverLease, RenewLease, ReportBadBlocks, Truth,
 };
@@ -166,10 +167,6 @@ async fn recover_lease(gateway: &Gateway, caller: &Caller, path: &str) -> Result
     }
     names::file_for(gateway, caller, path, names::WRITE).await?;
     leases::recover(gateway, &found).await
-}
-
-fn decode<M: Message + Default>(request: Bytes) -> Result<M, Refusal> {
-    M::decode(request).map_err(|error| Refusal::io(format!("the request cannot be read: {error}; nothing was done")))
 }
 
 fn encoded<M: Message>(answer: Result<M, Refusal>) -> Result<Vec<u8>, Refusal> {

@@ -15,6 +15,7 @@ mod xattrs;
 
 use crate::caller::Caller;
 use crate::gateway::Gateway;
+use crate::message::decode;
 use crate::message::names::{
     AclAnswer, AclRequest, BlockSizeAnswer, BoolAnswer, CheckAccessRequest, EmptyAnswer, EnclosingRootAnswer,
     ListingAnswer, PathRequest, StatusAnswer, XattrsAnswer, XattrsRequest,
@@ -29,7 +30,7 @@ use std::sync::Arc;
 pub(crate) use creation::{Creation, for_file};
 pub(crate) use listing::file_for;
 pub(crate) use permission::{READ, WRITE, superuser_only};
-pub(crate) use policies::{check_coding_policy, storage_policy_named};
+pub(crate) use policies::{LAZY_PERSIST, check_coding_policy, storage_policy_named};
 pub(crate) use set::check_replication;
 pub use status::file_status;
 
@@ -74,10 +75,6 @@ pub async fn call(
         _ => return None,
     };
     Some(answer)
-}
-
-fn decode<M: Message + Default>(request: Bytes) -> Result<M, Refusal> {
-    M::decode(request).map_err(|error| Refusal::io(format!("the request does not read: {error}; nothing was done")))
 }
 
 fn path(request: Bytes) -> Result<String, Refusal> {

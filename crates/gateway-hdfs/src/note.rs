@@ -1,6 +1,7 @@
 //! What HDFS keeps with a file or directory and the store does not know: it travels as the `note` of the attributes, opaque
 //! to everybody else.
 
+use crate::gateway::{BLOCK_SIZE, REPLICATION};
 use prost::Message;
 
 /// What HDFS keeps with a file or directory. All zeros and empty: nothing was said.
@@ -21,12 +22,6 @@ pub struct Note {
     /// Access control entries beyond owner, group and others.
     #[prost(message, repeated, tag = "5")]
     pub acl: Vec<AclEntry>,
-    /// Most files and directories below this directory, itself included; absent: no limit.
-    #[prost(uint64, optional, tag = "6")]
-    pub names_quota: Option<u64>,
-    /// Most bytes below this directory, copies counted; absent: no limit.
-    #[prost(uint64, optional, tag = "7")]
-    pub bytes_quota: Option<u64>,
     /// Superusers may not read this file: somebody set the extended attribute that says so.
     #[prost(bool, tag = "8")]
     pub unreadable_by_superuser: bool,
@@ -53,5 +48,15 @@ impl Note {
     /// Reads a note. Bytes that are none count as an empty one: they were not written by this gateway.
     pub fn read(bytes: &[u8]) -> Note {
         Note::decode(bytes).unwrap_or_default()
+    }
+
+    /// Bytes in a block of the file.
+    pub fn block_size(&self) -> u64 {
+        if self.block_size == 0 { BLOCK_SIZE } else { self.block_size }
+    }
+
+    /// Copies that the file should have.
+    pub fn replication(&self) -> u32 {
+        if self.replication == 0 { REPLICATION } else { self.replication }
     }
 }

@@ -1,8 +1,9 @@
 //! The protocols beside ClientProtocol that administrators' commands speak.
 
-use super::{encoded, read, superuser};
+use super::{encoded, superuser};
 use crate::caller::Caller;
 use crate::gateway::{Gateway, POOL};
+use crate::message::decode;
 use crate::message::status::{
     DatanodeInfoAnswer, DatanodeLocalInfo, GroupsAnswer, Name, NamespaceInfo, Number, STATE_ACTIVE, ServiceStatus,
     StorageInfo, VersionAnswer,
@@ -41,7 +42,7 @@ pub fn other(
         (NAMENODE, "isRollingUpgrade") => superuser(caller).map(|()| encoded(&Number { value: 0 })),
         (REFRESH_USERS, "refreshUserToGroupsMappings" | "refreshSuperUserGroupsConfiguration")
         | (REFRESH_QUEUE, "refreshCallQueue") => superuser(caller).map(|()| Vec::new()),
-        (GROUPS, "getGroupsForUser") => read::<Name>(request).map(|ask| {
+        (GROUPS, "getGroupsForUser") => decode::<Name>(request).map(|ask| {
             let groups = (gateway.groups_of)(&ask.name.unwrap_or_default());
             encoded(&GroupsAnswer { groups })
         }),
@@ -52,7 +53,7 @@ pub fn other(
         (HIGH_AVAILABILITY, "transitionToActive" | "transitionToStandby" | "transitionToObserver") => {
             Err(Refusal::unsupported("Stormwell's gateways are all active; nothing was changed"))
         }
-        (REFRESH, "refresh") => read::<Name>(request).and_then(|ask| {
+        (REFRESH, "refresh") => decode::<Name>(request).and_then(|ask| {
             let text = format!("Identifier '{}' does not exist in RefreshRegistry", ask.name.unwrap_or_default());
             Err(Refusal::new(ILLEGAL_ARGUMENT, text))
         }),

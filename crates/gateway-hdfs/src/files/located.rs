@@ -3,7 +3,8 @@
 use super::blocks::{FIRST_STAMP, Place};
 use crate::caller::Caller;
 use crate::cluster::this_datanode;
-use crate::gateway::{BLOCK_SIZE, Gateway, POOL};
+use crate::gateway::{Gateway, POOL};
+use crate::message::decode;
 use crate::message::hdfs::{ExtendedBlock, LocatedBlock, LocatedBlocks, STORAGE_DISK, Token};
 use crate::message::located::{
     GetBlockLocations, GetBlockLocationsAnswer, GetReplicaVisibleLength, GetReplicaVisibleLengthAnswer,
@@ -38,11 +39,6 @@ pub async fn call(
 pub async fn located(gateway: &Gateway, attributes: &Attributes, note: &Note) -> Result<LocatedBlocks, Refusal> {
     let length = visible_length(gateway, attributes).await?;
     blocks_of(gateway, attributes, note, length, 0..length)
-}
-
-/// Bytes in a block of a file with this note.
-pub fn block_size(note: &Note) -> u64 {
-    if note.block_size == 0 { BLOCK_SIZE } else { note.block_size }
 }
 
 /// The block of a file that begins at `base` and has `length` bytes, and where it is.
@@ -87,7 +83,7 @@ async fn get_replica_visible_length(gateway: &Gateway, request: Bytes) -> Result
     let length = match gateway.client.open_inode(inode).await {
         Ok(reader) => {
             let length = reader.length_known_or_asked().await?;
-            let base = base.byte(block_size(&Note::read(&reader.attributes().note))).ok_or_else(missing)?;
+            let base = base.byte(Note::read(&reader.attributes().note).block_size()).ok_or_else(missing)?;
             length.checked_sub(base).ok_or_else(missing)?
         }
         Err(error) if error.kind() == ErrorKind::NotFound => return Err(missing()),
@@ -121,7 +117,7 @@ fn blocks_of(
     if length == 0 {
         return Ok(LocatedBlocks { under_construction, ..LocatedBlocks::default() });
     }
-    let size = block_size(note);
+    let size = note.block_size();
     let block = |index: u64| {
         let base = index * size;
         block_at(gateway, attributes, size, base, size.min(length - base))
@@ -144,8 +140,4 @@ fn blocks_of(
         // Its length is all that is visible, also while it is being written: clients need not ask further.
         last_block_complete: true,
     })
-}
-
-fn decode<M: Message + Default>(request: Bytes) -> Result<M, Refusal> {
-    M::decode(request).map_err(|error| Refusal::io(format!("the request cannot be read: {error}")))
 }

@@ -1,8 +1,8 @@
 //! Opening files for writing: create and append.
 
+use super::blocks;
 use super::leases::{Wish, may_take};
 use super::open::{Block, OpenFile, located};
-use super::{blocks, located as blocks_of};
 use crate::caller::Caller;
 use crate::gateway::{Gateway, REPLICATION};
 use crate::message::files::{Append, AppendAnswer, CREATE, Create, CreateAnswer, LAZY_PERSIST, NEW_BLOCK, OVERWRITE};
@@ -14,15 +14,13 @@ use base::error::ErrorKind;
 use client::{Attributes, CreateOptions, FileWriter};
 use std::sync::Arc;
 
-/// Number of the storage policy of files that may be lost with the memory.
-const LAZY_PERSIST_POLICY: u32 = 15;
-
 /// Makes a file and opens it.
 pub async fn create(gateway: &Arc<Gateway>, caller: &Caller, ask: Create) -> Result<CreateAnswer, Refusal> {
     let machine = caller.machine();
     let _alone = gateway.files.opening(&ask.path).await;
     let overwrite = ask.flags & OVERWRITE != 0;
     names::check_replication(ask.replication, &ask.path)?;
+    check_room(gateway, &ask.path)?;
     let (how, bits) = ((overwrite, ask.parents), (ask.masked, ask.unmasked));
     let Creation { path, existing, mode, owner, group, note, above_mode, above_note } =
         names::for_file(gateway, caller, &ask.path, how, bits).await?;
@@ -44,7 +42,7 @@ pub async fn create(gateway: &Arc<Gateway>, caller: &Caller, ask: Create) -> Res
     }
     let storage_policy = match ask.storage_policy.filter(|name| !name.is_empty()) {
         Some(name) => names::storage_policy_named(&name)?,
-        None if ask.flags & LAZY_PERSIST != 0 => LAZY_PERSIST_POLICY,
+        None if ask.flags & LAZY_PERSIST != 0 => names::LAZY_PERSIST,
         None => note.storage_policy,
     };
     let (block_size, replication) = (ask.block_size, ask.replication);
@@ -68,7 +66,7 @@ pub async fn create(gateway: &Arc<Gateway>, caller: &Caller, ask: Create) -> Res
     if let Some(replaced) = existing {
         end(gateway, replaced.inode).await;
     }
-    let file = opened(gateway, writer, &ask.holder, machine, path, &note)?;
+    let file = opened(gateway, writer, &ask.holder, machine, path, &note);
     Ok(CreateAnswer { status: Some(status(gateway, &file.attributes, &note)) })
 }
 
@@ -76,10 +74,11 @@ pub async fn create(gateway: &Arc<Gateway>, caller: &Caller, ask: Create) -> Res
 pub async fn append(gateway: &Arc<Gateway>, caller: &Caller, ask: Append) -> Result<AppendAnswer, Refusal> {
     let machine = caller.machine();
     let _alone = gateway.files.opening(&ask.path).await;
+    check_room(gateway, &ask.path)?;
     let found = names::file_for(gateway, caller, &ask.path, names::WRITE).await;
     let (path, old) = found.map_err(|refusal| not_appended(refusal, &ask.path, machine))?;
     let path = path.as_str();
-    if Note::read(&old.note).storage_policy == LAZY_PERSIST_POLICY {
+    if Note::read(&old.note).storage_policy == names::LAZY_PERSIST {
         return Err(Refusal::unsupported(format!("Cannot append to lazy persist file {path}")));
     }
     may_take(gateway, &old, path, &ask.holder, machine, Wish::Append).await?;
@@ -92,7 +91,7 @@ pub async fn append(gateway: &Arc<Gateway>, caller: &Caller, ask: Append) -> Res
         _ => error.into(),
     })?;
     let note = Note::read(&writer.attributes().note);
-    let file = opened(gateway, writer, &ask.holder, machine, path, &note)?;
+    let file = opened(gateway, writer, &ask.holder, machine, path, &note);
     let mut status = status(gateway, &file.attributes, &note);
     let mut state = file.state.lock().await;
     let length = state.position();
@@ -118,22 +117,26 @@ fn opened(
     machine: &str,
     path: &str,
     note: &Note,
-) -> Result<Arc<OpenFile>, Refusal> {
-    if !gateway.files.open.has_room() {
-        let text =
-            format!("too many files are open for writing; {path} was not opened; close some, or try again later");
-        return Err(Refusal::new(RETRIABLE, text));
-    }
-    let file = Arc::new(OpenFile::new(writer, holder, machine, path, blocks_of::block_size(note)));
+) -> Arc<OpenFile> {
+    let file = Arc::new(OpenFile::new(writer, holder, machine, path, note.block_size()));
     gateway.files.open.insert(file.clone(), gateway.clock.now());
-    Ok(file)
+    file
+}
+
+/// Refuses while as many files are open as may be: before anything is made that would have to be ended again.
+fn check_room(gateway: &Gateway, path: &str) -> Result<(), Refusal> {
+    if gateway.files.open.has_room() {
+        return Ok(());
+    }
+    let text = format!("too many files are open for writing; {path} was not opened; close some, or try again later");
+    Err(Refusal::new(RETRIABLE, text))
 }
 
 /// What a writer is told of its file. It has as many copies as clients are shown places.
 fn status(gateway: &Gateway, attributes: &Attributes, note: &Note) -> FileStatus {
     let status = names::file_status("", attributes, note, &gateway.superuser);
     // Clients leave out checksums for files that are to be lost with the memory; none are here.
-    let storage_policy = status.storage_policy.filter(|policy| *policy != LAZY_PERSIST_POLICY).or(Some(0));
+    let storage_policy = status.storage_policy.filter(|policy| *policy != names::LAZY_PERSIST).or(Some(0));
     FileStatus { replication: Some(REPLICATION), storage_policy, ..status }
 }
 

@@ -156,7 +156,7 @@ async fn is_closed(gateway: &Gateway, path: &str, inode: u64, last: Option<&Exte
         None => found.length == 0,
         // The gateway that closed it is gone.
         Some(block) => {
-            let size = shown::block_size(&Note::read(&found.note));
+            let size = Note::read(&found.note).block_size();
             let place = gateway.files.blocks.place(block.id, gateway.clock.now());
             let base = place.filter(|place| place.inode == found.inode).and_then(|place| place.base.byte(size));
             let length = base.and_then(|base| found.length.checked_sub(base));

@@ -1,7 +1,7 @@
 //! Changing names and what they stand for: mkdirs, rename, delete, concat, truncate.
 
 use crate::caller::Caller;
-use crate::gateway::{BLOCK_SIZE, Gateway};
+use crate::gateway::Gateway;
 use crate::message::names::{
     ConcatRequest, DeleteRequest, MkdirsRequest, Rename2Request, RenameRequest, TruncateRequest,
 };
@@ -141,8 +141,7 @@ pub(crate) async fn concat(gateway: &Gateway, caller: &Caller, ask: ConcatReques
     if whole.open {
         return argument(format!("concat: target file {} is under construction", ask.target));
     }
-    let block_size = |note: &[u8]| Some(Note::read(note).block_size).filter(|size| *size != 0).unwrap_or(BLOCK_SIZE);
-    let target_blocks = block_size(&whole.note);
+    let target_blocks = Note::read(&whole.note).block_size();
     let mut sources: Vec<String> = Vec::with_capacity(ask.sources.len().min(1024));
     for text in &ask.sources {
         let source = Way::look(gateway, caller, text, Purpose::Write).await?;
@@ -160,7 +159,7 @@ pub(crate) async fn concat(gateway: &Gateway, caller: &Caller, ask: ConcatReques
         if part.open || part.length == 0 {
             return argument(format!("concat: source file {text} is invalid or empty or underConstruction"));
         }
-        let blocks = block_size(&part.note);
+        let blocks = Note::read(&part.note).block_size();
         if blocks > target_blocks {
             return argument(format!(
                 "concat: source file {text} has preferred block size {blocks} which is greater than the target file's \

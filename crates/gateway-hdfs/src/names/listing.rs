@@ -2,7 +2,7 @@
 
 use crate::caller::Caller;
 use crate::files::located;
-use crate::gateway::{BLOCK_SIZE, Gateway};
+use crate::gateway::Gateway;
 use crate::message::hdfs::FileStatus;
 use crate::message::names::{
     BatchedKey, BatchedListing, BatchedListingAnswer, BatchedListingRequest, Listing, ListingRequest, RemoteFailure,
@@ -129,10 +129,7 @@ pub(crate) async fn batched(
 /// Does getPreferredBlockSize.
 pub(crate) async fn block_size(gateway: &Gateway, caller: &Caller, path: &str) -> Result<u64, Refusal> {
     let way = Way::look(gateway, caller, path, Purpose::Read).await?;
-    match Note::read(&way.file()?.note).block_size {
-        0 => Ok(BLOCK_SIZE),
-        bytes => Ok(bytes),
-    }
+    Ok(Note::read(&way.file()?.note).block_size())
 }
 
 /// Does checkAccess.

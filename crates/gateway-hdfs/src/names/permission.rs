@@ -321,12 +321,12 @@ mod tests {
         ] {
             let found =
                 vec![is(true, 0o755, "", ""), is(true, mode, directory_owner, "g"), is(false, 0o644, file_owner, "g")];
-            let way = Way::of("/tmp/f", found);
+            let way = Way::of("/shared/f", found);
             let got = check("root", &caller("bob", &[]), &way, parent);
             assert_eq!(got.is_ok(), allowed, "{mode:o} {directory_owner} {file_owner}");
             if let Err(refusal) = got {
-                let expected = "Permission denied by sticky bit: user=bob, path=\"/tmp/f\":ann:g:-rw-r--r--, \
-                                parent=\"/tmp\":ann:g:drwxrwxrwt";
+                let expected = "Permission denied by sticky bit: user=bob, path=\"/shared/f\":ann:g:-rw-r--r--, \
+                                parent=\"/shared\":ann:g:drwxrwxrwt";
                 assert_eq!(refusal.text, expected);
             }
             assert!(check("root", &caller("root", &[]), &way, parent).is_ok());

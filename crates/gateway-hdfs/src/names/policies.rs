@@ -34,7 +34,8 @@ const STORAGE_POLICIES: [Row; 8] = [
     (LAZY_PERSIST, "LAZY_PERSIST", &[RAM_DISK, DISK], &[DISK], &[DISK]),
 ];
 const HOT: u32 = 7;
-const LAZY_PERSIST: u32 = 15;
+/// Number of the policy of files that may be lost with the memory.
+pub(crate) const LAZY_PERSIST: u32 = 15;
 
 /// Erasure coding policies that every client knows, by number; 0 is none.
 const CODING_POLICIES: [(u32, &str); 6] = [

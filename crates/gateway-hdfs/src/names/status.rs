@@ -1,6 +1,6 @@
 //! A file's or directory's attributes as Hadoop's clients want them.
 
-use crate::gateway::{BLOCK_SIZE, REPLICATION};
+use crate::gateway::SUPERUSERS_GROUP;
 use crate::message::hdfs::{DIRECTORY, FILE, FileStatus, HAS_ACL, Permission};
 use crate::note::Note;
 use client::Attributes;
@@ -9,18 +9,19 @@ use client::Attributes;
 pub fn file_status(name: &str, attributes: &Attributes, note: &Note, superuser: &str) -> FileStatus {
     let Attributes { directory, .. } = *attributes;
     let or = |said: &str, other: &str| if said.is_empty() { other.to_string() } else { said.to_string() };
-    let zero_is = |value: u64, default: u64| if value == 0 { default } else { value };
+    // What nobody said that it was read counts as read when it was written.
+    let accessed = if attributes.accessed_ms == 0 { attributes.modified_ms } else { attributes.accessed_ms };
     FileStatus {
         kind: if directory { DIRECTORY } else { FILE },
         path: name.as_bytes().to_vec(),
         length: if directory { 0 } else { attributes.length },
         permission: Permission { bits: attributes.mode & 0o1777 },
         owner: or(&attributes.owner, superuser),
-        group: or(&attributes.group, crate::gateway::SUPERUSERS_GROUP),
+        group: or(&attributes.group, SUPERUSERS_GROUP),
         modified: attributes.modified_ms,
-        accessed: if directory { 0 } else { zero_is(attributes.accessed_ms, attributes.modified_ms) },
-        replication: Some(if directory { 0 } else { zero_is(note.replication.into(), REPLICATION.into()) as u32 }),
-        block_size: Some(if directory { 0 } else { zero_is(note.block_size, BLOCK_SIZE) }),
+        accessed: if directory { 0 } else { accessed },
+        replication: Some(if directory { 0 } else { note.replication() }),
+        block_size: Some(if directory { 0 } else { note.block_size() }),
         locations: None,
         inode: Some(attributes.inode),
         children: None,

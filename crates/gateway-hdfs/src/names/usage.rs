@@ -1,7 +1,7 @@
 //! Sums over trees: content summary, quota usage.
 
 use crate::caller::Caller;
-use crate::gateway::{Gateway, REPLICATION};
+use crate::gateway::Gateway;
 use crate::message::policies::{QuotaUsage, SetQuotaRequest, Summary};
 use crate::names::permission::{self, EXECUTE, READ};
 use crate::names::policies::coding_label;
@@ -86,7 +86,7 @@ fn add(
         summary.directories += 1;
         return Ok(());
     }
-    let copies = Some(Note::read(&attributes.note).replication).filter(|copies| *copies != 0).unwrap_or(REPLICATION);
+    let copies = Note::read(&attributes.note).replication();
     summary.files += 1;
     summary.length = summary.length.saturating_add(attributes.length);
     summary.consumed = summary.consumed.saturating_add(attributes.length.saturating_mul(copies.into()));

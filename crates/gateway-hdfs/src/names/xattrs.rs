@@ -122,7 +122,7 @@ async fn to_change(
     let way = Way::look(gateway, caller, path, Purpose::Write).await?;
     check_namespace(caller, xattr, way.raw)?;
     if xattr.namespace == USER {
-        // In a directory like /tmp everybody may write, but only its owner says things about it.
+        // In a directory like /shared everybody may write, but only its owner says things about it.
         let sticky = way.last().is_some_and(|last| last.directory && last.mode & 0o1000 != 0);
         let wanted = match sticky {
             true => Wanted { owner: true, ..Wanted::default() },

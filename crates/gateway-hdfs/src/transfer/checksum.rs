@@ -3,7 +3,6 @@
 use super::connection::Connection;
 use super::read::{Opened, open_block};
 use crate::files::blocks::{Base, Place};
-use crate::files::located::block_size;
 use crate::gateway::Gateway;
 use crate::message::transfer::{
     BlockChecksum, BlockChecksumAnswer, CHECKSUM_CRC32C, COMPOSITE_CRC, ChecksumOptions, ERROR, ERROR_UNSUPPORTED,
@@ -39,7 +38,7 @@ async fn sum(gateway: &Arc<Gateway>, request: &BlockChecksum, kind: i32) -> Resu
     let Opened { reader, base, length } = open_block(gateway, block).await?;
     // A regular block ends where the next one begins, an irregular one where its writer said.
     let whole = match gateway.files.blocks.place(block.id, gateway.clock.now()) {
-        Some(Place { base: Base::Blocks(_), .. }) => length.min(block_size(&Note::read(&reader.attributes().note))),
+        Some(Place { base: Base::Blocks(_), .. }) => length.min(Note::read(&reader.attributes().note).block_size()),
         _ => length,
     };
     let wanted = block.length.filter(|length| *length > 0).map_or(whole, |length| length.min(whole));

@@ -208,7 +208,9 @@ impl Gathering {
         let known = kind == CHECKSUM_CRC32C && !self.checksums.is_empty();
         if known && skip == 0 && BLOCK.is_multiple_of(covered) {
             let came = &buffer[self.length..self.length + length];
-            sum_known(&mut self.sums, came, &self.checksums, covered)?;
+            let summed = sum_known(&mut self.sums, came, &self.checksums, covered);
+            // Of what came before the damage the sums are made anew: rarer than keeping a copy of them for each packet.
+            summed.inspect_err(|_| self.sums = BlockSums::of(&buffer[..self.length]))?;
         } else {
             if !self.checksums.is_empty() {
                 let sum = if kind == CHECKSUM_CRC32C { crc32c } else { crc32 };
@@ -250,9 +252,9 @@ impl Gathering {
 }
 
 /// Adds bytes behind those of `sums`, which end at a multiple of `covered`, if they match the checksums that came with them: each
-/// block or part of one is passed over once, and compared with what its checksums make together.
+/// block or part of one is passed over once, and compared with what its checksums make together. After an error the sums are those
+/// of nothing.
 fn sum_known(sums: &mut BlockSums, bytes: &[u8], checksums: &[u8], covered: usize) -> Result<()> {
-    let before = sums.clone();
     let (mut rest, mut checksums) = (bytes, checksums.chunks_exact(4));
     while !rest.is_empty() {
         let (run, behind) = rest.split_at((BLOCK - sums.length() % BLOCK).min(rest.len()));
@@ -261,7 +263,6 @@ fn sum_known(sums: &mut BlockSums, bytes: &[u8], checksums: &[u8], covered: usiz
             together = combine(together, u32::from_be_bytes([sum[0], sum[1], sum[2], sum[3]]), part.len() as u64);
         }
         if crc32c(run) != together {
-            *sums = before;
             return Err(damaged(bytes.len()));
         }
         sums.add_known(together, run.len());

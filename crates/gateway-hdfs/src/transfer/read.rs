@@ -2,7 +2,7 @@
 
 use super::connection::{Connection, SILENCE_MAX, nonsense};
 use crate::files::blocks::{FIRST_STAMP, Place};
-use crate::files::located::{block_size, show};
+use crate::files::located::show;
 use crate::gateway::Gateway;
 use crate::message::hdfs::ExtendedBlock;
 use crate::message::transfer::{
@@ -96,7 +96,7 @@ pub async fn open_block(gateway: &Gateway, block: &ExtendedBlock) -> Result<Open
         Err(error) if error.kind() == ErrorKind::NotFound => return Err(missing(block)),
         other => other?,
     };
-    let base = base.byte(block_size(&Note::read(&reader.attributes().note))).ok_or_else(|| missing(block))?;
+    let base = base.byte(Note::read(&reader.attributes().note).block_size()).ok_or_else(|| missing(block))?;
     let length = reader.length_known_or_asked().await?.saturating_sub(base);
     Ok(Opened { reader, base, length })
 }
