@@ -1,8 +1,7 @@
 //! Names, attributes and permissions through the HDFS gateway, in the words of its wire, by several users.
 
 use crate::Fixture;
-use base::buffer::Pool;
-use bytes::Bytes;
+use crate::hdfs_user::{CLIENT_PROTOCOL, Refused, User, client};
 use client::{Client, CreateOptions};
 use gateway_hdfs::Note;
 use gateway_hdfs::message::files::{
@@ -20,64 +19,13 @@ use gateway_hdfs::message::policies::{
     CodingPoliciesAnswer, CodingPolicyAnswer, QuotaAnswer, SetPolicyRequest, SetQuotaRequest, StoragePoliciesAnswer,
     StoragePolicyAnswer, SummaryAnswer,
 };
-use gateway_hdfs::message::rpc::{CallHeader, ConnectionContext, RequestHeader, ResponseHeader, UserInformation};
 use prost::Message;
-use std::sync::Arc;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-
-const PROTOCOL: &str = "org.apache.hadoop.hdfs.protocol.ClientProtocol";
-
-/// A user's connection to the gateway.
-struct User {
-    stream: TcpStream,
-    name: String,
-    call: i32,
-}
-
-/// The last part of the exception's class, and its text.
-type Refused = (String, String);
 
 impl User {
-    async fn connect(fixture: &Fixture, name: &str) -> User {
-        let address = fixture.running.as_ref().expect("it runs").hdfs.as_deref().expect("the gateway runs");
-        let mut stream = TcpStream::connect(address).await.expect("it listens");
-        stream.set_nodelay(true).expect("set");
-        stream.write_all(b"hrpc\x09\x00\x00").await.expect("sent");
-        let user = UserInformation { effective: Some(name.to_string()), real: None };
-        let context = ConnectionContext { user: Some(user), protocol: Some(PROTOCOL.to_string()) };
-        let mut user = User { stream, name: name.to_string(), call: 0 };
-        user.say(-3, &context.encode_length_delimited_to_vec()).await;
-        user
-    }
-
-    async fn say(&mut self, call: i32, rest: &[u8]) {
-        let client = Bytes::copy_from_slice(format!("{:16}", &self.name[..self.name.len().min(16)]).as_bytes());
-        let header = RequestHeader { kind: Some(2), operation: Some(0), call, client, retry: Some(-1) };
-        let mut frame = header.encode_length_delimited_to_vec();
-        frame.extend_from_slice(rest);
-        self.stream.write_u32(frame.len() as u32).await.expect("sent");
-        self.stream.write_all(&frame).await.expect("sent");
-    }
-
+    /// The answer, or the last part of the exception's class and its text.
     async fn ask<M: Message + Default>(&mut self, method: &str, ask: &impl Message) -> Result<M, Refused> {
-        self.call += 1;
-        let (method, protocol) = (Bytes::copy_from_slice(method.as_bytes()), Bytes::from_static(PROTOCOL.as_bytes()));
-        let mut rest = CallHeader { method, protocol, version: 1 }.encode_length_delimited_to_vec();
-        ask.encode_length_delimited(&mut rest).expect("room");
-        self.say(self.call, &rest).await;
-        let length = self.stream.read_u32().await.expect("an answer");
-        let mut answer = vec![0; length as usize];
-        self.stream.read_exact(&mut answer).await.expect("the rest of it");
-        let mut answer = answer.as_slice();
-        let header = ResponseHeader::decode_length_delimited(&mut answer).expect("a header");
-        assert_eq!(header.call, self.call as u32);
-        if header.status != 0 {
-            let class = header.class.unwrap_or_default();
-            let class = class.rsplit('.').next().unwrap_or_default().to_string();
-            return Err((class, header.text.unwrap_or_default()));
-        }
-        Ok(M::decode_length_delimited(&mut answer).expect("a message"))
+        let answer = self.call(CLIENT_PROTOCOL, method, ask).await;
+        answer.map_err(|(class, text)| (class.rsplit('.').next().unwrap_or_default().to_string(), text))
     }
 
     async fn whether(&mut self, method: &str, ask: &impl Message) -> Result<bool, Refused> {
@@ -158,22 +106,6 @@ fn class_of<T: std::fmt::Debug>(result: Result<T, Refused>) -> String {
     refused(result).0
 }
 
-/// The store's own client, for files with something in them.
-async fn client(fixture: &Fixture) -> Client {
-    let settings = client::Settings {
-        net: Arc::new(os::net::TcpNet),
-        address: fixture.address().to_string(),
-        program: "test".to_string(),
-        user: Default::default(),
-        clock: Arc::new(os::clock::SystemClock::new()),
-        random: Arc::new(os::random::SystemRandom),
-        pool: Pool::new(16 << 20),
-        connections: 1,
-        silence_max: base::limit::CALL_SILENCE_MAX,
-    };
-    Client::connect(settings).await.expect("it answers")
-}
-
 async fn write(client: &Client, path: &str, length: usize, note: Note) {
     let options = CreateOptions { parents: true, note: note.encode_to_vec(), ..CreateOptions::default() };
     let mut writer = client.create(path, options).await.expect("the file is new");
@@ -184,7 +116,7 @@ async fn write(client: &Client, path: &str, length: usize, note: Note) {
 async fn start(name: &str) -> (Fixture, Client, User) {
     let fixture = Fixture::start(name).await;
     let client = client(&fixture).await;
-    let root = User::connect(&fixture, &os::user::current().0).await;
+    let root = User::superuser(&fixture).await;
     (fixture, client, root)
 }
 
@@ -334,61 +266,61 @@ async fn hdfs_permissions() {
     };
     let at_root = format!("\"/\":{me}:supergroup:drwxr-xr-x");
     assert_eq!(refused(ann.mkdirs("/ann", 0o755).await), denied("ann-x", "WRITE", &at_root));
-    root.mkdirs("/tmp", 0o1777).await.expect("made");
-    root.chmod("/tmp", 0o1777).await.expect("changed");
-    ann.mkdirs("/tmp/ann/in/deep", 0o777).await.expect("everybody may");
-    let made = ann.status("/tmp/ann/in").await;
+    root.mkdirs("/shared", 0o1777).await.expect("made");
+    root.chmod("/shared", 0o1777).await.expect("changed");
+    ann.mkdirs("/shared/ann/in/deep", 0o777).await.expect("everybody may");
+    let made = ann.status("/shared/ann/in").await;
     assert_eq!((made.owner.as_str(), made.group.as_str(), made.permission.bits), ("ann-x", "supergroup", 0o755));
     // Others go through and list, and change nothing.
-    assert!(bob.names("/tmp/ann", "").await.expect("allowed").is_some());
-    let annes = "\"/tmp/ann\":ann-x:supergroup:drwxr-xr-x";
-    assert_eq!(refused(bob.mkdirs("/tmp/ann/bob", 0o755).await), denied("bob-x", "WRITE", annes));
-    assert_eq!(refused(bob.rename("/tmp/ann/in", "/tmp/bob").await), denied("bob-x", "WRITE", annes));
-    assert_eq!(refused(bob.delete("/tmp/ann/in", true).await), denied("bob-x", "WRITE", annes));
-    let sticky = refused(bob.delete("/tmp/ann", true).await).1;
-    assert!(sticky.starts_with("Permission denied by sticky bit: user=bob-x, path=\"/tmp/ann\":ann-x:"), "{sticky}");
-    assert!(refused(bob.rename("/tmp/ann", "/tmp/bob").await).1.starts_with("Permission denied by sticky bit"));
+    assert!(bob.names("/shared/ann", "").await.expect("allowed").is_some());
+    let annes = "\"/shared/ann\":ann-x:supergroup:drwxr-xr-x";
+    assert_eq!(refused(bob.mkdirs("/shared/ann/bob", 0o755).await), denied("bob-x", "WRITE", annes));
+    assert_eq!(refused(bob.rename("/shared/ann/in", "/shared/bob").await), denied("bob-x", "WRITE", annes));
+    assert_eq!(refused(bob.delete("/shared/ann/in", true).await), denied("bob-x", "WRITE", annes));
+    let sticky = refused(bob.delete("/shared/ann", true).await).1;
+    assert!(sticky.starts_with("Permission denied by sticky bit: user=bob-x, path=\"/shared/ann\":ann-x:"), "{sticky}");
+    assert!(refused(bob.rename("/shared/ann", "/shared/bob").await).1.starts_with("Permission denied by sticky bit"));
     // Attributes are their owner's.
-    let expected = "Permission denied. user=bob-x is not the owner of inode=/tmp/ann".to_string();
-    assert_eq!(refused(bob.chmod("/tmp/ann", 0o777).await).1, expected);
-    ann.chmod("/tmp/ann", 0o700).await.expect("hers");
-    let annes = "\"/tmp/ann\":ann-x:supergroup:drwx------";
-    assert_eq!(refused(bob.info("/tmp/ann/in").await), denied("bob-x", "EXECUTE", annes));
-    assert_eq!(refused(bob.names("/tmp/ann", "").await), denied("bob-x", "READ_EXECUTE", annes));
-    assert_eq!(bob.status("/tmp/ann").await.permission.bits, 0o700, "the thing itself is seen");
-    let summed = bob.ask::<SummaryAnswer>("getContentSummary", &of("/tmp")).await;
+    let expected = "Permission denied. user=bob-x is not the owner of inode=/shared/ann".to_string();
+    assert_eq!(refused(bob.chmod("/shared/ann", 0o777).await).1, expected);
+    ann.chmod("/shared/ann", 0o700).await.expect("hers");
+    let annes = "\"/shared/ann\":ann-x:supergroup:drwx------";
+    assert_eq!(refused(bob.info("/shared/ann/in").await), denied("bob-x", "EXECUTE", annes));
+    assert_eq!(refused(bob.names("/shared/ann", "").await), denied("bob-x", "READ_EXECUTE", annes));
+    assert_eq!(bob.status("/shared/ann").await.permission.bits, 0o700, "the thing itself is seen");
+    let summed = bob.ask::<SummaryAnswer>("getContentSummary", &of("/shared")).await;
     assert_eq!(refused(summed), denied("bob-x", "READ_EXECUTE", annes));
-    let times = SetTimesRequest { path: "/tmp/ann".to_string(), modified: 5, accessed: u64::MAX };
+    let times = SetTimesRequest { path: "/shared/ann".to_string(), modified: 5, accessed: u64::MAX };
     assert_eq!(refused(bob.just("setTimes", &times).await), denied("bob-x", "WRITE", annes));
     assert_eq!(ann.just("setTimes", &times).await, Ok(()));
-    assert_eq!(ann.status("/tmp/ann").await.modified, 5);
+    assert_eq!(ann.status("/shared/ann").await.modified, 5);
     // Owners: superusers give things away; others only to groups of their own.
     let expected = "User ann-x is not a super user (non-super user cannot change owner).".to_string();
-    assert_eq!(refused(ann.chown("/tmp/ann", Some("bob-x"), None).await).1, expected);
-    assert_eq!(refused(ann.chown("/tmp/ann", None, Some("wheel")).await).1, "User ann-x does not belong to wheel");
-    assert_eq!(ann.chown("/tmp/ann", Some("ann-x"), None).await, Ok(()), "it is hers");
-    assert_eq!(root.chown("/tmp/ann", Some("bob-x"), Some("staff")).await, Ok(()));
-    let given = bob.status("/tmp/ann").await;
+    assert_eq!(refused(ann.chown("/shared/ann", Some("bob-x"), None).await).1, expected);
+    assert_eq!(refused(ann.chown("/shared/ann", None, Some("wheel")).await).1, "User ann-x does not belong to wheel");
+    assert_eq!(ann.chown("/shared/ann", Some("ann-x"), None).await, Ok(()), "it is hers");
+    assert_eq!(root.chown("/shared/ann", Some("bob-x"), Some("staff")).await, Ok(()));
+    let given = bob.status("/shared/ann").await;
     assert_eq!((given.owner.as_str(), given.group.as_str()), ("bob-x", "staff"));
-    assert_eq!(refused(ann.chmod("/tmp/ann", 0o777).await).0, "AccessControlException");
+    assert_eq!(refused(ann.chmod("/shared/ann", 0o777).await).0, "AccessControlException");
     // What is below may keep a tree from being deleted: `in` is still ann's and has something in it.
-    let inner = "\"/tmp/ann/in\":ann-x:supergroup:drwxr-xr-x";
-    assert_eq!(refused(bob.delete("/tmp/ann", true).await), denied("bob-x", "ALL", inner));
+    let inner = "\"/shared/ann/in\":ann-x:supergroup:drwxr-xr-x";
+    assert_eq!(refused(bob.delete("/shared/ann", true).await), denied("bob-x", "ALL", inner));
     let missing = refused(root.chmod("/no", 0o777).await);
     assert_eq!(missing, ("FileNotFoundException".to_string(), "Directory/File does not exist /no".to_string()));
     for (user, access, allowed) in [(&mut ann, 4, false), (&mut bob, 7, true), (&mut root, 7, true)] {
-        let ask = CheckAccessRequest { path: "/tmp/ann".to_string(), access };
+        let ask = CheckAccessRequest { path: "/shared/ann".to_string(), access };
         assert_eq!(user.just("checkAccess", &ask).await.is_ok(), allowed, "{}", user.name);
     }
     let absent = CheckAccessRequest { path: "/no".to_string(), access: 4 };
     assert_eq!(refused(root.just("checkAccess", &absent).await).1, "Path not found: /no");
-    write(&client, "/tmp/file", 3, Note::default()).await;
-    assert_eq!(root.info("/tmp/file/x").await, Ok(None), "to a superuser there is nothing");
-    let below = refused(ann.info("/tmp/file/x").await);
-    assert_eq!(below, ("AccessControlException".to_string(), "/tmp/file (is not a directory)".to_string()));
-    let cut = TruncateRequest { path: "/tmp/file".to_string(), length: 1, client: String::new() };
+    write(&client, "/shared/file", 3, Note::default()).await;
+    assert_eq!(root.info("/shared/file/x").await, Ok(None), "to a superuser there is nothing");
+    let below = refused(ann.info("/shared/file/x").await);
+    assert_eq!(below, ("AccessControlException".to_string(), "/shared/file (is not a directory)".to_string()));
+    let cut = TruncateRequest { path: "/shared/file".to_string(), length: 1, client: String::new() };
     assert_eq!(class_of(ann.whether("truncate", &cut).await), "AccessControlException");
-    assert_eq!(root.delete("/tmp", true).await, Ok(true), "superusers may all");
+    assert_eq!(root.delete("/shared", true).await, Ok(true), "superusers may all");
     fixture.stop().await;
 }
 

@@ -1,7 +1,7 @@
 //! Blocks read through the HDFS gateway, in the words of its wire, of files written with the store's own client.
 
 use crate::Fixture;
-use base::buffer::Pool;
+use crate::hdfs_user::{CLIENT_PROTOCOL, Refused, User, client, content, hdfs};
 use base::checksum::crc32c;
 use base::env::Random;
 use bytes::Bytes;
@@ -10,7 +10,6 @@ use gateway_hdfs::message::hdfs::{ExtendedBlock, LocatedBlocks};
 use gateway_hdfs::message::located::{
     GetBlockLocations, GetBlockLocationsAnswer, GetReplicaVisibleLength, GetReplicaVisibleLengthAnswer,
 };
-use gateway_hdfs::message::rpc::{CallHeader, ConnectionContext, RequestHeader, ResponseHeader, UserInformation};
 use gateway_hdfs::message::transfer::{
     BaseHeader, BlockChecksum, CHECKSUM_CRC32C, CHECKSUM_NULL, CHECKSUM_OK, COMPOSITE_CRC, ChecksumOptions, ERROR,
     ERROR_UNSUPPORTED, OperationAnswer, OperationHeader, PACKET_LENGTHS, PacketHeader, ReadBlock, ReadStatus, SUCCESS,
@@ -131,35 +130,6 @@ impl Reader {
     }
 }
 
-pub fn hdfs(fixture: &Fixture) -> &str {
-    fixture.running.as_ref().expect("it runs").hdfs.as_deref().expect("the gateway runs")
-}
-
-pub async fn client(fixture: &Fixture) -> Client {
-    let settings = client::Settings {
-        net: Arc::new(os::net::TcpNet),
-        address: fixture.address().to_string(),
-        program: "test".to_string(),
-        user: Default::default(),
-        clock: Arc::new(os::clock::SystemClock::new()),
-        random: Arc::new(os::random::SystemRandom),
-        pool: Pool::new(16 << 20),
-        connections: 1,
-        silence_max: base::limit::CALL_SILENCE_MAX,
-    };
-    Client::connect(settings).await.expect("it answers")
-}
-
-pub fn content(length: usize, seed: u64) -> Bytes {
-    let random = SimRandom::new(seed);
-    let mut bytes = Vec::with_capacity(length + 8);
-    while bytes.len() < length {
-        bytes.extend_from_slice(&random.next().to_le_bytes());
-    }
-    bytes.truncate(length);
-    Bytes::from(bytes)
-}
-
 async fn write(client: &Client, path: &str, bytes: &Bytes) -> ExtendedBlock {
     let mut writer = client.create(path, CreateOptions::default()).await.expect("the file is new");
     writer.write(bytes.clone()).await.expect("written");
@@ -180,49 +150,19 @@ fn ask(block: &ExtendedBlock, offset: u64, length: u64) -> ReadBlock {
     ReadBlock { header, offset, length, checksums: None, caching: None }
 }
 
-/// Asks the gateway a call of a protocol of Hadoop's: the answer, or the class of the exception and its text.
+/// Asks one call over a connection of its own.
 pub async fn call<M: Message + Default>(
     fixture: &Fixture,
     (protocol, method): (&str, &str),
     ask: &impl Message,
-) -> Result<M, (String, String)> {
-    let mut stream = TcpStream::connect(hdfs(fixture)).await.expect("it listens");
-    let mut bytes = b"hrpc\x09\x00\x00".to_vec();
-    // Each is a client of its own: a call that seems to be repeated would be answered from memory.
-    static CLIENTS: AtomicU64 = AtomicU64::new(1);
-    let client = Bytes::copy_from_slice(&u128::from(CLIENTS.fetch_add(1, Ordering::Relaxed)).to_be_bytes());
-    let mut frame = |call, messages: &dyn Fn(&mut Vec<u8>)| {
-        let header = RequestHeader { kind: Some(2), operation: Some(0), call, client: client.clone(), retry: Some(-1) };
-        let mut frame = header.encode_length_delimited_to_vec();
-        messages(&mut frame);
-        bytes.extend_from_slice(&(frame.len() as u32).to_be_bytes());
-        bytes.extend(frame);
-    };
-    let user = UserInformation { effective: Some(os::user::current().0), real: None };
-    let context = ConnectionContext { user: Some(user), protocol: Some(protocol.to_string()) };
-    frame(-3, &|frame| context.encode_length_delimited(frame).expect("room"));
-    let (named, spoken) = (Bytes::copy_from_slice(method.as_bytes()), Bytes::copy_from_slice(protocol.as_bytes()));
-    let header = CallHeader { method: named, protocol: spoken, version: 1 };
-    frame(5, &|frame| {
-        header.encode_length_delimited(frame).expect("room");
-        ask.encode_length_delimited(frame).expect("room");
-    });
-    stream.write_all(&bytes).await.expect("sent");
-    let length = stream.read_u32().await.expect("an answer");
-    let mut answer = vec![0; length as usize];
-    stream.read_exact(&mut answer).await.expect("the rest of it");
-    let mut answer = answer.as_slice();
-    let header = ResponseHeader::decode_length_delimited(&mut answer).expect("a header");
-    if header.status != 0 {
-        return Err((header.class.unwrap_or_default(), header.text.unwrap_or_default()));
-    }
-    Ok(M::decode_length_delimited(&mut answer).expect("a message"))
+) -> Result<M, Refused> {
+    User::superuser(fixture).await.call(protocol, method, ask).await
 }
 
-const LOCATIONS: (&str, &str) = ("org.apache.hadoop.hdfs.protocol.ClientProtocol", "getBlockLocations");
+const LOCATIONS: (&str, &str) = (CLIENT_PROTOCOL, "getBlockLocations");
 const VISIBLE: (&str, &str) = ("org.apache.hadoop.hdfs.protocol.ClientDatanodeProtocol", "getReplicaVisibleLength");
 
-async fn locations(fixture: &Fixture, path: &str, offset: u64, length: u64) -> Result<LocatedBlocks, (String, String)> {
+async fn locations(fixture: &Fixture, path: &str, offset: u64, length: u64) -> Result<LocatedBlocks, Refused> {
     let ask = GetBlockLocations { path: path.to_string(), offset, length };
     call::<GetBlockLocationsAnswer>(fixture, LOCATIONS, &ask).await.map(|answer| answer.located.expect("blocks"))
 }

@@ -1,7 +1,8 @@
 //! Files written through the HDFS gateway, in the words of its wire: blocks, packets, leases, and what goes wrong with them.
 
 use crate::Fixture;
-use crate::hdfs_read::{call, client, content, hdfs};
+use crate::hdfs_read::call;
+use crate::hdfs_user::{CLIENT_PROTOCOL, Refused, client, content, hdfs};
 use base::checksum::{crc32, crc32c};
 use base::env::Random;
 use bytes::Bytes;
@@ -24,9 +25,6 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// A refusal: class and text.
-type Refused = (String, String);
-
 const BLOCK_SIZE: u64 = 1 << 20;
 /// Bytes in a packet as Java's client sends them.
 const PACKET: usize = 64_512;
@@ -36,7 +34,7 @@ const EXISTS: &str = "org.apache.hadoop.fs.FileAlreadyExistsException";
 const MISSING: &str = "java.io.FileNotFoundException";
 
 async fn ask<M: Message + Default>(fixture: &Fixture, method: &str, ask: &impl Message) -> Result<M, Refused> {
-    call(fixture, ("org.apache.hadoop.hdfs.protocol.ClientProtocol", method), ask).await
+    call(fixture, (CLIENT_PROTOCOL, method), ask).await
 }
 
 /// A file that a client has open.

@@ -7,6 +7,7 @@ mod fuzz;
 mod hdfs_calls;
 mod hdfs_names;
 mod hdfs_read;
+mod hdfs_user;
 mod hdfs_write;
 mod recover;
 

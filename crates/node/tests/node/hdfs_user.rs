@@ -1,0 +1,117 @@
+//! What the tests of the HDFS gateway share: where it is, the store's own client beside it, and users who ask it in the words of
+//! Hadoop RPC.
+
+use crate::Fixture;
+use base::buffer::Pool;
+use base::env::Random;
+use bytes::Bytes;
+use client::Client;
+use gateway_hdfs::message::rpc::{CallHeader, ConnectionContext, RequestHeader, ResponseHeader, UserInformation};
+use prost::Message;
+use sim::random::SimRandom;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+pub const CLIENT_PROTOCOL: &str = "org.apache.hadoop.hdfs.protocol.ClientProtocol";
+
+/// Call number of what says who calls.
+const CONTEXT: i32 = -3;
+
+/// A user's connection to the gateway.
+pub struct User {
+    pub name: String,
+    stream: TcpStream,
+    client: Bytes,
+    call: i32,
+}
+
+/// Class and text of an exception.
+pub type Refused = (String, String);
+
+impl User {
+    pub async fn connect(fixture: &Fixture, name: &str) -> User {
+        let mut stream = TcpStream::connect(hdfs(fixture)).await.expect("it listens");
+        stream.set_nodelay(true).expect("set");
+        stream.write_all(b"hrpc\x09\x00\x00").await.expect("sent");
+        // Each is a client of its own: a call that seems to be repeated would be answered from memory.
+        static CLIENTS: AtomicU64 = AtomicU64::new(1);
+        let client = Bytes::copy_from_slice(&u128::from(CLIENTS.fetch_add(1, Ordering::Relaxed)).to_be_bytes());
+        let mut user = User { name: name.to_string(), stream, client, call: 0 };
+        let said = UserInformation { effective: Some(name.to_string()), real: None };
+        let context = ConnectionContext { user: Some(said), protocol: Some(CLIENT_PROTOCOL.to_string()) };
+        user.say(CONTEXT, &context.encode_length_delimited_to_vec()).await;
+        user
+    }
+
+    /// The user who runs the server.
+    pub async fn superuser(fixture: &Fixture) -> User {
+        User::connect(fixture, &os::user::current().0).await
+    }
+
+    async fn say(&mut self, call: i32, rest: &[u8]) {
+        let client = self.client.clone();
+        let header = RequestHeader { kind: Some(2), operation: Some(0), call, client, retry: Some(-1) };
+        let mut frame = header.encode_length_delimited_to_vec();
+        frame.extend_from_slice(rest);
+        self.stream.write_u32(frame.len() as u32).await.expect("sent");
+        self.stream.write_all(&frame).await.expect("sent");
+    }
+
+    /// Asks a call of a protocol.
+    pub async fn call<M: Message + Default>(
+        &mut self,
+        protocol: &str,
+        method: &str,
+        ask: &impl Message,
+    ) -> Result<M, Refused> {
+        self.call += 1;
+        let (named, spoken) = (Bytes::copy_from_slice(method.as_bytes()), Bytes::copy_from_slice(protocol.as_bytes()));
+        let mut rest = CallHeader { method: named, protocol: spoken, version: 1 }.encode_length_delimited_to_vec();
+        ask.encode_length_delimited(&mut rest).expect("room");
+        self.say(self.call, &rest).await;
+        let length = self.stream.read_u32().await.expect("an answer");
+        let mut answer = vec![0; length as usize];
+        self.stream.read_exact(&mut answer).await.expect("the rest of it");
+        let mut answer = answer.as_slice();
+        let header = ResponseHeader::decode_length_delimited(&mut answer).expect("a header");
+        assert_eq!(header.call, self.call as u32);
+        if header.status != 0 {
+            return Err((header.class.unwrap_or_default(), header.text.unwrap_or_default()));
+        }
+        Ok(M::decode_length_delimited(&mut answer).expect("a message"))
+    }
+}
+
+/// Where the gateway is, `host:port`.
+pub fn hdfs(fixture: &Fixture) -> &str {
+    fixture.running.as_ref().expect("it runs").hdfs.as_deref().expect("the gateway runs")
+}
+
+/// The store's own client.
+pub async fn client(fixture: &Fixture) -> Client {
+    let settings = client::Settings {
+        net: Arc::new(os::net::TcpNet),
+        address: fixture.address().to_string(),
+        program: "test".to_string(),
+        user: Default::default(),
+        clock: Arc::new(os::clock::SystemClock::new()),
+        random: Arc::new(os::random::SystemRandom),
+        pool: Pool::new(16 << 20),
+        connections: 1,
+        silence_max: base::limit::CALL_SILENCE_MAX,
+    };
+    Client::connect(settings).await.expect("it answers")
+}
+
+/// Bytes that another seed does not give.
+pub fn content(length: usize, seed: u64) -> Bytes {
+    let random = SimRandom::new(seed);
+    let mut bytes = Vec::with_capacity(length + 8);
+    while bytes.len() < length {
+        bytes.extend_from_slice(&random.next().to_le_bytes());
+    }
+    bytes.truncate(length);
+    Bytes::from(bytes)
+}
