@@ -6,8 +6,8 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * One line of commands.txt: `[~] [USER$] hdfs TOOL WORD… [<<< TEXT]`. `~`: sizes of the store are in the output, so numbers
- * are not compared. USER$: run as this user. Words may be quoted with ' or ".
+ * One line of commands.txt: `[~] [NAME$] hdfs TOOL WORD… [<<< TEXT]`. `~`: sizes of the store are in the output, so numbers
+ * are not compared. NAME$: run as this user. Words may be quoted with ' or ".
  */
 record Line(int number, String text, boolean sizes, String user, List<String> words, String input) {
     private static final Pattern WORD = Pattern.compile("'([^']*)'|\"([^\"]*)\"|(\\S+)");

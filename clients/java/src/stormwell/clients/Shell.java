@@ -28,8 +28,9 @@ final class Shell {
 
     static Result run(Side side, Line line) throws Exception {
         List<String> words = new ArrayList<>();
+        String myself = UserGroupInformation.getCurrentUser().getShortUserName();
         for (String word : line.words()) {
-            words.add(word.replace("$LOCAL", side.local.toString()));
+            words.add(word.replace("$LOCAL", side.local.toString()).replace("$USER", myself));
         }
         UserGroupInformation user = line.user() == null
             ? UserGroupInformation.getCurrentUser()
