@@ -96,6 +96,15 @@ const _: () = assert!(REMEMBERED_CALLS >= SMALL_FRAMES_MAX);
 /// A session that is not renewed for this long has ended; its leases are free.
 pub const SESSION_LEASE: Duration = Duration::from_secs(30);
 
+/// A node reports to the one that keeps the metadata this often: what changes there is known everywhere a second later.
+pub const REPORT_EVERY: Duration = Duration::from_secs(1);
+
+/// A node that has not reported for so long gets nothing new until it does: five reports that were lost or late.
+pub const NODE_SILENCE_MAX: Duration = Duration::from_secs(5);
+
+/// Most nodes of a cluster (DESIGN: a rack, or several sites), so that a view fits in a message: a node takes up to 1 KiB there.
+pub const NODES_MAX: usize = 512;
+
 /// A grant of a bag's chunk ends after this long without acknowledgement or renewal. Consumers renew every third of it, so a
 /// killed consumer's chunks go to others within ten seconds.
 pub const GRANT_LEASE: Duration = Duration::from_secs(10);
