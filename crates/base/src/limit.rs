@@ -125,6 +125,12 @@ pub const SCRUB_DAMAGE_MAX: usize = 1000;
 /// A new connection that has not said who it is after this long is closed.
 pub const HELLO_WAIT_MAX: Duration = Duration::from_secs(10);
 
+/// Largest message of a greeting that a node reads: ids, versions, a nonce and a program's name. Strangers may send it.
+pub const GREETING_MAX: usize = 4096;
+
+/// Largest answer to a greeting that a client reads: a welcome, a challenge, or a refusal in words.
+pub const GREETING_ANSWER_MAX: usize = 20 * KIB as usize;
+
 /// A connection without any call for this long is closed by the server. Clients connect again when they have something to ask.
 pub const CONNECTION_IDLE_MAX: Duration = Duration::from_secs(300);
 

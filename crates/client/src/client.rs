@@ -10,7 +10,7 @@ use base::net::Net;
 use base::unit::MIB;
 use bytes::Bytes;
 use net::message::{Ask, session};
-use net::{CallNumbers, Link, LinkSettings, Payload};
+use net::{Asker, CallNumbers, Credentials, Link, LinkSettings, Payload};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -25,6 +25,8 @@ pub struct Settings {
     pub address: String,
     /// Which program asks, for people: `stormwell put`.
     pub program: String,
+    /// The cluster that is meant and its secret, as far as they are known.
+    pub credentials: Credentials,
     /// Whom what is made belongs to: owner and group; empty names: nobody in particular.
     pub user: (String, String),
     /// Time.
@@ -107,8 +109,9 @@ impl Drop for Session {
 impl Client {
     /// Connects to a node and begins a session. `Unreachable` if nobody answers.
     pub async fn connect(settings: Settings) -> Result<Client> {
-        let Settings { net, address, program, user: (owner, group), clock, random, pool, connections, silence_max } =
+        let Settings { net, address, program, credentials, clock, random, pool, connections, silence_max, .. } =
             settings;
+        let (owner, group) = settings.user;
         let (session, connections) = (SessionId(random.wide()), connections.max(1));
         let settings = LinkSettings {
             session,
@@ -118,6 +121,8 @@ impl Client {
             pool: pool.clone(),
             clock: clock.clone(),
             random: random.clone(),
+            credentials,
+            asker: Asker::Client,
             numbers: CallNumbers::default(),
         };
         let link = Link::connect(net.clone(), &address, settings.clone()).await?;

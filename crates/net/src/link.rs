@@ -1,12 +1,14 @@
 //! The asking side: a link to one node, over several connections that mend themselves.
 
 mod asking;
+mod greeting;
 mod slot;
 
 use crate::call::{Call, LocalAnswer, Responder, Service};
 use crate::frame::broken;
 use crate::message::{Ask, kind_name};
 use crate::payload::Payload;
+use crate::secret::{Asker, Credentials};
 use base::buffer::Pool;
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
@@ -39,6 +41,10 @@ pub struct LinkSettings {
     pub clock: Arc<dyn Clock>,
     /// Spreads the attempts of many clients to connect again.
     pub random: Arc<dyn Random>,
+    /// What is shown to the node, and wanted of it.
+    pub credentials: Credentials,
+    /// Who asks.
+    pub asker: Asker,
     /// Numbers the session's calls: every link of the session has clones of one.
     pub numbers: CallNumbers,
 }
@@ -77,7 +83,8 @@ struct Remote {
 type Answer = Result<(u16, Bytes, Payload)>;
 
 impl Link {
-    /// Connects to the node at `address` (`host:port`). Fails at once if nothing listens there.
+    /// Connects to the node at `address` (`host:port`). Fails at once if nothing listens there (`Unreachable`), and if one side
+    /// does not want the other (`Refused`: secret or cluster; `Unsupported`: version).
     pub async fn connect(net: Arc<dyn Net>, address: &str, settings: LinkSettings) -> Result<Link> {
         let silence_max = settings.silence_max;
         let connections = settings.connections.max(1);
@@ -133,7 +140,8 @@ impl Link {
                 let (sender, receiver) = oneshot::channel::<LocalAnswer>();
                 let respond = Responder::to_local(sender, A::KIND, number);
                 let message = ask.encode_to_vec().into();
-                service.handle(Call { kind: A::KIND, session: *session, number, message, payload, respond });
+                let asker = Asker::Client;
+                service.handle(Call { kind: A::KIND, session: *session, asker, number, message, payload, respond });
                 match receiver.await {
                     Ok(answer) => answer?,
                     Err(_) => unreachable!("a responder answers when it is dropped"),

@@ -113,6 +113,8 @@ pub async fn start(
         log: log.clone(),
     });
     let server_settings = ServerSettings {
+        credentials: settings.credentials(),
+        random: random.clone(),
         node: identity.node,
         incarnation: identity.incarnation,
         budget: incoming,

@@ -3,7 +3,9 @@
 use crate::log::Form;
 use crate::world::World;
 use base::error::{Error, ErrorKind, Result};
+use base::id::ClusterId;
 use base::policy::Class;
+use net::{Credentials, Secret};
 use os::disk::Backend;
 use std::path::{Path, PathBuf};
 
@@ -28,6 +30,54 @@ pub struct Settings {
     pub hdfs: Door,
     /// How the log on stderr looks.
     pub log: Form,
+    /// The cluster that the node belongs to; none: it is a store of its own.
+    pub cluster: Option<Cluster>,
+}
+
+/// What a node is told of its cluster and of its own place there.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    /// Which cluster.
+    pub id: ClusterId,
+    /// What its programs prove to each other; none: nothing, and the node listens on loopback only.
+    pub secret: Option<Secret>,
+    /// The node's name for people, unique in the cluster; empty: the address at which others reach it.
+    pub name: String,
+    /// Where it stands: leaving a site means crossing a slow link.
+    pub site: String,
+    /// Where in the site: what is lost together with it.
+    pub rack: String,
+    /// Where others reach it, `host:port`; none: where it listens.
+    pub advertise: Option<String>,
+    /// Who keeps the metadata.
+    pub meta: MetaPlace,
+}
+
+/// Who keeps a node's metadata.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MetaPlace {
+    /// The node itself.
+    Local,
+    /// The node at this `host:port`.
+    Node(String),
+}
+
+/// The site and the rack of a node that is not told where it stands.
+pub const PLACE_UNSAID: &str = "default";
+
+impl Cluster {
+    /// A node of cluster `id` that keeps the metadata and is told nothing else.
+    pub fn new(id: ClusterId, secret: Option<Secret>) -> Cluster {
+        Cluster {
+            id,
+            secret,
+            name: String::new(),
+            site: PLACE_UNSAID.to_string(),
+            rack: PLACE_UNSAID.to_string(),
+            advertise: None,
+            meta: MetaPlace::Local,
+        }
+    }
 }
 
 /// Where a server beside the store's own listens.
@@ -56,6 +106,15 @@ impl Settings {
             console: Door::Off,
             hdfs: Door::Off,
             log: Form::Text,
+            cluster: None,
+        }
+    }
+
+    /// What the node shows to others, and wants of them.
+    pub fn credentials(&self) -> Credentials {
+        match &self.cluster {
+            Some(cluster) => Credentials { cluster: Some(cluster.id), secret: cluster.secret.clone() },
+            None => Credentials::default(),
         }
     }
 }

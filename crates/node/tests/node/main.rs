@@ -86,6 +86,8 @@ impl Fixture {
             pool: Pool::new(1 << 20),
             clock: Arc::new(os::clock::SystemClock::new()),
             random: Arc::new(os::random::SystemRandom),
+            credentials: net::Credentials::default(),
+            asker: net::Asker::Client,
             numbers: net::CallNumbers::default(),
         };
         Link::connect(Arc::new(os::net::TcpNet), self.address(), settings).await.expect("it answers")
