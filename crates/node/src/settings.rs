@@ -41,7 +41,7 @@ pub struct Cluster {
     pub id: ClusterId,
     /// What its programs prove to each other; none: nothing, and the node listens on loopback only.
     pub secret: Option<Secret>,
-    /// The node's name for people, unique in the cluster; empty: the address at which others reach it.
+    /// The node's name, for people, one of its kind in the cluster; empty: the beginning of its id.
     pub name: String,
     /// Where it stands: leaving a site means crossing a slow link.
     pub site: String,
@@ -107,6 +107,14 @@ impl Settings {
             hdfs: Door::Off,
             log: Form::Text,
             cluster: None,
+        }
+    }
+
+    /// Where the node that keeps the metadata is, `host:port`; none: this one does.
+    pub fn keeper(&self) -> Option<&str> {
+        match &self.cluster.as_ref()?.meta {
+            MetaPlace::Local => None,
+            MetaPlace::Node(address) => Some(address),
         }
     }
 
