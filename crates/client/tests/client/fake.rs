@@ -8,12 +8,13 @@ mod file;
 use base::buffer::Pool;
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
-use base::id::SessionId;
+use base::id::{NodeId, SessionId};
 use base::unit::{Time, WallTime};
-use client::Client;
-use net::message::{Ask, Done, bag as bags, chunk as chunks, file as files, session};
+use client::{Client, Near, Settings};
+use net::message::{Ask, Done, bag as bags, chunk as chunks, cluster, file as files, session};
 use net::{Call, Link, Payload, Responder, Service};
 use prost::Message;
+use sim::net::SimNet;
 use sim::random::SimRandom;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -22,6 +23,17 @@ use tokio::time::Instant;
 
 /// Devices of the node.
 pub const DEVICES: u64 = 3;
+
+/// Its id.
+const NODE: NodeId = NodeId(7);
+
+/// Itself with all its devices.
+fn view() -> cluster::ViewAnswer {
+    let node = cluster::Node { node: NODE.0.into(), incarnation: 1, ..cluster::Node::default() };
+    let devices = (1..=DEVICES).map(|device| u128::from(device).into()).collect();
+    let member = cluster::Member { node, devices, silent: false };
+    cluster::ViewAnswer { epoch: 1, keeper: NODE.0.into(), members: vec![member] }
+}
 
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, Default)]
@@ -93,8 +105,18 @@ impl Fake {
     pub fn client(self: &Arc<Self>) -> Client {
         let session = SessionId(self.random.wide());
         let link = Link::local(Arc::new(FakeService(self.clone())), session);
-        let random = self.random.fork(&session.to_string());
-        Client::over(link, self.clock.clone(), Arc::new(random), Pool::new(64 << 20))
+        let settings = Settings {
+            net: Arc::new(SimNet::new(1, self.clock.clone(), "client")),
+            address: String::new(),
+            program: "test".into(),
+            user: Default::default(),
+            clock: self.clock.clone(),
+            random: Arc::new(self.random.fork(&session.to_string())),
+            pool: Pool::new(64 << 20),
+            connections: 2,
+            silence_max: Duration::from_secs(10),
+        };
+        Client::over(Near { node: NODE, link, session }, settings)
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {
@@ -134,6 +156,7 @@ impl Fake {
         call.payload.verify()?;
         match call.kind {
             session::Renew::KIND => reply(Done {}),
+            cluster::View::KIND => reply(view()),
             files::Stat::KIND => reply(self.state().stat(&call.ask::<files::Stat>()?.path)?),
             files::List::KIND => reply(self.state().list(&call.ask()?)?),
             files::Locate::KIND => reply(self.state().locate(&call.ask()?)?),
@@ -266,6 +289,7 @@ fn answer(kind: u16, respond: Responder, result: Result<Reply>) {
             message,
             payload,
             session::Renew,
+            cluster::View,
             files::Stat,
             files::List,
             files::Locate,
