@@ -126,7 +126,9 @@ impl Client {
             }
             (keeper, None) => return Err(no_keeper(&address, keeper)),
         };
-        Client::begin(Routes::new(connector, keeper, given, surroundings.clock.clone()), renewal, surroundings).await
+        let routes = Routes::new(connector, keeper, given, surroundings.clock.clone());
+        routes.learn(view)?;
+        Client::begin(routes, renewal, surroundings).await
     }
 
     /// A client on a node that keeps the metadata, which keeps the session open, too. `settings.address` is not looked at.
@@ -286,7 +288,12 @@ impl Start {
             numbers: CallNumbers::default(),
         };
         let renewal = session::Renew { owner, group, again: false };
-        Start { connector: Connector { net, settings }, address, renewal, surroundings: Surroundings { clock, random, pool } }
+        Start {
+            connector: Connector { net, settings },
+            address,
+            renewal,
+            surroundings: Surroundings { clock, random, pool },
+        }
     }
 }
 

@@ -169,9 +169,14 @@ impl Routes {
             }
         }
         let told = self.keeper.call(&View {}, Payload::empty()).await;
-        let told = told.and_then(|(view, _)| self.table_of(view, &present));
+        let told = told.and_then(|(view, _)| self.learn(view));
         *asked = Asked { at: Some(self.clock.now()), failed: told.as_ref().err().cloned() };
-        let table = Arc::new(told?);
+        told
+    }
+
+    /// Goes by this view from now on.
+    pub(crate) fn learn(&self, view: ViewAnswer) -> Result<Arc<Table>> {
+        let table = Arc::new(self.table_of(view, &self.table())?);
         *self.table.write().unwrap_or_else(PoisonError::into_inner) = table.clone();
         Ok(table)
     }
@@ -189,10 +194,11 @@ impl Routes {
         for Member { node, devices: has, .. } in &view.members {
             let id = NodeId(node.node.value());
             let given = self.given.iter().find(|(given, _)| *given == id).map(|(_, links)| links.clone());
-            let known = || before.nodes.get(&id).map(|place| &place.links).filter(|links| links.address == node.address);
-            let links = given.or_else(|| known().cloned()).unwrap_or_else(|| {
-                Arc::new(Links::later(&node.address, self.connector.settings.connections))
-            });
+            let known =
+                || before.nodes.get(&id).map(|place| &place.links).filter(|links| links.address == node.address);
+            let links = given
+                .or_else(|| known().cloned())
+                .unwrap_or_else(|| Arc::new(Links::later(&node.address, self.connector.settings.connections)));
             let place = Arc::new(Place { node: id, name: node.name.clone(), links });
             devices.extend(has.iter().map(|device| (device.value(), place.clone())));
             nodes.insert(id, place);
@@ -221,7 +227,9 @@ impl Route<'_> {
         let Route { routes, device, table, place, again } = self;
         // Where that one is, a client is told once.
         let keeps = place.node == NodeId(table.view.keeper.value());
-        if !again && !keeps && let Ok(table) = routes.refresh(&table).await
+        if !again
+            && !keeps
+            && let Ok(table) = routes.refresh(&table).await
             && let Some(other) = table.devices.get(&device.value()).cloned()
             && !Arc::ptr_eq(&other.links, &place.links)
         {

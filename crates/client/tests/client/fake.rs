@@ -4,6 +4,7 @@
 mod bag;
 mod chunk;
 mod file;
+pub mod nodes;
 
 use base::buffer::Pool;
 use base::env::{Clock, Random};
@@ -68,6 +69,12 @@ pub struct State {
     /// Answers to changes of names, by session and call number.
     remembered: BTreeMap<(u128, u64), std::result::Result<Vec<u8>, Error>>,
     pub next: u64,
+    /// Devices there are, numbered from 1.
+    pub devices: u64,
+    /// Who is there.
+    pub view: cluster::ViewAnswer,
+    /// Calls that came to the wrong node.
+    pub astray: u64,
     /// Bytes that reads brought.
     pub bytes_read: u64,
     /// Calls by kind.
@@ -97,14 +104,14 @@ impl Fake {
     pub fn new(seed: u64) -> Arc<Fake> {
         let clock = Arc::new(TokioClock(Instant::now()));
         let fake = Fake { random: SimRandom::new(seed), clock, state: Mutex::default() };
-        fake.state().next = 100;
+        *fake.state() = State { next: 100, devices: DEVICES, view: view(), ..State::default() };
         Arc::new(fake)
     }
 
     /// A new client, with a session of its own.
     pub fn client(self: &Arc<Self>) -> Client {
         let session = SessionId(self.random.wide());
-        let link = Link::local(Arc::new(FakeService(self.clone())), session);
+        let link = Link::local(Arc::new(FakeService { fake: self.clone(), node: None }), session);
         let settings = Settings {
             net: Arc::new(SimNet::new(1, self.clock.clone(), "client")),
             address: String::new(),
@@ -156,7 +163,7 @@ impl Fake {
         call.payload.verify()?;
         match call.kind {
             session::Renew::KIND => reply(Done {}),
-            cluster::View::KIND => reply(view()),
+            cluster::View::KIND => reply(self.state().view.clone()),
             files::Stat::KIND => reply(self.state().stat(&call.ask::<files::Stat>()?.path)?),
             files::List::KIND => reply(self.state().list(&call.ask()?)?),
             files::Locate::KIND => reply(self.state().locate(&call.ask()?)?),
@@ -258,13 +265,20 @@ impl State {
     }
 }
 
-struct FakeService(Arc<Fake>);
+struct FakeService {
+    fake: Arc<Fake>,
+    /// The node that it is one of several; none: it is all there is.
+    node: Option<NodeId>,
+}
 
 impl Service for FakeService {
     fn handle(&self, call: Call) {
-        let fake = self.0.clone();
+        let (fake, node) = (self.fake.clone(), self.node);
         tokio::spawn(async move {
-            let result = fake.handle(&call).await;
+            let result = match node.map_or(Ok(()), |node| fake.check_place(node, &call)) {
+                Ok(()) => fake.handle(&call).await,
+                Err(error) => Err(error),
+            };
             answer(call.kind, call.respond, result);
         });
     }
