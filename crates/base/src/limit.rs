@@ -102,8 +102,17 @@ pub const REPORT_EVERY: Duration = Duration::from_secs(1);
 /// A node that has not reported for so long gets nothing new until it does: five reports that were lost or late.
 pub const NODE_SILENCE_MAX: Duration = Duration::from_secs(5);
 
-/// Most nodes of a cluster (DESIGN: a rack, or several sites), so that a view fits in a message: a node takes up to 1 KiB there.
+/// Most nodes of a cluster (DESIGN: a rack, or several sites), so that a view fits in a message.
 pub const NODES_MAX: usize = 512;
+
+/// Bytes of a node's name, addresses, site and rack together.
+pub const NODE_TEXTS_MAX: usize = 512;
+
+/// Most devices of a node beside the one that keeps the metadata: its report fits in a message (nearly all of a device there is
+/// the path of its directory), and so does the view of all nodes.
+pub const NODE_DEVICES_MAX: usize = 64;
+const _: () = assert!(NODE_DEVICES_MAX * (PATH_MAX + KIB as usize) < FRAME_MESSAGE_MAX);
+const _: () = assert!(NODES_MAX * (NODE_TEXTS_MAX + NODE_DEVICES_MAX * 20 + 100) < FRAME_MESSAGE_MAX);
 
 /// A grant of a bag's chunk ends after this long without acknowledgement or renewal. Consumers renew every third of it, so a
 /// killed consumer's chunks go to others within ten seconds.

@@ -15,7 +15,7 @@ use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, NodeId, SessionId}
 use base::unit::Time;
 use chunk::{Check, Request};
 use meta::Caller;
-use net::message::{Ask, Done, Id, bag, chunk as wire, device as whole, file, kind_name, session};
+use net::message::{Ask, Done, Id, bag, chunk as wire, cluster, device as whole, file, kind_name, session};
 use net::{Call, Payload, Responder, Service};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -77,6 +77,7 @@ impl Service for NodeService {
             bag::Seal::KIND | bag::Delete::KIND | bag::Rewind::KIND => node.in_steps(call),
             file::Devices::KIND | file::Recover::KIND | session::Look::KIND => node.in_steps(call),
             whole::Scrub::KIND | whole::Damage::KIND | whole::Drain::KIND => node.in_steps(call),
+            cluster::View::KIND => node.in_steps(call),
             session::NodeStatus::KIND => node.status(call),
             _ => node.ask_metadata(call),
         }
@@ -331,6 +332,7 @@ impl Node {
                 respond(call.respond, self.delete_bag(caller, &ask.name).await);
             }
             file::Devices::KIND => respond(call.respond, self.list_devices().await),
+            cluster::View::KIND => respond(call.respond, self.view().await),
             file::Recover::KIND => {
                 let ask = ask!(call as file::Recover);
                 respond(call.respond, housekeeping::recover(self, caller, ask).await);

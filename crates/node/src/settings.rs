@@ -28,6 +28,16 @@ pub struct Settings {
     pub hdfs: Door,
     /// How the log on stderr looks.
     pub log: Form,
+    /// The address of the node that keeps the metadata, `host:port`; none: this one does.
+    pub keeper: Option<String>,
+    /// The node's name, for people, one of its kind in the cluster; empty: the beginning of its id.
+    pub name: String,
+    /// Where other nodes and clients reach it, `host:port`; none: where it listens.
+    pub advertise: Option<String>,
+    /// Its site; empty: nobody says.
+    pub site: String,
+    /// Its rack; empty: nobody says.
+    pub rack: String,
 }
 
 /// Where a server beside the store's own listens.
@@ -56,6 +66,11 @@ impl Settings {
             console: Door::Off,
             hdfs: Door::Off,
             log: Form::Text,
+            keeper: None,
+            name: String::new(),
+            advertise: None,
+            site: String::new(),
+            rack: String::new(),
         }
     }
 }
