@@ -13,6 +13,10 @@ pub const RECORD_PAYLOAD_MAX: usize = MIB as usize;
 /// A 64 KiB record wastes at most one block of header: 6 %.
 pub const RECORD_PAYLOAD_MIN: usize = 64 * KIB as usize;
 
+/// A read of at least this many bytes of a fast device goes past the page cache unless it lies there: what a reader in order
+/// asks for first. Filling memory costs four times the processor (1.8 s a GiB instead of 0.4), and reading from it no less.
+pub const AROUND_MIN: u64 = 256 * KIB;
+
 /// Largest chunk of any kind. A run keeps its chunk offset in 32 bits.
 pub const CHUNK_MAX: u64 = GIB;
 
