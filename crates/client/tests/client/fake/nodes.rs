@@ -9,7 +9,7 @@ use base::net::Net;
 use client::{Client, Settings};
 use net::message::cluster::{Member, Node, ViewAnswer};
 use net::message::{Ask, Id, bag, chunk, cluster};
-use net::{Budget, Call, NetStats, Server, ServerSettings};
+use net::{Budget, Call, Credentials, NetStats, Server, ServerSettings};
 use sim::net::{Gone, SimNet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +40,8 @@ impl Nodes {
     pub async fn join(&self, node: u128, address: &str) {
         let listener = self.net.host(address).listen(address).await.expect("nobody listens there");
         let settings = ServerSettings {
+            credentials: Credentials::default(),
+            random: Arc::new(self.fake.random.fork(&format!("node {node}"))),
             node: NodeId(node),
             incarnation: 1,
             budget: Budget::new(64 << 20),
@@ -77,6 +79,7 @@ impl Nodes {
             net: Arc::new(self.net.clone()),
             address: address.to_string(),
             program: "test".to_string(),
+            credentials: Credentials::default(),
             user: Default::default(),
             clock: self.fake.clock.clone(),
             random: Arc::new(self.fake.random.fork(address)),
