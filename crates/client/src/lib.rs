@@ -22,7 +22,7 @@ pub use bag::Bag;
 pub use client::{Client, Settings, Sizes};
 pub use consumer::{Consumer, ConsumerOptions};
 pub use held::{Acknowledged, Chunk, Refusal};
-pub use names::{DirectoryOptions, Listing, Usage};
+pub use names::{DirectoryOptions, Found, Listing, Usage};
 pub use net::message::bag::Info as BagInfo;
 pub use net::message::device::{DamageAnswer, DamagedRange, DrainState, ScrubState};
 pub use net::message::file::{Attributes, Device, DevicesAnswer, Entry, Extent, ListAnswer};

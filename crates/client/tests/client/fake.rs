@@ -238,7 +238,9 @@ impl State {
 struct FakeService(Arc<Fake>);
 
 impl Service for FakeService {
-    fn handle(&self, call: Call) {
+    fn handle(&self, mut call: Call) {
+        // As over a network, where answers are lost and calls asked again.
+        call.number = self.0.state().number();
         let fake = self.0.clone();
         tokio::spawn(async move {
             let result = fake.handle(&call).await;
