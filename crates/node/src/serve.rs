@@ -106,7 +106,6 @@ pub async fn start(
         devices,
         clock: clock.clone(),
         started: clock.now(),
-        garbage: Arc::new(tokio::sync::Notify::new()),
         runtime: tokio::runtime::Handle::current(),
         missing,
         console: console.clone(),

@@ -35,8 +35,6 @@ pub struct Node {
     pub clock: Arc<dyn Clock>,
     /// When it began to serve.
     pub started: Time,
-    /// Says that something may be there to collect.
-    pub garbage: Arc<tokio::sync::Notify>,
     /// The runtime that multi-step answers run on.
     pub runtime: tokio::runtime::Handle,
     /// Devices of this store that could not be opened.
@@ -287,9 +285,6 @@ impl Node {
         let caller = Caller { session: call.session, call: call.number };
         match translate::request(&call) {
             Ok((request, answer)) => {
-                if translate::makes_garbage(&request) {
-                    self.garbage.notify_one();
-                }
                 self.metadata.send(metadata::Item::Ask {
                     caller,
                     request,
@@ -416,7 +411,6 @@ impl Node {
 
     async fn delete_bag(&self, caller: Caller, name: &str) -> Result<Done> {
         self.metadata.ask_for(caller, meta::Request::BagDelete { name: name.to_string() }).await?;
-        self.garbage.notify_one();
         Ok(Done {})
     }
 
