@@ -81,6 +81,8 @@ async fn report(node: &Node) -> Result<()> {
         };
         node.metadata.ask(request).await?;
     }
+    let devices = node.served().map(|device| device.id).collect();
+    node.metadata.ask(meta::Request::NodeReport { node: node.id, keeps: true, devices }).await?;
     Ok(())
 }
 

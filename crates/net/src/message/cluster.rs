@@ -57,6 +57,9 @@ pub struct ReportAnswer {
     /// Its devices that are to be emptied: they take nothing new.
     #[prost(message, repeated, tag = "3")]
     pub draining: Vec<Id>,
+    /// Those of the devices that it reported which were emptied and are none of the store's any more.
+    #[prost(message, repeated, tag = "4")]
+    pub removed: Vec<Id>,
 }
 
 /// Asks the node that keeps the metadata whether a session is open.

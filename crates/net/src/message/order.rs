@@ -143,6 +143,9 @@ pub struct BagCountsAnswer {
     /// Chunks granted and not yet acknowledged.
     #[prost(uint64, tag = "9")]
     pub granted: u64,
+    /// Chunks that are there, handled or not.
+    #[prost(uint64, tag = "10")]
+    pub chunks: u64,
 }
 
 /// The bag is in this pass from now on, durably.
