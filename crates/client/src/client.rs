@@ -1,7 +1,7 @@
 //! A client: one session with the store, kept alive in the background, shared by everything that reads and writes.
 
 use base::buffer::Pool;
-use base::checksum::{SectorSums, combine};
+use base::checksum::{UnitSums, combine};
 use base::env::{Clock, Random};
 use base::error::{ErrorKind, Result};
 use base::id::SessionId;
@@ -9,7 +9,7 @@ use base::limit::{FILE_CHUNK, RECORD_PAYLOAD_MAX, SESSION_LEASE};
 use base::net::Net;
 use base::unit::MIB;
 use bytes::Bytes;
-use net::message::{Ask, session};
+use net::message::{Ask, chunk, session};
 use net::{CallNumbers, Link, LinkSettings, Payload};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -195,18 +195,23 @@ impl Client {
         }
     }
 
-    /// As `fetch`, but adds the bytes to `sums` in the one pass that compares them.
-    pub(crate) async fn fetch_summed<A: Ask>(
+    /// As `fetch`, but adds the bytes to `sums` in the one pass that compares them. If the question is for the stored checksums
+    /// and they fit, those are added, and nobody here looks at the bytes.
+    pub(crate) async fn fetch_summed(
         &self,
-        ask: impl Fn(bool) -> A,
-        sums: &mut SectorSums,
-    ) -> Result<(A::Answer, Payload)> {
+        ask: impl Fn(bool) -> chunk::Read,
+        sums: &mut UnitSums,
+    ) -> Result<(chunk::ReadAnswer, Payload)> {
         let (link, mark) = (&self.session.link, sums.mark());
-        let add = |payload: &Payload, sums: &mut SectorSums| {
+        let add = |payload: &Payload, sums: &mut UnitSums| {
             let add = |crc, part: &Bytes| combine(crc, sums.add(part), part.len() as u64);
             payload.parts().iter().fold(0, add) == payload.crc()
         };
-        match link.call_unverified(&ask(true), Payload::empty()).await {
+        let question = ask(true);
+        match link.call_unverified(&question, Payload::empty()).await {
+            Ok((answer, payload)) if question.blocks && sums.add_known(&answer.blocks, payload.length()) => {
+                return Ok((answer, payload));
+            }
             Ok((answer, payload)) if add(&payload, sums) => return Ok((answer, payload)),
             Ok(_) => sums.back_to(mark),
             Err(error) if error.kind() == ErrorKind::Corrupt => (),
