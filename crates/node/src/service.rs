@@ -9,6 +9,7 @@ use crate::metadata::{self, Metadata};
 use crate::metrics::{self, Metrics};
 use crate::places::Missing;
 use crate::translate;
+use crate::troubles::Troubles;
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, NodeId, SessionId};
@@ -49,7 +50,9 @@ pub struct Node {
     pub moving: tokio::sync::Mutex<()>,
     /// Counters for those who look.
     pub metrics: Metrics,
-    /// Where troubles are told.
+    /// Why connections were refused or cut.
+    pub troubles: Troubles,
+    /// Where everything else is told.
     pub log: Log,
 }
 
