@@ -9,6 +9,7 @@ use crate::metadata::{self, Metadata};
 use crate::metrics::{self, Metrics};
 use crate::places::Missing;
 use crate::translate;
+use crate::troubles::Troubles;
 use base::disk::Caching;
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
@@ -51,7 +52,9 @@ pub struct Node {
     pub moving: tokio::sync::Mutex<()>,
     /// Counters for those who look.
     pub metrics: Metrics,
-    /// Where troubles are told.
+    /// Why connections were refused or cut.
+    pub troubles: Troubles,
+    /// Where everything else is told.
     pub log: Log,
 }
 
