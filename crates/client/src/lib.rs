@@ -10,6 +10,7 @@ mod held;
 mod lane;
 mod names;
 mod onlooker;
+mod pace;
 mod packer;
 mod producer;
 mod range;

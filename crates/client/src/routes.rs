@@ -142,15 +142,23 @@ impl Routes {
         if !table.devices.contains_key(&device.value()) {
             table = self.refresh(&table).await?;
         }
-        let Some(place) = table.devices.get(&device.value()).cloned() else {
-            let text = format!(
-                "no node of the cluster has device {}; what is on it cannot be reached; `stormwell device ls` lists those \
-                 that are there; start a node with its directory",
-                DeviceId(device.value())
-            );
-            return Err(Error::new(ErrorKind::NotFound, text));
-        };
+        let Some(place) = table.devices.get(&device.value()).cloned() else { return Err(nowhere(device)) };
         Ok(Route { routes: self, device, table, place, again: false })
+    }
+
+    /// Whether a device is one of the cluster's, as it was last told.
+    pub(crate) fn has(&self, device: Id) -> bool {
+        self.table().devices.contains_key(&device.value())
+    }
+
+    /// Whether this error says that a device cannot be reached now, while other nodes go on: not if it is on the node that keeps
+    /// the metadata, without which nothing does.
+    pub(crate) fn may_come_back(&self, device: Id, error: &Error) -> bool {
+        let table = self.table();
+        match table.devices.get(&device.value()) {
+            Some(place) => error.kind() == ErrorKind::Unreachable && place.node != NodeId(table.view.keeper.value()),
+            None => error.kind() == ErrorKind::NotFound,
+        }
     }
 
     /// Asks who is there, unless that was told since `seen`.
@@ -230,11 +238,22 @@ impl Route<'_> {
         if !again
             && !keeps
             && let Ok(table) = routes.refresh(&table).await
-            && let Some(other) = table.devices.get(&device.value()).cloned()
-            && !Arc::ptr_eq(&other.links, &place.links)
         {
-            return Ok(Route { routes, device, table, place: other, again: true });
+            let Some(other) = table.devices.get(&device.value()).cloned() else { return Err(nowhere(device)) };
+            if !Arc::ptr_eq(&other.links, &place.links) {
+                return Ok(Route { routes, device, table, place: other, again: true });
+            }
         }
-        if place.name.is_empty() { Err(error) } else { Err(error.during(format!("node {}", place.name))) }
+        // Of a store of one node it goes without saying.
+        if table.view.members.len() <= 1 { Err(error) } else { Err(error.during(format!("node {}", place.name))) }
     }
+}
+
+fn nowhere(device: Id) -> Error {
+    let text = format!(
+        "no node of the cluster has device {}; what is on it cannot be reached; `stormwell device ls` lists those that are there; \
+         start a node with its directory",
+        DeviceId(device.value())
+    );
+    Error::new(ErrorKind::NotFound, text)
 }
