@@ -12,7 +12,7 @@ use base::unit::MIB;
 use bytes::Bytes;
 use net::message::cluster::{View, ViewAnswer};
 use net::message::{Ask, Id, session};
-use net::{CallNumbers, Link, LinkSettings, Payload};
+use net::{Asker, CallNumbers, Credentials, Link, LinkSettings, Payload};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -26,6 +26,8 @@ pub struct Settings {
     pub address: String,
     /// Which program asks, for people: `stormwell put`.
     pub program: String,
+    /// The cluster that is meant and its secret, as far as they are known.
+    pub credentials: Credentials,
     /// Whom what is made belongs to: owner and group; empty names: nobody in particular.
     pub user: (String, String),
     /// Time.
@@ -275,8 +277,9 @@ struct Surroundings {
 
 impl Start {
     fn of(settings: Settings, session: SessionId) -> Start {
-        let Settings { net, address, program, user: (owner, group), clock, random, pool, connections, silence_max } =
+        let Settings { net, address, program, credentials, clock, random, pool, connections, silence_max, .. } =
             settings;
+        let (owner, group) = settings.user;
         let settings = LinkSettings {
             session,
             program,
@@ -285,6 +288,8 @@ impl Start {
             pool: pool.clone(),
             clock: clock.clone(),
             random: random.clone(),
+            credentials,
+            asker: Asker::Client,
             numbers: CallNumbers::default(),
         };
         let renewal = session::Renew { owner, group, again: false };
@@ -303,7 +308,7 @@ fn keeper_address(view: &ViewAnswer) -> Option<String> {
 
 fn no_keeper(address: &str, keeper: NodeId) -> Error {
     let text = format!(
-        "the node at {address} says that node {keeper} keeps the metadata, but not where it is; nothing was asked; try again,          or name that node's address with --at HOST:PORT"
+        "the node at {address} says that node {keeper} keeps the metadata, but not where it is; nothing was asked; try again, or name that node's address with --at HOST:PORT"
     );
     Error::new(ErrorKind::Unreachable, text)
 }

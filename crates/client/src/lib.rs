@@ -24,7 +24,7 @@ pub use bag::Bag;
 pub use client::{Client, Near, Settings, Sizes};
 pub use consumer::{Consumer, ConsumerOptions};
 pub use held::{Acknowledged, Chunk, Refusal};
-pub use names::{DirectoryOptions, Listing, Usage};
+pub use names::{DirectoryOptions, Found, Listing, Usage};
 pub use net::message::bag::Info as BagInfo;
 pub use net::message::cluster::{Member as ClusterMember, Node as ClusterNode, ViewAnswer};
 pub use net::message::device::{DamageAnswer, DamagedRange, DrainState, ScrubState};

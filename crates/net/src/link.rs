@@ -1,12 +1,14 @@
 //! The asking side: a link to one node, over several connections that mend themselves.
 
 mod asking;
+mod greeting;
 mod slot;
 
 use crate::call::{Call, LocalAnswer, Responder, Service};
 use crate::frame::broken;
 use crate::message::{Ask, kind_name};
 use crate::payload::Payload;
+use crate::secret::{Asker, Credentials};
 use base::buffer::Pool;
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
@@ -39,6 +41,10 @@ pub struct LinkSettings {
     pub clock: Arc<dyn Clock>,
     /// Spreads the attempts of many clients to connect again.
     pub random: Arc<dyn Random>,
+    /// What is shown to the node, and wanted of it.
+    pub credentials: Credentials,
+    /// Who asks.
+    pub asker: Asker,
     /// Numbers the session's calls: every link of the session has clones of one.
     pub numbers: CallNumbers,
 }
@@ -62,7 +68,7 @@ pub struct Link {
 
 #[derive(Clone)]
 enum Route {
-    Local { service: Arc<dyn Service>, session: SessionId, numbers: CallNumbers },
+    Local { service: Arc<dyn Service>, session: SessionId },
     Remote(Arc<Remote>),
 }
 
@@ -77,7 +83,8 @@ struct Remote {
 type Answer = Result<(u16, Bytes, Payload)>;
 
 impl Link {
-    /// Connects to the node at `address` (`host:port`). Fails at once if nothing listens there.
+    /// Connects to the node at `address` (`host:port`). Fails at once if nothing listens there (`Unreachable`), and if one side
+    /// does not want the other (`Refused`: secret or cluster; `Unsupported`: version).
     pub async fn connect(net: Arc<dyn Net>, address: &str, settings: LinkSettings) -> Result<Link> {
         let silence_max = settings.silence_max;
         let shared = Arc::new(Shared::new(net, address, settings));
@@ -107,9 +114,10 @@ impl Link {
         Link { route: Route::Remote(Arc::new(Remote { shared, slots, node })) }
     }
 
-    /// A link to oneself: a call is a function call, its payload is handed over as it is. The only one of its session.
+    /// A link to oneself: a call is a function call, its payload is handed over as it is. Its calls have no numbers, because no
+    /// answer can be lost on the way and nothing is asked again: nobody has to remember what was answered.
     pub fn local(service: Arc<dyn Service>, session: SessionId) -> Link {
-        Link { route: Route::Local { service, session, numbers: CallNumbers::default() } }
+        Link { route: Route::Local { service, session } }
     }
 
     /// Asks, and waits for the answer as long as the node gives signs of life. The answer's payload is verified.
@@ -137,12 +145,12 @@ impl Link {
             ));
         }
         let (message, payload) = match &self.route {
-            Route::Local { service, session, numbers } => {
-                let number = numbers.next();
+            Route::Local { service, session } => {
                 let (sender, receiver) = oneshot::channel::<LocalAnswer>();
-                let respond = Responder::to_local(sender, A::KIND, number);
+                let respond = Responder::to_local(sender, A::KIND);
                 let message = ask.encode_to_vec().into();
-                service.handle(Call { kind: A::KIND, session: *session, number, message, payload, respond });
+                let asker = Asker::Client;
+                service.handle(Call { kind: A::KIND, session: *session, asker, number: 0, message, payload, respond });
                 match receiver.await {
                     Ok(answer) => answer?,
                     Err(_) => unreachable!("a responder answers when it is dropped"),

@@ -2,22 +2,25 @@
 
 use crate::identity::Identity;
 use crate::service::Node;
-use crate::settings::Settings;
+use crate::settings::{Cluster, Settings};
 use base::error::Result;
 use meta::request::{NodeInfo, NodeState};
 use net::message::cluster as wire;
 
 /// What a node tells of itself.
 pub fn itself(settings: &Settings, identity: &Identity, address: &str, hdfs: Option<&str>) -> NodeInfo {
+    let cluster = settings.cluster.as_ref();
+    let said = |value: fn(&Cluster) -> &str| cluster.map(value).unwrap_or_default().to_string();
     let id = identity.node.to_string();
-    let name = if settings.name.is_empty() { id[..8].to_string() } else { settings.name.clone() };
+    let name = Some(said(|cluster| &cluster.name)).filter(|name| !name.is_empty());
+    let advertised = cluster.and_then(|cluster| cluster.advertise.clone());
     NodeInfo {
         node: identity.node,
         incarnation: identity.incarnation,
-        name,
-        address: settings.advertise.clone().unwrap_or_else(|| address.to_string()),
-        site: settings.site.clone(),
-        rack: settings.rack.clone(),
+        name: name.unwrap_or_else(|| id[..8].to_string()),
+        address: advertised.unwrap_or_else(|| address.to_string()),
+        site: said(|cluster| &cluster.site),
+        rack: said(|cluster| &cluster.rack),
         hdfs: hdfs.unwrap_or_default().to_string(),
     }
 }

@@ -12,7 +12,7 @@ use client::{Client, Near};
 use gateway_hdfs::Gateway;
 use meta::Caller;
 use meta::request::User;
-use net::Link;
+use net::{Credentials, Link};
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -34,6 +34,8 @@ pub struct Given {
     pub random: Arc<dyn Random>,
     /// The network, to other nodes.
     pub net: Arc<dyn Net>,
+    /// What other nodes want to be shown.
+    pub credentials: Credentials,
     /// Told why connections were refused or cut.
     pub on_trouble: Arc<dyn Fn(String) + Send + Sync>,
 }
@@ -53,7 +55,7 @@ fn session_of(node: &Node, incarnation: u64) -> SessionId {
 impl Hdfs {
     /// Serves Hadoop's clients from `listener` until `stopped` becomes true. What an earlier start left open is closed as it is.
     pub async fn start(given: Given, listener: Box<dyn Listener>, stopped: watch::Receiver<bool>) -> Result<Hdfs> {
-        let Given { node, incarnation, pool, random, net, on_trouble } = given;
+        let Given { node, incarnation, pool, random, net, credentials, on_trouble } = given;
         for before in 1..=STARTS_BEFORE.min(incarnation) {
             let session = session_of(&node, incarnation - before);
             node.metadata.ask_for(Caller { session, call: 0 }, meta::Request::CloseSession).await?;
@@ -70,6 +72,7 @@ impl Hdfs {
             net,
             address: String::new(),
             program: "stormwell serve (hdfs)".to_string(),
+            credentials,
             user: (superuser.clone(), group.clone()),
             clock: node.clock.clone(),
             random: random.clone(),

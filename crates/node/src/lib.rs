@@ -27,5 +27,5 @@ mod world;
 
 pub use places::Missing;
 pub use serve::{Running, start};
-pub use settings::{DeviceSetting, Door, Settings};
+pub use settings::{Cluster, DeviceSetting, Door, MetaPlace, PLACE_UNSAID, Settings};
 pub use world::{Ended, Open, OsWorld, Turn, Work, World};

@@ -106,7 +106,6 @@ pub async fn start(
         devices,
         clock: clock.clone(),
         started: clock.now(),
-        garbage: Arc::new(tokio::sync::Notify::new()),
         runtime: tokio::runtime::Handle::current(),
         missing,
         console: console.clone(),
@@ -118,6 +117,8 @@ pub async fn start(
         log: log.clone(),
     });
     let server_settings = ServerSettings {
+        credentials: settings.credentials(),
+        random: random.clone(),
         node: identity.node,
         incarnation: identity.incarnation,
         budget: incoming,
@@ -129,7 +130,7 @@ pub async fn start(
         on_trouble: to_log(&log, "connection"),
     };
     let listeners = Listeners { store: listener, console: console_listener, hdfs: hdfs_listener };
-    let tasks = begin(&node, listeners, server_settings, (network, random)).await?;
+    let tasks = begin(&node, listeners, server_settings, network).await?;
     Ok(Running { address, console, hdfs, notes, missing: not_served, tasks, node, engines })
 }
 
@@ -150,19 +151,14 @@ struct Tasks {
 }
 
 /// Begins to serve.
-async fn begin(
-    node: &Arc<Node>,
-    listeners: Listeners,
-    settings: ServerSettings,
-    (net, random): (Arc<dyn Net>, Arc<dyn Random>),
-) -> Result<Tasks> {
+async fn begin(node: &Arc<Node>, listeners: Listeners, settings: ServerSettings, net: Arc<dyn Net>) -> Result<Tasks> {
     let (shutdown, stopped) = watch::channel(false);
-    let (incarnation, pool) = (settings.incarnation, settings.pool.clone());
+    let ServerSettings { incarnation, pool, random, credentials, .. } = settings.clone();
     let service = Arc::new(NodeService(node.clone()));
     let server = tokio::spawn(Server::serve(listeners.store, service, settings, stopped.clone()));
     let housekeeping = tokio::spawn(housekeeping::run(node.clone(), stopped.clone()));
     let on_trouble = to_log(&node.log, "hdfs");
-    let given = hdfs::Given { node: node.clone(), incarnation, pool, random, net, on_trouble };
+    let given = hdfs::Given { node: node.clone(), incarnation, pool, random, net, credentials, on_trouble };
     let hdfs = match listeners.hdfs {
         Some(listener) => Some(Hdfs::start(given, listener, stopped.clone()).await?),
         None => None,

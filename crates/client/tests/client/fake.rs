@@ -13,7 +13,7 @@ use base::id::{NodeId, SessionId};
 use base::unit::{Time, WallTime};
 use client::{Client, Near, Settings};
 use net::message::{Ask, Done, bag as bags, chunk as chunks, cluster, file as files, session};
-use net::{Call, Link, Payload, Responder, Service};
+use net::{Call, Credentials, Link, Payload, Responder, Service};
 use prost::Message;
 use sim::net::SimNet;
 use sim::random::SimRandom;
@@ -116,6 +116,7 @@ impl Fake {
             net: Arc::new(SimNet::new(1, self.clock.clone(), "client")),
             address: String::new(),
             program: "test".into(),
+            credentials: Credentials::default(),
             user: Default::default(),
             clock: self.clock.clone(),
             random: Arc::new(self.random.fork(&session.to_string())),
@@ -272,8 +273,12 @@ struct FakeService {
 }
 
 impl Service for FakeService {
-    fn handle(&self, call: Call) {
+    fn handle(&self, mut call: Call) {
         let (fake, node) = (self.fake.clone(), self.node);
+        if call.number == 0 {
+            // As over a network, where answers are lost and calls asked again.
+            call.number = fake.state().number();
+        }
         tokio::spawn(async move {
             let result = match node.map_or(Ok(()), |node| fake.check_place(node, &call)) {
                 Ok(()) => fake.handle(&call).await,

@@ -139,6 +139,7 @@ impl Scene {
             net,
             address: running.address.clone(),
             program: "node test".to_string(),
+            credentials: net::Credentials::default(),
             user: (String::new(), String::new()),
             clock,
             random,

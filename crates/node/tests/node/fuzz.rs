@@ -73,8 +73,8 @@ impl Corpus {
             of(&file::PackGroup {}),
             of(&file::PutFiles { files: vec![put.clone(), put] }),
             of(&file::Locate { path: path.clone(), length: 1 << 20, ..Default::default() }),
-            of(&file::Rename { from: path.clone(), to: to.clone(), replace: true }),
-            of(&file::Delete { path: to.clone(), recursive: false }),
+            of(&file::Rename { from: path.clone(), to: to.clone(), replace: true, known: 0 }),
+            of(&file::Delete { path: to.clone(), recursive: false, known: 0 }),
             of(&file::SetPolicy { path: other.clone(), ..Default::default() }),
             of(&file::GetPolicy { path: path.clone() }),
             of(&file::DiskUsage { path: other.clone(), ..Default::default() }),
@@ -134,7 +134,8 @@ pub fn damage(random: &SimRandom, message: &mut Vec<u8>) {
 /// Sends the questions, each with a little payload or none, and waits for as many answers.
 fn ask_all(address: &str, session: u128, questions: &[(u16, Vec<u8>)], random: &SimRandom) {
     let mut stream = TcpStream::connect(address).expect("it listens");
-    let hello = Hello { version_min: 1, version_max: 1, session: session.into(), program: "fuzz".into() };
+    let hello =
+        Hello { version_min: 1, version_max: 1, session: session.into(), program: "fuzz".into(), ..Hello::default() };
     let mut bytes = Vec::new();
     frame::append(&mut bytes, Header { kind: HELLO, ..Header::default() }, |bytes| hello.encode(bytes).expect("room"));
     for (number, (kind, message)) in questions.iter().enumerate() {

@@ -95,6 +95,7 @@ pub async fn client(fixture: &Fixture) -> Client {
         net: Arc::new(os::net::TcpNet),
         address: fixture.address().to_string(),
         program: "test".to_string(),
+        credentials: net::Credentials::default(),
         user: Default::default(),
         clock: Arc::new(os::clock::SystemClock::new()),
         random: Arc::new(os::random::SystemRandom),

@@ -86,6 +86,8 @@ impl Fixture {
             pool: Pool::new(1 << 20),
             clock: Arc::new(os::clock::SystemClock::new()),
             random: Arc::new(os::random::SystemRandom),
+            credentials: net::Credentials::default(),
+            asker: net::Asker::Client,
             numbers: net::CallNumbers::default(),
         };
         Link::connect(Arc::new(os::net::TcpNet), self.address(), settings).await.expect("it answers")
@@ -216,7 +218,9 @@ async fn too_late_for_its_bag_and_file() {
     let create = file::Create { path: "/f".to_string(), overwrite: false, parents: false, ..file::Create::default() };
     let (opened, _) = link.call(&create, Payload::empty()).await.expect("a file");
     link.call(&bag::Delete { name: "b".to_string() }, Payload::empty()).await.expect("deleted");
-    link.call(&file::Delete { path: "/f".to_string(), recursive: false }, Payload::empty()).await.expect("deleted");
+    link.call(&file::Delete { path: "/f".to_string(), recursive: false, known: 0 }, Payload::empty())
+        .await
+        .expect("deleted");
     let chunks = async || {
         let (answer, _) = link.call(&file::Devices {}, Payload::empty()).await.expect("answered");
         answer.devices.iter().map(|device| device.chunks).sum::<u64>()

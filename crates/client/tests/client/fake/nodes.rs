@@ -10,7 +10,7 @@ use base::net::Net;
 use client::{Client, Settings};
 use net::message::cluster::{Member, Node, ViewAnswer};
 use net::message::{Ask, Id, bag, chunk, cluster};
-use net::{Budget, Call, NetStats, Server, ServerSettings};
+use net::{Budget, Call, Credentials, NetStats, Server, ServerSettings};
 use sim::net::{Gone, SimNet};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -47,6 +47,8 @@ impl Nodes {
         let listener = host.listen(address).await.expect("nobody listens there");
         self.hosts.lock().expect("no panic").insert(address.to_string(), host);
         let settings = ServerSettings {
+            credentials: Credentials::default(),
+            random: Arc::new(self.fake.random.fork(&format!("node {node}"))),
             node: NodeId(node),
             incarnation: 1,
             budget: Budget::new(64 << 20),
@@ -87,6 +89,7 @@ impl Nodes {
             net: Arc::new(self.net.clone()),
             address: address.to_string(),
             program: "test".to_string(),
+            credentials: Credentials::default(),
             user: Default::default(),
             clock: self.fake.clock.clone(),
             random: Arc::new(self.fake.random.fork(address)),
