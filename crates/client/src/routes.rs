@@ -31,7 +31,9 @@ pub(crate) struct Routes {
     connector: Connector,
     /// The link to the node that keeps the metadata.
     keeper: Link,
-    /// Nodes that are reached over links that were there before: one's own, and the one that was named.
+    /// The node that the client stands on.
+    here: Option<NodeId>,
+    /// Nodes that are reached over links that were there before: that one, and the one that was named.
     given: Vec<(NodeId, Arc<Links>)>,
     table: RwLock<Arc<Table>>,
     asking: Mutex<Asked>,
@@ -123,7 +125,13 @@ impl Routes {
         clock: Arc<dyn Clock>,
     ) -> Routes {
         let (table, asking) = (RwLock::default(), Mutex::default());
-        Routes { connector, keeper, given, table, asking, clock }
+        let here = given.iter().find(|(_, links)| links.address.is_empty()).map(|(node, _)| *node);
+        Routes { connector, keeper, here, given, table, asking, clock }
+    }
+
+    /// The node that the client stands on.
+    pub(crate) fn here(&self) -> Option<NodeId> {
+        self.here
     }
 
     /// The link to the node that keeps the metadata.
