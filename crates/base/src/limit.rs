@@ -125,6 +125,10 @@ pub const GRANT_LEASE: Duration = Duration::from_secs(10);
 /// A call fails after this much silence from the other side (not after this much work).
 pub const CALL_SILENCE_MAX: Duration = Duration::from_secs(10);
 
+/// A push that a device did not answer is asked there again for so long, and a device that does not answer pulls is tried again:
+/// long enough for a machine's service to be started again.
+pub const UNANSWERED_MAX: Duration = Duration::from_secs(60);
+
 /// A writer on a full device waits this long without any space coming back before it is told so.
 pub const FULL_WAIT: Duration = Duration::from_secs(10);
 
