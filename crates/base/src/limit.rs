@@ -208,5 +208,9 @@ pub const HDFS_IRREGULAR_BLOCKS_MAX: usize = 65_536;
 /// Files that the HDFS gateway keeps open to read: a kilobyte each and 100 bytes for each extent.
 pub const HDFS_READERS_MAX: usize = 1024;
 
+/// Files of which clients of an HDFS gateway said that bytes did not match their checksums, and which it remembers: each read
+/// looks through all of them.
+pub const HDFS_SUSPECTS_MAX: usize = 256;
+
 /// Blocks that the HDFS gateway names in one answer: at 250 bytes each 32 MB, and at 128 MiB a block a file of 16 TiB.
 pub const HDFS_LOCATED_BLOCKS_MAX: u64 = 131_072;

@@ -2,7 +2,7 @@
 
 use crate::routes::{Connector, Links, Route, Routes};
 use base::buffer::Pool;
-use base::checksum::{SectorSums, combine};
+use base::checksum::{UnitSums, combine};
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{NodeId, SessionId};
@@ -11,7 +11,7 @@ use base::net::Net;
 use base::unit::MIB;
 use bytes::Bytes;
 use net::message::cluster::{View, ViewAnswer};
-use net::message::{Ask, Id, session};
+use net::message::{Ask, Id, chunk, session};
 use net::{Asker, CallNumbers, Credentials, Link, LinkSettings, Payload};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -225,21 +225,25 @@ impl Client {
         }
     }
 
-    /// As `fetch`, but adds the bytes to `sums` in the one pass that compares them.
-    pub(crate) async fn fetch_summed<A: Ask>(
+    /// As `fetch`, but adds the bytes to `sums` in the one pass that compares them. If the question is for the stored checksums
+    /// and they fit, those are added, and nobody here looks at the bytes.
+    pub(crate) async fn fetch_summed(
         &self,
         device: Id,
-        ask: impl Fn(bool) -> A,
-        sums: &mut SectorSums,
-    ) -> Result<(A::Answer, Payload)> {
+        ask: impl Fn(bool) -> chunk::Read,
+        sums: &mut UnitSums,
+    ) -> Result<(chunk::ReadAnswer, Payload)> {
         let mark = sums.mark();
-        let add = |payload: &Payload, sums: &mut SectorSums| {
+        let add = |payload: &Payload, sums: &mut UnitSums| {
             let add = |crc, part: &Bytes| combine(crc, sums.add(part), part.len() as u64);
             payload.parts().iter().fold(0, add) == payload.crc()
         };
-        let mut route = self.route(device).await?;
+        let (mut route, question) = (self.route(device).await?, ask(true));
         loop {
-            match route.link().call_unverified(&ask(true), Payload::empty()).await {
+            match route.link().call_unverified(&question, Payload::empty()).await {
+                Ok((answer, payload)) if question.blocks && sums.add_known(&answer.blocks, payload.length()) => {
+                    return Ok((answer, payload));
+                }
                 Ok((answer, payload)) if add(&payload, sums) => return Ok((answer, payload)),
                 Ok(_) => {
                     sums.back_to(mark);

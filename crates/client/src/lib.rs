@@ -35,7 +35,7 @@ pub use net::message::session::{LookAnswer, NodeStatusAnswer};
 pub use onlooker::Onlooker;
 pub use packer::{PackOptions, Packed, Packer, PackerOptions};
 pub use producer::{Producer, ProducerOptions};
-pub use range::{RangePiece, RangeStream};
+pub use range::{RangePiece, RangeStream, Sums};
 pub use reader::{FileReader, ReadOptions};
 pub use stream::FileStream;
 pub use writer::{CreateOptions, FileWriter, Written};

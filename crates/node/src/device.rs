@@ -644,13 +644,13 @@ impl Thread {
 fn answer_wire(respond: Responder, result: Result<Reply>, piece: Option<Piece>) {
     match result {
         Ok(Reply::Appended { length }) => respond.answer(&wire::AppendAnswer { length }, Payload::empty()),
-        Ok(Reply::Data { parts, crc, chunk_length, sealed }) => {
+        Ok(Reply::Data { parts, crc, blocks, chunk_length, sealed }) => {
             let payload: Payload = Payload::with_crc(parts, crc);
             let payload = match piece {
                 Some(piece) => payload.with_piece(piece),
                 None => payload,
             };
-            respond.answer(&wire::ReadAnswer { chunk_length, sealed }, payload);
+            respond.answer(&wire::ReadAnswer { chunk_length, sealed, blocks }, payload);
         }
         Ok(Reply::Sealed { length, crc }) => respond.answer(&wire::SealAnswer { length, crc }, Payload::empty()),
         Ok(Reply::Stat(stat)) => respond.answer(

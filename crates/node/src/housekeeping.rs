@@ -40,6 +40,7 @@ pub async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
         if draining.is_none() && said(&node, compare_all(&node).await) {
             draining = Some(tokio::spawn(drain::run(node.clone(), stopped.clone())));
         }
+        node.troubles.look();
         said(&node, report(&node).await);
         said(&node, end_abandoned(&node).await);
         let more = matches!(collect(&node).await, Ok(true));

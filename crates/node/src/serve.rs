@@ -10,6 +10,7 @@ use crate::metrics::Metrics;
 use crate::places::{Missing, Places};
 use crate::service::{Node, NodeService};
 use crate::settings::{DeviceSetting, Door, Settings, metadata_directory, shown};
+use crate::troubles::Troubles;
 use crate::world::{Ended, World};
 use crate::{cluster, console, housekeeping};
 use base::buffer::Pool;
@@ -114,6 +115,7 @@ pub async fn start(
         drains: tokio::sync::Notify::new(),
         moving: tokio::sync::Mutex::new(()),
         metrics,
+        troubles: Troubles::new(log.clone(), clock.clone()),
         log: log.clone(),
     });
     let server_settings = ServerSettings {
@@ -127,7 +129,7 @@ pub async fn start(
         clock,
         silence_max: base::limit::CALL_SILENCE_MAX,
         stats,
-        on_trouble: to_log(&log, "connection"),
+        on_trouble: told(&node.troubles, "connection"),
     };
     let listeners = Listeners { store: listener, console: console_listener, hdfs: hdfs_listener };
     let tasks = begin(&node, listeners, server_settings, network).await?;
@@ -157,13 +159,13 @@ async fn begin(node: &Arc<Node>, listeners: Listeners, settings: ServerSettings,
     let service = Arc::new(NodeService(node.clone()));
     let server = tokio::spawn(Server::serve(listeners.store, service, settings, stopped.clone()));
     let housekeeping = tokio::spawn(housekeeping::run(node.clone(), stopped.clone()));
-    let on_trouble = to_log(&node.log, "hdfs");
+    let on_trouble = told(&node.troubles, "hdfs");
     let given = hdfs::Given { node: node.clone(), incarnation, pool, random, net, credentials, on_trouble };
     let hdfs = match listeners.hdfs {
         Some(listener) => Some(Hdfs::start(given, listener, stopped.clone()).await?),
         None => None,
     };
-    let answer = |listener| tokio::spawn(console::run(listener, node.clone(), node.log.clone(), stopped));
+    let answer = |listener| tokio::spawn(console::run(listener, node.clone(), stopped));
     let console = listeners.console.map(answer);
     Ok(Tasks { shutdown, server, housekeeping, console, hdfs })
 }
@@ -269,10 +271,10 @@ fn tell_of_missing(log: &Log, missing: &[Missing], others: bool) -> Result<()> {
     }
 }
 
-/// Tells the log why connections to `area` were refused or cut.
-fn to_log(log: &Log, area: &'static str) -> Arc<dyn Fn(String) + Send + Sync> {
-    let log = log.clone();
-    Arc::new(move |trouble| log.say(Level::Warn, area, &trouble, &[]))
+/// Tells why connections to `area` were refused or cut.
+fn told(troubles: &Troubles, area: &'static str) -> Arc<dyn Fn(String) + Send + Sync> {
+    let troubles = troubles.clone();
+    Arc::new(move |trouble| troubles.tell(area, &trouble))
 }
 
 /// The listener of a server beside the store's own, named as its option is. A port that was only a suggestion gives way to a free

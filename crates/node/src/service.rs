@@ -9,6 +9,7 @@ use crate::metadata::{self, Metadata};
 use crate::metrics::{self, Metrics};
 use crate::places::Missing;
 use crate::translate;
+use crate::troubles::Troubles;
 use base::disk::Caching;
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
@@ -51,7 +52,9 @@ pub struct Node {
     pub moving: tokio::sync::Mutex<()>,
     /// Counters for those who look.
     pub metrics: Metrics,
-    /// Where troubles are told.
+    /// Why connections were refused or cut.
+    pub troubles: Troubles,
+    /// Where everything else is told.
     pub log: Log,
 }
 
@@ -188,7 +191,12 @@ impl Node {
         }
         let caching = caching(device.class, ask.once, sum);
         let ranges = ask.ranges.iter().map(|range| (range.offset, range.length)).collect();
-        let request = Request::Read { chunk: ChunkId(ask.chunk.value()), ranges, caching, check: check(ask.unchecked) };
+        let request = Request::Read {
+            chunk: ChunkId(ask.chunk.value()),
+            ranges,
+            caching,
+            check: check(ask.unchecked, ask.blocks),
+        };
         device.send(Item::Chunk { request, then: Then::Answer(call.respond) });
     }
 
@@ -251,7 +259,7 @@ impl Node {
             consumer: call.session,
             grant: ask.grant,
             deadline: self.clock.now().after(wait),
-            check: check(ask.unchecked),
+            check: check(ask.unchecked, false),
             respond: call.respond,
         };
         device.send(Item::Pull { bag: BagId(ask.bag), waiter });
@@ -517,8 +525,12 @@ fn caching(class: Class, once: bool, bytes: u64) -> Caching {
     }
 }
 
-fn check(unchecked: bool) -> Check {
-    if unchecked { Check::ByReader } else { Check::Here }
+fn check(unchecked: bool, blocks: bool) -> Check {
+    match (unchecked, blocks) {
+        (true, true) => Check::ByBlocks,
+        (true, false) => Check::ByReader,
+        (false, _) => Check::Here,
+    }
 }
 
 fn respond<M: prost::Message>(responder: Responder, result: Result<M>) {

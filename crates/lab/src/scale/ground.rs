@@ -75,6 +75,7 @@ impl Store {
             net,
             address: self.node.address.clone(),
             program: "lab scale".to_string(),
+            credentials: net::Credentials::default(),
             user: (String::new(), String::new()),
             clock,
             random,

@@ -7,6 +7,7 @@ mod fuzz;
 mod hdfs_calls;
 mod hdfs_names;
 mod hdfs_read;
+mod hdfs_trouble;
 mod hdfs_user;
 mod hdfs_write;
 mod recover;
@@ -46,15 +47,22 @@ struct Fixture {
     running: Option<Running>,
     directory: PathBuf,
     clock: Arc<AheadClock>,
+    /// The node as a process of its own, while it is one.
+    elsewhere: Option<hdfs_trouble::Elsewhere>,
 }
 
 impl Fixture {
     async fn start(name: &str) -> Fixture {
-        let directory = std::env::temp_dir().join(format!("stormwell-node-{}-{name}", std::process::id()));
-        let clock = Arc::new(AheadClock { clock: os::clock::SystemClock::new(), ahead: AtomicU64::new(0) });
-        let mut fixture = Fixture { running: None, directory, clock };
+        let mut fixture =
+            Fixture::at(std::env::temp_dir().join(format!("stormwell-node-{}-{name}", std::process::id())));
         fixture.run().await;
         fixture
+    }
+
+    /// One that does not run yet.
+    fn at(directory: PathBuf) -> Fixture {
+        let clock = Arc::new(AheadClock { clock: os::clock::SystemClock::new(), ahead: AtomicU64::new(0) });
+        Fixture { running: None, directory, clock, elsewhere: None }
     }
 
     async fn run(&mut self) {
