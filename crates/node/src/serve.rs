@@ -132,7 +132,8 @@ pub async fn start(
         on_trouble: told(&node.troubles, "connection"),
     };
     let listeners = Listeners { store: listener, console: console_listener, hdfs: hdfs_listener };
-    let tasks = begin(&node, listeners, server_settings, network).await?;
+    let keeper = settings.keeper().map(str::to_string);
+    let tasks = begin(&node, listeners, server_settings, (network, keeper)).await?;
     Ok(Running { address, console, hdfs, notes, missing: not_served, tasks, node, engines })
 }
 
@@ -153,14 +154,19 @@ struct Tasks {
 }
 
 /// Begins to serve.
-async fn begin(node: &Arc<Node>, listeners: Listeners, settings: ServerSettings, net: Arc<dyn Net>) -> Result<Tasks> {
+async fn begin(
+    node: &Arc<Node>,
+    listeners: Listeners,
+    settings: ServerSettings,
+    (net, keeper): (Arc<dyn Net>, Option<String>),
+) -> Result<Tasks> {
     let (shutdown, stopped) = watch::channel(false);
     let ServerSettings { incarnation, pool, random, credentials, .. } = settings.clone();
     let service = Arc::new(NodeService(node.clone()));
     let server = tokio::spawn(Server::serve(listeners.store, service, settings, stopped.clone()));
     let housekeeping = tokio::spawn(housekeeping::run(node.clone(), stopped.clone()));
     let on_trouble = told(&node.troubles, "hdfs");
-    let given = hdfs::Given { node: node.clone(), incarnation, pool, random, net, credentials, on_trouble };
+    let given = hdfs::Given { node: node.clone(), incarnation, pool, random, net, credentials, keeper, on_trouble };
     let hdfs = match listeners.hdfs {
         Some(listener) => Some(Hdfs::start(given, listener, stopped.clone()).await?),
         None => None,
