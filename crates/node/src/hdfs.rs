@@ -58,13 +58,13 @@ impl Hdfs {
         let Given { node, incarnation, pool, random, net, credentials, on_trouble } = given;
         for before in 1..=STARTS_BEFORE.min(incarnation) {
             let session = session_of(&node, incarnation - before);
-            node.metadata.ask_for(Caller { session, call: 0 }, meta::Request::CloseSession).await?;
+            node.metadata()?.ask_for(Caller { session, call: 0 }, meta::Request::CloseSession).await?;
         }
         let session = session_of(&node, incarnation);
         let (superuser, group) = os::user::current();
         let user = User { owner: superuser.clone(), group: group.clone() };
-        node.metadata.keep_open(session);
-        node.metadata.ask_for(Caller { session, call: 0 }, meta::Request::OpenSession { user }).await?;
+        node.metadata()?.keep_open(session);
+        node.metadata()?.ask_for(Caller { session, call: 0 }, meta::Request::OpenSession { user }).await?;
         let link = Link::local(Arc::new(NodeService(node.clone())), session);
         let groups = os::user::Groups::new(node.clock.clone());
         let near = Near { node: node.id, link, session };
@@ -98,6 +98,8 @@ impl Hdfs {
         let _ = self.task.await;
         let caller = Caller { session: self.session, call: 0 };
         // If the store takes nothing any more, the next start does it.
-        let _ = self.node.metadata.ask_for(caller, meta::Request::CloseSession).await;
+        if let Ok(metadata) = self.node.metadata() {
+            let _ = metadata.ask_for(caller, meta::Request::CloseSession).await;
+        }
     }
 }
