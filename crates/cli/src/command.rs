@@ -6,12 +6,13 @@
 use crate::context::Context;
 use crate::exit::{EXIT_CODES_HELP, Exit, Result, finish, say};
 use crate::{
-    bag, bench, cat, chmod, chown, completion, concat, demo, device, df, doctor, du, explain, get, inspect, ls, mkdir,
-    mv, policy, put, rm, serve, stat, tail, top, touch, truncate, xattr,
+    bag, bench, cat, chmod, chown, completion, concat, config, demo, device, df, doctor, du, explain, get, init,
+    inspect, ls, mkdir, mv, policy, put, rm, serve, stat, tail, top, touch, truncate, xattr,
 };
 use base::error::Error;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// One fast store made of all the devices of a cluster: files, and bags of chunks.
@@ -28,9 +29,15 @@ pub struct Line {
 /// Options of every subcommand.
 #[derive(Clone, Debug, Args)]
 pub struct Global {
-    /// The store's address; `serve` listens there
-    #[arg(long, value_name = "HOST:PORT", env = "STORMWELL_AT", default_value = "127.0.0.1:7400", global = true)]
-    pub at: String,
+    /// The store's address; `serve` listens there [env: STORMWELL_AT] [default: 127.0.0.1:7400]
+    #[arg(long, value_name = "HOST:PORT", global = true)]
+    pub at: Option<String>,
+    /// The file with the cluster's secret [env: STORMWELL_SECRET_FILE]
+    #[arg(long, value_name = "FILE", global = true)]
+    pub secret_file: Option<PathBuf>,
+    /// The configuration of a node; other commands take the cluster and its secret from it [env: STORMWELL_CONFIG]
+    #[arg(long, value_name = "FILE", global = true)]
+    pub config: Option<PathBuf>,
     /// Print one JSON object a line on stdout
     #[arg(long, global = true)]
     pub json: bool,
@@ -64,6 +71,8 @@ enum Command {
     Top(top::Top),
     Doctor(doctor::Doctor),
     Bag(bag::Bag),
+    Init(init::Init),
+    Config(config::Config),
     Serve(serve::Serve),
     Inspect(inspect::Inspect),
     Demo(demo::Demo),
@@ -97,6 +106,8 @@ impl Command {
             Command::Top(command) => command.run(context).await,
             Command::Doctor(command) => command.run(context).await,
             Command::Bag(command) => command.run(context).await,
+            Command::Init(command) => command.run(context),
+            Command::Config(command) => command.run(context),
             Command::Serve(command) => command.run(context).await,
             Command::Inspect(command) => command.run(context),
             Command::Demo(command) => command.run(context).await,
@@ -219,6 +230,13 @@ mod tests {
             "serve",
             "serve --data /tmp/a:ssd:10G --data /tmp/b --at 127.0.0.1:0",
             "serve --console off --log json",
+            "serve --config a.toml --listen 127.0.0.1:0 --meta node://a:1 --name n --site s --rack r --advertise b:1",
+            "ls / --secret-file s --config c",
+            "init",
+            "init a.toml --json",
+            "config check",
+            "config keys --json",
+            "config check a.toml --json",
             "inspect a",
             "inspect a b --list --json",
             "inspect a --verify --export b",
@@ -257,6 +275,8 @@ mod tests {
             "bag push b --chunk 1T",
             "serve --data x:floppy",
             "serve --log xml",
+            "serve --at 127.0.0.1:1 --listen 127.0.0.1:1",
+            "config",
             "inspect",
             "inspect a --export",
             "completion basic",

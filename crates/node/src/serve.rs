@@ -50,8 +50,10 @@ pub async fn start(
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
 ) -> Result<Running> {
+    // Nodes and clients speak TLS if it is set; the console and Hadoop's clients do not.
+    let links = settings.tls.as_ref().map_or_else(|| network.clone(), |tls| tls.over(network.clone()));
     // The port first: a taken one should be said before any disk is touched.
-    let listener = network.listen(&settings.listen).await?;
+    let listener = links.listen(&settings.listen).await?;
     let address = listener.address();
     let log = Log::new(clock.clone(), settings.log, world.clone());
     let console_listener = listen(&settings.console, "console", network.as_ref(), &log).await?;
