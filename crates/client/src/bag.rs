@@ -19,12 +19,13 @@ pub struct Bag {
 impl Client {
     /// Makes a bag. `Exists` if there is one of that name, unless `exists_ok`.
     pub async fn bag_create(&self, name: &str, exists_ok: bool) -> Result<Bag> {
-        self.create_bag(bag::Create { name: name.to_string(), exists_ok, retain: false }).await
+        self.create_bag(bag::Create { name: name.to_string(), exists_ok, retain: false, ..bag::Create::default() })
+            .await
     }
 
     /// The same, of a bag whose acknowledged chunks stay, to be given once in each pass, until it is deleted.
     pub async fn bag_create_retaining(&self, name: &str, exists_ok: bool) -> Result<Bag> {
-        self.create_bag(bag::Create { name: name.to_string(), exists_ok, retain: true }).await
+        self.create_bag(bag::Create { name: name.to_string(), exists_ok, retain: true, ..bag::Create::default() }).await
     }
 
     async fn create_bag(&self, create: bag::Create) -> Result<Bag> {
@@ -52,7 +53,7 @@ impl Client {
 
     /// A bag's state and counts.
     pub async fn bag_stat(&self, name: &str) -> Result<Info> {
-        self.ask(&bag::Stat { name: name.to_string() }).await
+        self.ask(&bag::Stat { name: name.to_string(), ..bag::Stat::default() }).await
     }
 
     /// Whether there is a bag of that name.

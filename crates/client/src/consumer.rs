@@ -187,7 +187,7 @@ impl Consumer {
         // A pull that waits may wait for these very acknowledgements: the bag ends with the last of them.
         keeper.ledger.send_queued(device.value(), if wait.is_zero() { COMPANY } else { 1 });
         self.pulls.spawn(async move {
-            let result = client.fetch(ask).await.and_then(|(answer, payload)| {
+            let result = client.fetch(device, ask).await.and_then(|(answer, payload)| {
                 match Pulled::try_from(answer.pulled) {
                     Ok(Pulled::Nothing) => Ok(Came::Nothing),
                     Ok(Pulled::Ended) => Ok(Came::Ended),

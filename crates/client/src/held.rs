@@ -214,7 +214,7 @@ impl Ledger {
     async fn send(self: Arc<Self>, member: u128, pass: u32, keys: Vec<Key>) {
         let grants = grants_of(&keys);
         let ask = Acknowledge { bag: self.bag, device: member.into(), pass, grants };
-        let result = self.client.ask(&ask).await;
+        let result = self.client.ask_at(ask.device, &ask).await;
         let mut book = self.book();
         let unusable = match &result {
             Ok(answer) if answer.results.len() == keys.len() => None,
@@ -288,7 +288,7 @@ impl Ledger {
                 let ask = RenewGrants { bag: self.bag, device: member.into(), grants: grants_of(part) };
                 let client = self.client.clone();
                 // A grant that could not be renewed ends; the acknowledgement will be refused and say so.
-                tokio::spawn(async move { client.ask(&ask).await });
+                tokio::spawn(async move { client.ask_at(ask.device, &ask).await });
             }
         }
     }

@@ -134,7 +134,7 @@ impl Shared {
             // A new name for every device: a device that is full has refused, so the chunk is not there.
             let chunk = client.session.random.wide().into();
             let ask = Push { bag: self.bag.number, device: self.bag.members[place], chunk };
-            let result = client.call(&ask, payload.clone()).await.map(|(answer, _)| answer);
+            let result = client.call_at(ask.device, &ask, payload.clone()).await.map(|(answer, _)| answer);
             match self.note(place, payload.length() as u64, result) {
                 Next::Done => break,
                 Next::TryAgain => tokio::time::sleep(pause).await,

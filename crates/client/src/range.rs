@@ -4,8 +4,7 @@
 use crate::reader::{FileReader, Gathered, ReadOptions};
 use base::checksum::{SECTOR, SectorSums};
 use base::error::Result;
-use base::limit::{RANGES_AHEAD_MAX, RECORD_PAYLOAD_MAX};
-use base::unit::KIB;
+use base::limit::{AROUND_MIN, RANGES_AHEAD_MAX, RECORD_PAYLOAD_MAX};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -14,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 /// What is asked for first. Whoever reads a little here and there gets little more than that.
-const FIRST: u64 = 256 * KIB;
+const FIRST: u64 = AROUND_MIN;
 
 /// A piece at most: what a device reads with one operation.
 const PIECE: u64 = RECORD_PAYLOAD_MAX as u64;

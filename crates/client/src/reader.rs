@@ -144,7 +144,7 @@ impl FileReader {
         };
         let Some(extent) = open else { return Ok(attributes.length) };
         let ask = chunk::Stat { device: extent.device, chunk: extent.chunk };
-        match self.shared.client.ask(&ask).await {
+        match self.shared.client.ask_at(extent.device, &ask).await {
             Ok(answer) => {
                 let within = answer.length.saturating_sub(extent.chunk_offset);
                 Ok(extent.offset.saturating_add(within).max(attributes.length))
@@ -238,8 +238,8 @@ impl FileReader {
         };
         let client = &self.shared.client;
         let fetched = match &mut gathered.sums {
-            Some(sums) => client.fetch_summed(ask, sums).await,
-            None => client.fetch(ask).await,
+            Some(sums) => client.fetch_summed(extent.device, ask, sums).await,
+            None => client.fetch(extent.device, ask).await,
         };
         let (answer, payload) = match fetched {
             Ok(answered) => answered,

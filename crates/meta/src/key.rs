@@ -4,7 +4,7 @@ mod format;
 
 pub use format::{number_at, wide_at};
 
-use base::id::{BagId, DeviceId, GroupId, InodeId, SessionId};
+use base::id::{BagId, DeviceId, GroupId, InodeId, NodeId, SessionId};
 
 /// A key. The comment says what lies under it. Ordinals are on disk: never change or reuse one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +48,8 @@ pub enum Key<'a> {
     BagName(&'a str),
     /// `DeviceRecord`.
     Device(DeviceId),
+    /// `NodeRecord`.
+    Node(NodeId),
 }
 
 impl Key<'_> {
@@ -73,7 +75,13 @@ impl Key<'_> {
             Key::Bag(_) => 0x40,
             Key::BagName(_) => 0x41,
             Key::Device(_) => 0x50,
+            Key::Node(_) => 0x51,
         }
+    }
+
+    /// Whether it is on a list that the node works off.
+    pub fn is_work(&self) -> bool {
+        matches!(self, Key::Orphan(_) | Key::GarbageGroup(_) | Key::GarbageRange(..) | Key::GarbageBag(_))
     }
 }
 

@@ -31,7 +31,12 @@ impl State {
     /// Does `DeviceRemove`. Memory follows when it is committed.
     pub fn remove_device(&mut self, device: DeviceId) -> Result<Reply> {
         match self.device_record(device) {
-            Ok(record) if record.draining => self.remove(&Key::Device(device)),
+            Ok(record) if record.draining => {
+                self.remove(&Key::Device(device));
+                if self.devices.node_of(device).is_some_and(|node| self.nodes.is_known(node)) {
+                    self.raise_epoch();
+                }
+            }
             Ok(_) => {
                 let text = format!("device {device} is not being drained; it was not removed");
                 return Err(Error::new(ErrorKind::Invalid, text));

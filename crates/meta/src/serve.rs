@@ -19,8 +19,11 @@ impl Request {
                 | Request::DiskUsage { .. }
                 | Request::Usage
                 | Request::Sessions
+                | Request::SessionLeases { .. }
                 | Request::DeviceReport { .. }
                 | Request::DeviceList
+                | Request::NodeReport { .. }
+                | Request::NodeList
                 | Request::BagStat { .. }
                 | Request::BagList { .. }
                 | Request::Garbage { .. }
@@ -36,6 +39,7 @@ impl Request {
     /// Whether its answer is remembered, because doing it twice is not the same as doing it once. It needs an open session.
     pub fn is_remembered(&self) -> bool {
         match self {
+            Request::Provided { change, .. } => change.is_remembered(),
             Request::Mkdir { parents, .. } => !parents,
             Request::Create { .. }
             | Request::AppendOpen { .. }
@@ -62,7 +66,7 @@ impl State {
     pub fn read(&mut self, caller: Caller, request: Request) -> Result<Reply> {
         match request {
             Request::Stat { path } => self.stat(&path),
-            Request::Lookup { path } => self.lookup(&path),
+            Request::Lookup { path, known } => self.lookup(&path, known),
             Request::PathOf { inode } => self.answer_path_of(inode),
             Request::List { path, after, limit } => self.list(&path, after.as_deref(), limit),
             Request::Locate { file, offset, length } => self.locate(&file, offset, length),
@@ -75,7 +79,17 @@ impl State {
             Request::DeviceList => {
                 // Registrations are in memory when they are in the log, durable or not yet.
                 self.layers.observe(self.sequence());
-                Ok(Reply::Devices(self.devices.list()))
+                Ok(Reply::Devices(self.list_devices()))
+            }
+            Request::SessionLeases { only, limit } => {
+                // Sessions are in memory when they are in the log, durable or not yet.
+                self.layers.observe(self.sequence());
+                Ok(Reply::Leases(self.sessions.leases(self.now, only, limit)))
+            }
+            Request::NodeReport { node, keeps, devices } => self.report_node(node, keeps, &devices),
+            Request::NodeList => {
+                self.layers.observe(self.sequence());
+                Ok(self.list_nodes())
             }
             Request::BagStat { name } => self.stat_bag(&name),
             Request::BagList { after, limit } => self.list_bags(after.as_deref(), limit),
@@ -96,6 +110,10 @@ impl State {
         match request {
             Request::OpenSession { user } => self.open_session(session, user),
             Request::CloseSession => self.end_session(session),
+            Request::Provided { directories, change } => {
+                self.check_directories(*directories)?;
+                self.serve(caller, change)
+            }
             Request::Mkdir { path, parents, new } => self.mkdir(path, *parents, new),
             Request::Create { path, overwrite, parents, new } => self.create(session, path, *overwrite, *parents, new),
             Request::AppendOpen { path } => self.append_open(session, path),
@@ -128,9 +146,12 @@ impl State {
                 full: false,
                 reported: true,
                 draining: false,
+                silent: false,
             }),
             Request::DeviceDrain { device } => self.drain_device(*device),
             Request::DeviceRemove { device } => self.remove_device(*device),
+            Request::NodeJoin { node } => self.join_node(node),
+            Request::NodeRemove { node } => self.remove_node(*node),
             Request::MoveGroup { group, chunk, from, to } => self.move_group(*group, *chunk, *from, *to),
             Request::BagMembers { bag, joining, leaving } => self.change_members(*bag, joining, *leaving),
             Request::BagCreate { name, policy, chunk_size, retain } => {

@@ -115,6 +115,7 @@ impl<T> Store<T> {
         state.wall = wall;
         state.planted = settings.planted;
         state.load_sessions()?;
+        state.load_nodes()?;
         state.load_devices()?;
         let random = Arc::clone(&settings.random);
         let log = Log::new(length, &replayed.usable, settings.segments_max, replayed.sequence, random);
@@ -156,9 +157,11 @@ impl<T> Store<T> {
 
     fn change(&mut self, caller: Caller, request: Request) -> Result<Reply> {
         self.check_in_service()?;
-        let remembered = request.is_remembered();
+        let once = request.is_remembered();
+        // A call without a number is never asked again.
+        let remembered = once && caller.call != 0;
         self.state.user = self.state.sessions.user(caller.session);
-        if remembered {
+        if once {
             if self.planted != Some(Planted::RetriedChangeRepeated)
                 && let Some(reply) = self.state.remembered(caller)?
             {
@@ -193,11 +196,22 @@ impl<T> Store<T> {
             Request::OpenSession { user } => self.state.sessions.opened(caller.session, &user, self.state.now),
             Request::CloseSession => self.state.sessions.ended(caller.session),
             Request::DeviceRegister { device, class, capacity, node } => {
-                let info =
-                    DeviceInfo { device, class, node, capacity, used: 0, full: false, reported: true, draining: false };
+                let info = DeviceInfo {
+                    device,
+                    class,
+                    node,
+                    capacity,
+                    used: 0,
+                    full: false,
+                    reported: true,
+                    draining: false,
+                    silent: false,
+                };
                 self.state.devices.registered(info);
             }
             Request::DeviceDrain { .. } | Request::DeviceRemove { .. } => self.state.follow_device(&request),
+            Request::NodeJoin { node } => self.state.nodes.joined(node),
+            Request::NodeRemove { node } => self.state.nodes.removed(node),
             _ => {}
         }
     }
@@ -338,6 +352,11 @@ impl<T> Store<T> {
     /// Sessions that began (true) or ended (false) since this was asked, in that order; at first all that are open.
     pub fn take_session_turns(&mut self) -> Vec<(SessionId, bool)> {
         self.state.sessions.take_turns()
+    }
+
+    /// Whether something came onto the lists that the node works off (`Garbage`, `FenceList`) since this was asked; at first it did.
+    pub fn take_made_work(&mut self) -> bool {
+        std::mem::take(&mut self.state.made_work)
     }
 
     /// An overlay to be settled, if it is time: run it on another thread and hand the result to `settled`.

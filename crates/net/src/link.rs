@@ -17,7 +17,7 @@ use base::limit::{FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX, SMALL_FRAMES_MAX, SMALL_
 use base::net::Net;
 use bytes::Bytes;
 use prost::Message;
-use slot::{Pending, Shared, Slot, make};
+use slot::{Made, Pending, Shared, Slot, make};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -68,7 +68,7 @@ pub struct Link {
 
 #[derive(Clone)]
 enum Route {
-    Local { service: Arc<dyn Service>, session: SessionId, numbers: CallNumbers },
+    Local { service: Arc<dyn Service>, session: SessionId },
     Remote(Arc<Remote>),
 }
 
@@ -87,7 +87,6 @@ impl Link {
     /// does not want the other (`Refused`: secret or cluster; `Unsupported`: version).
     pub async fn connect(net: Arc<dyn Net>, address: &str, settings: LinkSettings) -> Result<Link> {
         let silence_max = settings.silence_max;
-        let connections = settings.connections.max(1);
         let shared = Arc::new(Shared::new(net, address, settings));
         let made = match timeout(silence_max, make(&shared)).await {
             Ok(Ok(made)) => made,
@@ -95,19 +94,30 @@ impl Link {
             Ok(Err(error)) => return Err(error),
             Err(_) => return Err(nobody(address, &format!("silence for {} s", silence_max.as_secs()))),
         };
-        let node = made.node;
+        Ok(Link::start(shared, Some(made)))
+    }
+
+    /// A link to the node at `address` that connects when it is first used. A call waits for the node to come as it waits for an
+    /// answer; which node it is, `node` does not say. Must be called within a tokio runtime.
+    pub fn when_used(net: Arc<dyn Net>, address: &str, settings: LinkSettings) -> Link {
+        Link::start(Arc::new(Shared::new(net, address, settings)), None)
+    }
+
+    fn start(shared: Arc<Shared>, mut made: Option<Made>) -> Link {
+        let connections = shared.settings.connections.max(1);
+        let node = made.as_ref().map_or(NodeId::default(), |made| made.node);
         let slots: Vec<Arc<Slot>> = (0..connections).map(|_| Arc::new(Slot::new(shared.clone()))).collect();
-        // The first connection is there; the others are made when they are first used.
-        let mut made = Some(made);
+        // The first connection may be there; the others are made when they are first used.
         for slot in &slots {
             tokio::spawn(slot.clone().run(made.take()));
         }
-        Ok(Link { route: Route::Remote(Arc::new(Remote { shared, slots, node })) })
+        Link { route: Route::Remote(Arc::new(Remote { shared, slots, node })) }
     }
 
-    /// A link to oneself: a call is a function call, its payload is handed over as it is. The only one of its session.
+    /// A link to oneself: a call is a function call, its payload is handed over as it is. Its calls have no numbers, because no
+    /// answer can be lost on the way and nothing is asked again: nobody has to remember what was answered.
     pub fn local(service: Arc<dyn Service>, session: SessionId) -> Link {
-        Link { route: Route::Local { service, session, numbers: CallNumbers::default() } }
+        Link { route: Route::Local { service, session } }
     }
 
     /// Asks, and waits for the answer as long as the node gives signs of life. The answer's payload is verified.
@@ -135,13 +145,12 @@ impl Link {
             ));
         }
         let (message, payload) = match &self.route {
-            Route::Local { service, session, numbers } => {
-                let number = numbers.next();
+            Route::Local { service, session } => {
                 let (sender, receiver) = oneshot::channel::<LocalAnswer>();
-                let respond = Responder::to_local(sender, A::KIND, number);
+                let respond = Responder::to_local(sender, A::KIND);
                 let message = ask.encode_to_vec().into();
                 let asker = Asker::Client;
-                service.handle(Call { kind: A::KIND, session: *session, asker, number, message, payload, respond });
+                service.handle(Call { kind: A::KIND, session: *session, asker, number: 0, message, payload, respond });
                 match receiver.await {
                     Ok(answer) => answer?,
                     Err(_) => unreachable!("a responder answers when it is dropped"),
@@ -158,7 +167,7 @@ impl Link {
         Ok((answer, payload))
     }
 
-    /// The node at the other end; all zeros on a local link, which needs no name for itself.
+    /// The node at the other end; all zeros on a local link, which needs no name for itself, and on one that connects when used.
     pub fn node(&self) -> NodeId {
         match &self.route {
             Route::Local { .. } => NodeId::default(),

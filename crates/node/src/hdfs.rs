@@ -6,17 +6,21 @@ use base::buffer::Pool;
 use base::env::Random;
 use base::error::Result;
 use base::id::SessionId;
-use base::net::Listener;
-use client::Client;
+use base::limit::CALL_SILENCE_MAX;
+use base::net::{Listener, Net};
+use client::{Client, Near};
 use gateway_hdfs::Gateway;
 use meta::Caller;
 use meta::request::User;
-use net::Link;
+use net::{Credentials, Link};
 use std::sync::Arc;
 use tokio::sync::watch;
 
 /// Starts of the node before this one whose sessions are ended: a few may have failed before theirs began.
 const STARTS_BEFORE: u64 = 8;
+
+/// Connections to each other node, as the commands have.
+const CONNECTIONS: usize = 2;
 
 /// What the gateway is given by the node that runs it.
 pub struct Given {
@@ -28,6 +32,10 @@ pub struct Given {
     pub pool: Pool,
     /// Chance.
     pub random: Arc<dyn Random>,
+    /// The network, to other nodes.
+    pub net: Arc<dyn Net>,
+    /// What other nodes want to be shown.
+    pub credentials: Credentials,
     /// Told why connections were refused or cut.
     pub on_trouble: Arc<dyn Fn(String) + Send + Sync>,
 }
@@ -47,20 +55,33 @@ fn session_of(node: &Node, incarnation: u64) -> SessionId {
 impl Hdfs {
     /// Serves Hadoop's clients from `listener` until `stopped` becomes true. What an earlier start left open is closed as it is.
     pub async fn start(given: Given, listener: Box<dyn Listener>, stopped: watch::Receiver<bool>) -> Result<Hdfs> {
-        let Given { node, incarnation, pool, random, on_trouble } = given;
+        let Given { node, incarnation, pool, random, net, credentials, on_trouble } = given;
         for before in 1..=STARTS_BEFORE.min(incarnation) {
             let session = session_of(&node, incarnation - before);
             node.metadata.ask_for(Caller { session, call: 0 }, meta::Request::CloseSession).await?;
         }
         let session = session_of(&node, incarnation);
         let (superuser, group) = os::user::current();
-        let user = User { owner: superuser.clone(), group };
+        let user = User { owner: superuser.clone(), group: group.clone() };
         node.metadata.keep_open(session);
         node.metadata.ask_for(Caller { session, call: 0 }, meta::Request::OpenSession { user }).await?;
         let link = Link::local(Arc::new(NodeService(node.clone())), session);
         let groups = os::user::Groups::new(node.clock.clone());
+        let near = Near { node: node.id, link, session };
+        let around = client::Settings {
+            net,
+            address: String::new(),
+            program: "stormwell serve (hdfs)".to_string(),
+            credentials,
+            user: (superuser.clone(), group.clone()),
+            clock: node.clock.clone(),
+            random: random.clone(),
+            pool,
+            connections: CONNECTIONS,
+            silence_max: CALL_SILENCE_MAX,
+        };
         let settings = gateway_hdfs::Settings {
-            client: Client::over(link, node.clock.clone(), random.clone(), pool),
+            client: Client::over(near, around),
             clock: node.clock.clone(),
             random,
             superuser,

@@ -17,8 +17,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How often it looks without being told to. Being told (a delete) makes it look at once.
+/// How often it looks without being told to.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// How long it waits after being told (a delete), so that one round does what many changes left: a round costs a sync of its own
+/// and as much processor as ten deletes.
+const GATHER: Duration = Duration::from_millis(50);
 
 /// Garbage handled in one round; a round is one delete record a device and one metadata change.
 const GARBAGE_AT_ONCE: usize = 256;
@@ -43,7 +47,7 @@ pub async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
             tokio::select! {
                 biased;
                 _ = stopped.changed() => break,
-                () = node.garbage.notified() => (),
+                () = told(&node) => (),
                 () = tokio::time::sleep(LOOK_EVERY) => {
                     if draining.is_some() {
                         said(&node, sweep.step(&node).await);
@@ -56,6 +60,12 @@ pub async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
         // It ends by itself when the node stops.
         let _ = draining.await;
     }
+}
+
+/// Waits until there is something to do, and a little more of it.
+async fn told(node: &Node) {
+    node.metadata.made_work().await;
+    tokio::time::sleep(GATHER).await;
 }
 
 /// Says what went wrong, once a round; the next round tries again. Returns whether it went well.
@@ -81,6 +91,8 @@ async fn report(node: &Node) -> Result<()> {
         };
         node.metadata.ask(request).await?;
     }
+    let devices = node.served().map(|device| device.id).collect();
+    node.metadata.ask(meta::Request::NodeReport { node: node.id, keeps: true, devices }).await?;
     Ok(())
 }
 
@@ -175,7 +187,7 @@ async fn end(node: &Node, orphan: Orphan) -> Result<()> {
 pub async fn recover(node: &Node, caller: Caller, ask: Recover) -> Result<Attributes> {
     let inode = InodeId(ask.inode);
     match node.metadata.ask_for(caller, meta::Request::Fence { inode, only_gone: ask.only_gone }).await? {
-        meta::Reply::Attributes(attributes) => return Ok(wire_attributes(&attributes)),
+        meta::Reply::Attributes(attributes) => return Ok(wire_attributes(attributes)),
         meta::Reply::Orphans(orphans) => {
             for orphan in orphans {
                 end(node, orphan).await?;
@@ -185,7 +197,7 @@ pub async fn recover(node: &Node, caller: Caller, ask: Recover) -> Result<Attrib
     }
     let locate = meta::Request::Locate { file: Place::Inode(inode), offset: 0, length: 0 };
     match node.metadata.ask(locate).await? {
-        meta::Reply::Located(located) => Ok(wire_attributes(&located.attributes)),
+        meta::Reply::Located(located) => Ok(wire_attributes(located.attributes)),
         other => unreachable!("a file was asked for, not {other:?}"),
     }
 }

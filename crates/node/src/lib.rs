@@ -1,6 +1,7 @@
 //! The daemon as a library: settings, the threads that serve the engines, and what joins engines and network.
 
 mod bags;
+mod cluster;
 mod console;
 mod departures;
 mod device;

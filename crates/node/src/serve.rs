@@ -11,7 +11,7 @@ use crate::places::{Missing, Places};
 use crate::service::{Node, NodeService};
 use crate::settings::{DeviceSetting, Door, Settings, metadata_directory, shown};
 use crate::world::{Ended, World};
-use crate::{console, housekeeping};
+use crate::{cluster, console, housekeeping};
 use base::buffer::Pool;
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
@@ -78,6 +78,10 @@ pub async fn start(
         .map_err(|error| error.during(shown(&directory)))?;
     engines.extend(ended);
 
+    let hdfs = hdfs_listener.as_ref().map(|listener| listener.address());
+    let itself = cluster::itself(&settings, &identity, &address, hdfs.as_deref());
+    metadata.ask(meta::Request::NodeJoin { node: itself }).await?;
+
     let given = Given { settings: &settings, world: world.as_ref(), pool: &pool, outgoing: &outgoing, clock: &clock };
     let mut places = Places::read(world.as_ref(), &directory)?;
     settings.as_new.iter().for_each(|directory| places.forget(directory));
@@ -90,20 +94,20 @@ pub async fn start(
     engines.extend(opened.engines);
     tell_of_missing(&log, &missing, !devices.is_empty())?;
     places.write(world.as_ref(), settings.backend)?;
+    let present = devices.keys().copied().collect();
+    metadata.ask(meta::Request::NodeReport { node: identity.node, keeps: true, devices: present }).await?;
     let stats = Arc::new(net::NetStats::default());
     let incoming = Budget::new(settings.incoming_bytes);
     let (net, outward) = (stats.clone(), outgoing.clone());
     let metrics = Metrics { net, incoming: incoming.clone(), outgoing: outward, disks, metadata: meta_stats };
     let not_served = missing.clone();
     let console = console_listener.as_ref().map(|listener| listener.address());
-    let hdfs = hdfs_listener.as_ref().map(|listener| listener.address());
     let node = Arc::new(Node {
         id: identity.node,
         metadata,
         devices,
         clock: clock.clone(),
         started: clock.now(),
-        garbage: Arc::new(tokio::sync::Notify::new()),
         runtime: tokio::runtime::Handle::current(),
         missing,
         console: console.clone(),
@@ -128,7 +132,7 @@ pub async fn start(
         on_trouble: to_log(&log, "connection"),
     };
     let listeners = Listeners { store: listener, console: console_listener, hdfs: hdfs_listener };
-    let tasks = begin(&node, listeners, server_settings, random).await?;
+    let tasks = begin(&node, listeners, server_settings, network).await?;
     Ok(Running { address, console, hdfs, notes, missing: not_served, tasks, node, engines })
 }
 
@@ -149,19 +153,14 @@ struct Tasks {
 }
 
 /// Begins to serve.
-async fn begin(
-    node: &Arc<Node>,
-    listeners: Listeners,
-    settings: ServerSettings,
-    random: Arc<dyn Random>,
-) -> Result<Tasks> {
+async fn begin(node: &Arc<Node>, listeners: Listeners, settings: ServerSettings, net: Arc<dyn Net>) -> Result<Tasks> {
     let (shutdown, stopped) = watch::channel(false);
-    let (incarnation, pool) = (settings.incarnation, settings.pool.clone());
+    let ServerSettings { incarnation, pool, random, credentials, .. } = settings.clone();
     let service = Arc::new(NodeService(node.clone()));
     let server = tokio::spawn(Server::serve(listeners.store, service, settings, stopped.clone()));
     let housekeeping = tokio::spawn(housekeeping::run(node.clone(), stopped.clone()));
     let on_trouble = to_log(&node.log, "hdfs");
-    let given = hdfs::Given { node: node.clone(), incarnation, pool, random, on_trouble };
+    let given = hdfs::Given { node: node.clone(), incarnation, pool, random, net, credentials, on_trouble };
     let hdfs = match listeners.hdfs {
         Some(listener) => Some(Hdfs::start(given, listener, stopped.clone()).await?),
         None => None,

@@ -9,13 +9,15 @@ use crate::metadata::{self, Metadata};
 use crate::metrics::{self, Metrics};
 use crate::places::Missing;
 use crate::translate;
+use base::disk::Caching;
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, NodeId, SessionId};
+use base::policy::Class;
 use base::unit::Time;
 use chunk::{Check, Request};
 use meta::Caller;
-use net::message::{Ask, Done, Id, bag, chunk as wire, device as whole, file, kind_name, session};
+use net::message::{Ask, Done, Id, bag, chunk as wire, cluster, device as whole, file, kind_name, session};
 use net::{Call, Payload, Responder, Service};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,8 +35,6 @@ pub struct Node {
     pub clock: Arc<dyn Clock>,
     /// When it began to serve.
     pub started: Time,
-    /// Says that something may be there to collect.
-    pub garbage: Arc<tokio::sync::Notify>,
     /// The runtime that multi-step answers run on.
     pub runtime: tokio::runtime::Handle,
     /// Devices of this store that could not be opened.
@@ -77,6 +77,7 @@ impl Service for NodeService {
             bag::Seal::KIND | bag::Delete::KIND | bag::Rewind::KIND => node.in_steps(call),
             file::Devices::KIND | file::Recover::KIND | session::Look::KIND => node.in_steps(call),
             whole::Scrub::KIND | whole::Damage::KIND | whole::Drain::KIND => node.in_steps(call),
+            cluster::View::KIND => node.in_steps(call),
             session::NodeStatus::KIND => node.status(call),
             _ => node.ask_metadata(call),
         }
@@ -185,7 +186,7 @@ impl Node {
                 format!("{sum} bytes were asked for at once; {} is the most", base::limit::FRAME_PAYLOAD_MAX),
             ));
         }
-        let caching = if ask.once { base::disk::Caching::Around } else { base::disk::Caching::Through };
+        let caching = caching(device.class, ask.once, sum);
         let ranges = ask.ranges.iter().map(|range| (range.offset, range.length)).collect();
         let request = Request::Read { chunk: ChunkId(ask.chunk.value()), ranges, caching, check: check(ask.unchecked) };
         device.send(Item::Chunk { request, then: Then::Answer(call.respond) });
@@ -284,9 +285,6 @@ impl Node {
         let caller = Caller { session: call.session, call: call.number };
         match translate::request(&call) {
             Ok((request, answer)) => {
-                if translate::makes_garbage(&request) {
-                    self.garbage.notify_one();
-                }
                 self.metadata.send(metadata::Item::Ask {
                     caller,
                     request,
@@ -331,6 +329,7 @@ impl Node {
                 respond(call.respond, self.delete_bag(caller, &ask.name).await);
             }
             file::Devices::KIND => respond(call.respond, self.list_devices().await),
+            cluster::View::KIND => respond(call.respond, self.view().await),
             file::Recover::KIND => {
                 let ask = ask!(call as file::Recover);
                 respond(call.respond, housekeeping::recover(self, caller, ask).await);
@@ -412,7 +411,6 @@ impl Node {
 
     async fn delete_bag(&self, caller: Caller, name: &str) -> Result<Done> {
         self.metadata.ask_for(caller, meta::Request::BagDelete { name: name.to_string() }).await?;
-        self.garbage.notify_one();
         Ok(Done {})
     }
 
@@ -508,6 +506,17 @@ fn grants(grants: &[bag::Grant]) -> Vec<(ChunkId, u64)> {
     grants.iter().map(|grant| (ChunkId(grant.chunk.value()), grant.grant)).collect()
 }
 
+/// How so many bytes are read of a device of this class; `once`: nobody will read them again. What is read around is not kept,
+/// so that scans neither pay for filling memory nor drive out what is read in small parts.
+fn caching(class: Class, once: bool, bytes: u64) -> Caching {
+    let memory_is_far_faster = matches!(class, Class::Hdd | Class::Bulk);
+    if once || bytes >= base::limit::AROUND_MIN && !memory_is_far_faster {
+        Caching::MemoryOrAround
+    } else {
+        Caching::Through
+    }
+}
+
 fn check(unchecked: bool) -> Check {
     if unchecked { Check::ByReader } else { Check::Here }
 }
@@ -516,5 +525,24 @@ fn respond<M: prost::Message>(responder: Responder, result: Result<M>) {
     match result {
         Ok(answer) => responder.answer(&answer, Payload::empty()),
         Err(error) => responder.fail(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::caching;
+    use base::disk::Caching::{MemoryOrAround, Through};
+    use base::limit::AROUND_MIN;
+    use base::policy::Class::{Hdd, Nvm, Ssd};
+
+    /// Large reads of fast devices are not kept in memory; small ones are, and those of slow devices unless nobody comes back.
+    #[test]
+    fn what_is_kept_in_memory() {
+        for class in [Ssd, Nvm] {
+            assert_eq!([0, AROUND_MIN - 1].map(|bytes| caching(class, false, bytes)), [Through; 2]);
+            assert_eq!(caching(class, false, AROUND_MIN), MemoryOrAround);
+        }
+        assert_eq!([1, 16 * AROUND_MIN].map(|bytes| caching(Hdd, false, bytes)), [Through; 2]);
+        assert_eq!([Ssd, Hdd].map(|class| caching(class, true, 1)), [MemoryOrAround; 2]);
     }
 }

@@ -43,7 +43,7 @@ pub struct Settings {
 pub struct Cluster {
     /// Which cluster.
     pub id: ClusterId,
-    /// The node's name for people, unique in the cluster; empty: the address at which others reach it.
+    /// The node's name, for people, one of its kind in the cluster; empty: the beginning of its id.
     pub name: String,
     /// Where it stands: leaving a site means crossing a slow link.
     pub site: String,
@@ -110,6 +110,14 @@ impl Settings {
             secret: None,
             tls: None,
             cluster: None,
+        }
+    }
+
+    /// Where the node that keeps the metadata is, `host:port`; none: this one does.
+    pub fn keeper(&self) -> Option<&str> {
+        match &self.cluster.as_ref()?.meta {
+            MetaPlace::Local => None,
+            MetaPlace::Node(address) => Some(address),
         }
     }
 

@@ -6,6 +6,7 @@ mod extents;
 mod formats;
 mod model;
 mod moves;
+mod nodes;
 mod rules;
 mod steps;
 mod world;

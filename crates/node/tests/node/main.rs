@@ -18,7 +18,7 @@ use base::limit::SESSION_LEASE;
 use base::policy::Class;
 use base::unit::{Time, WallTime};
 use bytes::Bytes;
-use net::message::{Id, bag, chunk, file, session};
+use net::message::{Id, bag, chunk, cluster, file, session};
 use net::{Link, LinkSettings, Payload};
 use node::{DeviceSetting, Door, Running, Settings};
 use std::path::PathBuf;
@@ -136,7 +136,10 @@ async fn asked_again() {
     link.call(&push, payload()).await.expect("pushed long ago");
     let (answer, _) = link.call(&pull(bag, device, 7), Payload::empty()).await.expect("answered");
     assert_eq!((answer.pulled, answer.waiting, answer.granted), (bag::Pulled::Nothing as i32, 0, 0));
-    let (info, _) = link.call(&bag::Stat { name: "b".to_string() }, Payload::empty()).await.expect("counted");
+    let (info, _) = link
+        .call(&bag::Stat { name: "b".to_string(), ..bag::Stat::default() }, Payload::empty())
+        .await
+        .expect("counted");
     assert_eq!((info.pushed, info.acknowledged, info.acknowledged_bytes), (1, 1, 100_000));
     link.close();
     fixture.stop().await;
@@ -177,7 +180,10 @@ async fn rewound_while_consumers_pull() {
         assert_eq!((info.pass, info.acknowledged, info.waiting, info.granted), (pass + 1, 0, 3, 0));
         assert!(!acknowledge(third.0, third.1, pass).await, "the pass is over");
         assert!(acknowledge(first.0, first.1, pass).await, "accepted in its pass");
-        let (info, _) = link.call(&bag::Stat { name: "b".to_string() }, Payload::empty()).await.expect("counted");
+        let (info, _) = link
+            .call(&bag::Stat { name: "b".to_string(), ..bag::Stat::default() }, Payload::empty())
+            .await
+            .expect("counted");
         assert_eq!((info.acknowledged, info.waiting), (0, 3), "that says nothing about this pass");
     }
     link.close();
@@ -212,7 +218,9 @@ async fn too_late_for_its_bag_and_file() {
     let create = file::Create { path: "/f".to_string(), overwrite: false, parents: false, ..file::Create::default() };
     let (opened, _) = link.call(&create, Payload::empty()).await.expect("a file");
     link.call(&bag::Delete { name: "b".to_string() }, Payload::empty()).await.expect("deleted");
-    link.call(&file::Delete { path: "/f".to_string(), recursive: false }, Payload::empty()).await.expect("deleted");
+    link.call(&file::Delete { path: "/f".to_string(), recursive: false, known: 0 }, Payload::empty())
+        .await
+        .expect("deleted");
     let chunks = async || {
         let (answer, _) = link.call(&file::Devices {}, Payload::empty()).await.expect("answered");
         answer.devices.iter().map(|device| device.chunks).sum::<u64>()
@@ -272,7 +280,10 @@ async fn dropped_after_the_end_of_its_session() {
             dead.call(&session::Renew { again: true, ..session::Renew::default() }, Payload::empty()).await.map(drop),
         );
         refused(dead.call(&push(3), payload()).await.map(drop));
-        let (info, _) = third.call(&bag::Stat { name: "b".to_string() }, Payload::empty()).await.expect("counted");
+        let (info, _) = third
+            .call(&bag::Stat { name: "b".to_string(), ..bag::Stat::default() }, Payload::empty())
+            .await
+            .expect("counted");
         let others = 1 + life as u64;
         assert_eq!((info.pushed, info.waiting), (others, others), "life {life}");
         let stat = third.call(&chunk::Stat { device: place, chunk }, Payload::empty()).await;
@@ -306,5 +317,32 @@ async fn strangers() {
         assert_eq!(status.process, u64::from(std::process::id()));
     }
     link.close();
+    fixture.stop().await;
+}
+
+/// A store without a cluster has a view with itself in it. Its epoch is durable: it never goes back, and rises when the node is
+/// started again, which may be at another address.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_view_of_oneself() {
+    let mut fixture = Fixture::start("view").await;
+    let mut before = None;
+    for life in 1..=3 {
+        let link = fixture.link(1).await;
+        let (view, _) = link.call(&cluster::View {}, Payload::empty()).await.expect("answered");
+        let [member] = &view.members[..] else { panic!("{view:?}") };
+        let (devices, _) = link.call(&file::Devices {}, Payload::empty()).await.expect("answered");
+        assert_eq!((member.node.node, member.silent), (view.keeper, false));
+        assert_eq!((member.node.incarnation, &*member.node.address), (life, fixture.address()));
+        assert_eq!(member.devices, [devices.devices[0].device]);
+        let (again, _) = link.call(&cluster::View {}, Payload::empty()).await.expect("answered");
+        assert_eq!(again, view);
+        if let Some((node, epoch)) = before {
+            assert!(member.node.node == node && view.epoch > epoch, "{epoch} {view:?}");
+        }
+        before = Some((member.node.node, view.epoch));
+        link.close();
+        fixture.stop().await;
+        fixture.run().await;
+    }
     fixture.stop().await;
 }
