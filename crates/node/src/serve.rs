@@ -132,7 +132,7 @@ pub async fn start(
         on_trouble: to_log(&log, "connection"),
     };
     let listeners = Listeners { store: listener, console: console_listener, hdfs: hdfs_listener };
-    let tasks = begin(&node, listeners, server_settings, network).await?;
+    let tasks = begin(&node, listeners, server_settings, links).await?;
     Ok(Running { address, console, hdfs, notes, missing: not_served, tasks, node, engines })
 }
 

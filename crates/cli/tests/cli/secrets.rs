@@ -1,6 +1,7 @@
 //! A new cluster as an operator makes it: its files, what is wrong with them, and who is served.
 
 use crate::store::{Ended, binary, noise, run, started};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -144,4 +145,33 @@ fn who_has_the_secret_is_served() {
     // An option beats what the environment says.
     cluster.run_with(&["ls", "/", "--secret-file", "b.secret"], &variables).failed(9, "does not know");
     cluster.run(&["ls", "/", "--at", &at, "--secret-file", "f"]).failed(2, "it is no secret's file");
+}
+
+/// With `tls.*` in the configuration every command speaks TLS with a certificate; who does not is refused and told what to
+/// set, and a key that everybody may read is a fault.
+#[test]
+fn tls_by_configuration() {
+    let mut cluster = Cluster::init("tls");
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let certificate =
+        CertificateParams::new(vec!["127.0.0.1".to_string()]).unwrap().signed_by(&key, &authority).unwrap();
+    for (name, text) in [("ca.pem", authority.pem()), ("c.pem", certificate.pem()), ("k.pem", key.serialize_pem())] {
+        std::fs::write(cluster.path(name), text).unwrap();
+    }
+    cluster.say("data = [\"data:ssd:512M\"]\nconsole = \"off\"\nhdfs = \"off\"\n");
+    let plain = std::fs::read_to_string(cluster.path("a.toml")).unwrap();
+    std::fs::write(cluster.path("plain.toml"), &plain).unwrap();
+    cluster.say("[tls]\ncertificate = \"c.pem\"\nkey = \"k.pem\"\nauthority = \"ca.pem\"\n");
+    std::fs::set_permissions(cluster.path("k.pem"), std::fs::Permissions::from_mode(0o644)).unwrap();
+    cluster.run(&["config", "check", "a.toml"]).failed(2, "1 fault");
+    std::fs::set_permissions(cluster.path("k.pem"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    cluster.run(&["config", "check", "a.toml"]).done();
+    let at = cluster.serve(&["--at", "127.0.0.1:0"]);
+    std::fs::write(cluster.path("f"), noise(300_000, 5)).unwrap();
+    cluster.run(&["put", "f", "/f", "--at", &at, "--config", "a.toml"]).done();
+    assert_eq!(cluster.run(&["cat", "/f", "--at", &at, "--config", "a.toml"]).done().stdout, noise(300_000, 5));
+    cluster.run(&["ls", "/", "--at", &at, "--config", "plain.toml"]).failed(9, "tls.authority");
 }
