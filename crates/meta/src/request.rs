@@ -846,6 +846,8 @@ pub enum Reply {
     GroupsOn {
         /// In the order of their ids.
         groups: Vec<NewGroup>,
+        /// Those of them that may still be written.
+        open: Vec<GroupId>,
         /// To go on after; none if this was the last part.
         resume: Option<GroupId>,
     },

@@ -100,7 +100,7 @@ impl Work {
     pub fn pull(bags: &[Bag], load: Load, count: &Arc<Count>) -> Work {
         let mut tasks = JoinSet::new();
         for bag in bags {
-            let mut consumer = bag.consumer(ConsumerOptions { window: load.window, wait: true });
+            let mut consumer = bag.consumer(ConsumerOptions { window: Some(load.window), wait: true });
             let count = count.clone();
             tasks.spawn(async move {
                 let mut accepted = 0;

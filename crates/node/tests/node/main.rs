@@ -2,11 +2,13 @@
 #![allow(clippy::disallowed_methods)] // The node under test lives in a directory and on a port of its own.
 #![allow(missing_docs)]
 
+mod cluster;
 mod failing;
 mod fuzz;
 mod hdfs_calls;
 mod hdfs_names;
 mod hdfs_read;
+mod hdfs_trouble;
 mod hdfs_user;
 mod hdfs_write;
 mod recover;
@@ -18,7 +20,7 @@ use base::limit::SESSION_LEASE;
 use base::policy::Class;
 use base::unit::{Time, WallTime};
 use bytes::Bytes;
-use net::message::{Id, bag, chunk, cluster, file, session};
+use net::message::{Id, bag, chunk, file, session};
 use net::{Link, LinkSettings, Payload};
 use node::{DeviceSetting, Door, Running, Settings};
 use std::path::PathBuf;
@@ -46,15 +48,22 @@ struct Fixture {
     running: Option<Running>,
     directory: PathBuf,
     clock: Arc<AheadClock>,
+    /// The node as a process of its own, while it is one.
+    elsewhere: Option<hdfs_trouble::Elsewhere>,
 }
 
 impl Fixture {
     async fn start(name: &str) -> Fixture {
-        let directory = std::env::temp_dir().join(format!("stormwell-node-{}-{name}", std::process::id()));
-        let clock = Arc::new(AheadClock { clock: os::clock::SystemClock::new(), ahead: AtomicU64::new(0) });
-        let mut fixture = Fixture { running: None, directory, clock };
+        let mut fixture =
+            Fixture::at(std::env::temp_dir().join(format!("stormwell-node-{}-{name}", std::process::id())));
         fixture.run().await;
         fixture
+    }
+
+    /// One that does not run yet.
+    fn at(directory: PathBuf) -> Fixture {
+        let clock = Arc::new(AheadClock { clock: os::clock::SystemClock::new(), ahead: AtomicU64::new(0) });
+        Fixture { running: None, directory, clock, elsewhere: None }
     }
 
     async fn run(&mut self) {
@@ -328,13 +337,13 @@ async fn a_view_of_oneself() {
     let mut before = None;
     for life in 1..=3 {
         let link = fixture.link(1).await;
-        let (view, _) = link.call(&cluster::View {}, Payload::empty()).await.expect("answered");
+        let (view, _) = link.call(&net::message::cluster::View {}, Payload::empty()).await.expect("answered");
         let [member] = &view.members[..] else { panic!("{view:?}") };
         let (devices, _) = link.call(&file::Devices {}, Payload::empty()).await.expect("answered");
         assert_eq!((member.node.node, member.silent), (view.keeper, false));
         assert_eq!((member.node.incarnation, &*member.node.address), (life, fixture.address()));
         assert_eq!(member.devices, [devices.devices[0].device]);
-        let (again, _) = link.call(&cluster::View {}, Payload::empty()).await.expect("answered");
+        let (again, _) = link.call(&net::message::cluster::View {}, Payload::empty()).await.expect("answered");
         assert_eq!(again, view);
         if let Some((node, epoch)) = before {
             assert!(member.node.node == node && view.epoch > epoch, "{epoch} {view:?}");
