@@ -6,12 +6,13 @@
 use crate::context::Context;
 use crate::exit::{EXIT_CODES_HELP, Exit, Result, finish, say};
 use crate::{
-    bag, bench, cat, chmod, chown, cluster, completion, concat, demo, device, df, doctor, du, explain, get, inspect,
-    ls, mkdir, mv, node, policy, put, rm, serve, stat, tail, top, touch, truncate, xattr,
+    bag, bench, cat, chmod, chown, cluster, completion, concat, config, demo, device, df, doctor, du, explain, get,
+    init, inspect, ls, mkdir, mv, node, policy, put, rm, serve, stat, tail, top, touch, truncate, xattr,
 };
 use base::error::Error;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// One fast store made of all the devices of a cluster: files, and bags of chunks.
@@ -28,9 +29,15 @@ pub struct Line {
 /// Options of every subcommand.
 #[derive(Clone, Debug, Args)]
 pub struct Global {
-    /// The store's address; `serve` listens there
-    #[arg(long, value_name = "HOST:PORT", env = "STORMWELL_AT", default_value = "127.0.0.1:7400", global = true)]
-    pub at: String,
+    /// The store's address; `serve` listens there [env: STORMWELL_AT] [default: 127.0.0.1:7400]
+    #[arg(long, value_name = "HOST:PORT", global = true)]
+    pub at: Option<String>,
+    /// The file with the cluster's secret [env: STORMWELL_SECRET_FILE]
+    #[arg(long, value_name = "FILE", global = true)]
+    pub secret_file: Option<PathBuf>,
+    /// The configuration of a node; other commands take the cluster and its secret from it [env: STORMWELL_CONFIG]
+    #[arg(long, value_name = "FILE", global = true)]
+    pub config: Option<PathBuf>,
     /// Print one JSON object a line on stdout
     #[arg(long, global = true)]
     pub json: bool,
@@ -66,6 +73,8 @@ enum Command {
     Top(top::Top),
     Doctor(doctor::Doctor),
     Bag(bag::Bag),
+    Init(init::Init),
+    Config(config::Config),
     Serve(serve::Serve),
     Inspect(inspect::Inspect),
     Demo(demo::Demo),
@@ -101,6 +110,8 @@ impl Command {
             Command::Top(command) => command.run(context).await,
             Command::Doctor(command) => command.run(context).await,
             Command::Bag(command) => command.run(context).await,
+            Command::Init(command) => command.run(context),
+            Command::Config(command) => command.run(context),
             Command::Serve(command) => command.run(context).await,
             Command::Inspect(command) => command.run(context),
             Command::Demo(command) => command.run(context).await,
@@ -170,105 +181,118 @@ mod tests {
         check(&Line::command(), "stormwell");
     }
 
+    const GOOD: &[&str] = &[
+        "put a b /c",
+        "put - /c --overwrite",
+        "--at 127.0.0.1:1 --json put a /b",
+        "put a /b --at 127.0.0.1:1 --follow",
+        "get /a -",
+        "get /a /b . --sync --overwrite",
+        "cat /a /b --offset 4K --length 1MiB",
+        "ls",
+        "ls -l -h -R /",
+        "ls -lhR /a",
+        "mkdir -p /a/b",
+        "mv --replace /a /b",
+        "rm -r /a /b",
+        "stat / --json",
+        "touch -c -a --time-ms 5 /a /b",
+        "chmod 0 /a",
+        "tail -n 3 -f /a",
+        "tail -c 1K /a",
+        "explain /a --json",
+        "policy set /a --tier hdd --redundancy replica(1)",
+        "policy set /a --inherit",
+        "policy get /a",
+        "chmod -R u+x,go= /a /b",
+        "chmod -x /a",
+        "chown -R ada:staff /a",
+        "xattr set /a user.b c",
+        "xattr ls /a --json",
+        "truncate --size 1M /a",
+        "concat /a /b /c",
+        "du -s -h /",
+        "df -h",
+        "device ls --json",
+        "node ls --json",
+        "node drain b",
+        "node rm b",
+        "cluster status --json",
+        "doctor --data a --data b --json",
+        "top --interval 500ms --count 3 --json",
+        "serve --as-new a --data a",
+        "bag create b --exists-ok",
+        "bag push b - --lines --chunk 1M",
+        "bag push b a.log c.log --create",
+        "bag pull b --exec wc -j 4",
+        "bag pull b --no-wait",
+        "bag seal b",
+        "bag rewind b",
+        "bag create b --retain",
+        "bag stat b --json",
+        "bag ls",
+        "bag rm b",
+        "serve",
+        "serve --data /tmp/a:ssd:10G --data /tmp/b --at 127.0.0.1:0",
+        "serve --console off --log json",
+        "serve --config a.toml --listen 127.0.0.1:0 --meta node://a:1 --name n --site s --rack r --advertise b:1",
+        "ls / --secret-file s --config c",
+        "init",
+        "init a.toml --json",
+        "config check",
+        "config keys --json",
+        "config check a.toml --json",
+        "inspect a",
+        "inspect a b --list --json",
+        "inspect a --verify --export b",
+        "completion bash",
+    ];
+
+    const BAD: &[&str] = &[
+        "",
+        "putt a b",
+        "put",
+        "put a",
+        "get /a",
+        "cat",
+        "cat /a --length many",
+        "mv /a",
+        "chmod 9 /a",
+        "tail -n 3 -c 3 /a",
+        "policy set /a --tier floppy",
+        "policy set /a --redundancy rs(6,3)",
+        "policy set /a --redundancy replica(0)",
+        "policy set /a --inherit --tier hdd",
+        "chmod u+q /a",
+        "truncate /a",
+        "concat /a",
+        "xattr set /a user.b",
+        "bag",
+        "device",
+        "top --interval 0",
+        "top --interval soon",
+        "top --count 0",
+        "bag pull b -j 0 --exec true",
+        "bag pull b -j 2",
+        "bag push b --chunk 0",
+        "bag push b --chunk 1T",
+        "serve --data x:floppy",
+        "serve --log xml",
+        "serve --at 127.0.0.1:1 --listen 127.0.0.1:1",
+        "config",
+        "inspect",
+        "inspect a --export",
+        "completion basic",
+    ];
+
     /// Command lines that people type are understood, wherever the global options stand, and wrong ones are not.
     #[test]
     fn lines() {
-        for good in [
-            "put a b /c",
-            "put - /c --overwrite",
-            "--at 127.0.0.1:1 --json put a /b",
-            "put a /b --at 127.0.0.1:1 --follow",
-            "get /a -",
-            "get /a /b . --sync --overwrite",
-            "cat /a /b --offset 4K --length 1MiB",
-            "ls",
-            "ls -l -h -R /",
-            "ls -lhR /a",
-            "mkdir -p /a/b",
-            "mv --replace /a /b",
-            "rm -r /a /b",
-            "stat / --json",
-            "touch -c -a --time-ms 5 /a /b",
-            "chmod 0 /a",
-            "tail -n 3 -f /a",
-            "tail -c 1K /a",
-            "explain /a --json",
-            "policy set /a --tier hdd --redundancy replica(1)",
-            "policy set /a --inherit",
-            "policy get /a",
-            "chmod -R u+x,go= /a /b",
-            "chmod -x /a",
-            "chown -R ada:staff /a",
-            "xattr set /a user.b c",
-            "xattr ls /a --json",
-            "truncate --size 1M /a",
-            "concat /a /b /c",
-            "du -s -h /",
-            "df -h",
-            "device ls --json",
-            "node ls --json",
-            "node drain b",
-            "node rm b",
-            "cluster status --json",
-            "doctor --data a --data b --json",
-            "top --interval 500ms --count 3 --json",
-            "serve --as-new a --data a",
-            "bag create b --exists-ok",
-            "bag push b - --lines --chunk 1M",
-            "bag push b a.log c.log --create",
-            "bag pull b --exec wc -j 4",
-            "bag pull b --no-wait",
-            "bag seal b",
-            "bag rewind b",
-            "bag create b --retain",
-            "bag stat b --json",
-            "bag ls",
-            "bag rm b",
-            "serve",
-            "serve --data /tmp/a:ssd:10G --data /tmp/b --at 127.0.0.1:0",
-            "serve --console off --log json",
-            "inspect a",
-            "inspect a b --list --json",
-            "inspect a --verify --export b",
-            "completion bash",
-        ] {
+        for good in GOOD {
             let words = std::iter::once("stormwell").chain(good.split(' '));
             assert!(Line::try_parse_from(words).is_ok(), "{good}");
         }
-        for bad in [
-            "",
-            "putt a b",
-            "put",
-            "put a",
-            "get /a",
-            "cat",
-            "cat /a --length many",
-            "mv /a",
-            "chmod 9 /a",
-            "tail -n 3 -c 3 /a",
-            "policy set /a --tier floppy",
-            "policy set /a --redundancy rs(6,3)",
-            "policy set /a --redundancy replica(0)",
-            "policy set /a --inherit --tier hdd",
-            "chmod u+q /a",
-            "truncate /a",
-            "concat /a",
-            "xattr set /a user.b",
-            "bag",
-            "device",
-            "top --interval 0",
-            "top --interval soon",
-            "top --count 0",
-            "bag pull b -j 0 --exec true",
-            "bag pull b -j 2",
-            "bag push b --chunk 0",
-            "bag push b --chunk 1T",
-            "serve --data x:floppy",
-            "serve --log xml",
-            "inspect",
-            "inspect a --export",
-            "completion basic",
-        ] {
+        for bad in BAD {
             let words = std::iter::once("stormwell").chain(bad.split_whitespace());
             assert!(Line::try_parse_from(words).is_err(), "{bad}");
         }

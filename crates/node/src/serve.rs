@@ -54,12 +54,14 @@ pub async fn start(
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
 ) -> Result<Running> {
+    // Nodes and clients speak TLS if it is set; the console and Hadoop's clients do not.
+    let (plain, network) = (network.clone(), settings.tls.as_ref().map_or(network.clone(), |tls| tls.over(network)));
     // The port first: a taken one should be said before any disk is touched.
     let listener = network.listen(&settings.listen).await?;
     let address = listener.address();
     let log = Log::new(clock.clone(), settings.log, world.clone());
-    let console_listener = listen(&settings.console, "console", network.as_ref(), &log).await?;
-    let hdfs_listener = listen(&settings.hdfs, "hdfs", network.as_ref(), &log).await?;
+    let console_listener = listen(&settings.console, "console", plain.as_ref(), &log).await?;
+    let hdfs_listener = listen(&settings.hdfs, "hdfs", plain.as_ref(), &log).await?;
     // All that payload on its way may take, so that a steady stream meets no fresh memory.
     let idle_max = settings.incoming_bytes.saturating_add(settings.outgoing_bytes);
     let pool = Pool::new(usize::try_from(idle_max).unwrap_or(usize::MAX));

@@ -5,7 +5,7 @@ use crate::world::World;
 use base::error::{Error, ErrorKind, Result};
 use base::id::ClusterId;
 use base::policy::Class;
-use net::{Credentials, Secret};
+use net::{Credentials, Secret, Tls};
 use os::disk::Backend;
 use std::path::{Path, PathBuf};
 
@@ -32,6 +32,8 @@ pub struct Settings {
     pub log: Form,
     /// What those who connect prove; none: nothing, and the node should listen on loopback only.
     pub secret: Option<Secret>,
+    /// What is shown and wanted on every connection of the store; none: they are plain.
+    pub tls: Option<Tls>,
     /// The cluster that the node belongs to; none: it is a store of its own.
     pub cluster: Option<Cluster>,
 }
@@ -106,6 +108,7 @@ impl Settings {
             hdfs: Door::Off,
             log: Form::Text,
             secret: None,
+            tls: None,
             cluster: None,
         }
     }
