@@ -83,8 +83,10 @@ pub enum Fill {
 /// How a read goes to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caching {
-    /// Past the page cache: one-pass scans, recovery. What the cache holds already may be used.
+    /// Past the page cache, whatever it holds: recovery, scrubs, bytes that were damaged in memory. What the device has.
     Around,
+    /// From the page cache if it holds all of it already, else past it: large reads, which are not kept.
+    MemoryOrAround,
     /// Through the page cache, so that the next reader finds it in memory.
     Through,
 }

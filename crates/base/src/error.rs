@@ -27,10 +27,12 @@ pub enum ErrorKind {
     Unsupported,
     /// The other side broke the protocol.
     Protocol,
+    /// One side does not accept who the other is: its secret, its cluster or its certificate. Mend the settings; nothing was done.
+    Refused,
 }
 
 impl ErrorKind {
-    const ALL: [ErrorKind; 11] = [
+    const ALL: [ErrorKind; 12] = [
         ErrorKind::NotFound,
         ErrorKind::Exists,
         ErrorKind::Invalid,
@@ -42,6 +44,7 @@ impl ErrorKind {
         ErrorKind::Io,
         ErrorKind::Unsupported,
         ErrorKind::Protocol,
+        ErrorKind::Refused,
     ];
 
     /// The number on the wire, from 1.

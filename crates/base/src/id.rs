@@ -63,6 +63,18 @@ wide_id!(
     /// Names one client process' session with the store.
     SessionId
 );
+wide_id!(
+    /// Names a cluster: all nodes that make up one store.
+    ClusterId
+);
+
+impl ClusterId {
+    /// The id as `Display` writes it: 32 hexadecimal digits. None for anything else.
+    pub fn from_hex(text: &str) -> Option<ClusterId> {
+        let digits = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        digits.then(|| u128::from_str_radix(text, 16).ok().map(ClusterId)).flatten()
+    }
+}
 
 number_id!(
     /// Names a file or directory; survives renames. The root directory is 1.

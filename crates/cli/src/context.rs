@@ -54,6 +54,7 @@ impl Context {
             net: Arc::new(os::net::TcpNet),
             address: self.at.clone(),
             program: format!("stormwell {command}"),
+            credentials: net::Credentials::default(),
             user: os::user::current(),
             clock: self.clock.clone(),
             random: self.random.clone(),

@@ -25,6 +25,8 @@ pub enum Exit {
     Exists = 7,
     /// Somebody else holds it now.
     Busy = 8,
+    /// The command and the node do not accept each other: secret, cluster or certificate.
+    Refused = 9,
 }
 
 /// The codes as `--help` shows them.
@@ -38,6 +40,7 @@ pub const EXIT_CODES_HELP: &str = "Exit codes:
   6  stored bytes are corrupt; they were not served
   7  it exists already
   8  somebody else holds it now
+  9  the node and the command do not accept each other: secret, cluster or certificate
 
 stdout carries only data (with --json, one object a line); everything else goes to stderr.";
 
@@ -82,6 +85,7 @@ pub fn code_of(kind: ErrorKind) -> Exit {
         ErrorKind::Unreachable => Exit::Unreachable,
         ErrorKind::Corrupt => Exit::Corrupt,
         ErrorKind::Full => Exit::NoRoom,
+        ErrorKind::Refused => Exit::Refused,
         ErrorKind::Io | ErrorKind::Unsupported | ErrorKind::Protocol => Exit::Failed,
     }
 }
@@ -120,7 +124,7 @@ fn advice(kind: ErrorKind) -> Option<&'static str> {
         ErrorKind::Unsupported | ErrorKind::Protocol => {
             Some("use the same version of stormwell for the command and for `stormwell serve`")
         }
-        ErrorKind::Exists | ErrorKind::Invalid | ErrorKind::Io => None,
+        ErrorKind::Exists | ErrorKind::Invalid | ErrorKind::Io | ErrorKind::Refused => None,
     }
 }
 
@@ -152,6 +156,7 @@ mod tests {
             (ErrorKind::Corrupt, 6),
             (ErrorKind::Exists, 7),
             (ErrorKind::Stale, 8),
+            (ErrorKind::Refused, 9),
         ] {
             assert_eq!(code_of(kind) as u8, code);
         }

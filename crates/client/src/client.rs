@@ -1,30 +1,34 @@
 //! A client: one session with the store, kept alive in the background, shared by everything that reads and writes.
 
+use crate::routes::{Connector, Links, Route, Routes};
 use base::buffer::Pool;
-use base::checksum::{SectorSums, combine};
+use base::checksum::{UnitSums, combine};
 use base::env::{Clock, Random};
-use base::error::{ErrorKind, Result};
-use base::id::SessionId;
+use base::error::{Error, ErrorKind, Result};
+use base::id::{NodeId, SessionId};
 use base::limit::{FILE_CHUNK, RECORD_PAYLOAD_MAX, SESSION_LEASE};
 use base::net::Net;
 use base::unit::MIB;
 use bytes::Bytes;
-use net::message::{Ask, session};
-use net::{CallNumbers, Link, LinkSettings, Payload};
+use net::message::cluster::{View, ViewAnswer};
+use net::message::{Ask, Id, chunk, session};
+use net::{Asker, CallNumbers, Credentials, Link, LinkSettings, Payload};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::sync::OnceCell;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 /// How to reach the store.
 pub struct Settings {
     /// The network.
     pub net: Arc<dyn Net>,
-    /// A node, as `host:port`.
+    /// A node of the cluster, as `host:port`; the others are found through it.
     pub address: String,
     /// Which program asks, for people: `stormwell put`.
     pub program: String,
+    /// The cluster that is meant and its secret, as far as they are known.
+    pub credentials: Credentials,
     /// Whom what is made belongs to: owner and group; empty names: nobody in particular.
     pub user: (String, String),
     /// Time.
@@ -33,10 +37,20 @@ pub struct Settings {
     pub random: Arc<dyn Random>,
     /// Where aligned memory comes from.
     pub pool: Pool,
-    /// Connections to the node, at least 1; 2 keep a card busy while one of them waits for its turn.
+    /// Connections to each node, at least 1; 2 keep a card busy while one of them waits for its turn.
     pub connections: usize,
     /// A call fails after this much silence; `base::limit::CALL_SILENCE_MAX` unless there is a reason.
     pub silence_max: Duration,
+}
+
+/// A node that a client stands on: what is asked of it is a function call.
+pub struct Near {
+    /// The node.
+    pub node: NodeId,
+    /// The link to it, of the session.
+    pub link: Link,
+    /// The client's session.
+    pub session: SessionId,
 }
 
 /// How much travels at once. All in bytes.
@@ -76,26 +90,17 @@ pub struct Client {
 
 /// What all clones share.
 pub(crate) struct Session {
-    link: Link,
-    /// Links of one connection each, made when first used. On one connection large payloads arrive in their order; on
-    /// several they overtake each other, which a chunk that is being written refuses.
-    ordered: Vec<OnceCell<Link>>,
-    /// Spreads writers over `ordered`.
-    next_ordered: AtomicUsize,
-    connector: Option<Connector>,
+    /// The ways to the devices, and to the node that keeps the metadata.
+    pub(crate) routes: Arc<Routes>,
+    /// Spreads writers over the links of a node.
+    next_lane: AtomicUsize,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<dyn Random>,
     pub(crate) pool: Pool,
     /// Bytes that ranges being read may have asked for beyond their first pieces.
     pub(crate) ahead: AtomicU64,
     renewal: JoinHandle<()>,
-}
-
-/// What is needed to connect once more.
-struct Connector {
-    net: Arc<dyn Net>,
-    address: String,
-    settings: LinkSettings,
+    over: watch::Receiver<bool>,
 }
 
 impl Drop for Session {
@@ -105,50 +110,79 @@ impl Drop for Session {
 }
 
 impl Client {
-    /// Connects to a node and begins a session. `Unreachable` if nobody answers.
+    /// Connects to a node, and through it to the one that keeps the metadata, and begins a session. `Unreachable` if nobody
+    /// answers.
     pub async fn connect(settings: Settings) -> Result<Client> {
-        let Settings { net, address, program, user: (owner, group), clock, random, pool, connections, silence_max } =
-            settings;
-        let (session, connections) = (SessionId(random.wide()), connections.max(1));
-        let settings = LinkSettings {
-            session,
-            program,
-            connections,
-            silence_max,
-            pool: pool.clone(),
-            clock: clock.clone(),
-            random: random.clone(),
-            numbers: CallNumbers::default(),
+        let session = SessionId(settings.random.wide());
+        let Start { connector, address, renewal, surroundings } = Start::of(settings, session);
+        let link = Link::connect(connector.net.clone(), &address, connector.settings.clone()).await?;
+        let (view, _) = link.call(&View {}, Payload::empty()).await?;
+        // Where it was named by is where it is reached, whatever it says of itself.
+        let links = Links::made(link.clone(), &address, connector.settings.connections);
+        let mut given = vec![(link.node(), Arc::new(links))];
+        let keeper = match (NodeId(view.keeper.value()), keeper_address(&view)) {
+            (keeper, _) if keeper == link.node() => link,
+            (keeper, Some(at)) => {
+                let link = Link::connect(connector.net.clone(), &at, connector.settings.clone()).await;
+                let link = link.map_err(|error| error.during("the node that keeps the metadata"))?;
+                given.push((keeper, Arc::new(Links::made(link.clone(), &at, connector.settings.connections))));
+                link
+            }
+            (keeper, None) => return Err(no_keeper(&address, keeper)),
         };
-        let link = Link::connect(net.clone(), &address, settings.clone()).await?;
-        // The session begins here: changes made under one that the node does not know are refused.
-        let begin = session::Renew { owner, group, again: false };
-        link.call(&begin, Payload::empty()).await?;
-        let renewal = session::Renew { again: true, ..begin };
-        // A link of one connection keeps the order by itself.
-        let connector = (connections > 1).then_some(Connector { net, address, settings });
-        Ok(Client::start(link, renewal, clock, random, pool, connector))
+        let routes = Routes::new(connector, keeper, given, surroundings.clock.clone());
+        routes.learn(view)?;
+        Client::begin(routes, renewal, surroundings).await
     }
 
-    /// A client over a link that exists, for instance to one's own node. Must be called within a tokio runtime.
-    pub fn over(link: Link, clock: Arc<dyn Clock>, random: Arc<dyn Random>, pool: Pool) -> Client {
-        Client::start(link, session::Renew::default(), clock, random, pool, None)
+    /// A client on a node that keeps the metadata, which keeps the session open, too. `settings.address` is not looked at.
+    /// Must be called within a tokio runtime.
+    pub fn over(near: Near, settings: Settings) -> Client {
+        let Near { node, link, session } = near;
+        let Start { connector, surroundings, .. } = Start::of(settings, session);
+        let given = vec![(node, Arc::new(Links::near(link.clone())))];
+        let routes = Routes::new(connector, link, given, surroundings.clock.clone());
+        Client::start(routes, session::Renew::default(), surroundings)
     }
 
-    fn start(
-        link: Link,
-        renewal: session::Renew,
-        clock: Arc<dyn Clock>,
-        random: Arc<dyn Random>,
-        pool: Pool,
-        connector: Option<Connector>,
-    ) -> Client {
-        let renewal = tokio::spawn(renew(link.clone(), renewal));
-        let count = connector.as_ref().map_or(0, |connector| connector.settings.connections);
-        let ordered = (0..count).map(|_| OnceCell::new()).collect();
-        let (next_ordered, ahead) = (AtomicUsize::new(0), AtomicU64::new(0));
-        let session = Session { link, ordered, next_ordered, connector, clock, random, pool, ahead, renewal };
+    /// A client on a node that does not: connects to the one that does, at `settings.address`, and begins the session there.
+    /// `Unreachable` if that does not answer.
+    pub async fn over_member(near: Near, settings: Settings) -> Result<Client> {
+        let Near { node, link, session } = near;
+        let Start { connector, address, renewal, surroundings } = Start::of(settings, session);
+        let keeper = Link::connect(connector.net.clone(), &address, connector.settings.clone()).await?;
+        let links = Links::made(keeper.clone(), &address, connector.settings.connections);
+        let given = vec![(node, Arc::new(Links::near(link))), (keeper.node(), Arc::new(links))];
+        Client::begin(Routes::new(connector, keeper, given, surroundings.clock.clone()), renewal, surroundings).await
+    }
+
+    /// The session begins here: changes made under one that the node does not know are refused.
+    async fn begin(routes: Routes, begin: session::Renew, surroundings: Surroundings) -> Result<Client> {
+        routes.keeper().call(&begin, Payload::empty()).await?;
+        Ok(Client::start(routes, session::Renew { again: true, ..begin }, surroundings))
+    }
+
+    fn start(routes: Routes, renewal: session::Renew, surroundings: Surroundings) -> Client {
+        let Surroundings { clock, random, pool } = surroundings;
+        let routes = Arc::new(routes);
+        let (say_over, over) = watch::channel(false);
+        let renewal = tokio::spawn(renew(routes.clone(), renewal, say_over));
+        let (next_lane, ahead) = (AtomicUsize::new(0), AtomicU64::new(0));
+        let session = Session { routes, next_lane, clock, random, pool, ahead, renewal, over };
         Client { session: Arc::new(session), sizes: Sizes::default() }
+    }
+
+    /// Waits until the session is over because it could not be renewed in time: what it had open for writing is not its own any
+    /// more, and only a new client can write.
+    pub async fn session_over(&self) {
+        // Nobody renews it any more: then it is over, too.
+        let _ = self.session.over.clone().wait_for(|over| *over).await;
+    }
+
+    /// Who is in the cluster, as the node that keeps the metadata says now.
+    pub async fn view(&self) -> Result<ViewAnswer> {
+        let routes = &self.session.routes;
+        routes.refresh(&routes.table()).await.map(|table| table.view.clone())
     }
 
     /// The same session with other sizes for what is opened from here on.
@@ -163,75 +197,152 @@ impl Client {
         self.session.pool.clone()
     }
 
-    /// A link on which calls with large payloads arrive in the order in which they were made.
-    pub(crate) async fn ordered_link(&self) -> Result<Link> {
-        let session = &self.session;
-        let Some(connector) = &session.connector else { return Ok(session.link.clone()) };
-        let place = session.next_ordered.fetch_add(1, Ordering::Relaxed) % session.ordered.len();
-        let connect = || {
-            let settings = LinkSettings { connections: 1, ..connector.settings.clone() };
-            Link::connect(connector.net.clone(), &connector.address, settings)
-        };
-        session.ordered[place].get_or_try_init(connect).await.cloned()
+    /// Which of a node's ordered links a new writer takes.
+    pub(crate) fn lane(&self) -> usize {
+        self.session.next_lane.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The link for whatever needs no order.
-    pub(crate) fn link(&self) -> Link {
-        self.session.link.clone()
+    /// The way to a device, to be looked up once for what is asked there again and again.
+    pub(crate) async fn route(&self, device: Id) -> Result<Route<'_>> {
+        self.session.routes.to(device).await
     }
 
-    /// Asks with a payload.
-    pub(crate) async fn call<A: Ask>(&self, ask: &A, payload: Payload) -> Result<(A::Answer, Payload)> {
-        self.session.link.call(ask, payload).await
+    /// Asks the node that has this device, with a payload. Asked again, the question must do no harm.
+    pub(crate) async fn call_at<A: Ask>(&self, device: Id, ask: &A, payload: Payload) -> Result<(A::Answer, Payload)> {
+        let mut route = self.route(device).await?;
+        loop {
+            match route.link().call(ask, payload.clone()).await {
+                Err(error) => route = route.after(error).await?,
+                answered => return answered,
+            }
+        }
     }
 
-    /// Asks for bytes that only this side compares with their checksums, so that they are passed over once. If they do not
-    /// match, asks again and lets the node compare: it reads them anew and, if they are rotten, says so and where.
-    /// `ask` makes the question from whether the node may leave them unchecked.
-    pub(crate) async fn fetch<A: Ask>(&self, ask: impl Fn(bool) -> A) -> Result<(A::Answer, Payload)> {
-        match self.call(&ask(true), Payload::empty()).await {
-            Err(error) if error.kind() == ErrorKind::Corrupt => self.call(&ask(false), Payload::empty()).await,
+    /// The same without a payload, where none comes back.
+    pub(crate) async fn ask_at<A: Ask>(&self, device: Id, ask: &A) -> Result<A::Answer> {
+        self.call_at(device, ask, Payload::empty()).await.map(|(answer, _)| answer)
+    }
+
+    /// Asks the node that has this device for bytes that only this side compares with their checksums, so that they are passed
+    /// over once. If they do not match, asks again and lets the node compare: it reads them anew and, if they are rotten, says so
+    /// and where. `ask` makes the question from whether the node may leave them unchecked.
+    pub(crate) async fn fetch<A: Ask>(&self, device: Id, ask: impl Fn(bool) -> A) -> Result<(A::Answer, Payload)> {
+        match self.call_at(device, &ask(true), Payload::empty()).await {
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                self.call_at(device, &ask(false), Payload::empty()).await
+            }
             other => other,
         }
     }
 
-    /// As `fetch`, but adds the bytes to `sums` in the one pass that compares them.
-    pub(crate) async fn fetch_summed<A: Ask>(
+    /// As `fetch`, but adds the bytes to `sums` in the one pass that compares them. If the question is for the stored checksums
+    /// and they fit, those are added, and nobody here looks at the bytes.
+    pub(crate) async fn fetch_summed(
         &self,
-        ask: impl Fn(bool) -> A,
-        sums: &mut SectorSums,
-    ) -> Result<(A::Answer, Payload)> {
-        let (link, mark) = (&self.session.link, sums.mark());
-        let add = |payload: &Payload, sums: &mut SectorSums| {
+        device: Id,
+        ask: impl Fn(bool) -> chunk::Read,
+        sums: &mut UnitSums,
+    ) -> Result<(chunk::ReadAnswer, Payload)> {
+        let mark = sums.mark();
+        let add = |payload: &Payload, sums: &mut UnitSums| {
             let add = |crc, part: &Bytes| combine(crc, sums.add(part), part.len() as u64);
             payload.parts().iter().fold(0, add) == payload.crc()
         };
-        match link.call_unverified(&ask(true), Payload::empty()).await {
-            Ok((answer, payload)) if add(&payload, sums) => return Ok((answer, payload)),
-            Ok(_) => sums.back_to(mark),
-            Err(error) if error.kind() == ErrorKind::Corrupt => (),
-            Err(error) => return Err(error),
+        let (mut route, question) = (self.route(device).await?, ask(true));
+        loop {
+            match route.link().call_unverified(&question, Payload::empty()).await {
+                Ok((answer, payload)) if question.blocks && sums.add_known(&answer.blocks, payload.length()) => {
+                    return Ok((answer, payload));
+                }
+                Ok((answer, payload)) if add(&payload, sums) => return Ok((answer, payload)),
+                Ok(_) => {
+                    sums.back_to(mark);
+                    break;
+                }
+                Err(error) if error.kind() == ErrorKind::Corrupt => break,
+                Err(error) => route = route.after(error).await?,
+            }
         }
-        let (answer, payload) = link.call(&ask(false), Payload::empty()).await?;
+        let (answer, payload) = self.call_at(device, &ask(false), Payload::empty()).await?;
         add(&payload, sums);
         Ok((answer, payload))
     }
 
-    /// Asks without a payload, where none comes back.
+    /// Asks the node that keeps the metadata; neither question nor answer has a payload.
     pub(crate) async fn ask<A: Ask>(&self, ask: &A) -> Result<A::Answer> {
-        self.session.link.call(ask, Payload::empty()).await.map(|(answer, _)| answer)
+        self.session.routes.keeper().call(ask, Payload::empty()).await.map(|(answer, _)| answer)
     }
 }
 
-/// Renews the session until it is aborted or over. A failure is not reported here: the calls that suffer from it say so.
-async fn renew(link: Link, renewal: session::Renew) {
+/// What a client begins with.
+struct Start {
+    connector: Connector,
+    address: String,
+    renewal: session::Renew,
+    surroundings: Surroundings,
+}
+
+/// Time, chance and memory.
+struct Surroundings {
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+    pool: Pool,
+}
+
+impl Start {
+    fn of(settings: Settings, session: SessionId) -> Start {
+        let Settings { net, address, program, credentials, clock, random, pool, connections, silence_max, .. } =
+            settings;
+        let (owner, group) = settings.user;
+        let settings = LinkSettings {
+            session,
+            program,
+            connections: connections.max(1),
+            silence_max,
+            pool: pool.clone(),
+            clock: clock.clone(),
+            random: random.clone(),
+            credentials,
+            asker: Asker::Client,
+            numbers: CallNumbers::default(),
+        };
+        let renewal = session::Renew { owner, group, again: false };
+        Start {
+            connector: Connector { net, settings },
+            address,
+            renewal,
+            surroundings: Surroundings { clock, random, pool },
+        }
+    }
+}
+
+fn keeper_address(view: &ViewAnswer) -> Option<String> {
+    view.members.iter().find(|member| member.node.node == view.keeper).map(|member| member.node.address.clone())
+}
+
+fn no_keeper(address: &str, keeper: NodeId) -> Error {
+    let text = format!(
+        "the node at {address} says that node {keeper} keeps the metadata, but not where it is; nothing was asked; try again, or name that node's address with --at HOST:PORT"
+    );
+    Error::new(ErrorKind::Unreachable, text)
+}
+
+/// Renews the session until it is aborted or over, and asks who is there. A failure is not reported here: the calls that suffer
+/// from it say so.
+async fn renew(routes: Arc<Routes>, renewal: session::Renew, say_over: watch::Sender<bool>) {
     let mut pause = SESSION_LEASE / 3;
     loop {
         tokio::time::sleep(pause).await;
-        pause = match link.call(&renewal, Payload::empty()).await {
-            Ok(_) => SESSION_LEASE / 3,
+        pause = match routes.keeper().call(&renewal, Payload::empty()).await {
+            Ok(_) => {
+                let _at_need = routes.refresh(&routes.table()).await;
+                SESSION_LEASE / 3
+            }
             // It was not heard of for too long and is over for good: what it left behind must not be taken for somebody else's.
-            Err(error) if error.kind() == ErrorKind::Stale => return,
+            Err(error) if error.kind() == ErrorKind::Stale => {
+                say_over.send_replace(true);
+                return;
+            }
             // Silence has cost a third of the lease already.
             Err(_) => SESSION_LEASE / 30,
         };

@@ -14,7 +14,7 @@ impl Client {
     /// Begins to read every live byte of a device and to compare checksums, `rate` bytes a second (zero: a sensible rate). One
     /// that is under way goes on. How far it is, `devices` says.
     pub async fn scrub(&self, device: Id, rate: u64) -> Result<()> {
-        self.ask(&device::Scrub { device, rate }).await.map(drop)
+        self.ask_at(device, &device::Scrub { device, rate }).await.map(drop)
     }
 
     /// Begins to empty a device, which then leaves the store; how far it is, `devices` says. `Full` if the others have too little
@@ -25,6 +25,6 @@ impl Client {
 
     /// What the last scrub of a device found damaged. `NotFound` if it was not scrubbed since the node started.
     pub async fn damage(&self, device: Id) -> Result<device::DamageAnswer> {
-        self.ask(&device::Damage { device }).await
+        self.ask_at(device, &device::Damage { device }).await
     }
 }

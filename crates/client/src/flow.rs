@@ -45,8 +45,11 @@ pub(crate) struct Flow {
     sent: u64,
     /// Whether the present chunk's last bytes are on their way, with its seal.
     sealing: bool,
-    /// Where appends go. None until the first piece: a file of one append needs no order, so no connection of its own.
+    /// Where appends to the present group go. None before its first: a file of one append needs no order, so no connection of its
+    /// own.
     link: Option<Link>,
+    /// Which of a node's ordered links it takes.
+    lane: Option<usize>,
     in_flight: JoinSet<Outcome>,
     /// Appends that were refused because they overtook others, or because there was no room.
     refused: Vec<(Append, Error)>,
@@ -88,6 +91,7 @@ impl Flow {
             sent: 0,
             sealing: false,
             link: None,
+            lane: None,
             in_flight: JoinSet::new(),
             refused: Vec::new(),
             unacknowledged: VecDeque::new(),
@@ -161,7 +165,19 @@ impl Flow {
     }
 
     fn link(&self) -> Link {
-        self.link.clone().unwrap_or_else(|| self.client.link())
+        match &self.link {
+            Some(link) => link.clone(),
+            None => unreachable!("an append goes out after its link is there"),
+        }
+    }
+
+    /// Finds the link for appends to the present group that must arrive in their order.
+    async fn reach_in_order(&mut self) -> Result<()> {
+        if self.link.is_none() {
+            let lane = *self.lane.get_or_insert_with(|| self.client.lane());
+            self.link = Some(self.client.route(self.group.device).await?.ordered(lane));
+        }
+        Ok(())
     }
 
     fn check(&self) -> Result<()> {
@@ -176,12 +192,10 @@ impl Flow {
         permits: OwnedSemaphorePermit,
     ) -> Result<()> {
         let mut permits = Some(permits);
-        if self.link.is_none() {
-            self.link = Some(self.client.ordered_link().await?);
-        }
         while !bytes.is_empty() {
             self.check()?;
             self.make_room().await?;
+            self.reach_in_order().await?;
             let room = self.client.sizes.file_chunk - self.sent;
             let part = bytes.split_to(usize::try_from(room).unwrap_or(usize::MAX).min(bytes.len()));
             let full = part.len() as u64 == room;
@@ -209,7 +223,7 @@ impl Flow {
         };
         self.group = self.client.ask(&ask).await.map_err(|error| explain(error, &self.path))?;
         self.start = self.start.saturating_add(self.sent);
-        (self.sent, self.sealing) = (0, false);
+        (self.sent, self.sealing, self.link) = (0, false, None);
         Ok(())
     }
 
@@ -374,9 +388,7 @@ impl Flow {
         }
         // One round trip: the bytes and the wish to have them on stable media travel together. A synced append is
         // answered when everything before it in the chunk is synced, too.
-        if self.link.is_none() {
-            self.link = Some(self.client.ordered_link().await?);
-        }
+        self.reach_in_order().await?;
         self.check()?;
         let append = self.next_append(payload(last, sums), Level::Synced, false, Some(permits));
         // Waited for here and not in a task of its own: a lone synced append is all about wake-ups.
@@ -392,6 +404,9 @@ impl Flow {
             self.make_room().await?;
             let room = self.client.sizes.file_chunk - self.sent;
             if (last.len() as u64) < room {
+                if self.link.is_none() {
+                    self.link = Some(self.client.route(self.group.device).await?.link());
+                }
                 // The end of the file is sealed and synced by the same append.
                 self.send(Payload::new(last), Level::Synced, true, Some(permits)).await;
             } else {
@@ -406,7 +421,7 @@ impl Flow {
                 generation: self.generation,
                 length: self.sent,
             };
-            self.client.ask(&ask).await.map_err(|error| explain(error, &self.path))?;
+            self.client.ask_at(ask.device, &ask).await.map_err(|error| explain(error, &self.path))?;
         }
         let ask = file::Close {
             inode: self.inode,

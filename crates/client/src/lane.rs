@@ -155,7 +155,7 @@ impl Lane {
             seal: false,
             small_parts: true,
         };
-        let (answer, _) = self.client.call(&ask, payload.clone()).await?;
+        let (answer, _) = self.client.call_at(group.device, &ask, payload.clone()).await?;
         if answer.length != used.saturating_add(length) {
             let text = format!(
                 "the node says that a shared chunk is {} bytes long after {length} bytes at {used}; the files were not put; this is a fault in Stormwell",
@@ -187,7 +187,7 @@ impl Lane {
     async fn leave(&mut self) {
         if let Some((group, length)) = self.group.take() {
             let ask = chunk::Seal { device: group.device, chunk: group.chunk, generation: GENERATION, length };
-            let _sealed_later_if_not = self.client.ask(&ask).await;
+            let _sealed_later_if_not = self.client.ask_at(group.device, &ask).await;
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::client::Settings;
 use base::error::{Error, ErrorKind, Result};
 use base::id::SessionId;
 use net::message::session::{Look, LookAnswer};
-use net::{CallNumbers, Link, LinkSettings, Payload};
+use net::{Asker, CallNumbers, Link, LinkSettings, Payload};
 
 /// A link to a node that changes nothing there.
 pub struct Onlooker {
@@ -14,9 +14,19 @@ pub struct Onlooker {
 impl Onlooker {
     /// Connects to a node. `Unreachable` if nobody answers; later calls connect again by themselves.
     pub async fn connect(settings: Settings) -> Result<Onlooker> {
-        let Settings { net, address, program, clock, random, pool, silence_max, .. } = settings;
-        let (session, connections, numbers) = (SessionId(random.wide()), 1, CallNumbers::default());
-        let settings = LinkSettings { session, program, connections, silence_max, pool, clock, random, numbers };
+        let Settings { net, address, program, credentials, clock, random, pool, silence_max, .. } = settings;
+        let settings = LinkSettings {
+            session: SessionId(random.wide()),
+            program,
+            connections: 1,
+            silence_max,
+            pool,
+            clock,
+            random,
+            credentials,
+            asker: Asker::Client,
+            numbers: CallNumbers::default(),
+        };
         Ok(Onlooker { link: Link::connect(net, &address, settings).await? })
     }
 

@@ -99,7 +99,7 @@ impl From<Error> for Refusal {
             ErrorKind::Busy => ALREADY_BEING_CREATED,
             ErrorKind::Unsupported => UNSUPPORTED,
             ErrorKind::Unreachable => RETRIABLE,
-            ErrorKind::Corrupt | ErrorKind::Full | ErrorKind::Io | ErrorKind::Protocol => IO,
+            ErrorKind::Corrupt | ErrorKind::Full | ErrorKind::Io | ErrorKind::Protocol | ErrorKind::Refused => IO,
         };
         Refusal::new(class, error.text())
     }

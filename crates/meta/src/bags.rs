@@ -29,7 +29,7 @@ impl State {
                 format!("a bag's chunks have {BLOCK} to {BAG_CHUNK_MAX} bytes, not {chunk_size}; the bag was not made");
             return Err(Error::new(ErrorKind::Invalid, text));
         }
-        let members = place::place_bag(&self.devices.candidates()?, policy)?;
+        let members = place::place_bag(&self.candidates()?, policy)?;
         let bag = self.next_bag();
         let record = BagRecord {
             name: name.to_string(),

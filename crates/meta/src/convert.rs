@@ -122,6 +122,8 @@ pub fn reply_record(reply: &Reply) -> ReplyRecord {
         | Reply::Known(_)
         | Reply::Pieces { .. }
         | Reply::GroupsOn { .. }
+        | Reply::Leases(_)
+        | Reply::Nodes { .. }
         | Reply::Orphans(_) => unreachable!("only replies to changes are remembered"),
     }
     record

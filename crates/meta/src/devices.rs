@@ -24,18 +24,16 @@ struct Device {
 }
 
 impl Devices {
-    /// The devices that placement may choose from: those heard of since the store was opened.
-    /// `Busy` if there are devices and none was heard of yet.
-    pub fn candidates(&self) -> Result<Vec<Candidate>> {
-        let present = self.known.values().filter(|device| device.info.reported && !device.info.draining);
-        let candidates: Vec<Candidate> = present.map(candidate).collect();
-        if candidates.is_empty() && !self.known.is_empty() {
-            return Err(Error::new(
-                ErrorKind::Busy,
-                "no device has been heard of since the metadata store was started; nothing was done: try again when nodes are up",
-            ));
+    /// A node was heard of: of its devices these can be used.
+    pub fn present(&mut self, node: NodeId, devices: &[DeviceId]) {
+        for device in self.known.values_mut().filter(|device| device.info.node == node) {
+            device.info.reported = devices.contains(&device.info.device);
         }
-        Ok(candidates)
+    }
+
+    /// The devices of a node.
+    pub fn of_node(&self, node: NodeId) -> Vec<DeviceId> {
+        self.known.values().filter(|device| device.info.node == node).map(|device| device.info.device).collect()
     }
 
     /// A group was placed on the device.
@@ -70,9 +68,9 @@ impl Devices {
         self.known.get(&device).map(|device| device.info.class)
     }
 
-    /// All devices in the order of their ids.
-    pub fn list(&self) -> Vec<DeviceInfo> {
-        self.known.values().map(|device| device.info.clone()).collect()
+    /// The node that has a device, if it was ever registered.
+    pub fn node_of(&self, device: DeviceId) -> Option<NodeId> {
+        self.known.get(&device).map(|device| device.info.node)
     }
 }
 
@@ -89,6 +87,29 @@ fn candidate(device: &Device) -> Candidate {
 }
 
 impl State {
+    /// The devices that placement may choose from: those heard of since the store was opened, on nodes that are not silent.
+    /// `Busy` if there are devices and none of them can be used now.
+    pub fn candidates(&self) -> Result<Vec<Candidate>> {
+        let usable = |device: &&Device| {
+            device.info.reported && !device.info.draining && !self.nodes.is_silent(device.info.node, self.now)
+        };
+        let candidates: Vec<Candidate> = self.devices.known.values().filter(usable).map(candidate).collect();
+        if candidates.is_empty() && !self.devices.known.is_empty() {
+            return Err(Error::new(
+                ErrorKind::Busy,
+                "no device has been heard of since the metadata store was started; nothing was done: try again when nodes are up",
+            ));
+        }
+        Ok(candidates)
+    }
+
+    /// All devices in the order of their ids.
+    pub fn list_devices(&self) -> Vec<DeviceInfo> {
+        let silent = |info: &DeviceInfo| self.nodes.is_silent(info.node, self.now);
+        let known = self.devices.known.values().map(|device| &device.info);
+        known.map(|info| DeviceInfo { silent: silent(info), ..info.clone() }).collect()
+    }
+
     /// Reads the devices that were registered. Done once, when the store is opened.
     pub fn load_devices(&mut self) -> Result<()> {
         let prefix = [Key::Device(DeviceId(0)).ordinal()];
@@ -104,6 +125,7 @@ impl State {
                 full: false,
                 reported: false,
                 draining: record.draining,
+                silent: false,
             });
             Ok(true)
         })?;
@@ -124,6 +146,12 @@ impl State {
         };
         if known.as_ref() != Some(&record) {
             self.put(&Key::Device(info.device), &record);
+        }
+        let before = self.devices.node_of(info.device);
+        if before != Some(info.node)
+            && (self.nodes.is_known(info.node) || before.is_some_and(|node| self.nodes.is_known(node)))
+        {
+            self.raise_epoch();
         }
         Ok(Reply::Done)
     }

@@ -23,7 +23,7 @@ const LOCATE_PAGE_MAX: usize = 512;
 impl State {
     /// A new group of one chunk where the policy wants it, held by nobody yet.
     fn allocate(&mut self, policy: Policy) -> Result<(NewGroup, GroupRecord)> {
-        let candidates = self.devices.candidates()?;
+        let candidates = self.candidates()?;
         let device = place::place(&candidates, policy, self.random.next())?;
         self.devices.placed(device);
         let columns = vec![Column { replicas: vec![(device, ChunkId(self.random.wide()))] }];

@@ -39,6 +39,9 @@ pub struct CountersRecord {
     /// Lengths of all these files together.
     #[prost(uint64, tag = "6")]
     pub bytes: u64,
+    /// Rises with every change of the nodes and of what devices they have.
+    #[prost(uint64, tag = "7")]
+    pub epoch: u64,
 }
 
 /// Under `Key::Name`.
@@ -414,6 +417,29 @@ pub struct DeviceRecord {
     pub draining: bool,
 }
 
+/// Under `Key::Node`.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct NodeRecord {
+    /// Of the newest start that is known; an older one is refused.
+    #[prost(uint64, tag = "1")]
+    pub incarnation: u64,
+    /// For people, one of its kind.
+    #[prost(string, tag = "2")]
+    pub name: String,
+    /// Where others reach it, `host:port`.
+    #[prost(string, tag = "3")]
+    pub address: String,
+    /// Empty: nobody said.
+    #[prost(string, tag = "4")]
+    pub site: String,
+    /// Empty: nobody said.
+    #[prost(string, tag = "5")]
+    pub rack: String,
+    /// Where its HDFS gateway is, `host:port`; empty: it has none.
+    #[prost(string, tag = "6")]
+    pub hdfs: String,
+}
+
 /// Where a walk through a tree goes on; handed to clients as bytes.
 #[derive(Clone, PartialEq, Message)]
 pub struct WalkRecord {
@@ -577,7 +603,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::{BagRecord, CallRecord, GroupHeader, HEADER, InodeRecord, WalkRecord};
+    use super::{BagRecord, CallRecord, GroupHeader, HEADER, InodeRecord, NodeRecord, WalkRecord};
     use super::{add_change, begin_entry, decode_entry, finish_group, group_is_whole};
     use prost::Message;
 
@@ -627,6 +653,7 @@ mod tests {
                 let _ = InodeRecord::decode(&bytes[at..]);
                 let _ = BagRecord::decode(&bytes[at..]);
                 let _ = WalkRecord::decode(&bytes[at..]);
+                let _ = NodeRecord::decode(&bytes[at..]);
             }
         }
         assert_eq!(GroupHeader::decode(&[0xFF; 64]), None);

@@ -4,7 +4,7 @@ mod format;
 
 pub use format::{number_at, wide_at};
 
-use base::id::{BagId, DeviceId, GroupId, InodeId, SessionId};
+use base::id::{BagId, DeviceId, GroupId, InodeId, NodeId, SessionId};
 
 /// A key. The comment says what lies under it. Ordinals are on disk: never change or reuse one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +48,8 @@ pub enum Key<'a> {
     BagName(&'a str),
     /// `DeviceRecord`.
     Device(DeviceId),
+    /// `NodeRecord`.
+    Node(NodeId),
 }
 
 impl Key<'_> {
@@ -73,6 +75,7 @@ impl Key<'_> {
             Key::Bag(_) => 0x40,
             Key::BagName(_) => 0x41,
             Key::Device(_) => 0x50,
+            Key::Node(_) => 0x51,
         }
     }
 

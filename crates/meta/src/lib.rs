@@ -14,6 +14,7 @@ mod layers;
 mod log;
 mod moves;
 mod names;
+mod nodes;
 mod pack;
 pub mod path;
 pub mod place;

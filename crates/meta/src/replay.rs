@@ -117,8 +117,13 @@ fn settled_sequence(database: &Database) -> Result<Option<u64>> {
 
 /// Puts the first state into an empty tree: the root directory.
 fn begin(database: &Database, wall: WallTime) -> Result<u64> {
-    let counters =
-        CountersRecord { next_inode: ROOT.0 + 1, next_group: 1, next_bag: 1, files: 0, directories: 1, bytes: 0 };
+    let counters = CountersRecord {
+        next_inode: ROOT.0 + 1,
+        next_group: 1,
+        next_bag: 1,
+        directories: 1,
+        ..CountersRecord::default()
+    };
     let root = InodeRecord {
         directory: true,
         mode: 0o755,

@@ -5,6 +5,7 @@ use base::error::Result;
 use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, InodeId, NodeId, SessionId};
 use base::policy::{Class, Policy};
 use base::unit::WallTime;
+use std::time::Duration;
 
 /// Who asks. A change that was made for the same session and call before is answered from memory and not repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -317,6 +318,13 @@ pub enum Request {
     Usage,
     /// How many sessions are open. `Sessions`.
     Sessions,
+    /// Which sessions are open, and how long at least. `Leases`.
+    SessionLeases {
+        /// Only this one, if it is open.
+        only: Option<SessionId>,
+        /// At most so many, those with the longest time left.
+        limit: usize,
+    },
     /// Says that a device exists. `Done`.
     DeviceRegister {
         /// Its id.
@@ -350,6 +358,28 @@ pub enum Request {
     DeviceRemove {
         /// Which.
         device: DeviceId,
+    },
+    /// Says that a node is one of the store's, or that what is known of it changed. `Done`. `Stale` if a newer start of it is known,
+    /// `Exists` if another node has the name.
+    NodeJoin {
+        /// What is known of it from now on.
+        node: NodeInfo,
+    },
+    /// A node that joined was heard of. In memory alone: after the store is opened all are silent until then. `Done`.
+    NodeReport {
+        /// Which.
+        node: NodeId,
+        /// It keeps this very store: it is never silent.
+        keeps: bool,
+        /// Its devices that can be used; others of its devices are given nothing new.
+        devices: Vec<DeviceId>,
+    },
+    /// `Nodes` of the store.
+    NodeList,
+    /// Forgets a node that has no device. `Done`.
+    NodeRemove {
+        /// Which.
+        node: NodeId,
     },
     /// `GroupsOn`: the groups with a chunk on this device, in the order of their ids, garbage among them. A bounded part of all
     /// groups is looked at in each call.
@@ -647,6 +677,36 @@ pub struct Carried {
     pub acknowledged_bytes: u64,
 }
 
+/// What is said of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeInfo {
+    /// Its id.
+    pub node: NodeId,
+    /// Rises with every start.
+    pub incarnation: u64,
+    /// For people, one of its kind.
+    pub name: String,
+    /// Where others reach it, `host:port`.
+    pub address: String,
+    /// Empty: nobody said.
+    pub site: String,
+    /// Empty: nobody said.
+    pub rack: String,
+    /// Where its HDFS gateway is, `host:port`; empty: it has none.
+    pub hdfs: String,
+}
+
+/// A node as one of the store's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeState {
+    /// What it told of itself.
+    pub info: NodeInfo,
+    /// Its devices, those that are missing too.
+    pub devices: Vec<DeviceId>,
+    /// It was not heard of for `NODE_SILENCE_MAX`.
+    pub silent: bool,
+}
+
 /// What is said of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceInfo {
@@ -666,6 +726,8 @@ pub struct DeviceInfo {
     pub reported: bool,
     /// Whether it is being emptied: it is given nothing new.
     pub draining: bool,
+    /// Whether its node is silent: it is given nothing new until that is heard of.
+    pub silent: bool,
 }
 
 /// A file whose writer's session ended.
@@ -756,8 +818,17 @@ pub enum Reply {
     Usage(Totals),
     /// Open sessions.
     Sessions(u64),
+    /// Sessions that are open, and how long they do not end.
+    Leases(Vec<(SessionId, Duration)>),
     /// All devices.
     Devices(Vec<DeviceInfo>),
+    /// All nodes.
+    Nodes {
+        /// Rises with every change of the nodes and of what devices they have.
+        epoch: u64,
+        /// In the order of their ids.
+        nodes: Vec<NodeState>,
+    },
     /// One bag.
     Bag(BagInfo),
     /// A page of bags.
@@ -775,6 +846,8 @@ pub enum Reply {
     GroupsOn {
         /// In the order of their ids.
         groups: Vec<NewGroup>,
+        /// Those of them that may still be written.
+        open: Vec<GroupId>,
         /// To go on after; none if this was the last part.
         resume: Option<GroupId>,
     },

@@ -19,8 +19,11 @@ impl Request {
                 | Request::DiskUsage { .. }
                 | Request::Usage
                 | Request::Sessions
+                | Request::SessionLeases { .. }
                 | Request::DeviceReport { .. }
                 | Request::DeviceList
+                | Request::NodeReport { .. }
+                | Request::NodeList
                 | Request::BagStat { .. }
                 | Request::BagList { .. }
                 | Request::Garbage { .. }
@@ -76,7 +79,17 @@ impl State {
             Request::DeviceList => {
                 // Registrations are in memory when they are in the log, durable or not yet.
                 self.layers.observe(self.sequence());
-                Ok(Reply::Devices(self.devices.list()))
+                Ok(Reply::Devices(self.list_devices()))
+            }
+            Request::SessionLeases { only, limit } => {
+                // Sessions are in memory when they are in the log, durable or not yet.
+                self.layers.observe(self.sequence());
+                Ok(Reply::Leases(self.sessions.leases(self.now, only, limit)))
+            }
+            Request::NodeReport { node, keeps, devices } => self.report_node(node, keeps, &devices),
+            Request::NodeList => {
+                self.layers.observe(self.sequence());
+                Ok(self.list_nodes())
             }
             Request::BagStat { name } => self.stat_bag(&name),
             Request::BagList { after, limit } => self.list_bags(after.as_deref(), limit),
@@ -133,9 +146,12 @@ impl State {
                 full: false,
                 reported: true,
                 draining: false,
+                silent: false,
             }),
             Request::DeviceDrain { device } => self.drain_device(*device),
             Request::DeviceRemove { device } => self.remove_device(*device),
+            Request::NodeJoin { node } => self.join_node(node),
+            Request::NodeRemove { node } => self.remove_node(*node),
             Request::MoveGroup { group, chunk, from, to } => self.move_group(*group, *chunk, *from, *to),
             Request::BagMembers { bag, joining, leaving } => self.change_members(*bag, joining, *leaving),
             Request::BagCreate { name, policy, chunk_size, retain } => {

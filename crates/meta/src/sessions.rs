@@ -13,6 +13,7 @@ use base::unit::Time;
 use prost::Message;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Most things of an ended session that one step takes apart.
 const STEP_MAX: usize = 256;
@@ -84,6 +85,15 @@ impl Sessions {
     /// Sessions that began (true) or ended since this was asked, in that order; at first all that are open.
     pub fn take_turns(&mut self) -> Vec<(SessionId, bool)> {
         std::mem::take(&mut self.turns)
+    }
+
+    /// Open sessions, or only one, and how long from `now` they do not end; those with the longest time first.
+    pub fn leases(&self, now: Time, only: Option<SessionId>, limit: usize) -> Vec<(SessionId, Duration)> {
+        let wanted = self.open.iter().filter(|(session, _)| only.is_none_or(|only| only == **session));
+        let mut leases: Vec<_> = wanted.map(|(session, open)| (*session, open.expires.since(now))).collect();
+        leases.sort_by_key(|(session, left)| (std::cmp::Reverse(*left), *session));
+        leases.truncate(limit);
+        leases
     }
 
     /// Whom what the session makes belongs to.

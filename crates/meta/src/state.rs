@@ -5,6 +5,7 @@ use crate::format::{self, CountersRecord, InodeRecord, NameRecord, SEQUENCE_MAX}
 use crate::key::Key;
 use crate::layers::{Layers, Slot};
 use crate::names::Directory;
+use crate::nodes::Nodes;
 use crate::request::User;
 use crate::sessions::Sessions;
 use base::env::Random;
@@ -29,6 +30,8 @@ pub struct State {
     pub sessions: Sessions,
     /// What devices reported.
     pub devices: Devices,
+    /// Nodes, and when they were heard of.
+    pub nodes: Nodes,
     /// Directories looked up lately, by their text.
     pub directories: BTreeMap<String, Directory>,
     /// The version of the directories that lookups are told.
@@ -66,8 +69,8 @@ impl State {
     /// The state in these layers, whose last change has this sequence number. `entry_max` bounds the bytes of a transaction.
     pub fn new(layers: Layers, sequence: u64, entry_max: usize, random: Arc<dyn Random>) -> Result<State> {
         let counters = layers.record::<CountersRecord>(&Key::Counters)?.ok_or_else(|| missing("the counters"))?;
-        let CountersRecord { next_inode, next_group, next_bag, files, directories, bytes: _ } = counters;
-        if [next_inode, next_group, next_bag, files, directories].into_iter().any(|count| count > SEQUENCE_MAX) {
+        let CountersRecord { next_inode, next_group, next_bag, files, directories, bytes: _, epoch } = counters;
+        if [next_inode, next_group, next_bag, files, directories, epoch].into_iter().any(|count| count > SEQUENCE_MAX) {
             return Err(missing("believable counters"));
         }
         Ok(State {
@@ -75,6 +78,7 @@ impl State {
             counters,
             sessions: Sessions::default(),
             devices: Devices::default(),
+            nodes: Nodes::default(),
             directories: BTreeMap::new(),
             directories_version: 0,
             random,

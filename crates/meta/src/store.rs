@@ -115,6 +115,7 @@ impl<T> Store<T> {
         state.wall = wall;
         state.planted = settings.planted;
         state.load_sessions()?;
+        state.load_nodes()?;
         state.load_devices()?;
         let random = Arc::clone(&settings.random);
         let log = Log::new(length, &replayed.usable, settings.segments_max, replayed.sequence, random);
@@ -195,11 +196,22 @@ impl<T> Store<T> {
             Request::OpenSession { user } => self.state.sessions.opened(caller.session, &user, self.state.now),
             Request::CloseSession => self.state.sessions.ended(caller.session),
             Request::DeviceRegister { device, class, capacity, node } => {
-                let info =
-                    DeviceInfo { device, class, node, capacity, used: 0, full: false, reported: true, draining: false };
+                let info = DeviceInfo {
+                    device,
+                    class,
+                    node,
+                    capacity,
+                    used: 0,
+                    full: false,
+                    reported: true,
+                    draining: false,
+                    silent: false,
+                };
                 self.state.devices.registered(info);
             }
             Request::DeviceDrain { .. } | Request::DeviceRemove { .. } => self.state.follow_device(&request),
+            Request::NodeJoin { node } => self.state.nodes.joined(node),
+            Request::NodeRemove { node } => self.state.nodes.removed(node),
             _ => {}
         }
     }

@@ -5,6 +5,7 @@ use crate::frame::{FAILURE, Header, REPLY};
 use crate::message::{Ask, Failure, kind_name};
 use crate::outbound::Outbound;
 use crate::payload::Payload;
+use crate::secret::Asker;
 use crate::stats::NetStats;
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
@@ -29,6 +30,8 @@ pub struct Call {
     pub kind: u16,
     /// Who asks.
     pub session: SessionId,
+    /// What kind of program asks, as it has said; if the node has a secret, one that knows it.
+    pub asker: Asker,
     /// Unique within the session; the same when a call is asked again because its answer did not arrive. 0: it is never asked again.
     pub number: u64,
     /// The encoded question.

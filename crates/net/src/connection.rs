@@ -12,6 +12,7 @@ use crate::payload::Payload;
 use crate::stats::{NetStats, count};
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
+use base::limit::GREETING_ANSWER_MAX;
 use base::net::Stream;
 use base::unit::Time;
 use std::future::poll_fn;
@@ -85,7 +86,7 @@ impl<R: Role> Connection<R> {
             Running { connection: self, batch: Batch::default(), flushing: false, heard, stuck_since: None, timer };
         let ending = poll_fn(|context| running.poll(context)).await;
         if let Err(error) = &ending
-            && matches!(error.kind(), ErrorKind::Protocol | ErrorKind::Unsupported)
+            && matches!(error.kind(), ErrorKind::Protocol | ErrorKind::Unsupported | ErrorKind::Refused)
         {
             running.say_why(error).await;
         }
@@ -219,7 +220,7 @@ impl<R: Role> Running<R> {
     }
 }
 
-/// Sends one frame and waits for one, before a connection runs. The handshake of the side that connected.
+/// Sends one frame and waits for one, before a connection runs. What comes is bounded: nobody knows yet whose it is.
 pub(crate) async fn exchange(
     stream: &mut Box<dyn Stream>,
     decoder: &mut Decoder,
@@ -230,8 +231,15 @@ pub(crate) async fn exchange(
     frame::append(&mut bytes, header, encode);
     stream.write_all(&bytes).await?;
     stream.flush().await?;
+    let mut admit = |header: &Header| match header.message_length as usize {
+        length if length <= GREETING_ANSWER_MAX && header.payload_length == 0 => Ok(None),
+        length => Err(frame::broken(format!(
+            "it answered a greeting with {length} bytes and a payload of {}",
+            header.payload_length
+        ))),
+    };
     loop {
-        if let Some(frame) = decoder.next(&mut |_| Ok(None))? {
+        if let Some(frame) = decoder.next(&mut admit)? {
             return Ok(frame);
         }
         let length = poll_fn(|context| {

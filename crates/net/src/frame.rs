@@ -50,10 +50,12 @@ pub const CREDIT: u16 = 0xFF02;
 pub const RETURN: u16 = 0xFF03;
 /// Says, as a `Failure`, why the sender is about to close.
 pub const CLOSING: u16 = 0xFF04;
+/// Wants a proof of the secret (`Challenge`); its reply carries `Proof`.
+pub const PROVE: u16 = 0xFF05;
 
 /// Whether this program knows the kind.
 pub fn is_known(kind: u16) -> bool {
-    matches!(kind, HELLO | PING | CREDIT | RETURN | CLOSING) || crate::message::kind_name(kind).is_some()
+    matches!(kind, HELLO | PING | CREDIT | RETURN | CLOSING | PROVE) || crate::message::kind_name(kind).is_some()
 }
 
 /// What a frame's first 48 bytes say.

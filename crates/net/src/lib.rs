@@ -9,6 +9,7 @@ mod link;
 pub mod message;
 mod outbound;
 mod payload;
+mod secret;
 mod server;
 mod stats;
 
@@ -17,5 +18,6 @@ pub use credit::{Budget, Piece};
 pub use link::{CallNumbers, Link, LinkSettings};
 pub use message::Ask;
 pub use payload::Payload;
+pub use secret::{Asker, Credentials, Secret};
 pub use server::{Server, ServerSettings};
 pub use stats::{Answers, KindStats, NetStats};

@@ -1,12 +1,14 @@
 //! The asking side: a link to one node, over several connections that mend themselves.
 
 mod asking;
+mod greeting;
 mod slot;
 
 use crate::call::{Call, LocalAnswer, Responder, Service};
 use crate::frame::broken;
 use crate::message::{Ask, kind_name};
 use crate::payload::Payload;
+use crate::secret::{Asker, Credentials};
 use base::buffer::Pool;
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
@@ -15,7 +17,7 @@ use base::limit::{FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX, SMALL_FRAMES_MAX, SMALL_
 use base::net::Net;
 use bytes::Bytes;
 use prost::Message;
-use slot::{Pending, Shared, Slot, make};
+use slot::{Made, Pending, Shared, Slot, make};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -39,6 +41,10 @@ pub struct LinkSettings {
     pub clock: Arc<dyn Clock>,
     /// Spreads the attempts of many clients to connect again.
     pub random: Arc<dyn Random>,
+    /// What is shown to the node, and wanted of it.
+    pub credentials: Credentials,
+    /// Who asks.
+    pub asker: Asker,
     /// Numbers the session's calls: every link of the session has clones of one.
     pub numbers: CallNumbers,
 }
@@ -77,10 +83,10 @@ struct Remote {
 type Answer = Result<(u16, Bytes, Payload)>;
 
 impl Link {
-    /// Connects to the node at `address` (`host:port`). Fails at once if nothing listens there.
+    /// Connects to the node at `address` (`host:port`). Fails at once if nothing listens there (`Unreachable`), and if one side
+    /// does not want the other (`Refused`: secret or cluster; `Unsupported`: version).
     pub async fn connect(net: Arc<dyn Net>, address: &str, settings: LinkSettings) -> Result<Link> {
         let silence_max = settings.silence_max;
-        let connections = settings.connections.max(1);
         let shared = Arc::new(Shared::new(net, address, settings));
         let made = match timeout(silence_max, make(&shared)).await {
             Ok(Ok(made)) => made,
@@ -88,14 +94,24 @@ impl Link {
             Ok(Err(error)) => return Err(error),
             Err(_) => return Err(nobody(address, &format!("silence for {} s", silence_max.as_secs()))),
         };
-        let node = made.node;
+        Ok(Link::start(shared, Some(made)))
+    }
+
+    /// A link to the node at `address` that connects when it is first used. A call waits for the node to come as it waits for an
+    /// answer; which node it is, `node` does not say. Must be called within a tokio runtime.
+    pub fn when_used(net: Arc<dyn Net>, address: &str, settings: LinkSettings) -> Link {
+        Link::start(Arc::new(Shared::new(net, address, settings)), None)
+    }
+
+    fn start(shared: Arc<Shared>, mut made: Option<Made>) -> Link {
+        let connections = shared.settings.connections.max(1);
+        let node = made.as_ref().map_or(NodeId::default(), |made| made.node);
         let slots: Vec<Arc<Slot>> = (0..connections).map(|_| Arc::new(Slot::new(shared.clone()))).collect();
-        // The first connection is there; the others are made when they are first used.
-        let mut made = Some(made);
+        // The first connection may be there; the others are made when they are first used.
         for slot in &slots {
             tokio::spawn(slot.clone().run(made.take()));
         }
-        Ok(Link { route: Route::Remote(Arc::new(Remote { shared, slots, node })) })
+        Link { route: Route::Remote(Arc::new(Remote { shared, slots, node })) }
     }
 
     /// A link to oneself: a call is a function call, its payload is handed over as it is. Its calls have no numbers, because no
@@ -133,7 +149,8 @@ impl Link {
                 let (sender, receiver) = oneshot::channel::<LocalAnswer>();
                 let respond = Responder::to_local(sender, A::KIND);
                 let message = ask.encode_to_vec().into();
-                service.handle(Call { kind: A::KIND, session: *session, number: 0, message, payload, respond });
+                let asker = Asker::Client;
+                service.handle(Call { kind: A::KIND, session: *session, asker, number: 0, message, payload, respond });
                 match receiver.await {
                     Ok(answer) => answer?,
                     Err(_) => unreachable!("a responder answers when it is dropped"),
@@ -150,7 +167,7 @@ impl Link {
         Ok((answer, payload))
     }
 
-    /// The node at the other end; all zeros on a local link, which needs no name for itself.
+    /// The node at the other end; all zeros on a local link, which needs no name for itself, and on one that connects when used.
     pub fn node(&self) -> NodeId {
         match &self.route {
             Route::Local { .. } => NodeId::default(),

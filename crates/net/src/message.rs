@@ -5,8 +5,10 @@
 
 pub mod bag;
 pub mod chunk;
+pub mod cluster;
 pub mod device;
 pub mod file;
+pub mod order;
 pub mod session;
 
 use base::error::{Error, ErrorKind};
@@ -85,6 +87,22 @@ asks! {
     80 device::Scrub => Done,
     81 device::Damage => device::DamageAnswer,
     82 device::Drain => Done,
+
+    96 cluster::Report => cluster::ReportAnswer,
+    97 cluster::FindSession => cluster::OpenSession,
+    98 cluster::View => cluster::ViewAnswer,
+    99 cluster::DrainNode => Done,
+    100 cluster::RemoveNode => Done,
+
+    112 order::Fence => order::FenceAnswer,
+    113 order::Delete => Done,
+    114 order::Release => Done,
+    115 order::Inventory => order::InventoryAnswer,
+    116 order::BagCounts => order::BagCountsAnswer,
+    117 order::BeginPass => Done,
+    118 order::SealBag => Done,
+    119 order::DropBag => Done,
+    120 order::Kept => order::KeptAnswer,
 }
 
 /// The answer to a question that only wants to be done.

@@ -1,14 +1,16 @@
 //! Takes connections and serves calls: the accept loop and its settings.
 
+mod greeting;
 mod serving;
 
 use crate::call::Service;
 use crate::connection::Connection;
 use crate::credit::Budget;
 use crate::decode::Decoder;
+use crate::secret::Credentials;
 use crate::stats::{NetStats, count};
 use base::buffer::Pool;
-use base::env::Clock;
+use base::env::{Clock, Random};
 use base::error::ErrorKind;
 use base::id::NodeId;
 use base::limit::CONNECTIONS_MAX;
@@ -31,6 +33,10 @@ pub struct ServerSettings {
     pub budget: Budget,
     /// Bounds the payload of answers that are not written to their socket yet (`Responder::outgoing_budget`).
     pub outgoing: Budget,
+    /// What is wanted of who connects, and shown to them.
+    pub credentials: Credentials,
+    /// Makes each greeting another one.
+    pub random: Arc<dyn Random>,
     /// Where buffers for payloads come from.
     pub pool: Pool,
     /// Measures silence.
@@ -128,7 +134,7 @@ async fn converse(
         stats: stats.clone(),
     };
     if let Err(error) = connection.run().await {
-        if matches!(error.kind(), ErrorKind::Protocol | ErrorKind::Unsupported) {
+        if matches!(error.kind(), ErrorKind::Protocol | ErrorKind::Unsupported | ErrorKind::Refused) {
             count(&stats.refused_frames, 1);
         }
         (settings.on_trouble)(format!("{peer}: disconnected: {error}"));

@@ -3,7 +3,9 @@
 use crate::log::Form;
 use crate::world::World;
 use base::error::{Error, ErrorKind, Result};
+use base::id::ClusterId;
 use base::policy::Class;
+use net::{Credentials, Secret};
 use os::disk::Backend;
 use std::path::{Path, PathBuf};
 
@@ -28,6 +30,53 @@ pub struct Settings {
     pub hdfs: Door,
     /// How the log on stderr looks.
     pub log: Form,
+    /// What those who connect prove; none: nothing, and the node should listen on loopback only.
+    pub secret: Option<Secret>,
+    /// The cluster that the node belongs to; none: it is a store of its own.
+    pub cluster: Option<Cluster>,
+}
+
+/// What a node is told of its cluster and of its own place there.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    /// Which cluster.
+    pub id: ClusterId,
+    /// The node's name, for people, one of its kind in the cluster; empty: the beginning of its id.
+    pub name: String,
+    /// Where it stands: leaving a site means crossing a slow link.
+    pub site: String,
+    /// Where in the site: what is lost together with it.
+    pub rack: String,
+    /// Where others reach it, `host:port`; none: where it listens.
+    pub advertise: Option<String>,
+    /// Who keeps the metadata.
+    pub meta: MetaPlace,
+}
+
+/// Who keeps a node's metadata.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MetaPlace {
+    /// The node itself.
+    Local,
+    /// The node at this `host:port`.
+    Node(String),
+}
+
+/// The site and the rack of a node that is not told where it stands.
+pub const PLACE_UNSAID: &str = "default";
+
+impl Cluster {
+    /// A node of cluster `id` that keeps the metadata and is told nothing else.
+    pub fn new(id: ClusterId) -> Cluster {
+        Cluster {
+            id,
+            name: String::new(),
+            site: PLACE_UNSAID.to_string(),
+            rack: PLACE_UNSAID.to_string(),
+            advertise: None,
+            meta: MetaPlace::Local,
+        }
+    }
 }
 
 /// Where a server beside the store's own listens.
@@ -56,7 +105,22 @@ impl Settings {
             console: Door::Off,
             hdfs: Door::Off,
             log: Form::Text,
+            secret: None,
+            cluster: None,
         }
+    }
+
+    /// Where the node that keeps the metadata is, `host:port`; none: this one does.
+    pub fn keeper(&self) -> Option<&str> {
+        match &self.cluster.as_ref()?.meta {
+            MetaPlace::Local => None,
+            MetaPlace::Node(address) => Some(address),
+        }
+    }
+
+    /// What the node shows to others, and wants of them.
+    pub fn credentials(&self) -> Credentials {
+        Credentials { cluster: self.cluster.as_ref().map(|cluster| cluster.id), secret: self.secret.clone() }
     }
 }
 
@@ -101,6 +165,30 @@ pub fn metadata_directory(world: &dyn World, devices: &[DeviceSetting]) -> Resul
             ),
         )),
     }
+}
+
+/// The directory with the small files of a node that does not keep the metadata: the device directory that has them already, else
+/// the first one. Made if it is missing.
+pub fn member_directory(world: &dyn World, devices: &[DeviceSetting]) -> Result<PathBuf> {
+    for device in devices {
+        if world.exists(&device.directory.join("meta"))? {
+            let text = format!(
+                "{} holds a metadata store, so it belongs to a node that keeps one; nothing was changed; give this node other \
+                 directories, or start it without --meta",
+                shown(&device.directory)
+            );
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+    }
+    for device in devices {
+        if world.exists(&device.directory.join("node"))? {
+            return Ok(device.directory.clone());
+        }
+    }
+    let none = || Error::new(ErrorKind::Invalid, "no device was given; name at least one with --data DIR");
+    let first = devices.first().ok_or_else(none)?.directory.clone();
+    world.make_directory(&first)?;
+    Ok(first)
 }
 
 /// A path for people.

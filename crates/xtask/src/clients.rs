@@ -1,5 +1,6 @@
 //! `cargo x clients`: other people's clients of HDFS, against Stormwell and against a real HDFS in the same run.
 
+mod jobs;
 mod kit;
 pub mod lab;
 mod servers;
@@ -12,7 +13,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// What there is, in the order in which it runs.
-const STAGES: [&str; 3] = ["shell", "contract", "native"];
+const STAGES: [&str; 6] = ["shell", "contract", "native", "full", "jobs", "spark"];
+
+/// What runs in every test of the tree; the others download more and take longer.
+const TESTED: [&str; 4] = ["shell", "contract", "native", "full"];
 
 /// Runs all stages, or those named. After `contract` names of suites may follow. `Ok(true)` if all passed.
 pub fn run(root: &Path, words: &[String]) -> Result<bool, String> {
@@ -21,7 +25,8 @@ pub fn run(root: &Path, words: &[String]) -> Result<bool, String> {
         return Err(format!("there is no stage `{}`; the stages are {}", suites[0], STAGES.join(", ")));
     }
     Run::of("cargo build --release --workspace --bins --locked").execute(root, None)?;
-    let wanted: Vec<&str> = stages.iter().map(|stage| stage.as_str()).collect();
+    let named = |stage: &&str| stages.is_empty() || stages.iter().any(|name| name == stage);
+    let wanted: Vec<&str> = STAGES.into_iter().filter(named).collect();
     match all(root, &wanted, &suites, None) {
         Ok(()) => Ok(true),
         Err(text) => {
@@ -33,10 +38,10 @@ pub fn run(root: &Path, words: &[String]) -> Result<bool, String> {
 
 /// The stage of `cargo x test`. Outside continuous integration it is skipped, with a word, where it cannot run.
 pub fn stage(root: &Path, limit: Option<Duration>) -> Result<(), String> {
-    all(root, &[], &[], limit)
+    all(root, &TESTED, &[], limit)
 }
 
-/// The stages named, or all of them, with everything that they need started before and ended after.
+/// These stages with everything that they need started before and ended after.
 fn all(root: &Path, wanted: &[&str], suites: &[&String], limit: Option<Duration>) -> Result<(), String> {
     let kit = match timed("jars and packages", || Kit::set_up(root, limit)) {
         Ok(kit) => kit,
@@ -46,10 +51,9 @@ fn all(root: &Path, wanted: &[&str], suites: &[&String], limit: Option<Duration>
             return Ok(());
         }
     };
-    let wanted: Vec<&str> = STAGES.into_iter().filter(|stage| wanted.is_empty() || wanted.contains(stage)).collect();
     stage::aside("clients", |directory| {
-        let ours = timed("start of Stormwell", || Stormwell::start(root, directory))?;
-        let both = wanted.iter().any(|stage| *stage != "native");
+        let mut ours = timed("start of Stormwell", || Stormwell::start(root, directory))?;
+        let both = wanted.iter().any(|stage| ["shell", "contract"].contains(stage));
         let hdfs = if both {
             Some(timed("start of HDFS", || Hdfs::prepare(&kit, directory, &SMALL_JVM, false)?.start())?)
         } else {
@@ -58,14 +62,21 @@ fn all(root: &Path, wanted: &[&str], suites: &[&String], limit: Option<Duration>
         let there = hdfs.as_ref().map_or_else(|| "-".to_owned(), Hdfs::address);
         let mut failed = Vec::new();
         for stage in wanted {
-            let run = match stage {
-                "shell" => shell(root, &kit, directory, &there, &ours.address()),
-                "contract" => contract(root, &kit, directory, &there, &ours.address(), suites),
-                _ => native(root, &kit, directory, &ours.address()),
-            };
-            if let Err(text) = timed(stage, || run.execute(directory, limit)) {
+            let address = ours.address();
+            let result = timed(stage, || match *stage {
+                "shell" => shell(root, &kit, directory, &there, &address).execute(directory, limit),
+                "contract" => contract(root, &kit, directory, &there, &address, suites).execute(directory, limit),
+                "native" => python(root, &kit.python(), "native.py", directory, &address).execute(directory, limit),
+                "full" => full(root, &kit, directory, limit),
+                "jobs" => jobs::run(root, &kit, directory, &mut ours),
+                _ => {
+                    let interpreter = kit.spark(root)?;
+                    python(root, &interpreter, "spark.py", directory, &address).execute(directory, limit)
+                }
+            });
+            if let Err(text) = result {
                 println!("{stage}: FAILED: {text}\nrepeat: cargo x clients {stage}");
-                failed.push(stage);
+                failed.push(*stage);
             }
         }
         if failed.is_empty() { Ok(()) } else { Err(failed.join(", ")) }
@@ -90,13 +101,21 @@ fn contract(root: &Path, kit: &Kit, directory: &Path, hdfs: &str, ours: &str, su
     run
 }
 
-/// hdfs-native, fsspec, pandas and pyarrow.
-fn native(root: &Path, kit: &Kit, directory: &Path, ours: &str) -> Run {
+/// A program of `clients/python`: `native.py` (hdfs-native, fsspec, pandas, pyarrow) or `spark.py`.
+fn python(root: &Path, interpreter: &Path, program: &str, directory: &Path, ours: &str) -> Run {
     let mut run = Run::of("");
-    run.words.push(kit.python().display().to_string());
-    run.words.push(root.join("clients/python/native.py").display().to_string());
+    run.words.push(interpreter.display().to_string());
+    run.words.push(root.join("clients/python").join(program).display().to_string());
     run.words.extend([ours.to_owned(), directory.display().to_string()]);
     run
+}
+
+/// A store of its own, which is filled by Java writers.
+fn full(root: &Path, kit: &Kit, directory: &Path, limit: Option<Duration>) -> Result<(), String> {
+    let small = Stormwell::prepare_with(root, &directory.join("small-server"), "data:ssd:256M")?.start()?;
+    let mut run = kit.java("full", "stormwell.clients.Full", directory);
+    run.words.push(small.address());
+    run.execute(directory, limit)
 }
 
 fn timed<T>(name: &str, action: impl FnOnce() -> Result<T, String>) -> Result<T, String> {

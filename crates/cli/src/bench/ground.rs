@@ -174,12 +174,21 @@ impl Ground {
     /// so that the next read comes from the device.
     pub async fn forget_cache(&mut self) -> Result<()> {
         self.settle().await?;
+        self.each_server_file(forget)
+    }
+
+    /// Brings the server's files into memory, as a program that reads them here would: the server does not for large reads.
+    pub fn fill_cache(&self) -> Result<()> {
+        self.each_server_file(remember)
+    }
+
+    fn each_server_file(&self, act: fn(&Path) -> Result<()>) -> Result<()> {
         let mut open = vec![self.scratch.path().join("store")];
         while let Some(directory) = open.pop() {
             for path in os::file::read_directory(&directory)? {
                 match os::file::metadata(&path) {
                     Ok(about) if about.is_dir() => open.push(path),
-                    Ok(about) if about.is_file() => forget(&path)?,
+                    Ok(about) if about.is_file() => act(&path)?,
                     // Sockets, and files that the server removed meanwhile.
                     _ => {}
                 }
@@ -211,6 +220,13 @@ fn forget(path: &Path) -> Result<()> {
     match unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) } {
         0 => Ok(()),
         code => Err(Error::from(std::io::Error::from_raw_os_error(code)).during("make the kernel forget cached pages")),
+    }
+}
+
+fn remember(path: &Path) -> Result<()> {
+    match os::file::open(path).and_then(|mut file| Ok(std::io::copy(&mut file, &mut std::io::sink())?)) {
+        Err(error) if error.kind() != base::error::ErrorKind::NotFound => Err(error.during("bring a file into memory")),
+        _ => Ok(()),
     }
 }
 

@@ -4,16 +4,18 @@
 mod bag;
 mod chunk;
 mod file;
+pub mod nodes;
 
 use base::buffer::Pool;
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
-use base::id::SessionId;
+use base::id::{NodeId, SessionId};
 use base::unit::{Time, WallTime};
-use client::Client;
-use net::message::{Ask, Done, bag as bags, chunk as chunks, file as files, session};
-use net::{Call, Link, Payload, Responder, Service};
+use client::{Client, Near, Settings};
+use net::message::{Ask, Done, bag as bags, chunk as chunks, cluster, file as files, session};
+use net::{Call, Credentials, Link, Payload, Responder, Service};
 use prost::Message;
+use sim::net::SimNet;
 use sim::random::SimRandom;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -22,6 +24,17 @@ use tokio::time::Instant;
 
 /// Devices of the node.
 pub const DEVICES: u64 = 3;
+
+/// Its id.
+const NODE: NodeId = NodeId(7);
+
+/// Itself with all its devices.
+fn view() -> cluster::ViewAnswer {
+    let node = cluster::Node { node: NODE.0.into(), incarnation: 1, ..cluster::Node::default() };
+    let devices = (1..=DEVICES).map(|device| u128::from(device).into()).collect();
+    let member = cluster::Member { node, devices, silent: false };
+    cluster::ViewAnswer { epoch: 1, keeper: NODE.0.into(), members: vec![member] }
+}
 
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,6 +51,8 @@ pub struct Faults {
     pub unanswered: bool,
     /// The next so many reads bring bytes that do not match their checksum, or find them so themselves.
     pub damaged: u32,
+    /// The node is older and knows nothing of stored checksums.
+    pub without_blocks: bool,
 }
 
 /// The node, and what a test looks at.
@@ -56,6 +71,12 @@ pub struct State {
     /// Answers to changes of names, by session and call number.
     remembered: BTreeMap<(u128, u64), std::result::Result<Vec<u8>, Error>>,
     pub next: u64,
+    /// Devices there are, numbered from 1.
+    pub devices: u64,
+    /// Who is there.
+    pub view: cluster::ViewAnswer,
+    /// Calls that came to the wrong node.
+    pub astray: u64,
     /// Bytes that reads brought.
     pub bytes_read: u64,
     /// Calls by kind.
@@ -85,16 +106,27 @@ impl Fake {
     pub fn new(seed: u64) -> Arc<Fake> {
         let clock = Arc::new(TokioClock(Instant::now()));
         let fake = Fake { random: SimRandom::new(seed), clock, state: Mutex::default() };
-        fake.state().next = 100;
+        *fake.state() = State { next: 100, devices: DEVICES, view: view(), ..State::default() };
         Arc::new(fake)
     }
 
     /// A new client, with a session of its own.
     pub fn client(self: &Arc<Self>) -> Client {
         let session = SessionId(self.random.wide());
-        let link = Link::local(Arc::new(FakeService(self.clone())), session);
-        let random = self.random.fork(&session.to_string());
-        Client::over(link, self.clock.clone(), Arc::new(random), Pool::new(64 << 20))
+        let link = Link::local(Arc::new(FakeService { fake: self.clone(), node: None }), session);
+        let settings = Settings {
+            net: Arc::new(SimNet::new(1, self.clock.clone(), "client")),
+            address: String::new(),
+            program: "test".into(),
+            credentials: Credentials::default(),
+            user: Default::default(),
+            clock: self.clock.clone(),
+            random: Arc::new(self.random.fork(&session.to_string())),
+            pool: Pool::new(64 << 20),
+            connections: 2,
+            silence_max: Duration::from_secs(10),
+        };
+        Client::over(Near { node: NODE, link, session }, settings)
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {
@@ -134,6 +166,7 @@ impl Fake {
         call.payload.verify()?;
         match call.kind {
             session::Renew::KIND => reply(Done {}),
+            cluster::View::KIND => reply(self.state().view.clone()),
             files::Stat::KIND => reply(self.state().stat(&call.ask::<files::Stat>()?.path)?),
             files::List::KIND => reply(self.state().list(&call.ask()?)?),
             files::Locate::KIND => reply(self.state().locate(&call.ask()?)?),
@@ -147,8 +180,9 @@ impl Fake {
                 match (damaged, ask.unchecked) {
                     (false, _) => Ok((answer.encode_to_vec(), Payload::new(bytes))),
                     (true, true) => {
-                        let crc = base::checksum::crc32c(&bytes) ^ 1;
-                        Ok((answer.encode_to_vec(), Payload::with_crc(vec![bytes], crc)))
+                        let (crc, mut rotten) = (base::checksum::crc32c(&bytes), bytes.to_vec());
+                        rotten.iter_mut().take(1).for_each(|byte| *byte ^= 1);
+                        Ok((answer.encode_to_vec(), Payload::with_crc(vec![rotten.into()], crc)))
                     }
                     (true, false) => Err(Error::new(ErrorKind::Corrupt, "the bytes are rotten")),
                 }
@@ -235,15 +269,24 @@ impl State {
     }
 }
 
-struct FakeService(Arc<Fake>);
+struct FakeService {
+    fake: Arc<Fake>,
+    /// The node that it is one of several; none: it is all there is.
+    node: Option<NodeId>,
+}
 
 impl Service for FakeService {
     fn handle(&self, mut call: Call) {
-        // As over a network, where answers are lost and calls asked again.
-        call.number = self.0.state().number();
-        let fake = self.0.clone();
+        let (fake, node) = (self.fake.clone(), self.node);
+        if call.number == 0 {
+            // As over a network, where answers are lost and calls asked again.
+            call.number = fake.state().number();
+        }
         tokio::spawn(async move {
-            let result = fake.handle(&call).await;
+            let result = match node.map_or(Ok(()), |node| fake.check_place(node, &call)) {
+                Ok(()) => fake.handle(&call).await,
+                Err(error) => Err(error),
+            };
             answer(call.kind, call.respond, result);
         });
     }
@@ -268,6 +311,7 @@ fn answer(kind: u16, respond: Responder, result: Result<Reply>) {
             message,
             payload,
             session::Renew,
+            cluster::View,
             files::Stat,
             files::List,
             files::Locate,

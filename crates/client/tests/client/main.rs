@@ -6,3 +6,4 @@ mod files;
 mod names;
 mod packer;
 mod ranges;
+mod routes;

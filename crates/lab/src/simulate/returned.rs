@@ -56,7 +56,7 @@ pub async fn play(scene: Arc<Scene>, random: SimRandom, name: String, other: Cli
     let (written, untouched) = (create(&path_of("written")), create(&path_of("untouched")));
     let file = done(scene.insist(&who, "create", || ask(&link, &written)).await?, &who)?;
     let untouched = done(scene.insist(&who, "create", || ask(&link, &untouched)).await?, &who)?;
-    let create = bag::Create { name: bags::name_of(0), exists_ok: true, retain: false };
+    let create = bag::Create { name: bags::name_of(0), exists_ok: true, retain: false, ..bag::Create::default() };
     let bag = done(scene.insist(&who, "bag_create", || ask(&link, &create)).await?, &who)?;
     let mut returned = Returned { scene, random, name, other, link, file, untouched, bag, lengths: (0, 0) };
     returned.write().await?;

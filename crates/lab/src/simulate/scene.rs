@@ -162,6 +162,8 @@ impl Scene {
             pool: Pool::new(1 << 20),
             clock: self.clock.clone(),
             random: Arc::new(random.fork("link")),
+            credentials: net::Credentials::default(),
+            asker: net::Asker::Client,
             numbers: CallNumbers::default(),
         };
         let host: Arc<dyn Net> = Arc::new(self.net.host(name));
@@ -174,6 +176,7 @@ impl Scene {
         let host = self.net.host(name);
         let chance: Arc<dyn Random> = Arc::new(random.fork(name));
         let settings = || Settings {
+            credentials: net::Credentials::default(),
             user: ("simulated".to_string(), "simulated".to_string()),
             net: Arc::new(host.clone()),
             address: ADDRESS.to_string(),

@@ -235,6 +235,7 @@ async fn connect(address: &str, pool: Pool) -> Result<Client> {
         net: Arc::new(os::net::TcpNet),
         address: address.to_string(),
         program: "lab trials".to_string(),
+        credentials: net::Credentials::default(),
         user: os::user::current(),
         clock: Arc::new(SystemClock::new()),
         random: Arc::new(SystemRandom),

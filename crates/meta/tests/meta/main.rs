@@ -7,6 +7,7 @@ mod formats;
 mod known;
 mod model;
 mod moves;
+mod nodes;
 mod rules;
 mod steps;
 mod world;

@@ -1,14 +1,14 @@
 //! One of a link's connections and the calls on it. The connection may break and be made again; the calls stay.
 
 use super::asking::Asking;
+use super::greeting::greet;
 use super::{Answer, LinkSettings};
-use crate::call::{Outlet, encode};
-use crate::connection::{Connection, exchange};
+use crate::call::Outlet;
+use crate::connection::Connection;
 use crate::credit::Budget;
 use crate::decode::Decoder;
-use crate::frame::{self, FAILURE, HELLO, Header, RETURN, VERSION_MAX, VERSION_MIN};
+use crate::frame::{self, Header, RETURN};
 use crate::message::Failure;
-use crate::message::session::{Hello, Welcome};
 use crate::payload::Payload;
 use crate::stats::NetStats;
 use base::error::{Error, ErrorKind, Result};
@@ -345,7 +345,7 @@ impl Slot {
             };
             match result {
                 Ok(made) => return Some(made),
-                Err(error) if error.kind() == ErrorKind::Unsupported => {
+                Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::Refused) => {
                     self.fail_all(&error);
                     return None;
                 }
@@ -429,23 +429,12 @@ pub(super) async fn make(shared: &Shared) -> Result<Made> {
     let settings = &shared.settings;
     let mut stream = shared.net.connect(&shared.address).await?;
     let mut decoder = Decoder::new(settings.pool.clone());
-    let hello = Hello {
-        version_min: VERSION_MIN.into(),
-        version_max: VERSION_MAX.into(),
-        session: settings.session.0.into(),
-        program: settings.program.chars().take(200).collect(),
-    };
-    let header = Header { kind: HELLO, ..Header::default() };
-    let frame = exchange(&mut stream, &mut decoder, header, |bytes| encode(&hello, bytes)).await?;
+    let node = greet(&mut stream, &mut decoder, settings).await.map_err(|error| match error.kind() {
+        ErrorKind::Refused | ErrorKind::Unsupported | ErrorKind::Protocol => error.during(&shared.address),
+        _ => error,
+    })?;
     shared.hear(settings.clock.now());
-    if frame.header.flags & FAILURE != 0 {
-        return Err(failure(&frame.message).during(&shared.address));
-    }
-    let welcome = Welcome::decode(frame.message)
-        .ok()
-        .filter(|welcome| frame.header.kind == HELLO && welcome.version == u32::from(VERSION_MAX))
-        .ok_or_else(|| frame::broken(format!("{} did not answer the greeting with a welcome", shared.address)))?;
-    Ok(Made { stream, decoder, node: NodeId(welcome.node.value()) })
+    Ok(Made { stream, decoder, node })
 }
 
 /// The error in a failure's message.

@@ -15,6 +15,9 @@ pub struct Create {
     /// Acknowledged chunks stay, to be given once in each pass.
     #[prost(bool, tag = "3")]
     pub retain: bool,
+    /// As in `Stat`.
+    #[prost(bool, tag = "4")]
+    pub uncounted: bool,
 }
 
 /// Begins a new pass: every chunk that is there is given again, and acknowledgements of earlier passes are refused.
@@ -31,6 +34,9 @@ pub struct Stat {
     /// Its name.
     #[prost(string, tag = "1")]
     pub name: String,
+    /// Leaves the counts at zero: no member is asked, so that it is cheap, and answered while one cannot be reached.
+    #[prost(bool, tag = "2")]
+    pub uncounted: bool,
 }
 
 /// A bag. Counts are sums over its devices at about the same moment.
@@ -190,6 +196,12 @@ pub struct PullAnswer {
     /// Chunks granted to somebody and not yet acknowledged, on this device.
     #[prost(uint64, tag = "6")]
     pub granted: u64,
+    /// So many microseconds the device had this pull, from the moment there was a chunk for it; zero: it was not measured.
+    #[prost(uint32, tag = "7")]
+    pub service_us: u32,
+    /// Pulls that the device read for when it began with this one, this one too.
+    #[prost(uint32, tag = "8")]
+    pub under_way: u32,
 }
 
 /// One chunk and the grant it was pulled under.

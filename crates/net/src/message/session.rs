@@ -1,6 +1,7 @@
 //! How a connection begins and a session stays alive.
 
 use super::Id;
+use bytes::Bytes;
 use prost::Message;
 
 /// The first message of every connection, from the side that connected.
@@ -18,6 +19,57 @@ pub struct Hello {
     /// Which program, for people: `stormwell put`.
     #[prost(string, tag = "4")]
     pub program: String,
+    /// The cluster that the sender means; absent: whichever answers.
+    #[prost(message, optional, tag = "5")]
+    pub cluster: Option<Id>,
+    /// 32 random bytes, new for each connection; empty: the sender has no secret.
+    #[prost(bytes = "bytes", tag = "6")]
+    pub nonce: Bytes,
+    /// What kind of program it is.
+    #[prost(enumeration = "Role", tag = "7")]
+    pub role: i32,
+    /// Of a node: which one.
+    #[prost(message, optional, tag = "8")]
+    pub node: Option<Id>,
+    /// Of a node: rises with every start of it.
+    #[prost(uint64, tag = "9")]
+    pub incarnation: u64,
+}
+
+/// What kind of program connects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
+#[repr(i32)]
+pub enum Role {
+    /// A command, or another program that uses the store.
+    Client = 0,
+    /// A node of the cluster.
+    Node = 1,
+}
+
+/// The answer of a node that has a secret to a `Hello` with a nonce: proves that it knows the secret, and wants the same.
+/// What the proofs are made of: `net::secret`.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Challenge {
+    /// 32 random bytes, new for each connection.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub nonce: Bytes,
+    /// The node's proof, 32 bytes.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub proof: Bytes,
+    /// Which node it is.
+    #[prost(message, required, tag = "3")]
+    pub node: Id,
+    /// Rises with every start of that node.
+    #[prost(uint64, tag = "4")]
+    pub incarnation: u64,
+}
+
+/// The answer to `Challenge`; `Welcome` follows.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Proof {
+    /// The proof of the side that connected, 32 bytes.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub proof: Bytes,
 }
 
 /// The answer to `Hello`, or a `Failure` and the connection's end.
@@ -32,6 +84,9 @@ pub struct Welcome {
     /// Rises with every start of that node.
     #[prost(uint64, tag = "3")]
     pub incarnation: u64,
+    /// The cluster that the node belongs to; absent: none.
+    #[prost(message, optional, tag = "4")]
+    pub cluster: Option<Id>,
 }
 
 /// Keeps the session's leases; at least every third of `base::limit::SESSION_LEASE`.

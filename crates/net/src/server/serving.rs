@@ -1,19 +1,20 @@
 //! The serving side of one connection: greets, grants credit, hands calls to the service.
 
+use super::greeting::{Answer, Greeting, Known};
 use super::{ServerSettings, stopped};
 use crate::call::{Call, Outlet, Responder, Service, bounded_failure, encode};
 use crate::connection::{Moments, Role};
 use crate::credit::Piece;
 use crate::decode::Frame;
-use crate::frame::{self, CLOSING, CREDIT, FAILURE, HELLO, Header, PING, REPLY, RETURN, VERSION_MAX, VERSION_MIN};
-use crate::message::session::{Hello, Welcome};
+use crate::frame::{self, CLOSING, CREDIT, FAILURE, HELLO, Header, PING, PROVE, REPLY, RETURN};
+use crate::message::Failure;
 use crate::outbound::Outbound;
 use crate::payload::Payload;
 use crate::stats::count;
 use base::error::{Error, ErrorKind, Result};
-use base::id::SessionId;
 use base::limit::{CONNECTION_IDLE_MAX, HELLO_WAIT_MAX, SMALL_FRAMES_MAX, SMALL_PAYLOAD_MAX};
 use base::unit::Time;
+use bytes::Bytes;
 use prost::Message;
 use std::collections::VecDeque;
 use std::future::Future;
@@ -23,9 +24,6 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::watch;
-
-/// Longest first message: two ids, two versions and a program's name. Larger ones are refused before they are read.
-const HELLO_MAX: u32 = 4096;
 
 /// Wishes for credit that may be open. A client wishes once for each unanswered call and once for what follows it.
 const WISHES_MAX: usize = 4 * SMALL_FRAMES_MAX;
@@ -45,7 +43,7 @@ pub(super) struct Serving {
     settings: Arc<ServerSettings>,
     stop: Pin<Box<dyn Future<Output = ()> + Send>>,
     stopping: bool,
-    session: Option<SessionId>,
+    greeting: Greeting,
     begun: Option<Time>,
     /// When a call last came in.
     called: Time,
@@ -69,7 +67,7 @@ impl Serving {
             settings,
             stop: Box::pin(stopped(shutdown)),
             stopping: false,
-            session: None,
+            greeting: Greeting::default(),
             begun: None,
             granted: None,
             wishes: VecDeque::new(),
@@ -86,29 +84,33 @@ impl Serving {
     }
 
     fn greet(&mut self, frame: &Frame) -> Result<()> {
-        let hello = Hello::decode(frame.message.clone())
-            .map_err(|error| frame::broken(format!("the first message cannot be read: {error}")))?;
-        let shared = hello.version_max.min(u32::from(VERSION_MAX));
-        if shared < hello.version_min || shared < u32::from(VERSION_MIN) {
-            let error = frame::wrong_version(hello.version_min, hello.version_max);
-            let header = Header { kind: HELLO, flags: REPLY | FAILURE, ..Header::default() };
-            let failure = bounded_failure(error.clone());
-            self.outbound().push(header, |bytes| encode(&failure, bytes), &Payload::empty());
-            return Err(error);
+        let answer = match self.greeting.hear(&frame.message, &self.settings) {
+            Ok(answer) => answer,
+            Err(error) => {
+                let header = Header { kind: HELLO, flags: REPLY | FAILURE, ..Header::default() };
+                let failure = bounded_failure(error.clone());
+                self.outbound().push(header, |bytes| encode(&failure, bytes), &Payload::empty());
+                return Err(error);
+            }
+        };
+        let header = |kind, flags| Header { kind, flags, ..Header::default() };
+        match answer {
+            Answer::Challenge(challenge) => {
+                self.outbound().push(header(PROVE, 0), |bytes| encode(&challenge, bytes), &Payload::empty());
+            }
+            Answer::Welcome(welcome) => {
+                self.outbound().push(header(HELLO, REPLY), |bytes| encode(&welcome, bytes), &Payload::empty());
+            }
         }
-        self.session = Some(SessionId(hello.session.value()));
-        let welcome =
-            Welcome { version: shared, node: self.settings.node.0.into(), incarnation: self.settings.incarnation };
-        let header = Header { kind: HELLO, flags: REPLY, ..Header::default() };
-        self.outbound().push(header, |bytes| encode(&welcome, bytes), &Payload::empty());
         Ok(())
     }
 
-    fn call(&mut self, session: SessionId, frame: Frame) {
+    fn call(&mut self, known: Known, frame: Frame) {
+        let Known { session, asker } = known;
         let Frame { header: Header { kind, number, .. }, message, payload } = frame;
         count(&self.settings.stats.calls, 1);
         let respond = Responder::to_connection(self.outlet.clone(), kind, number, self.called);
-        self.service.handle(Call { kind, session, number, message, payload, respond });
+        self.service.handle(Call { kind, session, asker, number, message, payload, respond });
     }
 
     /// The client gives back so much and wishes for nothing any more.
@@ -141,16 +143,13 @@ impl Serving {
 
 impl Role for Serving {
     fn admit(&mut self, header: &Header) -> Result<Option<Piece>> {
-        if self.session.is_none() {
-            if header.kind != HELLO || header.message_length > HELLO_MAX || header.payload_length > 0 {
-                return Err(frame::broken("the first frame must be a greeting"));
-            }
-            return Ok(None);
+        if self.greeting.known().is_none() {
+            return self.greeting.admit(header).map(|()| None);
         }
         if header.flags != 0 && header.kind != CLOSING {
             return Err(frame::broken("an answer came to a node that asked nothing"));
         }
-        if header.kind == HELLO {
+        if matches!(header.kind, HELLO | PROVE) {
             return Err(frame::broken("a second greeting"));
         }
         if header.kind != RETURN && header.credit > 0 {
@@ -172,8 +171,8 @@ impl Role for Serving {
     }
 
     fn take(&mut self, frame: Frame) -> Result<()> {
-        match (frame.header.kind, self.session) {
-            (HELLO, _) => self.greet(&frame),
+        match (frame.header.kind, self.greeting.known()) {
+            (HELLO | PROVE, _) => self.greet(&frame),
             (PING, _) => {
                 let header = Header { kind: PING, flags: REPLY, ..Header::default() };
                 self.outbound().push(header, |_| (), &Payload::empty());
@@ -181,10 +180,10 @@ impl Role for Serving {
             }
             (CREDIT, _) => Ok(()),
             (RETURN, _) => self.take_back(frame.header.credit),
-            (CLOSING, _) => Err(Error::new(ErrorKind::Io, "the client closed the connection and said why in a frame")),
-            (_, Some(session)) => {
+            (CLOSING, _) => Err(left(&frame.message)),
+            (_, Some(known)) => {
                 self.called = self.settings.clock.now();
-                self.call(session, frame);
+                self.call(known, frame);
                 Ok(())
             }
             (_, None) => Err(frame::broken("the first frame must be a greeting")),
@@ -222,7 +221,7 @@ impl Role for Serving {
         let Moments { now, heard, stuck_since, in_frame } = *moments;
         let begun = *self.begun.get_or_insert(now);
         let silence_max = self.settings.silence_max;
-        if self.session.is_none() && now.since(begun) >= HELLO_WAIT_MAX {
+        if self.greeting.known().is_none() && now.since(begun) >= HELLO_WAIT_MAX {
             return Err(frame::broken(format!("no greeting within {} s", HELLO_WAIT_MAX.as_secs())));
         }
         if stuck_since.is_some_and(|since| now.since(since) >= silence_max) {
@@ -245,6 +244,16 @@ impl Role for Serving {
     fn tick_every(&self) -> Duration {
         TICK.min(self.settings.silence_max / 4)
     }
+}
+
+/// Longest part of a client's last words that is repeated to people.
+const LAST_WORDS_SHOWN: usize = 300;
+
+/// The client closed the connection and said why, in words of which it chose every byte.
+fn left(message: &Bytes) -> Error {
+    let words = Failure::decode(message.clone()).map(|failure| failure.text).unwrap_or_default();
+    let words: String = words.chars().take(LAST_WORDS_SHOWN).flat_map(char::escape_debug).collect();
+    Error::new(ErrorKind::Io, format!("the client closed the connection and said: {words}"))
 }
 
 fn gone(text: String) -> Error {

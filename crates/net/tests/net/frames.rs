@@ -12,7 +12,13 @@ use prost::Message;
 /// A greeting, a push with 5,000 bytes beside it, and a refusal, as version 1 writes them.
 fn golden_frames() -> Vec<u8> {
     let mut bytes = Vec::new();
-    let hello = Hello { version_min: 1, version_max: 1, session: 5.into(), program: "stormwell put".into() };
+    let hello = Hello {
+        version_min: 1,
+        version_max: 1,
+        session: 5.into(),
+        program: "stormwell put".into(),
+        ..Hello::default()
+    };
     frame::append(&mut bytes, Header { kind: HELLO, ..Header::default() }, |bytes| hello.encode(bytes).unwrap());
     let payload: Vec<u8> = (0..5000u32).map(|at| (at % 251) as u8).collect();
     let header = Header {

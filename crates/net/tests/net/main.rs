@@ -5,6 +5,7 @@
 mod calls;
 mod credit;
 mod frames;
+mod secrets;
 mod strangers;
 mod support;
 mod trouble;

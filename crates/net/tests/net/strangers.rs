@@ -11,7 +11,8 @@ use std::sync::atomic::Ordering;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 fn hello(min: u32, max: u32) -> Vec<u8> {
-    let hello = Hello { version_min: min, version_max: max, session: 5.into(), program: "stranger".into() };
+    let hello =
+        Hello { version_min: min, version_max: max, session: 5.into(), program: "stranger".into(), ..Hello::default() };
     let mut bytes = Vec::new();
     frame::append(&mut bytes, Header { kind: HELLO, ..Header::default() }, |bytes| hello.encode(bytes).unwrap());
     bytes

@@ -6,7 +6,7 @@ use base::error::{Error, ErrorKind, Result};
 use base::id::{NodeId, SessionId};
 use base::net::{Boxed, Listener, Net, Stream};
 use base::unit::{Time, WallTime};
-use net::{Budget, Call, Link, LinkSettings, NetStats, Payload, Server, ServerSettings, Service};
+use net::{Asker, Budget, Call, Credentials, Link, LinkSettings, NetStats, Payload, Server, ServerSettings, Service};
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -245,6 +245,17 @@ pub struct Serving {
 
 /// Serves `service` at `address` with so many bytes of budget.
 pub async fn serve(net: &dyn Net, address: &str, budget: u64, service: Arc<dyn Service>) -> Serving {
+    serve_to(net, address, budget, service, Credentials::default()).await
+}
+
+/// As `serve`, but only to those who know this much.
+pub async fn serve_to(
+    net: &dyn Net,
+    address: &str,
+    budget: u64,
+    service: Arc<dyn Service>,
+    credentials: Credentials,
+) -> Serving {
     let listener = net.listen(address).await.unwrap();
     let address = listener.address();
     let troubles = Arc::new(Mutex::new(Vec::new()));
@@ -256,6 +267,8 @@ pub async fn serve(net: &dyn Net, address: &str, budget: u64, service: Arc<dyn S
         incarnation: 1,
         budget: budget.clone(),
         outgoing: Budget::new(32 << 20),
+        credentials,
+        random: Arc::new(Seeded::new(42)),
         pool: Pool::new(64 << 20),
         clock: TokioClock::shared(),
         silence_max: Duration::from_secs(10),
@@ -277,6 +290,8 @@ pub fn link_settings(session: u128, connections: usize) -> LinkSettings {
         pool: Pool::new(64 << 20),
         clock: TokioClock::shared(),
         random: Arc::new(Seeded::new(session as u64)),
+        credentials: Credentials::default(),
+        asker: Asker::Client,
         numbers: net::CallNumbers::default(),
     }
 }

@@ -87,6 +87,10 @@ impl World for FailingWorld {
         OsWorld.replace(path, bytes, backend)
     }
 
+    fn make_directory(&self, path: &Path) -> Result<()> {
+        OsWorld.make_directory(path)
+    }
+
     fn free_bytes(&self, path: &Path) -> Result<u64> {
         OsWorld.free_bytes(path)
     }
@@ -139,6 +143,7 @@ impl Scene {
             net,
             address: running.address.clone(),
             program: "node test".to_string(),
+            credentials: net::Credentials::default(),
             user: (String::new(), String::new()),
             clock,
             random,

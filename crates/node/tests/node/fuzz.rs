@@ -88,8 +88,8 @@ impl Corpus {
             of(&chunk::Read { device, chunk: group.chunk, ranges: vec![range], ..Default::default() }),
             of(&chunk::Seal { device, chunk: group.chunk, generation, length: 0 }),
             of(&chunk::Stat { device, chunk: group.chunk }),
-            of(&bag::Create { name: name.clone(), exists_ok: true, retain: false }),
-            of(&bag::Stat { name: name.clone() }),
+            of(&bag::Create { name: name.clone(), exists_ok: true, retain: false, ..bag::Create::default() }),
+            of(&bag::Stat { name: name.clone(), ..bag::Stat::default() }),
             of(&bag::List { after: String::new(), limit: 3 }),
             of(&bag::Seal { name: name.clone() }),
             of(&bag::Push { bag, device, chunk: 77_u128.into() }),
@@ -134,7 +134,8 @@ pub fn damage(random: &SimRandom, message: &mut Vec<u8>) {
 /// Sends the questions, each with a little payload or none, and waits for as many answers.
 fn ask_all(address: &str, session: u128, questions: &[(u16, Vec<u8>)], random: &SimRandom) {
     let mut stream = TcpStream::connect(address).expect("it listens");
-    let hello = Hello { version_min: 1, version_max: 1, session: session.into(), program: "fuzz".into() };
+    let hello =
+        Hello { version_min: 1, version_max: 1, session: session.into(), program: "fuzz".into(), ..Hello::default() };
     let mut bytes = Vec::new();
     frame::append(&mut bytes, Header { kind: HELLO, ..Header::default() }, |bytes| hello.encode(bytes).expect("room"));
     for (number, (kind, message)) in questions.iter().enumerate() {

@@ -84,9 +84,12 @@ impl User {
     }
 }
 
-/// Where the gateway is, `host:port`.
+/// Where the gateway is, `host:port`: of the node of this process, or of the one that was started as a process of its own.
 pub fn hdfs(fixture: &Fixture) -> &str {
-    fixture.running.as_ref().expect("it runs").hdfs.as_deref().expect("the gateway runs")
+    match &fixture.running {
+        Some(running) => running.hdfs.as_deref().expect("the gateway runs"),
+        None => &fixture.elsewhere.as_ref().expect("it runs").hdfs,
+    }
 }
 
 /// The store's own client.
@@ -95,6 +98,7 @@ pub async fn client(fixture: &Fixture) -> Client {
         net: Arc::new(os::net::TcpNet),
         address: fixture.address().to_string(),
         program: "test".to_string(),
+        credentials: net::Credentials::default(),
         user: Default::default(),
         clock: Arc::new(os::clock::SystemClock::new()),
         random: Arc::new(os::random::SystemRandom),

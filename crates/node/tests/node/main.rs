@@ -2,11 +2,13 @@
 #![allow(clippy::disallowed_methods)] // The node under test lives in a directory and on a port of its own.
 #![allow(missing_docs)]
 
+mod cluster;
 mod failing;
 mod fuzz;
 mod hdfs_calls;
 mod hdfs_names;
 mod hdfs_read;
+mod hdfs_trouble;
 mod hdfs_user;
 mod hdfs_write;
 mod recover;
@@ -46,15 +48,22 @@ struct Fixture {
     running: Option<Running>,
     directory: PathBuf,
     clock: Arc<AheadClock>,
+    /// The node as a process of its own, while it is one.
+    elsewhere: Option<hdfs_trouble::Elsewhere>,
 }
 
 impl Fixture {
     async fn start(name: &str) -> Fixture {
-        let directory = std::env::temp_dir().join(format!("stormwell-node-{}-{name}", std::process::id()));
-        let clock = Arc::new(AheadClock { clock: os::clock::SystemClock::new(), ahead: AtomicU64::new(0) });
-        let mut fixture = Fixture { running: None, directory, clock };
+        let mut fixture =
+            Fixture::at(std::env::temp_dir().join(format!("stormwell-node-{}-{name}", std::process::id())));
         fixture.run().await;
         fixture
+    }
+
+    /// One that does not run yet.
+    fn at(directory: PathBuf) -> Fixture {
+        let clock = Arc::new(AheadClock { clock: os::clock::SystemClock::new(), ahead: AtomicU64::new(0) });
+        Fixture { running: None, directory, clock, elsewhere: None }
     }
 
     async fn run(&mut self) {
@@ -86,6 +95,8 @@ impl Fixture {
             pool: Pool::new(1 << 20),
             clock: Arc::new(os::clock::SystemClock::new()),
             random: Arc::new(os::random::SystemRandom),
+            credentials: net::Credentials::default(),
+            asker: net::Asker::Client,
             numbers: net::CallNumbers::default(),
         };
         Link::connect(Arc::new(os::net::TcpNet), self.address(), settings).await.expect("it answers")
@@ -134,7 +145,10 @@ async fn asked_again() {
     link.call(&push, payload()).await.expect("pushed long ago");
     let (answer, _) = link.call(&pull(bag, device, 7), Payload::empty()).await.expect("answered");
     assert_eq!((answer.pulled, answer.waiting, answer.granted), (bag::Pulled::Nothing as i32, 0, 0));
-    let (info, _) = link.call(&bag::Stat { name: "b".to_string() }, Payload::empty()).await.expect("counted");
+    let (info, _) = link
+        .call(&bag::Stat { name: "b".to_string(), ..bag::Stat::default() }, Payload::empty())
+        .await
+        .expect("counted");
     assert_eq!((info.pushed, info.acknowledged, info.acknowledged_bytes), (1, 1, 100_000));
     link.close();
     fixture.stop().await;
@@ -175,7 +189,10 @@ async fn rewound_while_consumers_pull() {
         assert_eq!((info.pass, info.acknowledged, info.waiting, info.granted), (pass + 1, 0, 3, 0));
         assert!(!acknowledge(third.0, third.1, pass).await, "the pass is over");
         assert!(acknowledge(first.0, first.1, pass).await, "accepted in its pass");
-        let (info, _) = link.call(&bag::Stat { name: "b".to_string() }, Payload::empty()).await.expect("counted");
+        let (info, _) = link
+            .call(&bag::Stat { name: "b".to_string(), ..bag::Stat::default() }, Payload::empty())
+            .await
+            .expect("counted");
         assert_eq!((info.acknowledged, info.waiting), (0, 3), "that says nothing about this pass");
     }
     link.close();
@@ -272,7 +289,10 @@ async fn dropped_after_the_end_of_its_session() {
             dead.call(&session::Renew { again: true, ..session::Renew::default() }, Payload::empty()).await.map(drop),
         );
         refused(dead.call(&push(3), payload()).await.map(drop));
-        let (info, _) = third.call(&bag::Stat { name: "b".to_string() }, Payload::empty()).await.expect("counted");
+        let (info, _) = third
+            .call(&bag::Stat { name: "b".to_string(), ..bag::Stat::default() }, Payload::empty())
+            .await
+            .expect("counted");
         let others = 1 + life as u64;
         assert_eq!((info.pushed, info.waiting), (others, others), "life {life}");
         let stat = third.call(&chunk::Stat { device: place, chunk }, Payload::empty()).await;
@@ -306,5 +326,32 @@ async fn strangers() {
         assert_eq!(status.process, u64::from(std::process::id()));
     }
     link.close();
+    fixture.stop().await;
+}
+
+/// A store without a cluster has a view with itself in it. Its epoch is durable: it never goes back, and rises when the node is
+/// started again, which may be at another address.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_view_of_oneself() {
+    let mut fixture = Fixture::start("view").await;
+    let mut before = None;
+    for life in 1..=3 {
+        let link = fixture.link(1).await;
+        let (view, _) = link.call(&net::message::cluster::View {}, Payload::empty()).await.expect("answered");
+        let [member] = &view.members[..] else { panic!("{view:?}") };
+        let (devices, _) = link.call(&file::Devices {}, Payload::empty()).await.expect("answered");
+        assert_eq!((member.node.node, member.silent), (view.keeper, false));
+        assert_eq!((member.node.incarnation, &*member.node.address), (life, fixture.address()));
+        assert_eq!(member.devices, [devices.devices[0].device]);
+        let (again, _) = link.call(&net::message::cluster::View {}, Payload::empty()).await.expect("answered");
+        assert_eq!(again, view);
+        if let Some((node, epoch)) = before {
+            assert!(member.node.node == node && view.epoch > epoch, "{epoch} {view:?}");
+        }
+        before = Some((member.node.node, view.epoch));
+        link.close();
+        fixture.stop().await;
+        fixture.run().await;
+    }
     fixture.stop().await;
 }

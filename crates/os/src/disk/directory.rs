@@ -64,13 +64,28 @@ impl OpenFile {
         open_once(&self.through, &self.path, 0)
     }
 
-    /// The descriptor for reads in this way.
-    pub(super) fn for_read(&self, caching: Caching) -> io::Result<&File> {
+    /// The descriptor for a read of these bytes in this way.
+    pub(super) fn for_read(&self, caching: Caching, offset: u64, length: usize) -> io::Result<&File> {
         match caching {
             Caching::Around => self.around(),
+            Caching::MemoryOrAround if is_in_memory(self.through()?, offset, length) => self.through(),
+            Caching::MemoryOrAround => self.around(),
             Caching::Through => self.through(),
         }
     }
+}
+
+/// Number of the system call `cachestat`, which Linux has since 6.5: the same on every processor that we build for.
+const CACHESTAT: libc::c_long = 451;
+
+/// Whether the page cache holds all of these bytes. No where the kernel does not say: then they are read from the device.
+/// A read that must not wait would tell as well, but starts to read what is missing.
+fn is_in_memory(file: &File, offset: u64, length: usize) -> bool {
+    let (range, mut counts) = ([offset, length as u64], [0u64; 5]);
+    // SAFETY: the kernel reads two numbers of 64 bits and writes five, as its `cachestat_range` and `cachestat` have them.
+    let refused = unsafe { libc::syscall(CACHESTAT, file.as_raw_fd(), range.as_ptr(), counts.as_mut_ptr(), 0) };
+    // The first count is of the pages that are there. Larger pages than a block's make this say no, which is harmless.
+    refused == 0 && counts[0] >= (length / BLOCK) as u64
 }
 
 fn open_once<'a>(place: &'a OnceLock<File>, path: &Path, flags: i32) -> io::Result<&'a File> {
@@ -168,7 +183,7 @@ impl Directory {
             Op::Remove { file } => self.remove(file).map(nothing).map_err(|error| disk_error("remove", file, &error)),
             Op::Read { file, offset, length, caching } => {
                 let open = self.file(file);
-                let read = || read(open.for_read(caching)?, offset, pool.take(length));
+                let read = || read(open.for_read(caching, offset, length)?, offset, pool.take(length));
                 read().map_err(|error| disk_error("read", file, &error))
             }
             Op::Write { file, offset, parts } => {
@@ -417,5 +432,43 @@ pub(super) fn holder(path: &Path) -> Result<Option<String>> {
         Ok(_free) => Ok(None),
         Err(error) if error.kind() == ErrorKind::Busy => Ok(Some(written_in(&path.join("lock")))),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Directory, is_in_memory};
+    use base::buffer::{Buffer, Pool};
+    use base::disk::{Caching, FileKind, FileName, Fill, Op};
+    use base::limit::BLOCK;
+
+    /// A large read takes from memory what lies there and leaves nothing there; what a read through memory brought is seen.
+    #[test]
+    fn memory_is_used_and_not_filled() {
+        let path = std::env::temp_dir().join(format!("stormwell-cached-{}", std::process::id()));
+        let (directory, note) = Directory::open(&path).expect("a fresh directory");
+        let (file, pool, blocks) = (FileName::new(FileKind::Data, 1), Pool::new(0), 64);
+        let length = blocks * BLOCK;
+        let done = |op| directory.execute(op, &pool).expect("it works");
+        done(Op::Create { file, size: length as u64, fill: Fill::Reserved });
+        done(Op::Write { file, offset: 0, parts: vec![Buffer::copy_of(&vec![7; length]).freeze()] });
+        let open = directory.file(file);
+        let (around, through) = (open.around().expect("open"), open.through().expect("open"));
+        let read = |caching| done(Op::Read { file, offset: 0, length, caching });
+        let chosen = |blocks| open.for_read(Caching::MemoryOrAround, 0, blocks * BLOCK).expect("open");
+        // Where O_DIRECT is refused, everything goes through memory.
+        if note.is_none() {
+            assert_eq!(read(Caching::MemoryOrAround)[..], vec![7; length]);
+            assert!(!is_in_memory(through, 0, BLOCK) && std::ptr::eq(chosen(blocks), around));
+            done(Op::Read { file, offset: 0, length: 2 * BLOCK, caching: Caching::Through });
+            assert!(std::ptr::eq(open.for_read(Caching::Around, 0, BLOCK).expect("open"), around));
+        }
+        assert_eq!(read(Caching::Through)[..], vec![7; length]);
+        // A kernel before 6.5 does not say what lies in memory.
+        if is_in_memory(through, 0, length) {
+            assert!(std::ptr::eq(chosen(blocks), through) && std::ptr::eq(chosen(1), through));
+        }
+        assert_eq!(read(Caching::MemoryOrAround)[..], vec![7; length]);
+        std::fs::remove_dir_all(&path).expect("it is ours");
     }
 }

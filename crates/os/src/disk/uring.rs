@@ -334,10 +334,10 @@ impl Slot {
         let moved = self.moved;
         Ok(match &mut work.kind {
             Kind::Read { offset, caching, buffer } => {
-                let fd = types::Fd(work.file.for_read(*caching)?.as_raw_fd());
-                let rest = &mut buffer[moved..];
+                let (from, rest) = (*offset + moved as u64, &mut buffer[moved..]);
+                let fd = types::Fd(work.file.for_read(*caching, from, rest.len())?.as_raw_fd());
                 let length = u32::try_from(rest.len()).unwrap_or(1 << 30);
-                opcode::Read::new(fd, rest.as_mut_ptr(), length).offset(*offset + moved as u64).build()
+                opcode::Read::new(fd, rest.as_mut_ptr(), length).offset(from).build()
             }
             Kind::Write { offset, parts, .. } => {
                 let fd = types::Fd(work.file.around()?.as_raw_fd());

@@ -65,7 +65,7 @@ fn write_read_sync_punch() {
         run(disk, create(7, SIZE, Fill::Reserved)).unwrap();
         run(disk, write(4096, vec![blocks(1, 1), blocks(300, 2), blocks(2, 3)])).unwrap();
         run(disk, Op::Sync { file: FILE }).unwrap();
-        for caching in [Caching::Around, Caching::Through] {
+        for caching in [Caching::Around, Caching::MemoryOrAround, Caching::Through, Caching::MemoryOrAround] {
             let bytes = run(disk, read(0, 305 * BLOCK, caching)).unwrap();
             let values: Vec<u8> = bytes.chunks(BLOCK).map(|block| block[BLOCK - 1]).collect();
             assert_eq!(values[..3], [0, 1, 2], "{}", disk.backend());
@@ -105,7 +105,7 @@ fn missing() {
         assert_eq!(run(disk, Op::Sync { file: FILE }).unwrap_err(), DiskError::NotFound);
         assert_eq!(run(disk, write(0, vec![blocks(1, 1)])).unwrap_err(), DiskError::NotFound);
         run(disk, create(7, 8192, Fill::Zeros)).unwrap();
-        for caching in [Caching::Around, Caching::Through] {
+        for caching in [Caching::Around, Caching::MemoryOrAround, Caching::Through] {
             assert_eq!(run(disk, read(4096, 4 * BLOCK, caching)).unwrap().len(), 4096, "{}", disk.backend());
             assert_eq!(run(disk, read(1 << 20, BLOCK, caching)).unwrap().len(), 0, "{}", disk.backend());
         }

@@ -1,4 +1,5 @@
 //! The clients themselves: jars by Maven, our drivers by javac, packages by pip; kept in the target directory.
+//! What continuous integration runs is one kit; Hadoop's jobs are another, so that it does not wait for them.
 
 use crate::stage::Run;
 use crate::tree;
@@ -37,17 +38,24 @@ impl Kit {
         }
         let place = tree::release_directory(root).with_file_name("foreign");
         fs::create_dir_all(&place).map_err(|error| format!("{} cannot be made: {error}", place.display()))?;
-        let sources = root.join("clients");
-        unless_made(&place.join("classpath.of"), &[sources.join("java/pom.xml")], || jars(&sources, &place, limit))?;
-        let jars = fs::read_to_string(place.join("classpath")).map_err(|error| format!("the class path: {error}"))?;
-        let ours = java_files(&sources.join("java/src"))?;
-        let described: Vec<PathBuf> = ours.iter().cloned().chain([sources.join("java/pom.xml")]).collect();
-        unless_made(&place.join("classes.of"), &described, || compile(&ours, &place, &jars))?;
-        let packages = sources.join("python/requirements.txt");
-        unless_made(&place.join("python.of"), std::slice::from_ref(&packages), || python(&packages, &place, limit))?;
-        let classes = place.join("classes").display().to_string();
-        let class_path = format!("{}:{classes}:{}", sources.join("java/conf").display(), jars.trim());
+        let class_path = java(root, "java", &place, &place, limit)?;
+        packages(root, "requirements.txt", &place, &place.join("python"), limit)?;
         Ok(Kit { place, class_path })
+    }
+
+    /// Hadoop's jobs, with drivers of their own.
+    pub fn jobs(&self, root: &Path) -> Result<Kit, String> {
+        let place = self.place.join("jobs");
+        fs::create_dir_all(&place).map_err(|error| format!("{} cannot be made: {error}", place.display()))?;
+        let class_path = java(root, "jobs", &self.place, &place, None)?;
+        Ok(Kit { place, class_path })
+    }
+
+    /// An interpreter with Spark, which is some 320 MB.
+    pub fn spark(&self, root: &Path) -> Result<PathBuf, String> {
+        let venv = self.place.join("spark");
+        packages(root, "spark.txt", &self.place, &venv, None)?;
+        Ok(venv.join("bin/python"))
     }
 
     /// A Java program for tests, with the jars. What it logs goes to `NAME.log` in the directory.
@@ -96,12 +104,26 @@ fn unless_made(note: &Path, files: &[PathBuf], make: impl FnOnce() -> Result<(),
     fs::write(note, text).map_err(|error| format!("{}: {error}", note.display()))
 }
 
+/// The jars that `clients/SOURCE/pom.xml` names and the programs beside it; `place` is theirs, `all` has what every kit
+/// downloads. Answers the class path.
+fn java(root: &Path, source: &str, all: &Path, place: &Path, limit: Option<Duration>) -> Result<String, String> {
+    let sources = root.join("clients").join(source);
+    let pom = sources.join("pom.xml");
+    unless_made(&place.join("classpath.of"), std::slice::from_ref(&pom), || jars(&sources, all, place, limit))?;
+    let jars = fs::read_to_string(place.join("classpath")).map_err(|error| format!("the class path: {error}"))?;
+    let ours = java_files(&sources.join("src"))?;
+    let described: Vec<PathBuf> = ours.iter().cloned().chain([pom]).collect();
+    unless_made(&place.join("classes.of"), &described, || compile(&ours, place, &jars))?;
+    let settings = root.join("clients/java/conf").display().to_string();
+    Ok(format!("{settings}:{}:{}", place.join("classes").display(), jars.trim()))
+}
+
 /// Downloads the jars and writes their paths into the file `classpath`.
-fn jars(sources: &Path, place: &Path, limit: Option<Duration>) -> Result<(), String> {
+fn jars(sources: &Path, all: &Path, place: &Path, limit: Option<Duration>) -> Result<(), String> {
     let mut run = Run::of("mvn -q -B -Dstyle.color=never dependency:build-classpath -Dmdep.includeScope=runtime");
-    run.words.push(format!("-Dmaven.repo.local={}", place.join("maven").display()));
+    run.words.push(format!("-Dmaven.repo.local={}", all.join("maven").display()));
     run.words.push(format!("-Dmdep.outputFile={}", place.join("classpath").display()));
-    tried("Maven cannot fetch the jars", || run.execute(&sources.join("java"), limit))
+    tried("Maven cannot fetch the jars", || run.execute(sources, limit))
 }
 
 fn compile(files: &[PathBuf], place: &Path, jars: &str) -> Result<(), String> {
@@ -113,12 +135,20 @@ fn compile(files: &[PathBuf], place: &Path, jars: &str) -> Result<(), String> {
     run.execute(place, None)
 }
 
-fn python(packages: &Path, place: &Path, limit: Option<Duration>) -> Result<(), String> {
-    let _ = fs::remove_dir_all(place.join("python"));
-    Run::of("python3 -m venv python").execute(place, limit)?;
-    let mut run = Run::of("python/bin/pip install --quiet --disable-pip-version-check -r");
-    run.words.push(packages.display().to_string());
-    tried("pip cannot fetch the packages", || run.execute(place, limit))
+/// An interpreter at `venv` with the packages that a list in `clients/python` names.
+fn packages(root: &Path, list: &str, place: &Path, venv: &Path, limit: Option<Duration>) -> Result<(), String> {
+    let list = root.join("clients/python").join(list);
+    unless_made(&venv.with_extension("of"), std::slice::from_ref(&list), || {
+        let _ = fs::remove_dir_all(venv);
+        let mut make = Run::of("python3 -m venv");
+        make.words.push(venv.display().to_string());
+        make.execute(place, limit)?;
+        let mut run = Run::of("");
+        run.words.push(venv.join("bin/pip").display().to_string());
+        run.words.extend(["install", "--quiet", "--disable-pip-version-check", "-r"].map(str::to_owned));
+        run.words.push(list.display().to_string());
+        tried("pip cannot fetch the packages", || run.execute(place, limit))
+    })
 }
 
 fn tried(what: &str, mut action: impl FnMut() -> Result<(), String>) -> Result<(), String> {

@@ -154,9 +154,14 @@ impl PreparedStormwell {
 
     /// Starts it and waits until the gateway answers.
     pub fn start(self) -> Result<Stormwell, String> {
+        let server = self.run()?;
+        Ok(Stormwell { server, store: format!("127.0.0.1:{}", self.ports[0]), prepared: self })
+    }
+
+    fn run(&self) -> Result<Kept, String> {
         let server = Kept::start("stormwell", &self.run, &self.place)?;
         server.wait("Stormwell", || connects(self.ports[1]))?;
-        Ok(Stormwell { server, store: format!("127.0.0.1:{}", self.ports[0]), address: self.address() })
+        Ok(server)
     }
 }
 
@@ -164,18 +169,23 @@ impl PreparedStormwell {
 pub struct Stormwell {
     server: Kept,
     store: String,
-    address: String,
+    prepared: PreparedStormwell,
 }
 
 impl Stormwell {
     /// What is needed to start it on an empty directory.
     pub fn prepare(root: &Path, directory: &Path) -> Result<PreparedStormwell, String> {
-        let place = directory.join("stormwell-server");
+        Stormwell::prepare_with(root, &directory.join("stormwell-server"), "data")
+    }
+
+    /// The same with what `--data` says, in a directory that is not there yet.
+    pub fn prepare_with(root: &Path, place: &Path, data: &str) -> Result<PreparedStormwell, String> {
+        let place = place.to_owned();
         fs::create_dir(&place).map_err(|error| format!("{}: {error}", place.display()))?;
         let ports = free_ports()?;
         let mut run = Run::of("");
         run.words.push(tree::release_directory(root).join("stormwell").display().to_string());
-        run.words.extend(["serve", "--console", "off", "--data", "data"].map(str::to_owned));
+        run.words.extend(["serve", "--console", "off", "--data", data].map(str::to_owned));
         for (option, port) in ["--at", "--hdfs"].into_iter().zip(ports) {
             run.words.extend([option.to_owned(), format!("127.0.0.1:{port}")]);
         }
@@ -189,7 +199,7 @@ impl Stormwell {
 
     /// What a client writes as fs.defaultFS.
     pub fn address(&self) -> String {
-        self.address.clone()
+        self.prepared.address()
     }
 
     /// Where `stormwell` finds it.
@@ -200,6 +210,19 @@ impl Stormwell {
     /// The id of its process.
     pub fn processes(&self) -> Result<String, String> {
         self.server.process()
+    }
+
+    /// Kills it with -9 and starts it again on the same directory and ports.
+    pub fn kill_and_start(&mut self) -> Result<(), String> {
+        let process = self.server.process()?;
+        let killed = Command::new("kill").args(["-KILL", &process]).status();
+        if !killed.is_ok_and(|status| status.success()) {
+            return Err(format!("process {process} cannot be killed"));
+        }
+        let port = self.prepared.ports[1];
+        self.server.wait("the end of Stormwell", || !connects(port))?;
+        self.server = self.prepared.run()?;
+        Ok(())
     }
 }
 

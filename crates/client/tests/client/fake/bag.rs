@@ -1,6 +1,6 @@
 //! Bags of the fake, with grants that end.
 
-use super::{DEVICES, State};
+use super::State;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::GRANT_LEASE;
 use base::unit::Time;
@@ -44,7 +44,7 @@ impl State {
     pub fn bag_create(&mut self, ask: &Create) -> Result<Info> {
         if self.bags.values().all(|bag| bag.name != ask.name) {
             let number = self.number();
-            let members = (1..=u128::from(DEVICES)).map(|device| (device, Member::default())).collect();
+            let members = (1..=u128::from(self.devices)).map(|device| (device, Member::default())).collect();
             self.bags.insert(number, Stored { name: ask.name.clone(), sealed: false, members });
         } else if !ask.exists_ok {
             return Err(Error::new(ErrorKind::Exists, "the bag exists"));

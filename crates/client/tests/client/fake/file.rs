@@ -1,6 +1,6 @@
 //! Names and extents of the fake.
 
-use super::{DEVICES, State};
+use super::State;
 use base::error::{Error, ErrorKind, Result};
 use net::message::file::{
     Attributes, Close, Create, DiskUsage, DiskUsageAnswer, Entry, Extent, List, ListAnswer, Locate, LocateAnswer,
@@ -44,7 +44,7 @@ fn error<T>(kind: ErrorKind, text: &str) -> Result<T> {
 impl State {
     pub fn new_group(&mut self) -> NewGroup {
         let group = self.number();
-        let device = u128::from(group % DEVICES) + 1;
+        let device = u128::from(group % self.devices) + 1;
         let answer = NewGroup { group, device: device.into(), chunk: (u128::from(group) << 64).into() };
         self.files.groups.insert(group, answer.clone());
         answer

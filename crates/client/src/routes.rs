@@ -1,0 +1,267 @@
+//! Which node has which device, and the links to the nodes: made when they are first used, and kept.
+//!
+//! Names, sessions and bags as wholes are asked at the node that keeps the metadata; what is on a device, at the node that has it.
+
+use base::env::Clock;
+use base::error::{Error, ErrorKind, Result};
+use base::id::{DeviceId, NodeId};
+use base::limit::NODES_MAX;
+use base::net::Net;
+use base::unit::Time;
+use net::message::Id;
+use net::message::cluster::{Member, View, ViewAnswer};
+use net::{Link, LinkSettings, Payload};
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
+use tokio::sync::Mutex;
+
+/// The view is not asked for more often than this, whatever many calls find out at once. Short: whoever is told of a device that
+/// has just come waits so long.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// What is needed to connect to a node.
+pub(crate) struct Connector {
+    pub(crate) net: Arc<dyn Net>,
+    pub(crate) settings: LinkSettings,
+}
+
+/// The ways from this client to every device.
+pub(crate) struct Routes {
+    connector: Connector,
+    /// The link to the node that keeps the metadata.
+    keeper: Link,
+    /// The node that the client stands on.
+    here: Option<NodeId>,
+    /// Nodes that are reached over links that were there before: that one, and the one that was named.
+    given: Vec<(NodeId, Arc<Links>)>,
+    table: RwLock<Arc<Table>>,
+    asking: Mutex<Asked>,
+    clock: Arc<dyn Clock>,
+}
+
+/// When the view was last asked for, and why that failed.
+#[derive(Default)]
+struct Asked {
+    at: Option<Time>,
+    failed: Option<Error>,
+}
+
+/// Who is there, as it was last told.
+#[derive(Default)]
+pub(crate) struct Table {
+    pub(crate) view: ViewAnswer,
+    nodes: BTreeMap<NodeId, Arc<Place>>,
+    devices: BTreeMap<u128, Arc<Place>>,
+}
+
+/// A node as a place to ask.
+pub(crate) struct Place {
+    pub(crate) node: NodeId,
+    name: String,
+    links: Arc<Links>,
+}
+
+/// The links to one node.
+pub(crate) struct Links {
+    address: String,
+    /// For whatever needs no order.
+    main: OnceLock<Link>,
+    /// Of one connection each. On one connection large payloads arrive in their order; on several they overtake each other,
+    /// which a chunk that is being written refuses. None: the main link keeps the order by itself.
+    ordered: Vec<OnceLock<Link>>,
+}
+
+impl Links {
+    /// A link that is there: one's own node's.
+    pub(crate) fn near(link: Link) -> Links {
+        Links { address: String::new(), main: OnceLock::from(link), ordered: Vec::new() }
+    }
+
+    /// A link that was made to `address`, and others of its kind when they are needed.
+    pub(crate) fn made(link: Link, address: &str, connections: usize) -> Links {
+        Links { main: OnceLock::from(link), ..Links::later(address, connections) }
+    }
+
+    fn later(address: &str, connections: usize) -> Links {
+        let ordered = if connections > 1 { connections } else { 0 };
+        let ordered = (0..ordered).map(|_| OnceLock::new()).collect();
+        Links { address: address.to_string(), main: OnceLock::new(), ordered }
+    }
+
+    fn main(&self, connector: &Connector) -> Link {
+        let connect = || Link::when_used(connector.net.clone(), &self.address, connector.settings.clone());
+        self.main.get_or_init(connect).clone()
+    }
+
+    /// `lane` spreads writers over the links.
+    fn ordered(&self, connector: &Connector, lane: usize) -> Link {
+        if self.ordered.is_empty() {
+            return self.main(connector);
+        }
+        let connect = || {
+            let settings = LinkSettings { connections: 1, ..connector.settings.clone() };
+            Link::when_used(connector.net.clone(), &self.address, settings)
+        };
+        self.ordered[lane % self.ordered.len()].get_or_init(connect).clone()
+    }
+}
+
+/// The way to one device, for one call that may be asked again.
+pub(crate) struct Route<'a> {
+    routes: &'a Routes,
+    device: Id,
+    table: Arc<Table>,
+    place: Arc<Place>,
+    again: bool,
+}
+
+impl Routes {
+    /// Ways that start at these links; who else is there is asked when it is first needed.
+    pub(crate) fn new(
+        connector: Connector,
+        keeper: Link,
+        given: Vec<(NodeId, Arc<Links>)>,
+        clock: Arc<dyn Clock>,
+    ) -> Routes {
+        let (table, asking) = (RwLock::default(), Mutex::default());
+        let here = given.iter().find(|(_, links)| links.address.is_empty()).map(|(node, _)| *node);
+        Routes { connector, keeper, here, given, table, asking, clock }
+    }
+
+    /// The node that the client stands on.
+    pub(crate) fn here(&self) -> Option<NodeId> {
+        self.here
+    }
+
+    /// The link to the node that keeps the metadata.
+    pub(crate) fn keeper(&self) -> &Link {
+        &self.keeper
+    }
+
+    /// Who is there, as it was last told.
+    pub(crate) fn table(&self) -> Arc<Table> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The way to a device. `NotFound` if no node has it.
+    pub(crate) async fn to(&self, device: Id) -> Result<Route<'_>> {
+        let mut table = self.table();
+        if !table.devices.contains_key(&device.value()) {
+            table = self.refresh(&table).await?;
+        }
+        let Some(place) = table.devices.get(&device.value()).cloned() else { return Err(nowhere(device)) };
+        Ok(Route { routes: self, device, table, place, again: false })
+    }
+
+    /// Whether a device is one of the cluster's, as it was last told.
+    pub(crate) fn has(&self, device: Id) -> bool {
+        self.table().devices.contains_key(&device.value())
+    }
+
+    /// Whether this error says that a device cannot be reached now, while other nodes go on: not if it is on the node that keeps
+    /// the metadata, without which nothing does.
+    pub(crate) fn may_come_back(&self, device: Id, error: &Error) -> bool {
+        let table = self.table();
+        match table.devices.get(&device.value()) {
+            Some(place) => error.kind() == ErrorKind::Unreachable && place.node != NodeId(table.view.keeper.value()),
+            None => error.kind() == ErrorKind::NotFound,
+        }
+    }
+
+    /// Asks who is there, unless that was told since `seen`.
+    pub(crate) async fn refresh(&self, seen: &Arc<Table>) -> Result<Arc<Table>> {
+        let began = self.clock.now();
+        let mut asked = self.asking.lock().await;
+        let present = self.table();
+        if !Arc::ptr_eq(&present, seen) {
+            return Ok(present);
+        }
+        if let Some(at) = asked.at {
+            match &asked.failed {
+                // Others waited in this queue while it failed: it need not fail for each of them.
+                Some(error) if at >= began => return Err(error.clone()),
+                _ => tokio::time::sleep(PAUSE.saturating_sub(self.clock.now().since(at))).await,
+            }
+        }
+        let told = self.keeper.call(&View {}, Payload::empty()).await;
+        let told = told.and_then(|(view, _)| self.learn(view));
+        *asked = Asked { at: Some(self.clock.now()), failed: told.as_ref().err().cloned() };
+        told
+    }
+
+    /// Goes by this view from now on.
+    pub(crate) fn learn(&self, view: ViewAnswer) -> Result<Arc<Table>> {
+        let table = Arc::new(self.table_of(view, &self.table())?);
+        *self.table.write().unwrap_or_else(PoisonError::into_inner) = table.clone();
+        Ok(table)
+    }
+
+    /// Links to nodes that are where they were stay.
+    fn table_of(&self, view: ViewAnswer, before: &Table) -> Result<Table> {
+        if view.members.len() > NODES_MAX {
+            let text = format!(
+                "the node says that the cluster has {} nodes, and {NODES_MAX} are the most; use one version of client and node",
+                view.members.len()
+            );
+            return Err(Error::new(ErrorKind::Protocol, text));
+        }
+        let (mut nodes, mut devices) = (BTreeMap::new(), BTreeMap::new());
+        for Member { node, devices: has, .. } in &view.members {
+            let id = NodeId(node.node.value());
+            let given = self.given.iter().find(|(given, _)| *given == id).map(|(_, links)| links.clone());
+            let known =
+                || before.nodes.get(&id).map(|place| &place.links).filter(|links| links.address == node.address);
+            let links = given
+                .or_else(|| known().cloned())
+                .unwrap_or_else(|| Arc::new(Links::later(&node.address, self.connector.settings.connections)));
+            let place = Arc::new(Place { node: id, name: node.name.clone(), links });
+            devices.extend(has.iter().map(|device| (device.value(), place.clone())));
+            nodes.insert(id, place);
+        }
+        Ok(Table { view, nodes, devices })
+    }
+}
+
+impl Route<'_> {
+    /// The link for whatever needs no order.
+    pub(crate) fn link(&self) -> Link {
+        self.place.links.main(&self.routes.connector)
+    }
+
+    /// A link on which calls with large payloads arrive in the order in which they were made. Writers of different `lane`s need
+    /// not wait for each other.
+    pub(crate) fn ordered(&self, lane: usize) -> Link {
+        self.place.links.ordered(&self.routes.connector, lane)
+    }
+
+    /// Another way to the device after this one led to nobody: its node may have come back elsewhere. Else the error.
+    pub(crate) async fn after(self, error: Error) -> Result<Self> {
+        if error.kind() != ErrorKind::Unreachable {
+            return Err(error);
+        }
+        let Route { routes, device, table, place, again } = self;
+        // Where that one is, a client is told once.
+        let keeps = place.node == NodeId(table.view.keeper.value());
+        if !again
+            && !keeps
+            && let Ok(table) = routes.refresh(&table).await
+        {
+            let Some(other) = table.devices.get(&device.value()).cloned() else { return Err(nowhere(device)) };
+            if !Arc::ptr_eq(&other.links, &place.links) {
+                return Ok(Route { routes, device, table, place: other, again: true });
+            }
+        }
+        // Of a store of one node it goes without saying.
+        if table.view.members.len() <= 1 { Err(error) } else { Err(error.during(format!("node {}", place.name))) }
+    }
+}
+
+fn nowhere(device: Id) -> Error {
+    let text = format!(
+        "no node of the cluster has device {}; what is on it cannot be reached; `stormwell device ls` lists those that are there; \
+         start a node with its directory",
+        DeviceId(device.value())
+    );
+    Error::new(ErrorKind::NotFound, text)
+}

@@ -1,0 +1,173 @@
+//! Nodes: which are the store's (remembered), and when each was heard of (forgotten when the store is opened again).
+
+use crate::format::NodeRecord;
+use crate::key::{Key, after_prefix, wide_at};
+use crate::request::{NodeInfo, NodeState, Reply};
+use crate::state::{State, missing};
+use base::error::{Error, ErrorKind, Result};
+use base::id::{DeviceId, NodeId};
+use base::limit::{NODE_SILENCE_MAX, NODE_TEXTS_MAX, NODES_MAX};
+use base::unit::Time;
+use prost::Message;
+use std::collections::BTreeMap;
+
+/// Nodes as memory has them.
+#[derive(Default)]
+pub struct Nodes {
+    known: BTreeMap<NodeId, Node>,
+}
+
+struct Node {
+    info: NodeInfo,
+    /// When it was heard of; none: not since the store was opened.
+    heard: Option<Time>,
+    /// It keeps the store.
+    keeps: bool,
+}
+
+impl Nodes {
+    /// Whether the node is one of the store's.
+    pub fn is_known(&self, node: NodeId) -> bool {
+        self.known.contains_key(&node)
+    }
+
+    /// Whether the node was not heard of for `NODE_SILENCE_MAX`. Nodes that never joined are not spoken of: not silent.
+    pub fn is_silent(&self, node: NodeId, now: Time) -> bool {
+        self.known.get(&node).is_some_and(|node| node.is_silent(now))
+    }
+
+    /// The node joined, or what is known of it changed: that is in the log.
+    pub fn joined(&mut self, info: NodeInfo) {
+        self.known.retain(|node, other| *node == info.node || other.info.name != info.name);
+        let known =
+            self.known.entry(info.node).or_insert(Node { info: NodeInfo::default(), heard: None, keeps: false });
+        known.info = info;
+    }
+
+    /// The node is none of the store's any more.
+    pub fn removed(&mut self, node: NodeId) {
+        self.known.remove(&node);
+    }
+}
+
+impl Node {
+    fn is_silent(&self, now: Time) -> bool {
+        !self.keeps && self.heard.is_none_or(|heard| now.since(heard) > NODE_SILENCE_MAX)
+    }
+}
+
+impl State {
+    /// Reads the nodes. Done once, when the store is opened.
+    pub fn load_nodes(&mut self) -> Result<()> {
+        let prefix = [Key::Node(NodeId(0)).ordinal()];
+        let mut found = Vec::new();
+        self.layers.scan(&prefix, &after_prefix(&prefix), |key, value| {
+            let record = NodeRecord::decode(value).map_err(|_| missing("a readable node record"))?;
+            let NodeRecord { incarnation, name, address, site, rack, hdfs } = record;
+            found.push(NodeInfo { node: NodeId(wide_at(key, 1)), incarnation, name, address, site, rack, hdfs });
+            Ok(true)
+        })?;
+        found.into_iter().for_each(|info| self.nodes.joined(info));
+        Ok(())
+    }
+
+    /// The nodes or what they have are changed by the transaction under way.
+    pub fn raise_epoch(&mut self) {
+        self.counters.epoch = self.counters.epoch.saturating_add(1);
+    }
+
+    /// Does `NodeJoin`. Memory follows with `Nodes::joined` when it is committed.
+    pub fn join_node(&mut self, info: &NodeInfo) -> Result<Reply> {
+        check_texts(info)?;
+        if let Some(known) = self.nodes.known.get(&info.node) {
+            if known.info.incarnation > info.incarnation {
+                let text = format!(
+                    "node {} ({}) was started again meanwhile: its start number {} is known and this one is {}; nothing was changed; \
+                     stop this process: it serves an old copy of the node's directory, or the other one does",
+                    info.name, info.node, known.info.incarnation, info.incarnation
+                );
+                return Err(Error::new(ErrorKind::Stale, text));
+            }
+            if known.info == *info {
+                return Ok(Reply::Done);
+            }
+        }
+        self.free_name(info)?;
+        if !self.nodes.is_known(info.node) && self.nodes.known.len() >= NODES_MAX {
+            let text = format!("the cluster has {NODES_MAX} nodes, which is the most; nothing was changed; remove one");
+            return Err(Error::new(ErrorKind::Full, text));
+        }
+        let NodeInfo { node, incarnation, name, address, site, rack, hdfs } = info.clone();
+        self.put(&Key::Node(node), &NodeRecord { incarnation, name, address, site, rack, hdfs });
+        self.raise_epoch();
+        Ok(Reply::Done)
+    }
+
+    /// Sees to it that no other node has the name: one that is gone and left nothing behind gives it up.
+    fn free_name(&mut self, info: &NodeInfo) -> Result<()> {
+        let others = self.nodes.known.values().filter(|other| other.info.node != info.node);
+        let Some(other) = others.into_iter().find(|other| other.info.name == info.name) else { return Ok(()) };
+        let other_id = other.info.node;
+        if !other.is_silent(self.now) || !self.devices.of_node(other_id).is_empty() {
+            let text = format!(
+                "the name {} is that of node {other_id} at {}; nothing was changed; start this node with another name (--name NAME)",
+                info.name, other.info.address
+            );
+            return Err(Error::new(ErrorKind::Exists, text));
+        }
+        self.remove(&Key::Node(other_id));
+        Ok(())
+    }
+
+    /// Does `NodeReport`.
+    pub fn report_node(&mut self, node: NodeId, keeps: bool, devices: &[DeviceId]) -> Result<Reply> {
+        let Some(known) = self.nodes.known.get_mut(&node) else {
+            return Err(Error::new(ErrorKind::NotFound, format!("node {node} reports but did not join; join first")));
+        };
+        known.heard = Some(self.now);
+        known.keeps = keeps;
+        self.devices.present(node, devices);
+        Ok(Reply::Done)
+    }
+
+    /// Answers `NodeList`.
+    pub fn list_nodes(&self) -> Reply {
+        let state = |node: &Node| NodeState {
+            info: node.info.clone(),
+            devices: self.devices.of_node(node.info.node),
+            silent: node.is_silent(self.now),
+        };
+        Reply::Nodes { epoch: self.counters.epoch, nodes: self.nodes.known.values().map(state).collect() }
+    }
+
+    /// Does `NodeRemove`. Memory follows with `Nodes::removed` when it is committed.
+    pub fn remove_node(&mut self, node: NodeId) -> Result<Reply> {
+        let Some(known) = self.nodes.known.get(&node) else {
+            return Err(Error::new(ErrorKind::NotFound, format!("node {node} is not one of this cluster's")));
+        };
+        let devices = self.devices.of_node(node).len();
+        if devices > 0 {
+            let text = format!(
+                "node {} has {devices} devices of this store; it was not removed; drain it first (`stormwell node drain {}`)",
+                known.info.name, known.info.name
+            );
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        self.remove(&Key::Node(node));
+        self.raise_epoch();
+        Ok(Reply::Done)
+    }
+}
+
+/// Refuses what is too long for a view.
+fn check_texts(info: &NodeInfo) -> Result<()> {
+    let texts = [&info.name, &info.address, &info.site, &info.rack, &info.hdfs];
+    let length: usize = texts.iter().map(|text| text.len()).sum();
+    if info.name.is_empty() || info.address.is_empty() || length > NODE_TEXTS_MAX {
+        let text = format!(
+            "a node has a name and an address, and all its texts together have at most {NODE_TEXTS_MAX} bytes; nothing was changed"
+        );
+        return Err(Error::new(ErrorKind::Invalid, text));
+    }
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! How a connection that was made begins: says who connects, and proves the cluster's secret to a node that has proved it first.
+
+use super::LinkSettings;
+use super::slot::failure;
+use crate::call::{bounded_failure, encode};
+use crate::connection::exchange;
+use crate::decode::{Decoder, Frame};
+use crate::frame::{self, CLOSING, FAILURE, HELLO, Header, PROVE, REPLY, VERSION_MAX, VERSION_MIN};
+use crate::message::session::{Challenge, Hello, Proof, Role, Welcome};
+use crate::secret::{Asker, NONCE_LENGTH, Secret, Side, Transcript, nonce, refused};
+use base::error::{Error, ErrorKind, Result};
+use base::id::{ClusterId, NodeId};
+use base::limit::HELLO_WAIT_MAX;
+use base::net::Stream;
+use bytes::Bytes;
+use prost::Message;
+use tokio::io::AsyncWriteExt;
+use tokio::time::timeout;
+
+/// Why a greeting did not succeed.
+enum Ended {
+    /// The other side is gone or has said so itself.
+    There(Error),
+    /// We do not go on, and the other side does not know yet.
+    Here(Error),
+}
+
+/// Greets the node at the other end and gives its id. `Refused`, `Unsupported`: one of both does not want the other.
+pub(super) async fn greet(
+    stream: &mut Box<dyn Stream>,
+    decoder: &mut Decoder,
+    settings: &LinkSettings,
+) -> Result<NodeId> {
+    match timeout(HELLO_WAIT_MAX, converse(stream, decoder, settings)).await {
+        Ok(Ok(node)) => Ok(node),
+        Ok(Err(Ended::There(error))) => Err(error),
+        Ok(Err(Ended::Here(error))) => {
+            // Told for the people over there; if it does not arrive, there is nobody to tell.
+            drop(timeout(HELLO_WAIT_MAX, leave(stream, &error)).await);
+            Err(error)
+        }
+        Err(_) => {
+            let text = format!("it did not finish its greeting within {} s", HELLO_WAIT_MAX.as_secs());
+            Err(Error::new(ErrorKind::Unreachable, text))
+        }
+    }
+}
+
+async fn converse(
+    stream: &mut Box<dyn Stream>,
+    decoder: &mut Decoder,
+    settings: &LinkSettings,
+) -> std::result::Result<NodeId, Ended> {
+    let secret = settings.credentials.secret.as_ref();
+    let hello = Bytes::from(hello(settings).encode_to_vec());
+    let greeting = Header { kind: HELLO, ..Header::default() };
+    let mut frame = ask(stream, decoder, greeting, &hello).await.map_err(Ended::There)?;
+    let mut proved = None;
+    if let Some(secret) = secret {
+        let (proof, node) = answer(&frame, hello, secret).map_err(Ended::Here)?;
+        let header = Header { kind: PROVE, flags: REPLY, ..Header::default() };
+        frame = ask(stream, decoder, header, &Bytes::from(proof.encode_to_vec())).await.map_err(Ended::There)?;
+        proved = Some(node);
+    }
+    welcomed(&frame, settings, proved).map_err(Ended::Here)
+}
+
+fn hello(settings: &LinkSettings) -> Hello {
+    let credentials = &settings.credentials;
+    let (role, node, incarnation) = match settings.asker {
+        Asker::Client => (Role::Client, None, 0),
+        Asker::Node { node, incarnation } => (Role::Node, Some(node.0.into()), incarnation),
+    };
+    Hello {
+        version_min: VERSION_MIN.into(),
+        version_max: VERSION_MAX.into(),
+        session: settings.session.0.into(),
+        program: settings.program.chars().take(200).collect(),
+        cluster: credentials.cluster.map(|cluster| cluster.0.into()),
+        nonce: credentials.secret.as_ref().map_or(Bytes::new(), |_| nonce(settings.random.as_ref())),
+        role: role as i32,
+        node,
+        incarnation,
+    }
+}
+
+/// One message there and one back. A refusal comes back as the error it says.
+async fn ask(stream: &mut Box<dyn Stream>, decoder: &mut Decoder, header: Header, message: &Bytes) -> Result<Frame> {
+    let frame = exchange(stream, decoder, header, |bytes| bytes.extend_from_slice(message)).await?;
+    if frame.header.flags & FAILURE != 0 {
+        return Err(failure(&frame.message));
+    }
+    Ok(frame)
+}
+
+/// Judges a node's challenge; our proof for it, and which node it has proved to be.
+fn answer(frame: &Frame, hello: Bytes, secret: &Secret) -> Result<(Proof, NodeId)> {
+    if frame.header.kind == HELLO {
+        return Err(refused(
+            "the node keeps no secret, so it may be anybody's, and this program was given one; nothing was sent; correct \
+             the address, start the node with the cluster's secret, or ask without one",
+        ));
+    }
+    let challenge = Challenge::decode(frame.message.clone())
+        .ok()
+        .filter(|challenge| frame.header.kind == PROVE && challenge.nonce.len() == NONCE_LENGTH)
+        .ok_or_else(|| frame::broken("it did not answer the greeting with a challenge"))?;
+    let (node, incarnation) = (NodeId(challenge.node.value()), challenge.incarnation);
+    let transcript = Transcript { hello, nonce: challenge.nonce, node, incarnation };
+    if !transcript.proves(secret, Side::Answering, &challenge.proof) {
+        return Err(refused(
+            "the node does not know the secret that this program was given; nothing was sent; correct the address, or give \
+             both the file that `stormwell init` wrote for their cluster (--secret-file FILE or STORMWELL_SECRET_FILE)",
+        ));
+    }
+    Ok((Proof { proof: transcript.prove(secret, Side::Asking) }, node))
+}
+
+/// Judges a node's welcome. `proved`: which node it has proved to be.
+fn welcomed(frame: &Frame, settings: &LinkSettings, proved: Option<NodeId>) -> Result<NodeId> {
+    let welcome = Welcome::decode(frame.message.clone())
+        .ok()
+        .filter(|welcome| frame.header.kind == HELLO && welcome.version == u32::from(VERSION_MAX))
+        .ok_or_else(|| frame::broken("it did not answer the greeting with a welcome"))?;
+    let node = NodeId(welcome.node.value());
+    if proved.is_some_and(|proved| proved != node) {
+        return Err(frame::broken(format!("it proved to be another node than {node}, which welcomed us")));
+    }
+    let meant = settings.credentials.cluster;
+    let there = welcome.cluster.map(|cluster| ClusterId(cluster.value()));
+    if meant.is_some() && meant != there {
+        let belongs = there.map_or("to none".to_string(), |there| format!("to cluster {there}"));
+        let meant = meant.unwrap_or_default();
+        return Err(refused(format!(
+            "cluster {meant} is meant, and the node belongs {belongs}; nothing was sent; correct the address, or `cluster` \
+             in the settings"
+        )));
+    }
+    Ok(node)
+}
+
+/// Says why we go.
+async fn leave(stream: &mut Box<dyn Stream>, error: &Error) -> Result<()> {
+    let mut bytes = Vec::new();
+    let header = Header { kind: CLOSING, flags: FAILURE, ..Header::default() };
+    frame::append(&mut bytes, header, |bytes| encode(&bounded_failure(error.clone()), bytes));
+    stream.write_all(&bytes).await?;
+    stream.shutdown().await?;
+    Ok(())
+}

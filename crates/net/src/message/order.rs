@@ -1,0 +1,219 @@
+//! What the node that keeps the metadata orders of a device on another node: the steps of collecting, sealing, recovering and
+//! moving. Nobody else may.
+
+use super::Id;
+use prost::Message;
+
+/// Raises a chunk's generation, durably: who writes under a lower one is refused.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Fence {
+    /// The device.
+    #[prost(message, required, tag = "1")]
+    pub device: Id,
+    /// The chunk.
+    #[prost(message, required, tag = "2")]
+    pub chunk: Id,
+    /// The new generation.
+    #[prost(uint64, tag = "3")]
+    pub generation: u64,
+}
+
+/// The chunk is fenced.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct FenceAnswer {
+    /// Its length in bytes, all durable.
+    #[prost(uint64, tag = "1")]
+    pub length: u64,
+}
+
+/// Deletes chunks, durably. Those that are not there count as deleted.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Delete {
+    /// The device.
+    #[prost(message, required, tag = "1")]
+    pub device: Id,
+    /// The chunks; `base::limit::LIST_PAGE_MAX` at the most.
+    #[prost(message, repeated, tag = "2")]
+    pub chunks: Vec<Id>,
+}
+
+/// These bytes of a chunk are no longer needed.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Release {
+    /// The device.
+    #[prost(message, required, tag = "1")]
+    pub device: Id,
+    /// The chunk.
+    #[prost(message, required, tag = "2")]
+    pub chunk: Id,
+    /// The ranges; `base::limit::LIST_PAGE_MAX` at the most.
+    #[prost(message, repeated, tag = "3")]
+    pub ranges: Vec<super::chunk::Range>,
+}
+
+/// Chunks in the order of their ids.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Inventory {
+    /// The device.
+    #[prost(message, required, tag = "1")]
+    pub device: Id,
+    /// Behind this one; none: from the first.
+    #[prost(message, optional, tag = "2")]
+    pub after: Option<Id>,
+    /// At most so many; `base::limit::LIST_PAGE_MAX` at the most, and if zero.
+    #[prost(uint32, tag = "3")]
+    pub limit: u32,
+}
+
+/// A page of chunks.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct InventoryAnswer {
+    /// The chunks.
+    #[prost(message, repeated, tag = "1")]
+    pub chunks: Vec<Stored>,
+    /// Whether there are more behind the last.
+    #[prost(bool, tag = "2")]
+    pub more: bool,
+}
+
+/// A chunk on a device.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Stored {
+    /// The chunk.
+    #[prost(message, required, tag = "1")]
+    pub chunk: Id,
+    /// The bag it belongs to, if `of_bag`, else the group.
+    #[prost(uint64, tag = "2")]
+    pub owner: u64,
+    /// Whether it belongs to a bag.
+    #[prost(bool, tag = "3")]
+    pub of_bag: bool,
+    /// Its length in bytes.
+    #[prost(uint64, tag = "4")]
+    pub length: u64,
+    /// The highest generation seen.
+    #[prost(uint64, tag = "5")]
+    pub generation: u64,
+    /// Whether it is complete.
+    #[prost(bool, tag = "6")]
+    pub sealed: bool,
+    /// CRC32C of all its bytes so far.
+    #[prost(fixed32, tag = "7")]
+    pub crc: u32,
+}
+
+/// Asks which bytes of a chunk were not released.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Kept {
+    /// The device.
+    #[prost(message, required, tag = "1")]
+    pub device: Id,
+    /// The chunk.
+    #[prost(message, required, tag = "2")]
+    pub chunk: Id,
+    /// Only ranges that begin at or behind this byte.
+    #[prost(uint64, tag = "3")]
+    pub start: u64,
+}
+
+/// The bytes that were not released.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct KeptAnswer {
+    /// In order, `base::limit::LIST_PAGE_MAX` at the most.
+    #[prost(message, repeated, tag = "1")]
+    pub ranges: Vec<super::chunk::Range>,
+    /// Whether there are more behind the last.
+    #[prost(bool, tag = "2")]
+    pub more: bool,
+    /// Whether the chunk's records are small.
+    #[prost(bool, tag = "3")]
+    pub small_parts: bool,
+}
+
+/// Asks for a bag's counters on a device.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct BagCounts {
+    /// The device.
+    #[prost(message, required, tag = "1")]
+    pub device: Id,
+    /// The bag.
+    #[prost(uint64, tag = "2")]
+    pub bag: u64,
+}
+
+/// A bag's counters on a device.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct BagCountsAnswer {
+    /// Complete chunks that were ever pushed here.
+    #[prost(uint64, tag = "1")]
+    pub pushed: u64,
+    /// Their bytes.
+    #[prost(uint64, tag = "2")]
+    pub pushed_bytes: u64,
+    /// Chunks that were acknowledged; of a bag that retains: in the present pass.
+    #[prost(uint64, tag = "3")]
+    pub acknowledged: u64,
+    /// Their bytes.
+    #[prost(uint64, tag = "4")]
+    pub acknowledged_bytes: u64,
+    /// The epoch at which further pushes were refused.
+    #[prost(uint64, optional, tag = "5")]
+    pub sealed_epoch: Option<u64>,
+    /// The present pass, counted from 0.
+    #[prost(uint32, tag = "6")]
+    pub pass: u32,
+    /// Acknowledged chunks stay.
+    #[prost(bool, tag = "7")]
+    pub retain: bool,
+    /// Chunks that wait to be pulled.
+    #[prost(uint64, tag = "8")]
+    pub waiting: u64,
+    /// Chunks granted and not yet acknowledged.
+    #[prost(uint64, tag = "9")]
+    pub granted: u64,
+    /// Chunks that are there, handled or not.
+    #[prost(uint64, tag = "10")]
+    pub chunks: u64,
+}
+
+/// The bag is in this pass from now on, durably.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct BeginPass {
+    /// The device.
+    #[prost(message, required, tag = "1")]
+    pub device: Id,
+    /// The bag.
+    #[prost(uint64, tag = "2")]
+    pub bag: u64,
+    /// Counted from 0.
+    #[prost(uint32, tag = "3")]
+    pub pass: u32,
+    /// Acknowledged chunks stay.
+    #[prost(bool, tag = "4")]
+    pub retain: bool,
+}
+
+/// From now on new chunks of this bag are refused, durably.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct SealBag {
+    /// The device.
+    #[prost(message, required, tag = "1")]
+    pub device: Id,
+    /// The bag.
+    #[prost(uint64, tag = "2")]
+    pub bag: u64,
+    /// The epoch at which it was sealed.
+    #[prost(uint64, tag = "3")]
+    pub epoch: u64,
+}
+
+/// Deletes all chunks of a bag and forgets its counters, durably.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct DropBag {
+    /// The device.
+    #[prost(message, required, tag = "1")]
+    pub device: Id,
+    /// The bag.
+    #[prost(uint64, tag = "2")]
+    pub bag: u64,
+}
