@@ -3,7 +3,8 @@
 use crate::convert;
 use crate::format::{DeviceRecord, GroupRecord, ReplicaRecord};
 use crate::key::{Key, after_prefix, number_at};
-use crate::request::{Reply, Request};
+use crate::reply::Reply;
+use crate::request::Request;
 use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, DeviceId, GroupId};

@@ -1,6 +1,7 @@
 //! Which requests there are and who does them: one line each.
 
-use crate::request::{Caller, DeviceInfo, Reply, Request, Totals};
+use crate::reply::Reply;
+use crate::request::{Caller, DeviceInfo, Request, Totals};
 use crate::state::State;
 use base::error::Result;
 

@@ -2,7 +2,8 @@
 
 use crate::log::Log;
 use crate::replay;
-use crate::request::{Caller, DeviceInfo, Reply, Request};
+use crate::reply::Reply;
+use crate::request::{Caller, DeviceInfo, Request};
 use crate::settle::{SettleJob, SettleResult};
 use crate::state::State;
 use base::disk::{BlockFile, Disk, Done, Op};
