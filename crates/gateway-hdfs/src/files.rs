@@ -164,10 +164,7 @@ async fn about_leases(
             Err(refusal) => Err(refusal),
         },
         "reportBadBlocks" => decode::<ReportBadBlocks>(request).and_then(|ask| {
-            for block in ask.blocks {
-                let name = located::show(&block.block);
-                (gateway.on_trouble)(format!("a client says that {name} is damaged; `stormwell device scrub` looks"));
-            }
+            ask.blocks.iter().for_each(|block| crate::transfer::suspect(gateway, &block.block));
             encoded(Ok(Nothing {}))
         }),
         _ => return None,

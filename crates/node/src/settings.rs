@@ -30,6 +30,8 @@ pub struct Settings {
     pub hdfs: Door,
     /// How the log on stderr looks.
     pub log: Form,
+    /// What those who connect prove; none: nothing, and the node should listen on loopback only.
+    pub secret: Option<Secret>,
     /// The cluster that the node belongs to; none: it is a store of its own.
     pub cluster: Option<Cluster>,
 }
@@ -39,8 +41,6 @@ pub struct Settings {
 pub struct Cluster {
     /// Which cluster.
     pub id: ClusterId,
-    /// What its programs prove to each other; none: nothing, and the node listens on loopback only.
-    pub secret: Option<Secret>,
     /// The node's name, for people, one of its kind in the cluster; empty: the beginning of its id.
     pub name: String,
     /// Where it stands: leaving a site means crossing a slow link.
@@ -67,10 +67,9 @@ pub const PLACE_UNSAID: &str = "default";
 
 impl Cluster {
     /// A node of cluster `id` that keeps the metadata and is told nothing else.
-    pub fn new(id: ClusterId, secret: Option<Secret>) -> Cluster {
+    pub fn new(id: ClusterId) -> Cluster {
         Cluster {
             id,
-            secret,
             name: String::new(),
             site: PLACE_UNSAID.to_string(),
             rack: PLACE_UNSAID.to_string(),
@@ -106,6 +105,7 @@ impl Settings {
             console: Door::Off,
             hdfs: Door::Off,
             log: Form::Text,
+            secret: None,
             cluster: None,
         }
     }
@@ -120,10 +120,7 @@ impl Settings {
 
     /// What the node shows to others, and wants of them.
     pub fn credentials(&self) -> Credentials {
-        match &self.cluster {
-            Some(cluster) => Credentials { cluster: Some(cluster.id), secret: cluster.secret.clone() },
-            None => Credentials::default(),
-        }
+        Credentials { cluster: self.cluster.as_ref().map(|cluster| cluster.id), secret: self.secret.clone() }
     }
 }
 
@@ -168,6 +165,30 @@ pub fn metadata_directory(world: &dyn World, devices: &[DeviceSetting]) -> Resul
             ),
         )),
     }
+}
+
+/// The directory with the small files of a node that does not keep the metadata: the device directory that has them already, else
+/// the first one. Made if it is missing.
+pub fn member_directory(world: &dyn World, devices: &[DeviceSetting]) -> Result<PathBuf> {
+    for device in devices {
+        if world.exists(&device.directory.join("meta"))? {
+            let text = format!(
+                "{} holds a metadata store, so it belongs to a node that keeps one; nothing was changed; give this node other \
+                 directories, or start it without --meta",
+                shown(&device.directory)
+            );
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+    }
+    for device in devices {
+        if world.exists(&device.directory.join("node"))? {
+            return Ok(device.directory.clone());
+        }
+    }
+    let none = || Error::new(ErrorKind::Invalid, "no device was given; name at least one with --data DIR");
+    let first = devices.first().ok_or_else(none)?.directory.clone();
+    world.make_directory(&first)?;
+    Ok(first)
 }
 
 /// A path for people.

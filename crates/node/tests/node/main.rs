@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods)] // The node under test lives in a directory and on a port of its own.
 #![allow(missing_docs)]
 
+mod cluster;
 mod failing;
 mod fuzz;
 mod hdfs_calls;
@@ -19,7 +20,7 @@ use base::limit::SESSION_LEASE;
 use base::policy::Class;
 use base::unit::{Time, WallTime};
 use bytes::Bytes;
-use net::message::{Id, bag, chunk, cluster, file, session};
+use net::message::{Id, bag, chunk, file, session};
 use net::{Link, LinkSettings, Payload};
 use node::{DeviceSetting, Door, Running, Settings};
 use std::path::PathBuf;
@@ -226,7 +227,9 @@ async fn too_late_for_its_bag_and_file() {
     let create = file::Create { path: "/f".to_string(), overwrite: false, parents: false, ..file::Create::default() };
     let (opened, _) = link.call(&create, Payload::empty()).await.expect("a file");
     link.call(&bag::Delete { name: "b".to_string() }, Payload::empty()).await.expect("deleted");
-    link.call(&file::Delete { path: "/f".to_string(), recursive: false }, Payload::empty()).await.expect("deleted");
+    link.call(&file::Delete { path: "/f".to_string(), recursive: false, known: 0 }, Payload::empty())
+        .await
+        .expect("deleted");
     let chunks = async || {
         let (answer, _) = link.call(&file::Devices {}, Payload::empty()).await.expect("answered");
         answer.devices.iter().map(|device| device.chunks).sum::<u64>()
@@ -334,13 +337,13 @@ async fn a_view_of_oneself() {
     let mut before = None;
     for life in 1..=3 {
         let link = fixture.link(1).await;
-        let (view, _) = link.call(&cluster::View {}, Payload::empty()).await.expect("answered");
+        let (view, _) = link.call(&net::message::cluster::View {}, Payload::empty()).await.expect("answered");
         let [member] = &view.members[..] else { panic!("{view:?}") };
         let (devices, _) = link.call(&file::Devices {}, Payload::empty()).await.expect("answered");
         assert_eq!((member.node.node, member.silent), (view.keeper, false));
         assert_eq!((member.node.incarnation, &*member.node.address), (life, fixture.address()));
         assert_eq!(member.devices, [devices.devices[0].device]);
-        let (again, _) = link.call(&cluster::View {}, Payload::empty()).await.expect("answered");
+        let (again, _) = link.call(&net::message::cluster::View {}, Payload::empty()).await.expect("answered");
         assert_eq!(again, view);
         if let Some((node, epoch)) = before {
             assert!(member.node.node == node && view.epoch > epoch, "{epoch} {view:?}");
