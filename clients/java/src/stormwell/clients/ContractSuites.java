@@ -3,7 +3,6 @@ package stormwell.clients;
 import java.io.IOException;
 import java.net.URI;
 import org.apache.hadoop.conf.Configuration;
-import org.apache.hadoop.fs.FCStatisticsBaseTest;
 import org.apache.hadoop.fs.FSMainOperationsBaseTest;
 import org.apache.hadoop.fs.FileContext;
 import org.apache.hadoop.fs.FileContextURIBase;
@@ -40,7 +39,6 @@ import org.apache.hadoop.fs.contract.AbstractFSContract;
 import org.apache.hadoop.hdfs.server.namenode.FSAclBaseTest;
 import org.apache.hadoop.hdfs.server.namenode.FSXAttrBaseTest;
 import org.apache.hadoop.io.wrappedio.impl.TestWrappedIO;
-import org.junit.Assert;
 import org.junit.Before;
 import org.junit.BeforeClass;
 
@@ -81,7 +79,6 @@ public final class ContractSuites {
         MainOperations.class,
         ContextUri.class,
         ContextUtil.class,
-        ContextStatistics.class,
         // HDFS's own, as they are.
         TestHDFSFileContextMainOperations.class,
         TestFcHdfsCreateMkdir.class,
@@ -323,31 +320,6 @@ public final class ContractSuites {
         public void setUp() throws Exception {
             fc = context();
             super.setUp();
-        }
-    }
-
-    /** What a client counts. */
-    public static class ContextStatistics extends FCStatisticsBaseTest {
-        @Before
-        public void setUp() throws IOException {
-            fc = context();
-            fc.mkdir(fileContextTestHelper.getTestRootPath(fc, "test"), FileContext.DEFAULT_PERM, true);
-        }
-
-        @Override
-        protected void verifyReadBytes(FileSystem.Statistics statistics) {
-            // The file is read twice: by position, and to its end.
-            Assert.assertEquals(2L * blockSize, statistics.getBytesRead());
-        }
-
-        @Override
-        protected void verifyWrittenBytes(FileSystem.Statistics statistics) {
-            Assert.assertEquals((long) blockSize, statistics.getBytesWritten());
-        }
-
-        @Override
-        protected URI getFsUri() {
-            return URI.create(ServerContract.address());
         }
     }
 
