@@ -219,6 +219,7 @@ async fn hdfs_full() {
     let block = kept.add(&fixture, None).await.expect("a block");
     kept.fill(&fixture, &block.block, 0, &bytes).await;
     assert_eq!(kept.complete(&fixture, Some(&with_length(&block, bytes.len() as u64))).await, Ok(true));
+    let next = Open::new(&fixture, "/next").await;
     let (file, block) = begun(&fixture, "/large", 1 << 40).await;
     let writer = Writer::begin(&fixture, &block.block, SETUP_CREATE, 0).await.expect("it may");
     let acknowledged = fill(&fixture, writer).await;
@@ -228,7 +229,6 @@ async fn hdfs_full() {
     let update = UpdatePipeline { holder: file.holder.clone(), old: block.block.clone(), new: stamped };
     let refused = ask::<Nothing>(&fixture, "updatePipeline", &update).await.expect_err("no room");
     assert!(is_about_room(&refused), "{refused:?}");
-    let next = Open::new(&fixture, "/next").await;
     let refused = next.add(&fixture, None).await.expect_err("no room");
     assert!(is_about_room(&refused), "{refused:?}");
     assert!(stored(&fixture, "/kept").await == bytes);
