@@ -9,7 +9,7 @@ use base::policy::Class;
 use bytes::Bytes;
 use net::message::{Ask, Id, bag, chunk, cluster, device, file, order, session};
 use net::{CallNumbers, Link, LinkSettings, Payload};
-use node::{DeviceSetting, MetaPlace, Running, Settings};
+use node::{DeviceSetting, Door, MetaPlace, Running, Settings};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,21 +20,23 @@ use std::time::Duration;
 const ID: ClusterId = ClusterId(77);
 
 /// Nodes in directories that go with them. The first keeps the metadata; all have one clock.
-struct Cluster {
+pub struct Cluster {
     root: PathBuf,
     keeper: String,
     nodes: BTreeMap<usize, Running>,
     clock: Arc<AheadClock>,
+    /// Where each serves HDFS.
+    pub hdfs: Door,
 }
 
 impl Cluster {
     /// No node runs yet.
-    fn new(name: &str) -> Cluster {
+    pub fn new(name: &str) -> Cluster {
         let root = std::env::temp_dir().join(format!("stormwell-cluster-{}-{name}", std::process::id()));
         let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let keeper = port.expect("a free port").to_string();
         let clock = Arc::new(AheadClock { clock: os::clock::SystemClock::new(), ahead: AtomicU64::new(0) });
-        Cluster { root, keeper, nodes: BTreeMap::new(), clock }
+        Cluster { root, keeper, nodes: BTreeMap::new(), clock, hdfs: Door::Off }
     }
 
     /// `count` nodes that know each other.
@@ -56,10 +58,10 @@ impl Cluster {
         let listen = if number == 0 { &self.keeper } else { "127.0.0.1:0" };
         let meta = if number == 0 { MetaPlace::Local } else { MetaPlace::Node(self.keeper.clone()) };
         let place = node::Cluster { name: format!("n{number}"), meta, ..node::Cluster::new(ID) };
-        Settings { cluster: Some(place), ..Settings::new(listen, vec![device]) }
+        Settings { cluster: Some(place), hdfs: self.hdfs.clone(), ..Settings::new(listen, vec![device]) }
     }
 
-    async fn run(&mut self, number: usize) {
+    pub async fn run(&mut self, number: usize) {
         let running = self.try_run(self.settings(number)).await.expect("the node starts");
         self.nodes.insert(number, running);
     }
@@ -69,11 +71,11 @@ impl Cluster {
         node::start(settings, world, Arc::new(os::net::TcpNet), self.clock.clone(), random).await
     }
 
-    async fn stop(&mut self, number: usize) {
+    pub async fn stop(&mut self, number: usize) {
         self.nodes.remove(&number).expect("it runs").stop().await;
     }
 
-    async fn stop_all(mut self) {
+    pub async fn stop_all(mut self) {
         for number in self.nodes.keys().copied().collect::<Vec<_>>() {
             self.stop(number).await;
         }
@@ -84,7 +86,7 @@ impl Cluster {
     }
 
     /// Waits until so many nodes are there and none is silent.
-    async fn all_there(&self, count: usize) {
+    pub async fn all_there(&self, count: usize) {
         let link = link_to(&self.keeper, 900).await;
         until("all nodes are there", async || {
             let view = ask(&link, &cluster::View {}).await.expect("a view");
@@ -103,7 +105,12 @@ impl Cluster {
         Client::begin(&self.keeper, client.session, client.numbers).await
     }
 
-    fn address(&self, number: usize) -> &str {
+    /// Where a node serves HDFS.
+    pub fn hdfs_of(&self, number: usize) -> &str {
+        self.nodes[&number].hdfs.as_deref().expect("its gateway runs")
+    }
+
+    pub fn address(&self, number: usize) -> &str {
         &self.nodes[&number].address
     }
 

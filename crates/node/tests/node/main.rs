@@ -6,6 +6,7 @@ mod cluster;
 mod failing;
 mod fuzz;
 mod hdfs_calls;
+mod hdfs_cluster;
 mod hdfs_names;
 mod hdfs_read;
 mod hdfs_trouble;
