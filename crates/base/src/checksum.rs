@@ -97,38 +97,41 @@ impl BlockSums {
     }
 }
 
-/// CRC32C of every sector of what is added in pieces of any length, and of each piece: one pass for those who compare with the
-/// one and send the other.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SectorSums {
-    sectors: Vec<u32>,
-    /// Of the last sector while it is not full, and how many bytes it has.
+/// CRC32C of every so many bytes (a unit) of what is added in pieces of any length, and of each piece: one pass for those who
+/// compare with the one and send the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnitSums {
+    /// Bytes that a checksum covers.
+    unit: usize,
+    full: Vec<u32>,
+    /// Of the last unit while it is not full, and how many bytes it has.
     last: (u32, usize),
 }
 
 /// A place to go back to.
 #[derive(Clone, Copy, Debug)]
-pub struct SectorMark {
-    sectors: usize,
+pub struct UnitMark {
+    full: usize,
     last: (u32, usize),
 }
 
-impl SectorSums {
-    /// Of no bytes yet, with room for those of `length` bytes.
-    pub fn for_length(length: usize) -> SectorSums {
-        SectorSums { sectors: Vec::with_capacity(length.div_ceil(SECTOR)), last: (0, 0) }
+impl UnitSums {
+    /// Of no bytes yet, one for each `unit` of them, with room for those of `length` bytes.
+    pub fn for_length(unit: usize, length: usize) -> UnitSums {
+        assert!(unit > 0, "checksums of nothing");
+        UnitSums { unit, full: Vec::with_capacity(length.div_ceil(unit)), last: (0, 0) }
     }
 
     /// Adds these bytes. Answers with their own CRC32C.
     pub fn add(&mut self, mut bytes: &[u8]) -> u32 {
         let mut whole = 0;
         while !bytes.is_empty() {
-            let (part, rest) = bytes.split_at(bytes.len().min(SECTOR - self.last.1));
+            let (part, rest) = bytes.split_at(bytes.len().min(self.unit - self.last.1));
             let crc = crc32c(part);
             whole = combine(whole, crc, part.len() as u64);
             self.last = (combine(self.last.0, crc, part.len() as u64), self.last.1 + part.len());
-            if self.last.1 == SECTOR {
-                self.sectors.push(self.last.0);
+            if self.last.1 == self.unit {
+                self.full.push(self.last.0);
                 self.last = (0, 0);
             }
             bytes = rest;
@@ -136,23 +139,35 @@ impl SectorSums {
         whole
     }
 
+    /// Adds `length` bytes whose checksums, one for each `BLOCK` of them, are known. False, and nothing is added, if they are
+    /// not those of units here.
+    pub fn add_known(&mut self, blocks: &[u32], length: usize) -> bool {
+        if self.unit != BLOCK || self.last.1 > 0 || blocks.len() != length.div_ceil(BLOCK) {
+            return false;
+        }
+        let (full, rest) = blocks.split_at(length / BLOCK);
+        self.full.extend_from_slice(full);
+        self.last = rest.first().map_or((0, 0), |crc| (*crc, length % BLOCK));
+        true
+    }
+
     /// Where it stands.
-    pub fn mark(&self) -> SectorMark {
-        SectorMark { sectors: self.sectors.len(), last: self.last }
+    pub fn mark(&self) -> UnitMark {
+        UnitMark { full: self.full.len(), last: self.last }
     }
 
     /// Forgets what was added since `mark`, which must be of these sums.
-    pub fn back_to(&mut self, mark: SectorMark) {
-        self.sectors.truncate(mark.sectors);
+    pub fn back_to(&mut self, mark: UnitMark) {
+        self.full.truncate(mark.full);
         self.last = mark.last;
     }
 
-    /// Of each sector, in order; the last may be short.
+    /// Of each unit, in order; the last may be short.
     pub fn into_sums(mut self) -> Vec<u32> {
         if self.last.1 > 0 {
-            self.sectors.push(self.last.0);
+            self.full.push(self.last.0);
         }
-        self.sectors
+        self.full
     }
 }
 
@@ -238,7 +253,7 @@ fn shift(tables: &Tables, crc: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{BlockSums, SECTOR, SectorSums, combine, crc32, crc32c};
+    use super::{BLOCK, BlockSums, SECTOR, UnitSums, combine, crc32, crc32c};
 
     /// The check value of RFC 3720 and of every CRC catalogue.
     #[test]
@@ -277,22 +292,41 @@ mod tests {
             assert!(sums.blocks().iter().copied().eq(bytes.chunks(4096).map(crc32c)), "{length} bytes");
         }
     }
-    /// Sectors have the checksums of their bytes however those were added, each piece has its own, and what is taken back
+
+    /// Units have the checksums of their bytes however those were added, each piece has its own, and what is taken back
     /// leaves no trace.
     #[test]
-    fn sectors_of_any_pieces() {
-        let bytes: Vec<u8> = (0..5000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-        let expected: Vec<u32> = bytes.chunks(SECTOR).map(crc32c).collect();
-        for step in [1, 3, 511, 512, 513, 1024, 4096, 5000] {
-            let mut sums = SectorSums::for_length(bytes.len());
-            for piece in bytes.chunks(step) {
-                let mark = sums.mark();
-                sums.add(&[7; 700]);
-                sums.back_to(mark);
-                assert_eq!(sums.add(piece), crc32c(piece), "pieces of {step}");
+    fn units_of_any_pieces() {
+        let bytes: Vec<u8> = (0..9000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        for unit in [SECTOR, BLOCK] {
+            let expected: Vec<u32> = bytes.chunks(unit).map(crc32c).collect();
+            for step in [1, 3, 511, 512, 513, 1024, 4096, 9000] {
+                let mut sums = UnitSums::for_length(unit, bytes.len());
+                for piece in bytes.chunks(step) {
+                    let mark = sums.mark();
+                    sums.add(&[7; 700]);
+                    sums.back_to(mark);
+                    assert_eq!(sums.add(piece), crc32c(piece), "pieces of {step}");
+                }
+                assert_eq!(sums.into_sums(), expected, "pieces of {step}");
             }
-            assert_eq!(sums.into_sums(), expected, "pieces of {step}");
         }
-        assert!(SectorSums::default().into_sums().is_empty());
+        assert!(UnitSums::for_length(SECTOR, 0).into_sums().is_empty());
+    }
+
+    /// Known checksums of blocks stand for their bytes where units begin, and are refused where they do not fit.
+    #[test]
+    fn known_blocks_are_units() {
+        let bytes: Vec<u8> = (0..20_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let blocks: Vec<u32> = bytes.chunks(BLOCK).map(crc32c).collect();
+        let mut sums = UnitSums::for_length(BLOCK, bytes.len());
+        assert!(sums.add_known(&blocks[..2], 8192) && sums.add_known(&[], 0));
+        assert!(!sums.add_known(&blocks[2..4], 12_288) && !sums.add_known(&blocks[2..4], 4096));
+        sums.add(&bytes[8192..8200]);
+        assert!(!sums.add_known(&blocks[2..], 11_808), "it does not begin where a unit does");
+        sums.add(&bytes[8200..12_288]);
+        assert!(sums.add_known(&blocks[3..], 7712));
+        assert_eq!(sums.into_sums(), blocks);
+        assert!(!UnitSums::for_length(SECTOR, 0).add_known(&blocks[..1], 512));
     }
 }

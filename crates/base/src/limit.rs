@@ -125,6 +125,10 @@ pub const GRANT_LEASE: Duration = Duration::from_secs(10);
 /// A call fails after this much silence from the other side (not after this much work).
 pub const CALL_SILENCE_MAX: Duration = Duration::from_secs(10);
 
+/// A push that a device did not answer is asked there again for so long, and a device that does not answer pulls is tried again:
+/// long enough for a machine's service to be started again.
+pub const UNANSWERED_MAX: Duration = Duration::from_secs(60);
+
 /// A writer on a full device waits this long without any space coming back before it is told so.
 pub const FULL_WAIT: Duration = Duration::from_secs(10);
 
@@ -203,6 +207,10 @@ pub const HDFS_IRREGULAR_BLOCKS_MAX: usize = 65_536;
 
 /// Files that the HDFS gateway keeps open to read: a kilobyte each and 100 bytes for each extent.
 pub const HDFS_READERS_MAX: usize = 1024;
+
+/// Files of which clients of an HDFS gateway said that bytes did not match their checksums, and which it remembers: each read
+/// looks through all of them.
+pub const HDFS_SUSPECTS_MAX: usize = 256;
 
 /// Blocks that the HDFS gateway names in one answer: at 250 bytes each 32 MB, and at 128 MiB a block a file of 16 TiB.
 pub const HDFS_LOCATED_BLOCKS_MAX: u64 = 131_072;

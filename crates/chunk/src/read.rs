@@ -186,9 +186,9 @@ impl Core {
     fn finish_reading(&mut self, mut reading: Reading) {
         let (ticket, id) = (reading.ticket, reading.chunk);
         match reading.assemble(self.device) {
-            Ok((parts, crc)) => {
+            Ok((parts, Sums { whole: crc, blocks, .. })) => {
                 let Reading { chunk_length, sealed, .. } = reading;
-                self.reply(ticket, Ok(Reply::Data { parts, crc, chunk_length, sealed }));
+                self.reply(ticket, Ok(Reply::Data { parts, crc, blocks, chunk_length, sealed }));
             }
             // The record's place may have changed hands only if the chunk is gone by now.
             Err(_) if !self.index.chunks.contains_key(&id) => self.reply(ticket, Err(missing(id))),
@@ -247,33 +247,35 @@ impl Reading {
         self.pieces.push(Piece::Record { run, start, end, header_step, blocks_step });
     }
 
-    /// The parts of the answer and their CRC, or the chunk range that does not match.
-    fn assemble(&self, device: base::id::DeviceId) -> std::result::Result<(Vec<Bytes>, u32), (u32, u32)> {
+    /// The parts of the answer and their checksums, or the chunk range that does not match.
+    fn assemble(&self, device: base::id::DeviceId) -> std::result::Result<(Vec<Bytes>, Sums), (u32, u32)> {
         let mut parts = Vec::with_capacity(self.pieces.len());
-        let mut whole = 0;
+        let mut sums = Sums { uneven: self.check != Check::ByBlocks, ..Sums::default() };
         for piece in &self.pieces {
-            let (bytes, crc) = match piece {
-                Piece::Memory(bytes) => (bytes.clone(), crc32c(bytes)),
+            parts.push(match piece {
+                Piece::Memory(bytes) => {
+                    sums.add_bytes(bytes);
+                    bytes.clone()
+                }
                 Piece::Record { run, start, end, header_step, blocks_step } => {
                     let steps = [&self.steps[*header_step], &self.steps[*blocks_step]];
                     let damage = (run.offset + start, run.offset + end);
-                    self.verify(device, run, (*start, *end), steps).ok_or(damage)?
+                    self.verify(device, run, (*start, *end), steps, &mut sums).ok_or(damage)?
                 }
-            };
-            whole = combine(whole, crc, bytes.len() as u64);
-            parts.push(bytes);
+            });
         }
-        Ok((parts, whole))
+        Ok((parts, sums))
     }
 
-    /// Payload bytes `start..end` of the record and their CRC, if header and blocks are what they should be (`Check`).
+    /// Payload bytes `start..end` of the record, if header and blocks are what they should be (`Check`). Adds their checksums.
     fn verify(
         &self,
         device: base::id::DeviceId,
         run: &Run,
         (start, end): (u32, u32),
         [header_step, blocks_step]: [&Step; 2],
-    ) -> Option<(Bytes, u32)> {
+        sums: &mut Sums,
+    ) -> Option<Bytes> {
         let header = header_step.blocks_at(run.block, BLOCK)?;
         let header = DataHeader::decode(device, &header)?;
         let place = (header.segment, header.block, header.offset, header.length);
@@ -284,7 +286,6 @@ impl Reading {
         let payload_end = (end.next_multiple_of(BLOCK as u32)).min(run.length);
         let covered = (payload_end - first * BLOCK as u32) as usize;
         let blocks = blocks_step.blocks_at(run.block + 1 + first, covered)?;
-        let mut whole = 0;
         for (place, block) in blocks.chunks(BLOCK).enumerate() {
             let crc = *header.crcs.get(first as usize + place)?;
             let block_start = (first as usize + place) * BLOCK;
@@ -295,10 +296,45 @@ impl Reading {
                 return None;
             }
             let crc = if whole_block { crc } else { crc32c(&block[from..to]) };
-            whole = combine(whole, crc, (to - from) as u64);
+            sums.add(crc, to - from);
         }
         let skip = (start - first * BLOCK as u32) as usize;
-        Some((blocks.slice(skip..skip + (end - start) as usize), whole))
+        Some(blocks.slice(skip..skip + (end - start) as usize))
+    }
+}
+
+/// Checksums of an answer, put together from those of its parts.
+#[derive(Default)]
+struct Sums {
+    whole: u32,
+    /// Of each block of the answer.
+    blocks: Vec<u32>,
+    length: usize,
+    /// A part lies in two of the answer's blocks, or nobody wants to know theirs.
+    uneven: bool,
+}
+
+impl Sums {
+    /// The next `length` bytes, at most a block, have this checksum.
+    fn add(&mut self, crc: u32, length: usize) {
+        let begun = self.length % BLOCK;
+        self.uneven |= begun + length > BLOCK;
+        match self.blocks.last_mut() {
+            _ if self.uneven => self.blocks = Vec::new(),
+            Some(last) if begun > 0 => *last = combine(*last, crc, length as u64),
+            _ => self.blocks.push(crc),
+        }
+        self.whole = combine(self.whole, crc, length as u64);
+        self.length += length;
+    }
+
+    /// Computes those of the next bytes.
+    fn add_bytes(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let (part, rest) = bytes.split_at(bytes.len().min(BLOCK - self.length % BLOCK));
+            self.add(crc32c(part), part.len());
+            bytes = rest;
+        }
     }
 }
 

@@ -15,6 +15,8 @@ pub enum Check {
     /// Whoever receives them: the answer's CRC is put together from the stored ones, without a pass over the bytes. Blocks
     /// of which only a part was asked for are compared by the engine all the same.
     ByReader,
+    /// The same, block by block: the answer has the stored checksum of each.
+    ByBlocks,
 }
 
 /// Something asked of the engine. Offsets and lengths are bytes.
@@ -146,6 +148,9 @@ pub enum Reply {
         parts: Vec<Bytes>,
         /// CRC32C of all parts put together.
         crc: u32,
+        /// CRC32C of every `limit::BLOCK` of these bytes, counted from the first one, as stored; the last may be short. Empty
+        /// unless `Check::ByBlocks` was asked for, and if the stored ones are of blocks that begin elsewhere.
+        blocks: Vec<u32>,
         /// The chunk's length, bytes.
         chunk_length: u64,
         /// Whether it is complete.

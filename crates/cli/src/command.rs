@@ -6,8 +6,8 @@
 use crate::context::Context;
 use crate::exit::{EXIT_CODES_HELP, Exit, Result, finish, say};
 use crate::{
-    bag, bench, cat, chmod, chown, completion, concat, demo, device, df, doctor, du, explain, get, inspect, ls, mkdir,
-    mv, policy, put, rm, serve, stat, tail, top, touch, truncate, xattr,
+    bag, bench, cat, chmod, chown, cluster, completion, concat, demo, device, df, doctor, du, explain, get, inspect,
+    ls, mkdir, mv, node, policy, put, rm, serve, stat, tail, top, touch, truncate, xattr,
 };
 use base::error::Error;
 use clap::error::ErrorKind;
@@ -61,6 +61,8 @@ enum Command {
     Du(du::Du),
     Df(df::Df),
     Device(device::Device),
+    Node(node::Node),
+    Cluster(cluster::Cluster),
     Top(top::Top),
     Doctor(doctor::Doctor),
     Bag(bag::Bag),
@@ -94,6 +96,8 @@ impl Command {
             Command::Du(command) => command.run(context).await,
             Command::Df(command) => command.run(context).await,
             Command::Device(command) => command.run(context).await,
+            Command::Node(command) => command.run(context).await,
+            Command::Cluster(command) => command.run(context).await,
             Command::Top(command) => command.run(context).await,
             Command::Doctor(command) => command.run(context).await,
             Command::Bag(command) => command.run(context).await,
@@ -202,6 +206,10 @@ mod tests {
             "du -s -h /",
             "df -h",
             "device ls --json",
+            "node ls --json",
+            "node drain b",
+            "node rm b",
+            "cluster status --json",
             "doctor --data a --data b --json",
             "top --interval 500ms --count 3 --json",
             "serve --as-new a --data a",

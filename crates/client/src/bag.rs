@@ -6,6 +6,7 @@ use crate::producer::{Producer, ProducerOptions};
 use base::error::{Error, ErrorKind, Result};
 use net::message::Id;
 use net::message::bag::{self, Info};
+use std::time::Duration;
 
 /// A bag that was looked up: its number and the devices that hold its chunks.
 #[derive(Clone)]
@@ -19,13 +20,12 @@ pub struct Bag {
 impl Client {
     /// Makes a bag. `Exists` if there is one of that name, unless `exists_ok`.
     pub async fn bag_create(&self, name: &str, exists_ok: bool) -> Result<Bag> {
-        self.create_bag(bag::Create { name: name.to_string(), exists_ok, retain: false, ..bag::Create::default() })
-            .await
+        self.create_bag(bag::Create { name: name.to_string(), exists_ok, retain: false, uncounted: true }).await
     }
 
     /// The same, of a bag whose acknowledged chunks stay, to be given once in each pass, until it is deleted.
     pub async fn bag_create_retaining(&self, name: &str, exists_ok: bool) -> Result<Bag> {
-        self.create_bag(bag::Create { name: name.to_string(), exists_ok, retain: true, ..bag::Create::default() }).await
+        self.create_bag(bag::Create { name: name.to_string(), exists_ok, retain: true, uncounted: true }).await
     }
 
     async fn create_bag(&self, create: bag::Create) -> Result<Bag> {
@@ -47,18 +47,23 @@ impl Client {
 
     /// A bag to push to or to pull from. `NotFound` if there is none of that name.
     pub async fn bag(&self, name: &str) -> Result<Bag> {
-        let info = self.bag_stat(name).await?;
+        let info = self.bag_uncounted(name).await?;
         Bag::of(self, name, info)
+    }
+
+    /// A bag's state without counts: no device is asked.
+    async fn bag_uncounted(&self, name: &str) -> Result<Info> {
+        self.ask(&bag::Stat { name: name.to_string(), uncounted: true }).await
     }
 
     /// A bag's state and counts.
     pub async fn bag_stat(&self, name: &str) -> Result<Info> {
-        self.ask(&bag::Stat { name: name.to_string(), ..bag::Stat::default() }).await
+        self.ask(&bag::Stat { name: name.to_string(), uncounted: false }).await
     }
 
     /// Whether there is a bag of that name.
     pub async fn bag_exists(&self, name: &str) -> Result<bool> {
-        match self.bag_stat(name).await {
+        match self.bag_uncounted(name).await {
             Ok(_) => Ok(true),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
@@ -94,6 +99,9 @@ impl Client {
     }
 }
 
+/// While somebody pushes or pulls, the bag's devices are asked for this often: one that has joined takes part a second later.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
+
 impl Bag {
     fn of(client: &Client, name: &str, info: Info) -> Result<Bag> {
         if info.members.is_empty() {
@@ -107,6 +115,16 @@ impl Bag {
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Its devices and whether it is sealed, now. `NotFound` if it was deleted, whatever has its name by now.
+    pub(crate) async fn look(&self) -> Result<Info> {
+        let info = self.client.bag_uncounted(&self.name).await?;
+        if info.bag == self.number {
+            return Ok(info);
+        }
+        let text = format!("bag {} was deleted, and made anew; open it again", self.name);
+        Err(Error::new(ErrorKind::NotFound, text))
     }
 
     /// Its state and counts now.

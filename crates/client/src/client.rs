@@ -2,7 +2,7 @@
 
 use crate::routes::{Connector, Links, Route, Routes};
 use base::buffer::Pool;
-use base::checksum::{SectorSums, combine};
+use base::checksum::{UnitSums, combine};
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{NodeId, SessionId};
@@ -11,11 +11,12 @@ use base::net::Net;
 use base::unit::MIB;
 use bytes::Bytes;
 use net::message::cluster::{View, ViewAnswer};
-use net::message::{Ask, Id, session};
+use net::message::{Ask, Id, chunk, session};
 use net::{Asker, CallNumbers, Credentials, Link, LinkSettings, Payload};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 /// How to reach the store.
@@ -99,6 +100,7 @@ pub(crate) struct Session {
     /// Bytes that ranges being read may have asked for beyond their first pieces.
     pub(crate) ahead: AtomicU64,
     renewal: JoinHandle<()>,
+    over: watch::Receiver<bool>,
 }
 
 impl Drop for Session {
@@ -163,10 +165,18 @@ impl Client {
     fn start(routes: Routes, renewal: session::Renew, surroundings: Surroundings) -> Client {
         let Surroundings { clock, random, pool } = surroundings;
         let routes = Arc::new(routes);
-        let renewal = tokio::spawn(renew(routes.clone(), renewal));
+        let (say_over, over) = watch::channel(false);
+        let renewal = tokio::spawn(renew(routes.clone(), renewal, say_over));
         let (next_lane, ahead) = (AtomicUsize::new(0), AtomicU64::new(0));
-        let session = Session { routes, next_lane, clock, random, pool, ahead, renewal };
+        let session = Session { routes, next_lane, clock, random, pool, ahead, renewal, over };
         Client { session: Arc::new(session), sizes: Sizes::default() }
+    }
+
+    /// Waits until the session is over because it could not be renewed in time: what it had open for writing is not its own any
+    /// more, and only a new client can write.
+    pub async fn session_over(&self) {
+        // Nobody renews it any more: then it is over, too.
+        let _ = self.session.over.clone().wait_for(|over| *over).await;
     }
 
     /// Who is in the cluster, as the node that keeps the metadata says now.
@@ -225,21 +235,25 @@ impl Client {
         }
     }
 
-    /// As `fetch`, but adds the bytes to `sums` in the one pass that compares them.
-    pub(crate) async fn fetch_summed<A: Ask>(
+    /// As `fetch`, but adds the bytes to `sums` in the one pass that compares them. If the question is for the stored checksums
+    /// and they fit, those are added, and nobody here looks at the bytes.
+    pub(crate) async fn fetch_summed(
         &self,
         device: Id,
-        ask: impl Fn(bool) -> A,
-        sums: &mut SectorSums,
-    ) -> Result<(A::Answer, Payload)> {
+        ask: impl Fn(bool) -> chunk::Read,
+        sums: &mut UnitSums,
+    ) -> Result<(chunk::ReadAnswer, Payload)> {
         let mark = sums.mark();
-        let add = |payload: &Payload, sums: &mut SectorSums| {
+        let add = |payload: &Payload, sums: &mut UnitSums| {
             let add = |crc, part: &Bytes| combine(crc, sums.add(part), part.len() as u64);
             payload.parts().iter().fold(0, add) == payload.crc()
         };
-        let mut route = self.route(device).await?;
+        let (mut route, question) = (self.route(device).await?, ask(true));
         loop {
-            match route.link().call_unverified(&ask(true), Payload::empty()).await {
+            match route.link().call_unverified(&question, Payload::empty()).await {
+                Ok((answer, payload)) if question.blocks && sums.add_known(&answer.blocks, payload.length()) => {
+                    return Ok((answer, payload));
+                }
                 Ok((answer, payload)) if add(&payload, sums) => return Ok((answer, payload)),
                 Ok(_) => {
                     sums.back_to(mark);
@@ -315,7 +329,7 @@ fn no_keeper(address: &str, keeper: NodeId) -> Error {
 
 /// Renews the session until it is aborted or over, and asks who is there. A failure is not reported here: the calls that suffer
 /// from it say so.
-async fn renew(routes: Arc<Routes>, renewal: session::Renew) {
+async fn renew(routes: Arc<Routes>, renewal: session::Renew, say_over: watch::Sender<bool>) {
     let mut pause = SESSION_LEASE / 3;
     loop {
         tokio::time::sleep(pause).await;
@@ -325,7 +339,10 @@ async fn renew(routes: Arc<Routes>, renewal: session::Renew) {
                 SESSION_LEASE / 3
             }
             // It was not heard of for too long and is over for good: what it left behind must not be taken for somebody else's.
-            Err(error) if error.kind() == ErrorKind::Stale => return,
+            Err(error) if error.kind() == ErrorKind::Stale => {
+                say_over.send_replace(true);
+                return;
+            }
             // Silence has cost a third of the lease already.
             Err(_) => SESSION_LEASE / 30,
         };

@@ -1,29 +1,30 @@
 //! Pulling chunks out of a bag: batch sampling over its devices, with several pulls open at once.
 
-use crate::bag::Bag;
+use crate::bag::{Bag, LOOK_EVERY};
 use crate::held::{Acknowledged, Chunk, Keeper, Key};
+use crate::pace::Pace;
 use base::error::{Error, ErrorKind, Result};
 use base::id::ChunkId;
+use base::limit::UNANSWERED_MAX;
+use base::unit::Time;
 use net::message::Id;
-use net::message::bag::{Pull, Pulled};
+use net::message::bag::{Info, Pull, Pulled};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
 /// How chunks are pulled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConsumerOptions {
-    /// Pulls open at once, chunks that came and were not handed out included; at least 1.
-    pub window: usize,
+    /// Pulls open at once, at least 1; none: as many as measured times of service and of the way call for, within 128 MiB.
+    pub window: Option<usize>,
     /// Wait for chunks to come until the bag ends. If not, the consumer ends when every device had nothing once in a row.
     pub wait: bool,
 }
 
 impl Default for ConsumerOptions {
-    /// Six chunks of 4 MiB cover 10 Gbit/s at 20 ms, and keep six devices at work. On one disk beside the consumer's own two
-    /// processors six were 3 % faster than four, and eight no better than six.
     fn default() -> ConsumerOptions {
-        ConsumerOptions { window: 6, wait: true }
+        ConsumerOptions { window: None, wait: true }
     }
 }
 
@@ -36,9 +37,14 @@ pub struct Consumer {
     options: ConsumerOptions,
     keeper: Arc<Keeper>,
     members: Vec<Member>,
-    /// Places in `members`, in the random order in which they are asked next; drawn anew when empty.
-    deck: Vec<usize>,
+    pace: Pace,
+    /// The devices in the random order in which they are asked next; drawn anew when empty.
+    deck: Vec<Id>,
     pulls: JoinSet<Answered>,
+    /// Asks which devices there are.
+    looking: Option<JoinHandle<Result<Info>>>,
+    /// When that was last begun.
+    looked: Time,
 }
 
 /// One device, as far as this consumer knows.
@@ -50,19 +56,34 @@ struct Member {
     nothing: bool,
     /// Pulls open.
     open: usize,
+    /// It cannot be reached.
+    away: Option<Away>,
 }
 
-/// How one pull ended, and which member it asked.
+/// Since when and why a device cannot be reached, and when it is asked again.
+struct Away {
+    since: Time,
+    error: Error,
+    again: Time,
+}
+
+/// How one pull ended, and which device it asked.
 struct Answered {
-    place: usize,
+    device: Id,
     result: Result<Came>,
 }
 
 enum Came {
     Nothing,
     Ended,
-    /// A chunk, and how many more wait there.
-    Chunk(Chunk, u64),
+    /// A chunk, how many more wait there, and how long that took.
+    Chunk {
+        chunk: Chunk,
+        waiting: u64,
+        total: Duration,
+        service: Duration,
+        under_way: u32,
+    },
 }
 
 /// So many acknowledgements go with a pull; fewer wait for more. Each message of them is a synced write of the device, which
@@ -78,12 +99,16 @@ const WAIT_SHORT: Duration = Duration::from_millis(50);
 /// Between two looks at a bag whose members are sealed and which is not.
 const SEALING_PAUSE: Duration = Duration::from_millis(100);
 
+/// A device that could not be reached is asked again after this long.
+const AWAY_PAUSE: Duration = Duration::from_secs(1);
+
 impl Consumer {
     pub(crate) fn new(bag: Bag, options: ConsumerOptions) -> Consumer {
         let keeper = Keeper::start(bag.client.clone(), bag.number);
         let members = bag.members.iter().copied().map(Member::new).collect();
-        let options = ConsumerOptions { window: options.window.max(1), ..options };
-        Consumer { bag, options, keeper, members, deck: Vec::new(), pulls: JoinSet::new() }
+        let looked = bag.client.session.clock.now();
+        let (pace, deck, pulls) = (Pace::default(), Vec::new(), JoinSet::new());
+        Consumer { bag, options, keeper, members, pace, deck, pulls, looking: None, looked }
     }
 
     /// The next chunk; none at the end: when the bag is sealed and everything in it is acknowledged, or, without `wait`,
@@ -91,16 +116,31 @@ impl Consumer {
     ///
     /// A chunk that this program itself holds unacknowledged keeps the bag from ending, so with `wait` it must not wait
     /// for the end with one in its hands. May be given up while it waits: nothing is lost. An error ends nothing: ask again.
+    /// A device that cannot be reached is passed over while others have chunks; then it is waited for,
+    /// `base::limit::UNANSWERED_MAX` at most, and then it is an error, never the end.
     pub async fn pull(&mut self) -> Result<Option<Chunk>> {
         loop {
+            self.look_if_due();
             self.keep_window_full();
-            let Some(done) = self.pulls.join_next().await else {
+            if self.pulls.is_empty() {
                 if self.finished().await? {
                     return Ok(None);
                 }
                 continue;
+            }
+            let done = tokio::select! {
+                biased;
+                Some(done) = self.pulls.join_next() => done,
+                Some(looked) = looked(&mut self.looking) => {
+                    self.looking = None;
+                    // If it fails, so do pulls, and say why.
+                    if let Ok(Ok(info)) = looked {
+                        self.learn(&info);
+                    }
+                    continue;
+                }
             };
-            let answered = match done {
+            let Answered { device, result } = match done {
                 Ok(answered) => answered,
                 Err(error) => {
                     let text =
@@ -108,19 +148,47 @@ impl Consumer {
                     return Err(Error::new(ErrorKind::Io, text));
                 }
             };
-            let member = &mut self.members[answered.place];
-            member.open -= 1;
-            match answered.result? {
-                Came::Nothing => member.nothing = true,
-                Came::Ended => member.ended = true,
-                Came::Chunk(chunk, waiting) => {
-                    // In a row means: by all devices, with no chunk between.
-                    self.members.iter_mut().for_each(|member| member.nothing &= self.options.wait);
-                    self.members[answered.place].nothing = self.options.wait && waiting == 0;
-                    return Ok(Some(chunk));
-                }
+            if let Some(chunk) = self.came(device, result)? {
+                return Ok(Some(chunk));
             }
         }
+    }
+
+    /// Learns from the answer to a pull. A chunk, if it was one.
+    fn came(&mut self, device: Id, result: Result<Came>) -> Result<Option<Chunk>> {
+        let routes = &self.bag.client.session.routes;
+        let now = self.bag.client.session.clock.now();
+        let place = self.members.iter().position(|member| member.device == device);
+        // One that has left the bag since: what it gave is good.
+        let mut left = Member::new(device);
+        let member = place.map_or(&mut left, |place| &mut self.members[place]);
+        member.open = member.open.saturating_sub(1);
+        let came = match result {
+            Ok(came) => came,
+            // One that is nowhere may have left the bag, too: that is soon known.
+            Err(error) if routes.may_come_back(device, &error) => {
+                let since = member.away.take().map_or(now, |away| away.since);
+                member.away = Some(Away { since, error, again: now.after(AWAY_PAUSE) });
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        member.away = None;
+        match came {
+            Came::Nothing => member.nothing = true,
+            Came::Ended => member.ended = true,
+            Came::Chunk { chunk, waiting, total, service, under_way } => {
+                self.pace.came(total, service, under_way, chunk.bytes.len());
+                let nothing = self.options.wait && waiting == 0;
+                // In a row means: by all devices, with no chunk between.
+                self.members.iter_mut().for_each(|member| member.nothing &= self.options.wait);
+                if let Some(place) = place {
+                    self.members[place].nothing = nothing;
+                }
+                return Ok(Some(chunk));
+            }
+        }
+        Ok(None)
     }
 
     /// Sends all acknowledgements now, waits until they are durable or refused, and gives all results since the last time.
@@ -133,33 +201,69 @@ impl Consumer {
         self.keeper.ledger.take_results()
     }
 
+    /// Asks in the background which devices there are, if that was not done for a while.
+    fn look_if_due(&mut self) {
+        let now = self.bag.client.session.clock.now();
+        if self.looking.is_none() && now.since(self.looked) >= LOOK_EVERY {
+            self.looked = now;
+            let bag = self.bag.clone();
+            self.looking = Some(tokio::spawn(async move { bag.look().await }));
+        }
+    }
+
+    /// Devices that have joined are asked, those that have left are not.
+    fn learn(&mut self, info: &Info) {
+        if info.members.is_empty() {
+            return;
+        }
+        self.members.retain(|member| info.members.contains(&member.device));
+        for device in &info.members {
+            if self.members.iter().all(|member| member.device != *device) {
+                self.members.push(Member::new(*device));
+            }
+        }
+    }
+
+    fn window(&self) -> usize {
+        self.options.window.unwrap_or_else(|| self.pace.window(self.members.len())).max(1)
+    }
+
     /// Opens pulls until the window is full or nobody is left to ask.
     fn keep_window_full(&mut self) {
-        while self.pulls.len() < self.options.window {
-            let Some(place) = self.draw() else { return };
+        let window = self.window();
+        while self.pulls.len() < window {
+            let Some(place) = self.draw(window) else { return };
             let member = &mut self.members[place];
             member.open += 1;
-            let wait = match (member.nothing && self.options.wait, self.members.len() <= self.options.window) {
+            let (device, wait) = (member.device, member.nothing && self.options.wait);
+            let wait = match (wait, self.members.len() <= window) {
                 (false, _) => Duration::ZERO,
                 (true, true) => WAIT_LONG,
                 (true, false) => WAIT_SHORT,
             };
-            self.start_pull(place, wait);
+            self.start_pull(device, wait);
         }
     }
 
-    /// The member to ask next.
+    /// Where in `members` the one is that is asked next.
     ///
-    /// One that had nothing gets one waiting pull at most, and only every other pull of the window may be such a one while
-    /// others have chunks: so a chunk never waits because everybody listens at empty devices.
-    fn draw(&mut self) -> Option<usize> {
+    /// All are asked before one is asked again, and none has more than its share of the window open. One that had nothing gets one
+    /// waiting pull at most, and only every other pull of the window may be such a one while others have chunks: so a chunk never
+    /// waits because everybody listens at empty devices. One that cannot be reached has one pull open from time to time.
+    fn draw(&mut self, window: usize) -> Option<usize> {
+        let now = self.bag.client.session.clock.now();
         let waiting = self.members.iter().filter(|member| member.nothing && member.open > 0).count();
-        let some_have = self.members.iter().any(|member| !member.ended && !member.nothing);
-        let may_wait = self.options.wait && (!some_have || waiting < self.options.window / 2);
+        let some_have = self.members.iter().any(|member| !member.ended && !member.nothing && member.away.is_none());
+        let may_wait = self.options.wait && (!some_have || waiting < window / 2);
+        let giving = self.members.iter().filter(|member| !member.ended && !member.nothing && member.away.is_none());
+        let share = window.div_ceil(giving.count().max(1));
         for _ in 0..2 {
-            while let Some(place) = self.deck.pop() {
+            while let Some(device) = self.deck.pop() {
+                let Some(place) = self.members.iter().position(|member| member.device == device) else { continue };
                 let member = &self.members[place];
-                if !member.ended && (!member.nothing || (may_wait && member.open == 0)) {
+                let is_due = member.away.as_ref().is_none_or(|away| member.open == 0 && away.again <= now);
+                let may_give = !member.nothing || (may_wait && member.open == 0);
+                if !member.ended && is_due && may_give && member.open < share {
                     return Some(place);
                 }
             }
@@ -170,23 +274,23 @@ impl Consumer {
 
     fn shuffle(&mut self) {
         let random = &self.bag.client.session.random;
-        self.deck = (0..self.members.len()).collect();
+        self.deck = self.members.iter().map(|member| member.device).collect();
         for last in (1..self.deck.len()).rev() {
             let other = random.below(last as u64 + 1) as usize;
             self.deck.swap(last, other);
         }
     }
 
-    fn start_pull(&mut self, place: usize, wait: Duration) {
+    fn start_pull(&mut self, device: Id, wait: Duration) {
         let client = self.bag.client.clone();
         let keeper = self.keeper.clone();
-        let device = self.members[place].device;
         let (bag, grant, wait_ms) = (self.bag.number, client.session.random.next(), wait.as_millis() as u32);
         // Asked again under the same grant, the node gives the same chunk.
         let ask = move |unchecked| Pull { bag, device, grant, wait_ms, unchecked };
         // A pull that waits may wait for these very acknowledgements: the bag ends with the last of them.
         keeper.ledger.send_queued(device.value(), if wait.is_zero() { COMPANY } else { 1 });
         self.pulls.spawn(async move {
+            let began = client.session.clock.now();
             let result = client.fetch(device, ask).await.and_then(|(answer, payload)| {
                 match Pulled::try_from(answer.pulled) {
                     Ok(Pulled::Nothing) => Ok(Came::Nothing),
@@ -195,7 +299,10 @@ impl Consumer {
                         let key = Key { member: device.value(), grant, chunk: ChunkId(answer.chunk.value()) };
                         keeper.ledger.hold(key, Duration::from_millis(u64::from(answer.grant_ms)));
                         let chunk = keeper.chunk(key, answer.pass, payload.into_bytes());
-                        Ok(Came::Chunk(chunk, answer.waiting))
+                        let total = client.session.clock.now().since(began);
+                        let service = Duration::from_micros(u64::from(answer.service_us));
+                        let (waiting, under_way) = (answer.waiting, answer.under_way);
+                        Ok(Came::Chunk { chunk, waiting, total, service, under_way })
                     }
                     Err(_) => Err(Error::new(
                         ErrorKind::Protocol,
@@ -203,26 +310,33 @@ impl Consumer {
                     )),
                 }
             });
-            Answered { place, result }
+            Answered { device, result }
         });
     }
 
-    /// Called when nobody is left to ask: whether this is the end.
+    /// Called when no pull is open, for nobody is left to ask: whether this is the end.
     async fn finished(&mut self) -> Result<bool> {
+        let now = self.bag.client.session.clock.now();
+        if let Some(away) = self.members.iter().filter(|member| !member.ended).find_map(|member| member.away.as_ref()) {
+            if now.since(away.since) >= UNANSWERED_MAX {
+                let error = away.error.clone();
+                // Who asks again has as much patience again.
+                self.members.iter_mut().for_each(|member| member.away = None);
+                let what = format!("bag {} has chunks that cannot be reached, so this is not its end", self.bag.name);
+                return Err(error.during(what));
+            }
+            tokio::time::sleep(away.again.since(now)).await;
+            return Ok(false);
+        }
         if !self.members.iter().all(|member| member.ended) {
             // Without `wait`: every device had nothing. The next pull begins anew.
             self.members.iter_mut().for_each(|member| member.nothing = false);
             return Ok(true);
         }
         // The end is when every member of a sealed bag has ended; there may be more members than when we came.
-        let info = self.bag.stat().await?;
-        let known = self.members.len();
-        for device in info.members {
-            if self.members.iter().all(|member| member.device != device) {
-                self.members.push(Member::new(device));
-            }
-        }
-        if self.members.len() > known {
+        let info = self.bag.look().await?;
+        self.learn(&info);
+        if self.members.iter().any(|member| !member.ended) {
             return Ok(false);
         }
         // The members are sealed one after another, then the bag; until that is recorded its members are not final.
@@ -234,8 +348,26 @@ impl Consumer {
     }
 }
 
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        if let Some(looking) = self.looking.take() {
+            looking.abort();
+        }
+    }
+}
+
 impl Member {
     fn new(device: Id) -> Member {
-        Member { device, ended: false, nothing: false, open: 0 }
+        Member { device, ended: false, nothing: false, open: 0, away: None }
+    }
+}
+
+/// What was looked for, if somebody looks.
+async fn looked(
+    looking: &mut Option<JoinHandle<Result<Info>>>,
+) -> Option<std::result::Result<Result<Info>, tokio::task::JoinError>> {
+    match looking {
+        Some(looking) => Some(looking.await),
+        None => None,
     }
 }

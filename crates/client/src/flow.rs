@@ -397,7 +397,8 @@ impl Flow {
         self.settle().await
     }
 
-    async fn close(&mut self, last: Bytes, permits: OwnedSemaphorePermit) -> Result<Attributes> {
+    /// Adds the last bytes and ends the file. Called by a writer itself if it had no order before.
+    pub(crate) async fn close(&mut self, last: Bytes, permits: OwnedSemaphorePermit) -> Result<Attributes> {
         self.check()?;
         if !last.is_empty() {
             self.make_room().await?;

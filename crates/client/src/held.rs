@@ -1,11 +1,12 @@
 //! Chunks in a consumer's hands: their grants are renewed while somebody works on them, and acknowledgements travel in batches.
 
 use crate::client::Client;
-use base::error::{Error, ErrorKind};
+use base::error::{Error, ErrorKind, Result};
 use base::id::ChunkId;
+use base::limit::UNANSWERED_MAX;
 use base::unit::Time;
 use bytes::Bytes;
-use net::message::bag::{Acknowledge, Grant, RenewGrants};
+use net::message::bag::{Acknowledge, AcknowledgeAnswer, Grant, RenewGrants};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -113,6 +114,9 @@ struct Renewal {
 /// An acknowledgement waits at most so long for company.
 const LATE_MAX: Duration = Duration::from_millis(100);
 
+/// A device that could not be reached is asked again after this long.
+const AGAIN_PAUSE: Duration = Duration::from_secs(1);
+
 /// So many acknowledgements or renewals travel in one message: 40 bytes each make 40 KiB.
 const BATCH_MAX: usize = 1000;
 
@@ -214,7 +218,7 @@ impl Ledger {
     async fn send(self: Arc<Self>, member: u128, pass: u32, keys: Vec<Key>) {
         let grants = grants_of(&keys);
         let ask = Acknowledge { bag: self.bag, device: member.into(), pass, grants };
-        let result = self.client.ask_at(ask.device, &ask).await;
+        let result = self.ask_until_answered(&ask).await;
         let mut book = self.book();
         let unusable = match &result {
             Ok(answer) if answer.results.len() == keys.len() => None,
@@ -240,6 +244,24 @@ impl Ledger {
         }
         drop(book);
         self.open.send_modify(|open| *open -= keys.len());
+    }
+
+    /// Asks a device that cannot be reached again and again, `UNANSWERED_MAX` at most: a second acknowledgement of the same chunk
+    /// under the same grant does no harm.
+    async fn ask_until_answered(&self, ask: &Acknowledge) -> Result<AcknowledgeAnswer> {
+        let session = &self.client.session;
+        let began = session.clock.now();
+        loop {
+            match self.client.ask_at(ask.device, ask).await {
+                Err(error)
+                    if session.routes.may_come_back(ask.device, &error)
+                        && session.clock.now().since(began) < UNANSWERED_MAX =>
+                {
+                    tokio::time::sleep(AGAIN_PAUSE).await;
+                }
+                result => return result,
+            }
+        }
     }
 
     /// Sends what is due until the consumer and all its chunks are gone.

@@ -34,6 +34,20 @@ pub struct DirectoryOptions {
     pub above_mode: Option<u32>,
     /// What a gateway keeps with what is made above.
     pub above_note: Vec<u8>,
+    /// Only if the directories have this version still (`Found::version`); 0: in any case.
+    pub known: u64,
+}
+
+/// What lies on the way to a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The attributes of the root, then of each name of the path as far as there is something. Fewer than the path has names: the
+    /// rest is missing, or the last that was found is a file.
+    pub found: Vec<Attributes>,
+    /// The version of the directories: another one as soon as one is renamed, goes, or has other rights. 0: the node has none.
+    pub version: u64,
+    /// What is above the path was left out, because the asker knows it.
+    pub without_above: bool,
 }
 
 /// A directory's entries one after another, asked for in pages.
@@ -90,10 +104,12 @@ impl Client {
         self.ask(&ask).await.map(|answer| answer.attributes)
     }
 
-    /// The attributes of the root, then of each name of the path as far as there is something. Fewer than the path has names: the
-    /// rest is missing, or the last that was found is a file.
-    pub async fn lookup(&self, path: &str) -> Result<Vec<Attributes>> {
-        self.ask(&file::Lookup { path: path.to_string() }).await.map(|answer| answer.found)
+    /// What lies on the way to a path. `known`: the version of the directories above it, if all of them were looked up before;
+    /// while it is the present one only what the path names is answered. 0: they were not.
+    pub async fn lookup(&self, path: &str, known: u64) -> Result<Found> {
+        let answer = self.ask(&file::Lookup { path: path.to_string(), known }).await?;
+        let file::LookupAnswer { found, version, without_above } = answer;
+        Ok(Found { found, version, without_above })
     }
 
     /// The path that a file or directory has now. `NotFound` if it is gone.
@@ -125,20 +141,30 @@ impl Client {
 
     /// Makes a directory that has all this from the start.
     pub async fn make_directory_with(&self, path: &str, options: DirectoryOptions) -> Result<()> {
-        let DirectoryOptions { parents, mode, owner, group, note, above_mode, above_note } = options;
+        let DirectoryOptions { parents, mode, owner, group, note, above_mode, above_note, known } = options;
         let path = path.to_string();
-        let ask = file::MakeDirectory { path, parents, mode, owner, group, note, above_mode, above_note };
+        let ask = file::MakeDirectory { path, parents, mode, owner, group, note, above_mode, above_note, known };
         self.ask(&ask).await.map(|_| ())
     }
 
     /// Moves a file or directory, atomically; with `replace` over a file or an empty directory.
     pub async fn rename(&self, from: &str, to: &str, replace: bool) -> Result<()> {
-        self.ask(&file::Rename { from: from.to_string(), to: to.to_string(), replace }).await.map(|_| ())
+        self.rename_known(from, to, replace, 0).await
+    }
+
+    /// The same, only if the directories have this version still (`Found::version`), else `Stale`; 0: in any case.
+    pub async fn rename_known(&self, from: &str, to: &str, replace: bool, known: u64) -> Result<()> {
+        self.ask(&file::Rename { from: from.to_string(), to: to.to_string(), replace, known }).await.map(|_| ())
     }
 
     /// Removes a file or directory; with `recursive` everything below too.
     pub async fn delete(&self, path: &str, recursive: bool) -> Result<()> {
-        self.ask(&file::Delete { path: path.to_string(), recursive }).await.map(|_| ())
+        self.delete_known(path, recursive, 0).await
+    }
+
+    /// The same, only if the directories have this version still (`Found::version`), else `Stale`; 0: in any case.
+    pub async fn delete_known(&self, path: &str, recursive: bool, known: u64) -> Result<()> {
+        self.ask(&file::Delete { path: path.to_string(), recursive, known }).await.map(|_| ())
     }
 
     /// Counts what lies under a path, however much that is.

@@ -2,9 +2,9 @@
 //! taken, and never goes beyond the range.
 
 use crate::reader::{FileReader, Gathered, ReadOptions};
-use base::checksum::{SECTOR, SectorSums};
+use base::checksum::{SECTOR, UnitSums};
 use base::error::Result;
-use base::limit::{AROUND_MIN, RANGES_AHEAD_MAX, RECORD_PAYLOAD_MAX};
+use base::limit::{AROUND_MIN, BLOCK, RANGES_AHEAD_MAX, RECORD_PAYLOAD_MAX};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -17,10 +17,34 @@ const FIRST: u64 = AROUND_MIN;
 
 /// A piece at most: what a device reads with one operation.
 const PIECE: u64 = RECORD_PAYLOAD_MAX as u64;
-const _: () = assert!(PIECE.is_multiple_of(FIRST) && FIRST.is_multiple_of(SECTOR as u64));
+const _: () = assert!(PIECE.is_multiple_of(FIRST) && FIRST.is_multiple_of(BLOCK as u64));
 
 /// What may be asked for and not taken: one piece on its way and one that waits for its turn.
 const AHEAD: u64 = 2 * PIECE;
+
+/// Which checksums a range is handed out with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sums {
+    /// None. The bytes were compared with those that are stored.
+    None,
+    /// Of every `base::checksum::SECTOR`. The bytes were compared.
+    Sectors,
+    /// Of every `base::limit::BLOCK`. The bytes were compared.
+    Blocks,
+    /// Of every `base::limit::BLOCK`, as stored. Only the first piece was compared with them: whoever takes the others must do
+    /// it, and ask again for `Blocks` where they differ.
+    Stored,
+}
+
+impl Sums {
+    /// Bytes that one of them covers.
+    fn unit(self) -> usize {
+        match self {
+            Sums::None | Sums::Sectors => SECTOR,
+            Sums::Blocks | Sums::Stored => BLOCK,
+        }
+    }
+}
 
 /// A range of a file that is being read in order.
 ///
@@ -28,7 +52,7 @@ const AHEAD: u64 = 2 * PIECE;
 pub struct RangeStream {
     reader: FileReader,
     options: ReadOptions,
-    sums: bool,
+    sums: Sums,
     start: u64,
     end: u64,
     /// The next byte to hand out.
@@ -49,17 +73,17 @@ enum Read {
 /// The next bytes of a range.
 #[derive(Debug)]
 pub struct RangePiece {
-    /// The bytes one after another. All of them are a multiple of `base::checksum::SECTOR`, except where the range ends.
+    /// The bytes one after another. All of them are a multiple of what a checksum covers, except where the range ends.
     pub parts: Vec<Bytes>,
     /// How many they are.
     pub length: u64,
-    /// CRC32C of each `base::checksum::SECTOR` of them, counted from the range's first byte; empty if none were asked for.
+    /// Their checksums as asked for (`Sums`), each CRC32C, counted from the range's first byte.
     pub sums: Vec<u32>,
 }
 
 impl FileReader {
-    /// The bytes from `offset`, `length` of them, in order; with `sums`, their checksums too.
-    pub fn range(&self, offset: u64, length: u64, options: ReadOptions, sums: bool) -> RangeStream {
+    /// The bytes from `offset`, `length` of them, in order, and these checksums of them.
+    pub fn range(&self, offset: u64, length: u64, options: ReadOptions, sums: Sums) -> RangeStream {
         RangeStream {
             reader: self.clone(),
             options,
@@ -98,14 +122,14 @@ impl RangeStream {
             self.on_their_way.clear();
             (self.asked, self.end) = (self.position, self.position);
         }
-        let Gathered { parts, sums } = result?;
+        let Gathered { parts, sums, .. } = result?;
         if got == 0 {
             return Poll::Ready(Ok(None));
         }
         self.grow();
         // So that bytes come in while these go out.
         self.read_ahead(context);
-        let sums = sums.map(SectorSums::into_sums).unwrap_or_default();
+        let sums = sums.map(UnitSums::into_sums).unwrap_or_default();
         Poll::Ready(Ok(Some(RangePiece { parts, length: got, sums })))
     }
 
@@ -127,22 +151,25 @@ impl RangeStream {
             let size = self.ahead.min(PIECE);
             let length = self.piece_length(size);
             let (reader, offset, options) = (self.reader.clone(), self.asked, self.options);
-            let sums = self.sums.then(|| SectorSums::for_length(length as usize));
-            let gathered = Gathered { sums, ..Gathered::default() };
+            let sums = (self.sums != Sums::None).then(|| UnitSums::for_length(self.sums.unit(), length as usize));
+            let stored = self.sums == Sums::Stored && self.asked > self.start;
+            let gathered = Gathered { sums, stored, ..Gathered::default() };
             let reading = Box::pin(async move { reader.gather(offset, length, options, gathered).await });
             self.on_their_way.push_back(Read::Asked { length, reading });
             self.asked += length;
         }
     }
 
-    /// How much is asked for next, about `size` bytes: pieces end where records probably do, and at whole sectors.
+    /// How much is asked for next, about `size` bytes: pieces end where records probably do, and where a checksum
+    /// does.
     fn piece_length(&self, size: u64) -> u64 {
         let left = self.end - self.asked;
         if left <= size {
             return left;
         }
         let stop = (self.asked / size + 1).saturating_mul(size);
-        let length = stop - (stop - self.start) % SECTOR as u64 - self.asked;
+        let whole = stop - (stop - self.start) % self.sums.unit() as u64;
+        let length = whole.saturating_sub(self.asked);
         if length == 0 { size } else { length.min(left) }
     }
 

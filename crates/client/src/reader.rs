@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use crate::stream::FileStream;
-use base::checksum::SectorSums;
+use base::checksum::UnitSums;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::FRAME_PAYLOAD_MAX;
 use bytes::Bytes;
@@ -49,7 +49,9 @@ const EXTENTS_MAX: usize = 65_536;
 #[derive(Default)]
 pub(crate) struct Gathered {
     pub(crate) parts: Vec<Bytes>,
-    pub(crate) sums: Option<SectorSums>,
+    pub(crate) sums: Option<UnitSums>,
+    /// The stored checksums do, if they are of the same units: then the bytes are not compared with them here.
+    pub(crate) stored: bool,
 }
 
 /// How a read of one extent went.
@@ -229,12 +231,14 @@ impl FileReader {
         let most = self.shared.client.sizes.read_piece.min(FRAME_PAYLOAD_MAX) as u64;
         let length = (end - *at).min(limit).min(most);
         let range = chunk::Range { offset: extent.chunk_offset.saturating_add(within), length };
+        let stored = gathered.stored;
         let ask = |unchecked| chunk::Read {
             device: extent.device,
             chunk: extent.chunk,
             ranges: vec![range.clone()],
             once: options.once,
             unchecked,
+            blocks: unchecked && stored,
         };
         let client = &self.shared.client;
         let fetched = match &mut gathered.sums {

@@ -31,7 +31,9 @@ pub(crate) struct Routes {
     connector: Connector,
     /// The link to the node that keeps the metadata.
     keeper: Link,
-    /// Nodes that are reached over links that were there before: one's own, and the one that was named.
+    /// The node that the client stands on.
+    here: Option<NodeId>,
+    /// Nodes that are reached over links that were there before: that one, and the one that was named.
     given: Vec<(NodeId, Arc<Links>)>,
     table: RwLock<Arc<Table>>,
     asking: Mutex<Asked>,
@@ -123,7 +125,13 @@ impl Routes {
         clock: Arc<dyn Clock>,
     ) -> Routes {
         let (table, asking) = (RwLock::default(), Mutex::default());
-        Routes { connector, keeper, given, table, asking, clock }
+        let here = given.iter().find(|(_, links)| links.address.is_empty()).map(|(node, _)| *node);
+        Routes { connector, keeper, here, given, table, asking, clock }
+    }
+
+    /// The node that the client stands on.
+    pub(crate) fn here(&self) -> Option<NodeId> {
+        self.here
     }
 
     /// The link to the node that keeps the metadata.
@@ -142,15 +150,23 @@ impl Routes {
         if !table.devices.contains_key(&device.value()) {
             table = self.refresh(&table).await?;
         }
-        let Some(place) = table.devices.get(&device.value()).cloned() else {
-            let text = format!(
-                "no node of the cluster has device {}; what is on it cannot be reached; `stormwell device ls` lists those \
-                 that are there; start a node with its directory",
-                DeviceId(device.value())
-            );
-            return Err(Error::new(ErrorKind::NotFound, text));
-        };
+        let Some(place) = table.devices.get(&device.value()).cloned() else { return Err(nowhere(device)) };
         Ok(Route { routes: self, device, table, place, again: false })
+    }
+
+    /// Whether a device is one of the cluster's, as it was last told.
+    pub(crate) fn has(&self, device: Id) -> bool {
+        self.table().devices.contains_key(&device.value())
+    }
+
+    /// Whether this error says that a device cannot be reached now, while other nodes go on: not if it is on the node that keeps
+    /// the metadata, without which nothing does.
+    pub(crate) fn may_come_back(&self, device: Id, error: &Error) -> bool {
+        let table = self.table();
+        match table.devices.get(&device.value()) {
+            Some(place) => error.kind() == ErrorKind::Unreachable && place.node != NodeId(table.view.keeper.value()),
+            None => error.kind() == ErrorKind::NotFound,
+        }
     }
 
     /// Asks who is there, unless that was told since `seen`.
@@ -230,11 +246,22 @@ impl Route<'_> {
         if !again
             && !keeps
             && let Ok(table) = routes.refresh(&table).await
-            && let Some(other) = table.devices.get(&device.value()).cloned()
-            && !Arc::ptr_eq(&other.links, &place.links)
         {
-            return Ok(Route { routes, device, table, place: other, again: true });
+            let Some(other) = table.devices.get(&device.value()).cloned() else { return Err(nowhere(device)) };
+            if !Arc::ptr_eq(&other.links, &place.links) {
+                return Ok(Route { routes, device, table, place: other, again: true });
+            }
         }
-        if place.name.is_empty() { Err(error) } else { Err(error.during(format!("node {}", place.name))) }
+        // Of a store of one node it goes without saying.
+        if table.view.members.len() <= 1 { Err(error) } else { Err(error.during(format!("node {}", place.name))) }
     }
+}
+
+fn nowhere(device: Id) -> Error {
+    let text = format!(
+        "no node of the cluster has device {}; what is on it cannot be reached; `stormwell device ls` lists those that are there; \
+         start a node with its directory",
+        DeviceId(device.value())
+    );
+    Error::new(ErrorKind::NotFound, text)
 }

@@ -41,6 +41,8 @@ pub struct CreateOptions {
     pub above_mode: Option<u32>,
     /// What a gateway keeps with these.
     pub above_note: Vec<u8>,
+    /// Only if the directories have this version still (`Found::version`), else `Stale`; 0: in any case.
+    pub known: u64,
 }
 
 /// A file that is being written at its end. Errors stay: after one, everything fails with it.
@@ -55,11 +57,19 @@ pub struct FileWriter {
     attributes: Attributes,
     /// Bytes that wait to become a piece.
     gathered: BytesMut,
-    orders: mpsc::Sender<Order>,
+    behind: Behind,
     /// One permit for each byte that is sent and not acknowledged.
     window: Arc<Semaphore>,
     written: watch::Receiver<Written>,
     position: u64,
+}
+
+/// What carries out a writer's orders.
+enum Behind {
+    /// Nothing yet: a file that is closed without a write needs no task.
+    Idle(Box<Flow>),
+    /// A task that takes them in order.
+    Running(mpsc::Sender<Order>),
 }
 
 /// Orders that wait for the flow, besides the window of bytes: enough that neither side waits for the other's turn.
@@ -68,12 +78,21 @@ const ORDERS_MAX: usize = 64;
 impl Client {
     /// Makes a file and opens it for writing.
     pub async fn create(&self, path: &str, options: CreateOptions) -> Result<FileWriter> {
-        let CreateOptions { overwrite, parents, mode, modified_ms, owner, group, note, above_mode, above_note } =
-            options;
-        let name = path.to_string();
-        let copied = modified_ms > 0;
-        let ask =
-            file::Create { path: name, overwrite, parents, mode, owner, group, note, above_mode, above_note, copied };
+        let CreateOptions { overwrite, parents, mode, modified_ms, owner, group, note, .. } = options;
+        let CreateOptions { above_mode, above_note, known, .. } = options;
+        let ask = file::Create {
+            path: path.to_string(),
+            overwrite,
+            parents,
+            mode,
+            owner,
+            group,
+            note,
+            above_mode,
+            above_note,
+            copied: modified_ms > 0,
+            known,
+        };
         let opened = self.ask(&ask).await?;
         Ok(FileWriter::start(self.clone(), path, opened, modified_ms))
     }
@@ -97,19 +116,17 @@ impl Client {
 impl FileWriter {
     fn start(client: Client, path: &str, mut opened: file::OpenedFile, modified_ms: u64) -> FileWriter {
         let attributes = opened.attributes.take().unwrap_or_default();
-        let (orders, inbox) = mpsc::channel(ORDERS_MAX);
         let window = Arc::new(Semaphore::new(window_of(&client)));
         let (inode, position) = (opened.inode, opened.length);
         let (progress, written) = watch::channel(Written { length: position, failed: None });
         let flow = Flow::new(client.clone(), path.to_string(), opened, modified_ms, progress);
-        tokio::spawn(flow.run(inbox));
         FileWriter {
             client,
             path: path.to_string(),
             inode,
             attributes,
             gathered: BytesMut::new(),
-            orders,
+            behind: Behind::Idle(Box::new(flow)),
             window,
             written,
             position,
@@ -208,6 +225,9 @@ impl FileWriter {
         self.check()?;
         let last = std::mem::take(&mut self.gathered).freeze();
         let permits = self.permits(last.len()).await?;
+        if let Behind::Idle(flow) = &mut self.behind {
+            return flow.close(last, permits).await;
+        }
         self.ask(|reply| Order::Close { last, permits, reply }).await
     }
 
@@ -221,7 +241,7 @@ impl FileWriter {
 
     async fn send(&mut self, bytes: Bytes, sums: Option<BlockSums>) -> Result<()> {
         let permits = self.permits(bytes.len()).await?;
-        match self.orders.send(Order::Piece { bytes, sums, permits }).await {
+        match self.orders().send(Order::Piece { bytes, sums, permits }).await {
             Ok(()) => self.check(),
             Err(_) => Err(self.broken()),
         }
@@ -246,9 +266,23 @@ impl FileWriter {
         order: impl FnOnce(oneshot::Sender<Result<T>>) -> Order,
     ) -> Result<oneshot::Receiver<Result<T>>> {
         let (reply, answer) = oneshot::channel();
-        match self.orders.send(order(reply)).await {
+        match self.orders().send(order(reply)).await {
             Ok(()) => Ok(answer),
             Err(_) => Err(self.broken()),
+        }
+    }
+
+    /// Where orders go; whoever carries them out is started with the first.
+    fn orders(&mut self) -> &mpsc::Sender<Order> {
+        if let Behind::Idle(_) = self.behind {
+            let (orders, inbox) = mpsc::channel(ORDERS_MAX);
+            if let Behind::Idle(flow) = std::mem::replace(&mut self.behind, Behind::Running(orders)) {
+                tokio::spawn(flow.run(inbox));
+            }
+        }
+        match &self.behind {
+            Behind::Running(orders) => orders,
+            Behind::Idle(_) => unreachable!("it was started above"),
         }
     }
 

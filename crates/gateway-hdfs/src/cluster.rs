@@ -9,13 +9,15 @@ use crate::message::decode;
 use crate::message::hdfs::{DatanodeId, DatanodeInfo, STORAGE_DISK};
 use crate::message::status::{
     CHECKSUM_CRC32C, CorruptFiles, CorruptFilesAnswer, DatanodeReport, DatanodeReportAnswer, DatanodeStorages,
-    EndOfList, Number, REPORT_ALL, REPORT_LIVE, ReplicatedBlockStats, SAFE_MODE_ENTER, SAFE_MODE_FORCE_EXIT,
-    SAFE_MODE_GET, SAFE_MODE_LEAVE, STATE_ACTIVE, SafeMode, ServerDefaults, ServerDefaultsAnswer, Storage,
-    StorageReport, StorageReportAnswer, StoreStats, StripedBlockStats, Topology, TopologyAnswer, YesOrNo,
+    EndOfList, Number, REPORT_ALL, REPORT_DEAD, REPORT_LIVE, ReplicatedBlockStats, SAFE_MODE_ENTER,
+    SAFE_MODE_FORCE_EXIT, SAFE_MODE_GET, SAFE_MODE_LEAVE, STATE_ACTIVE, SafeMode, ServerDefaults, ServerDefaultsAnswer,
+    Storage, StorageReport, StorageReportAnswer, StoreStats, StripedBlockStats, Topology, TopologyAnswer, YesOrNo,
 };
 use crate::names;
 use crate::refusal::{ACCESS_CONTROL, ILLEGAL_ARGUMENT, Refusal, SAFE_MODE};
+use base::id::NodeId;
 use bytes::Bytes;
+use client::Host;
 use prost::Message;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -162,15 +164,27 @@ pub async fn call(
     })
 }
 
-/// The one server of blocks: this gateway. How full it is, is not filled in.
+/// This gateway as a server of blocks. How full it is, is not filled in.
 pub fn this_datanode(gateway: &Gateway) -> DatanodeInfo {
-    let (host, port) = gateway.address.rsplit_once(':').unwrap_or((&gateway.address, "0"));
+    server_at(gateway, &gateway.address, gateway.client.here().unwrap_or_default(), "")
+}
+
+/// The gateway of any node as a server of blocks: each serves all of them. None: the node has no gateway.
+pub fn datanode_of(gateway: &Gateway, host: &Host) -> Option<DatanodeInfo> {
+    if gateway.client.here() == Some(host.node) {
+        return Some(server_at(gateway, &gateway.address, host.node, &host.rack));
+    }
+    (!host.hdfs.is_empty()).then(|| server_at(gateway, &host.hdfs, host.node, &host.rack))
+}
+
+fn server_at(gateway: &Gateway, address: &str, node: NodeId, rack: &str) -> DatanodeInfo {
+    let (host, port) = address.rsplit_once(':').unwrap_or((address, "0"));
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let port = port.parse().unwrap_or(0);
     let id = DatanodeId {
         ip: host.to_string(),
         host: host.to_string(),
-        uuid: DATANODE.to_string(),
+        uuid: uuid_of(node),
         transfer_port: port,
         info_port: port,
         ipc_port: port,
@@ -180,14 +194,17 @@ pub fn this_datanode(gateway: &Gateway) -> DatanodeInfo {
         last_update: Some(gateway.clock.wall().0),
         // It has no blocks to report: what it serves is looked up, always as of now.
         last_block_report: Some(gateway.clock.wall().0),
-        location: Some("/default-rack".to_string()),
+        location: Some(format!("/{}", if rack.is_empty() || rack == "default" { "default-rack" } else { rack })),
         admin_state: Some(0),
         ..DatanodeInfo::default()
     }
 }
 
-/// Names the server of blocks for ever; its address is part of what clients compare.
-const DATANODE: &str = "00000000-0000-0000-0000-000000000001";
+/// Names a server of blocks for ever, whichever gateway tells of it: its node's id as HDFS writes such names.
+fn uuid_of(node: NodeId) -> String {
+    let digits = format!("{:032x}", node.0);
+    [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
+}
 
 /// Refuses who may not do everything.
 fn superuser(caller: &Caller) -> Result<(), Refusal> {
@@ -226,10 +243,15 @@ fn server_defaults() -> ServerDefaultsAnswer {
 
 /// Capacity, use and room of all devices together, in bytes.
 async fn fullness(gateway: &Gateway) -> Result<(u64, u64, u64), Refusal> {
-    let devices = gateway.client.devices().await?.devices;
-    let sum = |of: fn(&client::Device) -> u64| devices.iter().map(of).fold(0, u64::saturating_add);
-    let (capacity, used) = (sum(|device| device.capacity), sum(|device| device.used.min(device.capacity)));
-    Ok((capacity, used, capacity.saturating_sub(used)))
+    Ok(sums(gateway.client.devices().await?.devices.iter()))
+}
+
+fn sums<'a>(devices: impl Iterator<Item = &'a client::Device>) -> (u64, u64, u64) {
+    let add = |(capacity, used): (u64, u64), device: &client::Device| {
+        (capacity.saturating_add(device.capacity), used.saturating_add(device.used.min(device.capacity)))
+    };
+    let (capacity, used) = devices.fold((0, 0), add);
+    (capacity, used, capacity.saturating_sub(used))
 }
 
 async fn stats(gateway: &Gateway) -> Result<Vec<u8>, Refusal> {
@@ -240,14 +262,23 @@ async fn stats(gateway: &Gateway) -> Result<Vec<u8>, Refusal> {
 /// Answers both kinds of report: with the stores of each server, or without.
 async fn datanode_report(gateway: &Gateway, method: &str, report: DatanodeReport) -> Result<Vec<u8>, Refusal> {
     let mut datanodes = Vec::new();
-    if [REPORT_ALL, REPORT_LIVE].contains(&report.kind) {
-        let (capacity, used, remaining) = fullness(gateway).await?;
+    let devices = gateway.client.devices_and_hosts().await?;
+    for host in gateway.client.hosts().await? {
+        let wanted = match report.kind {
+            REPORT_ALL => true,
+            REPORT_LIVE => !host.silent,
+            REPORT_DEAD => host.silent,
+            _ => false,
+        };
+        let Some(datanode) = datanode_of(gateway, &host).filter(|_| wanted) else { continue };
+        let its = devices.iter().filter(|(_, at)| at.as_ref().is_some_and(|at| at.node == host.node));
+        let (capacity, used, remaining) = sums(its.map(|(device, _)| device));
         datanodes.push(DatanodeInfo {
             capacity: Some(capacity),
             used: Some(used),
             remaining: Some(remaining),
             pool_used: Some(used),
-            ..this_datanode(gateway)
+            ..datanode
         });
     }
     if method == "getDatanodeReport" {

@@ -2,6 +2,7 @@
 
 use crate::cluster::Cluster;
 use crate::files::Files;
+use crate::names::Known;
 use crate::rpc::Rpc;
 use base::env::{Clock, Random};
 use base::net::Listener;
@@ -62,6 +63,8 @@ pub struct Gateway {
     pub(crate) cluster: Cluster,
     /// What connections that carry calls share.
     pub(crate) rpc: Rpc,
+    /// Directories that were looked up lately.
+    pub(crate) known: Known,
     /// Held while a note is read and written again.
     pub(crate) note_changes: tokio::sync::Mutex<()>,
 }
@@ -84,6 +87,7 @@ impl Gateway {
             started,
             cluster: Cluster::default(),
             rpc: Rpc::default(),
+            known: Known::default(),
             note_changes: tokio::sync::Mutex::default(),
         };
         let gateway = Arc::new(gateway);

@@ -3,6 +3,7 @@
 mod acl;
 mod change;
 mod creation;
+mod known;
 mod listing;
 mod permission;
 mod policies;
@@ -27,7 +28,9 @@ use prost::Message;
 use set::AclChange;
 use std::sync::Arc;
 
-pub(crate) use creation::{Creation, for_file};
+pub(crate) use change::is_refused;
+pub(crate) use creation::{Creation, for_file, for_known_file};
+pub(crate) use known::Known;
 pub(crate) use listing::file_for;
 pub(crate) use permission::{READ, WRITE, superuser_only};
 pub(crate) use policies::{LAZY_PERSIST, check_coding_policy, storage_policy_named};

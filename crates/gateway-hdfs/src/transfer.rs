@@ -11,6 +11,7 @@ use crate::message::transfer::{BlockChecksum, ERROR_UNSUPPORTED, OperationAnswer
 use base::error::{Error, ErrorKind, Result};
 use base::net::Stream;
 use connection::{Connection, nonsense};
+pub use read::suspect;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;

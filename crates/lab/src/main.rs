@@ -1,6 +1,8 @@
-//! The program `lab`: experiments that try to make Stormwell lose a byte. `cargo x sim` and `cargo x trials` run it.
+//! The program `lab`: experiments that try to make Stormwell lose a byte, and those that measure how it scales. `cargo x sim`,
+//! `cargo x trials` and `cargo x lab scale` run it.
 
 mod record;
+mod scale;
 mod sim_command;
 mod simulate;
 mod trials;
@@ -8,7 +10,7 @@ mod trials;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
-/// Experiments that try to make Stormwell lose a byte.
+/// Experiments that try to make Stormwell lose a byte, and those that measure how it scales.
 #[derive(Parser)]
 #[command(name = "lab", version)]
 struct Lab {
@@ -22,12 +24,15 @@ enum Experiment {
     Sim(sim_command::Args),
     /// The real program, killed again and again under load; every acknowledged byte is compared afterwards
     Trials(trials::Args),
+    /// Many devices on one machine, each as slow as it is told: how bags scale
+    Scale(scale::Args),
 }
 
 fn main() -> ExitCode {
     let outcome = match Lab::parse().experiment {
         Experiment::Sim(args) => sim_command::run(&args),
         Experiment::Trials(args) => trials::run(&args),
+        Experiment::Scale(args) => scale::run(&args),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

@@ -1,7 +1,7 @@
 //! What is kept with a file or directory besides its bytes: permission bits, owners, times, extended attributes, a
 //! gateway's note. Rights are judged by gateways: who asks here is not proven.
 
-use crate::format::{SessionRecord, XattrRecord, XattrsRecord};
+use crate::format::{InodeRecord, SessionRecord, XattrRecord, XattrsRecord};
 use crate::key::Key;
 use crate::names::Found;
 use crate::path::Path;
@@ -37,6 +37,10 @@ impl State {
         record.accessed = new.accessed.map_or(record.accessed, |time| time.0);
         if record != before {
             self.put(&Key::Inode(inode), &record);
+            let rights = |record: &InodeRecord| (record.mode, record.owner.clone(), record.group.clone());
+            if record.directory && (rights(&record) != rights(&before) || record.note != before.note) {
+                self.directories_changed();
+            }
         }
         Ok(Reply::Done)
     }

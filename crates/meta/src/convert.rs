@@ -108,7 +108,7 @@ pub fn reply_record(reply: &Reply) -> ReplyRecord {
         }
         Reply::Bag(bag) => record.bag = Some(bag.bag.0),
         Reply::Entries { .. }
-        | Reply::Found(_)
+        | Reply::Found { .. }
         | Reply::PathOf(_)
         | Reply::Located(_)
         | Reply::Xattrs(_)

@@ -180,7 +180,12 @@ impl State {
         if let Some(finished) = finished {
             set_open_length(&mut record, &mut writer, finished)?;
         }
-        self.finish_group(inode, &writer)?;
+        if writer.length == 0 {
+            // Its writer has no bytes in it, so there is no chunk; should there be one all the same, the sweep finds it.
+            self.remove(&Key::Group(GroupId(writer.group)));
+        } else {
+            self.finish_group(inode, &writer)?;
+        }
         self.remove(&Key::SessionFile(session, inode));
         record.modified = attributes.0.unwrap_or(self.wall).0;
         record.mode = attributes.1.unwrap_or(record.mode);

@@ -26,7 +26,7 @@ impl State {
     /// Takes a file or directory apart whose name is gone: at once if it is small, else in steps.
     pub fn detach(&mut self, inode: InodeId, mut record: InodeRecord) -> Result<()> {
         if record.directory {
-            self.directories.clear();
+            self.directories_changed();
             if self.has_names(inode)? {
                 self.mark(&Key::Detached(inode));
                 self.collecting = true;
@@ -161,7 +161,7 @@ impl State {
     pub fn garbage(&mut self, limit: usize) -> Result<Reply> {
         let limit = limit.clamp(1, LIST_PAGE_MAX);
         let mut garbage = Garbage::default();
-        for group in self.numbers_under(&[Key::GarbageGroup(GroupId(0)).ordinal()], limit)? {
+        for group in self.garbage_groups(limit)? {
             garbage.groups.push(convert::placed(GroupId(group), &self.group(GroupId(group))?));
         }
         let prefix = [Key::GarbageRange(GroupId(0), 0).ordinal()];
@@ -181,6 +181,19 @@ impl State {
             }
         }
         Ok(Reply::Garbage(garbage))
+    }
+
+    /// The first numbers of groups that are garbage. The scan begins where the last one found the first: what was collected since
+    /// lies before it, and thousands of removals that are not settled yet would be passed over each time.
+    fn garbage_groups(&mut self, limit: usize) -> Result<Vec<u64>> {
+        let from = Key::GarbageGroup(self.garbage_from);
+        let mut groups = Vec::new();
+        self.layers.scan(&from.encode(), &after_prefix(&[from.ordinal()]), |key, _| {
+            groups.push(number_at(key, 1));
+            Ok(groups.len() < limit)
+        })?;
+        self.garbage_from = GroupId(groups.first().copied().unwrap_or(u64::MAX));
+        Ok(groups)
     }
 
     /// Does `Collected`.

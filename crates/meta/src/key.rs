@@ -78,6 +78,11 @@ impl Key<'_> {
             Key::Node(_) => 0x51,
         }
     }
+
+    /// Whether it is on a list that the node works off.
+    pub fn is_work(&self) -> bool {
+        matches!(self, Key::Orphan(_) | Key::GarbageGroup(_) | Key::GarbageRange(..) | Key::GarbageBag(_))
+    }
 }
 
 /// The first key after all keys that begin with `prefix`.

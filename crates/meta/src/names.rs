@@ -161,7 +161,15 @@ impl State {
     }
 
     /// Answers `Lookup`.
-    pub fn lookup(&mut self, path: &Path) -> Result<Reply> {
+    pub fn lookup(&mut self, path: &Path, known: u64) -> Result<Reply> {
+        let version = self.directories_version();
+        if known == version
+            && let Some((above, _)) = path.split()
+            && self.directory(above).is_ok()
+        {
+            let found = self.look_up(path)?.map(|found| convert::attributes(found.inode, found.record));
+            return Ok(Reply::Found { found: found.into_iter().collect(), version, without_above: true });
+        }
         let mut found: Vec<Attributes> = Vec::new();
         let text = path.text();
         let ends = text.match_indices('/').map(|(at, _)| at).skip(1).chain([text.len()]);
@@ -175,7 +183,7 @@ impl State {
             let Some(name) = name else { break };
             found.push(convert::attributes(InodeId(name.inode), self.named_inode(&name)?));
         }
-        Ok(Reply::Found(found))
+        Ok(Reply::Found { found, version, without_above: false })
     }
 
     /// What the last name of this text stands for in its directory.
@@ -322,7 +330,7 @@ impl State {
         let record = InodeRecord { parent: target.inode.0, name: to_name.to_string(), ..found.record };
         self.put(&Key::Inode(found.inode), &record);
         if directory {
-            self.directories.clear();
+            self.directories_changed();
         }
         Ok(Reply::Done)
     }

@@ -12,7 +12,8 @@ use std::time::Duration;
 pub struct Caller {
     /// The client's session.
     pub session: SessionId,
-    /// The client's number of this call, unique in the session; the same when the call is tried again.
+    /// The client's number of this call, unique in the session; the same when the call is tried again. 0: it never is, and its
+    /// answer is not remembered.
     pub call: u64,
 }
 
@@ -129,6 +130,9 @@ pub enum Request {
     Lookup {
         /// The path.
         path: Path,
+        /// The version of the directories that the asker has looked up, the path's own among them; 0: none. If it is the present
+        /// one, the attributes of what the path names are answered alone.
+        known: u64,
     },
     /// `PathOf` a file or directory. `NotFound` if it has none.
     PathOf {
@@ -143,6 +147,14 @@ pub enum Request {
         after: Option<String>,
         /// At most so many, and at most `LIST_PAGE_MAX`; fewer if the page has `LIST_PAGE_BYTES`.
         limit: usize,
+    },
+    /// Makes a change, provided that no directory has changed since the asker looked; else `Stale`, and nothing is done. What the
+    /// change answers. Not for changes of sessions and devices.
+    Provided {
+        /// The version of the directories that the asker has looked up.
+        directories: u64,
+        /// The change.
+        change: Box<Request>,
     },
     /// Makes a directory. `Attributes` of it.
     Mkdir {
@@ -761,7 +773,14 @@ pub enum Reply {
     /// Of one file or directory.
     Attributes(Attributes),
     /// Of the root and of everything on the way, as far as it exists.
-    Found(Vec<Attributes>),
+    Found {
+        /// The attributes, from the root down.
+        found: Vec<Attributes>,
+        /// The version of the directories among them.
+        version: u64,
+        /// Only what the path names is there, if anything: the asker knows the rest.
+        without_above: bool,
+    },
     /// An absolute path.
     PathOf(String),
     /// Of a directory.

@@ -39,6 +39,7 @@ impl Request {
     /// Whether its answer is remembered, because doing it twice is not the same as doing it once. It needs an open session.
     pub fn is_remembered(&self) -> bool {
         match self {
+            Request::Provided { change, .. } => change.is_remembered(),
             Request::Mkdir { parents, .. } => !parents,
             Request::Create { .. }
             | Request::AppendOpen { .. }
@@ -81,7 +82,7 @@ impl State {
     pub fn read(&mut self, caller: Caller, request: Request) -> Result<Reply> {
         match request {
             Request::Stat { path } => self.stat(&path),
-            Request::Lookup { path } => self.lookup(&path),
+            Request::Lookup { path, known } => self.lookup(&path, known),
             Request::PathOf { inode } => self.answer_path_of(inode),
             Request::List { path, after, limit } => self.list(&path, after.as_deref(), limit),
             Request::Locate { file, offset, length } => self.locate(&file, offset, length),
@@ -125,6 +126,10 @@ impl State {
         match request {
             Request::OpenSession { user } => self.open_session(session, user),
             Request::CloseSession => self.end_session(session),
+            Request::Provided { directories, change } => {
+                self.check_directories(*directories)?;
+                self.serve(caller, change)
+            }
             Request::Mkdir { path, parents, new } => self.mkdir(path, *parents, new),
             Request::Create { path, overwrite, parents, new } => self.create(session, path, *overwrite, *parents, new),
             Request::AppendOpen { path } => self.append_open(session, path),

@@ -34,6 +34,9 @@ pub struct State {
     pub nodes: Nodes,
     /// Directories looked up lately, by their text.
     pub directories: BTreeMap<String, Directory>,
+    /// The version of the directories that lookups are told.
+    /// Drawn when somebody looks first, so that it is another one after each start; zero before.
+    directories_version: u64,
     /// Draws chunk ids and places.
     pub random: Arc<dyn Random>,
     /// The moment of the request under way.
@@ -46,6 +49,10 @@ pub struct State {
     pub planted: Option<Planted>,
     /// Something is being taken apart in steps.
     pub collecting: bool,
+    /// Something was put on a list that the node works off: garbage, or a file whose writer went away.
+    pub made_work: bool,
+    /// No group with a lower number is garbage.
+    pub garbage_from: GroupId,
     sequence: u64,
     entry_max: usize,
     settled_counters: CountersRecord,
@@ -73,12 +80,15 @@ impl State {
             devices: Devices::default(),
             nodes: Nodes::default(),
             directories: BTreeMap::new(),
+            directories_version: 0,
             random,
             now: Time::ZERO,
             wall: WallTime(0),
             user: Arc::default(),
             planted: None,
             collecting: true,
+            made_work: true,
+            garbage_from: GroupId(0),
             sequence,
             entry_max,
             settled_counters: counters,
@@ -93,11 +103,16 @@ impl State {
 
     /// Puts a record under a key, in the transaction under way.
     pub fn put(&mut self, key: &Key<'_>, record: &impl Message) {
+        self.made_work |= key.is_work();
         self.change(key.encode(), Some(record.encode_to_vec()));
     }
 
     /// Marks a key that has no record, in the transaction under way.
     pub fn mark(&mut self, key: &Key<'_>) {
+        self.made_work |= key.is_work();
+        if let Key::GarbageGroup(group) = key {
+            self.garbage_from = self.garbage_from.min(*group);
+        }
         self.change(key.encode(), Some(Vec::new()));
     }
 
@@ -171,6 +186,31 @@ impl State {
         self.sequence = sequence;
         self.settled_counters = self.counters;
         Ok(Some(entry))
+    }
+
+    /// A directory changed in its name, its place, its rights or by going: what was looked up before is not to be relied on.
+    pub fn directories_changed(&mut self) {
+        self.directories.clear();
+        if self.directories_version != 0 {
+            self.directories_version = self.directories_version.wrapping_add(1).max(1);
+        }
+    }
+
+    /// The version of the directories: another one as soon as one was changed as `directories_changed` says.
+    pub fn directories_version(&mut self) -> u64 {
+        if self.directories_version == 0 {
+            self.directories_version = self.random.next().max(1);
+        }
+        self.directories_version
+    }
+
+    /// Refuses unless no directory has changed since the asker looked.
+    pub fn check_directories(&self, version: u64) -> Result<()> {
+        if version == self.directories_version && version != 0 {
+            return Ok(());
+        }
+        let text = "directories have changed since they were looked up; nothing was done: look again";
+        Err(Error::new(ErrorKind::Stale, text))
     }
 
     /// A number for a new file or directory.

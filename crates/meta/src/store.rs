@@ -166,9 +166,11 @@ impl<T> Store<T> {
 
     fn change(&mut self, caller: Caller, request: Request) -> Result<Reply> {
         self.check_in_service()?;
-        let remembered = request.is_remembered();
+        let once = request.is_remembered();
+        // A call without a number is never asked again.
+        let remembered = once && caller.call != 0;
         self.state.user = self.state.sessions.user(caller.session);
-        if remembered {
+        if once {
             if self.planted != Some(Planted::RetriedChangeRepeated)
                 && let Some(reply) = self.state.remembered(caller)?
             {
@@ -359,6 +361,11 @@ impl<T> Store<T> {
     /// Sessions that began (true) or ended (false) since this was asked, in that order; at first all that are open.
     pub fn take_session_turns(&mut self) -> Vec<(SessionId, bool)> {
         self.state.sessions.take_turns()
+    }
+
+    /// Whether something came onto the lists that the node works off (`Garbage`, `FenceList`) since this was asked; at first it did.
+    pub fn take_made_work(&mut self) -> bool {
+        std::mem::take(&mut self.state.made_work)
     }
 
     /// An overlay to be settled, if it is time: run it on another thread and hand the result to `settled`.

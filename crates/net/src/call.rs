@@ -32,7 +32,7 @@ pub struct Call {
     pub session: SessionId,
     /// What kind of program asks, as it has said; if the node has a secret, one that knows it.
     pub asker: Asker,
-    /// Unique within the session; the same when a call is asked again because its answer did not arrive.
+    /// Unique within the session; the same when a call is asked again because its answer did not arrive. 0: it is never asked again.
     pub number: u64,
     /// The encoded question.
     pub message: Bytes,
@@ -107,8 +107,8 @@ impl Responder {
         Responder { target: Some(Target::Connection(outlet)), kind, number, started }
     }
 
-    pub(crate) fn to_local(sender: oneshot::Sender<LocalAnswer>, kind: u16, number: u64) -> Responder {
-        Responder { target: Some(Target::Local(sender)), kind, number, started: Time::ZERO }
+    pub(crate) fn to_local(sender: oneshot::Sender<LocalAnswer>, kind: u16) -> Responder {
+        Responder { target: Some(Target::Local(sender)), kind, number: 0, started: Time::ZERO }
     }
 
     /// Answers. Cheap: encodes into the connection's queue and wakes its task at most once a burst. An answer that does not

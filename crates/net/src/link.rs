@@ -68,7 +68,7 @@ pub struct Link {
 
 #[derive(Clone)]
 enum Route {
-    Local { service: Arc<dyn Service>, session: SessionId, numbers: CallNumbers },
+    Local { service: Arc<dyn Service>, session: SessionId },
     Remote(Arc<Remote>),
 }
 
@@ -114,9 +114,10 @@ impl Link {
         Link { route: Route::Remote(Arc::new(Remote { shared, slots, node })) }
     }
 
-    /// A link to oneself: a call is a function call, its payload is handed over as it is. The only one of its session.
+    /// A link to oneself: a call is a function call, its payload is handed over as it is. Its calls have no numbers, because no
+    /// answer can be lost on the way and nothing is asked again: nobody has to remember what was answered.
     pub fn local(service: Arc<dyn Service>, session: SessionId) -> Link {
-        Link { route: Route::Local { service, session, numbers: CallNumbers::default() } }
+        Link { route: Route::Local { service, session } }
     }
 
     /// Asks, and waits for the answer as long as the node gives signs of life. The answer's payload is verified.
@@ -144,13 +145,12 @@ impl Link {
             ));
         }
         let (message, payload) = match &self.route {
-            Route::Local { service, session, numbers } => {
-                let number = numbers.next();
+            Route::Local { service, session } => {
                 let (sender, receiver) = oneshot::channel::<LocalAnswer>();
-                let respond = Responder::to_local(sender, A::KIND, number);
+                let respond = Responder::to_local(sender, A::KIND);
                 let message = ask.encode_to_vec().into();
                 let asker = Asker::Client;
-                service.handle(Call { kind: A::KIND, session: *session, asker, number, message, payload, respond });
+                service.handle(Call { kind: A::KIND, session: *session, asker, number: 0, message, payload, respond });
                 match receiver.await {
                     Ok(answer) => answer?,
                     Err(_) => unreachable!("a responder answers when it is dropped"),

@@ -2,7 +2,6 @@
 //! the store.
 
 use crate::health::{self, Health};
-use crate::log::{Level, Log};
 use crate::metrics;
 use crate::service::Node;
 use base::net::{Listener, Stream};
@@ -30,7 +29,7 @@ const CONNECTION_MAX: Duration = Duration::from_secs(60);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Answers until the node stops.
-pub async fn run(mut listener: Box<dyn Listener>, node: Arc<Node>, log: Log, mut stopped: watch::Receiver<bool>) {
+pub async fn run(mut listener: Box<dyn Listener>, node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -40,7 +39,7 @@ pub async fn run(mut listener: Box<dyn Listener>, node: Arc<Node>, log: Log, mut
             accepted = listener.accept(), if connections.len() < CONNECTIONS_MAX => match accepted {
                 Ok(stream) => drop(connections.spawn(converse(stream, node.clone()))),
                 Err(error) => {
-                    log.say(Level::Warn, "console", error.text(), &[]);
+                    node.troubles.tell("console", error.text());
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             },

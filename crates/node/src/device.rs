@@ -168,11 +168,18 @@ pub enum Then {
     /// A push is synced: the chunk may be pulled from now on.
     Pushed { bag: BagId, chunk: ChunkId, length: u64, respond: Responder },
     /// A granted chunk was read.
-    Pulled { bag: BagId, pass: u32, chunk: ChunkId, length: u64, waiter: Waiter, piece: Piece },
+    Pulled { bag: BagId, pass: u32, chunk: ChunkId, length: u64, waiter: Waiter, piece: Piece, reading: Reading },
     /// A piece of the scrub under way.
     Scrubbed,
     /// Acknowledgements are durable: those asked of the engine, and the answers so far for all.
     Acknowledged { bag: BagId, pass: u32, asked: Vec<(usize, ChunkId)>, results: Vec<Result<()>>, respond: Responder },
+}
+
+/// How busy a device was with pulls when it began to read for one: consumers size their windows by it.
+pub struct Reading {
+    began: Time,
+    /// Pulls whose chunks were being read, this one too.
+    under_way: u32,
 }
 
 /// What a device's thread is started with.
@@ -237,6 +244,7 @@ pub fn spawn(world: &dyn World, start: Start) -> Result<Started> {
                     effects: Vec::new(),
                     stopping: false,
                     in_flight: 0,
+                    pulls: 0,
                 }))
             }
             Err(error) => {
@@ -271,6 +279,8 @@ struct Thread {
     effects: Vec<Effect<Then>>,
     stopping: bool,
     in_flight: usize,
+    /// Pulls whose chunk is being read.
+    pulls: u32,
 }
 
 impl Work for Thread {
@@ -454,7 +464,9 @@ impl Thread {
                 let request =
                     Request::Read { chunk, ranges: vec![(0, length)], caching: Caching::Around, check: waiter.check };
                 let pass = self.engine.bag_stat(bag).pass;
-                self.engine.submit(now, request, Then::Pulled { bag, pass, chunk, length, waiter, piece });
+                self.pulls += 1;
+                let reading = Reading { began: now, under_way: self.pulls };
+                self.engine.submit(now, request, Then::Pulled { bag, pass, chunk, length, waiter, piece, reading });
             }
             // The grant stays; asking again with the same grant gives the same chunk.
             None => self.short_of_memory.push_back(Item::Pull { bag, waiter }),
@@ -545,8 +557,10 @@ impl Thread {
                 }
                 Err(error) => respond.fail(error),
             },
-            Then::Pulled { bag, pass, chunk, length, waiter, piece } => {
-                self.pulled((bag, pass), (chunk, length), waiter, piece, result);
+            Then::Pulled { bag, pass, chunk, length, waiter, piece, reading } => {
+                self.pulls -= 1;
+                let service_us = u32::try_from(now.since(reading.began).as_micros()).unwrap_or(u32::MAX).max(1);
+                self.pulled((bag, pass), (chunk, length), waiter, piece, (service_us, reading.under_way), result);
             }
             Then::Acknowledged { bag, pass, asked, results, respond } => {
                 self.acknowledged(now, (bag, pass), asked, results, respond, result);
@@ -560,6 +574,7 @@ impl Thread {
         (chunk, length): (ChunkId, u64),
         waiter: Waiter,
         piece: Piece,
+        (service_us, under_way): (u32, u32),
         result: Result<Reply>,
     ) {
         match result {
@@ -572,6 +587,8 @@ impl Thread {
                     waiting: lengths.waiting as u64,
                     grant_ms: base::limit::GRANT_LEASE.as_millis() as u32,
                     granted: lengths.granted as u64,
+                    service_us,
+                    under_way,
                 };
                 waiter.respond.answer(&answer, Payload::with_crc(parts, crc).with_piece(piece));
             }
@@ -627,13 +644,13 @@ impl Thread {
 fn answer_wire(respond: Responder, result: Result<Reply>, piece: Option<Piece>) {
     match result {
         Ok(Reply::Appended { length }) => respond.answer(&wire::AppendAnswer { length }, Payload::empty()),
-        Ok(Reply::Data { parts, crc, chunk_length, sealed }) => {
+        Ok(Reply::Data { parts, crc, blocks, chunk_length, sealed }) => {
             let payload: Payload = Payload::with_crc(parts, crc);
             let payload = match piece {
                 Some(piece) => payload.with_piece(piece),
                 None => payload,
             };
-            respond.answer(&wire::ReadAnswer { chunk_length, sealed }, payload);
+            respond.answer(&wire::ReadAnswer { chunk_length, sealed, blocks }, payload);
         }
         Ok(Reply::Sealed { length, crc }) => respond.answer(&wire::SealAnswer { length, crc }, Payload::empty()),
         Ok(Reply::Stat(stat)) => respond.answer(

@@ -17,8 +17,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How often it looks without being told to. Being told (a delete) makes it look at once.
+/// How often it looks without being told to.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// How long it waits after being told (a delete), so that one round does what many changes left: a round costs a sync of its own
+/// and as much processor as ten deletes.
+const GATHER: Duration = Duration::from_millis(50);
 
 /// Garbage handled in one round; a round is one delete record a device and one metadata change.
 const GARBAGE_AT_ONCE: usize = 256;
@@ -36,6 +40,7 @@ pub async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
         if draining.is_none() && said(&node, compare_all(&node).await) {
             draining = Some(tokio::spawn(drain::run(node.clone(), stopped.clone())));
         }
+        node.troubles.look();
         said(&node, report(&node).await);
         said(&node, compare_returned(&node).await);
         said(&node, join_bags(&node, &mut joined).await);
@@ -45,7 +50,7 @@ pub async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
             tokio::select! {
                 biased;
                 _ = stopped.changed() => break,
-                () = node.garbage.notified() => (),
+                () = told(&node) => (),
                 () = tokio::time::sleep(LOOK_EVERY) => {
                     if draining.is_some() {
                         said(&node, sweep.step(&node).await);
@@ -58,6 +63,15 @@ pub async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
         // It ends by itself when the node stops.
         let _ = draining.await;
     }
+}
+
+/// Waits until there is something to do, and a little more of it.
+async fn told(node: &Node) {
+    match node.metadata() {
+        Ok(metadata) => metadata.made_work().await,
+        Err(_) => unreachable!("only the node that keeps the metadata keeps house"),
+    }
+    tokio::time::sleep(GATHER).await;
 }
 
 /// Says what went wrong, once a round; the next round tries again. Returns whether it went well.
@@ -275,7 +289,7 @@ async fn end(node: &Node, orphan: Orphan) -> Result<()> {
 pub async fn recover(node: &Node, caller: Caller, ask: Recover) -> Result<Attributes> {
     let inode = InodeId(ask.inode);
     match node.metadata()?.ask_for(caller, meta::Request::Fence { inode, only_gone: ask.only_gone }).await? {
-        meta::Reply::Attributes(attributes) => return Ok(wire_attributes(&attributes)),
+        meta::Reply::Attributes(attributes) => return Ok(wire_attributes(attributes)),
         meta::Reply::Orphans(orphans) => {
             for orphan in orphans {
                 end(node, orphan).await?;
@@ -285,7 +299,7 @@ pub async fn recover(node: &Node, caller: Caller, ask: Recover) -> Result<Attrib
     }
     let locate = meta::Request::Locate { file: meta::request::Place::Inode(inode), offset: 0, length: 0 };
     match node.metadata()?.ask(locate).await? {
-        meta::Reply::Located(located) => Ok(wire_attributes(&located.attributes)),
+        meta::Reply::Located(located) => Ok(wire_attributes(located.attributes)),
         other => unreachable!("a file was asked for, not {other:?}"),
     }
 }

@@ -28,6 +28,7 @@ mod serve;
 mod service;
 mod settings;
 mod translate;
+mod troubles;
 mod world;
 
 pub use places::Missing;

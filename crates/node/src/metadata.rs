@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 /// How the rest of the node reaches the metadata store.
 pub struct Metadata {
@@ -23,6 +23,8 @@ pub struct Metadata {
     open_sessions: RwLock<BTreeSet<SessionId>>,
     /// The session of this very process: it lives as long as the process does, however long the machine stood still.
     kept_open: OnceLock<SessionId>,
+    /// Says that something came onto the lists that the node works off: garbage, files whose writer went away.
+    work: Notify,
     /// A fault put in on purpose, by the simulation alone.
     planted: Option<Planted>,
 }
@@ -65,6 +67,11 @@ impl Metadata {
     /// This session does not end for want of renewal. The first one that is named counts.
     pub fn keep_open(&self, session: SessionId) {
         let _named = self.kept_open.set(session);
+    }
+
+    /// Waits until something came onto the lists that the node works off since this was last waited for.
+    pub async fn made_work(&self) {
+        self.work.notified().await;
     }
 
     /// Sessions began (true) or ended.
@@ -127,6 +134,7 @@ pub fn spawn(
         mailbox: Mailbox::new(disk.waker()),
         open_sessions: RwLock::default(),
         kept_open: OnceLock::new(),
+        work: Notify::new(),
         planted: settings.planted,
     });
     // One job at a time: the store freezes no second layer before the first is settled.
@@ -227,6 +235,9 @@ impl Thread {
     fn perform(&mut self, disk: &mut dyn Disk) {
         // Before the answers: who hears that its session began must be believed.
         self.metadata.note_turns(self.store.take_session_turns());
+        if self.store.take_made_work() {
+            self.metadata.work.notify_one();
+        }
         for effect in self.store.take_effects() {
             match effect {
                 Effect::Disk { token, op } => {

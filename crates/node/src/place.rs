@@ -213,7 +213,13 @@ impl Place {
             Place::Near(device) => device.read(chunk, start, end).await?,
             Place::Far(far) => {
                 let ranges = vec![piece::Range { offset: start, length: end - start }];
-                let ask = piece::Read { device: far.id(), chunk: chunk.0.into(), ranges, once: true, unchecked: false };
+                let ask = piece::Read {
+                    device: far.id(),
+                    chunk: chunk.0.into(),
+                    ranges,
+                    once: true,
+                    ..piece::Read::default()
+                };
                 far.peer.ask(&ask, Payload::empty()).await?.1.into_bytes()
             }
         };

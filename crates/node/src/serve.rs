@@ -12,6 +12,7 @@ use crate::peers::Peers;
 use crate::places::{Missing, Places};
 use crate::service::{Keeper, Node, NodeService, Role};
 use crate::settings::{DeviceSetting, Door, Settings, member_directory, metadata_directory, shown};
+use crate::troubles::Troubles;
 use crate::world::{Ended, World};
 use crate::{cluster, console, housekeeping};
 use base::buffer::Pool;
@@ -53,17 +54,12 @@ pub async fn start(
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
 ) -> Result<Running> {
-    if settings.keeper().is_some() && matches!(settings.hdfs, Door::At(_)) {
-        let text = "only the node that keeps the metadata serves HDFS; nothing was started; leave --hdfs out";
-        return Err(Error::new(ErrorKind::Unsupported, text));
-    }
     // The port first: a taken one should be said before any disk is touched.
     let listener = network.listen(&settings.listen).await?;
     let address = listener.address();
     let log = Log::new(clock.clone(), settings.log, world.clone());
     let console_listener = listen(&settings.console, "console", network.as_ref(), &log).await?;
-    let hdfs_door = if settings.keeper().is_some() { &Door::Off } else { &settings.hdfs };
-    let hdfs_listener = listen(hdfs_door, "hdfs", network.as_ref(), &log).await?;
+    let hdfs_listener = listen(&settings.hdfs, "hdfs", network.as_ref(), &log).await?;
     // All that payload on its way may take, so that a steady stream meets no fresh memory.
     let idle_max = settings.incoming_bytes.saturating_add(settings.outgoing_bytes);
     let pool = Pool::new(usize::try_from(idle_max).unwrap_or(usize::MAX));
@@ -120,7 +116,6 @@ pub async fn start(
         devices,
         clock: clock.clone(),
         started: clock.now(),
-        garbage: Arc::new(tokio::sync::Notify::new()),
         runtime: tokio::runtime::Handle::current(),
         missing,
         console: console.clone(),
@@ -128,6 +123,7 @@ pub async fn start(
         drains: tokio::sync::Notify::new(),
         moving: tokio::sync::Mutex::new(()),
         metrics,
+        troubles: Troubles::new(log.clone(), clock.clone()),
         log: log.clone(),
     });
     let server_settings = ServerSettings {
@@ -141,10 +137,11 @@ pub async fn start(
         clock,
         silence_max: base::limit::CALL_SILENCE_MAX,
         stats,
-        on_trouble: to_log(&log, "connection"),
+        on_trouble: told(&node.troubles, "connection"),
     };
     let listeners = Listeners { store: listener, console: console_listener, hdfs: hdfs_listener };
-    let tasks = begin(&node, listeners, server_settings, (network, itself)).await?;
+    let keeper = settings.keeper().map(str::to_string);
+    let tasks = begin(&node, listeners, server_settings, (network, itself, keeper)).await?;
     Ok(Running { address, console, hdfs, notes, missing: not_served, tasks, node, engines })
 }
 
@@ -231,7 +228,7 @@ async fn begin(
     node: &Arc<Node>,
     listeners: Listeners,
     settings: ServerSettings,
-    (net, itself): (Arc<dyn Net>, NodeInfo),
+    (net, itself, keeper): (Arc<dyn Net>, NodeInfo, Option<String>),
 ) -> Result<Tasks> {
     let (shutdown, stopped) = watch::channel(false);
     let ServerSettings { incarnation, pool, random, credentials, .. } = settings.clone();
@@ -244,13 +241,13 @@ async fn begin(
             tokio::spawn(membership::run(node.clone(), membership.clone(), itself, stopped.clone()))
         }
     };
-    let on_trouble = to_log(&node.log, "hdfs");
-    let given = hdfs::Given { node: node.clone(), incarnation, pool, random, net, credentials, on_trouble };
+    let on_trouble = told(&node.troubles, "hdfs");
+    let given = hdfs::Given { node: node.clone(), incarnation, pool, random, net, credentials, keeper, on_trouble };
     let hdfs = match listeners.hdfs {
         Some(listener) => Some(Hdfs::start(given, listener, stopped.clone()).await?),
         None => None,
     };
-    let answer = |listener| tokio::spawn(console::run(listener, node.clone(), node.log.clone(), stopped));
+    let answer = |listener| tokio::spawn(console::run(listener, node.clone(), stopped));
     let console = listeners.console.map(answer);
     Ok(Tasks { shutdown, server, by_itself, console, hdfs })
 }
@@ -360,10 +357,10 @@ fn tell_of_missing(log: &Log, missing: &[Missing], others: bool) -> Result<()> {
     }
 }
 
-/// Tells the log why connections to `area` were refused or cut.
-fn to_log(log: &Log, area: &'static str) -> Arc<dyn Fn(String) + Send + Sync> {
-    let log = log.clone();
-    Arc::new(move |trouble| log.say(Level::Warn, area, &trouble, &[]))
+/// Tells why connections to `area` were refused or cut.
+fn told(troubles: &Troubles, area: &'static str) -> Arc<dyn Fn(String) + Send + Sync> {
+    let troubles = troubles.clone();
+    Arc::new(move |trouble| troubles.tell(area, &trouble))
 }
 
 /// The listener of a server beside the store's own, named as its option is. A port that was only a suggestion gives way to a free

@@ -13,6 +13,7 @@ use crate::peers::Peers;
 use crate::place::Place;
 use crate::places::Missing;
 use crate::translate;
+use crate::troubles::Troubles;
 use base::disk::Caching;
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
@@ -39,8 +40,6 @@ pub struct Node {
     pub clock: Arc<dyn Clock>,
     /// When it began to serve.
     pub started: Time,
-    /// Says that something may be there to collect.
-    pub garbage: Arc<tokio::sync::Notify>,
     /// The runtime that multi-step answers run on.
     pub runtime: tokio::runtime::Handle,
     /// Devices of this store that could not be opened.
@@ -55,7 +54,9 @@ pub struct Node {
     pub moving: tokio::sync::Mutex<()>,
     /// Counters for those who look.
     pub metrics: Metrics,
-    /// Where troubles are told.
+    /// Why connections were refused or cut.
+    pub troubles: Troubles,
+    /// Where everything else is told.
     pub log: Log,
 }
 
@@ -283,7 +284,12 @@ impl Node {
         }
         let caching = caching(device.class, ask.once, sum);
         let ranges = ask.ranges.iter().map(|range| (range.offset, range.length)).collect();
-        let request = Request::Read { chunk: ChunkId(ask.chunk.value()), ranges, caching, check: check(ask.unchecked) };
+        let request = Request::Read {
+            chunk: ChunkId(ask.chunk.value()),
+            ranges,
+            caching,
+            check: check(ask.unchecked, ask.blocks),
+        };
         device.send(Item::Chunk { request, then: Then::Answer(call.respond) });
     }
 
@@ -345,7 +351,7 @@ impl Node {
             consumer: call.session,
             grant: ask.grant,
             deadline: self.clock.now().after(wait),
-            check: check(ask.unchecked),
+            check: check(ask.unchecked, false),
             respond: call.respond,
         };
         device.send(Item::Pull { bag: BagId(ask.bag), waiter });
@@ -383,9 +389,6 @@ impl Node {
         let caller = Caller { session: call.session, call: call.number };
         match translate::request(&call) {
             Ok((request, answer)) => {
-                if translate::makes_garbage(&request) {
-                    self.garbage.notify_one();
-                }
                 metadata.send(metadata::Item::Ask {
                     caller,
                     request,
@@ -546,7 +549,6 @@ impl Node {
 
     async fn delete_bag(&self, caller: Caller, name: &str) -> Result<Done> {
         self.metadata()?.ask_for(caller, meta::Request::BagDelete { name: name.to_string() }).await?;
-        self.garbage.notify_one();
         Ok(Done {})
     }
 
@@ -655,8 +657,12 @@ fn caching(class: Class, once: bool, bytes: u64) -> Caching {
     }
 }
 
-fn check(unchecked: bool) -> Check {
-    if unchecked { Check::ByReader } else { Check::Here }
+fn check(unchecked: bool, blocks: bool) -> Check {
+    match (unchecked, blocks) {
+        (true, true) => Check::ByBlocks,
+        (true, false) => Check::ByReader,
+        (false, _) => Check::Here,
+    }
 }
 
 /// Answers with what came out.

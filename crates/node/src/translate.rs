@@ -24,7 +24,10 @@ pub fn request(call: &Call) -> Result<(Request, Translate)> {
             (if again { Request::Renew } else { Request::OpenSession { user: User { owner, group } } }, done)
         }
         file::Stat::KIND => (Request::Stat { path: path(&call.ask::<file::Stat>()?.path)? }, attributes),
-        file::Lookup::KIND => (Request::Lookup { path: path(&call.ask::<file::Lookup>()?.path)? }, found),
+        file::Lookup::KIND => {
+            let ask: file::Lookup = call.ask()?;
+            (Request::Lookup { path: path(&ask.path)?, known: ask.known }, found)
+        }
         file::PathOf::KIND => (Request::PathOf { inode: InodeId(call.ask::<file::PathOf>()?.inode) }, path_of),
         file::List::KIND => (list(call.ask()?)?, entries),
         file::MakeDirectory::KIND => (make_directory(call.ask()?)?, done),
@@ -37,11 +40,13 @@ pub fn request(call: &Call) -> Result<(Request, Translate)> {
         file::Locate::KIND => (locate(call.ask()?)?, located),
         file::Rename::KIND => {
             let ask: file::Rename = call.ask()?;
-            (Request::Rename { from: path(&ask.from)?, to: path(&ask.to)?, replace: ask.replace }, done)
+            let rename = Request::Rename { from: path(&ask.from)?, to: path(&ask.to)?, replace: ask.replace };
+            (provided(ask.known, rename), done)
         }
         file::Delete::KIND => {
             let ask: file::Delete = call.ask()?;
-            (Request::Delete { path: path(&ask.path)?, recursive: ask.recursive }, done)
+            let delete = Request::Delete { path: path(&ask.path)?, recursive: ask.recursive };
+            (provided(ask.known, delete), done)
         }
         file::SetAttributes::KIND => (set_attributes(call.ask()?)?, done),
         file::GetXattrs::KIND => {
@@ -79,16 +84,12 @@ pub fn request(call: &Call) -> Result<(Request, Translate)> {
     })
 }
 
-/// Whether the node should look for garbage soon.
-pub fn makes_garbage(request: &Request) -> bool {
-    matches!(
-        request,
-        Request::Delete { .. }
-            | Request::Rename { .. }
-            | Request::Create { .. }
-            | Request::PutFiles { .. }
-            | Request::Truncate { .. }
-    )
+/// A change that depends on what the asker has looked up, unless it has looked up nothing.
+fn provided(directories: u64, change: Request) -> Request {
+    match directories {
+        0 => change,
+        _ => Request::Provided { directories, change: Box::new(change) },
+    }
 }
 
 fn path(text: &str) -> Result<Path> {
@@ -116,17 +117,18 @@ fn list(ask: file::List) -> Result<Request> {
 }
 
 fn make_directory(ask: file::MakeDirectory) -> Result<Request> {
-    let file::MakeDirectory { path: text, parents, mode, owner, group, note, above_mode, above_note } = ask;
+    let file::MakeDirectory { path: text, parents, mode, owner, group, note, above_mode, above_note, known } = ask;
     let (mode, above_mode) = (mode.unwrap_or(DIRECTORY_MODE), above_mode.unwrap_or(DIRECTORY_MODE));
     let new = NewInode { mode, owner, group, note, above_mode, above_note, copied: false };
-    Ok(Request::Mkdir { path: path(&text)?, parents, new })
+    Ok(provided(known, Request::Mkdir { path: path(&text)?, parents, new }))
 }
 
 fn create(ask: file::Create) -> Result<Request> {
-    let file::Create { path: text, overwrite, parents, mode, owner, group, note, above_mode, above_note, copied } = ask;
+    let file::Create { path: text, overwrite, parents, mode, owner, group, note, .. } = ask;
+    let file::Create { above_mode, above_note, copied, known, .. } = ask;
     let (mode, above_mode) = (mode.unwrap_or(FILE_MODE), above_mode.unwrap_or(DIRECTORY_MODE));
     let new = NewInode { mode, owner, group, note, above_mode, above_note, copied };
-    Ok(Request::Create { path: path(&text)?, overwrite, parents, new })
+    Ok(provided(known, Request::Create { path: path(&text)?, overwrite, parents, new }))
 }
 
 fn next_group(ask: file::NextGroup) -> Request {
@@ -218,13 +220,13 @@ fn done(reply: Reply, respond: Responder) {
 
 fn attributes(reply: Reply, respond: Responder) {
     match reply {
-        Reply::Attributes(found) => answer(respond, &wire_attributes(&found)),
+        Reply::Attributes(found) => answer(respond, &wire_attributes(found)),
         reply => other(&reply),
     }
 }
 
 /// Attributes as the wire has them.
-pub fn wire_attributes(found: &Attributes) -> file::Attributes {
+pub fn wire_attributes(found: Attributes) -> file::Attributes {
     file::Attributes {
         inode: found.inode.0,
         directory: found.directory,
@@ -233,17 +235,18 @@ pub fn wire_attributes(found: &Attributes) -> file::Attributes {
         mode: found.mode,
         open: found.writing,
         generation: found.generation.0,
-        owner: found.owner.clone().unwrap_or_default(),
-        group: found.group.clone().unwrap_or_default(),
+        owner: found.owner.unwrap_or_default(),
+        group: found.group.unwrap_or_default(),
         accessed_ms: found.accessed.0,
         created_ms: found.created.0,
-        note: found.note.clone(),
+        note: found.note,
     }
 }
 
 fn found(reply: Reply, respond: Responder) {
-    let Reply::Found(found) = reply else { other(&reply) };
-    answer(respond, &file::LookupAnswer { found: found.iter().map(wire_attributes).collect() });
+    let Reply::Found { found, version, without_above } = reply else { other(&reply) };
+    let found = found.into_iter().map(wire_attributes).collect();
+    answer(respond, &file::LookupAnswer { found, version, without_above });
 }
 
 fn path_of(reply: Reply, respond: Responder) {
@@ -259,7 +262,7 @@ fn xattrs(reply: Reply, respond: Responder) {
 
 fn entries(reply: Reply, respond: Responder) {
     let Reply::Entries { entries, more } = reply else { other(&reply) };
-    let wire = |entry: Entry| file::Entry { attributes: wire_attributes(&entry.attributes), name: entry.name };
+    let wire = |entry: Entry| file::Entry { attributes: wire_attributes(entry.attributes), name: entry.name };
     answer(respond, &file::ListAnswer { entries: entries.into_iter().map(wire).collect(), more });
 }
 
@@ -284,7 +287,7 @@ fn opened(reply: Reply, respond: Responder) {
         generation: handle.generation.0,
         length: handle.length,
         group: wire_group(&handle.group),
-        attributes: Some(wire_attributes(&handle.attributes)),
+        attributes: Some(wire_attributes(handle.attributes)),
     };
     answer(respond, &opened);
 }
@@ -318,7 +321,7 @@ fn located(reply: Reply, respond: Responder) {
             }
         })
         .collect();
-    answer(respond, &file::LocateAnswer { attributes: wire_attributes(&attributes), extents, more });
+    answer(respond, &file::LocateAnswer { attributes: wire_attributes(attributes), extents, more });
 }
 
 fn policy(reply: Reply, respond: Responder) {

@@ -13,10 +13,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// What there is, in the order in which it runs.
-const STAGES: [&str; 4] = ["shell", "contract", "native", "jobs"];
+const STAGES: [&str; 6] = ["shell", "contract", "native", "full", "jobs", "spark"];
 
 /// What runs in every test of the tree; the others download more and take longer.
-const TESTED: [&str; 3] = ["shell", "contract", "native"];
+const TESTED: [&str; 4] = ["shell", "contract", "native", "full"];
 
 /// Runs all stages, or those named. After `contract` names of suites may follow. `Ok(true)` if all passed.
 pub fn run(root: &Path, words: &[String]) -> Result<bool, String> {
@@ -66,8 +66,13 @@ fn all(root: &Path, wanted: &[&str], suites: &[&String], limit: Option<Duration>
             let result = timed(stage, || match *stage {
                 "shell" => shell(root, &kit, directory, &there, &address).execute(directory, limit),
                 "contract" => contract(root, &kit, directory, &there, &address, suites).execute(directory, limit),
-                "native" => native(root, &kit, directory, &address).execute(directory, limit),
-                _ => jobs::run(root, &kit, directory, &mut ours),
+                "native" => python(root, &kit.python(), "native.py", directory, &address).execute(directory, limit),
+                "full" => full(root, &kit, directory, limit),
+                "jobs" => jobs::run(root, &kit, directory, &mut ours),
+                _ => {
+                    let interpreter = kit.spark(root)?;
+                    python(root, &interpreter, "spark.py", directory, &address).execute(directory, limit)
+                }
             });
             if let Err(text) = result {
                 println!("{stage}: FAILED: {text}\nrepeat: cargo x clients {stage}");
@@ -96,13 +101,21 @@ fn contract(root: &Path, kit: &Kit, directory: &Path, hdfs: &str, ours: &str, su
     run
 }
 
-/// hdfs-native, fsspec, pandas and pyarrow.
-fn native(root: &Path, kit: &Kit, directory: &Path, ours: &str) -> Run {
+/// A program of `clients/python`: `native.py` (hdfs-native, fsspec, pandas, pyarrow) or `spark.py`.
+fn python(root: &Path, interpreter: &Path, program: &str, directory: &Path, ours: &str) -> Run {
     let mut run = Run::of("");
-    run.words.push(kit.python().display().to_string());
-    run.words.push(root.join("clients/python/native.py").display().to_string());
+    run.words.push(interpreter.display().to_string());
+    run.words.push(root.join("clients/python").join(program).display().to_string());
     run.words.extend([ours.to_owned(), directory.display().to_string()]);
     run
+}
+
+/// A store of its own, which is filled by Java writers.
+fn full(root: &Path, kit: &Kit, directory: &Path, limit: Option<Duration>) -> Result<(), String> {
+    let small = Stormwell::prepare_with(root, &directory.join("small-server"), "data:ssd:256M")?.start()?;
+    let mut run = kit.java("full", "stormwell.clients.Full", directory);
+    run.words.push(small.address());
+    run.execute(directory, limit)
 }
 
 fn timed<T>(name: &str, action: impl FnOnce() -> Result<T, String>) -> Result<T, String> {

@@ -29,6 +29,8 @@ The project's own commands.
                           jobs (not a part of `test`)
   cargo x lab hdfs [--rounds N] [--mib N] [--calls N] [--put-mib N]
                           measures Stormwell beside a real HDFS, both driven by Hadoop's own client
+  cargo x lab scale [--help]
+                          how bags scale: many devices on one machine, each as slow as it is told
   cargo x help            this text
 
 With CI=true a missing tool fails, and so does a stage that takes more than 1.5 times its bound.
@@ -68,6 +70,7 @@ fn dispatch(command: &str, rest: &[String]) -> Result<bool, String> {
         },
         ("clients", words) => clients::run(&root, words),
         ("lab", [experiment, words @ ..]) if experiment == "hdfs" => clients::lab::run(&root, words),
+        ("lab", [experiment, words @ ..]) if experiment == "scale" => suite::lab(&root, experiment, words),
         ("sim" | "trials", arguments) => suite::lab(&root, command, arguments),
         ("ci" | "tidy" | "fuzz", _) => Err("it takes no such arguments; `cargo x help` shows what there is".to_owned()),
         _ => Err("there is no such command; `cargo x help` lists them".to_owned()),

@@ -47,11 +47,25 @@ fn rot_is_seen_by_the_reader() {
         world.try_call(read).expect("it is answered")
     };
     let sound = crc32c(&sent);
+    let of_blocks = |world: &mut World, offset, length| {
+        let (caching, check) = (Caching::Around, Check::ByBlocks);
+        let read = Request::Read { chunk: ChunkId(1), ranges: vec![(offset, length)], caching, check };
+        match world.try_call(read) {
+            Some(Ok(Reply::Data { blocks, .. })) => blocks,
+            other => panic!("{other:?} in answer to a read"),
+        }
+    };
+    let blocks: Vec<u32> = sent.chunks(4096).map(crc32c).collect();
+    assert_eq!(of_blocks(&mut world, 0, 200_000), blocks);
+    assert_eq!(of_blocks(&mut world, 8192, 8192), blocks[2..4]);
+    assert_eq!(of_blocks(&mut world, 8192, 100), [crc32c(&sent[8192..8292])]);
+    assert_eq!(of_blocks(&mut world, 100, 8192), [], "blocks that begin elsewhere");
     assert!(matches!(read(&mut world, 0, 200_000), Ok(Reply::Data { crc, .. }) if crc == sound));
     // Byte 50,000 of the segment, behind a block of header, is in block 11 of the chunk.
     device.rot(FileName::new(FileKind::Data, 0), 50_000, 3);
     let Ok(Reply::Data { parts, crc, .. }) = read(&mut world, 0, 200_000) else { panic!("it is not read at all") };
     assert!(crc == sound && crc32c(&parts.concat()) != sound);
+    assert_eq!(of_blocks(&mut world, 0, 200_000), blocks, "as stored");
     let part = read(&mut world, 11 * 4096 + 1, 100);
     assert!(part.is_err_and(|error| error.kind() == ErrorKind::Corrupt));
 }

@@ -192,7 +192,7 @@ async fn produce(bag: Bag, books: Arc<Books>, most: usize) -> Result<()> {
 }
 
 async fn consume(bag: Bag, books: Arc<Books>, keep: usize) -> Result<()> {
-    let mut consumer = bag.consumer(ConsumerOptions { window: WINDOW, ..ConsumerOptions::default() });
+    let mut consumer = bag.consumer(ConsumerOptions { window: Some(WINDOW), ..ConsumerOptions::default() });
     loop {
         while books.chunks.count(Fate::Safe) < keep + CONSUMERS * BATCH {
             tokio::time::sleep(LOOK).await;
@@ -285,7 +285,7 @@ pub async fn recover(ground: &Ground, context: &Context) -> Result<Row> {
 /// Pulls a chunk, which stays, and pushes one.
 async fn give_and_take(client: &Client, books: &Books) -> Result<()> {
     let bag = client.bag("recover").await?;
-    let mut consumer = bag.consumer(ConsumerOptions { window: 1, ..ConsumerOptions::default() });
+    let mut consumer = bag.consumer(ConsumerOptions { window: Some(1), ..ConsumerOptions::default() });
     let Some(chunk) = consumer.pull().await? else { return Err(wrong("a bag that is not sealed ended")) };
     books.came(&chunk.bytes)?;
     let producer = bag.producer(ProducerOptions::default());
@@ -301,7 +301,7 @@ async fn give_and_take(client: &Client, books: &Books) -> Result<()> {
 async fn all_there(client: &Client, books: &Books) -> Result<()> {
     let bag = client.bag("recover").await?;
     bag.seal().await?;
-    let mut consumer = bag.consumer(ConsumerOptions { window: WINDOW, ..ConsumerOptions::default() });
+    let mut consumer = bag.consumer(ConsumerOptions { window: Some(WINDOW), ..ConsumerOptions::default() });
     while let Some(chunk) = consumer.pull().await? {
         let number = books.came(&chunk.bytes)?;
         books.chunks.set([number], Fate::Gone);

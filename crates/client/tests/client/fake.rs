@@ -51,6 +51,8 @@ pub struct Faults {
     pub unanswered: bool,
     /// The next so many reads bring bytes that do not match their checksum, or find them so themselves.
     pub damaged: u32,
+    /// The node is older and knows nothing of stored checksums.
+    pub without_blocks: bool,
 }
 
 /// The node, and what a test looks at.
@@ -178,8 +180,9 @@ impl Fake {
                 match (damaged, ask.unchecked) {
                     (false, _) => Ok((answer.encode_to_vec(), Payload::new(bytes))),
                     (true, true) => {
-                        let crc = base::checksum::crc32c(&bytes) ^ 1;
-                        Ok((answer.encode_to_vec(), Payload::with_crc(vec![bytes], crc)))
+                        let (crc, mut rotten) = (base::checksum::crc32c(&bytes), bytes.to_vec());
+                        rotten.iter_mut().take(1).for_each(|byte| *byte ^= 1);
+                        Ok((answer.encode_to_vec(), Payload::with_crc(vec![rotten.into()], crc)))
                     }
                     (true, false) => Err(Error::new(ErrorKind::Corrupt, "the bytes are rotten")),
                 }
@@ -273,8 +276,12 @@ struct FakeService {
 }
 
 impl Service for FakeService {
-    fn handle(&self, call: Call) {
+    fn handle(&self, mut call: Call) {
         let (fake, node) = (self.fake.clone(), self.node);
+        if call.number == 0 {
+            // As over a network, where answers are lost and calls asked again.
+            call.number = fake.state().number();
+        }
         tokio::spawn(async move {
             let result = match node.map_or(Ok(()), |node| fake.check_place(node, &call)) {
                 Ok(()) => fake.handle(&call).await,

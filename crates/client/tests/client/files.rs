@@ -27,6 +27,7 @@ pub const DELAYED: Faults = Faults {
     unreachable: false,
     unanswered: false,
     damaged: 0,
+    without_blocks: false,
 };
 
 pub fn content(length: usize, seed: u64) -> Bytes {

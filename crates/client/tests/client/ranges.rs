@@ -5,18 +5,30 @@ use crate::files::{DELAYED, SMALL, content, write};
 use base::checksum::{SECTOR, crc32c};
 use base::env::Random;
 use base::error::ErrorKind;
+use base::limit::BLOCK;
 use bytes::Bytes;
-use client::{CreateOptions, RangeStream, ReadOptions};
+use client::{CreateOptions, RangeStream, ReadOptions, Sums};
+
+const ALL: [Sums; 4] = [Sums::None, Sums::Sectors, Sums::Blocks, Sums::Stored];
+
+/// Checksums of these bytes.
+fn sums_of(bytes: &[u8], sums: Sums) -> Vec<u32> {
+    match sums {
+        Sums::None => Vec::new(),
+        Sums::Sectors => bytes.chunks(SECTOR).map(crc32c).collect(),
+        Sums::Blocks | Sums::Stored => bytes.chunks(BLOCK).map(crc32c).collect(),
+    }
+}
 
 /// Takes everything; compares the checksums with the bytes.
-async fn take_all(mut range: RangeStream, sums: bool) -> Vec<u8> {
+async fn take_all(mut range: RangeStream, sums: Sums) -> Vec<u8> {
+    let unit = if matches!(sums, Sums::None | Sums::Sectors) { SECTOR } else { BLOCK };
     let mut out = Vec::new();
     while let Some(piece) = range.next().await.expect("read") {
-        assert!(out.len().is_multiple_of(SECTOR), "only the last piece ends within a sector");
+        assert!(out.len().is_multiple_of(unit), "only the last piece ends within a unit");
         let bytes = piece.parts.concat();
         assert_eq!(piece.length, bytes.len() as u64);
-        let expected: Vec<u32> = if sums { bytes.chunks(SECTOR).map(crc32c).collect() } else { Vec::new() };
-        assert_eq!(piece.sums, expected);
+        assert_eq!(piece.sums, sums_of(&bytes, sums));
         out.extend_from_slice(&bytes);
     }
     out
@@ -42,9 +54,11 @@ async fn any_range() {
             let offset = fake.random.below(bytes.len() as u64 + 10);
             let length = fake.random.below(1 + (bytes.len() as u64 >> fake.random.below(20)));
             let end = (offset + length).min(bytes.len() as u64);
-            let range = reader.range(offset, length, ReadOptions { once: round % 3 == 0 }, round % 2 == 0);
+            let sums = ALL[round % 4];
+            fake.fail(|faults| faults.without_blocks = round % 8 == 7);
+            let range = reader.range(offset, length, ReadOptions { once: round % 3 == 0 }, sums);
             let expected = &bytes[offset.min(end) as usize..end as usize];
-            assert!(take_all(range, round % 2 == 0).await == expected, "seed {seed}: {length} bytes from {offset}");
+            assert!(take_all(range, sums).await == expected, "seed {seed}: {length} bytes from {offset}");
         }
     }
     let fake = Fake::new(9);
@@ -64,10 +78,13 @@ async fn asked_for_as_it_is_taken() {
     let reader = client.open("/a").await.expect("it was made");
     let calls = |fake: &Fake| fake.state().calls.values().sum::<u64>();
     let before = calls(&fake);
-    assert_eq!(take_all(reader.range(5000, 9000, ReadOptions::default(), true), true).await, bytes[5000..14_000]);
+    assert_eq!(
+        take_all(reader.range(5000, 9000, ReadOptions::default(), Sums::Blocks), Sums::Blocks).await,
+        bytes[5000..14_000]
+    );
     assert_eq!((calls(&fake) - before, fake.state().bytes_read), (1, 9000));
     fake.state().bytes_read = 0;
-    let mut range = reader.range(0, 32 << 20, ReadOptions::default(), true);
+    let mut range = reader.range(0, 32 << 20, ReadOptions::default(), Sums::Stored);
     let mut taken = 0;
     for asked_max in [1 << 20, 3 << 20, 5 << 20, 5 << 20, 6 << 20, 7 << 20, 8 << 20] {
         taken += range.next().await.expect("read").expect("more").length;
@@ -93,7 +110,7 @@ async fn damage_does_not_come_out() {
     let bytes = content(100_000, 2);
     write(&client, "/a", &bytes, 50_000).await;
     let reader = client.open("/a").await.expect("it was made");
-    for sums in [true, false] {
+    for sums in ALL {
         fake.fail(|faults| faults.damaged = 1);
         let range = reader.range(700, 90_000, ReadOptions::default(), sums);
         assert!(take_all(range, sums).await == bytes[700..90_700]);
@@ -116,7 +133,7 @@ async fn many_readers_ask_for_less() {
         let mut ranges = Vec::new();
         let mut largest = Vec::new();
         for _ in 0..140 {
-            let mut range = reader.range(0, 4 << 20, ReadOptions::default(), false);
+            let mut range = reader.range(0, 4 << 20, ReadOptions::default(), Sums::None);
             let mut most = 0;
             for _ in 0..4 {
                 most = most.max(range.next().await.expect("read").expect("more").length);
@@ -141,8 +158,33 @@ async fn ranges_of_an_open_file() {
     for end in [0, 1000, 1700, 100_000, 200_000] {
         writer.write(bytes.slice(out.len()..end)).await.expect("written");
         writer.hflush().await.expect("visible");
-        let range = reader.range(out.len() as u64, 1 << 20, ReadOptions::default(), true);
-        out.extend(take_all(range, true).await);
+        let range = reader.range(out.len() as u64, 1 << 20, ReadOptions::default(), Sums::Stored);
+        out.extend(take_all(range, Sums::Stored).await);
         assert_eq!(Bytes::copy_from_slice(&out), bytes.slice(..end));
+    }
+}
+
+/// Of stored checksums only the first piece is compared here; bytes behind it that do not match come with checksums that show
+/// it.
+#[tokio::test(start_paused = true)]
+async fn stored_checksums_show_damage() {
+    let fake = Fake::new(5);
+    let client = fake.client();
+    let bytes = content(4 << 20, 5);
+    write(&client, "/a", &bytes, 8 << 20).await;
+    let reader = client.open("/a").await.expect("it was made");
+    for sums in [Sums::Blocks, Sums::Stored] {
+        let mut range = reader.range(4096, 4 << 20, ReadOptions::default(), sums);
+        let mut out = range.next().await.expect("read").expect("more").parts.concat();
+        fake.fail(|faults| faults.damaged = 1);
+        let mut damaged = 0;
+        while let Some(piece) = range.next().await.expect("read") {
+            let got = piece.parts.concat();
+            assert_eq!(piece.sums, sums_of(&bytes[4096 + out.len()..4096 + out.len() + got.len()], sums));
+            damaged += usize::from(piece.sums != sums_of(&got, sums));
+            out.extend(got);
+        }
+        assert_eq!(out.len(), bytes.len() - 4096);
+        assert_eq!((damaged, out == bytes[4096..]), if sums == Sums::Stored { (1, false) } else { (0, true) });
     }
 }

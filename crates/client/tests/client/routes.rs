@@ -6,9 +6,9 @@ use crate::files::{SMALL, content, write};
 use base::env::Clock;
 use base::error::ErrorKind;
 use bytes::Bytes;
-use client::{ConsumerOptions, CreateOptions, PackOptions, PackerOptions, ProducerOptions};
+use client::{Bag, ConsumerOptions, CreateOptions, PackOptions, PackerOptions, ProducerOptions};
 use net::message::{Ask, cluster};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// A client may be told of any node. What is on a device is asked of its node, everything else of the node that keeps the
@@ -137,4 +137,147 @@ async fn a_node_that_is_gone() {
     assert_eq!(lost, 3);
     let took = fake.clock.now().since(began);
     assert!(took < Duration::from_secs(3 * 12), "{took:?} for three files");
+}
+
+fn numbered(number: u64) -> Bytes {
+    Bytes::from(format!("chunk {number}"))
+}
+
+/// Pulls and acknowledges everything until the end, and answers with what was acknowledged.
+async fn consume(bag: Bag) -> BTreeMap<Bytes, u32> {
+    let mut consumer = bag.consumer(ConsumerOptions::default());
+    let (mut seen, mut accepted) = (BTreeMap::new(), BTreeMap::new());
+    while let Some(chunk) = consumer.pull().await.expect("pulled") {
+        seen.insert(chunk.id, chunk.bytes.clone());
+        chunk.acknowledge();
+    }
+    let results = consumer.flush().await;
+    // Where a grant ended while its node was away, the chunk was given again.
+    assert!(results.refused.iter().all(|refusal| refusal.error.kind() == ErrorKind::Stale), "{:?}", results.refused);
+    for chunk in results.accepted {
+        *accepted.entry(seen[&chunk].clone()).or_default() += 1;
+    }
+    accepted
+}
+
+fn pushed_to(fake: &Fake, device: u128) -> u64 {
+    fake.state().bags.values().map(|bag| bag.members.get(&device).map_or(0, |member| member.pushed)).sum()
+}
+
+/// A node that joins while somebody pushes and pulls takes part a second later, and the end is the end of it, too.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_joins() {
+    let fake = Fake::new(5);
+    let nodes = Nodes::new(&fake, 3).await;
+    fake.fail(|faults| faults.delay_max = Duration::from_millis(20));
+    let bag = nodes.client("node1").await.bag_create("work", false).await.expect("new");
+    let consumer = tokio::spawn(consume(nodes.client("node2").await.bag("work").await.expect("there")));
+    let producer = bag.producer(ProducerOptions::default());
+    for number in 0..400 {
+        if number == 100 {
+            nodes.join(4, "node4").await;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        producer.push(numbered(number)).await.expect("admitted");
+    }
+    producer.flush().await.expect("synced");
+    // Two seconds after it joined 200 pushes were left, a quarter of them for it.
+    assert!(pushed_to(&fake, 4) > 30, "{} chunks for the new node", pushed_to(&fake, 4));
+    bag.seal().await.expect("sealed");
+    assert_eq!(consumer.await.expect("no panic"), (0..400).map(|number| (numbered(number), 1)).collect());
+}
+
+/// While a node is away the others get what is pushed and give what they have. When it is back, each push that it did not answer
+/// is settled there: every chunk is in the bag once, and acknowledged once.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_comes_back() {
+    for seed in 0..5 {
+        let fake = Fake::new(seed);
+        let nodes = Nodes::new(&fake, 3).await;
+        fake.fail(|faults| faults.delay_max = Duration::from_millis(30));
+        let bag = nodes.client("node3").await.bag_create("work", false).await.expect("new");
+        let consumer = tokio::spawn(consume(nodes.client("node1").await.bag("work").await.expect("there")));
+        let producer = bag.producer(ProducerOptions { window: 600 });
+        let mut before = 0;
+        for number in 0..2000 {
+            if number == 300 {
+                nodes.kill("node2");
+                before = pushed_to(&fake, 1) + pushed_to(&fake, 3);
+            }
+            if number == 1800 {
+                let meanwhile = pushed_to(&fake, 1) + pushed_to(&fake, 3) - before;
+                assert!(meanwhile > 1300, "seed {seed}: {meanwhile} chunks while a node was away");
+                nodes.join(2, "node2").await;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            producer.push(numbered(number)).await.expect("admitted");
+        }
+        producer.flush().await.expect("synced");
+        let pushed: u64 = (1..=3).map(|device| pushed_to(&fake, device)).sum();
+        assert_eq!(pushed, 2000, "seed {seed}");
+        bag.seal().await.expect("sealed");
+        let accepted = consumer.await.expect("no panic");
+        assert_eq!(accepted, (0..2000).map(|number| (numbered(number), 1)).collect(), "seed {seed}");
+    }
+}
+
+/// A node that stays away is an error that names it, for who pulls after everything else was given and never the end; and for
+/// who pushed what it did not answer.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_stays_away() {
+    let fake = Fake::new(6);
+    let nodes = Nodes::new(&fake, 3).await;
+    let client = nodes.client("node1").await;
+    let bag = client.bag_create("work", false).await.expect("new");
+    let producer = bag.producer(ProducerOptions::default());
+    for number in 0..90 {
+        producer.push(numbered(number)).await.expect("admitted");
+    }
+    producer.flush().await.expect("synced");
+    let there = 90 - pushed_to(&fake, 2);
+    bag.seal().await.expect("sealed");
+    nodes.kill("node2");
+    for wait in [true, false] {
+        let mut consumer = bag.consumer(ConsumerOptions { wait, ..ConsumerOptions::default() });
+        for _ in 0..if wait { there } else { 0 } {
+            consumer.pull().await.expect("pulled").expect("there are more").acknowledge();
+        }
+        let error = consumer.pull().await.err().expect("no end");
+        assert_eq!(error.kind(), ErrorKind::Unreachable);
+        assert!(error.text().contains("node n2") && error.text().contains("not its end"), "{error}");
+        assert_eq!(consumer.flush().await.refused, []);
+    }
+    let bag = client.bag_create("more", false).await.expect("new");
+    let producer = bag.producer(ProducerOptions::default());
+    let mut error = None;
+    for number in 0..90 {
+        error = error.or(producer.push(numbered(number)).await.err());
+    }
+    let error = error.or(producer.flush().await.err()).expect("a node is away");
+    assert_eq!(error.kind(), ErrorKind::Unreachable);
+    assert!(error.text().contains("node n2"), "{error}");
+}
+
+/// A device that leaves the cluster settles what was pushed to it and not answered: it goes elsewhere.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_leaves() {
+    let fake = Fake::new(7);
+    let nodes = Nodes::new(&fake, 3).await;
+    let client = nodes.client("node1").await;
+    let bag = client.bag_create("work", false).await.expect("new");
+    nodes.kill("node2");
+    let producer = bag.producer(ProducerOptions::default());
+    for number in 0..90 {
+        producer.push(numbered(number)).await.expect("admitted");
+    }
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    {
+        let mut state = fake.state();
+        state.view.members.retain(|member| member.node.node.value() != 2);
+        state.bags.values_mut().for_each(|bag| drop(bag.members.remove(&2)));
+    }
+    producer.flush().await.expect("synced on the others");
+    assert_eq!(pushed_to(&fake, 1) + pushed_to(&fake, 3), 90);
+    bag.seal().await.expect("sealed");
+    assert_eq!(consume(bag).await.len(), 90);
 }

@@ -1,11 +1,12 @@
-//! Where a file's blocks are: all of them here, cut at multiples of the file's block size.
+//! Where a file's blocks are, cut at multiples of the file's block size: every node's gateway serves all of them, so those that hold
+//! the bytes are named first, and this one behind.
 
 use super::blocks::{FIRST_STAMP, Place};
 use crate::caller::Caller;
-use crate::cluster::this_datanode;
+use crate::cluster::{datanode_of, this_datanode};
 use crate::gateway::{Gateway, POOL};
 use crate::message::decode;
-use crate::message::hdfs::{ExtendedBlock, LocatedBlock, LocatedBlocks, STORAGE_DISK, Token};
+use crate::message::hdfs::{DatanodeInfo, ExtendedBlock, LocatedBlock, LocatedBlocks, STORAGE_DISK, Token};
 use crate::message::located::{
     GetBlockLocations, GetBlockLocationsAnswer, GetReplicaVisibleLength, GetReplicaVisibleLengthAnswer,
 };
@@ -13,10 +14,12 @@ use crate::names::{READ, file_for};
 use crate::note::Note;
 use crate::refusal::{ILLEGAL_ARGUMENT, REPLICA_NOT_FOUND, Refusal};
 use base::error::ErrorKind;
+use base::id::NodeId;
 use base::limit::HDFS_LOCATED_BLOCKS_MAX;
 use bytes::Bytes;
 use client::Attributes;
 use prost::Message;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -38,10 +41,10 @@ pub async fn call(
 /// The blocks of a whole file, for listings that want them: those of a file that is being written as far as it is visible.
 pub async fn located(gateway: &Gateway, attributes: &Attributes, note: &Note) -> Result<LocatedBlocks, Refusal> {
     let length = visible_length(gateway, attributes).await?;
-    blocks_of(gateway, attributes, note, length, 0..length)
+    blocks_of(gateway, attributes, note, length, 0..length).await
 }
 
-/// The block of a file that begins at `base` and has `length` bytes, and where it is.
+/// The block of a file that begins at `base` and has `length` bytes, at this gateway.
 pub fn block_at(gateway: &Gateway, attributes: &Attributes, block_size: u64, base: u64, length: u64) -> LocatedBlock {
     let id = gateway.files.blocks.number(attributes.inode, base, block_size, gateway.clock.now());
     let generation_stamp = FIRST_STAMP.saturating_add(attributes.generation);
@@ -72,7 +75,7 @@ async fn get_block_locations(gateway: &Gateway, caller: &Caller, request: Bytes)
     let note = Note::read(&attributes.note);
     let visible = visible_length(gateway, &attributes).await?;
     let range = offset..offset.saturating_add(length);
-    let located = blocks_of(gateway, &attributes, &note, visible, range)?;
+    let located = blocks_of(gateway, &attributes, &note, visible, range).await?;
     Ok(GetBlockLocationsAnswer { located: Some(located) }.encode_to_vec())
 }
 
@@ -106,7 +109,7 @@ async fn visible_length(gateway: &Gateway, attributes: &Attributes) -> Result<u6
 }
 
 /// The blocks of a file that hold bytes of a range, and its last one.
-fn blocks_of(
+async fn blocks_of(
     gateway: &Gateway,
     attributes: &Attributes,
     note: &Note,
@@ -130,14 +133,61 @@ fn blocks_of(
              write it with a larger block size than {size} bytes"
         )));
     }
-    let blocks =
+    let mut blocks: Vec<LocatedBlock> =
         if range.start < end { (range.start / size..end.div_ceil(size)).map(block).collect() } else { Vec::new() };
+    let mut last = vec![block((length - 1) / size)];
+    let others = Others::of(gateway).await?;
+    others.add_to(gateway, attributes.inode, size, &mut blocks).await?;
+    match blocks.last() {
+        Some(same) if same.offset == last[0].offset => last[0].clone_from(same),
+        _ => others.add_to(gateway, attributes.inode, size, &mut last).await?,
+    }
     Ok(LocatedBlocks {
         file_length: length,
         blocks,
         under_construction,
-        last_block: Some(block((length - 1) / size)),
+        last_block: last.pop(),
         // Its length is all that is visible, also while it is being written: clients need not ask further.
         last_block_complete: true,
     })
+}
+
+/// The servers of blocks besides this gateway, by their nodes.
+struct Others(BTreeMap<NodeId, DatanodeInfo>);
+
+impl Others {
+    async fn of(gateway: &Gateway) -> Result<Others, Refusal> {
+        let hosts = gateway.client.hosts().await?;
+        let heard = hosts.iter().filter(|host| !host.silent && Some(host.node) != gateway.client.here());
+        Ok(Others(heard.filter_map(|host| Some((host.node, datanode_of(gateway, host)?))).collect()))
+    }
+
+    /// Names the nodes that hold bytes of these neighbouring blocks in front of this gateway.
+    async fn add_to(
+        &self,
+        gateway: &Gateway,
+        inode: u64,
+        block_size: u64,
+        blocks: &mut [LocatedBlock],
+    ) -> Result<(), Refusal> {
+        let (Some(first), Some(last), false) = (blocks.first(), blocks.last(), self.0.is_empty()) else {
+            return Ok(());
+        };
+        let range = first.offset..last.offset.saturating_add(last.block.length.unwrap_or(0));
+        let holders = gateway.client.holders(inode, range, block_size).await?;
+        for (block, holders) in blocks.iter_mut().zip(holders) {
+            let here = gateway.client.here();
+            // This gateway is there once, where its own bytes put it.
+            let before =
+                holders.iter().take_while(|holder| Some(**holder) != here).filter_map(|holder| self.0.get(holder));
+            let behind =
+                holders.iter().skip_while(|holder| Some(**holder) != here).filter_map(|holder| self.0.get(holder));
+            let locations: Vec<DatanodeInfo> = before.chain(&block.locations).chain(behind).cloned().collect();
+            let count = locations.len();
+            block.locations = locations;
+            (block.cached, block.storage_types) = (vec![false; count], vec![STORAGE_DISK; count]);
+            block.storage_ids = vec![STORAGE.to_string(); count];
+        }
+        Ok(())
+    }
 }

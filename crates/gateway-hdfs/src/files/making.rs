@@ -18,13 +18,16 @@ use std::sync::Arc;
 pub async fn create(gateway: &Arc<Gateway>, caller: &Caller, ask: Create) -> Result<CreateAnswer, Refusal> {
     let machine = caller.machine();
     let _alone = gateway.files.opening(&ask.path).await;
-    let overwrite = ask.flags & OVERWRITE != 0;
     names::check_replication(ask.replication, &ask.path)?;
     check_room(gateway, &ask.path)?;
+    if let Some((writer, path, note)) = create_unseen(gateway, caller, &ask).await? {
+        let file = opened(gateway, writer, &ask.holder, machine, &path, &note);
+        return Ok(CreateAnswer { status: Some(status(gateway, &file.attributes, &note)) });
+    }
+    let overwrite = ask.flags & OVERWRITE != 0;
     let (how, bits) = ((overwrite, ask.parents), (ask.masked, ask.unmasked));
-    let Creation { path, existing, mode, owner, group, note, above_mode, above_note } =
-        names::for_file(gateway, caller, &ask.path, how, bits).await?;
-    let path = path.as_str();
+    let creation = names::for_file(gateway, caller, &ask.path, how, bits).await?;
+    let (path, existing) = (creation.path.as_str(), creation.existing.clone());
     match &existing {
         Some(_) if overwrite => (),
         Some(old) => {
@@ -36,28 +39,8 @@ pub async fn create(gateway: &Arc<Gateway>, caller: &Caller, ask: Create) -> Res
         }
         None => (),
     }
-    let erasure_coding = ask.erasure_coding.filter(|name| !name.is_empty()).unwrap_or_default();
-    if !erasure_coding.is_empty() {
-        names::check_coding_policy(&erasure_coding)?;
-    }
-    let storage_policy = match ask.storage_policy.filter(|name| !name.is_empty()) {
-        Some(name) => names::storage_policy_named(&name)?,
-        None if ask.flags & LAZY_PERSIST != 0 => names::LAZY_PERSIST,
-        None => note.storage_policy,
-    };
-    let (block_size, replication) = (ask.block_size, ask.replication);
-    let note = Note { block_size, replication, erasure_coding, storage_policy, ..note };
-    let options = CreateOptions {
-        overwrite,
-        parents: ask.parents,
-        mode: Some(mode),
-        owner: Some(owner),
-        group: Some(group),
-        note: prost::Message::encode_to_vec(&note),
-        above_mode: Some(above_mode),
-        above_note,
-        ..CreateOptions::default()
-    };
+    let note = note_of(&ask, &creation)?;
+    let options = CreateOptions { overwrite, parents: ask.parents, ..options(&creation, &note) };
     let writer = gateway.client.create(path, options).await.map_err(|error| match error.kind() {
         ErrorKind::Exists => exists(path, machine),
         ErrorKind::Full => no_room(path),
@@ -68,6 +51,57 @@ pub async fn create(gateway: &Arc<Gateway>, caller: &Caller, ask: Create) -> Res
     }
     let file = opened(gateway, writer, &ask.holder, machine, path, &note);
     Ok(CreateAnswer { status: Some(status(gateway, &file.attributes, &note)) })
+}
+
+/// Makes a file without a look at what has its name, if nothing speaks against it as far as is known. `None`: nothing was done,
+/// look.
+async fn create_unseen(
+    gateway: &Gateway,
+    caller: &Caller,
+    ask: &Create,
+) -> Result<Option<(FileWriter, String, Note)>, Refusal> {
+    if ask.flags & CREATE == 0 {
+        return Ok(None);
+    }
+    let known = names::for_known_file(gateway, caller, &ask.path, (ask.masked, ask.unmasked))?;
+    let Some(creation) = known else { return Ok(None) };
+    // Whatever speaks against a label is said after what has the name was looked at.
+    let Ok(note) = note_of(ask, &creation) else { return Ok(None) };
+    let options = CreateOptions { known: creation.version, ..options(&creation, &note) };
+    match gateway.client.create(&creation.path, options).await {
+        Ok(writer) => Ok(Some((writer, creation.path, note))),
+        Err(error) if names::is_refused(&error) => Ok(None),
+        Err(error) if error.kind() == ErrorKind::Full => Err(no_room(&creation.path)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What is kept with a new file.
+fn note_of(ask: &Create, creation: &Creation) -> Result<Note, Refusal> {
+    let erasure_coding = ask.erasure_coding.clone().unwrap_or_default();
+    if !erasure_coding.is_empty() {
+        names::check_coding_policy(&erasure_coding)?;
+    }
+    let storage_policy = match ask.storage_policy.as_deref().filter(|name| !name.is_empty()) {
+        Some(name) => names::storage_policy_named(name)?,
+        None if ask.flags & LAZY_PERSIST != 0 => names::LAZY_PERSIST,
+        None => creation.note.storage_policy,
+    };
+    let (block_size, replication) = (ask.block_size, ask.replication);
+    Ok(Note { block_size, replication, erasure_coding, storage_policy, ..creation.note.clone() })
+}
+
+/// How a new file is made that may not replace another, in a directory that is there.
+fn options(creation: &Creation, note: &Note) -> CreateOptions {
+    CreateOptions {
+        mode: Some(creation.mode),
+        owner: Some(creation.owner.clone()),
+        group: Some(creation.group.clone()),
+        note: prost::Message::encode_to_vec(note),
+        above_mode: Some(creation.above_mode),
+        above_note: creation.above_note.clone(),
+        ..CreateOptions::default()
+    }
 }
 
 /// Opens a file at its end.

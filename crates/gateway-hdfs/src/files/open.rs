@@ -34,8 +34,21 @@ pub struct OpenFiles {
 struct Table {
     by_inode: BTreeMap<u64, Arc<OpenFile>>,
     leases: BTreeMap<Arc<str>, Lease>,
-    /// File, and number of its last block; none if it has none.
-    closed: VecDeque<(u64, Option<u64>)>,
+    /// Files that were closed lately, by their number.
+    closed: BTreeMap<u64, Closed>,
+    /// These in the order in which they were closed; what is older than its entry there counts for nothing.
+    closed_order: VecDeque<(u64, u64)>,
+    /// How many were ever closed.
+    closed_count: u64,
+}
+
+/// A file that was closed lately.
+#[derive(Clone, Copy)]
+struct Closed {
+    /// When, in the order of all that were.
+    order: u64,
+    /// Number of its last block; none if it has none.
+    last: Option<u64>,
 }
 
 /// What one holder has open.
@@ -120,7 +133,7 @@ impl OpenFiles {
         let lease = table.leases.entry(file.holder.clone()).or_insert(lease);
         lease.renewed = now;
         lease.inodes.insert(file.inode);
-        table.closed.retain(|(inode, _)| *inode != file.inode);
+        table.closed.remove(&file.inode);
         table.by_inode.insert(file.inode, file);
     }
 
@@ -145,15 +158,21 @@ impl OpenFiles {
     pub fn closed(&self, inode: u64, last: Option<u64>) {
         self.remove(inode);
         let mut table = self.table();
-        table.closed.push_back((inode, last));
-        if table.closed.len() > CLOSED_MAX {
-            table.closed.pop_front();
+        table.closed_count = table.closed_count.saturating_add(1);
+        let order = table.closed_count;
+        table.closed.insert(inode, Closed { order, last });
+        table.closed_order.push_back((order, inode));
+        if table.closed_order.len() > CLOSED_MAX
+            && let Some((order, inode)) = table.closed_order.pop_front()
+            && table.closed.get(&inode).is_some_and(|closed| closed.order == order)
+        {
+            table.closed.remove(&inode);
         }
     }
 
     /// Whether the file was closed lately with this last block.
     pub fn was_closed(&self, inode: u64, last: Option<u64>) -> bool {
-        self.table().closed.contains(&(inode, last))
+        self.table().closed.get(&inode).is_some_and(|closed| closed.last == last)
     }
 
     /// The holder lives.

@@ -2,9 +2,9 @@
 //! metadata store need not be asked each time.
 
 use base::error::Result;
-use base::limit::HDFS_READERS_MAX;
+use base::limit::{HDFS_READERS_MAX, HDFS_SUSPECTS_MAX};
 use client::{Client, FileReader};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Closed files that were read lately, by number.
@@ -18,6 +18,8 @@ struct Kept {
     by_inode: BTreeMap<u64, (FileReader, u64)>,
     /// Counts uses; the reader with the smallest count was not used for longest.
     uses: u64,
+    /// Files of which a client said that bytes did not match their checksums, the latest last.
+    suspects: VecDeque<u64>,
 }
 
 impl Readers {
@@ -45,6 +47,21 @@ impl Readers {
     /// Forgets a file that turned out to be otherwise than it was.
     pub fn forget(&self, inode: u64) {
         self.kept().by_inode.remove(&inode);
+    }
+
+    /// A client said that bytes of this file did not match their checksums.
+    pub fn suspect(&self, inode: u64) {
+        let suspects = &mut self.kept().suspects;
+        suspects.retain(|known| *known != inode);
+        suspects.push_back(inode);
+        if suspects.len() > HDFS_SUSPECTS_MAX {
+            suspects.pop_front();
+        }
+    }
+
+    /// Whether a client lately said so.
+    pub fn is_suspect(&self, inode: u64) -> bool {
+        self.kept().suspects.contains(&inode)
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {

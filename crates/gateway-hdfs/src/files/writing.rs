@@ -203,6 +203,11 @@ pub async fn update_pipeline(gateway: &Gateway, ask: UpdatePipeline) -> Result<(
     let file = file_of(gateway, &ask.old, &ask.holder).await?;
     let mut state = file.state.lock().await;
     present(&file, &state, &ask.old)?;
+    // Why the store took no more: the first call after that whose refusal the client hands on.
+    let ended = file.written.borrow().failed.clone();
+    if let Some(error) = ended {
+        return Err(failed(&file, error));
+    }
     let stamp = ask.new.generation_stamp;
     if ask.new.id != ask.old.id || stamp < state.stamp || stamp > state.granted {
         let (new, old) = (shown::show(&ask.new), shown::show(&ask.old));

@@ -133,6 +133,8 @@ pub struct DatanodeReport {
 pub const REPORT_ALL: i32 = 1;
 /// `DatanodeReport::kind`: those that work.
 pub const REPORT_LIVE: i32 = 2;
+/// Those that are not heard of.
+pub const REPORT_DEAD: i32 = 3;
 
 /// The answer to `getDatanodeReport` and to `getSlowDatanodeReport`.
 #[derive(Clone, PartialEq, Eq, Message)]

@@ -242,6 +242,8 @@ pub const PACKET_HEADER: usize = PACKET_LENGTHS + 25;
 
 /// Sequence number of a packet that is only a sign of life.
 pub const HEARTBEAT: i64 = -1;
+/// Sequence number of an acknowledgement that is about no packet.
+pub const NO_PACKET: i64 = -2;
 
 impl PacketHeader {
     /// Appends lengths and header of a packet with so many bytes of checksums.
@@ -311,8 +313,8 @@ pub fn encode_acknowledgement(number: i64, status: i32, bytes: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::{
-        CHECKSUM_CRC32C, CHECKSUM_OK, Checksum, HEARTBEAT, OOB_RESTART, OperationAnswer, PACKET_HEADER, PACKET_LENGTHS,
-        PacketHeader, ReadChecksum, ReadStatus, SUCCESS, encode_acknowledgement,
+        CHECKSUM_CRC32C, CHECKSUM_OK, Checksum, HEARTBEAT, NO_PACKET, OOB_RESTART, OperationAnswer, PACKET_HEADER,
+        PACKET_LENGTHS, PacketHeader, ReadChecksum, ReadStatus, SUCCESS, encode_acknowledgement,
     };
     use prost::Message;
 
@@ -381,7 +383,7 @@ mod tests {
         };
         assert_eq!(acknowledged(0, SUCCESS), bytes("07 08 00 10 00 22 01 00"));
         assert_eq!(acknowledged(HEARTBEAT, SUCCESS), bytes("07 08 01 10 00 22 01 00"));
-        assert_eq!(acknowledged(-2, OOB_RESTART)[..5], bytes("07 08 03 10 08"));
+        assert_eq!(acknowledged(NO_PACKET, OOB_RESTART)[..5], bytes("07 08 03 10 08"));
         assert_eq!(acknowledged(300, SUCCESS), bytes("08 08 d8 04 10 00 22 01 00"));
     }
 }

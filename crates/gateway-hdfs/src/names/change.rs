@@ -13,23 +13,59 @@ use crate::note::Note;
 use crate::refusal::{
     FILE_EXISTS, FILE_NOT_FOUND, ILLEGAL_ARGUMENT, JAVA_ARGUMENT, NOT_EMPTY, PARENT_NOT_DIRECTORY, Refusal,
 };
-use base::error::ErrorKind;
+use base::error::{Error, ErrorKind};
 
 /// Does mkdirs: true, also if it is there.
 pub(crate) async fn mkdirs(gateway: &Gateway, caller: &Caller, ask: MkdirsRequest) -> Result<bool, Refusal> {
     let MkdirsRequest { path, masked, parents, open } = ask;
+    if let Some(creation) = creation::for_known_directory(gateway, caller, &path, (masked, open))? {
+        let known = creation.version;
+        let (path, options) = creation.into_directory(known);
+        match gateway.client.make_directory_with(&path, options).await {
+            Err(error) if is_refused(&error) => (),
+            done => return done.map(|()| true).map_err(Refusal::from),
+        }
+    }
     let creation = creation::for_directory(gateway, caller, &path, parents, (masked, open)).await?;
     if creation.existing.is_some() {
         return Ok(true);
     }
     // Somebody else may make it meanwhile, which is as good; then the parents are there as well.
-    let (path, options) = creation.into_directory(true);
+    let (path, options) = creation.into_directory(0);
     gateway.client.make_directory_with(&path, options).await?;
     Ok(true)
 }
 
+/// Whether the store did not make a change that was sent to it without a look before: then the look says why, or what to do.
+pub(crate) fn is_refused(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Stale | ErrorKind::NotFound | ErrorKind::Exists | ErrorKind::Invalid)
+}
+
+/// Renames without a question before, if nothing speaks against it as far as is known. False: nothing was done, look.
+async fn known_rename(
+    gateway: &Gateway,
+    caller: &Caller,
+    (from, to): (&str, &str),
+    replace: bool,
+) -> Result<bool, Refusal> {
+    let Some(from) = Way::known(gateway, caller, from, Purpose::Write)? else { return Ok(false) };
+    let Some(to) = Way::known(gateway, caller, to, Purpose::Create)? else { return Ok(false) };
+    let free = |way: &Way| permission::may_change_names(&gateway.superuser, caller, way);
+    if from.path == to.path || from.version != to.version || !free(&from) || !free(&to) {
+        return Ok(false);
+    }
+    match gateway.client.rename_known(&from.path, &to.path, replace, to.version).await {
+        Ok(()) => Ok(true),
+        Err(error) if is_refused(&error) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Does rename, which only says whether it could. Into a directory that is there it moves under its own name.
 pub(crate) async fn rename(gateway: &Gateway, caller: &Caller, ask: RenameRequest) -> Result<bool, Refusal> {
+    if known_rename(gateway, caller, (&ask.from, &ask.to), false).await? {
+        return Ok(true);
+    }
     let from = Way::look(gateway, caller, &ask.from, Purpose::Write).await?;
     let mut to = Way::look(gateway, caller, &ask.to, Purpose::Create).await?;
     if to.last().is_some_and(|there| there.directory) && !from.is_root() {
@@ -57,6 +93,10 @@ pub(crate) async fn rename(gateway: &Gateway, caller: &Caller, ask: RenameReques
 
 /// Does rename2, which says why it could not.
 pub(crate) async fn rename2(gateway: &Gateway, caller: &Caller, ask: Rename2Request) -> Result<(), Refusal> {
+    let whole = ask.to_trash != Some(true) || caller.superuser;
+    if whole && known_rename(gateway, caller, (&ask.from, &ask.to), ask.overwrite).await? {
+        return Ok(());
+    }
     let from = Way::look(gateway, caller, &ask.from, Purpose::Write).await?;
     let to = Way::look(gateway, caller, &ask.to, Purpose::Create).await?;
     permission::check(&gateway.superuser, caller, &from, Wanted { parent: WRITE, ..Wanted::default() })?;
@@ -107,6 +147,16 @@ pub(crate) async fn rename2(gateway: &Gateway, caller: &Caller, ask: Rename2Requ
 
 /// Does delete: false if there is nothing of that name, and for the root.
 pub(crate) async fn delete(gateway: &Gateway, caller: &Caller, ask: DeleteRequest) -> Result<bool, Refusal> {
+    if let Some(way) = Way::known(gateway, caller, &ask.path, Purpose::Write)?
+        && permission::may_change_names(&gateway.superuser, caller, &way)
+    {
+        // Of what is below a directory others than a superuser need the rights, so they do not remove it unseen.
+        let recursive = ask.recursive && caller.superuser;
+        match gateway.client.delete_known(&way.path, recursive, way.version).await {
+            Err(error) if is_refused(&error) => (),
+            done => return done.map(|()| true).map_err(Refusal::from),
+        }
+    }
     let way = Way::look(gateway, caller, &ask.path, Purpose::Write).await?;
     permission::check(&gateway.superuser, caller, &way, Wanted { parent: WRITE, ..Wanted::default() })?;
     let Some(last) = way.last() else { return Ok(false) };

@@ -29,6 +29,8 @@ pub(crate) struct Creation {
     pub above_mode: u32,
     /// What is kept with these.
     pub above_note: Vec<u8>,
+    /// The version of the directories above.
+    pub version: u64,
 }
 
 /// Where and how a new file may be made by this caller. `overwrite`: a file of this name may be replaced; `parents`: missing
@@ -61,6 +63,39 @@ pub(crate) async fn for_file(
     Ok(born(caller, way, bits, above, false))
 }
 
+/// Where and how a new file may be made by this caller, without a question, if nothing speaks against it as far as is known:
+/// provided that there is nothing of this name. Else `None`: ask.
+pub(crate) fn for_known_file(
+    gateway: &Gateway,
+    caller: &Caller,
+    source: &str,
+    (masked, open): (Permission, Option<Permission>),
+) -> Result<Option<Creation>, Refusal> {
+    let Some(way) = free_way(gateway, caller, source)? else { return Ok(None) };
+    let above = (way.ancestor().1.mode & 0o777 | 0o300, None);
+    let bits = (masked.bits & 0o1777, open.map(|open| open.bits & 0o1777));
+    Ok(Some(born(caller, way, bits, above, false)))
+}
+
+/// The same for a new directory.
+pub(crate) fn for_known_directory(
+    gateway: &Gateway,
+    caller: &Caller,
+    source: &str,
+    (masked, open): (Permission, Option<Permission>),
+) -> Result<Option<Creation>, Refusal> {
+    let Some(way) = free_way(gateway, caller, source)? else { return Ok(None) };
+    let bits = (masked.bits & 0o1777, open.map(|open| open.bits & 0o1777));
+    let above = (bits.0 & 0o777 | 0o300, bits.1);
+    Ok(Some(born(caller, way, bits, above, true)))
+}
+
+/// The way to a new name in a directory that is known and that the caller may change.
+fn free_way(gateway: &Gateway, caller: &Caller, source: &str) -> Result<Option<Way>, Refusal> {
+    let way = Way::known(gateway, caller, source, Purpose::Create)?;
+    Ok(way.filter(|way| permission::may_change_names(&gateway.superuser, caller, way)))
+}
+
 /// Where and how a new directory may be made; `existing` says that it is there already.
 pub(crate) async fn for_directory(
     gateway: &Gateway,
@@ -88,12 +123,13 @@ pub(crate) async fn for_directory(
 }
 
 impl Creation {
-    /// For the client: make it as a directory.
-    pub fn into_directory(self, parents: bool) -> (String, DirectoryOptions) {
+    /// For the client: make it as a directory, and those above it that are missing. `known`: only if the directories have this
+    /// version still; 0: in any case.
+    pub fn into_directory(self, known: u64) -> (String, DirectoryOptions) {
         let Creation { path, mode, owner, group, note, above_mode, above_note, .. } = self;
         let (mode, above_mode, note) = (Some(mode), Some(above_mode), note.encode_to_vec());
         let (owner, group) = (Some(owner), Some(group));
-        (path, DirectoryOptions { parents, mode, owner, group, note, above_mode, above_note })
+        (path, DirectoryOptions { parents: true, mode, owner, group, note, above_mode, above_note, known })
     }
 }
 
@@ -130,6 +166,7 @@ fn born(
         note: Note { acl, ..Note::default() },
         above_mode,
         above_note: above.encode_to_vec(),
+        version: way.version,
         path: way.path,
     }
 }

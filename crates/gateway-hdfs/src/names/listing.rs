@@ -167,9 +167,7 @@ pub(crate) async fn file_for(
 
 /// The storage policy that what is named inherits; zero: none.
 pub(crate) fn policy_above(way: &Way) -> u32 {
-    let depth = way.ancestor().0;
-    let above = if way.is_root() { &[] } else { &way.found[..=depth] };
-    let policies = above.iter().rev().filter(|above| !above.note.is_empty());
+    let policies = way.above.iter().rev().filter(|above| !above.note.is_empty());
     policies.map(|above| Note::read(&above.note).storage_policy).find(|policy| *policy != 0).unwrap_or(0)
 }
 

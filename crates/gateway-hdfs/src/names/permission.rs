@@ -64,6 +64,12 @@ pub(crate) fn check(superuser: &str, caller: &Caller, way: &Way, wanted: Wanted)
     Ok(())
 }
 
+/// Whether the caller may add and remove any name in the directory that the path is in, whatever the name stands for.
+pub(crate) fn may_change_names(superuser: &str, caller: &Caller, way: &Way) -> bool {
+    let free = |parent: &Attributes| parent.mode & STICKY == 0 && has(superuser, caller, parent, WRITE);
+    caller.superuser || way.parent().is_some_and(free)
+}
+
 /// Refuses unless the caller has these rights on this one file or directory.
 pub(crate) fn check_one(
     superuser: &str,
@@ -303,7 +309,7 @@ mod tests {
         ] {
             let way = way("/a/b/c", found);
             let got = [ancestor, parent, access, owner].map(|wanted| check(&way, wanted));
-            assert_eq!(got, expected, "{:?}", way.found.iter().map(|found| found.mode).collect::<Vec<_>>());
+            assert_eq!(got, expected, "{:?}", way.all().map(|found| found.mode).collect::<Vec<_>>());
         }
         let root = way("/", vec![shut.clone()]);
         assert_eq!([ancestor, parent, access, owner].map(|wanted| check(&root, wanted)), [true, true, false, false]);

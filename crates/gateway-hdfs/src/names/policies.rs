@@ -137,7 +137,7 @@ pub(crate) async fn coding_policy(
 
 /// The label in force on a directory; empty: none was set.
 pub(crate) fn coding_label(way: &Way) -> String {
-    let labels = way.found.iter().rev().filter(|found| !found.note.is_empty());
+    let labels = way.all().rev().filter(|found| !found.note.is_empty());
     labels.map(|found| Note::read(&found.note).erasure_coding).find(|label| !label.is_empty()).unwrap_or_default()
 }
 

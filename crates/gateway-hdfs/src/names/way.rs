@@ -2,13 +2,14 @@
 
 use crate::caller::Caller;
 use crate::gateway::Gateway;
+use crate::names::known::Above;
 use crate::names::permission;
 use crate::refusal::{
     ACCESS_CONTROL, COMPONENT_TOO_LONG, FILE_NOT_FOUND, ILLEGAL_ARGUMENT, INVALID_PATH, PARENT_NOT_DIRECTORY, Refusal,
 };
 use base::error::ErrorKind;
 use base::limit::{NAME_MAX, PATH_DEPTH_MAX, PATH_MAX};
-use client::Attributes;
+use client::{Attributes, Found};
 
 /// What is about to be done with a path: it decides what is refused as a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +27,12 @@ pub(crate) enum Purpose {
 pub(crate) struct Way {
     /// The path as the store has it: `/` and names, one slash between them.
     pub path: String,
-    /// The root, then each name of the path as far as there is something.
-    pub found: Vec<Attributes>,
+    /// The root, then each name above the last one as far as there is something; nothing for the root itself.
+    pub above: Above,
+    /// What the path names, if there is something and it was asked for.
+    pub last: Option<Attributes>,
+    /// The version of the directories above.
+    pub version: u64,
     /// It was asked for as raw: below `/.reserved/raw`.
     pub raw: bool,
     /// How many names the path has.
@@ -41,6 +46,7 @@ impl Way {
             return Err(Refusal::new(INVALID_PATH, format!("Invalid file name: {text}")));
         }
         let (names, raw) = resolve(gateway, text).await?;
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
         if raw && purpose != Purpose::Read && !caller.superuser {
             return Err(permission::superuser_only(caller, "on raw paths"));
         }
@@ -48,39 +54,98 @@ impl Way {
             check_new_name(&names)?;
         }
         let path = format!("/{}", names.join("/"));
-        let found = match is_possible(&names, &path) {
-            true => gateway.client.lookup(&path).await?,
-            false => gateway.client.lookup("/").await?,
-        };
-        let way = Way { path, found, raw, names: names.len() };
-        if way.found.is_empty() || way.found.len() > way.names + 1 {
-            return Err(Refusal::io(format!("the store answered a lookup of {} with another path", way.path)));
+        let mut way = Way { path, above: Above::default(), last: None, version: 0, raw, names: names.len() };
+        match is_possible(&names, &way.path) {
+            true => way.ask(gateway).await?,
+            false => way.take(&gateway.client.lookup("/", 0).await?.found)?,
         }
         way.traverse(gateway, caller, purpose)?;
         Ok(way)
+    }
+
+    /// The way to a path whose directory is known, without asking what the path names: for a change that the store is to make only
+    /// if no directory has changed since. `None`: look it up.
+    pub fn known(gateway: &Gateway, caller: &Caller, text: &str, purpose: Purpose) -> Result<Option<Way>, Refusal> {
+        if purpose == Purpose::Create && !is_valid(text) {
+            return Err(Refusal::new(INVALID_PATH, format!("Invalid file name: {text}")));
+        }
+        let names: Vec<&str> = text.split('/').filter(|name| !name.is_empty()).collect();
+        if !text.starts_with('/') || names.is_empty() || names[0] == ".reserved" {
+            return Ok(None);
+        }
+        if purpose == Purpose::Create {
+            check_new_name(&names)?;
+        }
+        let path = format!("/{}", names.join("/"));
+        if !is_possible(&names, &path) {
+            return Ok(None);
+        }
+        let Some((above, version)) = gateway.known.way_to(parent_of(&path)) else { return Ok(None) };
+        let way = Way { path, above, last: None, version, raw: false, names: names.len() };
+        way.traverse(gateway, caller, purpose)?;
+        Ok(Some(way))
+    }
+
+    /// Asks the store what is on the way, as far as it is not known.
+    async fn ask(&mut self, gateway: &Gateway) -> Result<(), Refusal> {
+        let known = if self.is_root() { None } else { gateway.known.way_to(self.parent_path()) };
+        let version = known.as_ref().map_or(0, |(_, version)| *version);
+        let Found { mut found, version, without_above } = gateway.client.lookup(&self.path, version).await?;
+        self.version = version;
+        match known {
+            Some((above, _)) if without_above => (self.above, self.last) = (above, found.pop()),
+            _ => {
+                self.take(&found)?;
+                if self.has_parent() && !self.is_root() && self.above.iter().all(|above| above.directory) {
+                    gateway.known.looked_up(self.parent_path(), &self.above, version);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what was found from the root on.
+    fn take(&mut self, found: &[Attributes]) -> Result<(), Refusal> {
+        if found.is_empty() || found.len() > self.names + 1 {
+            return Err(Refusal::io(format!("the store answered a lookup of {} with another path", self.path)));
+        }
+        self.above = found[..found.len().min(self.names)].into();
+        self.last = found.get(self.names).cloned();
+        Ok(())
     }
 
     /// A way as it would be if this were there.
     #[cfg(test)]
     pub fn of(path: &str, found: Vec<Attributes>) -> Way {
         let names = path.split('/').filter(|name| !name.is_empty()).count();
-        Way { path: path.to_string(), found, raw: false, names }
+        let mut way =
+            Way { path: path.to_string(), above: Above::default(), last: None, version: 0, raw: false, names };
+        way.take(&found).expect("no more than the path has names");
+        way
     }
 
     /// What the path names, if there is something.
     pub fn last(&self) -> Option<&Attributes> {
-        self.found.get(self.names)
+        self.last.as_ref()
     }
 
     /// The directory that the path is in, if it is there; none for the root.
     pub fn parent(&self) -> Option<&Attributes> {
-        self.names.checked_sub(1).and_then(|above| self.found.get(above))
+        self.names.checked_sub(1).and_then(|above| self.above.get(above))
     }
 
-    /// The deepest directory above the path that is there, and where in `found`.
+    /// The deepest directory above the path that is there, and how many names deep it is; the root is its own.
     pub fn ancestor(&self) -> (usize, &Attributes) {
-        let at = self.found.len().min(self.names).saturating_sub(1);
-        (at, &self.found[at])
+        match (self.above.last(), &self.last) {
+            (Some(above), _) => (self.above.len() - 1, above),
+            (None, Some(root)) => (0, root),
+            (None, None) => unreachable!("the root is on every way"),
+        }
+    }
+
+    /// What the path names and everything above it, the root first.
+    pub fn all(&self) -> impl DoubleEndedIterator<Item = &Attributes> {
+        self.above.iter().chain(&self.last)
     }
 
     /// Whether the path is the root.
@@ -90,10 +155,10 @@ impl Way {
 
     /// Whether the path's directory is there.
     pub fn has_parent(&self) -> bool {
-        self.found.len() >= self.names
+        self.above.len() == self.names
     }
 
-    /// The path of what is at this place in `found`.
+    /// The path of what is so many names deep on the way.
     pub fn path_at(&self, at: usize) -> &str {
         match self.path.match_indices('/').nth(at) {
             _ if at == 0 => "/",
@@ -109,10 +174,7 @@ impl Way {
 
     /// The path of the directory that the path is in; the root's is the root.
     pub fn parent_path(&self) -> &str {
-        match self.path.rsplit_once('/') {
-            None | Some(("", _)) => "/",
-            Some((parent, _)) => parent,
-        }
+        parent_of(&self.path)
     }
 
     /// What is named, whatever it is; or `FileNotFoundException` with this text and the path.
@@ -131,7 +193,7 @@ impl Way {
 
     /// Everything above the path must be a directory that the caller may go through.
     fn traverse(&self, gateway: &Gateway, caller: &Caller, purpose: Purpose) -> Result<(), Refusal> {
-        for (at, above) in self.found.iter().take(self.names).enumerate() {
+        for (at, above) in self.above.iter().enumerate() {
             if !above.directory {
                 let class = if purpose == Purpose::Create { PARENT_NOT_DIRECTORY } else { ACCESS_CONTROL };
                 return Err(Refusal::new(class, format!("{} (is not a directory)", self.path_at(at))));
@@ -141,6 +203,14 @@ impl Way {
             }
         }
         Ok(())
+    }
+}
+
+/// The path of the directory that a path is in; the root's is the root.
+fn parent_of(path: &str) -> &str {
+    match path.rsplit_once('/') {
+        None | Some(("", _)) => "/",
+        Some((parent, _)) => parent,
     }
 }
 
@@ -188,24 +258,24 @@ async fn resolve(gateway: &Gateway, text: &str) -> Result<(Vec<String>, bool), R
 }
 
 /// Whether the store could have anything of this name.
-fn is_possible(names: &[String], path: &str) -> bool {
-    let good = |name: &String| name != "." && name != ".." && name.len() <= NAME_MAX && !name.contains('\0');
+fn is_possible(names: &[&str], path: &str) -> bool {
+    let good = |name: &&str| *name != "." && *name != ".." && name.len() <= NAME_MAX && !name.contains('\0');
     path.len() <= PATH_MAX && names.len() <= PATH_DEPTH_MAX && names.iter().all(good)
 }
 
 /// What HDFS refuses for the name of something new, and what this store cannot name.
-fn check_new_name(names: &[String]) -> Result<(), Refusal> {
+fn check_new_name(names: &[&str]) -> Result<(), Refusal> {
     let length: usize = names.iter().map(|name| name.len() + 1).sum();
     if length > PATH_MAX || names.len() > PATH_DEPTH_MAX {
         let text = format!("Pathname too long.  Limit {PATH_MAX} characters, {PATH_DEPTH_MAX} levels.");
         return Err(Refusal::io(text));
     }
-    if names.first().is_some_and(|name| name == ".reserved") {
+    if names.first() == Some(&".reserved") {
         let text = "File name \".reserved\" is reserved and cannot be created.";
         return Err(Refusal::new(ILLEGAL_ARGUMENT, text));
     }
     for (at, name) in names.iter().enumerate() {
-        if name == ".snapshot" {
+        if *name == ".snapshot" {
             return Err(Refusal::new(ILLEGAL_ARGUMENT, "\".snapshot\" is a reserved name."));
         }
         if name.contains('\0') {
@@ -237,10 +307,10 @@ mod tests {
         for bad in ["", "a", "a/b", "//", "//a", "/a//b", "/a/./b", "/.", "/a/..", "/../a", "/a:b", "/a/b:"] {
             assert!(!is_valid(bad), "{bad}");
         }
-        let names = |text: &str| text.split('/').map(str::to_string).collect::<Vec<_>>();
-        assert!(check_new_name(&names(&"n".repeat(255))).is_ok());
+        let names = |text: &str| check_new_name(&text.split('/').collect::<Vec<_>>()).is_ok();
+        assert!(names(&"n".repeat(255)));
         for bad in [&"n".repeat(256), ".reserved/a", "d/.snapshot", &"n/".repeat(300), "a\0"] {
-            assert!(check_new_name(&names(bad)).is_err(), "{bad}");
+            assert!(!names(bad), "{bad}");
         }
     }
 
@@ -248,13 +318,7 @@ mod tests {
     #[test]
     fn places() {
         let way = |path: &str, found: usize| {
-            let found = vec![Attributes { directory: true, ..Attributes::default() }; found];
-            Way {
-                path: path.to_string(),
-                found,
-                raw: false,
-                names: path.matches('/').count() - usize::from(path == "/"),
-            }
+            Way::of(path, vec![Attributes { directory: true, ..Attributes::default() }; found])
         };
         let whole = way("/a/bb/c", 4);
         assert_eq!([0, 1, 2, 3].map(|at| whole.path_at(at)), ["/", "/a", "/a/bb", "/a/bb/c"]);

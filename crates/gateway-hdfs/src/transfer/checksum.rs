@@ -11,7 +11,7 @@ use crate::message::transfer::{
 use crate::note::Note;
 use base::checksum::{SECTOR, combine};
 use base::error::Result;
-use client::ReadOptions;
+use client::{ReadOptions, Sums};
 use md5::{Digest, Md5};
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ async fn sum(gateway: &Arc<Gateway>, request: &BlockChecksum, kind: i32) -> Resu
         _ => length,
     };
     let wanted = block.length.filter(|length| *length > 0).map_or(whole, |length| length.min(whole));
-    let mut range = reader.range(base, wanted, ReadOptions::default(), true);
+    let mut range = reader.range(base, wanted, ReadOptions::default(), Sums::Sectors);
     let (mut md5, mut composite, mut left) = (Md5::new(), 0, wanted);
     while let Some(piece) = range.next().await? {
         for crc in &piece.sums {

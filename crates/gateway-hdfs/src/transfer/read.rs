@@ -6,13 +6,13 @@ use crate::files::located::show;
 use crate::gateway::Gateway;
 use crate::message::hdfs::ExtendedBlock;
 use crate::message::transfer::{
-    CHECKSUM_CRC32C, CHECKSUM_NULL, Checksum, ERROR, OperationAnswer, PACKET_HEADER, PacketHeader, ReadBlock,
-    ReadChecksum, ReadStatus,
+    CHECKSUM_CRC32C, CHECKSUM_NULL, Checksum, ERROR, ERROR_CHECKSUM, OperationAnswer, PACKET_HEADER, PacketHeader,
+    ReadBlock, ReadChecksum, ReadStatus,
 };
 use crate::note::Note;
-use base::checksum::SECTOR;
 use base::error::{Error, ErrorKind, Result};
-use client::{FileReader, RangePiece, RangeStream, ReadOptions};
+use base::limit::BLOCK;
+use client::{FileReader, RangePiece, RangeStream, ReadOptions, Sums};
 use prost::Message;
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -49,8 +49,20 @@ pub async fn read_block(gateway: &Arc<Gateway>, connection: &mut Connection, req
     send(connection, sending).await?;
     // The client says whether the checksums were right, and the connection is free again. One that does not say it goes.
     let Ok(status) = timeout(SILENCE_MAX, connection.read_message::<ReadStatus>()).await else { return Ok(false) };
-    status?;
+    if status?.status == ERROR_CHECKSUM {
+        suspect(gateway, &request.header.base.block);
+    }
     Ok(true)
+}
+
+/// A client says that bytes of this block did not match the checksums that came with them: from now on the bytes of its file are
+/// compared before they are sent.
+pub fn suspect(gateway: &Gateway, block: &ExtendedBlock) {
+    let name = show(block);
+    (gateway.on_trouble)(format!("a client says that {name} is damaged; `stormwell device scrub` looks"));
+    if let Some(place) = gateway.files.blocks.place(block.id, gateway.clock.now()) {
+        gateway.files.readers.suspect(place.inode);
+    }
 }
 
 /// Finds the bytes and asks for the first of them.
@@ -67,12 +79,17 @@ async fn begin(gateway: &Arc<Gateway>, request: &ReadBlock) -> Result<Sending> {
     if wanted > available {
         return Err(beyond(available));
     }
-    // Whole sectors, except at the end of what there is.
-    let start = offset - offset % SECTOR as u64;
-    let end = wanted.checked_next_multiple_of(SECTOR as u64).map_or(available, |end| end.min(available));
+    // Whole blocks of the store, except at the end of what there is: their stored checksums are sent.
+    let start = offset - offset % BLOCK as u64;
+    let end = wanted.checked_next_multiple_of(BLOCK as u64).map_or(available, |end| end.min(available));
     let checksums = request.checksums.unwrap_or(true);
+    let sums = match checksums {
+        false => Sums::None,
+        true if gateway.files.readers.is_suspect(reader.attributes().inode) => Sums::Blocks,
+        true => Sums::Stored,
+    };
     let once = request.caching.and_then(|caching| caching.drop_behind).unwrap_or(false);
-    let mut range = reader.range(base + start, end - start, ReadOptions { once }, checksums);
+    let mut range = reader.range(base + start, end - start, ReadOptions { once }, sums);
     let first = range.next().await.inspect_err(|_| forget(gateway, block))?;
     Ok(Sending { range, first, offset: start, length: end - start, checksums })
 }
@@ -132,7 +149,7 @@ fn missing(block: &ExtendedBlock) -> Error {
 async fn send(connection: &mut Connection, sending: Sending) -> Result<()> {
     let Sending { mut range, first, offset, length, checksums } = sending;
     let kind = if checksums { CHECKSUM_CRC32C } else { CHECKSUM_NULL };
-    let read = ReadChecksum { checksum: Checksum { kind, bytes: SECTOR as u32 }, offset };
+    let read = ReadChecksum { checksum: Checksum { kind, bytes: BLOCK as u32 }, offset };
     // What goes out before the next bytes: at first the answer itself.
     let mut head = OperationAnswer { read: Some(read), ..OperationAnswer::default() }.encode_length_delimited_to_vec();
     let (mut sent, mut number, mut next) = (0, 0, first);

@@ -5,8 +5,9 @@ use super::gathering::{Gathering, Piece};
 use crate::files::open::{Syncing, Turn};
 use crate::gateway::Gateway;
 use crate::message::transfer::{
-    CLOSE_RECOVERY, ERROR, ERROR_CHECKSUM, HEARTBEAT, OperationAnswer, PacketHeader, SETUP_APPEND,
-    SETUP_APPEND_RECOVERY, SETUP_CREATE, SETUP_STREAMING_RECOVERY, SUCCESS, WriteBlock, encode_acknowledgement,
+    CLOSE_RECOVERY, ERROR, ERROR_CHECKSUM, HEARTBEAT, NO_PACKET, OOB_RESTART, OperationAnswer, PacketHeader,
+    SETUP_APPEND, SETUP_APPEND_RECOVERY, SETUP_CREATE, SETUP_STREAMING_RECOVERY, SUCCESS, WriteBlock,
+    encode_acknowledgement,
 };
 use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
@@ -42,7 +43,13 @@ pub(crate) async fn write_block(
     if request.stage == CLOSE_RECOVERY {
         return Ok(());
     }
-    Writing::new(turn, gathering).run(connection).await
+    let file = turn.file.clone();
+    let written = Writing::new(turn, gathering).run(connection).await;
+    let no_room = |error: &Error| error.kind() == ErrorKind::Full;
+    if file.written.borrow().failed.as_ref().is_some_and(no_room) {
+        gateway.files.was_refused(gateway).await;
+    }
+    written
 }
 
 /// The right to write into the block, if the file is open and the generation stamp a present one.
@@ -273,15 +280,14 @@ impl Writing {
         Ok(last)
     }
 
-    /// The store does not take the bytes: tells the client so of the first packet that is not written.
+    /// The store does not take the bytes. Of a status the client would only make that all servers are bad; told that the
+    /// server restarts, it comes back and asks for the block, and `updatePipeline` tells it in words.
     async fn give_up(&mut self, connection: &mut Connection, error: Error) -> Result<()> {
         self.acknowledge(connection).await?;
         // Whoever lost its turn has nobody to tell: another connection speaks for the block.
-        if error.kind() != ErrorKind::Stale
-            && let Some(packet) = self.unacknowledged.front()
-        {
+        if error.kind() != ErrorKind::Stale {
             let mut acknowledgement = Vec::new();
-            encode_acknowledgement(packet.number, ERROR, &mut acknowledgement);
+            encode_acknowledgement(NO_PACKET, OOB_RESTART, &mut acknowledgement);
             connection.write_all(&mut [IoSlice::new(&acknowledgement)]).await?;
         }
         Err(error.during(format!("write {}", self.turn.file.path)))

@@ -119,7 +119,7 @@ impl Puller {
                 let results = self.flush().await?;
                 self.learn(results)?;
                 let options =
-                    ConsumerOptions { window: 1 + self.random.below(4) as usize, wait: self.random.one_in(2) };
+                    ConsumerOptions { window: Some(1 + self.random.below(4) as usize), wait: self.random.one_in(2) };
                 self.held.clear();
                 self.consumer = self.bag.consumer(options);
             }

@@ -281,7 +281,8 @@ fn looked_up() {
         ("/no/b", 0),
         ("/ab", 0),
     ] {
-        let Ok(Reply::Found(found)) = world.ask(Request::Lookup { path: path(text) }) else { panic!("{text}") };
+        let looked = world.ask(Request::Lookup { path: path(text), known: 0 });
+        let Ok(Reply::Found { found, .. }) = looked else { panic!("{text}") };
         assert_eq!(found.len(), 1 + names, "{text}");
         let mut above = String::new();
         for (name, found) in text.split('/').filter(|name| !name.is_empty()).zip(&found[1..]) {

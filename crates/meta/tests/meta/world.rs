@@ -249,7 +249,8 @@ impl World {
 
     /// A lookup of a name meets every directory above it and what the listing says; its number leads back to it.
     fn ways_lead_to(&mut self, name: &str, listed: &Attributes) {
-        let Ok(Reply::Found(found)) = self.ask(Request::Lookup { path: path(&format!("{name}/no/name")) }) else {
+        let below = path(&format!("{name}/no/name"));
+        let Ok(Reply::Found { found, .. }) = self.ask(Request::Lookup { path: below, known: 0 }) else {
             panic!("seed {}: no lookup", self.seed)
         };
         assert_eq!(found.len(), 1 + name.matches('/').count(), "seed {}: {name}", self.seed);

@@ -196,6 +196,12 @@ pub struct PullAnswer {
     /// Chunks granted to somebody and not yet acknowledged, on this device.
     #[prost(uint64, tag = "6")]
     pub granted: u64,
+    /// So many microseconds the device had this pull, from the moment there was a chunk for it; zero: it was not measured.
+    #[prost(uint32, tag = "7")]
+    pub service_us: u32,
+    /// Pulls that the device read for when it began with this one, this one too.
+    #[prost(uint32, tag = "8")]
+    pub under_way: u32,
 }
 
 /// One chunk and the grant it was pulled under.

@@ -70,6 +70,9 @@ pub struct Read {
     /// made of them.
     #[prost(bool, tag = "5")]
     pub unchecked: bool,
+    /// With `unchecked`: the stored checksums are wanted beside the bytes (`ReadAnswer::blocks`).
+    #[prost(bool, tag = "6")]
+    pub blocks: bool,
 }
 
 /// What was read is the payload.
@@ -81,6 +84,10 @@ pub struct ReadAnswer {
     /// Whether it will stay so.
     #[prost(bool, tag = "2")]
     pub sealed: bool,
+    /// If it was asked for: CRC32C of every `base::limit::BLOCK` of the payload as stored, counted from its first byte; the last
+    /// may be short. Empty if the stored ones are of blocks that begin elsewhere, or from a node that does not know the question.
+    #[prost(fixed32, repeated, tag = "3")]
+    pub blocks: Vec<u32>,
 }
 
 /// Closes a chunk for good, durably.

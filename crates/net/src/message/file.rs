@@ -58,6 +58,10 @@ pub struct Lookup {
     /// Absolute path.
     #[prost(string, tag = "1")]
     pub path: String,
+    /// The version of the directories above the path, all of which the asker has looked up; 0: it has not. If that is still the
+    /// present one, only what the path names is answered.
+    #[prost(fixed64, tag = "2")]
+    pub known: u64,
 }
 
 /// Of the root, then of each name of the path as far as there is something. Fewer than the path has names: the rest is
@@ -67,6 +71,12 @@ pub struct LookupAnswer {
     /// The attributes, from the root down.
     #[prost(message, repeated, tag = "1")]
     pub found: Vec<Attributes>,
+    /// The version of the directories: another one as soon as one is renamed, goes, or has other rights. 0 from nodes that have none.
+    #[prost(fixed64, tag = "2")]
+    pub version: u64,
+    /// What is above the path was left out, because the asker knows it.
+    #[prost(bool, tag = "3")]
+    pub without_above: bool,
 }
 
 /// Asks which path a file or directory has now.
@@ -240,6 +250,9 @@ pub struct MakeDirectory {
     /// What a gateway keeps with what is made above.
     #[prost(bytes = "vec", tag = "8")]
     pub above_note: Vec<u8>,
+    /// Only if the directories have this version (`LookupAnswer::version`) still, else `Stale`; 0: in any case.
+    #[prost(fixed64, tag = "9")]
+    pub known: u64,
 }
 
 /// Makes a file and opens it for writing.
@@ -275,6 +288,9 @@ pub struct Create {
     /// It is a copy that will have times of its own: the directory that it comes into keeps its own, too.
     #[prost(bool, tag = "10")]
     pub copied: bool,
+    /// Only if the directories have this version (`LookupAnswer::version`) still, else `Stale`; 0: in any case.
+    #[prost(fixed64, tag = "11")]
+    pub known: u64,
 }
 
 /// Opens a closed file to write at its end. While a writer has it open the answer is `Busy`; a writer whose session ended is
@@ -494,6 +510,9 @@ pub struct Rename {
     /// Replace a file, or an empty directory, of that name.
     #[prost(bool, tag = "3")]
     pub replace: bool,
+    /// Only if the directories have this version (`LookupAnswer::version`) still, else `Stale`; 0: in any case.
+    #[prost(fixed64, tag = "4")]
+    pub known: u64,
 }
 
 /// Removes a file or directory.
@@ -505,6 +524,9 @@ pub struct Delete {
     /// With everything below.
     #[prost(bool, tag = "2")]
     pub recursive: bool,
+    /// Only if the directories have this version (`LookupAnswer::version`) still, else `Stale`; 0: in any case.
+    #[prost(fixed64, tag = "3")]
+    pub known: u64,
 }
 
 /// Wishes for the bytes under a directory.

@@ -4,6 +4,7 @@ use crate::Fixture;
 use crate::hdfs_user::{CLIENT_PROTOCOL, Refused, User, client, content, hdfs};
 use base::checksum::crc32c;
 use base::env::Random;
+use base::limit::BLOCK;
 use bytes::Bytes;
 use client::{Client, CreateOptions, FileWriter};
 use gateway_hdfs::message::hdfs::{ExtendedBlock, LocatedBlocks};
@@ -12,7 +13,8 @@ use gateway_hdfs::message::located::{
 };
 use gateway_hdfs::message::transfer::{
     BaseHeader, BlockChecksum, CHECKSUM_CRC32C, CHECKSUM_NULL, CHECKSUM_OK, COMPOSITE_CRC, ChecksumOptions, ERROR,
-    ERROR_UNSUPPORTED, OperationAnswer, OperationHeader, PACKET_LENGTHS, PacketHeader, ReadBlock, ReadStatus, SUCCESS,
+    ERROR_CHECKSUM, ERROR_UNSUPPORTED, OperationAnswer, OperationHeader, PACKET_LENGTHS, PacketHeader, ReadBlock,
+    ReadStatus, SUCCESS,
 };
 use prost::Message;
 use sim::random::SimRandom;
@@ -110,14 +112,16 @@ impl Reader {
             assert_eq!(sums, if checksums { expected } else { Vec::new() });
             got.extend(bytes);
         }
-        self.stream
-            .write_all(&ReadStatus { status: CHECKSUM_OK }.encode_length_delimited_to_vec())
-            .await
-            .expect("sent");
+        self.say_status(CHECKSUM_OK).await;
         let from = (ask.offset - read.offset) as usize;
         let to = from + ask.length as usize;
         assert!(to <= got.len() && got.len() < to + unit, "{} bytes for {from}..{to}", got.len());
         Ok(Read { bytes: got[from..to].to_vec(), packets })
+    }
+
+    /// Says how a read went.
+    async fn say_status(&mut self, status: i32) {
+        self.stream.write_all(&ReadStatus { status }.encode_length_delimited_to_vec()).await.expect("sent");
     }
 
     /// Whether the gateway has closed the connection, after what it still had to say.
@@ -354,7 +358,8 @@ fn rot(directory: &Path, bytes: &[u8]) -> usize {
     changed
 }
 
-/// A rotten byte never comes to a client: the read is refused with a reason, or cut where it would follow; the rest is served.
+/// A rotten byte is never served as if it were sound: the read is refused with a reason, or cut where the byte would follow, or it
+/// comes once, with the checksum that it had, to a client that says so. The rest is served.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hdfs_rot_is_not_served() {
     let mut fixture = Fixture::start("hdfs-rot").await;
@@ -369,6 +374,14 @@ async fn hdfs_rot_is_not_served() {
             let refused = Reader::connect(&fixture).await.read(&about(offset, length)).await.expect_err("rotten");
             let text = refused.text.expect("a reason");
             assert!(refused.status == ERROR && text.contains("do not match their checksum"), "{text}");
+        }
+        if checksums {
+            // The stored checksums come with the bytes: the client sees what does not match, and says so.
+            let mut reader = Reader::connect(&fixture).await;
+            let ask = about(0, bytes.len() as u64);
+            assert_eq!(damaged_blocks(&mut reader, &ask, &bytes).await, [bad / BLOCK]);
+            reader.say_status(ERROR_CHECKSUM).await;
+            reader.read(&about(0, 1)).await.expect("the connection goes on");
         }
         let mut reader = Reader::connect(&fixture).await;
         assert_eq!(reader.begin(&about(0, bytes.len() as u64)).await.expect("an answer").status, SUCCESS);
@@ -385,6 +398,27 @@ async fn hdfs_rot_is_not_served() {
         }
     }
     fixture.stop().await;
+}
+
+/// Reads to the end and answers with the numbers of the blocks whose checksums do not match; the others are right.
+async fn damaged_blocks(reader: &mut Reader, ask: &ReadBlock, expected: &[u8]) -> Vec<usize> {
+    let read = reader.begin(ask).await.expect("an answer").read.expect("how it will be sent");
+    assert_eq!((read.checksum.bytes as usize, read.offset), (BLOCK, 0));
+    let (mut damaged, mut at) = (Vec::new(), 0);
+    loop {
+        let (header, sums, bytes) = reader.packet().await.expect("a packet");
+        if header.last {
+            return damaged;
+        }
+        for (block, sum) in bytes.chunks(BLOCK).zip(sums.chunks(4)) {
+            let right = crc32c(block).to_be_bytes() == sum;
+            assert_eq!(right, *block == expected[at..at + block.len()], "block at {at}");
+            if !right {
+                damaged.push(at / BLOCK);
+            }
+            at += block.len();
+        }
+    }
 }
 
 /// Checksums of blocks are those of HDFS: of all bytes, of a part, of both kinds.

@@ -84,9 +84,12 @@ impl User {
     }
 }
 
-/// Where the gateway is, `host:port`.
+/// Where the gateway is, `host:port`: of the node of this process, or of the one that was started as a process of its own.
 pub fn hdfs(fixture: &Fixture) -> &str {
-    fixture.running.as_ref().expect("it runs").hdfs.as_deref().expect("the gateway runs")
+    match &fixture.running {
+        Some(running) => running.hdfs.as_deref().expect("the gateway runs"),
+        None => &fixture.elsewhere.as_ref().expect("it runs").hdfs,
+    }
 }
 
 /// The store's own client.

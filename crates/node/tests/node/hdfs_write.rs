@@ -25,27 +25,27 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-const BLOCK_SIZE: u64 = 1 << 20;
+pub const BLOCK_SIZE: u64 = 1 << 20;
 /// Bytes in a packet as Java's client sends them.
-const PACKET: usize = 64_512;
+pub const PACKET: usize = 64_512;
 const ALREADY: &str = "org.apache.hadoop.hdfs.protocol.AlreadyBeingCreatedException";
 const EXPIRED: &str = "org.apache.hadoop.hdfs.server.namenode.LeaseExpiredException";
 const EXISTS: &str = "org.apache.hadoop.fs.FileAlreadyExistsException";
 const MISSING: &str = "java.io.FileNotFoundException";
 
-async fn ask<M: Message + Default>(fixture: &Fixture, method: &str, ask: &impl Message) -> Result<M, Refused> {
+pub async fn ask<M: Message + Default>(fixture: &Fixture, method: &str, ask: &impl Message) -> Result<M, Refused> {
     call(fixture, (CLIENT_PROTOCOL, method), ask).await
 }
 
 /// A file that a client has open.
-struct Open {
-    path: String,
-    holder: String,
-    inode: u64,
+pub struct Open {
+    pub path: String,
+    pub holder: String,
+    pub inode: u64,
 }
 
 impl Open {
-    async fn create(fixture: &Fixture, path: &str, holder: &str, flags: u32) -> Result<Open, Refused> {
+    pub async fn create(fixture: &Fixture, path: &str, holder: &str, flags: u32) -> Result<Open, Refused> {
         let ask_create = Create {
             path: path.to_string(),
             masked: Permission { bits: 0o644 },
@@ -63,11 +63,11 @@ impl Open {
         Ok(Open { path, holder, inode: status.inode.expect("clients need it") })
     }
 
-    async fn new(fixture: &Fixture, path: &str) -> Open {
+    pub async fn new(fixture: &Fixture, path: &str) -> Open {
         Open::create(fixture, path, "one", CREATE).await.expect("the file is new")
     }
 
-    async fn append(fixture: &Fixture, path: &str, flags: u32) -> Result<(Open, Option<LocatedBlock>), Refused> {
+    pub async fn append(fixture: &Fixture, path: &str, flags: u32) -> Result<(Open, Option<LocatedBlock>), Refused> {
         let (path, holder) = (path.to_string(), "one".to_string());
         let ask_append = Append { path: path.clone(), holder: holder.clone(), flags: Some(flags) };
         let answer: AppendAnswer = ask(fixture, "append", &ask_append).await?;
@@ -75,7 +75,7 @@ impl Open {
         Ok((Open { path, holder, inode }, answer.block))
     }
 
-    async fn add(&self, fixture: &Fixture, previous: Option<&ExtendedBlock>) -> Result<LocatedBlock, Refused> {
+    pub async fn add(&self, fixture: &Fixture, previous: Option<&ExtendedBlock>) -> Result<LocatedBlock, Refused> {
         let (path, holder, previous) = (self.path.clone(), self.holder.clone(), previous.cloned());
         let ask_block = AddBlock { path, holder, previous, inode: Some(self.inode) };
         let answer: BlockAnswer = ask(fixture, "addBlock", &ask_block).await?;
@@ -84,20 +84,20 @@ impl Open {
         Ok(block)
     }
 
-    async fn complete(&self, fixture: &Fixture, last: Option<&ExtendedBlock>) -> Result<bool, Refused> {
+    pub async fn complete(&self, fixture: &Fixture, last: Option<&ExtendedBlock>) -> Result<bool, Refused> {
         let (path, holder, last) = (self.path.clone(), self.holder.clone(), last.cloned());
         let ask_end = Complete { path, holder, last, inode: Some(self.inode) };
         ask::<Truth>(fixture, "complete", &ask_end).await.map(|answer| answer.result)
     }
 
-    async fn update(&self, fixture: &Fixture, block: &ExtendedBlock) -> Result<ExtendedBlock, Refused> {
+    pub async fn update(&self, fixture: &Fixture, block: &ExtendedBlock) -> Result<ExtendedBlock, Refused> {
         let ask_stamp = UpdateBlockForPipeline { block: block.clone(), holder: self.holder.clone() };
         let answer: BlockAnswer = ask(fixture, "updateBlockForPipeline", &ask_stamp).await?;
         Ok(answer.block.block)
     }
 
     /// Writes these bytes from here on in a block, packet by packet, and ends the block.
-    async fn fill(&self, fixture: &Fixture, block: &ExtendedBlock, from: u64, bytes: &[u8]) {
+    pub async fn fill(&self, fixture: &Fixture, block: &ExtendedBlock, from: u64, bytes: &[u8]) {
         let stage = if from == 0 { SETUP_CREATE } else { SETUP_APPEND };
         let mut writer = Writer::begin(fixture, block, stage, 0).await.expect("it may");
         writer.send_all(from, bytes, PACKET).await;
@@ -106,16 +106,16 @@ impl Open {
 }
 
 /// A connection that writes a block.
-struct Writer {
-    stream: TcpStream,
+pub struct Writer {
+    pub stream: TcpStream,
     kind: i32,
     number: i64,
     /// Packets that were sent and not acknowledged.
-    sent: Vec<i64>,
+    pub sent: Vec<i64>,
 }
 
 impl Writer {
-    async fn begin(
+    pub async fn begin(
         fixture: &Fixture,
         block: &ExtendedBlock,
         stage: i32,
@@ -176,7 +176,7 @@ impl Writer {
     }
 
     /// A packet as it is sent, under the next number.
-    fn packet(&mut self, offset: u64, bytes: &[u8], last: bool, sync: bool) -> Vec<u8> {
+    pub fn packet(&mut self, offset: u64, bytes: &[u8], last: bool, sync: bool) -> Vec<u8> {
         let (number, sums) = (self.number, self.sums(bytes));
         self.number += 1;
         self.sent.push(number);
@@ -187,13 +187,13 @@ impl Writer {
         packet
     }
 
-    async fn send(&mut self, offset: u64, bytes: &[u8]) {
+    pub async fn send(&mut self, offset: u64, bytes: &[u8]) {
         let packet = self.packet(offset, bytes, false, false);
         self.stream.write_all(&packet).await.expect("sent");
     }
 
     /// Sends bytes in packets of this size, all at once, and hears that each is written.
-    async fn send_all(&mut self, from: u64, bytes: &[u8], size: usize) {
+    pub async fn send_all(&mut self, from: u64, bytes: &[u8], size: usize) {
         let mut at = from;
         for part in bytes.chunks(size) {
             self.send(at, part).await;
@@ -210,7 +210,7 @@ impl Writer {
     }
 
     /// The next acknowledgement: number and status.
-    async fn hear(&mut self) -> io::Result<(i64, i32)> {
+    pub async fn hear(&mut self) -> io::Result<(i64, i32)> {
         let bytes = self.message().await?;
         assert_eq!(bytes[0], 0x08, "{bytes:?}");
         let mut rest = &bytes[1..];
@@ -220,14 +220,14 @@ impl Writer {
     }
 
     /// Hears that every packet is written: each once, in order.
-    async fn heard(&mut self) {
+    pub async fn heard(&mut self) {
         for number in std::mem::take(&mut self.sent) {
             assert_eq!(self.hear().await.expect("an acknowledgement"), (number, SUCCESS));
         }
     }
 
     /// Ends the block: hears it, and that the connection ends.
-    async fn end(mut self, length: u64) {
+    pub async fn end(mut self, length: u64) {
         let packet = self.packet(length, &[], true, false);
         self.stream.write_all(&packet).await.expect("sent");
         self.heard().await;
@@ -235,7 +235,7 @@ impl Writer {
     }
 
     /// Hears what is said before the connection ends.
-    async fn said_to_the_end(&mut self) -> Vec<(i64, i32)> {
+    pub async fn said_to_the_end(&mut self) -> Vec<(i64, i32)> {
         let mut heard = Vec::new();
         let hearing = async {
             while let Ok(acknowledgement) = self.hear().await {
@@ -247,11 +247,11 @@ impl Writer {
     }
 }
 
-fn with_length(block: &LocatedBlock, length: u64) -> ExtendedBlock {
+pub fn with_length(block: &LocatedBlock, length: u64) -> ExtendedBlock {
     ExtendedBlock { length: Some(length), ..block.block.clone() }
 }
 
-async fn stored(fixture: &Fixture, path: &str) -> Bytes {
+pub async fn stored(fixture: &Fixture, path: &str) -> Bytes {
     client(fixture).await.read_small(path).await.expect("it is there")
 }
 

@@ -8,6 +8,7 @@ mod fuzz;
 mod hdfs_calls;
 mod hdfs_names;
 mod hdfs_read;
+mod hdfs_trouble;
 mod hdfs_user;
 mod hdfs_write;
 mod recover;
@@ -47,15 +48,22 @@ struct Fixture {
     running: Option<Running>,
     directory: PathBuf,
     clock: Arc<AheadClock>,
+    /// The node as a process of its own, while it is one.
+    elsewhere: Option<hdfs_trouble::Elsewhere>,
 }
 
 impl Fixture {
     async fn start(name: &str) -> Fixture {
-        let directory = std::env::temp_dir().join(format!("stormwell-node-{}-{name}", std::process::id()));
-        let clock = Arc::new(AheadClock { clock: os::clock::SystemClock::new(), ahead: AtomicU64::new(0) });
-        let mut fixture = Fixture { running: None, directory, clock };
+        let mut fixture =
+            Fixture::at(std::env::temp_dir().join(format!("stormwell-node-{}-{name}", std::process::id())));
         fixture.run().await;
         fixture
+    }
+
+    /// One that does not run yet.
+    fn at(directory: PathBuf) -> Fixture {
+        let clock = Arc::new(AheadClock { clock: os::clock::SystemClock::new(), ahead: AtomicU64::new(0) });
+        Fixture { running: None, directory, clock, elsewhere: None }
     }
 
     async fn run(&mut self) {
@@ -219,7 +227,9 @@ async fn too_late_for_its_bag_and_file() {
     let create = file::Create { path: "/f".to_string(), overwrite: false, parents: false, ..file::Create::default() };
     let (opened, _) = link.call(&create, Payload::empty()).await.expect("a file");
     link.call(&bag::Delete { name: "b".to_string() }, Payload::empty()).await.expect("deleted");
-    link.call(&file::Delete { path: "/f".to_string(), recursive: false }, Payload::empty()).await.expect("deleted");
+    link.call(&file::Delete { path: "/f".to_string(), recursive: false, known: 0 }, Payload::empty())
+        .await
+        .expect("deleted");
     let chunks = async || {
         let (answer, _) = link.call(&file::Devices {}, Payload::empty()).await.expect("answered");
         answer.devices.iter().map(|device| device.chunks).sum::<u64>()

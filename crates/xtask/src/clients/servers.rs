@@ -175,12 +175,17 @@ pub struct Stormwell {
 impl Stormwell {
     /// What is needed to start it on an empty directory.
     pub fn prepare(root: &Path, directory: &Path) -> Result<PreparedStormwell, String> {
-        let place = directory.join("stormwell-server");
+        Stormwell::prepare_with(root, &directory.join("stormwell-server"), "data")
+    }
+
+    /// The same with what `--data` says, in a directory that is not there yet.
+    pub fn prepare_with(root: &Path, place: &Path, data: &str) -> Result<PreparedStormwell, String> {
+        let place = place.to_owned();
         fs::create_dir(&place).map_err(|error| format!("{}: {error}", place.display()))?;
         let ports = free_ports()?;
         let mut run = Run::of("");
         run.words.push(tree::release_directory(root).join("stormwell").display().to_string());
-        run.words.extend(["serve", "--console", "off", "--data", "data"].map(str::to_owned));
+        run.words.extend(["serve", "--console", "off", "--data", data].map(str::to_owned));
         for (option, port) in ["--at", "--hdfs"].into_iter().zip(ports) {
             run.words.extend([option.to_owned(), format!("127.0.0.1:{port}")]);
         }

@@ -3,6 +3,7 @@
 use super::State;
 use base::checksum::crc32c;
 use base::error::{Error, ErrorKind, Result};
+use base::limit::BLOCK;
 use bytes::Bytes;
 use net::message::chunk::{Append, AppendAnswer, Read, ReadAnswer, Seal, SealAnswer, Stat, StatAnswer};
 
@@ -63,7 +64,12 @@ impl State {
             }
         }
         self.bytes_read += out.len() as u64;
-        Ok((ReadAnswer { chunk_length: chunk.length, sealed: chunk.sealed }, Bytes::from(out)))
+        let blocks = if ask.blocks && !self.faults.without_blocks {
+            out.chunks(BLOCK).map(crc32c).collect()
+        } else {
+            Vec::new()
+        };
+        Ok((ReadAnswer { chunk_length: chunk.length, sealed: chunk.sealed, blocks }, Bytes::from(out)))
     }
 
     pub fn seal(&mut self, ask: &Seal) -> Result<SealAnswer> {

@@ -3,6 +3,7 @@
 
 use super::{Fake, FakeService};
 use base::buffer::Pool;
+use base::env::Random;
 use base::error::{Error, ErrorKind, Result};
 use base::id::NodeId;
 use base::net::Net;
@@ -11,7 +12,8 @@ use net::message::cluster::{Member, Node, ViewAnswer};
 use net::message::{Ask, Id, bag, chunk, cluster};
 use net::{Budget, Call, Credentials, NetStats, Server, ServerSettings};
 use sim::net::{Gone, SimNet};
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -22,12 +24,15 @@ pub const KEEPER: u128 = 1;
 pub struct Nodes {
     fake: Arc<Fake>,
     net: SimNet,
+    /// Which host listens at an address: one that is gone does not come back.
+    hosts: Mutex<BTreeMap<String, SimNet>>,
 }
 
 impl Nodes {
     /// Nodes 1 to `count`, each with the device of its number, at `node1`, `node2`, …
     pub async fn new(fake: &Arc<Fake>, count: u128) -> Nodes {
-        let nodes = Nodes { fake: fake.clone(), net: SimNet::new(1, fake.clock.clone(), "client") };
+        let nodes =
+            Nodes { fake: fake.clone(), net: SimNet::new(1, fake.clock.clone(), "client"), hosts: Mutex::default() };
         fake.state().view = ViewAnswer { epoch: 0, keeper: KEEPER.into(), members: Vec::new() };
         fake.state().devices = 0;
         for node in 1..=count {
@@ -38,7 +43,9 @@ impl Nodes {
 
     /// A node comes, with the device of its number, or comes back at another address.
     pub async fn join(&self, node: u128, address: &str) {
-        let listener = self.net.host(address).listen(address).await.expect("nobody listens there");
+        let host = self.net.host(&format!("{address} of {}", self.fake.random.next()));
+        let listener = host.listen(address).await.expect("nobody listens there");
+        self.hosts.lock().expect("no panic").insert(address.to_string(), host);
         let settings = ServerSettings {
             credentials: Credentials::default(),
             random: Arc::new(self.fake.random.fork(&format!("node {node}"))),
@@ -60,6 +67,9 @@ impl Nodes {
         });
         let mut state = self.fake.state();
         state.devices = state.devices.max(node as u64);
+        for bag in state.bags.values_mut().filter(|bag| !bag.sealed) {
+            bag.members.entry(node).or_default();
+        }
         let about =
             Node { node: node.into(), name: format!("n{node}"), address: address.to_string(), ..Node::default() };
         let view = &mut state.view;
@@ -70,7 +80,7 @@ impl Nodes {
 
     /// The host at this address is gone: its connections end.
     pub fn kill(&self, address: &str) {
-        self.net.host(address).leave(Gone::Reset);
+        self.hosts.lock().expect("no panic").remove(address).expect("it listens").leave(Gone::Reset);
     }
 
     /// A client that was told of this node.

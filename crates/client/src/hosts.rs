@@ -1,0 +1,149 @@
+//! The nodes as machines to go to: who they are, which of them hold a file's bytes, and what each has.
+
+use crate::client::Client;
+use base::error::Result;
+use base::id::NodeId;
+use net::message::Id;
+use net::message::cluster::{DrainNode, Member, RemoveNode, ViewAnswer};
+use net::message::file::Device;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// A node, for those who do not see devices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// Its id, for as long as its data lives.
+    pub node: NodeId,
+    /// Its name, for people.
+    pub name: String,
+    /// Its rack; empty if nobody said.
+    pub rack: String,
+    /// Where its HDFS gateway is, `host:port`; empty if it has none.
+    pub hdfs: String,
+    /// It has not been heard of for a while.
+    pub silent: bool,
+}
+
+impl Host {
+    fn of(member: &Member) -> Host {
+        let node = &member.node;
+        Host {
+            node: NodeId(node.node.value()),
+            name: node.name.clone(),
+            rack: node.rack.clone(),
+            hdfs: reachable(&node.hdfs, &node.address),
+            silent: member.silent,
+        }
+    }
+}
+
+/// The address of a server that listens everywhere is where its node is reached, with its own port.
+fn reachable(at: &str, node: &str) -> String {
+    let everywhere = ["0.0.0.0", "[::]"];
+    match (at.rsplit_once(':'), node.rsplit_once(':')) {
+        (Some((host, port)), Some((node, _))) if everywhere.contains(&host) => format!("{node}:{port}"),
+        _ => at.to_string(),
+    }
+}
+
+impl Client {
+    /// The node that this client stands on; none: it came over the network.
+    pub fn here(&self) -> Option<NodeId> {
+        self.session.routes.here()
+    }
+
+    /// All nodes, as they were last told of.
+    pub async fn hosts(&self) -> Result<Vec<Host>> {
+        Ok(self.known_view().await?.members.iter().map(Host::of).collect())
+    }
+
+    /// For each `block` bytes of a range of a file, the last of them perhaps fewer: the nodes that hold bytes of it, those with the
+    /// most first. Nodes that are silent are left out.
+    pub async fn holders(&self, inode: u64, range: Range<u64>, block: u64) -> Result<Vec<Vec<NodeId>>> {
+        assert!(block > 0, "blocks of no bytes");
+        let nodes = nodes_by_device(&self.known_view().await?);
+        let count = usize::try_from((range.end.saturating_sub(range.start)).div_ceil(block)).unwrap_or(usize::MAX);
+        let mut held: Vec<BTreeMap<NodeId, u64>> = vec![BTreeMap::new(); count];
+        let mut at = range.start;
+        while at < range.end {
+            let (extents, more) = self.extents(inode, at).await?;
+            for extent in &extents {
+                let end = if extent.open { range.end } else { extent.offset.saturating_add(extent.length) };
+                let (mut from, end) = (extent.offset.max(range.start), end.min(range.end));
+                while from < end {
+                    let place = (from - range.start) / block;
+                    let stop = (range.start.saturating_add((place + 1).saturating_mul(block))).min(end);
+                    if let Some(node) = nodes.get(&extent.device.value())
+                        && let Some(held) = held.get_mut(place as usize)
+                    {
+                        *held.entry(*node).or_default() += stop - from;
+                    }
+                    from = stop;
+                }
+            }
+            let Some(last) = extents.last().filter(|_| more) else { break };
+            // A page that brings nothing new must not keep anybody here for ever.
+            at = last.offset.saturating_add(last.length).max(at.saturating_add(1));
+        }
+        let by_bytes = |held: BTreeMap<NodeId, u64>| {
+            let mut nodes: Vec<(u64, NodeId)> = held.into_iter().map(|(node, bytes)| (bytes, node)).collect();
+            nodes.sort_by(|a, b| b.cmp(a));
+            nodes.into_iter().map(|(_, node)| node).collect()
+        };
+        Ok(held.into_iter().map(by_bytes).collect())
+    }
+
+    /// All devices, each with the node that has it; none: no node says that it does.
+    pub async fn devices_and_hosts(&self) -> Result<Vec<(Device, Option<Host>)>> {
+        let view = self.view().await?;
+        let host = |device: &Device| {
+            let has = |member: &&Member| member.devices.contains(&device.device);
+            view.members.iter().find(has).map(Host::of)
+        };
+        let paired = |device: Device| {
+            let host = host(&device);
+            (device, host)
+        };
+        Ok(self.devices().await?.devices.into_iter().map(paired).collect())
+    }
+
+    /// Begins to empty all devices of a node; how far that is, `devices` says. `Full` if the others have too little room: then
+    /// nothing was done.
+    pub async fn drain_node(&self, node: Id) -> Result<()> {
+        self.ask(&DrainNode { node }).await.map(drop)
+    }
+
+    /// Takes a node without devices out of the cluster. It may join again.
+    pub async fn remove_node(&self, node: Id) -> Result<()> {
+        self.ask(&RemoveNode { node }).await.map(drop)
+    }
+
+    /// Who was there when it was last told; asks if nobody told yet.
+    async fn known_view(&self) -> Result<ViewAnswer> {
+        let table = self.session.routes.table();
+        if table.view.members.is_empty() { self.view().await } else { Ok(table.view.clone()) }
+    }
+}
+
+fn nodes_by_device(view: &ViewAnswer) -> BTreeMap<u128, NodeId> {
+    let heard = view.members.iter().filter(|member| !member.silent);
+    let pairs = heard.flat_map(|member| {
+        let node = NodeId(member.node.node.value());
+        member.devices.iter().map(move |device| (device.value(), node))
+    });
+    pairs.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reachable;
+
+    /// A server that listens on all addresses is reached where its node is.
+    #[test]
+    fn addresses() {
+        assert_eq!(reachable("0.0.0.0:8020", "10.0.0.1:7400"), "10.0.0.1:8020");
+        assert_eq!(reachable("[::]:8020", "[fe80::1]:7400"), "[fe80::1]:8020");
+        assert_eq!(reachable("10.0.0.2:8020", "10.0.0.1:7400"), "10.0.0.2:8020");
+        assert_eq!(reachable("", "10.0.0.1:7400"), "");
+    }
+}
