@@ -62,6 +62,22 @@ impl Request {
     }
 }
 
+impl Request {
+    /// Whether this can be the remembered answer to it.
+    pub fn is_answered_by(&self, reply: &Reply) -> bool {
+        match self {
+            Request::Create { .. } | Request::AppendOpen { .. } => matches!(reply, Reply::Handle(_)),
+            Request::NextGroup { .. } | Request::PackGroup { .. } => matches!(reply, Reply::Group(_)),
+            Request::PutFiles { .. } => matches!(reply, Reply::Files(_)),
+            Request::BagCreate { .. } | Request::BagRewind { .. } => matches!(reply, Reply::Bag(_)),
+            Request::Mkdir { .. } | Request::Close { .. } | Request::Truncate { .. } | Request::Concat { .. } => {
+                matches!(reply, Reply::Attributes(_))
+            }
+            _ => matches!(reply, Reply::Done),
+        }
+    }
+}
+
 impl State {
     /// Answers a read.
     pub fn read(&mut self, caller: Caller, request: Request) -> Result<Reply> {

@@ -34,7 +34,7 @@ const INVENTORY_PAGE: usize = 1000;
 /// Runs until the node stops.
 pub async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
     let mut draining = None;
-    let (mut sweep, mut joined) = (Sweep::default(), BTreeSet::new());
+    let (mut sweep, mut joined) = (Sweep::default(), Joined::default());
     while !*stopped.borrow() {
         // Unfinished copies go before new ones are made.
         if draining.is_none() && said(&node, compare_all(&node).await) {
@@ -130,18 +130,27 @@ async fn tell_of_bags(node: &Node, place: &Place) -> Result<()> {
     Ok(())
 }
 
-/// Devices that can be used since the last look become members of all bags that take chunks and fit them. `joined` are those
-/// that were usable at the last look.
-async fn join_bags(node: &Node, joined: &mut BTreeSet<DeviceId>) -> Result<()> {
+/// What was there when bags were last looked at for devices that join them.
+#[derive(Default)]
+struct Joined {
+    /// The devices that could be used.
+    devices: BTreeSet<DeviceId>,
+    /// How often a node had come or come back: one may have been silent in between, and a bag be made without it.
+    returns: u64,
+}
+
+/// Devices that can be used since the last look become members of all bags that take chunks and fit them.
+async fn join_bags(node: &Node, joined: &mut Joined) -> Result<()> {
+    let returns = node.keeper()?.peers.returns();
     let usable = |info: &DeviceInfo| info.reported && !info.silent && !info.draining;
     let devices: Vec<DeviceInfo> = node.keeper()?.devices().await?.into_iter().filter(usable).collect();
     let now: BTreeSet<DeviceId> = devices.iter().map(|info| info.device).collect();
-    if !now.is_subset(joined) {
+    if returns != joined.returns || !now.is_subset(&joined.devices) {
         for bag in node.bags().await?.into_iter().filter(|bag| bag.state == BagState::Open) {
             join_bag(node, &bag, &devices).await?;
         }
     }
-    *joined = now;
+    *joined = Joined { devices: now, returns };
     Ok(())
 }
 

@@ -23,6 +23,8 @@ pub struct Peers {
 /// What is remembered of devices of other nodes until something is done about it.
 #[derive(Default)]
 struct Marks {
+    /// How often a node came, or came back.
+    returns: u64,
     /// Not compared with the metadata since their node came, or since something could not be done there.
     uncompared: BTreeSet<DeviceId>,
     /// How far the drains have come.
@@ -85,8 +87,15 @@ impl Peers {
             }
         };
         if returned {
-            self.marks().uncompared.extend(devices.iter().map(|device| DeviceId(device.device.value())));
+            let mut marks = self.marks();
+            marks.returns += 1;
+            marks.uncompared.extend(devices.iter().map(|device| DeviceId(device.device.value())));
         }
+    }
+
+    /// How often a node came, or came back, since this one started.
+    pub fn returns(&self) -> u64 {
+        self.marks().returns
     }
 
     /// The node is none of the cluster's any more.

@@ -200,8 +200,8 @@ impl Place {
             let range = |range: &piece::Range| (range.offset, range.offset.saturating_add(range.length));
             kept.ranges.extend(answer.ranges.iter().map(range));
             kept.small_parts = answer.small_parts;
-            start = kept.ranges.last().map_or(0, |(_, end)| *end);
-            if !answer.more || answer.ranges.is_empty() {
+            let before = std::mem::replace(&mut start, kept.ranges.last().map_or(0, |(_, end)| *end));
+            if !answer.more || start <= before {
                 return Ok(kept);
             }
         }
