@@ -3,6 +3,7 @@
 use crate::request::Reply;
 use base::disk::FileName;
 use base::policy::Level;
+use base::unit::Time;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A stream of the log: its watermarks in sequence numbers, and who waits for them.
@@ -18,6 +19,8 @@ pub(crate) struct Stream {
     pub dirty: BTreeSet<FileName>,
     /// Bytes written since the last round began.
     pub unsynced_bytes: u64,
+    /// When the first of them was written.
+    pub unsynced_since: Option<Time>,
     /// The sync round under way.
     pub round: Option<Round>,
     /// Somebody who has little to write waits for this record to be durable.
@@ -62,7 +65,7 @@ impl Stream {
     /// Starts a round: the files to sync.
     pub fn start_round(&mut self) -> BTreeSet<FileName> {
         let files = std::mem::take(&mut self.dirty);
-        self.unsynced_bytes = 0;
+        (self.unsynced_bytes, self.unsynced_since) = (0, None);
         self.round = Some(Round { target: self.written, left: files.len() });
         files
     }

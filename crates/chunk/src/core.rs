@@ -2,7 +2,7 @@
 
 use crate::checkpoint::Checkpoint;
 use crate::commit::{Stream, Waiters};
-use crate::data::{DataLog, HURRIED_BYTES, SYNC_BYTES};
+use crate::data::{DataLog, HURRIED_BYTES, SYNC_BYTES, SYNC_WAIT};
 use crate::held::Held;
 use crate::index::{Index, Run};
 use crate::journal::JournalLog;
@@ -324,7 +324,8 @@ impl Core {
                 FileKind::Data => {
                     let enough = if self.data.is_hurried() { HURRIED_BYTES } else { SYNC_BYTES };
                     let much = self.data.unsynced_bytes >= enough;
-                    let wanted = much || self.data_log.rests() && self.data.is_awaited();
+                    let late = self.data.unsynced_since.is_some_and(|since| self.now.since(since) >= SYNC_WAIT);
+                    let wanted = much || (late || self.data_log.rests()) && self.data.is_awaited();
                     (&mut self.data, Purpose::DataSync, wanted, needs[0])
                 }
                 _ => {

@@ -9,6 +9,7 @@ use base::id::ChunkId;
 use base::limit::{BLOCK, RECORD_PAYLOAD_MAX, RECORD_PAYLOAD_MIN};
 use bytes::Bytes;
 use std::collections::VecDeque;
+use std::time::Duration;
 
 /// Records next to each other are written by one operation up to this many bytes: one large record, or many small ones.
 /// With four such writes in flight (`Settings::writes_max`) a disk runs at its full rate beside busy processors.
@@ -24,6 +25,9 @@ pub(crate) const SYNC_BYTES: u64 = 24 * base::unit::MIB;
 
 /// The same if somebody waits who wrote little: six writes keep a disk busy while the small record waits for its turn.
 pub(crate) const HURRIED_BYTES: u64 = 6 * base::unit::MIB;
+
+/// The same on a disk that takes longer for so much: somebody waits for the sync, and a slow disk's pause is as short.
+pub(crate) const SYNC_WAIT: Duration = Duration::from_millis(100);
 
 /// Bytes of payload in a data record at most, of chunks that are read in small parts and of others.
 pub(crate) fn record_max(small: bool) -> usize {
@@ -254,6 +258,7 @@ impl Core {
                 let Some(record) = self.data_log.pending.pop_front() else { break };
                 self.data.written = record.header.sequence;
                 self.data.unsynced_bytes += u64::from(record.header.length);
+                self.data.unsynced_since.get_or_insert(self.now);
                 self.data.dirty.insert(data_file(record.header.segment));
                 self.index_record(&record);
             }

@@ -2,6 +2,7 @@
 
 mod bags;
 mod bare;
+mod files;
 mod ground;
 mod kept;
 mod limiter;
@@ -230,7 +231,14 @@ async fn one(args: &Args, tools: &Tools) -> Result<Found> {
         args.show(&rows);
         found.rows.extend(rows);
     }
-    found.charts.push(("one-client", throughput("One client, bags", &found.rows)));
+    for devices in args.sizes(&[1, 16]) {
+        let speed = args.speed(devices);
+        let pieces = chunks(speed, args.seconds.unwrap_or(4.0), MIB as usize);
+        let rows = files::one_client(tools, devices, speed, pieces, 0.95).await?;
+        args.show(&rows);
+        found.rows.extend(rows);
+    }
+    found.charts.push(("one-client", throughput("One client: a bag, and a file", &found.rows)));
     Ok(found)
 }
 
@@ -326,6 +334,14 @@ mod tests {
         let [push, pull] = run().push_and_pull(&Tools::new()).await.expect("it runs");
         assert_eq!((push.each, pull.each), (40, 40));
         assert!(push.throughput > 0.0 && pull.throughput > 0.0);
+    }
+
+    /// A client writes a file to limited devices and reads it.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn writes_and_reads() {
+        let speed = Speed::ssd(2_000_000_000);
+        let [write, read] = super::files::one_client(&Tools::new(), 2, speed, 20, 0.0).await.expect("it runs");
+        assert!(write.throughput > 0.0 && read.throughput > 0.0);
     }
 
     /// More than the devices hold passes through them while it is consumed.

@@ -135,9 +135,6 @@ mod tests {
         fn replace(&self, _: &Path, _: &[u8], _: Backend) -> Result<()> {
             unreachable!("a log needs none")
         }
-        fn make_directory(&self, _: &Path) -> Result<()> {
-            unreachable!("a log needs none")
-        }
         fn free_bytes(&self, _: &Path) -> Result<u64> {
             unreachable!("a log needs none")
         }

@@ -7,6 +7,7 @@ use base::unit::{KIB, MIB};
 use chunk::Settings;
 use sim::disk::{SimDevice, SimFaults};
 use sim::random::SimRandom;
+use std::time::Duration;
 
 const STREAM: Owner = Owner::Group(GroupId(1));
 const SMALL: Owner = Owner::Group(GroupId(2));
@@ -43,4 +44,27 @@ fn a_small_append_passes_a_stream() {
     let whole = [content.concat(), last.to_vec()].concat();
     assert_eq!(world.read_all(ChunkId(1)).expect("read"), whole);
     assert_eq!(world.read_all(ChunkId(2)).expect("read"), small);
+}
+
+/// On a slow disk who waits for a sync waits for what is written in 100 ms, and not until a stream of others has an end.
+#[test]
+fn a_slow_disk_is_synced_in_time() {
+    let (device, random) = (SimDevice::new(2, SimFaults::default()), SimRandom::new(2));
+    let settings = Settings { checkpoint_bytes: 1 << 30, data_segment: 64 * MIB, ..small(512 * MIB) };
+    let (mut world, _) = World::open(&device, &settings).expect("opened");
+    world.push(SMALL, 100, &bytes(&random, 1000)).expect("pushed");
+    let pushed: Vec<u64> = (0..20)
+        .map(|number| {
+            let chunk = bytes(&random, MIB as usize);
+            world.submit(append(STREAM, ChunkId(number), 0, &chunk, Level::Synced, true))
+        })
+        .collect();
+    while !world.replies.contains_key(&pushed[0]) {
+        assert!(world.turn(), "the first is never answered");
+        world.later(Duration::from_millis(20));
+    }
+    let answered = pushed.iter().filter(|tag| world.replies.contains_key(tag)).count();
+    assert!(answered < 15, "{answered} of 20 were written before the first was answered");
+    world.settle();
+    assert!(pushed.iter().all(|tag| matches!(world.replies.get(tag), Some(Ok(_)))));
 }

@@ -63,6 +63,13 @@ impl Store {
             capacity: Some(shape.capacity),
         };
         let settings = node::Settings::new("127.0.0.1:0", (0..shape.devices).map(device).collect());
+        // As many nodes of one device would have.
+        let devices = shape.devices as u64;
+        let settings = node::Settings {
+            incoming_bytes: settings.incoming_bytes * devices,
+            outgoing_bytes: settings.outgoing_bytes * devices,
+            ..settings
+        };
         let Tools { clock, random, net, .. } = tools.clone();
         let node = node::start(settings, world, net, clock, random).await?;
         Ok(Store { tools: tools.clone(), node })
