@@ -176,7 +176,7 @@ fn role_of(
     match (metadata, settings.keeper()) {
         (Some((metadata, disk)), _) => {
             let metadata_at = directory.parent().map(shown).unwrap_or_default();
-            Role::Keeper(Keeper { metadata, metadata_at, peers: Peers::new(network.clone(), links), disk })
+            Role::Keeper(Box::new(Keeper { metadata, metadata_at, peers: Peers::new(network.clone(), links), disk }))
         }
         (None, Some(keeper)) => Role::Member(Arc::new(Membership::new(keeper.to_string(), network.clone(), links))),
         (None, None) => unreachable!("a node keeps the metadata or knows which one does"),

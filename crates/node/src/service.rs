@@ -63,7 +63,7 @@ pub struct Node {
 /// What a node is in its cluster.
 pub enum Role {
     /// It keeps the metadata, and drives what is done with devices, wherever they are.
-    Keeper(Keeper),
+    Keeper(Box<Keeper>),
     /// It has devices; another node keeps the metadata.
     Member(Arc<Membership>),
 }
@@ -148,7 +148,7 @@ impl Node {
     /// What only the node that keeps the metadata has; on another node an error that says where that one is.
     pub fn keeper(&self) -> Result<&Keeper> {
         match &self.role {
-            Role::Keeper(keeper) => Ok(keeper),
+            Role::Keeper(keeper) => Ok(keeper.as_ref()),
             Role::Member(membership) => Err(membership.elsewhere()),
         }
     }
