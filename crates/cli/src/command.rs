@@ -208,7 +208,6 @@ mod tests {
             "device ls --json",
             "node ls --json",
             "node drain b",
-            "node rm b",
             "cluster status --json",
             "doctor --data a --data b --json",
             "top --interval 500ms --count 3 --json",
