@@ -75,7 +75,7 @@ enum Command {
     Bag(bag::Bag),
     Init(init::Init),
     Config(config::Config),
-    Serve(serve::Serve),
+    Serve(Box<serve::Serve>),
     Inspect(inspect::Inspect),
     Demo(demo::Demo),
     Bench(bench::Bench),
