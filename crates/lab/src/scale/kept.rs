@@ -21,7 +21,7 @@ impl Pattern {
     /// A pattern as long as the largest record, so that a long chunk of it repeated has each record at its beginning.
     pub fn new(random: &dyn Random) -> Pattern {
         let mut buffer = Buffer::zeroed(RECORD_PAYLOAD_MAX);
-        buffer.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&random.next().to_le_bytes()));
+        buffer.iter_mut().for_each(|byte| *byte = random.next() as u8);
         let first = |at: usize| buffer[at..].first_chunk::<8>().map(|word| (*word, at));
         let starts = (0..RECORD_PAYLOAD_MAX).step_by(BLOCK).filter_map(first).collect();
         Pattern { bytes: buffer.freeze(), starts }
