@@ -74,7 +74,7 @@ impl Scale {
     }
 }
 
-/// The least of 1, 2, 5, 10, 20, 50 and so on, times a power of ten that is not below `least`.
+/// The least of 1, 2, 5 and 10 times a power of ten that is not below `least`.
 fn round_step(least: f64) -> f64 {
     let least = least.max(1e-9);
     let power = 10f64.powf(least.log10().floor());

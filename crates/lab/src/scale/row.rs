@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 pub struct Row {
     /// The experiment's name.
     pub experiment: &'static str,
-    /// What the clients did: `push`, `pull`, `write`
+    /// What the clients did: `push`, `pull`, `write` and so on
     pub what: &'static str,
     /// Devices.
     pub devices: usize,
