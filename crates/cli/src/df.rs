@@ -29,7 +29,7 @@ impl Df {
     /// Shows them.
     pub async fn run(self, context: &Context) -> Result<Exit> {
         let client = context.connect("df").await?;
-        let mut answer = client.devices().await?;
+        let answer = client.devices().await?;
         let view = client.view().await?;
         let node_of = |device: &Device| {
             let found = view.members.iter().find(|member| member.devices.contains(&device.device));
@@ -51,10 +51,6 @@ impl Df {
                 "bytes": answer.bytes,
             }))?;
         } else {
-            // Of one node it goes without saying.
-            for device in answer.devices.iter_mut().filter(|_| view.members.len() > 1) {
-                device.place = format!("{}:{}", node_of(device), device.place);
-            }
             for line in table(&answer, self.human) {
                 let line = output.name(&line);
                 output.line(&line)?;

@@ -68,7 +68,8 @@ impl Node {
 
 async fn list(context: &Context) -> Result<Exit> {
     let client = context.connect("node ls").await?;
-    let view = client.view().await?;
+    let mut view = client.view().await?;
+    view.members.sort_by(|one, other| one.node.name.cmp(&other.node.name));
     let devices = client.devices_and_hosts().await?;
     let mut output = Output::open()?;
     if !context.json {

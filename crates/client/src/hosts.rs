@@ -37,11 +37,14 @@ impl Host {
     }
 }
 
-/// The address of a server that listens everywhere is where its node is reached, with its own port.
+/// The address of a server that listens everywhere is where its node is reached, with its own port. One that listens on loopback
+/// alone, of a node that others reach, has none for them.
 fn reachable(at: &str, node: &str) -> String {
     let everywhere = ["0.0.0.0", "[::]"];
+    let loopback = |host: &str| host.starts_with("127.") || host == "localhost" || host == "[::1]";
     match (at.rsplit_once(':'), node.rsplit_once(':')) {
         (Some((host, port)), Some((node, _))) if everywhere.contains(&host) => format!("{node}:{port}"),
+        (Some((host, _)), Some((node, _))) if loopback(host) && !loopback(node) => String::new(),
         _ => at.to_string(),
     }
 }
@@ -145,5 +148,7 @@ mod tests {
         assert_eq!(reachable("[::]:8020", "[fe80::1]:7400"), "[fe80::1]:8020");
         assert_eq!(reachable("10.0.0.2:8020", "10.0.0.1:7400"), "10.0.0.2:8020");
         assert_eq!(reachable("", "10.0.0.1:7400"), "");
+        assert_eq!(reachable("127.0.0.1:8020", "10.0.0.1:7400"), "", "a loopback of its own");
+        assert_eq!(reachable("127.0.0.1:8020", "127.0.0.1:7400"), "127.0.0.1:8020", "all on one machine");
     }
 }
