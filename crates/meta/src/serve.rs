@@ -66,6 +66,7 @@ impl Request {
     /// Whether this can be the remembered answer to it.
     pub fn is_answered_by(&self, reply: &Reply) -> bool {
         match self {
+            Request::Provided { change, .. } => change.is_answered_by(reply),
             Request::Create { .. } | Request::AppendOpen { .. } => matches!(reply, Reply::Handle(_)),
             Request::NextGroup { .. } | Request::PackGroup { .. } => matches!(reply, Reply::Group(_)),
             Request::PutFiles { .. } => matches!(reply, Reply::Files(_)),

@@ -1,0 +1,151 @@
+//! Several processes as one store, as docs/operate/cluster.md has it: a tree and a bag through every node, a node killed and started
+//! again, one added, one emptied and taken out, and no byte lost.
+
+use crate::store::{Ended, binary, noise, run, started, tree};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Child;
+
+/// The nodes of a cluster, by their names, and the commands that are run against them.
+struct Cluster {
+    directory: PathBuf,
+    /// Where each is reached, and its process while it runs.
+    nodes: BTreeMap<&'static str, (String, Option<Child>)>,
+}
+
+impl Cluster {
+    /// A new cluster in a directory of its own, whose first node, `a`, keeps the metadata.
+    fn new() -> Cluster {
+        let directory = std::env::temp_dir().join(format!("stormwell-cluster-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a directory");
+        let mut cluster = Cluster { directory, nodes: BTreeMap::new() };
+        cluster.command("", &["init", "c.toml"]).done();
+        cluster.serve("a");
+        cluster
+    }
+
+    /// Starts a node, or starts it again where it was.
+    fn serve(&mut self, name: &'static str) {
+        let listen = self.nodes.get(name).map_or("127.0.0.1:0".to_string(), |(address, _)| address.clone());
+        let meta = match self.nodes.get("a") {
+            Some((keeper, _)) if name != "a" => format!("node://{keeper}"),
+            _ => "local".to_string(),
+        };
+        let mut command = binary();
+        command.args(["serve", "--config", "c.toml", "--console", "off", "--hdfs", "off", "--name", name]);
+        command.args(["--listen", &listen, "--meta", &meta, "--data", &format!("{name}:ssd:512M")]);
+        let (server, address, _) = started({
+            command.current_dir(&self.directory);
+            command
+        });
+        self.nodes.insert(name, (address, Some(server)));
+    }
+
+    /// Ends a node as `kill -9` does.
+    fn kill(&mut self, name: &str) {
+        let (_, server) = self.nodes.get_mut(name).expect("a node");
+        let mut server = server.take().expect("it runs");
+        server.kill().expect("it is killed");
+        server.wait().expect("it ends");
+    }
+
+    /// Runs a command against this node, in the cluster's directory.
+    fn command(&self, at: &str, words: &[&str]) -> Ended {
+        let mut command = binary();
+        command.args(words).args(["--config", "c.toml"]).current_dir(&self.directory);
+        if let Some((address, _)) = self.nodes.get(at) {
+            command.args(["--at", address]);
+        }
+        run(command, b"")
+    }
+
+    /// Waits until the nodes are in these states, as `node ls` has it.
+    fn until(&self, wanted: &[(&str, &str)]) {
+        let mut states = Vec::new();
+        // Each question takes some milliseconds; a node reports every second and is silent after five.
+        for _ in 0..5000 {
+            let listed = self.command("a", &["node", "ls", "--json"]);
+            let rows: Vec<serde_json::Value> =
+                listed.done().text().lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
+            let word = |row: &serde_json::Value, key: &str| row[key].as_str().expect("a word").to_string();
+            states = rows.iter().map(|row| (word(row, "name"), word(row, "state"))).collect();
+            if states.iter().map(|(name, state)| (name.as_str(), state.as_str())).eq(wanted.iter().copied()) {
+                return;
+            }
+        }
+        panic!("the nodes are {states:?}, not {wanted:?}");
+    }
+
+    /// Reads the tree through this node and compares it.
+    fn compare(&self, at: &str) {
+        let copy = self.directory.join(format!("copy-{at}"));
+        self.command(at, &["get", "/tree", copy.to_str().expect("text")]).done();
+        let contents = |top| -> BTreeMap<PathBuf, Vec<u8>> {
+            tree(top).into_iter().map(|(name, (bytes, ..))| (name, bytes)).collect()
+        };
+        assert!(contents(&copy) == contents(&self.directory.join("tree")), "the tree has changed");
+        std::fs::remove_dir_all(copy).expect("it is ours");
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for (_, server) in self.nodes.values_mut() {
+            if let Some(server) = server {
+                let _ended_before = server.kill();
+                let _reaped = server.wait();
+            }
+        }
+        let _gone = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Three nodes are one store: what one takes the others give. A node that is killed is missed and comes back with all it had; one
+/// joins, one is emptied and removed, and every byte and every line of a bag is there.
+#[test]
+fn three_machines_one_store() {
+    let mut cluster = Cluster::new();
+    cluster.serve("b");
+    cluster.serve("c");
+    cluster.until(&[("a", "keeper"), ("b", "serving"), ("c", "serving")]);
+    for number in 0..24 {
+        let path = cluster.directory.join(format!("tree/d{}/f{number}", number % 5));
+        std::fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
+        let length = if number % 2 == 0 { 1_200_000 } else { 331 * number as usize };
+        std::fs::write(path, noise(length, number + 1)).expect("a file");
+    }
+    cluster.command("b", &["put", "tree", "/tree"]).done();
+    cluster.compare("c");
+    let lines: Vec<String> = (0..20_000).map(|number| number.to_string()).collect();
+    std::fs::write(cluster.directory.join("lines"), lines.join("\n") + "\n").expect("a file");
+    cluster.command("c", &["bag", "push", "bag", "lines", "--create", "--lines", "--chunk", "4K"]).done();
+
+    cluster.kill("c");
+    cluster.until(&[("a", "keeper"), ("b", "serving"), ("c", "silent")]);
+    std::fs::write(cluster.directory.join("tree/late"), noise(2_000_000, 99)).expect("a file");
+    cluster.command("b", &["put", "tree/late", "/tree/late"]).done();
+    let status = cluster.command("b", &["cluster", "status"]).text();
+    assert!(status.contains("node c") && status.contains("is silent"), "{status}");
+    cluster.serve("c");
+    cluster.until(&[("a", "keeper"), ("b", "serving"), ("c", "serving")]);
+    cluster.compare("b");
+    cluster.command("a", &["bag", "seal", "bag"]).done();
+    let mut pulled: Vec<String> =
+        cluster.command("b", &["bag", "pull", "bag"]).done().text().lines().map(str::to_string).collect();
+    pulled.sort_by_key(|line| line.parse::<u64>().expect("a number"));
+    assert!(pulled == lines, "{} lines came of {}", pulled.len(), lines.len());
+
+    cluster.serve("d");
+    cluster.until(&[("a", "keeper"), ("b", "serving"), ("c", "serving"), ("d", "serving")]);
+    cluster.command("c", &["node", "drain", "b"]).done();
+    cluster.kill("b");
+    cluster.command("c", &["node", "rm", "b"]).done();
+    cluster.until(&[("a", "keeper"), ("c", "serving"), ("d", "serving")]);
+    cluster.compare("d");
+    cluster.command("c", &["node", "rm", "a"]).failed(2, "keeps the metadata");
+    // The node that keeps the metadata, too, comes back as it was.
+    cluster.kill("a");
+    cluster.serve("a");
+    cluster.until(&[("a", "keeper"), ("c", "serving"), ("d", "serving")]);
+    cluster.compare("c");
+}
