@@ -58,6 +58,9 @@ pub const PATH_MAX: usize = 4096;
 /// Longest name of an owner or of a group of people, in bytes.
 pub const USER_NAME_MAX: usize = 255;
 
+/// Longest name of a node, a rack or a site, in bytes: as of a host.
+pub const PLACE_NAME_MAX: usize = 64;
+
 /// Attributes of a file or directory in a message, beyond its name, its owners and its note: times, bits, numbers.
 pub const ATTRIBUTES_MAX: usize = 200;
 

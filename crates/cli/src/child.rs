@@ -1,6 +1,8 @@
 //! `stormwell serve` and other commands of this same program as child processes, which end with us whatever happens.
 
 use crate::exit::{report, say};
+use crate::settings::key::KEYS;
+use crate::settings::{ADDRESS_VARIABLE, FILE_VARIABLE};
 use base::error::{Error, ErrorKind, Result};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
@@ -94,6 +96,17 @@ pub fn bound(program: &Path) -> Command {
     command
 }
 
+/// Variables that a server of our own follows, too: how its disks are driven and its log looks.
+const KEPT: [&str; 2] = ["disk", "log"];
+
+/// Keeps what the environment says of a node or a cluster from a command of our own: it must not join anything.
+fn plain(command: &mut Command) {
+    command.env_remove(FILE_VARIABLE).env_remove(ADDRESS_VARIABLE);
+    for key in KEYS.iter().filter(|key| !KEPT.contains(&key.name)) {
+        command.env_remove(key.variable());
+    }
+}
+
 /// Runs a command of this program to its end. Its stdout is thrown away; an exit code other than 0 is an error that
 /// quotes the end of its stderr.
 pub fn run(arguments: &[&str]) -> Result<()> {
@@ -112,6 +125,7 @@ impl Running {
     pub fn start(arguments: &[&str]) -> Result<Running> {
         let what = format!("stormwell {}", arguments.join(" "));
         let mut command = bound(&program()?);
+        plain(&mut command);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| Error::from(error).during(format!("start {what}")))?;
         let stderr = child.stderr.take();
@@ -206,6 +220,7 @@ impl Server {
 
     fn spawn(at: &str, data: &[String]) -> Result<(Child, Said, String)> {
         let mut command = bound(&program()?);
+        plain(&mut command);
         command.arg("serve").args(["--at", at]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         for directory in data {
             command.args(["--data", directory]);

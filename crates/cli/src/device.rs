@@ -28,7 +28,7 @@ enum What {
     Rm(rm::Rm),
 }
 
-/// Lists the devices: state, class, used, size, failed operations, directory, trouble
+/// Lists the devices: state, class, used, size, failed operations, node, directory, trouble
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  stormwell device ls
 
@@ -49,12 +49,13 @@ impl Device {
 
 async fn list(context: &Context) -> Result<Exit> {
     let client = context.connect("device ls").await?;
-    let answer = client.devices().await?;
+    let devices = client.devices_and_hosts().await?;
     let mut output = Output::open()?;
     if !context.json {
-        output.line(&row(["state", "class", "used", "size", "failures"], "directory"))?;
+        output.line(&row(["state", "class", "used", "size", "failures", "node"], "directory"))?;
     }
-    for device in &answer.devices {
+    for (device, host) in &devices {
+        let node = host.as_ref().map_or("", |host| &host.name);
         let class = Class::from_code(device.class).map_or("unknown", Class::name);
         if context.json {
             output.json(&json!({
@@ -65,6 +66,7 @@ async fn list(context: &Context) -> Result<Exit> {
                 "size": device.capacity,
                 "chunks": device.chunks,
                 "failures": device.failures,
+                "node": node,
                 "directory": device.place,
                 "trouble": device.trouble,
                 "drain": device.drain.as_ref().map(|state| json!({
@@ -85,7 +87,7 @@ async fn list(context: &Context) -> Result<Exit> {
             continue;
         }
         let (used, size) = (show::size(device.used, true), show::size(device.capacity, true));
-        let columns = [state(device), class, &used, &size, &device.failures.to_string()];
+        let columns = [state(device), class, &used, &size, &device.failures.to_string(), node];
         let line = output.name(&row(columns, &device.place));
         output.line(&line)?;
         if !device.trouble.is_empty() {
@@ -104,8 +106,8 @@ async fn list(context: &Context) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn row([state, class, used, size, failures]: [&str; 5], directory: &str) -> String {
-    format!("{state:<14} {class:<7} {used:>10} {size:>10} {failures:>8}  {directory}")
+fn row([state, class, used, size, failures, node]: [&str; 6], directory: &str) -> String {
+    format!("{state:<14} {class:<7} {used:>10} {size:>10} {failures:>8}  {node:<10} {directory}")
 }
 
 /// How the last scrub went, or goes.

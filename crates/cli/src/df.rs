@@ -29,11 +29,16 @@ impl Df {
     /// Shows them.
     pub async fn run(self, context: &Context) -> Result<Exit> {
         let client = context.connect("df").await?;
-        let answer = client.devices().await?;
+        let mut answer = client.devices().await?;
+        let view = client.view().await?;
+        let node_of = |device: &Device| {
+            let found = view.members.iter().find(|member| member.devices.contains(&device.device));
+            found.map_or("", |member| member.node.name.as_str())
+        };
         let mut output = Output::open()?;
         if context.json {
             for device in &answer.devices {
-                output.json(&object(device))?;
+                output.json(&object(device, node_of(device)))?;
             }
             output.json(&json!({
                 "kind": "total",
@@ -46,6 +51,10 @@ impl Df {
                 "bytes": answer.bytes,
             }))?;
         } else {
+            // Of one node it goes without saying.
+            for device in answer.devices.iter_mut().filter(|_| view.members.len() > 1) {
+                device.place = format!("{}:{}", node_of(device), device.place);
+            }
             for line in table(&answer, self.human) {
                 let line = output.name(&line);
                 output.line(&line)?;
@@ -68,7 +77,7 @@ fn class_name(device: &Device) -> &'static str {
     Class::from_code(device.class).map_or("unknown", Class::name)
 }
 
-fn object(device: &Device) -> serde_json::Value {
+fn object(device: &Device, node: &str) -> serde_json::Value {
     json!({
         "kind": "device",
         "device": format!("{:032x}", device.device.value()),
@@ -79,6 +88,7 @@ fn object(device: &Device) -> serde_json::Value {
         "free": free(device),
         "chunks": device.chunks,
         "backend": device.backend,
+        "node": node,
         "place": device.place,
         "trouble": device.trouble,
     })

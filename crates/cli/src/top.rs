@@ -69,7 +69,7 @@ async fn look(onlooker: &Onlooker, context: &Context) -> base::error::Result<Loo
 impl Top {
     /// Shows until a signal comes or the count is reached. A store that answers no more at the end is an error.
     pub async fn run(self, context: &Context) -> Result<Exit> {
-        let onlooker = Onlooker::connect(context.settings("top")).await?;
+        let onlooker = Onlooker::connect(context.settings("top")?).await?;
         let mut before = look(&onlooker, context).await?;
         let mut screen = Screen::open(context)?;
         let mut told = std::pin::pin!(os::signal::end());

@@ -16,6 +16,7 @@ use net::{Asker, CallNumbers, Credentials, Link, LinkSettings, Payload};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 /// How to reach the store.
@@ -99,6 +100,7 @@ pub(crate) struct Session {
     /// Bytes that ranges being read may have asked for beyond their first pieces.
     pub(crate) ahead: AtomicU64,
     renewal: JoinHandle<()>,
+    over: watch::Receiver<bool>,
 }
 
 impl Drop for Session {
@@ -163,10 +165,18 @@ impl Client {
     fn start(routes: Routes, renewal: session::Renew, surroundings: Surroundings) -> Client {
         let Surroundings { clock, random, pool } = surroundings;
         let routes = Arc::new(routes);
-        let renewal = tokio::spawn(renew(routes.clone(), renewal));
+        let (say_over, over) = watch::channel(false);
+        let renewal = tokio::spawn(renew(routes.clone(), renewal, say_over));
         let (next_lane, ahead) = (AtomicUsize::new(0), AtomicU64::new(0));
-        let session = Session { routes, next_lane, clock, random, pool, ahead, renewal };
+        let session = Session { routes, next_lane, clock, random, pool, ahead, renewal, over };
         Client { session: Arc::new(session), sizes: Sizes::default() }
+    }
+
+    /// Waits until the session is over because it could not be renewed in time: what it had open for writing is not its own any
+    /// more, and only a new client can write.
+    pub async fn session_over(&self) {
+        // Nobody renews it any more: then it is over, too.
+        let _ = self.session.over.clone().wait_for(|over| *over).await;
     }
 
     /// Who is in the cluster, as the node that keeps the metadata says now.
@@ -319,7 +329,7 @@ fn no_keeper(address: &str, keeper: NodeId) -> Error {
 
 /// Renews the session until it is aborted or over, and asks who is there. A failure is not reported here: the calls that suffer
 /// from it say so.
-async fn renew(routes: Arc<Routes>, renewal: session::Renew) {
+async fn renew(routes: Arc<Routes>, renewal: session::Renew, say_over: watch::Sender<bool>) {
     let mut pause = SESSION_LEASE / 3;
     loop {
         tokio::time::sleep(pause).await;
@@ -329,7 +339,10 @@ async fn renew(routes: Arc<Routes>, renewal: session::Renew) {
                 SESSION_LEASE / 3
             }
             // It was not heard of for too long and is over for good: what it left behind must not be taken for somebody else's.
-            Err(error) if error.kind() == ErrorKind::Stale => return,
+            Err(error) if error.kind() == ErrorKind::Stale => {
+                say_over.send_replace(true);
+                return;
+            }
             // Silence has cost a third of the lease already.
             Err(_) => SESSION_LEASE / 30,
         };

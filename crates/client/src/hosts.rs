@@ -3,7 +3,8 @@
 use crate::client::Client;
 use base::error::Result;
 use base::id::NodeId;
-use net::message::cluster::{Member, ViewAnswer};
+use net::message::Id;
+use net::message::cluster::{DrainNode, Member, RemoveNode, ViewAnswer};
 use net::message::file::Device;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -104,6 +105,17 @@ impl Client {
             (device, host)
         };
         Ok(self.devices().await?.devices.into_iter().map(paired).collect())
+    }
+
+    /// Begins to empty all devices of a node; how far that is, `devices` says. `Full` if the others have too little room: then
+    /// nothing was done.
+    pub async fn drain_node(&self, node: Id) -> Result<()> {
+        self.ask(&DrainNode { node }).await.map(drop)
+    }
+
+    /// Takes a node without devices out of the cluster. It may join again.
+    pub async fn remove_node(&self, node: Id) -> Result<()> {
+        self.ask(&RemoveNode { node }).await.map(drop)
     }
 
     /// Who was there when it was last told; asks if nobody told yet.

@@ -62,7 +62,7 @@ impl Pace {
     /// How many pulls to keep open on so many devices.
     pub(crate) fn window(&self, devices: usize) -> usize {
         let devices = devices as u64;
-        let mine = if self.under_way == 0 { devices } else { devices.saturating_mul(16) / self.under_way };
+        let mine = devices.saturating_mul(16).checked_div(self.under_way).unwrap_or(devices);
         let at_devices = mine.clamp(AT_DEVICES, devices.max(AT_DEVICES));
         // As long on the way as at the device, until somebody says.
         let (way, service) = match self.shortest.iter().flatten().min() {

@@ -194,7 +194,7 @@ fn server_at(gateway: &Gateway, address: &str, node: NodeId, rack: &str) -> Data
         last_update: Some(gateway.clock.wall().0),
         // It has no blocks to report: what it serves is looked up, always as of now.
         last_block_report: Some(gateway.clock.wall().0),
-        location: Some(format!("/{}", if rack.is_empty() { "default-rack" } else { rack })),
+        location: Some(format!("/{}", if rack.is_empty() || rack == "default" { "default-rack" } else { rack })),
         admin_state: Some(0),
         ..DatanodeInfo::default()
     }

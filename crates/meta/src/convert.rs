@@ -4,7 +4,8 @@ use crate::format::{
     AttributesRecord, BagRecord, CarriedRecord, ColumnRecord, FileResultRecord, FilesRecord, GroupRecord, HandleRecord,
     InodeRecord, PlacedRecord, PolicyRecord, ReplicaRecord, ReplyRecord,
 };
-use crate::request::{Attributes, BagInfo, BagState, Carried, Column, FileHandle, NewGroup, Reply};
+use crate::reply::Reply;
+use crate::request::{Attributes, BagInfo, BagState, Carried, Column, FileHandle, NewGroup};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, InodeId};
 use base::policy::{Class, Policy};

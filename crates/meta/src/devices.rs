@@ -3,7 +3,8 @@
 use crate::format::DeviceRecord;
 use crate::key::{Key, after_prefix, wide_at};
 use crate::place::Candidate;
-use crate::request::{DeviceInfo, Reply};
+use crate::reply::Reply;
+use crate::request::DeviceInfo;
 use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, NodeId};

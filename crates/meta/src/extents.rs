@@ -5,7 +5,7 @@ use crate::format::{ExtentRecord, RangeRecord};
 use crate::key::{Key, after_prefix, number_at};
 use crate::names::Found;
 use crate::path::Path;
-use crate::request::Reply;
+use crate::reply::Reply;
 use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{GroupId, InodeId};

@@ -3,7 +3,8 @@
 use crate::convert;
 use crate::format::{BagRecord, ExtentRecord, GroupRecord, InodeRecord, RangeRecord};
 use crate::key::{Key, after_prefix, number_at};
-use crate::request::{Garbage, Reply};
+use crate::reply::Reply;
+use crate::request::Garbage;
 use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, GroupId, InodeId, SessionId};

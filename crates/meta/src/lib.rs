@@ -20,6 +20,7 @@ pub mod path;
 pub mod place;
 mod policy;
 mod replay;
+mod reply;
 pub mod request;
 mod serve;
 mod sessions;
@@ -31,6 +32,7 @@ mod usage;
 mod whose;
 
 pub use path::Path;
-pub use request::{Caller, Reply, Request};
+pub use reply::Reply;
+pub use request::{Caller, Request};
 pub use settle::{SettleJob, SettleResult};
 pub use store::{Effect, Opened, Settings, Store};

@@ -3,7 +3,8 @@
 use crate::convert;
 use crate::format::{DeviceRecord, GroupRecord, ReplicaRecord};
 use crate::key::{Key, after_prefix, number_at};
-use crate::request::{Reply, Request};
+use crate::reply::Reply;
+use crate::request::Request;
 use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, DeviceId, GroupId};
@@ -56,19 +57,22 @@ impl State {
         if after.is_some() {
             from.push(0);
         }
-        let (mut groups, mut looked, mut last) = (Vec::new(), 0, None);
+        let (mut groups, mut open, mut looked, mut last) = (Vec::new(), Vec::new(), 0, None);
         self.layers.scan(&from, &after_prefix(&prefix), |key, value| {
             looked += 1;
             let record = GroupRecord::decode(value).map_err(|_| missing("a readable group record"))?;
             let group = GroupId(number_at(key, 1));
             if replicas(&record).any(|replica| replica.device == device.to_bytes()) {
                 groups.push(convert::placed(group, &record));
+                if record.open {
+                    open.push(group);
+                }
             }
             let full = looked >= STEP_MAX || groups.len() >= limit;
             last = full.then_some(group);
             Ok(!full)
         })?;
-        Ok(Reply::GroupsOn { groups, resume: last })
+        Ok(Reply::GroupsOn { groups, open, resume: last })
     }
 
     /// Does `MoveGroup`: its chunk keeps its name, so that only the device changes. References, extents and generations stay.

@@ -2,7 +2,8 @@
 
 use crate::format::NodeRecord;
 use crate::key::{Key, after_prefix, wide_at};
-use crate::request::{NodeInfo, NodeState, Reply};
+use crate::reply::Reply;
+use crate::request::{NodeInfo, NodeState};
 use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, NodeId};

@@ -26,7 +26,7 @@ pub struct Candidate {
 /// `Invalid` if no device could ever fit the policy, `Full` if those that do are full.
 pub fn place(candidates: &[Candidate], policy: Policy, seed: u64) -> Result<DeviceId> {
     check(policy)?;
-    if !candidates.iter().any(|candidate| fits(candidate, policy)) {
+    if !candidates.iter().any(|candidate| fits(candidate.class, policy)) {
         let wish = wish(policy);
         return Err(Error::new(
             ErrorKind::Invalid,
@@ -34,7 +34,7 @@ pub fn place(candidates: &[Candidate], policy: Policy, seed: u64) -> Result<Devi
         ));
     }
     let usable =
-        || candidates.iter().filter(|candidate| fits(candidate, policy) && !candidate.full && candidate.free > 0);
+        || candidates.iter().filter(|candidate| fits(candidate.class, policy) && !candidate.full && candidate.free > 0);
     let total: u128 = usable().map(|candidate| u128::from(candidate.free)).sum();
     if total == 0 {
         let wish = wish(policy);
@@ -64,7 +64,7 @@ pub fn place(candidates: &[Candidate], policy: Policy, seed: u64) -> Result<Devi
 pub fn place_bag(candidates: &[Candidate], policy: Policy) -> Result<Vec<DeviceId>> {
     check(policy)?;
     let fitting: Vec<DeviceId> =
-        candidates.iter().filter(|candidate| fits(candidate, policy)).map(|candidate| candidate.device).collect();
+        candidates.iter().filter(|candidate| fits(candidate.class, policy)).map(|candidate| candidate.device).collect();
     if fitting.is_empty() {
         let wish = wish(policy);
         return Err(Error::new(
@@ -86,10 +86,11 @@ pub fn check(policy: Policy) -> Result<()> {
     }
 }
 
-fn fits(candidate: &Candidate, policy: Policy) -> bool {
+/// Whether devices of this class are for what has this policy.
+pub fn fits(class: Class, policy: Policy) -> bool {
     match policy.tier {
-        Some(class) => candidate.class == class,
-        None => candidate.class != Class::Bulk,
+        Some(tier) => class == tier,
+        None => class != Class::Bulk,
     }
 }
 

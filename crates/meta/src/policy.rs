@@ -4,7 +4,7 @@ use crate::convert;
 use crate::key::Key;
 use crate::path::Path;
 use crate::place;
-use crate::request::Reply;
+use crate::reply::Reply;
 use crate::state::State;
 use base::error::Result;
 use base::policy::Policy;

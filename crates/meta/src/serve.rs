@@ -1,6 +1,7 @@
 //! Which requests there are and who does them: one line each.
 
-use crate::request::{Caller, DeviceInfo, Reply, Request, Totals};
+use crate::reply::Reply;
+use crate::request::{Caller, DeviceInfo, Request, Totals};
 use crate::state::State;
 use base::error::Result;
 
@@ -57,6 +58,22 @@ impl Request {
             | Request::BagRewind { .. }
             | Request::BagDelete { .. } => true,
             _ => false,
+        }
+    }
+}
+
+impl Request {
+    /// Whether this can be the remembered answer to it.
+    pub fn is_answered_by(&self, reply: &Reply) -> bool {
+        match self {
+            Request::Create { .. } | Request::AppendOpen { .. } => matches!(reply, Reply::Handle(_)),
+            Request::NextGroup { .. } | Request::PackGroup { .. } => matches!(reply, Reply::Group(_)),
+            Request::PutFiles { .. } => matches!(reply, Reply::Files(_)),
+            Request::BagCreate { .. } | Request::BagRewind { .. } => matches!(reply, Reply::Bag(_)),
+            Request::Mkdir { .. } | Request::Close { .. } | Request::Truncate { .. } | Request::Concat { .. } => {
+                matches!(reply, Reply::Attributes(_))
+            }
+            _ => matches!(reply, Reply::Done),
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::log::Log;
 use crate::replay;
-use crate::request::{Caller, DeviceInfo, Reply, Request};
+use crate::reply::Reply;
+use crate::request::{Caller, DeviceInfo, Request};
 use crate::settle::{SettleJob, SettleResult};
 use crate::state::State;
 use base::disk::{BlockFile, Disk, Done, Op};
@@ -97,6 +98,15 @@ pub struct Store<T> {
     planted: Option<Planted>,
 }
 
+/// A client that gives two questions one number has lost count: the second may be done, or not, and nobody could tell.
+fn used_twice(caller: Caller) -> Error {
+    let text = format!(
+        "call {} of session {} was another question before; nothing was done; number each call anew",
+        caller.call, caller.session
+    );
+    Error::new(ErrorKind::Invalid, text)
+}
+
 impl<T> Store<T> {
     /// Opens the store on its log's disk and its tree's file, or makes it there. Blocks: reads the log and settles it.
     pub fn open(
@@ -165,7 +175,7 @@ impl<T> Store<T> {
             if self.planted != Some(Planted::RetriedChangeRepeated)
                 && let Some(reply) = self.state.remembered(caller)?
             {
-                return Ok(reply);
+                return if request.is_answered_by(&reply) { Ok(reply) } else { Err(used_twice(caller)) };
             }
             if self.planted != Some(Planted::OldGenerationAccepted) {
                 self.state.check_session(caller.session)?;

@@ -3,7 +3,8 @@
 use crate::format::{InodeRecord, WalkLevelRecord, WalkRecord};
 use crate::key::Key;
 use crate::path::Path;
-use crate::request::{Reply, Totals};
+use crate::reply::Reply;
+use crate::request::Totals;
 use crate::state::State;
 use base::error::{Error, ErrorKind, Result};
 use base::id::InodeId;

@@ -4,7 +4,8 @@
 use crate::format::{ExtentRecord, InodeRecord};
 use crate::key::{Key, after_prefix, number_at};
 use crate::names::gone;
-use crate::request::{FilePiece, Reply};
+use crate::reply::Reply;
+use crate::request::FilePiece;
 use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{GroupId, InodeId, ROOT, SessionId};

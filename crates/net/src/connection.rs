@@ -248,6 +248,9 @@ pub(crate) async fn exchange(
             Poll::Ready(std::io::Result::Ok(space.filled().len()))
         })
         .await?;
+        if length == 0 && decoder.holds_tls() {
+            return Err(crate::tls::unexpected());
+        }
         if length == 0 {
             return Err(Error::new(ErrorKind::Unreachable, "the other side closed the connection without a word"));
         }

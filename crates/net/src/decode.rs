@@ -124,6 +124,11 @@ impl Decoder {
         matches!(self.state, State::Header) && self.start == self.end
     }
 
+    /// Whether what came, too little for a frame, is the beginning of TLS.
+    pub(crate) fn holds_tls(&self) -> bool {
+        crate::tls::begins(&self.staging[self.start..self.end])
+    }
+
     /// The next frame if it is here whole. `admit` sees each header before anything is allocated for it; it may refuse the
     /// frame, and gives the budget that a large payload was granted. After an error the stream is of no use any more.
     pub fn next(&mut self, admit: &mut dyn FnMut(&Header) -> Result<Option<Piece>>) -> Result<Option<Frame>> {

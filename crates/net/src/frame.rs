@@ -103,6 +103,9 @@ impl Header {
     pub fn decode(bytes: &[u8; HEADER_LENGTH]) -> Result<Header> {
         let short = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
         let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        if crate::tls::begins(bytes) {
+            return Err(crate::tls::unexpected());
+        }
         if word(0) != MAGIC {
             return Err(broken("these bytes are no frame (wrong magic): the other side is not a Stormwell program"));
         }

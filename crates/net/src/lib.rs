@@ -12,6 +12,7 @@ mod payload;
 mod secret;
 mod server;
 mod stats;
+mod tls;
 
 pub use call::{Call, Responder, Service};
 pub use credit::{Budget, Piece};
@@ -21,3 +22,4 @@ pub use payload::Payload;
 pub use secret::{Asker, Credentials, Secret};
 pub use server::{Server, ServerSettings};
 pub use stats::{Answers, KindStats, NetStats};
+pub use tls::Tls;

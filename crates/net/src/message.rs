@@ -102,6 +102,7 @@ asks! {
     117 order::BeginPass => Done,
     118 order::SealBag => Done,
     119 order::DropBag => Done,
+    120 order::Kept => order::KeptAnswer,
 }
 
 /// The answer to a question that only wants to be done.

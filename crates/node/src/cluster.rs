@@ -1,11 +1,21 @@
-//! The nodes of the cluster, as the one that keeps the metadata knows them.
+//! The cluster, as the node that keeps the metadata knows it: takes the reports of the others, says who is there, removes nodes.
 
 use crate::identity::Identity;
-use crate::service::Node;
+use crate::log::Level;
+use crate::service::{Keeper, Node};
 use crate::settings::{Cluster, Settings};
-use base::error::Result;
-use meta::request::{NodeInfo, NodeState};
-use net::message::cluster as wire;
+use base::error::{Error, ErrorKind, Result};
+use base::id::{DeviceId, NodeId, SessionId};
+use base::limit::NODE_DEVICES_MAX;
+use base::policy::Class;
+use meta::request::{DeviceInfo, NodeInfo, NodeState};
+use net::Asker;
+use net::message::{Done, cluster as wire, file};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Sessions that a report's answer names at the most: 30 bytes each. Others are asked for one by one.
+const SESSIONS_TOLD_MAX: usize = 10_000;
 
 /// What a node tells of itself.
 pub fn itself(settings: &Settings, identity: &Identity, address: &str, hdfs: Option<&str>) -> NodeInfo {
@@ -25,14 +35,239 @@ pub fn itself(settings: &Settings, identity: &Identity, address: &str, hdfs: Opt
     }
 }
 
+/// The same as the wire has it.
+pub fn wire_node(info: NodeInfo) -> wire::Node {
+    let NodeInfo { node, incarnation, name, address, site, rack, hdfs } = info;
+    wire::Node { node: node.0.into(), incarnation, name, address, site, rack, hdfs }
+}
+
 impl Node {
     /// Who is there.
     pub async fn view(&self) -> Result<wire::ViewAnswer> {
-        let meta::Reply::Nodes { epoch, nodes } = self.metadata.ask(meta::Request::NodeList).await? else {
-            unreachable!("nodes were asked for")
+        match self.membership() {
+            Some(membership) => membership.view(),
+            None => self.keeper()?.view(self.id).await,
+        }
+    }
+
+    /// Takes the report of another node. Tells what it has to know, or why it cannot be one of the cluster's.
+    pub async fn take_report(&self, from: Asker, ask: wire::Report) -> Result<wire::ReportAnswer> {
+        let keeper = self.keeper()?;
+        let (name, address) = (ask.node.name.clone(), ask.node.address.clone());
+        let answer = self.report_taken(keeper, from, ask).await;
+        if let Err(error) = &answer
+            && let Asker::Node { node, .. } = from
+            && keeper.peers.refused(node, error.text())
+        {
+            let text = format!("a node that reported was refused: {}", error.text());
+            self.log.say(Level::Warn, "cluster", &text, &[("name", &name), ("at", &address)]);
+        }
+        answer
+    }
+
+    async fn report_taken(&self, keeper: &Keeper, from: Asker, ask: wire::Report) -> Result<wire::ReportAnswer> {
+        let wire::Report { node, mut devices, epoch } = ask;
+        let info = info_of(&node);
+        self.check_reporter(from, &info, devices.len())?;
+        let of = (info.node, info.incarnation);
+        let removed: Vec<_> = devices.iter().map(|device| device.device).collect();
+        let removed =
+            removed.into_iter().filter(|id| keeper.peers.was_removed(DeviceId(id.value()), of)).collect::<Vec<_>>();
+        devices.retain(|device| !removed.contains(&device.device));
+        let known: BTreeMap<DeviceId, DeviceInfo> =
+            keeper.devices().await?.into_iter().map(|info| (info.device, info)).collect();
+        for device in &devices {
+            check_device(&info, device, known.get(&DeviceId(device.device.value())))?;
+        }
+        let (_, nodes) = keeper.nodes().await?;
+        if !nodes.iter().any(|known| known.info == info) {
+            keeper.metadata.ask(meta::Request::NodeJoin { node: info.clone() }).await?;
+            let text = "a node joined, or came back";
+            self.log.say(Level::Info, "cluster", text, &[("name", &info.name), ("at", &info.address)]);
+        }
+        keeper.note_devices(info.node, &devices, &known).await?;
+        keeper.peers.heard(node, devices);
+        let mut answer = keeper.answer_to(self.id, info.node, epoch).await?;
+        answer.removed = removed;
+        Ok(answer)
+    }
+
+    fn check_reporter(&self, from: Asker, info: &NodeInfo, devices: usize) -> Result<()> {
+        let wrong = |text: String| Err(Error::new(ErrorKind::Invalid, text));
+        if !matches!(from, Asker::Node { node, .. } if node == info.node) {
+            return wrong("a node reports for itself alone; nothing was changed".to_string());
+        }
+        if info.node == self.id {
+            return wrong(format!(
+                "this node has the id of the one that keeps the metadata, {}, so its directory is a copy of that one's; nothing was \
+                 changed; start it with a directory of its own",
+                self.id
+            ));
+        }
+        if devices > NODE_DEVICES_MAX {
+            return wrong(format!(
+                "a node has at most {NODE_DEVICES_MAX} devices, and this one names {devices}; nothing was changed; start a second \
+                 node for the others"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether a session is open, and for how long at least.
+    pub async fn find_session(&self, ask: wire::FindSession) -> Result<wire::OpenSession> {
+        let keeper = self.keeper()?;
+        let session = SessionId(ask.session.value());
+        loop {
+            let leases = keeper.metadata.leases(Some(session), 1).await?;
+            let lease_ms = match leases.first() {
+                None => 0,
+                // It ends now, or is renewed: the next answer knows.
+                Some((_, left)) if left.as_millis() == 0 => {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    continue;
+                }
+                Some((_, left)) => left.as_millis() as u64,
+            };
+            return Ok(wire::OpenSession { session: ask.session, lease_ms });
+        }
+    }
+
+    /// Takes a node without devices out of the cluster.
+    pub async fn remove_node(&self, ask: wire::RemoveNode) -> Result<Done> {
+        let node = NodeId(ask.node.value());
+        if node == self.id {
+            let text = "this node keeps the metadata and cannot be removed; nothing was changed";
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        let keeper = self.keeper()?;
+        keeper.metadata.ask(meta::Request::NodeRemove { node }).await?;
+        keeper.peers.forget(node);
+        Ok(Done {})
+    }
+}
+
+impl Keeper {
+    /// The epoch and all nodes.
+    pub async fn nodes(&self) -> Result<(u64, Vec<NodeState>)> {
+        match self.metadata.ask(meta::Request::NodeList).await? {
+            meta::Reply::Nodes { epoch, nodes } => Ok((epoch, nodes)),
+            other => unreachable!("nodes were asked for: {other:?}"),
+        }
+    }
+
+    /// All devices of the store.
+    pub async fn devices(&self) -> Result<Vec<DeviceInfo>> {
+        match self.metadata.ask(meta::Request::DeviceList).await? {
+            meta::Reply::Devices(known) => Ok(known),
+            other => unreachable!("devices were asked for: {other:?}"),
+        }
+    }
+
+    /// The devices of other nodes, as they were reported last.
+    pub async fn far_devices(&self, itself: NodeId) -> Result<Vec<file::Device>> {
+        let (_, nodes) = self.nodes().await?;
+        let mut devices = Vec::new();
+        for info in self.devices().await?.into_iter().filter(|info| info.node != itself) {
+            let node = nodes.iter().find(|node| node.info.node == info.node);
+            let name = node.map_or_else(|| info.node.to_string(), |node| node.info.name.clone());
+            let mut device = match self.peers.device(info.device) {
+                Some(far) => {
+                    let said = far.said();
+                    file::Device {
+                        place: far.peer.place_of(&said),
+                        drain: self.peers.drain_of(&far, said.drain.clone()),
+                        ..said
+                    }
+                }
+                None => file::Device { place: name.clone(), ..file::Device::default() },
+            };
+            if info.silent {
+                device.missing = true;
+                device.trouble = format!(
+                    "node {name} is silent; what is on it is safe there and comes back with it; start it again"
+                );
+            }
+            device.device = info.device.0.into();
+            (device.class, device.capacity, device.node) = (info.class.code(), info.capacity, Some(info.node.0.into()));
+            devices.push(device);
+        }
+        Ok(devices)
+    }
+
+    async fn view(&self, keeper: NodeId) -> Result<wire::ViewAnswer> {
+        let (epoch, nodes) = self.nodes().await?;
+        Ok(wire::ViewAnswer { epoch, keeper: keeper.0.into(), members: nodes.into_iter().map(wire_member).collect() })
+    }
+
+    /// Tells the metadata store what a node said of its devices.
+    async fn note_devices(
+        &self,
+        node: NodeId,
+        devices: &[file::Device],
+        known: &BTreeMap<DeviceId, DeviceInfo>,
+    ) -> Result<()> {
+        let mut present = Vec::new();
+        for said in devices.iter().filter(|said| !said.missing) {
+            let (device, class) = (DeviceId(said.device.value()), Class::from_code(said.class).unwrap_or_default());
+            let same =
+                |known: &DeviceInfo| known.node == node && known.class == class && known.capacity == said.capacity;
+            if !known.get(&device).is_some_and(same) {
+                let capacity = said.capacity;
+                self.metadata.ask(meta::Request::DeviceRegister { device, class, capacity, node }).await?;
+            }
+            let full = said.full || said.out_of_service;
+            let (used, capacity) = (said.used, said.capacity);
+            self.metadata.ask(meta::Request::DeviceReport { device, used, capacity, full }).await?;
+            present.push(device);
+        }
+        self.metadata.ask(meta::Request::NodeReport { node, keeps: false, devices: present }).await?;
+        Ok(())
+    }
+
+    /// What a node has to know that has this epoch's view.
+    async fn answer_to(&self, itself: NodeId, node: NodeId, epoch: u64) -> Result<wire::ReportAnswer> {
+        let view = self.view(itself).await?;
+        let silent = view.members.iter().filter(|member| member.silent);
+        let silent: Vec<NodeId> = silent.map(|member| NodeId(member.node.node.value())).collect();
+        let told = self.peers.find(node).is_some_and(|peer| !peer.told_silent(&silent));
+        let view = (view.epoch != epoch || !told).then_some(view);
+        let leases = self.metadata.leases(None, SESSIONS_TOLD_MAX).await?;
+        let open = |(session, left): (SessionId, Duration)| wire::OpenSession {
+            session: session.0.into(),
+            lease_ms: left.as_millis() as u64,
         };
-        let members = nodes.into_iter().map(wire_member).collect();
-        Ok(wire::ViewAnswer { epoch, keeper: self.id.0.into(), members })
+        let sessions = leases.into_iter().map(open).filter(|open| open.lease_ms > 0).collect();
+        let devices = self.devices().await?.into_iter();
+        let draining = devices.filter(|info| info.node == node && info.draining).map(|info| info.device.0.into());
+        Ok(wire::ReportAnswer { view, sessions, draining: draining.collect(), removed: Vec::new() })
+    }
+}
+
+/// Whether a device may be one of the store's. One that holds chunks and is not known belongs to another store: serving it would
+/// mean deleting everything on it.
+fn check_device(node: &NodeInfo, said: &file::Device, known: Option<&DeviceInfo>) -> Result<()> {
+    let place = &said.place;
+    match known {
+        None if said.chunks > 0 => Err(Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "the device in {place} holds {} chunks of another store; nothing was changed. Start it in its own cluster, or give \
+                 node {} an empty directory",
+                said.chunks, node.name
+            ),
+        )),
+        Some(known) if known.node != node.node && known.reported && !known.silent && !said.missing => Err(Error::new(
+            ErrorKind::Exists,
+            format!(
+                "the device in {place} is served by node {} already, so one of the two is a copy; nothing was changed; leave one out",
+                known.node
+            ),
+        )),
+        _ if Class::from_code(said.class).is_none() => {
+            let text = format!("the device in {place} has a class that this version does not know; update the keeper");
+            Err(Error::new(ErrorKind::Unsupported, text))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -42,7 +277,7 @@ fn wire_member(state: NodeState) -> wire::Member {
     wire::Member { node: wire_node(info), devices, silent }
 }
 
-fn wire_node(info: NodeInfo) -> wire::Node {
-    let NodeInfo { node, incarnation, name, address, site, rack, hdfs } = info;
-    wire::Node { node: node.0.into(), incarnation, name, address, site, rack, hdfs }
+fn info_of(node: &wire::Node) -> NodeInfo {
+    let wire::Node { node, incarnation, name, address, site, rack, hdfs } = node.clone();
+    NodeInfo { node: NodeId(node.value()), incarnation, name, address, site, rack, hdfs }
 }

@@ -4,20 +4,22 @@
 use crate::device::{Device, Item};
 use crate::housekeeping::compare;
 use crate::log::Level;
-use crate::service::Node;
+use crate::moving::{Move, STEP};
+use crate::orders::BagCounts;
+use crate::place::Place;
+use crate::service::{Node, Role};
 use crate::translate::place_of;
 use base::checksum::BlockSums;
-use base::disk::Caching;
 use base::error::{Error, ErrorKind, Result};
-use base::id::{BagId, ChunkId, DeviceId, GroupId, Owner};
-use base::limit::{LIST_PAGE_MAX, RECORD_PAYLOAD_MAX};
-use base::policy::{self, Class};
+use base::id::{BagId, ChunkId, DeviceId, GroupId, NodeId, Owner};
+use base::limit::LIST_PAGE_MAX;
+use base::policy::Class;
 use base::unit::{WallTime, show_bytes};
 use bytes::Bytes;
-use chunk::{Check, ChunkStat, Reply, Request, Usage};
-use meta::request::{BagInfo, Carried, NewGroup};
+use chunk::ChunkStat;
+use meta::request::{BagInfo, Carried, DeviceInfo, NewGroup};
 use net::Responder;
-use net::message::{Done, device as wire};
+use net::message::{Done, cluster, device as wire};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,9 +27,6 @@ use tokio::sync::watch;
 
 /// Between two looks at devices that are being emptied and at which nothing can be done just now.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-
-/// Bytes copied at once: one record.
-const STEP: u64 = RECORD_PAYLOAD_MAX as u64;
 
 /// How far a drain has come since the node started.
 #[derive(Clone, Debug, Default)]
@@ -54,15 +53,16 @@ impl Draining {
 /// Empties devices until the node stops.
 pub async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
     while !*stopped.borrow() {
-        for device in node.served().filter(|device| device.is_draining()) {
+        let is_there = |place: &Place| matches!(place, Place::Near(_)) || place.is_able();
+        for place in node.places().into_iter().filter(|place| place.is_draining() && is_there(place)) {
             let passed = tokio::select! {
                 biased;
                 _ = stopped.changed() => return,
-                passed = pass(&node, device) => passed,
+                passed = pass(&node, &place) => passed,
             };
             if let Err(error) = passed {
-                node.log.say(Level::Warn, "drain", error.text(), &[("place", &device.place)]);
-                device.drained(|draining| draining.waits = error.text().to_string());
+                node.log.say(Level::Warn, "drain", error.text(), &[("place", &place.shown())]);
+                node.drained(&place, |draining| draining.waits = error.text().to_string());
             }
         }
         tokio::select! {
@@ -75,38 +75,47 @@ pub async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
 }
 
 /// Does everything that can be done now for one device, and removes it if nothing is left on it.
-async fn pass(node: &Node, device: &Arc<Device>) -> Result<()> {
+async fn pass(node: &Node, place: &Place) -> Result<()> {
     let mut waits = Vec::new();
-    move_groups(node, device, &mut waits).await?;
-    leave_bags(node, device, &mut waits).await?;
-    let left = leftovers(node, device).await?;
+    move_groups(node, place, &mut waits).await?;
+    leave_bags(node, place, &mut waits).await?;
+    let left = leftovers(node, place).await?;
     if left > 0 && waits.is_empty() {
         waits.push(format!("{left} chunks that are being deleted"));
     }
     if !waits.is_empty() {
         let text = waits.join("; ");
-        device.drained(|draining| draining.waits = text);
+        node.drained(place, |draining| draining.waits = text);
         return Ok(());
     }
-    node.metadata.ask(meta::Request::DeviceRemove { device: device.id }).await?;
-    device.drained(|draining| draining.over = true);
+    let shown = place.shown();
+    let keeper = node.keeper()?;
+    keeper.metadata.ask(meta::Request::DeviceRemove { device: place.id() }).await?;
+    match place {
+        Place::Near(device) => device.drained(|draining| draining.over = true),
+        Place::Far(far) => keeper.peers.removed(far),
+    }
     let text = "the device is empty and removed; its directory may be deleted";
-    node.log.say(Level::Info, "drain", text, &[("place", &device.place)]);
+    node.log.say(Level::Info, "drain", text, &[("place", &shown)]);
     Ok(())
 }
 
-async fn move_groups(node: &Node, device: &Arc<Device>, waits: &mut Vec<String>) -> Result<()> {
-    let (mut after, mut unreadable) = (None, Vec::new());
+async fn move_groups(node: &Node, place: &Place, waits: &mut Vec<String>) -> Result<()> {
+    let (mut after, mut unreadable, mut written) = (None, Vec::new(), 0);
     loop {
-        let request = meta::Request::GroupsOn { device: device.id, after, limit: LIST_PAGE_MAX };
-        let meta::Reply::GroupsOn { groups, resume } = node.metadata.ask(request).await? else {
+        let request = meta::Request::GroupsOn { device: place.id(), after, limit: LIST_PAGE_MAX };
+        let meta::Reply::GroupsOn { groups, open, resume } = node.metadata()?.ask(request).await? else {
             unreachable!("the groups on a device were asked for")
         };
         for group in &groups {
+            let Some(to) = node.target(place, open.contains(&group.group)).await? else {
+                written += 1;
+                continue;
+            };
             let (_, chunk) = place_of(group);
-            let one = Move { node, from: device, group: group.group, chunk };
+            let one = Move { node, group: group.group, chunk, from: place, to: &to };
             match one.run().await {
-                Ok(bytes) => device.drained(|draining| {
+                Ok(bytes) => node.drained(place, |draining| {
                     draining.waits.clear();
                     draining.chunks += 1;
                     draining.bytes += bytes;
@@ -115,7 +124,7 @@ async fn move_groups(node: &Node, device: &Arc<Device>, waits: &mut Vec<String>)
                 Err(error) if error.kind() == ErrorKind::Stale => {
                     waits.push("what was deleted to be collected".to_string())
                 }
-                Err(error) if error.kind() == ErrorKind::Full => return Err(error),
+                Err(error) if matches!(error.kind(), ErrorKind::Full | ErrorKind::Unreachable) => return Err(error),
                 Err(error) => unreadable.push(error.text().to_string()),
             }
         }
@@ -125,6 +134,11 @@ async fn move_groups(node: &Node, device: &Arc<Device>, waits: &mut Vec<String>)
         }
     }
     waits.dedup();
+    if written > 0 {
+        waits.push(format!(
+            "{written} chunks that are still being written; they follow when their writers close them or are gone"
+        ));
+    }
     if let Some(first) = unreadable.first() {
         waits.push(format!(
             "{} chunks that could not be moved; `stormwell device scrub` names the files with damage: put them again or remove \
@@ -135,256 +149,139 @@ async fn move_groups(node: &Node, device: &Arc<Device>, waits: &mut Vec<String>)
     Ok(())
 }
 
-/// One group's way from a device to another.
-struct Move<'a> {
-    node: &'a Node,
-    from: &'a Arc<Device>,
-    group: GroupId,
-    chunk: ChunkId,
-}
-
-impl Move<'_> {
-    /// Moves it. The bytes that were copied.
-    async fn run(&self) -> Result<u64> {
-        let to = self.target()?;
-        // What is there does not change any more: most of it is copied while its writer goes on.
-        let copied = match self.stat().await? {
-            Some(stat) => self.copy(&to, &stat, 0).await,
-            None => Ok(0),
-        };
-        let copied = match copied {
-            Ok(copied) => copied,
-            Err(error) => {
-                self.forget_copy(&to).await;
-                return Err(error);
-            }
-        };
-        self.from.send(Item::Hold { chunk: self.chunk });
-        let moved = self.finish(&to, copied).await;
-        self.from.send(Item::Departed { chunk: self.chunk, to: moved.is_ok().then(|| to.clone()) });
-        if moved.is_err() {
-            self.forget_copy(&to).await;
-        }
-        moved
-    }
-
-    /// What came meanwhile, the seal, and the change of the metadata; nothing changes the chunk during this.
-    async fn finish(&self, to: &Arc<Device>, copied: u64) -> Result<u64> {
-        let mut bytes = 0;
-        let stat = self.stat().await?;
-        if let Some(stat) = &stat {
-            bytes = self.copy(to, stat, copied).await?;
-            self.close(to, stat).await?;
-        }
-        // Housekeeping frees nothing in between: what it freed before is freed in the copy, what it will free it finds there.
-        let _turn = self.node.moving.lock().await;
-        if stat.is_some() {
-            self.release(to).await?;
-        }
-        loop {
-            let (group, chunk, from, to) = (self.group, self.chunk, self.from.id, to.id);
-            match self.node.metadata.ask(meta::Request::MoveGroup { group, chunk, from, to }).await {
-                Ok(_) => return Ok(bytes),
-                Err(error) if matches!(error.kind(), ErrorKind::Stale | ErrorKind::NotFound) => {
-                    return Err(Error::new(ErrorKind::Stale, error.text()));
-                }
-                // Whether it is done is not known, so neither chunk may go or grow until it is.
-                Err(_) => tokio::time::sleep(LOOK_EVERY).await,
-            }
-        }
-    }
-
-    async fn stat(&self) -> Result<Option<ChunkStat>> {
-        match self.from.ask(Request::Stat { chunk: self.chunk }).await {
-            Ok(Reply::Stat(stat)) => Ok(Some(stat)),
-            Ok(other) => unreachable!("a chunk was asked about: {other:?}"),
-            // Nothing was written to it yet.
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// The device that takes it: the one with the most room.
-    fn target(&self) -> Result<Arc<Device>> {
-        let targets = self.node.targets(self.from);
-        let roomy =
-            targets.into_iter().filter(|target| !target.usage().full).max_by_key(|target| room(&target.usage()));
-        roomy.filter(|target| room(&target.usage()) > STEP).cloned().ok_or_else(|| {
-            let text = format!(
-                "no other device has room for what is left on {}; nothing is lost; delete something or start the node with another --data DIR",
-                self.from.place
-            );
-            Error::new(ErrorKind::Full, text)
-        })
-    }
-
-    /// Copies the bytes from `start` on, in order; zeros where they were released. How long the copy is.
-    async fn copy(&self, to: &Arc<Device>, stat: &ChunkStat, start: u64) -> Result<u64> {
-        let chunk = self.chunk;
-        let look = move |engine: &chunk::Engine<_>| (engine.kept_ranges(chunk), engine.has_small_records(chunk));
-        let (kept, small_parts) = self.from.look(look).await?;
-        let mut at = start;
-        while at < stat.length {
-            let next = kept.iter().find(|(_, end)| *end > at);
-            let most = at.saturating_add(STEP).min(stat.length);
-            let bytes = match next {
-                Some((from, end)) if *from <= at => self.read(at, most.min(*end)).await?,
-                Some((from, _)) => Bytes::from(vec![0; (most.min(*from) - at) as usize]),
-                None => Bytes::from(vec![0; (most - at) as usize]),
-            };
-            let length = bytes.len() as u64;
-            self.append(to, stat, (at, bytes), policy::Level::Written, small_parts).await?;
-            at += length;
-        }
-        Ok(at)
-    }
-
-    async fn read(&self, start: u64, end: u64) -> Result<Bytes> {
-        let ranges = vec![(start, end - start)];
-        let request = Request::Read { chunk: self.chunk, ranges, caching: Caching::Around, check: Check::Here };
-        let Reply::Data { mut parts, .. } = self.from.ask(request).await? else { unreachable!("bytes were asked for") };
-        let bytes = if parts.len() == 1 { parts.remove(0) } else { Bytes::from(parts.concat()) };
-        if bytes.len() as u64 != end - start {
-            let text = format!("bytes {start}..{end} of chunk {} are not all there", self.chunk);
-            return Err(Error::new(ErrorKind::Corrupt, text));
-        }
-        Ok(bytes)
-    }
-
-    async fn append(
-        &self,
-        to: &Arc<Device>,
-        stat: &ChunkStat,
-        (offset, payload): (u64, Bytes),
-        level: policy::Level,
-        small_parts: bool,
-    ) -> Result<()> {
-        let sums = BlockSums::of(&payload);
-        let (chunk, owner, generation) = (self.chunk, stat.owner, stat.generation);
-        let request =
-            Request::Append { chunk, owner, generation, offset, payload, sums, level, seal: false, small_parts };
-        to.ask(request).await.map(drop)
-    }
-
-    /// Makes the copy durable, and as complete as the original is.
-    async fn close(&self, to: &Arc<Device>, stat: &ChunkStat) -> Result<()> {
-        if !stat.sealed || stat.length == 0 {
-            self.append(to, stat, (stat.length, Bytes::new()), policy::Level::Synced, false).await?;
-        }
-        if !stat.sealed {
-            return Ok(());
-        }
-        let request = Request::Seal { chunk: self.chunk, generation: stat.generation, length: stat.length };
-        to.ask(request).await.map(drop)
-    }
-
-    /// Releases in the copy what is released in the original.
-    async fn release(&self, to: &Arc<Device>) -> Result<()> {
-        let chunk = self.chunk;
-        let (kept, length) = self.from.look(move |engine| (engine.kept_ranges(chunk), engine.length_of(chunk))).await?;
-        let (mut ranges, mut at) = (Vec::new(), 0);
-        for (start, end) in kept.into_iter().chain([(length, length)]) {
-            if at < start {
-                ranges.push((at, start - at));
-            }
-            at = end;
-        }
-        if !ranges.is_empty() {
-            to.ask(Request::Release { chunk, ranges }).await?;
-        }
-        Ok(())
-    }
-
-    /// A copy that nobody knows of goes; if that is cut short, at the next start.
-    async fn forget_copy(&self, to: &Arc<Device>) {
-        let _later = to.ask(Request::Delete { chunks: vec![self.chunk] }).await;
-    }
-}
-
-/// Leaves every bag whose chunks on the device are handled; those that have some are waited for.
-async fn leave_bags(node: &Node, device: &Arc<Device>, waits: &mut Vec<String>) -> Result<()> {
-    for bag in node.bags().await?.into_iter().filter(|bag| bag.members.contains(&device.id)) {
+/// Leaves every bag whose chunks on the device are handled; those that have some are waited for. The device takes no new ones.
+async fn leave_bags(node: &Node, place: &Place, waits: &mut Vec<String>) -> Result<()> {
+    for bag in node.bags().await?.into_iter().filter(|bag| bag.members.contains(&place.id())) {
         node.others_join(&bag).await?;
-        let owner = Owner::Bag(bag.bag);
-        let chunks = device.look(move |engine| engine.chunks_of(owner).count()).await?;
+        let BagCounts { stat, chunks, .. } = place.bag_counts(bag.bag).await?;
         if chunks > 0 {
             let kept = if bag.retain { ", which retains them: until it is removed" } else { "" };
             waits.push(format!("{chunks} chunks of bag {} to be handled{kept}", bag.name));
             continue;
         }
-        let Reply::BagStat(stat) = device.ask(Request::BagStat { bag: bag.bag }).await? else {
-            unreachable!("a bag's counters were asked for")
-        };
         let counts = Carried {
             pushed: stat.pushed,
             pushed_bytes: stat.pushed_bytes,
             acknowledged: stat.acknowledged,
             acknowledged_bytes: stat.acknowledged_bytes,
         };
-        let leaving = Some((device.id, counts));
-        node.metadata.ask(meta::Request::BagMembers { bag: bag.bag, joining: Vec::new(), leaving }).await?;
-        if !device.usage().failed {
-            device.ask(Request::DropBag { bag: bag.bag }).await?;
+        let leaving = Some((place.id(), counts));
+        node.metadata()?.ask(meta::Request::BagMembers { bag: bag.bag, joining: Vec::new(), leaving }).await?;
+        match place {
+            Place::Near(device) if device.usage().failed => device.send(Item::BagChanged { bag: bag.bag }),
+            place => place.drop_bag(bag.bag).await?,
         }
-        device.send(Item::BagChanged { bag: bag.bag });
     }
     Ok(())
 }
 
 /// Deletes chunks whose group is elsewhere by now. How many chunks are left.
-async fn leftovers(node: &Node, device: &Arc<Device>) -> Result<usize> {
+async fn leftovers(node: &Node, place: &Place) -> Result<usize> {
     // A disk that failed a sync takes no deletion; what is on it by now is of no use to anybody.
-    if device.usage().failed {
-        return Ok(0);
+    match place {
+        Place::Near(device) if device.usage().failed => Ok(0),
+        place => compare(node, place).await,
     }
-    compare(node, device).await
-}
-
-/// Bytes that a device may still take.
-fn room(usage: &Usage) -> u64 {
-    usage.capacity.saturating_sub(usage.reserve).saturating_sub(usage.used)
 }
 
 impl Node {
     /// Begins to empty a device, durably, or says why that cannot be. One that is being emptied goes on.
     pub async fn drain(&self, ask: wire::Drain) -> Result<Done> {
-        let device = self.device(ask.device)?;
-        if !device.is_draining() {
-            self.may_drain(device)?;
-            self.metadata.ask(meta::Request::DeviceDrain { device: device.id }).await?;
-            device.begin_draining(self.clock.wall());
+        self.drain_all(vec![self.place(DeviceId(ask.device.value()))?]).await
+    }
+
+    /// Begins to empty all devices of a node, or none.
+    pub async fn drain_node(&self, ask: cluster::DrainNode) -> Result<Done> {
+        let node = NodeId(ask.node.value());
+        if node == self.id {
+            let text = "this node keeps the metadata, which has no second place; nothing was moved; drain its other devices one by one";
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        let keeper = self.keeper()?;
+        if !keeper.nodes().await?.1.iter().any(|known| known.info.node == node) {
+            return Err(Error::new(ErrorKind::NotFound, format!("node {node} is not one of this cluster's")));
+        }
+        let mut places = Vec::new();
+        for info in keeper.devices().await?.into_iter().filter(|info| info.node == node) {
+            places.push(self.place(info.device)?);
+        }
+        self.drain_all(places).await
+    }
+
+    async fn drain_all(&self, places: Vec<Place>) -> Result<Done> {
+        let keeper = self.keeper()?;
+        let known = keeper.devices().await?;
+        let drains = |place: &Place| known.iter().any(|info| info.device == place.id() && info.draining);
+        let new: Vec<Place> = places.into_iter().filter(|place| !drains(place)).collect();
+        self.may_drain(&new).await?;
+        for place in &new {
+            keeper.metadata.ask(meta::Request::DeviceDrain { device: place.id() }).await?;
+            match place {
+                Place::Near(device) => device.begin_draining(self.clock.wall()),
+                // Its node hears of it with the answer to its next report.
+                Place::Far(_) => self.drained(place, |_| ()),
+            }
         }
         self.drains.notify_one();
         Ok(Done {})
     }
 
-    fn may_drain(&self, device: &Arc<Device>) -> Result<()> {
-        let place = &device.place;
-        if *place == self.metadata_at {
-            let text = format!(
-                "{place} also holds the store's metadata, which has no second place; nothing was moved; stop the node, move the \
-                 directory `meta` into the directory of another device, and start it again"
-            );
-            return Err(Error::new(ErrorKind::Invalid, text));
+    /// The drain of a device came further.
+    fn drained(&self, place: &Place, note: impl FnOnce(&mut Draining)) {
+        match (place, &self.role) {
+            (Place::Near(device), _) => device.drained(note),
+            (Place::Far(far), Role::Keeper(keeper)) => keeper.peers.drained(far.device, self.clock.wall(), note),
+            (Place::Far(_), Role::Member(_)) => {
+                unreachable!("only the node that keeps the metadata knows of other nodes' devices")
+            }
         }
-        let targets = self.targets(device);
-        let usage = device.usage();
-        let free = targets.iter().map(|target| room(&target.usage())).fold(0, u64::saturating_add);
+    }
+
+    async fn may_drain(&self, places: &[Place]) -> Result<()> {
+        let (mut room, mut live, mut chunks) = (0u64, 0u64, 0u64);
+        let mut counted: Vec<DeviceId> = places.iter().map(Place::id).collect();
+        for place in places {
+            let shown = place.shown();
+            if shown == self.keeper()?.metadata_at {
+                let text = format!(
+                    "{shown} also holds the store's metadata, which has no second place; nothing was moved; stop the node, move the \
+                     directory `meta` into the directory of another device, and start it again"
+                );
+                return Err(Error::new(ErrorKind::Invalid, text));
+            }
+            if let Place::Far(far) = place
+                && !far.peer.is_reachable()
+            {
+                let text = format!(
+                    "node {} is silent, so {shown} cannot be emptied; nothing was moved; start it",
+                    far.peer.name()
+                );
+                return Err(Error::new(ErrorKind::Unreachable, text));
+            }
+            let (bytes, count) = place.holds();
+            (live, chunks) = (live.saturating_add(bytes), chunks.saturating_add(count));
+            let mut targets = self.targets(place).await?;
+            targets.retain(|target| !places.iter().any(|place| place.id() == target.id()));
+            if targets.is_empty() {
+                let text = format!(
+                    "no other device could take what is on {shown}; nothing was moved; start the node with another --data DIR"
+                );
+                return Err(Error::new(ErrorKind::Full, text));
+            }
+            targets.retain(|target| !counted.contains(&target.id()));
+            counted.extend(targets.iter().map(Place::id));
+            room = targets.iter().map(Place::room).fold(room, u64::saturating_add);
+        }
         // A header for each record and for each chunk's last, and a sixty-fourth for journals and checkpoints.
-        let need = usage.live.saturating_add(usage.live / 64).saturating_add(usage.chunks.saturating_mul(8192));
-        if targets.is_empty() {
+        let need = live.saturating_add(live / 64).saturating_add(chunks.saturating_mul(8192));
+        if room < need {
+            let shown: Vec<String> = places.iter().map(Place::shown).collect();
             let text = format!(
-                "no other device could take what is on {place}; nothing was moved; start the node with another --data DIR"
-            );
-            return Err(Error::new(ErrorKind::Full, text));
-        }
-        if free < need {
-            let text = format!(
-                "{place} holds {} in {} chunks and the other devices have room for {}; nothing was moved; delete something or start \
+                "{} holds {} in {chunks} chunks and the other devices have room for {}; nothing was moved; delete something or start \
                  the node with another --data DIR",
-                show_bytes(usage.live),
-                usage.chunks,
-                show_bytes(free)
+                shown.join(", "),
+                show_bytes(live),
+                show_bytes(room)
             );
             return Err(Error::new(ErrorKind::Full, text));
         }
@@ -392,13 +289,37 @@ impl Node {
     }
 
     /// The devices that may take what is on this one: of its class if there are others, else of any but `bulk`.
-    fn targets(&self, device: &Device) -> Vec<&Arc<Device>> {
-        let others = || {
-            let usable = |other: &&Arc<Device>| !other.is_draining() && !other.usage().failed;
-            self.served().filter(|other| other.id != device.id).filter(usable)
+    async fn targets(&self, place: &Place) -> Result<Vec<Place>> {
+        let known = self.keeper()?.devices().await?;
+        let usable = |other: &Place| {
+            let takes = |info: &DeviceInfo| info.device == other.id() && !info.draining && !info.silent;
+            other.id() != place.id() && other.is_able() && known.iter().any(takes)
         };
-        let same: Vec<_> = others().filter(|other| other.class == device.class).collect();
-        if same.is_empty() { others().filter(|other| other.class != Class::Bulk).collect() } else { same }
+        let others: Vec<Place> = self.places().into_iter().filter(usable).collect();
+        let same: Vec<Place> = others.iter().filter(|other| other.class() == place.class()).cloned().collect();
+        let any = || others.into_iter().filter(|other| other.class() != Class::Bulk).collect();
+        Ok(if same.is_empty() { any() } else { same })
+    }
+
+    /// The device that takes a chunk: the one with the most room. None: it may still be written, and only devices on other nodes
+    /// have room.
+    async fn target(&self, from: &Place, is_open: bool) -> Result<Option<Place>> {
+        let is_near = |place: &Place| matches!(place, Place::Near(_));
+        let roomy: Vec<Place> = self.targets(from).await?.into_iter().filter(|target| target.room() > STEP).collect();
+        if roomy.is_empty() {
+            let text = format!(
+                "no other device has room for what is left on {}; nothing is lost; delete something or start the node with another --data DIR",
+                from.shown()
+            );
+            return Err(Error::new(ErrorKind::Full, text));
+        }
+        let near = roomy.iter().filter(|target| is_near(target)).max_by_key(|target| target.room());
+        match near {
+            // Nothing crosses the network without need.
+            Some(near) if is_near(from) => Ok(Some(near.clone())),
+            _ if is_open => Ok(None),
+            _ => Ok(roomy.into_iter().max_by_key(Place::room)),
+        }
     }
 
     /// All bags, in the order of their names.
@@ -406,7 +327,7 @@ impl Node {
         let (mut found, mut after) = (Vec::new(), None);
         loop {
             let meta::Reply::Bags { bags, more } =
-                self.metadata.ask(meta::Request::BagList { after, limit: LIST_PAGE_MAX }).await?
+                self.metadata()?.ask(meta::Request::BagList { after, limit: LIST_PAGE_MAX }).await?
             else {
                 unreachable!("bags were asked for")
             };
@@ -426,13 +347,17 @@ impl Node {
 
     /// A bag all of whose members are being emptied gets others.
     async fn others_join(&self, bag: &BagInfo) -> Result<BagInfo> {
-        if !self.members_that_take(bag).is_empty() {
+        let takes = |member: &DeviceId| self.place(*member).is_ok_and(|place| place.is_able() && !place.is_draining());
+        if bag.members.iter().any(takes) {
             return Ok(bag.clone());
         }
-        let joining =
-            bag.members.iter().filter_map(|member| self.devices.get(member)).flat_map(|member| self.targets(member));
-        let joining: Vec<DeviceId> = joining.map(|device| device.id).collect();
-        match self.metadata.ask(meta::Request::BagMembers { bag: bag.bag, joining, leaving: None }).await? {
+        let mut joining = Vec::new();
+        for member in &bag.members {
+            if let Ok(place) = self.place(*member) {
+                joining.extend(self.targets(&place).await?.iter().map(Place::id));
+            }
+        }
+        match self.metadata()?.ask(meta::Request::BagMembers { bag: bag.bag, joining, leaving: None }).await? {
             meta::Reply::Bag(changed) => Ok(changed),
             other => unreachable!("a bag was changed: {other:?}"),
         }
@@ -457,7 +382,7 @@ impl Node {
         if device.look(move |engine| engine.knows(chunk)).await? {
             return Ok(device.clone());
         }
-        let meta::Reply::Bag(info) = self.metadata.ask(meta::Request::BagOf { bag }).await? else {
+        let meta::Reply::Bag(info) = self.metadata()?.ask(meta::Request::BagOf { bag }).await? else {
             unreachable!("a bag was asked for")
         };
         let info = self.others_join(&info).await?;
@@ -481,7 +406,7 @@ impl Node {
     /// before a restart. Nothing may be begun where the group is not.
     pub async fn place_now(&self, device: &Arc<Device>, group: GroupId) -> Result<Arc<Device>> {
         let request = meta::Request::KnownGroups { groups: vec![group] };
-        let meta::Reply::Known(known) = self.metadata.ask(request).await? else {
+        let meta::Reply::Known(known) = self.metadata()?.ask(request).await? else {
             unreachable!("a known group was asked for")
         };
         let Some(known) = known.first() else {
@@ -515,7 +440,7 @@ impl Node {
             return Ok(Vec::new());
         }
         let groups = grouped.values().copied().collect();
-        let meta::Reply::Known(known) = self.metadata.ask(meta::Request::KnownGroups { groups }).await? else {
+        let meta::Reply::Known(known) = self.metadata()?.ask(meta::Request::KnownGroups { groups }).await? else {
             unreachable!("known groups were asked for")
         };
         let known: BTreeMap<GroupId, NewGroup> = known.into_iter().map(|group| (group.group, group)).collect();

@@ -1,5 +1,5 @@
-//! The HDFS gateway of this node: it stands on a link to the node itself, where a call is a function call, under a session that
-//! lives as long as the node serves.
+//! The HDFS gateway of this node: it stands on a link to the node itself, where a call is a function call. Where the metadata is
+//! kept its session lives as long as the node serves; on another node it has one like any client, and a new one when that is over.
 
 use crate::service::{Node, NodeService};
 use base::buffer::Pool;
@@ -14,6 +14,7 @@ use meta::Caller;
 use meta::request::User;
 use net::{Credentials, Link};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::watch;
 
 /// Starts of the node before this one whose sessions are ended: a few may have failed before theirs began.
@@ -36,6 +37,8 @@ pub struct Given {
     pub net: Arc<dyn Net>,
     /// What other nodes want to be shown.
     pub credentials: Credentials,
+    /// Where the node that keeps the metadata is, `host:port`; none: it is this one.
+    pub keeper: Option<String>,
     /// Told why connections were refused or cut.
     pub on_trouble: Arc<dyn Fn(String) + Send + Sync>,
 }
@@ -43,9 +46,13 @@ pub struct Given {
 /// A gateway that serves.
 pub struct Hdfs {
     node: Arc<Node>,
-    session: SessionId,
+    /// The session that this node keeps open for it.
+    session: Option<SessionId>,
     task: tokio::task::JoinHandle<()>,
 }
+
+/// Between two attempts to begin a session at the node that keeps the metadata, or to listen again.
+const AGAIN_PAUSE: Duration = Duration::from_millis(500);
 
 /// The session of the gateway in this start of the node: nobody needs to note it anywhere to find it at the next one.
 fn session_of(node: &Node, incarnation: u64) -> SessionId {
@@ -53,51 +60,126 @@ fn session_of(node: &Node, incarnation: u64) -> SessionId {
 }
 
 impl Hdfs {
-    /// Serves Hadoop's clients from `listener` until `stopped` becomes true. What an earlier start left open is closed as it is.
+    /// Serves Hadoop's clients from `listener` until `stopped` becomes true. What an earlier start left open is closed as it is, at
+    /// the latest when its session is over.
     pub async fn start(given: Given, listener: Box<dyn Listener>, stopped: watch::Receiver<bool>) -> Result<Hdfs> {
-        let Given { node, incarnation, pool, random, net, credentials, on_trouble } = given;
-        for before in 1..=STARTS_BEFORE.min(incarnation) {
-            let session = session_of(&node, incarnation - before);
-            node.metadata.ask_for(Caller { session, call: 0 }, meta::Request::CloseSession).await?;
+        let node = given.node.clone();
+        if let Some(keeper) = given.keeper.clone() {
+            let task = tokio::spawn(serve_as_member(given, keeper, listener, stopped));
+            return Ok(Hdfs { node, session: None, task });
         }
-        let session = session_of(&node, incarnation);
-        let (superuser, group) = os::user::current();
-        let user = User { owner: superuser.clone(), group: group.clone() };
-        node.metadata.keep_open(session);
-        node.metadata.ask_for(Caller { session, call: 0 }, meta::Request::OpenSession { user }).await?;
-        let link = Link::local(Arc::new(NodeService(node.clone())), session);
-        let groups = os::user::Groups::new(node.clock.clone());
-        let near = Near { node: node.id, link, session };
-        let around = client::Settings {
-            net,
-            address: String::new(),
-            program: "stormwell serve (hdfs)".to_string(),
-            credentials,
-            user: (superuser.clone(), group.clone()),
-            clock: node.clock.clone(),
-            random: random.clone(),
-            pool,
-            connections: CONNECTIONS,
-            silence_max: CALL_SILENCE_MAX,
-        };
-        let settings = gateway_hdfs::Settings {
-            client: Client::over(near, around),
-            clock: node.clock.clone(),
-            random,
-            superuser,
-            groups_of: Arc::new(move |user| groups.of(user)),
-            on_trouble,
-        };
-        let task = tokio::spawn(Gateway::serve(settings, listener, stopped));
-        Ok(Hdfs { node, session, task })
+        for before in 1..=STARTS_BEFORE.min(given.incarnation) {
+            let session = session_of(&node, given.incarnation - before);
+            node.metadata()?.ask_for(Caller { session, call: 0 }, meta::Request::CloseSession).await?;
+        }
+        let session = session_of(&node, given.incarnation);
+        let (owner, group) = os::user::current();
+        let user = User { owner, group };
+        node.metadata()?.keep_open(session);
+        node.metadata()?.ask_for(Caller { session, call: 0 }, meta::Request::OpenSession { user }).await?;
+        let client = Client::over(given.near(session), given.around(String::new()));
+        let task = tokio::spawn(Gateway::serve(given.settings(client), listener, stopped));
+        Ok(Hdfs { node, session: Some(session), task })
     }
 
     /// Waits until it has ended, after `stopped` became true, and closes what it left open.
     pub async fn end(self) {
         // A panic was said on stderr; its files are closed all the same.
         let _ = self.task.await;
-        let caller = Caller { session: self.session, call: 0 };
-        // If the store takes nothing any more, the next start does it.
-        let _ = self.node.metadata.ask_for(caller, meta::Request::CloseSession).await;
+        if let Some(session) = self.session {
+            // If the store takes nothing any more, the next start does it.
+            if let Ok(metadata) = self.node.metadata() {
+                let _ = metadata.ask_for(Caller { session, call: 0 }, meta::Request::CloseSession).await;
+            }
+        }
+    }
+}
+
+/// Serves under one session after another until `stopped` becomes true. While the node that keeps the metadata cannot be reached,
+/// connections wait.
+async fn serve_as_member(
+    given: Given,
+    keeper: String,
+    listener: Box<dyn Listener>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let (address, mut listener) = (listener.address(), Some(listener));
+    loop {
+        let session = SessionId(given.random.wide());
+        let begun = async {
+            let client = Client::over_member(given.near(session), given.around(keeper.clone())).await?;
+            match listener.take() {
+                Some(listener) => Ok((client, listener)),
+                None => given.net.listen(&address).await.map(|listener| (client, listener)),
+            }
+        };
+        let begun = tokio::select! {
+            biased;
+            () = stop(&mut stopped) => return,
+            begun = begun => begun,
+        };
+        let Ok((client, listening)) = begun else {
+            // That the node waits for its cluster, and why, is in its log.
+            tokio::select! {
+                biased;
+                () = stop(&mut stopped) => return,
+                () = tokio::time::sleep(AGAIN_PAUSE) => continue,
+            }
+        };
+        let (end, ending) = watch::channel(false);
+        let serving = tokio::spawn(Gateway::serve(given.settings(client.clone()), listening, ending));
+        let over = tokio::select! {
+            biased;
+            () = stop(&mut stopped) => false,
+            () = client.session_over() => true,
+        };
+        end.send_replace(true);
+        // A panic was said on stderr.
+        let _ = serving.await;
+        if !over {
+            return;
+        }
+        let text = "the node that keeps the metadata was away for so long that the gateway's session is over: files that were being \
+                    written end as they are; it goes on in a new session";
+        (given.on_trouble)(text.to_string());
+    }
+}
+
+async fn stop(stopped: &mut watch::Receiver<bool>) {
+    // Nobody who could say so is left: then it has stopped, too.
+    let _ = stopped.wait_for(|stopped| *stopped).await;
+}
+
+impl Given {
+    fn near(&self, session: SessionId) -> Near {
+        let link = Link::local(Arc::new(NodeService(self.node.clone())), session);
+        Near { node: self.node.id, link, session }
+    }
+
+    fn around(&self, address: String) -> client::Settings {
+        client::Settings {
+            net: self.net.clone(),
+            address,
+            program: "stormwell serve (hdfs)".to_string(),
+            credentials: self.credentials.clone(),
+            user: os::user::current(),
+            clock: self.node.clock.clone(),
+            random: self.random.clone(),
+            pool: self.pool.clone(),
+            connections: CONNECTIONS,
+            silence_max: CALL_SILENCE_MAX,
+        }
+    }
+
+    fn settings(&self, client: Client) -> gateway_hdfs::Settings {
+        let groups = os::user::Groups::new(self.node.clock.clone());
+        gateway_hdfs::Settings {
+            client,
+            clock: self.node.clock.clone(),
+            random: self.random.clone(),
+            superuser: os::user::current().0,
+            groups_of: Arc::new(move |user| groups.of(user)),
+            on_trouble: self.on_trouble.clone(),
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Whether a node can do what it is there for, and what stands in the way.
 
-use crate::service::Node;
+use crate::metadata::Metadata;
+use crate::service::{Node, Role};
 use std::time::Duration;
 
 /// The metadata store answers within milliseconds; one that takes this long is stuck.
@@ -19,22 +20,13 @@ pub struct Health {
 pub async fn look(node: &Node) -> Health {
     let mut troubles = Vec::new();
     let mut ready = true;
-    // A change that changes nothing: it is refused when no change can be taken.
-    let nothing = meta::Request::Collected { groups: Vec::new(), ranges: Vec::new(), bags: Vec::new() };
-    let asked = tokio::time::timeout(PATIENCE, node.metadata.ask(nothing)).await;
-    match asked {
-        Ok(Ok(_)) => {}
-        Ok(Err(error)) => {
-            ready = false;
-            troubles.push(format!("the metadata store: {error}"));
-        }
-        Err(_) => {
-            ready = false;
-            troubles.push(format!(
-                "the metadata store has not answered for {} s; what was acknowledged is safe; look at its disk",
-                PATIENCE.as_secs()
-            ));
-        }
+    let waits = match &node.role {
+        Role::Keeper(keeper) => trouble_of(&keeper.metadata).await,
+        Role::Member(membership) => membership.waits(),
+    };
+    if let Some(trouble) = waits {
+        ready = false;
+        troubles.push(trouble);
     }
     let mut writable = 0;
     for device in node.served() {
@@ -59,4 +51,18 @@ pub async fn look(node: &Node) -> Health {
         troubles.push("no device takes writes; what was acknowledged is safe; add one with --data DIR".to_string());
     }
     Health { ready, troubles }
+}
+
+/// What is wrong with the metadata store, if anything is.
+async fn trouble_of(metadata: &Metadata) -> Option<String> {
+    // A change that changes nothing: it is refused when no change can be taken.
+    let nothing = meta::Request::Collected { groups: Vec::new(), ranges: Vec::new(), bags: Vec::new() };
+    match tokio::time::timeout(PATIENCE, metadata.ask(nothing)).await {
+        Ok(Ok(_)) => None,
+        Ok(Err(error)) => Some(format!("the metadata store: {error}")),
+        Err(_) => Some(format!(
+            "the metadata store has not answered for {} s; what was acknowledged is safe; look at its disk",
+            PATIENCE.as_secs()
+        )),
+    }
 }

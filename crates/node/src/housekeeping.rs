@@ -1,16 +1,16 @@
 //! What a node does by itself: frees the chunks that nothing names any more, ends files whose writer is gone, and tells
 //! the metadata store how full its devices are. Everything here is computed from state and may be repeated or lost.
 
-use crate::device::{Device, Item};
 use crate::drain;
 use crate::log::Level;
+use crate::place::Place;
 use crate::service::Node;
 use crate::translate::{place_of, wire_attributes};
 use base::error::{ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, Generation, InodeId, Owner};
-use chunk::{BagStat, Reply, Request};
+use chunk::BagStat;
 use meta::Caller;
-use meta::request::{BagInfo, Garbage, NewGroup, Orphan, Place};
+use meta::request::{BagInfo, BagState, DeviceInfo, Garbage, NewGroup, Orphan};
 use net::message::file::{Attributes, Recover};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ const INVENTORY_PAGE: usize = 1000;
 /// Runs until the node stops.
 pub async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
     let mut draining = None;
-    let mut sweep = Sweep::default();
+    let (mut sweep, mut joined) = (Sweep::default(), Joined::default());
     while !*stopped.borrow() {
         // Unfinished copies go before new ones are made.
         if draining.is_none() && said(&node, compare_all(&node).await) {
@@ -42,6 +42,8 @@ pub async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
         }
         node.troubles.look();
         said(&node, report(&node).await);
+        said(&node, compare_returned(&node).await);
+        said(&node, join_bags(&node, &mut joined).await);
         said(&node, end_abandoned(&node).await);
         let more = matches!(collect(&node).await, Ok(true));
         if !more {
@@ -65,7 +67,10 @@ pub async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
 
 /// Waits until there is something to do, and a little more of it.
 async fn told(node: &Node) {
-    node.metadata.made_work().await;
+    match node.metadata() {
+        Ok(metadata) => metadata.made_work().await,
+        Err(_) => unreachable!("only the node that keeps the metadata keeps house"),
+    }
     tokio::time::sleep(GATHER).await;
 }
 
@@ -90,27 +95,120 @@ async fn report(node: &Node) -> Result<()> {
             used: usage.used,
             full: usage.full || usage.failed,
         };
-        node.metadata.ask(request).await?;
+        node.metadata()?.ask(request).await?;
     }
     let devices = node.served().map(|device| device.id).collect();
-    node.metadata.ask(meta::Request::NodeReport { node: node.id, keeps: true, devices }).await?;
+    node.metadata()?.ask(meta::Request::NodeReport { node: node.id, keeps: true, devices }).await?;
+    Ok(())
+}
+
+/// Devices of other nodes that came, or came back, may have missed what was done meanwhile.
+async fn compare_returned(node: &Node) -> Result<()> {
+    let keeper = node.keeper()?;
+    for far in keeper.peers.uncompared() {
+        let place = Place::Far(far);
+        // A copy that is being made is deleted with what else is not known; who makes it looks before it names the copy.
+        if place.is_able() {
+            compare(node, &place).await?;
+            tell_of_bags(node, &place).await?;
+            keeper.peers.compared(place.id());
+        }
+    }
+    Ok(())
+}
+
+/// Tells a device that was away in which pass its bags are, and which of them take no chunks any more.
+async fn tell_of_bags(node: &Node, place: &Place) -> Result<()> {
+    for bag in node.bags().await?.into_iter().filter(|bag| bag.members.contains(&place.id())) {
+        if bag.pass > 0 || bag.retain {
+            place.begin_pass(bag.bag, bag.pass, bag.retain).await?;
+        }
+        if bag.state == BagState::Sealed {
+            place.seal_bag(bag.bag, bag.epoch).await?;
+        }
+    }
+    Ok(())
+}
+
+/// What was there when bags were last looked at for devices that join them.
+#[derive(Default)]
+struct Joined {
+    /// The devices that could be used.
+    devices: BTreeSet<DeviceId>,
+    /// How often a node had come or come back: one may have been silent in between, and a bag be made without it.
+    returns: u64,
+}
+
+/// Devices that can be used since the last look become members of all bags that take chunks and fit them.
+async fn join_bags(node: &Node, joined: &mut Joined) -> Result<()> {
+    let returns = node.keeper()?.peers.returns();
+    let usable = |info: &DeviceInfo| info.reported && !info.silent && !info.draining;
+    let devices: Vec<DeviceInfo> = node.keeper()?.devices().await?.into_iter().filter(usable).collect();
+    let now: BTreeSet<DeviceId> = devices.iter().map(|info| info.device).collect();
+    if returns != joined.returns || !now.is_subset(&joined.devices) {
+        for bag in node.bags().await?.into_iter().filter(|bag| bag.state == BagState::Open) {
+            join_bag(node, &bag, &devices).await?;
+        }
+    }
+    *joined = Joined { devices: now, returns };
+    Ok(())
+}
+
+async fn join_bag(node: &Node, bag: &BagInfo, devices: &[DeviceInfo]) -> Result<()> {
+    let joins = |info: &&DeviceInfo| meta::place::fits(info.class, bag.policy) && !bag.members.contains(&info.device);
+    let joining: Vec<DeviceId> = devices.iter().filter(joins).map(|info| info.device).collect();
+    if joining.is_empty() {
+        return Ok(());
+    }
+    // Before the first chunk comes: one that is acknowledged in a bag that retains must stay.
+    for device in &joining {
+        if bag.pass > 0 || bag.retain {
+            node.place(*device)?.begin_pass(bag.bag, bag.pass, bag.retain).await?;
+        }
+    }
+    let request = meta::Request::BagMembers { bag: bag.bag, joining: joining.clone(), leaving: None };
+    let meta::Reply::Bag(now) = node.metadata()?.ask(request).await? else { unreachable!("a bag was changed") };
+    for device in &joining {
+        if now.pass > bag.pass {
+            node.place(*device)?.begin_pass(now.bag, now.pass, now.retain).await?;
+        }
+    }
     Ok(())
 }
 
 /// Frees what the metadata store says is garbage. True if there may be more.
 async fn collect(node: &Node) -> Result<bool> {
+    let keeper = node.keeper()?;
     let _turn = node.moving.lock().await;
-    let reply = node.metadata.ask(meta::Request::Garbage { limit: GARBAGE_AT_ONCE }).await?;
+    let reply = keeper.metadata.ask(meta::Request::Garbage { limit: GARBAGE_AT_ONCE }).await?;
     let meta::Reply::Garbage(garbage) = reply else { unreachable!("garbage was asked for") };
-    // A device that is missing, or failed a sync, takes no deletions. What is garbage there is found at the next start; only bags
-    // have to wait, which are gone when all their members have dropped them.
-    let failed = node.served().filter(|device| device.usage().failed).map(|device| device.id);
-    let absent: Vec<DeviceId> = node.missing.iter().map(|missing| missing.device).chain(failed).collect();
-    let waits = |bag: &BagInfo| absent.iter().any(|device| bag.members.contains(device));
-    let bags: Vec<BagId> = garbage.bags.iter().filter(|bag| !waits(bag)).map(|bag| bag.bag).collect();
-    for device in node.served().filter(|device| !absent.contains(&device.id)) {
-        free_on(device, &garbage, &bags).await?;
+    if garbage.groups.is_empty() && garbage.ranges.is_empty() && garbage.bags.is_empty() {
+        return Ok(false);
     }
+    // A device that is missing, or failed a sync, takes no deletions. What is garbage there is found when it is compared; only bags
+    // have to wait, which are gone when all their members have dropped them.
+    let able: Vec<Place> = node.places().into_iter().filter(Place::is_able).collect();
+    let mut waiting: BTreeSet<DeviceId> = keeper.devices().await?.iter().map(|info| info.device).collect();
+    waiting.retain(|device| !able.iter().any(|place| place.id() == *device));
+    for far in keeper.peers.devices().iter().filter(|far| waiting.contains(&far.device)) {
+        keeper.peers.missed(far.device);
+    }
+    let ends =
+        |bag: &&BagInfo, waiting: &BTreeSet<DeviceId>| !bag.members.iter().any(|member| waiting.contains(member));
+    let ending: Vec<BagId> = garbage.bags.iter().filter(|bag| ends(bag, &waiting)).map(|bag| bag.bag).collect();
+    for place in &able {
+        match (place, free_on(place, &garbage, &ending).await) {
+            (_, Ok(())) => (),
+            (Place::Near(_), Err(error)) => return Err(error),
+            // Its node went away; what was done elsewhere is done.
+            (Place::Far(far), Err(error)) => {
+                keeper.peers.missed(far.device);
+                waiting.insert(far.device);
+                said(node, Err(error));
+            }
+        }
+    }
+    let bags: Vec<BagId> = garbage.bags.iter().filter(|bag| ends(bag, &waiting)).map(|bag| bag.bag).collect();
     if garbage.groups.is_empty() && garbage.ranges.is_empty() && bags.is_empty() {
         return Ok(false);
     }
@@ -119,19 +217,19 @@ async fn collect(node: &Node) -> Result<bool> {
         ranges: garbage.ranges.iter().map(|(group, offset, _)| (group.group, *offset)).collect(),
         bags,
     };
-    node.metadata.ask(collected).await?;
+    keeper.metadata.ask(collected).await?;
     Ok(true)
 }
 
 /// `ending` are the bags that are gone after this round; others come again, and are dropped only where something is left.
-async fn free_on(device: &Device, garbage: &Garbage, ending: &[BagId]) -> Result<()> {
+async fn free_on(place: &Place, garbage: &Garbage, ending: &[BagId]) -> Result<()> {
     let here = |group: &NewGroup| {
-        let (place, chunk) = place_of(group);
-        (place == device.id).then_some(chunk)
+        let (device, chunk) = place_of(group);
+        (device == place.id()).then_some(chunk)
     };
     let chunks: Vec<ChunkId> = garbage.groups.iter().filter_map(here).collect();
     if !chunks.is_empty() {
-        device.ask(Request::Delete { chunks }).await?;
+        place.delete(chunks).await?;
     }
     let mut released: BTreeMap<ChunkId, Vec<(u64, u64)>> = BTreeMap::new();
     for (group, offset, length) in &garbage.ranges {
@@ -140,20 +238,20 @@ async fn free_on(device: &Device, garbage: &Garbage, ending: &[BagId]) -> Result
         }
     }
     for (chunk, ranges) in released {
-        match device.ask(Request::Release { chunk, ranges }).await {
+        match place.release(chunk, ranges).await {
             // Gone as a whole meanwhile: that is more than was asked.
             Err(error) if error.kind() == ErrorKind::NotFound => (),
-            other => drop(other?),
+            other => other?,
         }
     }
-    for bag in garbage.bags.iter().filter(|bag| bag.members.contains(&device.id)) {
-        if !ending.contains(&bag.bag)
-            && device.ask(Request::BagStat { bag: bag.bag }).await? == Reply::BagStat(BagStat::default())
-        {
-            continue;
+    for bag in garbage.bags.iter().filter(|bag| bag.members.contains(&place.id())) {
+        if !ending.contains(&bag.bag) {
+            let counts = place.bag_counts(bag.bag).await?;
+            if counts.stat == BagStat::default() && counts.chunks == 0 {
+                continue;
+            }
         }
-        device.ask(Request::DropBag { bag: bag.bag }).await?;
-        device.send(Item::BagChanged { bag: bag.bag });
+        place.drop_bag(bag.bag).await?;
     }
     Ok(())
 }
@@ -161,23 +259,26 @@ async fn free_on(device: &Device, garbage: &Garbage, ending: &[BagId]) -> Result
 /// Ends files whose writer's session is over: the chunk is fenced and sealed at the length that it kept, which becomes
 /// the file's.
 async fn end_abandoned(node: &Node) -> Result<()> {
-    let reply = node.metadata.ask(meta::Request::FenceList { limit: GARBAGE_AT_ONCE }).await?;
+    let reply = node.metadata()?.ask(meta::Request::FenceList { limit: GARBAGE_AT_ONCE }).await?;
     let meta::Reply::Orphans(orphans) = reply else { unreachable!("files to recover were asked for") };
     for orphan in orphans {
-        if node.devices.contains_key(&place_of(&orphan.group).0) {
-            end(node, orphan).await?;
-        }
+        let (device, _) = place_of(&orphan.group);
+        match node.place(device) {
+            Ok(place) if place.is_able() || matches!(place, Place::Near(_)) => said(node, end(node, orphan).await),
+            // Its turn comes with its device.
+            Ok(_) | Err(_) => false,
+        };
     }
     Ok(())
 }
 
 /// Ends a file whose writer is fenced in the metadata.
 async fn end(node: &Node, orphan: Orphan) -> Result<()> {
-    let (place, chunk) = place_of(&orphan.group);
-    let device = node.device(place.0.into())?;
-    let length = fence_and_seal(device, chunk, orphan.generation).await?;
+    let (device, chunk) = place_of(&orphan.group);
+    let place = node.place(device)?;
+    let length = fence_and_seal(&place, chunk, orphan.generation).await?;
     let request = meta::Request::Recovered { inode: orphan.inode, generation: orphan.generation, length };
-    match node.metadata.ask(request).await {
+    match node.metadata()?.ask(request).await {
         // Recovered by an earlier round whose answer was lost, or deleted meanwhile.
         Err(error) if matches!(error.kind(), ErrorKind::Stale | ErrorKind::NotFound) => Ok(()),
         other => other.map(drop),
@@ -187,7 +288,7 @@ async fn end(node: &Node, orphan: Orphan) -> Result<()> {
 /// Takes a file from its writer and closes it with what is written.
 pub async fn recover(node: &Node, caller: Caller, ask: Recover) -> Result<Attributes> {
     let inode = InodeId(ask.inode);
-    match node.metadata.ask_for(caller, meta::Request::Fence { inode, only_gone: ask.only_gone }).await? {
+    match node.metadata()?.ask_for(caller, meta::Request::Fence { inode, only_gone: ask.only_gone }).await? {
         meta::Reply::Attributes(attributes) => return Ok(wire_attributes(attributes)),
         meta::Reply::Orphans(orphans) => {
             for orphan in orphans {
@@ -196,43 +297,48 @@ pub async fn recover(node: &Node, caller: Caller, ask: Recover) -> Result<Attrib
         }
         other => unreachable!("a fence was answered by {other:?}"),
     }
-    let locate = meta::Request::Locate { file: Place::Inode(inode), offset: 0, length: 0 };
-    match node.metadata.ask(locate).await? {
+    let locate = meta::Request::Locate { file: meta::request::Place::Inode(inode), offset: 0, length: 0 };
+    match node.metadata()?.ask(locate).await? {
         meta::Reply::Located(located) => Ok(wire_attributes(located.attributes)),
         other => unreachable!("a file was asked for, not {other:?}"),
     }
 }
 
-async fn fence_and_seal(device: &Device, chunk: ChunkId, generation: Generation) -> Result<u64> {
-    match device.ask(Request::Fence { chunk, generation }).await {
-        Ok(Reply::Length(length)) => {
-            device.ask(Request::Seal { chunk, generation, length }).await?;
+async fn fence_and_seal(place: &Place, chunk: ChunkId, generation: Generation) -> Result<u64> {
+    match place.fence(chunk, generation).await {
+        Ok(length) => {
+            place.seal(chunk, generation, length).await?;
             Ok(length)
         }
-        Ok(other) => unreachable!("a fence was answered by {other:?}"),
         // Nothing was ever written to it.
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(0),
         Err(error) => Err(error),
     }
 }
 
-/// Compares all devices with the metadata store, before anything is copied.
+/// Compares all devices of this node with the metadata store, before anything is copied.
 async fn compare_all(node: &Node) -> Result<()> {
     for device in node.served() {
-        compare(node, device).await?;
+        compare(node, &Place::Near(device.clone())).await?;
     }
     Ok(())
 }
 
+fn is_anything_draining(node: &Node) -> bool {
+    node.places().iter().any(Place::is_draining)
+}
+
 /// Deletes every chunk on a device that the metadata store does not know, or knows to be elsewhere: one that was to be deleted
 /// when the node was killed, or a copy that was not finished. How many of its groups' chunks and of its bags' are left.
-pub async fn compare(node: &Node, device: &Device) -> Result<usize> {
+pub async fn compare(node: &Node, place: &Place) -> Result<usize> {
     let (mut left, mut after) = (0, None);
     loop {
-        let page = page_of(node, device, after).await?;
+        // A chunk that is being moved is at its old place or at its new one for the whole of a page.
+        let _turn = node.moving.lock().await;
+        let page = page_of(node, place, after).await?;
         left += page.chunks - page.unknown.len();
         after = page.next;
-        page.forget(device).await?;
+        page.forget(place).await?;
         if after.is_none() {
             return Ok(left);
         }
@@ -250,16 +356,16 @@ impl Sweep {
     /// The next page. There is little to find: a push that was on its way while its bag was deleted, the first append to a file
     /// that was deleted meanwhile.
     async fn step(&mut self, node: &Node) -> Result<()> {
-        let able = |device: &&Arc<Device>| !device.usage().failed;
-        let Some(device) = node.served().filter(able).nth(self.device) else {
+        let Some(place) = node.places().into_iter().filter(Place::is_able).nth(self.device) else {
             *self = Sweep::default();
             return Ok(());
         };
-        let page = page_of(node, device, self.after).await?;
+        let _turn = node.moving.lock().await;
+        let page = page_of(node, &place, self.after).await?;
         let next = Sweep { device: if page.next.is_some() { self.device } else { self.device + 1 }, after: page.next };
         // What is being copied is not known to be there yet. A drain that begins now copies nothing that is on this page.
-        if !node.served().any(|device| device.is_draining()) {
-            page.forget(device).await?;
+        if !is_anything_draining(node) {
+            page.forget(&place).await?;
         }
         *self = next;
         Ok(())
@@ -279,9 +385,8 @@ struct Page {
 }
 
 /// Groups and bags are recorded before the first byte comes, so what is not known now was deleted.
-async fn page_of(node: &Node, device: &Device, after: Option<ChunkId>) -> Result<Page> {
-    let reply = device.ask(Request::List { after, limit: INVENTORY_PAGE }).await?;
-    let Reply::List { chunks, more } = reply else { unreachable!("a list was asked for") };
+async fn page_of(node: &Node, place: &Place, after: Option<ChunkId>) -> Result<Page> {
+    let (chunks, more) = place.inventory(after, INVENTORY_PAGE).await?;
     let bags: BTreeSet<BagId> = chunks
         .iter()
         .filter_map(|(_, stat)| match stat.owner {
@@ -291,26 +396,25 @@ async fn page_of(node: &Node, device: &Device, after: Option<ChunkId>) -> Result
         .collect();
     let mut unknown_bags = Vec::new();
     for bag in bags {
-        match node.metadata.ask(meta::Request::BagOf { bag }).await {
+        match node.metadata()?.ask(meta::Request::BagOf { bag }).await {
             Ok(_) => (),
             Err(error) if error.kind() == ErrorKind::NotFound => unknown_bags.push(bag),
             Err(error) => return Err(error),
         }
     }
-    let unknown = node.unknown_chunks(device.id, &chunks).await?;
+    let unknown = node.unknown_chunks(place.id(), &chunks).await?;
     let next = chunks.last().map(|(chunk, _)| *chunk).filter(|_| more);
     Ok(Page { chunks: chunks.len(), unknown, unknown_bags, next })
 }
 
 impl Page {
     /// Deletes what should not be there.
-    async fn forget(self, device: &Device) -> Result<()> {
+    async fn forget(self, place: &Place) -> Result<()> {
         if !self.unknown.is_empty() {
-            device.ask(Request::Delete { chunks: self.unknown }).await?;
+            place.delete(self.unknown).await?;
         }
         for bag in self.unknown_bags {
-            device.ask(Request::DropBag { bag }).await?;
-            device.send(Item::BagChanged { bag });
+            place.drop_bag(bag).await?;
         }
         Ok(())
     }

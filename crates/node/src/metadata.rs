@@ -96,6 +96,19 @@ impl Metadata {
         told.await.unwrap_or_else(|_| Err(gone()))
     }
 
+    /// Open sessions, or only one, and how long they do not end; at most `limit`, those with the longest time.
+    pub async fn leases(&self, only: Option<SessionId>, limit: usize) -> Result<Vec<(SessionId, Duration)>> {
+        // It is renewed when its time is over: others should not see that time come near.
+        if let Some(session) = self.kept_open.get() {
+            // One that was closed needs none.
+            let _ = self.ask_for(Caller { session: *session, call: 0 }, Request::Renew).await;
+        }
+        match self.ask(Request::SessionLeases { only, limit }).await? {
+            Reply::Leases(leases) => Ok(leases),
+            other => unreachable!("leases were asked for: {other:?}"),
+        }
+    }
+
     /// Asks in the node's own name. Call number 0 is never remembered: what the node asks can be repeated.
     pub async fn ask(&self, request: Request) -> Result<Reply> {
         self.ask_for(Caller { session: NODE_SESSION, call: 0 }, request).await

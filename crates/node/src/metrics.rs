@@ -2,8 +2,9 @@
 //! for when somebody looks.
 
 use crate::exposition::{Kind, Page};
+use crate::metadata::Metadata;
 use crate::metered::{DiskStats, Doing};
-use crate::service::Node;
+use crate::service::{Node, Role};
 use base::error::Result;
 use base::id::DeviceId;
 use net::message::device::ScrubState;
@@ -26,8 +27,6 @@ pub struct Metrics {
     pub outgoing: Budget,
     /// What passed through each device.
     pub disks: BTreeMap<DeviceId, Arc<DiskStats>>,
-    /// What passed through the metadata store's log.
-    pub metadata: Arc<DiskStats>,
 }
 
 /// The page. An error if the metadata store does not answer.
@@ -39,8 +38,12 @@ pub async fn page(node: &Node) -> Result<String> {
     devices(&mut page, node);
     scrubs(&mut page, node);
     disks(&mut page, node);
-    namespace(&mut page, node).await?;
-    bags(&mut page, node).await?;
+    if let Role::Keeper(keeper) = &node.role {
+        namespace(&mut page, &keeper.metadata).await?;
+        bags(&mut page, node).await?;
+    }
+    let help = "Devices of this store that could not be opened at the start.";
+    page.single("stormwell_devices_missing", Kind::Gauge, help, node.missing.len());
     Ok(page.finish())
 }
 
@@ -186,7 +189,9 @@ fn disks(page: &mut Page, node: &Node) {
             all.push((&device.place, stats));
         }
     }
-    all.push(("metadata", &node.metrics.metadata));
+    if let Role::Keeper(keeper) = &node.role {
+        all.push(("metadata", &keeper.disk));
+    }
     let help = "How long disk operations took, by what they do.";
     page.metric("stormwell_disk_seconds", Kind::Histogram, help);
     for (place, stats) in &all {
@@ -210,16 +215,13 @@ fn disks(page: &mut Page, node: &Node) {
     }
 }
 
-async fn namespace(page: &mut Page, node: &Node) -> Result<()> {
-    let totals = crate::translate::totals(node.metadata.ask(meta::Request::Usage).await?);
+async fn namespace(page: &mut Page, metadata: &Metadata) -> Result<()> {
+    let totals = crate::translate::totals(metadata.ask(meta::Request::Usage).await?);
     page.single("stormwell_files", Kind::Gauge, "Files of the store.", totals.files);
     page.single("stormwell_directories", Kind::Gauge, "Directories of the store.", totals.directories);
     page.single("stormwell_file_bytes", Kind::Gauge, "Bytes of all files.", totals.bytes);
-    let sessions = crate::translate::sessions(node.metadata.ask(meta::Request::Sessions).await?);
+    let sessions = crate::translate::sessions(metadata.ask(meta::Request::Sessions).await?);
     page.single("stormwell_sessions", Kind::Gauge, "Sessions of clients that are open.", sessions);
-    let missing = node.missing.len();
-    let help = "Devices of this store that could not be opened at the start.";
-    page.single("stormwell_devices_missing", Kind::Gauge, help, missing);
     Ok(())
 }
 

@@ -141,7 +141,7 @@ impl Node {
             let mut resume = None;
             loop {
                 let request = meta::Request::FilesIn { groups: groups.to_vec(), resume };
-                let meta::Reply::Pieces { pieces, resume: next } = self.metadata.ask(request).await? else {
+                let meta::Reply::Pieces { pieces, resume: next } = self.metadata()?.ask(request).await? else {
                     unreachable!("the names of groups were asked for")
                 };
                 all.extend(pieces);

@@ -4,25 +4,28 @@ use crate::device::{self, Device, Started};
 use crate::hdfs::{self, Hdfs};
 use crate::identity::Identity;
 use crate::log::{Level, Log};
+use crate::membership::{self, Membership};
 use crate::metadata::{self, Metadata};
 use crate::metered::{DiskStats, MeteredDisk};
 use crate::metrics::Metrics;
+use crate::peers::Peers;
 use crate::places::{Missing, Places};
-use crate::service::{Node, NodeService};
-use crate::settings::{DeviceSetting, Door, Settings, metadata_directory, shown};
+use crate::service::{Keeper, Node, NodeService, Role};
+use crate::settings::{DeviceSetting, Door, Settings, member_directory, metadata_directory, shown};
 use crate::troubles::Troubles;
 use crate::world::{Ended, World};
 use crate::{cluster, console, housekeeping};
 use base::buffer::Pool;
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
-use base::id::{DeviceId, NodeId};
+use base::id::{DeviceId, NodeId, SessionId};
 use base::net::{Listener, Net};
 use base::policy::Class;
 use base::unit::{WallTime, show_bytes};
-use meta::request::DeviceInfo;
-use net::{Budget, Server, ServerSettings};
+use meta::request::{DeviceInfo, NodeInfo};
+use net::{Asker, Budget, CallNumbers, LinkSettings, Server, ServerSettings};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -51,59 +54,67 @@ pub async fn start(
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
 ) -> Result<Running> {
+    // Nodes and clients speak TLS if it is set; the console and Hadoop's clients do not.
+    let (plain, network) = (network.clone(), settings.tls.as_ref().map_or(network.clone(), |tls| tls.over(network)));
     // The port first: a taken one should be said before any disk is touched.
     let listener = network.listen(&settings.listen).await?;
     let address = listener.address();
     let log = Log::new(clock.clone(), settings.log, world.clone());
-    let console_listener = listen(&settings.console, "console", network.as_ref(), &log).await?;
-    let hdfs_listener = listen(&settings.hdfs, "hdfs", network.as_ref(), &log).await?;
+    let console_listener = listen(&settings.console, "console", plain.as_ref(), &log).await?;
+    let hdfs_listener = listen(&settings.hdfs, "hdfs", plain.as_ref(), &log).await?;
     // All that payload on its way may take, so that a steady stream meets no fresh memory.
     let idle_max = settings.incoming_bytes.saturating_add(settings.outgoing_bytes);
     let pool = Pool::new(usize::try_from(idle_max).unwrap_or(usize::MAX));
     let outgoing = Budget::new(settings.outgoing_bytes);
     let mut notes: Vec<String> = os::disk::warning(settings.backend)?.into_iter().collect();
-    let directory = metadata_directory(world.as_ref(), &settings.devices)?;
     let mut engines = Vec::new();
-
-    let opened = world.disk(&directory, settings.backend, pool.clone())?;
-    notes.extend(opened.note);
+    let (directory, kept) = match settings.keeper() {
+        None => {
+            let directory = metadata_directory(world.as_ref(), &settings.devices)?;
+            let kept = open_metadata(&settings, world.as_ref(), &directory, (&pool, &clock, &random))?;
+            (directory, Some(kept))
+        }
+        Some(_) => (member_directory(world.as_ref(), &settings.devices)?, None),
+    };
     let identity = Identity::start(world.as_ref(), &directory, settings.backend, random.as_ref())?;
-    let tree = world.tree(&directory.join("tree.redb"), settings.backend)?;
-    let capacities = settings.devices.iter().map(|device| device.capacity.unwrap_or(u64::MAX));
-    let sizes = world.meta_settings(capacities.fold(0, u64::saturating_add), random.clone());
-    let meta_stats = Arc::new(DiskStats::default());
-    let disk = MeteredDisk::wrap(opened.disk, meta_stats.clone(), clock.clone());
-    let (metadata, ended) = metadata::spawn(world.as_ref(), disk, tree, sizes, clock.clone())
-        .map_err(|error| error.during(shown(&directory)))?;
-    engines.extend(ended);
-
     let hdfs = hdfs_listener.as_ref().map(|listener| listener.address());
     let itself = cluster::itself(&settings, &identity, &address, hdfs.as_deref());
-    metadata.ask(meta::Request::NodeJoin { node: itself }).await?;
-
-    let given = Given { settings: &settings, world: world.as_ref(), pool: &pool, outgoing: &outgoing, clock: &clock };
     let mut places = Places::read(world.as_ref(), &directory)?;
     settings.as_new.iter().for_each(|directory| places.forget(directory));
-    let known: Vec<DeviceId> = devices_of(&metadata).await?.iter().map(|info| info.device).collect();
-    places.keep(|device| known.contains(&device));
-    let opened = open_devices(&given, random.as_ref(), &metadata, identity.node, &mut places).await?;
+    let mut metadata = None;
+    if let Some(kept) = kept {
+        notes.extend(kept.note);
+        engines.extend(kept.engines);
+        kept.metadata.ask(meta::Request::NodeJoin { node: itself.clone() }).await?;
+        let known: Vec<DeviceId> = devices_of(&kept.metadata).await?.iter().map(|info| info.device).collect();
+        places.keep(|device| known.contains(&device));
+        metadata = Some((kept.metadata, kept.disk));
+    }
+
+    let given = Given { settings: &settings, world: world.as_ref(), pool: &pool, outgoing: &outgoing, clock: &clock };
+    let keeping = metadata.as_ref().map(|(metadata, _)| metadata.as_ref());
+    let opened = open_devices(&given, random.as_ref(), keeping, identity.node, &mut places).await?;
     let OpenDevices { devices, disks, missing, .. } = opened;
     notes.extend(opened.notes);
     opened.damage.iter().for_each(|damage| log.say(Level::Error, "device", damage, &[]));
     engines.extend(opened.engines);
     tell_of_missing(&log, &missing, !devices.is_empty())?;
     places.write(world.as_ref(), settings.backend)?;
-    let present = devices.keys().copied().collect();
-    metadata.ask(meta::Request::NodeReport { node: identity.node, keeps: true, devices: present }).await?;
+    if let Some(metadata) = keeping {
+        let present = devices.keys().copied().collect();
+        metadata.ask(meta::Request::NodeReport { node: identity.node, keeps: true, devices: present }).await?;
+    }
+    let links = links_of(&settings, &identity, (&pool, &clock, &random));
+    let role = role_of(&settings, &directory, metadata, (&network, links));
     let stats = Arc::new(net::NetStats::default());
     let incoming = Budget::new(settings.incoming_bytes);
     let (net, outward) = (stats.clone(), outgoing.clone());
-    let metrics = Metrics { net, incoming: incoming.clone(), outgoing: outward, disks, metadata: meta_stats };
+    let metrics = Metrics { net, incoming: incoming.clone(), outgoing: outward, disks };
     let not_served = missing.clone();
     let console = console_listener.as_ref().map(|listener| listener.address());
     let node = Arc::new(Node {
         id: identity.node,
-        metadata,
+        role,
         devices,
         clock: clock.clone(),
         started: clock.now(),
@@ -111,7 +122,6 @@ pub async fn start(
         missing,
         console: console.clone(),
         hdfs: hdfs.clone(),
-        metadata_at: directory.parent().map(shown).unwrap_or_default(),
         drains: tokio::sync::Notify::new(),
         moving: tokio::sync::Mutex::new(()),
         metrics,
@@ -132,8 +142,70 @@ pub async fn start(
         on_trouble: told(&node.troubles, "connection"),
     };
     let listeners = Listeners { store: listener, console: console_listener, hdfs: hdfs_listener };
-    let tasks = begin(&node, listeners, server_settings, network).await?;
+    let keeper = settings.keeper().map(str::to_string);
+    let tasks = begin(&node, listeners, server_settings, (network, itself, keeper)).await?;
     Ok(Running { address, console, hdfs, notes, missing: not_served, tasks, node, engines })
+}
+
+/// How this node reaches others.
+fn links_of(
+    settings: &Settings,
+    identity: &Identity,
+    (pool, clock, random): (&Pool, &Arc<dyn Clock>, &Arc<dyn Random>),
+) -> LinkSettings {
+    LinkSettings {
+        session: SessionId(identity.node.0),
+        program: "stormwell serve".to_string(),
+        connections: 1,
+        silence_max: base::limit::NODE_SILENCE_MAX,
+        pool: pool.clone(),
+        clock: clock.clone(),
+        random: random.clone(),
+        credentials: settings.credentials(),
+        asker: Asker::Node { node: identity.node, incarnation: identity.incarnation },
+        numbers: CallNumbers::default(),
+    }
+}
+
+fn role_of(
+    settings: &Settings,
+    directory: &Path,
+    metadata: Option<(Arc<Metadata>, Arc<DiskStats>)>,
+    (network, links): (&Arc<dyn Net>, LinkSettings),
+) -> Role {
+    match (metadata, settings.keeper()) {
+        (Some((metadata, disk)), _) => {
+            let metadata_at = directory.parent().map(shown).unwrap_or_default();
+            Role::Keeper(Box::new(Keeper { metadata, metadata_at, peers: Peers::new(network.clone(), links), disk }))
+        }
+        (None, Some(keeper)) => Role::Member(Arc::new(Membership::new(keeper.to_string(), network.clone(), links))),
+        (None, None) => unreachable!("a node keeps the metadata or knows which one does"),
+    }
+}
+
+/// The metadata store of a node that keeps it.
+struct Kept {
+    metadata: Arc<Metadata>,
+    disk: Arc<DiskStats>,
+    engines: Vec<Ended>,
+    note: Option<String>,
+}
+
+fn open_metadata(
+    settings: &Settings,
+    world: &dyn World,
+    directory: &Path,
+    (pool, clock, random): (&Pool, &Arc<dyn Clock>, &Arc<dyn Random>),
+) -> Result<Kept> {
+    let opened = world.disk(directory, settings.backend, pool.clone())?;
+    let tree = world.tree(&directory.join("tree.redb"), settings.backend)?;
+    let capacities = settings.devices.iter().map(|device| device.capacity.unwrap_or(u64::MAX));
+    let sizes = world.meta_settings(capacities.fold(0, u64::saturating_add), random.clone());
+    let stats = Arc::new(DiskStats::default());
+    let disk = MeteredDisk::wrap(opened.disk, stats.clone(), clock.clone());
+    let (metadata, engines) =
+        metadata::spawn(world, disk, tree, sizes, clock.clone()).map_err(|error| error.during(shown(directory)))?;
+    Ok(Kept { metadata, disk: stats, engines, note: opened.note })
 }
 
 /// Where a node listens.
@@ -147,27 +219,39 @@ struct Listeners {
 struct Tasks {
     shutdown: watch::Sender<bool>,
     server: tokio::task::JoinHandle<()>,
-    housekeeping: tokio::task::JoinHandle<()>,
+    /// Housekeeping, or reporting to the node that does it.
+    by_itself: tokio::task::JoinHandle<()>,
     console: Option<tokio::task::JoinHandle<()>>,
     hdfs: Option<Hdfs>,
 }
 
 /// Begins to serve.
-async fn begin(node: &Arc<Node>, listeners: Listeners, settings: ServerSettings, net: Arc<dyn Net>) -> Result<Tasks> {
+async fn begin(
+    node: &Arc<Node>,
+    listeners: Listeners,
+    settings: ServerSettings,
+    (net, itself, keeper): (Arc<dyn Net>, NodeInfo, Option<String>),
+) -> Result<Tasks> {
     let (shutdown, stopped) = watch::channel(false);
     let ServerSettings { incarnation, pool, random, credentials, .. } = settings.clone();
     let service = Arc::new(NodeService(node.clone()));
     let server = tokio::spawn(Server::serve(listeners.store, service, settings, stopped.clone()));
-    let housekeeping = tokio::spawn(housekeeping::run(node.clone(), stopped.clone()));
+    let by_itself = match &node.role {
+        Role::Keeper(_) => tokio::spawn(housekeeping::run(node.clone(), stopped.clone())),
+        Role::Member(membership) => {
+            let itself = cluster::wire_node(itself);
+            tokio::spawn(membership::run(node.clone(), membership.clone(), itself, stopped.clone()))
+        }
+    };
     let on_trouble = told(&node.troubles, "hdfs");
-    let given = hdfs::Given { node: node.clone(), incarnation, pool, random, net, credentials, on_trouble };
+    let given = hdfs::Given { node: node.clone(), incarnation, pool, random, net, credentials, keeper, on_trouble };
     let hdfs = match listeners.hdfs {
         Some(listener) => Some(Hdfs::start(given, listener, stopped.clone()).await?),
         None => None,
     };
     let answer = |listener| tokio::spawn(console::run(listener, node.clone(), stopped));
     let console = listeners.console.map(answer);
-    Ok(Tasks { shutdown, server, housekeeping, console, hdfs })
+    Ok(Tasks { shutdown, server, by_itself, console, hdfs })
 }
 
 /// What every device is opened with.
@@ -191,11 +275,11 @@ struct OpenDevices {
     damage: Vec<String>,
 }
 
-/// Opens all devices that are there and tells the metadata store of them.
+/// Opens all devices that are there and tells the metadata store of them, if this node keeps it.
 async fn open_devices(
     given: &Given<'_>,
     random: &dyn Random,
-    metadata: &Metadata,
+    metadata: Option<&Metadata>,
     node: NodeId,
     places: &mut Places,
 ) -> Result<OpenDevices> {
@@ -221,7 +305,9 @@ async fn open_devices(
             open.notes.push(format!("{place}: made a new device of {}", show_bytes(device.usage().capacity)));
         }
         open.disks.insert(device.id, stats);
-        register(metadata, node, &device, given.clock.wall()).await.map_err(|error| error.during(&place))?;
+        if let Some(metadata) = metadata {
+            register(metadata, node, &device, given.clock.wall()).await.map_err(|error| error.during(&place))?;
+        }
         if open.devices.insert(device.id, device.clone()).is_some() {
             return Err(Error::new(
                 ErrorKind::Invalid,
@@ -237,18 +323,20 @@ impl Running {
     /// Stops taking calls, lets what is under way end, and ends the threads. Everything acknowledged is on disk already.
     pub async fn stop(self) {
         // Both tasks end by themselves on this; a receiver that is gone already has ended.
-        let Tasks { shutdown, server, housekeeping, console, hdfs } = self.tasks;
+        let Tasks { shutdown, server, by_itself, console, hdfs } = self.tasks;
         let _ = shutdown.send(true);
         if let Some(hdfs) = hdfs {
             hdfs.end().await;
         }
-        for task in [server, housekeeping].into_iter().chain(console) {
+        for task in [server, by_itself].into_iter().chain(console) {
             let _ = task.await;
         }
         for device in self.node.devices.values() {
             device.send(device::Item::Stop);
         }
-        self.node.metadata.send(metadata::Item::Stop);
+        if let Ok(metadata) = self.node.metadata() {
+            metadata.send(metadata::Item::Stop);
+        }
         drop(self.node);
         for ended in self.engines {
             // An engine whose thread panicked has said so on stderr; the others still end.

@@ -5,21 +5,25 @@ use crate::device::{self, Device, Item, Then};
 use crate::health;
 use crate::housekeeping;
 use crate::log::Log;
+use crate::membership::{self, Membership};
 use crate::metadata::{self, Metadata};
+use crate::metered::DiskStats;
 use crate::metrics::{self, Metrics};
+use crate::peers::Peers;
+use crate::place::Place;
 use crate::places::Missing;
 use crate::translate;
 use crate::troubles::Troubles;
 use base::disk::Caching;
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
-use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, NodeId, SessionId};
+use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, NodeId};
 use base::policy::Class;
 use base::unit::Time;
 use chunk::{Check, Request};
 use meta::Caller;
-use net::message::{Ask, Done, Id, bag, chunk as wire, cluster, device as whole, file, kind_name, session};
-use net::{Call, Payload, Responder, Service};
+use net::message::{Ask, Done, Id, bag, chunk as wire, cluster, device as whole, file, kind_name, order, session};
+use net::{Asker, Call, Payload, Responder, Service};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,8 +32,8 @@ use std::time::Duration;
 pub struct Node {
     /// Which node.
     pub id: NodeId,
-    /// The metadata store.
-    pub metadata: Arc<Metadata>,
+    /// What it is in its cluster.
+    pub role: Role,
     /// The devices of this node.
     pub devices: BTreeMap<DeviceId, Arc<Device>>,
     /// Time.
@@ -44,8 +48,6 @@ pub struct Node {
     pub console: Option<String>,
     /// Where its HDFS gateway is, `host:port`.
     pub hdfs: Option<String>,
-    /// The directory of the device that the metadata store lies beside, for people.
-    pub metadata_at: String,
     /// Says that a device is to be emptied.
     pub drains: tokio::sync::Notify,
     /// Held while chunks are freed, and while one changes its device: each must see the other as done or not begun.
@@ -58,6 +60,26 @@ pub struct Node {
     pub log: Log,
 }
 
+/// What a node is in its cluster.
+pub enum Role {
+    /// It keeps the metadata, and drives what is done with devices, wherever they are.
+    Keeper(Box<Keeper>),
+    /// It has devices; another node keeps the metadata.
+    Member(Arc<Membership>),
+}
+
+/// What only the node that keeps the metadata has.
+pub struct Keeper {
+    /// The metadata store.
+    pub metadata: Arc<Metadata>,
+    /// The directory of the device that the metadata store lies beside, for people.
+    pub metadata_at: String,
+    /// The other nodes.
+    pub peers: Peers,
+    /// What passed through the metadata store's log.
+    pub disk: Arc<DiskStats>,
+}
+
 /// A consumer waits at most this long in one call; it asks again. Short enough that a lost consumer is noticed.
 const PULL_WAIT_MAX: Duration = Duration::from_secs(5);
 
@@ -68,11 +90,14 @@ impl Service for NodeService {
     fn handle(&self, call: Call) {
         let node = &self.0;
         match call.kind {
-            wire::Append::KIND => node.append(call),
+            wire::Append::KIND | bag::Push::KIND => {
+                if let Some(call) = node.admit(call) {
+                    self.handle_admitted(call);
+                }
+            }
             wire::Read::KIND => node.read(call),
             wire::Seal::KIND => node.seal(call),
             wire::Stat::KIND => node.stat(call),
-            bag::Push::KIND => node.push(call),
             bag::Pull::KIND => node.pull(call),
             bag::Acknowledge::KIND => node.acknowledge(call),
             bag::RenewGrants::KIND => node.renew_grants(call),
@@ -80,9 +105,21 @@ impl Service for NodeService {
             bag::Seal::KIND | bag::Delete::KIND | bag::Rewind::KIND => node.in_steps(call),
             file::Devices::KIND | file::Recover::KIND | session::Look::KIND => node.in_steps(call),
             whole::Scrub::KIND | whole::Damage::KIND | whole::Drain::KIND => node.in_steps(call),
-            cluster::View::KIND => node.in_steps(call),
+            cluster::View::KIND | cluster::Report::KIND | cluster::FindSession::KIND => node.in_steps(call),
+            cluster::DrainNode::KIND | cluster::RemoveNode::KIND => node.in_steps(call),
+            order::Fence::KIND..=order::Kept::KIND => node.obey(call),
             session::NodeStatus::KIND => node.status(call),
             _ => node.ask_metadata(call),
+        }
+    }
+}
+
+impl NodeService {
+    /// Takes a call that changes something for a session that is open.
+    pub fn handle_admitted(&self, call: Call) {
+        match call.kind {
+            wire::Append::KIND => self.0.append(call),
+            _ => self.0.push(call),
         }
     }
 }
@@ -107,30 +144,73 @@ macro_rules! device {
     };
 }
 
-/// Goes on only for a session that is open; else fails the call and leaves the function.
-macro_rules! in_session {
-    ($node:ident, $call:ident) => {
-        if let Err(error) = $node.check_session($call.session) {
-            return $call.respond.fail(error);
-        }
-    };
-}
-
 impl Node {
+    /// What only the node that keeps the metadata has; on another node an error that says where that one is.
+    pub fn keeper(&self) -> Result<&Keeper> {
+        match &self.role {
+            Role::Keeper(keeper) => Ok(keeper.as_ref()),
+            Role::Member(membership) => Err(membership.elsewhere()),
+        }
+    }
+
+    /// The metadata store, as `keeper`.
+    pub fn metadata(&self) -> Result<&Arc<Metadata>> {
+        self.keeper().map(|keeper| &keeper.metadata)
+    }
+
+    /// What it knows of its cluster if another node keeps the metadata.
+    pub fn membership(&self) -> Option<&Arc<Membership>> {
+        match &self.role {
+            Role::Keeper(_) => None,
+            Role::Member(membership) => Some(membership),
+        }
+    }
+
+    /// Gives a call back that changes something for its session, if that is open; else fails it, or keeps it until that is known.
     /// What a session sends after its end is dropped, however long it was on its way: others may have been told that
     /// nothing more of it comes, and have taken over what it did.
-    fn check_session(&self, session: SessionId) -> Result<()> {
-        if self.metadata.is_open(session) {
+    fn admit(self: &Arc<Self>, call: Call) -> Option<Call> {
+        match &self.role {
+            Role::Keeper(keeper) if keeper.metadata.is_open(call.session) => Some(call),
+            Role::Keeper(_) => {
+                let error = membership::over(call.session);
+                call.respond.fail(error);
+                None
+            }
+            Role::Member(membership) => membership.admit(self, call),
+        }
+    }
+
+    /// Whether it is the node that keeps the metadata who orders, which alone may.
+    pub fn may_order(&self, asker: Asker) -> Result<()> {
+        if self.membership().is_some_and(|membership| membership.is_keeper(asker)) {
             return Ok(());
         }
-        Err(Error::new(
-            ErrorKind::Stale,
-            format!(
-                "session {session} is over: nothing was heard of it for {} s; nothing was stored, what was acknowledged \
-                 before is safe; start again in a new session",
-                base::limit::SESSION_LEASE.as_secs()
-            ),
-        ))
+        let text = "only the node that keeps the metadata may order this of a device on another node; nothing was done";
+        Err(Error::new(ErrorKind::Invalid, text))
+    }
+
+    /// A device, wherever it is.
+    pub fn place(&self, id: DeviceId) -> Result<Place> {
+        if let Some(device) = self.devices.get(&id) {
+            return Ok(Place::Near(device.clone()));
+        }
+        if let Role::Keeper(keeper) = &self.role
+            && let Some(far) = keeper.peers.device(id)
+        {
+            return Ok(Place::Far(far));
+        }
+        Err(self.not_here(id))
+    }
+
+    /// All devices of the store that are known to be somewhere, near ones first.
+    pub fn places(&self) -> Vec<Place> {
+        let near = self.served().cloned().map(Place::Near);
+        let far = match &self.role {
+            Role::Keeper(keeper) => keeper.peers.devices(),
+            Role::Member(_) => Vec::new(),
+        };
+        near.chain(far.into_iter().map(Place::Far)).collect()
     }
 
     /// The devices that are the store's: those that were emptied and removed since the start are not.
@@ -141,28 +221,41 @@ impl Node {
     /// The device of this id, one that was removed too: those who ask it are sent to where its chunks are.
     pub fn device(&self, id: Id) -> Result<&Arc<Device>> {
         let id = DeviceId(id.value());
-        self.devices.get(&id).ok_or_else(|| {
-            if let Some(missing) = self.missing.iter().find(|missing| missing.device == id) {
-                let text = format!(
-                    "these bytes are on device {id} in {}, which is missing; everything else is served; bring the disk back \
-                     and start the node again (`stormwell device ls` says why it is missing)",
-                    missing.place
-                );
-                return Error::new(ErrorKind::Io, text);
-            }
-            Error::new(
-                ErrorKind::NotFound,
-                format!("device {id} is not on this node; `stormwell df` lists those that are; start the node with its directory"),
-            )
-        })
+        self.devices.get(&id).ok_or_else(|| self.not_here(id))
+    }
+
+    fn not_here(&self, id: DeviceId) -> Error {
+        if let Some(missing) = self.missing.iter().find(|missing| missing.device == id) {
+            let text = format!(
+                "these bytes are on device {id} in {}, which is missing; everything else is served; bring the disk back \
+                 and start the node again (`stormwell device ls` says why it is missing)",
+                missing.place
+            );
+            return Error::new(ErrorKind::Io, text);
+        }
+        if let Role::Keeper(keeper) = &self.role
+            && let Some(far) = keeper.peers.device(id)
+        {
+            let text = format!("device {id} is on node {}; nothing was done; ask that node", far.peer.name());
+            return Error::new(ErrorKind::NotFound, text);
+        }
+        let text = format!(
+            "device {id} is not on this node; `stormwell df` lists those that are; start the node with its directory"
+        );
+        Error::new(ErrorKind::NotFound, text)
+    }
+
+    /// Whether calls to a device may have to go to another one, because it is being emptied. Not where another node keeps the
+    /// metadata: from there only chunks leave that nobody writes any more.
+    fn sends_on(&self, device: &Device) -> bool {
+        device.is_draining() && matches!(self.role, Role::Keeper(_))
     }
 
     fn append(self: &Arc<Self>, call: Call) {
         let ask = ask!(call as wire::Append);
-        in_session!(self, call);
         let device = device!(self, call, ask.device);
         match device::append_request(&ask, call.payload) {
-            Ok(request) if device.is_draining() => {
+            Ok(request) if self.sends_on(device) => {
                 let (node, device, respond) = (self.clone(), device.clone(), call.respond);
                 self.runtime.spawn(async move {
                     match node.place_now(&device, GroupId(ask.group)).await {
@@ -208,7 +301,7 @@ impl Node {
             generation: Generation(ask.generation),
             length: ask.length,
         };
-        if device.is_draining() {
+        if self.sends_on(device) {
             let (node, device, respond) = (self.clone(), device.clone(), call.respond);
             self.runtime.spawn(async move {
                 match node.holder(&device, ChunkId(ask.chunk.value())).await {
@@ -230,7 +323,6 @@ impl Node {
 
     fn push(self: &Arc<Self>, call: Call) {
         let ask = ask!(call as bag::Push);
-        in_session!(self, call);
         let device = device!(self, call, ask.device);
         if call.payload.is_empty() {
             return call.respond.fail(Error::new(ErrorKind::Invalid, "an empty chunk cannot be pushed; leave it out"));
@@ -238,7 +330,7 @@ impl Node {
         match call.payload.into_verified() {
             Ok((bytes, sums)) => {
                 let (bag, chunk) = (BagId(ask.bag), ChunkId(ask.chunk.value()));
-                if device.is_draining() {
+                if self.sends_on(device) {
                     let (node, device, respond) = (self.clone(), device.clone(), call.respond);
                     self.runtime.spawn(async move {
                         node.push_elsewhere(&device, (bag, chunk), (bytes, sums), respond).await;
@@ -290,10 +382,14 @@ impl Node {
     }
 
     fn ask_metadata(&self, call: Call) {
+        let metadata = match self.metadata() {
+            Ok(metadata) => metadata,
+            Err(error) => return call.respond.fail(error),
+        };
         let caller = Caller { session: call.session, call: call.number };
         match translate::request(&call) {
             Ok((request, answer)) => {
-                self.metadata.send(metadata::Item::Ask {
+                metadata.send(metadata::Item::Ask {
                     caller,
                     request,
                     then: metadata::Then::Answer(call.respond, answer),
@@ -310,7 +406,12 @@ impl Node {
     }
 
     async fn step_through(&self, call: Call) {
-        let caller = Caller { session: call.session, call: call.number };
+        let (caller, asker) = (Caller { session: call.session, call: call.number }, call.asker);
+        if let Err(error) = self.keeper()
+            && !matches!(call.kind, cluster::View::KIND | session::Look::KIND | whole::Scrub::KIND)
+        {
+            return call.respond.fail(error);
+        }
         match call.kind {
             bag::Create::KIND => {
                 let ask = ask!(call as bag::Create);
@@ -318,7 +419,7 @@ impl Node {
             }
             bag::Stat::KIND => {
                 let ask = ask!(call as bag::Stat);
-                respond(call.respond, self.bag_info(&ask.name).await);
+                respond(call.respond, self.bag_info(&ask.name, ask.uncounted).await);
             }
             bag::List::KIND => {
                 let ask = ask!(call as bag::List);
@@ -338,6 +439,22 @@ impl Node {
             }
             file::Devices::KIND => respond(call.respond, self.list_devices().await),
             cluster::View::KIND => respond(call.respond, self.view().await),
+            cluster::Report::KIND => {
+                let ask = ask!(call as cluster::Report);
+                respond(call.respond, self.take_report(asker, ask).await);
+            }
+            cluster::FindSession::KIND => {
+                let ask = ask!(call as cluster::FindSession);
+                respond(call.respond, self.find_session(ask).await);
+            }
+            cluster::RemoveNode::KIND => {
+                let ask = ask!(call as cluster::RemoveNode);
+                respond(call.respond, self.remove_node(ask).await);
+            }
+            cluster::DrainNode::KIND => {
+                let ask = ask!(call as cluster::DrainNode);
+                respond(call.respond, self.drain_node(ask).await);
+            }
             file::Recover::KIND => {
                 let ask = ask!(call as file::Recover);
                 respond(call.respond, housekeeping::recover(self, caller, ask).await);
@@ -369,22 +486,27 @@ impl Node {
             chunk_size: base::limit::BAG_CHUNK,
             retain: ask.retain,
         };
-        match self.metadata.ask_for(caller, request).await {
-            Ok(reply) => self.counted(translate::bag_found(reply)).await,
-            Err(error) if error.kind() == ErrorKind::Exists && ask.exists_ok => self.bag_info(&ask.name).await,
-            Err(error) => Err(error),
-        }
+        let record = match self.metadata()?.ask_for(caller, request).await {
+            Ok(reply) => translate::bag_found(reply),
+            Err(error) if error.kind() == ErrorKind::Exists && ask.exists_ok => {
+                return self.bag_info(&ask.name, ask.uncounted).await;
+            }
+            Err(error) => return Err(error),
+        };
+        // That it retains must be known to each member before the first chunk comes.
+        if ask.uncounted && !ask.retain { Ok(record) } else { self.counted(record).await }
     }
 
-    async fn bag_info(&self, name: &str) -> Result<bag::Info> {
-        let record = translate::bag_found(self.metadata.ask(meta::Request::BagStat { name: name.to_string() }).await?);
-        self.counted(record).await
+    async fn bag_info(&self, name: &str, uncounted: bool) -> Result<bag::Info> {
+        let name = name.to_string();
+        let record = translate::bag_found(self.metadata()?.ask(meta::Request::BagStat { name }).await?);
+        if uncounted { Ok(record) } else { self.counted(record).await }
     }
 
     /// A page of bags with their counts.
     pub async fn list_bags(&self, ask: bag::List) -> Result<bag::ListAnswer> {
         let reply = self
-            .metadata
+            .metadata()?
             .ask(meta::Request::BagList {
                 after: (!ask.after.is_empty()).then_some(ask.after),
                 limit: translate::page_limit(ask.limit),
@@ -398,55 +520,57 @@ impl Node {
         Ok(bag::ListAnswer { bags, more })
     }
 
-    /// *Sealing* is recorded, each member durably refuses pushes, then *sealed* is recorded. Every step may be repeated.
+    /// *Sealing* is recorded, each member durably refuses pushes, then *sealed* is recorded. Every step may be repeated, and is
+    /// if the members changed meanwhile.
     async fn seal_bag(&self, caller: Caller, name: &str) -> Result<bag::Info> {
-        let reply = self.metadata.ask_for(caller, meta::Request::BagSeal { name: name.to_string() }).await?;
-        let record = translate::bag_found(reply);
-        let bag = BagId(record.bag);
-        for member in self.members(&record)? {
-            member.ask(Request::SealBag { bag, epoch: record.epoch }).await?;
-            member.send(Item::BagChanged { bag });
+        let request = meta::Request::BagSeal { name: name.to_string() };
+        let mut reply = self.metadata()?.ask_for(caller, request.clone()).await?;
+        loop {
+            let record = translate::bag_found(reply);
+            let bag = BagId(record.bag);
+            for member in self.members(&record)? {
+                member.seal_bag(bag, record.epoch).await?;
+            }
+            match self.metadata()?.ask(meta::Request::BagSealed { bag, epoch: record.epoch }).await {
+                Ok(_) => return self.bag_info(name, false).await,
+                Err(error) if error.kind() == ErrorKind::Stale => {
+                    reply = self.metadata()?.ask(request.clone()).await?;
+                }
+                Err(error) => return Err(error),
+            }
         }
-        self.metadata.ask(meta::Request::BagSealed { bag, epoch: record.epoch }).await?;
-        self.bag_info(name).await
     }
 
     /// The new pass is recorded, then each member is told. If that is cut short, whoever looks at the bag next ends it.
     async fn rewind_bag(&self, caller: Caller, name: String) -> Result<bag::Info> {
-        let reply = self.metadata.ask_for(caller, meta::Request::BagRewind { name }).await?;
+        let reply = self.metadata()?.ask_for(caller, meta::Request::BagRewind { name }).await?;
         self.counted(translate::bag_found(reply)).await
     }
 
     async fn delete_bag(&self, caller: Caller, name: &str) -> Result<Done> {
-        self.metadata.ask_for(caller, meta::Request::BagDelete { name: name.to_string() }).await?;
+        self.metadata()?.ask_for(caller, meta::Request::BagDelete { name: name.to_string() }).await?;
         Ok(Done {})
     }
 
-    fn members(&self, record: &bag::Info) -> Result<Vec<&Arc<Device>>> {
-        record.members.iter().map(|id| self.device(*id)).collect()
+    fn members(&self, record: &bag::Info) -> Result<Vec<Place>> {
+        record.members.iter().map(|id| self.place(DeviceId(id.value()))).collect()
     }
 
     /// The record with the counts of every member added up. A member that does not know of the present pass is told.
     async fn counted(&self, mut record: bag::Info) -> Result<bag::Info> {
         let bag = BagId(record.bag);
         for member in self.members(&record)? {
-            let reply = member.ask(Request::BagStat { bag }).await?;
-            let chunk::Reply::BagStat(mut stat) = reply else { unreachable!("a bag's counters were asked for") };
-            if stat.pass < record.pass || record.retain && !stat.retain {
-                let (pass, retain) = (record.pass, record.retain);
-                member.ask(Request::BagPass { bag, pass, retain }).await?;
-                member.send(Item::BagRewound { bag });
-                let reply = member.ask(Request::BagStat { bag }).await?;
-                let chunk::Reply::BagStat(told) = reply else { unreachable!("a bag's counters were asked for") };
-                stat = told;
+            let mut counts = member.bag_counts(bag).await?;
+            if counts.stat.pass < record.pass || record.retain && !counts.stat.retain {
+                member.begin_pass(bag, record.pass, record.retain).await?;
+                counts = member.bag_counts(bag).await?;
             }
-            let (waiting, granted) = member.bag_lengths(bag).await?;
-            record.pushed += stat.pushed;
-            record.pushed_bytes += stat.pushed_bytes;
-            record.acknowledged += stat.acknowledged;
-            record.acknowledged_bytes += stat.acknowledged_bytes;
-            record.waiting += waiting;
-            record.granted += granted;
+            record.pushed += counts.stat.pushed;
+            record.pushed_bytes += counts.stat.pushed_bytes;
+            record.acknowledged += counts.stat.acknowledged;
+            record.acknowledged_bytes += counts.stat.acknowledged_bytes;
+            record.waiting += counts.waiting;
+            record.granted += counts.granted;
         }
         Ok(record)
     }
@@ -469,8 +593,17 @@ impl Node {
         (answer, page)
     }
 
+    /// All devices of the store, those of other nodes as they were reported.
     async fn list_devices(&self) -> Result<file::DevicesAnswer> {
-        let totals = translate::totals(self.metadata.ask(meta::Request::Usage).await?);
+        let keeper = self.keeper()?;
+        let totals = translate::totals(keeper.metadata.ask(meta::Request::Usage).await?);
+        let mut devices = self.own_devices();
+        devices.extend(keeper.far_devices(self.id).await?);
+        Ok(file::DevicesAnswer { devices, ..totals })
+    }
+
+    /// The devices of this node, those that are missing too.
+    pub fn own_devices(&self) -> Vec<file::Device> {
         let missing = self.missing.iter().map(|missing| file::Device {
             device: missing.device.0.into(),
             place: missing.place.clone(),
@@ -478,35 +611,34 @@ impl Node {
             missing: true,
             ..file::Device::default()
         });
-        let devices = self
-            .served()
-            .map(|device| {
-                let usage = device.usage();
-                let trouble = match (usage.failed, usage.damaged) {
-                    (true, _) => "out of service after a failed sync; reads go on; replace the disk".to_string(),
-                    (false, 0) => String::new(),
-                    (false, damaged) => format!("{damaged} damaged chunks were found; their bytes are not served"),
-                };
-                file::Device {
-                    device: device.id.0.into(),
-                    class: device.class.code(),
-                    capacity: usage.capacity,
-                    used: usage.used,
-                    live: usage.live,
-                    chunks: usage.chunks,
-                    place: device.place.clone(),
-                    backend: device.backend.to_string(),
-                    trouble,
-                    missing: false,
-                    out_of_service: usage.failed,
-                    drain: device.draining().map(|draining| draining.state()),
-                    scrub: device.scrubbed().map(|scrubbed| scrubbed.state()),
-                    failures: self.metrics.disks.get(&device.id).map_or(0, |stats| stats.failures()),
-                }
-            })
-            .chain(missing)
-            .collect();
-        Ok(file::DevicesAnswer { devices, ..totals })
+        self.served().map(|device| self.own_device(device)).chain(missing).collect()
+    }
+
+    fn own_device(&self, device: &Device) -> file::Device {
+        let usage = device.usage();
+        let trouble = match (usage.failed, usage.damaged) {
+            (true, _) => "out of service after a failed sync; reads go on; replace the disk".to_string(),
+            (false, 0) => String::new(),
+            (false, damaged) => format!("{damaged} damaged chunks were found; their bytes are not served"),
+        };
+        file::Device {
+            device: device.id.0.into(),
+            class: device.class.code(),
+            capacity: usage.capacity,
+            used: usage.used,
+            live: usage.live,
+            chunks: usage.chunks,
+            place: device.place.clone(),
+            backend: device.backend.to_string(),
+            trouble,
+            missing: false,
+            out_of_service: usage.failed,
+            drain: device.draining().map(|draining| draining.state()),
+            scrub: device.scrubbed().map(|scrubbed| scrubbed.state()),
+            failures: self.metrics.disks.get(&device.id).map_or(0, |stats| stats.failures()),
+            full: usage.full,
+            node: None,
+        }
     }
 }
 
@@ -533,7 +665,8 @@ fn check(unchecked: bool, blocks: bool) -> Check {
     }
 }
 
-fn respond<M: prost::Message>(responder: Responder, result: Result<M>) {
+/// Answers with what came out.
+pub fn respond<M: prost::Message>(responder: Responder, result: Result<M>) {
     match result {
         Ok(answer) => responder.answer(&answer, Payload::empty()),
         Err(error) => responder.fail(error),

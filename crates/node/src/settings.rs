@@ -5,7 +5,7 @@ use crate::world::World;
 use base::error::{Error, ErrorKind, Result};
 use base::id::ClusterId;
 use base::policy::Class;
-use net::{Credentials, Secret};
+use net::{Credentials, Secret, Tls};
 use os::disk::Backend;
 use std::path::{Path, PathBuf};
 
@@ -32,6 +32,8 @@ pub struct Settings {
     pub log: Form,
     /// What those who connect prove; none: nothing, and the node should listen on loopback only.
     pub secret: Option<Secret>,
+    /// What is shown and wanted on every connection of the store; none: they are plain.
+    pub tls: Option<Tls>,
     /// The cluster that the node belongs to; none: it is a store of its own.
     pub cluster: Option<Cluster>,
 }
@@ -106,6 +108,7 @@ impl Settings {
             hdfs: Door::Off,
             log: Form::Text,
             secret: None,
+            tls: None,
             cluster: None,
         }
     }
@@ -165,6 +168,30 @@ pub fn metadata_directory(world: &dyn World, devices: &[DeviceSetting]) -> Resul
             ),
         )),
     }
+}
+
+/// The directory with the small files of a node that does not keep the metadata: the device directory that has them already, else
+/// the first one. Made if it is missing.
+pub fn member_directory(world: &dyn World, devices: &[DeviceSetting]) -> Result<PathBuf> {
+    for device in devices {
+        if world.exists(&device.directory.join("meta"))? {
+            let text = format!(
+                "{} holds a metadata store, so it belongs to a node that keeps one; nothing was changed; give this node other \
+                 directories, or start it without --meta",
+                shown(&device.directory)
+            );
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+    }
+    for device in devices {
+        if world.exists(&device.directory.join("node"))? {
+            return Ok(device.directory.clone());
+        }
+    }
+    let none = || Error::new(ErrorKind::Invalid, "no device was given; name at least one with --data DIR");
+    let first = devices.first().ok_or_else(none)?.directory.clone();
+    world.make_directory(&first)?;
+    Ok(first)
 }
 
 /// A path for people.

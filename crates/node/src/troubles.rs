@@ -123,6 +123,9 @@ mod tests {
         fn tree(&self, _: &Path, _: Backend) -> Result<Box<dyn BlockFile>> {
             unreachable!("a log needs none")
         }
+        fn make_directory(&self, _: &Path) -> Result<()> {
+            unreachable!("a log needs none")
+        }
         fn exists(&self, _: &Path) -> Result<bool> {
             unreachable!("a log needs none")
         }

@@ -45,6 +45,8 @@ pub trait World: Send + Sync {
     fn read_text(&self, path: &Path) -> Result<String>;
     /// Makes a small file hold these bytes, durably and whole.
     fn replace(&self, path: &Path, bytes: &[u8], backend: Backend) -> Result<()>;
+    /// Makes a directory, and those above it, unless it is there.
+    fn make_directory(&self, path: &Path) -> Result<()>;
     /// Bytes that are free for us there.
     fn free_bytes(&self, path: &Path) -> Result<u64>;
     /// How the engine of a device of `capacity` bytes uses it.
@@ -82,6 +84,10 @@ impl World for OsWorld {
 
     fn replace(&self, path: &Path, bytes: &[u8], backend: Backend) -> Result<()> {
         os::disk::replace(path, bytes, backend)
+    }
+
+    fn make_directory(&self, path: &Path) -> Result<()> {
+        os::file::create_directories(path)
     }
 
     fn free_bytes(&self, path: &Path) -> Result<u64> {

@@ -5,7 +5,7 @@ use base::disk::BlockFile;
 use base::error::{Error, Result};
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata, OpenOptions};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -31,6 +31,11 @@ pub fn create(path: &Path) -> Result<File> {
 /// Makes an empty file; an existing one is an error of kind `Exists`.
 pub fn create_new(path: &Path) -> Result<File> {
     named("create", path, File::create_new(path))
+}
+
+/// The same, for its owner's eyes only (mode 0600).
+pub fn create_new_private(path: &Path) -> Result<File> {
+    named("create", path, OpenOptions::new().write(true).create_new(true).mode(0o600).open(path))
 }
 
 /// All bytes of a file, which should be small.

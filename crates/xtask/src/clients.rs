@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// What there is, in the order in which it runs.
-const STAGES: [&str; 5] = ["shell", "contract", "native", "full", "jobs"];
+const STAGES: [&str; 6] = ["shell", "contract", "native", "full", "jobs", "spark"];
 
 /// What runs in every test of the tree; the others download more and take longer.
 const TESTED: [&str; 4] = ["shell", "contract", "native", "full"];
@@ -66,9 +66,13 @@ fn all(root: &Path, wanted: &[&str], suites: &[&String], limit: Option<Duration>
             let result = timed(stage, || match *stage {
                 "shell" => shell(root, &kit, directory, &there, &address).execute(directory, limit),
                 "contract" => contract(root, &kit, directory, &there, &address, suites).execute(directory, limit),
-                "native" => native(root, &kit, directory, &address).execute(directory, limit),
+                "native" => python(root, &kit.python(), "native.py", directory, &address).execute(directory, limit),
                 "full" => full(root, &kit, directory, limit),
-                _ => jobs::run(root, &kit, directory, &mut ours),
+                "jobs" => jobs::run(root, &kit, directory, &mut ours),
+                _ => {
+                    let interpreter = kit.spark(root)?;
+                    python(root, &interpreter, "spark.py", directory, &address).execute(directory, limit)
+                }
             });
             if let Err(text) = result {
                 println!("{stage}: FAILED: {text}\nrepeat: cargo x clients {stage}");
@@ -97,11 +101,11 @@ fn contract(root: &Path, kit: &Kit, directory: &Path, hdfs: &str, ours: &str, su
     run
 }
 
-/// hdfs-native, fsspec, pandas and pyarrow.
-fn native(root: &Path, kit: &Kit, directory: &Path, ours: &str) -> Run {
+/// A program of `clients/python`: `native.py` (hdfs-native, fsspec, pandas, pyarrow) or `spark.py`.
+fn python(root: &Path, interpreter: &Path, program: &str, directory: &Path, ours: &str) -> Run {
     let mut run = Run::of("");
-    run.words.push(kit.python().display().to_string());
-    run.words.push(root.join("clients/python/native.py").display().to_string());
+    run.words.push(interpreter.display().to_string());
+    run.words.push(root.join("clients/python").join(program).display().to_string());
     run.words.extend([ours.to_owned(), directory.display().to_string()]);
     run
 }

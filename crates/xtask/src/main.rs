@@ -24,9 +24,9 @@ The project's own commands.
   cargo x fuzz [SECONDS]  feeds random bytes to every decoder for SECONDS each (default 60)
   cargo x sim [--help]    whole nodes in one thread, simulated time, disks and network: one history a seed
   cargo x trials [--help] kills the real program under load, again and again, and compares every acknowledged byte
-  cargo x clients [shell|contract [SUITE…]|native|jobs]
-                          Hadoop's shell and test suites beside a real HDFS; Python clients; Hadoop's own
-                          jobs (not a part of `test`)
+  cargo x clients [shell|contract [SUITE…]|native|full|jobs|spark]
+                          Hadoop's shell and test suites beside a real HDFS; Python; a store that is full;
+                          Hadoop's own jobs, and Spark (the last two are not a part of `test`)
   cargo x lab hdfs [--rounds N] [--mib N] [--calls N] [--put-mib N]
                           measures Stormwell beside a real HDFS, both driven by Hadoop's own client
   cargo x lab scale [--help]

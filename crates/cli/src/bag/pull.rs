@@ -60,7 +60,7 @@ impl Pull {
         let mut options = ConsumerOptions { wait: !self.no_wait, ..ConsumerOptions::default() };
         if self.exec.is_some() {
             // Commands are slow beside the network: chunks held in advance would only be kept from other consumers.
-            options.window = self.jobs.get();
+            options.window = Some(self.jobs.get());
         }
         let mut consumer = bag.consumer(options);
         let (progress, ticker) = Progress::start(context, "pull", "chunk");

@@ -198,10 +198,14 @@ impl Ground {
     }
 }
 
-/// The same surroundings, with the store at this address.
+/// The same surroundings, with the store of our own at this address.
 pub fn at(context: &Context, address: &str) -> Context {
     Context {
         at: address.to_string(),
+        at_option: None,
+        config: None,
+        secret_file: None,
+        own_server: true,
         json: context.json,
         quiet: context.quiet,
         clock: context.clock.clone(),

@@ -97,7 +97,7 @@ impl Stage<'_> {
             return Ok(());
         };
         let context = at(self.context, self.store.address());
-        let (look, _) = Onlooker::connect(context.settings("demo")).await?.look().await?;
+        let (look, _) = Onlooker::connect(context.settings("demo")?).await?.look().await?;
         let address = format!("hdfs://{}", look.hdfs);
         self.say(&format!(
             "{} puts the tree as one file into {address}, and gets one that stormwell put",

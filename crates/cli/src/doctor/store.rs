@@ -2,22 +2,23 @@
 
 use super::Check;
 use crate::context::Context;
-use base::error::{Error, ErrorKind};
+use base::error::{Error, ErrorKind, Result};
 use base::net::Net;
 use client::{LookAnswer, Onlooker};
 
 /// Everything about the address and the store there.
 pub async fn checks(context: &Context) -> Vec<Check> {
     let at = context.at.clone();
-    let looked = match Onlooker::connect(context.settings("doctor")).await {
-        Ok(onlooker) => onlooker.look().await,
-        Err(error) => Err(error),
-    };
+    let looked = look(context).await;
     let checks = match looked {
         Ok((answer, _)) => answered(&answer),
         Err(error) => vec![silent(context, &error).await],
     };
     checks.into_iter().map(|check| check.of(at.clone())).collect()
+}
+
+async fn look(context: &Context) -> Result<(LookAnswer, String)> {
+    Onlooker::connect(context.settings("doctor")?).await?.look().await
 }
 
 /// Nobody answered: either the port is free, or somebody else has it.
@@ -40,6 +41,11 @@ async fn silent(context: &Context, error: &Error) -> Check {
                 "start it there with `stormwell serve`, or name another with --at HOST:PORT",
             ),
         },
+        ErrorKind::Refused => {
+            let remedy =
+                error.text().rsplit_once("; ").map_or("check --secret-file and --config", |(_, remedy)| remedy);
+            Check::trouble(name, what, "a store is there and this program may not use it", remedy)
+        }
         _ => Check::trouble(
             name,
             what,

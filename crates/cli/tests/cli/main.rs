@@ -15,6 +15,7 @@ mod mistakes;
 mod names;
 mod room;
 mod scrub;
+mod secrets;
 mod shapes;
 mod small;
 mod store;

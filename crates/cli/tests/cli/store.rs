@@ -166,15 +166,15 @@ impl Store {
 
 /// Starts a server and waits until it serves.
 fn serve(devices: &[String], at: &str, words: &[&str]) -> (Child, String, String) {
-    let mut server = binary()
-        .args(["serve", "--at", at])
-        .args(devices.iter().flat_map(|device| ["--data", device]))
-        .args(words)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the server starts");
+    let mut command = binary();
+    command.args(["serve", "--at", at]).args(devices.iter().flat_map(|device| ["--data", device])).args(words);
+    started(command)
+}
+
+/// Runs a command that serves and waits until it does; its address and its console's.
+pub fn started(mut command: Command) -> (Child, String, String) {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut server = command.spawn().expect("the server starts");
     let mut stderr = BufReader::new(server.stderr.take().expect("stderr is a pipe"));
     let (mut address, mut said) = (None, String::new());
     while address.is_none() {

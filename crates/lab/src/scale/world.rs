@@ -63,6 +63,10 @@ impl World for LimitedWorld {
         Ok(())
     }
 
+    fn make_directory(&self, _path: &Path) -> Result<()> {
+        Ok(())
+    }
+
     fn free_bytes(&self, _path: &Path) -> Result<u64> {
         Ok(u64::MAX / 16)
     }

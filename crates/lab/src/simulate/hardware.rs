@@ -228,6 +228,10 @@ impl World for SimWorld {
         Ok(())
     }
 
+    fn make_directory(&self, _path: &Path) -> Result<()> {
+        Ok(())
+    }
+
     fn free_bytes(&self, _path: &Path) -> Result<u64> {
         Ok(u64::MAX / 16)
     }

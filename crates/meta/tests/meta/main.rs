@@ -4,6 +4,7 @@ mod attributes;
 mod crashes;
 mod extents;
 mod formats;
+mod known;
 mod model;
 mod moves;
 mod nodes;

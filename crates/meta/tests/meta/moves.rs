@@ -34,7 +34,7 @@ fn groups_on(world: &mut World, device: DeviceId) -> Vec<GroupId> {
     let (mut found, mut after) = (Vec::new(), None);
     loop {
         match world.ask(Request::GroupsOn { device, after, limit: 1 }) {
-            Ok(Reply::GroupsOn { groups, resume }) => {
+            Ok(Reply::GroupsOn { groups, resume, .. }) => {
                 found.extend(groups.iter().map(|group| group.group));
                 after = resume;
             }

@@ -350,3 +350,21 @@ fn disk_usage() {
     let nonsense = Request::DiskUsage { path: path("/t"), resume: Some(vec![0xFF; 9]) };
     assert_eq!(world.refusal(nonsense), ErrorKind::Invalid);
 }
+
+/// Two questions under one number are told apart: the second is refused, whatever it is, and the first is answered as before.
+#[test]
+fn a_number_used_twice() {
+    let mut world = World::new(91);
+    let caller = Caller { session: SESSION, call: 5000 };
+    let first = world.ask_as(caller, create("/a")).expect("answered").expect("made");
+    let others = [
+        Request::Delete { path: path("/a"), recursive: false },
+        Request::PackGroup { finished: None, policy: Policy::default() },
+        Request::BagCreate { name: "b".to_string(), policy: Policy::default(), chunk_size: 0, retain: false },
+    ];
+    for other in others {
+        let refused = world.ask_as(caller, other.clone()).expect("answered").expect_err("another question");
+        assert_eq!(refused.kind(), ErrorKind::Invalid, "{other:?}");
+    }
+    assert_eq!(world.ask_as(caller, create("/a")).expect("answered"), Ok(first));
+}

@@ -650,6 +650,12 @@ pub struct Device {
     /// It is being emptied.
     #[prost(message, optional, tag = "14")]
     pub drain: Option<super::device::DrainState>,
+    /// Writers wait for room on it.
+    #[prost(bool, tag = "15")]
+    pub full: bool,
+    /// The node that has it; none: the node that answered.
+    #[prost(message, optional, tag = "16")]
+    pub node: Option<super::Id>,
 }
 
 /// All devices, and the namespace's totals.

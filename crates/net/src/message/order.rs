@@ -102,6 +102,34 @@ pub struct Stored {
     pub crc: u32,
 }
 
+/// Asks which bytes of a chunk were not released.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Kept {
+    /// The device.
+    #[prost(message, required, tag = "1")]
+    pub device: Id,
+    /// The chunk.
+    #[prost(message, required, tag = "2")]
+    pub chunk: Id,
+    /// Only ranges that begin at or behind this byte.
+    #[prost(uint64, tag = "3")]
+    pub start: u64,
+}
+
+/// The bytes that were not released.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct KeptAnswer {
+    /// In order, `base::limit::LIST_PAGE_MAX` at the most.
+    #[prost(message, repeated, tag = "1")]
+    pub ranges: Vec<super::chunk::Range>,
+    /// Whether there are more behind the last.
+    #[prost(bool, tag = "2")]
+    pub more: bool,
+    /// Whether the chunk's records are small.
+    #[prost(bool, tag = "3")]
+    pub small_parts: bool,
+}
+
 /// Asks for a bag's counters on a device.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct BagCounts {

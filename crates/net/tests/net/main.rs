@@ -8,4 +8,5 @@ mod frames;
 mod secrets;
 mod strangers;
 mod support;
+mod tls;
 mod trouble;

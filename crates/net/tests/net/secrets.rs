@@ -109,7 +109,7 @@ async fn a_secret_that_changes() {
     server.task.abort();
     assert!(server.task.await.unwrap_err().is_cancelled());
     let (_server, askers) = guarded(&net, knows(7, "b")).await;
-    let error = link.call(&push(2), payload(2, 10)).await.err().expect("refused");
+    let error = link.call(&push(2), payload(2, 10)).await.expect_err("refused");
     assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
     assert!(askers.lock().unwrap().is_empty());
 }

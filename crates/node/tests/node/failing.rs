@@ -87,6 +87,10 @@ impl World for FailingWorld {
         OsWorld.replace(path, bytes, backend)
     }
 
+    fn make_directory(&self, path: &Path) -> Result<()> {
+        OsWorld.make_directory(path)
+    }
+
     fn free_bytes(&self, path: &Path) -> Result<u64> {
         OsWorld.free_bytes(path)
     }

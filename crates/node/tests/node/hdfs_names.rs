@@ -666,3 +666,46 @@ async fn hdfs_files_belong() {
     assert_eq!(root.info("/ann/h").await, Ok(None));
     fixture.stop().await;
 }
+
+/// What the gateway remembers of directories is never older than the last change that was answered: rights that were taken, a
+/// directory that was renamed or went, and a name that somebody else took count for the next call.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hdfs_remembers_nothing_stale() {
+    let (mut fixture, client, mut root) = start("hdfs-remembered").await;
+    let mut bob = User::connect(&fixture, "bob-r").await;
+    root.mkdirs("/d", 0o777).await.expect("made");
+    root.chmod("/d", 0o777).await.expect("open to all");
+    for name in ["x", "y", "z"] {
+        assert_eq!(bob.mkdirs(&format!("/d/{name}"), 0o755).await, Ok(true));
+    }
+    write(&client, "/d/f", 10, Note::default()).await;
+    assert_eq!(bob.rename("/d/f", "/d/g").await, Ok(true));
+    assert_eq!(bob.rename("/d/f", "/d/h").await, Ok(false), "there is nothing of that name any more");
+    assert_eq!(bob.rename("/d/g", "/d/x").await, Ok(true), "into the directory that is there");
+    assert_eq!(bob.info("/d/x/g").await.map(|found| found.is_some()), Ok(true));
+    assert_eq!(
+        bob.mkdirs("/d/x/g", 0o755).await.map_err(|refusal| refusal.0),
+        Err("FileAlreadyExistsException".into())
+    );
+    assert_eq!(class_of(bob.delete("/d/x", false).await), "PathIsNotEmptyDirectoryException");
+    // Nobody may remove from a sticky directory what others own.
+    root.chmod("/d", 0o1777).await.expect("changed");
+    root.mkdirs("/d/hers", 0o755).await.expect("made");
+    assert_eq!(class_of(bob.delete("/d/hers", true).await), "AccessControlException");
+    assert_eq!(class_of(bob.rename("/d/hers", "/d/his").await), "AccessControlException");
+    assert_eq!(bob.delete("/d/y", false).await, Ok(true));
+    root.chmod("/d", 0o755).await.expect("changed");
+    assert_eq!(class_of(bob.mkdirs("/d/w", 0o755).await), "AccessControlException");
+    assert_eq!(class_of(bob.delete("/d/z", false).await), "AccessControlException");
+    assert_eq!(class_of(bob.rename2("/d/z", "/d/x/z", false).await), "AccessControlException");
+    assert_eq!(bob.mkdirs("/d/x/own", 0o755).await, Ok(true));
+    // By another way than the gateway.
+    client.rename("/d", "/e", false).await.expect("renamed");
+    assert_eq!(bob.info("/d/x/own").await, Ok(None));
+    assert_eq!(class_of(bob.mkdirs("/d/x/more", 0o755).await), "AccessControlException", "the root is not his");
+    assert_eq!(bob.mkdirs("/e/x/more", 0o755).await, Ok(true));
+    client.delete("/e/x", true).await.expect("deleted");
+    write(&client, "/e/x", 10, Note::default()).await;
+    assert_eq!(class_of(root.mkdirs("/e/x/more", 0o755).await), "ParentNotDirectoryException");
+    fixture.stop().await;
+}

@@ -26,20 +26,25 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// A client of the data transfer protocol.
-struct Reader {
+pub struct Reader {
     stream: TcpStream,
 }
 
 /// What a read brought.
 #[derive(Debug)]
-struct Read {
-    bytes: Vec<u8>,
+pub struct Read {
+    pub bytes: Vec<u8>,
     packets: usize,
 }
 
 impl Reader {
     async fn connect(fixture: &Fixture) -> Reader {
-        let stream = TcpStream::connect(hdfs(fixture)).await.expect("it listens");
+        Reader::connect_to(hdfs(fixture)).await
+    }
+
+    /// The same at the gateway of any node.
+    pub async fn connect_to(address: &str) -> Reader {
+        let stream = TcpStream::connect(address).await.expect("it listens");
         stream.set_nodelay(true).expect("set");
         Reader { stream }
     }
@@ -86,7 +91,7 @@ impl Reader {
     }
 
     /// Reads as Java's client does, and checks what it checks.
-    async fn read(&mut self, ask: &ReadBlock) -> Result<Read, OperationAnswer> {
+    pub async fn read(&mut self, ask: &ReadBlock) -> Result<Read, OperationAnswer> {
         let answer = self.begin(ask).await.expect("an answer");
         if answer.status != SUCCESS {
             return Err(answer);
@@ -146,7 +151,7 @@ async fn block_of(client: &Client, path: &str) -> ExtendedBlock {
     ExtendedBlock { pool: "pool".to_string(), id: attributes.inode << 20, generation_stamp, length: None }
 }
 
-fn ask(block: &ExtendedBlock, offset: u64, length: u64) -> ReadBlock {
+pub fn ask(block: &ExtendedBlock, offset: u64, length: u64) -> ReadBlock {
     let base = BaseHeader { block: block.clone(), token: None };
     let header = OperationHeader { base, client: "test".to_string() };
     ReadBlock { header, offset, length, checksums: None, caching: None }
@@ -161,7 +166,7 @@ pub async fn call<M: Message + Default>(
     User::superuser(fixture).await.call(protocol, method, ask).await
 }
 
-const LOCATIONS: (&str, &str) = (CLIENT_PROTOCOL, "getBlockLocations");
+pub const LOCATIONS: (&str, &str) = (CLIENT_PROTOCOL, "getBlockLocations");
 const VISIBLE: (&str, &str) = ("org.apache.hadoop.hdfs.protocol.ClientDatanodeProtocol", "getReplicaVisibleLength");
 
 async fn locations(fixture: &Fixture, path: &str, offset: u64, length: u64) -> Result<LocatedBlocks, Refused> {

@@ -32,7 +32,12 @@ pub type Refused = (String, String);
 
 impl User {
     pub async fn connect(fixture: &Fixture, name: &str) -> User {
-        let mut stream = TcpStream::connect(hdfs(fixture)).await.expect("it listens");
+        User::connect_to(hdfs(fixture), name).await
+    }
+
+    /// The same at the gateway of any node.
+    pub async fn connect_to(address: &str, name: &str) -> User {
+        let mut stream = TcpStream::connect(address).await.expect("it listens");
         stream.set_nodelay(true).expect("set");
         stream.write_all(b"hrpc\x09\x00\x00").await.expect("sent");
         // Each is a client of its own: a call that seems to be repeated would be answered from memory.
@@ -94,9 +99,14 @@ pub fn hdfs(fixture: &Fixture) -> &str {
 
 /// The store's own client.
 pub async fn client(fixture: &Fixture) -> Client {
+    client_of(fixture.address()).await
+}
+
+/// The store's own client, told of the node at this address.
+pub async fn client_of(address: &str) -> Client {
     let settings = client::Settings {
         net: Arc::new(os::net::TcpNet),
-        address: fixture.address().to_string(),
+        address: address.to_string(),
         program: "test".to_string(),
         credentials: net::Credentials::default(),
         user: Default::default(),

@@ -2,9 +2,11 @@
 #![allow(clippy::disallowed_methods)] // The node under test lives in a directory and on a port of its own.
 #![allow(missing_docs)]
 
+mod cluster;
 mod failing;
 mod fuzz;
 mod hdfs_calls;
+mod hdfs_cluster;
 mod hdfs_names;
 mod hdfs_read;
 mod hdfs_trouble;
@@ -19,7 +21,7 @@ use base::limit::SESSION_LEASE;
 use base::policy::Class;
 use base::unit::{Time, WallTime};
 use bytes::Bytes;
-use net::message::{Id, bag, chunk, cluster, file, session};
+use net::message::{Id, bag, chunk, file, session};
 use net::{Link, LinkSettings, Payload};
 use node::{DeviceSetting, Door, Running, Settings};
 use std::path::PathBuf;
@@ -336,13 +338,13 @@ async fn a_view_of_oneself() {
     let mut before = None;
     for life in 1..=3 {
         let link = fixture.link(1).await;
-        let (view, _) = link.call(&cluster::View {}, Payload::empty()).await.expect("answered");
+        let (view, _) = link.call(&net::message::cluster::View {}, Payload::empty()).await.expect("answered");
         let [member] = &view.members[..] else { panic!("{view:?}") };
         let (devices, _) = link.call(&file::Devices {}, Payload::empty()).await.expect("answered");
         assert_eq!((member.node.node, member.silent), (view.keeper, false));
         assert_eq!((member.node.incarnation, &*member.node.address), (life, fixture.address()));
         assert_eq!(member.devices, [devices.devices[0].device]);
-        let (again, _) = link.call(&cluster::View {}, Payload::empty()).await.expect("answered");
+        let (again, _) = link.call(&net::message::cluster::View {}, Payload::empty()).await.expect("answered");
         assert_eq!(again, view);
         if let Some((node, epoch)) = before {
             assert!(member.node.node == node && view.epoch > epoch, "{epoch} {view:?}");

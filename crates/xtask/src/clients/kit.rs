@@ -51,6 +51,13 @@ impl Kit {
         Ok(Kit { place, class_path })
     }
 
+    /// An interpreter with Spark, which is some 320 MB.
+    pub fn spark(&self, root: &Path) -> Result<PathBuf, String> {
+        let venv = self.place.join("spark");
+        packages(root, "spark.txt", &self.place, &venv, None)?;
+        Ok(venv.join("bin/python"))
+    }
+
     /// A Java program for tests, with the jars. What it logs goes to `NAME.log` in the directory.
     pub fn java(&self, name: &str, class: &str, directory: &Path) -> Run {
         self.java_as(&SMALL_JVM, name, class, directory)

@@ -4,8 +4,9 @@
 use super::Finding;
 use crate::source::Source;
 
-/// Files that turn numbers into bytes: formats, the frame header, and the primitives below them.
-const NUMBER_HOMES: [&str; 6] = ["format.rs", "frame.rs", "checksum.rs", "buffer.rs", "random.rs", "id.rs"];
+/// Files that turn numbers into bytes: formats, the frame header, what a proof of the secret is made of, and the primitives below them.
+const NUMBER_HOMES: [&str; 7] =
+    ["format.rs", "frame.rs", "secret.rs", "checksum.rs", "buffer.rs", "random.rs", "id.rs"];
 
 /// Directories whose bytes mean nothing to anybody who stores them: simulated disks, and the benchmark's test data.
 /// Gateways say numbers as their protocols want them.

@@ -1,10 +1,20 @@
 package stormwell.clients;
 
 import java.io.IOException;
+import java.net.URI;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FSMainOperationsBaseTest;
+import org.apache.hadoop.fs.FileContext;
+import org.apache.hadoop.fs.FileContextURIBase;
+import org.apache.hadoop.fs.FileContextUtilBase;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.FileSystemContractBaseTest;
 import org.apache.hadoop.fs.Options.HandleOpt;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.TestFcHdfsCreateMkdir;
+import org.apache.hadoop.fs.TestFcHdfsPermission;
+import org.apache.hadoop.fs.TestFcHdfsSetUMask;
+import org.apache.hadoop.fs.TestHDFSFileContextMainOperations;
 import org.apache.hadoop.fs.contract.AbstractContractAppendTest;
 import org.apache.hadoop.fs.contract.AbstractContractBulkDeleteTest;
 import org.apache.hadoop.fs.contract.AbstractContractConcatTest;
@@ -28,6 +38,7 @@ import org.apache.hadoop.fs.contract.AbstractContractVectoredReadTest;
 import org.apache.hadoop.fs.contract.AbstractFSContract;
 import org.apache.hadoop.hdfs.server.namenode.FSAclBaseTest;
 import org.apache.hadoop.hdfs.server.namenode.FSXAttrBaseTest;
+import org.apache.hadoop.io.wrappedio.impl.TestWrappedIO;
 import org.junit.Before;
 import org.junit.BeforeClass;
 
@@ -57,10 +68,23 @@ public final class ContractSuites {
         SetTimes.class,
         Unbuffer.class,
         VectoredRead.class,
+        WrappedIo.class,
     };
 
     /** The suites that keep their server in static fields: one at a time. */
-    static final Class<?>[] ALONE = {Acl.class, XAttr.class, FileSystemBase.class};
+    static final Class<?>[] ALONE = {
+        Acl.class,
+        XAttr.class,
+        FileSystemBase.class,
+        MainOperations.class,
+        ContextUri.class,
+        ContextUtil.class,
+        // HDFS's own, as they are.
+        TestHDFSFileContextMainOperations.class,
+        TestFcHdfsCreateMkdir.class,
+        TestFcHdfsPermission.class,
+        TestFcHdfsSetUMask.class,
+    };
 
     public static class Append extends AbstractContractAppendTest {
         @Override
@@ -225,6 +249,13 @@ public final class ContractSuites {
         }
     }
 
+    public static class WrappedIo extends TestWrappedIO {
+        @Override
+        protected AbstractFSContract createContract(Configuration configuration) {
+            return new ServerContract(configuration);
+        }
+    }
+
     public static class Acl extends FSAclBaseTest {
         @BeforeClass
         public static void init() throws IOException {
@@ -239,8 +270,7 @@ public final class ContractSuites {
     public static class FileSystemBase extends FileSystemContractBaseTest {
         @Before
         public void setUp() throws IOException {
-            Configuration configuration = new Configuration();
-            ServerContract.configure(configuration);
+            Configuration configuration = configuration();
             configuration.set("fs.permissions.umask-mode", TEST_UMASK);
             fs = FileSystem.newInstance(configuration);
         }
@@ -254,5 +284,52 @@ public final class ContractSuites {
         protected int getGlobalTimeout() {
             return 60_000;
         }
+    }
+
+    /** What programs do with a file system. */
+    public static class MainOperations extends FSMainOperationsBaseTest {
+        public MainOperations() {
+            super("/main");
+        }
+
+        @Override
+        protected FileSystem createFileSystem() throws IOException {
+            return FileSystem.newInstance(configuration());
+        }
+
+        @Override
+        protected Path getDefaultWorkingDirectory() {
+            return new Path("/user/" + System.getProperty("user.name")).makeQualified(fSys.getUri(), null);
+        }
+    }
+
+    /** The newer interface, with names that are addresses. */
+    public static class ContextUri extends FileContextURIBase {
+        @Override
+        @Before
+        public void setUp() throws Exception {
+            fc1 = context();
+            fc2 = fc1;
+            super.setUp();
+        }
+    }
+
+    public static class ContextUtil extends FileContextUtilBase {
+        @Override
+        @Before
+        public void setUp() throws Exception {
+            fc = context();
+            super.setUp();
+        }
+    }
+
+    private static Configuration configuration() {
+        Configuration configuration = new Configuration();
+        ServerContract.configure(configuration);
+        return configuration;
+    }
+
+    private static FileContext context() throws IOException {
+        return FileContext.getFileContext(URI.create(ServerContract.address()), configuration());
     }
 }

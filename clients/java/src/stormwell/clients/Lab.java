@@ -18,10 +18,10 @@ public final class Lab {
         int calls = Integer.parseInt(arguments[2]);
         List<Measured> servers = new ArrayList<>();
         for (int index = 4; index < arguments.length; index += 3) {
-            servers.add(new Measured(arguments[index], arguments[index + 1], arguments[index + 2]));
-        }
-        for (Measured server : servers) {
+            Measured server = new Measured(arguments[index], arguments[index + 1], arguments[index + 2]);
+            servers.add(server);
             server.note("memory, idle (MB)", server.memory());
+            Idle.measure(server, arguments[index + 1]);
         }
         for (int round = 0; round <= rounds; round++) {
             for (int turn = 0; turn < servers.size(); turn++) {

@@ -52,6 +52,19 @@ final class Measured {
         return pages * PAGE / MB;
     }
 
+    /** Memory of its processes that belongs to no file, in MB. */
+    double anonymous() throws IOException {
+        long kibibytes = 0;
+        for (String process : processes) {
+            for (String line : Files.readAllLines(Path.of("/proc", process, "status"))) {
+                if (line.startsWith("RssAnon:")) {
+                    kibibytes += Long.parseLong(line.replaceAll("\\D", ""));
+                }
+            }
+        }
+        return kibibytes * 1024 / MB;
+    }
+
     void note(String what, double figure) {
         figures.computeIfAbsent(what, key -> new ArrayList<>()).add(figure);
     }

@@ -10,7 +10,7 @@ import org.apache.hadoop.hdfs.server.namenode.NameNodeAdapter;
 import stormwell.clients.ServerContract;
 
 /**
- * Stands in for the cluster that Hadoop's suites of ACLs and extended attributes start for themselves: the server that runs
+ * Stands in for the cluster that some of Hadoop's suites start for themselves: the server that runs
  * already. Starts and ends nothing; what the suites look up inside a NameNode is asked over the wire.
  */
 public class MiniDFSCluster {
@@ -43,6 +43,12 @@ public class MiniDFSCluster {
     }
 
     public void waitActive() {}
+
+    public void waitClusterUp() {}
+
+    public URI getURI(int nameNode) {
+        return URI.create(ServerContract.address());
+    }
 
     public void shutdown() {}
 

@@ -1,0 +1,132 @@
+//! `stormwell cluster`: the cluster as a whole.
+
+use crate::context::Context;
+use crate::exit::{Exit, Result};
+use crate::node::{of, state};
+use crate::output::Output;
+use crate::show;
+use clap::{Args, Subcommand};
+use client::{Device, Host, ViewAnswer};
+use serde_json::json;
+
+/// Shows how the cluster is
+#[derive(Debug, Args)]
+pub struct Cluster {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    Status(Status),
+}
+
+/// Tells how many nodes and devices there are, how full they are, and what is not as it should be
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  stormwell cluster status
+
+Any node answers, for all. `epoch` rises whenever a node or a device joins, leaves or comes back elsewhere.")]
+struct Status {}
+
+impl Cluster {
+    /// Does what was asked for.
+    pub async fn run(self, context: &Context) -> Result<Exit> {
+        let What::Status(Status {}) = self.what;
+        let client = context.connect("cluster status").await?;
+        let view = client.view().await?;
+        let devices = client.devices_and_hosts().await?;
+        let troubles = troubles(&view, &devices);
+        let sum =
+            |part: fn(&Device) -> u64| devices.iter().map(|(device, _)| part(device)).fold(0, u64::saturating_add);
+        let (used, size) = (sum(|device| device.used), sum(|device| device.capacity));
+        let keeper = view.members.iter().find(|member| member.node.node == view.keeper);
+        let keeper = keeper.map(|member| member.node.name.clone()).unwrap_or_default();
+        let mut output = Output::open()?;
+        if context.json {
+            let nodes = view.members.iter().map(
+                |member| json!({ "name": member.node.name, "state": state(&view, member, &of(member, &devices)) }),
+            );
+            output.json(&json!({
+                "epoch": view.epoch,
+                "keeper": keeper,
+                "nodes": nodes.collect::<Vec<_>>(),
+                "devices": devices.len(),
+                "used": used,
+                "size": size,
+                "troubles": troubles,
+            }))?;
+        } else {
+            let line = output.name(&format!(
+                "{} with {}, {} of {} used; {keeper} keeps the metadata; epoch {}",
+                show::count(view.members.len() as u64, "node", "nodes"),
+                show::count(devices.len() as u64, "device", "devices"),
+                show::size(used, true),
+                show::size(size, true),
+                view.epoch
+            ));
+            output.line(&line)?;
+            for trouble in &troubles {
+                let line = output.name(trouble);
+                output.line(&line)?;
+            }
+            if troubles.is_empty() {
+                output.line("all of them serve")?;
+            }
+        }
+        output.flush()?;
+        Ok(Exit::Done)
+    }
+}
+
+/// What is not as it should be, one sentence each.
+fn troubles(view: &ViewAnswer, devices: &[(Device, Option<Host>)]) -> Vec<String> {
+    let silent = view.members.iter().filter(|member| member.silent).map(|member| {
+        format!(
+            "node {} at {} is silent: what is on its {} cannot be read until it is back; look whether it runs",
+            member.node.name,
+            member.node.address,
+            show::count(member.devices.len() as u64, "device", "devices")
+        )
+    });
+    let troubled = devices.iter().filter(|(device, _)| !device.trouble.is_empty()).map(|(device, host)| {
+        let at = host.as_ref().map_or(String::new(), |host| format!(" on node {}", host.name));
+        format!("device {}{at}: {}", device.place, device.trouble)
+    });
+    let draining = devices.iter().filter(|(device, _)| device.drain.is_some()).map(|(device, host)| {
+        let at = host.as_ref().map_or(String::new(), |host| format!(" on node {}", host.name));
+        format!("device {}{at} is being emptied", device.place)
+    });
+    silent.chain(troubled).chain(draining).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::troubles;
+    use client::{ClusterMember, ClusterNode, Device, Host, ViewAnswer};
+
+    /// Silent nodes and devices in trouble are named with where they are; what serves is not.
+    #[test]
+    fn what_is_wrong() {
+        let node = |name: &str, id: u128| ClusterNode {
+            node: id.into(),
+            name: name.to_string(),
+            address: format!("{name}:7400"),
+            ..ClusterNode::default()
+        };
+        let member = |name, id, silent| ClusterMember { node: node(name, id), devices: vec![id.into()], silent };
+        let view =
+            ViewAnswer { epoch: 3, keeper: 1.into(), members: vec![member("a", 1, false), member("b", 2, true)] };
+        let host = |name: &str| Host {
+            node: base::id::NodeId(1),
+            name: name.to_string(),
+            rack: String::new(),
+            hdfs: String::new(),
+            silent: false,
+        };
+        let broken = Device { place: "/d".to_string(), trouble: "missing: x".to_string(), ..Device::default() };
+        let told = troubles(&view, &[(Device::default(), Some(host("a"))), (broken, Some(host("b")))]);
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told[0].contains("node b at b:7400 is silent") && told[0].contains("1 device"), "{told:?}");
+        assert_eq!(told[1], "device /d on node b: missing: x");
+    }
+}

@@ -1,0 +1,107 @@
+//! What the metadata store answers.
+
+use crate::request::{
+    Attributes, BagInfo, DeviceInfo, Entry, FileHandle, FilePiece, Garbage, Located, NewGroup, NodeState, Orphan,
+    Totals,
+};
+use base::error::Result;
+use base::id::{GroupId, InodeId, SessionId};
+use base::policy::Policy;
+use std::time::Duration;
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// It is so.
+    Done,
+    /// Of one file or directory.
+    Attributes(Attributes),
+    /// Of the root and of everything on the way, as far as it exists.
+    Found {
+        /// The attributes, from the root down.
+        found: Vec<Attributes>,
+        /// The version of the directories among them.
+        version: u64,
+        /// Only what the path names is there, if anything: the asker knows the rest.
+        without_above: bool,
+    },
+    /// An absolute path.
+    PathOf(String),
+    /// Of a directory.
+    Entries {
+        /// In the order of their names' bytes.
+        entries: Vec<Entry>,
+        /// Whether there are more after the last.
+        more: bool,
+    },
+    /// A write lease.
+    Handle(FileHandle),
+    /// A group to write to.
+    Group(NewGroup),
+    /// For each small file its number, or why it was not made.
+    Files(Vec<Result<InodeId>>),
+    /// Where a range is.
+    Located(Located),
+    /// Extended attributes: names and values.
+    Xattrs(Vec<(String, Vec<u8>)>),
+    /// Wishes.
+    Policy {
+        /// Of the file or directory itself.
+        own: Policy,
+        /// With what it inherits.
+        effective: Policy,
+    },
+    /// A part of a count.
+    DiskUsage {
+        /// Of this part.
+        totals: Totals,
+        /// To go on with; none if this was the last part.
+        resume: Option<Vec<u8>>,
+    },
+    /// Counts of the whole store. What is being taken apart after a delete still counts.
+    Usage(Totals),
+    /// Open sessions.
+    Sessions(u64),
+    /// Sessions that are open, and how long they do not end.
+    Leases(Vec<(SessionId, Duration)>),
+    /// All devices.
+    Devices(Vec<DeviceInfo>),
+    /// All nodes.
+    Nodes {
+        /// Rises with every change of the nodes and of what devices they have.
+        epoch: u64,
+        /// In the order of their ids.
+        nodes: Vec<NodeState>,
+    },
+    /// One bag.
+    Bag(BagInfo),
+    /// A page of bags.
+    Bags {
+        /// In the order of their names' bytes.
+        bags: Vec<BagInfo>,
+        /// Whether there are more after the last.
+        more: bool,
+    },
+    /// What can be removed.
+    Garbage(Garbage),
+    /// Those of the groups that exist, and where they are.
+    Known(Vec<NewGroup>),
+    /// Groups with a chunk on a device.
+    GroupsOn {
+        /// In the order of their ids.
+        groups: Vec<NewGroup>,
+        /// Those of them that may still be written.
+        open: Vec<GroupId>,
+        /// To go on after; none if this was the last part.
+        resume: Option<GroupId>,
+    },
+    /// Where groups have names.
+    Pieces {
+        /// In no order.
+        pieces: Vec<FilePiece>,
+        /// To go on with; none if this was the last part.
+        resume: Option<Vec<u8>>,
+    },
+    /// Files to recover.
+    Orphans(Vec<Orphan>),
+}

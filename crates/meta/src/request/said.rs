@@ -1,0 +1,258 @@
+//! What is said of files, groups, bags, devices and nodes, in questions and in answers.
+
+use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, InodeId, NodeId};
+use base::policy::{Class, Policy};
+use base::unit::WallTime;
+
+/// What is said of a file or directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attributes {
+    /// Its number.
+    pub inode: InodeId,
+    /// Whether it is a directory.
+    pub directory: bool,
+    /// Bytes of a file; zero for a directory.
+    pub length: u64,
+    /// When its bytes were last changed; when it was made, for a directory.
+    pub modified: WallTime,
+    /// When it was made.
+    pub created: WallTime,
+    /// When it was last read, as far as somebody said so: reads are not noted.
+    pub accessed: WallTime,
+    /// Permission bits.
+    pub mode: u32,
+    /// Who owns it, if anybody said.
+    pub owner: Option<String>,
+    /// Which group of people owns it, if anybody said.
+    pub group: Option<String>,
+    /// Rises with every writer.
+    pub generation: Generation,
+    /// Whether a writer has it open.
+    pub writing: bool,
+    /// What a gateway keeps with it; empty: nothing.
+    pub note: Vec<u8>,
+}
+
+/// One line of a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name in the directory.
+    pub name: String,
+    /// What it stands for.
+    pub attributes: Attributes,
+}
+
+/// Chunks with the same bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Column {
+    /// Where they are.
+    pub replicas: Vec<(DeviceId, ChunkId)>,
+}
+
+/// A group and where its bytes are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewGroup {
+    /// Its number.
+    pub group: GroupId,
+    /// One column with one replica today.
+    pub columns: Vec<Column>,
+}
+
+/// A write lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileHandle {
+    /// The file.
+    pub inode: InodeId,
+    /// To be said with everything done under the lease.
+    pub generation: Generation,
+    /// What is said of the file.
+    pub attributes: Attributes,
+    /// Bytes that the file has already.
+    pub length: u64,
+    /// The group to append to, from its offset 0.
+    pub group: NewGroup,
+}
+
+/// A piece of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Where in the file it begins.
+    pub file_offset: u64,
+    /// The group with its bytes.
+    pub group: GroupId,
+    /// Where in the group they begin.
+    pub group_offset: u64,
+    /// How many they are; for an open one, how many are known to be synced.
+    pub length: u64,
+    /// CRC32C of them, if known.
+    pub crc: Option<u32>,
+    /// Whether a writer still adds to it: ask the device how long it is.
+    pub open: bool,
+}
+
+/// A piece of a group, by the name of the file that it belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilePiece {
+    /// The file's absolute path.
+    pub path: String,
+    /// Where in the file it begins.
+    pub file_offset: u64,
+    /// The group with its bytes.
+    pub group: GroupId,
+    /// Where in the group they begin.
+    pub group_offset: u64,
+    /// How many they are; `CHUNK_MAX` for one that is being written.
+    pub length: u64,
+}
+
+/// Where a range of a file is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Located {
+    /// The file.
+    pub attributes: Attributes,
+    /// The pieces that the range touches, in order.
+    pub extents: Vec<Extent>,
+    /// The groups of these pieces, each once.
+    pub groups: Vec<NewGroup>,
+    /// Whether the range has more pieces: ask again from the end of the last one.
+    pub more: bool,
+}
+
+/// What a bag is up to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BagState {
+    /// It takes chunks.
+    Open,
+    /// Its members are being told to refuse chunks.
+    Sealing,
+    /// Every member refuses chunks: it has an end.
+    Sealed,
+}
+
+/// What is said of a bag.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BagInfo {
+    /// Its number.
+    pub bag: BagId,
+    /// Its name.
+    pub name: String,
+    /// Its own wishes.
+    pub policy: Policy,
+    /// Bytes of a full chunk.
+    pub chunk_size: u64,
+    /// The devices with its chunks.
+    pub members: Vec<DeviceId>,
+    /// Rises when the members change.
+    pub epoch: u64,
+    /// Whether it takes chunks.
+    pub state: BagState,
+    /// When it was made.
+    pub created: WallTime,
+    /// Whether acknowledged chunks stay.
+    pub retain: bool,
+    /// The present pass, counted from 0.
+    pub pass: u32,
+    /// What members that left had counted.
+    pub carried: Carried,
+}
+
+/// Counts of the members that left a bag.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Chunks that were pushed there.
+    pub pushed: u64,
+    /// Their bytes.
+    pub pushed_bytes: u64,
+    /// Chunks that were acknowledged there.
+    pub acknowledged: u64,
+    /// Their bytes.
+    pub acknowledged_bytes: u64,
+}
+
+/// What is said of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeInfo {
+    /// Its id.
+    pub node: NodeId,
+    /// Rises with every start.
+    pub incarnation: u64,
+    /// For people, one of its kind.
+    pub name: String,
+    /// Where others reach it, `host:port`.
+    pub address: String,
+    /// Empty: nobody said.
+    pub site: String,
+    /// Empty: nobody said.
+    pub rack: String,
+    /// Where its HDFS gateway is, `host:port`; empty: it has none.
+    pub hdfs: String,
+}
+
+/// A node as one of the store's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeState {
+    /// What it told of itself.
+    pub info: NodeInfo,
+    /// Its devices, those that are missing too.
+    pub devices: Vec<DeviceId>,
+    /// It was not heard of for `NODE_SILENCE_MAX`.
+    pub silent: bool,
+}
+
+/// What is said of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// Its id.
+    pub device: DeviceId,
+    /// Its class.
+    pub class: Class,
+    /// The node that has it.
+    pub node: NodeId,
+    /// Bytes that fit.
+    pub capacity: u64,
+    /// Bytes in use, as last reported; zero if nothing was reported yet.
+    pub used: u64,
+    /// Whether it takes no more new data.
+    pub full: bool,
+    /// Whether it reported since the store was opened. Only such devices are given new data.
+    pub reported: bool,
+    /// Whether it is being emptied: it is given nothing new.
+    pub draining: bool,
+    /// Whether its node is silent: it is given nothing new until that is heard of.
+    pub silent: bool,
+}
+
+/// A file whose writer's session ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Orphan {
+    /// The file.
+    pub inode: InodeId,
+    /// To be said with `Recovered`.
+    pub generation: Generation,
+    /// Its last group, to be sealed.
+    pub group: NewGroup,
+    /// Bytes in the group known to be synced: a shorter chunk has lost some.
+    pub length: u64,
+}
+
+/// What can be removed from devices.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Garbage {
+    /// Groups that nothing names.
+    pub groups: Vec<NewGroup>,
+    /// Parts of groups that nothing names: where the group is, offset, length.
+    pub ranges: Vec<(NewGroup, u64, u64)>,
+    /// Deleted bags.
+    pub bags: Vec<BagInfo>,
+}
+
+/// Counts of files, directories and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Files.
+    pub files: u64,
+    /// Directories; of the whole store, the root among them.
+    pub directories: u64,
+    /// Bytes of all files.
+    pub bytes: u64,
+}

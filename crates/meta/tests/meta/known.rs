@@ -1,0 +1,133 @@
+//! What somebody may rely on who looked before: directories and their version, numbered calls, lists of work.
+
+use crate::world::{SESSION, World, create, delete, mkdir, path, stat};
+use base::error::ErrorKind;
+use meta::request::{Garbage, NewAttributes};
+use meta::{Caller, Reply, Request};
+
+/// How many attributes a lookup answers, the version, and whether it left out what is above.
+fn look(world: &mut World, name: &str, known: u64) -> (usize, u64, bool) {
+    match world.ask(Request::Lookup { path: path(name), known }) {
+        Ok(Reply::Found { found, version, without_above }) => (found.len(), version, without_above),
+        other => panic!("{name}: {other:?}"),
+    }
+}
+
+fn rename(from: &str, to: &str) -> Request {
+    Request::Rename { from: path(from), to: path(to), replace: true }
+}
+
+fn chmod(name: &str, mode: u32) -> Request {
+    Request::SetAttributes { path: path(name), new: NewAttributes { mode: Some(mode), ..NewAttributes::default() } }
+}
+
+/// Directories have a new version when one is renamed, goes or has other rights; not when files or new names come and go, nor by
+/// what was refused. A change that relies on an old version is refused and does nothing; on the present one it is made.
+#[test]
+fn versions_of_directories() {
+    let mut world = World::new(1);
+    for request in [mkdir("/a/b"), mkdir("/a/c"), mkdir("/t"), create("/a/f"), create("/a/g")] {
+        world.ask(request).expect("made");
+    }
+    let (_, mut version, _) = look(&mut world, "/a/f", 0);
+    for same in [
+        create("/a/h"),
+        mkdir("/a/n"),
+        rename("/a/h", "/a/g"),
+        delete("/a/g"),
+        chmod("/a/f", 0o600),
+        chmod("/a", 0o755),
+        Request::SetAttributes {
+            path: path("/a"),
+            new: NewAttributes { modified: Some(world.wall), ..Default::default() },
+        },
+    ] {
+        world.ask(same.clone()).expect("done");
+        assert_eq!(look(&mut world, "/a/f", version), (1, version, true), "{same:?}");
+        assert_eq!(look(&mut world, "/a/none", version), (0, version, true), "{same:?}");
+    }
+    assert_eq!(world.refusal(rename("/a/f", "/a/b")), ErrorKind::Exists);
+    assert_eq!(look(&mut world, "/a/f", version).1, version);
+    for other in [
+        chmod("/a", 0o700),
+        Request::SetAttributes { path: path("/a"), new: NewAttributes { note: Some(vec![1]), ..Default::default() } },
+        rename("/a/b", "/a/d"),
+        delete("/t"),
+        rename("/a/d", "/a/c"),
+    ] {
+        world.ask(other.clone()).expect("done");
+        let made = Request::Provided { directories: version, change: Box::new(create("/a/new")) };
+        assert_eq!(world.refusal(made), ErrorKind::Stale, "{other:?}");
+        assert_eq!(world.refusal(stat("/a/new")), ErrorKind::NotFound);
+        let (found, now, without_above) = look(&mut world, "/a/f", version);
+        assert!(found == 3 && now != version && !without_above, "{other:?}");
+        version = now;
+    }
+    let made = Request::Provided { directories: version, change: Box::new(create("/a/new")) };
+    assert!(matches!(world.ask(made), Ok(Reply::Handle(_))));
+    world.ask(stat("/a/new")).expect("made");
+    world.crash(7);
+    assert!(look(&mut world, "/a/new", version).1 != version, "a version does not outlive the store");
+    let none = Request::Provided { directories: 0, change: Box::new(mkdir("/z")) };
+    assert_eq!(world.refusal(none), ErrorKind::Stale);
+}
+
+/// The answer to a call with a number is remembered, whatever it depended on; one without a number is made each time it is asked.
+#[test]
+fn calls_without_a_number() {
+    let mut world = World::new(2);
+    let version = look(&mut world, "/a", 0).1;
+    let exclusive = |name: &str| Request::Mkdir { path: path(name), parents: false, new: Default::default() };
+    let provided = Request::Provided { directories: version, change: Box::new(exclusive("/a")) };
+    for (call, request, again) in
+        [(77, exclusive("/b"), true), (78, provided, true), (0, exclusive("/c"), false), (0, exclusive("/d"), false)]
+    {
+        let caller = Caller { session: SESSION, call };
+        let first = world.ask_as(caller, request.clone()).expect("answered");
+        assert!(first.is_ok(), "{first:?}");
+        let second = world.ask_as(caller, request.clone()).expect("answered");
+        assert_eq!(second.is_ok(), again, "{request:?}: {second:?}");
+    }
+}
+
+fn garbage(world: &mut World) -> Garbage {
+    match world.ask(Request::Garbage { limit: 100 }) {
+        Ok(Reply::Garbage(garbage)) => garbage,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Work for the node is told when it is made and not otherwise: a file that is closed without a byte leaves none, a rename over
+/// nothing makes none. Garbage is listed whole however it came and went before, with older groups among it.
+#[test]
+fn work_is_told() {
+    let mut world = World::new(3);
+    assert!(world.store().take_made_work(), "what an earlier start left is not known");
+    let mut groups = Vec::new();
+    for number in 0..5 {
+        let Ok(Reply::Handle(file)) = world.ask(create(&format!("/f{number}"))) else { panic!("no file") };
+        groups.push(file.group.group);
+        let finished = (number > 0).then_some((file.group.group, 100));
+        let (inode, generation) = (file.inode, file.generation);
+        world.ask(Request::Close { inode, generation, finished, modified: None, mode: None }).expect("closed");
+    }
+    world.ask(rename("/f0", "/g0")).expect("renamed");
+    world.ask(delete("/g0")).expect("deleted");
+    assert!(!world.store().take_made_work());
+    assert_eq!(garbage(&mut world), Garbage::default());
+    // The last one first, so that the next ones have lower numbers.
+    for number in [4, 1, 2] {
+        world.ask(delete(&format!("/f{number}"))).expect("deleted");
+        assert!(world.store().take_made_work() && !world.store().take_made_work());
+        let listed: Vec<_> = garbage(&mut world).groups.iter().map(|group| group.group).collect();
+        assert!(listed.contains(&groups[number]), "{listed:?}");
+        if number != 4 {
+            assert_eq!(listed.first(), Some(&groups[number]));
+            world
+                .ask(Request::Collected { groups: vec![groups[number]], ranges: vec![], bags: vec![] })
+                .expect("noted");
+        }
+    }
+    let listed: Vec<_> = garbage(&mut world).groups.iter().map(|group| group.group).collect();
+    assert_eq!(listed, [groups[4]]);
+}

@@ -1,0 +1,322 @@
+//! A node that does not keep the metadata: how it reports to the one that does, what it is told there, and whose writes it takes
+//! meanwhile.
+
+use crate::log::{Level, Log};
+use crate::service::{Node, NodeService};
+use base::env::Clock;
+use base::error::{Error, ErrorKind, Result};
+use base::id::{DeviceId, NodeId, SessionId};
+use base::limit::{REPORT_EVERY, SESSION_LEASE};
+use base::net::Net;
+use base::unit::Time;
+use net::message::{Ask, cluster as wire};
+use net::{Asker, Call, Link, LinkSettings, Payload};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// What a node knows of the cluster that it is a member of.
+pub struct Membership {
+    /// Where the node that keeps the metadata is.
+    keeper: String,
+    network: Arc<dyn Net>,
+    settings: LinkSettings,
+    clock: Arc<dyn Clock>,
+    link: tokio::sync::Mutex<Option<Link>>,
+    state: Mutex<State>,
+    sessions: Mutex<Sessions>,
+}
+
+struct State {
+    /// Which node keeps the metadata, once it answered.
+    keeper: Option<NodeId>,
+    view: Option<wire::ViewAnswer>,
+    /// What it waits for; none: it is a member, and its reports are taken.
+    waits: Option<String>,
+    /// It was a member since its start: what the keeper said then holds on while that cannot be reached.
+    joined: bool,
+    /// The keeper answered, and refused it.
+    refused: bool,
+    /// The log says that it waits, or nothing yet.
+    said_waiting: bool,
+}
+
+/// Sessions whose writes are taken.
+#[derive(Default)]
+struct Sessions {
+    /// Until when a session does not end.
+    open: BTreeMap<SessionId, Time>,
+    /// Sessions that were asked for, and the calls that wait for the answer, in order. Bounded by the calls that connections may
+    /// have unanswered.
+    asked: BTreeMap<SessionId, Vec<Call>>,
+}
+
+/// How long a session that is not known is asked for while the keeper does not answer.
+const FIND_WAIT_MAX: Duration = SESSION_LEASE;
+
+/// Between two such attempts.
+const FIND_PAUSE: Duration = Duration::from_millis(200);
+
+impl Membership {
+    /// A node that has not reported yet to the one at `keeper`. `settings` are those of its link there.
+    pub fn new(keeper: String, network: Arc<dyn Net>, settings: LinkSettings) -> Membership {
+        let waits = Some(format!("it has not reported yet to the node that keeps the metadata, {keeper}"));
+        let state = State { keeper: None, view: None, waits, joined: false, refused: false, said_waiting: true };
+        let (clock, link) = (settings.clock.clone(), tokio::sync::Mutex::default());
+        let (state, sessions) = (Mutex::new(state), Mutex::default());
+        Membership { keeper, network, settings, clock, link, state, sessions }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, Sessions> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What it waits for; none: nothing.
+    pub fn waits(&self) -> Option<String> {
+        self.state().waits.clone()
+    }
+
+    /// Who is there, as it was told last.
+    pub fn view(&self) -> Result<wire::ViewAnswer> {
+        let state = self.state();
+        state.view.clone().ok_or_else(|| not_a_member(state.waits.as_deref()))
+    }
+
+    /// What must be asked of the node that keeps the metadata was asked of this one.
+    pub fn elsewhere(&self) -> Error {
+        let text = format!(
+            "this node does not keep the metadata; nothing was done; ask the node that does, at {}",
+            self.keeper
+        );
+        Error::new(ErrorKind::Unsupported, text)
+    }
+
+    /// Whether this is the node that keeps the metadata.
+    pub fn is_keeper(&self, asker: Asker) -> bool {
+        matches!(asker, Asker::Node { node, .. } if self.state().keeper == Some(node))
+    }
+
+    /// Asks the node that keeps the metadata.
+    pub async fn ask<A: Ask>(&self, ask: &A) -> Result<A::Answer> {
+        let link = self.link().await?;
+        link.call(ask, Payload::empty()).await.map(|(answer, _)| answer)
+    }
+
+    async fn link(&self) -> Result<Link> {
+        let mut link = self.link.lock().await;
+        if let Some(link) = &*link {
+            return Ok(link.clone());
+        }
+        let made = Link::connect(self.network.clone(), &self.keeper, self.settings.clone()).await?;
+        self.state().keeper = Some(made.node());
+        *link = Some(made.clone());
+        Ok(made)
+    }
+
+    /// Gives a call back that changes something for its session, if that is open. One of a session that is not known waits until
+    /// the keeper was asked, with all that the session sends meanwhile, and goes on to `node` then.
+    pub fn admit(self: &Arc<Self>, node: &Arc<Node>, call: Call) -> Option<Call> {
+        if self.is_keeper(call.asker) {
+            return Some(call);
+        }
+        if let Some(refusal) = self.refusal() {
+            call.respond.fail(refusal);
+            return None;
+        }
+        let now = self.clock.now();
+        let mut sessions = self.sessions();
+        let session = call.session;
+        if let Some(waiting) = sessions.asked.get_mut(&session) {
+            waiting.push(call);
+            return None;
+        }
+        if sessions.open.get(&session).is_some_and(|until| now < *until) {
+            return Some(call);
+        }
+        sessions.asked.insert(session, vec![call]);
+        drop(sessions);
+        let (membership, service) = (self.clone(), NodeService(node.clone()));
+        node.runtime.spawn(async move { membership.find(session, service).await });
+        None
+    }
+
+    /// Why nothing is taken from anybody, if the keeper refuses this node.
+    fn refusal(&self) -> Option<Error> {
+        let state = self.state();
+        state.refused.then(|| not_a_member(state.waits.as_deref()))
+    }
+
+    /// Asks for a session, and lets its calls go on in their order.
+    async fn find(self: Arc<Self>, session: SessionId, service: NodeService) {
+        let found = self.lease_of(session).await;
+        if let Ok(until) = &found {
+            self.sessions().open.insert(session, *until);
+        }
+        loop {
+            let mut sessions = self.sessions();
+            let calls = sessions.asked.get_mut(&session).map(std::mem::take).unwrap_or_default();
+            if calls.is_empty() {
+                // Only now may calls pass by: none that came before is left.
+                sessions.asked.remove(&session);
+                return;
+            }
+            drop(sessions);
+            for call in calls {
+                match &found {
+                    Ok(_) => service.handle_admitted(call),
+                    Err(error) => call.respond.fail(error.clone()),
+                }
+            }
+        }
+    }
+
+    /// Until when a session does not end.
+    async fn lease_of(&self, session: SessionId) -> Result<Time> {
+        let began = self.clock.now();
+        // What the first answer to a report says is to be known before anything is taken: which devices are to be emptied.
+        while !self.state().joined {
+            if let Some(refusal) = self.refusal() {
+                return Err(refusal);
+            }
+            if self.clock.now().since(began) >= FIND_WAIT_MAX {
+                return Err(not_a_member(self.waits().as_deref()));
+            }
+            tokio::time::sleep(FIND_PAUSE).await;
+        }
+        loop {
+            let sent = self.clock.now();
+            match self.ask(&wire::FindSession { session: session.0.into() }).await {
+                Ok(wire::OpenSession { lease_ms: 0, .. }) => return Err(over(session)),
+                Ok(found) => return Ok(sent.after(Duration::from_millis(found.lease_ms).min(SESSION_LEASE))),
+                Err(error) if error.kind() == ErrorKind::Unreachable => {
+                    if self.clock.now().since(began) >= FIND_WAIT_MAX {
+                        return Err(self.unheard(&error));
+                    }
+                    tokio::time::sleep(FIND_PAUSE).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn unheard(&self, error: &Error) -> Error {
+        let text = format!(
+            "the node that keeps the metadata, {}, does not answer ({}); nothing was stored; what was acknowledged is safe; it goes \
+             on when that node does",
+            self.keeper,
+            error.text()
+        );
+        Error::new(ErrorKind::Unreachable, text)
+    }
+
+    /// Notes the answer to a report that was sent at this moment.
+    fn told(&self, sent: Time, answer: &wire::ReportAnswer) {
+        let mut sessions = self.sessions();
+        let now = self.clock.now();
+        sessions.open.retain(|_, until| now < *until);
+        for wire::OpenSession { session, lease_ms } in &answer.sessions {
+            let until = sent.after(Duration::from_millis(*lease_ms).min(SESSION_LEASE));
+            let known = sessions.open.entry(SessionId(session.value())).or_insert(until);
+            *known = until.max(*known);
+        }
+        drop(sessions);
+        let mut state = self.state();
+        if let Some(view) = &answer.view {
+            state.keeper = Some(NodeId(view.keeper.value()));
+            state.view = Some(view.clone());
+        }
+        state.waits = None;
+        (state.joined, state.refused) = (true, false);
+    }
+}
+
+/// Reports until the node stops.
+pub async fn run(node: Arc<Node>, membership: Arc<Membership>, itself: wire::Node, mut stopped: watch::Receiver<bool>) {
+    while !*stopped.borrow() {
+        let reported = tokio::select! {
+            biased;
+            _ = stopped.changed() => return,
+            reported = report(&node, &membership, &itself) => reported,
+        };
+        say_what_changed(&membership, &node.log, reported);
+        tokio::select! {
+            biased;
+            _ = stopped.changed() => return,
+            () = tokio::time::sleep(REPORT_EVERY) => (),
+        }
+    }
+}
+
+async fn report(node: &Node, membership: &Membership, itself: &wire::Node) -> Result<()> {
+    let epoch = membership.state().view.as_ref().map_or(0, |view| view.epoch);
+    let ask = wire::Report { node: itself.clone(), devices: node.own_devices(), epoch };
+    let sent = membership.clock.now();
+    let answer = membership.ask(&ask).await?;
+    // Before anybody may write: a device that is to be emptied takes nothing new.
+    for device in &answer.draining {
+        if let Some(device) = node.devices.get(&DeviceId(device.value())) {
+            device.begin_draining(node.clock.wall());
+        }
+    }
+    for device in &answer.removed {
+        if let Some(device) = node.devices.get(&DeviceId(device.value())) {
+            device.begin_draining(node.clock.wall());
+            device.drained(|draining| draining.over = true);
+        }
+    }
+    membership.told(sent, &answer);
+    Ok(())
+}
+
+/// Says in the log, once, when the node begins to wait for the keeper or is its member (again).
+fn say_what_changed(membership: &Membership, log: &Log, reported: Result<()>) {
+    let mut state = membership.state();
+    let Err(error) = reported else {
+        let joined = std::mem::replace(&mut state.said_waiting, false);
+        drop(state);
+        if joined {
+            log.say(Level::Info, "cluster", "a member of the cluster", &[("keeper", &membership.keeper)]);
+        }
+        return;
+    };
+    let silence = error.kind() == ErrorKind::Unreachable;
+    let waits = match silence {
+        true => format!("the node that keeps the metadata, {}, does not answer: {}", membership.keeper, error.text()),
+        false => format!("the node that keeps the metadata, {}, refuses this one: {}", membership.keeper, error.text()),
+    };
+    if !silence {
+        (state.joined, state.refused) = (false, true);
+    }
+    let same = state.waits.as_deref() == Some(&waits) && state.said_waiting;
+    state.said_waiting = true;
+    state.waits = Some(waits.clone());
+    drop(state);
+    if !same {
+        log.say(Level::Warn, "cluster", &format!("{waits}; it waits and goes on by itself"), &[]);
+    }
+}
+
+fn not_a_member(waits: Option<&str>) -> Error {
+    let text = format!(
+        "this node is no member of its cluster: {}; nothing was done; what was acknowledged is safe; ask again later",
+        waits.unwrap_or("it was not told who is there")
+    );
+    Error::new(ErrorKind::Busy, text)
+}
+
+/// What a session sends after its end is refused.
+pub fn over(session: SessionId) -> Error {
+    Error::new(
+        ErrorKind::Stale,
+        format!(
+            "session {session} is over: nothing was heard of it for {} s; nothing was stored, what was acknowledged before is safe; \
+             start again in a new session",
+            SESSION_LEASE.as_secs()
+        ),
+    )
+}

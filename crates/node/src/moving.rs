@@ -1,0 +1,180 @@
+//! The way of a group's chunk from one device to another. Between devices of the node that keeps the metadata a chunk may be
+//! written meanwhile: its writers are held back for the moment of the change, and sent on. Between nodes only what nobody writes
+//! any more is moved.
+
+use crate::device::{Device, Item};
+use crate::orders::{Copied, Extent};
+use crate::place::Place;
+use crate::service::Node;
+use base::error::{Error, ErrorKind, Result};
+use base::id::{ChunkId, GroupId};
+use base::limit::{LIST_PAGE_MAX, RECORD_PAYLOAD_MAX};
+use base::policy::Level;
+use bytes::Bytes;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Bytes copied at once: one record.
+pub const STEP: u64 = RECORD_PAYLOAD_MAX as u64;
+
+/// Between two attempts to find out whether the metadata names the new place.
+const ASK_PAUSE: Duration = Duration::from_millis(500);
+
+/// One group's way.
+pub struct Move<'a> {
+    /// The node that keeps the metadata.
+    pub node: &'a Node,
+    /// The group.
+    pub group: GroupId,
+    /// Its chunk, which keeps its name.
+    pub chunk: ChunkId,
+    /// Where it is.
+    pub from: &'a Place,
+    /// Where it shall be.
+    pub to: &'a Place,
+}
+
+impl Move<'_> {
+    /// Moves it. The bytes that were copied.
+    pub async fn run(&self) -> Result<u64> {
+        let moved = match (self.from, self.to) {
+            (Place::Near(from), Place::Near(to)) => self.while_written(from, to).await,
+            _ => self.at_rest().await,
+        };
+        if moved.is_err() {
+            self.forget_copy().await;
+        }
+        moved
+    }
+
+    /// Both devices are this node's.
+    async fn while_written(&self, from: &Arc<Device>, to: &Arc<Device>) -> Result<u64> {
+        // What is there does not change any more: most of it is copied while its writer goes on.
+        let copied = match self.from.stat(self.chunk).await? {
+            Some(extent) => self.copy(&extent, 0).await?,
+            None => 0,
+        };
+        from.send(Item::Hold { chunk: self.chunk });
+        let moved = self.finish(copied).await;
+        from.send(Item::Departed { chunk: self.chunk, to: moved.is_ok().then(|| to.clone()) });
+        moved
+    }
+
+    /// What came meanwhile, the seal, and the change of the metadata; nothing changes the chunk during this.
+    async fn finish(&self, copied: u64) -> Result<u64> {
+        let mut bytes = 0;
+        let extent = self.from.stat(self.chunk).await?;
+        if let Some(extent) = &extent {
+            bytes = self.copy(extent, copied).await?;
+            self.close(extent).await?;
+        }
+        // Housekeeping frees nothing in between: what it freed before is freed in the copy, what it will free it finds there.
+        let _turn = self.node.moving.lock().await;
+        if extent.is_some() {
+            self.release().await?;
+        }
+        self.record().await?;
+        Ok(bytes)
+    }
+
+    /// Nobody writes the chunk any more. Its copy is complete at once.
+    async fn at_rest(&self) -> Result<u64> {
+        let Some(extent) = self.from.stat(self.chunk).await? else {
+            let _turn = self.node.moving.lock().await;
+            self.record().await?;
+            return Ok(0);
+        };
+        // Of an attempt that was cut short.
+        self.to.delete(vec![self.chunk]).await?;
+        let bytes = self.copy(&extent, 0).await?;
+        self.close(&Extent { sealed: true, ..extent }).await?;
+        let _turn = self.node.moving.lock().await;
+        self.release().await?;
+        // Its node may have been started again meanwhile and have taken it for something unknown.
+        let whole = self.to.stat(self.chunk).await?.is_some_and(|copy| copy.sealed && copy.length == extent.length);
+        if !whole {
+            let text = format!("the copy of chunk {} is not there any more; it is copied again", self.chunk);
+            return Err(Error::new(ErrorKind::Busy, text));
+        }
+        self.record().await?;
+        Ok(bytes)
+    }
+
+    /// Names the new place in the metadata.
+    async fn record(&self) -> Result<()> {
+        loop {
+            let (group, chunk, from, to) = (self.group, self.chunk, self.from.id(), self.to.id());
+            match self.node.metadata()?.ask(meta::Request::MoveGroup { group, chunk, from, to }).await {
+                Ok(_) => return Ok(()),
+                Err(error) if matches!(error.kind(), ErrorKind::Stale | ErrorKind::NotFound) => {
+                    return Err(Error::new(ErrorKind::Stale, error.text()));
+                }
+                // Whether it is done is not known, so neither chunk may go or grow until it is.
+                Err(_) => tokio::time::sleep(ASK_PAUSE).await,
+            }
+        }
+    }
+
+    /// Copies the bytes from `start` on, in order; zeros where they were released. How long the copy is.
+    async fn copy(&self, extent: &Extent, start: u64) -> Result<u64> {
+        let kept = self.from.kept(self.chunk).await?;
+        let mut at = start;
+        while at < extent.length {
+            let next = kept.ranges.iter().find(|(_, end)| *end > at);
+            let most = at.saturating_add(STEP).min(extent.length);
+            let bytes = match next {
+                Some((from, end)) if *from <= at => self.from.read(self.chunk, at, most.min(*end)).await?,
+                Some((from, _)) => Bytes::from(vec![0; (most.min(*from) - at) as usize]),
+                None => Bytes::from(vec![0; (most - at) as usize]),
+            };
+            let length = bytes.len() as u64;
+            self.append(extent, (at, bytes), Level::Written, kept.small_parts).await?;
+            at += length;
+        }
+        Ok(at)
+    }
+
+    async fn append(
+        &self,
+        extent: &Extent,
+        (offset, bytes): (u64, Bytes),
+        level: Level,
+        small_parts: bool,
+    ) -> Result<()> {
+        let piece = Copied { generation: extent.generation, offset, bytes, level, small_parts };
+        self.to.append((self.group, self.chunk), piece).await
+    }
+
+    /// Makes the copy durable, and as complete as `extent` is.
+    async fn close(&self, extent: &Extent) -> Result<()> {
+        if !extent.sealed || extent.length == 0 {
+            self.append(extent, (extent.length, Bytes::new()), Level::Synced, false).await?;
+        }
+        if !extent.sealed {
+            return Ok(());
+        }
+        self.to.seal(self.chunk, extent.generation, extent.length).await
+    }
+
+    /// Releases in the copy what is released in the original.
+    async fn release(&self) -> Result<()> {
+        let Some(extent) = self.from.stat(self.chunk).await? else { return Ok(()) };
+        let kept = self.from.kept(self.chunk).await?;
+        let (mut ranges, mut at) = (Vec::new(), 0);
+        for (start, end) in kept.ranges.into_iter().chain([(extent.length, extent.length)]) {
+            if at < start {
+                ranges.push((at, start - at));
+            }
+            at = end;
+        }
+        for ranges in ranges.chunks(LIST_PAGE_MAX) {
+            self.to.release(self.chunk, ranges.to_vec()).await?;
+        }
+        Ok(())
+    }
+
+    /// A copy that nobody knows of goes; if that is cut short, when its device is compared with the metadata.
+    async fn forget_copy(&self) {
+        let _later = self.to.delete(vec![self.chunk]).await;
+    }
+}

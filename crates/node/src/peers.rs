@@ -1,0 +1,282 @@
+//! The other nodes as the one that keeps the metadata knows them: what each reported last, and the link to it.
+
+use crate::drain::Draining;
+use crate::place::Far;
+use base::error::{Error, ErrorKind, Result};
+use base::id::{DeviceId, NodeId};
+use base::limit::{NODE_SILENCE_MAX, NODES_MAX};
+use base::net::Net;
+use base::unit::{Time, WallTime};
+use net::message::{Ask, cluster, device as wire, file};
+use net::{Link, LinkSettings, Payload};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// All nodes that reported since this one started.
+pub struct Peers {
+    network: Arc<dyn Net>,
+    settings: LinkSettings,
+    peers: Mutex<BTreeMap<NodeId, Arc<Peer>>>,
+    marks: Mutex<Marks>,
+}
+
+/// What is remembered of devices of other nodes until something is done about it.
+#[derive(Default)]
+struct Marks {
+    /// How often a node came, or came back.
+    returns: u64,
+    /// Not compared with the metadata since their node came, or since something could not be done there.
+    uncompared: BTreeSet<DeviceId>,
+    /// How far the drains have come.
+    drains: BTreeMap<DeviceId, Draining>,
+    /// Why a node was refused last.
+    refused: BTreeMap<NodeId, String>,
+    /// Emptied and removed, in this start of their node: it may go on to report them.
+    removed: BTreeMap<DeviceId, (NodeId, u64)>,
+}
+
+/// Another node.
+pub struct Peer {
+    network: Arc<dyn Net>,
+    settings: LinkSettings,
+    said: Mutex<Said>,
+    link: tokio::sync::Mutex<Option<(String, Link)>>,
+}
+
+struct Said {
+    node: cluster::Node,
+    devices: Vec<file::Device>,
+    heard: Time,
+    /// A call to it was met with silence after its last report.
+    lost: bool,
+    /// The silent nodes in the view that it was told last.
+    told_silent: Vec<NodeId>,
+}
+
+impl Peers {
+    /// None yet; links to them are made with `settings`.
+    pub fn new(network: Arc<dyn Net>, settings: LinkSettings) -> Peers {
+        Peers { network, settings, peers: Mutex::default(), marks: Mutex::default() }
+    }
+
+    fn marks(&self) -> MutexGuard<'_, Marks> {
+        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The node of this id, if it reported.
+    pub fn find(&self, node: NodeId) -> Option<Arc<Peer>> {
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner).get(&node).cloned()
+    }
+
+    fn all(&self) -> Vec<Arc<Peer>> {
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// A node reported. One that came, or came back, may have missed things.
+    pub fn heard(&self, node: cluster::Node, devices: Vec<file::Device>) {
+        let id = NodeId(node.node.value());
+        let returned = match self.find(id) {
+            Some(peer) => peer.heard(node, devices.clone()),
+            None => {
+                let now = self.settings.clock.now();
+                let said = Said { node, devices: devices.clone(), heard: now, lost: false, told_silent: Vec::new() };
+                let (network, settings) = (self.network.clone(), self.settings.clone());
+                let peer = Peer { network, settings, said: Mutex::new(said), link: tokio::sync::Mutex::default() };
+                self.peers.lock().unwrap_or_else(PoisonError::into_inner).insert(id, Arc::new(peer));
+                true
+            }
+        };
+        if returned {
+            let mut marks = self.marks();
+            marks.returns += 1;
+            marks.uncompared.extend(devices.iter().map(|device| DeviceId(device.device.value())));
+        }
+    }
+
+    /// How often a node came, or came back, since this one started.
+    pub fn returns(&self) -> u64 {
+        self.marks().returns
+    }
+
+    /// The node is none of the cluster's any more.
+    pub fn forget(&self, node: NodeId) {
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner).remove(&node);
+    }
+
+    /// All devices of other nodes that are the store's.
+    pub fn devices(&self) -> Vec<Far> {
+        let mut found = Vec::new();
+        for peer in self.all() {
+            let devices = peer.said().devices.iter().map(|device| DeviceId(device.device.value())).collect::<Vec<_>>();
+            found.extend(devices.into_iter().map(|device| Far { device, peer: peer.clone() }));
+        }
+        let marks = self.marks();
+        found.retain(|far| !marks.removed.contains_key(&far.device));
+        found
+    }
+
+    /// The device of this id, if it is on another node.
+    pub fn device(&self, device: DeviceId) -> Option<Far> {
+        let peer = self.all().into_iter().find(|peer| peer.said_of(device).is_some())?;
+        Some(Far { device, peer })
+    }
+
+    /// A node was refused. Whether that is worth saying: it was not for the same reason before.
+    pub fn refused(&self, from: NodeId, why: &str) -> bool {
+        let refused = &mut self.marks().refused;
+        if refused.len() > NODES_MAX {
+            refused.clear();
+        }
+        refused.insert(from, why.to_string()).is_none_or(|before| before != why)
+    }
+
+    /// Something could not be done on this device: it has to be compared with the metadata when it is there again.
+    pub fn missed(&self, device: DeviceId) {
+        self.marks().uncompared.insert(device);
+    }
+
+    /// Devices that have to be compared with the metadata and can be reached.
+    pub fn uncompared(&self) -> Vec<Far> {
+        let uncompared = self.marks().uncompared.clone();
+        self.devices().into_iter().filter(|far| uncompared.contains(&far.device)).collect()
+    }
+
+    /// The device was compared with the metadata.
+    pub fn compared(&self, device: DeviceId) {
+        self.marks().uncompared.remove(&device);
+    }
+
+    /// The drain of a device came further.
+    pub fn drained(&self, device: DeviceId, began: WallTime, note: impl FnOnce(&mut Draining)) {
+        note(self.marks().drains.entry(device).or_insert(Draining { began, ..Draining::default() }));
+    }
+
+    /// How far the drain of a device has come; `said` is what its node says of it, which does nothing by itself.
+    pub fn drain_of(&self, far: &Far, said: Option<wire::DrainState>) -> Option<wire::DrainState> {
+        self.marks().drains.get(&far.device).map(Draining::state).or(said)
+    }
+
+    /// The device is none of the store's any more.
+    pub fn removed(&self, far: &Far) {
+        let of = far.peer.incarnation();
+        let mut marks = self.marks();
+        marks.drains.remove(&far.device);
+        marks.removed.insert(far.device, of);
+    }
+
+    /// Whether a device that this start of a node reports was removed.
+    pub fn was_removed(&self, device: DeviceId, of: (NodeId, u64)) -> bool {
+        let mut marks = self.marks();
+        match marks.removed.get(&device) {
+            Some(removed) if *removed == of => true,
+            // Its node was started with it again: it is a new device.
+            Some(_) => {
+                marks.removed.remove(&device);
+                false
+            }
+            None => false,
+        }
+    }
+}
+
+impl Peer {
+    fn said(&self) -> MutexGuard<'_, Said> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It reported. Whether it was away in between.
+    fn heard(&self, node: cluster::Node, devices: Vec<file::Device>) -> bool {
+        let away = !self.is_reachable();
+        let now = self.settings.clock.now();
+        let mut said = self.said();
+        let returned = away || said.node.incarnation != node.incarnation || said.devices.len() != devices.len();
+        *said = Said { node, devices, heard: now, lost: false, told_silent: std::mem::take(&mut said.told_silent) };
+        returned
+    }
+
+    /// Its name, for people.
+    pub fn name(&self) -> String {
+        self.said().node.name.clone()
+    }
+
+    /// Which start of which node it is.
+    pub fn incarnation(&self) -> (NodeId, u64) {
+        let said = self.said();
+        (NodeId(said.node.node.value()), said.node.incarnation)
+    }
+
+    /// What it reported of a device.
+    pub fn said_of(&self, device: DeviceId) -> Option<file::Device> {
+        self.said().devices.iter().find(|said| said.device.value() == device.0).cloned()
+    }
+
+    /// Where a device of it is, for people.
+    pub fn place_of(&self, device: &file::Device) -> String {
+        format!("{}:{}", self.name(), device.place)
+    }
+
+    /// How long it has been silent.
+    pub fn silent_for(&self) -> std::time::Duration {
+        self.settings.clock.now().since(self.said().heard)
+    }
+
+    /// Whether it is worth asking: it reported lately, and answered since then.
+    pub fn is_reachable(&self) -> bool {
+        !self.said().lost && self.silent_for() <= NODE_SILENCE_MAX
+    }
+
+    /// Notes which nodes it is told to be silent. Whether it was told others before.
+    pub fn told_silent(&self, silent: &[NodeId]) -> bool {
+        let mut said = self.said();
+        let changed = said.told_silent != silent;
+        said.told_silent = silent.to_vec();
+        changed
+    }
+
+    /// Asks it. One that does not answer is not asked again before it reports.
+    pub async fn ask<A: Ask>(&self, ask: &A, payload: Payload) -> Result<(A::Answer, Payload)> {
+        if !self.is_reachable() {
+            return Err(self.away("it has not reported lately"));
+        }
+        let answer = match self.link().await {
+            Ok(link) => link.call(ask, payload).await,
+            Err(error) => Err(error),
+        };
+        match answer {
+            Err(error) if error.kind() == ErrorKind::Unreachable => {
+                self.said().lost = true;
+                *self.link.lock().await = None;
+                Err(self.away(error.text()))
+            }
+            other => other,
+        }
+    }
+
+    async fn link(&self) -> Result<Link> {
+        let address = self.said().node.address.clone();
+        let mut link = self.link.lock().await;
+        if let Some((at, link)) = &*link
+            && *at == address
+        {
+            return Ok(link.clone());
+        }
+        let made = Link::connect(self.network.clone(), &address, self.settings.clone()).await?;
+        let node = self.incarnation().0;
+        if made.node() != node {
+            let text = format!("another node answers at {address}, {} and not {node}", made.node());
+            return Err(Error::new(ErrorKind::Unreachable, text));
+        }
+        *link = Some((address, made.clone()));
+        Ok(made)
+    }
+
+    fn away(&self, why: &str) -> Error {
+        let said = self.said();
+        let text = format!(
+            "node {} at {} cannot be reached ({why}); what is on it is safe there and comes back with it; everything else is \
+             served; start it again, or look at the network",
+            said.node.name, said.node.address
+        );
+        Error::new(ErrorKind::Unreachable, text)
+    }
+}

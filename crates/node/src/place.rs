@@ -1,0 +1,304 @@
+//! A device wherever it is: on this node, or on another one and reached over a link. Only what the node that keeps the metadata
+//! does with devices by itself; appends and reads of clients never come here.
+
+use crate::device::Device;
+use crate::orders::{BagCounts, Copied, Extent, Inventory, Kept};
+use crate::peers::Peer;
+use base::error::{Error, ErrorKind, Result};
+use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, Owner};
+use base::policy::Class;
+use bytes::Bytes;
+use chunk::{BagStat, ChunkStat};
+use net::Payload;
+use net::message::{Ask, Id, chunk as piece, file, order as wire};
+use std::sync::Arc;
+
+/// A device of the store.
+#[derive(Clone)]
+pub enum Place {
+    /// On this node.
+    Near(Arc<Device>),
+    /// On another node.
+    Far(Far),
+}
+
+/// A device on another node.
+#[derive(Clone)]
+pub struct Far {
+    /// Which device.
+    pub device: DeviceId,
+    /// The node that has it.
+    pub peer: Arc<Peer>,
+}
+
+impl Far {
+    async fn ask<A: Ask>(&self, ask: &A) -> Result<A::Answer> {
+        self.peer.ask(ask, Payload::empty()).await.map(|(answer, _)| answer)
+    }
+
+    fn id(&self) -> Id {
+        self.device.0.into()
+    }
+
+    /// What its node reported of it last.
+    pub fn said(&self) -> file::Device {
+        self.peer.said_of(self.device).unwrap_or_default()
+    }
+}
+
+impl Place {
+    /// Which device.
+    pub fn id(&self) -> DeviceId {
+        match self {
+            Place::Near(device) => device.id,
+            Place::Far(far) => far.device,
+        }
+    }
+
+    /// Its directory, for people; the node's name before it if that is another.
+    pub fn shown(&self) -> String {
+        match self {
+            Place::Near(device) => device.place.clone(),
+            Place::Far(far) => far.peer.place_of(&far.said()),
+        }
+    }
+
+    /// Its class.
+    pub fn class(&self) -> Class {
+        match self {
+            Place::Near(device) => device.class,
+            Place::Far(far) => Class::from_code(far.said().class).unwrap_or_default(),
+        }
+    }
+
+    /// Whether it takes changes now: it is there, and did not fail.
+    pub fn is_able(&self) -> bool {
+        match self {
+            Place::Near(device) => !device.usage().failed,
+            Place::Far(far) => {
+                let said = far.said();
+                far.peer.is_reachable() && !said.missing && !said.out_of_service
+            }
+        }
+    }
+
+    /// Whether it is being emptied, and its node knows that.
+    pub fn is_draining(&self) -> bool {
+        match self {
+            Place::Near(device) => device.is_draining(),
+            Place::Far(far) => far.said().drain.is_some(),
+        }
+    }
+
+    /// Bytes that it may still take, and whether it is worth trying.
+    pub fn room(&self) -> u64 {
+        match self {
+            Place::Near(device) => {
+                let usage = device.usage();
+                let room = usage.capacity.saturating_sub(usage.reserve).saturating_sub(usage.used);
+                if usage.full { 0 } else { room }
+            }
+            Place::Far(far) => {
+                // What it keeps back is not reported: a thirty-second part, and more on devices so small that it hardly matters.
+                let said = far.said();
+                let room = (said.capacity - said.capacity / 32).saturating_sub(said.used);
+                if said.full { 0 } else { room }
+            }
+        }
+    }
+
+    /// Live bytes and chunks.
+    pub fn holds(&self) -> (u64, u64) {
+        match self {
+            Place::Near(device) => (device.usage().live, device.usage().chunks),
+            Place::Far(far) => (far.said().live, far.said().chunks),
+        }
+    }
+
+    /// Raises a chunk's generation, durably. Its length, bytes.
+    pub async fn fence(&self, chunk: ChunkId, generation: Generation) -> Result<u64> {
+        match self {
+            Place::Near(device) => device.fence(chunk, generation).await,
+            Place::Far(far) => {
+                let ask = wire::Fence { device: far.id(), chunk: chunk.0.into(), generation: generation.0 };
+                far.ask(&ask).await.map(|answer| answer.length)
+            }
+        }
+    }
+
+    /// Makes a chunk complete, durably.
+    pub async fn seal(&self, chunk: ChunkId, generation: Generation, length: u64) -> Result<()> {
+        match self {
+            Place::Near(device) => device.seal(chunk, generation, length).await,
+            Place::Far(far) => {
+                let ask = piece::Seal { device: far.id(), chunk: chunk.0.into(), generation: generation.0, length };
+                far.ask(&ask).await.map(drop)
+            }
+        }
+    }
+
+    /// Deletes chunks, at most `LIST_PAGE_MAX`, durably.
+    pub async fn delete(&self, chunks: Vec<ChunkId>) -> Result<()> {
+        match self {
+            Place::Near(device) => device.delete(chunks).await,
+            Place::Far(far) => {
+                let chunks = chunks.into_iter().map(|chunk| chunk.0.into()).collect();
+                far.ask(&wire::Delete { device: far.id(), chunks }).await.map(drop)
+            }
+        }
+    }
+
+    /// Gives bytes of a chunk back: (offset, length) of each range, at most `LIST_PAGE_MAX`.
+    pub async fn release(&self, chunk: ChunkId, ranges: Vec<(u64, u64)>) -> Result<()> {
+        match self {
+            Place::Near(device) => device.release(chunk, ranges).await,
+            Place::Far(far) => {
+                let range = |(offset, length)| piece::Range { offset, length };
+                let ranges = ranges.into_iter().map(range).collect();
+                far.ask(&wire::Release { device: far.id(), chunk: chunk.0.into(), ranges }).await.map(drop)
+            }
+        }
+    }
+
+    /// Chunks in the order of their ids, behind `after`.
+    pub async fn inventory(&self, after: Option<ChunkId>, limit: usize) -> Result<Inventory> {
+        match self {
+            Place::Near(device) => device.inventory(after, limit).await,
+            Place::Far(far) => {
+                let after = after.map(|after| after.0.into());
+                let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+                let answer = far.ask(&wire::Inventory { device: far.id(), after, limit }).await?;
+                Ok((answer.chunks.iter().map(stored).collect(), answer.more))
+            }
+        }
+    }
+
+    /// What is known of a chunk, if it is there.
+    pub async fn stat(&self, chunk: ChunkId) -> Result<Option<Extent>> {
+        let far = match self {
+            Place::Near(device) => return device.stat(chunk).await,
+            Place::Far(far) => far,
+        };
+        match far.ask(&piece::Stat { device: far.id(), chunk: chunk.0.into() }).await {
+            Ok(piece::StatAnswer { length, sealed, generation }) => {
+                Ok(Some(Extent { length, sealed, generation: Generation(generation) }))
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Which bytes of a chunk were not released.
+    pub async fn kept(&self, chunk: ChunkId) -> Result<Kept> {
+        let far = match self {
+            Place::Near(device) => return device.kept(chunk).await,
+            Place::Far(far) => far,
+        };
+        let (mut kept, mut start) = (Kept::default(), 0);
+        loop {
+            let answer = far.ask(&wire::Kept { device: far.id(), chunk: chunk.0.into(), start }).await?;
+            let range = |range: &piece::Range| (range.offset, range.offset.saturating_add(range.length));
+            kept.ranges.extend(answer.ranges.iter().map(range));
+            kept.small_parts = answer.small_parts;
+            let before = std::mem::replace(&mut start, kept.ranges.last().map_or(0, |(_, end)| *end));
+            if !answer.more || start <= before {
+                return Ok(kept);
+            }
+        }
+    }
+
+    /// Bytes of a chunk, all of them compared with their checksums. `Corrupt` if they are not all there.
+    pub async fn read(&self, chunk: ChunkId, start: u64, end: u64) -> Result<Bytes> {
+        let bytes = match self {
+            Place::Near(device) => device.read(chunk, start, end).await?,
+            Place::Far(far) => {
+                let ranges = vec![piece::Range { offset: start, length: end - start }];
+                let ask = piece::Read {
+                    device: far.id(),
+                    chunk: chunk.0.into(),
+                    ranges,
+                    once: true,
+                    ..piece::Read::default()
+                };
+                far.peer.ask(&ask, Payload::empty()).await?.1.into_bytes()
+            }
+        };
+        if bytes.len() as u64 != end - start {
+            let text = format!("bytes {start}..{end} of chunk {chunk} are not all there");
+            return Err(Error::new(ErrorKind::Corrupt, text));
+        }
+        Ok(bytes)
+    }
+
+    /// Adds to the copy of a group's chunk, or makes it.
+    pub async fn append(&self, (group, chunk): (GroupId, ChunkId), piece: Copied) -> Result<()> {
+        let far = match self {
+            Place::Near(device) => return device.append((group, chunk), piece).await,
+            Place::Far(far) => far,
+        };
+        let Copied { generation, offset, bytes, level, small_parts } = piece;
+        let ask = piece::Append {
+            device: far.id(),
+            chunk: chunk.0.into(),
+            group: group.0,
+            generation: generation.0,
+            offset,
+            level: level as u32,
+            seal: false,
+            small_parts,
+        };
+        far.peer.ask(&ask, Payload::new(bytes)).await.map(drop)
+    }
+
+    /// What it has counted of a bag.
+    pub async fn bag_counts(&self, bag: BagId) -> Result<BagCounts> {
+        match self {
+            Place::Near(device) => device.bag_counts(bag).await,
+            Place::Far(far) => far.ask(&wire::BagCounts { device: far.id(), bag: bag.0 }).await.map(counts),
+        }
+    }
+
+    /// The bag is in this pass from now on, durably.
+    pub async fn begin_pass(&self, bag: BagId, pass: u32, retain: bool) -> Result<()> {
+        match self {
+            Place::Near(device) => device.begin_pass(bag, pass, retain).await,
+            Place::Far(far) => far.ask(&wire::BeginPass { device: far.id(), bag: bag.0, pass, retain }).await.map(drop),
+        }
+    }
+
+    /// From now on new chunks of this bag are refused, durably.
+    pub async fn seal_bag(&self, bag: BagId, epoch: u64) -> Result<()> {
+        match self {
+            Place::Near(device) => device.seal_bag(bag, epoch).await,
+            Place::Far(far) => far.ask(&wire::SealBag { device: far.id(), bag: bag.0, epoch }).await.map(drop),
+        }
+    }
+
+    /// Deletes all chunks of a bag and forgets its counters, durably.
+    pub async fn drop_bag(&self, bag: BagId) -> Result<()> {
+        match self {
+            Place::Near(device) => device.drop_bag(bag).await,
+            Place::Far(far) => far.ask(&wire::DropBag { device: far.id(), bag: bag.0 }).await.map(drop),
+        }
+    }
+}
+
+fn stored(stored: &wire::Stored) -> (ChunkId, ChunkStat) {
+    let owner = if stored.of_bag { Owner::Bag(BagId(stored.owner)) } else { Owner::Group(GroupId(stored.owner)) };
+    let generation = Generation(stored.generation);
+    let stat = ChunkStat { owner, length: stored.length, generation, sealed: stored.sealed, crc: stored.crc };
+    (ChunkId(stored.chunk.value()), stat)
+}
+
+fn counts(answer: wire::BagCountsAnswer) -> BagCounts {
+    let stat = BagStat {
+        pushed: answer.pushed,
+        pushed_bytes: answer.pushed_bytes,
+        acknowledged: answer.acknowledged,
+        acknowledged_bytes: answer.acknowledged_bytes,
+        sealed_epoch: answer.sealed_epoch,
+        pass: answer.pass,
+        retain: answer.retain,
+    };
+    BagCounts { stat, waiting: answer.waiting, granted: answer.granted, chunks: answer.chunks }
+}
