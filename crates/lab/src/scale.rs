@@ -1,4 +1,4 @@
-//! `cargo x lab scale`: the evaluation of Hurricane, with many devices on one machine, each as slow as it is told.
+//! `cargo x lab scale`: the evaluation of Hurricane, with many nodes on one machine, each with a device as slow as it is told.
 
 mod bags;
 mod bare;
@@ -27,7 +27,7 @@ pub struct Args {
     /// Experiments, by their names: limiter, weak, strong, one, buffer; all of them without this
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// Sizes, in devices, instead of the usual ones
+    /// Sizes, in nodes with one device each, instead of the usual ones
     #[arg(long, value_delimiter = ',')]
     nodes: Vec<usize>,
     /// What each device can do, in MB/s, instead of 80 (15 from 32 devices on)
@@ -174,8 +174,8 @@ async fn weak(args: &Args, tools: &Tools) -> Result<Found> {
         vec![(1.0, 0.99), (2.0, 0.95), (4.0, 0.95), (8.0, 0.95), (16.0, 0.95), (64.0, 0.87)],
     );
     let mut chart = Chart {
-        title: "Weak scaling of bags: as many clients as devices".to_string(),
-        x: "devices, and as many clients".to_string(),
+        title: "Weak scaling of bags: as many clients as nodes".to_string(),
+        x: "nodes, and as many clients".to_string(),
         y: "throughput, part of the devices' sum".to_string(),
         doubling: true,
         floor: 0.7,
@@ -292,14 +292,7 @@ fn throughput(title: &str, rows: &[Row]) -> Chart {
     let mut lines = lines(rows, |row| row.throughput / 1e6);
     let sum = rows.iter().filter(|row| row.what == "push").map(|row| (row.devices as f64, row.of / 1e6)).collect();
     lines.push(Line::dashed("the devices' sum", sum));
-    Chart {
-        title: title.to_string(),
-        x: "devices".to_string(),
-        y: "MB/s".to_string(),
-        doubling: true,
-        floor: 0.0,
-        lines,
-    }
+    Chart { title: title.to_string(), x: "nodes".to_string(), y: "MB/s".to_string(), doubling: true, floor: 0.0, lines }
 }
 
 /// A line for each thing that was done.

@@ -39,7 +39,7 @@ pub struct Row {
 
 /// The head of the table.
 pub const HEAD: &str = "\
-| experiment | devices | clients | chunk, window | chunks a device | MB/s | of what they can | bar | | processor for a GiB | memory |
+| experiment | nodes and devices | clients | chunk, window | chunks a device | MB/s | of what they can | bar | | processor for a GiB | memory |
 |---|---|---|---|---|---|---|---|---|---|---|";
 
 impl Row {
