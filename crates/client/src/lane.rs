@@ -95,7 +95,7 @@ impl Lane {
         }
         let payload = Payload::new(self.gather(compound));
         let clock = self.client.session.clock.clone();
-        let (mut full_since, mut pause) = (None, FULL_PAUSE_FIRST);
+        let (mut full_since, mut pause, mut cut_short) = (None, FULL_PAUSE_FIRST, false);
         let (group, start) = loop {
             match self.append(&payload).await {
                 Ok(place) => break place,
@@ -107,6 +107,9 @@ impl Lane {
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(FULL_PAUSE_LAST);
                 }
+                // The node was killed with a part of the append written, so that the same one does not follow on. No file names
+                // that part; another group takes all of it.
+                Err(error) if error.kind() == ErrorKind::Stale && !cut_short => cut_short = true,
                 Err(error) => return Err(error),
             }
         };

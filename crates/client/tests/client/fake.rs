@@ -45,6 +45,8 @@ pub struct Faults {
     pub lose_one_in: u64,
     /// The next so many appends and pushes find no room.
     pub full: u32,
+    /// The next so many appends are cut short: the first half of their bytes is there, and asked again they do not follow on.
+    pub cut: u32,
     /// From now on nothing is answered in time.
     pub unreachable: bool,
     /// Calls are carried out, but nothing is answered in time.

@@ -24,6 +24,7 @@ pub const DELAYED: Faults = Faults {
     delay_max: Duration::from_millis(9),
     lose_one_in: 5,
     full: 0,
+    cut: 0,
     unreachable: false,
     unanswered: false,
     damaged: 0,

@@ -19,7 +19,7 @@ async fn results_are_true() {
     for seed in 0..4 {
         let fake = Fake::new(seed);
         let delay_max = Duration::from_millis(5 * (seed % 3));
-        fake.fail(|faults| *faults = Faults { delay_max, lose_one_in: 4, full: 3, ..Faults::default() });
+        fake.fail(|faults| *faults = Faults { delay_max, lose_one_in: 4, full: 3, cut: 1, ..Faults::default() });
         let sizes = Sizes { file_chunk: 300_000, ..Sizes::default() };
         let client = fake.client().with_sizes(sizes);
         let options = PackerOptions { lanes: 3, compound_bytes: 50_000, compound_files: 40 };
@@ -49,7 +49,9 @@ async fn results_are_true() {
             }
         }
         assert_eq!(packer.close().await.expect("nothing is left"), []);
-        assert!(fake.state().chunks.values().filter(|chunk| chunk.length > 0).all(|chunk| chunk.sealed), "seed {seed}");
+        // The group with the append that was cut short is left to the session's end.
+        let open = fake.state().chunks.values().filter(|chunk| chunk.length > 0 && !chunk.sealed).count();
+        assert_eq!(open, 1, "seed {seed}");
     }
 }
 

@@ -24,6 +24,11 @@ fn missing() -> Error {
 impl State {
     pub fn append(&mut self, ask: &Append, bytes: Bytes) -> Result<AppendAnswer> {
         self.refuse_full()?;
+        if self.faults.cut > 0 {
+            self.faults.cut -= 1;
+            self.append(&Append { seal: false, ..*ask }, bytes.slice(..bytes.len() / 2))?;
+            return Err(Error::new(ErrorKind::Stale, "the chunk holds a part of the append"));
+        }
         let key = ask.chunk.value();
         if ask.offset > 0 && !self.chunks.contains_key(&key) {
             return Err(missing());
