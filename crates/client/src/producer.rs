@@ -239,8 +239,12 @@ impl Shared {
             }
             // The node answered for none of its devices: no other is asked while the view may still name this one.
             ErrorKind::NotFound if !session.routes.has(device) => {
+                // The last one stays in the list: others choose from it until they hear of the failure.
+                if load.members.iter().all(|member| member.device == device) {
+                    return Next::Fail(error);
+                }
                 load.members.retain(|member| member.device != device);
-                if load.members.is_empty() { Next::Fail(error) } else { Next::Elsewhere }
+                Next::Elsewhere
             }
             _ => Next::Fail(error),
         }
