@@ -102,6 +102,21 @@ impl Client {
 /// While somebody pushes or pulls, the bag's devices are asked for this often: one that has joined takes part a second later.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// Makes a list of a bag's devices the one that the bag has now: those that have joined are added as `new` makes them, those that
+/// have left are dropped. `device` says which device an entry is about.
+pub(crate) fn follow<M>(members: &mut Vec<M>, info: &Info, device: impl Fn(&M) -> Id, new: impl Fn(Id) -> M) {
+    // A bag has devices for as long as it exists.
+    if info.members.is_empty() {
+        return;
+    }
+    members.retain(|member| info.members.contains(&device(member)));
+    for joined in &info.members {
+        if members.iter().all(|member| device(member) != *joined) {
+            members.push(new(*joined));
+        }
+    }
+}
+
 impl Bag {
     fn of(client: &Client, name: &str, info: Info) -> Result<Bag> {
         if info.members.is_empty() {

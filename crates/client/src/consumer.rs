@@ -1,6 +1,6 @@
 //! Pulling chunks out of a bag: batch sampling over its devices, with several pulls open at once.
 
-use crate::bag::{Bag, LOOK_EVERY};
+use crate::bag::{Bag, LOOK_EVERY, follow};
 use crate::held::{Acknowledged, Chunk, Keeper, Key};
 use crate::pace::Pace;
 use base::error::{Error, ErrorKind, Result};
@@ -213,15 +213,7 @@ impl Consumer {
 
     /// Devices that have joined are asked, those that have left are not.
     fn learn(&mut self, info: &Info) {
-        if info.members.is_empty() {
-            return;
-        }
-        self.members.retain(|member| info.members.contains(&member.device));
-        for device in &info.members {
-            if self.members.iter().all(|member| member.device != *device) {
-                self.members.push(Member::new(*device));
-            }
-        }
+        follow(&mut self.members, info, |member| member.device, Member::new);
     }
 
     fn window(&self) -> usize {

@@ -1,6 +1,6 @@
 //! Pushing chunks into a bag: many on their way, each to the least busy of a few devices that answer.
 
-use crate::bag::{Bag, LOOK_EVERY};
+use crate::bag::{Bag, LOOK_EVERY, follow};
 use base::env::Random;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::{BAG_CHUNK_MAX, FULL_WAIT, UNANSWERED_MAX};
@@ -308,15 +308,7 @@ impl Load {
 
     /// Devices that have joined take part, those that have left do not.
     fn learn(&mut self, info: &Info) {
-        if info.members.is_empty() {
-            return;
-        }
-        self.members.retain(|member| info.members.contains(&member.device));
-        for device in &info.members {
-            if self.members.iter().all(|member| member.device != *device) {
-                self.members.push(Member::new(*device));
-            }
-        }
+        follow(&mut self.members, info, |member| member.device, Member::new);
     }
 }
 
