@@ -29,7 +29,7 @@ use set::AclChange;
 use std::sync::Arc;
 
 pub(crate) use change::is_refused;
-pub(crate) use creation::{Creation, for_file, for_known_file};
+pub(crate) use creation::{Creation, for_file, for_known};
 pub(crate) use known::Known;
 pub(crate) use listing::file_for;
 pub(crate) use permission::{READ, WRITE, superuser_only};

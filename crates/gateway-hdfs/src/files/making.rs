@@ -63,7 +63,7 @@ async fn create_unseen(
     if ask.flags & CREATE == 0 {
         return Ok(None);
     }
-    let known = names::for_known_file(gateway, caller, &ask.path, (ask.masked, ask.unmasked))?;
+    let known = names::for_known(gateway, caller, &ask.path, (ask.masked, ask.unmasked), false)?;
     let Some(creation) = known else { return Ok(None) };
     // Whatever speaks against a label is said after what has the name was looked at.
     let Ok(note) = note_of(ask, &creation) else { return Ok(None) };

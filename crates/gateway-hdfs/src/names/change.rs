@@ -18,7 +18,7 @@ use base::error::{Error, ErrorKind};
 /// Does mkdirs: true, also if it is there.
 pub(crate) async fn mkdirs(gateway: &Gateway, caller: &Caller, ask: MkdirsRequest) -> Result<bool, Refusal> {
     let MkdirsRequest { path, masked, parents, open } = ask;
-    if let Some(creation) = creation::for_known_directory(gateway, caller, &path, (masked, open))? {
+    if let Some(creation) = creation::for_known(gateway, caller, &path, (masked, open), true)? {
         let known = creation.version;
         let (path, options) = creation.into_directory(known);
         match gateway.client.make_directory_with(&path, options).await {

@@ -33,8 +33,11 @@ pub(crate) struct Creation {
     pub version: u64,
 }
 
+/// Permission bits as a client sends them: with its umask, and without.
+pub(crate) type Bits = (Permission, Option<Permission>);
+
 /// Where and how a new file may be made by this caller. `overwrite`: a file of this name may be replaced; `parents`: missing
-/// directories may be made; `masked` and `open` are permission bits with and without the client's umask.
+/// directories may be made.
 ///
 /// A file that exists and may not be replaced is the caller's to refuse: who writes it decides how.
 pub(crate) async fn for_file(
@@ -42,7 +45,7 @@ pub(crate) async fn for_file(
     caller: &Caller,
     source: &str,
     (overwrite, parents): (bool, bool),
-    (masked, open): (Permission, Option<Permission>),
+    bits: Bits,
 ) -> Result<Creation, Refusal> {
     let way = Way::look(gateway, caller, source, Purpose::Create).await?;
     permission::check(&gateway.superuser, caller, &way, Wanted { ancestor: WRITE, ..Wanted::default() })?;
@@ -57,43 +60,21 @@ pub(crate) async fn for_file(
         None if !parents => check_parent(&way)?,
         None => {}
     }
-    // Directories above a file are as the one that they are made in, and their owner may write in them.
-    let above = (way.ancestor().1.mode & 0o777 | 0o300, None);
-    let bits = (masked.bits & 0o1777, open.map(|open| open.bits & 0o1777));
-    Ok(born(caller, way, bits, above, false))
+    Ok(born(caller, way, bits, false))
 }
 
-/// Where and how a new file may be made by this caller, without a question, if nothing speaks against it as far as is known:
-/// provided that there is nothing of this name. Else `None`: ask.
-pub(crate) fn for_known_file(
+/// Where and how a new file or directory may be made by this caller, without a question, if its directory is known and nothing
+/// speaks against it as far as is known: provided that there is nothing of this name. Else `None`: ask.
+pub(crate) fn for_known(
     gateway: &Gateway,
     caller: &Caller,
     source: &str,
-    (masked, open): (Permission, Option<Permission>),
+    bits: Bits,
+    directory: bool,
 ) -> Result<Option<Creation>, Refusal> {
-    let Some(way) = free_way(gateway, caller, source)? else { return Ok(None) };
-    let above = (way.ancestor().1.mode & 0o777 | 0o300, None);
-    let bits = (masked.bits & 0o1777, open.map(|open| open.bits & 0o1777));
-    Ok(Some(born(caller, way, bits, above, false)))
-}
-
-/// The same for a new directory.
-pub(crate) fn for_known_directory(
-    gateway: &Gateway,
-    caller: &Caller,
-    source: &str,
-    (masked, open): (Permission, Option<Permission>),
-) -> Result<Option<Creation>, Refusal> {
-    let Some(way) = free_way(gateway, caller, source)? else { return Ok(None) };
-    let bits = (masked.bits & 0o1777, open.map(|open| open.bits & 0o1777));
-    let above = (bits.0 & 0o777 | 0o300, bits.1);
-    Ok(Some(born(caller, way, bits, above, true)))
-}
-
-/// The way to a new name in a directory that is known and that the caller may change.
-fn free_way(gateway: &Gateway, caller: &Caller, source: &str) -> Result<Option<Way>, Refusal> {
     let way = Way::known(gateway, caller, source, Purpose::Create)?;
-    Ok(way.filter(|way| permission::may_change_names(&gateway.superuser, caller, way)))
+    let free = way.filter(|way| permission::may_change_names(&gateway.superuser, caller, way));
+    Ok(free.map(|way| born(caller, way, bits, directory)))
 }
 
 /// Where and how a new directory may be made; `existing` says that it is there already.
@@ -102,7 +83,7 @@ pub(crate) async fn for_directory(
     caller: &Caller,
     source: &str,
     parents: bool,
-    (masked, open): (Permission, Option<Permission>),
+    bits: Bits,
 ) -> Result<Creation, Refusal> {
     let way = Way::look(gateway, caller, source, Purpose::Create).await?;
     match way.last() {
@@ -117,9 +98,7 @@ pub(crate) async fn for_directory(
             }
         }
     }
-    let bits = (masked.bits & 0o1777, open.map(|open| open.bits & 0o1777));
-    let above = (bits.0 & 0o777 | 0o300, bits.1);
-    Ok(born(caller, way, bits, above, true))
+    Ok(born(caller, way, bits, true))
 }
 
 impl Creation {
@@ -144,14 +123,12 @@ fn check_parent(way: &Way) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn born(
-    caller: &Caller,
-    way: Way,
-    (masked, open): (u32, Option<u32>),
-    (above_masked, above_open): (u32, Option<u32>),
-    directory: bool,
-) -> Creation {
+fn born(caller: &Caller, way: Way, (masked, open): Bits, directory: bool) -> Creation {
     let ancestor = way.ancestor().1;
+    let (masked, open) = (masked.bits & 0o1777, open.map(|open| open.bits & 0o1777));
+    // Directories above a file are as the one that they are made in; in all that are made the owner may write.
+    let (above_masked, above_open) =
+        if directory { (masked & 0o777 | 0o300, open) } else { (ancestor.mode & 0o777 | 0o300, None) };
     let list = if ancestor.note.is_empty() { Vec::new() } else { Note::read(&ancestor.note).acl };
     let (above_mode, above_acl) = acl::inherited(&list, above_masked, above_open.unwrap_or(above_masked), true);
     // What is made on the way inherits the same, so this is also what it hands down.
