@@ -51,12 +51,12 @@ struct Asked {
 #[derive(Default)]
 pub(crate) struct Table {
     pub(crate) view: ViewAnswer,
-    nodes: BTreeMap<NodeId, Arc<Place>>,
-    devices: BTreeMap<u128, Arc<Place>>,
+    nodes: BTreeMap<NodeId, Arc<Peer>>,
+    devices: BTreeMap<u128, Arc<Peer>>,
 }
 
-/// A node as a place to ask.
-pub(crate) struct Place {
+/// A node and the links to it.
+pub(crate) struct Peer {
     pub(crate) node: NodeId,
     name: String,
     links: Arc<Links>,
@@ -112,7 +112,7 @@ pub(crate) struct Route<'a> {
     routes: &'a Routes,
     device: Id,
     table: Arc<Table>,
-    place: Arc<Place>,
+    peer: Arc<Peer>,
     again: bool,
 }
 
@@ -150,8 +150,8 @@ impl Routes {
         if !table.devices.contains_key(&device.value()) {
             table = self.refresh(&table).await?;
         }
-        let Some(place) = table.devices.get(&device.value()).cloned() else { return Err(nowhere(device)) };
-        Ok(Route { routes: self, device, table, place, again: false })
+        let Some(peer) = table.devices.get(&device.value()).cloned() else { return Err(nowhere(device)) };
+        Ok(Route { routes: self, device, table, peer, again: false })
     }
 
     /// Whether a device is one of the cluster's, as it was last told.
@@ -164,7 +164,7 @@ impl Routes {
     pub(crate) fn may_come_back(&self, device: Id, error: &Error) -> bool {
         let table = self.table();
         match table.devices.get(&device.value()) {
-            Some(place) => error.kind() == ErrorKind::Unreachable && place.node != NodeId(table.view.keeper.value()),
+            Some(peer) => error.kind() == ErrorKind::Unreachable && peer.node != NodeId(table.view.keeper.value()),
             None => error.kind() == ErrorKind::NotFound,
         }
     }
@@ -210,14 +210,13 @@ impl Routes {
         for Member { node, devices: has, .. } in &view.members {
             let id = NodeId(node.node.value());
             let given = self.given.iter().find(|(given, _)| *given == id).map(|(_, links)| links.clone());
-            let known =
-                || before.nodes.get(&id).map(|place| &place.links).filter(|links| links.address == node.address);
+            let known = || before.nodes.get(&id).map(|peer| &peer.links).filter(|links| links.address == node.address);
             let links = given
                 .or_else(|| known().cloned())
                 .unwrap_or_else(|| Arc::new(Links::later(&node.address, self.connector.settings.connections)));
-            let place = Arc::new(Place { node: id, name: node.name.clone(), links });
-            devices.extend(has.iter().map(|device| (device.value(), place.clone())));
-            nodes.insert(id, place);
+            let peer = Arc::new(Peer { node: id, name: node.name.clone(), links });
+            devices.extend(has.iter().map(|device| (device.value(), peer.clone())));
+            nodes.insert(id, peer);
         }
         Ok(Table { view, nodes, devices })
     }
@@ -226,13 +225,13 @@ impl Routes {
 impl Route<'_> {
     /// The link for whatever needs no order.
     pub(crate) fn link(&self) -> Link {
-        self.place.links.main(&self.routes.connector)
+        self.peer.links.main(&self.routes.connector)
     }
 
     /// A link on which calls with large payloads arrive in the order in which they were made. Writers of different `lane`s need
     /// not wait for each other.
     pub(crate) fn ordered(&self, lane: usize) -> Link {
-        self.place.links.ordered(&self.routes.connector, lane)
+        self.peer.links.ordered(&self.routes.connector, lane)
     }
 
     /// Another way to the device after this one led to nobody: its node may have come back elsewhere. Else the error.
@@ -240,20 +239,20 @@ impl Route<'_> {
         if error.kind() != ErrorKind::Unreachable {
             return Err(error);
         }
-        let Route { routes, device, table, place, again } = self;
+        let Route { routes, device, table, peer, again } = self;
         // Where that one is, a client is told once.
-        let keeps = place.node == NodeId(table.view.keeper.value());
+        let keeps = peer.node == NodeId(table.view.keeper.value());
         if !again
             && !keeps
             && let Ok(table) = routes.refresh(&table).await
         {
             let Some(other) = table.devices.get(&device.value()).cloned() else { return Err(nowhere(device)) };
-            if !Arc::ptr_eq(&other.links, &place.links) {
-                return Ok(Route { routes, device, table, place: other, again: true });
+            if !Arc::ptr_eq(&other.links, &peer.links) {
+                return Ok(Route { routes, device, table, peer: other, again: true });
             }
         }
         // Of a store of one node it goes without saying.
-        if table.view.members.len() <= 1 { Err(error) } else { Err(error.during(format!("node {}", place.name))) }
+        if table.view.members.len() <= 1 { Err(error) } else { Err(error.during(format!("node {}", peer.name))) }
     }
 }
 
