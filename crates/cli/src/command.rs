@@ -233,7 +233,7 @@ mod tests {
         "bag ls",
         "bag rm b",
         "serve",
-        "serve --data /tmp/a:ssd:10G --data /tmp/b --at 127.0.0.1:0",
+        "serve --data a:ssd:10G --data b --at 127.0.0.1:0",
         "serve --console off --log json",
         "serve --config a.toml --listen 127.0.0.1:0 --meta node://a:1 --name n --site s --rack r --advertise b:1",
         "ls / --secret-file s --config c",
