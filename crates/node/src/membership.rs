@@ -36,15 +36,15 @@ struct State {
     waits: Option<String>,
     /// It was a member since its start: what the keeper said then holds on while that cannot be reached.
     joined: bool,
-    /// The keeper answered, and refused it.
-    refused: bool,
     /// The log says that it waits, or nothing yet.
     said_waiting: bool,
 }
 
-/// Sessions whose writes are taken.
+/// Sessions whose writes are taken. One lock, because each write asks.
 #[derive(Default)]
 struct Sessions {
+    /// The keeper answered, and refused this node: nobody's writes are.
+    refused: bool,
     /// Until when a session does not end.
     open: BTreeMap<SessionId, Time>,
     /// Sessions that were asked for, and the calls that wait for the answer, in order. Bounded by the calls that connections may
@@ -62,7 +62,7 @@ impl Membership {
     /// A node that has not reported yet to the one at `keeper`. `settings` are those of its link there.
     pub fn new(keeper: String, network: Arc<dyn Net>, settings: LinkSettings) -> Membership {
         let waits = Some(format!("it has not reported yet to the node that keeps the metadata, {keeper}"));
-        let state = State { keeper: None, view: None, waits, joined: false, refused: false, said_waiting: true };
+        let state = State { keeper: None, view: None, waits, joined: false, said_waiting: true };
         let (clock, link) = (settings.clock.clone(), tokio::sync::Mutex::default());
         let (state, sessions) = (Mutex::new(state), Mutex::default());
         Membership { keeper, network, settings, clock, link, state, sessions }
@@ -124,12 +124,13 @@ impl Membership {
         if self.is_keeper(call.asker) {
             return Some(call);
         }
-        if let Some(refusal) = self.refusal() {
-            call.respond.fail(refusal);
-            return None;
-        }
         let now = self.clock.now();
         let mut sessions = self.sessions();
+        if sessions.refused {
+            drop(sessions);
+            call.respond.fail(not_a_member(self.waits().as_deref()));
+            return None;
+        }
         let session = call.session;
         if let Some(waiting) = sessions.asked.get_mut(&session) {
             waiting.push(call);
@@ -147,8 +148,8 @@ impl Membership {
 
     /// Why nothing is taken from anybody, if the keeper refuses this node.
     fn refusal(&self) -> Option<Error> {
-        let state = self.state();
-        state.refused.then(|| not_a_member(state.waits.as_deref()))
+        let refused = self.sessions().refused;
+        refused.then(|| not_a_member(self.waits().as_deref()))
     }
 
     /// Asks for a session, and lets its calls go on in their order.
@@ -218,6 +219,7 @@ impl Membership {
     fn told(&self, sent: Time, answer: &wire::ReportAnswer) {
         let mut sessions = self.sessions();
         let now = self.clock.now();
+        sessions.refused = false;
         sessions.open.retain(|_, until| now < *until);
         for wire::OpenSession { session, lease_ms } in &answer.sessions {
             let until = sent.after(Duration::from_millis(*lease_ms).min(SESSION_LEASE));
@@ -231,7 +233,7 @@ impl Membership {
             state.view = Some(view.clone());
         }
         state.waits = None;
-        (state.joined, state.refused) = (true, false);
+        state.joined = true;
     }
 }
 
@@ -290,7 +292,8 @@ fn say_what_changed(membership: &Membership, log: &Log, reported: Result<()>) {
         false => format!("the node that keeps the metadata, {}, refuses this one: {}", membership.keeper, error.text()),
     };
     if !silence {
-        (state.joined, state.refused) = (false, true);
+        state.joined = false;
+        membership.sessions().refused = true;
     }
     let same = state.waits.as_deref() == Some(&waits) && state.said_waiting;
     state.said_waiting = true;
