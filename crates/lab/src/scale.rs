@@ -151,24 +151,35 @@ fn limiter(args: &Args, tools: &Tools) -> Result<Found> {
     Ok(found)
 }
 
+/// Pushes and pulls with each of these numbers of devices; `run` says how from their number, their speed and the chunk's bytes.
+async fn each_size(
+    args: &Args,
+    tools: &Tools,
+    sizes: &[usize],
+    run: impl Fn(usize, Speed, usize) -> Run,
+) -> Result<Vec<Row>> {
+    let mut found = Vec::new();
+    for devices in sizes {
+        let rows = run(*devices, args.speed(*devices), args.chunk(*devices)).push_and_pull(tools).await?;
+        args.show(&rows);
+        found.extend(rows);
+    }
+    Ok(found)
+}
+
 /// As many clients as devices, the same work for each.
 async fn weak(args: &Args, tools: &Tools) -> Result<Found> {
-    let mut found = Found::default();
-    for devices in args.sizes(&[1, 2, 4, 8, 16, 32, 64]) {
-        let (speed, chunk) = (args.speed(devices), args.chunk(devices));
-        let run = Run {
-            experiment: "weak scaling",
-            devices,
-            speed,
-            clients: devices,
-            load: Load { chunk, window: args.window.unwrap_or(16) },
-            each: chunks(speed, args.seconds.unwrap_or(14.0), chunk),
-            bar: Some(if devices <= 16 { 0.97 } else { 0.95 }),
-        };
-        let rows = run.push_and_pull(tools).await?;
-        args.show(&rows);
-        found.rows.extend(rows);
-    }
+    let run = |devices, speed, chunk| Run {
+        experiment: "weak scaling",
+        devices,
+        speed,
+        clients: devices,
+        load: Load { chunk, window: args.window.unwrap_or(16) },
+        each: chunks(speed, args.seconds.unwrap_or(14.0), chunk),
+        bar: Some(if devices <= 16 { 0.97 } else { 0.95 }),
+    };
+    let sizes = args.sizes(&[1, 2, 4, 8, 16, 32, 64]);
+    let mut found = Found { rows: each_size(args, tools, &sizes, run).await?, ..Found::default() };
     let original = Line::dashed(
         "Hurricane, read",
         vec![(1.0, 0.99), (2.0, 0.95), (4.0, 0.95), (8.0, 0.95), (16.0, 0.95), (64.0, 0.87)],
@@ -188,25 +199,18 @@ async fn weak(args: &Args, tools: &Tools) -> Result<Found> {
 
 /// The same work for all sizes together.
 async fn strong(args: &Args, tools: &Tools) -> Result<Found> {
-    let mut found = Found::default();
     let sizes = args.sizes(&[1, 2, 4, 8, 16]);
     let largest = sizes.iter().copied().max().unwrap_or(1);
-    for devices in sizes {
-        let (speed, chunk) = (args.speed(devices), args.chunk(devices));
-        let total = chunks(speed, args.seconds.unwrap_or(3.2), chunk) * largest as u64;
-        let run = Run {
-            experiment: "strong scaling",
-            devices,
-            speed,
-            clients: devices,
-            load: Load { chunk, window: args.window.unwrap_or(16) },
-            each: total / devices as u64,
-            bar: Some(0.97),
-        };
-        let rows = run.push_and_pull(tools).await?;
-        args.show(&rows);
-        found.rows.extend(rows);
-    }
+    let run = |devices, speed, chunk| Run {
+        experiment: "strong scaling",
+        devices,
+        speed,
+        clients: devices,
+        load: Load { chunk, window: args.window.unwrap_or(16) },
+        each: chunks(speed, args.seconds.unwrap_or(3.2), chunk) * largest as u64 / devices as u64,
+        bar: Some(0.97),
+    };
+    let mut found = Found { rows: each_size(args, tools, &sizes, run).await?, ..Found::default() };
     found
         .charts
         .push(("strong-scaling", throughput("Strong scaling of bags: the same work for all sizes", &found.rows)));
@@ -215,22 +219,17 @@ async fn strong(args: &Args, tools: &Tools) -> Result<Found> {
 
 /// One client and more and more devices.
 async fn one(args: &Args, tools: &Tools) -> Result<Found> {
-    let mut found = Found::default();
-    for devices in args.sizes(&[1, 2, 4, 8, 16]) {
-        let (speed, chunk) = (args.speed(devices), args.chunk(devices));
-        let run = Run {
-            experiment: "one client",
-            devices,
-            speed,
-            clients: 1,
-            load: Load { chunk, window: args.window.unwrap_or(16.max(4 * devices)) },
-            each: chunks(speed, args.seconds.unwrap_or(4.0), chunk) * devices as u64,
-            bar: Some(0.95),
-        };
-        let rows = run.push_and_pull(tools).await?;
-        args.show(&rows);
-        found.rows.extend(rows);
-    }
+    let run = |devices, speed, chunk| Run {
+        experiment: "one client",
+        devices,
+        speed,
+        clients: 1,
+        load: Load { chunk, window: args.window.unwrap_or(16.max(4 * devices)) },
+        each: chunks(speed, args.seconds.unwrap_or(4.0), chunk) * devices as u64,
+        bar: Some(0.95),
+    };
+    let rows = each_size(args, tools, &args.sizes(&[1, 2, 4, 8, 16]), run).await?;
+    let mut found = Found { rows, ..Found::default() };
     for devices in args.sizes(&[1, 16]) {
         let speed = args.speed(devices);
         let pieces = chunks(speed, args.seconds.unwrap_or(4.0), MIB as usize);
