@@ -96,6 +96,10 @@ pub const COMPOUND_FILES_MAX: usize = 256;
 /// Files up to this size are packed: their bytes share a chunk with others.
 pub const SMALL_FILE_MAX: u64 = MIB;
 
+/// A local file of at least so many bytes is written past the page cache. Nobody keeps that much in memory until it is used; writing it
+/// there costs a copy and, on a virtual machine that has to get its memory first, up to 2 s for a GiB.
+pub const DIRECT_MIN: u64 = 64 * MIB;
+
 /// Answers to changes remembered for each session, so that a retried change is answered and not repeated.
 pub const REMEMBERED_CALLS: usize = 1024;
 const _: () = assert!(REMEMBERED_CALLS >= SMALL_FRAMES_MAX);

@@ -69,14 +69,16 @@ pub struct Sizes {
 }
 
 impl Default for Sizes {
-    /// One record a piece, as the device writes it; windows of 16 MiB cover 10 Gbit/s at 13 ms.
+    /// One record a piece, as the device writes it; 16 MiB cover 10 Gbit/s at 13 ms. Reads ask for more ahead: half of what is
+    /// asked for is on its way through sockets, and the device wants a queue. Nine alternated rounds of 4 GiB, cold: 2,603 MB/s
+    /// with 16 MiB, 3,036 with 32, 3,187 with 48, beside 3,515 of fio. Writes are slower with more: 1,500, 1,473 (32), 1,308 (64).
     fn default() -> Sizes {
         Sizes {
             piece: RECORD_PAYLOAD_MAX,
             file_chunk: FILE_CHUNK,
             write_window: 16 * MIB as usize,
             read_piece: 2 * MIB as usize,
-            read_window: 16 * MIB as usize,
+            read_window: 48 * MIB as usize,
         }
     }
 }
