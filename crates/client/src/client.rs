@@ -1,5 +1,6 @@
 //! A client: one session with the store, kept alive in the background, shared by everything that reads and writes.
 
+use crate::compressed::Compressor;
 use crate::routes::{Connector, Links, Route, Routes};
 use base::buffer::Pool;
 use base::checksum::{UnitSums, combine};
@@ -99,6 +100,7 @@ pub(crate) struct Session {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<dyn Random>,
     pub(crate) pool: Pool,
+    pub(crate) compressor: Compressor,
     /// Bytes that ranges being read may have asked for beyond their first pieces.
     pub(crate) ahead: AtomicU64,
     renewal: JoinHandle<()>,
@@ -170,7 +172,8 @@ impl Client {
         let (say_over, over) = watch::channel(false);
         let renewal = tokio::spawn(renew(routes.clone(), renewal, say_over));
         let (next_lane, ahead) = (AtomicUsize::new(0), AtomicU64::new(0));
-        let session = Session { routes, next_lane, clock, random, pool, ahead, renewal, over };
+        let compressor = Compressor::new(pool.clone());
+        let session = Session { routes, next_lane, clock, random, pool, compressor, ahead, renewal, over };
         Client { session: Arc::new(session), sizes: Sizes::default() }
     }
 
