@@ -110,6 +110,10 @@ const _: () = assert!(REMEMBERED_CALLS >= SMALL_FRAMES_MAX);
 /// A session that is not renewed for this long has ended; its leases are free.
 pub const SESSION_LEASE: Duration = Duration::from_secs(30);
 
+/// Clocks of two machines gain at most so many parts in a million on each other: good ones 100, while they are set by NTP 500 each.
+/// Whoever counts on a lease that another machine measures lets it end so much earlier.
+pub const CLOCK_DRIFT_MAX: u32 = 1000;
+
 /// A node reports to the one that keeps the metadata this often: what changes there is known everywhere a second later.
 pub const REPORT_EVERY: Duration = Duration::from_secs(1);
 

@@ -6,7 +6,7 @@ use crate::key::{Key, after_prefix};
 use crate::path::check_bag_name;
 use crate::place;
 use crate::reply::Reply;
-use crate::request::{BagInfo, Carried};
+use crate::request::{BagInfo, BagState, Carried};
 use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, DeviceId};
@@ -141,15 +141,17 @@ impl State {
         Ok(Reply::Bag(convert::bag(bag, record)))
     }
 
-    /// Does `BagMembers`. A member that left already counted already.
+    /// Does `BagMembers`. A member that left already counted already. A device that does not know that the bag is sealed must not
+    /// join one that is: it would take chunks that nobody looks for.
     pub fn change_members(
         &mut self,
         bag: BagId,
-        joining: &[DeviceId],
+        (state, joining): (BagState, &[DeviceId]),
         leaving: Option<(DeviceId, Carried)>,
     ) -> Result<Reply> {
         let mut record = self.bag_record(bag)?;
         let before = record.members.clone();
+        let joining = if convert::bag_state(record.state) == state { joining } else { &[] };
         for device in joining {
             if !record.members.iter().any(|member| *member == device.to_bytes()) {
                 record.members.push(device.to_bytes().to_vec());

@@ -454,6 +454,8 @@ pub enum Request {
     BagMembers {
         /// Which.
         bag: BagId,
+        /// How far it is sealed, as those who join were told: if it is in another state by now, nobody joins.
+        state: BagState,
         /// Members from now on.
         joining: Vec<DeviceId>,
         /// A member no more, and what it had counted.

@@ -18,6 +18,7 @@ use base::disk::Caching;
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, NodeId};
+use base::planted::Planted;
 use base::policy::{Class, Compression};
 use base::unit::Time;
 use chunk::{Check, Request};
@@ -58,6 +59,8 @@ pub struct Node {
     pub troubles: Troubles,
     /// Where everything else is told.
     pub log: Log,
+    /// A fault put in on purpose, by the simulation alone.
+    pub planted: Option<Planted>,
 }
 
 /// What a node is in its cluster.
@@ -516,7 +519,10 @@ impl Node {
 
     async fn bag_info(&self, name: &str, uncounted: bool) -> Result<bag::Info> {
         let name = name.to_string();
-        let record = translate::bag_found(self.metadata()?.ask(meta::Request::BagStat { name }).await?);
+        let mut record = translate::bag_found(self.metadata()?.ask(meta::Request::BagStat { name }).await?);
+        if self.planted == Some(Planted::SilentMemberLeftOut) {
+            record.members.retain(|id| self.place(DeviceId(id.value())).is_ok_and(|place| place.is_able()));
+        }
         if uncounted { Ok(record) } else { self.counted(record).await }
     }
 
