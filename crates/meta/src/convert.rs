@@ -75,6 +75,15 @@ fn carried(record: Option<CarriedRecord>) -> Carried {
     Carried { pushed, pushed_bytes, acknowledged, acknowledged_bytes }
 }
 
+/// How far a bag is sealed.
+pub fn bag_state(state: u32) -> BagState {
+    match state {
+        0 => BagState::Open,
+        1 => BagState::Sealing,
+        _ => BagState::Sealed,
+    }
+}
+
 /// What is said of a stored bag.
 pub fn bag(bag: BagId, record: BagRecord) -> BagInfo {
     BagInfo {
@@ -84,14 +93,11 @@ pub fn bag(bag: BagId, record: BagRecord) -> BagInfo {
         chunk_size: record.chunk_size,
         members: record.members.iter().filter_map(|member| DeviceId::from_slice(member)).collect(),
         epoch: record.epoch,
-        state: match record.state {
-            0 => BagState::Open,
-            1 => BagState::Sealing,
-            _ => BagState::Sealed,
-        },
+        state: bag_state(record.state),
         created: WallTime(record.created),
         retain: record.retain,
         pass: record.pass,
+        compression: record.compression,
         carried: carried(record.carried),
     }
 }

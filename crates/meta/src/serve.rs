@@ -178,9 +178,11 @@ impl State {
             Request::NodeJoin { node } => self.join_node(node),
             Request::NodeRemove { node } => self.remove_node(*node),
             Request::MoveGroup { group, chunk, from, to } => self.move_group(*group, *chunk, *from, *to),
-            Request::BagMembers { bag, joining, leaving } => self.change_members(*bag, joining, *leaving),
-            Request::BagCreate { name, policy, chunk_size, retain } => {
-                self.create_bag(name, *policy, *chunk_size, *retain)
+            Request::BagMembers { bag, state, joining, leaving } => {
+                self.change_members(*bag, (*state, joining), *leaving)
+            }
+            Request::BagCreate { name, policy, chunk_size, retain, compression } => {
+                self.create_bag(name, *policy, *chunk_size, *retain, *compression)
             }
             Request::BagRewind { name } => self.rewind_bag(name),
             Request::BagSeal { name } => self.seal_bag(name),

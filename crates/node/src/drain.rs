@@ -2,7 +2,7 @@
 //! was cut short goes on at the next start. Reads and writes go on meanwhile.
 
 use crate::device::{Device, Item};
-use crate::housekeeping::compare;
+use crate::housekeeping::{compare, join};
 use crate::log::Level;
 use crate::moving::{Move, STEP};
 use crate::orders::BagCounts;
@@ -13,11 +13,12 @@ use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, GroupId, NodeId, Owner};
 use base::limit::LIST_PAGE_MAX;
+use base::planted::Planted;
 use base::policy::Class;
 use base::unit::{WallTime, show_bytes};
 use bytes::Bytes;
 use chunk::ChunkStat;
-use meta::request::{BagInfo, Carried, DeviceInfo, NewGroup};
+use meta::request::{BagInfo, BagState, Carried, DeviceInfo, NewGroup};
 use net::Responder;
 use net::message::{Done, cluster, device as wire};
 use std::collections::BTreeMap;
@@ -154,7 +155,7 @@ async fn leave_bags(node: &Node, place: &Place, waits: &mut Vec<String>) -> Resu
     for bag in node.bags().await?.into_iter().filter(|bag| bag.members.contains(&place.id())) {
         node.others_join(&bag).await?;
         let BagCounts { stat, chunks, .. } = place.bag_counts(bag.bag).await?;
-        if chunks > 0 {
+        if chunks > 0 && node.planted != Some(Planted::BagLeftWithChunks) {
             let kept = if bag.retain { ", which retains them: until it is removed" } else { "" };
             waits.push(format!("{chunks} chunks of bag {} to be handled{kept}", bag.name));
             continue;
@@ -166,7 +167,9 @@ async fn leave_bags(node: &Node, place: &Place, waits: &mut Vec<String>) -> Resu
             acknowledged_bytes: stat.acknowledged_bytes,
         };
         let leaving = Some((place.id(), counts));
-        node.metadata()?.ask(meta::Request::BagMembers { bag: bag.bag, joining: Vec::new(), leaving }).await?;
+        node.metadata()?
+            .ask(meta::Request::BagMembers { bag: bag.bag, state: bag.state, joining: Vec::new(), leaving })
+            .await?;
         match place {
             Place::Near(device) if device.usage().failed => device.send(Item::BagChanged { bag: bag.bag }),
             place => place.drop_bag(bag.bag).await?,
@@ -317,7 +320,7 @@ impl Node {
         match near {
             // Nothing crosses the network without need.
             Some(near) if is_near(from) => Ok(Some(near.clone())),
-            _ if is_open => Ok(None),
+            _ if is_open && self.planted != Some(Planted::OpenChunkMoved) => Ok(None),
             _ => Ok(roomy.into_iter().max_by_key(Place::room)),
         }
     }
@@ -357,10 +360,13 @@ impl Node {
                 joining.extend(self.targets(&place).await?.iter().map(Place::id));
             }
         }
-        match self.metadata()?.ask(meta::Request::BagMembers { bag: bag.bag, joining, leaving: None }).await? {
-            meta::Reply::Bag(changed) => Ok(changed),
-            other => unreachable!("a bag was changed: {other:?}"),
+        if bag.state == BagState::Sealed {
+            // Before it is a member: nothing may be pushed there either.
+            for device in &joining {
+                self.place(*device)?.seal_bag(bag.bag, bag.epoch).await?;
+            }
         }
+        join(self, bag, joining).await
     }
 
     /// A push to a device that is being emptied: another member takes the chunk, unless one has it already. Asked again, it goes
@@ -444,10 +450,12 @@ impl Node {
             unreachable!("known groups were asked for")
         };
         let known: BTreeMap<GroupId, NewGroup> = known.into_iter().map(|group| (group.group, group)).collect();
+        let believed = self.planted != Some(Planted::ReturnedDeletedUncompared) || self.devices.contains_key(&device);
         let is_there = |chunk: ChunkId, group: GroupId| {
-            known.get(&group).is_some_and(|group| {
-                group.columns.iter().flat_map(|column| &column.replicas).any(|place| *place == (device, chunk))
-            })
+            believed
+                && known.get(&group).is_some_and(|group| {
+                    group.columns.iter().flat_map(|column| &column.replicas).any(|place| *place == (device, chunk))
+                })
         };
         Ok(grouped.into_iter().filter(|(chunk, group)| !is_there(*chunk, *group)).map(|(chunk, _)| chunk).collect())
     }

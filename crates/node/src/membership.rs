@@ -8,6 +8,7 @@ use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, NodeId, SessionId};
 use base::limit::{REPORT_EVERY, SESSION_LEASE};
 use base::net::Net;
+use base::planted::Planted;
 use base::unit::Time;
 use net::message::{Ask, cluster as wire};
 use net::{Asker, Call, Link, LinkSettings, Payload};
@@ -26,6 +27,8 @@ pub struct Membership {
     link: tokio::sync::Mutex<Option<Link>>,
     state: Mutex<State>,
     sessions: Mutex<Sessions>,
+    /// A fault put in on purpose, by the simulation alone.
+    planted: Option<Planted>,
 }
 
 struct State {
@@ -60,12 +63,12 @@ const FIND_PAUSE: Duration = Duration::from_millis(200);
 
 impl Membership {
     /// A node that has not reported yet to the one at `keeper`. `settings` are those of its link there.
-    pub fn new(keeper: String, network: Arc<dyn Net>, settings: LinkSettings) -> Membership {
+    pub fn new(keeper: String, network: Arc<dyn Net>, settings: LinkSettings, planted: Option<Planted>) -> Membership {
         let waits = Some(format!("it has not reported yet to the node that keeps the metadata, {keeper}"));
         let state = State { keeper: None, view: None, waits, joined: false, said_waiting: true };
         let (clock, link) = (settings.clock.clone(), tokio::sync::Mutex::default());
         let (state, sessions) = (Mutex::new(state), Mutex::default());
-        Membership { keeper, network, settings, clock, link, state, sessions }
+        Membership { keeper, network, settings, clock, link, state, sessions, planted }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -136,7 +139,8 @@ impl Membership {
             waiting.push(call);
             return None;
         }
-        if sessions.open.get(&session).is_some_and(|until| now < *until) {
+        let is_open = |until: &Time| now < *until || self.planted == Some(Planted::MemberSessionNeverEnds);
+        if sessions.open.get(&session).is_some_and(is_open) {
             return Some(call);
         }
         sessions.asked.insert(session, vec![call]);
@@ -220,7 +224,8 @@ impl Membership {
         let mut sessions = self.sessions();
         let now = self.clock.now();
         sessions.refused = false;
-        sessions.open.retain(|_, until| now < *until);
+        let never_ends = self.planted == Some(Planted::MemberSessionNeverEnds);
+        sessions.open.retain(|_, until| now < *until || never_ends);
         for wire::OpenSession { session, lease_ms } in &answer.sessions {
             let until = sent.after(Duration::from_millis(*lease_ms).min(SESSION_LEASE));
             let known = sessions.open.entry(SessionId(session.value())).or_insert(until);

@@ -9,6 +9,7 @@ use crate::service::Node;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, GroupId};
 use base::limit::{LIST_PAGE_MAX, RECORD_PAYLOAD_MAX};
+use base::planted::Planted;
 use base::policy::Level;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -79,7 +80,8 @@ impl Move<'_> {
 
     /// Nobody writes the chunk any more. Its copy is complete at once.
     async fn at_rest(&self) -> Result<u64> {
-        let Some(extent) = self.from.stat(self.chunk).await? else {
+        let extent = self.from.stat(self.chunk).await?;
+        let Some(extent) = extent.filter(|_| self.node.planted != Some(Planted::MovedUncopied)) else {
             let _turn = self.node.moving.lock().await;
             self.record().await?;
             return Ok(0);
