@@ -66,7 +66,11 @@ pub async fn may_take(
         None => match gateway.client.recover(attributes.inode, true).await {
             Ok(_) => Ok(()),
             Err(error) if error.kind() == ErrorKind::Busy => {
-                Err(held("this file lease is currently owned by a program that does not use HDFS's protocol"))
+                Err(held(&match attributes.holder.as_str() {
+                    "" => "this file lease is currently owned by a program that does not use HDFS's protocol".to_string(),
+                    owner if owner == holder => format!("{holder} is already the current lease holder."),
+                    owner => format!("this file lease is currently owned by {owner} on {ELSEWHERE}"),
+                }))
             }
             Err(error) => Err(error.into()),
         },
