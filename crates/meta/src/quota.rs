@@ -89,8 +89,7 @@ impl State {
             return Ok(known.clone());
         }
         let (mut found, mut at) = (Vec::new(), directory);
-        loop {
-            let Some(record) = self.layers.record::<InodeRecord>(&Key::Inode(at))? else { break };
+        while let Some(record) = self.layers.record::<InodeRecord>(&Key::Inode(at))? {
             if record.quota {
                 let Some(quota) = self.layers.record::<QuotaRecord>(&Key::Quota(at))? else {
                     return Err(missing(&format!("the quota of inode {at}")));
