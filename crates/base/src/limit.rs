@@ -27,12 +27,15 @@ pub const FILE_CHUNK: u64 = 256 * MIB;
 /// A bag's chunk when nobody says otherwise (Hurricane, Chaos: 4 MiB).
 pub const BAG_CHUNK: u64 = 4 * MIB;
 
-/// Largest chunk that one push or pull may carry: it travels in one frame.
+/// Largest chunk that may be pushed: it travels in one frame.
 pub const BAG_CHUNK_MAX: u64 = 16 * MIB;
 
-/// Largest payload of one frame.
-pub const FRAME_PAYLOAD_MAX: usize = 16 * MIB as usize;
-const _: () = assert!(BAG_CHUNK_MAX as usize <= FRAME_PAYLOAD_MAX);
+/// Bytes before each chunk of a bag whose chunks are compressed (`client/src/compressed/format.rs`).
+pub const BAG_HEADER: usize = 16;
+
+/// Largest payload of one frame: the largest chunk of a bag that did not get smaller by compression, with its header.
+pub const FRAME_PAYLOAD_MAX: usize = 16 * MIB as usize + BLOCK;
+const _: () = assert!(BAG_CHUNK_MAX as usize + BAG_HEADER <= FRAME_PAYLOAD_MAX);
 
 /// Largest message of one frame: a page of a directory listing with the longest names fits (1,000 names of 255 bytes, an owner
 /// and a group of 255 bytes each, and 200 bytes of other attributes; with notes it may have fewer names). So do the attributes
@@ -95,6 +98,10 @@ pub const COMPOUND_FILES_MAX: usize = 256;
 
 /// Files up to this size are packed: their bytes share a chunk with others.
 pub const SMALL_FILE_MAX: u64 = MIB;
+
+/// A local file of at least so many bytes is written past the page cache. Nobody keeps that much in memory until it is used; writing it
+/// there costs a copy and, on a virtual machine that has to get its memory first, up to 2 s for a GiB.
+pub const DIRECT_MIN: u64 = 64 * MIB;
 
 /// Answers to changes remembered for each session, so that a retried change is answered and not repeated.
 pub const REMEMBERED_CALLS: usize = 1024;

@@ -228,7 +228,7 @@ mod tests {
         "bag pull b --no-wait",
         "bag seal b",
         "bag rewind b",
-        "bag create b --retain",
+        "bag create b --retain --compression zstd",
         "bag stat b --json",
         "bag ls",
         "bag rm b",

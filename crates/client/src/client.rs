@@ -1,5 +1,6 @@
 //! A client: one session with the store, kept alive in the background, shared by everything that reads and writes.
 
+use crate::compressed::Compressor;
 use crate::routes::{Connector, Links, Route, Routes};
 use base::buffer::Pool;
 use base::checksum::{UnitSums, combine};
@@ -69,14 +70,16 @@ pub struct Sizes {
 }
 
 impl Default for Sizes {
-    /// One record a piece, as the device writes it; windows of 16 MiB cover 10 Gbit/s at 13 ms.
+    /// One record a piece, as the device writes it; 16 MiB cover 10 Gbit/s at 13 ms. Reads ask for more ahead: half of what is
+    /// asked for is on its way through sockets, and the device wants a queue. Nine alternated rounds of 4 GiB, cold: 2,603 MB/s
+    /// with 16 MiB, 3,036 with 32, 3,187 with 48, beside 3,515 of fio. Writes are slower with more: 1,500, 1,473 (32), 1,308 (64).
     fn default() -> Sizes {
         Sizes {
             piece: RECORD_PAYLOAD_MAX,
             file_chunk: FILE_CHUNK,
             write_window: 16 * MIB as usize,
             read_piece: 2 * MIB as usize,
-            read_window: 16 * MIB as usize,
+            read_window: 48 * MIB as usize,
         }
     }
 }
@@ -97,6 +100,7 @@ pub(crate) struct Session {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<dyn Random>,
     pub(crate) pool: Pool,
+    pub(crate) compressor: Compressor,
     /// Bytes that ranges being read may have asked for beyond their first pieces.
     pub(crate) ahead: AtomicU64,
     renewal: JoinHandle<()>,
@@ -168,7 +172,8 @@ impl Client {
         let (say_over, over) = watch::channel(false);
         let renewal = tokio::spawn(renew(routes.clone(), renewal, say_over));
         let (next_lane, ahead) = (AtomicUsize::new(0), AtomicU64::new(0));
-        let session = Session { routes, next_lane, clock, random, pool, ahead, renewal, over };
+        let compressor = Compressor::new(pool.clone());
+        let session = Session { routes, next_lane, clock, random, pool, compressor, ahead, renewal, over };
         Client { session: Arc::new(session), sizes: Sizes::default() }
     }
 

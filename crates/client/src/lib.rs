@@ -3,6 +3,7 @@
 mod attributes;
 mod bag;
 mod client;
+mod compressed;
 mod consumer;
 mod devices;
 mod flow;
@@ -21,8 +22,9 @@ mod stream;
 mod writer;
 
 pub use attributes::NewAttributes;
-pub use bag::Bag;
+pub use bag::{Bag, BagOptions};
 pub use client::{Client, Near, Settings, Sizes};
+pub use compressed::restore as restore_chunk;
 pub use consumer::{Consumer, ConsumerOptions};
 pub use held::{Acknowledged, Chunk, Refusal};
 pub use hosts::Host;

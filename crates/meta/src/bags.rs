@@ -11,7 +11,7 @@ use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, DeviceId};
 use base::limit::{BAG_CHUNK, BAG_CHUNK_MAX, BLOCK, LIST_PAGE_MAX};
-use base::policy::Policy;
+use base::policy::{Compression, Policy};
 use prost::Message;
 
 const SEALING: u32 = 1;
@@ -19,7 +19,14 @@ const SEALED: u32 = 2;
 
 impl State {
     /// Does `BagCreate`.
-    pub fn create_bag(&mut self, name: &str, policy: Policy, chunk_size: u64, retain: bool) -> Result<Reply> {
+    pub fn create_bag(
+        &mut self,
+        name: &str,
+        policy: Policy,
+        chunk_size: u64,
+        retain: bool,
+        compression: Compression,
+    ) -> Result<Reply> {
         check_bag_name(name)?;
         if self.layers.has(&Key::BagName(name))? {
             return Err(Error::new(ErrorKind::Exists, format!("the bag '{name}' exists already; it was not changed")));
@@ -43,6 +50,7 @@ impl State {
             retain,
             pass: 0,
             carried: None,
+            compression: compression.code(),
         };
         self.put(&Key::BagName(name), &BagNameRecord { bag: bag.0 });
         self.put(&Key::Bag(bag), &record);

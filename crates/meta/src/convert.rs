@@ -90,6 +90,7 @@ pub fn bag(bag: BagId, record: BagRecord) -> BagInfo {
         created: WallTime(record.created),
         retain: record.retain,
         pass: record.pass,
+        compression: record.compression,
         carried: carried(record.carried),
     }
 }

@@ -373,6 +373,9 @@ pub struct BagRecord {
     /// What members that left had counted.
     #[prost(message, optional, tag = "10")]
     pub carried: Option<CarriedRecord>,
+    /// How its chunks are compressed: `Compression::code`.
+    #[prost(uint32, tag = "11")]
+    pub compression: u32,
 }
 
 /// Counts of the members that left a bag.

@@ -9,7 +9,7 @@ pub use said::{
 
 use crate::path::Path;
 use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, InodeId, NodeId, SessionId};
-use base::policy::{Class, Policy};
+use base::policy::{Class, Compression, Policy};
 use base::unit::WallTime;
 
 /// Who asks. A change that was made for the same session and call before is answered from memory and not repeated.
@@ -418,6 +418,8 @@ pub enum Request {
         chunk_size: u64,
         /// Acknowledged chunks stay, to be given once in each pass.
         retain: bool,
+        /// How those who push compress its chunks.
+        compression: Compression,
     },
     /// Begins a new pass of a bag; its members are told then. `Bag`.
     BagRewind {

@@ -174,8 +174,8 @@ impl State {
             Request::BagMembers { bag, state, joining, leaving } => {
                 self.change_members(*bag, (*state, joining), *leaving)
             }
-            Request::BagCreate { name, policy, chunk_size, retain } => {
-                self.create_bag(name, *policy, *chunk_size, *retain)
+            Request::BagCreate { name, policy, chunk_size, retain, compression } => {
+                self.create_bag(name, *policy, *chunk_size, *retain, *compression)
             }
             Request::BagRewind { name } => self.rewind_bag(name),
             Request::BagSeal { name } => self.seal_bag(name),

@@ -19,7 +19,7 @@ use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, NodeId};
 use base::planted::Planted;
-use base::policy::Class;
+use base::policy::{Class, Compression};
 use base::unit::Time;
 use chunk::{Check, Request};
 use meta::Caller;
@@ -435,7 +435,7 @@ impl Node {
             }
             bag::Stat::KIND => {
                 let ask = ask!(call as bag::Stat);
-                respond(call.respond, self.bag_info(&ask.name, ask.uncounted).await);
+                respond(call.respond, self.bag_for(&ask.name, ask.uncounted, ask.knows).await);
             }
             bag::List::KIND => {
                 let ask = ask!(call as bag::List);
@@ -496,21 +496,38 @@ impl Node {
     }
 
     async fn create_bag(&self, caller: Caller, ask: bag::Create) -> Result<bag::Info> {
+        let compression = Compression::from_code(ask.compression).ok_or_else(|| {
+            let text = format!("bag {} is to be compressed in a way that this node does not know; it was not made; use the same Stormwell version on both sides", ask.name);
+            Error::new(ErrorKind::Unsupported, text)
+        })?;
         let request = meta::Request::BagCreate {
             name: ask.name.clone(),
             policy: base::policy::Policy::default(),
             chunk_size: base::limit::BAG_CHUNK,
             retain: ask.retain,
+            compression,
         };
         let record = match self.metadata()?.ask_for(caller, request).await {
             Ok(reply) => translate::bag_found(reply),
             Err(error) if error.kind() == ErrorKind::Exists && ask.exists_ok => {
-                return self.bag_info(&ask.name, ask.uncounted).await;
+                return self.bag_for(&ask.name, ask.uncounted, ask.knows).await;
             }
             Err(error) => return Err(error),
         };
         // That it retains must be known to each member before the first chunk comes.
         if ask.uncounted && !ask.retain { Ok(record) } else { self.counted(record).await }
+    }
+
+    /// The same for somebody who knows compressions up to this code.
+    async fn bag_for(&self, name: &str, uncounted: bool, knows: u32) -> Result<bag::Info> {
+        let info = self.bag_info(name, uncounted).await?;
+        if info.compression <= knows {
+            return Ok(info);
+        }
+        let text = format!(
+            "bag {name} holds chunks that are compressed in a way that this program does not know; none was given out; use a newer version of the program"
+        );
+        Err(Error::new(ErrorKind::Unsupported, text))
     }
 
     async fn bag_info(&self, name: &str, uncounted: bool) -> Result<bag::Info> {

@@ -370,6 +370,7 @@ fn wire_bag(found: BagInfo) -> bag::Info {
         members: found.members.iter().map(|device| device.0.into()).collect(),
         retain: found.retain,
         pass: found.pass,
+        compression: found.compression,
         pushed: found.carried.pushed,
         pushed_bytes: found.carried.pushed_bytes,
         acknowledged: found.carried.acknowledged,

@@ -152,6 +152,8 @@ pub struct BagInfo {
     pub retain: bool,
     /// The present pass, counted from 0.
     pub pass: u32,
+    /// How its chunks are compressed: `Compression::code`, or one of a newer version.
+    pub compression: u32,
     /// What members that left had counted.
     pub carried: Carried,
 }

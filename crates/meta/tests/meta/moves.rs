@@ -3,7 +3,7 @@
 use crate::world::{World, create, delete, path};
 use base::error::{ErrorKind, Result};
 use base::id::{ChunkId, DeviceId, GroupId};
-use base::policy::Policy;
+use base::policy::{Compression, Policy};
 use meta::request::{BagInfo, BagState, Carried, FileHandle, Located, NewGroup, NewInode, Place, PutFile};
 use meta::{Reply, Request};
 
@@ -129,7 +129,13 @@ fn nothing_new_comes() {
                 assert_eq!(placed(&file.group).0, DeviceId(1), "seed {seed}");
             }
             let name = format!("b{round}");
-            let create = Request::BagCreate { name, policy: Policy::default(), chunk_size: 0, retain: false };
+            let create = Request::BagCreate {
+                name,
+                policy: Policy::default(),
+                chunk_size: 0,
+                retain: false,
+                compression: Compression::None,
+            };
             assert!(matches!(world.ask(create), Ok(Reply::Bag(bag)) if bag.members == [DeviceId(1)]));
             if round == 0 {
                 world.crash(seed);
@@ -148,7 +154,13 @@ fn nothing_new_comes() {
 #[test]
 fn members_change() {
     let mut world = World::new(1);
-    let create = Request::BagCreate { name: "b".to_string(), policy: Policy::default(), chunk_size: 0, retain: false };
+    let create = Request::BagCreate {
+        name: "b".to_string(),
+        policy: Policy::default(),
+        chunk_size: 0,
+        retain: false,
+        compression: Compression::None,
+    };
     let bag = |reply: Result<Reply>| -> BagInfo {
         match reply {
             Ok(Reply::Bag(bag)) => bag,
@@ -177,7 +189,7 @@ fn members_change() {
 fn nobody_joins_unawares() {
     let mut world = World::new(1);
     let name = || "b".to_string();
-    let create = Request::BagCreate { name: name(), policy: Policy::default(), chunk_size: 0, retain: false };
+    let create = Request::BagCreate { name: name(), policy: Policy::default(), chunk_size: 0, retain: false, compression: Compression::None };
     let Ok(Reply::Bag(made)) = world.ask(create) else { panic!("made") };
     world.ask(Request::BagSeal { name: name() }).expect("sealing");
     let joining = |state| Request::BagMembers { bag: made.bag, state, joining: vec![DeviceId(9)], leaving: None };

@@ -4,7 +4,7 @@ use crate::world::{SESSION, World, create, delete, mkdir, path, register, stat};
 use base::error::{ErrorKind, Result};
 use base::id::{GroupId, InodeId};
 use base::limit::CHUNK_MAX;
-use base::policy::{Class, Policy};
+use base::policy::{Class, Compression, Policy};
 use meta::request::{BagState, FileHandle, Located, NewGroup, Place, PutFile, Totals};
 use meta::{Caller, Reply, Request};
 use std::time::Duration;
@@ -273,6 +273,7 @@ fn bags() {
         policy: Policy::default(),
         chunk_size: 0,
         retain: true,
+        compression: Compression::None,
     };
     let bag = match world.ask(make("words")) {
         Ok(Reply::Bag(bag)) => bag,
@@ -360,7 +361,13 @@ fn a_number_used_twice() {
     let others = [
         Request::Delete { path: path("/a"), recursive: false },
         Request::PackGroup { finished: None, policy: Policy::default() },
-        Request::BagCreate { name: "b".to_string(), policy: Policy::default(), chunk_size: 0, retain: false },
+        Request::BagCreate {
+            name: "b".to_string(),
+            policy: Policy::default(),
+            chunk_size: 0,
+            retain: false,
+            compression: Compression::None,
+        },
     ];
     for other in others {
         let refused = world.ask_as(caller, other.clone()).expect("answered").expect_err("another question");

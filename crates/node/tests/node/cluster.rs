@@ -407,7 +407,7 @@ async fn a_node_is_away() {
     cluster.stop(1).await;
     let error = client.stat("stays").await.expect_err("a member is away");
     assert!(error.kind() == ErrorKind::Unreachable && error.text().contains("n1"), "{error}");
-    let uncounted = bag::Stat { name: "stays".to_string(), uncounted: true };
+    let uncounted = bag::Stat { name: "stays".to_string(), uncounted: true, ..bag::Stat::default() };
     assert_eq!(ask(&client.keeper, &uncounted).await.expect("its members are known").members.len(), 2);
     cluster.clock.ahead.fetch_add(NODE_SILENCE_MAX.as_secs() + 1, Ordering::Relaxed);
     until("it is silent", async || {
@@ -497,7 +497,7 @@ async fn a_node_joins() {
     cluster.run(1).await;
     cluster.all_there(2).await;
     // Nobody counts, which would tell the new member of its pass.
-    let uncounted = bag::Stat { name: "b".to_string(), uncounted: true };
+    let uncounted = bag::Stat { name: "b".to_string(), uncounted: true, ..bag::Stat::default() };
     let now = async || ask(&client.keeper, &uncounted).await.expect("its members are known");
     until("it is a member", async || now().await.members.len() == 2).await;
     let now = now().await;
