@@ -190,7 +190,11 @@ async fn leftovers(node: &Node, place: &Place) -> Result<usize> {
 impl Node {
     /// Begins to empty a device, durably, or says why that cannot be. One that is being emptied goes on.
     pub async fn drain(&self, ask: wire::Drain) -> Result<Done> {
-        self.drain_all(vec![self.place(DeviceId(ask.device.value()))?]).await
+        let device = DeviceId(ask.device.value());
+        if !self.keeper()?.devices().await?.iter().any(|known| known.device == device) {
+            return Err(self.not_here(device));
+        }
+        self.drain_all(vec![self.place(device)?]).await
     }
 
     /// Begins to empty all devices of a node, or none.

@@ -152,8 +152,12 @@ impl Device {
 
     /// The bag is in this pass from now on, durably.
     pub async fn begin_pass(&self, bag: BagId, pass: u32, retain: bool) -> Result<()> {
+        let before = self.look(move |engine| engine.bag_stat(bag).pass).await?;
         self.ask(Request::BagPass { bag, pass, retain }).await?;
-        self.send(Item::BagRewound { bag });
+        // Told again, it changes nothing: what was granted stays granted.
+        if pass > before {
+            self.send(Item::BagRewound { bag });
+        }
         Ok(())
     }
 
