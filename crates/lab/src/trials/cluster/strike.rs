@@ -42,9 +42,10 @@ impl Strike {
     /// A strike of this kind against `nodes` nodes and `clients` clients.
     pub fn draw(kind: u64, nodes: usize, clients: usize, random: &SimRandom) -> Strike {
         let below = |bound: usize| random.below(bound as u64) as usize;
-        // A link has a node at one end at least: clients do not speak to each other.
+        // A link has a node at one end at least: clients do not speak to each other. Half of them are those of the node that keeps
+        // the metadata, which everybody speaks to.
         let pair = || {
-            let node = below(nodes);
+            let node = if random.below(2) == 0 { 0 } else { below(nodes) };
             let other = below(nodes + clients - 1);
             let other = if other >= node { other + 1 } else { other };
             if random.below(2) == 0 { (node, other) } else { (other, node) }
