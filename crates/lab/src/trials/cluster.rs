@@ -207,7 +207,8 @@ impl Cluster {
         for worker in &mut workers {
             self.healed(worker, &others).await?;
         }
-        // Once more, and now every error counts.
+        // Once more, and now every error counts; the clients are new, for a session may be over.
+        let clients = self.connect(0).await?;
         let mut at_work = AtWork::begin(workers, &clients);
         at_work.wait(Duration::from_millis(300 + self.random.below(1000))).await?;
         let mut workers = at_work.end().await?;

@@ -68,8 +68,8 @@ impl Strike {
         }
     }
 
-    /// How long it lasts: a killed node is away for a moment or longer than the others wait for it, everything else is mostly
-    /// longer than nodes (5 s) and sometimes than clients (10 s) wait.
+    /// How long it lasts: a killed node is away for a moment or longer than the others wait for it; everything else is mostly longer
+    /// than nodes wait (5 s), sometimes than clients (10 s), and now and then than sessions last (30 s).
     pub fn lasts(self, random: &SimRandom) -> Duration {
         let millis = match self {
             Strike::KillMember(_) | Strike::KillKeeper | Strike::KillAll => match random.below(3) {
@@ -77,10 +77,11 @@ impl Strike {
                 _ => random.below(1500),
             },
             Strike::FillDisk => 2000 + random.below(4000),
-            _ => match random.below(3) {
-                0 => 500 + random.below(4000),
-                1 => 5500 + random.below(2000),
-                _ => 10_500 + random.below(2000),
+            _ => match random.below(9) {
+                0..3 => 500 + random.below(4000),
+                3..6 => 5500 + random.below(3000),
+                6..8 => 10_500 + random.below(2000),
+                _ => 30_500 + random.below(4000),
             },
         };
         Duration::from_millis(millis)
