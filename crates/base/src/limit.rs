@@ -46,6 +46,17 @@ const _: () = assert!((PATH_DEPTH_MAX + 1) * (2 * USER_NAME_MAX + ATTRIBUTES_MAX
 const _: () = assert!(LIST_PAGE_BYTES + NAME_MAX + 2 * USER_NAME_MAX + ATTRIBUTES_MAX + NOTE_MAX < FRAME_MESSAGE_MAX);
 const _: () = assert!(XATTRS_BYTES_MAX + XATTRS_MAX * 16 < FRAME_MESSAGE_MAX);
 
+/// Bytes that one order fetches from one device to another: often enough that progress is seen, and seldom enough that the way to
+/// the node that gives the orders does not count.
+pub const FETCH_MAX: u64 = 16 * MIB;
+
+/// Bytes that one node has on their way between devices, however many chunks move: about as many as one writer of a file has, so
+/// that writers and readers beside it get their turns.
+pub const FETCH_BUDGET: u64 = 8 * MIB;
+
+/// Chunks that move at once off one device.
+pub const MOVES_MAX: usize = 4;
+
 /// Payloads up to here need no credit: a connection may have `SMALL_FRAMES_MAX` of them in flight.
 pub const SMALL_PAYLOAD_MAX: usize = 64 * KIB as usize;
 
