@@ -353,7 +353,7 @@ async fn one_store() {
     let entries =
         ask(&client.keeper, &file::List { path: "/".to_string(), ..file::List::default() }).await.expect("listed");
     for entry in entries.entries {
-        let delete = file::Delete { path: format!("/{}", entry.name), recursive: false, known: 0 };
+        let delete = file::Delete { path: format!("/{}", entry.name), recursive: false, ..file::Delete::default() };
         ask(&client.keeper, &delete).await.expect("deleted");
     }
     client.all_free().await;
@@ -430,7 +430,9 @@ async fn a_node_is_away() {
     }
     let near = client.bag("near", false).await;
     assert!(!near.members.contains(&far), "a silent node is no member of a new bag");
-    ask(&client.keeper, &file::Delete { path: deleted.path, recursive: false, known: 0 }).await.expect("deleted");
+    ask(&client.keeper, &file::Delete { path: deleted.path, recursive: false, ..file::Delete::default() })
+        .await
+        .expect("deleted");
     ask(&client.keeper, &bag::Delete { name: "goes".to_string() }).await.expect("deleted");
     let listed = client.listed().await;
     let lost = listed.iter().find(|device| device.device == far).expect("it is listed");

@@ -8,6 +8,7 @@ mod fuzz;
 mod hdfs_calls;
 mod hdfs_cluster;
 mod hdfs_names;
+mod hdfs_quotas;
 mod hdfs_read;
 mod hdfs_trouble;
 mod hdfs_user;
@@ -255,7 +256,7 @@ async fn too_late_for_its_bag_and_file() {
     let create = file::Create { path: "/f".to_string(), overwrite: false, parents: false, ..file::Create::default() };
     let (opened, _) = link.call(&create, Payload::empty()).await.expect("a file");
     link.call(&bag::Delete { name: "b".to_string() }, Payload::empty()).await.expect("deleted");
-    link.call(&file::Delete { path: "/f".to_string(), recursive: false, known: 0 }, Payload::empty())
+    link.call(&file::Delete { path: "/f".to_string(), recursive: false, ..file::Delete::default() }, Payload::empty())
         .await
         .expect("deleted");
     let chunks = async || {
