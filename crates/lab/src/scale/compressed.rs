@@ -35,7 +35,7 @@ impl Content {
             Content::Noise => chunk.iter_mut().for_each(|byte| *byte = random.next() as u8),
             Content::Rising => {
                 for place in chunk.chunks_exact_mut(8) {
-                    number += if random.one_in(10) { 0 } else { 1 + random.below(5) };
+                    number += if random.below(10) == 0 { 0 } else { 1 + random.below(5) };
                     (0..8).for_each(|at| place[at] = (number >> (8 * at)) as u8);
                 }
             }
