@@ -3,6 +3,7 @@
 mod attributes;
 mod bag;
 mod client;
+mod columns;
 mod consumer;
 mod devices;
 mod flow;
@@ -23,6 +24,7 @@ mod writer;
 pub use attributes::NewAttributes;
 pub use bag::Bag;
 pub use client::{Client, Near, Settings, Sizes};
+pub use columns::{Part, parts};
 pub use consumer::{Consumer, ConsumerOptions};
 pub use held::{Acknowledged, Chunk, Refusal};
 pub use hosts::Host;

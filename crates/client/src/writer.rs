@@ -94,14 +94,14 @@ impl Client {
             known,
         };
         let opened = self.ask(&ask).await?;
-        Ok(FileWriter::start(self.clone(), path, opened, modified_ms))
+        FileWriter::start(self.clone(), path, opened, modified_ms)
     }
 
     /// Opens a closed file to write at its end. `Busy` while somebody writes it; after a writer that went away, until its
     /// session has ended and the node has sealed its last chunk.
     pub async fn append(&self, path: &str) -> Result<FileWriter> {
         let opened = self.ask(&file::Append { path: path.to_string() }).await?;
-        Ok(FileWriter::start(self.clone(), path, opened, 0))
+        FileWriter::start(self.clone(), path, opened, 0)
     }
 }
 
@@ -114,13 +114,13 @@ impl Client {
 }
 
 impl FileWriter {
-    fn start(client: Client, path: &str, mut opened: file::OpenedFile, modified_ms: u64) -> FileWriter {
+    fn start(client: Client, path: &str, mut opened: file::OpenedFile, modified_ms: u64) -> Result<FileWriter> {
         let attributes = opened.attributes.take().unwrap_or_default();
         let window = Arc::new(Semaphore::new(window_of(&client)));
         let (inode, position) = (opened.inode, opened.length);
         let (progress, written) = watch::channel(Written { length: position, failed: None });
-        let flow = Flow::new(client.clone(), path.to_string(), opened, modified_ms, progress);
-        FileWriter {
+        let flow = Flow::new(client.clone(), path.to_string(), opened, modified_ms, progress)?;
+        Ok(FileWriter {
             client,
             path: path.to_string(),
             inode,
@@ -130,7 +130,7 @@ impl FileWriter {
             window,
             written,
             position,
-        }
+        })
     }
 
     /// The file's number; survives renames.

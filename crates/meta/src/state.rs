@@ -8,6 +8,7 @@ use crate::names::Directory;
 use crate::nodes::Nodes;
 use crate::request::User;
 use crate::sessions::Sessions;
+use crate::widen::Widths;
 use base::env::Random;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, GroupId, InodeId};
@@ -45,6 +46,8 @@ pub struct State {
     pub wall: WallTime,
     /// Whom what the request under way makes belongs to.
     pub user: Arc<User>,
+    /// How wide files become.
+    pub widths: Widths,
     /// A fault put in on purpose, by the simulation alone.
     pub planted: Option<Planted>,
     /// Something is being taken apart in steps.
@@ -85,6 +88,7 @@ impl State {
             now: Time::ZERO,
             wall: WallTime(0),
             user: Arc::default(),
+            widths: Widths::default(),
             planted: None,
             collecting: true,
             made_work: true,

@@ -8,7 +8,6 @@ use crate::moving::{Move, STEP};
 use crate::orders::BagCounts;
 use crate::place::Place;
 use crate::service::{Node, Role};
-use crate::translate::place_of;
 use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, GroupId, NodeId, Owner};
@@ -108,24 +107,25 @@ async fn move_groups(node: &Node, place: &Place, waits: &mut Vec<String>) -> Res
             unreachable!("the groups on a device were asked for")
         };
         for group in &groups {
-            let Some(to) = node.target(place, open.contains(&group.group)).await? else {
+            let Some(to) = node.target(place, group, open.contains(&group.group)).await? else {
                 written += 1;
                 continue;
             };
-            let (_, chunk) = place_of(group);
-            let one = Move { node, group: group.group, chunk, from: place, to: &to };
-            match one.run().await {
-                Ok(bytes) => node.drained(place, |draining| {
-                    draining.waits.clear();
-                    draining.chunks += 1;
-                    draining.bytes += bytes;
-                }),
-                // Garbage, which housekeeping collects.
-                Err(error) if error.kind() == ErrorKind::Stale => {
-                    waits.push("what was deleted to be collected".to_string())
+            for (_, chunk) in group.chunks_on(place.id()) {
+                let one = Move { node, group: group.group, chunk, from: place, to: &to };
+                match one.run().await {
+                    Ok(bytes) => node.drained(place, |draining| {
+                        draining.waits.clear();
+                        draining.chunks += 1;
+                        draining.bytes += bytes;
+                    }),
+                    // Garbage, which housekeeping collects.
+                    Err(error) if error.kind() == ErrorKind::Stale => {
+                        waits.push("what was deleted to be collected".to_string())
+                    }
+                    Err(error) if matches!(error.kind(), ErrorKind::Full | ErrorKind::Unreachable) => return Err(error),
+                    Err(error) => unreadable.push(error.text().to_string()),
                 }
-                Err(error) if matches!(error.kind(), ErrorKind::Full | ErrorKind::Unreachable) => return Err(error),
-                Err(error) => unreadable.push(error.text().to_string()),
             }
         }
         after = resume;
@@ -301,9 +301,9 @@ impl Node {
         Ok(if same.is_empty() { any() } else { same })
     }
 
-    /// The device that takes a chunk: the one with the most room. None: it may still be written, and only devices on other nodes
-    /// have room.
-    async fn target(&self, from: &Place, is_open: bool) -> Result<Option<Place>> {
+    /// The device that takes a group's chunk: the one with the most room, of those without a column of the group if there are any.
+    /// None: it may still be written, and only devices on other nodes have room.
+    async fn target(&self, from: &Place, group: &NewGroup, is_open: bool) -> Result<Option<Place>> {
         let is_near = |place: &Place| matches!(place, Place::Near(_));
         let roomy: Vec<Place> = self.targets(from).await?.into_iter().filter(|target| target.room() > STEP).collect();
         if roomy.is_empty() {
@@ -313,12 +313,13 @@ impl Node {
             );
             return Err(Error::new(ErrorKind::Full, text));
         }
-        let near = roomy.iter().filter(|target| is_near(target)).max_by_key(|target| target.room());
+        let rank = |target: &Place| (group.chunks_on(target.id()).next().is_none(), target.room());
+        let near = roomy.iter().filter(|target| is_near(target)).max_by_key(|target| rank(target));
         match near {
             // Nothing crosses the network without need.
             Some(near) if is_near(from) => Ok(Some(near.clone())),
             _ if is_open => Ok(None),
-            _ => Ok(roomy.into_iter().max_by_key(Place::room)),
+            _ => Ok(roomy.into_iter().max_by_key(rank)),
         }
     }
 
@@ -404,7 +405,7 @@ impl Node {
 
     /// The device that has a group's chunk now, for an append to a device that is being emptied: its writer may have been told
     /// before a restart. Nothing may be begun where the group is not.
-    pub async fn place_now(&self, device: &Arc<Device>, group: GroupId) -> Result<Arc<Device>> {
+    pub async fn place_now(&self, device: &Arc<Device>, group: GroupId, chunk: ChunkId) -> Result<Arc<Device>> {
         let request = meta::Request::KnownGroups { groups: vec![group] };
         let meta::Reply::Known(known) = self.metadata()?.ask(request).await? else {
             unreachable!("a known group was asked for")
@@ -413,8 +414,8 @@ impl Node {
             let text = format!("group {group} does not exist any more; its file was deleted");
             return Err(Error::new(ErrorKind::NotFound, text));
         };
-        let (place, _) = place_of(known);
-        Ok(self.devices.get(&place).unwrap_or(device).clone())
+        let place = known.chunks().find(|(_, _, known)| *known == chunk);
+        Ok(place.and_then(|(_, place, _)| self.devices.get(&place)).unwrap_or(device).clone())
     }
 
     /// The device that holds a chunk which was on one that is being emptied; that one if none does.
