@@ -15,9 +15,10 @@ use net::{Link, Payload};
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 /// What a writer wants done, in order.
@@ -51,6 +52,10 @@ pub(crate) struct Flow {
     refused: Vec<(Append, Error)>,
     /// Appends from the first that is not acknowledged on: where in the group they begin and end, and whether they are.
     unacknowledged: VecDeque<(u64, u64, bool)>,
+    /// One permit for each byte that may be on its way; more when the file goes over more columns.
+    window: Arc<Semaphore>,
+    /// All of them.
+    window_bytes: usize,
     /// Told to whoever looks.
     progress: watch::Sender<Written>,
 }
@@ -98,6 +103,9 @@ struct Append {
 
 type Outcome = (Append, Result<chunk::AppendAnswer>);
 
+/// What a writer may have on its way for each column, in pieces: one that the device writes and one that waits for it.
+const PIECES_OF_COLUMN: usize = 2;
+
 /// The first wait for room on a full device; each is twice the one before, up to the last.
 const FULL_PAUSE_FIRST: Duration = Duration::from_millis(20);
 const FULL_PAUSE_LAST: Duration = Duration::from_secs(1);
@@ -108,6 +116,7 @@ impl Flow {
         path: String,
         opened: OpenedFile,
         modified_ms: u64,
+        (window, window_bytes): (Arc<Semaphore>, usize),
         progress: watch::Sender<Written>,
     ) -> Result<Flow> {
         let group = Group::new(&opened.group, client.sizes.file_chunk)?;
@@ -124,6 +133,8 @@ impl Flow {
             in_flight: JoinSet::new(),
             refused: Vec::new(),
             unacknowledged: VecDeque::new(),
+            window,
+            window_bytes,
             progress,
         })
     }
@@ -279,9 +290,19 @@ impl Flow {
         };
         let next = self.client.ask(&ask).await.map_err(|error| explain(error, &self.path))?;
         self.group = Group::new(&next, self.client.sizes.file_chunk)?;
+        self.widen_window();
         self.start = self.start.saturating_add(self.sent);
         self.sent = 0;
         Ok(())
+    }
+
+    /// Lets so much be on its way that all columns have something to do.
+    fn widen_window(&mut self) {
+        let wanted = self.client.sizes.piece.saturating_mul(PIECES_OF_COLUMN * self.group.columns.count());
+        if wanted > self.window_bytes {
+            self.window.add_permits(wanted - self.window_bytes);
+            self.window_bytes = wanted;
+        }
     }
 
     /// The append of these bytes behind all before them, or of nothing behind all that a column has.

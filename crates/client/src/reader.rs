@@ -228,6 +228,11 @@ impl FileReader {
         Ok(gathered)
     }
 
+    /// Columns that the bytes at this place are in, as far as that is remembered; 0: one, or it is not known.
+    pub(crate) fn columns_at(&self, at: u64) -> usize {
+        self.extent_at(at).map(|run| run.columns.count()).filter(|count| *count > 1).unwrap_or(0)
+    }
+
     /// The client that it reads with.
     pub(crate) fn client(&self) -> &Client {
         &self.shared.client

@@ -116,10 +116,12 @@ impl Client {
 impl FileWriter {
     fn start(client: Client, path: &str, mut opened: file::OpenedFile, modified_ms: u64) -> Result<FileWriter> {
         let attributes = opened.attributes.take().unwrap_or_default();
-        let window = Arc::new(Semaphore::new(window_of(&client)));
+        let window_bytes = window_of(&client);
+        let window = Arc::new(Semaphore::new(window_bytes));
         let (inode, position) = (opened.inode, opened.length);
         let (progress, written) = watch::channel(Written { length: position, failed: None });
-        let flow = Flow::new(client.clone(), path.to_string(), opened, modified_ms, progress)?;
+        let of_flow = (window.clone(), window_bytes);
+        let flow = Flow::new(client.clone(), path.to_string(), opened, modified_ms, of_flow, progress)?;
         Ok(FileWriter {
             client,
             path: path.to_string(),

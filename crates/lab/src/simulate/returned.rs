@@ -136,7 +136,7 @@ impl Returned {
     async fn go_on(&self, when: &str) -> Check<()> {
         let file::OpenedFile { inode, generation, group, .. } = self.file.clone();
         let (finished_group, finished_length) = (group.group, self.lengths.1);
-        let next = file::NextGroup { inode, generation, finished_group, finished_length };
+        let next = file::NextGroup { inode, generation, finished_group, finished_length, columns_max: 1 };
         self.refused(when, &next, Payload::empty()).await?;
         let close = file::Close { inode, generation, finished_group, finished_length, ..file::Close::default() };
         self.refused(when, &close, Payload::empty()).await?;

@@ -1,6 +1,7 @@
 //! The promises of the metadata store, on a simulated disk and a simulated file.
 
 mod attributes;
+mod columns;
 mod crashes;
 mod extents;
 mod formats;

@@ -3,6 +3,7 @@
 #![allow(missing_docs)]
 
 mod cluster;
+mod columns;
 mod failing;
 mod fuzz;
 mod hdfs_calls;
