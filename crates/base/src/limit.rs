@@ -24,6 +24,16 @@ pub const CHUNK_MAX: u64 = GIB;
 /// and for the next group, 2.5 ms without a write: of 64 MiB at 2.5 GB/s that is 9 % of the time, of 256 MiB 2 %.
 pub const FILE_CHUNK: u64 = 256 * MIB;
 
+/// The bytes of a group with several columns go round them in cells of this size: what a device writes and reads at once.
+pub const CELL: u64 = MIB;
+
+/// Most columns of a group. With 1 MiB for each under way, and one behind it, a writer has 32 MiB.
+pub const COLUMNS_MAX: usize = 16;
+
+/// A file goes on wider once each column of its group has so many bytes: a file that is no longer is on one device.
+pub const NARROW_COLUMN: u64 = 8 * MIB;
+const _: () = assert!(NARROW_COLUMN.is_multiple_of(CELL) && FILE_CHUNK.is_multiple_of(CELL));
+
 /// A bag's chunk when nobody says otherwise (Hurricane, Chaos: 4 MiB).
 pub const BAG_CHUNK: u64 = 4 * MIB;
 

@@ -234,9 +234,9 @@ async fn one(args: &Args, tools: &Tools) -> Result<Found> {
     };
     let rows = each_size(args, tools, &args.sizes(&[1, 2, 4, 8, 16]), run).await?;
     let mut found = Found { rows, ..Found::default() };
-    for devices in args.sizes(&[1, 16]) {
+    for devices in args.sizes(&[1, 2, 4, 8, 16]) {
         let speed = args.speed(devices);
-        let pieces = chunks(speed, args.seconds.unwrap_or(4.0), MIB as usize);
+        let pieces = chunks(speed, args.seconds.unwrap_or(4.0), MIB as usize) * devices as u64;
         let rows = files::one_client(tools, devices, speed, pieces, 0.95).await?;
         args.show(&rows);
         found.rows.extend(rows);

@@ -8,7 +8,6 @@ use crate::moving::{Move, STEP};
 use crate::orders::BagCounts;
 use crate::place::Place;
 use crate::service::{Node, Role};
-use crate::translate::place_of;
 use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, GroupId, NodeId, Owner};
@@ -137,15 +136,16 @@ async fn find_moves(node: &Arc<Node>, place: &Place, moves: &mut Moves<'_>, wait
             unreachable!("the groups on a device were asked for")
         };
         for group in &groups {
-            while moves.tasks.len() >= MOVES_MAX {
-                moves.next(waits).await?;
+            for (_, chunk) in group.chunks_on(place.id()) {
+                while moves.tasks.len() >= MOVES_MAX {
+                    moves.next(waits).await?;
+                }
+                let is_open = open.contains(&group.group);
+                match node.target(place, group, is_open, &moves.under_way).await? {
+                    Some(to) => moves.begin(group.group, chunk, to),
+                    None => written += 1,
+                }
             }
-            let Some(to) = node.target(place, open.contains(&group.group), &moves.under_way).await? else {
-                written += 1;
-                continue;
-            };
-            let (_, chunk) = place_of(group);
-            moves.begin(group.group, chunk, to);
         }
         after = resume;
         if after.is_none() {
@@ -370,11 +370,13 @@ impl Node {
         Ok(if same.is_empty() { any() } else { same })
     }
 
-    /// The device that takes a chunk: the one with the most room, of those to which the fewest are under way. None: it may still be
-    /// written, and only devices on other nodes have room.
+    /// The device that takes a group's chunk: of those without a column of the group, if there are any, one to which the fewest
+    /// chunks are under way, and of those the one with the most room. None: it may still be written, and only devices on other
+    /// nodes have room.
     async fn target(
         &self,
         from: &Place,
+        group: &NewGroup,
         is_open: bool,
         under_way: &BTreeMap<DeviceId, usize>,
     ) -> Result<Option<Place>> {
@@ -387,7 +389,10 @@ impl Node {
             );
             return Err(Error::new(ErrorKind::Full, text));
         }
-        let rank = |target: &Place| (Reverse(under_way.get(&target.id()).copied().unwrap_or(0)), target.room());
+        let rank = |target: &Place| {
+            let apart = group.chunks_on(target.id()).next().is_none();
+            (apart, Reverse(under_way.get(&target.id()).copied().unwrap_or(0)), target.room())
+        };
         let near = roomy.iter().filter(|target| is_near(target)).max_by_key(|target| rank(target));
         match near {
             // Nothing crosses the network without need.
@@ -482,7 +487,7 @@ impl Node {
 
     /// The device that has a group's chunk now, for an append to a device that is being emptied: its writer may have been told
     /// before a restart. Nothing may be begun where the group is not.
-    pub async fn place_now(&self, device: &Arc<Device>, group: GroupId) -> Result<Arc<Device>> {
+    pub async fn place_now(&self, device: &Arc<Device>, group: GroupId, chunk: ChunkId) -> Result<Arc<Device>> {
         let request = meta::Request::KnownGroups { groups: vec![group] };
         let meta::Reply::Known(known) = self.metadata()?.ask(request).await? else {
             unreachable!("a known group was asked for")
@@ -491,8 +496,8 @@ impl Node {
             let text = format!("group {group} does not exist any more; its file was deleted");
             return Err(Error::new(ErrorKind::NotFound, text));
         };
-        let (place, _) = place_of(known);
-        Ok(self.devices.get(&place).unwrap_or(device).clone())
+        let place = known.chunks().find(|(_, _, known)| *known == chunk);
+        Ok(place.and_then(|(_, place, _)| self.devices.get(&place)).unwrap_or(device).clone())
     }
 
     /// The device that holds a chunk which was on one that is being emptied; that one if none does.

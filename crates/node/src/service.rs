@@ -277,7 +277,7 @@ impl Node {
             Ok(request) if self.sends_on(device) => {
                 let (node, device, respond) = (self.clone(), device.clone(), call.respond);
                 self.runtime.spawn(async move {
-                    match node.place_now(&device, GroupId(ask.group)).await {
+                    match node.place_now(&device, GroupId(ask.group), ChunkId(ask.chunk.value())).await {
                         Ok(device) => device.send(Item::Chunk { request, then: Then::Answer(respond) }),
                         Err(error) => respond.fail(error),
                     }

@@ -226,7 +226,7 @@ impl Client {
     }
 
     async fn append(&self, open: &mut Open, bytes: &[u8]) -> Result<()> {
-        let file::NewGroup { group, device, chunk } = open.opened.group;
+        let file::NewGroup { group, device, chunk, .. } = open.opened.group;
         let (generation, offset) = (open.opened.generation, open.written);
         let ask = chunk::Append { device, chunk, group, generation, offset, level: 2, ..chunk::Append::default() };
         self.at(device).call(&ask, Payload::new(Bytes::copy_from_slice(bytes))).await?;
