@@ -13,4 +13,5 @@ pub mod net;
 pub mod planted;
 pub mod policy;
 pub mod quota;
+pub mod stripe;
 pub mod unit;

@@ -3,6 +3,7 @@
 mod attributes;
 mod bag;
 mod client;
+mod columns;
 mod compressed;
 mod consumer;
 mod devices;
@@ -25,6 +26,7 @@ mod writer;
 pub use attributes::NewAttributes;
 pub use bag::{Bag, BagOptions};
 pub use client::{Client, Near, Settings, Sizes};
+pub use columns::{Part, parts};
 pub use compressed::restore as restore_chunk;
 pub use consumer::{Consumer, ConsumerOptions};
 pub use held::{Acknowledged, Chunk, Refusal};

@@ -107,7 +107,7 @@ impl Client {
             asked: self.asked,
         };
         let opened = self.ask(&ask).await?;
-        Ok(FileWriter { made: true, ..FileWriter::start(self.clone(), path, opened, modified_ms) })
+        Ok(FileWriter { made: true, ..FileWriter::start(self.clone(), path, opened, modified_ms)? })
     }
 
     /// Opens a closed file to write at its end. `Busy` while somebody writes it; after a writer that went away, until its
@@ -130,7 +130,7 @@ impl Client {
     async fn open_end(&self, path: &str, holder: &str, instead: bool) -> Result<FileWriter> {
         let ask = file::Append { path: path.to_string(), holder: holder.to_string(), instead, asked: self.asked };
         let opened = self.ask(&ask).await?;
-        Ok(FileWriter::start(self.clone(), path, opened, 0))
+        FileWriter::start(self.clone(), path, opened, 0)
     }
 }
 
@@ -143,14 +143,16 @@ impl Client {
 }
 
 impl FileWriter {
-    fn start(client: Client, path: &str, mut opened: file::OpenedFile, modified_ms: u64) -> FileWriter {
+    fn start(client: Client, path: &str, mut opened: file::OpenedFile, modified_ms: u64) -> Result<FileWriter> {
         let attributes = opened.attributes.take().unwrap_or_default();
-        let window = Arc::new(Semaphore::new(window_of(&client)));
+        let window_bytes = window_of(&client);
+        let window = Arc::new(Semaphore::new(window_bytes));
         let (inode, position) = (opened.inode, opened.length);
         let (generation, limited) = (opened.generation, opened.limited);
         let (progress, written) = watch::channel(Written { length: position, failed: None });
-        let flow = Flow::new(client.clone(), path.to_string(), opened, modified_ms, progress);
-        FileWriter {
+        let of_flow = (window.clone(), window_bytes);
+        let flow = Flow::new(client.clone(), path.to_string(), opened, modified_ms, of_flow, progress)?;
+        Ok(FileWriter {
             client,
             path: path.to_string(),
             inode,
@@ -163,7 +165,7 @@ impl FileWriter {
             window,
             written,
             position,
-        }
+        })
     }
 
     /// The file's number; survives renames.

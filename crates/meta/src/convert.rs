@@ -42,7 +42,7 @@ pub fn columns(records: &[ColumnRecord]) -> Vec<Column> {
 
 /// A stored group with its number.
 pub fn placed(group: GroupId, record: &GroupRecord) -> NewGroup {
-    NewGroup { group, columns: columns(&record.columns) }
+    NewGroup { group, columns: columns(&record.columns), cell: record.cell, room: 0 }
 }
 
 /// What is said of a stored file or directory.
@@ -180,11 +180,13 @@ pub fn reply(
 }
 
 fn placed_record(group: &NewGroup) -> PlacedRecord {
-    PlacedRecord { group: group.group.0, columns: column_records(&group.columns) }
+    let NewGroup { group, columns, cell, room } = group;
+    PlacedRecord { group: group.0, columns: column_records(columns), cell: *cell, room: *room }
 }
 
 fn new_group(record: PlacedRecord) -> NewGroup {
-    NewGroup { group: GroupId(record.group), columns: columns(&record.columns) }
+    let PlacedRecord { group, columns: records, cell, room } = record;
+    NewGroup { group: GroupId(group), columns: columns(&records), cell, room }
 }
 
 fn attributes_record(attributes: &Attributes) -> AttributesRecord {

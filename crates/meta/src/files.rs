@@ -2,11 +2,11 @@
 
 use crate::attributes::{check_holder, check_new};
 use crate::convert;
-use crate::format::{ExtentRecord, GroupRecord, InodeRecord, NameRecord, WriterRecord};
+use crate::format::{ExtentRecord, GroupRecord, InodeRecord, NameRecord, RangeRecord, WriterRecord};
 use crate::key::{Key, after_prefix};
 use crate::names::{Found, gone};
 use crate::path::Path;
-use crate::place;
+use crate::place::{self, Candidate};
 use crate::quota::{Load, Taken};
 use crate::reply::Reply;
 use crate::request::{Column, Extent, FileHandle, Located, NewGroup, NewInode, Orphan, Place};
@@ -19,30 +19,43 @@ use base::policy::Policy;
 use base::unit::WallTime;
 use prost::Message;
 
-/// Most extents in one answer to `Locate`: with their groups about 100 KiB.
+/// Most extents in one answer to `Locate`: with their groups about 100 KiB, with the widest ones 500 KiB.
 const LOCATE_PAGE_MAX: usize = 512;
 
 impl State {
-    /// A new group of one chunk where the policy wants it, held by nobody yet.
-    fn allocate(&mut self, policy: Policy) -> Result<(NewGroup, GroupRecord)> {
-        let candidates = self.candidates()?;
-        let device = place::place(&candidates, policy, self.random.next())?;
-        self.devices.placed(device);
-        let columns = vec![Column { replicas: vec![(device, ChunkId(self.random.wide()))] }];
-        let record = GroupRecord { columns: convert::column_records(&columns), open: true, ..GroupRecord::default() };
-        Ok((NewGroup { group: self.next_group(), columns }, record))
+    /// A new group of up to so many columns where the policy wants it, held by nobody yet.
+    fn allocate(
+        &mut self,
+        candidates: &[Candidate],
+        policy: Policy,
+        columns: usize,
+    ) -> Result<(NewGroup, GroupRecord)> {
+        let devices = place::place_columns(candidates, policy, columns, self.widths.full, self.random.next())?;
+        let mut columns = Vec::with_capacity(devices.len());
+        for device in devices {
+            self.devices.placed(device);
+            columns.push(Column { replicas: vec![(device, ChunkId(self.random.wide()))] });
+        }
+        let cell = if columns.len() > 1 { self.widths.cell } else { 0 };
+        let records = convert::column_records(&columns);
+        let record = GroupRecord { columns: records, cell, open: true, ..GroupRecord::default() };
+        Ok((NewGroup { group: self.next_group(), columns, cell, room: 0 }, record))
     }
 
-    /// A new group for a writer.
-    fn allocate_for_file(&mut self, policy: Policy) -> Result<NewGroup> {
-        let (group, record) = self.allocate(policy)?;
+    /// A new group for a writer who can write to so many columns: the first, or one behind a group of `before` columns.
+    fn allocate_for_file(&mut self, policy: Policy, before: Option<usize>, columns_max: usize) -> Result<NewGroup> {
+        let candidates = self.candidates()?;
+        let possible = place::columns_possible(&candidates, policy, self.widths.full);
+        let possible = possible.min(columns_max).min(self.widths.columns_max);
+        let (group, record) = self.allocate(&candidates, policy, self.widths.columns(before, possible))?;
         self.put(&Key::Group(group.group), &GroupRecord { references: 1, ..record });
-        Ok(group)
+        let room = self.widths.room(group.columns.len(), possible);
+        Ok(NewGroup { room, ..group })
     }
 
     /// A new group for small files of a session.
     pub fn allocate_for_pack(&mut self, session: SessionId, policy: Policy) -> Result<NewGroup> {
-        let (group, record) = self.allocate(policy)?;
+        let (group, record) = self.allocate(&self.candidates()?, policy, 1)?;
         let record = GroupRecord { packed: true, session: session.to_bytes().to_vec(), ..record };
         self.put(&Key::Group(group.group), &record);
         self.mark(&Key::SessionGroup(session, group.group));
@@ -66,7 +79,7 @@ impl State {
         check_new(new)?;
         let (directory, name) = self.vacate(path, overwrite, parents.then_some(new))?;
         let inode = self.next_inode();
-        let group = self.allocate_for_file(directory.policy)?;
+        let group = self.allocate_for_file(directory.policy, None, usize::MAX)?;
         let writer = WriterRecord {
             session: session.to_bytes().to_vec(),
             group: group.group.0,
@@ -110,7 +123,7 @@ impl State {
             let who = if writer.ended { "is being recovered after its writer went away" } else { "has a writer" };
             return Err(Error::new(ErrorKind::Busy, format!("'{path}' {who}; nothing was done: try again later")));
         }
-        let group = self.allocate_for_file(policy)?;
+        let group = self.allocate_for_file(policy, None, usize::MAX)?;
         record.generation = record.generation.saturating_add(1);
         record.writer = Some(WriterRecord {
             session: session.to_bytes().to_vec(),
@@ -158,7 +171,7 @@ impl State {
         open: (GroupId, u64),
     ) -> Result<Reply> {
         let (mut record, mut writer, before) = self.leased(session, inode, generation)?;
-        set_open_length(&mut record, &mut writer, open)?;
+        self.set_open_length(&mut record, &mut writer, open)?;
         record.writer = Some(writer);
         record.modified = self.wall.0;
         self.put_file(inode, &record, before)?;
@@ -187,11 +200,13 @@ impl State {
         inode: InodeId,
         generation: Generation,
         finished: (GroupId, u64),
+        columns_max: usize,
     ) -> Result<Reply> {
         let (mut record, mut writer, before) = self.leased(session, inode, generation)?;
-        set_open_length(&mut record, &mut writer, finished)?;
+        self.set_open_length(&mut record, &mut writer, finished)?;
         self.finish_group(inode, &writer)?;
-        let group = self.allocate_for_file(convert::policy(writer.policy))?;
+        let columns = self.group(finished.0)?.columns.len();
+        let group = self.allocate_for_file(convert::policy(writer.policy), Some(columns), columns_max)?;
         writer.group = group.group.0;
         writer.start = record.length;
         writer.length = 0;
@@ -212,7 +227,7 @@ impl State {
     ) -> Result<Reply> {
         let (mut record, mut writer, before) = self.leased(session, inode, generation)?;
         if let Some(finished) = finished {
-            set_open_length(&mut record, &mut writer, finished)?;
+            self.set_open_length(&mut record, &mut writer, finished)?;
         }
         if writer.length == 0 {
             // Its writer has no bytes in it, so there is no chunk; should there be one all the same, the sweep finds it.
@@ -247,6 +262,43 @@ impl State {
             self.detach(inode, record)?;
         }
         Ok(Reply::Done)
+    }
+
+    /// What columns of a recovered group have beyond the first byte that is missing is garbage.
+    fn drop_rest(&mut self, writer: &WriterRecord) -> Result<()> {
+        let group = GroupId(writer.group);
+        if writer.length > 0 && self.group(group)?.columns.len() > 1 {
+            let rest = RangeRecord { length: u64::MAX - writer.length };
+            self.put(&Key::GarbageRange(group, writer.length), &rest);
+        }
+        Ok(())
+    }
+
+    /// Notes how many bytes of the file the writer's group holds.
+    fn set_open_length(
+        &self,
+        record: &mut InodeRecord,
+        writer: &mut WriterRecord,
+        (group, length): (GroupId, u64),
+    ) -> Result<()> {
+        let wrong = |why: String| Err(Error::new(ErrorKind::Invalid, format!("{why}; the file was not changed")));
+        if group.0 != writer.group {
+            return wrong(format!("group {group} is not the one being written, which is {}", writer.group));
+        }
+        if length < writer.length {
+            return wrong(format!("group {group} had {} synced bytes and cannot have {length}", writer.length));
+        }
+        // The first column is the longest.
+        let stripe = convert::placed(group, &self.group(group)?).stripe();
+        if stripe.column_length(length, 0) > CHUNK_MAX {
+            return wrong(format!("group {group} cannot have {length} bytes, {CHUNK_MAX} are the most in a column"));
+        }
+        let Some(end) = writer.start.checked_add(length) else {
+            return wrong("the file would be longer than 2^64 bytes".to_string());
+        };
+        writer.length = length;
+        record.length = end;
+        Ok(())
     }
 
     /// Makes the writer's open bytes an extent, whose reference the writer's becomes.
@@ -378,8 +430,9 @@ impl State {
                 // What was lost is lost: the node says how long the sealed chunk is, even if it once was longer.
                 writer.length = writer.length.min(length);
                 let group = GroupId(writer.group);
-                set_open_length(&mut record, &mut writer, (group, length))?;
+                self.set_open_length(&mut record, &mut writer, (group, length))?;
                 self.finish_group(inode, &writer)?;
+                self.drop_rest(&writer)?;
                 self.remove(&Key::Orphan(inode));
                 self.put_file_anyway(inode, &record, before)?;
                 Ok(Reply::Attributes(convert::attributes(inode, record)))
@@ -387,27 +440,6 @@ impl State {
             _ => Err(stale(inode)),
         }
     }
-}
-
-/// Notes how many bytes of the file the writer's group holds.
-fn set_open_length(record: &mut InodeRecord, writer: &mut WriterRecord, open: (GroupId, u64)) -> Result<()> {
-    let (group, length) = open;
-    let wrong = |why: String| Err(Error::new(ErrorKind::Invalid, format!("{why}; the file was not changed")));
-    if group.0 != writer.group {
-        return wrong(format!("group {group} is not the one being written, which is {}", writer.group));
-    }
-    if length < writer.length {
-        return wrong(format!("group {group} had {} synced bytes and cannot have {length}", writer.length));
-    }
-    if length > CHUNK_MAX {
-        return wrong(format!("group {group} cannot have {length} bytes, {CHUNK_MAX} are the most"));
-    }
-    let Some(end) = writer.start.checked_add(length) else {
-        return wrong("the file would be longer than 2^64 bytes".to_string());
-    };
-    writer.length = length;
-    record.length = end;
-    Ok(())
 }
 
 fn extent_of(record: &ExtentRecord) -> Extent {

@@ -259,6 +259,9 @@ pub struct GroupRecord {
     /// Sixteen bytes, of a packed group that a session still adds to.
     #[prost(bytes = "vec", tag = "6")]
     pub session: Vec<u8>,
+    /// Bytes of a cell; zero in groups of one column, which need none.
+    #[prost(uint64, tag = "7")]
+    pub cell: u64,
 }
 
 /// One column of a group.
@@ -382,6 +385,12 @@ pub struct PlacedRecord {
     /// Where it is.
     #[prost(message, repeated, tag = "2")]
     pub columns: Vec<ColumnRecord>,
+    /// Bytes of a cell; zero in groups of one column.
+    #[prost(uint64, tag = "3")]
+    pub cell: u64,
+    /// Bytes after which it ends; zero: nobody said.
+    #[prost(uint64, tag = "4")]
+    pub room: u64,
 }
 
 /// Remembered attributes: those that matter for the answer to a close.

@@ -33,9 +33,11 @@ mod store;
 mod tree;
 mod usage;
 mod whose;
+mod widen;
 
 pub use path::Path;
 pub use reply::Reply;
 pub use request::{Caller, Request};
 pub use settle::{SettleJob, SettleResult};
 pub use store::{Effect, Opened, Settings, Store};
+pub use widen::Widths;

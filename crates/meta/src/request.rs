@@ -198,7 +198,7 @@ pub enum Request {
         /// What it has from the start.
         new: NewInode,
     },
-    /// Makes a file and leases it to the caller. `Handle`.
+    /// Makes a file and leases it to the caller. `Handle`, with a group of one column.
     Create {
         /// Its name to be.
         path: Path,
@@ -209,7 +209,7 @@ pub enum Request {
         /// What it has from the start.
         new: NewInode,
     },
-    /// Leases a file to the caller, to write on at its end in a new group. `Handle`.
+    /// Leases a file to the caller, to write on at its end in a new group of one column. `Handle`.
     AppendOpen {
         /// The file.
         path: Path,
@@ -219,7 +219,7 @@ pub enum Request {
         /// is synced.
         instead: bool,
     },
-    /// Records what the finished group holds and gives the next. `Group`.
+    /// Records what the finished group holds and gives the next, a wider one where there are devices for it. `Group`.
     NextGroup {
         /// The file.
         inode: InodeId,
@@ -227,6 +227,8 @@ pub enum Request {
         generation: Generation,
         /// The lease's group and how many bytes of the file it holds.
         finished: (GroupId, u64),
+        /// Most columns that the writer can write to.
+        columns_max: usize,
     },
     /// Records how many bytes of the open group are synced. `Done`.
     SyncLength {

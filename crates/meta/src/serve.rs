@@ -140,8 +140,8 @@ impl State {
             Request::Mkdir { path, parents, new } => self.mkdir(path, *parents, new),
             Request::Create { path, overwrite, parents, new } => self.create(session, path, *overwrite, *parents, new),
             Request::AppendOpen { path, holder, instead } => self.append_open(session, path, holder, *instead),
-            Request::NextGroup { inode, generation, finished } => {
-                self.next_group_of(session, *inode, *generation, *finished)
+            Request::NextGroup { inode, generation, finished, columns_max } => {
+                self.next_group_of(session, *inode, *generation, *finished, *columns_max)
             }
             Request::SyncLength { inode, generation, group, length } => {
                 self.sync_length(session, *inode, *generation, (*group, *length))

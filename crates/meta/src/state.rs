@@ -10,6 +10,7 @@ use crate::quota::{self, Load, Taken};
 use crate::request::{Asked, User};
 use crate::sessions::Sessions;
 use crate::slots::Slots;
+use crate::widen::Widths;
 use base::env::Random;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, GroupId, InodeId};
@@ -52,6 +53,8 @@ pub struct State {
     pub wall: WallTime,
     /// Whom what the request under way makes belongs to.
     pub user: Arc<User>,
+    /// How wide files become.
+    pub widths: Widths,
     /// A fault put in on purpose, by the simulation alone.
     pub planted: Option<Planted>,
     /// Something is being taken apart in steps.
@@ -101,6 +104,7 @@ impl State {
             now: Time::ZERO,
             wall: WallTime(0),
             user: Arc::default(),
+            widths: Widths::default(),
             planted: None,
             collecting: true,
             counting: true,

@@ -6,6 +6,7 @@ use crate::reply::Reply;
 use crate::request::{Caller, DeviceInfo, Request};
 use crate::settle::{SettleJob, SettleResult};
 use crate::state::State;
+use crate::widen::Widths;
 use base::disk::{BlockFile, Disk, Done, Op};
 use base::env::Random;
 use base::error::{Error, ErrorKind, Result};
@@ -31,6 +32,8 @@ pub struct Settings {
     pub settle_bytes: usize,
     /// Draws chunk ids, places, and the marks of log segments.
     pub random: Arc<dyn Random>,
+    /// How wide files become.
+    pub widths: Widths,
     /// A fault put in on purpose, by the simulation alone.
     pub planted: Option<Planted>,
 }
@@ -40,7 +43,8 @@ impl Settings {
     /// least 1 MiB, for less. Half a segment is settled at a time, so there is plenty of room for settling to lag.
     pub fn for_capacity(capacity: u64, random: Arc<dyn Random>) -> Settings {
         let segment_length = (capacity / 128 / MIB * MIB).clamp(MIB, 16 * MIB);
-        Settings { segment_length, segments_max: 16, settle_bytes: segment_length as usize / 2, random, planted: None }
+        let (settle_bytes, widths) = (segment_length as usize / 2, Widths::default());
+        Settings { segment_length, segments_max: 16, settle_bytes, random, widths, planted: None }
     }
 }
 
@@ -124,6 +128,7 @@ impl<T> Store<T> {
         state.now = now;
         state.wall = wall;
         state.planted = settings.planted;
+        state.widths = settings.widths;
         state.load_sessions()?;
         state.load_answers()?;
         state.load_nodes()?;

@@ -108,6 +108,7 @@ asks! {
     118 order::SealBag => Done,
     119 order::DropBag => Done,
     120 order::Kept => order::KeptAnswer,
+    121 order::Fetch => Done,
 }
 
 /// The answer to a question that only wants to be done.

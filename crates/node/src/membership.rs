@@ -6,7 +6,7 @@ use crate::service::{Node, NodeService};
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, NodeId, SessionId};
-use base::limit::{REPORT_EVERY, SESSION_LEASE};
+use base::limit::{CLOCK_DRIFT_MAX, REPORT_EVERY, SESSION_LEASE};
 use base::net::Net;
 use base::planted::Planted;
 use base::unit::Time;
@@ -104,6 +104,11 @@ impl Membership {
         matches!(asker, Asker::Node { node, .. } if self.state().keeper == Some(node))
     }
 
+    /// Whether it was not told yet which node keeps the metadata.
+    pub fn knows_no_keeper(&self) -> bool {
+        self.state().keeper.is_none()
+    }
+
     /// Asks the node that keeps the metadata.
     pub async fn ask<A: Ask>(&self, ask: &A) -> Result<A::Answer> {
         let link = self.link().await?;
@@ -197,7 +202,13 @@ impl Membership {
             let sent = self.clock.now();
             match self.ask(&wire::FindSession { session: session.0.into() }).await {
                 Ok(wire::OpenSession { lease_ms: 0, .. }) => return Err(over(session)),
-                Ok(found) => return Ok(sent.after(Duration::from_millis(found.lease_ms).min(SESSION_LEASE))),
+                Ok(found) => {
+                    let until = surely_open(sent, found.lease_ms);
+                    // An answer that was long on its way says nothing of now.
+                    if self.clock.now() < until {
+                        return Ok(until);
+                    }
+                }
                 Err(error) if error.kind() == ErrorKind::Unreachable => {
                     if self.clock.now().since(began) >= FIND_WAIT_MAX {
                         return Err(self.unheard(&error));
@@ -227,7 +238,7 @@ impl Membership {
         let never_ends = self.planted == Some(Planted::MemberSessionNeverEnds);
         sessions.open.retain(|_, until| now < *until || never_ends);
         for wire::OpenSession { session, lease_ms } in &answer.sessions {
-            let until = sent.after(Duration::from_millis(*lease_ms).min(SESSION_LEASE));
+            let until = surely_open(sent, *lease_ms);
             let known = sessions.open.entry(SessionId(session.value())).or_insert(until);
             *known = until.max(*known);
         }
@@ -307,6 +318,13 @@ fn say_what_changed(membership: &Membership, log: &Log, reported: Result<()>) {
     if !same {
         log.say(Level::Warn, "cluster", &format!("{waits}; it waits and goes on by itself"), &[]);
     }
+}
+
+/// Until when a session does not end whose lease the keeper gave in answer to a question sent then. The keeper measures it with its
+/// own clock, which may be faster than this one.
+fn surely_open(sent: Time, lease_ms: u64) -> Time {
+    let lease = Duration::from_millis(lease_ms).min(SESSION_LEASE);
+    sent.after(lease.saturating_sub(lease / (1_000_000 / CLOCK_DRIFT_MAX)))
 }
 
 fn not_a_member(waits: Option<&str>) -> Error {

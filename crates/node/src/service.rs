@@ -2,6 +2,7 @@
 
 use crate::bags::Waiter;
 use crate::device::{self, Device, Item, Then};
+use crate::fetching::Neighbours;
 use crate::health;
 use crate::housekeeping;
 use crate::log::Log;
@@ -51,6 +52,8 @@ pub struct Node {
     pub hdfs: Option<String>,
     /// Says that a device is to be emptied.
     pub drains: tokio::sync::Notify,
+    /// Other nodes, for bytes that are fetched from them.
+    pub neighbours: Neighbours,
     /// Held while chunks are freed, and while one changes its device: each must see the other as done or not begun.
     pub moving: tokio::sync::Mutex<()>,
     /// Counters for those who look.
@@ -110,7 +113,7 @@ impl Service for NodeService {
             whole::Scrub::KIND | whole::Damage::KIND | whole::Drain::KIND => node.in_steps(call),
             cluster::View::KIND | cluster::Report::KIND | cluster::FindSession::KIND => node.in_steps(call),
             cluster::DrainNode::KIND | cluster::RemoveNode::KIND => node.in_steps(call),
-            order::Fence::KIND..=order::Kept::KIND => node.obey(call),
+            order::Fence::KIND..=order::Fetch::KIND => node.obey(call),
             session::NodeStatus::KIND => node.status(call),
             _ => node.ask_metadata(call),
         }
@@ -189,11 +192,15 @@ impl Node {
         if self.membership().is_some_and(|membership| membership.is_keeper(asker)) {
             return Ok(());
         }
+        if self.membership().is_some_and(|membership| membership.knows_no_keeper()) {
+            let text = "this node was just started and does not know yet which one keeps the metadata; nothing was done; ask again";
+            return Err(Error::new(ErrorKind::Busy, text));
+        }
         let text = "only the node that keeps the metadata may order this of a device on another node; nothing was done";
         Err(Error::new(ErrorKind::Invalid, text))
     }
 
-    /// A device, wherever it is.
+    /// A device of the store, wherever it is. `Unreachable` if it is on a node that was not heard of since this one started.
     pub fn place(&self, id: DeviceId) -> Result<Place> {
         if let Some(device) = self.devices.get(&id) {
             return Ok(Place::Near(device.clone()));
@@ -202,6 +209,14 @@ impl Node {
             && let Some(far) = keeper.peers.device(id)
         {
             return Ok(Place::Far(far));
+        }
+        let is_missing = self.missing.iter().any(|missing| missing.device == id);
+        if matches!(self.role, Role::Keeper(_)) && !is_missing {
+            let text = format!(
+                "device {id} is on a node that was not heard of since this one started; what is on it is safe there and comes back \
+                 with it; start that node, or look at the network"
+            );
+            return Err(Error::new(ErrorKind::Unreachable, text));
         }
         Err(self.not_here(id))
     }
@@ -227,7 +242,8 @@ impl Node {
         self.devices.get(&id).ok_or_else(|| self.not_here(id))
     }
 
-    fn not_here(&self, id: DeviceId) -> Error {
+    /// Why a device is not on this node.
+    pub fn not_here(&self, id: DeviceId) -> Error {
         if let Some(missing) = self.missing.iter().find(|missing| missing.device == id) {
             let text = format!(
                 "these bytes are on device {id} in {}, which is missing; everything else is served; bring the disk back \
@@ -261,7 +277,7 @@ impl Node {
             Ok(request) if self.sends_on(device) => {
                 let (node, device, respond) = (self.clone(), device.clone(), call.respond);
                 self.runtime.spawn(async move {
-                    match node.place_now(&device, GroupId(ask.group)).await {
+                    match node.place_now(&device, GroupId(ask.group), ChunkId(ask.chunk.value())).await {
                         Ok(device) => device.send(Item::Chunk { request, then: Then::Answer(respond) }),
                         Err(error) => respond.fail(error),
                     }

@@ -2,7 +2,7 @@
 
 use crate::metadata::Translate;
 use base::error::{Error, ErrorKind, Result};
-use base::id::{Generation, GroupId, InodeId};
+use base::id::{ChunkId, DeviceId, Generation, GroupId, InodeId};
 use base::policy::{Class, Policy};
 use base::unit::WallTime;
 use meta::request::{
@@ -165,6 +165,7 @@ fn next_group(ask: file::NextGroup) -> Request {
         inode: InodeId(ask.inode),
         generation: Generation(ask.generation),
         finished: (GroupId(ask.finished_group), ask.finished_length),
+        columns_max: ask.columns_max.max(1) as usize,
     }
 }
 
@@ -307,16 +308,22 @@ fn entries(reply: Reply, respond: Responder) {
 }
 
 fn wire_group(group: &NewGroup) -> file::NewGroup {
-    let (device, chunk) = place_of(group);
-    file::NewGroup { group: group.group.0, device: device.0.into(), chunk: chunk.0.into() }
+    let NewGroup { group: number, cell, room, .. } = *group;
+    let (file::Column { device, chunk }, columns) = wire_columns(group);
+    file::NewGroup { group: number.0, device, chunk, columns, cell, room }
 }
 
-/// The one chunk of a group. Groups have one column of one replica until there is more than one node.
-pub fn place_of(group: &NewGroup) -> (base::id::DeviceId, base::id::ChunkId) {
-    let replica = group.columns.first().and_then(|column| column.replicas.first());
-    match replica {
-        Some(place) => *place,
-        None => unreachable!("a group has a column and a replica: {group:?}"),
+/// The one column of a group, or all of them if they are several. A column has one replica today.
+fn wire_columns(group: &NewGroup) -> (file::Column, Vec<file::Column>) {
+    let column = |(_, device, chunk): (usize, DeviceId, ChunkId)| file::Column {
+        device: device.0.into(),
+        chunk: chunk.0.into(),
+    };
+    let mut columns: Vec<file::Column> = group.chunks().map(column).collect();
+    match columns.len() {
+        0 => unreachable!("a group has a column and a replica: {group:?}"),
+        1 => (columns.remove(0), Vec::new()),
+        _ => (file::Column::default(), columns),
     }
 }
 
@@ -351,14 +358,17 @@ fn located(reply: Reply, respond: Responder) {
         .map(|extent: &Extent| {
             let group = groups.iter().find(|group| group.group == extent.group);
             let Some(group) = group else { unreachable!("the answer names the group of each extent") };
-            let (device, chunk) = place_of(group);
+            let (file::Column { device, chunk }, columns) = wire_columns(group);
+            let (offset, chunk_offset, cell) = (extent.file_offset, extent.group_offset, group.cell);
             file::Extent {
-                offset: extent.file_offset,
+                offset,
                 length: extent.length,
-                device: device.0.into(),
-                chunk: chunk.0.into(),
-                chunk_offset: extent.group_offset,
+                device,
+                chunk,
+                chunk_offset,
                 open: extent.open,
+                columns,
+                cell,
             }
         })
         .collect();

@@ -10,7 +10,7 @@ use base::id::ChunkId;
 use bytes::Bytes;
 use client::{Acknowledged, Bag, BagOptions, Chunk, Client, Consumer, ConsumerOptions, ProducerOptions};
 use sim::random::SimRandom;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,6 +39,8 @@ struct Passes<'a> {
     pushed: BTreeMap<u64, usize>,
     doubtful: BTreeMap<u64, usize>,
     handled: BTreeMap<u64, Handled>,
+    /// Chunks whose acknowledgement was accepted before the present consumers began: nothing of them can be on its way.
+    done: BTreeSet<u64>,
     /// Which chunk has which number.
     numbers: BTreeMap<ChunkId, u64>,
 }
@@ -51,8 +53,8 @@ pub async fn play(scene: &Arc<Scene>, random: &SimRandom, name: &str, client: &C
     let first = made.map_err(|error| Broken(format!("{name}: {error}")))?;
     let second = scene.insist(name, "bag", || other.bag(&bag)).await?;
     let second = second.map_err(|error| Broken(format!("{name}: {error}")))?;
-    let (pushed, doubtful, handled, numbers) = Default::default();
-    let mut passes = Passes { scene, random, name, pushed, doubtful, handled, numbers };
+    let (pushed, doubtful, handled, done, numbers) = Default::default();
+    let mut passes = Passes { scene, random, name, pushed, doubtful, handled, done, numbers };
     passes.fill(&first, &second).await?;
     for pass in 0..PASSES {
         if pass > 0 {
@@ -105,6 +107,8 @@ impl Passes<'_> {
         let mut consumers = [first.consumer(options), second.consumer(options)];
         let mut ended = [false; 2];
         let begun = self.scene.clock.now();
+        let accepted = self.handled.iter().filter(|(_, handled)| handled.accepted > 0);
+        self.done = accepted.map(|(number, _)| *number).collect();
         while ended != [true; 2] {
             if self.scene.clock.now().since(begun) > PASS_BOUND {
                 return Err(Broken(format!("{}: a pass does not end within {} s", self.name, PASS_BOUND.as_secs())));
@@ -165,6 +169,7 @@ impl Passes<'_> {
         let rewound = self.scene.insist(self.name, "bag_rewind", || client.bag_rewind(bag.name())).await?;
         rewound.map_err(|error| Broken(format!("{}: rewind: {error}", self.name)))?;
         self.handled.clear();
+        self.done.clear();
         Ok(())
     }
 
@@ -177,11 +182,12 @@ impl Passes<'_> {
         if chunk.bytes != chunk_bytes(number, *length) {
             return Err(Broken(format!("{}: chunk {number} has other bytes than were pushed", self.name)));
         }
-        let handled = self.handled.entry(number).or_default();
-        if handled.accepted > 0 {
+        if self.done.contains(&number) {
             return Err(Broken(format!("{}: chunk {number} came back after its acknowledgement", self.name)));
         }
+        let handled = self.handled.entry(number).or_default();
         handled.unsure += 1;
+        self.scene.say(|| format!("{}: acknowledges {number}, {}", self.name, chunk.id));
         self.numbers.insert(chunk.id, number);
         self.scene.count("acknowledge");
         chunk.acknowledge();

@@ -2,6 +2,7 @@
 
 use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, InodeId, NodeId};
 use base::policy::{Class, Policy};
+use base::stripe::Stripe;
 use base::unit::WallTime;
 
 /// What is said of a file or directory.
@@ -56,8 +57,39 @@ pub struct Column {
 pub struct NewGroup {
     /// Its number.
     pub group: GroupId,
-    /// One column with one replica today.
+    /// One or several, each with one replica today.
     pub columns: Vec<Column>,
+    /// Bytes of a cell; zero in groups of one column, which need none.
+    pub cell: u64,
+    /// Bytes after which it ends, for who writes it; zero: nobody says.
+    pub room: u64,
+}
+
+impl NewGroup {
+    /// How its bytes lie in its columns.
+    pub fn stripe(&self) -> Stripe {
+        match Stripe::new(self.columns.len().max(1), self.cell.max(1)) {
+            Some(stripe) => stripe,
+            None => unreachable!("there is a column, and a cell has bytes"),
+        }
+    }
+
+    /// The chunks that hold its bytes: number of the column, device, chunk.
+    pub fn chunks(&self) -> impl Iterator<Item = (usize, DeviceId, ChunkId)> + '_ {
+        let columns = self.columns.iter().enumerate();
+        columns
+            .flat_map(|(number, column)| column.replicas.iter().map(move |(device, chunk)| (number, *device, *chunk)))
+    }
+
+    /// Those of them that are on this device.
+    pub fn chunks_on(&self, device: DeviceId) -> impl Iterator<Item = (usize, ChunkId)> + '_ {
+        self.chunks().filter(move |(_, on, _)| *on == device).map(|(column, _, chunk)| (column, chunk))
+    }
+
+    /// The chunk of a column, if there is such a column.
+    pub fn chunk_of(&self, column: usize) -> Option<(DeviceId, ChunkId)> {
+        self.columns.get(column).and_then(|column| column.replicas.first()).copied()
+    }
 }
 
 /// A write lease.
@@ -105,7 +137,7 @@ pub struct FilePiece {
     pub group: GroupId,
     /// Where in the group they begin.
     pub group_offset: u64,
-    /// How many they are; `CHUNK_MAX` for one that is being written.
+    /// How many they are; as many as can be for one that is being written.
     pub length: u64,
 }
 

@@ -2,6 +2,7 @@
 
 mod answers;
 mod attributes;
+mod columns;
 mod crashes;
 mod extents;
 mod formats;

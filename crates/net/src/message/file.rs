@@ -369,21 +369,41 @@ pub struct OpenedFile {
     pub limited: bool,
 }
 
-/// A group to write into: one column, one chunk, from offset zero.
+/// One of several columns of a group.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct Column {
+    /// The device that has its chunk.
+    #[prost(message, required, tag = "1")]
+    pub device: Id,
+    /// The chunk's name.
+    #[prost(message, required, tag = "2")]
+    pub chunk: Id,
+}
+
+/// A group to write into, from offset zero of its chunk or of each of its columns' chunks.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct NewGroup {
     /// The group.
     #[prost(uint64, tag = "1")]
     pub group: u64,
-    /// The device that takes its chunk.
+    /// The device that takes its one chunk; zero if it has several columns, so that who knows nothing of them finds nothing.
     #[prost(message, required, tag = "2")]
     pub device: Id,
-    /// The chunk's name.
+    /// That chunk's name.
     #[prost(message, required, tag = "3")]
     pub chunk: Id,
+    /// All columns if they are several: their bytes go round them as `base::stripe` says.
+    #[prost(message, repeated, tag = "4")]
+    pub columns: Vec<Column>,
+    /// Bytes of a cell if there are several columns.
+    #[prost(uint64, tag = "5")]
+    pub cell: u64,
+    /// Bytes after which a file goes on in the next group; zero: as many as the writer likes.
+    #[prost(uint64, tag = "6")]
+    pub room: u64,
 }
 
-/// Records that the current group is full (its chunk is sealed at this length) and asks for the next.
+/// Records that the current group is full (its chunks are sealed, and it has this length) and asks for the next.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct NextGroup {
     /// The file.
@@ -398,9 +418,12 @@ pub struct NextGroup {
     /// Its length in bytes.
     #[prost(uint64, tag = "4")]
     pub finished_length: u64,
+    /// Most columns that the next may have; zero means one.
+    #[prost(uint32, tag = "5")]
+    pub columns_max: u32,
 }
 
-/// Ends writing: the last group's chunk is sealed at this length.
+/// Ends writing: the last group's chunks are sealed, and it has this length.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Close {
     /// The file.
@@ -504,18 +527,24 @@ pub struct Extent {
     /// Bytes; of an open extent what the metadata store has heard of: its chunk may have more.
     #[prost(uint64, tag = "2")]
     pub length: u64,
-    /// The device that holds the chunk.
+    /// The device that holds the chunk; zero if its group has several columns, so that who knows nothing of them finds nothing.
     #[prost(message, required, tag = "3")]
     pub device: Id,
     /// The chunk.
     #[prost(message, required, tag = "4")]
     pub chunk: Id,
-    /// First byte within the chunk.
+    /// First byte within the chunk; of several columns, within the group.
     #[prost(uint64, tag = "5")]
     pub chunk_offset: u64,
     /// Whether a writer may still be adding to it.
     #[prost(bool, tag = "6")]
     pub open: bool,
+    /// All columns of its group if they are several: the group's bytes go round them as `base::stripe` says.
+    #[prost(message, repeated, tag = "7")]
+    pub columns: Vec<Column>,
+    /// Bytes of a cell if there are several columns.
+    #[prost(uint64, tag = "8")]
+    pub cell: u64,
 }
 
 /// Where a file's bytes are.

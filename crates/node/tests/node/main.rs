@@ -3,6 +3,7 @@
 #![allow(missing_docs)]
 
 mod cluster;
+mod columns;
 mod failing;
 mod fuzz;
 mod hdfs_calls;
@@ -267,7 +268,7 @@ async fn too_late_for_its_bag_and_file() {
     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     let payload = || Payload::new(Bytes::from(vec![9; 100_000]));
     link.call(&bag::Push { bag, device, chunk: 7_u128.into() }, payload()).await.expect("pushed");
-    let file::NewGroup { group, device, chunk } = opened.group;
+    let file::NewGroup { group, device, chunk, .. } = opened.group;
     let generation = opened.generation;
     let append = chunk::Append { device, chunk, group, generation, level: 2, ..chunk::Append::default() };
     link.call(&append, payload()).await.expect("appended");
@@ -295,7 +296,7 @@ async fn dropped_after_the_end_of_its_session() {
     dead.call(&push(1), payload()).await.expect("pushed");
     let create = file::Create { path: "/f".to_string(), overwrite: false, parents: false, ..file::Create::default() };
     let (opened, _) = dead.call(&create, Payload::empty()).await.expect("a file");
-    let file::NewGroup { group, device: place, chunk } = opened.group;
+    let file::NewGroup { group, device: place, chunk, .. } = opened.group;
     let (generation, level) = (opened.generation, 2);
     let append =
         chunk::Append { device: place, chunk, group, generation, offset: 0, level, seal: false, small_parts: false };

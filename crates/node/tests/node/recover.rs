@@ -14,7 +14,7 @@ async fn open(link: &Link, path: &str) -> file::OpenedFile {
 }
 
 async fn append(link: &Link, opened: &file::OpenedFile, offset: u64, bytes: &'static [u8]) -> base::error::Result<()> {
-    let file::NewGroup { group, device, chunk } = opened.group;
+    let file::NewGroup { group, device, chunk, .. } = opened.group;
     let generation = opened.generation;
     let ask = chunk::Append { device, chunk, group, generation, offset, level: 1, ..chunk::Append::default() };
     link.call(&ask, Payload::new(Bytes::from_static(bytes))).await.map(drop)
