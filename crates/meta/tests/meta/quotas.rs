@@ -112,6 +112,10 @@ fn names_are_limited() {
     world.ask(delete("/q/d")).expect("deleted");
     world.ask(set("/q", Limit::Most(2), Limit::Keep)).expect("as many as there are");
     assert_eq!(world.refusal(create("/q/h")), ErrorKind::OverQuota);
+    world.ask(set("/q", Limit::Most(1), Limit::Keep)).expect("less than there are");
+    assert_eq!(world.refusal(rename("/f", "/q/i")), ErrorKind::OverQuota);
+    world.ask(rename("/f", "/q/g")).expect("one for another, even so");
+    assert_eq!(used(&mut world, "/q"), (2, 0));
     world.ask(set("/q", Limit::None, Limit::Keep)).expect("none");
     assert_eq!(quota_of(&mut world, "/q"), None);
     world.ask(create("/q/h")).expect("nobody counts");
