@@ -204,7 +204,8 @@ impl Client {
     /// was made for this call before, through whichever gateway, is answered as then.
     #[must_use]
     pub fn asked_by(&self, client: [u8; 16], call: u32) -> Client {
-        let asked = Asked { client: u128::from_be_bytes(client).into(), call };
+        let client = client.iter().fold(0, |name: u128, byte| name << 8 | u128::from(*byte));
+        let asked = Asked { client: client.into(), call };
         Client { session: self.session.clone(), sizes: self.sizes, asked: Some(asked) }
     }
 

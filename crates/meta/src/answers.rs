@@ -19,10 +19,8 @@ impl State {
         let prefix = [Key::Answer(0).ordinal()];
         self.layers.scan(&prefix, &after_prefix(&prefix), |_, value| {
             let record = AnswerRecord::decode(value).map_err(|_| missing("a readable remembered answer"))?;
-            let Ok(client) = <[u8; 16]>::try_from(record.client.as_slice()) else {
-                return Err(missing("the client of a remembered answer"));
-            };
-            calls.push((record.order, Asked { client: u128::from_be_bytes(client), call: record.call }));
+            let client = u128::from(record.client_high) << 64 | u128::from(record.client_low);
+            calls.push((record.order, Asked { client, call: record.call }));
             Ok(true)
         })?;
         self.answers = Slots::load(REMEMBERED_ANSWERS, calls);
@@ -76,8 +74,9 @@ impl State {
     /// Remembers the answer in the transaction under way; `answer_remembered` follows when it is committed.
     fn remember_answer(&mut self, asked: Asked, reply: &Reply) {
         let (slot, order) = self.answers.next();
-        let client = asked.client.to_be_bytes().to_vec();
-        let record = AnswerRecord { client, call: asked.call, order, reply: Some(convert::reply_record(reply)) };
+        let (client_high, client_low) = ((asked.client >> 64) as u64, asked.client as u64);
+        let reply = Some(convert::reply_record(reply));
+        let record = AnswerRecord { client_high, client_low, call: asked.call, order, reply };
         self.put(&Key::Answer(slot as u32), &record);
         self.answering = Some(asked);
     }

@@ -322,17 +322,20 @@ pub struct CallRecord {
 /// Under `Key::Answer`.
 #[derive(Clone, PartialEq, Message)]
 pub struct AnswerRecord {
-    /// Sixteen bytes that name the client of a gateway.
-    #[prost(bytes = "vec", tag = "1")]
-    pub client: Vec<u8>,
+    /// The upper half of the name of a gateway's client.
+    #[prost(fixed64, tag = "1")]
+    pub client_high: u64,
+    /// The lower half.
+    #[prost(fixed64, tag = "2")]
+    pub client_low: u64,
     /// That client's number of the call.
-    #[prost(uint32, tag = "2")]
+    #[prost(uint32, tag = "3")]
     pub call: u32,
     /// Counts the remembered answers.
-    #[prost(uint64, tag = "3")]
+    #[prost(uint64, tag = "4")]
     pub order: u64,
     /// What was answered.
-    #[prost(message, optional, tag = "4")]
+    #[prost(message, optional, tag = "5")]
     pub reply: Option<ReplyRecord>,
 }
 

@@ -154,8 +154,7 @@ impl State {
     fn charge_one(&mut self, quota: InodeId, mut record: QuotaRecord, change: Load, growth: Load) -> Result<()> {
         let names = add(record.names, change.names.into());
         let bytes = add(record.bytes, change.bytes);
-        let over =
-            |grows: bool, limit: Option<u64>, would: u64| limit.filter(|limit| grows && would > *limit);
+        let over = |grows: bool, limit: Option<u64>, would: u64| limit.filter(|limit| grows && would > *limit);
         let limits = [
             (true, over(growth.names > 0, record.names_max, names), names),
             (false, over(growth.bytes > 0, record.bytes_max, bytes), bytes),

@@ -258,77 +258,82 @@ fn name_of(path: &str) -> &str {
     path.rsplit_once('/').map_or(path, |(_, name)| name)
 }
 
+const DIRECTORIES: [&str; 6] = ["/", "/a", "/a/b", "/a/b/c", "/d", "/d/e"];
+
+/// Something to do, of all that changes what quotas count.
+fn drawn(draw: &mut impl FnMut(u64) -> u64, group: GroupId, writers: &[FileHandle]) -> Request {
+    let directory = DIRECTORIES[draw(DIRECTORIES.len() as u64) as usize];
+    let other = DIRECTORIES[draw(DIRECTORIES.len() as u64) as usize];
+    let file = |number: u64| format!("{}/f{number}", directory.trim_end_matches('/'));
+    let (number, length) = (draw(4), draw(50));
+    match draw(14) {
+        0 | 1 => mkdir(directory),
+        2 | 3 => Request::PutFiles { files: vec![small(&file(number), group, length)] },
+        4 => Request::Create {
+            path: path(&format!("{}/x{number}", directory.trim_end_matches('/'))),
+            overwrite: true,
+            parents: false,
+            new: NewInode { copies: 2, ..NewInode::with_mode(0o644) },
+        },
+        5 if !writers.is_empty() => {
+            let FileHandle { inode, generation, group, .. } = writers[draw(writers.len() as u64) as usize].clone();
+            match draw(4) {
+                0 => Request::Abandon { inode, generation },
+                1 => reserve(inode, generation, length),
+                2 => Request::SyncLength { inode, generation, group: group.group, length },
+                _ => {
+                    let finished = Some((group.group, length));
+                    Request::Close { inode, generation, finished, modified: None, mode: None }
+                }
+            }
+        }
+        6 => delete(directory),
+        7 => delete(&file(number)),
+        8 => rename(directory, other),
+        9 => rename(directory, &format!("{}/moved", other.trim_end_matches('/'))),
+        10 => rename(&file(number), &format!("{}/f{}", other.trim_end_matches('/'), draw(4))),
+        11 => Request::Truncate { path: path(&file(number)), length: length / 2 },
+        12 => Request::Concat { target: path(&file(number)), sources: vec![path(&file(draw(4)))] },
+        _ => {
+            let limit = |drawn: u64| match drawn {
+                0 => Limit::None,
+                1 => Limit::Keep,
+                _ => Limit::Most(1 + drawn * 3),
+            };
+            set(directory, limit(draw(6)), limit(draw(20)))
+        }
+    }
+}
+
 /// After random changes, with directories that get and lose quotas on the way, renames across them, writers that give up and power
 /// cuts, every quota's sums are those of a recount, and none grew beyond its limit.
 #[test]
 fn sums_are_those_of_a_recount() {
     for seed in 0..40 {
-        let mut random = sim::random::SimRandom::new(seed);
-        let mut draw = move |below: u64| base::env::Random::next(&mut random) % below;
+        let random = sim::random::SimRandom::new(seed);
+        let mut draw = move |below: u64| base::env::Random::next(&random) % below;
         let mut world = World::new(seed);
         let mut group = pack(&mut world);
         let mut writers: Vec<FileHandle> = Vec::new();
-        let directories = ["/", "/a", "/a/b", "/a/b/c", "/d", "/d/e"];
         for step in 0..300 {
-            let directory = directories[draw(directories.len() as u64) as usize];
-            let other = directories[draw(directories.len() as u64) as usize];
-            let file = |number: u64| format!("{}/f{number}", directory.trim_end_matches('/'));
-            let (number, length) = (draw(4), draw(50));
-            let request = match draw(14) {
-                0 | 1 => mkdir(directory),
-                2 | 3 => Request::PutFiles { files: vec![small(&file(number), group, length)] },
-                4 => Request::Create {
-                    path: path(&format!("{}/x{number}", directory.trim_end_matches('/'))),
-                    overwrite: true,
-                    parents: false,
-                    new: NewInode { copies: 2, ..NewInode::with_mode(0o644) },
-                },
-                5 if !writers.is_empty() => {
-                    let FileHandle { inode, generation, group, .. } =
-                        writers[draw(writers.len() as u64) as usize].clone();
-                    match draw(4) {
-                        0 => Request::Abandon { inode, generation },
-                        1 => reserve(inode, generation, length),
-                        2 => Request::SyncLength { inode, generation, group: group.group, length },
-                        _ => {
-                            let finished = Some((group.group, length));
-                            Request::Close { inode, generation, finished, modified: None, mode: None }
-                        }
-                    }
-                }
-                6 => delete(directory),
-                7 => delete(&file(number)),
-                8 => rename(directory, other),
-                9 => rename(directory, &format!("{}/moved", other.trim_end_matches('/'))),
-                10 => rename(&file(number), &format!("{}/f{}", other.trim_end_matches('/'), draw(4))),
-                11 => Request::Truncate { path: path(&file(number)), length: length / 2 },
-                12 => Request::Concat { target: path(&file(number)), sources: vec![path(&file(draw(4)))] },
-                _ => {
-                    let limit = |drawn: u64| match drawn {
-                        0 => Limit::None,
-                        1 => Limit::Keep,
-                        _ => Limit::Most(1 + drawn * 3),
-                    };
-                    set(directory, limit(draw(6)), limit(draw(20)))
-                }
-            };
+            let request = drawn(&mut draw, group, &writers);
             let limits = matches!(request, Request::SetQuota { .. });
             let before: Vec<_> =
-                directories.iter().map(|name| world.ask(Request::GetQuota { path: path(name) })).collect();
-            match world.ask(request.clone()) {
-                Ok(Reply::Handle(handle)) => writers.push(handle),
-                Ok(_) | Err(_) => {}
+                DIRECTORIES.iter().map(|name| world.ask(Request::GetQuota { path: path(name) })).collect();
+            if let Ok(Reply::Handle(handle)) = world.ask(request.clone()) {
+                writers.push(handle);
             }
             if draw(60) == 0 {
                 world.crash(seed * 1000 + step);
                 group = pack(&mut world);
             }
-            for (name, before) in directories.iter().zip(before) {
+            for (name, before) in DIRECTORIES.iter().zip(before) {
                 let Ok(Reply::Quota(Some(now))) = world.ask(Request::GetQuota { path: path(name) }) else { continue };
                 let Ok(Reply::Quota(Some(before))) = before else { continue };
                 let grown = |now: u64, before: u64, limit: Option<u64>| {
                     !limits && now > before && limit.is_some_and(|limit| now > limit)
                 };
+                // Another directory may have this name now.
                 if matches!(request, Request::Rename { .. }) {
                     continue;
                 }
@@ -342,7 +347,7 @@ fn sums_are_those_of_a_recount() {
             let _ = world.ask(Request::Abandon { inode, generation });
         }
         world.pass(Duration::ZERO);
-        for name in directories {
+        for name in DIRECTORIES {
             if let Ok(Reply::Quota(Some(quota))) = world.ask(Request::GetQuota { path: path(name) }) {
                 assert_eq!((quota.names, quota.bytes), recount(&mut world, name), "seed {seed}: {name}");
             }
