@@ -134,7 +134,8 @@ mod tests {
                 assert_eq!(stripe.group_length(&lengths), length);
                 for start in 0..length {
                     let pieces: Vec<Piece> = stripe.pieces(start, length - start).collect();
-                    let each = pieces.iter().flat_map(|piece| (0..piece.length).map(|at| (piece.column, piece.offset + at)));
+                    let each =
+                        pieces.iter().flat_map(|piece| (0..piece.length).map(|at| (piece.column, piece.offset + at)));
                     assert_eq!(each.collect::<Vec<_>>(), bytes[start as usize..]);
                     assert!(pieces.iter().all(|piece| piece.length <= cell && piece.length > 0));
                     for column in 0..columns {
@@ -175,6 +176,9 @@ mod tests {
                 let _ = (stripe.group_offset(columns - 1, at), stripe.column_range(0..at, columns - 1));
             }
         }
-        assert_eq!(Stripe::new(1, 7).unwrap().pieces(5, 100).collect::<Vec<_>>(), [Piece { column: 0, offset: 5, length: 100 }]);
+        assert_eq!(
+            Stripe::new(1, 7).unwrap().pieces(5, 100).collect::<Vec<_>>(),
+            [Piece { column: 0, offset: 5, length: 100 }]
+        );
     }
 }

@@ -125,7 +125,8 @@ mod tests {
     /// A node that says nonsense about columns is refused.
     #[test]
     fn nonsense() {
-        let extent = |columns: usize, cell| Extent { columns: vec![Column::default(); columns], cell, ..Extent::default() };
+        let extent =
+            |columns: usize, cell| Extent { columns: vec![Column::default(); columns], cell, ..Extent::default() };
         for (columns, cell) in [(2, 0), (2, 5), (16, 4097), (17, 4096), (100_000, 1 << 20)] {
             let refused = Columns::of_extent(&extent(columns, cell)).map_err(|error| error.kind());
             assert_eq!(refused.err(), Some(ErrorKind::Protocol), "{columns} of {cell}");

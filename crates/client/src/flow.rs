@@ -470,7 +470,8 @@ impl Flow {
         }
         self.check()?;
         let piece = self.group.columns.stripe().piece(self.sent, last.len() as u64);
-        let others = || self.group.states.iter().enumerate().any(|(column, state)| column != piece.column && state.unsynced);
+        let others =
+            || self.group.states.iter().enumerate().any(|(column, state)| column != piece.column && state.unsynced);
         if piece.length < last.len() as u64 || others() {
             self.add_within(last, sums, (Level::Synced, self.group.room), Some(permits)).await?;
             self.sync_columns(false).await?;
@@ -479,7 +480,8 @@ impl Flow {
         // One round trip: the bytes and the wish to have them on stable media travel together. A synced append is
         // answered when everything before it in the chunk is synced, too.
         self.reach_in_order(piece.column).await?;
-        let seal = piece.offset + piece.length == self.group.columns.stripe().column_length(self.group.room, piece.column);
+        let seal =
+            piece.offset + piece.length == self.group.columns.stripe().column_length(self.group.room, piece.column);
         let append = self.next_append(piece.column, payload(last, sums), (Level::Synced, seal), Some(permits));
         // Waited for here and not in a task of its own: a lone synced append is all about wake-ups.
         let outcome = perform(self.link(piece.column), append).await;
@@ -538,12 +540,13 @@ impl Flow {
     /// Seals the columns that have bytes and were not sealed with their last ones.
     async fn seal_columns(&self) -> Result<()> {
         let columns = &self.group.columns;
-        let seals = columns.chunks().iter().zip(&self.group.states).enumerate().filter_map(|(column, (place, state))| {
-            let length = columns.stripe().column_length(self.sent, column);
-            let file::Column { device, chunk } = *place;
-            let seal = chunk::Seal { device, chunk, generation: self.generation, length };
-            (length > 0 && !state.sealing).then_some(seal)
-        });
+        let seals =
+            columns.chunks().iter().zip(&self.group.states).enumerate().filter_map(|(column, (place, state))| {
+                let length = columns.stripe().column_length(self.sent, column);
+                let file::Column { device, chunk } = *place;
+                let seal = chunk::Seal { device, chunk, generation: self.generation, length };
+                (length > 0 && !state.sealing).then_some(seal)
+            });
         let seal = |ask: chunk::Seal| async move { self.client.ask_at(ask.device, &ask).await };
         together(seals.map(seal)).await.into_iter().try_for_each(|sealed| sealed.map(drop))
     }

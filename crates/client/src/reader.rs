@@ -356,12 +356,7 @@ impl FileReader {
     }
 
     /// Bytes of one chunk.
-    async fn fetch(
-        &self,
-        place: Column,
-        piece: Piece,
-        options: ReadOptions,
-    ) -> Result<(chunk::ReadAnswer, Payload)> {
+    async fn fetch(&self, place: Column, piece: Piece, options: ReadOptions) -> Result<(chunk::ReadAnswer, Payload)> {
         let ask = |unchecked| question(place, piece, options, (unchecked, false));
         self.bounded(piece, self.shared.client.fetch(place.device, ask).await?)
     }

@@ -123,7 +123,9 @@ async fn move_groups(node: &Node, place: &Place, waits: &mut Vec<String>) -> Res
                     Err(error) if error.kind() == ErrorKind::Stale => {
                         waits.push("what was deleted to be collected".to_string())
                     }
-                    Err(error) if matches!(error.kind(), ErrorKind::Full | ErrorKind::Unreachable) => return Err(error),
+                    Err(error) if matches!(error.kind(), ErrorKind::Full | ErrorKind::Unreachable) => {
+                        return Err(error);
+                    }
                     Err(error) => unreadable.push(error.text().to_string()),
                 }
             }

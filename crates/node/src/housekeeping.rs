@@ -266,9 +266,8 @@ async fn end_abandoned(node: &Node) -> Result<()> {
     let reply = node.metadata()?.ask(meta::Request::FenceList { limit: GARBAGE_AT_ONCE }).await?;
     let meta::Reply::Orphans(orphans) = reply else { unreachable!("files to recover were asked for") };
     for orphan in orphans {
-        let can_be_asked = |device: DeviceId| {
-            node.place(device).is_ok_and(|place| place.is_able() || matches!(place, Place::Near(_)))
-        };
+        let can_be_asked =
+            |device: DeviceId| node.place(device).is_ok_and(|place| place.is_able() || matches!(place, Place::Near(_)));
         // Else its turn comes with its devices.
         if orphan.group.chunks().all(|(_, device, _)| can_be_asked(device)) {
             said(node, end(node, orphan).await);
@@ -335,7 +334,8 @@ async fn fence(place: &Place, (group, chunk): (GroupId, ChunkId), generation: Ge
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         other => return other.map(Some),
     }
-    let nothing = Copied { generation, offset: 0, bytes: Bytes::new(), level: policy::Level::Synced, small_parts: false };
+    let nothing =
+        Copied { generation, offset: 0, bytes: Bytes::new(), level: policy::Level::Synced, small_parts: false };
     place.append((group, chunk), nothing).await?;
     place.fence(chunk, generation).await.map(Some)
 }

@@ -159,7 +159,8 @@ impl Inspection {
                     Some(known) => {
                         let in_file = |at: u64| at - piece.offset + start;
                         let mut placed = |offset: u64, bytes: Bytes| each(in_file(offset), bytes);
-                        let bad = known.read(chunk, piece.offset, piece.offset.saturating_add(piece.length), &mut placed)?;
+                        let bad =
+                            known.read(chunk, piece.offset, piece.offset.saturating_add(piece.length), &mut placed)?;
                         damage.extend(bad.into_iter().map(|bad| Damage {
                             start: in_file(bad.start),
                             end: in_file(bad.end),

@@ -275,7 +275,10 @@ fn wire_group(group: &NewGroup) -> file::NewGroup {
 
 /// The one column of a group, or all of them if they are several. A column has one replica today.
 fn wire_columns(group: &NewGroup) -> (file::Column, Vec<file::Column>) {
-    let column = |(_, device, chunk): (usize, DeviceId, ChunkId)| file::Column { device: device.0.into(), chunk: chunk.0.into() };
+    let column = |(_, device, chunk): (usize, DeviceId, ChunkId)| file::Column {
+        device: device.0.into(),
+        chunk: chunk.0.into(),
+    };
     let mut columns: Vec<file::Column> = group.chunks().map(column).collect();
     match columns.len() {
         0 => unreachable!("a group has a column and a replica: {group:?}"),
@@ -316,7 +319,16 @@ fn located(reply: Reply, respond: Responder) {
             let Some(group) = group else { unreachable!("the answer names the group of each extent") };
             let (file::Column { device, chunk }, columns) = wire_columns(group);
             let (offset, chunk_offset, cell) = (extent.file_offset, extent.group_offset, group.cell);
-            file::Extent { offset, length: extent.length, device, chunk, chunk_offset, open: extent.open, columns, cell }
+            file::Extent {
+                offset,
+                length: extent.length,
+                device,
+                chunk,
+                chunk_offset,
+                open: extent.open,
+                columns,
+                cell,
+            }
         })
         .collect();
     answer(respond, &file::LocateAnswer { attributes: wire_attributes(attributes), extents, more });

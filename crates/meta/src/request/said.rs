@@ -75,7 +75,8 @@ impl NewGroup {
     /// The chunks that hold its bytes: number of the column, device, chunk.
     pub fn chunks(&self) -> impl Iterator<Item = (usize, DeviceId, ChunkId)> + '_ {
         let columns = self.columns.iter().enumerate();
-        columns.flat_map(|(number, column)| column.replicas.iter().map(move |(device, chunk)| (number, *device, *chunk)))
+        columns
+            .flat_map(|(number, column)| column.replicas.iter().map(move |(device, chunk)| (number, *device, *chunk)))
     }
 
     /// Those of them that are on this device.

@@ -92,7 +92,8 @@ fn stays_narrow() {
 fn wants_room() {
     let mut world = world(6);
     for (number, free) in [(1, FILE_CHUNK), (2, FILE_CHUNK - 1), (3, 0), (4, 1 << 39)] {
-        let report = Request::DeviceReport { device: DeviceId(number), used: (1 << 40) - free, capacity: 1 << 40, full: false };
+        let report =
+            Request::DeviceReport { device: DeviceId(number), used: (1 << 40) - free, capacity: 1 << 40, full: false };
         world.ask(report).expect("noted");
     }
     let file = handle(world.ask(create("/f")));

@@ -92,7 +92,8 @@ fn many_extents() {
     let file = handle(world.ask(create("/f")));
     let mut open = file.group.group;
     for _ in 0..600 {
-        let next = Request::NextGroup { inode: file.inode, generation: file.generation, finished: (open, 10), columns_max: 1 };
+        let next =
+            Request::NextGroup { inode: file.inode, generation: file.generation, finished: (open, 10), columns_max: 1 };
         open = group(world.ask(next)).group;
     }
     let mut offset = 0;

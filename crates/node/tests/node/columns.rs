@@ -167,7 +167,11 @@ async fn left_in_the_middle() {
             writer.write(bytes.slice(at..at + length)).await.expect("written");
             at += length;
             if step % 9 == 8 {
-                if sync { writer.sync().await.expect("synced") } else { writer.hflush().await.expect("visible") }
+                if sync {
+                    writer.sync().await.expect("synced")
+                } else {
+                    writer.hflush().await.expect("visible")
+                }
                 promised = at;
             }
         }
@@ -282,4 +286,3 @@ async fn several_at_once() {
     }
     scene.stop().await;
 }
-

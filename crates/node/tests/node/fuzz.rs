@@ -61,7 +61,13 @@ impl Corpus {
                 ..file::Create::default()
             }),
             of(&file::Append { path: path.clone() }),
-            of(&file::NextGroup { inode, generation, finished_group: group.group, finished_length: 10, columns_max: 16 }),
+            of(&file::NextGroup {
+                inode,
+                generation,
+                finished_group: group.group,
+                finished_length: 10,
+                columns_max: 16,
+            }),
             of(&file::Close {
                 inode,
                 generation,

@@ -4,8 +4,8 @@ use super::State;
 use base::error::{Error, ErrorKind, Result};
 use base::stripe::Stripe;
 use net::message::file::{
-    Attributes, Close, Column, Create, DiskUsage, DiskUsageAnswer, Entry, Extent, List, ListAnswer, Locate, LocateAnswer,
-    MakeDirectory, NewGroup, NextGroup, OpenedFile, PutFiles, PutFilesAnswer,
+    Attributes, Close, Column, Create, DiskUsage, DiskUsageAnswer, Entry, Extent, List, ListAnswer, Locate,
+    LocateAnswer, MakeDirectory, NewGroup, NextGroup, OpenedFile, PutFiles, PutFilesAnswer,
 };
 use net::message::{Done, Failure};
 use std::collections::{BTreeMap, BTreeSet};
@@ -215,7 +215,10 @@ impl State {
             let length = stripe.column_length(length, number);
             let stored = self.chunks.get(&column.chunk.value());
             let durable = stored.is_some_and(|stored| stored.sealed && stored.synced == length);
-            assert!(length == 0 || durable, "a group is finished whose column {number} is not sealed and synced at {length}");
+            assert!(
+                length == 0 || durable,
+                "a group is finished whose column {number} is not sealed and synced at {length}"
+            );
         }
         Ok(())
     }
