@@ -33,7 +33,7 @@ pub async fn one_client(tools: &Tools, devices: usize, speed: Speed, pieces: u64
             bar: Some(bar),
             processor: cost.processor / (bytes as f64 / GIB as f64),
             memory: os::process::usage(std::process::id())?.anonymous_bytes,
-            note: "8 MiB on one device, 32 MiB on four, then on all".to_string(),
+            note: if devices > 1 { "its first 8 MiB on one device" } else { "" }.to_string(),
         })
     };
     let watch = Watch::start(tools)?;
