@@ -3,7 +3,7 @@
 use crate::client::Client;
 use base::error::{ErrorKind, Result};
 use base::limit::UNANSWERED_MAX;
-use net::message::file::{self, Quota};
+use net::message::quota::{GetQuota, NO_QUOTA, Quota, SetQuota};
 use std::time::Duration;
 
 /// What to change of a directory's quota; none leaves a limit as it is.
@@ -21,13 +21,13 @@ const COUNT_PAUSE: Duration = Duration::from_millis(20);
 impl Client {
     /// The quota of a directory itself, and what counts against it; none: it has none.
     pub async fn quota(&self, path: &str) -> Result<Option<Quota>> {
-        self.ask(&file::GetQuota { path: path.to_string() }).await.map(|answer| answer.quota)
+        self.ask(&GetQuota { path: path.to_string() }).await.map(|answer| answer.quota)
     }
 
     /// Changes the quota of a directory, and waits until what is below it is counted. The quota as it is then.
     pub async fn set_quota(&self, path: &str, new: NewQuota) -> Result<Option<Quota>> {
-        let wire = |limit: Option<Option<u64>>| limit.map(|limit| limit.unwrap_or(file::NO_QUOTA));
-        let ask = file::SetQuota { path: path.to_string(), names: wire(new.names), bytes: wire(new.bytes) };
+        let wire = |limit: Option<Option<u64>>| limit.map(|limit| limit.unwrap_or(NO_QUOTA));
+        let ask = SetQuota { path: path.to_string(), names: wire(new.names), bytes: wire(new.bytes) };
         let mut quota = self.ask(&ask).await?.quota;
         while quota.is_some_and(|quota| quota.counting) {
             tokio::time::sleep(COUNT_PAUSE).await;

@@ -6,6 +6,7 @@ use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
 use bytes::{Bytes, BytesMut};
 use net::message::file::{self, Attributes};
+use net::message::quota::Reserve;
 use std::future::Future;
 use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
@@ -184,7 +185,7 @@ impl FileWriter {
 
     /// Sets bytes aside: until it is closed the file counts against quotas as if it had this length. `OverQuota` if that is too much.
     pub async fn reserve(&self, length: u64) -> Result<()> {
-        let ask = file::Reserve { inode: self.inode, generation: self.generation, length };
+        let ask = Reserve { inode: self.inode, generation: self.generation, length };
         self.client.ask(&ask).await.map(|_| ())
     }
 

@@ -304,6 +304,7 @@ impl State {
             ));
         }
         let target = self.directory(to_parent)?;
+        let mut replaced = Load::default();
         if let Some(old) = self.look_up(to)? {
             if !replace {
                 return Err(exists(to));
@@ -324,12 +325,13 @@ impl State {
                 (true, true) if self.has_names(old.inode)? => return Err(not_empty(to)),
                 _ => {}
             }
+            replaced = Load::of(&old.record);
             self.detach(old.inode, old.record)?;
         }
         let parent = InodeId(found.record.parent);
         let directory = found.record.directory;
         let name = NameRecord { inode: found.inode.0, directory };
-        self.charge_move(found.inode, &found.record, (parent, from_name), (target.inode, to_name))?;
+        self.charge_move(found.inode, &found.record, (parent, from_name), (target.inode, to_name), replaced)?;
         self.remove(&Key::Name(parent, from_name));
         self.put(&Key::Name(target.inode, to_name), &name);
         self.names_changed(parent)?;

@@ -36,6 +36,11 @@ impl Load {
     /// A name, without bytes.
     pub const NAME: Load = Load { names: 1, bytes: 0 };
 
+    /// A name and what a file takes, or a directory without names.
+    pub fn of(record: &InodeRecord) -> Load {
+        Load { names: 1, bytes: Taken::of(record).space }
+    }
+
     /// These bytes.
     pub fn bytes(bytes: i128) -> Load {
         Load { names: 0, bytes }
@@ -89,8 +94,7 @@ impl State {
             return Ok(known.clone());
         }
         let (mut found, mut at) = (Vec::new(), directory);
-        loop {
-            let Some(record) = self.layers.record::<InodeRecord>(&Key::Inode(at))? else { break };
+        while let Some(record) = self.layers.record::<InodeRecord>(&Key::Inode(at))? {
             if record.quota {
                 let Some(quota) = self.layers.record::<QuotaRecord>(&Key::Quota(at))? else {
                     return Err(missing(&format!("the quota of inode {at}")));
@@ -125,35 +129,36 @@ impl State {
 
     /// What is below the quotas above a name changes. `OverQuota` if it grows beyond one of them.
     pub fn charge(&mut self, directory: InodeId, name: &str, change: Load) -> Result<()> {
-        self.charge_all(directory, name, change, true)
+        self.charge_all(directory, name, change, change)
     }
 
     /// The same for what has happened already: it cannot be refused any more.
     pub fn charge_anyway(&mut self, directory: InodeId, name: &str, change: Load) -> Result<()> {
-        self.charge_all(directory, name, change, false)
+        self.charge_all(directory, name, change, Load::default())
     }
 
-    fn charge_all(&mut self, directory: InodeId, name: &str, change: Load, strict: bool) -> Result<()> {
+    fn charge_all(&mut self, directory: InodeId, name: &str, change: Load, growth: Load) -> Result<()> {
         if change == Load::default() {
             return Ok(());
         }
         for charged in self.quotas_above(directory)?.iter() {
             let Some(record) = self.quota_record(*charged)? else { continue };
             if self.is_counted(&record, directory, name)? {
-                self.charge_one(charged.directory, record, change, strict)?;
+                self.charge_one(charged.directory, record, change, growth)?;
             }
         }
         Ok(())
     }
 
-    fn charge_one(&mut self, quota: InodeId, mut record: QuotaRecord, change: Load, strict: bool) -> Result<()> {
+    /// `growth`: what of the change is refused beyond a limit, if it grows at all.
+    fn charge_one(&mut self, quota: InodeId, mut record: QuotaRecord, change: Load, growth: Load) -> Result<()> {
         let names = add(record.names, change.names.into());
         let bytes = add(record.bytes, change.bytes);
         let over =
-            |grows: bool, limit: Option<u64>, would: u64| limit.filter(|limit| strict && grows && would > *limit);
+            |grows: bool, limit: Option<u64>, would: u64| limit.filter(|limit| grows && would > *limit);
         let limits = [
-            (true, over(change.names > 0, record.names_max, names), names),
-            (false, over(change.bytes > 0, record.bytes_max, bytes), bytes),
+            (true, over(growth.names > 0, record.names_max, names), names),
+            (false, over(growth.bytes > 0, record.bytes_max, bytes), bytes),
         ];
         for (of_names, limit, would) in limits {
             if let Some(limit) = limit {
@@ -195,7 +200,7 @@ impl State {
     /// What of a tree counts, its top included. None: more than can be counted at once.
     fn tree_load(&mut self, inode: InodeId, record: &InodeRecord) -> Result<Option<Load>> {
         if !record.directory {
-            return Ok(Some(Load { names: 1, bytes: Taken::of(record).space }));
+            return Ok(Some(Load::of(record)));
         }
         if let Some(load) = self.counted_load(inode, record)? {
             return Ok(Some(load));
@@ -213,7 +218,7 @@ impl State {
                 match self.counted_load(below, &record)? {
                     Some(counted) => load.add(counted),
                     None => {
-                        load.add(Load { names: 1, bytes: Taken::of(&record).space });
+                        load.add(Load::of(&record));
                         if found.directory {
                             todo.push(below);
                         }
@@ -235,13 +240,14 @@ impl State {
             .map(|quota| Load { names: quota.names.try_into().unwrap_or(i64::MAX), bytes: quota.bytes.into() }))
     }
 
-    /// A name moves: what it stands for counts elsewhere from now on.
+    /// A name moves: what it stands for counts elsewhere from now on. `replaced`: what counted there under the new name until now.
     pub fn charge_move(
         &mut self,
         inode: InodeId,
         record: &InodeRecord,
         (from, from_name): (InodeId, &str),
         (to, to_name): (InodeId, &str),
+        replaced: Load,
     ) -> Result<()> {
         if self.counters.quotas == 0 {
             return Ok(());
@@ -266,7 +272,13 @@ impl State {
         }
         let load = self.tree_load(inode, record)?.ok_or_else(being_counted)?;
         for (directory, quota, came) in changes {
-            self.charge_one(directory, quota, if came { load } else { load.negative() }, true)?;
+            if came {
+                let mut growth = load;
+                growth.add(replaced.negative());
+                self.charge_one(directory, quota, load, growth)?;
+            } else {
+                self.charge_one(directory, quota, load.negative(), Load::default())?;
+            }
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ pub mod cluster;
 pub mod device;
 pub mod file;
 pub mod order;
+pub mod quota;
 pub mod session;
 
 use base::error::{Error, ErrorKind};
@@ -67,9 +68,9 @@ asks! {
     37 file::Lookup => file::LookupAnswer,
     38 file::PathOf => file::PathOfAnswer,
     40 file::Recover => file::Attributes,
-    44 file::SetQuota => file::QuotaAnswer,
-    45 file::GetQuota => file::QuotaAnswer,
-    46 file::Reserve => Done,
+    44 quota::SetQuota => quota::QuotaAnswer,
+    45 quota::GetQuota => quota::QuotaAnswer,
+    46 quota::Reserve => Done,
     47 file::Answered => file::AnsweredAnswer,
 
     48 chunk::Append => chunk::AppendAnswer,

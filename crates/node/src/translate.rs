@@ -10,7 +10,7 @@ use meta::request::{
     NewInode, Place, PutFile, User,
 };
 use meta::{Path, Reply, Request};
-use net::message::{Ask, Done, Failure, bag, file, kind_name, session};
+use net::message::{Ask, Done, Failure, bag, file, kind_name, quota, session};
 use net::{Call, Payload, Responder};
 
 /// Permission bits when a client names none.
@@ -80,13 +80,13 @@ pub fn request(call: &Call) -> Result<(Request, Translate)> {
             (Request::SetPolicy { path: path(&ask.path)?, policy: policy_from(&ask.policy)? }, done)
         }
         file::GetPolicy::KIND => (Request::GetPolicy { path: path(&call.ask::<file::GetPolicy>()?.path)? }, policy),
-        file::SetQuota::KIND => {
-            let file::SetQuota { path: text, names, bytes } = call.ask()?;
-            (Request::SetQuota { path: path(&text)?, names: limit(names), bytes: limit(bytes) }, quota)
+        quota::SetQuota::KIND => {
+            let quota::SetQuota { path: text, names, bytes } = call.ask()?;
+            (Request::SetQuota { path: path(&text)?, names: limit(names), bytes: limit(bytes) }, quota_found)
         }
-        file::GetQuota::KIND => (Request::GetQuota { path: path(&call.ask::<file::GetQuota>()?.path)? }, quota),
-        file::Reserve::KIND => {
-            let file::Reserve { inode, generation, length } = call.ask()?;
+        quota::GetQuota::KIND => (Request::GetQuota { path: path(&call.ask::<quota::GetQuota>()?.path)? }, quota_found),
+        quota::Reserve::KIND => {
+            let quota::Reserve { inode, generation, length } = call.ask()?;
             (Request::Reserve { inode: InodeId(inode), generation: Generation(generation), length }, done)
         }
         file::DiskUsage::KIND => {
@@ -388,18 +388,18 @@ fn wire_policy(policy: Policy) -> file::Policy {
 fn limit(limit: Option<u64>) -> Limit {
     match limit {
         None => Limit::Keep,
-        Some(file::NO_QUOTA) => Limit::None,
+        Some(quota::NO_QUOTA) => Limit::None,
         Some(most) => Limit::Most(most),
     }
 }
 
-fn quota(reply: Reply, respond: Responder) {
+fn quota_found(reply: Reply, respond: Responder) {
     let Reply::Quota(found) = reply else { other(&reply) };
     let quota = found.map(|quota| {
         let meta::request::Quota { names_max, bytes_max, names, bytes, counting } = quota;
-        file::Quota { names_max, bytes_max, names, bytes, counting }
+        quota::Quota { names_max, bytes_max, names, bytes, counting }
     });
-    answer(respond, &file::QuotaAnswer { quota });
+    answer(respond, &quota::QuotaAnswer { quota });
 }
 
 fn disk_usage(reply: Reply, respond: Responder) {

@@ -65,9 +65,11 @@ pub async fn may_take(
         // It was open through a gateway that is gone, or is through something else than a gateway.
         None => match gateway.client.recover(attributes.inode, true).await {
             Ok(_) => Ok(()),
-            Err(error) if error.kind() == ErrorKind::Busy => {
-                Err(held("this file lease is currently owned by a program that does not use HDFS's protocol"))
-            }
+            Err(error) if error.kind() == ErrorKind::Busy => Err(held(&match attributes.holder.as_str() {
+                "" => "this file lease is currently owned by a program that does not use HDFS's protocol".to_string(),
+                owner if owner == holder => format!("{holder} is already the current lease holder."),
+                owner => format!("this file lease is currently owned by {owner} on {ELSEWHERE}"),
+            })),
             Err(error) => Err(error.into()),
         },
     }

@@ -112,6 +112,10 @@ fn names_are_limited() {
     world.ask(delete("/q/d")).expect("deleted");
     world.ask(set("/q", Limit::Most(2), Limit::Keep)).expect("as many as there are");
     assert_eq!(world.refusal(create("/q/h")), ErrorKind::OverQuota);
+    world.ask(set("/q", Limit::Most(1), Limit::Keep)).expect("less than there are");
+    assert_eq!(world.refusal(rename("/f", "/q/i")), ErrorKind::OverQuota);
+    world.ask(rename("/f", "/q/g")).expect("one for another, even so");
+    assert_eq!(used(&mut world, "/q"), (2, 0));
     world.ask(set("/q", Limit::None, Limit::Keep)).expect("none");
     assert_eq!(quota_of(&mut world, "/q"), None);
     world.ask(create("/q/h")).expect("nobody counts");
@@ -167,13 +171,16 @@ fn a_lost_writer_frees_what_it_reserved() {
     let Some(Ok(Reply::Handle(handle))) = world.ask_as(caller(2), create("/q/f")) else { panic!("no handle") };
     world.ask_as(caller(3), reserve(handle.inode, handle.generation, 1000)).expect("answered").expect("reserved");
     assert_eq!(used(&mut world, "/q"), (2, 1000));
+    world.ask_as(caller(5), create("/q/g")).expect("answered").expect("it is empty");
     world.ask_as(caller(4), Request::CloseSession).expect("answered").expect("over");
     world.pass(Duration::ZERO);
     let Ok(Reply::Orphans(orphans)) = world.ask(Request::FenceList { limit: 10 }) else { panic!("no list") };
     world.ask(set("/q", Limit::Keep, Limit::Most(10))).expect("less than there is");
-    let recovered = Request::Recovered { inode: handle.inode, generation: orphans[0].generation, length: 77 };
-    world.ask(recovered).expect("kept");
-    assert_eq!(used(&mut world, "/q"), (2, 77));
+    for (orphan, length) in orphans.iter().zip([77, 5]) {
+        let recovered = Request::Recovered { inode: orphan.inode, generation: orphan.generation, length };
+        world.ask(recovered).expect("what is written is kept, whatever the quota says");
+    }
+    assert_eq!(used(&mut world, "/q"), (3, 82));
 }
 
 /// A tree that is too large for one step is counted in steps, while names come and go in it; a crash in between loses nothing. Such
@@ -199,11 +206,17 @@ fn large_trees_are_counted_in_steps() {
         assert_eq!(put(&mut world, vec![small(name, group, 5)]), [None]);
         assert_eq!(quota_of(&mut world, "/q").expect("there").names - counted, u64::from(before), "{name}");
     }
+    // The 4,096th name, in the order of the count: big, 27 directories with 150 files each, one more, and 17 files of it.
+    let counted = quota_of(&mut world, "/q").expect("there").names;
+    world.ask(delete("/q/big/d27/f016")).expect("the last one that was counted");
+    world.ask(delete("/q/big/d27/f017")).expect("the next one");
+    assert_eq!(counted - quota_of(&mut world, "/q").expect("there").names, 1);
+    assert_eq!(world.refusal(rename("/q/big/d27", "/q/being-counted")), ErrorKind::Busy);
     world.ask(rename("/q/big/d00/f000", "/q/big/d59/moved")).expect("a file");
     world.ask(rename("/q/big/d01", "/q/zz")).expect("a small directory");
     world.ask(delete("/q/big/d02")).expect("another");
     world.ask(delete("/q/big/d58")).expect("one that was not counted yet");
-    let now = (all.0 + 4 - 2 * 151, all.1 + 20 - 4 * 150);
+    let now = (all.0 + 4 - 2 - 2 * 151, all.1 + 20 - 4 - 4 * 150);
     assert_eq!(used(&mut world, "/q"), now);
 
     world.ask(mkdir("/p")).expect("mkdir");

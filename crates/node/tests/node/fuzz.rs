@@ -7,7 +7,7 @@ use base::limit::PATH_MAX;
 use bytes::Bytes;
 use net::frame::{self, HEADER_LENGTH, HELLO, Header};
 use net::message::session::Hello;
-use net::message::{Ask, Id, bag, chunk, file, session};
+use net::message::{Ask, Id, bag, chunk, file, quota, session};
 use net::{Link, Payload};
 use prost::Message;
 use sim::random::SimRandom;
@@ -83,6 +83,10 @@ impl Corpus {
             of(&file::Delete { path: to.clone(), recursive: false, ..file::Delete::default() }),
             of(&file::SetPolicy { path: other.clone(), ..Default::default() }),
             of(&file::GetPolicy { path: path.clone() }),
+            of(&quota::SetQuota { path: to.clone(), names: Some(9), bytes: Some(99) }),
+            of(&quota::GetQuota { path: other.clone() }),
+            of(&quota::Reserve { inode, generation, length: 4096 }),
+            of(&file::Answered { asked: file::Asked { client: device, call: 5 } }),
             of(&file::DiskUsage { path: other.clone(), ..Default::default() }),
             of(&file::Devices {}),
             of(&file::SetAttributes { path: path.clone(), ..Default::default() }),
