@@ -8,7 +8,7 @@ use base::env::{Clock, Random};
 use base::error::ErrorKind;
 use base::id::ChunkId;
 use bytes::Bytes;
-use client::{Acknowledged, Bag, Chunk, Client, Consumer, ConsumerOptions, ProducerOptions};
+use client::{Acknowledged, Bag, BagOptions, Chunk, Client, Consumer, ConsumerOptions, ProducerOptions};
 use sim::random::SimRandom;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -48,7 +48,8 @@ struct Passes<'a> {
 /// Fills a bag while it is consumed, then goes through it again and again with two consumers.
 pub async fn play(scene: &Arc<Scene>, random: &SimRandom, name: &str, client: &Client, other: &Client) -> Check<()> {
     let bag = format!("passes{:x}", random.next());
-    let made = scene.insist(name, "bag_create", || client.bag_create_retaining(&bag, true)).await?;
+    let retaining = BagOptions { retain: true, ..BagOptions::default() };
+    let made = scene.insist(name, "bag_create", || client.bag_create_with(&bag, true, retaining)).await?;
     let first = made.map_err(|error| Broken(format!("{name}: {error}")))?;
     let second = scene.insist(name, "bag", || other.bag(&bag)).await?;
     let second = second.map_err(|error| Broken(format!("{name}: {error}")))?;

@@ -189,7 +189,13 @@ fn members_change() {
 fn nobody_joins_unawares() {
     let mut world = World::new(1);
     let name = || "b".to_string();
-    let create = Request::BagCreate { name: name(), policy: Policy::default(), chunk_size: 0, retain: false, compression: Compression::None };
+    let create = Request::BagCreate {
+        name: name(),
+        policy: Policy::default(),
+        chunk_size: 0,
+        retain: false,
+        compression: Compression::None,
+    };
     let Ok(Reply::Bag(made)) = world.ask(create) else { panic!("made") };
     world.ask(Request::BagSeal { name: name() }).expect("sealing");
     let joining = |state| Request::BagMembers { bag: made.bag, state, joining: vec![DeviceId(9)], leaving: None };
