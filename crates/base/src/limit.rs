@@ -24,6 +24,16 @@ pub const CHUNK_MAX: u64 = GIB;
 /// and for the next group, 2.5 ms without a write: of 64 MiB at 2.5 GB/s that is 9 % of the time, of 256 MiB 2 %.
 pub const FILE_CHUNK: u64 = 256 * MIB;
 
+/// The bytes of a group with several columns go round them in cells of this size: what a device writes and reads at once.
+pub const CELL: u64 = MIB;
+
+/// Most columns of a group. With 1 MiB for each under way, and one behind it, a writer has 32 MiB.
+pub const COLUMNS_MAX: usize = 16;
+
+/// A file goes on wider once each column of its group has so many bytes: a file that is no longer is on one device.
+pub const NARROW_COLUMN: u64 = 8 * MIB;
+const _: () = assert!(NARROW_COLUMN.is_multiple_of(CELL) && FILE_CHUNK.is_multiple_of(CELL));
+
 /// A bag's chunk when nobody says otherwise (Hurricane, Chaos: 4 MiB).
 pub const BAG_CHUNK: u64 = 4 * MIB;
 
@@ -45,6 +55,17 @@ const _: () = assert!(LIST_PAGE_MAX * (NAME_MAX + 2 * USER_NAME_MAX + ATTRIBUTES
 const _: () = assert!((PATH_DEPTH_MAX + 1) * (2 * USER_NAME_MAX + ATTRIBUTES_MAX + NOTE_MAX) < FRAME_MESSAGE_MAX);
 const _: () = assert!(LIST_PAGE_BYTES + NAME_MAX + 2 * USER_NAME_MAX + ATTRIBUTES_MAX + NOTE_MAX < FRAME_MESSAGE_MAX);
 const _: () = assert!(XATTRS_BYTES_MAX + XATTRS_MAX * 16 < FRAME_MESSAGE_MAX);
+
+/// Bytes that one order fetches from one device to another: often enough that progress is seen, and seldom enough that the way to
+/// the node that gives the orders does not count.
+pub const FETCH_MAX: u64 = 16 * MIB;
+
+/// Bytes that one node has on their way between devices, however many chunks move: about as many as one writer of a file has, so
+/// that writers and readers beside it get their turns.
+pub const FETCH_BUDGET: u64 = 8 * MIB;
+
+/// Chunks that move at once off one device.
+pub const MOVES_MAX: usize = 4;
 
 /// Payloads up to here need no credit: a connection may have `SMALL_FRAMES_MAX` of them in flight.
 pub const SMALL_PAYLOAD_MAX: usize = 64 * KIB as usize;
@@ -106,6 +127,15 @@ pub const DIRECT_MIN: u64 = 64 * MIB;
 /// Answers to changes remembered for each session, so that a retried change is answered and not repeated.
 pub const REMEMBERED_CALLS: usize = 1024;
 const _: () = assert!(REMEMBERED_CALLS >= SMALL_FRAMES_MAX);
+
+/// Answers to changes that clients of gateways made, remembered by a cluster's metadata store so that one which is asked again at
+/// another gateway is not repeated: 150 bytes each on disk, 10 MiB, and 4 MiB of memory. Six seconds at 10,000 changes a second, all
+/// ten minutes of HDFS's own window at 100.
+pub const REMEMBERED_ANSWERS: usize = 65_536;
+const _: () = assert!(REMEMBERED_ANSWERS <= u32::MAX as usize);
+
+/// Longest name of a holder of files in a gateway's protocol, in bytes. A longer one is not kept.
+pub const HOLDER_MAX: usize = 255;
 
 /// A session that is not renewed for this long has ended; its leases are free.
 pub const SESSION_LEASE: Duration = Duration::from_secs(30);

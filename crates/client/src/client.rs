@@ -12,6 +12,7 @@ use base::net::Net;
 use base::unit::MIB;
 use bytes::Bytes;
 use net::message::cluster::{View, ViewAnswer};
+use net::message::file::{Answered, Asked};
 use net::message::{Ask, Id, chunk, session};
 use net::{Asker, CallNumbers, Credentials, Link, LinkSettings, Payload};
 use std::sync::Arc;
@@ -89,6 +90,8 @@ impl Default for Sizes {
 pub struct Client {
     pub(crate) session: Arc<Session>,
     pub(crate) sizes: Sizes,
+    /// Which call of a gateway's client it asks for.
+    pub(crate) asked: Option<Asked>,
 }
 
 /// What all clones share.
@@ -174,7 +177,7 @@ impl Client {
         let (next_lane, ahead) = (AtomicUsize::new(0), AtomicU64::new(0));
         let compressor = Compressor::new(pool.clone());
         let session = Session { routes, next_lane, clock, random, pool, compressor, ahead, renewal, over };
-        Client { session: Arc::new(session), sizes: Sizes::default() }
+        Client { session: Arc::new(session), sizes: Sizes::default(), asked: None }
     }
 
     /// Waits until the session is over because it could not be renewed in time: what it had open for writing is not its own any
@@ -194,7 +197,22 @@ impl Client {
     #[must_use]
     pub fn with_sizes(&self, sizes: Sizes) -> Client {
         assert!(sizes.piece > 0 && sizes.file_chunk > 0 && sizes.read_piece > 0, "sizes of zero: {sizes:?}");
-        Client { session: self.session.clone(), sizes }
+        Client { session: self.session.clone(), sizes, asked: self.asked }
+    }
+
+    /// The same session for one call of a gateway's client, by the client's sixteen bytes and its number of the call: a change that
+    /// was made for this call before, through whichever gateway, is answered as then.
+    #[must_use]
+    pub fn asked_by(&self, client: [u8; 16], call: u32) -> Client {
+        let asked = Asked { client: u128::from_be_bytes(client).into(), call };
+        Client { session: self.session.clone(), sizes: self.sizes, asked: Some(asked) }
+    }
+
+    /// Whether the change of this call (`asked_by`) was made before, and the number of the file that it opened, or 0.
+    pub async fn answered(&self) -> Result<Option<u64>> {
+        let Some(asked) = self.asked else { return Ok(None) };
+        let answer = self.ask(&Answered { asked }).await?;
+        Ok(answer.known.then_some(answer.inode))
     }
 
     /// Where aligned memory comes from: bytes that lie in it are not copied on their way to a device.

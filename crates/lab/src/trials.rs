@@ -19,7 +19,7 @@ use base::error::{Error, ErrorKind, Result};
 use base::unit::show_bytes;
 use image::Image;
 use os::random::SystemRandom;
-use report::{Counts, Finding, Found, Kind};
+use report::{Counts, Finding, Found};
 use serde_json::json;
 use server::{Launch, Scratch};
 use std::io::IsTerminal;
@@ -64,9 +64,6 @@ enum Choice {
     Cluster,
 }
 
-/// A trial in which the machine stood still is made again so often in a run.
-const STOOD_STILL_MAX: u64 = 20;
-
 /// Where counts are kept.
 const TRUST: &str = "docs/trust.md";
 
@@ -89,6 +86,7 @@ pub fn run(args: &Args) -> Result<bool> {
 }
 
 fn run_kind(runtime: &Runtime, args: &Args, choice: Choice, seed: u64) -> Result<bool> {
+    let mut again = (args.count, seed);
     let (counts, finding) = match choice {
         Choice::Kill => run_store(runtime, Stop::Kill, args.count, seed)?,
         Choice::Power => run_store(runtime, Stop::Power, args.count, seed)?,
@@ -98,7 +96,12 @@ fn run_kind(runtime: &Runtime, args: &Args, choice: Choice, seed: u64) -> Result
         },
         Choice::Cluster => match impeded("clusters", cluster::obstacle())? {
             true => return Ok(true),
-            false => run_clusters(runtime, args.count, seed)?,
+            false => {
+                let (counts, found) = run_clusters(runtime, args.count, seed)?;
+                // Each cluster has its own seed.
+                again = found.as_ref().map_or(again, |(seed, _)| (1, *seed));
+                (counts, found.map(|(_, finding)| finding))
+            }
         },
     };
     let name = format!("{choice:?}").to_lowercase();
@@ -127,12 +130,7 @@ fn run_kind(runtime: &Runtime, args: &Args, choice: Choice, seed: u64) -> Result
     }
     if let Some(finding) = &finding {
         eprintln!("lab: {name} trial {}: {finding}", counts.trials + 1);
-        // Each cluster has its own seed; a store goes through all trials.
-        let (count, seed) = match choice {
-            Choice::Cluster => (1, seed.wrapping_add(counts.trials)),
-            _ => (args.count, seed),
-        };
-        eprintln!("repeat: cargo x trials --kind {name} --count {count} --seed {seed}");
+        eprintln!("repeat: cargo x trials --kind {name} --count {} --seed {}", again.0, again.1);
     }
     if args.record {
         let (table, mut rows) = match choice {
@@ -190,24 +188,11 @@ fn run_images(runtime: &Runtime, count: u64, seed: u64) -> Result<(Counts, Optio
     Ok((counts, None))
 }
 
-/// Trials of clusters, each with the next seed.
-fn run_clusters(runtime: &Runtime, count: u64, seed: u64) -> Result<(Counts, Option<Finding>)> {
+/// Trials of clusters; what was found comes with its seed.
+fn run_clusters(runtime: &Runtime, count: u64, seed: u64) -> Result<(Counts, Option<(u64, Finding)>)> {
     let mut counts = Counts::default();
-    let mut stood_still = 0;
-    while counts.trials < count {
-        let mut scratch = Scratch::new("cluster")?;
-        let trial = cluster::trial(seed.wrapping_add(counts.trials), &scratch.path);
-        let (found, paused) = until_signal(runtime, cluster::watched(trial))?;
-        match found {
-            Ok(more) => counts += more,
-            Err(finding) if paused && finding.kind == Kind::Trouble && stood_still < STOOD_STILL_MAX => {
-                stood_still += 1;
-                eprintln!("lab: the machine stood still, and the trial is made again: {finding}");
-            }
-            Err(finding) => return Ok((counts, Some(kept(&mut scratch, finding)))),
-        }
-    }
-    Ok((counts, None))
+    let finding = until_signal(runtime, cluster::run(count, seed, &mut counts))??;
+    Ok((counts, finding))
 }
 
 /// Runs trials until one finds something.
@@ -223,7 +208,11 @@ fn run_trials(
         let found: Found<Counts> = until_signal(runtime, store.trial(scratch))?;
         match found {
             Ok(more) => *counts += more,
-            Err(finding) => return Ok(Some(kept(scratch, finding))),
+            Err(finding) => {
+                eprintln!("lab: the store is kept in {}", scratch.path.display());
+                scratch.keep();
+                return Ok(Some(finding));
+            }
         }
         if terminal {
             eprint!("\r{number} of {count} trials ");
@@ -249,11 +238,4 @@ fn until_signal<T>(runtime: &Runtime, trial: impl Future<Output = T>) -> Result<
             done = trial => Ok(done),
         }
     })
-}
-
-/// Leaves everything where it is, for people to look at.
-fn kept(scratch: &mut Scratch, finding: Finding) -> Finding {
-    eprintln!("lab: the store is kept in {}", scratch.path.display());
-    scratch.keep();
-    finding
 }

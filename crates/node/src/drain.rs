@@ -8,11 +8,10 @@ use crate::moving::{Move, STEP};
 use crate::orders::BagCounts;
 use crate::place::Place;
 use crate::service::{Node, Role};
-use crate::translate::place_of;
 use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, GroupId, NodeId, Owner};
-use base::limit::LIST_PAGE_MAX;
+use base::limit::{LIST_PAGE_MAX, MOVES_MAX};
 use base::planted::Planted;
 use base::policy::Class;
 use base::unit::{WallTime, show_bytes};
@@ -21,10 +20,12 @@ use chunk::ChunkStat;
 use meta::request::{BagInfo, BagState, Carried, DeviceInfo, NewGroup};
 use net::Responder;
 use net::message::{Done, cluster, device as wire};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 /// Between two looks at devices that are being emptied and at which nothing can be done just now.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -76,7 +77,7 @@ pub async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
 }
 
 /// Does everything that can be done now for one device, and removes it if nothing is left on it.
-async fn pass(node: &Node, place: &Place) -> Result<()> {
+async fn pass(node: &Arc<Node>, place: &Place) -> Result<()> {
     let mut waits = Vec::new();
     move_groups(node, place, &mut waits).await?;
     leave_bags(node, place, &mut waits).await?;
@@ -101,39 +102,15 @@ async fn pass(node: &Node, place: &Place) -> Result<()> {
     Ok(())
 }
 
-async fn move_groups(node: &Node, place: &Place, waits: &mut Vec<String>) -> Result<()> {
-    let (mut after, mut unreadable, mut written) = (None, Vec::new(), 0);
-    loop {
-        let request = meta::Request::GroupsOn { device: place.id(), after, limit: LIST_PAGE_MAX };
-        let meta::Reply::GroupsOn { groups, open, resume } = node.metadata()?.ask(request).await? else {
-            unreachable!("the groups on a device were asked for")
-        };
-        for group in &groups {
-            let Some(to) = node.target(place, open.contains(&group.group)).await? else {
-                written += 1;
-                continue;
-            };
-            let (_, chunk) = place_of(group);
-            let one = Move { node, group: group.group, chunk, from: place, to: &to };
-            match one.run().await {
-                Ok(bytes) => node.drained(place, |draining| {
-                    draining.waits.clear();
-                    draining.chunks += 1;
-                    draining.bytes += bytes;
-                }),
-                // Garbage, which housekeeping collects.
-                Err(error) if error.kind() == ErrorKind::Stale => {
-                    waits.push("what was deleted to be collected".to_string())
-                }
-                Err(error) if matches!(error.kind(), ErrorKind::Full | ErrorKind::Unreachable) => return Err(error),
-                Err(error) => unreadable.push(error.text().to_string()),
-            }
-        }
-        after = resume;
-        if after.is_none() {
-            break;
-        }
-    }
+/// Moves what can be moved now, several chunks at once.
+async fn move_groups(node: &Arc<Node>, place: &Place, waits: &mut Vec<String>) -> Result<()> {
+    let mut moves = Moves::new(node, place);
+    let found = find_moves(node, place, &mut moves, waits).await;
+    // Whatever happened, those that are under way come to their end: a writer may be held back for one.
+    let ended = moves.end(waits).await;
+    let written = found?;
+    ended?;
+    let unreadable = moves.unreadable;
     waits.dedup();
     if written > 0 {
         waits.push(format!(
@@ -148,6 +125,91 @@ async fn move_groups(node: &Node, place: &Place, waits: &mut Vec<String>) -> Res
         ));
     }
     Ok(())
+}
+
+/// Begins to move every chunk that can be moved now. How many are still being written.
+async fn find_moves(node: &Arc<Node>, place: &Place, moves: &mut Moves<'_>, waits: &mut Vec<String>) -> Result<usize> {
+    let (mut after, mut written) = (None, 0);
+    loop {
+        let request = meta::Request::GroupsOn { device: place.id(), after, limit: LIST_PAGE_MAX };
+        let meta::Reply::GroupsOn { groups, open, resume } = node.metadata()?.ask(request).await? else {
+            unreachable!("the groups on a device were asked for")
+        };
+        for group in &groups {
+            for (_, chunk) in group.chunks_on(place.id()) {
+                while moves.tasks.len() >= MOVES_MAX {
+                    moves.next(waits).await?;
+                }
+                let is_open = open.contains(&group.group);
+                match node.target(place, group, is_open, &moves.under_way).await? {
+                    Some(to) => moves.begin(group.group, chunk, to),
+                    None => written += 1,
+                }
+            }
+        }
+        after = resume;
+        if after.is_none() {
+            return Ok(written);
+        }
+    }
+}
+
+/// Chunks that are on their way off a device.
+struct Moves<'a> {
+    node: &'a Arc<Node>,
+    place: &'a Place,
+    tasks: JoinSet<(DeviceId, Result<u64>)>,
+    /// How many are on their way to each device.
+    under_way: BTreeMap<DeviceId, usize>,
+    /// Why chunks could not be moved.
+    unreadable: Vec<String>,
+}
+
+impl Moves<'_> {
+    fn new<'a>(node: &'a Arc<Node>, place: &'a Place) -> Moves<'a> {
+        Moves { node, place, tasks: JoinSet::new(), under_way: BTreeMap::new(), unreadable: Vec::new() }
+    }
+
+    fn begin(&mut self, group: GroupId, chunk: ChunkId, to: Place) {
+        let target = to.id();
+        *self.under_way.entry(target).or_default() += 1;
+        let one = Move { node: self.node.clone(), group, chunk, from: self.place.clone(), to };
+        self.tasks.spawn(async move { (target, one.run().await) });
+    }
+
+    /// Waits for all of them to end. The first error that ends the pass.
+    async fn end(&mut self, waits: &mut Vec<String>) -> Result<()> {
+        let mut ended = Ok(());
+        while !self.tasks.is_empty() {
+            let next = self.next(waits).await;
+            ended = ended.and(next);
+        }
+        ended
+    }
+
+    /// Waits for the next one to end. An error ends the pass.
+    async fn next(&mut self, waits: &mut Vec<String>) -> Result<()> {
+        let Some(ended) = self.tasks.join_next().await else { return Ok(()) };
+        let cut_off = |error| Error::new(ErrorKind::Io, format!("moving a chunk was cut off: {error}"));
+        let (target, moved) = ended.map_err(cut_off)?;
+        if let Some(count) = self.under_way.get_mut(&target) {
+            *count = count.saturating_sub(1);
+        }
+        match moved {
+            Ok(bytes) => self.node.drained(self.place, |draining| {
+                draining.waits.clear();
+                draining.chunks += 1;
+                draining.bytes += bytes;
+            }),
+            // Garbage, which housekeeping collects.
+            Err(error) if error.kind() == ErrorKind::Stale => {
+                waits.push("what was deleted to be collected".to_string());
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::Full | ErrorKind::Unreachable) => return Err(error),
+            Err(error) => self.unreadable.push(error.text().to_string()),
+        }
+        Ok(())
+    }
 }
 
 /// Leaves every bag whose chunks on the device are handled; those that have some are waited for. The device takes no new ones.
@@ -310,9 +372,16 @@ impl Node {
         Ok(if same.is_empty() { any() } else { same })
     }
 
-    /// The device that takes a chunk: the one with the most room. None: it may still be written, and only devices on other nodes
-    /// have room.
-    async fn target(&self, from: &Place, is_open: bool) -> Result<Option<Place>> {
+    /// The device that takes a group's chunk: of those without a column of the group, if there are any, one to which the fewest
+    /// chunks are under way, and of those the one with the most room. None: it may still be written, and only devices on other
+    /// nodes have room.
+    async fn target(
+        &self,
+        from: &Place,
+        group: &NewGroup,
+        is_open: bool,
+        under_way: &BTreeMap<DeviceId, usize>,
+    ) -> Result<Option<Place>> {
         let is_near = |place: &Place| matches!(place, Place::Near(_));
         let roomy: Vec<Place> = self.targets(from).await?.into_iter().filter(|target| target.room() > STEP).collect();
         if roomy.is_empty() {
@@ -322,12 +391,16 @@ impl Node {
             );
             return Err(Error::new(ErrorKind::Full, text));
         }
-        let near = roomy.iter().filter(|target| is_near(target)).max_by_key(|target| target.room());
+        let rank = |target: &Place| {
+            let apart = group.chunks_on(target.id()).next().is_none();
+            (apart, Reverse(under_way.get(&target.id()).copied().unwrap_or(0)), target.room())
+        };
+        let near = roomy.iter().filter(|target| is_near(target)).max_by_key(|target| rank(target));
         match near {
             // Nothing crosses the network without need.
             Some(near) if is_near(from) => Ok(Some(near.clone())),
             _ if is_open && self.planted != Some(Planted::OpenChunkMoved) => Ok(None),
-            _ => Ok(roomy.into_iter().max_by_key(Place::room)),
+            _ => Ok(roomy.into_iter().max_by_key(rank)),
         }
     }
 
@@ -416,7 +489,7 @@ impl Node {
 
     /// The device that has a group's chunk now, for an append to a device that is being emptied: its writer may have been told
     /// before a restart. Nothing may be begun where the group is not.
-    pub async fn place_now(&self, device: &Arc<Device>, group: GroupId) -> Result<Arc<Device>> {
+    pub async fn place_now(&self, device: &Arc<Device>, group: GroupId, chunk: ChunkId) -> Result<Arc<Device>> {
         let request = meta::Request::KnownGroups { groups: vec![group] };
         let meta::Reply::Known(known) = self.metadata()?.ask(request).await? else {
             unreachable!("a known group was asked for")
@@ -425,8 +498,8 @@ impl Node {
             let text = format!("group {group} does not exist any more; its file was deleted");
             return Err(Error::new(ErrorKind::NotFound, text));
         };
-        let (place, _) = place_of(known);
-        Ok(self.devices.get(&place).unwrap_or(device).clone())
+        let place = known.chunks().find(|(_, _, known)| *known == chunk);
+        Ok(place.and_then(|(_, place, _)| self.devices.get(&place)).unwrap_or(device).clone())
     }
 
     /// The device that holds a chunk which was on one that is being emptied; that one if none does.

@@ -197,6 +197,7 @@ impl Node {
             wire::BeginPass::KIND => carry(call, |ask| self.order_pass(ask)).await,
             wire::SealBag::KIND => carry(call, |ask| self.order_seal(ask)).await,
             wire::DropBag::KIND => carry(call, |ask| self.order_drop(ask)).await,
+            wire::Fetch::KIND => carry(call, |ask| self.order_fetch(ask)).await,
             other => unreachable!("{other} is no order"),
         }
     }
@@ -268,6 +269,11 @@ impl Node {
 
     async fn order_drop(&self, ask: wire::DropBag) -> Result<Done> {
         self.device(ask.device)?.drop_bag(BagId(ask.bag)).await?;
+        Ok(Done {})
+    }
+
+    async fn order_fetch(&self, ask: wire::Fetch) -> Result<Done> {
+        self.fetch(ask).await?;
         Ok(Done {})
     }
 }

@@ -1,6 +1,7 @@
 //! Starting and stopping a node: opens what lies on disk, starts the threads, listens, and ends them in order.
 
 use crate::device::{self, Device, Started};
+use crate::fetching::Neighbours;
 use crate::hdfs::{self, Hdfs};
 use crate::identity::Identity;
 use crate::log::{Level, Log};
@@ -106,6 +107,8 @@ pub async fn start(
         metadata.ask(meta::Request::NodeReport { node: identity.node, keeps: true, devices: present }).await?;
     }
     let links = links_of(&settings, &identity, (&pool, &clock, &random));
+    let at = (identity.node, itself.address.clone());
+    let neighbours = Neighbours::new(at, network.clone(), links.clone());
     let role = role_of(&settings, &directory, metadata, (&network, links), world.planted());
     let stats = Arc::new(net::NetStats::default());
     let incoming = Budget::new(settings.incoming_bytes);
@@ -124,6 +127,7 @@ pub async fn start(
         console: console.clone(),
         hdfs: hdfs.clone(),
         drains: tokio::sync::Notify::new(),
+        neighbours,
         moving: tokio::sync::Mutex::new(()),
         metrics,
         troubles: Troubles::new(log.clone(), clock.clone()),

@@ -2,6 +2,7 @@
 
 use crate::bags::Waiter;
 use crate::device::{self, Device, Item, Then};
+use crate::fetching::Neighbours;
 use crate::health;
 use crate::housekeeping;
 use crate::log::Log;
@@ -51,6 +52,8 @@ pub struct Node {
     pub hdfs: Option<String>,
     /// Says that a device is to be emptied.
     pub drains: tokio::sync::Notify,
+    /// Other nodes, for bytes that are fetched from them.
+    pub neighbours: Neighbours,
     /// Held while chunks are freed, and while one changes its device: each must see the other as done or not begun.
     pub moving: tokio::sync::Mutex<()>,
     /// Counters for those who look.
@@ -110,7 +113,7 @@ impl Service for NodeService {
             whole::Scrub::KIND | whole::Damage::KIND | whole::Drain::KIND => node.in_steps(call),
             cluster::View::KIND | cluster::Report::KIND | cluster::FindSession::KIND => node.in_steps(call),
             cluster::DrainNode::KIND | cluster::RemoveNode::KIND => node.in_steps(call),
-            order::Fence::KIND..=order::Kept::KIND => node.obey(call),
+            order::Fence::KIND..=order::Fetch::KIND => node.obey(call),
             session::NodeStatus::KIND => node.status(call),
             _ => node.ask_metadata(call),
         }
@@ -274,7 +277,7 @@ impl Node {
             Ok(request) if self.sends_on(device) => {
                 let (node, device, respond) = (self.clone(), device.clone(), call.respond);
                 self.runtime.spawn(async move {
-                    match node.place_now(&device, GroupId(ask.group)).await {
+                    match node.place_now(&device, GroupId(ask.group), ChunkId(ask.chunk.value())).await {
                         Ok(device) => device.send(Item::Chunk { request, then: Then::Answer(respond) }),
                         Err(error) => respond.fail(error),
                     }

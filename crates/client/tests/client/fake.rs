@@ -3,7 +3,7 @@
 
 mod bag;
 mod chunk;
-mod file;
+pub mod file;
 pub mod nodes;
 
 use base::buffer::Pool;
@@ -75,6 +75,8 @@ pub struct State {
     pub next: u64,
     /// Devices there are, numbered from 1.
     pub devices: u64,
+    /// How wide files become.
+    pub wide: file::Wide,
     /// Who is there.
     pub view: cluster::ViewAnswer,
     /// Calls that came to the wrong node.

@@ -285,7 +285,9 @@ impl World for SimWorld {
 
     fn meta_settings(&self, _capacity: u64, random: Arc<dyn Random>) -> meta::Settings {
         let settle_bytes = MIB as usize / 2;
-        meta::Settings { segment_length: MIB, segments_max: 4, settle_bytes, random, planted: self.planted }
+        // As small as the chunks of the clients there: files of some hundred KiB have several columns.
+        let widths = meta::Widths { cell: 16 * KIB, narrow: 64 * KIB, full: 256 * KIB, columns_max: 3 };
+        meta::Settings { segment_length: MIB, segments_max: 4, settle_bytes, random, widths, planted: self.planted }
     }
 
     fn run(&self, _name: &str, mut disk: Box<dyn Disk>, open: Open) -> Result<Ended> {

@@ -10,11 +10,11 @@ mod workers;
 use super::check;
 use super::load::Worker;
 use super::report::{Counts, Finding, Found, Kind};
-use super::server;
+use super::server::{self, Scratch};
 use super::store::Caller;
 use base::buffer::Pool;
 use base::env::{Clock, Random};
-use base::error::Result;
+use base::error::{Error, ErrorKind, Result};
 use base::limit::GRANT_LEASE;
 use base::unit::Time;
 use client::Client;
@@ -27,6 +27,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use strike::Strike;
+use tokio::task::{JoinSet, LocalSet};
 use workers::AtWork;
 
 pub use network::obstacle;
@@ -46,6 +47,12 @@ const SILENCES: [Duration; 2] = [Duration::from_secs(4), base::limit::CALL_SILEN
 const HEAL_WAIT: Duration = Duration::from_secs(60);
 const HEAL_PAUSE: Duration = Duration::from_millis(100);
 
+/// Trials at once: each mostly waits for something.
+const AT_ONCE: usize = 3;
+
+/// A trial in which the machine stood still is made again so often.
+const STOOD_STILL_MAX: u32 = 10;
+
 /// A pause of this process that says that the machine stood still: what happens then says nothing about Stormwell.
 const STANDSTILL: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_millis(100);
@@ -61,18 +68,24 @@ struct Cluster {
 }
 
 /// One trial from its seed. Logs are beside the configurations if something was found.
-pub async fn trial(seed: u64, directory: &Path) -> Found<Counts> {
+async fn trial(seed: u64, directory: &Path) -> Found<Counts> {
     let random = SimRandom::new(seed);
     let nodes = 3 + random.below(2) as usize;
-    let strikes: Vec<Strike> = (0..2 + random.below(2))
+    let rate = RATES[random.below(RATES.len() as u64) as usize];
+    let silence_max = SILENCES[random.below(SILENCES.len() as u64) as usize];
+    let strikes: Vec<(Strike, Duration)> = (0..2 + random.below(2))
         .map(|number| {
             let kind = if number == 0 { seed } else { random.next() };
-            Strike::draw(kind, nodes, CLIENTS.len(), &random)
+            let strike = Strike::draw(kind, nodes, CLIENTS.len(), &random);
+            (strike, strike.lasts(&random))
         })
         .collect();
-    let told: Vec<String> = strikes.iter().map(Strike::to_string).collect();
-    eprintln!("lab: seed {seed}: {nodes} nodes; {}", told.join(", "));
-    let mut cluster = Cluster::new(random, directory, nodes, strikes.contains(&Strike::FillDisk))?;
+    let told: Vec<String> =
+        strikes.iter().map(|(strike, lasts)| format!("{strike} {:.1} s", lasts.as_secs_f64())).collect();
+    let patience = silence_max.as_secs();
+    eprintln!("lab: seed {seed}: {nodes} nodes, {rate} Mbit/s, clients wait {patience} s; {}", told.join(", "));
+    let own_disk = strikes.iter().any(|(strike, _)| *strike == Strike::FillDisk);
+    let mut cluster = Cluster::new(random, directory, nodes, rate, silence_max, own_disk)?;
     let found = match cluster.run(&strikes).await {
         Ok(()) => cluster.end().await,
         found => found,
@@ -84,8 +97,56 @@ pub async fn trial(seed: u64, directory: &Path) -> Found<Counts> {
     found.map(|()| cluster.counts)
 }
 
-/// Watches whether this process goes on; answers with its longest pause when the trial is over.
-pub async fn watched<T>(trial: impl Future<Output = T>) -> (T, bool) {
+/// Runs trials, each with the next seed, until one finds something: which, and what.
+pub async fn run(count: u64, seed: u64, counts: &mut Counts) -> Result<Option<(u64, Finding)>> {
+    let local = LocalSet::new();
+    local.run_until(run_all(count, seed, counts)).await
+}
+
+async fn run_all(count: u64, first: u64, counts: &mut Counts) -> Result<Option<(u64, Finding)>> {
+    let mut seeds = (0..count).map(|number| first.wrapping_add(number));
+    let mut under_way = JoinSet::new();
+    loop {
+        while under_way.len() < AT_ONCE
+            && let Some(seed) = seeds.next()
+        {
+            under_way.spawn_local(async move { (seed, run_one(seed).await) });
+        }
+        let Some(joined) = under_way.join_next().await else { return Ok(None) };
+        let (seed, found) = joined.map_err(|error| Error::new(ErrorKind::Io, error.to_string()))?;
+        match found? {
+            Ok(more) => *counts += more,
+            Err(finding) => {
+                under_way.shutdown().await;
+                return Ok(Some((seed, finding)));
+            }
+        }
+    }
+}
+
+/// One trial, made again if the machine stood still.
+async fn run_one(seed: u64) -> Result<Found<Counts>> {
+    let mut stood_still = 0;
+    loop {
+        let mut scratch = Scratch::new(&format!("cluster-{seed}"))?;
+        let (found, paused) = watched(trial(seed, &scratch.path)).await;
+        match found {
+            Err(finding) if paused && finding.kind == Kind::Trouble && stood_still < STOOD_STILL_MAX => {
+                stood_still += 1;
+                eprintln!("lab: seed {seed}: the machine stood still, and the trial is made again: {finding}");
+            }
+            Err(finding) => {
+                scratch.keep();
+                eprintln!("lab: seed {seed}: configurations, logs and devices are kept in {}", scratch.path.display());
+                return Ok(Err(finding));
+            }
+            Ok(counts) => return Ok(Ok(counts)),
+        }
+    }
+}
+
+/// Watches whether this process goes on; says in the end whether it stood still.
+async fn watched<T>(trial: impl Future<Output = T>) -> (T, bool) {
     let clock = SystemClock::new();
     let mut last = clock.now();
     let mut stood_still = false;
@@ -104,9 +165,16 @@ pub async fn watched<T>(trial: impl Future<Output = T>) -> (T, bool) {
 }
 
 impl Cluster {
-    fn new(random: SimRandom, directory: &Path, count: usize, own_disk: bool) -> Result<Cluster> {
+    fn new(
+        random: SimRandom,
+        directory: &Path,
+        count: usize,
+        rate: u64,
+        silence_max: Duration,
+        own_disk: bool,
+    ) -> Result<Cluster> {
         let names: Vec<&str> = NAMES[..count].iter().chain(&CLIENTS).copied().collect();
-        let network = Network::new(&names, RATES[random.below(RATES.len() as u64) as usize])?;
+        let network = Network::new(&names, rate)?;
         let program = server::program()?;
         let credentials = nodes::init(&program, directory)?;
         let mut nodes = Vec::new();
@@ -120,11 +188,10 @@ impl Cluster {
             let net = Arc::new(NetOf::new(network.namespace(host)?)?);
             callers.push(Caller { net, credentials: credentials.clone(), pool: pool.clone() });
         }
-        let silence_max = SILENCES[random.below(SILENCES.len() as u64) as usize];
         Ok(Cluster { random, nodes, network, callers, silence_max, counts: Counts::default() })
     }
 
-    async fn run(&mut self, strikes: &[Strike]) -> Found<()> {
+    async fn run(&mut self, strikes: &[(Strike, Duration)]) -> Found<()> {
         for node in &mut self.nodes {
             node.start_at_once(&self.random).await?;
         }
@@ -140,13 +207,12 @@ impl Cluster {
         for worker in &mut workers {
             self.healed(worker, &others).await?;
         }
-        // Once more, and now every error counts.
+        // Once more, and now every error counts; the clients are new, for a session may be over.
+        let clients = self.connect(0).await?;
         let mut at_work = AtWork::begin(workers, &clients);
         at_work.wait(Duration::from_millis(300 + self.random.below(1000))).await?;
         let mut workers = at_work.end().await?;
         drop(clients);
-        // Chunks in the hands of workers that have ended are given again when their grants are over.
-        tokio::time::sleep(GRANT_LEASE + Duration::from_millis(500)).await;
         self.compare(&mut workers, &others[0]).await?;
         self.sweep(&mut workers, &others[0]).await
     }
@@ -183,14 +249,19 @@ impl Cluster {
     }
 
     /// Load, and the strikes one after another; each begins before or after the one before it is mended.
-    async fn strike(&mut self, workers: Vec<Worker>, clients: &[Client], strikes: &[Strike]) -> Found<Vec<Worker>> {
+    async fn strike(
+        &mut self,
+        workers: Vec<Worker>,
+        clients: &[Client],
+        strikes: &[(Strike, Duration)],
+    ) -> Found<Vec<Worker>> {
         let hosts = self.nodes.len() + self.callers.len();
         let mut at_work = AtWork::begin(workers, clients);
         at_work.wait(Duration::from_millis(300 + self.random.below(1200))).await?;
         at_work.is_struck();
         let (mut turns, mut at) = (Vec::new(), 0);
-        for strike in strikes {
-            let lasts = strike.lasts(&self.random).as_millis() as u64;
+        for (strike, lasts) in strikes {
+            let lasts = lasts.as_millis() as u64;
             turns.extend([(at, *strike, true), (at + lasts, *strike, false)]);
             at += if self.random.below(3) == 0 { self.random.below(lasts + 1) } else { lasts };
             at += 200 + self.random.below(1500);
@@ -230,8 +301,13 @@ impl Cluster {
     }
 
     async fn compare(&mut self, workers: &mut [Worker], client: &Client) -> Found<()> {
+        // Chunks in the hands of workers that have ended are given again when their grants are over.
+        let grants = tokio::time::sleep(GRANT_LEASE + Duration::from_millis(500));
         for worker in workers.iter_mut() {
             workers::look(worker, client).await?;
+        }
+        grants.await;
+        for worker in workers.iter_mut() {
             worker.bag.check(client, &mut worker.counts).await?;
             self.counts += std::mem::take(&mut worker.counts);
         }

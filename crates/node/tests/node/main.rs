@@ -3,11 +3,13 @@
 #![allow(missing_docs)]
 
 mod cluster;
+mod columns;
 mod failing;
 mod fuzz;
 mod hdfs_calls;
 mod hdfs_cluster;
 mod hdfs_names;
+mod hdfs_quotas;
 mod hdfs_read;
 mod hdfs_trouble;
 mod hdfs_user;
@@ -255,7 +257,7 @@ async fn too_late_for_its_bag_and_file() {
     let create = file::Create { path: "/f".to_string(), overwrite: false, parents: false, ..file::Create::default() };
     let (opened, _) = link.call(&create, Payload::empty()).await.expect("a file");
     link.call(&bag::Delete { name: "b".to_string() }, Payload::empty()).await.expect("deleted");
-    link.call(&file::Delete { path: "/f".to_string(), recursive: false, known: 0 }, Payload::empty())
+    link.call(&file::Delete { path: "/f".to_string(), recursive: false, ..file::Delete::default() }, Payload::empty())
         .await
         .expect("deleted");
     let chunks = async || {
@@ -266,7 +268,7 @@ async fn too_late_for_its_bag_and_file() {
     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     let payload = || Payload::new(Bytes::from(vec![9; 100_000]));
     link.call(&bag::Push { bag, device, chunk: 7_u128.into() }, payload()).await.expect("pushed");
-    let file::NewGroup { group, device, chunk } = opened.group;
+    let file::NewGroup { group, device, chunk, .. } = opened.group;
     let generation = opened.generation;
     let append = chunk::Append { device, chunk, group, generation, level: 2, ..chunk::Append::default() };
     link.call(&append, payload()).await.expect("appended");
@@ -294,7 +296,7 @@ async fn dropped_after_the_end_of_its_session() {
     dead.call(&push(1), payload()).await.expect("pushed");
     let create = file::Create { path: "/f".to_string(), overwrite: false, parents: false, ..file::Create::default() };
     let (opened, _) = dead.call(&create, Payload::empty()).await.expect("a file");
-    let file::NewGroup { group, device: place, chunk } = opened.group;
+    let file::NewGroup { group, device: place, chunk, .. } = opened.group;
     let (generation, level) = (opened.generation, 2);
     let append =
         chunk::Append { device: place, chunk, group, generation, offset: 0, level, seal: false, small_parts: false };

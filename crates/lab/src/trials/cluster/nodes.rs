@@ -187,7 +187,8 @@ impl Node {
 
     /// Refuses what no node has a reason to say, whatever happens to its neighbours: warnings are fine, faults are not.
     pub fn check_words(&self) -> Found<()> {
-        match self.said().iter().find(|line| line.contains(" error ") || line.contains("panicked")) {
+        let is_fault = |line: &&String| line.split(' ').nth(1) == Some("error") || line.contains("panicked");
+        match self.said().iter().find(is_fault) {
             None => Ok(()),
             Some(line) => Err(Finding::new(Kind::Trouble, format!("node {} said: {line}", self.name))),
         }

@@ -42,9 +42,10 @@ impl Strike {
     /// A strike of this kind against `nodes` nodes and `clients` clients.
     pub fn draw(kind: u64, nodes: usize, clients: usize, random: &SimRandom) -> Strike {
         let below = |bound: usize| random.below(bound as u64) as usize;
-        // A link has a node at one end at least: clients do not speak to each other.
+        // A link has a node at one end at least: clients do not speak to each other. Half of them are those of the node that keeps
+        // the metadata, which everybody speaks to.
         let pair = || {
-            let node = below(nodes);
+            let node = if random.below(2) == 0 { 0 } else { below(nodes) };
             let other = below(nodes + clients - 1);
             let other = if other >= node { other + 1 } else { other };
             if random.below(2) == 0 { (node, other) } else { (other, node) }
@@ -67,8 +68,8 @@ impl Strike {
         }
     }
 
-    /// How long it lasts: a killed node is away for a moment or longer than the others wait for it, everything else is mostly
-    /// longer than nodes (5 s) and sometimes than clients (10 s) wait.
+    /// How long it lasts: a killed node is away for a moment or longer than the others wait for it; everything else is mostly longer
+    /// than nodes wait (5 s), sometimes than clients (10 s), and now and then than sessions last (30 s).
     pub fn lasts(self, random: &SimRandom) -> Duration {
         let millis = match self {
             Strike::KillMember(_) | Strike::KillKeeper | Strike::KillAll => match random.below(3) {
@@ -76,10 +77,11 @@ impl Strike {
                 _ => random.below(1500),
             },
             Strike::FillDisk => 2000 + random.below(4000),
-            _ => match random.below(3) {
-                0 => 500 + random.below(4000),
-                1 => 5500 + random.below(2000),
-                _ => 10_500 + random.below(2000),
+            _ => match random.below(9) {
+                0..3 => 500 + random.below(4000),
+                3..6 => 5500 + random.below(3000),
+                6..8 => 10_500 + random.below(2000),
+                _ => 30_500 + random.below(4000),
             },
         };
         Duration::from_millis(millis)
