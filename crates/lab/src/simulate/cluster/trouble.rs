@@ -36,7 +36,8 @@ pub const TROUBLES: [&str; 21] = [
 ];
 
 /// What clients of a cluster do beside what those of one node do.
-pub const OPERATIONS: [&str; 6] = ["view", "bag", "bag_rewind", "node_drain", "node_remove", "devices_and_hosts"];
+pub const OPERATIONS: [&str; 7] =
+    ["view", "bag", "bag_rewind", "node_drain", "node_remove", "devices_and_hosts", "report_late"];
 
 /// Nodes of a cluster, at the most.
 const MEMBERS_MAX: usize = 7;
