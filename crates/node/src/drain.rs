@@ -228,14 +228,16 @@ async fn leave_bags(node: &Node, place: &Place, waits: &mut Vec<String>) -> Resu
             acknowledged: stat.acknowledged,
             acknowledged_bytes: stat.acknowledged_bytes,
         };
+        match place {
+            Place::Near(device) if device.usage().failed => device.send(Item::BagChanged { bag: bag.bag }),
+            // For good: its node may start again with the device as a new one, and producers name it until they ask who is in the
+            // bag. What they push there would be found by nobody.
+            place => place.seal_bag(bag.bag, bag.epoch).await?,
+        }
         let leaving = Some((place.id(), counts));
         node.metadata()?
             .ask(meta::Request::BagMembers { bag: bag.bag, state: bag.state, joining: Vec::new(), leaving })
             .await?;
-        match place {
-            Place::Near(device) if device.usage().failed => device.send(Item::BagChanged { bag: bag.bag }),
-            place => place.drop_bag(bag.bag).await?,
-        }
     }
     Ok(())
 }
