@@ -5,8 +5,9 @@ use crate::exit::{Exit, Result};
 use crate::output::Output;
 use crate::path;
 use base::policy::Class;
+use base::unit::show_bytes;
 use clap::Args;
-use client::{Attributes, Client, Device, Extent};
+use client::{Attributes, Client, Device, Extent, Part, parts};
 use serde_json::json;
 use std::collections::BTreeSet;
 
@@ -59,25 +60,31 @@ impl Explain {
             let (extents, more) = client.extents(attributes.inode, at).await?;
             for extent in &extents {
                 at = extent.offset.saturating_add(extent.length).max(at.saturating_add(1));
-                let device = devices.iter().find(|device| device.device == extent.device);
-                let place = device.map_or("a device that is not served", |device| device.place.as_str());
-                places.insert(place.to_string());
-                let class = device.and_then(|device| Class::from_code(device.class)).map_or("unknown", Class::name);
-                if context.json {
-                    output.json(&json!({
-                        "path": path,
-                        "offset": extent.offset,
-                        "bytes": extent.length,
-                        "device": format!("{:032x}", extent.device.value()),
-                        "class": class,
-                        "place": place,
-                        "chunk": format!("{:032x}", extent.chunk.value()),
-                        "chunk_offset": extent.chunk_offset,
-                        "level": level(extent, class),
-                        "copies": 1,
-                    }))?;
-                } else {
-                    output.line(&text(extent, class, place))?;
+                for part in parts(extent)? {
+                    let device = devices.iter().find(|device| device.device == part.device);
+                    let place = device.map_or("a device that is not served", |device| device.place.as_str());
+                    places.insert(place.to_string());
+                    let class = device.and_then(|device| Class::from_code(device.class)).map_or("unknown", Class::name);
+                    if context.json {
+                        output.json(&json!({
+                            "path": path,
+                            "offset": extent.offset,
+                            "bytes": extent.length,
+                            "column": part.column,
+                            "columns": part.columns,
+                            "cell": part.cell,
+                            "device": format!("{:032x}", part.device.value()),
+                            "class": class,
+                            "place": place,
+                            "chunk": format!("{:032x}", part.chunk.value()),
+                            "chunk_offset": part.start,
+                            "chunk_bytes": part.bytes,
+                            "level": level(extent, class),
+                            "copies": 1,
+                        }))?;
+                    } else {
+                        output.line(&text(extent, &part, class, place))?;
+                    }
                 }
             }
             if !more || extents.is_empty() {
@@ -95,18 +102,22 @@ fn level(extent: &Extent, class: &str) -> &'static str {
     }
 }
 
-fn text(extent: &Extent, class: &str, place: &str) -> String {
-    let (offset, chunk) = (extent.offset, extent.chunk.value());
+fn text(extent: &Extent, part: &Part, class: &str, place: &str) -> String {
+    let (offset, chunk) = (extent.offset, part.chunk.value());
     let bytes = if extent.open {
         format!("bytes {offset} and on, being written")
     } else {
         format!("bytes {offset} to {}", offset.saturating_add(extent.length))
     };
     let level = level(extent, class);
-    let device = extent.device.value();
+    let device = part.device.value();
+    let which = match part.columns {
+        1 => String::new(),
+        columns => format!("cell {} of every {columns}, of {}, ", part.column + 1, show_bytes(part.cell)),
+    };
     format!(
-        "{bytes}: {level}, one copy, in chunk {chunk:032x} from byte {} on device {device:032x} ({class}) in {place}",
-        extent.chunk_offset
+        "{bytes}: {which}{level}, one copy, in chunk {chunk:032x} from byte {} on device {device:032x} ({class}) in {place}",
+        part.start
     )
 }
 

@@ -1,10 +1,11 @@
 //! What happens behind a file writer: one task that keeps pieces in order, starts new chunks, and asks again where that helps.
 
 use crate::client::Client;
+use crate::columns::{Columns, together};
 use crate::writer::Written;
 use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
-use base::limit::FULL_WAIT;
+use base::limit::{COLUMNS_MAX, FULL_WAIT};
 use base::policy::Level;
 use base::unit::Time;
 use bytes::Bytes;
@@ -14,9 +15,10 @@ use net::{Link, Payload};
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 /// What a writer wants done, in order.
@@ -38,35 +40,71 @@ pub(crate) struct Flow {
     inode: u64,
     generation: u64,
     modified_ms: u64,
-    group: NewGroup,
+    group: Group,
     /// Where in the file the present group's bytes begin.
     start: u64,
     /// Bytes of the present group that are acknowledged or on their way.
     sent: u64,
-    /// Whether the present chunk's last bytes are on their way, with its seal.
-    sealing: bool,
-    /// Where appends to the present group go. None before its first: a file of one append needs no order, so no connection of its
-    /// own.
-    link: Option<Link>,
-    /// Which of a node's ordered links it takes.
+    /// Which of a node's ordered links it takes first.
     lane: Option<usize>,
     in_flight: JoinSet<Outcome>,
     /// Appends that were refused because they overtook others, or because there was no room.
     refused: Vec<(Append, Error)>,
     /// Appends from the first that is not acknowledged on: where in the group they begin and end, and whether they are.
     unacknowledged: VecDeque<(u64, u64, bool)>,
+    /// One permit for each byte that may be on its way; more when the file goes over more columns.
+    window: Arc<Semaphore>,
+    /// All of them.
+    window_bytes: usize,
     /// Told to whoever looks.
     progress: watch::Sender<Written>,
+}
+
+/// The group that is written to.
+struct Group {
+    number: u64,
+    columns: Columns,
+    /// Of each column.
+    states: Vec<ColumnState>,
+    /// Bytes after which it ends. When they are on their way, all columns are, with their seals.
+    room: u64,
+}
+
+/// How far a column of the present group is.
+#[derive(Clone, Default)]
+struct ColumnState {
+    /// Where its appends go. None before the first: a file of one append needs no order, so no connection of its own.
+    link: Option<Link>,
+    /// It has bytes that are not synced, and nothing that would sync them is on its way.
+    unsynced: bool,
+    /// Its last bytes are on their way, with its seal.
+    sealing: bool,
+}
+
+impl Group {
+    /// `chunk`: most bytes of a chunk.
+    fn new(group: &NewGroup, chunk: u64) -> Result<Group> {
+        let columns = Columns::of_group(group)?;
+        let most = chunk.saturating_mul(columns.count() as u64);
+        let room = if group.room == 0 { most } else { group.room.min(most) };
+        Ok(Group { number: group.group, states: vec![ColumnState::default(); columns.count()], columns, room })
+    }
 }
 
 /// One append, with what is needed to ask again.
 struct Append {
     ask: chunk::Append,
+    column: usize,
+    /// Where in the group its bytes begin.
+    begin: u64,
     payload: Payload,
     _permits: Option<OwnedSemaphorePermit>,
 }
 
 type Outcome = (Append, Result<chunk::AppendAnswer>);
+
+/// What a writer may have on its way for each column, in pieces: one that the device writes and one that waits for it.
+const PIECES_OF_COLUMN: usize = 2;
 
 /// The first wait for room on a full device; each is twice the one before, up to the last.
 const FULL_PAUSE_FIRST: Duration = Duration::from_millis(20);
@@ -78,25 +116,27 @@ impl Flow {
         path: String,
         opened: OpenedFile,
         modified_ms: u64,
+        (window, window_bytes): (Arc<Semaphore>, usize),
         progress: watch::Sender<Written>,
-    ) -> Flow {
-        Flow {
+    ) -> Result<Flow> {
+        let group = Group::new(&opened.group, client.sizes.file_chunk)?;
+        Ok(Flow {
             client,
             path,
             inode: opened.inode,
             generation: opened.generation,
             modified_ms,
-            group: opened.group,
+            group,
             start: opened.length,
             sent: 0,
-            sealing: false,
-            link: None,
             lane: None,
             in_flight: JoinSet::new(),
             refused: Vec::new(),
             unacknowledged: VecDeque::new(),
+            window,
+            window_bytes,
             progress,
-        }
+        })
     }
 
     /// Carries out orders until the writer is gone and everything is answered.
@@ -164,27 +204,33 @@ impl Flow {
         let _gone = reply.send(result);
     }
 
-    fn link(&self) -> Link {
-        match &self.link {
+    fn link(&self, column: usize) -> Link {
+        match &self.group.states[column].link {
             Some(link) => link.clone(),
             None => unreachable!("an append goes out after its link is there"),
         }
     }
 
-    /// Finds the link for appends to the present group that must arrive in their order.
-    async fn reach_in_order(&mut self) -> Result<()> {
-        if self.link.is_none() {
+    /// Finds the link for appends to a column that must arrive in their order. Columns on one node share its links.
+    async fn reach_in_order(&mut self, column: usize) -> Result<()> {
+        if self.group.states[column].link.is_none() {
             let lane = *self.lane.get_or_insert_with(|| self.client.lane());
-            self.link = Some(self.client.route(self.group.device).await?.ordered(lane));
+            let route = self.client.route(self.group.columns.chunk(column).device).await?;
+            self.group.states[column].link = Some(route.ordered(lane.wrapping_add(column)));
         }
         Ok(())
+    }
+
+    /// Whether the last bytes of the present group are on their way.
+    fn is_full(&self) -> bool {
+        self.sent >= self.group.room
     }
 
     fn check(&self) -> Result<()> {
         self.progress.borrow().failed.clone().map_or(Ok(()), Err)
     }
 
-    /// Sends bytes, cut at the chunk's end.
+    /// Sends bytes, cut where the present group ends.
     async fn add(
         &mut self,
         mut bytes: Bytes,
@@ -195,69 +241,104 @@ impl Flow {
         while !bytes.is_empty() {
             self.check()?;
             self.make_room().await?;
-            self.reach_in_order().await?;
-            let room = self.client.sizes.file_chunk - self.sent;
+            let room = self.group.room - self.sent;
             let part = bytes.split_to(usize::try_from(room).unwrap_or(usize::MAX).min(bytes.len()));
-            let full = part.len() as u64 == room;
             let permits = if bytes.is_empty() { permits.take() } else { None };
             // What is known of the whole is not known of its parts.
             let sums = sums.take().filter(|sums| sums.length() == part.len());
+            self.add_within(part, sums, (Level::Written, self.group.room), permits).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends bytes that the present group has room for, cut where cells end. `end`: where the group will end.
+    async fn add_within(
+        &mut self,
+        mut bytes: Bytes,
+        mut sums: Option<BlockSums>,
+        (level, end): (Level, u64),
+        permits: Option<OwnedSemaphorePermit>,
+    ) -> Result<()> {
+        let (mut permits, stripe) = (permits, self.group.columns.stripe());
+        while !bytes.is_empty() {
+            let piece = stripe.piece(self.sent, bytes.len() as u64);
+            self.reach_in_order(piece.column).await?;
+            let part = bytes.split_to(piece.length as usize);
+            let permits = if bytes.is_empty() { permits.take() } else { None };
+            let sums = sums.take().filter(|sums| sums.length() == part.len());
+            let seal = piece.offset + piece.length == stripe.column_length(end, piece.column);
             // The seal that ends a chunk is synced, because the metadata store will count on its length.
-            let level = if full { Level::Synced } else { Level::Written };
-            self.send(payload(part, sums), level, full, permits).await;
+            let level = if seal { Level::Synced } else { level };
+            let append = self.next_append(piece.column, payload(part, sums), (level, seal), permits);
+            self.send(append).await;
         }
         Ok(())
     }
 
     /// Goes on in a new group if the present one is full.
     async fn make_room(&mut self) -> Result<()> {
-        if !self.sealing {
+        if !self.is_full() {
             return Ok(());
         }
         self.settle().await?;
         let ask = file::NextGroup {
             inode: self.inode,
             generation: self.generation,
-            finished_group: self.group.group,
+            finished_group: self.group.number,
             finished_length: self.sent,
+            columns_max: COLUMNS_MAX as u32,
         };
-        self.group = self.client.ask(&ask).await.map_err(|error| explain(error, &self.path))?;
+        let next = self.client.ask(&ask).await.map_err(|error| explain(error, &self.path))?;
+        self.group = Group::new(&next, self.client.sizes.file_chunk)?;
+        self.widen_window();
         self.start = self.start.saturating_add(self.sent);
-        (self.sent, self.sealing, self.link) = (0, false, None);
+        self.sent = 0;
         Ok(())
     }
 
-    /// The append of these bytes behind all before them.
+    /// Lets so much be on its way that all columns have something to do.
+    fn widen_window(&mut self) {
+        let wanted = self.client.sizes.piece.saturating_mul(PIECES_OF_COLUMN * self.group.columns.count());
+        if wanted > self.window_bytes {
+            self.window.add_permits(wanted - self.window_bytes);
+            self.window_bytes = wanted;
+        }
+    }
+
+    /// The append of these bytes behind all before them, or of nothing behind all that a column has.
     fn next_append(
         &mut self,
+        column: usize,
         payload: Payload,
-        level: Level,
-        seal: bool,
+        (level, seal): (Level, bool),
         permits: Option<OwnedSemaphorePermit>,
     ) -> Append {
+        let begin = self.sent;
+        let file::Column { device, chunk } = self.group.columns.chunk(column);
         let ask = chunk::Append {
-            device: self.group.device,
-            chunk: self.group.chunk,
-            group: self.group.group,
+            device,
+            chunk,
+            group: self.group.number,
             generation: self.generation,
-            offset: self.sent,
+            offset: self.group.columns.stripe().column_length(begin, column),
             level: level as u32,
             seal,
             small_parts: false,
         };
-        let begin = self.sent;
         self.sent += payload.length() as u64;
         if self.sent > begin {
             self.unacknowledged.push_back((begin, self.sent, false));
         }
-        self.sealing |= seal;
-        Append { ask, payload, _permits: permits }
+        let state = &mut self.group.states[column];
+        state.unsynced = level < Level::Synced;
+        state.sealing |= seal;
+        Append { ask, column, begin, payload, _permits: permits }
     }
 
     /// Starts an append behind those that are on their way.
-    async fn send(&mut self, payload: Payload, level: Level, seal: bool, permits: Option<OwnedSemaphorePermit>) {
-        let append = self.next_append(payload, level, seal, permits);
-        let mut call: Pin<Box<dyn Future<Output = Outcome> + Send>> = Box::pin(perform(self.link(), append));
+    async fn send(&mut self, append: Append) {
+        let link = self.link(append.column);
+        let mut call: Pin<Box<dyn Future<Output = Outcome> + Send>> = Box::pin(perform(link, append));
         // The first poll puts it into the link's queue, so pieces leave in their order; the rest of it needs no order.
         match poll_fn(|context| Poll::Ready(call.as_mut().poll(context))).await {
             Poll::Ready(outcome) => self.sort(outcome),
@@ -271,7 +352,7 @@ impl Flow {
             self.note(done);
         }
         let mut again = std::mem::take(&mut self.refused);
-        again.sort_by_key(|(append, _)| append.ask.offset);
+        again.sort_by_key(|(append, _)| append.begin);
         for (append, error) in again {
             self.check()?;
             self.insist(append, error).await?;
@@ -304,7 +385,7 @@ impl Flow {
                     );
                     return self.fail(Error::new(ErrorKind::Protocol, text));
                 }
-                self.acknowledged(append.ask.offset);
+                self.acknowledged(&append);
             }
             // An append that overtook another found a gap: the chunk is shorter than it says, or not there.
             // Once those before it are there, asking again tells whether that was the reason.
@@ -327,9 +408,10 @@ impl Flow {
         }
     }
 
-    /// The append that begins here in the group is acknowledged: says how far all of them are.
-    fn acknowledged(&mut self, begin: u64) {
-        if let Some(append) = self.unacknowledged.iter_mut().find(|append| append.0 == begin) {
+    /// An append is acknowledged: says up to where all are. What other columns have behind a byte that is not is no part of it.
+    fn acknowledged(&mut self, append: &Append) {
+        let same = |known: &&mut (u64, u64, bool)| known.0 == append.begin && append.payload.length() > 0;
+        if let Some(append) = self.unacknowledged.iter_mut().find(same) {
             append.2 = true;
         }
         let mut reached = None;
@@ -354,7 +436,7 @@ impl Flow {
         }
         loop {
             let result;
-            (append, result) = perform(self.link(), append).await;
+            (append, result) = perform(self.link(append.column), append).await;
             match result {
                 Err(error) if error.kind() == ErrorKind::Full => {
                     let since = *full_since.get_or_insert(clock.now());
@@ -366,7 +448,7 @@ impl Flow {
                 }
                 Err(error) => return Err(explain(error, &self.path)),
                 Ok(_) => {
-                    self.acknowledged(append.ask.offset);
+                    self.acknowledged(&append);
                     return Ok(());
                 }
             }
@@ -374,27 +456,53 @@ impl Flow {
     }
 
     async fn sync(&mut self, last: Bytes, sums: Option<BlockSums>, permits: OwnedSemaphorePermit) -> Result<()> {
-        if last.is_empty() || self.sealing || last.len() as u64 >= self.client.sizes.file_chunk - self.sent {
+        if last.is_empty() || self.is_full() || last.len() as u64 >= self.group.room - self.sent {
             if !last.is_empty() {
                 self.add(last, sums, permits).await?;
             }
             self.settle().await?;
-            // A sealed chunk was synced with its seal; one without bytes has nothing to lose.
-            if self.sealing || self.sent == 0 {
+            // Sealed chunks were synced with their seals; a group without bytes has nothing to lose.
+            if self.is_full() || self.sent == 0 {
                 return Ok(());
             }
-            self.send(Payload::empty(), Level::Synced, false, None).await;
+            self.sync_columns(true).await?;
+            return self.settle().await;
+        }
+        self.check()?;
+        let piece = self.group.columns.stripe().piece(self.sent, last.len() as u64);
+        let others =
+            || self.group.states.iter().enumerate().any(|(column, state)| column != piece.column && state.unsynced);
+        if piece.length < last.len() as u64 || others() {
+            self.add_within(last, sums, (Level::Synced, self.group.room), Some(permits)).await?;
+            self.sync_columns(false).await?;
             return self.settle().await;
         }
         // One round trip: the bytes and the wish to have them on stable media travel together. A synced append is
         // answered when everything before it in the chunk is synced, too.
-        self.reach_in_order().await?;
-        self.check()?;
-        let append = self.next_append(payload(last, sums), Level::Synced, false, Some(permits));
+        self.reach_in_order(piece.column).await?;
+        let seal =
+            piece.offset + piece.length == self.group.columns.stripe().column_length(self.group.room, piece.column);
+        let append = self.next_append(piece.column, payload(last, sums), (Level::Synced, seal), Some(permits));
         // Waited for here and not in a task of its own: a lone synced append is all about wake-ups.
-        let outcome = perform(self.link(), append).await;
+        let outcome = perform(self.link(piece.column), append).await;
         self.sort(outcome);
         self.settle().await
+    }
+
+    /// Asks the columns that have unsynced bytes to sync them. `ask_one`: at least the one with the last byte, which knows whether
+    /// the file is still this writer's.
+    async fn sync_columns(&mut self, ask_one: bool) -> Result<()> {
+        let unsynced = |flow: &Flow| flow.group.states.iter().map(|state| state.unsynced).collect::<Vec<bool>>();
+        let mut columns = unsynced(self);
+        if ask_one && !columns.contains(&true) {
+            columns[self.group.columns.stripe().piece(self.sent - 1, 1).column] = true;
+        }
+        for column in (0..columns.len()).filter(|column| columns[*column]) {
+            self.reach_in_order(column).await?;
+            let append = self.next_append(column, Payload::empty(), (Level::Synced, false), None);
+            self.send(append).await;
+        }
+        Ok(())
     }
 
     /// Adds the last bytes and ends the file. Called by a writer itself if it had no order before.
@@ -402,36 +510,45 @@ impl Flow {
         self.check()?;
         if !last.is_empty() {
             self.make_room().await?;
-            let room = self.client.sizes.file_chunk - self.sent;
+            let room = self.group.room - self.sent;
             if (last.len() as u64) < room {
-                if self.link.is_none() {
-                    self.link = Some(self.client.route(self.group.device).await?.link());
+                let piece = self.group.columns.stripe().piece(self.sent, last.len() as u64);
+                if piece.length == last.len() as u64 && self.group.states[piece.column].link.is_none() {
+                    let route = self.client.route(self.group.columns.chunk(piece.column).device).await?;
+                    self.group.states[piece.column].link = Some(route.link());
                 }
-                // The end of the file is sealed and synced by the same append.
-                self.send(Payload::new(last), Level::Synced, true, Some(permits)).await;
+                // The end of each column is sealed and synced by the append that brings it.
+                let end = self.sent + last.len() as u64;
+                self.add_within(last, None, (Level::Written, end), Some(permits)).await?;
             } else {
                 self.add(last, None, permits).await?;
             }
         }
         self.settle().await?;
-        if !self.sealing && self.sent > 0 {
-            let ask = chunk::Seal {
-                device: self.group.device,
-                chunk: self.group.chunk,
-                generation: self.generation,
-                length: self.sent,
-            };
-            self.client.ask_at(ask.device, &ask).await.map_err(|error| explain(error, &self.path))?;
-        }
+        self.seal_columns().await.map_err(|error| explain(error, &self.path))?;
         let ask = file::Close {
             inode: self.inode,
             generation: self.generation,
-            finished_group: self.group.group,
+            finished_group: self.group.number,
             finished_length: self.sent,
             modified_ms: self.modified_ms,
             mode: 0,
         };
         self.client.ask(&ask).await.map_err(|error| explain(error, &self.path))
+    }
+
+    /// Seals the columns that have bytes and were not sealed with their last ones.
+    async fn seal_columns(&self) -> Result<()> {
+        let columns = &self.group.columns;
+        let seals =
+            columns.chunks().iter().zip(&self.group.states).enumerate().filter_map(|(column, (place, state))| {
+                let length = columns.stripe().column_length(self.sent, column);
+                let file::Column { device, chunk } = *place;
+                let seal = chunk::Seal { device, chunk, generation: self.generation, length };
+                (length > 0 && !state.sealing).then_some(seal)
+            });
+        let seal = |ask: chunk::Seal| async move { self.client.ask_at(ask.device, &ask).await };
+        together(seals.map(seal)).await.into_iter().try_for_each(|sealed| sealed.map(drop))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The nodes as machines to go to: who they are, which of them hold a file's bytes, and what each has.
 
 use crate::client::Client;
+use crate::columns::Columns;
 use base::error::Result;
 use base::id::NodeId;
 use net::message::Id;
@@ -71,15 +72,21 @@ impl Client {
         while at < range.end {
             let (extents, more) = self.extents(inode, at).await?;
             for extent in &extents {
+                let columns = Columns::of_extent(extent)?;
                 let end = if extent.open { range.end } else { extent.offset.saturating_add(extent.length) };
                 let (mut from, end) = (extent.offset.max(range.start), end.min(range.end));
                 while from < end {
                     let place = (from - range.start) / block;
                     let stop = (range.start.saturating_add((place + 1).saturating_mul(block))).min(end);
-                    if let Some(node) = nodes.get(&extent.device.value())
-                        && let Some(held) = held.get_mut(place as usize)
-                    {
-                        *held.entry(*node).or_default() += stop - from;
+                    let within = |at: u64| (at - extent.offset).saturating_add(extent.chunk_offset);
+                    for (column, chunk) in columns.chunks().iter().enumerate() {
+                        let there = columns.stripe().column_range(within(from)..within(stop), column);
+                        if let Some(node) = nodes.get(&chunk.device.value())
+                            && let Some(held) = held.get_mut(place as usize)
+                            && there.start < there.end
+                        {
+                            *held.entry(*node).or_default() += there.end - there.start;
+                        }
                     }
                     from = stop;
                 }

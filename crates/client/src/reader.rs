@@ -1,14 +1,18 @@
 //! Reading one file: where its bytes are is asked for in pages and remembered; of what is being written, the chunk itself says how long it is.
 
 use crate::client::Client;
+use crate::columns::{Columns, together};
 use crate::stream::FileStream;
 use base::checksum::UnitSums;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::FRAME_PAYLOAD_MAX;
+use base::stripe::Piece;
 use bytes::Bytes;
+use net::Payload;
 use net::message::chunk;
-use net::message::file::{Attributes, Extent, Locate};
+use net::message::file::{Attributes, Column, Extent, Locate};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How a file is read.
@@ -39,11 +43,22 @@ struct Shared {
 struct Known {
     attributes: Attributes,
     /// By first byte within the file.
-    extents: BTreeMap<u64, Extent>,
+    extents: BTreeMap<u64, Arc<Run>>,
+}
+
+/// An extent, and where its bytes are.
+struct Run {
+    extent: Extent,
+    columns: Columns,
+    /// Of an open one of several columns: bytes of its group that all of them were seen to hold.
+    visible: AtomicU64,
 }
 
 /// Extents remembered: at 256 MiB each those of a 16 TiB file. Beyond that a reader starts to remember afresh.
 const EXTENTS_MAX: usize = 65_536;
+
+/// Pieces of columns that one read asks for at once.
+const PIECES_MAX: usize = 64;
 
 /// Bytes of a read as they came, and their checksums if they are wanted.
 #[derive(Default)]
@@ -62,6 +77,20 @@ enum Got {
     End,
     /// What is remembered about this place does not hold any more.
     Outdated,
+}
+
+/// How far an open group is.
+struct Grown {
+    /// Bytes of it that can be read.
+    length: u64,
+    /// It may be complete, or gone, and the file go on elsewhere: the metadata store knows.
+    over: bool,
+}
+
+/// Asks for bytes of a chunk. `unchecked`, `blocks`: as `chunk::Read` has them.
+fn question(place: Column, piece: Piece, options: ReadOptions, (unchecked, blocks): (bool, bool)) -> chunk::Read {
+    let ranges = vec![chunk::Range { offset: piece.offset, length: piece.length }];
+    chunk::Read { device: place.device, chunk: place.chunk, ranges, once: options.once, unchecked, blocks }
 }
 
 impl Client {
@@ -85,7 +114,7 @@ impl Client {
         let known = Known { attributes: answer.attributes, extents: BTreeMap::new() };
         let shared = Shared { client: self.clone(), path, inode, options, known: Mutex::new(known) };
         let reader = FileReader { shared: Arc::new(shared) };
-        reader.remember(answer.extents);
+        reader.remember(answer.extents)?;
         Ok(reader)
     }
 
@@ -137,24 +166,17 @@ impl FileReader {
         while self.locate(at).await? {
             let known = self.known();
             let Some(last) = known.extents.values().next_back() else { break };
-            at = last.offset.saturating_add(last.length).max(at.saturating_add(1));
+            at = last.extent.offset.saturating_add(last.extent.length).max(at.saturating_add(1));
         }
         let (attributes, open) = {
             let known = self.known();
-            let last = known.extents.values().next_back().filter(|extent| extent.open);
+            let last = known.extents.values().next_back().filter(|run| run.extent.open);
             (known.attributes.clone(), last.cloned())
         };
-        let Some(extent) = open else { return Ok(attributes.length) };
-        let ask = chunk::Stat { device: extent.device, chunk: extent.chunk };
-        match self.shared.client.ask_at(extent.device, &ask).await {
-            Ok(answer) => {
-                let within = answer.length.saturating_sub(extent.chunk_offset);
-                Ok(extent.offset.saturating_add(within).max(attributes.length))
-            }
-            // Its first byte has not come yet.
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(extent.offset.max(attributes.length)),
-            Err(error) => Err(self.explain(error)),
-        }
+        let Some(run) = open else { return Ok(attributes.length) };
+        let Grown { length, .. } = self.grown(&run).await?;
+        let within = length.saturating_sub(run.extent.chunk_offset);
+        Ok(run.extent.offset.saturating_add(within).max(attributes.length))
     }
 
     /// The length as it was said when the file was opened if nobody wrote it then, else as `length`.
@@ -183,8 +205,8 @@ impl FileReader {
         let end = offset.saturating_add(length);
         let (mut at, mut located_at) = (offset, None);
         while at < end {
-            let extent = match self.extent_at(at) {
-                Some(extent) => extent,
+            let run = match self.extent_at(at) {
+                Some(run) => run,
                 None if self.ends_before(at) || located_at == Some(at) => break,
                 None => {
                     self.locate(at).await?;
@@ -193,17 +215,22 @@ impl FileReader {
                 }
             };
             let fresh = located_at == Some(at);
-            match self.read_extent(&extent, (&mut at, end), fresh, options, &mut gathered).await? {
+            match self.read_extent(&run, (&mut at, end), fresh, options, &mut gathered).await? {
                 Got::Whole => {}
                 Got::End => break,
                 Got::Outdated => {
-                    self.known().extents.remove(&extent.offset);
+                    self.known().extents.remove(&run.extent.offset);
                     self.locate(at).await?;
                     located_at = Some(at);
                 }
             }
         }
         Ok(gathered)
+    }
+
+    /// Columns that the bytes at this place are in, as far as that is remembered; 0: one, or it is not known.
+    pub(crate) fn columns_at(&self, at: u64) -> usize {
+        self.extent_at(at).map(|run| run.columns.count()).filter(|count| *count > 1).unwrap_or(0)
     }
 
     /// The client that it reads with.
@@ -220,69 +247,160 @@ impl FileReader {
     /// Reads a part of one extent. `fresh`: the extent was located for this very place.
     async fn read_extent(
         &self,
-        extent: &Extent,
+        run: &Run,
         (at, end): (&mut u64, u64),
         fresh: bool,
         options: ReadOptions,
         gathered: &mut Gathered,
     ) -> Result<Got> {
+        let Run { extent, columns, .. } = run;
         let within = *at - extent.offset;
-        let limit = if extent.open { u64::MAX } else { extent.length - within };
-        let most = self.shared.client.sizes.read_piece.min(FRAME_PAYLOAD_MAX) as u64;
-        let length = (end - *at).min(limit).min(most);
-        let range = chunk::Range { offset: extent.chunk_offset.saturating_add(within), length };
-        let stored = gathered.stored;
-        let ask = |unchecked| chunk::Read {
-            device: extent.device,
-            chunk: extent.chunk,
-            ranges: vec![range.clone()],
-            once: options.once,
-            unchecked,
-            blocks: unchecked && stored,
-        };
-        let client = &self.shared.client;
-        let fetched = match &mut gathered.sums {
-            Some(sums) => client.fetch_summed(extent.device, ask, sums).await,
-            None => client.fetch(extent.device, ask).await,
-        };
-        let (answer, payload) = match fetched {
-            Ok(answered) => answered,
-            // Replaced, deleted, packed anew, or not begun: the metadata store knows.
-            Err(error) if error.kind() == ErrorKind::NotFound && !fresh => return Ok(Got::Outdated),
-            Err(error) if error.kind() == ErrorKind::NotFound && extent.open => return Ok(Got::End),
-            Err(error) => return Err(self.explain(error)),
-        };
-        let got = payload.length() as u64;
-        if got > length {
-            let text = format!(
-                "the node answered {got} bytes where {length} were asked for; nothing was changed; check that client and node have one version"
-            );
-            return Err(self.explain(Error::new(ErrorKind::Protocol, text)));
+        let from = extent.chunk_offset.saturating_add(within);
+        let mut length = (end - *at).min(if extent.open { u64::MAX } else { extent.length - within });
+        if extent.open && columns.count() > 1 {
+            // What a column has behind a byte that another one lacks is not to be seen.
+            let seen = run.visible.load(Ordering::Relaxed);
+            let grown = if seen >= from.saturating_add(length) { None } else { Some(self.grown(run).await?) };
+            let visible = grown.as_ref().map_or(seen, |grown| grown.length);
+            match grown {
+                Some(Grown { over: true, .. }) if visible <= from && !fresh => return Ok(Got::Outdated),
+                _ if visible <= from => return Ok(Got::End),
+                _ => length = length.min(visible - from),
+            }
         }
-        gathered.parts.extend(payload.parts().iter().filter(|part| !part.is_empty()).cloned());
-        // Where progress was made, what was located is no longer located for this very place.
-        *at += got;
-        let fresh = fresh && got == 0;
-        match (got == length, extent.open) {
-            (true, _) => Ok(Got::Whole),
-            (false, true) if answer.sealed && !fresh => Ok(Got::Outdated),
-            (false, true) => Ok(Got::End),
-            (false, false) if !fresh => Ok(Got::Outdated),
-            (false, false) => Err(self.explain(Error::new(
+        let length = length.min(self.most_at_once(columns));
+        let pieces: Vec<Piece> = columns.stripe().pieces(from, length).take(PIECES_MAX).collect();
+        let length = pieces.iter().map(|piece| piece.length).sum::<u64>();
+        let fetched = match (&mut gathered.sums, pieces.as_slice()) {
+            (None, [_, _, ..]) => {
+                let fetch = |piece: &Piece| self.fetch(columns.chunk(piece.column), *piece, options);
+                together(pieces.iter().map(fetch)).await
+            }
+            _ => {
+                // Checksums of the whole are made in the order of the bytes.
+                let mut fetched = Vec::with_capacity(pieces.len());
+                for piece in &pieces {
+                    fetched.push(self.fetch_for(columns.chunk(piece.column), *piece, options, gathered).await);
+                    if !matches!(fetched.last(), Some(Ok((_, payload))) if payload.length() as u64 == piece.length) {
+                        break;
+                    }
+                }
+                fetched
+            }
+        };
+        let mut got = 0;
+        for (piece, fetched) in pieces.iter().zip(fetched) {
+            let (answer, payload) = match fetched {
+                Ok(answered) => answered,
+                // What came before is not lost; what the matter is, is seen when the rest is asked for.
+                Err(_) if got > 0 => break,
+                // Replaced, deleted, packed anew, or not begun: the metadata store knows.
+                Err(error) if error.kind() == ErrorKind::NotFound && !fresh => return Ok(Got::Outdated),
+                Err(error) if error.kind() == ErrorKind::NotFound && extent.open => return Ok(Got::End),
+                Err(error) => return Err(self.explain(error)),
+            };
+            let came = payload.length() as u64;
+            gathered.parts.extend(payload.parts().iter().filter(|part| !part.is_empty()).cloned());
+            *at += came;
+            got += came;
+            if came < piece.length {
+                // Where progress was made, what was located is no longer located for this very place.
+                return self.short(extent, columns.chunk(piece.column), (piece.length, answer), fresh && got == 0);
+            }
+        }
+        assert!(got <= length, "each piece brought no more than was asked for");
+        Ok(Got::Whole)
+    }
+
+    /// What it means that a chunk had less than it was asked for.
+    fn short(
+        &self,
+        extent: &Extent,
+        place: Column,
+        (length, answer): (u64, chunk::ReadAnswer),
+        fresh: bool,
+    ) -> Result<Got> {
+        match extent.open {
+            true if answer.sealed && !fresh => Ok(Got::Outdated),
+            true => Ok(Got::End),
+            false if !fresh => Ok(Got::Outdated),
+            false => Err(self.explain(Error::new(
                 ErrorKind::Corrupt,
                 format!(
-                    "chunk {:032x} ends at byte {} but {} bytes of the file should follow there; they are missing, the rest can be read; look at the device with `stormwell device ls`",
-                    extent.chunk.value(), answer.chunk_length, length
+                    "chunk {:032x} ends at byte {} but {length} bytes of the file should follow there; they are missing, the rest can be read; look at the device with `stormwell device ls`",
+                    place.chunk.value(), answer.chunk_length
                 ),
             ))),
         }
     }
 
+    /// Bytes asked for at once: of several columns as many as one stream may, for they come from many devices.
+    fn most_at_once(&self, columns: &Columns) -> u64 {
+        let sizes = self.shared.client.sizes;
+        let most = if columns.count() > 1 { sizes.read_piece.max(sizes.read_window) } else { sizes.read_piece };
+        most.min(FRAME_PAYLOAD_MAX) as u64
+    }
+
+    /// Bytes of one chunk, and their checksums where those are gathered.
+    async fn fetch_for(
+        &self,
+        place: Column,
+        piece: Piece,
+        options: ReadOptions,
+        gathered: &mut Gathered,
+    ) -> Result<(chunk::ReadAnswer, Payload)> {
+        let stored = gathered.stored;
+        let Some(sums) = &mut gathered.sums else { return self.fetch(place, piece, options).await };
+        let ask = |unchecked| question(place, piece, options, (unchecked, unchecked && stored));
+        self.bounded(piece, self.shared.client.fetch_summed(place.device, ask, sums).await?)
+    }
+
+    /// Bytes of one chunk.
+    async fn fetch(&self, place: Column, piece: Piece, options: ReadOptions) -> Result<(chunk::ReadAnswer, Payload)> {
+        let ask = |unchecked| question(place, piece, options, (unchecked, false));
+        self.bounded(piece, self.shared.client.fetch(place.device, ask).await?)
+    }
+
+    fn bounded(&self, piece: Piece, fetched: (chunk::ReadAnswer, Payload)) -> Result<(chunk::ReadAnswer, Payload)> {
+        let (got, length) = (fetched.1.length() as u64, piece.length);
+        if got > length {
+            let text = format!(
+                "the node answered {got} bytes where {length} were asked for; nothing was changed; check that client and node have one version"
+            );
+            return Err(Error::new(ErrorKind::Protocol, text));
+        }
+        Ok(fetched)
+    }
+
+    /// How far an open group is now: up to the first byte that one of its columns has not.
+    async fn grown(&self, run: &Run) -> Result<Grown> {
+        let client = &self.shared.client;
+        let stat = |place: &Column| {
+            let ask = chunk::Stat { device: place.device, chunk: place.chunk };
+            async move { client.ask_at(ask.device, &ask).await }
+        };
+        let (mut lengths, mut sealed) = (Vec::with_capacity(run.columns.count()), false);
+        for answer in together(run.columns.chunks().iter().map(stat)).await {
+            match answer {
+                Ok(answer) => {
+                    lengths.push(answer.length);
+                    sealed |= answer.sealed;
+                }
+                // Its first byte has not come yet.
+                Err(error) if error.kind() == ErrorKind::NotFound => lengths.push(0),
+                Err(error) => return Err(self.explain(error)),
+            }
+        }
+        let length = run.columns.stripe().group_length(&lengths);
+        run.visible.fetch_max(length, Ordering::Relaxed);
+        Ok(Grown { length, over: sealed || lengths.iter().all(|length| *length == 0) })
+    }
+
     /// The extent that is remembered to hold this byte, or to grow towards it.
-    fn extent_at(&self, at: u64) -> Option<Extent> {
+    fn extent_at(&self, at: u64) -> Option<Arc<Run>> {
         let known = self.known();
-        let (_, extent) = known.extents.range(..=at).next_back()?;
-        (extent.open || at - extent.offset < extent.length).then(|| extent.clone())
+        let (_, run) = known.extents.range(..=at).next_back()?;
+        (run.extent.open || at - run.extent.offset < run.extent.length).then(|| run.clone())
     }
 
     /// Whether the file is known to end at or before this byte: nobody writes it, and it is no longer.
@@ -304,23 +422,25 @@ impl FileReader {
             known.attributes = answer.attributes;
             // What was remembered behind this place, or as open, may be otherwise by now.
             known.extents.split_off(&at);
-            if known.extents.last_entry().is_some_and(|last| last.get().open) {
+            if known.extents.last_entry().is_some_and(|last| last.get().extent.open) {
                 known.extents.pop_last();
             }
         }
         let more = answer.more && !answer.extents.is_empty();
-        self.remember(answer.extents);
+        self.remember(answer.extents)?;
         Ok(more)
     }
 
-    fn remember(&self, extents: Vec<Extent>) {
+    fn remember(&self, extents: Vec<Extent>) -> Result<()> {
         let mut known = self.known();
         if known.extents.len().saturating_add(extents.len()) > EXTENTS_MAX {
             known.extents.clear();
         }
         for extent in extents {
-            known.extents.insert(extent.offset, extent);
+            let columns = Columns::of_extent(&extent).map_err(|error| self.explain(error))?;
+            known.extents.insert(extent.offset, Arc::new(Run { extent, columns, visible: AtomicU64::new(0) }));
         }
+        Ok(())
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {

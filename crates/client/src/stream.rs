@@ -3,9 +3,13 @@
 use crate::client::Sizes;
 use crate::reader::FileReader;
 use base::error::{Error, ErrorKind, Result};
+use base::limit::CELL;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use tokio::task::JoinHandle;
+
+/// Cells that a stream may have asked for of each column, if they are several.
+const CELLS_OF_COLUMN: u64 = 2;
 
 /// A file's bytes in order. Where the file is being written, `next` answers none at what is hflushed so far, and may
 /// be asked again.
@@ -96,7 +100,9 @@ impl FileStream {
     /// Keeps the window full.
     fn read_ahead(&mut self) {
         let piece = self.sizes.read_piece as u64;
-        let depth = (self.sizes.read_window as u64 / piece).max(1) as usize;
+        // Of several columns each has a cell that it reads and one that waits for it.
+        let wide = CELLS_OF_COLUMN.saturating_mul(self.reader.columns_at(self.asked) as u64).saturating_mul(CELL);
+        let depth = ((self.sizes.read_window as u64).max(wide) / piece).max(1) as usize;
         while self.on_their_way.len() < depth && self.asked < self.end {
             let length = piece.min(self.end - self.asked);
             let (reader, offset) = (self.reader.clone(), self.asked);

@@ -79,6 +79,7 @@ fn candidate(device: &Device) -> Candidate {
     let info = &device.info;
     Candidate {
         device: info.device,
+        node: info.node,
         class: info.class,
         free: info.capacity.saturating_sub(info.used),
         capacity: info.capacity,

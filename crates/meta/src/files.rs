@@ -1,12 +1,13 @@
 //! Files while they are written and read: leases, groups, extents.
 
-use crate::attributes::check_new;
+use crate::attributes::{check_holder, check_new};
 use crate::convert;
-use crate::format::{ExtentRecord, GroupRecord, InodeRecord, NameRecord, WriterRecord};
+use crate::format::{ExtentRecord, GroupRecord, InodeRecord, NameRecord, RangeRecord, WriterRecord};
 use crate::key::{Key, after_prefix};
 use crate::names::{Found, gone};
 use crate::path::Path;
-use crate::place;
+use crate::place::{self, Candidate};
+use crate::quota::{Load, Taken};
 use crate::reply::Reply;
 use crate::request::{Column, Extent, FileHandle, Located, NewGroup, NewInode, Orphan, Place};
 use crate::state::{State, missing};
@@ -18,30 +19,43 @@ use base::policy::Policy;
 use base::unit::WallTime;
 use prost::Message;
 
-/// Most extents in one answer to `Locate`: with their groups about 100 KiB.
+/// Most extents in one answer to `Locate`: with their groups about 100 KiB, with the widest ones 500 KiB.
 const LOCATE_PAGE_MAX: usize = 512;
 
 impl State {
-    /// A new group of one chunk where the policy wants it, held by nobody yet.
-    fn allocate(&mut self, policy: Policy) -> Result<(NewGroup, GroupRecord)> {
-        let candidates = self.candidates()?;
-        let device = place::place(&candidates, policy, self.random.next())?;
-        self.devices.placed(device);
-        let columns = vec![Column { replicas: vec![(device, ChunkId(self.random.wide()))] }];
-        let record = GroupRecord { columns: convert::column_records(&columns), open: true, ..GroupRecord::default() };
-        Ok((NewGroup { group: self.next_group(), columns }, record))
+    /// A new group of up to so many columns where the policy wants it, held by nobody yet.
+    fn allocate(
+        &mut self,
+        candidates: &[Candidate],
+        policy: Policy,
+        columns: usize,
+    ) -> Result<(NewGroup, GroupRecord)> {
+        let devices = place::place_columns(candidates, policy, columns, self.widths.full, self.random.next())?;
+        let mut columns = Vec::with_capacity(devices.len());
+        for device in devices {
+            self.devices.placed(device);
+            columns.push(Column { replicas: vec![(device, ChunkId(self.random.wide()))] });
+        }
+        let cell = if columns.len() > 1 { self.widths.cell } else { 0 };
+        let records = convert::column_records(&columns);
+        let record = GroupRecord { columns: records, cell, open: true, ..GroupRecord::default() };
+        Ok((NewGroup { group: self.next_group(), columns, cell, room: 0 }, record))
     }
 
-    /// A new group for a writer.
-    fn allocate_for_file(&mut self, policy: Policy) -> Result<NewGroup> {
-        let (group, record) = self.allocate(policy)?;
+    /// A new group for a writer who can write to so many columns: the first, or one behind a group of `before` columns.
+    fn allocate_for_file(&mut self, policy: Policy, before: Option<usize>, columns_max: usize) -> Result<NewGroup> {
+        let candidates = self.candidates()?;
+        let possible = place::columns_possible(&candidates, policy, self.widths.full);
+        let possible = possible.min(columns_max).min(self.widths.columns_max);
+        let (group, record) = self.allocate(&candidates, policy, self.widths.columns(before, possible))?;
         self.put(&Key::Group(group.group), &GroupRecord { references: 1, ..record });
-        Ok(group)
+        let room = self.widths.room(group.columns.len(), possible);
+        Ok(NewGroup { room, ..group })
     }
 
     /// A new group for small files of a session.
     pub fn allocate_for_pack(&mut self, session: SessionId, policy: Policy) -> Result<NewGroup> {
-        let (group, record) = self.allocate(policy)?;
+        let (group, record) = self.allocate(&self.candidates()?, policy, 1)?;
         let record = GroupRecord { packed: true, session: session.to_bytes().to_vec(), ..record };
         self.put(&Key::Group(group.group), &record);
         self.mark(&Key::SessionGroup(session, group.group));
@@ -65,14 +79,16 @@ impl State {
         check_new(new)?;
         let (directory, name) = self.vacate(path, overwrite, parents.then_some(new))?;
         let inode = self.next_inode();
-        let group = self.allocate_for_file(directory.policy)?;
+        let group = self.allocate_for_file(directory.policy, None, usize::MAX)?;
         let writer = WriterRecord {
             session: session.to_bytes().to_vec(),
             group: group.group.0,
             policy: Some(convert::policy_record(directory.policy)),
+            holder: new.holder.clone(),
             ..WriterRecord::default()
         };
         let record = InodeRecord { writer: Some(writer), ..self.new_inode(directory.inode, name, new) };
+        self.charge(directory.inode, name, Load::NAME)?;
         self.counters.files += 1;
         self.put(&Key::Name(directory.inode, name), &NameRecord { inode: inode.0, directory: false });
         if !new.copied {
@@ -81,48 +97,66 @@ impl State {
         self.put(&Key::Inode(inode), &record);
         self.mark(&Key::SessionFile(session, inode));
         let generation = Generation(record.generation);
+        let limited = self.is_limited(directory.inode)?;
         let attributes = convert::attributes(inode, record);
-        Ok(Reply::Handle(FileHandle { inode, generation, length: 0, group, attributes }))
+        Ok(Reply::Handle(FileHandle { inode, generation, length: 0, group, attributes, limited }))
     }
 
     /// Does `AppendOpen`.
-    pub fn append_open(&mut self, session: SessionId, path: &Path) -> Result<Reply> {
+    pub fn append_open(&mut self, session: SessionId, path: &Path, holder: &str, instead: bool) -> Result<Reply> {
+        check_holder(holder)?;
         let Found { inode, mut record, policy } = self.find_file(path)?;
+        let before = Taken::of(&record);
+        if let Some(writer) = &record.writer
+            && instead
+            && !holder.is_empty()
+            && (writer.holder.as_str(), writer.length) == (holder, 0)
+        {
+            match SessionId::from_slice(&writer.session) {
+                Some(session) if !writer.ended => self.remove(&Key::SessionFile(session, inode)),
+                _ => self.remove(&Key::Orphan(inode)),
+            }
+            self.drop_reference(GroupId(writer.group), None)?;
+            record.writer = None;
+        }
         if let Some(writer) = &record.writer {
             let who = if writer.ended { "is being recovered after its writer went away" } else { "has a writer" };
             return Err(Error::new(ErrorKind::Busy, format!("'{path}' {who}; nothing was done: try again later")));
         }
-        let group = self.allocate_for_file(policy)?;
+        let group = self.allocate_for_file(policy, None, usize::MAX)?;
         record.generation = record.generation.saturating_add(1);
         record.writer = Some(WriterRecord {
             session: session.to_bytes().to_vec(),
             group: group.group.0,
             start: record.length,
             appending: true,
+            holder: holder.to_string(),
             policy: Some(convert::policy_record(policy)),
             ..WriterRecord::default()
         });
-        self.put(&Key::Inode(inode), &record);
+        self.put_file_anyway(inode, &record, before)?;
         self.mark(&Key::SessionFile(session, inode));
         let (generation, length) = (Generation(record.generation), record.length);
+        let limited = self.is_limited(InodeId(record.parent))?;
         let attributes = convert::attributes(inode, record);
-        Ok(Reply::Handle(FileHandle { inode, generation, length, group, attributes }))
+        Ok(Reply::Handle(FileHandle { inode, generation, length, group, attributes, limited }))
     }
 
-    /// The record and the lease of a file, if this session has it with this generation.
+    /// The record and the lease of a file, if this session has it with this generation, and what the file takes.
     fn leased(
         &self,
         session: SessionId,
         inode: InodeId,
         generation: Generation,
-    ) -> Result<(InodeRecord, WriterRecord)> {
+    ) -> Result<(InodeRecord, WriterRecord, Taken)> {
         let mut record: InodeRecord = self.layers.record(&Key::Inode(inode))?.ok_or_else(|| gone(inode))?;
+        let before = Taken::of(&record);
         match record.writer.take() {
-            Some(writer) if self.planted == Some(Planted::OldGenerationAccepted) => Ok((record, writer)),
+            Some(writer) if self.planted == Some(Planted::OldGenerationAccepted) => Ok((record, writer, before)),
             Some(writer)
                 if record.generation == generation.0 && !writer.ended && writer.session == session.to_bytes() =>
             {
-                Ok((record, writer))
+                Ok((record, writer, before))
             }
             _ => Err(stale(inode)),
         }
@@ -136,12 +170,26 @@ impl State {
         generation: Generation,
         open: (GroupId, u64),
     ) -> Result<Reply> {
-        let (mut record, mut writer) = self.leased(session, inode, generation)?;
-        let before = record.length;
-        set_open_length(&mut record, &mut writer, open)?;
+        let (mut record, mut writer, before) = self.leased(session, inode, generation)?;
+        self.set_open_length(&mut record, &mut writer, open)?;
         record.writer = Some(writer);
         record.modified = self.wall.0;
-        self.put_file(inode, &record, before);
+        self.put_file(inode, &record, before)?;
+        Ok(Reply::Done)
+    }
+
+    /// Does `Reserve`.
+    pub fn reserve(
+        &mut self,
+        session: SessionId,
+        inode: InodeId,
+        generation: Generation,
+        length: u64,
+    ) -> Result<Reply> {
+        let (mut record, mut writer, before) = self.leased(session, inode, generation)?;
+        writer.reserved = length;
+        record.writer = Some(writer);
+        self.put_file(inode, &record, before)?;
         Ok(Reply::Done)
     }
 
@@ -152,18 +200,19 @@ impl State {
         inode: InodeId,
         generation: Generation,
         finished: (GroupId, u64),
+        columns_max: usize,
     ) -> Result<Reply> {
-        let (mut record, mut writer) = self.leased(session, inode, generation)?;
-        let before = record.length;
-        set_open_length(&mut record, &mut writer, finished)?;
+        let (mut record, mut writer, before) = self.leased(session, inode, generation)?;
+        self.set_open_length(&mut record, &mut writer, finished)?;
         self.finish_group(inode, &writer)?;
-        let group = self.allocate_for_file(convert::policy(writer.policy))?;
+        let columns = self.group(finished.0)?.columns.len();
+        let group = self.allocate_for_file(convert::policy(writer.policy), Some(columns), columns_max)?;
         writer.group = group.group.0;
         writer.start = record.length;
         writer.length = 0;
         record.writer = Some(writer);
         record.modified = self.wall.0;
-        self.put_file(inode, &record, before);
+        self.put_file(inode, &record, before)?;
         Ok(Reply::Group(group))
     }
 
@@ -176,10 +225,9 @@ impl State {
         finished: Option<(GroupId, u64)>,
         attributes: (Option<WallTime>, Option<u32>),
     ) -> Result<Reply> {
-        let (mut record, mut writer) = self.leased(session, inode, generation)?;
-        let before = record.length;
+        let (mut record, mut writer, before) = self.leased(session, inode, generation)?;
         if let Some(finished) = finished {
-            set_open_length(&mut record, &mut writer, finished)?;
+            self.set_open_length(&mut record, &mut writer, finished)?;
         }
         if writer.length == 0 {
             // Its writer has no bytes in it, so there is no chunk; should there be one all the same, the sweep finds it.
@@ -190,19 +238,18 @@ impl State {
         self.remove(&Key::SessionFile(session, inode));
         record.modified = attributes.0.unwrap_or(self.wall).0;
         record.mode = attributes.1.unwrap_or(record.mode);
-        self.put_file(inode, &record, before);
+        self.put_file(inode, &record, before)?;
         Ok(Reply::Attributes(convert::attributes(inode, record)))
     }
 
     /// Does `Abandon`.
     pub fn abandon(&mut self, session: SessionId, inode: InodeId, generation: Generation) -> Result<Reply> {
-        let (mut record, writer) = self.leased(session, inode, generation)?;
+        let (mut record, writer, before) = self.leased(session, inode, generation)?;
         if writer.appending {
-            let before = record.length;
             record.length = writer.start;
             self.drop_reference(GroupId(writer.group), None)?;
             self.remove(&Key::SessionFile(session, inode));
-            self.put_file(inode, &record, before);
+            self.put_file_anyway(inode, &record, before)?;
         } else {
             let parent = InodeId(record.parent);
             let name = Key::Name(parent, &record.name);
@@ -215,6 +262,43 @@ impl State {
             self.detach(inode, record)?;
         }
         Ok(Reply::Done)
+    }
+
+    /// What columns of a recovered group have beyond the first byte that is missing is garbage.
+    fn drop_rest(&mut self, writer: &WriterRecord) -> Result<()> {
+        let group = GroupId(writer.group);
+        if writer.length > 0 && self.group(group)?.columns.len() > 1 {
+            let rest = RangeRecord { length: u64::MAX - writer.length };
+            self.put(&Key::GarbageRange(group, writer.length), &rest);
+        }
+        Ok(())
+    }
+
+    /// Notes how many bytes of the file the writer's group holds.
+    fn set_open_length(
+        &self,
+        record: &mut InodeRecord,
+        writer: &mut WriterRecord,
+        (group, length): (GroupId, u64),
+    ) -> Result<()> {
+        let wrong = |why: String| Err(Error::new(ErrorKind::Invalid, format!("{why}; the file was not changed")));
+        if group.0 != writer.group {
+            return wrong(format!("group {group} is not the one being written, which is {}", writer.group));
+        }
+        if length < writer.length {
+            return wrong(format!("group {group} had {} synced bytes and cannot have {length}", writer.length));
+        }
+        // The first column is the longest.
+        let stripe = convert::placed(group, &self.group(group)?).stripe();
+        if stripe.column_length(length, 0) > CHUNK_MAX {
+            return wrong(format!("group {group} cannot have {length} bytes, {CHUNK_MAX} are the most in a column"));
+        }
+        let Some(end) = writer.start.checked_add(length) else {
+            return wrong("the file would be longer than 2^64 bytes".to_string());
+        };
+        writer.length = length;
+        record.length = end;
+        Ok(())
     }
 
     /// Makes the writer's open bytes an extent, whose reference the writer's becomes.
@@ -340,42 +424,22 @@ impl State {
     /// Does `Recovered`.
     pub fn recovered(&mut self, inode: InodeId, generation: Generation, length: u64) -> Result<Reply> {
         let mut record: InodeRecord = self.layers.record(&Key::Inode(inode))?.ok_or_else(|| gone(inode))?;
-        let before = record.length;
+        let before = Taken::of(&record);
         match record.writer.take() {
             Some(mut writer) if writer.ended && record.generation == generation.0 => {
                 // What was lost is lost: the node says how long the sealed chunk is, even if it once was longer.
                 writer.length = writer.length.min(length);
                 let group = GroupId(writer.group);
-                set_open_length(&mut record, &mut writer, (group, length))?;
+                self.set_open_length(&mut record, &mut writer, (group, length))?;
                 self.finish_group(inode, &writer)?;
+                self.drop_rest(&writer)?;
                 self.remove(&Key::Orphan(inode));
-                self.put_file(inode, &record, before);
+                self.put_file_anyway(inode, &record, before)?;
                 Ok(Reply::Attributes(convert::attributes(inode, record)))
             }
             _ => Err(stale(inode)),
         }
     }
-}
-
-/// Notes how many bytes of the file the writer's group holds.
-fn set_open_length(record: &mut InodeRecord, writer: &mut WriterRecord, open: (GroupId, u64)) -> Result<()> {
-    let (group, length) = open;
-    let wrong = |why: String| Err(Error::new(ErrorKind::Invalid, format!("{why}; the file was not changed")));
-    if group.0 != writer.group {
-        return wrong(format!("group {group} is not the one being written, which is {}", writer.group));
-    }
-    if length < writer.length {
-        return wrong(format!("group {group} had {} synced bytes and cannot have {length}", writer.length));
-    }
-    if length > CHUNK_MAX {
-        return wrong(format!("group {group} cannot have {length} bytes, {CHUNK_MAX} are the most"));
-    }
-    let Some(end) = writer.start.checked_add(length) else {
-        return wrong("the file would be longer than 2^64 bytes".to_string());
-    };
-    writer.length = length;
-    record.length = end;
-    Ok(())
 }
 
 fn extent_of(record: &ExtentRecord) -> Extent {

@@ -1,14 +1,17 @@
 //! The one home of placement: candidates, policy and a seed in, devices out. Pure, so that the same input gives the same place.
 
 use base::error::{Error, ErrorKind, Result};
-use base::id::DeviceId;
+use base::id::{DeviceId, NodeId};
 use base::policy::{Class, Policy};
+use std::collections::BTreeMap;
 
 /// A device as placement sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// Which device.
     pub device: DeviceId,
+    /// The node that has it.
+    pub node: NodeId,
     /// Its class.
     pub class: Class,
     /// Bytes that still fit.
@@ -58,6 +61,45 @@ pub fn place(candidates: &[Candidate], policy: Policy, seed: u64) -> Result<Devi
     };
     let (first, second) = (draw(mix(seed)), draw(mix(seed.wrapping_add(1).rotate_left(32))));
     Ok(better(first, second).device)
+}
+
+/// The devices for the columns of a new group, each once. A single one is as `place` says; of several, each has room for `room` bytes,
+/// and the nodes with the fewest columns come first. Fewer than `columns` if no others have that room. Errors as `place`.
+pub fn place_columns(
+    candidates: &[Candidate],
+    policy: Policy,
+    columns: usize,
+    room: u64,
+    seed: u64,
+) -> Result<Vec<DeviceId>> {
+    let mut left: Vec<Candidate> = Vec::new();
+    if columns > 1 {
+        left.extend(candidates.iter().filter(|candidate| takes_column(candidate, policy, room)));
+    }
+    let (mut chosen, mut of_nodes) = (Vec::new(), BTreeMap::<NodeId, usize>::new());
+    while chosen.len() < columns && !left.is_empty() {
+        let count = |candidate: &Candidate| of_nodes.get(&candidate.node).copied().unwrap_or(0);
+        let fewest = left.iter().map(count).min();
+        let next: Vec<Candidate> = left.iter().filter(|candidate| Some(count(candidate)) == fewest).copied().collect();
+        let device = place(&next, policy, mix(seed.wrapping_add(chosen.len() as u64)))?;
+        if let Some(at) = left.iter().position(|candidate| candidate.device == device) {
+            *of_nodes.entry(left.swap_remove(at).node).or_default() += 1;
+        }
+        chosen.push(device);
+    }
+    if chosen.is_empty() {
+        chosen.push(place(candidates, policy, seed)?);
+    }
+    Ok(chosen)
+}
+
+/// How many columns with room for `room` bytes each a group could have.
+pub fn columns_possible(candidates: &[Candidate], policy: Policy, room: u64) -> usize {
+    candidates.iter().filter(|candidate| takes_column(candidate, policy, room)).count()
+}
+
+fn takes_column(candidate: &Candidate, policy: Policy, room: u64) -> bool {
+    fits(candidate.class, policy) && !candidate.full && candidate.free >= room.max(1)
 }
 
 /// All devices that a bag under this policy lives on, full ones too: they drain, and may take data again.
@@ -116,9 +158,9 @@ fn mix(seed: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Candidate, place, place_bag};
+    use super::{Candidate, columns_possible, place, place_bag, place_columns};
     use base::error::ErrorKind;
-    use base::id::DeviceId;
+    use base::id::{DeviceId, NodeId};
     use base::policy::{Class, Policy};
     use proptest::prelude::{ProptestConfig, Strategy, any, prop_assert, prop_assert_eq, proptest};
 
@@ -129,6 +171,7 @@ mod tests {
             let candidate =
                 |(number, (class, free, queue, full, empty)): (usize, (Class, u64, u64, bool, bool))| Candidate {
                     device: DeviceId(number as u128),
+                    node: NodeId(number as u128 / 3),
                     class,
                     free: if empty { 0 } else { free },
                     capacity: free,
@@ -146,6 +189,31 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
+        /// Columns are on different devices that have room for them, as many as were asked for if there are; and no node gets a second
+        /// one while another that could take it has none.
+        #[test]
+        fn columns(candidates in candidates(), policy in policies(), wanted in 2..20usize, room in any::<u64>(), seed in any::<u64>()) {
+            let takes = |c: &&Candidate| super::fits(c.class, policy) && !c.full && c.free > 0 && c.free >= room;
+            let roomy: Vec<&Candidate> = candidates.iter().filter(takes).collect();
+            prop_assert_eq!(columns_possible(&candidates, policy, room), roomy.len());
+            let Ok(chosen) = place_columns(&candidates, policy, wanted, room, seed) else {
+                prop_assert!(place(&candidates, policy, seed).is_err());
+                return Ok(());
+            };
+            let mut different = chosen.clone();
+            different.sort();
+            different.dedup();
+            prop_assert_eq!(different.len(), chosen.len());
+            prop_assert_eq!(chosen.len(), wanted.min(roomy.len()).max(1));
+            if !roomy.is_empty() {
+                let of = |node: NodeId| roomy.iter().filter(|c| c.node == node && chosen.contains(&c.device)).count();
+                prop_assert_eq!(roomy.iter().filter(|c| chosen.contains(&c.device)).count(), chosen.len());
+                for c in roomy.iter().filter(|c| !chosen.contains(&c.device)) {
+                    prop_assert!(roomy.iter().all(|other| of(other.node) <= of(c.node) + 1));
+                }
+            }
+        }
+
         /// A place always has the right class and room; without such a device the error says which of the two is missing.
         #[test]
         fn fits(candidates in candidates(), policy in policies(), seed in any::<u64>()) {
@@ -162,6 +230,8 @@ mod tests {
                 }
             }
             prop_assert_eq!(place(&candidates, policy, seed), place(&candidates, policy, seed));
+            let columns = place_columns(&candidates, policy, 1, 1 << 63, seed);
+            prop_assert_eq!(columns, place(&candidates, policy, seed).map(|device| vec![device]));
             let members = place_bag(&candidates, policy).unwrap_or_default();
             prop_assert_eq!(members.len(), candidates.iter().filter(|c| right(c)).count());
         }
@@ -172,6 +242,7 @@ mod tests {
     fn spread() {
         let device = |number, free, queue| Candidate {
             device: DeviceId(number),
+            node: NodeId(1),
             class: Class::Ssd,
             free,
             capacity: 4 << 40,

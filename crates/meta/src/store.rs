@@ -6,6 +6,7 @@ use crate::reply::Reply;
 use crate::request::{Caller, DeviceInfo, Request};
 use crate::settle::{SettleJob, SettleResult};
 use crate::state::State;
+use crate::widen::Widths;
 use base::disk::{BlockFile, Disk, Done, Op};
 use base::env::Random;
 use base::error::{Error, ErrorKind, Result};
@@ -31,6 +32,8 @@ pub struct Settings {
     pub settle_bytes: usize,
     /// Draws chunk ids, places, and the marks of log segments.
     pub random: Arc<dyn Random>,
+    /// How wide files become.
+    pub widths: Widths,
     /// A fault put in on purpose, by the simulation alone.
     pub planted: Option<Planted>,
 }
@@ -40,7 +43,8 @@ impl Settings {
     /// least 1 MiB, for less. Half a segment is settled at a time, so there is plenty of room for settling to lag.
     pub fn for_capacity(capacity: u64, random: Arc<dyn Random>) -> Settings {
         let segment_length = (capacity / 128 / MIB * MIB).clamp(MIB, 16 * MIB);
-        Settings { segment_length, segments_max: 16, settle_bytes: segment_length as usize / 2, random, planted: None }
+        let (settle_bytes, widths) = (segment_length as usize / 2, Widths::default());
+        Settings { segment_length, segments_max: 16, settle_bytes, random, widths, planted: None }
     }
 }
 
@@ -124,7 +128,9 @@ impl<T> Store<T> {
         state.now = now;
         state.wall = wall;
         state.planted = settings.planted;
+        state.widths = settings.widths;
         state.load_sessions()?;
+        state.load_answers()?;
         state.load_nodes()?;
         state.load_devices()?;
         let random = Arc::clone(&settings.random);
@@ -193,6 +199,7 @@ impl<T> Store<T> {
                 if remembered {
                     self.state.sessions.remembered(caller);
                 }
+                self.state.answer_remembered();
                 self.follow(caller, request);
             }
             Err(_) => self.state.roll_back(),
@@ -309,7 +316,7 @@ impl<T> Store<T> {
             self.stuck = Some(now.after(Duration::from_secs(1)));
             return;
         }
-        let done = self.end_sessions().and_then(|()| self.collect());
+        let done = self.end_sessions().and_then(|()| self.collect()).and_then(|()| self.count());
         match done {
             Ok(()) => self.stuck = None,
             Err(_) => {
@@ -343,13 +350,24 @@ impl<T> Store<T> {
         Ok(())
     }
 
+    fn count(&mut self) -> Result<()> {
+        if self.state.counting && self.state.count_step()? {
+            self.commit()?;
+        }
+        Ok(())
+    }
+
     /// When `tick` has something to do, or an overlay is old enough for `settle_job`; it may lie in the past.
     pub fn next_tick(&self) -> Option<Time> {
         let settle = match self.state.layers.is_settling() || self.settle_failure.is_some() {
             true => None,
             false => self.unsettled_since.map(|since| since.after(SETTLE_AGE)),
         };
-        let work = if self.state.collecting { Some(Time::ZERO) } else { self.state.sessions.next_end() };
+        let work = if self.state.collecting || self.state.counting {
+            Some(Time::ZERO)
+        } else {
+            self.state.sessions.next_end()
+        };
         let work = work.map(|time| self.stuck.map_or(time, |stuck| stuck.max(time)));
         settle.into_iter().chain(work).min()
     }

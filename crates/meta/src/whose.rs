@@ -54,7 +54,7 @@ impl State {
         Ok(Reply::Pieces { pieces, resume: last })
     }
 
-    /// Pieces that are being written: they have no extent yet, and end where their chunk does.
+    /// Pieces that are being written: they have no extent yet, and end where their chunks do.
     fn open_pieces(&self, wanted: &BTreeSet<u64>, found: &mut Vec<(InodeId, u64, ExtentRecord)>) -> Result<()> {
         let of_sessions = [Key::SessionFile(SessionId(0), InodeId(0)).ordinal()];
         let mut inodes = self.numbers_under(&[Key::Orphan(InodeId(0)).ordinal()], usize::MAX)?;
@@ -66,7 +66,8 @@ impl State {
             let inode = InodeId(inode);
             let Some(record) = self.layers.record::<InodeRecord>(&Key::Inode(inode))? else { continue };
             if let Some(writer) = record.writer.filter(|writer| wanted.contains(&writer.group)) {
-                let (group, length) = (writer.group, CHUNK_MAX);
+                let columns = self.group(GroupId(writer.group))?.columns.len() as u64;
+                let (group, length) = (writer.group, CHUNK_MAX.saturating_mul(columns));
                 let extent = ExtentRecord { start: writer.start, group, group_offset: 0, length, crc: None };
                 found.push((inode, writer.start, extent));
             }
@@ -80,7 +81,7 @@ impl State {
     }
 
     /// The path of a file; none if it is being taken apart.
-    fn path_of(&self, inode: InodeId) -> Result<Option<String>> {
+    pub fn path_of(&self, inode: InodeId) -> Result<Option<String>> {
         let (mut names, mut at) = (Vec::new(), inode);
         while at != ROOT {
             let Some(record) = self.layers.record::<InodeRecord>(&Key::Inode(at))? else { return Ok(None) };

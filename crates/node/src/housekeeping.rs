@@ -3,11 +3,16 @@
 
 use crate::drain;
 use crate::log::Level;
+use crate::orders::Copied;
 use crate::place::Place;
 use crate::service::Node;
-use crate::translate::{place_of, wire_attributes};
+use crate::translate::wire_attributes;
 use base::error::{ErrorKind, Result};
-use base::id::{BagId, ChunkId, DeviceId, Generation, InodeId, Owner};
+use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, InodeId, Owner};
+use base::limit::LIST_PAGE_MAX;
+use base::planted::Planted;
+use base::policy;
+use bytes::Bytes;
 use chunk::BagStat;
 use meta::Caller;
 use meta::request::{BagInfo, BagState, DeviceInfo, Garbage, NewGroup, Orphan};
@@ -146,7 +151,8 @@ async fn join_bags(node: &Node, joined: &mut Joined) -> Result<()> {
     let devices: Vec<DeviceInfo> = node.keeper()?.devices().await?.into_iter().filter(usable).collect();
     let now: BTreeSet<DeviceId> = devices.iter().map(|info| info.device).collect();
     if returns != joined.returns || !now.is_subset(&joined.devices) {
-        for bag in node.bags().await?.into_iter().filter(|bag| bag.state == BagState::Open) {
+        let takes = |bag: &BagInfo| bag.state == BagState::Open || node.planted == Some(Planted::SealedBagJoined);
+        for bag in node.bags().await?.into_iter().filter(takes) {
             join_bag(node, &bag, &devices).await?;
         }
     }
@@ -160,20 +166,25 @@ async fn join_bag(node: &Node, bag: &BagInfo, devices: &[DeviceInfo]) -> Result<
     if joining.is_empty() {
         return Ok(());
     }
+    join(node, bag, joining).await.map(drop)
+}
+
+/// Makes devices members of a bag.
+pub async fn join(node: &Node, bag: &BagInfo, joining: Vec<DeviceId>) -> Result<BagInfo> {
     // Before the first chunk comes: one that is acknowledged in a bag that retains must stay.
     for device in &joining {
-        if bag.pass > 0 || bag.retain {
+        if (bag.pass > 0 || bag.retain) && node.planted != Some(Planted::JoinerNotToldOfPass) {
             node.place(*device)?.begin_pass(bag.bag, bag.pass, bag.retain).await?;
         }
     }
-    let request = meta::Request::BagMembers { bag: bag.bag, joining: joining.clone(), leaving: None };
+    let request = meta::Request::BagMembers { bag: bag.bag, state: bag.state, joining: joining.clone(), leaving: None };
     let meta::Reply::Bag(now) = node.metadata()?.ask(request).await? else { unreachable!("a bag was changed") };
     for device in &joining {
         if now.pass > bag.pass {
             node.place(*device)?.begin_pass(now.bag, now.pass, now.retain).await?;
         }
     }
-    Ok(())
+    Ok(now)
 }
 
 /// Frees what the metadata store says is garbage. True if there may be more.
@@ -223,18 +234,18 @@ async fn collect(node: &Node) -> Result<bool> {
 
 /// `ending` are the bags that are gone after this round; others come again, and are dropped only where something is left.
 async fn free_on(place: &Place, garbage: &Garbage, ending: &[BagId]) -> Result<()> {
-    let here = |group: &NewGroup| {
-        let (device, chunk) = place_of(group);
-        (device == place.id()).then_some(chunk)
-    };
-    let chunks: Vec<ChunkId> = garbage.groups.iter().filter_map(here).collect();
-    if !chunks.is_empty() {
-        place.delete(chunks).await?;
+    let here = |group: &NewGroup| group.chunks_on(place.id()).map(|(_, chunk)| chunk).collect::<Vec<_>>();
+    let chunks: Vec<ChunkId> = garbage.groups.iter().flat_map(here).collect();
+    for chunks in chunks.chunks(LIST_PAGE_MAX) {
+        place.delete(chunks.to_vec()).await?;
     }
     let mut released: BTreeMap<ChunkId, Vec<(u64, u64)>> = BTreeMap::new();
     for (group, offset, length) in &garbage.ranges {
-        if let Some(chunk) = here(group) {
-            released.entry(chunk).or_default().push((*offset, *length));
+        for (column, chunk) in group.chunks_on(place.id()) {
+            let range = group.stripe().column_range(*offset..offset.saturating_add(*length), column);
+            if range.start < range.end {
+                released.entry(chunk).or_default().push((range.start, range.end - range.start));
+            }
         }
     }
     for (chunk, ranges) in released {
@@ -262,21 +273,22 @@ async fn end_abandoned(node: &Node) -> Result<()> {
     let reply = node.metadata()?.ask(meta::Request::FenceList { limit: GARBAGE_AT_ONCE }).await?;
     let meta::Reply::Orphans(orphans) = reply else { unreachable!("files to recover were asked for") };
     for orphan in orphans {
-        let (device, _) = place_of(&orphan.group);
-        match node.place(device) {
-            Ok(place) if place.is_able() || matches!(place, Place::Near(_)) => said(node, end(node, orphan).await),
-            // Its turn comes with its device.
-            Ok(_) | Err(_) => false,
-        };
+        let can_be_asked =
+            |device: DeviceId| node.place(device).is_ok_and(|place| place.is_able() || matches!(place, Place::Near(_)));
+        // Else its turn comes with its devices.
+        if orphan.group.chunks().all(|(_, device, _)| can_be_asked(device)) {
+            said(node, end(node, orphan).await);
+        }
     }
     Ok(())
 }
 
 /// Ends a file whose writer is fenced in the metadata.
 async fn end(node: &Node, orphan: Orphan) -> Result<()> {
-    let (device, chunk) = place_of(&orphan.group);
-    let place = node.place(device)?;
-    let length = fence_and_seal(&place, chunk, orphan.generation).await?;
+    let length = match fence_and_seal(node, &orphan).await {
+        Err(_) if node.planted == Some(Planted::UnreachableTakenForEmpty) => 0,
+        length => length?,
+    };
     let request = meta::Request::Recovered { inode: orphan.inode, generation: orphan.generation, length };
     match node.metadata()?.ask(request).await {
         // Recovered by an earlier round whose answer was lost, or deleted meanwhile.
@@ -304,16 +316,38 @@ pub async fn recover(node: &Node, caller: Caller, ask: Recover) -> Result<Attrib
     }
 }
 
-async fn fence_and_seal(place: &Place, chunk: ChunkId, generation: Generation) -> Result<u64> {
-    match place.fence(chunk, generation).await {
-        Ok(length) => {
-            place.seal(chunk, generation, length).await?;
-            Ok(length)
-        }
-        // Nothing was ever written to it.
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(0),
-        Err(error) => Err(error),
+/// Takes every column of a group from its writer, then seals all of them. The bytes of the group that are kept: up to the first that a
+/// column lacks. All columns have to answer: what one of them has may have been acknowledged.
+async fn fence_and_seal(node: &Node, orphan: &Orphan) -> Result<u64> {
+    let group = &orphan.group;
+    let mut columns = Vec::with_capacity(group.columns.len());
+    for (_, device, chunk) in group.chunks() {
+        let place = node.place(device)?;
+        let length = fence(&place, (group.group, chunk), orphan.generation).await?;
+        columns.push((place, chunk, length));
     }
+    let lengths: Vec<u64> = columns.iter().map(|(_, _, length)| length.unwrap_or(0)).collect();
+    for (place, chunk, length) in columns {
+        if let Some(length) = length {
+            place.seal(chunk, orphan.generation, length).await?;
+        }
+    }
+    Ok(group.stripe().group_length(&lengths))
+}
+
+/// Takes a chunk from its writer. Its length. One that is not there yet is made, empty: else a first append that is on its way
+/// would make it, and be acknowledged, after the file was closed without its bytes. None: it is not there, and its device takes
+/// no appends.
+async fn fence(place: &Place, (group, chunk): (GroupId, ChunkId), generation: Generation) -> Result<Option<u64>> {
+    match place.fence(chunk, generation).await {
+        Err(error) if error.kind() == ErrorKind::NotFound && !place.is_able() => return Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        other => return other.map(Some),
+    }
+    let nothing =
+        Copied { generation, offset: 0, bytes: Bytes::new(), level: policy::Level::Synced, small_parts: false };
+    place.append((group, chunk), nothing).await?;
+    place.fence(chunk, generation).await.map(Some)
 }
 
 /// Compares all devices of this node with the metadata store, before anything is copied.
@@ -402,7 +436,10 @@ async fn page_of(node: &Node, place: &Place, after: Option<ChunkId>) -> Result<P
             Err(error) => return Err(error),
         }
     }
-    let unknown = node.unknown_chunks(place.id(), &chunks).await?;
+    let mut unknown = node.unknown_chunks(place.id(), &chunks).await?;
+    if matches!(place, Place::Far(_)) && node.planted == Some(Planted::ReturnedKeepsDeleted) {
+        (unknown, unknown_bags) = (Vec::new(), Vec::new());
+    }
     let next = chunks.last().map(|(chunk, _)| *chunk).filter(|_| more);
     Ok(Page { chunks: chunks.len(), unknown, unknown_bags, next })
 }

@@ -2,24 +2,23 @@
 //! engines recover on disks whose writes stay in memory, so there is one recovery and it is the real one.
 
 use crate::settings::{DeviceSetting, metadata_directory, shown};
-use crate::translate::place_of;
 use base::buffer::Pool;
 use base::checksum::{combine, crc32c};
 use base::disk::{Caching, Disk, FileKind};
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
-use base::id::{BagId, ChunkId, DeviceId, SessionId};
+use base::id::{ChunkId, DeviceId, SessionId};
 use base::limit::{LIST_PAGE_MAX, RECORD_PAYLOAD_MAX};
 use base::policy::Class;
 use base::unit::MIB;
 use bytes::Bytes;
 use chunk::{Check, Effect, Engine, Opened, Reply, Request, Usage};
-use meta::request::{BagInfo, Place};
+use meta::request::{NewGroup, Place};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use chunk::ChunkStat;
-pub use meta::request::Attributes;
+pub use meta::request::{Attributes, BagInfo};
 
 /// Bytes asked of an engine at once: four records, as its largest single read takes.
 const STEP: u64 = 4 * RECORD_PAYLOAD_MAX as u64;
@@ -110,25 +109,11 @@ impl Inspection {
             for extent in &located.extents {
                 let group = located.groups.iter().find(|group| group.group == extent.group);
                 let Some(group) = group else { unreachable!("the answer names the group of each extent") };
-                let (device, chunk) = place_of(group);
-                let (start, end) = (extent.file_offset, extent.file_offset.saturating_add(extent.length));
-                at = at.max(end);
-                let Some(device) = self.devices.iter_mut().find(|known| known.opened.id == device) else {
-                    let why = format!("it is on device {device}, whose directory was not given");
-                    damage.push(Damage { start, end, why });
-                    continue;
-                };
-                let from = extent.group_offset;
-                // Of a file that was being written the device knows more bytes than the metadata store.
-                let length = if extent.open { device.length(chunk)?.saturating_sub(from) } else { 0 };
-                let length = length.max(extent.length);
-                let mut placed = |offset: u64, bytes: Bytes| each(offset - from + start, bytes);
-                let bad = device.read(chunk, from, from.saturating_add(length), &mut placed)?;
-                damage.extend(bad.into_iter().map(|bad| Damage {
-                    start: bad.start - from + start,
-                    end: bad.end - from + start,
-                    why: bad.why,
-                }));
+                at = at.max(extent.file_offset.saturating_add(extent.length));
+                // Of a file that was being written the devices know more bytes than the metadata store.
+                let whole = if extent.open { self.group_length(group)? } else { 0 };
+                let length = whole.saturating_sub(extent.group_offset).max(extent.length);
+                self.read_extent(extent, group, length, (&mut *each, &mut damage))?;
             }
             if !located.more || located.extents.is_empty() {
                 if at < length && located.extents.is_empty() {
@@ -139,6 +124,54 @@ impl Inspection {
             }
         }
         Ok(damage)
+    }
+
+    /// How long a group is, by what its devices have; none of it where one of them is not here.
+    fn group_length(&mut self, group: &NewGroup) -> Result<u64> {
+        let mut lengths = vec![0; group.stripe().columns()];
+        for (column, device, chunk) in group.chunks() {
+            if let Some(known) = self.devices.iter_mut().find(|known| known.opened.id == device) {
+                lengths[column] = known.length(chunk)?;
+            }
+        }
+        Ok(group.stripe().group_length(&lengths))
+    }
+
+    /// Reads an extent of `length` bytes, piece after piece of its group's columns.
+    fn read_extent(
+        &mut self,
+        extent: &meta::request::Extent,
+        group: &NewGroup,
+        length: u64,
+        (each, damage): (Sink<'_>, &mut Vec<Damage>),
+    ) -> Result<()> {
+        let mut start = extent.file_offset;
+        for piece in group.stripe().pieces(extent.group_offset, length) {
+            let end = start.saturating_add(piece.length);
+            let here = |device: DeviceId| move |known: &&mut InspectedDevice| known.opened.id == device;
+            match group.chunk_of(piece.column) {
+                None => note_damage(damage, start, end, "no device is recorded for it"),
+                Some((device, chunk)) => match self.devices.iter_mut().find(here(device)) {
+                    None => {
+                        let why = format!("it is on device {device}, whose directory was not given");
+                        note_damage(damage, start, end, &why);
+                    }
+                    Some(known) => {
+                        let in_file = |at: u64| at - piece.offset + start;
+                        let mut placed = |offset: u64, bytes: Bytes| each(in_file(offset), bytes);
+                        let bad =
+                            known.read(chunk, piece.offset, piece.offset.saturating_add(piece.length), &mut placed)?;
+                        damage.extend(bad.into_iter().map(|bad| Damage {
+                            start: in_file(bad.start),
+                            end: in_file(bad.end),
+                            why: bad.why,
+                        }));
+                    }
+                },
+            }
+            start = end;
+        }
+        Ok(())
     }
 }
 
@@ -356,7 +389,7 @@ impl Names {
     }
 
     /// All bags: number and name.
-    pub fn bags(&mut self) -> Result<Vec<(BagId, String)>> {
+    pub fn bags(&mut self) -> Result<Vec<BagInfo>> {
         let mut all: Vec<BagInfo> = Vec::new();
         loop {
             let after = all.last().map(|bag| bag.name.clone());
@@ -366,7 +399,7 @@ impl Names {
             };
             all.extend(bags);
             if !more {
-                return Ok(all.into_iter().map(|info| (info.bag, info.name)).collect());
+                return Ok(all);
             }
         }
     }
@@ -401,8 +434,13 @@ impl Names {
             for extent in &located.extents {
                 let group = located.groups.iter().find(|group| group.group == extent.group);
                 let Some(group) = group else { unreachable!("the answer names the group of each extent") };
-                let (device, chunk) = place_of(group);
-                all.push((device, chunk, extent.group_offset, extent.length));
+                let range = extent.group_offset..extent.group_offset.saturating_add(extent.length);
+                for (column, device, chunk) in group.chunks() {
+                    let there = group.stripe().column_range(range.clone(), column);
+                    if there.start < there.end {
+                        all.push((device, chunk, there.start, there.end - there.start));
+                    }
+                }
                 at = extent.file_offset.saturating_add(extent.length);
             }
             if !located.more || located.extents.is_empty() {

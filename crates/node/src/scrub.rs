@@ -8,9 +8,13 @@ use base::limit::{LIST_PAGE_MAX, SCRUB_RATE};
 use base::unit::{Time, WallTime};
 use chunk::scrub::{DamagedRange, Scrub, ScrubReport};
 use chunk::{Engine, Reply, Request};
-use meta::request::FilePiece;
+use meta::request::{FilePiece, NewGroup};
 use net::message::{Done, Id, device as wire};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+/// Cells of a damaged range that are named: of a chunk of the usual size all.
+const CELLS_MAX: usize = 256;
 
 /// A scrub as others see it.
 #[derive(Clone, Debug)]
@@ -120,7 +124,9 @@ impl Node {
                 Owner::Bag(bag) => drop(bags.insert(bag)),
             }
         }
-        let pieces = self.pieces_of(groups.into_iter().collect()).await?;
+        let groups: Vec<GroupId> = groups.into_iter().collect();
+        let known = self.known_groups(&groups).await?;
+        let pieces = self.pieces_of(groups).await?;
         let bags = if bags.is_empty() { Vec::new() } else { self.bags().await? };
         let bags: BTreeMap<BagId, String> = bags.into_iter().map(|bag| (bag.bag, bag.name)).collect();
         let mut ranges = Vec::with_capacity(report.damaged.len());
@@ -130,9 +136,22 @@ impl Node {
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 other => drop(other?),
             }
-            ranges.push(named(range, &pieces, &bags));
+            let within = |group: GroupId| within_group(range, known.get(&group));
+            ranges.push(named(range, within, &pieces, &bags));
         }
         Ok(wire::DamageAnswer { ranges, not_listed: report.not_listed })
+    }
+
+    async fn known_groups(&self, groups: &[GroupId]) -> Result<BTreeMap<GroupId, NewGroup>> {
+        let mut all = BTreeMap::new();
+        for groups in groups.chunks(LIST_PAGE_MAX) {
+            let request = meta::Request::KnownGroups { groups: groups.to_vec() };
+            let meta::Reply::Known(known) = self.metadata()?.ask(request).await? else {
+                unreachable!("known groups were asked for")
+            };
+            all.extend(known.into_iter().map(|group| (group.group, group)));
+        }
+        Ok(all)
     }
 
     async fn pieces_of(&self, groups: Vec<GroupId>) -> Result<Vec<FilePiece>> {
@@ -156,7 +175,12 @@ impl Node {
 }
 
 /// A damaged range with the names of what lies in it.
-fn named(range: &DamagedRange, pieces: &[FilePiece], bags: &BTreeMap<BagId, String>) -> wire::DamagedRange {
+fn named(
+    range: &DamagedRange,
+    within_group: impl Fn(GroupId) -> Vec<Range<u64>>,
+    pieces: &[FilePiece],
+    bags: &BTreeMap<BagId, String>,
+) -> wire::DamagedRange {
     let mut found = wire::DamagedRange {
         chunk: range.chunk.0.into(),
         start: range.start,
@@ -167,15 +191,24 @@ fn named(range: &DamagedRange, pieces: &[FilePiece], bags: &BTreeMap<BagId, Stri
     match range.owner {
         Owner::Bag(bag) => found.bag = bags.get(&bag).cloned().unwrap_or_else(|| format!("number {bag}")),
         Owner::Group(group) => {
-            found.pieces =
-                pieces.iter().filter(|piece| piece.group == group).filter_map(|piece| within(range, piece)).collect();
+            let ranges = within_group(group);
+            let of_group = pieces.iter().filter(|piece| piece.group == group);
+            found.pieces = of_group.flat_map(|piece| ranges.iter().filter_map(|range| within(range, piece))).collect();
         }
     }
     found
 }
 
+/// The bytes of a group that a damaged range of one of its columns holds. Of a group that is gone nothing is to be restored.
+fn within_group(range: &DamagedRange, group: Option<&NewGroup>) -> Vec<Range<u64>> {
+    let Some(group) = group else { return Vec::new() };
+    let column = group.chunks().find(|(_, _, chunk)| *chunk == range.chunk);
+    let ranges = column.map(|(column, _, _)| group.stripe().group_ranges(column, range.start..range.end));
+    ranges.into_iter().flatten().take(CELLS_MAX).collect()
+}
+
 /// The part of a file's piece that is damaged.
-fn within(range: &DamagedRange, piece: &FilePiece) -> Option<wire::FileRange> {
+fn within(range: &Range<u64>, piece: &FilePiece) -> Option<wire::FileRange> {
     let start = range.start.max(piece.group_offset);
     let end = range.end.min(piece.group_offset.saturating_add(piece.length));
     let in_file = |at: u64| piece.file_offset.saturating_add(at - piece.group_offset);
@@ -184,22 +217,35 @@ fn within(range: &DamagedRange, piece: &FilePiece) -> Option<wire::FileRange> {
 
 #[cfg(test)]
 mod tests {
-    use super::within;
-    use base::id::{ChunkId, GroupId, Owner};
+    use super::{within, within_group};
+    use base::id::{ChunkId, DeviceId, GroupId, Owner};
     use chunk::scrub::DamagedRange;
-    use meta::request::FilePiece;
+    use meta::request::{Column, FilePiece, NewGroup};
 
     /// A damaged range of a chunk becomes the bytes of the file that lie in it, and no others.
     #[test]
     fn places() {
-        let owner = Owner::Group(GroupId(1));
-        let damaged = |start, end| DamagedRange { chunk: ChunkId(1), owner, start, end, unreadable: false };
         let piece =
             FilePiece { path: "/f".to_string(), file_offset: 1000, group: GroupId(1), group_offset: 100, length: 50 };
-        let found = |start, end| within(&damaged(start, end), &piece).map(|range| (range.start, range.end));
+        let found = |start: u64, end: u64| within(&(start..end), &piece).map(|range| (range.start, range.end));
         assert_eq!(found(0, 4096), Some((1000, 1050)));
         assert_eq!(found(120, 130), Some((1020, 1030)));
         assert_eq!((found(0, 100), found(150, 200)), (None, None));
         assert_eq!(found(149, u64::MAX), Some((1049, 1050)));
+    }
+
+    /// A damaged range of one of several columns is the cells of the group that lie in it.
+    #[test]
+    fn columns() {
+        let owner = Owner::Group(GroupId(1));
+        let damaged = |start, end| DamagedRange { chunk: ChunkId(7), owner, start, end, unreadable: false };
+        let column = |chunk| Column { replicas: vec![(DeviceId(1), ChunkId(chunk))] };
+        let columns = vec![column(6), column(7)];
+        let group = NewGroup { group: GroupId(1), columns, cell: 100, room: 0 };
+        let found = |start, end| within_group(&damaged(start, end), Some(&group));
+        assert_eq!(found(50, 250), [150..200, 300..400, 500..550]);
+        assert_eq!(within_group(&damaged(0, 10), None), []);
+        let one = NewGroup { columns: vec![column(7)], cell: 0, ..group.clone() };
+        assert_eq!(within_group(&damaged(50, 250), Some(&one)), [50..250]);
     }
 }

@@ -3,7 +3,7 @@
 
 mod bag;
 mod chunk;
-mod file;
+pub mod file;
 pub mod nodes;
 
 use base::buffer::Pool;
@@ -75,6 +75,8 @@ pub struct State {
     pub next: u64,
     /// Devices there are, numbered from 1.
     pub devices: u64,
+    /// How wide files become.
+    pub wide: file::Wide,
     /// Who is there.
     pub view: cluster::ViewAnswer,
     /// Calls that came to the wrong node.
@@ -137,6 +139,17 @@ impl Fake {
 
     pub fn fail(&self, change: impl FnOnce(&mut Faults)) {
         change(&mut self.state().faults);
+    }
+
+    /// Changes the last byte of a chunk that waits in a bag, which nobody notices before it is pulled. Its name.
+    pub fn damage_stored_chunk(&self) -> u128 {
+        let mut state = self.state();
+        let mut members = state.bags.values_mut().flat_map(|bag| bag.members.values_mut());
+        let (name, bytes) = members.find_map(|member| member.chunks.iter_mut().next()).expect("a chunk");
+        let mut rotten = bytes.to_vec();
+        *rotten.last_mut().expect("a byte") ^= 1;
+        *bytes = rotten.into();
+        *name
     }
 
     async fn handle(&self, call: &Call) -> Result<Reply> {

@@ -1,5 +1,6 @@
 //! Files: what was written is read, whatever happens between.
 
+use crate::fake::file::Wide;
 use crate::fake::{Fake, Faults};
 use base::checksum::BlockSums;
 use base::env::Random;
@@ -30,6 +31,18 @@ pub const DELAYED: Faults = Faults {
     damaged: 0,
     without_blocks: false,
 };
+
+/// Cells of half a piece over four columns.
+pub const WIDE: Wide = Wide { columns: 4, cell: 8 << 10, narrow: 24 << 10, room: 200_000 };
+
+/// A node on which files widen from this seed on.
+pub fn narrow_or_wide(seed: u64, wide_from: u64) -> Arc<Fake> {
+    let fake = Fake::new(seed);
+    if seed >= wide_from {
+        fake.state().wide = WIDE;
+    }
+    fake
+}
 
 pub fn content(length: usize, seed: u64) -> Bytes {
     let random = SimRandom::new(seed);
@@ -86,13 +99,13 @@ async fn round_trips() {
         2 * chunk,
         3 * chunk + piece + 7,
     ];
-    for seed in 0..6 {
-        let fake = Fake::new(seed);
+    for seed in 0..12 {
+        let fake = narrow_or_wide(seed, 6);
         let client = fake.client().with_sizes(SMALL);
         if seed % 2 == 1 {
             fake.fail(|faults| *faults = DELAYED);
         }
-        let step = [usize::MAX / 2, 1000, piece, 3 * piece + 5, chunk, 40_000][seed as usize];
+        let step = [usize::MAX / 2, 1000, piece, 3 * piece + 5, chunk, 40_000][seed as usize % 6];
         for size in sizes {
             let (path, bytes) = (format!("/{size}"), content(size, seed));
             write(&client, &path, &bytes, step).await;
@@ -157,8 +170,8 @@ async fn large_writes_are_not_copied() {
 /// up, only over what all appends before have reached, and to the end. An error is told, too.
 #[tokio::test(start_paused = true)]
 async fn progress_is_told() {
-    for seed in 0..6 {
-        let fake = Fake::new(seed);
+    for seed in 0..12 {
+        let fake = narrow_or_wide(seed, 6);
         fake.fail(|faults| *faults = DELAYED);
         let client = fake.client().with_sizes(SMALL);
         let bytes = content(300_000, seed);
@@ -209,27 +222,29 @@ async fn progress_is_told() {
 /// Appending goes on where the file ended, again and again.
 #[tokio::test(start_paused = true)]
 async fn append() {
-    let fake = Fake::new(3);
-    fake.fail(|faults| *faults = DELAYED);
-    let client = fake.client().with_sizes(SMALL);
-    let bytes = content(200_000, 3);
-    write(&client, "/a", &bytes.slice(..1), 1).await;
-    let mut at = 1;
-    for length in [0, 5, 100_000, 16_384, 83_610] {
-        let mut writer = client.append("/a").await.expect("it was made");
-        assert_eq!(writer.position(), at as u64);
-        writer.write(bytes.slice(at..at + length)).await.expect("written");
-        writer.close().await.expect("closed");
-        at += length;
+    for seed in 3..5 {
+        let fake = narrow_or_wide(seed, 4);
+        fake.fail(|faults| *faults = DELAYED);
+        let client = fake.client().with_sizes(SMALL);
+        let bytes = content(200_000, 3);
+        write(&client, "/a", &bytes.slice(..1), 1).await;
+        let mut at = 1;
+        for length in [0, 5, 100_000, 16_384, 83_610] {
+            let mut writer = client.append("/a").await.expect("it was made");
+            assert_eq!(writer.position(), at as u64);
+            writer.write(bytes.slice(at..at + length)).await.expect("written");
+            writer.close().await.expect("closed");
+            at += length;
+        }
+        assert!(client.read_small("/a").await.expect("read") == bytes);
     }
-    assert!(client.read_small("/a").await.expect("read") == bytes);
 }
 
 /// What hflush or sync reported is seen by everybody at once, also by readers that were there before, and across chunks.
 #[tokio::test(start_paused = true)]
 async fn hflush_is_visible() {
-    for seed in 0..8 {
-        let fake = Fake::new(seed);
+    for seed in 0..16 {
+        let fake = narrow_or_wide(seed, 8);
         fake.fail(|faults| *faults = DELAYED);
         let (writing, reading) = (fake.client().with_sizes(SMALL), fake.client().with_sizes(SMALL));
         let bytes = content(400_000, seed);

@@ -1,6 +1,7 @@
 //! Promises of the client, kept against a small node in memory that delays, reorders, refuses and loses answers.
 
 mod bags;
+mod columns;
 mod fake;
 mod files;
 mod names;

@@ -33,7 +33,7 @@ pub async fn one_client(tools: &Tools, devices: usize, speed: Speed, pieces: u64
             bar: Some(bar),
             processor: cost.processor / (bytes as f64 / GIB as f64),
             memory: os::process::usage(std::process::id())?.anonymous_bytes,
-            note: "a file is on one device at a time".to_string(),
+            note: "8 MiB on one device, 32 MiB on four, then on all".to_string(),
         })
     };
     let watch = Watch::start(tools)?;

@@ -2,6 +2,7 @@
 
 use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, InodeId, NodeId};
 use base::policy::{Class, Policy};
+use base::stripe::Stripe;
 use base::unit::WallTime;
 
 /// What is said of a file or directory.
@@ -31,6 +32,8 @@ pub struct Attributes {
     pub writing: bool,
     /// What a gateway keeps with it; empty: nothing.
     pub note: Vec<u8>,
+    /// Who holds it in a gateway's protocol while it is written; empty: nobody in particular.
+    pub holder: String,
 }
 
 /// One line of a listing.
@@ -54,8 +57,39 @@ pub struct Column {
 pub struct NewGroup {
     /// Its number.
     pub group: GroupId,
-    /// One column with one replica today.
+    /// One or several, each with one replica today.
     pub columns: Vec<Column>,
+    /// Bytes of a cell; zero in groups of one column, which need none.
+    pub cell: u64,
+    /// Bytes after which it ends, for who writes it; zero: nobody says.
+    pub room: u64,
+}
+
+impl NewGroup {
+    /// How its bytes lie in its columns.
+    pub fn stripe(&self) -> Stripe {
+        match Stripe::new(self.columns.len().max(1), self.cell.max(1)) {
+            Some(stripe) => stripe,
+            None => unreachable!("there is a column, and a cell has bytes"),
+        }
+    }
+
+    /// The chunks that hold its bytes: number of the column, device, chunk.
+    pub fn chunks(&self) -> impl Iterator<Item = (usize, DeviceId, ChunkId)> + '_ {
+        let columns = self.columns.iter().enumerate();
+        columns
+            .flat_map(|(number, column)| column.replicas.iter().map(move |(device, chunk)| (number, *device, *chunk)))
+    }
+
+    /// Those of them that are on this device.
+    pub fn chunks_on(&self, device: DeviceId) -> impl Iterator<Item = (usize, ChunkId)> + '_ {
+        self.chunks().filter(move |(_, on, _)| *on == device).map(|(column, _, chunk)| (column, chunk))
+    }
+
+    /// The chunk of a column, if there is such a column.
+    pub fn chunk_of(&self, column: usize) -> Option<(DeviceId, ChunkId)> {
+        self.columns.get(column).and_then(|column| column.replicas.first()).copied()
+    }
 }
 
 /// A write lease.
@@ -71,6 +105,8 @@ pub struct FileHandle {
     pub length: u64,
     /// The group to append to, from its offset 0.
     pub group: NewGroup,
+    /// Something above limits bytes: `Reserve` says in time that they are too many.
+    pub limited: bool,
 }
 
 /// A piece of a file.
@@ -101,7 +137,7 @@ pub struct FilePiece {
     pub group: GroupId,
     /// Where in the group they begin.
     pub group_offset: u64,
-    /// How many they are; `CHUNK_MAX` for one that is being written.
+    /// How many they are; as many as can be for one that is being written.
     pub length: u64,
 }
 
@@ -152,6 +188,8 @@ pub struct BagInfo {
     pub retain: bool,
     /// The present pass, counted from 0.
     pub pass: u32,
+    /// How its chunks are compressed: `Compression::code`, or one of a newer version.
+    pub compression: u32,
     /// What members that left had counted.
     pub carried: Carried,
 }
@@ -244,6 +282,32 @@ pub struct Garbage {
     pub ranges: Vec<(NewGroup, u64, u64)>,
     /// Deleted bags.
     pub bags: Vec<BagInfo>,
+}
+
+/// What becomes of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// It stays as it is.
+    Keep,
+    /// There is none.
+    None,
+    /// So many.
+    Most(u64),
+}
+
+/// A directory's quota, and what counts against it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// Most files and directories, its own name included.
+    pub names_max: Option<u64>,
+    /// Most bytes, as often as each file counts.
+    pub bytes_max: Option<u64>,
+    /// How many names there are.
+    pub names: u64,
+    /// How many bytes.
+    pub bytes: u64,
+    /// They are being counted still: there may be more.
+    pub counting: bool,
 }
 
 /// Counts of files, directories and bytes.

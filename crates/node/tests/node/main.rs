@@ -3,11 +3,13 @@
 #![allow(missing_docs)]
 
 mod cluster;
+mod columns;
 mod failing;
 mod fuzz;
 mod hdfs_calls;
 mod hdfs_cluster;
 mod hdfs_names;
+mod hdfs_quotas;
 mod hdfs_read;
 mod hdfs_trouble;
 mod hdfs_user;
@@ -16,6 +18,7 @@ mod recover;
 
 use base::buffer::Pool;
 use base::env::Clock;
+use base::error::ErrorKind;
 use base::id::SessionId;
 use base::limit::SESSION_LEASE;
 use base::policy::Class;
@@ -200,6 +203,32 @@ async fn rewound_while_consumers_pull() {
     fixture.stop().await;
 }
 
+/// Who does not know how a bag's chunks are compressed cannot open it, and so never takes what lies in it for what was pushed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_cannot_decompress_is_refused() {
+    let mut fixture = Fixture::start("compression").await;
+    let link = fixture.link(1).await;
+    let zstd = base::policy::Compression::Zstd.code();
+    let create = bag::Create { name: "b".to_string(), exists_ok: true, compression: zstd, ..bag::Create::default() };
+    let make = async |create: bag::Create| link.call(&create, Payload::empty()).await;
+    let (info, _) = make(create.clone()).await.expect("a bag");
+    assert_eq!(info.compression, zstd);
+    for knows in 0..3 {
+        let stat = bag::Stat { name: "b".to_string(), uncounted: true, knows };
+        let answers = [link.call(&stat, Payload::empty()).await, make(bag::Create { knows, ..create.clone() }).await];
+        for answer in answers {
+            match answer {
+                Ok((info, _)) => assert_eq!((knows, info.compression), (zstd, zstd)),
+                Err(error) => assert!(knows < zstd && error.kind() == ErrorKind::Unsupported, "{knows}: {error:?}"),
+            }
+        }
+    }
+    let unknown = bag::Create { name: "new".to_string(), compression: 77, ..create };
+    assert_eq!(make(unknown).await.expect_err("nobody knows it").kind(), ErrorKind::Unsupported);
+    link.close();
+    fixture.stop().await;
+}
+
 /// A bag's consumers that wait hear at once that it was sealed and is empty.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_hear_of_the_end() {
@@ -228,7 +257,7 @@ async fn too_late_for_its_bag_and_file() {
     let create = file::Create { path: "/f".to_string(), overwrite: false, parents: false, ..file::Create::default() };
     let (opened, _) = link.call(&create, Payload::empty()).await.expect("a file");
     link.call(&bag::Delete { name: "b".to_string() }, Payload::empty()).await.expect("deleted");
-    link.call(&file::Delete { path: "/f".to_string(), recursive: false, known: 0 }, Payload::empty())
+    link.call(&file::Delete { path: "/f".to_string(), recursive: false, ..file::Delete::default() }, Payload::empty())
         .await
         .expect("deleted");
     let chunks = async || {
@@ -239,7 +268,7 @@ async fn too_late_for_its_bag_and_file() {
     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     let payload = || Payload::new(Bytes::from(vec![9; 100_000]));
     link.call(&bag::Push { bag, device, chunk: 7_u128.into() }, payload()).await.expect("pushed");
-    let file::NewGroup { group, device, chunk } = opened.group;
+    let file::NewGroup { group, device, chunk, .. } = opened.group;
     let generation = opened.generation;
     let append = chunk::Append { device, chunk, group, generation, level: 2, ..chunk::Append::default() };
     link.call(&append, payload()).await.expect("appended");
@@ -267,7 +296,7 @@ async fn dropped_after_the_end_of_its_session() {
     dead.call(&push(1), payload()).await.expect("pushed");
     let create = file::Create { path: "/f".to_string(), overwrite: false, parents: false, ..file::Create::default() };
     let (opened, _) = dead.call(&create, Payload::empty()).await.expect("a file");
-    let file::NewGroup { group, device: place, chunk } = opened.group;
+    let file::NewGroup { group, device: place, chunk, .. } = opened.group;
     let (generation, level) = (opened.generation, 2);
     let append =
         chunk::Append { device: place, chunk, group, generation, offset: 0, level, seal: false, small_parts: false };

@@ -2,9 +2,10 @@
 
 use super::State;
 use base::error::{Error, ErrorKind, Result};
+use base::stripe::Stripe;
 use net::message::file::{
-    Attributes, Close, Create, DiskUsage, DiskUsageAnswer, Entry, Extent, List, ListAnswer, Locate, LocateAnswer,
-    MakeDirectory, NewGroup, NextGroup, OpenedFile, PutFiles, PutFilesAnswer,
+    Attributes, Close, Column, Create, DiskUsage, DiskUsageAnswer, Entry, Extent, List, ListAnswer, Locate,
+    LocateAnswer, MakeDirectory, NewGroup, NextGroup, OpenedFile, PutFiles, PutFilesAnswer,
 };
 use net::message::{Done, Failure};
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,9 +33,27 @@ pub struct File {
 pub struct Piece {
     pub start: u64,
     pub length: u64,
-    pub device: u128,
-    pub chunk: u128,
+    pub group: u64,
     pub chunk_offset: u64,
+}
+
+/// How wide files become; nothing of it: one column, as long as the client likes.
+#[derive(Clone, Copy, Default)]
+pub struct Wide {
+    pub columns: u64,
+    pub cell: u64,
+    /// Of the first group, which has one column.
+    pub narrow: u64,
+    /// Of all others.
+    pub room: u64,
+}
+
+/// The columns of a group.
+pub fn columns_of(group: &NewGroup) -> (Vec<Column>, Stripe) {
+    let only = vec![Column { device: group.device, chunk: group.chunk }];
+    let columns = if group.columns.is_empty() { only } else { group.columns.clone() };
+    let stripe = Stripe::new(columns.len(), group.cell).expect("the fake's own");
+    (columns, stripe)
 }
 
 fn error<T>(kind: ErrorKind, text: &str) -> Result<T> {
@@ -45,8 +64,26 @@ impl State {
     pub fn new_group(&mut self) -> NewGroup {
         let group = self.number();
         let device = u128::from(group % self.devices) + 1;
-        let answer = NewGroup { group, device: device.into(), chunk: (u128::from(group) << 64).into() };
+        let (device, chunk) = (device.into(), (u128::from(group) << 64).into());
+        let answer = NewGroup { group, device, chunk, room: self.wide.narrow, ..NewGroup::default() };
         self.files.groups.insert(group, answer.clone());
+        answer
+    }
+
+    fn wider_group(&mut self, most: u32) -> NewGroup {
+        let Wide { columns, cell, room, .. } = self.wide;
+        let only = self.new_group();
+        if columns < 2 {
+            return only;
+        }
+        assert!(u64::from(most) >= columns, "a writer takes several columns");
+        let column = |number: u64| Column {
+            device: (u128::from((only.group + number) % self.devices) + 1).into(),
+            chunk: (only.chunk.value() + u128::from(number)).into(),
+        };
+        let columns = (0..columns).map(column).collect();
+        let answer = NewGroup { group: only.group, columns, cell, room, ..NewGroup::default() };
+        self.files.groups.insert(answer.group, answer.clone());
         answer
     }
 
@@ -125,7 +162,7 @@ impl State {
             File { mode: ask.mode.unwrap_or(0o644), generation: 1, writer: Some(group.group), ..File::default() };
         let inode = self.make(&ask.path, ask.overwrite, file)?;
         let attributes = self.stat(&ask.path).ok();
-        Ok(OpenedFile { inode, generation: 1, length: 0, group, attributes })
+        Ok(OpenedFile { inode, generation: 1, length: 0, group, attributes, limited: false })
     }
 
     pub fn append_open(&mut self, _session: u128, path: &str) -> Result<OpenedFile> {
@@ -137,7 +174,7 @@ impl State {
         file.generation += 1;
         file.writer = Some(group.group);
         let attributes = Some(State::attributes(inode, file));
-        Ok(OpenedFile { inode, generation: file.generation, length: file.length, group, attributes })
+        Ok(OpenedFile { inode, generation: file.generation, length: file.length, group, attributes, limited: false })
     }
 
     /// What a node does when the leases of all writers are over: their chunks are fenced and keep what they have.
@@ -149,20 +186,21 @@ impl State {
             file.generation += 1;
             file.writer = None;
             let generation = file.generation;
-            let chunk = self.files.groups[&group].chunk.value();
-            let stored = self.chunks.entry(chunk).or_default();
-            (stored.sealed, stored.generation) = (true, generation);
-            let length = stored.length;
-            self.finish(inode, group, length);
+            let (columns, stripe) = columns_of(&self.files.groups[&group]);
+            let mut lengths = Vec::new();
+            for column in columns {
+                let stored = self.chunks.entry(column.chunk.value()).or_default();
+                (stored.sealed, stored.generation) = (true, generation);
+                lengths.push(stored.length);
+            }
+            self.finish(inode, group, stripe.group_length(&lengths));
         }
     }
 
     fn finish(&mut self, inode: u64, group: u64, length: u64) {
-        let place = self.files.groups[&group].clone();
         let file = self.files.by_number.get_mut(&inode).expect("asked for before");
         if length > 0 {
-            let (device, chunk) = (place.device.value(), place.chunk.value());
-            file.extents.push(Piece { start: file.length, length, device, chunk, chunk_offset: 0 });
+            file.extents.push(Piece { start: file.length, length, group, chunk_offset: 0 });
             file.length += length;
         }
     }
@@ -172,16 +210,23 @@ impl State {
         if file.is_none_or(|file| file.generation != generation || file.writer != Some(group)) {
             return error(ErrorKind::Stale, "another writer took over");
         }
-        let chunk = self.files.groups[&group].chunk.value();
-        let durable = self.chunks.get(&chunk).is_some_and(|stored| stored.sealed && stored.synced == length);
-        assert!(length == 0 || durable, "a group is finished whose chunk is not sealed and synced at {length}");
+        let (columns, stripe) = columns_of(&self.files.groups[&group]);
+        for (number, column) in columns.iter().enumerate() {
+            let length = stripe.column_length(length, number);
+            let stored = self.chunks.get(&column.chunk.value());
+            let durable = stored.is_some_and(|stored| stored.sealed && stored.synced == length);
+            assert!(
+                length == 0 || durable,
+                "a group is finished whose column {number} is not sealed and synced at {length}"
+            );
+        }
         Ok(())
     }
 
     pub fn next_group(&mut self, ask: &NextGroup) -> Result<NewGroup> {
         self.leased(ask.inode, ask.generation, ask.finished_group, ask.finished_length)?;
         self.finish(ask.inode, ask.finished_group, ask.finished_length);
-        let group = self.new_group();
+        let group = self.wider_group(ask.columns_max);
         self.files.by_number.get_mut(&ask.inode).expect("leased").writer = Some(group.group);
         Ok(group)
     }
@@ -201,10 +246,9 @@ impl State {
             let mut file = File { length: put.length, modified_ms: put.modified_ms, mode: put.mode, ..File::default() };
             if put.length > 0 {
                 let place = &self.files.groups[&put.group];
-                let (device, chunk) = (place.device.value(), place.chunk.value());
-                let synced = self.chunks.get(&chunk).map_or(0, |stored| stored.synced);
+                let synced = self.chunks.get(&place.chunk.value()).map_or(0, |stored| stored.synced);
                 assert!(synced >= put.offset + put.length, "{} is named before its bytes are durable", put.path);
-                file.extents.push(Piece { start: 0, length: put.length, device, chunk, chunk_offset: put.offset });
+                file.extents.push(Piece { start: 0, length: put.length, group: put.group, chunk_offset: put.offset });
             }
             let made = self.make(&put.path, put.overwrite, file);
             results.push(made.map_or_else(Failure::from, |_| Failure::default()));
@@ -217,21 +261,16 @@ impl State {
         let Some(file) = self.files.by_number.get(&inode) else {
             return error(ErrorKind::NotFound, "the file is gone");
         };
-        let extent = |piece: &Piece, open: bool| Extent {
-            offset: piece.start,
-            length: piece.length,
-            device: piece.device.into(),
-            chunk: piece.chunk.into(),
-            chunk_offset: piece.chunk_offset,
-            open,
+        let extent = |piece: &Piece, open: bool| {
+            let NewGroup { device, chunk, columns, cell, .. } = self.files.groups[&piece.group].clone();
+            let Piece { start: offset, length, chunk_offset, .. } = *piece;
+            Extent { offset, length, device, chunk, chunk_offset, open, columns, cell }
         };
         let end = ask.offset.saturating_add(ask.length);
         let touching = |piece: &&Piece| piece.start < end && piece.start + piece.length > ask.offset;
         let mut extents: Vec<Extent> = file.extents.iter().filter(touching).map(|piece| extent(piece, false)).collect();
         if let Some(group) = file.writer {
-            let place = &self.files.groups[&group];
-            let (device, chunk) = (place.device.value(), place.chunk.value());
-            extents.push(extent(&Piece { start: file.length, length: 0, device, chunk, chunk_offset: 0 }, true));
+            extents.push(extent(&Piece { start: file.length, length: 0, group, chunk_offset: 0 }, true));
         }
         // Pages of two: a file of a few chunks has several.
         let more = extents.len() > 2;

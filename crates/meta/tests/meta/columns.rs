@@ -1,0 +1,127 @@
+//! Files that go over several devices as they grow: which groups they get, and what is left of them when a writer goes away.
+
+use crate::world::{World, create, delete, path, register};
+use base::error::{ErrorKind, Result};
+use base::id::{DeviceId, GroupId};
+use base::limit::{CHUNK_MAX, FILE_CHUNK, NARROW_COLUMN};
+use base::policy::{Class, Policy};
+use base::unit::MIB;
+use meta::request::{FileHandle, NewGroup, Place};
+use meta::{Caller, Reply, Request};
+use std::collections::BTreeSet;
+
+fn handle(reply: Result<Reply>) -> FileHandle {
+    match reply {
+        Ok(Reply::Handle(handle)) => handle,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn next_of(file: &FileHandle, finished: (GroupId, u64), columns_max: usize) -> Request {
+    Request::NextGroup { inode: file.inode, generation: file.generation, finished, columns_max }
+}
+
+fn group(reply: Result<Reply>) -> NewGroup {
+    match reply {
+        Ok(Reply::Group(group)) => group,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn devices(group: &NewGroup) -> BTreeSet<DeviceId> {
+    group.chunks().map(|(_, device, _)| device).collect()
+}
+
+/// A store with so many devices.
+fn world(devices: u128) -> World {
+    let mut world = World::new(1);
+    for number in 3..=devices {
+        world.ask(register(number, Class::Ssd)).expect("a device");
+    }
+    world
+}
+
+/// The groups of a file have 1, 4 and 16 columns on different devices, or as many as the writer can write to; those that others follow
+/// end early. Asked again, the answer is the same, and what is located says how the bytes lie, also after a restart.
+#[test]
+fn widens() {
+    let mut world = world(20);
+    let file = handle(world.ask(create("/f")));
+    assert_eq!((file.group.columns.len(), file.group.cell, file.group.room), (1, 0, NARROW_COLUMN));
+    let ask = next_of(&file, (file.group.group, NARROW_COLUMN), 16);
+    let caller = Caller { session: crate::world::SESSION, call: 1 << 40 };
+    let second = group(world.ask_as(caller, ask.clone()).expect("answered"));
+    assert_eq!((devices(&second).len(), second.cell, second.room), (4, MIB, 4 * NARROW_COLUMN));
+    assert_eq!(group(world.ask_as(caller, ask).expect("answered")), second, "asked again");
+    let third = group(world.ask(next_of(&file, (second.group, second.room), 16)));
+    assert_eq!((devices(&third).len(), third.room), (16, 16 * FILE_CHUNK));
+    let fourth = group(world.ask(next_of(&file, (third.group, third.room), 16)));
+    assert_eq!((devices(&fourth).len(), fourth.room), (16, 16 * FILE_CHUNK));
+    let narrower = group(world.ask(next_of(&file, (fourth.group, 16 * CHUNK_MAX), 5)));
+    assert_eq!((devices(&narrower).len(), narrower.room), (5, 5 * FILE_CHUNK));
+    assert_eq!(world.refusal(next_of(&file, (narrower.group, 5 * CHUNK_MAX + 1), 5)), ErrorKind::Invalid);
+    let old = group(world.ask(next_of(&file, (narrower.group, 10), 1)));
+    assert_eq!((old.columns.len(), old.cell, old.room), (1, 0, FILE_CHUNK));
+    world.settle();
+    world.kill();
+    world.open();
+    let located = match world.ask(Request::Locate { file: Place::Path(path("/f")), offset: 0, length: u64::MAX }) {
+        Ok(Reply::Located(located)) => located,
+        other => panic!("{other:?}"),
+    };
+    let found = located.groups.iter().find(|found| found.group == third.group).expect("it is one of the file's");
+    assert_eq!((&found.columns, found.cell), (&third.columns, MIB));
+}
+
+/// With one device that fits, all groups have one column and the length that they always had; a group of small files has one column
+/// however many devices there are.
+#[test]
+fn stays_narrow() {
+    let mut one = world(2);
+    one.ask(Request::DeviceDrain { device: DeviceId(2) }).expect("drains");
+    let file = handle(one.ask(create("/f")));
+    assert_eq!((file.group.columns.len(), file.group.room), (1, FILE_CHUNK));
+    let next = group(one.ask(next_of(&file, (file.group.group, FILE_CHUNK), 16)));
+    assert_eq!((next.columns.len(), next.room), (1, FILE_CHUNK));
+    let mut many = world(20);
+    let pack = group(many.ask(Request::PackGroup { finished: None, policy: Policy::default() }));
+    assert_eq!((pack.columns.len(), pack.room), (1, 0));
+}
+
+/// A device without room for a column of full length gets none of several columns.
+#[test]
+fn wants_room() {
+    let mut world = world(6);
+    for (number, free) in [(1, FILE_CHUNK), (2, FILE_CHUNK - 1), (3, 0), (4, 1 << 39)] {
+        let report =
+            Request::DeviceReport { device: DeviceId(number), used: (1 << 40) - free, capacity: 1 << 40, full: false };
+        world.ask(report).expect("noted");
+    }
+    let file = handle(world.ask(create("/f")));
+    let next = group(world.ask(next_of(&file, (file.group.group, 10), 16)));
+    assert_eq!(devices(&next), [1, 4, 5, 6].map(DeviceId).into());
+}
+
+/// When a writer has gone away, its last group keeps what the node says that it has; what columns hold behind that is garbage, and
+/// with the file all of it is.
+#[test]
+fn recovered() {
+    let mut world = world(4);
+    let file = handle(world.ask(create("/f")));
+    let wide = group(world.ask(next_of(&file, (file.group.group, 10), 16)));
+    assert_eq!(wide.columns.len(), 4);
+    let fence = Request::Fence { inode: file.inode, only_gone: false };
+    let Ok(Reply::Orphans(orphans)) = world.ask(fence) else { panic!("nothing to seal") };
+    assert_eq!(orphans[0].group.columns, wide.columns);
+    let kept = 5 * MIB + 7;
+    let done = Request::Recovered { inode: file.inode, generation: orphans[0].generation, length: kept };
+    assert!(matches!(world.ask(done), Ok(Reply::Attributes(closed)) if closed.length == 10 + kept && !closed.writing));
+    let Ok(Reply::Garbage(garbage)) = world.ask(Request::Garbage { limit: 10 }) else { panic!("no garbage") };
+    let (group, offset, length) = &garbage.ranges[0];
+    assert_eq!((group.group, *offset, offset.checked_add(*length)), (wide.group, kept, Some(u64::MAX)));
+    let ranges = (0..4).map(|column| group.stripe().column_range(*offset..u64::MAX, column).start);
+    assert_eq!(ranges.collect::<Vec<_>>(), [2 * MIB, MIB + 7, MIB, MIB]);
+    world.ask(delete("/f")).expect("deleted");
+    let Ok(Reply::Garbage(garbage)) = world.ask(Request::Garbage { limit: 10 }) else { panic!("no garbage") };
+    assert!(garbage.groups.iter().any(|group| group.columns == wide.columns));
+}
