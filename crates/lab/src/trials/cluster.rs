@@ -206,7 +206,9 @@ impl Cluster {
         for worker in &mut workers {
             self.healed(worker, &others).await?;
         }
-        // Once more, and now every error counts; the clients are new, for a session may be over.
+        // Once more, and now every error counts. The clients are new, for a session may be over; one that is not keeps the groups of
+        // its small files until it is.
+        drop(clients);
         let clients = self.connect(0).await?;
         let mut at_work = AtWork::begin(workers, &clients);
         at_work.wait(Duration::from_millis(300 + self.random.below(1000))).await?;
