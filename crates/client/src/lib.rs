@@ -17,11 +17,12 @@ mod producer;
 mod range;
 mod reader;
 mod routes;
+mod sides;
 mod stream;
 mod writer;
 
 pub use attributes::NewAttributes;
-pub use bag::Bag;
+pub use bag::{Bag, Scope};
 pub use client::{Client, Near, Settings, Sizes};
 pub use consumer::{Consumer, ConsumerOptions};
 pub use held::{Acknowledged, Chunk, Refusal};

@@ -2,11 +2,15 @@
 
 mod bags;
 mod bare;
+mod card;
 mod files;
 mod ground;
+mod joins;
 mod kept;
 mod limiter;
+mod links;
 mod load;
+mod memory;
 mod plot;
 mod row;
 mod world;
@@ -15,8 +19,11 @@ use bags::{Buffer, Run};
 use base::error::{Error, ErrorKind, Result};
 use base::unit::MIB;
 use ground::Tools;
+use joins::Joins;
 use limiter::Speed;
+use links::Links;
 use load::Load;
+use memory::Memory;
 use plot::{Chart, Line};
 use row::{HEAD, Row};
 use std::path::Path;
@@ -24,13 +31,13 @@ use std::path::Path;
 /// What to measure.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Experiments, by their names: limiter, weak, strong, one, buffer; all of them without this
+    /// Experiments, by their names: limiter, weak, strong, one, buffer, links, hot, joins, memory; all of them without this
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Sizes, in nodes with one device each, instead of the usual ones
     #[arg(long, value_delimiter = ',')]
     nodes: Vec<usize>,
-    /// What each device can do, in MB/s, instead of 80 (15 from 32 devices on)
+    /// What each device can do, in MB/s, instead of 80 (20 for 32 devices, 12 for more)
     #[arg(long)]
     rate: Option<u64>,
     /// How long each measurement is to take, if the devices are the bound, instead of the usual times
@@ -39,9 +46,18 @@ pub struct Args {
     /// KiB of a chunk, at most 1024, instead of 1024 (256 from 32 devices on)
     #[arg(long)]
     chunk: Option<usize>,
-    /// Chunks that each client has on their way, instead of 16 (four a device if it is alone)
+    /// Chunks that each client has on their way, instead of 12 (four a device if it is alone)
     #[arg(long)]
     window: Option<usize>,
+    /// Pulls that each client has open, instead of as many as it finds right
+    #[arg(long)]
+    pulls: Option<usize>,
+    /// What each network card can do in each direction, in MB/s, where links are slower than devices, instead of a quarter of a device
+    #[arg(long)]
+    card: Option<u64>,
+    /// Serve as the node that is measured in a process of its own, of the cluster with this id
+    #[arg(long, hide = true)]
+    alone: Option<String>,
     /// Disks with a head: 8 ms a seek, instead of 0.1 ms a request
     #[arg(long)]
     hdd: bool,
@@ -54,7 +70,7 @@ pub struct Args {
 }
 
 /// The experiments, in the order in which they are run.
-const EXPERIMENTS: [&str; 5] = ["limiter", "weak", "strong", "one", "buffer"];
+const EXPERIMENTS: [&str; 9] = ["limiter", "weak", "strong", "one", "buffer", "links", "hot", "joins", "memory"];
 
 /// Where pictures lie, from the root of the tree.
 const PICTURES: &str = "docs/pictures";
@@ -78,6 +94,9 @@ pub fn run(args: &Args) -> Result<bool> {
     os::machine::raise_open_files()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let tools = Tools::new();
+    if let Some(cluster) = &args.alone {
+        return runtime.block_on(memory::alone(&tools, cluster, args.speed(64))).map(|()| true);
+    }
     let mut all = Found::default();
     if !args.json {
         println!("{HEAD}");
@@ -107,6 +126,9 @@ async fn experiment(name: &str, args: &Args, tools: &Tools) -> Result<Found> {
         "strong" => strong(args, tools).await,
         "one" => one(args, tools).await,
         "buffer" => buffer(args, tools).await,
+        "links" | "hot" => links(name, args, tools).await,
+        "joins" => joins(args, tools).await,
+        "memory" => memory(args, tools).await,
         other => unreachable!("{other} is no experiment"),
     }
 }
@@ -116,15 +138,25 @@ impl Args {
         if self.nodes.is_empty() { usual.to_vec() } else { self.nodes.clone() }
     }
 
-    /// Sixteen devices of 80 MB/s, or more of 15, are about what two processors carry through loopback with checksums.
+    /// Sixteen devices of 80 MB/s, or 64 of 12, are about what two processors carry through loopback with checksums.
     fn speed(&self, devices: usize) -> Speed {
-        let rate = self.rate.unwrap_or(if devices <= 16 { 80 } else { 15 }) * 1_000_000;
+        let usual = match devices {
+            0..=16 => 80,
+            17..=32 => 20,
+            _ => 12,
+        };
+        let rate = self.rate.unwrap_or(usual) * 1_000_000;
         if self.hdd { Speed::hdd(rate) } else { Speed::ssd(rate) }
     }
 
     /// A chunk so large that 0.1 ms for each request is below a percent of its time, and so small that a device has a thousand.
     fn chunk(&self, devices: usize) -> usize {
         self.chunk.unwrap_or(if devices <= 16 { 1024 } else { 256 }) << 10
+    }
+
+    /// So large chunks, and so many of them on their way unless somebody said another number.
+    fn load(&self, chunk: usize, window: usize) -> Load {
+        Load { chunk, window: self.window.unwrap_or(window), pulls: self.pulls }
     }
 
     fn show(&self, rows: &[Row]) {
@@ -174,7 +206,7 @@ async fn weak(args: &Args, tools: &Tools) -> Result<Found> {
         devices,
         speed,
         clients: devices,
-        load: Load { chunk, window: args.window.unwrap_or(16) },
+        load: args.load(chunk, 12),
         each: chunks(speed, args.seconds.unwrap_or(14.0), chunk),
         bar: Some(if devices <= 16 { 0.97 } else { 0.95 }),
     };
@@ -206,7 +238,7 @@ async fn strong(args: &Args, tools: &Tools) -> Result<Found> {
         devices,
         speed,
         clients: devices,
-        load: Load { chunk, window: args.window.unwrap_or(16) },
+        load: args.load(chunk, 12),
         each: chunks(speed, args.seconds.unwrap_or(3.2), chunk) * largest as u64 / devices as u64,
         bar: Some(0.97),
     };
@@ -224,7 +256,7 @@ async fn one(args: &Args, tools: &Tools) -> Result<Found> {
         devices,
         speed,
         clients: 1,
-        load: Load { chunk, window: args.window.unwrap_or(16.max(4 * devices)) },
+        load: args.load(chunk, 12.max(4 * devices)),
         each: chunks(speed, args.seconds.unwrap_or(4.0), chunk) * devices as u64,
         bar: Some(0.95),
     };
@@ -252,7 +284,7 @@ async fn buffer(args: &Args, tools: &Tools) -> Result<Found> {
             devices,
             speed,
             clients: devices,
-            load: Load { chunk, window: args.window.unwrap_or(16) },
+            load: args.load(chunk, 12),
             each: 20 * capacity / chunk as u64,
             bar: None,
         };
@@ -286,6 +318,73 @@ fn backlog_chart(buffer: &Buffer, backlog: &[(f64, f64)]) -> Chart {
     }
 }
 
+/// Links slower than devices, by as much as a Gbit/s is slower than what Hurricane's lab had behind it: all clients, or one.
+async fn links(name: &str, args: &Args, tools: &Tools) -> Result<Found> {
+    let mut found = Found::default();
+    for devices in args.sizes(&[8]) {
+        let (speed, hot) = (args.speed(devices), name == "hot");
+        let window = if hot { 32 } else { 12 };
+        let links = Links {
+            devices,
+            speed,
+            card: args.card.map_or(speed.rate / 4, |card| card * 1_000_000),
+            load: args.load(args.chunk(devices), window),
+            seconds: args.seconds.unwrap_or(10.0),
+        };
+        let rows = match hot {
+            true => {
+                let rows = links.hot(tools).await?;
+                args.show(&rows);
+                rows
+            }
+            false => links.all(tools, |rows| args.show(rows)).await?,
+        };
+        found.rows.extend(rows);
+    }
+    Ok(found)
+}
+
+/// A node joins, and one is drained, while clients push.
+async fn joins(args: &Args, tools: &Tools) -> Result<Found> {
+    let mut found = Found::default();
+    for devices in args.sizes(&[8]) {
+        let speed = args.speed(devices);
+        let load = args.load(args.chunk(devices), 12);
+        let seen = Joins { devices, speed, load, seconds: args.seconds.unwrap_or(12.0) }.run(tools).await?;
+        args.show(&seen.rows);
+        let megabytes =
+            |curve: Vec<(f64, f64)>| curve.into_iter().map(|(second, bytes)| (second, bytes / 1e6)).collect();
+        let chart = Chart {
+            title: "A node joins, and one is drained, while clients push".to_string(),
+            x: "seconds".to_string(),
+            y: "MB/s".to_string(),
+            doubling: false,
+            floor: 0.0,
+            lines: vec![
+                Line::new("push", megabytes(seen.curve)),
+                Line::dashed("devices that take chunks", megabytes(seen.devices)),
+            ],
+        };
+        found.charts.push(("joins", chart));
+        found.rows.extend(seen.rows);
+    }
+    Ok(found)
+}
+
+/// One node of many in a process of its own.
+async fn memory(args: &Args, tools: &Tools) -> Result<Found> {
+    let mut found = Found::default();
+    for devices in args.sizes(&[64]) {
+        let (speed, chunk) = (args.speed(devices), args.chunk(devices));
+        let load = args.load(chunk, 12);
+        let each = chunks(speed, args.seconds.unwrap_or(14.0), chunk);
+        let row = Memory { devices, speed, load, each }.run(tools).await?;
+        args.show(std::slice::from_ref(&row));
+        found.rows.push(row);
+    }
+    Ok(found)
+}
+
 /// Throughput by devices, beside their sum.
 fn throughput(title: &str, rows: &[Row]) -> Chart {
     let mut lines = lines(rows, |row| row.throughput / 1e6);
@@ -316,7 +415,7 @@ mod tests {
     use base::unit::MIB;
 
     fn run() -> Run {
-        let (speed, load) = (Speed::ssd(2_000_000_000), Load { chunk: 64 << 10, window: 4 });
+        let (speed, load) = (Speed::ssd(2_000_000_000), Load { chunk: 64 << 10, window: 4, pulls: None });
         Run { experiment: "smoke", devices: 2, speed, clients: 2, load, each: 40, bar: None }
     }
 
@@ -336,10 +435,27 @@ mod tests {
         assert!(write.throughput > 0.0 && read.throughput > 0.0);
     }
 
+    /// With links slower than devices clients push and pull as they like, all of them and one alone.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn links_are_slow() {
+        let (speed, load) = (Speed::ssd(200_000_000), Load { chunk: 64 << 10, window: 8, pulls: None });
+        let links = super::links::Links { devices: 2, speed, card: 50_000_000, load, seconds: 0.05 };
+        assert_eq!(links.all(&Tools::new(), |_| ()).await.expect("it runs").len(), 6);
+        assert_eq!(links.hot(&Tools::new()).await.expect("it runs").len(), 2);
+    }
+
+    /// A node joins and one is drained while clients push, and no chunk is lost.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_node_joins() {
+        let (speed, load) = (Speed::ssd(100_000_000), Load { chunk: 64 << 10, window: 4, pulls: None });
+        let seen = super::joins::Joins { devices: 2, speed, load, seconds: 0.5 }.run(&Tools::new()).await;
+        assert_eq!(seen.expect("it runs").rows.len(), 2);
+    }
+
     /// More than the devices hold passes through them while it is consumed.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn passes_through() {
-        let run = Run { load: Load { chunk: MIB as usize, window: 4 }, each: 100, ..run() };
+        let run = Run { load: Load { chunk: MIB as usize, window: 4, pulls: None }, each: 100, ..run() };
         let buffer = Buffer { run, capacity: 64 * MIB };
         let (row, _) = buffer.both(&Tools::new(), 1.0).await.expect("it runs");
         assert_eq!(row.each, 100);
