@@ -12,4 +12,5 @@ pub mod metric;
 pub mod net;
 pub mod planted;
 pub mod policy;
+pub mod quota;
 pub mod unit;

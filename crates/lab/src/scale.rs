@@ -3,6 +3,8 @@
 mod bags;
 mod bare;
 mod card;
+mod compressed;
+mod curves;
 mod files;
 mod ground;
 mod joins;
@@ -17,21 +19,22 @@ mod world;
 
 use bags::{Buffer, Run};
 use base::error::{Error, ErrorKind, Result};
+use base::policy::Compression;
 use base::unit::MIB;
+use compressed::Content;
 use ground::Tools;
 use joins::Joins;
 use limiter::Speed;
 use links::Links;
 use load::Load;
 use memory::Memory;
-use plot::{Chart, Line};
 use row::{HEAD, Row};
-use std::path::Path;
+use std::path::PathBuf;
 
 /// What to measure.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Experiments, by their names: limiter, weak, strong, one, buffer, links, hot, joins, memory; all of them without this
+    /// Experiments, by their names: limiter, weak, strong, one, buffer, links, hot, joins, memory, compression; all of them without this
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Sizes, in nodes with one device each, instead of the usual ones
@@ -67,19 +70,20 @@ pub struct Args {
     /// Draw the curves into docs/pictures
     #[arg(long)]
     record: bool,
+    /// Measure nothing, and draw the curves of rows that were measured before and printed with --json
+    #[arg(long, value_name = "FILE")]
+    draw: Vec<PathBuf>,
 }
 
 /// The experiments, in the order in which they are run.
-const EXPERIMENTS: [&str; 9] = ["limiter", "weak", "strong", "one", "buffer", "links", "hot", "joins", "memory"];
-
-/// Where pictures lie, from the root of the tree.
-const PICTURES: &str = "docs/pictures";
+const EXPERIMENTS: [&str; 10] =
+    ["limiter", "weak", "strong", "one", "buffer", "links", "hot", "joins", "memory", "compression"];
 
 /// What an experiment found: rows, and pictures by their names.
 #[derive(Default)]
 struct Found {
     rows: Vec<Row>,
-    charts: Vec<(&'static str, Chart)>,
+    charts: Vec<curves::Named>,
 }
 
 /// Runs the experiments. `Ok(false)`: a bar was missed.
@@ -90,6 +94,9 @@ pub fn run(args: &Args) -> Result<bool> {
     }
     if args.chunk.is_some_and(|kib| kib == 0 || kib > 1024) {
         return Err(Error::new(ErrorKind::Invalid, "a chunk has 1 to 1024 KiB here"));
+    }
+    if !args.draw.is_empty() {
+        return curves::record(&curves::of_rows(&curves::rows_of(&args.draw)?)).map(|()| true);
     }
     os::machine::raise_open_files()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -107,14 +114,13 @@ pub fn run(args: &Args) -> Result<bool> {
         all.rows.extend(found.rows);
         all.charts.extend(found.charts);
     }
+    let rows: Vec<_> = all.rows.iter().map(Row::json).collect();
+    all.charts.extend(curves::of_rows(&rows));
     if args.json {
-        println!("{}", serde_json::json!({ "rows": all.rows.iter().map(Row::json).collect::<Vec<_>>() }));
+        println!("{}", serde_json::json!({ "rows": rows }));
     }
     if args.record {
-        std::fs::create_dir_all(PICTURES)?;
-        for (name, chart) in &all.charts {
-            os::file::replace(&Path::new(PICTURES).join(format!("{name}.svg")), chart.svg().as_bytes())?;
-        }
+        curves::record(&all.charts)?;
     }
     Ok(all.rows.iter().all(Row::holds))
 }
@@ -129,6 +135,7 @@ async fn experiment(name: &str, args: &Args, tools: &Tools) -> Result<Found> {
         "links" | "hot" => links(name, args, tools).await,
         "joins" => joins(args, tools).await,
         "memory" => memory(args, tools).await,
+        "compression" => compression(args, tools).await,
         other => unreachable!("{other} is no experiment"),
     }
 }
@@ -210,29 +217,15 @@ async fn weak(args: &Args, tools: &Tools) -> Result<Found> {
         each: chunks(speed, args.seconds.unwrap_or(14.0), chunk),
         bar: Some(if devices <= 16 { 0.97 } else { 0.95 }),
     };
-    let sizes = args.sizes(&[1, 2, 4, 8, 16, 32, 64]);
-    let mut found = Found { rows: each_size(args, tools, &sizes, run).await?, ..Found::default() };
-    let original = Line::dashed(
-        "Hurricane, read",
-        vec![(1.0, 0.99), (2.0, 0.95), (4.0, 0.95), (8.0, 0.95), (16.0, 0.95), (64.0, 0.87)],
-    );
-    let mut chart = Chart {
-        title: "Weak scaling of bags: as many clients as nodes".to_string(),
-        x: "nodes, and as many clients".to_string(),
-        y: "throughput, part of the devices' sum".to_string(),
-        doubling: true,
-        floor: 0.7,
-        lines: lines(&found.rows, Row::ratio),
-    };
-    chart.lines.push(original);
-    found.charts.push(("weak-scaling", chart));
-    Ok(found)
+    let rows = each_size(args, tools, &args.sizes(&[1, 2, 4, 8, 16, 32, 64]), run).await?;
+    Ok(Found { rows, ..Found::default() })
 }
 
 /// The same work for all sizes together.
 async fn strong(args: &Args, tools: &Tools) -> Result<Found> {
     let sizes = args.sizes(&[1, 2, 4, 8, 16]);
-    let largest = sizes.iter().copied().max().unwrap_or(1);
+    // One size measured alone has the work that it has among the usual ones.
+    let largest = sizes.iter().copied().fold(16, usize::max);
     let run = |devices, speed, chunk| Run {
         experiment: "strong scaling",
         devices,
@@ -242,11 +235,7 @@ async fn strong(args: &Args, tools: &Tools) -> Result<Found> {
         each: chunks(speed, args.seconds.unwrap_or(3.2), chunk) * largest as u64 / devices as u64,
         bar: Some(0.97),
     };
-    let mut found = Found { rows: each_size(args, tools, &sizes, run).await?, ..Found::default() };
-    found
-        .charts
-        .push(("strong-scaling", throughput("Strong scaling of bags: the same work for all sizes", &found.rows)));
-    Ok(found)
+    Ok(Found { rows: each_size(args, tools, &sizes, run).await?, ..Found::default() })
 }
 
 /// One client and more and more devices.
@@ -269,7 +258,6 @@ async fn one(args: &Args, tools: &Tools) -> Result<Found> {
         args.show(&rows);
         found.rows.extend(rows);
     }
-    found.charts.push(("one-client", throughput("One client: a bag, and a file", &found.rows)));
     Ok(found)
 }
 
@@ -295,27 +283,34 @@ async fn buffer(args: &Args, tools: &Tools) -> Result<Found> {
         let buffer = Buffer { run: Run { bar: Some(0.95), ..run }, capacity };
         let (row, backlog) = buffer.both(tools, unmixed).await?;
         args.show(std::slice::from_ref(&row));
-        found.charts.push(("unbounded-buffer", backlog_chart(&buffer, &backlog)));
+        found.charts.push(("unbounded-buffer", curves::backlog(&buffer, &backlog)));
         found.rows.extend([push, pull, row]);
     }
     Ok(found)
 }
 
-fn backlog_chart(buffer: &Buffer, backlog: &[(f64, f64)]) -> Chart {
-    let points: Vec<(f64, f64)> = backlog.iter().map(|(second, bytes)| (*second, bytes / 1e6)).collect();
-    let (end, capacity) =
-        (points.last().map_or(1.0, |point| point.0), buffer.capacity as f64 / 1e6 * buffer.run.devices as f64);
-    Chart {
-        title: "Unbounded buffer: producers and consumers at once".to_string(),
-        x: "seconds".to_string(),
-        y: "pushed and not pulled, MB".to_string(),
-        doubling: false,
-        floor: 0.0,
-        lines: vec![
-            Line::new("backlog", points),
-            Line::dashed("what the devices hold", vec![(0.0, capacity), (end, capacity)]),
-        ],
+/// One device of 450 MB/s: what compression gains beside content that nothing makes smaller. The original gained 2.8 and 2.2 times
+/// on reads, 1.2 and 1.0 times on writes.
+async fn compression(args: &Args, tools: &Tools) -> Result<Found> {
+    let speed = Speed::ssd(args.rate.unwrap_or(450) * 1_000_000);
+    let mut found = Found::default();
+    let mut plain = None;
+    for (content, how, bars) in [
+        (Content::Noise, Compression::None, [0.0, 0.0]),
+        (Content::Zeros, Compression::Lz4, [1.3, 2.8]),
+        (Content::Rising, Compression::Lz4, [1.05, 2.2]),
+        (Content::Rising, Compression::Zstd, [1.05, 2.2]),
+        (Content::Noise, Compression::Lz4, [0.9, 0.9]),
+    ] {
+        let chunks = chunks(speed, args.seconds.unwrap_or(3.0), 4 * MIB as usize);
+        let run = compressed::Run { speed, content, how, chunks, window: args.window.unwrap_or(16) };
+        let of = plain.map(|[push, pull]: [f64; 2]| [(push, bars[0]), (pull, bars[1])]);
+        let rows = run.push_and_pull(tools, of).await?;
+        args.show(&rows);
+        plain.get_or_insert([rows[0].throughput, rows[1].throughput]);
+        found.rows.extend(rows);
     }
+    Ok(found)
 }
 
 /// Links slower than devices, by as much as a Gbit/s is slower than what Hurricane's lab had behind it: all clients, or one.
@@ -352,20 +347,7 @@ async fn joins(args: &Args, tools: &Tools) -> Result<Found> {
         let load = args.load(args.chunk(devices), 12);
         let seen = Joins { devices, speed, load, seconds: args.seconds.unwrap_or(12.0) }.run(tools).await?;
         args.show(&seen.rows);
-        let megabytes =
-            |curve: Vec<(f64, f64)>| curve.into_iter().map(|(second, bytes)| (second, bytes / 1e6)).collect();
-        let chart = Chart {
-            title: "A node joins, and one is drained, while clients push".to_string(),
-            x: "seconds".to_string(),
-            y: "MB/s".to_string(),
-            doubling: false,
-            floor: 0.0,
-            lines: vec![
-                Line::new("push", megabytes(seen.curve)),
-                Line::dashed("devices that take chunks", megabytes(seen.devices)),
-            ],
-        };
-        found.charts.push(("joins", chart));
+        found.charts.push(("joins", curves::joining(&seen)));
         found.rows.extend(seen.rows);
     }
     Ok(found)
@@ -385,33 +367,14 @@ async fn memory(args: &Args, tools: &Tools) -> Result<Found> {
     Ok(found)
 }
 
-/// Throughput by devices, beside their sum.
-fn throughput(title: &str, rows: &[Row]) -> Chart {
-    let mut lines = lines(rows, |row| row.throughput / 1e6);
-    let sum = rows.iter().filter(|row| row.what == "push").map(|row| (row.devices as f64, row.of / 1e6)).collect();
-    lines.push(Line::dashed("the devices' sum", sum));
-    Chart { title: title.to_string(), x: "nodes".to_string(), y: "MB/s".to_string(), doubling: true, floor: 0.0, lines }
-}
-
-/// A line for each thing that was done.
-fn lines(rows: &[Row], value: impl Fn(&Row) -> f64) -> Vec<Line> {
-    let mut lines: Vec<Line> = Vec::new();
-    for row in rows {
-        let point = (row.devices as f64, value(row));
-        match lines.iter_mut().find(|line| line.name == row.what) {
-            Some(line) => line.points.push(point),
-            None => lines.push(Line::new(row.what, vec![point])),
-        }
-    }
-    lines
-}
-
 #[cfg(test)]
 mod tests {
     use super::bags::{Buffer, Run};
+    use super::compressed::{Content, Run as Compressed};
     use super::ground::Tools;
     use super::limiter::Speed;
     use super::load::Load;
+    use base::policy::Compression;
     use base::unit::MIB;
 
     fn run() -> Run {
@@ -450,6 +413,16 @@ mod tests {
         let (speed, load) = (Speed::ssd(100_000_000), Load { chunk: 64 << 10, window: 4, pulls: None });
         let seen = super::joins::Joins { devices: 2, speed, load, seconds: 0.5 }.run(&Tools::new()).await;
         assert_eq!(seen.expect("it runs").rows.len(), 2);
+    }
+
+    /// What a client pushes compressed comes back, and less of it is stored.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn compresses() {
+        let speed = Speed::ssd(2_000_000_000);
+        let run = Compressed { speed, content: Content::Rising, how: Compression::Lz4, chunks: 10, window: 4 };
+        let [push, pull] = run.push_and_pull(&Tools::new(), None).await.expect("it runs");
+        assert!(push.throughput > 0.0 && pull.throughput > 0.0);
+        assert!(push.note.contains("lz4: 0.4"), "{}", push.note);
     }
 
     /// More than the devices hold passes through them while it is consumed.

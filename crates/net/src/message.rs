@@ -67,6 +67,10 @@ asks! {
     37 file::Lookup => file::LookupAnswer,
     38 file::PathOf => file::PathOfAnswer,
     40 file::Recover => file::Attributes,
+    44 file::SetQuota => file::QuotaAnswer,
+    45 file::GetQuota => file::QuotaAnswer,
+    46 file::Reserve => Done,
+    47 file::Answered => file::AnsweredAnswer,
 
     48 chunk::Append => chunk::AppendAnswer,
     49 chunk::Read => chunk::ReadAnswer,
@@ -103,6 +107,7 @@ asks! {
     118 order::SealBag => Done,
     119 order::DropBag => Done,
     120 order::Kept => order::KeptAnswer,
+    121 order::Fetch => Done,
 }
 
 /// The answer to a question that only wants to be done.

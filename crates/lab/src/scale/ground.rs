@@ -104,15 +104,23 @@ impl Store {
         self.all_there().await
     }
 
-    /// Waits until all nodes that were started have their devices in the store.
+    /// Waits until all nodes that were started have their devices in the store, and know it.
     async fn all_there(&self) -> Result<()> {
-        let client = self.client(0).await?;
         let began = self.tools.clock.now();
+        let late = |error: Error| match self.tools.clock.now().since(began) > JOIN_MAX {
+            true => Err(error.during("not all nodes have joined")),
+            false => Ok(()),
+        };
+        let client = self.client(0).await?;
         while client.devices().await?.devices.len() < self.nodes.len() + usize::from(self.outside.is_some()) {
-            if self.tools.clock.now().since(began) > JOIN_MAX {
-                return Err(Error::new(ErrorKind::Unreachable, "not all nodes have joined"));
-            }
+            late(Error::new(ErrorKind::Unreachable, "devices are missing"))?;
             tokio::time::sleep(LOOK).await;
+        }
+        for number in 0..self.nodes.len() {
+            while let Err(error) = self.client(number).await {
+                late(error)?;
+                tokio::time::sleep(LOOK).await;
+            }
         }
         Ok(())
     }

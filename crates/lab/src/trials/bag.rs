@@ -32,6 +32,8 @@ pub struct Bag {
     gone: BTreeSet<u64>,
     /// An image is being taken: from here on nothing is sure.
     holding: bool,
+    /// The store goes on when answers stay away: a grant may end while its chunk is held, and what was asked may come late.
+    goes_on: bool,
     next_content: u64,
     /// Pulled and not acknowledged, and who pulled them.
     held: Vec<Chunk>,
@@ -39,8 +41,8 @@ pub struct Bag {
 }
 
 impl Bag {
-    /// The bag of worker number `worker`, not made yet.
-    pub fn new(worker: u64) -> Bag {
+    /// The bag of worker number `worker`, not made yet. `goes_on`: so does the store while answers stay away.
+    pub fn new(worker: u64, goes_on: bool) -> Bag {
         Bag {
             worker,
             number: 0,
@@ -49,6 +51,7 @@ impl Bag {
             chunks: BTreeMap::new(),
             gone: BTreeSet::new(),
             holding: false,
+            goes_on,
             next_content: worker << 40,
             held: Vec::new(),
             consumer: None,
@@ -73,7 +76,8 @@ impl Bag {
     /// One step of work.
     pub async fn step(&mut self, client: &Client, random: &SimRandom, counts: &mut Counts) -> Found<()> {
         if self.there != Sure::Yes {
-            if self.holding {
+            // Whether it is there is told by the next comparison.
+            if self.holding || self.there == Sure::Maybe {
                 return Ok(());
             }
             self.there = Sure::Maybe;
@@ -142,6 +146,10 @@ impl Bag {
             let Some(chunk) = consumer.pull().await? else { break };
             counts.bytes += chunk.bytes.len() as u64;
             let content = read(&chunk)?;
+            if self.goes_on {
+                // The earlier grant is over, and an acknowledgement under it would be refused.
+                self.held.retain(|held| held.id != chunk.id);
+            }
             if self.gone.contains(&content) || self.held.iter().any(|held| read(held).is_ok_and(|held| held == content))
             {
                 return Err(Finding::new(Kind::Duplicated, format!("chunk {content:#x} was handed out again")));
@@ -243,10 +251,15 @@ impl Bag {
         if let Some((content, _)) = self.chunks.iter().find(|(content, must)| **must && !seen.contains(*content)) {
             return Err(Finding::new(Kind::Lost, format!("chunk {content:#x} of bag {name} is gone")));
         }
-        // What was open and is not there was acknowledged or never came; it must not come later.
-        let absent = self.chunks.keys().filter(|content| !seen.contains(*content)).copied();
-        self.gone.extend(absent);
-        self.chunks = seen.into_iter().map(|content| (content, true)).collect();
+        if self.goes_on {
+            // What was open and is not there may be on its way.
+            self.chunks.extend(seen.into_iter().map(|content| (content, true)));
+        } else {
+            // What was open and is not there was acknowledged or never came; it must not come later.
+            let absent = self.chunks.keys().filter(|content| !seen.contains(*content)).copied();
+            self.gone.extend(absent);
+            self.chunks = seen.into_iter().map(|content| (content, true)).collect();
+        }
         self.consumer = Some(consumer);
         Ok(())
     }

@@ -105,6 +105,30 @@ impl Model {
         self.done();
     }
 
+    /// How much of each content was sent, at the most.
+    pub fn all_sent(&self) -> BTreeMap<u64, u64> {
+        let edits = self.open.iter().flat_map(|change| &change.edits).filter_map(|(_, entry)| entry.as_ref());
+        let mut sent = BTreeMap::new();
+        for entry in edits.chain(self.now.values()) {
+            if let Entry::File(file) = entry {
+                let most: &mut u64 = sent.entry(file.content).or_default();
+                *most = file.at_most.max(*most);
+            }
+        }
+        sent
+    }
+
+    /// What was sent and is not there may be on its way: files may still grow to what `sent` says.
+    pub fn may_grow(&mut self, sent: &BTreeMap<u64, u64>) {
+        for entry in self.now.values_mut().chain(self.base.values_mut()) {
+            if let Entry::File(file) = entry
+                && let Some(most) = sent.get(&file.content)
+            {
+                file.at_most = file.at_most.max(*most);
+            }
+        }
+    }
+
     /// From here on acknowledged changes stay open.
     pub fn hold(&mut self) {
         self.holding = true;

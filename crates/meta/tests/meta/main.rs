@@ -1,5 +1,6 @@
 //! The promises of the metadata store, on a simulated disk and a simulated file.
 
+mod answers;
 mod attributes;
 mod crashes;
 mod extents;
@@ -8,6 +9,7 @@ mod known;
 mod model;
 mod moves;
 mod nodes;
+mod quotas;
 mod rules;
 mod steps;
 mod world;

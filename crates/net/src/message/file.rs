@@ -50,6 +50,9 @@ pub struct Attributes {
     /// What a gateway keeps with it, opaque to everybody else; at most `base::limit::NOTE_MAX` bytes.
     #[prost(bytes = "vec", tag = "12")]
     pub note: Vec<u8>,
+    /// Who holds it in a gateway's protocol while it is written; empty: nobody in particular.
+    #[prost(string, tag = "21")]
+    pub holder: String,
 }
 
 /// Asks for the attributes of everything on the way to a path.
@@ -119,6 +122,9 @@ pub struct SetAttributes {
     /// What a gateway keeps with it; empty removes it.
     #[prost(bytes = "vec", optional, tag = "7")]
     pub note: Option<Vec<u8>>,
+    /// How often its bytes count against quotas.
+    #[prost(uint32, optional, tag = "20")]
+    pub copies: Option<u32>,
 }
 
 /// Asks for extended attributes.
@@ -163,6 +169,9 @@ pub struct SetXattr {
     /// Its value; absent removes it.
     #[prost(bytes = "vec", optional, tag = "3")]
     pub value: Option<Vec<u8>>,
+    /// Which call of a gateway's client this is; absent: none that may be asked at another gateway.
+    #[prost(message, optional, tag = "30")]
+    pub asked: Option<Asked>,
 }
 
 /// Cuts off the end of a closed file.
@@ -185,6 +194,9 @@ pub struct Concat {
     /// Absolute paths of the others, in order; `base::limit::COMPOUND_FILES_MAX` at the most.
     #[prost(string, repeated, tag = "2")]
     pub sources: Vec<String>,
+    /// Which call of a gateway's client this is; absent: none that may be asked at another gateway.
+    #[prost(message, optional, tag = "30")]
+    pub asked: Option<Asked>,
 }
 
 /// Asks for a page of a directory, in the order of the names' bytes.
@@ -291,6 +303,15 @@ pub struct Create {
     /// Only if the directories have this version (`LookupAnswer::version`) still, else `Stale`; 0: in any case.
     #[prost(fixed64, tag = "11")]
     pub known: u64,
+    /// How often its bytes count against quotas; zero: once.
+    #[prost(uint32, tag = "20")]
+    pub copies: u32,
+    /// Who holds it in a gateway's protocol while it is written; empty: nobody in particular.
+    #[prost(string, tag = "21")]
+    pub holder: String,
+    /// Which call of a gateway's client this is; absent: none that may be asked at another gateway.
+    #[prost(message, optional, tag = "30")]
+    pub asked: Option<Asked>,
 }
 
 /// Opens a closed file to write at its end. While a writer has it open the answer is `Busy`; a writer whose session ended is
@@ -300,6 +321,16 @@ pub struct Append {
     /// Absolute path.
     #[prost(string, tag = "1")]
     pub path: String,
+    /// Who holds it in a gateway's protocol while it is written; empty: nobody in particular.
+    #[prost(string, tag = "21")]
+    pub holder: String,
+    /// Takes it from whoever has it open for the same holder: what was written since counts for nothing. `Busy` if some of that is
+    /// synced.
+    #[prost(bool, tag = "22")]
+    pub instead: bool,
+    /// Which call of a gateway's client this is; absent: none that may be asked at another gateway.
+    #[prost(message, optional, tag = "30")]
+    pub asked: Option<Asked>,
 }
 
 /// Takes a file away from whoever writes it: what is written is kept and synced, the writer is refused from then on, and the
@@ -333,6 +364,9 @@ pub struct OpenedFile {
     /// What is known about it; nodes before this field left it out.
     #[prost(message, optional, tag = "5")]
     pub attributes: Option<Attributes>,
+    /// A quota above limits bytes: `Reserve` says in time that they are too many.
+    #[prost(bool, tag = "20")]
+    pub limited: bool,
 }
 
 /// A group to write into: one column, one chunk, from offset zero.
@@ -513,6 +547,9 @@ pub struct Rename {
     /// Only if the directories have this version (`LookupAnswer::version`) still, else `Stale`; 0: in any case.
     #[prost(fixed64, tag = "4")]
     pub known: u64,
+    /// Which call of a gateway's client this is; absent: none that may be asked at another gateway.
+    #[prost(message, optional, tag = "30")]
+    pub asked: Option<Asked>,
 }
 
 /// Removes a file or directory.
@@ -527,6 +564,9 @@ pub struct Delete {
     /// Only if the directories have this version (`LookupAnswer::version`) still, else `Stale`; 0: in any case.
     #[prost(fixed64, tag = "3")]
     pub known: u64,
+    /// Which call of a gateway's client this is; absent: none that may be asked at another gateway.
+    #[prost(message, optional, tag = "30")]
+    pub asked: Option<Asked>,
 }
 
 /// Wishes for the bytes under a directory.
@@ -571,6 +611,104 @@ pub struct GetPolicy {
     /// Absolute path.
     #[prost(string, tag = "1")]
     pub path: String,
+}
+
+/// Limits what may be below a directory. What is there is counted in steps: ask `GetQuota` until it is.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct SetQuota {
+    /// Absolute path of the directory.
+    #[prost(string, tag = "1")]
+    pub path: String,
+    /// Most files and directories, its own name included; `NO_QUOTA`: as many as come; absent: as before.
+    #[prost(uint64, optional, tag = "2")]
+    pub names: Option<u64>,
+    /// Most bytes, as often as each file counts; `NO_QUOTA`: as many as come; absent: as before.
+    #[prost(uint64, optional, tag = "3")]
+    pub bytes: Option<u64>,
+}
+
+/// In `SetQuota`: no limit.
+pub const NO_QUOTA: u64 = u64::MAX;
+
+/// Asks for the quota of a directory itself.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct GetQuota {
+    /// Absolute path of the directory.
+    #[prost(string, tag = "1")]
+    pub path: String,
+}
+
+/// The quota of a directory, and what counts against it.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct Quota {
+    /// Most files and directories, its own name included; absent: as many as come.
+    #[prost(uint64, optional, tag = "1")]
+    pub names_max: Option<u64>,
+    /// Most bytes, as often as each file counts; absent: as many as come.
+    #[prost(uint64, optional, tag = "2")]
+    pub bytes_max: Option<u64>,
+    /// How many names there are.
+    #[prost(uint64, tag = "3")]
+    pub names: u64,
+    /// How many bytes.
+    #[prost(uint64, tag = "4")]
+    pub bytes: u64,
+    /// They are being counted still: there may be more.
+    #[prost(bool, tag = "5")]
+    pub counting: bool,
+}
+
+/// A directory's quota, if it has one.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct QuotaAnswer {
+    /// The quota.
+    #[prost(message, optional, tag = "1")]
+    pub quota: Option<Quota>,
+}
+
+/// Says how long a file that is open for writing may become before this is said again: so much counts against quotas until it is
+/// closed. `OverQuota` if that is too much.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct Reserve {
+    /// The file.
+    #[prost(uint64, tag = "1")]
+    pub inode: u64,
+    /// The writer's generation.
+    #[prost(uint64, tag = "2")]
+    pub generation: u64,
+    /// Bytes of the whole file.
+    #[prost(uint64, tag = "3")]
+    pub length: u64,
+}
+
+/// A call of a client of a gateway, which the client may ask again at another gateway.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct Asked {
+    /// The client's name.
+    #[prost(message, required, tag = "1")]
+    pub client: Id,
+    /// Its number of the call, the same when it asks again.
+    #[prost(fixed32, tag = "2")]
+    pub call: u32,
+}
+
+/// Asks whether a change that carried this `asked` was made.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct Answered {
+    /// Which call it was.
+    #[prost(message, required, tag = "1")]
+    pub asked: Asked,
+}
+
+/// Whether a change was made.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct AnsweredAnswer {
+    /// It was, and is remembered.
+    #[prost(bool, tag = "1")]
+    pub known: bool,
+    /// The file that it opened; zero: none.
+    #[prost(uint64, tag = "2")]
+    pub inode: u64,
 }
 
 /// Counts what lies under a path.

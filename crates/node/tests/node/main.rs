@@ -8,6 +8,7 @@ mod fuzz;
 mod hdfs_calls;
 mod hdfs_cluster;
 mod hdfs_names;
+mod hdfs_quotas;
 mod hdfs_read;
 mod hdfs_trouble;
 mod hdfs_user;
@@ -16,6 +17,7 @@ mod recover;
 
 use base::buffer::Pool;
 use base::env::Clock;
+use base::error::ErrorKind;
 use base::id::SessionId;
 use base::limit::SESSION_LEASE;
 use base::policy::Class;
@@ -200,6 +202,32 @@ async fn rewound_while_consumers_pull() {
     fixture.stop().await;
 }
 
+/// Who does not know how a bag's chunks are compressed cannot open it, and so never takes what lies in it for what was pushed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_cannot_decompress_is_refused() {
+    let mut fixture = Fixture::start("compression").await;
+    let link = fixture.link(1).await;
+    let zstd = base::policy::Compression::Zstd.code();
+    let create = bag::Create { name: "b".to_string(), exists_ok: true, compression: zstd, ..bag::Create::default() };
+    let make = async |create: bag::Create| link.call(&create, Payload::empty()).await;
+    let (info, _) = make(create.clone()).await.expect("a bag");
+    assert_eq!(info.compression, zstd);
+    for knows in 0..3 {
+        let stat = bag::Stat { name: "b".to_string(), uncounted: true, knows };
+        let answers = [link.call(&stat, Payload::empty()).await, make(bag::Create { knows, ..create.clone() }).await];
+        for answer in answers {
+            match answer {
+                Ok((info, _)) => assert_eq!((knows, info.compression), (zstd, zstd)),
+                Err(error) => assert!(knows < zstd && error.kind() == ErrorKind::Unsupported, "{knows}: {error:?}"),
+            }
+        }
+    }
+    let unknown = bag::Create { name: "new".to_string(), compression: 77, ..create };
+    assert_eq!(make(unknown).await.expect_err("nobody knows it").kind(), ErrorKind::Unsupported);
+    link.close();
+    fixture.stop().await;
+}
+
 /// A bag's consumers that wait hear at once that it was sealed and is empty.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_hear_of_the_end() {
@@ -228,7 +256,7 @@ async fn too_late_for_its_bag_and_file() {
     let create = file::Create { path: "/f".to_string(), overwrite: false, parents: false, ..file::Create::default() };
     let (opened, _) = link.call(&create, Payload::empty()).await.expect("a file");
     link.call(&bag::Delete { name: "b".to_string() }, Payload::empty()).await.expect("deleted");
-    link.call(&file::Delete { path: "/f".to_string(), recursive: false, known: 0 }, Payload::empty())
+    link.call(&file::Delete { path: "/f".to_string(), recursive: false, ..file::Delete::default() }, Payload::empty())
         .await
         .expect("deleted");
     let chunks = async || {
