@@ -130,7 +130,8 @@ impl Store {
         let number = self.nodes.len();
         let keeper = self.outside.as_ref().or(self.nodes.first().map(|first| &first.address));
         let meta = keeper.map_or(MetaPlace::Local, |keeper| MetaPlace::Node(keeper.clone()));
-        let cluster = Cluster { name: Store::name(number), meta, ..self.cluster.clone() };
+        let name = Store::name(number + usize::from(self.outside.is_some()));
+        let cluster = Cluster { name, meta, ..self.cluster.clone() };
         let busy = Arc::new(Busy::default());
         self.busy.push(busy.clone());
         let world = Arc::new(LimitedWorld::new(self.shape.speed, busy, pattern, clock.clone()));
