@@ -15,8 +15,8 @@ const PIECE: usize = 1 << 20;
 /// devices' sum that is good enough is `bar`.
 pub async fn one_client(tools: &Tools, devices: usize, speed: Speed, pieces: u64, bar: f64) -> Result<[Row; 2]> {
     let bytes = pieces * PIECE as u64;
-    let store = Store::start(tools, Shape { devices, speed, capacity: (2 * bytes).max(GIB) }).await?;
-    let client = store.client().await?;
+    let store = Store::start(tools, Shape::new(devices, speed, (2 * bytes).max(GIB))).await?;
+    let client = store.client(0).await?;
     let row = |what: &'static str, cost: Cost| -> Result<Row> {
         Ok(Row {
             experiment: "one client",

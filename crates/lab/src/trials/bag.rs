@@ -143,7 +143,8 @@ impl Bag {
     async fn pull(&mut self, client: &Client, counts: &mut Counts) -> Found<()> {
         if self.consumer.is_none() {
             let bag = client.bag(&self.name(self.number)).await?;
-            self.consumer = Some(bag.consumer(ConsumerOptions { window: Some(2), wait: false }));
+            self.consumer =
+                Some(bag.consumer(ConsumerOptions { window: Some(2), wait: false, ..ConsumerOptions::default() }));
         }
         let Some(consumer) = &mut self.consumer else { unreachable!("it was made just now") };
         for _ in 0..3 {
@@ -230,7 +231,11 @@ impl Bag {
         } else {
             self.sealed = if sealed { Sure::Yes } else { Sure::No };
         }
-        let mut consumer = client.bag(name).await?.consumer(ConsumerOptions { window: Some(2), wait: false });
+        let mut consumer = client.bag(name).await?.consumer(ConsumerOptions {
+            window: Some(2),
+            wait: false,
+            ..ConsumerOptions::default()
+        });
         let mut seen = BTreeSet::new();
         let mut looks = if self.goes_on { LOOKS } else { 1 };
         while looks > 0 {
