@@ -92,10 +92,16 @@ async fn pass(node: &Arc<Node>, place: &Place) -> Result<()> {
     }
     let shown = place.shown();
     let keeper = node.keeper()?;
-    keeper.metadata.ask(meta::Request::DeviceRemove { device: place.id() }).await?;
-    match place {
-        Place::Near(device) => device.drained(|draining| draining.over = true),
-        Place::Far(far) => keeper.peers.removed(far),
+    // Before the metadata forgets it: a report that comes then would make it a new device.
+    if let Place::Far(far) = place {
+        keeper.peers.removed(far);
+    }
+    if let Err(error) = keeper.metadata.ask(meta::Request::DeviceRemove { device: place.id() }).await {
+        keeper.peers.stays(place.id());
+        return Err(error);
+    }
+    if let Place::Near(device) = place {
+        device.drained(|draining| draining.over = true);
     }
     let text = "the device is empty and removed; its directory may be deleted";
     node.log.say(Level::Info, "drain", text, &[("place", &shown)]);
