@@ -29,10 +29,12 @@ pub enum ErrorKind {
     Protocol,
     /// One side does not accept who the other is: its secret, its cluster or its certificate. Mend the settings; nothing was done.
     Refused,
+    /// A quota of a directory is used up. Nothing was done; there may be room for it elsewhere (`base::quota`).
+    OverQuota,
 }
 
 impl ErrorKind {
-    const ALL: [ErrorKind; 12] = [
+    const ALL: [ErrorKind; 13] = [
         ErrorKind::NotFound,
         ErrorKind::Exists,
         ErrorKind::Invalid,
@@ -45,6 +47,7 @@ impl ErrorKind {
         ErrorKind::Unsupported,
         ErrorKind::Protocol,
         ErrorKind::Refused,
+        ErrorKind::OverQuota,
     ];
 
     /// The number on the wire, from 1.

@@ -12,5 +12,6 @@ pub mod metric;
 pub mod net;
 pub mod planted;
 pub mod policy;
+pub mod quota;
 pub mod stripe;
 pub mod unit;

@@ -37,12 +37,15 @@ const _: () = assert!(NARROW_COLUMN.is_multiple_of(CELL) && FILE_CHUNK.is_multip
 /// A bag's chunk when nobody says otherwise (Hurricane, Chaos: 4 MiB).
 pub const BAG_CHUNK: u64 = 4 * MIB;
 
-/// Largest chunk that one push or pull may carry: it travels in one frame.
+/// Largest chunk that may be pushed: it travels in one frame.
 pub const BAG_CHUNK_MAX: u64 = 16 * MIB;
 
-/// Largest payload of one frame.
-pub const FRAME_PAYLOAD_MAX: usize = 16 * MIB as usize;
-const _: () = assert!(BAG_CHUNK_MAX as usize <= FRAME_PAYLOAD_MAX);
+/// Bytes before each chunk of a bag whose chunks are compressed (`client/src/compressed/format.rs`).
+pub const BAG_HEADER: usize = 16;
+
+/// Largest payload of one frame: the largest chunk of a bag that did not get smaller by compression, with its header.
+pub const FRAME_PAYLOAD_MAX: usize = 16 * MIB as usize + BLOCK;
+const _: () = assert!(BAG_CHUNK_MAX as usize + BAG_HEADER <= FRAME_PAYLOAD_MAX);
 
 /// Largest message of one frame: a page of a directory listing with the longest names fits (1,000 names of 255 bytes, an owner
 /// and a group of 255 bytes each, and 200 bytes of other attributes; with notes it may have fewer names). So do the attributes
@@ -52,6 +55,17 @@ const _: () = assert!(LIST_PAGE_MAX * (NAME_MAX + 2 * USER_NAME_MAX + ATTRIBUTES
 const _: () = assert!((PATH_DEPTH_MAX + 1) * (2 * USER_NAME_MAX + ATTRIBUTES_MAX + NOTE_MAX) < FRAME_MESSAGE_MAX);
 const _: () = assert!(LIST_PAGE_BYTES + NAME_MAX + 2 * USER_NAME_MAX + ATTRIBUTES_MAX + NOTE_MAX < FRAME_MESSAGE_MAX);
 const _: () = assert!(XATTRS_BYTES_MAX + XATTRS_MAX * 16 < FRAME_MESSAGE_MAX);
+
+/// Bytes that one order fetches from one device to another: often enough that progress is seen, and seldom enough that the way to
+/// the node that gives the orders does not count.
+pub const FETCH_MAX: u64 = 16 * MIB;
+
+/// Bytes that one node has on their way between devices, however many chunks move: about as many as one writer of a file has, so
+/// that writers and readers beside it get their turns.
+pub const FETCH_BUDGET: u64 = 8 * MIB;
+
+/// Chunks that move at once off one device.
+pub const MOVES_MAX: usize = 4;
 
 /// Payloads up to here need no credit: a connection may have `SMALL_FRAMES_MAX` of them in flight.
 pub const SMALL_PAYLOAD_MAX: usize = 64 * KIB as usize;
@@ -106,12 +120,29 @@ pub const COMPOUND_FILES_MAX: usize = 256;
 /// Files up to this size are packed: their bytes share a chunk with others.
 pub const SMALL_FILE_MAX: u64 = MIB;
 
+/// A local file of at least so many bytes is written past the page cache. Nobody keeps that much in memory until it is used; writing it
+/// there costs a copy and, on a virtual machine that has to get its memory first, up to 2 s for a GiB.
+pub const DIRECT_MIN: u64 = 64 * MIB;
+
 /// Answers to changes remembered for each session, so that a retried change is answered and not repeated.
 pub const REMEMBERED_CALLS: usize = 1024;
 const _: () = assert!(REMEMBERED_CALLS >= SMALL_FRAMES_MAX);
 
+/// Answers to changes that clients of gateways made, remembered by a cluster's metadata store so that one which is asked again at
+/// another gateway is not repeated: 150 bytes each on disk, 10 MiB, and 4 MiB of memory. Six seconds at 10,000 changes a second, all
+/// ten minutes of HDFS's own window at 100.
+pub const REMEMBERED_ANSWERS: usize = 65_536;
+const _: () = assert!(REMEMBERED_ANSWERS <= u32::MAX as usize);
+
+/// Longest name of a holder of files in a gateway's protocol, in bytes. A longer one is not kept.
+pub const HOLDER_MAX: usize = 255;
+
 /// A session that is not renewed for this long has ended; its leases are free.
 pub const SESSION_LEASE: Duration = Duration::from_secs(30);
+
+/// Clocks of two machines gain at most so many parts in a million on each other: good ones 100, while they are set by NTP 500 each.
+/// Whoever counts on a lease that another machine measures lets it end so much earlier.
+pub const CLOCK_DRIFT_MAX: u32 = 1000;
 
 /// A node reports to the one that keeps the metadata this often: what changes there is known everywhere a second later.
 pub const REPORT_EVERY: Duration = Duration::from_secs(1);

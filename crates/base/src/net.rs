@@ -9,6 +9,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {
     /// Who is at the other end, for messages to people.
     fn peer(&self) -> String;
+
+    /// It will be dropped, and what it was given and has not sent by then shall never arrive, however late the way there is mended.
+    /// A stream that keeps nothing back has nothing to do.
+    fn abandon(&mut self) {}
 }
 
 /// A future on the heap, as trait methods return.

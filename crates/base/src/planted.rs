@@ -1,5 +1,6 @@
-//! Faults that are put into the engines on purpose, one at a time, to see that the simulation notices them. Engines take one in
-//! their settings; nothing that a user can set leads there, and without one each costs the look at a byte.
+//! Faults that are put into engines and nodes on purpose, one at a time, to see that the simulation notices them. Engines take one
+//! in their settings, a node asks its world for one; nothing that a user can set leads there, and without one each costs the look
+//! at a byte.
 
 /// A fault put in on purpose. Each breaks one promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,11 +33,35 @@ pub enum Planted {
     EndedSessionAccepted,
     /// The metadata store answers a question before the changes that the answer shows are synced.
     ReadAnsweredBeforeSync,
+    /// Devices of nodes that are silent are left out when somebody asks for a bag's members.
+    SilentMemberLeftOut,
+    /// An acknowledgement counts for the pass that its device is in, whichever it was sent for.
+    WrongPassAccepted,
+    /// The report of an earlier start of a node is believed.
+    OldIncarnationAccepted,
+    /// A node that does not keep the metadata takes writes of a session that was open once.
+    MemberSessionNeverEnds,
+    /// A chunk's new device is named in the metadata without its bytes being copied there.
+    MovedUncopied,
+    /// A chunk that may still be written is moved to another node as if it were at rest.
+    OpenChunkMoved,
+    /// What was deleted while a node was away is not looked for on its devices.
+    ReturnedKeepsDeleted,
+    /// Chunks on a device that came back are deleted without a look at whether the metadata names them.
+    ReturnedDeletedUncompared,
+    /// A file whose writer is gone ends with nothing if the node of its last chunk cannot be reached.
+    UnreachableTakenForEmpty,
+    /// A device that is emptied leaves a bag while chunks of it are there.
+    BagLeftWithChunks,
+    /// A device joins a bag that takes no chunks any more.
+    SealedBagJoined,
+    /// A device that joins a bag is not told that the bag retains its chunks.
+    JoinerNotToldOfPass,
 }
 
 impl Planted {
     /// Every one of them.
-    pub const ALL: [Planted; 14] = [
+    pub const ALL: [Planted; 26] = [
         Planted::AnsweredBeforeSync,
         Planted::AnsweredBeforeWrite,
         Planted::ChangeAnsweredBeforeSync,
@@ -51,7 +76,24 @@ impl Planted {
         Planted::OldGenerationAccepted,
         Planted::EndedSessionAccepted,
         Planted::ReadAnsweredBeforeSync,
+        Planted::SilentMemberLeftOut,
+        Planted::WrongPassAccepted,
+        Planted::OldIncarnationAccepted,
+        Planted::MemberSessionNeverEnds,
+        Planted::MovedUncopied,
+        Planted::OpenChunkMoved,
+        Planted::ReturnedKeepsDeleted,
+        Planted::ReturnedDeletedUncompared,
+        Planted::UnreachableTakenForEmpty,
+        Planted::BagLeftWithChunks,
+        Planted::SealedBagJoined,
+        Planted::JoinerNotToldOfPass,
     ];
+
+    /// Whether only several nodes together can have it.
+    pub fn is_of_cluster(self) -> bool {
+        self as u8 >= Planted::SilentMemberLeftOut as u8
+    }
 
     /// What goes wrong with it, in a few words for people.
     pub fn says(self) -> &'static str {
@@ -70,6 +112,18 @@ impl Planted {
             Planted::OldGenerationAccepted => "a writer whose lease is over is obeyed",
             Planted::EndedSessionAccepted => "a push or append of a session that is over is stored",
             Planted::ReadAnsweredBeforeSync => "a question is answered before what it saw is synced",
+            Planted::SilentMemberLeftOut => "a bag is told without the members that are silent",
+            Planted::WrongPassAccepted => "an acknowledgement of an earlier pass counts in this one",
+            Planted::OldIncarnationAccepted => "an earlier start of a node is believed",
+            Planted::MemberSessionNeverEnds => "a member takes writes of a session that is over",
+            Planted::MovedUncopied => "a drain names the new place and copies nothing",
+            Planted::OpenChunkMoved => "a drain moves a chunk that is being written",
+            Planted::ReturnedKeepsDeleted => "a node that comes back keeps what was deleted",
+            Planted::ReturnedDeletedUncompared => "a node that comes back loses what it has",
+            Planted::UnreachableTakenForEmpty => "a chunk that cannot be reached counts as empty",
+            Planted::BagLeftWithChunks => "a drained device leaves a bag with its chunks",
+            Planted::SealedBagJoined => "a device joins a bag that is sealed",
+            Planted::JoinerNotToldOfPass => "a device that joins a bag does not know that it retains",
         }
     }
 }

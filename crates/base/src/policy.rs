@@ -58,6 +58,46 @@ impl Class {
     }
 }
 
+/// How bytes are made smaller by who sends them, before they cross the network and reach a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Compression {
+    /// Not at all.
+    #[default]
+    None,
+    /// LZ4: quick in both directions.
+    Lz4,
+    /// Zstandard at level 1: tighter, for less speed.
+    Zstd,
+}
+
+impl Compression {
+    const NAMES: [(Compression, &str); 3] =
+        [(Compression::None, "none"), (Compression::Lz4, "lz4"), (Compression::Zstd, "zstd")];
+
+    /// The largest code there is: who knows this one knows all below it.
+    pub const CODE_MAX: u32 = Compression::NAMES.len() as u32 - 1;
+
+    /// The word for it in commands.
+    pub fn name(self) -> &'static str {
+        Compression::NAMES[self as usize].1
+    }
+
+    /// The compression of this name.
+    pub fn from_name(name: &str) -> Option<Compression> {
+        Compression::NAMES.iter().find(|(_, known)| *known == name).map(|(compression, _)| *compression)
+    }
+
+    /// The number that is stored and sent.
+    pub fn code(self) -> u32 {
+        self as u32
+    }
+
+    /// The compression with this number.
+    pub fn from_code(code: u32) -> Option<Compression> {
+        Compression::NAMES.get(code as usize).map(|(compression, _)| *compression)
+    }
+}
+
 /// Wishes for the bytes under a directory. `None` everywhere means: as the directory above says; at the root, the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Policy {

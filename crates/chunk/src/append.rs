@@ -403,7 +403,7 @@ impl Core {
             return Err(not_of_a_bag(id));
         }
         let present = self.index.bags.get(&bag).map_or(0, |stat| stat.pass);
-        if pass != present {
+        if pass != present && self.settings.planted != Some(Planted::WrongPassAccepted) {
             let text = format!(
                 "pass {pass} of bag {bag} is over, it was rewound and is in pass {present}; discard what was made of chunk {id}"
             );

@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::exit::{EXIT_CODES_HELP, Exit, Result, finish, say};
 use crate::{
     bag, bench, cat, chmod, chown, cluster, completion, concat, config, demo, device, df, doctor, du, explain, get,
-    init, inspect, ls, mkdir, mv, node, policy, put, rm, serve, stat, tail, top, touch, truncate, xattr,
+    init, inspect, ls, mkdir, mv, node, policy, put, quota, rm, serve, stat, tail, top, touch, truncate, xattr,
 };
 use base::error::Error;
 use clap::error::ErrorKind;
@@ -59,6 +59,7 @@ enum Command {
     Tail(tail::Tail),
     Explain(explain::Explain),
     Policy(policy::Policy),
+    Quota(quota::Quota),
     Touch(touch::Touch),
     Chmod(chmod::Chmod),
     Chown(chown::Chown),
@@ -96,6 +97,7 @@ impl Command {
             Command::Tail(command) => command.run(context).await,
             Command::Explain(command) => command.run(context).await,
             Command::Policy(command) => command.run(context).await,
+            Command::Quota(command) => command.run(context).await,
             Command::Touch(command) => command.run(context).await,
             Command::Chmod(command) => command.run(context).await,
             Command::Chown(command) => command.run(context).await,
@@ -204,6 +206,9 @@ mod tests {
         "policy set /a --tier hdd --redundancy replica(1)",
         "policy set /a --inherit",
         "policy get /a",
+        "quota set /a --names 5 --bytes 1T",
+        "quota set /a --bytes none",
+        "quota get /a --json",
         "chmod -R u+x,go= /a /b",
         "chmod -x /a",
         "chown -R ada:staff /a",
@@ -228,7 +233,7 @@ mod tests {
         "bag pull b --no-wait",
         "bag seal b",
         "bag rewind b",
-        "bag create b --retain",
+        "bag create b --retain --compression zstd",
         "bag stat b --json",
         "bag ls",
         "bag rm b",
@@ -263,6 +268,8 @@ mod tests {
         "policy set /a --redundancy rs(6,3)",
         "policy set /a --redundancy replica(0)",
         "policy set /a --inherit --tier hdd",
+        "quota set /a --names many",
+        "quota",
         "chmod u+q /a",
         "truncate /a",
         "concat /a",

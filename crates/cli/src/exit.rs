@@ -35,7 +35,7 @@ pub const EXIT_CODES_HELP: &str = "Exit codes:
   1  failed; stderr says what
   2  the command line, or a name in it, is wrong
   3  something named does not exist
-  4  no room
+  4  no room, or no more of a quota
   5  no store answered
   6  stored bytes are corrupt; they were not served
   7  it exists already
@@ -84,7 +84,7 @@ pub fn code_of(kind: ErrorKind) -> Exit {
         ErrorKind::Stale | ErrorKind::Busy => Exit::Busy,
         ErrorKind::Unreachable => Exit::Unreachable,
         ErrorKind::Corrupt => Exit::Corrupt,
-        ErrorKind::Full => Exit::NoRoom,
+        ErrorKind::Full | ErrorKind::OverQuota => Exit::NoRoom,
         ErrorKind::Refused => Exit::Refused,
         ErrorKind::Io | ErrorKind::Unsupported | ErrorKind::Protocol => Exit::Failed,
     }
@@ -124,7 +124,7 @@ fn advice(kind: ErrorKind) -> Option<&'static str> {
         ErrorKind::Unsupported | ErrorKind::Protocol => {
             Some("use the same version of stormwell for the command and for `stormwell serve`")
         }
-        ErrorKind::Exists | ErrorKind::Invalid | ErrorKind::Io | ErrorKind::Refused => None,
+        ErrorKind::Exists | ErrorKind::Invalid | ErrorKind::Io | ErrorKind::Refused | ErrorKind::OverQuota => None,
     }
 }
 

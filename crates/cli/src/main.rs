@@ -32,6 +32,7 @@ mod path;
 mod policy;
 mod progress;
 mod put;
+mod quota;
 mod rm;
 mod serve;
 mod settings;

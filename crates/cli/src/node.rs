@@ -3,11 +3,13 @@
 use crate::context::Context;
 use crate::exit::{Exit, Result, say};
 use crate::output::Output;
+use crate::progress::Progress;
 use crate::show;
 use base::error::{Error, ErrorKind};
 use clap::{Args, Subcommand};
 use client::{Client, ClusterMember, Device, Host, ViewAnswer};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Shows the nodes of a cluster, empties one, removes one
@@ -37,7 +39,7 @@ struct Ls {}
 #[command(after_help = "Example:\n  stormwell node drain c
 
 Reads, writes, pushes and pulls go on. Nothing new is placed on the node's devices from the moment on that this command is answered.
-Interrupted, the command leaves the drain going on: running it again follows it.")]
+Progress and time left are shown meanwhile. Interrupted, the command leaves the drain going on: running it again follows it.")]
 struct Drain {
     /// The node's name, or the first digits of its id
     #[arg(value_name = "NODE")]
@@ -172,29 +174,26 @@ impl Drain {
         let name = &member.node.name;
         client.drain_node(member.node.node).await.map_err(|error| error.during(format!("node drain {name}")))?;
         let mut told = String::new();
-        let mut devices = 0;
+        let mut emptied = Emptied::default();
+        let (progress, ticker) = Progress::start(context, "drain", "chunk");
         loop {
             let all = client.devices_and_hosts().await?;
             let left = of(&member, &all);
-            devices = devices.max(left.len());
+            emptied.look(&left, &progress);
             if left.is_empty() {
                 break;
             }
-            let sum = |part: fn(&Device) -> u64| left.iter().map(|device| part(device)).fold(0, u64::saturating_add);
             let waits = left.iter().filter_map(|device| device.drain.as_ref()).map(|drain| drain.waits.as_str());
             let waits = waits.filter(|waits| !waits.is_empty()).collect::<Vec<_>>().join("; ");
-            let now = format!(
-                "drain: {} left on {}{}",
-                show::count(sum(|device| device.chunks), "chunk", "chunks"),
-                show::count(left.len() as u64, "device", "devices"),
-                if waits.is_empty() { String::new() } else { format!(", waits for {waits}") }
-            );
-            if now != told && !context.quiet {
-                say(&now);
+            if waits != told && !waits.is_empty() && !context.quiet {
+                say(&format!("drain: waits for {waits}"));
             }
-            told = now;
+            told = waits;
             tokio::time::sleep(LOOK_EVERY).await;
         }
+        drop(ticker);
+        progress.summary();
+        let devices = emptied.devices.len();
         let mut output = Output::open()?;
         if context.json {
             output.json(&json!({ "name": name, "drained": true, "devices": devices }))?;
@@ -206,6 +205,42 @@ impl Drain {
         }
         output.flush()?;
         Ok(Exit::Done)
+    }
+}
+
+/// How far devices are, by their ids: (chunks, bytes) of all that there is to move, and of what was moved.
+#[derive(Default)]
+struct Emptied {
+    devices: BTreeMap<u128, [(u64, u64); 2]>,
+}
+
+impl Emptied {
+    /// Notes what these devices say. One that is not there any more is empty.
+    fn look(&mut self, left: &[&Device], progress: &Progress) {
+        let before = self.moved();
+        for known in self.devices.values_mut() {
+            known[1] = known[0];
+        }
+        for device in left {
+            let drain = device.drain.clone().unwrap_or_default();
+            let whole = || {
+                let whole = (device.chunks.saturating_add(drain.chunks), device.live.saturating_add(drain.bytes));
+                progress.found(whole.0, whole.1);
+                [whole, (0, 0)]
+            };
+            self.devices.entry(device.device.value()).or_insert_with(whole)[1] = (drain.chunks, drain.bytes);
+        }
+        progress.found_all();
+        let moved = self.moved();
+        progress.copied(moved.0.saturating_sub(before.0));
+        progress.copied_bytes(moved.1.saturating_sub(before.1));
+    }
+
+    fn moved(&self) -> (u64, u64) {
+        let add = |(chunks, bytes): (u64, u64), moved: (u64, u64)| {
+            (chunks.saturating_add(moved.0), bytes.saturating_add(moved.1))
+        };
+        self.devices.values().map(|known| known[1]).fold((0, 0), add)
     }
 }
 

@@ -19,14 +19,16 @@ pub struct NewAttributes {
     pub accessed_ms: Option<u64>,
     /// What a gateway keeps with it, at most `base::limit::NOTE_MAX` bytes; empty removes it.
     pub note: Option<Vec<u8>>,
+    /// How often its bytes count against quotas.
+    pub copies: Option<u32>,
 }
 
 impl Client {
     /// Changes attributes of a file or directory.
     pub async fn set_attributes(&self, path: &str, new: NewAttributes) -> Result<()> {
-        let NewAttributes { mode, owner, group, modified_ms, accessed_ms, note } = new;
+        let NewAttributes { mode, owner, group, modified_ms, accessed_ms, note, copies } = new;
         let path = path.to_string();
-        let ask = file::SetAttributes { path, mode, owner, group, modified_ms, accessed_ms, note };
+        let ask = file::SetAttributes { path, mode, owner, group, modified_ms, accessed_ms, note, copies };
         self.ask(&ask).await.map(|_| ())
     }
 
@@ -59,7 +61,7 @@ impl Client {
 
     /// Sets an extended attribute, or with none removes it.
     pub async fn set_xattr(&self, path: &str, name: &str, value: Option<Vec<u8>>) -> Result<()> {
-        let ask = file::SetXattr { path: path.to_string(), name: name.to_string(), value };
+        let ask = file::SetXattr { path: path.to_string(), name: name.to_string(), value, asked: self.asked };
         self.ask(&ask).await.map(|_| ())
     }
 
@@ -70,6 +72,7 @@ impl Client {
 
     /// Joins closed files to the end of another, in this order, all or none; they are gone then. Answers with the whole.
     pub async fn concat(&self, target: &str, sources: &[String]) -> Result<Attributes> {
-        self.ask(&file::Concat { target: target.to_string(), sources: sources.to_vec() }).await
+        let (target, sources) = (target.to_string(), sources.to_vec());
+        self.ask(&file::Concat { target, sources, asked: self.asked }).await
     }
 }

@@ -4,6 +4,7 @@ use crate::client::Client;
 use crate::consumer::{Consumer, ConsumerOptions};
 use crate::producer::{Producer, ProducerOptions};
 use base::error::{Error, ErrorKind, Result};
+use base::policy::Compression;
 use net::message::Id;
 use net::message::bag::{self, Info};
 use std::time::Duration;
@@ -15,28 +16,47 @@ pub struct Bag {
     pub(crate) name: String,
     pub(crate) number: u64,
     pub(crate) members: Vec<Id>,
+    pub(crate) compression: Compression,
+}
+
+/// What a bag is from its beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BagOptions {
+    /// Acknowledged chunks stay, to be given once in each pass, until the bag is deleted.
+    pub retain: bool,
+    /// How its chunks are compressed by those who push, before they are sent. None: not at all, or, of a bag that is there
+    /// already, as they are.
+    pub compression: Option<Compression>,
 }
 
 impl Client {
     /// Makes a bag. `Exists` if there is one of that name, unless `exists_ok`.
     pub async fn bag_create(&self, name: &str, exists_ok: bool) -> Result<Bag> {
-        self.create_bag(bag::Create { name: name.to_string(), exists_ok, retain: false, uncounted: true }).await
+        self.bag_create_with(name, exists_ok, BagOptions::default()).await
     }
 
-    /// The same, of a bag whose acknowledged chunks stay, to be given once in each pass, until it is deleted.
-    pub async fn bag_create_retaining(&self, name: &str, exists_ok: bool) -> Result<Bag> {
-        self.create_bag(bag::Create { name: name.to_string(), exists_ok, retain: true, uncounted: true }).await
-    }
-
-    async fn create_bag(&self, create: bag::Create) -> Result<Bag> {
-        let info = self.ask(&create).await?;
-        if create.retain != info.retain {
-            let is = if info.retain { "retains its chunks" } else { "gives its chunks away" };
-            let text =
-                format!("there is a bag {} already, and it {is}; it was not changed; choose another name", create.name);
-            return Err(Error::new(ErrorKind::Exists, text));
-        }
-        Bag::of(self, &create.name, info)
+    /// The same, with options. `Exists` too if there is one of that name with others.
+    pub async fn bag_create_with(&self, name: &str, exists_ok: bool, options: BagOptions) -> Result<Bag> {
+        let wish = options.compression.unwrap_or_default();
+        let create = bag::Create {
+            name: name.to_string(),
+            exists_ok,
+            retain: options.retain,
+            uncounted: true,
+            compression: wish.code(),
+            knows: Compression::CODE_MAX,
+        };
+        let bag = self.ask(&create).await.and_then(|info| Ok((info.retain, Bag::of(self, name, info)?)));
+        let (retains, bag) = bag?;
+        let is = if retains != options.retain {
+            if retains { "it retains its chunks".to_string() } else { "it gives its chunks away".to_string() }
+        } else if options.compression.is_some_and(|wish| wish != bag.compression) {
+            format!("its chunks have compression {} (nodes of older versions know no other)", bag.compression.name())
+        } else {
+            return Ok(bag);
+        };
+        let text = format!("there is a bag {name} already, and {is}; it was not changed; choose another name");
+        Err(Error::new(ErrorKind::Exists, text))
     }
 
     /// Begins a new pass of a bag: every chunk that is there is given once more, and acknowledgements of chunks pulled
@@ -53,12 +73,12 @@ impl Client {
 
     /// A bag's state without counts: no device is asked.
     async fn bag_uncounted(&self, name: &str) -> Result<Info> {
-        self.ask(&bag::Stat { name: name.to_string(), uncounted: true }).await
+        self.ask(&stat(name, true)).await
     }
 
     /// A bag's state and counts.
     pub async fn bag_stat(&self, name: &str) -> Result<Info> {
-        self.ask(&bag::Stat { name: name.to_string(), uncounted: false }).await
+        self.ask(&stat(name, false)).await
     }
 
     /// Whether there is a bag of that name.
@@ -99,6 +119,10 @@ impl Client {
     }
 }
 
+fn stat(name: &str, uncounted: bool) -> bag::Stat {
+    bag::Stat { name: name.to_string(), uncounted, knows: Compression::CODE_MAX }
+}
+
 /// While somebody pushes or pulls, the bag's devices are asked for this often: one that has joined takes part a second later.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -124,7 +148,11 @@ impl Bag {
                 format!("bag {name} has no devices, so nothing can be pushed or pulled; add a device to the node");
             return Err(Error::new(ErrorKind::Invalid, text));
         }
-        Ok(Bag { client: client.clone(), name: name.to_string(), number: info.bag, members: info.members })
+        let compression = Compression::from_code(info.compression).ok_or_else(|| {
+            let text = format!("bag {name} holds chunks that are compressed in a way that this program does not know; none was taken; use a newer version of the program");
+            Error::new(ErrorKind::Unsupported, text)
+        })?;
+        Ok(Bag { client: client.clone(), name: name.to_string(), number: info.bag, members: info.members, compression })
     }
 
     /// Its name.

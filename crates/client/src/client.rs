@@ -1,5 +1,6 @@
 //! A client: one session with the store, kept alive in the background, shared by everything that reads and writes.
 
+use crate::compressed::Compressor;
 use crate::routes::{Connector, Links, Route, Routes};
 use base::buffer::Pool;
 use base::checksum::{UnitSums, combine};
@@ -11,6 +12,7 @@ use base::net::Net;
 use base::unit::MIB;
 use bytes::Bytes;
 use net::message::cluster::{View, ViewAnswer};
+use net::message::file::{Answered, Asked};
 use net::message::{Ask, Id, chunk, session};
 use net::{Asker, CallNumbers, Credentials, Link, LinkSettings, Payload};
 use std::sync::Arc;
@@ -69,14 +71,16 @@ pub struct Sizes {
 }
 
 impl Default for Sizes {
-    /// One record a piece, as the device writes it; windows of 16 MiB cover 10 Gbit/s at 13 ms.
+    /// One record a piece, as the device writes it; 16 MiB cover 10 Gbit/s at 13 ms. Reads ask for more ahead: half of what is
+    /// asked for is on its way through sockets, and the device wants a queue. Nine alternated rounds of 4 GiB, cold: 2,603 MB/s
+    /// with 16 MiB, 3,036 with 32, 3,187 with 48, beside 3,515 of fio. Writes are slower with more: 1,500, 1,473 (32), 1,308 (64).
     fn default() -> Sizes {
         Sizes {
             piece: RECORD_PAYLOAD_MAX,
             file_chunk: FILE_CHUNK,
             write_window: 16 * MIB as usize,
             read_piece: 2 * MIB as usize,
-            read_window: 16 * MIB as usize,
+            read_window: 48 * MIB as usize,
         }
     }
 }
@@ -86,6 +90,8 @@ impl Default for Sizes {
 pub struct Client {
     pub(crate) session: Arc<Session>,
     pub(crate) sizes: Sizes,
+    /// Which call of a gateway's client it asks for.
+    pub(crate) asked: Option<Asked>,
 }
 
 /// What all clones share.
@@ -97,6 +103,7 @@ pub(crate) struct Session {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<dyn Random>,
     pub(crate) pool: Pool,
+    pub(crate) compressor: Compressor,
     /// Bytes that ranges being read may have asked for beyond their first pieces.
     pub(crate) ahead: AtomicU64,
     renewal: JoinHandle<()>,
@@ -168,8 +175,9 @@ impl Client {
         let (say_over, over) = watch::channel(false);
         let renewal = tokio::spawn(renew(routes.clone(), renewal, say_over));
         let (next_lane, ahead) = (AtomicUsize::new(0), AtomicU64::new(0));
-        let session = Session { routes, next_lane, clock, random, pool, ahead, renewal, over };
-        Client { session: Arc::new(session), sizes: Sizes::default() }
+        let compressor = Compressor::new(pool.clone());
+        let session = Session { routes, next_lane, clock, random, pool, compressor, ahead, renewal, over };
+        Client { session: Arc::new(session), sizes: Sizes::default(), asked: None }
     }
 
     /// Waits until the session is over because it could not be renewed in time: what it had open for writing is not its own any
@@ -189,7 +197,22 @@ impl Client {
     #[must_use]
     pub fn with_sizes(&self, sizes: Sizes) -> Client {
         assert!(sizes.piece > 0 && sizes.file_chunk > 0 && sizes.read_piece > 0, "sizes of zero: {sizes:?}");
-        Client { session: self.session.clone(), sizes }
+        Client { session: self.session.clone(), sizes, asked: self.asked }
+    }
+
+    /// The same session for one call of a gateway's client, by the client's sixteen bytes and its number of the call: a change that
+    /// was made for this call before, through whichever gateway, is answered as then.
+    #[must_use]
+    pub fn asked_by(&self, client: [u8; 16], call: u32) -> Client {
+        let asked = Asked { client: u128::from_be_bytes(client).into(), call };
+        Client { session: self.session.clone(), sizes: self.sizes, asked: Some(asked) }
+    }
+
+    /// Whether the change of this call (`asked_by`) was made before, and the number of the file that it opened, or 0.
+    pub async fn answered(&self) -> Result<Option<u64>> {
+        let Some(asked) = self.asked else { return Ok(None) };
+        let answer = self.ask(&Answered { asked }).await?;
+        Ok(answer.known.then_some(answer.inode))
     }
 
     /// Where aligned memory comes from: bytes that lie in it are not copied on their way to a device.

@@ -6,9 +6,11 @@ use crate::pace::Pace;
 use base::error::{Error, ErrorKind, Result};
 use base::id::ChunkId;
 use base::limit::UNANSWERED_MAX;
+use base::policy::Compression;
 use base::unit::Time;
+use net::Payload;
 use net::message::Id;
-use net::message::bag::{Info, Pull, Pulled};
+use net::message::bag::{Info, Pull, PullAnswer, Pulled};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::{JoinHandle, JoinSet};
@@ -274,7 +276,8 @@ impl Consumer {
     }
 
     fn start_pull(&mut self, device: Id, wait: Duration) {
-        let client = self.bag.client.clone();
+        let source = self.bag.clone();
+        let client = source.client.clone();
         let keeper = self.keeper.clone();
         let (bag, grant, wait_ms) = (self.bag.number, client.session.random.next(), wait.as_millis() as u32);
         // Asked again under the same grant, the node gives the same chunk.
@@ -283,25 +286,12 @@ impl Consumer {
         keeper.ledger.send_queued(device.value(), if wait.is_zero() { COMPANY } else { 1 });
         self.pulls.spawn(async move {
             let began = client.session.clock.now();
-            let result = client.fetch(device, ask).await.and_then(|(answer, payload)| {
-                match Pulled::try_from(answer.pulled) {
-                    Ok(Pulled::Nothing) => Ok(Came::Nothing),
-                    Ok(Pulled::Ended) => Ok(Came::Ended),
-                    Ok(Pulled::Chunk) => {
-                        let key = Key { member: device.value(), grant, chunk: ChunkId(answer.chunk.value()) };
-                        keeper.ledger.hold(key, Duration::from_millis(u64::from(answer.grant_ms)));
-                        let chunk = keeper.chunk(key, answer.pass, payload.into_bytes());
-                        let total = client.session.clock.now().since(began);
-                        let service = Duration::from_micros(u64::from(answer.service_us));
-                        let (waiting, under_way) = (answer.waiting, answer.under_way);
-                        Ok(Came::Chunk { chunk, waiting, total, service, under_way })
-                    }
-                    Err(_) => Err(Error::new(
-                        ErrorKind::Protocol,
-                        "the node's answer to a pull is none that this program knows; no chunk is lost; use one version of client and node",
-                    )),
-                }
-            });
+            let fetched = client.fetch(device, ask).await;
+            let total = client.session.clock.now().since(began);
+            let result = match fetched {
+                Ok((answer, payload)) => taken(&source, &keeper, (device, grant), answer, payload, total).await,
+                Err(error) => Err(error),
+            };
             Answered { device, result }
         });
     }
@@ -351,6 +341,38 @@ impl Drop for Consumer {
 impl Member {
     fn new(device: Id) -> Member {
         Member { device, ended: false, nothing: false, open: 0, away: None }
+    }
+}
+
+/// What an answer to a pull brought, `total` after it was asked for. A chunk is what was pushed, or an error: then it is held no more.
+async fn taken(
+    bag: &Bag,
+    keeper: &Arc<Keeper>,
+    (device, grant): (Id, u64),
+    answer: PullAnswer,
+    payload: Payload,
+    total: Duration,
+) -> Result<Came> {
+    match Pulled::try_from(answer.pulled) {
+        Ok(Pulled::Nothing) => Ok(Came::Nothing),
+        Ok(Pulled::Ended) => Ok(Came::Ended),
+        Ok(Pulled::Chunk) => {
+            let key = Key { member: device.value(), grant, chunk: ChunkId(answer.chunk.value()) };
+            keeper.ledger.hold(key, Duration::from_millis(u64::from(answer.grant_ms)));
+            let mut chunk = keeper.chunk(key, answer.pass, payload.into_bytes());
+            if bag.compression != Compression::None {
+                let restored = bag.client.session.compressor.restore(std::mem::take(&mut chunk.bytes)).await;
+                chunk.bytes =
+                    restored.map_err(|error| error.during(format!("chunk {} of bag {}", chunk.id, bag.name)))?;
+            }
+            let service = Duration::from_micros(u64::from(answer.service_us));
+            let (waiting, under_way) = (answer.waiting, answer.under_way);
+            Ok(Came::Chunk { chunk, waiting, total, service, under_way })
+        }
+        Err(_) => Err(Error::new(
+            ErrorKind::Protocol,
+            "the node's answer to a pull is none that this program knows; no chunk is lost; use one version of client and node",
+        )),
     }
 }
 

@@ -154,7 +154,8 @@ impl Client {
 
     /// The same, only if the directories have this version still (`Found::version`), else `Stale`; 0: in any case.
     pub async fn rename_known(&self, from: &str, to: &str, replace: bool, known: u64) -> Result<()> {
-        self.ask(&file::Rename { from: from.to_string(), to: to.to_string(), replace, known }).await.map(|_| ())
+        let ask = file::Rename { from: from.to_string(), to: to.to_string(), replace, known, asked: self.asked };
+        self.ask_counted(from, &ask).await.map(|_| ())
     }
 
     /// Removes a file or directory; with `recursive` everything below too.
@@ -164,7 +165,8 @@ impl Client {
 
     /// The same, only if the directories have this version still (`Found::version`), else `Stale`; 0: in any case.
     pub async fn delete_known(&self, path: &str, recursive: bool, known: u64) -> Result<()> {
-        self.ask(&file::Delete { path: path.to_string(), recursive, known }).await.map(|_| ())
+        let ask = file::Delete { path: path.to_string(), recursive, known, asked: self.asked };
+        self.ask_counted(path, &ask).await.map(|_| ())
     }
 
     /// Counts what lies under a path, however much that is.

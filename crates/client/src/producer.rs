@@ -4,6 +4,7 @@ use crate::bag::{Bag, LOOK_EVERY, follow};
 use base::env::Random;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::{BAG_CHUNK_MAX, FULL_WAIT, UNANSWERED_MAX};
+use base::policy::Compression;
 use base::unit::{MIB, Time, show_bytes};
 use bytes::Bytes;
 use net::Payload;
@@ -16,7 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// How chunks are pushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProducerOptions {
-    /// Bytes that may be on their way; one chunk always may.
+    /// Bytes that may be on their way, as they were before compression; one chunk always may.
     pub window: usize,
 }
 
@@ -70,7 +71,7 @@ struct Member {
     waiting: u64,
     /// Draws that it loses before it is asked again, because it is full.
     avoided: u32,
-    /// Bytes of ours that it has not answered for.
+    /// Bytes of ours that it has not answered for, as they are sent.
     on_their_way: u64,
     /// Since when it has answered nothing, though there was something to answer.
     quiet_since: Option<Time>,
@@ -111,8 +112,8 @@ impl Producer {
         Producer { shared: Arc::new(shared) }
     }
 
-    /// Pushes these bytes as one chunk, of at most `base::limit::BAG_CHUNK_MAX`. Returns when the window has room for
-    /// them; that they are synced is told by `flush`.
+    /// Pushes these bytes as one chunk, of at most `base::limit::BAG_CHUNK_MAX`, compressed if the bag's are. Returns when the
+    /// window has room for them; that they are synced is told by `flush`.
     pub async fn push(&self, bytes: Bytes) -> Result<()> {
         self.check()?;
         if bytes.is_empty() || bytes.len() as u64 > BAG_CHUNK_MAX {
@@ -152,7 +153,15 @@ impl Producer {
 impl Shared {
     /// Brings one chunk to a device, however long that takes while there is progress.
     async fn deliver(self: Arc<Self>, bytes: Bytes, permits: OwnedSemaphorePermit) {
-        let payload = Payload::new(bytes);
+        let fail = |error: Error| drop(self.failed.set(error.during(format!("push to bag {}", self.bag.name))));
+        let payload = match self.bag.compression {
+            Compression::None => Ok(Payload::new(bytes)),
+            how => self.bag.client.session.compressor.shrink(how, bytes).await,
+        };
+        let payload = match payload {
+            Ok(payload) => payload,
+            Err(error) => return fail(error),
+        };
         let length = payload.length() as u64;
         let mut pause = FULL_PAUSE_FIRST;
         while self.failed.get().is_none() {
@@ -164,7 +173,7 @@ impl Shared {
                 Next::TryAgain => tokio::time::sleep(pause).await,
                 Next::Elsewhere => (),
                 Next::Fail(error) => {
-                    let _later = self.failed.set(error.during(format!("push to bag {}", self.bag.name)));
+                    fail(error);
                     break;
                 }
             }

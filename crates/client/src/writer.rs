@@ -6,6 +6,7 @@ use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
 use bytes::{Bytes, BytesMut};
 use net::message::file::{self, Attributes};
+use net::message::quota::Reserve;
 use std::future::Future;
 use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
@@ -43,6 +44,10 @@ pub struct CreateOptions {
     pub above_note: Vec<u8>,
     /// Only if the directories have this version still (`Found::version`), else `Stale`; 0: in any case.
     pub known: u64,
+    /// How often its bytes count against quotas; zero: once.
+    pub copies: u32,
+    /// Who holds it in a gateway's protocol while it is written, at most `base::limit::HOLDER_MAX` bytes; empty: nobody in particular.
+    pub holder: String,
 }
 
 /// A file that is being written at its end. Errors stay: after one, everything fails with it.
@@ -54,6 +59,11 @@ pub struct FileWriter {
     client: Client,
     path: String,
     inode: u64,
+    generation: u64,
+    /// A quota above limits bytes.
+    limited: bool,
+    /// It made the file.
+    made: bool,
     attributes: Attributes,
     /// Bytes that wait to become a piece.
     gathered: BytesMut,
@@ -79,7 +89,7 @@ impl Client {
     /// Makes a file and opens it for writing.
     pub async fn create(&self, path: &str, options: CreateOptions) -> Result<FileWriter> {
         let CreateOptions { overwrite, parents, mode, modified_ms, owner, group, note, .. } = options;
-        let CreateOptions { above_mode, above_note, known, .. } = options;
+        let CreateOptions { above_mode, above_note, known, copies, holder, .. } = options;
         let ask = file::Create {
             path: path.to_string(),
             overwrite,
@@ -92,15 +102,34 @@ impl Client {
             above_note,
             copied: modified_ms > 0,
             known,
+            copies,
+            holder,
+            asked: self.asked,
         };
         let opened = self.ask(&ask).await?;
-        FileWriter::start(self.clone(), path, opened, modified_ms)
+        Ok(FileWriter { made: true, ..FileWriter::start(self.clone(), path, opened, modified_ms)? })
     }
 
     /// Opens a closed file to write at its end. `Busy` while somebody writes it; after a writer that went away, until its
     /// session has ended and the node has sealed its last chunk.
     pub async fn append(&self, path: &str) -> Result<FileWriter> {
-        let opened = self.ask(&file::Append { path: path.to_string() }).await?;
+        self.append_as(path, "").await
+    }
+
+    /// The same for somebody who holds the file in a gateway's protocol.
+    pub async fn append_as(&self, path: &str, holder: &str) -> Result<FileWriter> {
+        self.open_end(path, holder, false).await
+    }
+
+    /// The same, taken from whoever has the file open for the same holder, who has written nothing since: there is nothing to be waited
+    /// for. `Busy` if something of it is synced: `recover` it.
+    pub async fn take_over(&self, path: &str, holder: &str) -> Result<FileWriter> {
+        self.open_end(path, holder, true).await
+    }
+
+    async fn open_end(&self, path: &str, holder: &str, instead: bool) -> Result<FileWriter> {
+        let ask = file::Append { path: path.to_string(), holder: holder.to_string(), instead, asked: self.asked };
+        let opened = self.ask(&ask).await?;
         FileWriter::start(self.clone(), path, opened, 0)
     }
 }
@@ -119,6 +148,7 @@ impl FileWriter {
         let window_bytes = window_of(&client);
         let window = Arc::new(Semaphore::new(window_bytes));
         let (inode, position) = (opened.inode, opened.length);
+        let (generation, limited) = (opened.generation, opened.limited);
         let (progress, written) = watch::channel(Written { length: position, failed: None });
         let of_flow = (window.clone(), window_bytes);
         let flow = Flow::new(client.clone(), path.to_string(), opened, modified_ms, of_flow, progress)?;
@@ -126,6 +156,9 @@ impl FileWriter {
             client,
             path: path.to_string(),
             inode,
+            generation,
+            limited,
+            made: false,
             attributes,
             gathered: BytesMut::new(),
             behind: Behind::Idle(Box::new(flow)),
@@ -143,6 +176,17 @@ impl FileWriter {
     /// What was known about the file when it was opened here.
     pub fn attributes(&self) -> &Attributes {
         &self.attributes
+    }
+
+    /// Whether a quota limits the bytes of what is above the file.
+    pub fn is_limited(&self) -> bool {
+        self.limited
+    }
+
+    /// Sets bytes aside: until it is closed the file counts against quotas as if it had this length. `OverQuota` if that is too much.
+    pub async fn reserve(&self, length: u64) -> Result<()> {
+        let ask = Reserve { inode: self.inode, generation: self.generation, length };
+        self.client.ask(&ask).await.map(|_| ())
     }
 
     /// The file's length with everything that was handed to `write`, in bytes.
@@ -222,8 +266,23 @@ impl FileWriter {
         self.ask(|reply| Order::Sync { last, sums: None, permits, reply }).await
     }
 
-    /// Ends the file: all of it is on stable media and the name stands for it. Answers with its attributes.
-    pub async fn close(mut self) -> Result<Attributes> {
+    /// Ends the file: all of it is on stable media and the name stands for it. Answers with its attributes. A file that it made and
+    /// that a quota does not allow is removed.
+    pub async fn close(self) -> Result<Attributes> {
+        let made = self.made.then(|| (self.client.clone(), self.path.clone(), self.inode));
+        let closed = self.end().await;
+        if let Err(error) = &closed
+            && error.kind() == ErrorKind::OverQuota
+            && let Some((client, path, inode)) = made
+            && client.stat(&path).await.is_ok_and(|there| there.inode == inode)
+        {
+            // Should that fail, too, it stays as it is, and what is wrong is the quota all the same.
+            let _ = client.delete(&path, false).await;
+        }
+        closed
+    }
+
+    async fn end(mut self) -> Result<Attributes> {
         self.check()?;
         let last = std::mem::take(&mut self.gathered).freeze();
         let permits = self.permits(last.len()).await?;

@@ -1,5 +1,6 @@
 //! Who asks: the user that a connection named, as far as it can be believed, and which call it is.
 
+use client::Client;
 use std::sync::Arc;
 
 /// Who asks, in one call.
@@ -15,11 +16,18 @@ pub struct Caller {
     pub client_id: [u8; 16],
     /// The call's number, unique with `client_id`.
     pub call: i32,
+    /// The client has asked it before: here, or at another gateway.
+    pub again: bool,
     /// Where the client is, `host:port`.
     pub address: Arc<str>,
 }
 
 impl Caller {
+    /// The store, for changes of this call: one that was made for it before is answered as then.
+    pub fn store(&self, client: &Client) -> Client {
+        if self.client_id == [0; 16] { client.clone() } else { client.asked_by(self.client_id, self.call as u32) }
+    }
+
     /// Where the client is, without its port.
     pub fn machine(&self) -> &str {
         let host = self.address.rsplit_once(':').map_or(&*self.address, |(host, _)| host);

@@ -1,6 +1,7 @@
 //! Files that are open for writing, their leases, and files as blocks.
 
 pub mod blocks;
+mod elsewhere;
 mod leases;
 pub mod located;
 mod making;
@@ -24,6 +25,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, PoisonError};
 use tokio::sync::{Mutex, MutexGuard, Semaphore};
 
+pub use elsewhere::opened_elsewhere;
 pub use leases::{close_all, watch};
 
 /// Paths that are opened at the same time; two with the same hash wait for each other.
@@ -143,7 +145,7 @@ async fn about_leases(
         "fsync" => match decode::<Fsync>(request) {
             // What was acknowledged is visible and its length needs no record: the store knows it.
             Ok(ask) => {
-                let file = leases::leased(gateway, &ask.path, ask.inode.unwrap_or(0), &ask.holder).await;
+                let file = leases::held(gateway, &ask.path, ask.inode.unwrap_or(0), &ask.holder, false).await;
                 encoded(file.map(|_| Nothing {}))
             }
             Err(refusal) => Err(refusal),

@@ -4,6 +4,7 @@
 //! what programs do.
 
 use base::error::{Error, ErrorKind};
+use base::quota::Exceeded;
 
 /// A call that was not done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +84,10 @@ pub const NO_SUCH_PROTOCOL: &str = "org.apache.hadoop.ipc.RpcNoSuchProtocolExcep
 
 /// An administrator wants nothing to change.
 pub const SAFE_MODE: &str = "org.apache.hadoop.hdfs.server.namenode.SafeModeException";
+/// More names than a quota allows.
+pub const NAMES_OVER_QUOTA: &str = "org.apache.hadoop.hdfs.protocol.NSQuotaExceededException";
+/// More bytes than a quota allows.
+pub const BYTES_OVER_QUOTA: &str = "org.apache.hadoop.hdfs.protocol.DSQuotaExceededException";
 /// Another version of a protocol, or of all of them.
 pub const VERSION_MISMATCH: &str = "org.apache.hadoop.ipc.RPC$VersionMismatch";
 /// A frame that makes no sense, as Hadoop's own server names it.
@@ -91,6 +96,9 @@ pub const RPC_SERVER: &str = "org.apache.hadoop.ipc.RpcServerException";
 impl From<Error> for Refusal {
     /// The class that fits best when nothing more is known about what was asked.
     fn from(error: Error) -> Refusal {
+        if let Some(exceeded) = Exceeded::read(&error) {
+            return over_quota(&exceeded);
+        }
         let class = match error.kind() {
             ErrorKind::NotFound => FILE_NOT_FOUND,
             ErrorKind::Exists => FILE_EXISTS,
@@ -100,7 +108,64 @@ impl From<Error> for Refusal {
             ErrorKind::Unsupported => UNSUPPORTED,
             ErrorKind::Unreachable => RETRIABLE,
             ErrorKind::Corrupt | ErrorKind::Full | ErrorKind::Io | ErrorKind::Protocol | ErrorKind::Refused => IO,
+            ErrorKind::OverQuota => IO,
         };
         Refusal::new(class, error.text())
+    }
+}
+
+/// A quota that is used up, in HDFS's words.
+fn over_quota(exceeded: &Exceeded) -> Refusal {
+    let Exceeded { path, of_names, limit, would } = exceeded;
+    if *of_names {
+        let text = format!(
+            "The NameSpace quota (directories and files) of directory {path} is exceeded: quota={limit} file count={would}"
+        );
+        return Refusal::new(NAMES_OVER_QUOTA, text);
+    }
+    let (short, long) = (bytes(*limit), bytes(*would));
+    let text = format!(
+        "The DiskSpace quota of {path} is exceeded: quota = {limit} B = {short} but diskspace consumed = {would} B = {long}"
+    );
+    Refusal::new(BYTES_OVER_QUOTA, text)
+}
+
+/// Bytes as Hadoop writes them for people: `1 KB`, `1.50 MB`.
+fn bytes(bytes: u64) -> String {
+    const PREFIXES: [&str; 7] = ["", "K", "M", "G", "T", "P", "E"];
+    let mut power = (u64::BITS - 1).saturating_sub(bytes.leading_zeros()) as usize / 10;
+    let unit = |power: usize| 1u64 << (10 * power);
+    if power == 0 {
+        return format!("{bytes} B");
+    }
+    if bytes.is_multiple_of(unit(power)) {
+        return format!("{} {}B", bytes / unit(power), PREFIXES[power]);
+    }
+    let mut text = format!("{:.2}", bytes as f64 / unit(power) as f64);
+    if text.starts_with("1024") && power + 1 < PREFIXES.len() {
+        power += 1;
+        text = format!("{:.2}", bytes as f64 / unit(power) as f64);
+    }
+    format!("{text} {}B", PREFIXES[power])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BYTES_OVER_QUOTA, NAMES_OVER_QUOTA, Refusal, bytes};
+    use base::error::Error;
+    use base::quota::Exceeded;
+
+    /// A quota that is used up is said in HDFS's own classes and words.
+    #[test]
+    fn quotas() {
+        let refusal = |of_names, limit, would| {
+            Refusal::from(Error::from(Exceeded { path: "/q".to_string(), of_names, limit, would }))
+        };
+        let names = "The NameSpace quota (directories and files) of directory /q is exceeded: quota=3 file count=4";
+        assert_eq!(refusal(true, 3, 4), Refusal::new(NAMES_OVER_QUOTA, names));
+        let text = "The DiskSpace quota of /q is exceeded: quota = 1024 B = 1 KB but diskspace consumed = 134217728 B = 128 MB";
+        assert_eq!(refusal(false, 1024, 128 << 20), Refusal::new(BYTES_OVER_QUOTA, text));
+        let texts = [0, 1023, 1536, (1 << 20) - 1, u64::MAX].map(bytes);
+        assert_eq!(texts, ["0 B", "1023 B", "1.50 KB", "1.00 MB", "16.00 EB"]);
     }
 }

@@ -1,7 +1,7 @@
-//! `cargo x sim`: runs seeds of the whole-node simulation and reports.
+//! `cargo x sim`: runs seeds of the simulation, one node and a cluster for each, and reports.
 
 use crate::record;
-use crate::simulate::{self, FAULTS, OPERATIONS, Report, TROUBLES};
+use crate::simulate::{self, ACKNOWLEDGED_MIN, FAULTS, FAULTS_MIN, Report, Store};
 use base::error::Result;
 use base::planted::Planted;
 use std::collections::BTreeMap;
@@ -16,6 +16,9 @@ pub struct Args {
     /// The first seed
     #[arg(long, default_value_t = 0)]
     from: u64,
+    /// Only histories of this; without it each seed is one of a node and one of a cluster
+    #[arg(long, value_enum)]
+    only: Option<Store>,
     /// Play every seed twice and compare the histories; without this only the first is
     #[arg(long)]
     twice: bool,
@@ -43,8 +46,9 @@ const TRUST: &str = "docs/trust.md";
 #[derive(Default)]
 struct Total {
     seeds: u64,
-    /// Seeds whose history broke a promise, or was another one when it was played again.
+    /// Seeds whose history broke a promise, was another one when it was played again, or was too quiet.
     broken: u64,
+    acknowledged: u64,
     milliseconds: u64,
     counts: BTreeMap<&'static str, u64>,
     faults: BTreeMap<&'static str, u64>,
@@ -53,6 +57,7 @@ struct Total {
 impl Total {
     fn add(&mut self, report: &Report) {
         self.seeds += 1;
+        self.acknowledged += report.acknowledged;
         self.milliseconds += report.length.as_millis() as u64;
         for (what, count) in &report.counts {
             *self.counts.entry(what).or_default() += count;
@@ -63,18 +68,21 @@ impl Total {
     }
 
     /// Faults and operations that there should have been and were not.
-    fn missing(&self) -> Vec<&'static str> {
-        let faults = TROUBLES.iter().chain(&FAULTS).filter(|name| !self.faults.contains_key(*name));
-        faults.chain(OPERATIONS.iter().filter(|name| !self.counts.contains_key(*name))).copied().collect()
+    fn missing(&self, store: Store) -> Vec<&'static str> {
+        let faults = store.troubles().iter().chain(&FAULTS).filter(|name| !self.faults.contains_key(*name));
+        let operations = store.operations().into_iter().filter(|name| !self.counts.contains_key(name));
+        faults.copied().chain(operations).collect()
     }
 
-    fn rows(&self) -> Vec<(String, u64)> {
-        let operations = OPERATIONS.iter().filter_map(|name| self.counts.get(name)).sum();
-        let checks = self.counts.iter().filter(|(name, _)| !OPERATIONS.contains(name));
+    fn rows(&self, store: Store) -> Vec<(String, u64)> {
+        let names = store.operations();
+        let operations = names.iter().filter_map(|name| self.counts.get(name)).sum();
+        let checks = self.counts.iter().filter(|(name, _)| !names.contains(name));
         let mut rows = vec![
             ("seeds".to_string(), self.seeds),
             ("virtual minutes".to_string(), self.milliseconds / 60_000),
             ("operations of clients".to_string(), operations),
+            ("of them acknowledged".to_string(), self.acknowledged),
         ];
         rows.extend(checks.map(|(name, count)| ((*name).to_string(), *count)));
         rows.push(("seeds that broke a promise".to_string(), self.broken));
@@ -88,29 +96,49 @@ pub fn run(args: &Args) -> Result<bool> {
     if args.planted {
         return planted(args);
     }
-    let mut total = Total::default();
-    for seed in args.from..args.from.saturating_add(args.seeds) {
-        let report = simulate::play(seed, None, args.verbose);
-        total.broken += u64::from(!holds(args, seed, &report));
-        total.add(&report);
+    let mut well = true;
+    for store in Store::ALL.into_iter().filter(|store| args.only.is_none_or(|only| only == *store)) {
+        let mut total = Total::default();
+        for seed in args.from..args.from.saturating_add(args.seeds) {
+            let report = simulate::play(store, seed, None, args.verbose);
+            total.broken += u64::from(!holds(args, store, seed, &report));
+            total.add(&report);
+        }
+        print(args, store, &total);
+        if args.record {
+            record::add(Path::new(TRUST), table_of(store), &total.rows(store))?;
+        }
+        well &= total.broken == 0;
     }
-    print(args, &total);
-    if args.record {
-        record::add(Path::new(TRUST), "simulation", &total.rows())?;
+    Ok(well)
+}
+
+/// Where docs/trust.md counts these histories.
+fn table_of(store: Store) -> &'static str {
+    match store {
+        Store::Node => "simulation",
+        Store::Cluster => "simulation of clusters",
     }
-    Ok(total.broken == 0)
 }
 
 /// Whether a history broke no promise and is the same when it is played again.
-fn holds(args: &Args, seed: u64, report: &Report) -> bool {
-    let repeat = format!("repeat: cargo x sim --seeds 1 --from {seed} --verbose");
+fn holds(args: &Args, store: Store, seed: u64, report: &Report) -> bool {
+    let repeat = format!("repeat: cargo x sim --only {} --seeds 1 --from {seed} --verbose", store.name());
     report.lines.iter().for_each(|line| eprintln!("{line}"));
     if let Some(broken) = &report.broken {
         eprintln!("seed {seed}: a promise was broken: {broken}\n{repeat}");
         return false;
     }
+    let fired: u64 = report.faults.values().sum();
+    if store == Store::Cluster && (report.acknowledged < ACKNOWLEDGED_MIN || fired < FAULTS_MIN) {
+        eprintln!(
+            "seed {seed}: only {} calls were acknowledged and {fired} faults fired\n{repeat}",
+            report.acknowledged
+        );
+        return false;
+    }
     if args.twice || seed == args.from {
-        let again = simulate::play(seed, None, args.verbose);
+        let again = simulate::play(store, seed, None, args.verbose);
         if again.history != report.history {
             eprintln!("seed {seed} has the history {:016x}, and {:016x} again", report.history, again.history);
             if let Some((one, other)) = report.lines.iter().zip(&again.lines).find(|(one, other)| one != other) {
@@ -120,20 +148,25 @@ fn holds(args: &Args, seed: u64, report: &Report) -> bool {
             return false;
         }
         if !args.json {
-            println!("seed {seed}: history {:016x}, the same when played again", report.history);
+            println!("{} {seed}: history {:016x}, the same when played again", store.name(), report.history);
         }
     }
     true
 }
 
-fn print(args: &Args, total: &Total) {
-    let missing = total.missing();
+fn print(args: &Args, store: Store, total: &Total) {
+    let missing = total.missing(store);
     if args.json {
-        let rows: BTreeMap<String, u64> = total.rows().into_iter().collect();
-        println!("{}", serde_json::json!({ "counts": rows, "operations": total.counts, "never": missing }));
+        let rows: BTreeMap<String, u64> = total.rows(store).into_iter().collect();
+        let operations = &total.counts;
+        println!(
+            "{}",
+            serde_json::json!({ "store": store.name(), "counts": rows, "operations": operations, "never": missing })
+        );
         return;
     }
-    for (what, count) in total.rows() {
+    println!("{}:", table_of(store));
+    for (what, count) in total.rows(store) {
         println!("{what:<40} {count:>12}");
     }
     if !missing.is_empty() {
@@ -144,6 +177,11 @@ fn print(args: &Args, total: &Total) {
 /// The list must not depend on where it begins: each fault is looked for from these seeds on, counted from `--from`.
 const PLANTED_STARTS: [u64; 3] = [0, 5_000, 10_000];
 
+/// What a history is of that can notice the fault.
+fn store_with(fault: Planted) -> Store {
+    if fault.is_of_cluster() { Store::Cluster } else { Store::Node }
+}
+
 /// Puts each fault in and looks which seed catches it, from several on.
 fn planted(args: &Args) -> Result<bool> {
     let mut all = true;
@@ -151,9 +189,11 @@ fn planted(args: &Args) -> Result<bool> {
     let mut table =
         format!("| planted fault (`base::planted`) |{}", starts.map(|start| format!(" from {start} |")).concat());
     table.push_str("\n|---|---|---|---|\n");
-    for fault in Planted::ALL {
+    let wanted = |fault: &Planted| args.only.is_none_or(|only| only == store_with(*fault));
+    for fault in Planted::ALL.into_iter().filter(wanted) {
+        let store = store_with(fault);
         let seeds = starts.map(|start| {
-            let mut tried = (start..start.saturating_add(PLANTED_SEEDS)).map(|seed| (seed, simulate::play(seed, Some(fault), args.verbose)));
+            let mut tried = (start..start.saturating_add(PLANTED_SEEDS)).map(|seed| (seed, simulate::play(store, seed, Some(fault), args.verbose)));
             let caught = tried.find_map(|(seed, report)| Some((seed, report.broken?)));
             all &= caught.is_some();
             match &caught {

@@ -1,25 +1,34 @@
 //! One seed, one history: a whole node and its clients in one thread, in virtual time, on simulated disks and network.
 
 mod bags;
+mod cluster;
 mod director;
+mod ending;
 mod files;
 mod format;
 mod hardware;
 mod killed;
+mod machine;
+mod onlooker;
+mod operator;
 mod oracle;
+mod passes;
 mod passing;
+mod players;
 mod returned;
 mod rivals;
 mod scene;
 mod witness;
 
-pub use director::{FAULTS, OPERATIONS, TROUBLES};
+pub use cluster::{ACKNOWLEDGED_MIN, FAULTS_MIN};
+pub use director::FAULTS;
 
 use base::env::{Clock, Random};
 use base::planted::Planted;
+use cluster::ClusterDirector;
 use director::Director;
 use hardware::Hardware;
-use oracle::{Broken, Check};
+use oracle::Broken;
 use scene::Scene;
 use sim::net::SimNet;
 use sim::random::SimRandom;
@@ -36,6 +45,8 @@ pub struct Report {
     pub history: u64,
     /// How long it was, in virtual time.
     pub length: Duration,
+    /// Calls of clients that were acknowledged.
+    pub acknowledged: u64,
     /// Operations and checks.
     pub counts: BTreeMap<&'static str, u64>,
     /// Faults that fired.
@@ -46,9 +57,47 @@ pub struct Report {
     pub lines: Vec<String>,
 }
 
-/// Plays the history of a seed to its end, or until a promise is broken. `planted`: with this fault in the engines.
+/// What a history is of. Each seed has one of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Store {
+    /// One node with its devices.
+    Node,
+    /// Several nodes, one of which keeps the metadata.
+    Cluster,
+}
+
+impl Store {
+    /// Both.
+    pub const ALL: [Store; 2] = [Store::Node, Store::Cluster];
+
+    /// As it is named on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Store::Node => "node",
+            Store::Cluster => "cluster",
+        }
+    }
+
+    /// Everything that its clients do.
+    pub fn operations(self) -> Vec<&'static str> {
+        // A device out of service is looked at where there is no other trouble.
+        let everywhere = |name: &&str| self == Store::Node || *name != "read_out_of_service";
+        let more: &[&str] = if self == Store::Cluster { &cluster::OPERATIONS } else { &[] };
+        director::OPERATIONS.iter().chain(more).copied().filter(everywhere).collect()
+    }
+
+    /// The troubles that a director of it makes.
+    pub fn troubles(self) -> &'static [&'static str] {
+        match self {
+            Store::Node => &director::TROUBLES,
+            Store::Cluster => &cluster::TROUBLES,
+        }
+    }
+}
+
+/// Plays a history of a seed to its end, or until a promise is broken. `planted`: with this fault in engines and nodes.
 /// `keep_lines`: remember what happens.
-pub fn play(seed: u64, planted: Option<Planted>, keep_lines: bool) -> Report {
+pub fn play(store: Store, seed: u64, planted: Option<Planted>, keep_lines: bool) -> Report {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
@@ -62,7 +111,12 @@ pub fn play(seed: u64, planted: Option<Planted>, keep_lines: bool) -> Report {
     // A task that panics ends alone; here it must not go unnoticed.
     std::panic::set_hook(Box::new(move |panic| lock(&heard).push(panic.to_string())));
     let played = std::panic::catch_unwind(AssertUnwindSafe(|| {
-        runtime.block_on(history(seed, planted, keep_lines, &mut report))
+        runtime.block_on(async {
+            match store {
+                Store::Node => of_a_node(seed, planted, keep_lines, &mut report).await,
+                Store::Cluster => of_a_cluster(seed, planted, keep_lines, &mut report).await,
+            }
+        })
     }));
     drop(std::panic::take_hook());
     let panics = lock(&panics);
@@ -78,54 +132,75 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn history(seed: u64, planted: Option<Planted>, keep_lines: bool, report: &mut Report) {
+async fn of_a_node(seed: u64, planted: Option<Planted>, keep_lines: bool, report: &mut Report) {
     let random = SimRandom::new(seed);
     let clock = Arc::new(RuntimeClock::starting_now());
-    let hardware = Arc::new(Hardware::new(1 + random.fork("devices").below(3) as usize, &random, clock.clone()));
+    let count = 1 + random.fork("devices").below(3) as usize;
+    let hardware = Hardware::new(count, &random, clock.clone(), Arc::default());
     let net = SimNet::new(random.fork("net").next(), clock.clone(), "nobody");
-    let scene = Arc::new(Scene::new(random, clock.clone(), net, hardware, keep_lines));
-    let mut director = Director::new(scene.clone(), planted);
-    let outcome = whole(&mut director).await;
-    report.history = u64::from(scene.hardware.history()) << 32 | u64::from(scene.net.history());
-    report.length = Duration::from_nanos(clock.now().as_nanos());
+    let scene = Arc::new(Scene::new(random, clock, net, Duration::ZERO, keep_lines));
+    let mut director = Director::new(scene.clone(), hardware, planted);
+    let outcome = async {
+        director.start().await?;
+        director.work().await?;
+        director.finale().await
+    };
+    let outcome = outcome.await;
+    note(report, &scene, director.history(), director.faults(), outcome);
+}
+
+async fn of_a_cluster(seed: u64, planted: Option<Planted>, keep_lines: bool, report: &mut Report) {
+    let random = SimRandom::new(seed).fork("a cluster");
+    let clock = Arc::new(RuntimeClock::starting_now());
+    let net = SimNet::new(random.fork("net").next(), clock.clone(), "nobody");
+    let scene = Arc::new(Scene::new(random, clock, net, cluster::LATE, keep_lines));
+    let mut director = ClusterDirector::new(scene.clone(), planted);
+    let outcome = async {
+        director.start().await?;
+        director.work().await?;
+        director.finale().await
+    };
+    let outcome = outcome.await;
+    note(report, &scene, director.history(), director.faults(), outcome);
+}
+
+fn note(
+    report: &mut Report,
+    scene: &Scene,
+    disks: u32,
+    faults: BTreeMap<&'static str, u64>,
+    outcome: oracle::Check<()>,
+) {
+    report.history = u64::from(disks) << 32 | u64::from(scene.net.history());
+    report.length = Duration::from_nanos(scene.clock.now().as_nanos());
     report.counts = scene.counts();
-    report.faults = director.faults();
+    report.acknowledged = scene.acknowledgements();
+    report.faults = faults;
     report.lines = scene.lines();
     report.broken = outcome.err().map(|Broken(text)| text);
 }
 
-async fn whole(director: &mut Director) -> Check<()> {
-    director.start().await?;
-    director.work().await?;
-    director.finale().await
-}
-
 #[cfg(test)]
 mod tests {
-    use super::play;
+    use super::{Store, play};
     use base::planted::Planted;
 
     /// A seed has one history, another seed another one, and no promise is broken in either.
     #[test]
     fn one_seed_one_history() {
-        let (first, again, other) = (play(1, None, false), play(1, None, false), play(2, None, false));
-        assert_eq!(
-            (first.broken.as_deref(), other.broken.as_deref()),
-            (None, None),
-            "repeat: cargo x sim --seeds 2 --from 1"
-        );
-        assert_eq!(
-            (first.history, first.length),
-            (again.history, again.length),
-            "repeat: cargo x sim --seeds 1 --from 1"
-        );
-        assert_ne!(first.history, other.history);
+        for store in Store::ALL {
+            let repeat = format!("repeat: cargo x sim --seeds 2 --from 1 --only {}", store.name());
+            let [first, again, other] = [1, 1, 2].map(|seed| play(store, seed, None, false));
+            assert_eq!((first.broken.as_deref(), other.broken.as_deref()), (None, None), "{repeat}");
+            assert_eq!((first.history, first.length), (again.history, again.length), "{repeat}");
+            assert_ne!(first.history, other.history);
+        }
     }
 
     /// A device that answers before it syncs is noticed.
     #[test]
     fn a_fault_is_noticed() {
-        let noticed = |seed| play(seed, Some(Planted::AnsweredBeforeSync), false).broken.is_some();
+        let noticed = |seed| play(Store::Node, seed, Some(Planted::AnsweredBeforeSync), false).broken.is_some();
         assert!((0..20).any(noticed), "repeat: cargo x sim --planted");
     }
 }

@@ -3,6 +3,7 @@
 mod bag;
 mod blind;
 mod check;
+mod cluster;
 mod content;
 mod image;
 mod load;
@@ -10,6 +11,7 @@ mod model;
 mod report;
 mod server;
 mod store;
+mod tool;
 
 use crate::record;
 use base::env::Random;
@@ -58,6 +60,8 @@ enum Choice {
     Power,
     /// A file system in a loop device, copied at one instant: what was synced must be there (root only)
     Image,
+    /// Nodes in network namespaces, killed, stopped, cut off and filled (root only)
+    Cluster,
 }
 
 /// Where counts are kept.
@@ -82,17 +86,21 @@ pub fn run(args: &Args) -> Result<bool> {
 }
 
 fn run_kind(runtime: &Runtime, args: &Args, choice: Choice, seed: u64) -> Result<bool> {
+    let mut again = (args.count, seed);
     let (counts, finding) = match choice {
         Choice::Kill => run_store(runtime, Stop::Kill, args.count, seed)?,
         Choice::Power => run_store(runtime, Stop::Power, args.count, seed)?,
-        Choice::Image => match image::obstacle() {
-            None => run_images(runtime, args.count, seed)?,
-            Some(obstacle) if std::env::var("CI").is_ok_and(|ci| ci == "true") => {
-                return Err(Error::new(ErrorKind::Unsupported, format!("no images can be tried: {obstacle}")));
-            }
-            Some(obstacle) => {
-                eprintln!("lab: no images are tried: {obstacle}");
-                return Ok(true);
+        Choice::Image => match impeded("images", image::obstacle())? {
+            true => return Ok(true),
+            false => run_images(runtime, args.count, seed)?,
+        },
+        Choice::Cluster => match impeded("clusters", cluster::obstacle())? {
+            true => return Ok(true),
+            false => {
+                let (counts, found) = run_clusters(runtime, args.count, seed)?;
+                // Each cluster has its own seed.
+                again = found.as_ref().map_or(again, |(seed, _)| (1, *seed));
+                (counts, found.map(|(_, finding)| finding))
             }
         },
     };
@@ -101,7 +109,8 @@ fn run_kind(runtime: &Runtime, args: &Args, choice: Choice, seed: u64) -> Result
         let mut object = json!({
             "kind": name, "seed": seed, "trials": counts.trials, "kills": counts.stops,
             "kills_at_start": counts.stops_at_start, "operations": counts.operations, "bytes": counts.bytes,
-            "sweeps": counts.sweeps, "finding": finding.as_ref().map(|finding| finding.text.clone()),
+            "sweeps": counts.sweeps, "pauses": counts.pauses, "cuts": counts.cuts, "half_cuts": counts.half_cuts,
+            "filled": counts.filled, "finding": finding.as_ref().map(|finding| finding.text.clone()),
         });
         for (what, number) in report::by_kind(finding.as_ref()) {
             object[what] = number.into();
@@ -110,29 +119,42 @@ fn run_kind(runtime: &Runtime, args: &Args, choice: Choice, seed: u64) -> Result
     } else {
         let verdict = finding.as_ref().map_or("nothing lost, corrupt, duplicated, resurrected or leaked", |_| "FAILED");
         println!(
-            "{name}: {} trials, {} kills ({} while starting), {} operations and {} compared: {verdict}",
+            "{name}: {} trials, {} kills ({} while starting), {}{} operations and {} compared: {verdict}",
             counts.trials,
             counts.stops,
             counts.stops_at_start,
+            if choice == Choice::Cluster { counts.blows() } else { String::new() },
             counts.operations,
             show_bytes(counts.bytes),
         );
     }
     if let Some(finding) = &finding {
         eprintln!("lab: {name} trial {}: {finding}", counts.trials + 1);
-        eprintln!("repeat: cargo x trials --kind {name} --count {} --seed {seed}", args.count);
+        eprintln!("repeat: cargo x trials --kind {name} --count {} --seed {}", again.0, again.1);
     }
     if args.record {
-        let mut rows = vec![(format!("trials, {name}"), counts.trials)];
-        rows.push(("servers killed".to_string(), counts.stops));
-        rows.push(("of these while they started".to_string(), counts.stops_at_start));
-        rows.push(("operations compared".to_string(), counts.operations));
-        rows.push(("bytes compared".to_string(), counts.bytes));
-        rows.push(("times everything was deleted and the space came back".to_string(), counts.sweeps));
-        rows.extend(report::by_kind(finding.as_ref()).map(|(what, number)| (what.to_string(), number)));
-        record::add(Path::new(TRUST), "trials", &rows)?;
+        let (table, mut rows) = match choice {
+            Choice::Cluster => ("cluster", counts.of_clusters()),
+            _ => ("trials", counts.of_servers()),
+        };
+        rows.extend(report::by_kind(finding.as_ref()));
+        let mut rows: Vec<(String, u64)> = rows.into_iter().map(|(what, number)| (what.to_string(), number)).collect();
+        if choice != Choice::Cluster {
+            rows.insert(0, (format!("trials, {name}"), counts.trials));
+        }
+        record::add(Path::new(TRUST), table, &rows)?;
     }
     Ok(finding.is_none())
+}
+
+/// Whether something is in the way of trials of this kind, which is no fault, except where it must not be.
+fn impeded(what: &str, obstacle: Option<String>) -> Result<bool> {
+    let Some(obstacle) = obstacle else { return Ok(false) };
+    if std::env::var("CI").is_ok_and(|ci| ci == "true") {
+        return Err(Error::new(ErrorKind::Unsupported, format!("no {what} can be tried: {obstacle}")));
+    }
+    eprintln!("lab: no {what} are tried: {obstacle}");
+    Ok(true)
 }
 
 /// Trials with kills, on one store after another.
@@ -166,7 +188,14 @@ fn run_images(runtime: &Runtime, count: u64, seed: u64) -> Result<(Counts, Optio
     Ok((counts, None))
 }
 
-/// Runs trials until one finds something. A signal ends them, with everything that was started and mounted.
+/// Trials of clusters; what was found comes with its seed.
+fn run_clusters(runtime: &Runtime, count: u64, seed: u64) -> Result<(Counts, Option<(u64, Finding)>)> {
+    let mut counts = Counts::default();
+    let finding = until_signal(runtime, cluster::run(count, seed, &mut counts))??;
+    Ok((counts, finding))
+}
+
+/// Runs trials until one finds something.
 fn run_trials(
     runtime: &Runtime,
     store: &mut Store,
@@ -176,16 +205,7 @@ fn run_trials(
 ) -> Result<Option<Finding>> {
     let terminal = std::io::stderr().is_terminal();
     for number in 1..=count {
-        let found: Found<Counts> = runtime.block_on(async {
-            tokio::select! {
-                biased;
-                signal = os::signal::end() => {
-                    let text = format!("{} came; the trials were ended", signal?);
-                    Err(Error::new(ErrorKind::Io, text))
-                }
-                found = store.trial(scratch) => Ok(found),
-            }
-        })?;
+        let found: Found<Counts> = until_signal(runtime, store.trial(scratch))?;
         match found {
             Ok(more) => *counts += more,
             Err(finding) => {
@@ -204,4 +224,18 @@ fn run_trials(
     // What still runs in the background ends with its client.
     runtime.block_on(async { tokio::time::sleep(Duration::from_millis(1)).await });
     Ok(None)
+}
+
+/// Runs a trial to its end. A signal ends it, with everything that was started and mounted.
+fn until_signal<T>(runtime: &Runtime, trial: impl Future<Output = T>) -> Result<T> {
+    runtime.block_on(async {
+        tokio::select! {
+            biased;
+            signal = os::signal::end() => {
+                let text = format!("{} came; the trials were ended", signal?);
+                Err(Error::new(ErrorKind::Io, text))
+            }
+            done = trial => Ok(done),
+        }
+    })
 }

@@ -5,12 +5,13 @@ use crate::format::{InodeRecord, SessionRecord, XattrRecord, XattrsRecord};
 use crate::key::Key;
 use crate::names::Found;
 use crate::path::Path;
+use crate::quota::Taken;
 use crate::reply::Reply;
 use crate::request::{NewAttributes, NewInode, User};
 use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
 use base::id::InodeId;
-use base::limit::{NOTE_MAX, USER_NAME_MAX, XATTR_NAME_MAX, XATTR_VALUE_MAX, XATTRS_BYTES_MAX, XATTRS_MAX};
+use base::limit::{HOLDER_MAX, NOTE_MAX, USER_NAME_MAX, XATTR_NAME_MAX, XATTR_VALUE_MAX, XATTRS_BYTES_MAX, XATTRS_MAX};
 
 /// The permission bits that there are: read, write and execute for three, and three special ones.
 const MODE_BITS: u32 = 0o7777;
@@ -34,10 +35,11 @@ impl State {
             check_note(note)?;
             record.note.clone_from(note);
         }
+        record.copies = new.copies.unwrap_or(record.copies);
         record.modified = new.modified.map_or(record.modified, |time| time.0);
         record.accessed = new.accessed.map_or(record.accessed, |time| time.0);
         if record != before {
-            self.put(&Key::Inode(inode), &record);
+            self.put_file(inode, &record, Taken::of(&before))?;
             let rights = |record: &InodeRecord| (record.mode, record.owner.clone(), record.group.clone());
             if record.directory && (rights(&record) != rights(&before) || record.note != before.note) {
                 self.directories_changed();
@@ -100,10 +102,11 @@ impl State {
     }
 
     /// Removes the record of a file or directory, and what is kept with it.
-    pub fn remove_inode(&mut self, inode: InodeId, xattrs: bool) {
-        if xattrs {
+    pub fn remove_inode(&mut self, inode: InodeId, record: &InodeRecord) {
+        if record.xattrs {
             self.remove(&Key::Xattrs(inode));
         }
+        self.remove_quota(inode, record);
         self.remove(&Key::Inode(inode));
     }
 }
@@ -134,8 +137,21 @@ pub fn check_new(new: &NewInode) -> Result<()> {
     for mode in [new.mode, new.above_mode] {
         check_mode(mode)?;
     }
+    check_holder(&new.holder)?;
     check_note(&new.note)?;
     check_note(&new.above_note)
+}
+
+/// `Invalid` unless somebody who holds a file can be called so.
+pub fn check_holder(holder: &str) -> Result<()> {
+    if holder.len() <= HOLDER_MAX {
+        return Ok(());
+    }
+    let text = format!(
+        "the name of a file's holder has {} bytes and {HOLDER_MAX} are the most; nothing was done",
+        holder.len()
+    );
+    Err(Error::new(ErrorKind::Invalid, text))
 }
 
 fn check_note(note: &[u8]) -> Result<()> {

@@ -6,12 +6,12 @@ use crate::key::{Key, after_prefix};
 use crate::path::check_bag_name;
 use crate::place;
 use crate::reply::Reply;
-use crate::request::{BagInfo, Carried};
+use crate::request::{BagInfo, BagState, Carried};
 use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, DeviceId};
 use base::limit::{BAG_CHUNK, BAG_CHUNK_MAX, BLOCK, LIST_PAGE_MAX};
-use base::policy::Policy;
+use base::policy::{Compression, Policy};
 use prost::Message;
 
 const SEALING: u32 = 1;
@@ -19,7 +19,14 @@ const SEALED: u32 = 2;
 
 impl State {
     /// Does `BagCreate`.
-    pub fn create_bag(&mut self, name: &str, policy: Policy, chunk_size: u64, retain: bool) -> Result<Reply> {
+    pub fn create_bag(
+        &mut self,
+        name: &str,
+        policy: Policy,
+        chunk_size: u64,
+        retain: bool,
+        compression: Compression,
+    ) -> Result<Reply> {
         check_bag_name(name)?;
         if self.layers.has(&Key::BagName(name))? {
             return Err(Error::new(ErrorKind::Exists, format!("the bag '{name}' exists already; it was not changed")));
@@ -43,6 +50,7 @@ impl State {
             retain,
             pass: 0,
             carried: None,
+            compression: compression.code(),
         };
         self.put(&Key::BagName(name), &BagNameRecord { bag: bag.0 });
         self.put(&Key::Bag(bag), &record);
@@ -133,15 +141,17 @@ impl State {
         Ok(Reply::Bag(convert::bag(bag, record)))
     }
 
-    /// Does `BagMembers`. A member that left already counted already.
+    /// Does `BagMembers`. A member that left already counted already. A device that does not know that the bag is sealed must not
+    /// join one that is: it would take chunks that nobody looks for.
     pub fn change_members(
         &mut self,
         bag: BagId,
-        joining: &[DeviceId],
+        (state, joining): (BagState, &[DeviceId]),
         leaving: Option<(DeviceId, Carried)>,
     ) -> Result<Reply> {
         let mut record = self.bag_record(bag)?;
         let before = record.members.clone();
+        let joining = if convert::bag_state(record.state) == state { joining } else { &[] };
         for device in joining {
             if !record.members.iter().any(|member| *member == device.to_bytes()) {
                 record.members.push(device.to_bytes().to_vec());

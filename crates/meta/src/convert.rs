@@ -2,10 +2,10 @@
 
 use crate::format::{
     AttributesRecord, BagRecord, CarriedRecord, ColumnRecord, FileResultRecord, FilesRecord, GroupRecord, HandleRecord,
-    InodeRecord, PlacedRecord, PolicyRecord, ReplicaRecord, ReplyRecord,
+    InodeRecord, PlacedRecord, PolicyRecord, QuotaRecord, ReplicaRecord, ReplyRecord,
 };
 use crate::reply::Reply;
-use crate::request::{Attributes, BagInfo, BagState, Carried, Column, FileHandle, NewGroup};
+use crate::request::{Attributes, BagInfo, BagState, Carried, Column, FileHandle, NewGroup, Quota};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, InodeId};
 use base::policy::{Class, Policy};
@@ -60,12 +60,28 @@ pub fn attributes(inode: InodeId, record: InodeRecord) -> Attributes {
         generation: Generation(record.generation),
         writing: record.writer.is_some(),
         note: record.note,
+        holder: record.writer.map(|writer| writer.holder).unwrap_or_default(),
     }
+}
+
+/// A stored quota.
+pub fn quota(record: &QuotaRecord) -> Quota {
+    let QuotaRecord { names_max, bytes_max, names, bytes, ref counting, .. } = *record;
+    Quota { names_max, bytes_max, names, bytes, counting: counting.is_some() }
 }
 
 fn carried(record: Option<CarriedRecord>) -> Carried {
     let CarriedRecord { pushed, pushed_bytes, acknowledged, acknowledged_bytes } = record.unwrap_or_default();
     Carried { pushed, pushed_bytes, acknowledged, acknowledged_bytes }
+}
+
+/// How far a bag is sealed.
+pub fn bag_state(state: u32) -> BagState {
+    match state {
+        0 => BagState::Open,
+        1 => BagState::Sealing,
+        _ => BagState::Sealed,
+    }
 }
 
 /// What is said of a stored bag.
@@ -77,14 +93,11 @@ pub fn bag(bag: BagId, record: BagRecord) -> BagInfo {
         chunk_size: record.chunk_size,
         members: record.members.iter().filter_map(|member| DeviceId::from_slice(member)).collect(),
         epoch: record.epoch,
-        state: match record.state {
-            0 => BagState::Open,
-            1 => BagState::Sealing,
-            _ => BagState::Sealed,
-        },
+        state: bag_state(record.state),
         created: WallTime(record.created),
         retain: record.retain,
         pass: record.pass,
+        compression: record.compression,
         carried: carried(record.carried),
     }
 }
@@ -100,6 +113,7 @@ pub fn reply_record(reply: &Reply) -> ReplyRecord {
                 generation: handle.generation.0,
                 length: handle.length,
                 group: Some(placed_record(&handle.group)),
+                limited: handle.limited,
             });
         }
         Reply::Group(group) => record.group = Some(placed_record(group)),
@@ -109,11 +123,13 @@ pub fn reply_record(reply: &Reply) -> ReplyRecord {
         }
         Reply::Bag(bag) => record.bag = Some(bag.bag.0),
         Reply::Entries { .. }
+        | Reply::Answered(_)
         | Reply::Found { .. }
         | Reply::PathOf(_)
         | Reply::Located(_)
         | Reply::Xattrs(_)
         | Reply::Policy { .. }
+        | Reply::Quota(_)
         | Reply::DiskUsage { .. }
         | Reply::Usage(_)
         | Reply::Sessions(_)
@@ -145,6 +161,7 @@ pub fn reply(
             generation: Generation(handle.generation),
             length: handle.length,
             group: new_group(handle.group.unwrap_or_default()),
+            limited: handle.limited,
         }));
     }
     if let Some(group) = record.group {

@@ -5,6 +5,7 @@ use crate::format::{ExtentRecord, RangeRecord};
 use crate::key::{Key, after_prefix, number_at};
 use crate::names::Found;
 use crate::path::Path;
+use crate::quota::{Load, Taken};
 use crate::reply::Reply;
 use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
@@ -48,7 +49,7 @@ impl State {
     /// Does `Truncate`.
     pub fn truncate(&mut self, path: &Path, length: u64) -> Result<Reply> {
         let Found { inode, mut record, .. } = self.find_closed(path)?;
-        let before = record.length;
+        let (taken, before) = (Taken::of(&record), record.length);
         if length > before {
             let text = format!(
                 "'{path}' has {before} bytes and cannot be cut to {length}; nothing was changed: append what is missing"
@@ -71,7 +72,7 @@ impl State {
             record.length = length;
             record.modified = self.wall.0;
             record.generation = record.generation.saturating_add(1);
-            self.put_file(inode, &record, before);
+            self.put_file(inode, &record, taken)?;
         }
         Ok(Reply::Attributes(convert::attributes(inode, record)))
     }
@@ -86,7 +87,7 @@ impl State {
             ));
         }
         let Found { inode, mut record, .. } = self.find_closed(target)?;
-        let before = record.length;
+        let before = Taken::of(&record);
         let mut taken = BTreeSet::from([inode]);
         let mut found = Vec::with_capacity(sources.len());
         for path in sources {
@@ -96,7 +97,7 @@ impl State {
             }
             found.push(source);
         }
-        let mut left = CHANGED_EXTENTS_MAX;
+        let (mut left, mut freed) = (CHANGED_EXTENTS_MAX, 0);
         for source in found {
             let Some(length) = record.length.checked_add(source.record.length) else {
                 return wrong(format!("'{target}' would be longer than 2^64 bytes"));
@@ -110,14 +111,23 @@ impl State {
             }
             self.remove(&Key::Name(InodeId(source.record.parent), &source.record.name));
             self.names_changed(InodeId(source.record.parent))?;
-            self.remove_inode(source.inode, source.record.xattrs);
+            let space = Taken::of(&source.record).space;
+            freed += space;
+            let gone = Load { names: -1, bytes: -space };
+            self.charge(InodeId(source.record.parent), &source.record.name, gone)?;
+            self.remove_inode(source.inode, &source.record);
             self.counters.files = self.counters.files.saturating_sub(1);
             self.counters.bytes = self.counters.bytes.saturating_sub(source.record.length);
             record.length = length;
         }
         record.modified = self.wall.0;
         record.generation = record.generation.saturating_add(1);
-        self.put_file(inode, &record, before);
+        // What only moves from file to file is not refused, even if there is too much already.
+        if Taken::of(&record).space - before.space > freed {
+            self.put_file(inode, &record, before)?;
+        } else {
+            self.put_file_anyway(inode, &record, before)?;
+        }
         Ok(Reply::Attributes(convert::attributes(inode, record)))
     }
 }

@@ -1,12 +1,13 @@
 //! Files while they are written and read: leases, groups, extents.
 
-use crate::attributes::check_new;
+use crate::attributes::{check_holder, check_new};
 use crate::convert;
 use crate::format::{ExtentRecord, GroupRecord, InodeRecord, NameRecord, RangeRecord, WriterRecord};
 use crate::key::{Key, after_prefix};
 use crate::names::{Found, gone};
 use crate::path::Path;
 use crate::place::{self, Candidate};
+use crate::quota::{Load, Taken};
 use crate::reply::Reply;
 use crate::request::{Column, Extent, FileHandle, Located, NewGroup, NewInode, Orphan, Place};
 use crate::state::{State, missing};
@@ -83,9 +84,11 @@ impl State {
             session: session.to_bytes().to_vec(),
             group: group.group.0,
             policy: Some(convert::policy_record(directory.policy)),
+            holder: new.holder.clone(),
             ..WriterRecord::default()
         };
         let record = InodeRecord { writer: Some(writer), ..self.new_inode(directory.inode, name, new) };
+        self.charge(directory.inode, name, Load::NAME)?;
         self.counters.files += 1;
         self.put(&Key::Name(directory.inode, name), &NameRecord { inode: inode.0, directory: false });
         if !new.copied {
@@ -94,13 +97,28 @@ impl State {
         self.put(&Key::Inode(inode), &record);
         self.mark(&Key::SessionFile(session, inode));
         let generation = Generation(record.generation);
+        let limited = self.is_limited(directory.inode)?;
         let attributes = convert::attributes(inode, record);
-        Ok(Reply::Handle(FileHandle { inode, generation, length: 0, group, attributes }))
+        Ok(Reply::Handle(FileHandle { inode, generation, length: 0, group, attributes, limited }))
     }
 
     /// Does `AppendOpen`.
-    pub fn append_open(&mut self, session: SessionId, path: &Path) -> Result<Reply> {
+    pub fn append_open(&mut self, session: SessionId, path: &Path, holder: &str, instead: bool) -> Result<Reply> {
+        check_holder(holder)?;
         let Found { inode, mut record, policy } = self.find_file(path)?;
+        let before = Taken::of(&record);
+        if let Some(writer) = &record.writer
+            && instead
+            && !holder.is_empty()
+            && (writer.holder.as_str(), writer.length) == (holder, 0)
+        {
+            match SessionId::from_slice(&writer.session) {
+                Some(session) if !writer.ended => self.remove(&Key::SessionFile(session, inode)),
+                _ => self.remove(&Key::Orphan(inode)),
+            }
+            self.drop_reference(GroupId(writer.group), None)?;
+            record.writer = None;
+        }
         if let Some(writer) = &record.writer {
             let who = if writer.ended { "is being recovered after its writer went away" } else { "has a writer" };
             return Err(Error::new(ErrorKind::Busy, format!("'{path}' {who}; nothing was done: try again later")));
@@ -112,30 +130,33 @@ impl State {
             group: group.group.0,
             start: record.length,
             appending: true,
+            holder: holder.to_string(),
             policy: Some(convert::policy_record(policy)),
             ..WriterRecord::default()
         });
-        self.put(&Key::Inode(inode), &record);
+        self.put_file_anyway(inode, &record, before)?;
         self.mark(&Key::SessionFile(session, inode));
         let (generation, length) = (Generation(record.generation), record.length);
+        let limited = self.is_limited(InodeId(record.parent))?;
         let attributes = convert::attributes(inode, record);
-        Ok(Reply::Handle(FileHandle { inode, generation, length, group, attributes }))
+        Ok(Reply::Handle(FileHandle { inode, generation, length, group, attributes, limited }))
     }
 
-    /// The record and the lease of a file, if this session has it with this generation.
+    /// The record and the lease of a file, if this session has it with this generation, and what the file takes.
     fn leased(
         &self,
         session: SessionId,
         inode: InodeId,
         generation: Generation,
-    ) -> Result<(InodeRecord, WriterRecord)> {
+    ) -> Result<(InodeRecord, WriterRecord, Taken)> {
         let mut record: InodeRecord = self.layers.record(&Key::Inode(inode))?.ok_or_else(|| gone(inode))?;
+        let before = Taken::of(&record);
         match record.writer.take() {
-            Some(writer) if self.planted == Some(Planted::OldGenerationAccepted) => Ok((record, writer)),
+            Some(writer) if self.planted == Some(Planted::OldGenerationAccepted) => Ok((record, writer, before)),
             Some(writer)
                 if record.generation == generation.0 && !writer.ended && writer.session == session.to_bytes() =>
             {
-                Ok((record, writer))
+                Ok((record, writer, before))
             }
             _ => Err(stale(inode)),
         }
@@ -149,12 +170,26 @@ impl State {
         generation: Generation,
         open: (GroupId, u64),
     ) -> Result<Reply> {
-        let (mut record, mut writer) = self.leased(session, inode, generation)?;
-        let before = record.length;
+        let (mut record, mut writer, before) = self.leased(session, inode, generation)?;
         self.set_open_length(&mut record, &mut writer, open)?;
         record.writer = Some(writer);
         record.modified = self.wall.0;
-        self.put_file(inode, &record, before);
+        self.put_file(inode, &record, before)?;
+        Ok(Reply::Done)
+    }
+
+    /// Does `Reserve`.
+    pub fn reserve(
+        &mut self,
+        session: SessionId,
+        inode: InodeId,
+        generation: Generation,
+        length: u64,
+    ) -> Result<Reply> {
+        let (mut record, mut writer, before) = self.leased(session, inode, generation)?;
+        writer.reserved = length;
+        record.writer = Some(writer);
+        self.put_file(inode, &record, before)?;
         Ok(Reply::Done)
     }
 
@@ -167,8 +202,7 @@ impl State {
         finished: (GroupId, u64),
         columns_max: usize,
     ) -> Result<Reply> {
-        let (mut record, mut writer) = self.leased(session, inode, generation)?;
-        let before = record.length;
+        let (mut record, mut writer, before) = self.leased(session, inode, generation)?;
         self.set_open_length(&mut record, &mut writer, finished)?;
         self.finish_group(inode, &writer)?;
         let columns = self.group(finished.0)?.columns.len();
@@ -178,7 +212,7 @@ impl State {
         writer.length = 0;
         record.writer = Some(writer);
         record.modified = self.wall.0;
-        self.put_file(inode, &record, before);
+        self.put_file(inode, &record, before)?;
         Ok(Reply::Group(group))
     }
 
@@ -191,8 +225,7 @@ impl State {
         finished: Option<(GroupId, u64)>,
         attributes: (Option<WallTime>, Option<u32>),
     ) -> Result<Reply> {
-        let (mut record, mut writer) = self.leased(session, inode, generation)?;
-        let before = record.length;
+        let (mut record, mut writer, before) = self.leased(session, inode, generation)?;
         if let Some(finished) = finished {
             self.set_open_length(&mut record, &mut writer, finished)?;
         }
@@ -205,19 +238,18 @@ impl State {
         self.remove(&Key::SessionFile(session, inode));
         record.modified = attributes.0.unwrap_or(self.wall).0;
         record.mode = attributes.1.unwrap_or(record.mode);
-        self.put_file(inode, &record, before);
+        self.put_file(inode, &record, before)?;
         Ok(Reply::Attributes(convert::attributes(inode, record)))
     }
 
     /// Does `Abandon`.
     pub fn abandon(&mut self, session: SessionId, inode: InodeId, generation: Generation) -> Result<Reply> {
-        let (mut record, writer) = self.leased(session, inode, generation)?;
+        let (mut record, writer, before) = self.leased(session, inode, generation)?;
         if writer.appending {
-            let before = record.length;
             record.length = writer.start;
             self.drop_reference(GroupId(writer.group), None)?;
             self.remove(&Key::SessionFile(session, inode));
-            self.put_file(inode, &record, before);
+            self.put_file_anyway(inode, &record, before)?;
         } else {
             let parent = InodeId(record.parent);
             let name = Key::Name(parent, &record.name);
@@ -392,7 +424,7 @@ impl State {
     /// Does `Recovered`.
     pub fn recovered(&mut self, inode: InodeId, generation: Generation, length: u64) -> Result<Reply> {
         let mut record: InodeRecord = self.layers.record(&Key::Inode(inode))?.ok_or_else(|| gone(inode))?;
-        let before = record.length;
+        let before = Taken::of(&record);
         match record.writer.take() {
             Some(mut writer) if writer.ended && record.generation == generation.0 => {
                 // What was lost is lost: the node says how long the sealed chunk is, even if it once was longer.
@@ -402,7 +434,7 @@ impl State {
                 self.finish_group(inode, &writer)?;
                 self.drop_rest(&writer)?;
                 self.remove(&Key::Orphan(inode));
-                self.put_file(inode, &record, before);
+                self.put_file_anyway(inode, &record, before)?;
                 Ok(Reply::Attributes(convert::attributes(inode, record)))
             }
             _ => Err(stale(inode)),

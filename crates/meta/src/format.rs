@@ -42,6 +42,9 @@ pub struct CountersRecord {
     /// Rises with every change of the nodes and of what devices they have.
     #[prost(uint64, tag = "7")]
     pub epoch: u64,
+    /// Directories that have a quota.
+    #[prost(uint64, tag = "20")]
+    pub quotas: u64,
 }
 
 /// Under `Key::Name`.
@@ -114,6 +117,54 @@ pub struct InodeRecord {
     /// What a gateway keeps with it, opaque to everybody else; empty: nothing.
     #[prost(bytes = "vec", tag = "15")]
     pub note: Vec<u8>,
+    /// It has a record under `Key::Quota`.
+    #[prost(bool, tag = "20")]
+    pub quota: bool,
+    /// How often its bytes count against quotas; zero: once.
+    #[prost(uint32, tag = "21")]
+    pub copies: u32,
+}
+
+/// Under `Key::Quota`: what may be below a directory, and what is.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct QuotaRecord {
+    /// Tells it from others that the directory had before.
+    #[prost(uint64, tag = "1")]
+    pub serial: u64,
+    /// Most names, the directory's own included; absent: as many as come.
+    #[prost(uint64, optional, tag = "2")]
+    pub names_max: Option<u64>,
+    /// Most bytes, as often as each file counts; absent: as many as come.
+    #[prost(uint64, optional, tag = "3")]
+    pub bytes_max: Option<u64>,
+    /// Names that there are, as far as they are counted.
+    #[prost(uint64, tag = "4")]
+    pub names: u64,
+    /// Bytes that there are, as far as they are counted.
+    #[prost(uint64, tag = "5")]
+    pub bytes: u64,
+    /// How far they are counted; absent: completely.
+    #[prost(message, optional, tag = "6")]
+    pub counting: Option<WalkRecord>,
+}
+
+/// Under `Key::Detached`. Empty before there were quotas.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct DetachedRecord {
+    /// Quotas that what is below counts against until it is taken apart.
+    #[prost(message, repeated, tag = "1")]
+    pub charged: Vec<ChargedRecord>,
+}
+
+/// A quota, as something that counts against it knows it.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct ChargedRecord {
+    /// The directory that has it.
+    #[prost(uint64, tag = "1")]
+    pub directory: u64,
+    /// `QuotaRecord::serial`: if it is another now, nothing counts against it.
+    #[prost(uint64, tag = "2")]
+    pub serial: u64,
 }
 
 /// Under `Key::Xattrs`.
@@ -159,6 +210,12 @@ pub struct WriterRecord {
     /// The session ended; the group has to be sealed.
     #[prost(bool, tag = "7")]
     pub ended: bool,
+    /// Length of the file up to which it counts against quotas while it is written, if that is more than it has.
+    #[prost(uint64, tag = "20")]
+    pub reserved: u64,
+    /// Who holds the file in a gateway's protocol; empty: nobody said.
+    #[prost(string, tag = "21")]
+    pub holder: String,
 }
 
 /// Under `Key::Extent`.
@@ -262,6 +319,23 @@ pub struct CallRecord {
     pub reply: Option<ReplyRecord>,
 }
 
+/// Under `Key::Answer`.
+#[derive(Clone, PartialEq, Message)]
+pub struct AnswerRecord {
+    /// Sixteen bytes that name the client of a gateway.
+    #[prost(bytes = "vec", tag = "1")]
+    pub client: Vec<u8>,
+    /// That client's number of the call.
+    #[prost(uint32, tag = "2")]
+    pub call: u32,
+    /// Counts the remembered answers.
+    #[prost(uint64, tag = "3")]
+    pub order: u64,
+    /// What was answered.
+    #[prost(message, optional, tag = "4")]
+    pub reply: Option<ReplyRecord>,
+}
+
 /// A remembered reply: at most one part is there, none means done.
 #[derive(Clone, PartialEq, Message)]
 pub struct ReplyRecord {
@@ -297,6 +371,9 @@ pub struct HandleRecord {
     /// The group to append to.
     #[prost(message, optional, tag = "4")]
     pub group: Option<PlacedRecord>,
+    /// Something above limits bytes.
+    #[prost(bool, tag = "20")]
+    pub limited: bool,
 }
 
 /// A remembered group.
@@ -382,6 +459,9 @@ pub struct BagRecord {
     /// What members that left had counted.
     #[prost(message, optional, tag = "10")]
     pub carried: Option<CarriedRecord>,
+    /// How its chunks are compressed: `Compression::code`.
+    #[prost(uint32, tag = "11")]
+    pub compression: u32,
 }
 
 /// Counts of the members that left a bag.
@@ -450,7 +530,7 @@ pub struct NodeRecord {
 }
 
 /// Where a walk through a tree goes on; handed to clients as bytes.
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, PartialEq, Eq, Message)]
 pub struct WalkRecord {
     /// From the top down.
     #[prost(message, repeated, tag = "1")]
@@ -458,7 +538,7 @@ pub struct WalkRecord {
 }
 
 /// One directory of a walk.
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, PartialEq, Eq, Message)]
 pub struct WalkLevelRecord {
     /// The directory.
     #[prost(uint64, tag = "1")]

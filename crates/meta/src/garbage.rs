@@ -3,6 +3,7 @@
 use crate::convert;
 use crate::format::{BagRecord, ExtentRecord, GroupRecord, InodeRecord, RangeRecord};
 use crate::key::{Key, after_prefix, number_at};
+use crate::quota::{Load, Taken};
 use crate::reply::Reply;
 use crate::request::Garbage;
 use crate::state::{State, missing};
@@ -29,24 +30,29 @@ impl State {
         if record.directory {
             self.directories_changed();
             if self.has_names(inode)? {
-                self.mark(&Key::Detached(inode));
+                let detached = self.release_tree(inode, &record)?;
+                record.parent = 0;
+                self.put(&Key::Inode(inode), &record);
+                self.put(&Key::Detached(inode), &detached);
                 self.collecting = true;
                 return Ok(());
             }
+            self.charge(InodeId(record.parent), &record.name, Load { names: -1, bytes: 0 })?;
             self.counters.directories = self.counters.directories.saturating_sub(1);
-            self.remove_inode(inode, record.xattrs);
+            self.remove_inode(inode, &record);
             return Ok(());
         }
+        let before = Taken::of(&record);
+        self.charge(InodeId(record.parent), &record.name, Load { names: -1, bytes: -before.space })?;
         if let Some(writer) = record.writer.take() {
             match SessionId::from_slice(&writer.session) {
                 Some(session) if !writer.ended => self.remove(&Key::SessionFile(session, inode)),
                 _ => self.remove(&Key::Orphan(inode)),
             }
             // The open bytes go; without a writer nothing can add to the file.
-            let before = record.length;
             record.length = writer.start;
             record.generation = record.generation.saturating_add(1);
-            self.put_file(inode, &record, before);
+            self.put_counted(inode, &record, before);
             self.drop_reference(GroupId(writer.group), None)?;
         }
         if self.release_extents(inode, EXTENTS_AT_ONCE)? {
@@ -64,7 +70,7 @@ impl State {
     fn remove_file(&mut self, inode: InodeId, record: &InodeRecord) {
         self.counters.files = self.counters.files.saturating_sub(1);
         self.counters.bytes = self.counters.bytes.saturating_sub(record.length);
-        self.remove_inode(inode, record.xattrs);
+        self.remove_inode(inode, record);
     }
 
     /// Releases up to `limit` extents; whether those were all.
@@ -139,7 +145,7 @@ impl State {
         }
         if all {
             self.counters.directories = self.counters.directories.saturating_sub(1);
-            self.remove_inode(inode, record.xattrs);
+            self.remove_inode(inode, &record);
             self.remove(&Key::Detached(inode));
         }
         Ok(true)

@@ -24,17 +24,23 @@ pub enum Key<'a> {
     Group(GroupId),
     /// `XattrsRecord`: the extended attributes of a file or directory, if it has any.
     Xattrs(InodeId),
+    /// `QuotaRecord`: the quota of a directory that has one.
+    Quota(InodeId),
+    /// Nothing: what is below this directory is being counted for its quota.
+    Counting(InodeId),
     /// `SessionRecord`.
     Session(SessionId),
     /// `CallRecord`: a remembered reply of the session; slots are used in a circle.
     Call(SessionId, u16),
+    /// `AnswerRecord`: a remembered reply to a gateway's client; slots are used in a circle.
+    Answer(u32),
     /// Nothing: the session writes this file.
     SessionFile(SessionId, InodeId),
     /// Nothing: the session owns this group for small files.
     SessionGroup(SessionId, GroupId),
     /// Nothing: a file whose writer's session ended; its last group has to be sealed.
     Orphan(InodeId),
-    /// Nothing: a file or directory without a name, being taken apart.
+    /// `DetachedRecord`: a file or directory without a name, being taken apart.
     Detached(InodeId),
     /// Nothing: a group without references; its chunks can go.
     GarbageGroup(GroupId),
@@ -63,11 +69,14 @@ impl Key<'_> {
             Key::Extent(..) => 0x12,
             Key::Group(_) => 0x13,
             Key::Xattrs(_) => 0x14,
+            Key::Quota(_) => 0x15,
+            Key::Counting(_) => 0x16,
             Key::Session(_) => 0x20,
             Key::Call(..) => 0x21,
             Key::SessionFile(..) => 0x22,
             Key::SessionGroup(..) => 0x23,
             Key::Orphan(_) => 0x24,
+            Key::Answer(_) => 0x25,
             Key::Detached(_) => 0x30,
             Key::GarbageGroup(_) => 0x31,
             Key::GarbageRange(..) => 0x32,

@@ -1,6 +1,7 @@
 //! The metadata store and its rules: names, extents, groups, bags, devices, sessions. An engine: a step function without threads,
 //! sockets or clock. A group-committed log acknowledges; an overlay and an embedded tree hold the state behind it.
 
+mod answers;
 mod attributes;
 mod bags;
 mod convert;
@@ -19,12 +20,14 @@ mod pack;
 pub mod path;
 pub mod place;
 mod policy;
+mod quota;
 mod replay;
 mod reply;
 pub mod request;
 mod serve;
 mod sessions;
 mod settle;
+mod slots;
 mod state;
 mod store;
 mod tree;

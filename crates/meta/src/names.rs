@@ -5,6 +5,7 @@ use crate::convert;
 use crate::format::{InodeRecord, NameRecord};
 use crate::key::{Key, after_prefix};
 use crate::path::Path;
+use crate::quota::Load;
 use crate::reply::Reply;
 use crate::request::{Attributes, Entry, NewInode};
 use crate::state::State;
@@ -84,6 +85,7 @@ impl State {
         }
         let inode = self.next_inode();
         let record = InodeRecord { directory: true, ..self.new_inode(parent.inode, name, new) };
+        self.charge(parent.inode, name, Load::NAME)?;
         self.counters.directories += 1;
         self.put(&Key::Name(parent.inode, name), &NameRecord { inode: inode.0, directory: true });
         if !new.copied {
@@ -117,6 +119,7 @@ impl State {
             created: self.wall.0,
             mode: new.mode,
             note: new.note.clone(),
+            copies: new.copies,
             generation: 1,
             parent: parent.0,
             name: name.to_string(),
@@ -212,7 +215,9 @@ impl State {
             }
             let record = self.named_inode(&found)?;
             let said = |name: &Option<String>| name.as_ref().map_or(0, String::len);
-            bytes += name.len() + said(&record.owner) + said(&record.group) + record.note.len() + ATTRIBUTES_MAX;
+            let holder = record.writer.as_ref().map_or(0, |writer| writer.holder.len());
+            bytes +=
+                name.len() + said(&record.owner) + said(&record.group) + record.note.len() + holder + ATTRIBUTES_MAX;
             entries.push(Entry { name, attributes: convert::attributes(InodeId(found.inode), record) });
         }
         Ok(Reply::Entries { entries, more })
@@ -299,6 +304,7 @@ impl State {
             ));
         }
         let target = self.directory(to_parent)?;
+        let mut replaced = Load::default();
         if let Some(old) = self.look_up(to)? {
             if !replace {
                 return Err(exists(to));
@@ -319,11 +325,13 @@ impl State {
                 (true, true) if self.has_names(old.inode)? => return Err(not_empty(to)),
                 _ => {}
             }
+            replaced = Load::of(&old.record);
             self.detach(old.inode, old.record)?;
         }
         let parent = InodeId(found.record.parent);
         let directory = found.record.directory;
         let name = NameRecord { inode: found.inode.0, directory };
+        self.charge_move(found.inode, &found.record, (parent, from_name), (target.inode, to_name), replaced)?;
         self.remove(&Key::Name(parent, from_name));
         self.put(&Key::Name(target.inode, to_name), &name);
         self.names_changed(parent)?;

@@ -8,6 +8,7 @@ use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, NodeId};
 use base::limit::{NODE_SILENCE_MAX, NODE_TEXTS_MAX, NODES_MAX};
+use base::planted::Planted;
 use base::unit::Time;
 use prost::Message;
 use std::collections::BTreeMap;
@@ -27,6 +28,11 @@ struct Node {
 }
 
 impl Nodes {
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.known.len()
+    }
+
     /// Whether the node is one of the store's.
     pub fn is_known(&self, node: NodeId) -> bool {
         self.known.contains_key(&node)
@@ -81,7 +87,8 @@ impl State {
     pub fn join_node(&mut self, info: &NodeInfo) -> Result<Reply> {
         check_texts(info)?;
         if let Some(known) = self.nodes.known.get(&info.node) {
-            if known.info.incarnation > info.incarnation {
+            let is_old = known.info.incarnation > info.incarnation;
+            if is_old && self.planted != Some(Planted::OldIncarnationAccepted) {
                 let text = format!(
                     "node {} ({}) was started again meanwhile: its start number {} is known and this one is {}; nothing was changed; \
                      stop this process: it serves an old copy of the node's directory, or the other one does",

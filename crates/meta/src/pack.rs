@@ -4,6 +4,7 @@ use crate::attributes::check_mode;
 use crate::convert;
 use crate::format::{ExtentRecord, GroupRecord, InodeRecord, NameRecord};
 use crate::key::Key;
+use crate::quota::{Load, Taken};
 use crate::reply::Reply;
 use crate::request::{DIRECTORY_MODE, NewAttributes, NewInode, PutFile};
 use crate::state::State;
@@ -66,7 +67,8 @@ impl State {
         record.modified = file.modified.map_or(record.modified, |time| time.0);
         record.accessed = file.accessed.map_or(0, |time| time.0);
         self.counters.files += 1;
-        self.put_file(inode, &record, 0);
+        self.charge(directory.inode, name, Load::NAME)?;
+        self.put_file(inode, &record, Taken { length: 0, space: 0 })?;
         self.put(&Key::Name(directory.inode, name), &NameRecord { inode: inode.0, directory: false });
         if !new.copied {
             self.names_changed(directory.inode)?;

@@ -2,7 +2,7 @@
 
 use crate::request::{
     Attributes, BagInfo, DeviceInfo, Entry, FileHandle, FilePiece, Garbage, Located, NewGroup, NodeState, Orphan,
-    Totals,
+    Quota, Totals,
 };
 use base::error::Result;
 use base::id::{GroupId, InodeId, SessionId};
@@ -25,6 +25,8 @@ pub enum Reply {
         /// Only what the path names is there, if anything: the asker knows the rest.
         without_above: bool,
     },
+    /// What was answered to a change before, if it is remembered.
+    Answered(Option<Box<Reply>>),
     /// An absolute path.
     PathOf(String),
     /// Of a directory.
@@ -51,6 +53,8 @@ pub enum Reply {
         /// With what it inherits.
         effective: Policy,
     },
+    /// A directory's own quota; none: it has none.
+    Quota(Option<Quota>),
     /// A part of a count.
     DiskUsage {
         /// Of this part.

@@ -3,13 +3,13 @@
 mod said;
 
 pub use said::{
-    Attributes, BagInfo, BagState, Carried, Column, DeviceInfo, Entry, Extent, FileHandle, FilePiece, Garbage, Located,
-    NewGroup, NodeInfo, NodeState, Orphan, Totals,
+    Attributes, BagInfo, BagState, Carried, Column, DeviceInfo, Entry, Extent, FileHandle, FilePiece, Garbage, Limit,
+    Located, NewGroup, NodeInfo, NodeState, Orphan, Quota, Totals,
 };
 
 use crate::path::Path;
 use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, InodeId, NodeId, SessionId};
-use base::policy::{Class, Policy};
+use base::policy::{Class, Compression, Policy};
 use base::unit::WallTime;
 
 /// Who asks. A change that was made for the same session and call before is answered from memory and not repeated.
@@ -20,6 +20,15 @@ pub struct Caller {
     /// The client's number of this call, unique in the session; the same when the call is tried again. 0: it never is, and its
     /// answer is not remembered.
     pub call: u64,
+}
+
+/// A call of a client of a gateway, which the client may ask again at another gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Asked {
+    /// The sixteen bytes that name the client.
+    pub client: u128,
+    /// Its number of the call, the same when it asks again.
+    pub call: u32,
 }
 
 /// A file by its path or by its number.
@@ -82,6 +91,8 @@ pub struct NewAttributes {
     pub accessed: Option<WallTime>,
     /// What a gateway keeps with it; empty removes it.
     pub note: Option<Vec<u8>>,
+    /// How often its bytes count against quotas.
+    pub copies: Option<u32>,
 }
 
 /// What a new file or directory has from the start.
@@ -101,6 +112,10 @@ pub struct NewInode {
     pub above_note: Vec<u8>,
     /// It is a copy with times of its own: the directory that it comes into keeps its own, too, whichever comes first.
     pub copied: bool,
+    /// How often the bytes of a file count against quotas; zero: once.
+    pub copies: u32,
+    /// Who holds a file in a gateway's protocol while it is written; empty: nobody in particular.
+    pub holder: String,
 }
 
 impl NewInode {
@@ -161,6 +176,19 @@ pub enum Request {
         /// The change.
         change: Box<Request>,
     },
+    /// Makes a change that a client of a gateway asks for; if it was made before, it is answered as then. In a store of more than one
+    /// node: there is no other gateway else. Not for changes of sessions and devices.
+    Asked {
+        /// Which call it is.
+        asked: Asked,
+        /// The change.
+        change: Box<Request>,
+    },
+    /// `Answered`: what was answered to a change before.
+    Answered {
+        /// Which call it was.
+        asked: Asked,
+    },
     /// Makes a directory. `Attributes` of it.
     Mkdir {
         /// Its name to be.
@@ -185,6 +213,11 @@ pub enum Request {
     AppendOpen {
         /// The file.
         path: Path,
+        /// Who holds it in a gateway's protocol; empty: nobody in particular.
+        holder: String,
+        /// Takes it from whoever has it open for the same holder: what was written since counts for nothing. `Busy` if some of that
+        /// is synced.
+        instead: bool,
     },
     /// Records what the finished group holds and gives the next, a wider one where there are devices for it. `Group`.
     NextGroup {
@@ -206,6 +239,16 @@ pub enum Request {
         /// The lease's group.
         group: GroupId,
         /// Bytes in it. Never fewer than before.
+        length: u64,
+    },
+    /// Says how long the file may become before this is said again: so much counts against quotas until it is closed. `Done`, or
+    /// `OverQuota`.
+    Reserve {
+        /// The file.
+        inode: InodeId,
+        /// Of the lease.
+        generation: Generation,
+        /// Bytes of the whole file.
         length: u64,
     },
     /// Ends writing. `Attributes` of the file.
@@ -311,6 +354,21 @@ pub enum Request {
     },
     /// `Policy` of a file or directory.
     GetPolicy {
+        /// Which.
+        path: Path,
+    },
+    /// Limits what may be below a directory. `Quota` as it is then: what is there is counted in steps, and limited meanwhile by
+    /// what is counted. One that limits nothing counts all the same, unless a limit was removed: then it goes.
+    SetQuota {
+        /// Which.
+        path: Path,
+        /// Files and directories, its own name included.
+        names: Limit,
+        /// Bytes, as often as each file counts.
+        bytes: Limit,
+    },
+    /// `Quota` of a directory itself.
+    GetQuota {
         /// Which.
         path: Path,
     },
@@ -420,6 +478,8 @@ pub enum Request {
         chunk_size: u64,
         /// Acknowledged chunks stay, to be given once in each pass.
         retain: bool,
+        /// How those who push compress its chunks.
+        compression: Compression,
     },
     /// Begins a new pass of a bag; its members are told then. `Bag`.
     BagRewind {
@@ -454,6 +514,8 @@ pub enum Request {
     BagMembers {
         /// Which.
         bag: BagId,
+        /// How far it is sealed, as those who join were told: if it is in another state by now, nobody joins.
+        state: BagState,
         /// Members from now on.
         joining: Vec<DeviceId>,
         /// A member no more, and what it had counted.

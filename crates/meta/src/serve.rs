@@ -13,10 +13,12 @@ impl Request {
             Request::Stat { .. }
                 | Request::Lookup { .. }
                 | Request::PathOf { .. }
+                | Request::Answered { .. }
                 | Request::List { .. }
                 | Request::Locate { .. }
                 | Request::GetXattrs { .. }
                 | Request::GetPolicy { .. }
+                | Request::GetQuota { .. }
                 | Request::DiskUsage { .. }
                 | Request::Usage
                 | Request::Sessions
@@ -40,7 +42,7 @@ impl Request {
     /// Whether its answer is remembered, because doing it twice is not the same as doing it once. It needs an open session.
     pub fn is_remembered(&self) -> bool {
         match self {
-            Request::Provided { change, .. } => change.is_remembered(),
+            Request::Provided { change, .. } | Request::Asked { change, .. } => change.is_remembered(),
             Request::Mkdir { parents, .. } => !parents,
             Request::Create { .. }
             | Request::AppendOpen { .. }
@@ -66,7 +68,7 @@ impl Request {
     /// Whether this can be the remembered answer to it.
     pub fn is_answered_by(&self, reply: &Reply) -> bool {
         match self {
-            Request::Provided { change, .. } => change.is_answered_by(reply),
+            Request::Provided { change, .. } | Request::Asked { change, .. } => change.is_answered_by(reply),
             Request::Create { .. } | Request::AppendOpen { .. } => matches!(reply, Reply::Handle(_)),
             Request::NextGroup { .. } | Request::PackGroup { .. } => matches!(reply, Reply::Group(_)),
             Request::PutFiles { .. } => matches!(reply, Reply::Files(_)),
@@ -86,10 +88,12 @@ impl State {
             Request::Stat { path } => self.stat(&path),
             Request::Lookup { path, known } => self.lookup(&path, known),
             Request::PathOf { inode } => self.answer_path_of(inode),
+            Request::Answered { asked } => self.answered(asked),
             Request::List { path, after, limit } => self.list(&path, after.as_deref(), limit),
             Request::Locate { file, offset, length } => self.locate(&file, offset, length),
             Request::GetXattrs { path, name } => self.get_xattrs(&path, name.as_deref()),
             Request::GetPolicy { path } => self.get_policy(&path),
+            Request::GetQuota { path } => self.get_quota(&path),
             Request::DiskUsage { path, resume } => self.disk_usage(&path, resume.as_deref()),
             Request::Usage => self.usage(),
             Request::Sessions => Ok(Reply::Sessions(self.sessions.count() as u64)),
@@ -132,15 +136,17 @@ impl State {
                 self.check_directories(*directories)?;
                 self.serve(caller, change)
             }
+            Request::Asked { asked, change } => self.serve_asked(caller, *asked, change),
             Request::Mkdir { path, parents, new } => self.mkdir(path, *parents, new),
             Request::Create { path, overwrite, parents, new } => self.create(session, path, *overwrite, *parents, new),
-            Request::AppendOpen { path } => self.append_open(session, path),
+            Request::AppendOpen { path, holder, instead } => self.append_open(session, path, holder, *instead),
             Request::NextGroup { inode, generation, finished, columns_max } => {
                 self.next_group_of(session, *inode, *generation, *finished, *columns_max)
             }
             Request::SyncLength { inode, generation, group, length } => {
                 self.sync_length(session, *inode, *generation, (*group, *length))
             }
+            Request::Reserve { inode, generation, length } => self.reserve(session, *inode, *generation, *length),
             Request::Close { inode, generation, finished, modified, mode } => {
                 let attributes = (*modified, *mode);
                 self.close(session, *inode, *generation, *finished, attributes)
@@ -155,6 +161,7 @@ impl State {
             Request::Truncate { path, length } => self.truncate(path, *length),
             Request::Concat { target, sources } => self.concat(target, sources),
             Request::SetPolicy { path, policy } => self.set_policy(path, *policy),
+            Request::SetQuota { path, names, bytes } => self.set_quota(path, *names, *bytes),
             Request::DeviceRegister { device, class, capacity, node } => self.register_device(&DeviceInfo {
                 device: *device,
                 class: *class,
@@ -171,9 +178,11 @@ impl State {
             Request::NodeJoin { node } => self.join_node(node),
             Request::NodeRemove { node } => self.remove_node(*node),
             Request::MoveGroup { group, chunk, from, to } => self.move_group(*group, *chunk, *from, *to),
-            Request::BagMembers { bag, joining, leaving } => self.change_members(*bag, joining, *leaving),
-            Request::BagCreate { name, policy, chunk_size, retain } => {
-                self.create_bag(name, *policy, *chunk_size, *retain)
+            Request::BagMembers { bag, state, joining, leaving } => {
+                self.change_members(*bag, (*state, joining), *leaving)
+            }
+            Request::BagCreate { name, policy, chunk_size, retain, compression } => {
+                self.create_bag(name, *policy, *chunk_size, *retain, *compression)
             }
             Request::BagRewind { name } => self.rewind_bag(name),
             Request::BagSeal { name } => self.seal_bag(name),

@@ -6,6 +6,7 @@ use crate::format::{CallRecord, SessionRecord};
 use crate::key::{Key, after_prefix, number_at, wide_at};
 use crate::reply::Reply;
 use crate::request::{Caller, User};
+use crate::slots::Slots;
 use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{GroupId, InodeId, SessionId};
@@ -32,18 +33,14 @@ pub struct Sessions {
 struct Session {
     expires: Time,
     user: Arc<User>,
-    /// Slot of each remembered call.
-    slots: BTreeMap<u64, u16>,
-    /// Call in each slot that was used.
-    calls: Vec<u64>,
-    /// Calls ever remembered; the next goes to this number modulo the slots.
-    order: u64,
+    /// Remembered calls.
+    calls: Slots<u64>,
 }
 
 impl Session {
     fn new(user: &User) -> Session {
         let user = Arc::new(user.clone());
-        Session { expires: Time::ZERO, user, slots: BTreeMap::new(), calls: Vec::new(), order: 0 }
+        Session { expires: Time::ZERO, user, calls: Slots::new(REMEMBERED_CALLS) }
     }
 }
 
@@ -124,28 +121,20 @@ impl Sessions {
 
     /// The slot with the answer to this call.
     fn slot_of(&self, caller: Caller) -> Option<u16> {
-        self.open.get(&caller.session)?.slots.get(&caller.call).copied()
+        self.open.get(&caller.session)?.calls.find(&caller.call).map(|slot| slot as u16)
     }
 
     /// The slot for the next answer, and its number in order.
     fn next_slot(&self, session: SessionId) -> Option<(u16, u64)> {
-        let order = self.open.get(&session)?.order;
-        Some(((order % REMEMBERED_CALLS as u64) as u16, order))
+        let (slot, order) = self.open.get(&session)?.calls.next();
+        Some((slot as u16, order))
     }
 
     /// The answer to the call is in the log, in the slot that `next_slot` gave.
     pub fn remembered(&mut self, caller: Caller) {
-        let Some(session) = self.open.get_mut(&caller.session) else { return };
-        let slot = (session.order % REMEMBERED_CALLS as u64) as usize;
-        match session.calls.get_mut(slot) {
-            Some(old) => {
-                session.slots.remove(old);
-                *old = caller.call;
-            }
-            None => session.calls.push(caller.call),
+        if let Some(session) = self.open.get_mut(&caller.session) {
+            session.calls.remember(caller.call);
         }
-        session.slots.insert(caller.call, slot as u16);
-        session.order = session.order.saturating_add(1);
     }
 }
 
@@ -178,22 +167,8 @@ impl State {
             calls.push((record.order, record.call));
             Ok(true)
         })?;
-        calls.sort_unstable();
         if let Some(open) = self.sessions.open.get_mut(&session) {
-            open.order = calls.first().map_or(0, |(order, _)| *order);
-            // Slots before the first remembered one are filled with it and overwritten in turn.
-            let slots = if open.order == 0 { calls.len() } else { REMEMBERED_CALLS };
-            open.calls = vec![0; slots.min(REMEMBERED_CALLS)];
-        }
-        for (order, call) in calls {
-            if let Some(open) = self.sessions.open.get_mut(&session) {
-                let slot = (order % REMEMBERED_CALLS as u64) as usize;
-                if let Some(place) = open.calls.get_mut(slot) {
-                    *place = call;
-                }
-                open.slots.insert(call, slot as u16);
-                open.order = order.saturating_add(1);
-            }
+            open.calls = Slots::load(REMEMBERED_CALLS, calls);
         }
         Ok(())
     }

@@ -6,12 +6,15 @@ use crate::key::Key;
 use crate::layers::{Layers, Slot};
 use crate::names::Directory;
 use crate::nodes::Nodes;
-use crate::request::User;
+use crate::quota::{self, Load, Taken};
+use crate::request::{Asked, User};
 use crate::sessions::Sessions;
+use crate::slots::Slots;
 use crate::widen::Widths;
 use base::env::Random;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, GroupId, InodeId};
+use base::limit::REMEMBERED_ANSWERS;
 use base::planted::Planted;
 use base::unit::{Time, WallTime};
 use prost::Message;
@@ -29,6 +32,10 @@ pub struct State {
     pub counters: CountersRecord,
     /// Sessions that are open, and their calls.
     pub sessions: Sessions,
+    /// Which calls of gateways' clients are remembered.
+    pub answers: Slots<Asked>,
+    /// The call whose answer the transaction under way remembers.
+    pub answering: Option<Asked>,
     /// What devices reported.
     pub devices: Devices,
     /// Nodes, and when they were heard of.
@@ -52,6 +59,10 @@ pub struct State {
     pub planted: Option<Planted>,
     /// Something is being taken apart in steps.
     pub collecting: bool,
+    /// Something is being counted for a quota in steps.
+    pub counting: bool,
+    /// Which quotas something in a directory counts against.
+    pub quotas_known: quota::Known,
     /// Something was put on a list that the node works off: garbage, or a file whose writer went away.
     pub made_work: bool,
     /// No group with a lower number is garbage.
@@ -72,14 +83,19 @@ impl State {
     /// The state in these layers, whose last change has this sequence number. `entry_max` bounds the bytes of a transaction.
     pub fn new(layers: Layers, sequence: u64, entry_max: usize, random: Arc<dyn Random>) -> Result<State> {
         let counters = layers.record::<CountersRecord>(&Key::Counters)?.ok_or_else(|| missing("the counters"))?;
-        let CountersRecord { next_inode, next_group, next_bag, files, directories, bytes: _, epoch } = counters;
-        if [next_inode, next_group, next_bag, files, directories, epoch].into_iter().any(|count| count > SEQUENCE_MAX) {
+        let CountersRecord { next_inode, next_group, next_bag, files, directories, bytes: _, epoch, quotas } = counters;
+        if [next_inode, next_group, next_bag, files, directories, epoch, quotas]
+            .into_iter()
+            .any(|count| count > SEQUENCE_MAX)
+        {
             return Err(missing("believable counters"));
         }
         Ok(State {
             layers,
             counters,
             sessions: Sessions::default(),
+            answers: Slots::new(REMEMBERED_ANSWERS),
+            answering: None,
             devices: Devices::default(),
             nodes: Nodes::default(),
             directories: BTreeMap::new(),
@@ -91,6 +107,8 @@ impl State {
             widths: Widths::default(),
             planted: None,
             collecting: true,
+            counting: true,
+            quotas_known: quota::Known::new(),
             made_work: true,
             garbage_from: GroupId(0),
             sequence,
@@ -146,11 +164,13 @@ impl State {
         self.counters = savepoint.counters;
         if changed {
             self.directories.clear();
+            self.quotas_known.clear();
         }
     }
 
     /// Takes back the whole transaction.
     pub fn roll_back(&mut self) {
+        self.answering = None;
         self.take_back(&Savepoint { undo: 0, counters: self.settled_counters });
     }
 
@@ -195,6 +215,7 @@ impl State {
     /// A directory changed in its name, its place, its rights or by going: what was looked up before is not to be relied on.
     pub fn directories_changed(&mut self) {
         self.directories.clear();
+        self.quotas_known.clear();
         if self.directories_version != 0 {
             self.directories_version = self.directories_version.wrapping_add(1).max(1);
         }
@@ -241,9 +262,23 @@ impl State {
         self.layers.record(&Key::Inode(inode))?.ok_or_else(|| missing(&format!("the record of inode {inode}")))
     }
 
-    /// Puts a changed file record, whose length was `before`.
-    pub fn put_file(&mut self, inode: InodeId, record: &InodeRecord, before: u64) {
-        self.counters.bytes = self.counters.bytes.saturating_sub(before).saturating_add(record.length);
+    /// Puts a changed file record, which took `before`. `OverQuota` if it takes more than a quota allows.
+    pub fn put_file(&mut self, inode: InodeId, record: &InodeRecord, before: Taken) -> Result<()> {
+        self.charge(InodeId(record.parent), &record.name, Load::bytes(Taken::of(record).space - before.space))?;
+        self.put_counted(inode, record, before);
+        Ok(())
+    }
+
+    /// The same for what was written already: no quota refuses it.
+    pub fn put_file_anyway(&mut self, inode: InodeId, record: &InodeRecord, before: Taken) -> Result<()> {
+        self.charge_anyway(InodeId(record.parent), &record.name, Load::bytes(Taken::of(record).space - before.space))?;
+        self.put_counted(inode, record, before);
+        Ok(())
+    }
+
+    /// The same for what counts against no quota any more.
+    pub fn put_counted(&mut self, inode: InodeId, record: &InodeRecord, before: Taken) {
+        self.counters.bytes = self.counters.bytes.saturating_sub(before.length).saturating_add(record.length);
         self.put(&Key::Inode(inode), record);
     }
 }

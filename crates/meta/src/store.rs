@@ -130,6 +130,7 @@ impl<T> Store<T> {
         state.planted = settings.planted;
         state.widths = settings.widths;
         state.load_sessions()?;
+        state.load_answers()?;
         state.load_nodes()?;
         state.load_devices()?;
         let random = Arc::clone(&settings.random);
@@ -198,6 +199,7 @@ impl<T> Store<T> {
                 if remembered {
                     self.state.sessions.remembered(caller);
                 }
+                self.state.answer_remembered();
                 self.follow(caller, request);
             }
             Err(_) => self.state.roll_back(),
@@ -314,7 +316,7 @@ impl<T> Store<T> {
             self.stuck = Some(now.after(Duration::from_secs(1)));
             return;
         }
-        let done = self.end_sessions().and_then(|()| self.collect());
+        let done = self.end_sessions().and_then(|()| self.collect()).and_then(|()| self.count());
         match done {
             Ok(()) => self.stuck = None,
             Err(_) => {
@@ -348,13 +350,24 @@ impl<T> Store<T> {
         Ok(())
     }
 
+    fn count(&mut self) -> Result<()> {
+        if self.state.counting && self.state.count_step()? {
+            self.commit()?;
+        }
+        Ok(())
+    }
+
     /// When `tick` has something to do, or an overlay is old enough for `settle_job`; it may lie in the past.
     pub fn next_tick(&self) -> Option<Time> {
         let settle = match self.state.layers.is_settling() || self.settle_failure.is_some() {
             true => None,
             false => self.unsettled_since.map(|since| since.after(SETTLE_AGE)),
         };
-        let work = if self.state.collecting { Some(Time::ZERO) } else { self.state.sessions.next_end() };
+        let work = if self.state.collecting || self.state.counting {
+            Some(Time::ZERO)
+        } else {
+            self.state.sessions.next_end()
+        };
         let work = work.map(|time| self.stuck.map_or(time, |stuck| stuck.max(time)));
         settle.into_iter().chain(work).min()
     }

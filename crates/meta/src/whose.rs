@@ -81,7 +81,7 @@ impl State {
     }
 
     /// The path of a file; none if it is being taken apart.
-    fn path_of(&self, inode: InodeId) -> Result<Option<String>> {
+    pub fn path_of(&self, inode: InodeId) -> Result<Option<String>> {
         let (mut names, mut at) = (Vec::new(), inode);
         while at != ROOT {
             let Some(record) = self.layers.record::<InodeRecord>(&Key::Inode(at))? else { return Ok(None) };

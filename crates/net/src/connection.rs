@@ -77,7 +77,8 @@ struct Running<R> {
 }
 
 impl<R: Role> Connection<R> {
-    /// Runs until the stream ends or a rule is broken. `Ok`: it ended between frames, as connections do.
+    /// Runs until the stream ends or a rule is broken. `Ok`: it ended between frames, as connections do. After an error nothing
+    /// that is still to be sent arrives any more.
     pub(crate) async fn run(self) -> Result<()> {
         let heard = self.clock.now();
         let timer = Box::pin(sleep(self.role.tick_every()));
@@ -85,10 +86,13 @@ impl<R: Role> Connection<R> {
         let mut running =
             Running { connection: self, batch: Batch::default(), flushing: false, heard, stuck_since: None, timer };
         let ending = poll_fn(|context| running.poll(context)).await;
-        if let Err(error) = &ending
-            && matches!(error.kind(), ErrorKind::Protocol | ErrorKind::Unsupported | ErrorKind::Refused)
-        {
-            running.say_why(error).await;
+        match &ending {
+            Err(error) if matches!(error.kind(), ErrorKind::Protocol | ErrorKind::Unsupported | ErrorKind::Refused) => {
+                running.say_why(error).await;
+            }
+            // Calls that were given up must not arrive after those that their caller made instead.
+            Err(_) => running.connection.stream.abandon(),
+            Ok(()) => (),
         }
         outlet.outbound.close();
         ending

@@ -9,6 +9,7 @@ pub mod cluster;
 pub mod device;
 pub mod file;
 pub mod order;
+pub mod quota;
 pub mod session;
 
 use base::error::{Error, ErrorKind};
@@ -67,6 +68,10 @@ asks! {
     37 file::Lookup => file::LookupAnswer,
     38 file::PathOf => file::PathOfAnswer,
     40 file::Recover => file::Attributes,
+    44 quota::SetQuota => quota::QuotaAnswer,
+    45 quota::GetQuota => quota::QuotaAnswer,
+    46 quota::Reserve => Done,
+    47 file::Answered => file::AnsweredAnswer,
 
     48 chunk::Append => chunk::AppendAnswer,
     49 chunk::Read => chunk::ReadAnswer,
@@ -103,6 +108,7 @@ asks! {
     118 order::SealBag => Done,
     119 order::DropBag => Done,
     120 order::Kept => order::KeptAnswer,
+    121 order::Fetch => Done,
 }
 
 /// The answer to a question that only wants to be done.

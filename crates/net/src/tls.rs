@@ -173,6 +173,15 @@ impl Stream for TlsPeer {
     fn peer(&self) -> String {
         self.peer.clone()
     }
+
+    fn abandon(&mut self) {
+        if let State::Open(stream) = &mut self.state {
+            match stream.as_mut() {
+                TlsStream::Client(stream) => stream.get_mut().0.abandon(),
+                TlsStream::Server(stream) => stream.get_mut().0.abandon(),
+            }
+        }
+    }
 }
 
 impl AsyncRead for TlsPeer {

@@ -2,7 +2,7 @@
 //! was cut short goes on at the next start. Reads and writes go on meanwhile.
 
 use crate::device::{Device, Item};
-use crate::housekeeping::compare;
+use crate::housekeeping::{compare, join};
 use crate::log::Level;
 use crate::moving::{Move, STEP};
 use crate::orders::BagCounts;
@@ -11,18 +11,21 @@ use crate::service::{Node, Role};
 use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, GroupId, NodeId, Owner};
-use base::limit::LIST_PAGE_MAX;
+use base::limit::{LIST_PAGE_MAX, MOVES_MAX};
+use base::planted::Planted;
 use base::policy::Class;
 use base::unit::{WallTime, show_bytes};
 use bytes::Bytes;
 use chunk::ChunkStat;
-use meta::request::{BagInfo, Carried, DeviceInfo, NewGroup};
+use meta::request::{BagInfo, BagState, Carried, DeviceInfo, NewGroup};
 use net::Responder;
 use net::message::{Done, cluster, device as wire};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 /// Between two looks at devices that are being emptied and at which nothing can be done just now.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -74,7 +77,7 @@ pub async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
 }
 
 /// Does everything that can be done now for one device, and removes it if nothing is left on it.
-async fn pass(node: &Node, place: &Place) -> Result<()> {
+async fn pass(node: &Arc<Node>, place: &Place) -> Result<()> {
     let mut waits = Vec::new();
     move_groups(node, place, &mut waits).await?;
     leave_bags(node, place, &mut waits).await?;
@@ -99,42 +102,15 @@ async fn pass(node: &Node, place: &Place) -> Result<()> {
     Ok(())
 }
 
-async fn move_groups(node: &Node, place: &Place, waits: &mut Vec<String>) -> Result<()> {
-    let (mut after, mut unreadable, mut written) = (None, Vec::new(), 0);
-    loop {
-        let request = meta::Request::GroupsOn { device: place.id(), after, limit: LIST_PAGE_MAX };
-        let meta::Reply::GroupsOn { groups, open, resume } = node.metadata()?.ask(request).await? else {
-            unreachable!("the groups on a device were asked for")
-        };
-        for group in &groups {
-            let Some(to) = node.target(place, group, open.contains(&group.group)).await? else {
-                written += 1;
-                continue;
-            };
-            for (_, chunk) in group.chunks_on(place.id()) {
-                let one = Move { node, group: group.group, chunk, from: place, to: &to };
-                match one.run().await {
-                    Ok(bytes) => node.drained(place, |draining| {
-                        draining.waits.clear();
-                        draining.chunks += 1;
-                        draining.bytes += bytes;
-                    }),
-                    // Garbage, which housekeeping collects.
-                    Err(error) if error.kind() == ErrorKind::Stale => {
-                        waits.push("what was deleted to be collected".to_string())
-                    }
-                    Err(error) if matches!(error.kind(), ErrorKind::Full | ErrorKind::Unreachable) => {
-                        return Err(error);
-                    }
-                    Err(error) => unreadable.push(error.text().to_string()),
-                }
-            }
-        }
-        after = resume;
-        if after.is_none() {
-            break;
-        }
-    }
+/// Moves what can be moved now, several chunks at once.
+async fn move_groups(node: &Arc<Node>, place: &Place, waits: &mut Vec<String>) -> Result<()> {
+    let mut moves = Moves::new(node, place);
+    let found = find_moves(node, place, &mut moves, waits).await;
+    // Whatever happened, those that are under way come to their end: a writer may be held back for one.
+    let ended = moves.end(waits).await;
+    let written = found?;
+    ended?;
+    let unreadable = moves.unreadable;
     waits.dedup();
     if written > 0 {
         waits.push(format!(
@@ -151,12 +127,97 @@ async fn move_groups(node: &Node, place: &Place, waits: &mut Vec<String>) -> Res
     Ok(())
 }
 
+/// Begins to move every chunk that can be moved now. How many are still being written.
+async fn find_moves(node: &Arc<Node>, place: &Place, moves: &mut Moves<'_>, waits: &mut Vec<String>) -> Result<usize> {
+    let (mut after, mut written) = (None, 0);
+    loop {
+        let request = meta::Request::GroupsOn { device: place.id(), after, limit: LIST_PAGE_MAX };
+        let meta::Reply::GroupsOn { groups, open, resume } = node.metadata()?.ask(request).await? else {
+            unreachable!("the groups on a device were asked for")
+        };
+        for group in &groups {
+            for (_, chunk) in group.chunks_on(place.id()) {
+                while moves.tasks.len() >= MOVES_MAX {
+                    moves.next(waits).await?;
+                }
+                let is_open = open.contains(&group.group);
+                match node.target(place, group, is_open, &moves.under_way).await? {
+                    Some(to) => moves.begin(group.group, chunk, to),
+                    None => written += 1,
+                }
+            }
+        }
+        after = resume;
+        if after.is_none() {
+            return Ok(written);
+        }
+    }
+}
+
+/// Chunks that are on their way off a device.
+struct Moves<'a> {
+    node: &'a Arc<Node>,
+    place: &'a Place,
+    tasks: JoinSet<(DeviceId, Result<u64>)>,
+    /// How many are on their way to each device.
+    under_way: BTreeMap<DeviceId, usize>,
+    /// Why chunks could not be moved.
+    unreadable: Vec<String>,
+}
+
+impl Moves<'_> {
+    fn new<'a>(node: &'a Arc<Node>, place: &'a Place) -> Moves<'a> {
+        Moves { node, place, tasks: JoinSet::new(), under_way: BTreeMap::new(), unreadable: Vec::new() }
+    }
+
+    fn begin(&mut self, group: GroupId, chunk: ChunkId, to: Place) {
+        let target = to.id();
+        *self.under_way.entry(target).or_default() += 1;
+        let one = Move { node: self.node.clone(), group, chunk, from: self.place.clone(), to };
+        self.tasks.spawn(async move { (target, one.run().await) });
+    }
+
+    /// Waits for all of them to end. The first error that ends the pass.
+    async fn end(&mut self, waits: &mut Vec<String>) -> Result<()> {
+        let mut ended = Ok(());
+        while !self.tasks.is_empty() {
+            let next = self.next(waits).await;
+            ended = ended.and(next);
+        }
+        ended
+    }
+
+    /// Waits for the next one to end. An error ends the pass.
+    async fn next(&mut self, waits: &mut Vec<String>) -> Result<()> {
+        let Some(ended) = self.tasks.join_next().await else { return Ok(()) };
+        let cut_off = |error| Error::new(ErrorKind::Io, format!("moving a chunk was cut off: {error}"));
+        let (target, moved) = ended.map_err(cut_off)?;
+        if let Some(count) = self.under_way.get_mut(&target) {
+            *count = count.saturating_sub(1);
+        }
+        match moved {
+            Ok(bytes) => self.node.drained(self.place, |draining| {
+                draining.waits.clear();
+                draining.chunks += 1;
+                draining.bytes += bytes;
+            }),
+            // Garbage, which housekeeping collects.
+            Err(error) if error.kind() == ErrorKind::Stale => {
+                waits.push("what was deleted to be collected".to_string());
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::Full | ErrorKind::Unreachable) => return Err(error),
+            Err(error) => self.unreadable.push(error.text().to_string()),
+        }
+        Ok(())
+    }
+}
+
 /// Leaves every bag whose chunks on the device are handled; those that have some are waited for. The device takes no new ones.
 async fn leave_bags(node: &Node, place: &Place, waits: &mut Vec<String>) -> Result<()> {
     for bag in node.bags().await?.into_iter().filter(|bag| bag.members.contains(&place.id())) {
         node.others_join(&bag).await?;
         let BagCounts { stat, chunks, .. } = place.bag_counts(bag.bag).await?;
-        if chunks > 0 {
+        if chunks > 0 && node.planted != Some(Planted::BagLeftWithChunks) {
             let kept = if bag.retain { ", which retains them: until it is removed" } else { "" };
             waits.push(format!("{chunks} chunks of bag {} to be handled{kept}", bag.name));
             continue;
@@ -167,12 +228,16 @@ async fn leave_bags(node: &Node, place: &Place, waits: &mut Vec<String>) -> Resu
             acknowledged: stat.acknowledged,
             acknowledged_bytes: stat.acknowledged_bytes,
         };
-        let leaving = Some((place.id(), counts));
-        node.metadata()?.ask(meta::Request::BagMembers { bag: bag.bag, joining: Vec::new(), leaving }).await?;
         match place {
             Place::Near(device) if device.usage().failed => device.send(Item::BagChanged { bag: bag.bag }),
-            place => place.drop_bag(bag.bag).await?,
+            // For good: its node may start again with the device as a new one, and producers name it until they ask who is in the
+            // bag. What they push there would be found by nobody.
+            place => place.seal_bag(bag.bag, bag.epoch).await?,
         }
+        let leaving = Some((place.id(), counts));
+        node.metadata()?
+            .ask(meta::Request::BagMembers { bag: bag.bag, state: bag.state, joining: Vec::new(), leaving })
+            .await?;
     }
     Ok(())
 }
@@ -189,7 +254,11 @@ async fn leftovers(node: &Node, place: &Place) -> Result<usize> {
 impl Node {
     /// Begins to empty a device, durably, or says why that cannot be. One that is being emptied goes on.
     pub async fn drain(&self, ask: wire::Drain) -> Result<Done> {
-        self.drain_all(vec![self.place(DeviceId(ask.device.value()))?]).await
+        let device = DeviceId(ask.device.value());
+        if !self.keeper()?.devices().await?.iter().any(|known| known.device == device) {
+            return Err(self.not_here(device));
+        }
+        self.drain_all(vec![self.place(device)?]).await
     }
 
     /// Begins to empty all devices of a node, or none.
@@ -303,9 +372,16 @@ impl Node {
         Ok(if same.is_empty() { any() } else { same })
     }
 
-    /// The device that takes a group's chunk: the one with the most room, of those without a column of the group if there are any.
-    /// None: it may still be written, and only devices on other nodes have room.
-    async fn target(&self, from: &Place, group: &NewGroup, is_open: bool) -> Result<Option<Place>> {
+    /// The device that takes a group's chunk: of those without a column of the group, if there are any, one to which the fewest
+    /// chunks are under way, and of those the one with the most room. None: it may still be written, and only devices on other
+    /// nodes have room.
+    async fn target(
+        &self,
+        from: &Place,
+        group: &NewGroup,
+        is_open: bool,
+        under_way: &BTreeMap<DeviceId, usize>,
+    ) -> Result<Option<Place>> {
         let is_near = |place: &Place| matches!(place, Place::Near(_));
         let roomy: Vec<Place> = self.targets(from).await?.into_iter().filter(|target| target.room() > STEP).collect();
         if roomy.is_empty() {
@@ -315,12 +391,15 @@ impl Node {
             );
             return Err(Error::new(ErrorKind::Full, text));
         }
-        let rank = |target: &Place| (group.chunks_on(target.id()).next().is_none(), target.room());
+        let rank = |target: &Place| {
+            let apart = group.chunks_on(target.id()).next().is_none();
+            (apart, Reverse(under_way.get(&target.id()).copied().unwrap_or(0)), target.room())
+        };
         let near = roomy.iter().filter(|target| is_near(target)).max_by_key(|target| rank(target));
         match near {
             // Nothing crosses the network without need.
             Some(near) if is_near(from) => Ok(Some(near.clone())),
-            _ if is_open => Ok(None),
+            _ if is_open && self.planted != Some(Planted::OpenChunkMoved) => Ok(None),
             _ => Ok(roomy.into_iter().max_by_key(rank)),
         }
     }
@@ -360,10 +439,13 @@ impl Node {
                 joining.extend(self.targets(&place).await?.iter().map(Place::id));
             }
         }
-        match self.metadata()?.ask(meta::Request::BagMembers { bag: bag.bag, joining, leaving: None }).await? {
-            meta::Reply::Bag(changed) => Ok(changed),
-            other => unreachable!("a bag was changed: {other:?}"),
+        if bag.state == BagState::Sealed {
+            // Before it is a member: nothing may be pushed there either.
+            for device in &joining {
+                self.place(*device)?.seal_bag(bag.bag, bag.epoch).await?;
+            }
         }
+        join(self, bag, joining).await
     }
 
     /// A push to a device that is being emptied: another member takes the chunk, unless one has it already. Asked again, it goes
@@ -447,10 +529,12 @@ impl Node {
             unreachable!("known groups were asked for")
         };
         let known: BTreeMap<GroupId, NewGroup> = known.into_iter().map(|group| (group.group, group)).collect();
+        let believed = self.planted != Some(Planted::ReturnedDeletedUncompared) || self.devices.contains_key(&device);
         let is_there = |chunk: ChunkId, group: GroupId| {
-            known.get(&group).is_some_and(|group| {
-                group.columns.iter().flat_map(|column| &column.replicas).any(|place| *place == (device, chunk))
-            })
+            believed
+                && known.get(&group).is_some_and(|group| {
+                    group.columns.iter().flat_map(|column| &column.replicas).any(|place| *place == (device, chunk))
+                })
         };
         Ok(grouped.into_iter().filter(|(chunk, group)| !is_there(*chunk, *group)).map(|(chunk, _)| chunk).collect())
     }

@@ -10,6 +10,7 @@ use crate::translate::wire_attributes;
 use base::error::{ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, InodeId, Owner};
 use base::limit::LIST_PAGE_MAX;
+use base::planted::Planted;
 use base::policy;
 use bytes::Bytes;
 use chunk::BagStat;
@@ -150,7 +151,8 @@ async fn join_bags(node: &Node, joined: &mut Joined) -> Result<()> {
     let devices: Vec<DeviceInfo> = node.keeper()?.devices().await?.into_iter().filter(usable).collect();
     let now: BTreeSet<DeviceId> = devices.iter().map(|info| info.device).collect();
     if returns != joined.returns || !now.is_subset(&joined.devices) {
-        for bag in node.bags().await?.into_iter().filter(|bag| bag.state == BagState::Open) {
+        let takes = |bag: &BagInfo| bag.state == BagState::Open || node.planted == Some(Planted::SealedBagJoined);
+        for bag in node.bags().await?.into_iter().filter(takes) {
             join_bag(node, &bag, &devices).await?;
         }
     }
@@ -164,20 +166,29 @@ async fn join_bag(node: &Node, bag: &BagInfo, devices: &[DeviceInfo]) -> Result<
     if joining.is_empty() {
         return Ok(());
     }
+    join(node, bag, joining).await.map(drop)
+}
+
+/// Makes devices members of a bag.
+pub async fn join(node: &Node, bag: &BagInfo, joining: Vec<DeviceId>) -> Result<BagInfo> {
     // Before the first chunk comes: one that is acknowledged in a bag that retains must stay.
     for device in &joining {
-        if bag.pass > 0 || bag.retain {
+        if bag.state != BagState::Sealed {
+            // It may have left this bag before, and refuses its chunks since then.
+            node.place(*device)?.drop_bag(bag.bag).await?;
+        }
+        if (bag.pass > 0 || bag.retain) && node.planted != Some(Planted::JoinerNotToldOfPass) {
             node.place(*device)?.begin_pass(bag.bag, bag.pass, bag.retain).await?;
         }
     }
-    let request = meta::Request::BagMembers { bag: bag.bag, joining: joining.clone(), leaving: None };
+    let request = meta::Request::BagMembers { bag: bag.bag, state: bag.state, joining: joining.clone(), leaving: None };
     let meta::Reply::Bag(now) = node.metadata()?.ask(request).await? else { unreachable!("a bag was changed") };
     for device in &joining {
         if now.pass > bag.pass {
             node.place(*device)?.begin_pass(now.bag, now.pass, now.retain).await?;
         }
     }
-    Ok(())
+    Ok(now)
 }
 
 /// Frees what the metadata store says is garbage. True if there may be more.
@@ -278,7 +289,10 @@ async fn end_abandoned(node: &Node) -> Result<()> {
 
 /// Ends a file whose writer is fenced in the metadata.
 async fn end(node: &Node, orphan: Orphan) -> Result<()> {
-    let length = fence_and_seal(node, &orphan).await?;
+    let length = match fence_and_seal(node, &orphan).await {
+        Err(_) if node.planted == Some(Planted::UnreachableTakenForEmpty) => 0,
+        length => length?,
+    };
     let request = meta::Request::Recovered { inode: orphan.inode, generation: orphan.generation, length };
     match node.metadata()?.ask(request).await {
         // Recovered by an earlier round whose answer was lost, or deleted meanwhile.
@@ -426,7 +440,10 @@ async fn page_of(node: &Node, place: &Place, after: Option<ChunkId>) -> Result<P
             Err(error) => return Err(error),
         }
     }
-    let unknown = node.unknown_chunks(place.id(), &chunks).await?;
+    let mut unknown = node.unknown_chunks(place.id(), &chunks).await?;
+    if matches!(place, Place::Far(_)) && node.planted == Some(Planted::ReturnedKeepsDeleted) {
+        (unknown, unknown_bags) = (Vec::new(), Vec::new());
+    }
     let next = chunks.last().map(|(chunk, _)| *chunk).filter(|_| more);
     Ok(Page { chunks: chunks.len(), unknown, unknown_bags, next })
 }

@@ -7,18 +7,18 @@ use base::checksum::{combine, crc32c};
 use base::disk::{Caching, Disk, FileKind};
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
-use base::id::{BagId, ChunkId, DeviceId, SessionId};
+use base::id::{ChunkId, DeviceId, SessionId};
 use base::limit::{LIST_PAGE_MAX, RECORD_PAYLOAD_MAX};
 use base::policy::Class;
 use base::unit::MIB;
 use bytes::Bytes;
 use chunk::{Check, Effect, Engine, Opened, Reply, Request, Usage};
-use meta::request::{BagInfo, NewGroup, Place};
+use meta::request::{NewGroup, Place};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use chunk::ChunkStat;
-pub use meta::request::Attributes;
+pub use meta::request::{Attributes, BagInfo};
 
 /// Bytes asked of an engine at once: four records, as its largest single read takes.
 const STEP: u64 = 4 * RECORD_PAYLOAD_MAX as u64;
@@ -389,7 +389,7 @@ impl Names {
     }
 
     /// All bags: number and name.
-    pub fn bags(&mut self) -> Result<Vec<(BagId, String)>> {
+    pub fn bags(&mut self) -> Result<Vec<BagInfo>> {
         let mut all: Vec<BagInfo> = Vec::new();
         loop {
             let after = all.last().map(|bag| bag.name.clone());
@@ -399,7 +399,7 @@ impl Names {
             };
             all.extend(bags);
             if !more {
-                return Ok(all.into_iter().map(|info| (info.bag, info.name)).collect());
+                return Ok(all);
             }
         }
     }

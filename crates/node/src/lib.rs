@@ -7,6 +7,7 @@ mod departures;
 mod device;
 mod drain;
 mod exposition;
+mod fetching;
 mod hdfs;
 mod health;
 mod housekeeping;

@@ -6,8 +6,9 @@ use crate::service::{Node, NodeService};
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, NodeId, SessionId};
-use base::limit::{REPORT_EVERY, SESSION_LEASE};
+use base::limit::{CLOCK_DRIFT_MAX, REPORT_EVERY, SESSION_LEASE};
 use base::net::Net;
+use base::planted::Planted;
 use base::unit::Time;
 use net::message::{Ask, cluster as wire};
 use net::{Asker, Call, Link, LinkSettings, Payload};
@@ -26,6 +27,8 @@ pub struct Membership {
     link: tokio::sync::Mutex<Option<Link>>,
     state: Mutex<State>,
     sessions: Mutex<Sessions>,
+    /// A fault put in on purpose, by the simulation alone.
+    planted: Option<Planted>,
 }
 
 struct State {
@@ -60,12 +63,12 @@ const FIND_PAUSE: Duration = Duration::from_millis(200);
 
 impl Membership {
     /// A node that has not reported yet to the one at `keeper`. `settings` are those of its link there.
-    pub fn new(keeper: String, network: Arc<dyn Net>, settings: LinkSettings) -> Membership {
+    pub fn new(keeper: String, network: Arc<dyn Net>, settings: LinkSettings, planted: Option<Planted>) -> Membership {
         let waits = Some(format!("it has not reported yet to the node that keeps the metadata, {keeper}"));
         let state = State { keeper: None, view: None, waits, joined: false, said_waiting: true };
         let (clock, link) = (settings.clock.clone(), tokio::sync::Mutex::default());
         let (state, sessions) = (Mutex::new(state), Mutex::default());
-        Membership { keeper, network, settings, clock, link, state, sessions }
+        Membership { keeper, network, settings, clock, link, state, sessions, planted }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -99,6 +102,11 @@ impl Membership {
     /// Whether this is the node that keeps the metadata.
     pub fn is_keeper(&self, asker: Asker) -> bool {
         matches!(asker, Asker::Node { node, .. } if self.state().keeper == Some(node))
+    }
+
+    /// Whether it was not told yet which node keeps the metadata.
+    pub fn knows_no_keeper(&self) -> bool {
+        self.state().keeper.is_none()
     }
 
     /// Asks the node that keeps the metadata.
@@ -136,7 +144,8 @@ impl Membership {
             waiting.push(call);
             return None;
         }
-        if sessions.open.get(&session).is_some_and(|until| now < *until) {
+        let is_open = |until: &Time| now < *until || self.planted == Some(Planted::MemberSessionNeverEnds);
+        if sessions.open.get(&session).is_some_and(is_open) {
             return Some(call);
         }
         sessions.asked.insert(session, vec![call]);
@@ -193,7 +202,13 @@ impl Membership {
             let sent = self.clock.now();
             match self.ask(&wire::FindSession { session: session.0.into() }).await {
                 Ok(wire::OpenSession { lease_ms: 0, .. }) => return Err(over(session)),
-                Ok(found) => return Ok(sent.after(Duration::from_millis(found.lease_ms).min(SESSION_LEASE))),
+                Ok(found) => {
+                    let until = surely_open(sent, found.lease_ms);
+                    // An answer that was long on its way says nothing of now.
+                    if self.clock.now() < until {
+                        return Ok(until);
+                    }
+                }
                 Err(error) if error.kind() == ErrorKind::Unreachable => {
                     if self.clock.now().since(began) >= FIND_WAIT_MAX {
                         return Err(self.unheard(&error));
@@ -220,9 +235,10 @@ impl Membership {
         let mut sessions = self.sessions();
         let now = self.clock.now();
         sessions.refused = false;
-        sessions.open.retain(|_, until| now < *until);
+        let never_ends = self.planted == Some(Planted::MemberSessionNeverEnds);
+        sessions.open.retain(|_, until| now < *until || never_ends);
         for wire::OpenSession { session, lease_ms } in &answer.sessions {
-            let until = sent.after(Duration::from_millis(*lease_ms).min(SESSION_LEASE));
+            let until = surely_open(sent, *lease_ms);
             let known = sessions.open.entry(SessionId(session.value())).or_insert(until);
             *known = until.max(*known);
         }
@@ -302,6 +318,13 @@ fn say_what_changed(membership: &Membership, log: &Log, reported: Result<()>) {
     if !same {
         log.say(Level::Warn, "cluster", &format!("{waits}; it waits and goes on by itself"), &[]);
     }
+}
+
+/// Until when a session does not end whose lease the keeper gave in answer to a question sent then. The keeper measures it with its
+/// own clock, which may be faster than this one.
+fn surely_open(sent: Time, lease_ms: u64) -> Time {
+    let lease = Duration::from_millis(lease_ms).min(SESSION_LEASE);
+    sent.after(lease.saturating_sub(lease / (1_000_000 / CLOCK_DRIFT_MAX)))
 }
 
 fn not_a_member(waits: Option<&str>) -> Error {

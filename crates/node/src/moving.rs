@@ -1,6 +1,6 @@
 //! The way of a group's chunk from one device to another. Between devices of the node that keeps the metadata a chunk may be
 //! written meanwhile: its writers are held back for the moment of the change, and sent on. Between nodes only what nobody writes
-//! any more is moved.
+//! any more is moved, and the node that takes it fetches the bytes.
 
 use crate::device::{Device, Item};
 use crate::orders::{Copied, Extent};
@@ -8,9 +8,11 @@ use crate::place::Place;
 use crate::service::Node;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, GroupId};
-use base::limit::{LIST_PAGE_MAX, RECORD_PAYLOAD_MAX};
+use base::limit::{FETCH_MAX, LIST_PAGE_MAX, RECORD_PAYLOAD_MAX};
+use base::planted::Planted;
 use base::policy::Level;
 use bytes::Bytes;
+use net::message::order::Fetch;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,23 +23,23 @@ pub const STEP: u64 = RECORD_PAYLOAD_MAX as u64;
 const ASK_PAUSE: Duration = Duration::from_millis(500);
 
 /// One group's way.
-pub struct Move<'a> {
+pub struct Move {
     /// The node that keeps the metadata.
-    pub node: &'a Node,
+    pub node: Arc<Node>,
     /// The group.
     pub group: GroupId,
     /// Its chunk, which keeps its name.
     pub chunk: ChunkId,
     /// Where it is.
-    pub from: &'a Place,
+    pub from: Place,
     /// Where it shall be.
-    pub to: &'a Place,
+    pub to: Place,
 }
 
-impl Move<'_> {
+impl Move {
     /// Moves it. The bytes that were copied.
     pub async fn run(&self) -> Result<u64> {
-        let moved = match (self.from, self.to) {
+        let moved = match (&self.from, &self.to) {
             (Place::Near(from), Place::Near(to)) => self.while_written(from, to).await,
             _ => self.at_rest().await,
         };
@@ -79,7 +81,8 @@ impl Move<'_> {
 
     /// Nobody writes the chunk any more. Its copy is complete at once.
     async fn at_rest(&self) -> Result<u64> {
-        let Some(extent) = self.from.stat(self.chunk).await? else {
+        let extent = self.from.stat(self.chunk).await?;
+        let Some(extent) = extent.filter(|_| self.node.planted != Some(Planted::MovedUncopied)) else {
             let _turn = self.node.moving.lock().await;
             self.record().await?;
             return Ok(0);
@@ -121,6 +124,15 @@ impl Move<'_> {
         let mut at = start;
         while at < extent.length {
             let next = kept.ranges.iter().find(|(_, end)| *end > at);
+            if let Some((from, end)) = next
+                && *from <= at
+            {
+                let until = at.saturating_add(FETCH_MAX).min(*end).min(extent.length);
+                if self.fetch(extent, kept.small_parts, (at, until)).await? {
+                    at = until;
+                    continue;
+                }
+            }
             let most = at.saturating_add(STEP).min(extent.length);
             let bytes = match next {
                 Some((from, end)) if *from <= at => self.from.read(self.chunk, at, most.min(*end)).await?,
@@ -132,6 +144,37 @@ impl Move<'_> {
             at += length;
         }
         Ok(at)
+    }
+
+    /// Lets the node that takes the chunk fetch these bytes. False: this node has to carry them, because both devices are its own, or
+    /// because that one cannot reach the other, or does not know how.
+    async fn fetch(&self, extent: &Extent, small_parts: bool, (start, end): (u64, u64)) -> Result<bool> {
+        let (node, address) = match &self.from {
+            Place::Near(_) => self.node.neighbours.itself(),
+            Place::Far(far) => (far.peer.incarnation().0, far.peer.address()),
+        };
+        let order = Fetch {
+            device: self.to.id().0.into(),
+            chunk: self.chunk.0.into(),
+            group: self.group.0,
+            generation: extent.generation.0,
+            small_parts,
+            from: self.from.id().0.into(),
+            node: node.0.into(),
+            address,
+            start,
+            end,
+        };
+        let fetched = match (&self.from, &self.to) {
+            (Place::Near(_), Place::Near(_)) => return Ok(false),
+            (Place::Far(_), Place::Near(_)) => self.node.fetch(order).await,
+            (_, Place::Far(far)) => far.ask(&order).await.map(drop),
+        };
+        match fetched {
+            Ok(()) => Ok(true),
+            Err(error) if matches!(error.kind(), ErrorKind::Busy | ErrorKind::Unsupported) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     async fn append(

@@ -152,8 +152,12 @@ impl Device {
 
     /// The bag is in this pass from now on, durably.
     pub async fn begin_pass(&self, bag: BagId, pass: u32, retain: bool) -> Result<()> {
+        let before = self.look(move |engine| engine.bag_stat(bag).pass).await?;
         self.ask(Request::BagPass { bag, pass, retain }).await?;
-        self.send(Item::BagRewound { bag });
+        // Told again, it changes nothing: what was granted stays granted.
+        if pass > before {
+            self.send(Item::BagRewound { bag });
+        }
         Ok(())
     }
 
@@ -193,6 +197,7 @@ impl Node {
             wire::BeginPass::KIND => carry(call, |ask| self.order_pass(ask)).await,
             wire::SealBag::KIND => carry(call, |ask| self.order_seal(ask)).await,
             wire::DropBag::KIND => carry(call, |ask| self.order_drop(ask)).await,
+            wire::Fetch::KIND => carry(call, |ask| self.order_fetch(ask)).await,
             other => unreachable!("{other} is no order"),
         }
     }
@@ -264,6 +269,11 @@ impl Node {
 
     async fn order_drop(&self, ask: wire::DropBag) -> Result<Done> {
         self.device(ask.device)?.drop_bag(BagId(ask.bag)).await?;
+        Ok(Done {})
+    }
+
+    async fn order_fetch(&self, ask: wire::Fetch) -> Result<Done> {
+        self.fetch(ask).await?;
         Ok(Done {})
     }
 }

@@ -199,6 +199,11 @@ impl Peer {
         self.said().node.name.clone()
     }
 
+    /// Where it is reached, `host:port`.
+    pub fn address(&self) -> String {
+        self.said().node.address.clone()
+    }
+
     /// Which start of which node it is.
     pub fn incarnation(&self) -> (NodeId, u64) {
         let said = self.said();

@@ -32,7 +32,8 @@ pub struct Far {
 }
 
 impl Far {
-    async fn ask<A: Ask>(&self, ask: &A) -> Result<A::Answer> {
+    /// Asks its node.
+    pub async fn ask<A: Ask>(&self, ask: &A) -> Result<A::Answer> {
         self.peer.ask(ask, Payload::empty()).await.map(|(answer, _)| answer)
     }
 

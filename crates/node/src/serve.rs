@@ -1,6 +1,7 @@
 //! Starting and stopping a node: opens what lies on disk, starts the threads, listens, and ends them in order.
 
 use crate::device::{self, Device, Started};
+use crate::fetching::Neighbours;
 use crate::hdfs::{self, Hdfs};
 use crate::identity::Identity;
 use crate::log::{Level, Log};
@@ -20,6 +21,7 @@ use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, NodeId, SessionId};
 use base::net::{Listener, Net};
+use base::planted::Planted;
 use base::policy::Class;
 use base::unit::{WallTime, show_bytes};
 use meta::request::{DeviceInfo, NodeInfo};
@@ -105,7 +107,9 @@ pub async fn start(
         metadata.ask(meta::Request::NodeReport { node: identity.node, keeps: true, devices: present }).await?;
     }
     let links = links_of(&settings, &identity, (&pool, &clock, &random));
-    let role = role_of(&settings, &directory, metadata, (&network, links));
+    let at = (identity.node, itself.address.clone());
+    let neighbours = Neighbours::new(at, network.clone(), links.clone());
+    let role = role_of(&settings, &directory, metadata, (&network, links), world.planted());
     let stats = Arc::new(net::NetStats::default());
     let incoming = Budget::new(settings.incoming_bytes);
     let (net, outward) = (stats.clone(), outgoing.clone());
@@ -123,10 +127,12 @@ pub async fn start(
         console: console.clone(),
         hdfs: hdfs.clone(),
         drains: tokio::sync::Notify::new(),
+        neighbours,
         moving: tokio::sync::Mutex::new(()),
         metrics,
         troubles: Troubles::new(log.clone(), clock.clone()),
         log: log.clone(),
+        planted: world.planted(),
     });
     let server_settings = ServerSettings {
         credentials: settings.credentials(),
@@ -172,13 +178,16 @@ fn role_of(
     directory: &Path,
     metadata: Option<(Arc<Metadata>, Arc<DiskStats>)>,
     (network, links): (&Arc<dyn Net>, LinkSettings),
+    planted: Option<Planted>,
 ) -> Role {
     match (metadata, settings.keeper()) {
         (Some((metadata, disk)), _) => {
             let metadata_at = directory.parent().map(shown).unwrap_or_default();
             Role::Keeper(Box::new(Keeper { metadata, metadata_at, peers: Peers::new(network.clone(), links), disk }))
         }
-        (None, Some(keeper)) => Role::Member(Arc::new(Membership::new(keeper.to_string(), network.clone(), links))),
+        (None, Some(keeper)) => {
+            Role::Member(Arc::new(Membership::new(keeper.to_string(), network.clone(), links, planted)))
+        }
         (None, None) => unreachable!("a node keeps the metadata or knows which one does"),
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::bags::Waiter;
 use crate::device::{self, Device, Item, Then};
+use crate::fetching::Neighbours;
 use crate::health;
 use crate::housekeeping;
 use crate::log::Log;
@@ -18,7 +19,8 @@ use base::disk::Caching;
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, NodeId};
-use base::policy::Class;
+use base::planted::Planted;
+use base::policy::{Class, Compression};
 use base::unit::Time;
 use chunk::{Check, Request};
 use meta::Caller;
@@ -50,6 +52,8 @@ pub struct Node {
     pub hdfs: Option<String>,
     /// Says that a device is to be emptied.
     pub drains: tokio::sync::Notify,
+    /// Other nodes, for bytes that are fetched from them.
+    pub neighbours: Neighbours,
     /// Held while chunks are freed, and while one changes its device: each must see the other as done or not begun.
     pub moving: tokio::sync::Mutex<()>,
     /// Counters for those who look.
@@ -58,6 +62,8 @@ pub struct Node {
     pub troubles: Troubles,
     /// Where everything else is told.
     pub log: Log,
+    /// A fault put in on purpose, by the simulation alone.
+    pub planted: Option<Planted>,
 }
 
 /// What a node is in its cluster.
@@ -107,7 +113,7 @@ impl Service for NodeService {
             whole::Scrub::KIND | whole::Damage::KIND | whole::Drain::KIND => node.in_steps(call),
             cluster::View::KIND | cluster::Report::KIND | cluster::FindSession::KIND => node.in_steps(call),
             cluster::DrainNode::KIND | cluster::RemoveNode::KIND => node.in_steps(call),
-            order::Fence::KIND..=order::Kept::KIND => node.obey(call),
+            order::Fence::KIND..=order::Fetch::KIND => node.obey(call),
             session::NodeStatus::KIND => node.status(call),
             _ => node.ask_metadata(call),
         }
@@ -186,11 +192,15 @@ impl Node {
         if self.membership().is_some_and(|membership| membership.is_keeper(asker)) {
             return Ok(());
         }
+        if self.membership().is_some_and(|membership| membership.knows_no_keeper()) {
+            let text = "this node was just started and does not know yet which one keeps the metadata; nothing was done; ask again";
+            return Err(Error::new(ErrorKind::Busy, text));
+        }
         let text = "only the node that keeps the metadata may order this of a device on another node; nothing was done";
         Err(Error::new(ErrorKind::Invalid, text))
     }
 
-    /// A device, wherever it is.
+    /// A device of the store, wherever it is. `Unreachable` if it is on a node that was not heard of since this one started.
     pub fn place(&self, id: DeviceId) -> Result<Place> {
         if let Some(device) = self.devices.get(&id) {
             return Ok(Place::Near(device.clone()));
@@ -199,6 +209,14 @@ impl Node {
             && let Some(far) = keeper.peers.device(id)
         {
             return Ok(Place::Far(far));
+        }
+        let is_missing = self.missing.iter().any(|missing| missing.device == id);
+        if matches!(self.role, Role::Keeper(_)) && !is_missing {
+            let text = format!(
+                "device {id} is on a node that was not heard of since this one started; what is on it is safe there and comes back \
+                 with it; start that node, or look at the network"
+            );
+            return Err(Error::new(ErrorKind::Unreachable, text));
         }
         Err(self.not_here(id))
     }
@@ -224,7 +242,8 @@ impl Node {
         self.devices.get(&id).ok_or_else(|| self.not_here(id))
     }
 
-    fn not_here(&self, id: DeviceId) -> Error {
+    /// Why a device is not on this node.
+    pub fn not_here(&self, id: DeviceId) -> Error {
         if let Some(missing) = self.missing.iter().find(|missing| missing.device == id) {
             let text = format!(
                 "these bytes are on device {id} in {}, which is missing; everything else is served; bring the disk back \
@@ -419,7 +438,7 @@ impl Node {
             }
             bag::Stat::KIND => {
                 let ask = ask!(call as bag::Stat);
-                respond(call.respond, self.bag_info(&ask.name, ask.uncounted).await);
+                respond(call.respond, self.bag_for(&ask.name, ask.uncounted, ask.knows).await);
             }
             bag::List::KIND => {
                 let ask = ask!(call as bag::List);
@@ -480,16 +499,22 @@ impl Node {
     }
 
     async fn create_bag(&self, caller: Caller, ask: bag::Create) -> Result<bag::Info> {
+        let compression = Compression::from_code(ask.compression).ok_or_else(|| {
+            let text = format!("bag {} is to be compressed in a way that this node does not know; it was not made; use the same Stormwell version on both sides", ask.name);
+            Error::new(ErrorKind::Unsupported, text)
+        })?;
         let request = meta::Request::BagCreate {
             name: ask.name.clone(),
             policy: base::policy::Policy::default(),
             chunk_size: base::limit::BAG_CHUNK,
             retain: ask.retain,
+            compression,
         };
         let record = match self.metadata()?.ask_for(caller, request).await {
             Ok(reply) => translate::bag_found(reply),
             Err(error) if error.kind() == ErrorKind::Exists && ask.exists_ok => {
-                return self.bag_info(&ask.name, ask.uncounted).await;
+                // Whoever made it may have failed to tell the members.
+                return self.bag_for(&ask.name, ask.uncounted && !ask.retain, ask.knows).await;
             }
             Err(error) => return Err(error),
         };
@@ -497,9 +522,24 @@ impl Node {
         if ask.uncounted && !ask.retain { Ok(record) } else { self.counted(record).await }
     }
 
+    /// The same for somebody who knows compressions up to this code.
+    async fn bag_for(&self, name: &str, uncounted: bool, knows: u32) -> Result<bag::Info> {
+        let info = self.bag_info(name, uncounted).await?;
+        if info.compression <= knows {
+            return Ok(info);
+        }
+        let text = format!(
+            "bag {name} holds chunks that are compressed in a way that this program does not know; none was given out; use a newer version of the program"
+        );
+        Err(Error::new(ErrorKind::Unsupported, text))
+    }
+
     async fn bag_info(&self, name: &str, uncounted: bool) -> Result<bag::Info> {
         let name = name.to_string();
-        let record = translate::bag_found(self.metadata()?.ask(meta::Request::BagStat { name }).await?);
+        let mut record = translate::bag_found(self.metadata()?.ask(meta::Request::BagStat { name }).await?);
+        if self.planted == Some(Planted::SilentMemberLeftOut) {
+            record.members.retain(|id| self.place(DeviceId(id.value())).is_ok_and(|place| place.is_able()));
+        }
         if uncounted { Ok(record) } else { self.counted(record).await }
     }
 

@@ -6,11 +6,11 @@ use base::id::{ChunkId, DeviceId, Generation, GroupId, InodeId};
 use base::policy::{Class, Policy};
 use base::unit::WallTime;
 use meta::request::{
-    Attributes, BagInfo, BagState, DIRECTORY_MODE, Entry, Extent, Located, NewAttributes, NewGroup, NewInode, Place,
-    PutFile, User,
+    Asked, Attributes, BagInfo, BagState, DIRECTORY_MODE, Entry, Extent, Limit, Located, NewAttributes, NewGroup,
+    NewInode, Place, PutFile, User,
 };
 use meta::{Path, Reply, Request};
-use net::message::{Ask, Done, Failure, bag, file, kind_name, session};
+use net::message::{Ask, Done, Failure, bag, file, kind_name, quota, session};
 use net::{Call, Payload, Responder};
 
 /// Permission bits when a client names none.
@@ -32,7 +32,14 @@ pub fn request(call: &Call) -> Result<(Request, Translate)> {
         file::List::KIND => (list(call.ask()?)?, entries),
         file::MakeDirectory::KIND => (make_directory(call.ask()?)?, done),
         file::Create::KIND => (create(call.ask()?)?, opened),
-        file::Append::KIND => (Request::AppendOpen { path: path(&call.ask::<file::Append>()?.path)? }, opened),
+        file::Append::KIND => {
+            let file::Append { path: text, holder, instead, asked } = call.ask()?;
+            (self::asked(asked, Request::AppendOpen { path: path(&text)?, holder, instead }), opened)
+        }
+        file::Answered::KIND => {
+            let file::Answered { asked } = call.ask()?;
+            (Request::Answered { asked: asked_of(asked) }, answered)
+        }
         file::NextGroup::KIND => (next_group(call.ask()?), group),
         file::Close::KIND => (close(call.ask()?), attributes),
         file::PackGroup::KIND => (Request::PackGroup { finished: None, policy: Policy::default() }, group),
@@ -41,12 +48,12 @@ pub fn request(call: &Call) -> Result<(Request, Translate)> {
         file::Rename::KIND => {
             let ask: file::Rename = call.ask()?;
             let rename = Request::Rename { from: path(&ask.from)?, to: path(&ask.to)?, replace: ask.replace };
-            (provided(ask.known, rename), done)
+            (asked(ask.asked, provided(ask.known, rename)), done)
         }
         file::Delete::KIND => {
             let ask: file::Delete = call.ask()?;
             let delete = Request::Delete { path: path(&ask.path)?, recursive: ask.recursive };
-            (provided(ask.known, delete), done)
+            (asked(ask.asked, provided(ask.known, delete)), done)
         }
         file::SetAttributes::KIND => (set_attributes(call.ask()?)?, done),
         file::GetXattrs::KIND => {
@@ -56,7 +63,8 @@ pub fn request(call: &Call) -> Result<(Request, Translate)> {
         }
         file::SetXattr::KIND => {
             let ask: file::SetXattr = call.ask()?;
-            (Request::SetXattr { path: path(&ask.path)?, name: ask.name, value: ask.value }, done)
+            let set = Request::SetXattr { path: path(&ask.path)?, name: ask.name, value: ask.value };
+            (asked(ask.asked, set), done)
         }
         file::Truncate::KIND => {
             let ask: file::Truncate = call.ask()?;
@@ -65,13 +73,22 @@ pub fn request(call: &Call) -> Result<(Request, Translate)> {
         file::Concat::KIND => {
             let ask: file::Concat = call.ask()?;
             let sources = ask.sources.iter().map(|source| path(source)).collect::<Result<_>>()?;
-            (Request::Concat { target: path(&ask.target)?, sources }, attributes)
+            (asked(ask.asked, Request::Concat { target: path(&ask.target)?, sources }), attributes)
         }
         file::SetPolicy::KIND => {
             let ask: file::SetPolicy = call.ask()?;
             (Request::SetPolicy { path: path(&ask.path)?, policy: policy_from(&ask.policy)? }, done)
         }
         file::GetPolicy::KIND => (Request::GetPolicy { path: path(&call.ask::<file::GetPolicy>()?.path)? }, policy),
+        quota::SetQuota::KIND => {
+            let quota::SetQuota { path: text, names, bytes } = call.ask()?;
+            (Request::SetQuota { path: path(&text)?, names: limit(names), bytes: limit(bytes) }, quota_found)
+        }
+        quota::GetQuota::KIND => (Request::GetQuota { path: path(&call.ask::<quota::GetQuota>()?.path)? }, quota_found),
+        quota::Reserve::KIND => {
+            let quota::Reserve { inode, generation, length } = call.ask()?;
+            (Request::Reserve { inode: InodeId(inode), generation: Generation(generation), length }, done)
+        }
         file::DiskUsage::KIND => {
             let ask: file::DiskUsage = call.ask()?;
             let resume = (!ask.resume.is_empty()).then_some(ask.resume);
@@ -90,6 +107,18 @@ fn provided(directories: u64, change: Request) -> Request {
         0 => change,
         _ => Request::Provided { directories, change: Box::new(change) },
     }
+}
+
+/// A change that may be asked again at another gateway, if it is one.
+fn asked(asked: Option<file::Asked>, change: Request) -> Request {
+    match asked {
+        None => change,
+        Some(asked) => Request::Asked { asked: asked_of(asked), change: Box::new(change) },
+    }
+}
+
+fn asked_of(asked: file::Asked) -> Asked {
+    Asked { client: asked.client.value(), call: asked.call }
 }
 
 fn path(text: &str) -> Result<Path> {
@@ -119,16 +148,16 @@ fn list(ask: file::List) -> Result<Request> {
 fn make_directory(ask: file::MakeDirectory) -> Result<Request> {
     let file::MakeDirectory { path: text, parents, mode, owner, group, note, above_mode, above_note, known } = ask;
     let (mode, above_mode) = (mode.unwrap_or(DIRECTORY_MODE), above_mode.unwrap_or(DIRECTORY_MODE));
-    let new = NewInode { mode, owner, group, note, above_mode, above_note, copied: false };
+    let new = NewInode { mode, owner, group, note, above_mode, above_note, ..NewInode::default() };
     Ok(provided(known, Request::Mkdir { path: path(&text)?, parents, new }))
 }
 
 fn create(ask: file::Create) -> Result<Request> {
     let file::Create { path: text, overwrite, parents, mode, owner, group, note, .. } = ask;
-    let file::Create { above_mode, above_note, copied, known, .. } = ask;
+    let file::Create { above_mode, above_note, copied, known, copies, holder, asked, .. } = ask;
     let (mode, above_mode) = (mode.unwrap_or(FILE_MODE), above_mode.unwrap_or(DIRECTORY_MODE));
-    let new = NewInode { mode, owner, group, note, above_mode, above_note, copied };
-    Ok(provided(known, Request::Create { path: path(&text)?, overwrite, parents, new }))
+    let new = NewInode { mode, owner, group, note, above_mode, above_note, copied, copies, holder };
+    Ok(self::asked(asked, provided(known, Request::Create { path: path(&text)?, overwrite, parents, new })))
 }
 
 fn next_group(ask: file::NextGroup) -> Request {
@@ -186,6 +215,7 @@ fn set_attributes(ask: file::SetAttributes) -> Result<Request> {
         modified: ask.modified_ms.map(WallTime),
         accessed: ask.accessed_ms.map(WallTime),
         note: ask.note,
+        copies: ask.copies,
     };
     Ok(Request::SetAttributes { path: path(&ask.path)?, new })
 }
@@ -241,6 +271,7 @@ pub fn wire_attributes(found: Attributes) -> file::Attributes {
         accessed_ms: found.accessed.0,
         created_ms: found.created.0,
         note: found.note,
+        holder: found.holder,
     }
 }
 
@@ -248,6 +279,15 @@ fn found(reply: Reply, respond: Responder) {
     let Reply::Found { found, version, without_above } = reply else { other(&reply) };
     let found = found.into_iter().map(wire_attributes).collect();
     answer(respond, &file::LookupAnswer { found, version, without_above });
+}
+
+fn answered(reply: Reply, respond: Responder) {
+    let Reply::Answered(answer) = reply else { other(&reply) };
+    let inode = match answer.as_deref() {
+        Some(Reply::Handle(handle)) => handle.inode.0,
+        _ => 0,
+    };
+    self::answer(respond, &file::AnsweredAnswer { known: answer.is_some(), inode });
 }
 
 fn path_of(reply: Reply, respond: Responder) {
@@ -295,6 +335,7 @@ fn opened(reply: Reply, respond: Responder) {
         length: handle.length,
         group: wire_group(&handle.group),
         attributes: Some(wire_attributes(handle.attributes)),
+        limited: handle.limited,
     };
     answer(respond, &opened);
 }
@@ -344,6 +385,23 @@ fn wire_policy(policy: Policy) -> file::Policy {
     file::Policy { tier: policy.tier.map_or(0, |class| class.code() + 1), replicas: policy.replicas.unwrap_or(0) }
 }
 
+fn limit(limit: Option<u64>) -> Limit {
+    match limit {
+        None => Limit::Keep,
+        Some(quota::NO_QUOTA) => Limit::None,
+        Some(most) => Limit::Most(most),
+    }
+}
+
+fn quota_found(reply: Reply, respond: Responder) {
+    let Reply::Quota(found) = reply else { other(&reply) };
+    let quota = found.map(|quota| {
+        let meta::request::Quota { names_max, bytes_max, names, bytes, counting } = quota;
+        quota::Quota { names_max, bytes_max, names, bytes, counting }
+    });
+    answer(respond, &quota::QuotaAnswer { quota });
+}
+
 fn disk_usage(reply: Reply, respond: Responder) {
     let Reply::DiskUsage { totals, resume } = reply else { other(&reply) };
     let part = file::DiskUsageAnswer {
@@ -380,6 +438,7 @@ fn wire_bag(found: BagInfo) -> bag::Info {
         members: found.members.iter().map(|device| device.0.into()).collect(),
         retain: found.retain,
         pass: found.pass,
+        compression: found.compression,
         pushed: found.carried.pushed,
         pushed_bytes: found.carried.pushed_bytes,
         acknowledged: found.carried.acknowledged,

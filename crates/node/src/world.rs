@@ -6,6 +6,7 @@ use base::disk::{BlockFile, Disk, Done};
 use base::env::Random;
 use base::error::Result;
 use base::net::Boxed;
+use base::planted::Planted;
 use os::disk::{Backend, Opened};
 use std::io::Write;
 use std::path::Path;
@@ -59,6 +60,10 @@ pub trait World: Send + Sync {
     fn aside(&self, name: &str, work: Boxed<'static, ()>) -> Result<Ended>;
     /// Writes a line of the log.
     fn say(&self, line: &str);
+    /// A fault put in on purpose, by the simulation alone.
+    fn planted(&self) -> Option<Planted> {
+        None
+    }
 }
 
 /// Real disks, files and threads.

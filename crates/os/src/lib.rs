@@ -6,6 +6,7 @@ pub mod disk;
 pub mod file;
 pub mod machine;
 pub mod net;
+pub mod new_file;
 pub mod process;
 pub mod random;
 pub mod signal;

@@ -125,6 +125,12 @@ impl Stream for TcpPeer {
     fn peer(&self) -> String {
         self.peer.to_string()
     }
+
+    fn abandon(&mut self) {
+        // The system would go on to send what it holds for a quarter of an hour after the socket is closed. It refuses this only
+        // for a socket that is none.
+        let _ = self.stream.set_zero_linger();
+    }
 }
 
 impl AsyncRead for TcpPeer {

@@ -10,10 +10,13 @@ use base::net::{Boxed, Listener, Net, Stream};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use wire::{SimStream, Wire};
 
 /// The network as one host sees it. Clones and other hosts' handles show the same network.
+///
+/// A host is one start of a machine: what stands before the point of `node2.7` names the machine, and the address `node2:7400` is on
+/// it. Links between machines are cut and machines are held; both outlive a start.
 #[derive(Clone)]
 pub struct SimNet {
     state: Arc<Mutex<State>>,
@@ -47,6 +50,14 @@ struct State {
     wires: BTreeMap<u64, Wire>,
     next_wire: u64,
     gone: BTreeSet<Arc<str>>,
+    /// (from, to) of the links that carry nothing now.
+    blocked: BTreeSet<(String, String)>,
+    /// Machines whose processes stand still.
+    held: BTreeSet<String>,
+    /// Machines without power: nobody there refuses anything.
+    dark: BTreeSet<String>,
+    /// One of these three changed.
+    opened: Arc<Notify>,
     fired: BTreeMap<&'static str, u64>,
     /// Everything that was read from any connection, and when, folded into one number.
     history: u32,
@@ -69,6 +80,10 @@ impl SimNet {
             wires: BTreeMap::new(),
             next_wire: 0,
             gone: BTreeSet::new(),
+            blocked: BTreeSet::new(),
+            held: BTreeSet::new(),
+            dark: BTreeSet::new(),
+            opened: Arc::default(),
             fired: BTreeMap::new(),
             history: 0,
         };
@@ -91,6 +106,9 @@ impl SimNet {
         let mut state = self.lock();
         state.gone.insert(self.host.clone());
         state.listeners.retain(|_, (host, _)| *host != self.host);
+        if how == Gone::Silent {
+            state.dark.insert(machine_of(&self.host).to_string());
+        }
         let wires: Vec<u64> = state.wires_of(&self.host);
         for number in wires {
             match how {
@@ -110,6 +128,39 @@ impl SimNet {
         }
     }
 
+    /// From here on nothing that a machine sends reaches the other one: it waits until the link is mended. `back` the same the other
+    /// way. Connections know nothing of it; new ones need both ways.
+    pub fn cut_link(&self, from: &str, to: &str, back: bool) {
+        let mut state = self.lock();
+        state.count(if back { "link cut" } else { "link cut one way" });
+        state.blocked.insert((from.to_string(), to.to_string()));
+        if back {
+            state.blocked.insert((to.to_string(), from.to_string()));
+        }
+    }
+
+    /// Both ways between two machines carry everything again.
+    pub fn mend_link(&self, one: &str, other: &str) {
+        let mut state = self.lock();
+        state.blocked.retain(|(from, to)| (from != one || to != other) && (from != other || to != one));
+        state.open();
+    }
+
+    /// The processes of a machine stand still: they read nothing and say nothing until they are let go. Its system still takes
+    /// connections, and what was sent before arrives.
+    pub fn hold(&self, machine: &str) {
+        self.lock().held.insert(machine.to_string());
+    }
+
+    /// The machine goes on where it stood.
+    pub fn let_go(&self, machine: &str) {
+        let mut state = self.lock();
+        state.held.remove(machine);
+        let now = state.clock.now();
+        state.wires.values_mut().for_each(|wire| wire.let_go(machine, now));
+        state.open();
+    }
+
     /// How often each fault fired, by name. What never happened is not listed.
     pub fn fired(&self) -> Vec<(&'static str, u64)> {
         self.lock().fired.iter().map(|(name, count)| (*name, *count)).collect()
@@ -124,10 +175,13 @@ impl SimNet {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Two ends of a new connection to `address`, if somebody listens there.
+    /// Two ends of a new connection to `address`, if somebody listens there. None: nobody says anything; another attempt is worth it
+    /// when the network changes.
     fn dial(&self, address: &str) -> Option<Result<Box<dyn Stream>>> {
         let mut state = self.lock();
-        if state.gone.contains(&self.host) {
+        let (here, there) = (machine_of(&self.host), machine_at(address));
+        let unheard = state.dark.contains(there) || state.is_blocked(here, there) || state.is_blocked(there, here);
+        if state.gone.contains(&self.host) || state.held.contains(here) || unheard {
             return None;
         }
         let refused = || {
@@ -149,10 +203,15 @@ impl Net for SimNet {
     fn connect<'a>(&'a self, address: &'a str) -> Boxed<'a, Result<Box<dyn Stream>>> {
         Box::pin(async move {
             tokio::time::sleep(Duration::from_millis(1)).await;
-            match self.dial(address) {
-                Some(result) => result,
-                // A host that is gone waits for ever, as the process that was on it does.
-                None => std::future::pending().await,
+            let opened = self.lock().opened.clone();
+            loop {
+                let mut changed = std::pin::pin!(opened.notified());
+                changed.as_mut().enable();
+                match self.dial(address) {
+                    Some(result) => return result,
+                    // A host that is gone waits for ever, as the process that was on it does.
+                    None => changed.await,
+                }
             }
         })
     }
@@ -165,9 +224,13 @@ impl Net for SimNet {
                 return Err(Error::new(ErrorKind::Busy, format!("{address} is taken; choose another address")));
             }
             // Who answers there now knows nothing of connections from before.
+            let machine = machine_of(&self.host);
+            let is_old = |wire: &Wire| wire.is_silent_at(address) || wire.is_silent_from(machine);
             let old: Vec<u64> =
-                state.wires.iter().filter(|(_, wire)| wire.is_silent_at(address)).map(|(number, _)| *number).collect();
+                state.wires.iter().filter(|(_, wire)| is_old(wire)).map(|(number, _)| *number).collect();
             old.into_iter().for_each(|number| state.cut(number));
+            state.dark.remove(machine);
+            state.open();
             state.listeners.insert(address.to_string(), (self.host.clone(), sender));
             Ok(Box::new(SimListener { address: address.to_string(), streams }) as Box<dyn Listener>)
         })
@@ -195,7 +258,28 @@ impl Listener for SimListener {
     }
 }
 
+/// The machine of a host.
+fn machine_of(host: &str) -> &str {
+    host.split_once('.').map_or(host, |(machine, _)| machine)
+}
+
+/// The machine that an address is on.
+fn machine_at(address: &str) -> &str {
+    address.split_once(':').map_or(address, |(machine, _)| machine)
+}
+
 impl State {
+    fn is_blocked(&self, from: &str, to: &str) -> bool {
+        // Nearly always nothing is.
+        !self.blocked.is_empty() && self.blocked.contains(&(from.to_string(), to.to_string()))
+    }
+
+    /// Something may pass that could not.
+    fn open(&mut self) {
+        self.wires.values_mut().for_each(Wire::wake);
+        self.opened.notify_waiters();
+    }
+
     fn count(&mut self, name: &'static str) {
         *self.fired.entry(name).or_default() += 1;
     }

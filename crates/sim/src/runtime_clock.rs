@@ -3,6 +3,7 @@
 
 use base::env::Clock;
 use base::unit::{Time, WallTime};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use tokio::time::Instant;
 
@@ -37,5 +38,38 @@ impl Clock for RuntimeClock {
         let passed = i64::try_from(self.start.elapsed().as_millis()).unwrap_or(i64::MAX);
         let shown = WALL_START.saturating_add(passed).saturating_add(self.wall_error.load(Ordering::Relaxed));
         WallTime(u64::try_from(shown).unwrap_or(0))
+    }
+}
+
+/// The clock of one machine, which goes a little faster or slower than time does, and whose calendar can be set wrong.
+pub struct MachineClock {
+    time: Arc<RuntimeClock>,
+    /// What it gains, in parts in a million.
+    drift: i64,
+    /// How far its calendar is wrong, in milliseconds.
+    wall_error: AtomicI64,
+}
+
+impl MachineClock {
+    /// A clock that gains `drift` parts in a million.
+    pub fn new(time: Arc<RuntimeClock>, drift: i64) -> MachineClock {
+        MachineClock { time, drift, wall_error: AtomicI64::new(0) }
+    }
+
+    /// Moves the calendar by so many milliseconds, forwards or back. Monotonic time does not notice.
+    pub fn jump_wall(&self, milliseconds: i64) {
+        self.wall_error.fetch_add(milliseconds, Ordering::Relaxed);
+    }
+}
+
+impl Clock for MachineClock {
+    fn now(&self) -> Time {
+        let nanos = self.time.now().as_nanos();
+        let gained = i128::from(nanos) * i128::from(self.drift) / 1_000_000;
+        Time::from_nanos(nanos.saturating_add_signed(i64::try_from(gained).unwrap_or(i64::MAX)))
+    }
+
+    fn wall(&self) -> WallTime {
+        WallTime(self.time.wall().0.saturating_add_signed(self.wall_error.load(Ordering::Relaxed)))
     }
 }

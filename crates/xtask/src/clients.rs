@@ -1,5 +1,6 @@
 //! `cargo x clients`: other people's clients of HDFS, against Stormwell and against a real HDFS in the same run.
 
+mod failover;
 mod jobs;
 mod kit;
 pub mod lab;
@@ -13,10 +14,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// What there is, in the order in which it runs.
-const STAGES: [&str; 6] = ["shell", "contract", "native", "full", "jobs", "spark"];
+const STAGES: [&str; 7] = ["shell", "contract", "native", "full", "failover", "jobs", "spark"];
 
 /// What runs in every test of the tree; the others download more and take longer.
-const TESTED: [&str; 4] = ["shell", "contract", "native", "full"];
+const TESTED: [&str; 5] = ["shell", "contract", "native", "full", "failover"];
 
 /// Runs all stages, or those named. After `contract` names of suites may follow. `Ok(true)` if all passed.
 pub fn run(root: &Path, words: &[String]) -> Result<bool, String> {
@@ -68,6 +69,7 @@ fn all(root: &Path, wanted: &[&str], suites: &[&String], limit: Option<Duration>
                 "contract" => contract(root, &kit, directory, &there, &address, suites).execute(directory, limit),
                 "native" => python(root, &kit.python(), "native.py", directory, &address).execute(directory, limit),
                 "full" => full(root, &kit, directory, limit),
+                "failover" => failover::run(root, &kit, directory),
                 "jobs" => jobs::run(root, &kit, directory, &mut ours),
                 _ => {
                     let interpreter = kit.spark(root)?;

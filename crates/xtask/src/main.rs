@@ -22,7 +22,7 @@ The project's own commands.
   cargo x test [STAGE…]   builds and runs all tests, the tutorial and the demo, or only the stages named
   cargo x tidy            checks that the tree keeps its rules: arrows, sizes, words, links
   cargo x fuzz [SECONDS]  feeds random bytes to every decoder for SECONDS each (default 60)
-  cargo x sim [--help]    whole nodes in one thread, simulated time, disks and network: one history a seed
+  cargo x sim [--help]    whole nodes and clusters in one thread, simulated time, disks and network: a history of each for a seed
   cargo x trials [--help] kills the real program under load, again and again, and compares every acknowledged byte
   cargo x clients [shell|contract [SUITE…]|native|full|jobs|spark]
                           Hadoop's shell and test suites beside a real HDFS; Python; a store that is full;

@@ -109,8 +109,14 @@ fn test_stages(root: &Path) -> Result<Vec<Stage>, String> {
     if !END_TO_END_ON_THREADS.is_empty() {
         stages.push(on_threads(&end_to_end));
     }
-    // A hundred seeds take a quarter of a minute; of the trials `cargo x trials` runs hundreds.
-    for (name, bound, words) in [("simulation", 6, "sim --seeds 100"), ("trials", 3, "trials --count 15")] {
+    // A hundred seeds take a quarter of a minute for one node and two minutes for a cluster; of the trials `cargo x trials` runs
+    // hundreds. Three clusters are tried at once.
+    let experiments = [
+        ("simulation", 6, "sim --seeds 100"),
+        ("trials", 3, "trials --count 15"),
+        ("clusters", 3, "trials --kind cluster --count 3"),
+    ];
+    for (name, bound, words) in experiments {
         let action = Action::Run(lab_run(root, words));
         stages.push(Stage { name, bound: minutes(bound), action, needed: false });
     }

@@ -3,6 +3,7 @@
 use crate::context::Context;
 use crate::exit::{Exit, Result};
 use crate::output::Output;
+use base::policy::Compression;
 use base::unit::show_bytes;
 use clap::Args;
 use client::BagInfo;
@@ -24,6 +25,7 @@ pub fn object(info: &BagInfo) -> Value {
         "sealed": info.sealed,
         "retain": info.retain,
         "pass": info.pass,
+        "compression": compression(info),
         "devices": info.members.len(),
         "pushed": info.pushed,
         "pushed_bytes": info.pushed_bytes,
@@ -32,6 +34,11 @@ pub fn object(info: &BagInfo) -> Value {
         "waiting": info.waiting,
         "granted": info.granted,
     })
+}
+
+/// How its chunks are compressed, in a word.
+fn compression(info: &BagInfo) -> &'static str {
+    Compression::from_code(info.compression).map_or("unknown", Compression::name)
 }
 
 impl Stat {
@@ -47,6 +54,7 @@ impl Stat {
             output.line(&format!("sealed        {}", if info.sealed { "yes" } else { "no" }))?;
             output.line(&format!("retains       {}", if info.retain { "yes" } else { "no" }))?;
             output.line(&format!("pass          {}", info.pass))?;
+            output.line(&format!("compression   {}", compression(&info)))?;
             output.line(&format!("pushed        {} chunks, {}", info.pushed, show_bytes(info.pushed_bytes)))?;
             output.line(&format!(
                 "acknowledged  {} chunks, {}",

@@ -186,7 +186,7 @@ impl Fetcher {
             return Ok(());
         }
         let Ok(_turn) = self.large.acquire().await else { unreachable!("nobody closes this semaphore") };
-        let mut unfinished = block_in_place(|| self.local.begin(&wanted.local))?;
+        let mut unfinished = block_in_place(|| self.local.begin(&wanted.local, attributes.length))?;
         let (mut stream, mut length) = (reader.stream(0), 0);
         while let Some(bytes) = stream.next().await? {
             if self.local.progress.stopped() {

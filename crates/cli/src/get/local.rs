@@ -6,8 +6,8 @@ use base::env::Random;
 use base::error::{Error, ErrorKind, Result};
 use bytes::Bytes;
 use client::Attributes;
+use os::new_file::NewFile;
 use std::fs::{File, FileTimes, Permissions};
-use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub struct Local {
 
 /// A file that is being written under a temporary name, which is removed if the file is not finished.
 pub struct Unfinished {
-    file: File,
+    file: NewFile,
     temporary: PathBuf,
     target: PathBuf,
     finished: bool,
@@ -75,17 +75,17 @@ impl Local {
         }
     }
 
-    /// Begins a file beside its target.
-    pub fn begin(&self, target: &Path) -> Result<Unfinished> {
+    /// Begins a file beside its target that is expected to get so many bytes.
+    pub fn begin(&self, target: &Path, expected: u64) -> Result<Unfinished> {
         // A name of its own, whose length does not depend on the target's: that may have 255 bytes already.
         let temporary = target.with_file_name(format!(".stormwell-{:016x}", self.random.next()));
-        let file = os::file::create_new(&temporary)?;
+        let file = NewFile::create(&temporary, expected)?;
         Ok(Unfinished { file, temporary, target: target.to_path_buf(), finished: false })
     }
 
     /// Writes a whole small file.
     pub fn small(&self, target: &Path, attributes: &Attributes, bytes: &[Bytes]) -> Result<()> {
-        let mut unfinished = self.begin(target)?;
+        let mut unfinished = self.begin(target, attributes.length)?;
         for part in bytes {
             unfinished.write(part)?;
         }
@@ -94,14 +94,18 @@ impl Local {
 
     /// Gives the file its time, bits and name.
     pub fn finish(&self, mut unfinished: Unfinished, attributes: &Attributes) -> Result<()> {
-        let file = &unfinished.file;
-        let Attributes { mode, modified_ms, accessed_ms, .. } = *attributes;
-        dress(file, mode, modified_ms, accessed_ms)
-            .and_then(|()| if self.sync { file.sync_all() } else { Ok(()) })
-            .map_err(|error| unfinished.named(error))?;
+        let finished = self.finished(&mut unfinished.file, attributes);
+        finished.map_err(|error| unfinished.named(error))?;
         os::file::rename(&unfinished.temporary, &unfinished.target)?;
         unfinished.finished = true;
         Ok(())
+    }
+
+    fn finished(&self, file: &mut NewFile, attributes: &Attributes) -> std::io::Result<()> {
+        let Attributes { mode, modified_ms, accessed_ms, .. } = *attributes;
+        let file = file.finish()?;
+        dress(file, mode, modified_ms, accessed_ms)?;
+        if self.sync { file.sync_all() } else { Ok(()) }
     }
 }
 
@@ -115,7 +119,7 @@ pub fn dress(file: &File, mode: u32, modified_ms: u64, accessed_ms: u64) -> std:
 impl Unfinished {
     /// Adds bytes.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.file.write_all(bytes).map_err(|error| self.named(error))
+        self.file.write(bytes).map_err(|error| self.named(error))
     }
 
     fn named(&self, error: std::io::Error) -> Error {

@@ -6,10 +6,12 @@ use crate::exit::Result;
 use crate::get::local;
 use crate::output::Output;
 use crate::progress::Progress;
+use base::buffer::Pool;
 use base::error::{Error, ErrorKind, Result as Outcome};
-use base::id::{BagId, Owner};
+use base::id::{BagId, ChunkId, Owner};
+use base::limit::FRAME_PAYLOAD_MAX;
 use bytes::Bytes;
-use node::inspect::{Attributes, Damage, Inspection};
+use node::inspect::{Attributes, BagInfo, ChunkStat, Damage, InspectedDevice, Inspection};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -32,7 +34,7 @@ pub fn export(context: &Context, found: &mut Inspection, directory: &Path, outpu
             all.push((path.to_string(), attributes.clone()));
             Ok(())
         })?;
-        bags.extend(names.bags()?);
+        bags.extend(names.bags()?.into_iter().map(|info| (info.bag, info)));
         let files = || all.iter().filter(|(_, attributes)| !attributes.directory);
         progress.found(files().count() as u64, files().map(|(_, attributes)| attributes.length).sum());
         let top = directory.join("files");
@@ -100,7 +102,7 @@ fn dress(file: &File, target: &Path, attributes: &Attributes) -> Outcome<()> {
 fn export_chunks(
     found: &mut Inspection,
     directory: &Path,
-    bags: &BTreeMap<BagId, String>,
+    bags: &BTreeMap<BagId, BagInfo>,
     progress: &Progress,
 ) -> Outcome<Vec<(String, Vec<Damage>)>> {
     let named = found.names.is_some();
@@ -111,7 +113,7 @@ fn export_chunks(
                 Owner::Group(_) if named => continue,
                 Owner::Group(group) => format!("chunks/group-{group}"),
                 Owner::Bag(bag) => match bags.get(&bag) {
-                    Some(name) => format!("bags/{}", name.replace('/', "_")),
+                    Some(info) => format!("bags/{}", info.name.replace('/', "_")),
                     None => format!("bags/bag-{bag}"),
                 },
             };
@@ -120,8 +122,16 @@ fn export_chunks(
             progress.found(1, stat.length);
             let target = place.join(chunk.to_string());
             let writing = Writing::begin(&target, progress)?;
-            let (damage, _) = device.read_chunk(chunk, &stat, &mut |offset, bytes| writing.put(offset, &bytes))?;
-            writing.finish(stat.length, !damage.is_empty())?;
+            let compressed =
+                matches!(stat.owner, Owner::Bag(bag) if bags.get(&bag).is_some_and(|info| info.compression != 0));
+            let (length, damage) = match compressed {
+                true => export_compressed(device, chunk, &stat, &writing)?,
+                false => {
+                    let each = &mut |offset, bytes: Bytes| writing.put(offset, &bytes);
+                    (stat.length, device.read_chunk(chunk, &stat, each)?.0)
+                }
+            };
+            writing.finish(length, !damage.is_empty())?;
             progress.copied(1);
             if !damage.is_empty() {
                 damaged.push((format!("chunk {chunk} of {}", owner_text(stat.owner)), damage));
@@ -129,6 +139,34 @@ fn export_chunks(
         }
     }
     Ok(damaged)
+}
+
+/// Writes a chunk of a bag whose chunks are compressed as it was pushed, or as it is stored if that cannot be had. Its length, and
+/// what is damaged.
+fn export_compressed(
+    device: &mut InspectedDevice,
+    chunk: ChunkId,
+    stat: &ChunkStat,
+    writing: &Writing,
+) -> Outcome<(u64, Vec<Damage>)> {
+    let mut stored = vec![0; usize::try_from(stat.length).map_or(0, |length| length.min(FRAME_PAYLOAD_MAX))];
+    let (mut damage, _) = device.read_chunk(chunk, stat, &mut |offset, bytes| {
+        let at = usize::try_from(offset).unwrap_or(usize::MAX);
+        // A longer one came through no frame.
+        if let Some(place) = stored.get_mut(at..at.saturating_add(bytes.len())) {
+            place.copy_from_slice(&bytes);
+        }
+        Ok(())
+    })?;
+    let mut bytes = Bytes::from(stored);
+    if damage.is_empty() {
+        match client::restore_chunk(&bytes, &Pool::new(0)) {
+            Ok(chunk) => bytes = chunk,
+            Err(error) => damage.push(Damage { start: 0, end: stat.length, why: error.text().to_string() }),
+        }
+    }
+    writing.put(0, &bytes)?;
+    Ok((bytes.len() as u64, damage))
 }
 
 /// A local file that is being written. What is damaged stays a hole of zeros.

@@ -41,6 +41,50 @@ fn through_stdout() {
     store.run(&["bag", "pull", "b"]).failed(3, "bag create");
 }
 
+/// Chunks of a bag that compresses come out as they went in, whatever they hold, over a kill of the server; what gets smaller
+/// takes less room; and what the bag is stays as it was made.
+#[test]
+fn compressed() {
+    let mut store = Store::start();
+    for how in ["lz4", "zstd"] {
+        store.run(&["bag", "create", how, "--compression", how]).done();
+        store.run(&["bag", "create", how, "--compression", how, "--exists-ok"]).done();
+        store.run(&["bag", "create", how, "--exists-ok"]).done();
+        store
+            .run(&["bag", "create", how, "--compression", "none", "--exists-ok"])
+            .failed(7, &format!("compression {how}"));
+        let text: Vec<u8> = (0..300_000).flat_map(|number| format!("line {number}\n").into_bytes()).collect();
+        let pushed = [text, noise(3_000_000, 4), vec![0; 2_000_000]];
+        for bytes in &pushed {
+            store.run_with(&["bag", "push", how, "-", "--create", "--chunk", "1M"], bytes).done();
+        }
+        store.run_with(&["bag", "push", how], b"x").done();
+        store.run_with(&["bag", "push", how], b"").done();
+        store.kill();
+        store.start_again();
+        let info = store.run(&["bag", "stat", how, "--json"]).done().text();
+        let stored: u64 = info.split("\"pushed_bytes\":").nth(1).unwrap().split(',').next().unwrap().parse().unwrap();
+        assert!(info.contains(&format!("\"compression\":\"{how}\"")), "{info}");
+        assert!((3_000_000..5_000_000).contains(&stored), "{stored} bytes are stored");
+        let pulled = store.run(&["bag", "pull", how, "--no-wait"]).done().stdout;
+        // Chunks come in any order.
+        let count = |bytes: &[u8]| {
+            bytes.iter().fold([0_u32; 256], |mut counts, byte| {
+                counts[usize::from(*byte)] += 1;
+                counts
+            })
+        };
+        let mut all = pushed.concat();
+        all.push(b'x');
+        assert!(pulled.len() == all.len() && count(&pulled) == count(&all), "{} bytes came out", pulled.len());
+    }
+    store.run(&["bag", "create", "b", "--compression", "gzip"]).failed(2, "none, lz4 and zstd");
+    // The largest chunk, of bytes that do not get smaller.
+    let largest = noise(16 << 20, 6);
+    store.run_with(&["bag", "push", "lz4", "-", "--chunk", "16M"], &largest).done();
+    assert!(store.run(&["bag", "pull", "lz4", "--no-wait"]).done().stdout == largest);
+}
+
 /// A command that fails leaves its chunk in the bag, is reported, and makes the pull end with 1.
 #[test]
 fn failures_give_chunks_back() {

@@ -14,6 +14,8 @@ fn killed_store() -> Store {
     store.run(&["rm", "/tree/d1/f1"]).done();
     std::fs::remove_file(store.directory.join("tree/d1/f1")).expect("a local file");
     store.run_with(&["bag", "push", "b", "-", "--create", "--chunk", "64K"], &noise(200_000, 9)).done();
+    store.run(&["bag", "create", "small", "--compression", "lz4"]).done();
+    store.run_with(&["bag", "push", "small", "-", "--chunk", "64K"], &[b's'; 150_000]).done();
     store.kill();
     store
 }
@@ -37,12 +39,12 @@ fn everything_comes_out_and_nothing_changes() {
     let before = state(&store.directory.join("data"));
     let summary = inspect(&store, &[]).done().text();
     assert!(summary.contains("format version 2\n") && summary.contains("40 files in 5 directories, "), "{summary}");
-    assert!(summary.contains("; 1 bag\n") && summary.contains(" 4 of bags\n"), "{summary}");
+    assert!(summary.contains("; 2 bags\n") && summary.contains(" 7 of bags\n"), "{summary}");
     let listed = inspect(&store, &["--files"]).done().text();
     assert!(listed.lines().any(|line| line.ends_with("  /tree/large") && line.contains(" 5000001 ")), "{listed}");
     assert!(!listed.contains("/tree/d1/f1\n"), "{listed}");
     let chunks = inspect(&store, &["--list", "--json"]).done().text();
-    assert_eq!(chunks.lines().filter(|line| line.contains("\"owner\":\"bag ")).count(), 4, "{chunks}");
+    assert_eq!(chunks.lines().filter(|line| line.contains("\"owner\":\"bag ")).count(), 7, "{chunks}");
     let verified = inspect(&store, &["--verify", "--json"]).done().text();
     assert!(verified.contains("\"damaged\":0"), "{verified}");
     inspect(&store, &["--export", "out"]).done();
@@ -55,6 +57,9 @@ fn everything_comes_out_and_nothing_changes() {
         .map(|entry| entry.expect("a chunk").metadata().expect("metadata").len() as usize)
         .sum();
     assert_eq!(bag, 200_000);
+    let small: Vec<u8> =
+        tree(&store.directory.join("out/bags/small")).into_values().flat_map(|(bytes, _, _)| bytes).collect();
+    assert!(small == [b's'; 150_000], "chunks that are stored compressed come out as they were pushed");
     assert!(state(&store.directory.join("data")) == before, "looking changed the device");
     store.start_again();
     assert!(store.run(&["cat", "/tree/large"]).done().stdout == noise(5_000_001, 3));

@@ -26,6 +26,32 @@ fn wished() {
     store.run(&["policy", "get", "/nowhere"]).failed(3, "/nowhere");
 }
 
+/// A quota is set, shown and kept to: what would be too much is refused with words and a code for scripts, and nothing of it is there.
+#[test]
+fn limited() {
+    let store = Store::start();
+    store.run(&["mkdir", "-p", "/a/b"]).done();
+    assert_eq!(store.run(&["quota", "get", "/a"]).done().text(), "no quota\n");
+    store.run(&["quota", "set", "/a", "--names", "4", "--bytes", "1000"]).done();
+    store.run_with(&["put", "-", "/a/b/f"], &[1; 600]).done();
+    let shown = store.run(&["quota", "get", "/a"]).done().text();
+    assert!(shown.contains("names  3 of 4") && shown.contains("bytes  600 B of 1000 B"), "{shown}");
+    store.run_with(&["put", "-", "/a/large"], &[1; 500]).failed(4, "the quota of '/a' is 1000 bytes");
+    store.run(&["ls", "/a/large"]).failed(3, "/a/large");
+    for number in 0..2 {
+        store.local(&format!("tree/f{number}"), b"x");
+    }
+    store.run(&["put", "tree", "/a"]).failed(4, "the quota of '/a' is 4 names");
+    store.run(&["mkdir", "-p", "/c/d"]).done();
+    store.run(&["rm", "-r", "/a/tree"]);
+    store.run(&["mv", "/c", "/a/c"]).failed(4, "there would be 5");
+    let json = store.run(&["quota", "get", "/a", "--json"]).done().text();
+    assert!(json.contains("\"names\":3") && json.contains("\"names_max\":4"), "{json}");
+    store.run(&["quota", "set", "/a", "--names", "none"]).done();
+    store.run(&["mv", "/c", "/a/c"]).done();
+    store.run(&["quota", "set", "/a"]).failed(2, "--bytes");
+}
+
 /// Small and large files go to the tier that their directory wishes for, and explain says where they are.
 #[test]
 fn followed_and_explained() {

@@ -3,8 +3,9 @@
 use crate::fake::{Fake, Faults};
 use base::error::ErrorKind;
 use base::id::ChunkId;
+use base::policy::Compression;
 use bytes::Bytes;
-use client::{Acknowledged, Bag, ConsumerOptions, ProducerOptions};
+use client::{Acknowledged, Bag, BagOptions, ConsumerOptions, ProducerOptions};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -213,4 +214,40 @@ async fn producers() {
     let producer = bag.producer(ProducerOptions::default());
     producer.push(chunk(1, 3)).await.expect("admitted");
     assert_eq!(producer.flush().await.map_err(|error| error.kind()), Err(ErrorKind::Stale));
+}
+
+/// A chunk that is damaged where it lies compressed is an error that names it; it is not acknowledged, and the others still come.
+#[tokio::test]
+async fn damage_of_a_compressed_chunk_is_told() {
+    let fake = Fake::new(1);
+    let options = BagOptions { compression: Some(Compression::Lz4), ..BagOptions::default() };
+    let bag = fake.client().bag_create_with("b", false, options).await.expect("new");
+    let producer = bag.producer(ProducerOptions::default());
+    for number in 0..5 {
+        producer.push(Bytes::from(vec![number; 100_000])).await.expect("admitted");
+    }
+    producer.flush().await.expect("synced");
+    let damaged = fake.damage_stored_chunk();
+    bag.seal().await.expect("sealed");
+    let mut consumer = bag.consumer(ConsumerOptions { wait: false, ..ConsumerOptions::default() });
+    let (mut whole, mut told) = (0, 0);
+    while whole < 4 || told == 0 {
+        match consumer.pull().await {
+            Ok(Some(chunk)) => {
+                assert!(chunk.bytes.len() == 100_000 && chunk.id.0 != damaged);
+                assert!(chunk.bytes.iter().all(|byte| *byte == chunk.bytes[0]));
+                chunk.acknowledge();
+                whole += 1;
+            }
+            Ok(None) => panic!("ended with {whole} chunks and {told} errors"),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Corrupt, "{error:?}");
+                assert!(error.text().contains(&format!("chunk {}", ChunkId(damaged))), "{error:?}");
+                told += 1;
+            }
+        }
+    }
+    let acknowledged = consumer.flush().await;
+    assert_eq!((acknowledged.accepted.len(), acknowledged.refused.len()), (4, 0));
+    assert!(!acknowledged.accepted.contains(&ChunkId(damaged)));
 }

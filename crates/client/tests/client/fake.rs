@@ -141,6 +141,17 @@ impl Fake {
         change(&mut self.state().faults);
     }
 
+    /// Changes the last byte of a chunk that waits in a bag, which nobody notices before it is pulled. Its name.
+    pub fn damage_stored_chunk(&self) -> u128 {
+        let mut state = self.state();
+        let mut members = state.bags.values_mut().flat_map(|bag| bag.members.values_mut());
+        let (name, bytes) = members.find_map(|member| member.chunks.iter_mut().next()).expect("a chunk");
+        let mut rotten = bytes.to_vec();
+        *rotten.last_mut().expect("a byte") ^= 1;
+        *bytes = rotten.into();
+        *name
+    }
+
     async fn handle(&self, call: &Call) -> Result<Reply> {
         let faults = self.state().faults;
         *self.state().calls.entry(call.kind).or_default() += 1;

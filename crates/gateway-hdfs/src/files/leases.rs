@@ -1,5 +1,6 @@
 //! Leases: who may write a file, for how long, and how it is taken from somebody who is gone.
 
+use super::elsewhere::take_over;
 use super::making::no_room;
 use super::open::OpenFile;
 use crate::gateway::Gateway;
@@ -17,6 +18,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// A file that does not close in this time, when the gateway ends, is taken from its writer.
 const CLOSE_WAIT: Duration = Duration::from_secs(2);
+
+/// The machine of a client that opened its file through another gateway.
+const ELSEWHERE: &str = "another gateway";
 
 /// What somebody wants with a file that may be open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,9 +65,11 @@ pub async fn may_take(
         // It was open through a gateway that is gone, or is through something else than a gateway.
         None => match gateway.client.recover(attributes.inode, true).await {
             Ok(_) => Ok(()),
-            Err(error) if error.kind() == ErrorKind::Busy => {
-                Err(held("this file lease is currently owned by a program that does not use HDFS's protocol"))
-            }
+            Err(error) if error.kind() == ErrorKind::Busy => Err(held(&match attributes.holder.as_str() {
+                "" => "this file lease is currently owned by a program that does not use HDFS's protocol".to_string(),
+                owner if owner == holder => format!("{holder} is already the current lease holder."),
+                owner => format!("this file lease is currently owned by {owner} on {ELSEWHERE}"),
+            })),
             Err(error) => Err(error.into()),
         },
     }
@@ -90,6 +96,27 @@ pub async fn recover(gateway: &Gateway, attributes: &Attributes) -> Result<(), R
     closed.map(drop).map_err(Refusal::from)
 }
 
+/// The same, also if the holder opened it through another gateway: then it is taken from there. `untouched`: nothing was written since.
+pub async fn held(
+    gateway: &Gateway,
+    path: &str,
+    inode: u64,
+    holder: &str,
+    untouched: bool,
+) -> Result<Arc<OpenFile>, Refusal> {
+    let refusal = match leased(gateway, path, inode, holder).await {
+        Err(refusal) if refusal.class == LEASE_EXPIRED => refusal,
+        other => return other,
+    };
+    let attributes = if inode == 0 { gateway.client.stat(path).await } else { gateway.client.stat_inode(inode).await };
+    match attributes {
+        Ok(attributes) if gateway.files.open.get(attributes.inode).is_none() => {
+            take_over(gateway, &attributes, (holder, ELSEWHERE), untouched).await?.ok_or(refusal)
+        }
+        _ => Err(refusal),
+    }
+}
+
 /// The open file of this number, or else of this path, if this holder has it open. Texts are HDFS's: clients look for parts
 /// of them.
 pub async fn leased(gateway: &Gateway, path: &str, inode: u64, holder: &str) -> Result<Arc<OpenFile>, Refusal> {
@@ -106,6 +133,14 @@ pub async fn leased(gateway: &Gateway, path: &str, inode: u64, holder: &str) -> 
         other => other?,
     };
     let text = lease_text(gateway, path, attributes.inode, holder);
+    if let Some(file) = gateway.files.open.get(attributes.inode)
+        && attributes.open
+        && attributes.generation != file.attributes.generation
+    {
+        // Another gateway took it over.
+        drop(file.take_away().await);
+        gateway.files.open.remove(attributes.inode);
+    }
     if attributes.directory {
         return Err(Refusal::new(LEASE_EXPIRED, format!("INode is not a regular file: {text}")));
     }

@@ -1,8 +1,9 @@
 //! Opening files for writing: create and append.
 
 use super::blocks;
-use super::leases::{Wish, may_take};
-use super::open::{Block, OpenFile, located};
+use super::elsewhere::held_by;
+use super::leases::{Wish, may_take, take_back};
+use super::open::{Block, OpenFile, located, reserve_block};
 use crate::caller::Caller;
 use crate::gateway::{Gateway, REPLICATION};
 use crate::message::files::{Append, AppendAnswer, CREATE, Create, CreateAnswer, LAZY_PERSIST, NEW_BLOCK, OVERWRITE};
@@ -22,7 +23,7 @@ pub async fn create(gateway: &Arc<Gateway>, caller: &Caller, ask: Create) -> Res
     check_room(gateway, &ask.path)?;
     if let Some((writer, path, note)) = create_unseen(gateway, caller, &ask).await? {
         let file = opened(gateway, writer, &ask.holder, machine, &path, &note);
-        return Ok(CreateAnswer { status: Some(status(gateway, &file.attributes, &note)) });
+        return Ok(created(gateway, &file, &note));
     }
     let overwrite = ask.flags & OVERWRITE != 0;
     let (how, bits) = ((overwrite, ask.parents), (ask.masked, ask.unmasked));
@@ -40,8 +41,8 @@ pub async fn create(gateway: &Arc<Gateway>, caller: &Caller, ask: Create) -> Res
         None => (),
     }
     let note = note_of(&ask, &creation)?;
-    let options = CreateOptions { overwrite, parents: ask.parents, ..options(&creation, &note) };
-    let writer = gateway.client.create(path, options).await.map_err(|error| match error.kind() {
+    let options = CreateOptions { overwrite, parents: ask.parents, ..options(&ask, &creation, &note) };
+    let writer = caller.store(&gateway.client).create(path, options).await.map_err(|error| match error.kind() {
         ErrorKind::Exists => exists(path, machine),
         ErrorKind::Full => no_room(path),
         _ => error.into(),
@@ -50,7 +51,12 @@ pub async fn create(gateway: &Arc<Gateway>, caller: &Caller, ask: Create) -> Res
         end(gateway, replaced.inode).await;
     }
     let file = opened(gateway, writer, &ask.holder, machine, path, &note);
-    Ok(CreateAnswer { status: Some(status(gateway, &file.attributes, &note)) })
+    Ok(created(gateway, &file, &note))
+}
+
+/// What is answered to who made this file.
+pub fn created(gateway: &Gateway, file: &OpenFile, note: &Note) -> CreateAnswer {
+    CreateAnswer { status: Some(status(gateway, &file.attributes, note)) }
 }
 
 /// Makes a file without a look at what has its name, if nothing speaks against it as far as is known. `None`: nothing was done,
@@ -67,8 +73,8 @@ async fn create_unseen(
     let Some(creation) = known else { return Ok(None) };
     // Whatever speaks against a label is said after what has the name was looked at.
     let Ok(note) = note_of(ask, &creation) else { return Ok(None) };
-    let options = CreateOptions { known: creation.version, ..options(&creation, &note) };
-    match gateway.client.create(&creation.path, options).await {
+    let options = CreateOptions { known: creation.version, ..options(ask, &creation, &note) };
+    match caller.store(&gateway.client).create(&creation.path, options).await {
         Ok(writer) => Ok(Some((writer, creation.path, note))),
         Err(error) if names::is_refused(&error) => Ok(None),
         Err(error) if error.kind() == ErrorKind::Full => Err(no_room(&creation.path)),
@@ -92,12 +98,14 @@ fn note_of(ask: &Create, creation: &Creation) -> Result<Note, Refusal> {
 }
 
 /// How a new file is made that may not replace another, in a directory that is there.
-fn options(creation: &Creation, note: &Note) -> CreateOptions {
+fn options(ask: &Create, creation: &Creation, note: &Note) -> CreateOptions {
     CreateOptions {
         mode: Some(creation.mode),
         owner: Some(creation.owner.clone()),
         group: Some(creation.group.clone()),
         note: prost::Message::encode_to_vec(note),
+        copies: note.replication(),
+        holder: held_by(&ask.holder),
         above_mode: Some(creation.above_mode),
         above_note: creation.above_note.clone(),
         ..CreateOptions::default()
@@ -116,35 +124,48 @@ pub async fn append(gateway: &Arc<Gateway>, caller: &Caller, ask: Append) -> Res
         return Err(Refusal::unsupported(format!("Cannot append to lazy persist file {path}")));
     }
     may_take(gateway, &old, path, &ask.holder, machine, Wish::Append).await?;
-    let writer = gateway.client.append(path).await.map_err(|error| match error.kind() {
-        ErrorKind::Busy => {
-            let why = Wish::Append.refused(path, &ask.holder, machine, "somebody else just opened it");
-            Refusal::new(ALREADY_BEING_CREATED, why)
-        }
-        ErrorKind::Full => no_room(path),
-        _ => error.into(),
-    })?;
+    let writer =
+        caller.store(&gateway.client).append_as(path, &held_by(&ask.holder)).await.map_err(|error| {
+            match error.kind() {
+                ErrorKind::Busy => {
+                    let why = Wish::Append.refused(path, &ask.holder, machine, "somebody else just opened it");
+                    Refusal::new(ALREADY_BEING_CREATED, why)
+                }
+                ErrorKind::Full => no_room(path),
+                _ => error.into(),
+            }
+        })?;
     let note = Note::read(&writer.attributes().note);
     let file = opened(gateway, writer, &ask.holder, machine, path, &note);
-    let mut status = status(gateway, &file.attributes, &note);
+    appended(gateway, &file, ask.flags).await
+}
+
+/// What is answered to who opened this file at its end.
+pub async fn appended(gateway: &Gateway, file: &Arc<OpenFile>, flags: Option<u32>) -> Result<AppendAnswer, Refusal> {
+    let mut status = status(gateway, &file.attributes, &Note::read(&file.attributes.note));
     let mut state = file.state.lock().await;
     let length = state.position();
     status.length = length;
     let filled = length % file.block_size;
     // A block that is full is not shown: clients take it for one with room.
-    if filled == 0 || ask.flags.unwrap_or(0) & NEW_BLOCK != 0 {
+    if filled == 0 || flags.unwrap_or(0) & NEW_BLOCK != 0 {
         return Ok(AppendAnswer { block: None, status: Some(status) });
     }
     let base = length - filled;
+    if let Err(error) = reserve_block(&state, base, file.block_size).await {
+        drop(state);
+        take_back(gateway, file).await?;
+        return Err(error.into());
+    }
     let id = gateway.files.blocks.number(file.inode, base, file.block_size, gateway.clock.now());
     let block = Block { id, base };
     state.present = Some(block);
-    let block = located(gateway, &file, block, state.stamp, filled);
+    let block = located(gateway, file, block, state.stamp, filled);
     Ok(AppendAnswer { block: Some(block), status: Some(status) })
 }
 
 /// The file is open from now on.
-fn opened(
+pub fn opened(
     gateway: &Gateway,
     writer: FileWriter,
     holder: &str,

@@ -272,6 +272,14 @@ impl State {
     }
 }
 
+/// Sets aside what a whole block from `base` on takes, if a quota limits bytes: `OverQuota` before anything is written.
+pub async fn reserve_block(state: &State, base: u64, block_size: u64) -> Result<()> {
+    match &state.writer {
+        Some(writer) if writer.is_limited() => writer.reserve(base.saturating_add(block_size)).await,
+        _ => Ok(()),
+    }
+}
+
 impl Turn {
     /// Adds bytes to the file, at most a piece of 1 MiB.
     pub async fn write(&self, bytes: Bytes, sums: BlockSums) -> Result<()> {

@@ -1,8 +1,8 @@
 //! Writing block by block: the next block, the end of the file, and going on after a failure.
 
-use super::leases::{failed, leased};
+use super::leases::{failed, held, leased};
 use super::making::{no_room, stamp_of};
-use super::open::{Block, OpenFile, State, located};
+use super::open::{Block, OpenFile, State, located, reserve_block};
 use super::{blocks, located as shown};
 use crate::cluster::this_datanode;
 use crate::gateway::Gateway;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// The next block of a file.
 pub async fn add_block(gateway: &Gateway, ask: AddBlock) -> Result<BlockAnswer, Refusal> {
     let AddBlock { path, holder, previous, inode } = ask;
-    let file = leased(gateway, &path, inode.unwrap_or(0), &holder).await?;
+    let file = held(gateway, &path, inode.unwrap_or(0), &holder, previous.is_none()).await?;
     let mut state = file.state.lock().await;
     let Some(writer) = &state.writer else { return Err(not_open(&file)) };
     let position = writer.position();
@@ -37,6 +37,7 @@ pub async fn add_block(gateway: &Gateway, ask: AddBlock) -> Result<BlockAnswer, 
             if gateway.files.is_full(gateway).await {
                 return Err(no_room(&path));
             }
+            reserve_block(&state, position, file.block_size).await?;
             let id = gateway.files.blocks.number(file.inode, position, file.block_size, gateway.clock.now());
             let next = Block { id, base: position };
             (state.before, state.present) = (present, Some(next));
@@ -71,7 +72,7 @@ fn check_length(file: &OpenFile, block: Block, length: u64, position: u64) -> Re
 /// Gives a block back. It must be empty: what is in a file stays there.
 pub async fn abandon_block(gateway: &Gateway, ask: AbandonBlock) -> Result<(), Refusal> {
     let AbandonBlock { block, path, holder, inode } = ask;
-    let file = leased(gateway, &path, inode.unwrap_or(0), &holder).await?;
+    let file = held(gateway, &path, inode.unwrap_or(0), &holder, false).await?;
     let mut state = file.state.lock().await;
     match state.present {
         Some(present) if present.id == block.id && present.base == state.position() => {
@@ -94,7 +95,7 @@ pub async fn complete(gateway: &Gateway, ask: Complete) -> Result<bool, Refusal>
     let known = gateway.files.open.get(inode).filter(|file| *file.holder == *holder);
     let file = match known {
         Some(file) => file,
-        None => match leased(gateway, &path, inode, &holder).await {
+        None => match held(gateway, &path, inode, &holder, last.is_none()).await {
             Err(refusal) if refusal.class == LEASE_EXPIRED => {
                 return if is_closed(gateway, &path, inode, last.as_ref()).await { Ok(true) } else { Err(refusal) };
             }
@@ -226,7 +227,7 @@ fn present(file: &OpenFile, state: &State, block: &ExtendedBlock) -> Result<Bloc
 
 /// Another server to write a block to: there is none but this one.
 pub async fn additional_datanode(gateway: &Gateway, ask: GetAdditionalDatanode) -> Result<BlockAnswer, Refusal> {
-    let file = leased(gateway, &ask.path, ask.inode.unwrap_or(0), &ask.holder).await?;
+    let file = held(gateway, &ask.path, ask.inode.unwrap_or(0), &ask.holder, false).await?;
     let state = file.state.lock().await;
     let present = present(&file, &state, &ask.block)?;
     let block = located(gateway, &file, present, state.stamp, 0);

@@ -54,7 +54,7 @@ async fn known_rename(
     if from.path == to.path || from.version != to.version || !free(&from) || !free(&to) {
         return Ok(false);
     }
-    match gateway.client.rename_known(&from.path, &to.path, replace, to.version).await {
+    match caller.store(&gateway.client).rename_known(&from.path, &to.path, replace, to.version).await {
         Ok(()) => Ok(true),
         Err(error) if is_refused(&error) => Ok(false),
         Err(error) => Err(error.into()),
@@ -83,7 +83,7 @@ pub(crate) async fn rename(gateway: &Gateway, caller: &Caller, ask: RenameReques
     if is_below(&to, &from) || to.last().is_some() || !to.has_parent() {
         return Ok(false);
     }
-    match gateway.client.rename(&from.path, &to.path, false).await {
+    match caller.store(&gateway.client).rename(&from.path, &to.path, false).await {
         Ok(()) => Ok(true),
         // Somebody was faster: as if it had been so before.
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Exists | ErrorKind::Invalid) => Ok(false),
@@ -136,12 +136,14 @@ pub(crate) async fn rename2(gateway: &Gateway, caller: &Caller, ask: Rename2Requ
     if to.parent().is_some_and(|parent| !parent.directory) {
         return Err(Refusal::new(PARENT_NOT_DIRECTORY, format!("rename destination parent {} is a file.", to.path)));
     }
-    gateway.client.rename(&from.path, &to.path, ask.overwrite).await.map_err(|error| match error.kind() {
-        // What was found above fits, so what is in the way is what the directory has in it.
-        ErrorKind::Exists if to.last().is_some_and(|there| there.directory) => {
-            Refusal::io(format!("rename destination directory is not empty: {}", to.path))
+    caller.store(&gateway.client).rename(&from.path, &to.path, ask.overwrite).await.map_err(|error| {
+        match error.kind() {
+            // What was found above fits, so what is in the way is what the directory has in it.
+            ErrorKind::Exists if to.last().is_some_and(|there| there.directory) => {
+                Refusal::io(format!("rename destination directory is not empty: {}", to.path))
+            }
+            _ => Refusal::from(error),
         }
-        _ => Refusal::from(error),
     })
 }
 
@@ -152,7 +154,7 @@ pub(crate) async fn delete(gateway: &Gateway, caller: &Caller, ask: DeleteReques
     {
         // Of what is below a directory others than a superuser need the rights, so they do not remove it unseen.
         let recursive = ask.recursive && caller.superuser;
-        match gateway.client.delete_known(&way.path, recursive, way.version).await {
+        match caller.store(&gateway.client).delete_known(&way.path, recursive, way.version).await {
             Err(error) if is_refused(&error) => (),
             done => return done.map(|()| true).map_err(Refusal::from),
         }
@@ -167,7 +169,7 @@ pub(crate) async fn delete(gateway: &Gateway, caller: &Caller, ask: DeleteReques
         let some = !gateway.client.list("/", "", 1).await?.entries.is_empty();
         return if some && !ask.recursive { Err(not_empty(&way)) } else { Ok(false) };
     }
-    match gateway.client.delete(&way.path, ask.recursive).await {
+    match caller.store(&gateway.client).delete(&way.path, ask.recursive).await {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         Err(error) if error.kind() == ErrorKind::Exists => Err(not_empty(&way)),
@@ -221,7 +223,7 @@ pub(crate) async fn concat(gateway: &Gateway, caller: &Caller, ask: ConcatReques
         }
         sources.push(source.path);
     }
-    gateway.client.concat(&target.path, &sources).await.map(|_| ()).map_err(Refusal::from)
+    caller.store(&gateway.client).concat(&target.path, &sources).await.map(|_| ()).map_err(Refusal::from)
 }
 
 /// Does truncate: true, it is done at once.

@@ -191,6 +191,7 @@ mod tests {
             superuser: user == "root",
             client_id: [0; 16],
             call: 1,
+            again: false,
             address: "127.0.0.1:1".into(),
         }
     }

@@ -89,7 +89,7 @@ pub(crate) async fn set_storage_policy(
         let text = "Existing policy LAZY_PERSIST cannot be changed after file creation.";
         return Err(Refusal::new(ILLEGAL_ARGUMENT, text));
     }
-    change_note(gateway, &way.path, |note| note.storage_policy = number).await
+    change_note(gateway, &way.path, None, |note| note.storage_policy = number).await
 }
 
 /// The number of a storage policy by its name, in any case.
@@ -150,7 +150,7 @@ pub(crate) async fn set_coding_policy(
     let name = ask.name.filter(|name| !name.is_empty()).unwrap_or_else(|| USUAL_CODING.to_string());
     check_coding_policy(&name)?;
     let way = coded_directory(gateway, caller, &ask.path, "Attempt to set an erasure coding policy for a file").await?;
-    change_note(gateway, &way.path, |note| note.erasure_coding = name).await
+    change_note(gateway, &way.path, None, |note| note.erasure_coding = name).await
 }
 
 /// Does unsetErasureCodingPolicy.
@@ -160,7 +160,7 @@ pub(crate) async fn unset_coding_policy(gateway: &Gateway, caller: &Caller, path
         let text = format!("No erasure coding policy explicitly set on {}", way.path);
         return Err(Refusal::new(NO_CODING_POLICY, text));
     }
-    change_note(gateway, &way.path, |note| note.erasure_coding.clear()).await
+    change_note(gateway, &way.path, None, |note| note.erasure_coding.clear()).await
 }
 
 /// Refuses the name of an erasure coding policy that there is not.

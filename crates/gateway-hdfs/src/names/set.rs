@@ -84,7 +84,7 @@ pub(crate) async fn replication(
     if way.last().is_none_or(|last| last.directory) {
         return Ok(false);
     }
-    change_note(gateway, &way.path, |note| note.replication = ask.replication).await?;
+    change_note(gateway, &way.path, Some(ask.replication), |note| note.replication = ask.replication).await?;
     Ok(true)
 }
 
@@ -152,12 +152,17 @@ pub(crate) async fn acl_status(gateway: &Gateway, caller: &Caller, path: &str) -
     })
 }
 
-/// Changes the note of what has this path. Changes of notes through one gateway come one after another, so none is lost.
-pub(crate) async fn change_note(gateway: &Gateway, path: &str, change: impl FnOnce(&mut Note)) -> Result<(), Refusal> {
+/// Changes the note of what has this path, and how often it counts against quotas if that is given. Changes of notes through one gateway come one after another, so none is lost.
+pub(crate) async fn change_note(
+    gateway: &Gateway,
+    path: &str,
+    copies: Option<u32>,
+    change: impl FnOnce(&mut Note),
+) -> Result<(), Refusal> {
     let _one_at_a_time = gateway.note_changes.lock().await;
     let mut note = Note::read(&gateway.client.stat(path).await?.note);
     change(&mut note);
-    let new = NewAttributes { note: Some(encoded(&note)?), ..NewAttributes::default() };
+    let new = NewAttributes { note: Some(encoded(&note)?), copies, ..NewAttributes::default() };
     Ok(gateway.client.set_attributes(path, new).await?)
 }
 

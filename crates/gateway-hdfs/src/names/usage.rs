@@ -1,4 +1,4 @@
-//! Sums over trees: content summary, quota usage.
+//! Sums over trees: content summary, quotas and their usage.
 
 use crate::caller::Caller;
 use crate::gateway::Gateway;
@@ -8,8 +8,8 @@ use crate::names::policies::coding_label;
 use crate::names::walk::Walk;
 use crate::names::way::{Purpose, Way};
 use crate::note::Note;
-use crate::refusal::{NOT_DIRECTORY, Refusal};
-use client::Attributes;
+use crate::refusal::{JAVA_ARGUMENT, NOT_DIRECTORY, Refusal};
+use client::{Attributes, NewQuota};
 
 /// A quota that is none, and in setQuota one that is to be cleared.
 const NONE: u64 = u64::MAX;
@@ -33,6 +33,9 @@ pub(crate) async fn summary(gateway: &Gateway, caller: &Caller, path: &str) -> R
     };
     add(gateway, caller, &mut summary, top, &way.path)?;
     if top.directory {
+        if let Some(quota) = gateway.client.quota(&way.path).await? {
+            (summary.quota, summary.space_quota) = (quota.names_max.unwrap_or(NONE), quota.bytes_max.unwrap_or(NONE));
+        }
         let mut walk = Walk::new(gateway, &way.path, top.clone());
         while let Some((_, above, entry)) = walk.next().await? {
             let path = format!("{}/{}", above.trim_end_matches('/'), entry.name);
@@ -44,15 +47,25 @@ pub(crate) async fn summary(gateway: &Gateway, caller: &Caller, path: &str) -> R
 
 /// Does getQuotaUsage.
 pub(crate) async fn quota_usage(gateway: &Gateway, caller: &Caller, path: &str) -> Result<QuotaUsage, Refusal> {
+    let way = Way::look(gateway, caller, path, Purpose::Read).await?;
+    let top = way.any("File does not exist: ")?;
+    if top.directory
+        && let Some(quota) = gateway.client.quota(&way.path).await?
+    {
+        permission::check_one(&gateway.superuser, caller, top, &way.path, READ | EXECUTE)?;
+        let (quota_names, space_quota) = (quota.names_max.unwrap_or(NONE), quota.bytes_max.unwrap_or(NONE));
+        return Ok(QuotaUsage { names: quota.names, quota: quota_names, consumed: quota.bytes, space_quota });
+    }
     let summary = summary(gateway, caller, path).await?;
     let names = summary.files.saturating_add(summary.directories);
     Ok(QuotaUsage { names, quota: summary.quota, consumed: summary.consumed, space_quota: summary.space_quota })
 }
 
-/// Does setQuota as far as it can: there are no quotas, so clearing them is all that is granted.
+/// Does setQuota.
 pub(crate) async fn set_quota(gateway: &Gateway, caller: &Caller, ask: SetQuotaRequest) -> Result<(), Refusal> {
+    let SetQuotaRequest { path, names, bytes, storage } = ask;
     if !caller.superuser {
-        let operation = match (ask.names, ask.bytes) {
+        let operation = match (names, bytes) {
             (NONE, UNCHANGED) => "clearQuota",
             (UNCHANGED, NONE) => "clearSpaceQuota",
             (_, UNCHANGED) => "setQuota",
@@ -60,17 +73,34 @@ pub(crate) async fn set_quota(gateway: &Gateway, caller: &Caller, ask: SetQuotaR
         };
         return Err(permission::superuser_only(caller, operation));
     }
-    let way = Way::look(gateway, caller, &ask.path, Purpose::Write).await?;
+    let way = Way::look(gateway, caller, &path, Purpose::Write).await?;
+    if [names, bytes].into_iter().any(|quota| quota != NONE && quota > UNCHANGED) {
+        let text = format!("Illegal value for nsQuota or ssQuota : {} and {}", names as i64, bytes as i64);
+        return Err(Refusal::new(JAVA_ARGUMENT, text));
+    }
     let last = way.any("Directory does not exist: ")?;
     if !last.directory {
         return Err(Refusal::new(NOT_DIRECTORY, format!("`{}': Is not a directory", way.path)));
     }
-    match [ask.names, ask.bytes].into_iter().all(|quota| quota == NONE || quota == UNCHANGED) {
-        true => Ok(()),
-        false => Err(Refusal::unsupported(
-            "This store does not keep quotas yet: nothing was limited. `hdfs dfs -count` shows what is used.",
-        )),
+    if storage.is_some() {
+        return match bytes {
+            NONE => Ok(()),
+            _ => Err(Refusal::unsupported(
+                "This store keeps no quotas of storage types: nothing was limited. A quota of all bytes (-setSpaceQuota without \
+                 -storageType) is kept.",
+            )),
+        };
     }
+    if way.is_root() && names == NONE {
+        return Err(Refusal::new(JAVA_ARGUMENT, "Cannot clear namespace quota on root."));
+    }
+    let limit = |quota| match quota {
+        UNCHANGED => None,
+        NONE => Some(None),
+        most => Some(Some(most)),
+    };
+    gateway.client.set_quota(&way.path, NewQuota { names: limit(names), bytes: limit(bytes) }).await?;
+    Ok(())
 }
 
 /// Counts one file or directory; in a directory that the caller may not list nothing can be counted.

@@ -63,9 +63,9 @@ pub(crate) async fn set(gateway: &Gateway, caller: &Caller, ask: XattrRequest) -
             return Err(Refusal::io(format!("Can only set 'security.{UNREADABLE}' on a file.")));
         }
         // First what counts, then what is shown.
-        change_note(gateway, &way.path, |note| note.unreadable_by_superuser = true).await?;
+        change_note(gateway, &way.path, None, |note| note.unreadable_by_superuser = true).await?;
     }
-    Ok(gateway.client.set_xattr(&way.path, &name, Some(value)).await?)
+    Ok(caller.store(&gateway.client).set_xattr(&way.path, &name, Some(value)).await?)
 }
 
 /// Does removeXAttr.
@@ -76,7 +76,7 @@ pub(crate) async fn remove(gateway: &Gateway, caller: &Caller, ask: XattrRequest
         let text = format!("The xattr 'security.{UNREADABLE}' can not be deleted.");
         return Err(Refusal::new(ACCESS_CONTROL, text));
     }
-    gateway.client.set_xattr(&way.path, &name, None).await.map_err(|error| match error.kind() {
+    caller.store(&gateway.client).set_xattr(&way.path, &name, None).await.map_err(|error| match error.kind() {
         ErrorKind::NotFound => Refusal::io("No matching attributes found for remove operation"),
         _ => Refusal::from(error),
     })

@@ -349,7 +349,7 @@ impl Connection {
         let groups: Arc<[String]> = (self.gateway.groups_of)(&user).into();
         let superuser = user == self.gateway.superuser || groups.iter().any(|group| group == SUPERUSERS_GROUP);
         let address = self.stream.peer().into();
-        Ok(Caller { user: user.into(), groups, superuser, client_id: [0; 16], call: 0, address })
+        Ok(Caller { user: user.into(), groups, superuser, client_id: [0; 16], call: 0, again: false, address })
     }
 
     fn begin_call(
@@ -367,7 +367,8 @@ impl Connection {
         let Some(caller) = &self.caller else { unreachable!("calls come behind the context") };
         // A name of another length is nobody's: its calls are never remembered.
         let client_id = header.client.as_ref().try_into().unwrap_or_default();
-        let caller = Caller { client_id, call, ..caller.clone() };
+        let again = header.retry.is_some_and(|retry| retry > 0);
+        let caller = Caller { client_id, call, again, ..caller.clone() };
         let gateway = self.gateway.clone();
         let doing = async move {
             let result = dispatch::answer(&gateway, &caller, &method, request).await;

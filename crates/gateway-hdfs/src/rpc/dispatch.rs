@@ -3,11 +3,13 @@
 use crate::caller::Caller;
 use crate::files::located;
 use crate::gateway::Gateway;
+use crate::message::names::BoolAnswer;
 use crate::message::rpc::CallHeader;
 use crate::refusal::{NO_SUCH_METHOD, NO_SUCH_PROTOCOL, Refusal, VERSION_MISMATCH};
 use crate::rpc::retries::{self, Known};
 use crate::{cluster, files, names};
 use bytes::Bytes;
+use prost::Message;
 use std::sync::Arc;
 
 const CLIENT: &str = "org.apache.hadoop.hdfs.protocol.ClientProtocol";
@@ -74,11 +76,36 @@ async fn once(
         Some(Known::Do(turn)) => Some(turn),
         None => None,
     };
-    let done = client(gateway, caller, method, request).await;
+    let done = match elsewhere(gateway, caller, method, request.clone()).await {
+        None => client(gateway, caller, method, request).await,
+        done => done,
+    };
     if let (Some(turn), Some(Ok(answer))) = (turn, &done) {
         turn.done(gateway.clock.as_ref(), answer);
     }
     done
+}
+
+/// The answer to a change that was made before through another gateway, if the client asks it again. `None`: it was not.
+async fn elsewhere(
+    gateway: &Arc<Gateway>,
+    caller: &Caller,
+    method: &str,
+    request: Bytes,
+) -> Option<Result<Vec<u8>, Refusal>> {
+    if !caller.again || caller.client_id == [0; 16] {
+        return None;
+    }
+    match caller.store(&gateway.client).answered().await {
+        Ok(None) => None,
+        Ok(Some(inode)) => Some(match method {
+            "create" | "append" => files::opened_elsewhere(gateway, caller, method, request, inode).await,
+            "delete" | "rename" => Ok(BoolAnswer { result: true }.encode_to_vec()),
+            // These say nothing.
+            _ => Ok(Vec::new()),
+        }),
+        Err(error) => Some(Err(error.into())),
+    }
 }
 
 fn wrong_version(protocol: &str, version: u64) -> Refusal {

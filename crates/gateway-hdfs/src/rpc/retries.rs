@@ -1,5 +1,5 @@
 //! Answers to changes, kept for a while: a client that lost the connection before it was answered asks again under the same
-//! name and number, and the change must not be made twice.
+//! name and number, and the change must not be made twice. What was made through another gateway the store remembers.
 
 use crate::caller::Caller;
 use base::env::Clock;
@@ -144,7 +144,7 @@ mod tests {
 
     fn caller(client: u8, call: i32) -> Caller {
         let (user, groups, address) = ("ada".into(), Arc::new([]), "here:1".into());
-        Caller { user, groups, superuser: false, client_id: [client; 16], call, address }
+        Caller { user, groups, superuser: false, client_id: [client; 16], call, again: false, address }
     }
 
     async fn turn(retries: &Retries, client: u8, call: i32) -> super::Turn {

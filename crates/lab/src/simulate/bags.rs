@@ -33,13 +33,18 @@ pub struct Pusher {
     pub name: String,
     pub number: usize,
     pub bag: Bag,
+    /// Longest pause between two batches, in milliseconds.
+    pub pause_max: u64,
 }
 
 impl Pusher {
     /// Pushes so many batches. Ends early when the bag is sealed.
     pub async fn work(&mut self, turns: u64) -> Check<()> {
-        for _ in 0..turns {
-            tokio::time::sleep(Duration::from_millis(self.random.below(100))).await;
+        for turn in 0.. {
+            if turn >= turns && (self.scene.has_seen_enough() || turn > 8 * turns) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(self.random.below(self.pause_max))).await;
             if self.random.one_in(60) {
                 // A refusal is possible only if it was sealed or deleted by somebody else, which nobody does.
                 let _sealed = self.scene.call(&self.name, "bag_seal", self.bag.seal()).await?;
@@ -102,6 +107,8 @@ pub struct Puller {
     /// Chunks acknowledged whose results have not come, by the chunk's id.
     asked: BTreeMap<ChunkId, u64>,
     held: Vec<(u64, Chunk)>,
+    /// The consumer waits for chunks, so that nothing more means the end.
+    waits: bool,
 }
 
 impl Puller {
@@ -109,18 +116,22 @@ impl Puller {
     pub fn new(scene: Arc<Scene>, random: SimRandom, name: &str, number: usize, bag: Bag) -> Puller {
         let consumer = bag.consumer(ConsumerOptions::default());
         let (asked, held) = (BTreeMap::new(), Vec::new());
-        Puller { scene, random, name: name.to_string(), number, bag, consumer, asked, held }
+        Puller { scene, random, name: name.to_string(), number, bag, consumer, asked, held, waits: true }
     }
 
     /// Pulls so many times.
     pub async fn work(&mut self, turns: u64) -> Check<()> {
-        for _ in 0..turns {
+        for turn in 0.. {
+            if turn >= turns && (self.scene.has_seen_enough() || turn > 8 * turns) {
+                break;
+            }
             if self.random.one_in(10) {
                 let results = self.flush().await?;
                 self.learn(results)?;
                 let options =
                     ConsumerOptions { window: Some(1 + self.random.below(4) as usize), wait: self.random.one_in(2) };
                 self.held.clear();
+                self.waits = options.wait;
                 self.consumer = self.bag.consumer(options);
             }
             self.turn().await?;
@@ -139,7 +150,10 @@ impl Puller {
             Ok(Err(error)) if error.kind() == ErrorKind::Corrupt => {
                 return Err(Broken(format!("{}: pull: {error}", self.name)));
             }
-            Ok(Ok(None) | Err(_)) => {
+            Ok(other) => {
+                if matches!(other, Ok(None)) && self.waits {
+                    self.check_end()?;
+                }
                 tokio::time::sleep(Duration::from_millis(1 + self.random.below(500))).await;
             }
             Err(_) => self.scene.count("pull_given_up"),
@@ -151,6 +165,18 @@ impl Puller {
         }
         let results = self.consumer.take_results();
         self.learn(results)
+    }
+
+    /// The bag is said to have ended: then each chunk of it was handled.
+    fn check_end(&self) -> Check<()> {
+        let oracle = self.scene.oracle();
+        let mut mine = oracle.chunks.iter().filter(|(_, state)| state.bag == self.number);
+        match mine.find(|(_, state)| state.pushed && state.accepted == 0 && state.unsure == 0) {
+            None => Ok(()),
+            Some((number, state)) => {
+                Err(Broken(format!("{}: the bag ended before chunk {number} was handled: {state:?}", self.name)))
+            }
+        }
     }
 
     /// Checks a chunk, then acknowledges, keeps or drops it.

@@ -1,32 +1,24 @@
 //! Who starts and ends the node and its clients, makes trouble, and checks everything at the end.
 
-use super::bags::{self, Puller, Pusher};
-use super::files::Files;
-use super::hardware::{End, Process, SimWorld};
+use super::ending::{self, Ending};
+use super::hardware::{End, Hardware};
+use super::machine::Machine;
 use super::oracle::{Broken, Check};
-use super::passing;
-use super::returned;
-use super::rivals::{self, Rivals};
+use super::players::{Players, Role};
 use super::scene::{ADDRESS, CALL_BOUND, Scene};
-use super::witness;
-use base::disk::FileKind;
-use base::env::{Clock, Random};
-use base::error::ErrorKind;
-use base::limit::SESSION_LEASE;
+use base::env::Random;
 use base::planted::Planted;
 use base::policy::Class;
 use base::unit::MIB;
-use node::{DeviceSetting, Running, Settings};
+use node::{DeviceSetting, Settings};
 use sim::disk::{SimFaults, When};
-use sim::net::{Gone, NetFaults, SimNet};
+use sim::net::{Gone, NetFaults};
 use sim::random::SimRandom;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
 
 /// Troubles that a director makes; those of the disks and of the network have names of their own there.
 pub const TROUBLES: [&str; 16] = [
@@ -113,39 +105,12 @@ pub const OPERATIONS: [&str; 42] = [
     "devices",
 ];
 
-/// What a client does.
-#[derive(Clone, Copy, Debug)]
-enum Role {
-    Files(usize),
-    Push(usize),
-    Pull(usize),
-    Returned,
-    Witness,
-    Rivals,
-    Passing,
-}
-
-/// A client that plays.
-struct Player {
-    role: Role,
-    life: u64,
-    host: SimNet,
-    task: AbortHandle,
-    done: bool,
-}
-
-/// How a client ended: its place, which life of it, and what it found.
-type Outcome = (usize, u64, Check<()>);
-
 /// The one who runs a history.
 pub struct Director {
     scene: Arc<Scene>,
     planted: Option<Planted>,
     random: SimRandom,
-    process: Arc<Process>,
-    node: Option<Running>,
-    node_host: SimNet,
-    lives: u64,
+    machine: Machine,
     /// Bytes that each device may use.
     capacity: u64,
     faults: Vec<SimFaults>,
@@ -157,40 +122,26 @@ pub struct Director {
     /// Something left service and comes back only when the node starts again: now, or before the end.
     restart_soon: bool,
     must_restart: bool,
-    /// Syncs that had failed when the node last ended.
-    failed_syncs: u64,
-    players: Vec<Player>,
-    outcomes: (mpsc::Sender<Outcome>, mpsc::Receiver<Outcome>),
+    players: Players,
     troubles: BTreeMap<&'static str, u64>,
 }
-
-/// Bags of every history.
-const BAGS: usize = 2;
 
 /// Starts that may fail one after another while faults fire.
 const STARTS_MAX: u64 = 12;
 
-/// What is kept back on every device, see `SimWorld::chunk_settings`.
-const RESERVE: u64 = 4 * MIB;
-
-/// What an empty device holds at most when space is short: two data segments, journal segments of two checkpoints, and those.
-const EMPTY_MAX: u64 = 2 * 2 * MIB + 2 * MIB + MIB / 2;
-
 impl Director {
     /// A director of a scene in which nothing runs.
-    pub fn new(scene: Arc<Scene>, planted: Option<Planted>) -> Director {
+    pub fn new(scene: Arc<Scene>, hardware: Hardware, planted: Option<Planted>) -> Director {
         let random = scene.random.fork("director");
-        let devices = scene.hardware.devices.len();
+        let devices = hardware.devices.len();
         // On the smallest an engine has hardly room for a few segments.
         let capacity = [10, 16, 32, 48][random.below(4) as usize] * MIB;
+        let players = Players::new(scene.clone());
         Director {
-            node_host: scene.net.host("node 0"),
+            machine: Machine::new(&scene, SimRandom::new(scene.random.seed()), "node ", hardware, scene.clock.clone()),
             scene,
             planted,
             random,
-            process: Arc::default(),
-            node: None,
-            lives: 0,
             capacity,
             faults: vec![SimFaults::default(); devices],
             net_faults: NetFaults::default(),
@@ -198,9 +149,7 @@ impl Director {
             end_when_stopped: End::Kill,
             restart_soon: false,
             must_restart: false,
-            failed_syncs: 0,
-            players: Vec::new(),
-            outcomes: mpsc::channel(64),
+            players,
             troubles: BTreeMap::new(),
         }
     }
@@ -208,12 +157,15 @@ impl Director {
     /// Faults that fired, of all kinds.
     pub fn faults(&self) -> BTreeMap<&'static str, u64> {
         let mut faults = self.troubles.clone();
-        let hardware = &self.scene.hardware;
-        let disks = hardware.devices.iter().chain([&hardware.log]).flat_map(sim::disk::SimDevice::fired);
-        for (name, count) in disks.chain(hardware.tree.fired()).chain(self.scene.net.fired()) {
+        for (name, count) in self.machine.hardware.fired().into_iter().chain(self.scene.net.fired()) {
             *faults.entry(name).or_default() += count;
         }
         faults
+    }
+
+    /// A digest of everything that all disks did.
+    pub fn history(&self) -> u32 {
+        self.machine.hardware.history()
     }
 
     fn count(&mut self, trouble: &'static str) {
@@ -225,41 +177,21 @@ impl Director {
     pub async fn start(&mut self) -> Check<()> {
         let mut reason = String::new();
         for _ in 0..STARTS_MAX {
-            self.lives += 1;
-            self.process = Arc::default();
-            self.node_host = self.scene.net.host(&format!("node {}", self.lives));
             let device = |number| DeviceSetting {
                 directory: PathBuf::from(format!("/{number}")),
                 class: Class::Ssd,
                 capacity: Some(self.capacity),
             };
             let settings = Settings::new(ADDRESS, (0..self.faults.len()).map(device).collect());
-            let world = Arc::new(SimWorld::new(self.scene.hardware.clone(), self.process.clone(), self.planted));
-            let chance = Arc::new(self.scene.random.fork(&format!("node {}", self.lives)));
-            let net = Arc::new(self.node_host.clone());
-            let starting = node::start(settings, world, net, self.scene.clock.clone(), chance);
-            let started = tokio::select! {
-                biased;
-                () = self.scene.hardware.stopped.notified() => None,
-                started = tokio::time::timeout(CALL_BOUND, starting) => Some(started),
-            };
-            self.scene.count("starts");
-            match started {
-                // A device that refused reads is left out; this machine would rather start again with all.
-                Some(Ok(Ok(running))) if !running.missing.is_empty() => reason = running.missing[0].why.clone(),
-                Some(Ok(Ok(running))) => {
+            match self.machine.start(&self.scene, settings, self.planted).await? {
+                Ok(()) => {
                     self.faults.iter_mut().for_each(|faults| faults.read_error = When::Never);
                     self.apply_faults();
-                    self.spare_metadata();
-                    self.scene.say(|| format!("node {} runs: {:?}", self.lives, running.notes));
-                    self.node = Some(running);
+                    self.machine.spare_metadata();
                     return Ok(());
                 }
-                Some(Ok(Err(error))) => reason = error.to_string(),
-                Some(Err(_)) => return Err(Broken("the node does not start in time".to_string())),
-                None => reason = "a device stopped".to_string(),
+                Err(why) => reason = why,
             }
-            self.scene.say(|| format!("node {} does not start: {reason}", self.lives));
             self.end(self.end_when_stopped);
             self.faults.iter_mut().for_each(|faults| faults.read_error = When::Never);
             self.apply_faults();
@@ -270,10 +202,7 @@ impl Director {
 
     /// Ends the node here and now.
     fn end(&mut self, how: End) {
-        // What a failed sync did not make durable is in the system's cache and nobody knows: after it a machine starts anew.
-        let failed_syncs = self.scene.hardware.failed_syncs();
-        let how = if failed_syncs > self.failed_syncs { End::PowerLoss } else { how };
-        self.failed_syncs = failed_syncs;
+        let how = if self.machine.must_lose_power() { End::PowerLoss } else { how };
         (self.restart_soon, self.must_restart) = (false, false);
         {
             let mut oracle = self.scene.oracle();
@@ -284,29 +213,17 @@ impl Director {
             }
         }
         self.count(if how == End::Kill { "kill" } else { "power loss" });
-        self.scene.hardware.end(how);
         let silent = how == End::PowerLoss && self.random.one_in(2);
-        self.node_host.leave(if silent { Gone::Silent } else { Gone::Reset });
-        self.process.end();
-        self.node = None;
+        self.machine.end(how, if silent { Gone::Silent } else { Gone::Reset });
         self.has_write_error = false;
         // Whatever was to stop has stopped.
         self.faults.iter_mut().for_each(|faults| faults.crash_at = None);
         self.apply_faults();
-        self.spare_metadata();
-    }
-
-    /// Log and tree of the metadata store behave from here on.
-    fn spare_metadata(&self) {
-        let hardware = &self.scene.hardware;
-        hardware.tree.crash_at(None);
-        hardware.tree.error_at(None);
-        hardware.tree.read_error_at(None);
-        hardware.log.set_faults(SimFaults::default());
+        self.machine.spare_metadata();
     }
 
     fn apply_faults(&self) {
-        for (device, faults) in self.scene.hardware.devices.iter().zip(&self.faults) {
+        for (device, faults) in self.machine.hardware.devices.iter().zip(&self.faults) {
             device.set_faults(faults.clone());
         }
         self.scene.net.set_faults(self.net_faults);
@@ -316,9 +233,9 @@ impl Director {
     async fn restart(&mut self, how: End) -> Check<()> {
         if self.random.one_in(2) {
             // Much is under way when it ends.
-            self.scene.hardware.slowness.store(50 + self.random.below(400), Ordering::Relaxed);
+            self.machine.hardware.slowness.store(50 + self.random.below(400), Ordering::Relaxed);
             tokio::time::sleep(Duration::from_millis(self.random.below(600))).await;
-            self.scene.hardware.slowness.store(0, Ordering::Relaxed);
+            self.machine.hardware.slowness.store(0, Ordering::Relaxed);
         }
         self.end(how);
         let pause = match self.random.below(8) {
@@ -336,7 +253,7 @@ impl Director {
         if self.random.one_in(8) {
             self.count("read errors of the log while opening");
             let read_error = When::OneIn(1 + self.random.below(10));
-            self.scene.hardware.log.set_faults(SimFaults { read_error, ..SimFaults::default() });
+            self.machine.hardware.log.set_faults(SimFaults { read_error, ..SimFaults::default() });
         }
         self.start().await
     }
@@ -350,12 +267,9 @@ impl Director {
                 roles.push(role);
             }
         }
-        for role in roles {
-            let player = self.player(self.players.len(), role, 1, Duration::ZERO);
-            self.players.push(player);
-        }
+        roles.into_iter().for_each(|role| self.players.begin(role));
         let mut left = 8 + self.random.below(12);
-        while self.players.iter().any(|player| !player.done) {
+        while self.players.are_playing() {
             let pause = match self.random.below(3) {
                 0 => self.random.below(100),
                 1 => self.random.below(1_000),
@@ -363,7 +277,7 @@ impl Director {
             };
             tokio::select! {
                 biased;
-                () = self.scene.hardware.stopped.notified() => self.restart(self.end_when_stopped).await?,
+                () = self.machine.hardware.stopped.notified() => self.restart(self.end_when_stopped).await?,
                 () = self.scene.end_now.notified(), if left > 0 => {
                     left -= 1;
                     self.count("end after an acknowledgement");
@@ -373,7 +287,7 @@ impl Director {
                         self.calm();
                     }
                 }
-                outcome = self.outcomes.1.recv() => self.note(outcome)?,
+                outcome = self.players.ended() => outcome?,
                 () = tokio::time::sleep(Duration::from_millis(pause)), if left > 0 => {
                     left -= 1;
                     self.trouble().await?;
@@ -389,45 +303,15 @@ impl Director {
         Ok(())
     }
 
-    fn note(&mut self, outcome: Option<Outcome>) -> Check<()> {
-        let Some((place, life, result)) = outcome else { return Ok(()) };
-        if self.players[place].life == life {
-            self.players[place].done = true;
-        }
-        result
-    }
-
-    /// A client on a host of its own, which begins after a while.
-    fn player(&self, place: usize, role: Role, life: u64, pause: Duration) -> Player {
-        let name = match role {
-            Role::Files(_) => format!("files {place}.{life}"),
-            Role::Push(bag) => format!("push {place}.{life} to bag {bag}"),
-            Role::Pull(bag) => format!("pull {place}.{life} from bag {bag}"),
-            Role::Returned => format!("returned {place}.{life}"),
-            Role::Witness => format!("witness {place}.{life}"),
-            Role::Passing => format!("passing {place}.{life}"),
-            Role::Rivals => format!("rivals {place}.{life}"),
-        };
-        let host = self.scene.net.host(&name);
-        let (scene, random, tell) = (self.scene.clone(), self.scene.random.fork(&name), self.outcomes.0.clone());
-        let task = tokio::spawn(async move {
-            tokio::time::sleep(pause).await;
-            let outcome = act(scene, role, name, random).await;
-            // The director may have seen enough.
-            let _ = tell.send((place, life, outcome)).await;
-        });
-        Player { role, life, host, task: task.abort_handle(), done: false }
-    }
-
     /// All disks and the network behave from here on.
     fn calm(&mut self) {
         self.scene.say(|| "calm".to_string());
         self.faults.iter_mut().for_each(|faults| *faults = SimFaults::default());
         self.net_faults = NetFaults::default();
         self.apply_faults();
-        self.spare_metadata();
-        self.scene.hardware.stop_at_checkpoint.store(false, Ordering::Relaxed);
-        self.scene.hardware.slowness.store(0, Ordering::Relaxed);
+        self.machine.spare_metadata();
+        self.machine.hardware.stop_at_checkpoint.store(false, Ordering::Relaxed);
+        self.machine.hardware.slowness.store(0, Ordering::Relaxed);
     }
 
     async fn trouble(&mut self) -> Check<()> {
@@ -447,7 +331,7 @@ impl Director {
             4..7 => self.stop_at_operation(device),
             7 => {
                 self.count("slow disks");
-                self.scene.hardware.slowness.store(20 + self.random.below(900), Ordering::Relaxed);
+                self.machine.hardware.slowness.store(20 + self.random.below(900), Ordering::Relaxed);
             }
             // A second failed write takes a device out of service until the node starts again.
             8 if !self.has_write_error => {
@@ -457,9 +341,9 @@ impl Director {
             9 => self.faults[device].read_error = When::Once,
             10 => {
                 let room = self.random.below(3 * MIB);
-                self.faults[device].capacity = Some(self.scene.hardware.devices[device].space() + room);
+                self.faults[device].capacity = Some(self.machine.hardware.devices[device].space() + room);
             }
-            11 => self.node_host.cut_all(),
+            11 => self.machine.host.cut_all(),
             12 => self.net_faults.cut_one_in = Some(20 + self.random.below(200)),
             13 => self.net_faults.delay_max = 1 + self.random.below(1_500),
             14 => {
@@ -471,7 +355,7 @@ impl Director {
             17 | 18 => {
                 self.count("stop at a checkpoint");
                 self.end_when_stopped = End::PowerLoss;
-                self.scene.hardware.stop_at_checkpoint.store(true, Ordering::Relaxed);
+                self.machine.hardware.stop_at_checkpoint.store(true, Ordering::Relaxed);
             }
             19 => return self.fail_a_sync(device).await,
             20 => self.fail_the_log(),
@@ -486,7 +370,7 @@ impl Director {
     /// One of the devices, the log or the tree stops at an operation soon to come.
     fn stop_at_operation(&mut self, device: usize) {
         self.end_when_stopped = if self.random.one_in(3) { End::Kill } else { End::PowerLoss };
-        let hardware = self.scene.hardware.clone();
+        let hardware = self.machine.hardware.clone();
         match self.random.below(4) {
             0 => {
                 self.count("stop at an operation of the tree");
@@ -509,13 +393,13 @@ impl Director {
     async fn fail_a_sync(&mut self, device: usize) -> Check<()> {
         self.calm();
         self.count("failing sync of a device");
-        let before = self.scene.hardware.failed_syncs();
+        let before = self.machine.hardware.failed_syncs();
         self.faults[device].sync_error = When::Once;
         self.apply_faults();
         tokio::time::sleep(Duration::from_millis(self.random.below(1_500))).await;
         self.faults[device].sync_error = When::Never;
         self.apply_faults();
-        if self.scene.hardware.failed_syncs() > before {
+        if self.machine.hardware.failed_syncs() > before {
             self.must_restart = true;
             self.restart_soon = self.faults.len() == 1 || self.random.one_in(2);
             self.scene.oracle().out_of_service = true;
@@ -534,7 +418,7 @@ impl Director {
         } else {
             faults.sync_error = When::Once;
         }
-        self.scene.hardware.log.set_faults(faults);
+        self.machine.hardware.log.set_faults(faults);
         (self.restart_soon, self.must_restart) = (true, true);
     }
 
@@ -542,7 +426,7 @@ impl Director {
     async fn fail_the_tree(&mut self) {
         self.calm();
         self.count("failing tree");
-        let tree = self.scene.hardware.tree.clone();
+        let tree = self.machine.hardware.tree.clone();
         let fired = tree.fired();
         if self.random.one_in(3) {
             tree.read_error_at(Some(tree.reads() + self.random.below(3)));
@@ -560,19 +444,9 @@ impl Director {
 
     /// A client's machine is gone; another one takes its place.
     fn client_death(&mut self) {
-        let place = self.random.below(self.players.len() as u64) as usize;
-        if self.players[place].done {
-            return;
+        if self.players.replace_one(&self.random) {
+            self.count("client death");
         }
-        self.count("client death");
-        let silent = self.random.one_in(2);
-        let player = &self.players[place];
-        player.host.leave(if silent { Gone::Silent } else { Gone::Reset });
-        player.task.abort();
-        let (role, life) = (player.role, player.life + 1);
-        // Half of the time its session has ended before another one begins, and what it left open was closed by the node.
-        let pause = if self.random.one_in(2) { SESSION_LEASE + Duration::from_secs(5) } else { Duration::ZERO };
-        self.players[place] = self.player(place, role, life, pause);
     }
 
     /// Ends and starts the node once more, compares everything, empties everything, and looks whether the space came back.
@@ -583,122 +457,19 @@ impl Director {
             let how = if self.random.one_in(4) { End::Kill } else { End::PowerLoss };
             self.restart(how).await?;
         }
-        let scene = self.scene.clone();
-        let (client, _) = scene.connect("finale", &self.random).await?;
-        let places: Vec<usize> = self
-            .players
-            .iter()
-            .filter_map(|player| match player.role {
-                Role::Files(place) => Some(place),
-                _ => None,
-            })
-            .collect();
-        let mut all = Vec::new();
-        for place in places {
-            let directory = directory_of(place);
-            let mut files =
-                Files::new(scene.clone(), client.clone(), self.random.fork(&directory), "finale", &directory);
-            // Without a restart a call whose client is gone may still be under way.
-            files.look_at_all(restarts).await?;
-            all.push(files);
-        }
-        witness::compare(&scene, "finale", &client).await?;
-        for directory in [returned::DIRECTORY, rivals::DIRECTORY, witness::DIRECTORY] {
-            match scene.insist("finale", "delete_all", || client.delete(directory, true)).await? {
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    return Err(Broken(format!("{directory}: {error}")));
-                }
-                _ => (),
-            }
-        }
-        for number in 0..BAGS {
-            let bag = bags::open(&scene, "finale", &client, number).await?;
-            let random = self.random.fork(&bags::name_of(number));
-            Puller::new(scene.clone(), random, &format!("finale of bag {number}"), number, bag).finish().await?;
-            let name = bags::name_of(number);
-            let deleted = scene.insist("finale", "bag_delete", || client.bag_delete(&name)).await?;
-            deleted.map_err(|error| Broken(format!("{name}: {error}")))?;
-        }
-        passing::end(&scene, "finale", &client).await?;
-        self.rot();
-        for mut files in all {
-            files.read_rotten().await?;
-            files.clear().await?;
-        }
-        self.space_comes_back(&client).await?;
-        let Some(node) = self.node.take() else { return Ok(()) };
+        let (client, _) = self.scene.connect("finale", &self.random).await?;
+        // Without a restart a call whose client is gone may still be under way.
+        let mut ending = Ending::new(self.scene.clone(), &self.random, client);
+        ending.compare(self.players.directories(), restarts).await?;
+        self.count("rot");
+        ending::rot(&self.machine.hardware, &self.random);
+        ending.clear().await?;
+        let hardware = &self.machine.hardware;
+        ending.space_comes_back(self.capacity, &[hardware.clone()]).await?;
+        let Some(node) = self.machine.node.take() else { return Ok(()) };
         match tokio::time::timeout(CALL_BOUND, node.stop()).await {
             Ok(()) => Ok(()),
             Err(_) => Err(Broken("the node does not stop in time".to_string())),
-        }
-    }
-
-    /// Turns over bits all over the data of all devices.
-    fn rot(&mut self) {
-        self.count("rot");
-        for device in &self.scene.hardware.devices {
-            for (file, length) in device.files() {
-                let bits = if file.kind == FileKind::Data { self.random.below(30) } else { 0 };
-                for _ in 0..bits {
-                    device.rot(file, self.random.below(length), self.random.below(8) as u32);
-                }
-            }
-        }
-    }
-
-    async fn space_comes_back(&self, client: &client::Client) -> Check<()> {
-        let begun = self.scene.clock.now();
-        // An engine gives space back when less than a quarter is free beside the reserve: so much may stay in use, no more.
-        let lazy = (self.capacity / 4 * 3 - RESERVE).max(EMPTY_MAX);
-        loop {
-            let asked = self.scene.insist("finale", "devices", || client.devices()).await?;
-            let devices = asked.map_err(|error| Broken(format!("devices: {error}")))?.devices;
-            let empty = |device: &client::Device| device.chunks == 0 && device.live == 0 && device.used <= lazy;
-            if devices.iter().all(empty) {
-                return Ok(());
-            }
-            if self.scene.clock.now().since(begun) > CALL_BOUND {
-                for device in &self.scene.hardware.devices {
-                    self.scene.say(|| format!("left on a device: {:?}", device.files()));
-                }
-                let left: Vec<String> = devices
-                    .iter()
-                    .map(|device| format!("{} chunks, {} live, {} used", device.chunks, device.live, device.used))
-                    .collect();
-                return Err(Broken(format!("everything was deleted and space does not come back: {left:?}")));
-            }
-            tokio::time::sleep(Duration::from_millis(500)).await;
-        }
-    }
-}
-
-fn directory_of(place: usize) -> String {
-    format!("/d{place}")
-}
-
-/// What a client does from its first call to its last.
-async fn act(scene: Arc<Scene>, role: Role, name: String, random: SimRandom) -> Check<()> {
-    let (client, _) = scene.connect(&name, &random).await?;
-    match role {
-        Role::Files(place) => Files::new(scene, client, random, &name, &directory_of(place)).work(60).await,
-        Role::Push(number) => {
-            let bag = bags::open(&scene, &name, &client, number).await?;
-            Pusher { scene, random, name, number, bag }.work(25).await
-        }
-        Role::Pull(number) => {
-            let bag = bags::open(&scene, &name, &client, number).await?;
-            Puller::new(scene, random, &name, number, bag).work(80).await
-        }
-        Role::Returned => returned::play(scene, random, name, client).await,
-        Role::Witness => {
-            let (other, _) = scene.connect(&name, &random.fork("other")).await?;
-            witness::play(&scene, &random, &name, &client, &other).await
-        }
-        Role::Passing => passing::play(&scene, &random, &name, &client).await,
-        Role::Rivals => {
-            let (second, _) = scene.connect(&name, &random.fork("second")).await?;
-            let (third, _) = scene.connect(&name, &random.fork("third")).await?;
-            Rivals::new(scene, random, &name, vec![client, second, third]).work(12).await
         }
     }
 }

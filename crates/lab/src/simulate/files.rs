@@ -15,6 +15,12 @@ use std::time::Duration;
 /// Names that a directory has; few, so that files are replaced, renamed over and made again.
 const NAMES: u64 = 16;
 
+/// So many names of which it is not known what they hold are looked at before anything else is done.
+const UNCERTAIN_MAX: usize = 4;
+
+/// Longest work of one client, whatever others do.
+const TURNS_MAX: u64 = 3000;
+
 /// A client of files.
 pub struct Files {
     scene: Arc<Scene>,
@@ -28,14 +34,21 @@ pub struct Files {
     looked_out_of_service: bool,
     /// Power losses before the file was opened that is written now.
     losses_at_open: u64,
+    /// Longest pause between two things, in milliseconds.
+    pause_max: u64,
+    /// Who reads: sees what is written here, whichever node each of the two goes to.
+    reader: Client,
 }
 
 impl Files {
     /// A client named `name` that has `directory` for itself.
     pub fn new(scene: Arc<Scene>, client: Client, random: SimRandom, name: &str, directory: &str) -> Files {
         let looked_after = scene.oracle().ends;
+        let pause_max = if scene.late.is_zero() { 30 } else { 200 };
         Files {
             scene,
+            reader: client.clone(),
+            pause_max,
             client,
             random,
             name: name.to_string(),
@@ -46,15 +59,27 @@ impl Files {
         }
     }
 
+    /// With another client that reads.
+    pub fn read_by(self, reader: Client) -> Files {
+        Files { reader, ..self }
+    }
+
     /// Makes the directory, then does so many things and looks at everything after each end of the node.
     pub async fn work(&mut self, turns: u64) -> Check<()> {
         let make = || self.client.make_directory(&self.directory, true);
         if let Err(error) = self.scene.insist(&self.name, "make_directory", make).await? {
             return Err(Broken(format!("{}: {error}", self.directory)));
         }
-        for _ in 0..turns {
-            tokio::time::sleep(Duration::from_millis(self.random.below(30))).await;
+        for turn in 0.. {
+            if turn >= turns && (self.scene.has_seen_enough() || turn > TURNS_MAX) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(self.random.below(self.pause_max))).await;
             self.turn().await?;
+            if !self.scene.late.is_zero() && self.scene.oracle().uncertain_under(&self.directory) >= UNCERTAIN_MAX {
+                tokio::time::sleep(self.scene.late).await;
+                self.look_at_all(true).await?;
+            }
             let ends = self.scene.oracle().ends;
             if ends != self.looked_after {
                 self.looked_after = ends;
@@ -268,7 +293,7 @@ impl Files {
     async fn read(&mut self) -> Check<()> {
         let Some((path, tag)) = self.certain_file() else { return Ok(()) };
         if self.random.one_in(2) {
-            match self.scene.call(&self.name, "read", self.client.read_small(&path)).await? {
+            match self.scene.call(&self.name, "read", self.reader.read_small(&path)).await? {
                 Ok(bytes) => {
                     self.scene.count_more("bytes compared", bytes.len() as u64);
                     self.scene.oracle().recognise(&path, &bytes)?;
@@ -284,7 +309,7 @@ impl Files {
         let offset = self.random.below(promise.handed + 1);
         let length = 1 + self.random.below(100_000);
         let read = async {
-            let reader = self.client.open(&path).await?;
+            let reader = self.reader.open(&path).await?;
             reader.read_at(offset, length).await
         };
         match self.scene.call(&self.name, "read_range", read).await? {

@@ -36,8 +36,8 @@ pub struct Hardware {
     history: Mutex<u32>,
     /// Disks take up to so many milliseconds; zero: 2, and half of the time none at all.
     pub slowness: AtomicU64,
-    /// A device stopped at the operation it was told to.
-    pub stopped: Notify,
+    /// A device stopped at the operation it was told to. All machines of a history have the same.
+    pub stopped: Arc<Notify>,
     /// Everything is to stop when a checkpoint of a device was synced.
     pub stop_at_checkpoint: AtomicBool,
     halted: AtomicBool,
@@ -58,6 +58,9 @@ pub enum End {
 #[derive(Default)]
 pub struct Process {
     over: AtomicBool,
+    /// Its engines do nothing now.
+    held: AtomicBool,
+    /// It is over, or goes on.
     bell: Notify,
 }
 
@@ -67,7 +70,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Hardware {
     /// `count` new devices.
-    pub fn new(count: usize, random: &SimRandom, clock: Arc<RuntimeClock>) -> Hardware {
+    pub fn new(count: usize, random: &SimRandom, clock: Arc<RuntimeClock>, stopped: Arc<Notify>) -> Hardware {
         let device = |name: &str| SimDevice::new(random.fork(name).next(), SimFaults::default());
         Hardware {
             devices: (0..count).map(|number| device(&format!("device {number}"))).collect(),
@@ -78,7 +81,7 @@ impl Hardware {
             clock,
             history: Mutex::new(0),
             slowness: AtomicU64::new(0),
-            stopped: Notify::new(),
+            stopped,
             stop_at_checkpoint: AtomicBool::new(false),
             halted: AtomicBool::new(false),
             complaints: Mutex::new(Vec::new()),
@@ -114,6 +117,12 @@ impl Hardware {
         devices.chain(self.tree.fired()).filter(failed).map(|(_, count)| count).sum()
     }
 
+    /// How often each fault of a disk fired, by name.
+    pub fn fired(&self) -> Vec<(&'static str, u64)> {
+        let disks = self.devices.iter().chain([&self.log]).flat_map(SimDevice::fired);
+        disks.chain(self.tree.fired()).collect()
+    }
+
     /// The history of all disks so far.
     pub fn history(&self) -> u32 {
         *lock(&self.history)
@@ -141,10 +150,33 @@ impl Process {
         self.bell.notify_waiters();
     }
 
+    /// Its engines stand still from here on.
+    pub fn hold(&self) {
+        self.held.store(true, Ordering::Relaxed);
+        self.bell.notify_waiters();
+    }
+
+    /// They go on.
+    pub fn let_go(&self) {
+        self.held.store(false, Ordering::Relaxed);
+        self.bell.notify_waiters();
+    }
+
     async fn ended(&self) {
-        let mut rung = std::pin::pin!(self.bell.notified());
-        rung.as_mut().enable();
-        if !self.over.load(Ordering::Relaxed) {
+        self.until(|| self.over.load(Ordering::Relaxed)).await;
+    }
+
+    fn is_held(&self) -> bool {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    async fn until(&self, is_so: impl Fn() -> bool) {
+        loop {
+            let mut rung = std::pin::pin!(self.bell.notified());
+            rung.as_mut().enable();
+            if is_so() {
+                return;
+            }
             rung.await;
         }
     }
@@ -278,7 +310,7 @@ impl World for SimWorld {
             tokio::select! {
                 biased;
                 () = process.ended() => (),
-                () = work => (),
+                () = when_it_goes_on(&process, work) => (),
             }
             drop(ending);
         });
@@ -287,6 +319,22 @@ impl World for SimWorld {
 
     fn say(&self, trouble: &str) {
         lock(&self.hardware.complaints).push(format!("{:?} {trouble}", self.hardware.clock.now().since(Time::ZERO)));
+    }
+
+    fn planted(&self) -> Option<Planted> {
+        self.planted
+    }
+}
+
+/// Carries out work, but none of it while the process stands still.
+async fn when_it_goes_on(process: &Process, mut work: Boxed<'static, ()>) {
+    loop {
+        process.until(|| !process.is_held()).await;
+        tokio::select! {
+            biased;
+            () = process.until(|| process.is_held()) => (),
+            () = work.as_mut() => return,
+        }
     }
 }
 
@@ -302,6 +350,13 @@ async fn serve(
     // When the disk has something to say.
     let mut ready: Option<Time> = None;
     loop {
+        if process.is_held() {
+            tokio::select! {
+                biased;
+                () = process.ended() => return,
+                () = process.until(|| !process.is_held()) => (),
+            }
+        }
         let Turn::Wait(wait) = work.turn(&mut done, disk.as_mut()) else { return };
         let now = hardware.clock.now();
         if pulse.under_way.load(Ordering::Relaxed) == 0 {

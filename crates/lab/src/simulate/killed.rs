@@ -103,10 +103,10 @@ mod tests {
         let repeat = format!("seed {seed}: cargo test --release -p lab killed");
         let random = SimRandom::new(seed);
         let clock = Arc::new(RuntimeClock::starting_now());
-        let hardware = Arc::new(Hardware::new(1 + random.below(2) as usize, &random, clock.clone()));
+        let hardware = Hardware::new(1 + random.below(2) as usize, &random, clock.clone(), Arc::default());
         let net = SimNet::new(random.next(), clock.clone(), "nobody");
-        let scene = Arc::new(Scene::new(random.fork("scene"), clock, net, hardware, false));
-        let mut director = Director::new(scene.clone(), None);
+        let scene = Arc::new(Scene::new(random.fork("scene"), clock, net, Duration::ZERO, false));
+        let mut director = Director::new(scene.clone(), hardware, None);
         director.start().await.expect("the node starts");
         let (producer, _) = scene.connect("producer", &random).await.expect("connected");
         let bag = producer.bag_create("work", false).await.expect("made");

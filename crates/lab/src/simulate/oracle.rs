@@ -145,6 +145,12 @@ impl Oracle {
         self.paths.keys().filter(|path| path.starts_with(&prefix)).cloned().collect()
     }
 
+    /// How many paths under a directory may hold this or that.
+    pub fn uncertain_under(&self, directory: &str) -> usize {
+        let prefix = format!("{directory}/");
+        self.paths.iter().filter(|(path, stands)| path.starts_with(&prefix) && stands.len() > 1).count()
+    }
+
     /// Which file of those that may stand at a path has these bytes; an error if none.
     pub fn recognise(&self, path: &str, bytes: &[u8]) -> Check<u64> {
         let stands = self.stands(path);

@@ -9,11 +9,12 @@ use base::env::{Clock, Random};
 use base::unit::Time;
 use bytes::Bytes;
 use client::Client;
-use net::message::{Ask, bag, chunk, file, session};
-use net::{Link, Payload};
+use net::message::{Ask, Id, bag, chunk, file, session};
+use net::{Link, LinkSettings, Payload};
 use sim::random::SimRandom;
+use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Where its files are.
@@ -29,8 +30,11 @@ pub struct Returned {
     name: String,
     /// The one that takes over, in a session that lives.
     other: Client,
-    /// The one that comes back. Nobody renews its session.
+    /// The one that comes back. Nobody renews its session. This is its link to the node that keeps the metadata.
     link: Link,
+    settings: LinkSettings,
+    /// Its links to other nodes, by their addresses.
+    links: Mutex<BTreeMap<String, Link>>,
     file: file::OpenedFile,
     /// A file to which it wrote nothing while it could.
     untouched: file::OpenedFile,
@@ -41,7 +45,16 @@ pub struct Returned {
 
 /// Lets a writer go silent and come back. `other` is who takes over.
 pub async fn play(scene: Arc<Scene>, random: SimRandom, name: String, other: Client) -> Check<()> {
-    let link = scene.link(&name, &random).await?;
+    let settings = scene.bare_session(&name, &random);
+    let at = match scene.only_address() {
+        Some(address) => address,
+        None => {
+            let view = done(scene.insist(&name, "view", || other.view()).await?, &name)?;
+            let keeper = view.members.iter().find(|member| member.node.node == view.keeper);
+            keeper.map(|member| member.node.address.clone()).unwrap_or_default()
+        }
+    };
+    let link = scene.link(&name, &at, &settings).await?;
     let who = name.clone();
     let begin = session::Renew::default();
     done(scene.insist(&who, "renew", || ask(&link, &begin)).await?, &who)?;
@@ -58,7 +71,9 @@ pub async fn play(scene: Arc<Scene>, random: SimRandom, name: String, other: Cli
     let untouched = done(scene.insist(&who, "create", || ask(&link, &untouched)).await?, &who)?;
     let create = bag::Create { name: bags::name_of(0), exists_ok: true, retain: false, ..bag::Create::default() };
     let bag = done(scene.insist(&who, "bag_create", || ask(&link, &create)).await?, &who)?;
-    let mut returned = Returned { scene, random, name, other, link, file, untouched, bag, lengths: (0, 0) };
+    let links = Mutex::default();
+    let mut returned =
+        Returned { scene, random, name, other, link, settings, links, file, untouched, bag, lengths: (0, 0) };
     returned.write().await?;
     returned.wait_for_the_end().await?;
     returned.go_on("as soon as its end was seen").await?;
@@ -102,7 +117,8 @@ impl Returned {
             self.lengths.1 += length;
             let bytes = Bytes::from(content(self.tag(), synced, length as usize));
             let append = self.append(&self.file, synced);
-            let call = self.link.call(&append, Payload::new(bytes));
+            let link = self.link_to(append.device).await?;
+            let call = link.call(&append, Payload::new(bytes));
             if self.scene.call(&self.name, "append_synced", call).await?.is_ok() {
                 self.lengths.0 = self.lengths.1;
             }
@@ -137,12 +153,13 @@ impl Returned {
         let file::OpenedFile { inode, generation, group, .. } = self.file.clone();
         let (finished_group, finished_length) = (group.group, self.lengths.1);
         let next = file::NextGroup { inode, generation, finished_group, finished_length, columns_max: 1 };
-        self.refused(when, &next, Payload::empty()).await?;
+        self.refused(when, &self.link, &next, Payload::empty()).await?;
         let close = file::Close { inode, generation, finished_group, finished_length, ..file::Close::default() };
-        self.refused(when, &close, Payload::empty()).await?;
+        self.refused(when, &self.link, &close, Payload::empty()).await?;
         let forged = || Payload::new(Bytes::from(content(self.tag() + 1, 0, 5000)));
-        self.refused(when, &self.append(&self.file, self.lengths.1), forged()).await?;
-        self.refused(when, &self.append(&self.untouched, 0), forged()).await?;
+        for append in [self.append(&self.file, self.lengths.1), self.append(&self.untouched, 0)] {
+            self.refused(when, &self.link_to(append.device).await?, &append, forged()).await?;
+        }
         let number = {
             let mut oracle = self.scene.oracle();
             let number = oracle.chunks.len() as u64;
@@ -151,11 +168,31 @@ impl Returned {
         };
         let device = self.bag.members[self.random.below(self.bag.members.len() as u64) as usize];
         let push = bag::Push { bag: self.bag.bag, device, chunk: self.random.wide().into() };
-        self.refused(when, &push, Payload::new(Bytes::from(chunk_bytes(number, 9000)))).await
+        let bytes = Bytes::from(chunk_bytes(number, 9000));
+        self.refused(when, &self.link_to(device).await?, &push, Payload::new(bytes)).await
     }
 
-    async fn refused<A: Ask + Debug>(&self, when: &str, question: &A, payload: Payload) -> Check<()> {
-        let call = self.link.call(question, payload);
+    /// The link to the node that has a device, as the view says now.
+    async fn link_to(&self, device: Id) -> Check<Link> {
+        if self.scene.only_address().is_some() {
+            return Ok(self.link.clone());
+        }
+        let view = done(self.scene.insist(&self.name, "view", || self.other.view()).await?, &self.name)?;
+        let member = view.members.iter().find(|member| member.devices.contains(&device));
+        let Some(member) = member.filter(|member| member.node.node != view.keeper) else {
+            return Ok(self.link.clone());
+        };
+        let address = &member.node.address;
+        if let Some(link) = self.links.lock().unwrap_or_else(PoisonError::into_inner).get(address) {
+            return Ok(link.clone());
+        }
+        let link = self.scene.link(&self.name, address, &self.settings).await?;
+        self.links.lock().unwrap_or_else(PoisonError::into_inner).insert(address.clone(), link.clone());
+        Ok(link)
+    }
+
+    async fn refused<A: Ask + Debug>(&self, when: &str, link: &Link, question: &A, payload: Payload) -> Check<()> {
+        let call = link.call(question, payload);
         match self.scene.call(&self.name, "asked_after_the_end", call).await? {
             Err(_) => Ok(()),
             Ok(_) => Err(Broken(format!("{}: its session is over and {question:?} was obeyed {when}", self.name))),

@@ -90,7 +90,7 @@ impl Rivals {
             tokio::time::sleep(Duration::from_millis(self.random.below(1_500))).await;
             let mut asked = self.round().await?;
             if asked.iter().any(|asked| asked.answer == Answer::Unknown) {
-                tokio::time::sleep(SURELY_OVER).await;
+                tokio::time::sleep(SURELY_OVER.max(self.scene.late)).await;
             }
             asked.extend(self.look_at_all().await?);
             self.possible = self.outcomes(&asked);

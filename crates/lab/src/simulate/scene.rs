@@ -1,6 +1,5 @@
 //! What everybody in one simulated history shares, and how calls are bounded and counted.
 
-use super::hardware::Hardware;
 use super::oracle::{Broken, Check, Oracle};
 use base::buffer::Pool;
 use base::env::{Clock, Random};
@@ -13,13 +12,14 @@ use net::{CallNumbers, Link, LinkSettings};
 use sim::net::SimNet;
 use sim::random::SimRandom;
 use sim::runtime_clock::RuntimeClock;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// Where the node listens.
+/// Where the node listens, if it is the only one.
 pub const ADDRESS: &str = "node:7400";
 
 /// Every call ends within this much virtual time, whatever happens: an outage of 20 s, a silence of 10 s for each of a few
@@ -34,36 +34,71 @@ pub struct Scene {
     pub clock: Arc<RuntimeClock>,
     /// The network.
     pub net: SimNet,
-    /// The node's devices.
-    pub hardware: Arc<Hardware>,
     /// What must be there.
     oracle: Mutex<Oracle>,
     counts: Mutex<BTreeMap<&'static str, u64>>,
     log: Option<Mutex<Vec<String>>>,
     /// The node is to end now, right after an acknowledgement.
     pub end_now: Notify,
+    /// Where nodes are, for those who come.
+    addresses: Mutex<Vec<String>>,
+    /// So long after a call was given up it may still be carried out, because it was held on the way. Zero: an end of the node ends
+    /// whatever is under way.
+    pub late: Duration,
+    acknowledged: AtomicU64,
+    /// Clients go on until so many of their calls were acknowledged.
+    pub goal: AtomicU64,
+    /// Nodes of which somebody said that they are out of the cluster now.
+    pub left: Mutex<BTreeSet<String>>,
 }
 
 impl Scene {
-    /// A scene in which nothing has happened. `keep_log`: remember what happens, for people.
-    pub fn new(
-        random: SimRandom,
-        clock: Arc<RuntimeClock>,
-        net: SimNet,
-        hardware: Arc<Hardware>,
-        keep_log: bool,
-    ) -> Scene {
+    /// A scene in which nothing has happened. `late`: see there. `keep_log`: remember what happens, for people.
+    pub fn new(random: SimRandom, clock: Arc<RuntimeClock>, net: SimNet, late: Duration, keep_log: bool) -> Scene {
         let log = keep_log.then(Mutex::default);
         Scene {
             random,
             clock,
             net,
-            hardware,
             oracle: Mutex::default(),
             counts: Mutex::default(),
             log,
             end_now: Notify::new(),
+            addresses: Mutex::new(vec![ADDRESS.to_string()]),
+            late,
+            acknowledged: AtomicU64::new(0),
+            goal: AtomicU64::new(0),
+            left: Mutex::default(),
         }
+    }
+
+    /// Who comes from now on goes to one of these addresses.
+    pub fn set_addresses(&self, addresses: Vec<String>) {
+        *self.addresses.lock().unwrap_or_else(PoisonError::into_inner) = addresses;
+    }
+
+    /// The address of the one node that there is; none: there are several.
+    pub fn only_address(&self) -> Option<String> {
+        let addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.late.is_zero() { addresses.first().cloned() } else { None }
+    }
+
+    fn address(&self, random: &SimRandom) -> String {
+        let addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        match addresses.len() {
+            1 => addresses[0].clone(),
+            several => addresses[random.below(several as u64) as usize].clone(),
+        }
+    }
+
+    /// Calls of clients that were acknowledged so far.
+    pub fn acknowledgements(&self) -> u64 {
+        self.acknowledged.load(Ordering::Relaxed)
+    }
+
+    /// Whether clients may end their work.
+    pub fn has_seen_enough(&self) -> bool {
+        self.acknowledgements() >= self.goal.load(Ordering::Relaxed)
     }
 
     /// The oracle. Not to be held across a wait.
@@ -119,6 +154,7 @@ impl Scene {
         let Ok(result) = tokio::time::timeout(CALL_BOUND, call).await else {
             return Err(Broken(format!("{who}: {what} did not end within {} s", CALL_BOUND.as_secs())));
         };
+        self.acknowledged.fetch_add(u64::from(result.is_ok()), Ordering::Relaxed);
         if let Err(error) = &result {
             self.say(|| format!("{who}: {what}: {:?} {error}", error.kind()));
             if error.kind() == ErrorKind::Corrupt || error.kind() == ErrorKind::Protocol {
@@ -152,9 +188,9 @@ impl Scene {
         }
     }
 
-    /// A bare link to the node in a session of its own, which nobody begins or renews.
-    pub async fn link(&self, name: &str, random: &SimRandom) -> Check<Link> {
-        let settings = || LinkSettings {
+    /// What bare links of a session of its own are made with, which nobody begins or renews.
+    pub fn bare_session(&self, name: &str, random: &SimRandom) -> LinkSettings {
+        LinkSettings {
             session: SessionId(random.wide()),
             program: name.to_string(),
             connections: 1,
@@ -165,9 +201,13 @@ impl Scene {
             credentials: net::Credentials::default(),
             asker: net::Asker::Client,
             numbers: CallNumbers::default(),
-        };
+        }
+    }
+
+    /// A bare link to the node at an address.
+    pub async fn link(&self, name: &str, address: &str, settings: &LinkSettings) -> Check<Link> {
         let host: Arc<dyn Net> = Arc::new(self.net.host(name));
-        let made = self.insist(name, "connect", || Link::connect(host.clone(), ADDRESS, settings())).await?;
+        let made = self.insist(name, "connect", || Link::connect(host.clone(), address, settings.clone())).await?;
         made.map_err(|error| Broken(format!("{name}: cannot connect: {error}")))
     }
 
@@ -179,7 +219,7 @@ impl Scene {
             credentials: net::Credentials::default(),
             user: ("simulated".to_string(), "simulated".to_string()),
             net: Arc::new(host.clone()),
-            address: ADDRESS.to_string(),
+            address: self.address(random),
             program: name.to_string(),
             clock: self.clock.clone(),
             random: chance.clone(),

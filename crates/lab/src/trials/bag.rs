@@ -7,6 +7,7 @@ use base::env::Random;
 use client::{Chunk, Client, Consumer, ConsumerOptions, ProducerOptions};
 use sim::random::SimRandom;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// Whether something is so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +19,10 @@ enum Sure {
 
 /// Chunks that a bag may have before only pulls go on.
 const CHUNKS_MAX: usize = 24;
+
+/// So often chunks of a cluster are looked for: 30 s, three times what a grant lasts that nobody renews.
+const LOOKS: u32 = 60;
+const LOOK_PAUSE: Duration = Duration::from_millis(500);
 
 /// The bag.
 pub struct Bag {
@@ -32,6 +37,8 @@ pub struct Bag {
     gone: BTreeSet<u64>,
     /// An image is being taken: from here on nothing is sure.
     holding: bool,
+    /// The store goes on when answers stay away: a grant may end while its chunk is held, and what was asked may come late.
+    goes_on: bool,
     next_content: u64,
     /// Pulled and not acknowledged, and who pulled them.
     held: Vec<Chunk>,
@@ -39,8 +46,8 @@ pub struct Bag {
 }
 
 impl Bag {
-    /// The bag of worker number `worker`, not made yet.
-    pub fn new(worker: u64) -> Bag {
+    /// The bag of worker number `worker`, not made yet. `goes_on`: so does the store while answers stay away.
+    pub fn new(worker: u64, goes_on: bool) -> Bag {
         Bag {
             worker,
             number: 0,
@@ -49,6 +56,7 @@ impl Bag {
             chunks: BTreeMap::new(),
             gone: BTreeSet::new(),
             holding: false,
+            goes_on,
             next_content: worker << 40,
             held: Vec::new(),
             consumer: None,
@@ -73,7 +81,8 @@ impl Bag {
     /// One step of work.
     pub async fn step(&mut self, client: &Client, random: &SimRandom, counts: &mut Counts) -> Found<()> {
         if self.there != Sure::Yes {
-            if self.holding {
+            // Whether it is there is told by the next comparison.
+            if self.holding || self.there == Sure::Maybe {
                 return Ok(());
             }
             self.there = Sure::Maybe;
@@ -141,6 +150,10 @@ impl Bag {
             let Some(chunk) = consumer.pull().await? else { break };
             counts.bytes += chunk.bytes.len() as u64;
             let content = read(&chunk)?;
+            if self.goes_on {
+                // The earlier grant is over, and an acknowledgement under it would be refused.
+                self.held.retain(|held| held.id != chunk.id);
+            }
             if self.gone.contains(&content) || self.held.iter().any(|held| read(held).is_ok_and(|held| held == content))
             {
                 return Err(Finding::new(Kind::Duplicated, format!("chunk {content:#x} was handed out again")));
@@ -219,7 +232,17 @@ impl Bag {
         }
         let mut consumer = client.bag(name).await?.consumer(ConsumerOptions { window: Some(2), wait: false });
         let mut seen = BTreeSet::new();
-        while let Some(chunk) = consumer.pull().await? {
+        let mut looks = if self.goes_on { LOOKS } else { 1 };
+        while looks > 0 {
+            let Some(chunk) = consumer.pull().await? else {
+                // A chunk that was in the hands of a consumer that is gone comes when its grant is over.
+                let complete = self.chunks.iter().all(|(content, must)| !must || seen.contains(content));
+                looks = if complete { 0 } else { looks - 1 };
+                if looks > 0 {
+                    tokio::time::sleep(LOOK_PAUSE).await;
+                }
+                continue;
+            };
             counts.operations += 1;
             counts.bytes += chunk.bytes.len() as u64;
             let content = read(&chunk)?;
@@ -238,10 +261,15 @@ impl Bag {
         if let Some((content, _)) = self.chunks.iter().find(|(content, must)| **must && !seen.contains(*content)) {
             return Err(Finding::new(Kind::Lost, format!("chunk {content:#x} of bag {name} is gone")));
         }
-        // What was open and is not there was acknowledged or never came; it must not come later.
-        let absent = self.chunks.keys().filter(|content| !seen.contains(*content)).copied();
-        self.gone.extend(absent);
-        self.chunks = seen.into_iter().map(|content| (content, true)).collect();
+        if self.goes_on {
+            // What was open and is not there may be on its way.
+            self.chunks.extend(seen.into_iter().map(|content| (content, true)));
+        } else {
+            // What was open and is not there was acknowledged or never came; it must not come later.
+            let absent = self.chunks.keys().filter(|content| !seen.contains(*content)).copied();
+            self.gone.extend(absent);
+            self.chunks = seen.into_iter().map(|content| (content, true)).collect();
+        }
         self.consumer = Some(consumer);
         Ok(())
     }

@@ -20,6 +20,12 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Compares a worker's directory and bag. What was found is what the worker goes on from.
 pub async fn check(worker: &mut Worker, client: &Client) -> Found<()> {
+    check_files(worker, client).await?;
+    worker.bag.check(client, &mut worker.counts).await
+}
+
+/// Compares a worker's directory.
+pub async fn check_files(worker: &mut Worker, client: &Client) -> Found<()> {
     let mut found = BTreeMap::new();
     let mut directories = vec![worker.root.clone()];
     match client.stat(&worker.root).await {
@@ -44,8 +50,7 @@ pub async fn check(worker: &mut Worker, client: &Client) -> Found<()> {
             found.insert(path, Actual::File(bytes.len() as u64, same));
         }
     }
-    worker.model.settle(&found)?;
-    worker.bag.check(client, &mut worker.counts).await
+    worker.model.settle(&found)
 }
 
 /// Compares the namespace's totals with what all workers have.

@@ -1,7 +1,8 @@
 //! A file system in a file, whose image is copied at one instant while a server works on it. The file lies on an XFS of our
 //! own, in another file, because XFS copies by sharing blocks under a lock: no write is half before and half behind the copy.
 
-use base::error::{Error, ErrorKind, Result};
+use super::tool;
+use base::error::Result;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -18,15 +19,7 @@ const UNMOUNT: &str =
 
 /// Why images cannot be tried here, if they cannot.
 pub fn obstacle() -> Option<String> {
-    // SAFETY: asks for a number.
-    if unsafe { libc::geteuid() } != 0 {
-        return Some("loop devices and mounts need root".to_string());
-    }
-    let missing = ["mkfs.ext4", "mkfs.xfs", "losetup", "mount", "umount"].into_iter().find(|tool| {
-        let looked = Command::new("sh").args(["-c", &format!("command -v {tool}")]).output();
-        !looked.is_ok_and(|output| output.status.success())
-    });
-    missing.map(|tool| format!("{tool} is not there (packages e2fsprogs, xfsprogs, mount)"))
+    tool::obstacle("loop devices and mounts", &["mkfs.ext4", "mkfs.xfs", "losetup", "mount", "umount"])
 }
 
 /// Both file systems, mounted; both go when this goes.
@@ -36,8 +29,8 @@ pub struct Image {
     data: Option<Mounted>,
 }
 
-/// A file that is a loop device that is mounted.
-struct Mounted {
+/// A file that is a loop device that is mounted, until this goes.
+pub struct Mounted {
     device: String,
     at: Option<PathBuf>,
 }
@@ -48,10 +41,10 @@ impl Image {
         let mut image = Image { directory: directory.to_path_buf(), host: None, data: None };
         let host = directory.join("host.img");
         make_file(&host, HOST_BYTES)?;
-        run(&["mkfs.xfs", "-q", "-m", "reflink=1"], &[&host])?;
+        tool::run(&["mkfs.xfs", "-q", "-m", "reflink=1"], &[&host])?;
         image.host = Some(Mounted::new(&host, &directory.join("host"))?);
         make_file(&image.file(), IMAGE_BYTES)?;
-        run(make, &[&image.file()])?;
+        tool::run(make, &[&image.file()])?;
         image.mount()?;
         Ok(image)
     }
@@ -98,11 +91,12 @@ impl Drop for Image {
 }
 
 impl Mounted {
-    fn new(file: &Path, at: &Path) -> Result<Mounted> {
+    /// Mounts the file system in this file there.
+    pub fn new(file: &Path, at: &Path) -> Result<Mounted> {
         os::file::create_directories(at)?;
-        let device = run(&["losetup", "--find", "--show"], &[file])?.trim().to_string();
+        let device = tool::run(&["losetup", "--find", "--show"], &[file])?.trim().to_string();
         let mut mounted = Mounted { device, at: None };
-        run(&["mount", &mounted.device], &[at])?;
+        tool::run(&["mount", &mounted.device], &[at])?;
         mounted.at = Some(at.to_path_buf());
         Ok(mounted)
     }
@@ -111,29 +105,19 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         if let Some(at) = &self.at
-            && let Err(error) = run(&["sh", "-c", UNMOUNT], &[at])
+            && let Err(error) = tool::run(&["sh", "-c", UNMOUNT], &[at])
         {
             // Detached from its name now, and for good when the last who uses it is gone.
             eprintln!("lab: {error}");
-            let _ = run(&["umount", "--lazy"], &[at]);
+            let _ = tool::run(&["umount", "--lazy"], &[at]);
         }
-        if let Err(error) = run(&["losetup", "--detach", &self.device], &[]) {
+        if let Err(error) = tool::run(&["losetup", "--detach", &self.device], &[]) {
             eprintln!("lab: {error}");
         }
     }
 }
 
-fn make_file(path: &Path, length: u64) -> Result<()> {
+/// Makes a file of so many bytes that takes no room yet.
+pub fn make_file(path: &Path, length: u64) -> Result<()> {
     Ok(os::file::create(path)?.set_len(length)?)
-}
-
-/// Runs a tool to its end and answers with what it printed.
-fn run(words: &[&str], paths: &[&Path]) -> Result<String> {
-    let Some((tool, arguments)) = words.split_first() else { unreachable!("a tool is named") };
-    let output = Command::new(tool).args(arguments).args(paths).output()?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(Error::new(ErrorKind::Io, format!("{} {paths:?} failed: {}", words.join(" "), said.trim())))
 }

@@ -28,6 +28,8 @@ pub enum Phase {
     Killed,
     /// Answers that were on their way have come: give up what is not answered.
     Over,
+    /// Begin nothing more, and wait for the answer to what was begun. Errors say nothing.
+    Enough,
 }
 
 /// How an operation ended.
@@ -58,13 +60,13 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Worker number `number` of a new store.
-    pub fn new(number: u64, random: &SimRandom, written_survives: bool) -> Worker {
+    /// Worker number `number` of a new store. `goes_on`: so does the store while answers stay away, as a cluster does.
+    pub fn new(number: u64, random: &SimRandom, written_survives: bool, goes_on: bool) -> Worker {
         let random = SimRandom::new(random.next());
         Worker {
             root: format!("/w{number}"),
             model: Model::default(),
-            bag: Bag::new(number),
+            bag: Bag::new(number, goes_on),
             counts: Counts::default(),
             written_survives,
             random,
@@ -93,7 +95,7 @@ impl Worker {
         let mut holding = false;
         loop {
             match self.phase() {
-                Phase::Over => return Ok(()),
+                Phase::Over | Phase::Enough => return Ok(()),
                 Phase::Image(told) if !holding => {
                     holding = true;
                     self.model.hold();
@@ -113,6 +115,11 @@ impl Worker {
         self.phase.as_ref().map_or(Phase::Over, |phase| phase.borrow().clone())
     }
 
+    /// Whether errors say nothing.
+    fn is_struck(&self) -> bool {
+        !matches!(self.phase(), Phase::Load | Phase::Image(_))
+    }
+
     /// Does an operation. An error before the kill is a finding.
     async fn attempt<T>(&self, what: &str, operation: impl Future<Output = Result<T>>) -> Found<Ended<T>> {
         let Some(mut phase) = self.phase.clone() else { unreachable!("a worker runs with a phase") };
@@ -123,7 +130,7 @@ impl Worker {
         };
         match result {
             Ok(done) => Ok(Ended::Done(done)),
-            Err(_) if matches!(self.phase(), Phase::Killed | Phase::Over) => Ok(Ended::Open),
+            Err(_) if self.is_struck() => Ok(Ended::Open),
             Err(error) => Err(trouble(what, &error)),
         }
     }
@@ -395,7 +402,7 @@ impl Worker {
         match result {
             Ok(()) => Ok(Ended::Done(())),
             Err(finding) if finding.kind != Kind::Trouble => Err(finding),
-            Err(_) if matches!(self.phase(), Phase::Killed | Phase::Over) => Ok(Ended::Open),
+            Err(_) if self.is_struck() => Ok(Ended::Open),
             Err(finding) => Err(finding),
         }
     }

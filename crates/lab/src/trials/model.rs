@@ -105,6 +105,30 @@ impl Model {
         self.done();
     }
 
+    /// How much of each content was sent, at the most.
+    pub fn all_sent(&self) -> BTreeMap<u64, u64> {
+        let edits = self.open.iter().flat_map(|change| &change.edits).filter_map(|(_, entry)| entry.as_ref());
+        let mut sent = BTreeMap::new();
+        for entry in edits.chain(self.now.values()) {
+            if let Entry::File(file) = entry {
+                let most: &mut u64 = sent.entry(file.content).or_default();
+                *most = file.at_most.max(*most);
+            }
+        }
+        sent
+    }
+
+    /// What was sent and is not there may be on its way: files may still grow to what `sent` says.
+    pub fn may_grow(&mut self, sent: &BTreeMap<u64, u64>) {
+        for entry in self.now.values_mut().chain(self.base.values_mut()) {
+            if let Entry::File(file) = entry
+                && let Some(most) = sent.get(&file.content)
+            {
+                file.at_most = file.at_most.max(*most);
+            }
+        }
+    }
+
     /// From here on acknowledged changes stay open.
     pub fn hold(&mut self) {
         self.holding = true;
@@ -255,6 +279,22 @@ mod tests {
             assert!(model.clone().settle(&found(held)).is_ok(), "{held:?}");
         }
         assert!(model.clone().settle(&found(&[("/b", 2, 5)])).is_err());
+    }
+
+    /// Bytes that were sent and did not come may come later, no more than were sent and none of another content.
+    #[test]
+    fn bytes_on_their_way() {
+        let mut model = Model::default();
+        model.begin(put("/a", Some(file(1, 0))));
+        model.done();
+        model.sent("/a", 100);
+        let sent = model.all_sent();
+        model.settle(&found(&[("/a", 1, 40)])).expect("any length up to 100 fits");
+        assert!(model.clone().settle(&found(&[("/a", 1, 60)])).is_err());
+        model.may_grow(&sent);
+        for (content, length, fits) in [(1, 39, false), (1, 60, true), (1, 101, false), (2, 60, false)] {
+            assert_eq!(model.clone().settle(&found(&[("/a", content, length)])).is_ok(), fits, "{content} {length}");
+        }
     }
 
     /// An open file may have any length between what was kept and what was sent.

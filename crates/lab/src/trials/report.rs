@@ -68,6 +68,51 @@ pub struct Counts {
     pub bytes: u64,
     /// Times that everything was deleted and space came back.
     pub sweeps: u64,
+    /// Nodes that stood still for a while.
+    pub pauses: u64,
+    /// Links cut in both directions, and nodes cut off from everybody.
+    pub cuts: u64,
+    /// Links cut in one direction.
+    pub half_cuts: u64,
+    /// Disks that were full for a while.
+    pub filled: u64,
+}
+
+impl Counts {
+    /// The rows of trials with one server, as (what, number).
+    pub fn of_servers(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("servers killed", self.stops),
+            ("of these while they started", self.stops_at_start),
+            ("operations compared", self.operations),
+            ("bytes compared", self.bytes),
+            ("times everything was deleted and the space came back", self.sweeps),
+        ]
+    }
+
+    /// The rows of trials with a cluster.
+    pub fn of_clusters(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("clusters", self.trials),
+            ("nodes killed", self.stops),
+            ("of these while they started", self.stops_at_start),
+            ("nodes that stood still", self.pauses),
+            ("links cut, and nodes cut off", self.cuts),
+            ("links cut one way", self.half_cuts),
+            ("disks full", self.filled),
+            ("operations compared", self.operations),
+            ("bytes compared", self.bytes),
+            ("times everything was deleted and the space came back", self.sweeps),
+        ]
+    }
+
+    /// What else happened to clusters, for people.
+    pub fn blows(&self) -> String {
+        format!(
+            "{} pauses, {} cuts, {} half cuts, {} full disks, ",
+            self.pauses, self.cuts, self.half_cuts, self.filled
+        )
+    }
 }
 
 /// What was found, by kind, as (name, number): one at most, because the first finding ends a run.
@@ -91,5 +136,9 @@ impl AddAssign for Counts {
         self.operations += other.operations;
         self.bytes += other.bytes;
         self.sweeps += other.sweeps;
+        self.pauses += other.pauses;
+        self.cuts += other.cuts;
+        self.half_cuts += other.half_cuts;
+        self.filled += other.filled;
     }
 }

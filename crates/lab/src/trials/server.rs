@@ -7,10 +7,11 @@ use sim::random::SimRandom;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 /// A server that does not serve after so long never will. Long, because the machine may be busy with something else.
 const READY_WAIT: Duration = Duration::from_secs(180);
@@ -52,7 +53,7 @@ pub fn program() -> Result<PathBuf> {
 }
 
 impl Launch {
-    fn spawn(&self, random: &SimRandom) -> Result<Child> {
+    fn command(&self, random: &SimRandom) -> Command {
         let mut command = Command::new(&self.program);
         command.args(["--quiet", "serve", "--at", "127.0.0.1:0"]);
         for data in &self.data {
@@ -63,56 +64,80 @@ impl Launch {
         if let Some(skip) = self.skip {
             command.env("STORMWELL_SKIP_SYNC", skip);
         }
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        // SAFETY: prctl is a plain system call, safe between fork and exec; it allocates nothing and takes no lock.
-        unsafe {
-            command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) {
-                0 => Ok(()),
-                _ => Err(std::io::Error::last_os_error()),
-            })
-        };
-        command.spawn().map_err(|error| Error::from(error).during("start stormwell serve"))
+        command
     }
 
     /// Starts a server, and kills it so much later, wherever it has come to.
     pub async fn start_and_kill(&self, random: &SimRandom, after: Duration) -> Result<()> {
-        let mut child = self.spawn(random)?;
-        // What it says is thrown away with the pipe, which holds far more than it says.
-        tokio::time::sleep(after).await;
-        end(&mut child);
-        Ok(())
+        start_and_kill(self.command(random), after).await
     }
 
     /// Starts a server and waits until it serves.
-    pub fn start(&self, random: &SimRandom) -> Found<Server> {
-        let mut child = self.spawn(random)?;
-        let said = Said::default();
-        let Some(stderr) = child.stderr.take() else { unreachable!("stderr was asked for") };
-        let (tell, told) = sync_channel(1);
-        listen(stderr, said.clone(), tell)?;
-        match told.recv_timeout(READY_WAIT) {
-            Ok(address) => {
-                let server = Server { child, said, address };
-                server.check_words()?;
-                Ok(server)
-            }
-            Err(error) => {
-                end(&mut child);
-                let what = match error {
-                    RecvTimeoutError::Timeout => format!("does not serve after {} s", READY_WAIT.as_secs()),
-                    RecvTimeoutError::Disconnected => "ended before it served".to_string(),
-                };
-                let words = said.lock().unwrap_or_else(PoisonError::into_inner).join(" | ");
-                Err(Finding::new(Kind::Trouble, format!("the server {what}: {words}")))
-            }
-        }
+    pub async fn start(&self, random: &SimRandom) -> Found<Server> {
+        let server = Server::start(self.command(random)).await?;
+        server.check_words()?;
+        Ok(server)
     }
 }
 
+/// Starts a server, and kills it so much later, wherever it has come to.
+pub async fn start_and_kill(command: Command, after: Duration) -> Result<()> {
+    let mut child = spawn(command)?;
+    // What it says is thrown away with the pipe, which holds far more than it says.
+    tokio::time::sleep(after).await;
+    end(&mut child);
+    Ok(())
+}
+
+fn spawn(mut command: Command) -> Result<Child> {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    // SAFETY: prctl is a plain system call, safe between fork and exec; it allocates nothing and takes no lock.
+    unsafe {
+        command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        })
+    };
+    command.spawn().map_err(|error| Error::from(error).during("start stormwell serve"))
+}
+
 impl Server {
+    /// Starts a server and waits until it serves.
+    pub async fn start(command: Command) -> Found<Server> {
+        let mut child = spawn(command)?;
+        let said = Said::default();
+        let Some(stderr) = child.stderr.take() else { unreachable!("stderr was asked for") };
+        let (tell, told) = oneshot::channel();
+        listen(stderr, said.clone(), tell)?;
+        let what = match timeout(READY_WAIT, told).await {
+            Ok(Ok(address)) => return Ok(Server { child, said, address }),
+            Ok(Err(_)) => "ended before it served".to_string(),
+            Err(_) => format!("does not serve after {} s", READY_WAIT.as_secs()),
+        };
+        end(&mut child);
+        let words = said.lock().unwrap_or_else(PoisonError::into_inner).join(" | ");
+        Err(Finding::new(Kind::Trouble, format!("the server {what}: {words}")))
+    }
+
     /// Kills it with SIGKILL and waits until it is gone.
     pub fn kill(&mut self) {
         end(&mut self.child);
+    }
+
+    /// Sends it a signal, which ends nothing by itself.
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: a plain system call; the process is ours and not waited for yet, so its id is nobody else's.
+        unsafe { libc::kill(self.child.id() as i32, signal) };
+    }
+
+    /// Whether it has ended, and how.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        Ok(self.child.try_wait()?)
+    }
+
+    /// The lines that it has said so far.
+    pub fn said(&self) -> Vec<String> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Refuses what a server that lost nothing has no reason to say.
@@ -148,14 +173,15 @@ fn end(child: &mut Child) {
 }
 
 /// Reads what the server says to its end, in a thread of its own.
-fn listen(stderr: ChildStderr, said: Said, tell: SyncSender<String>) -> Result<()> {
+fn listen(stderr: ChildStderr, said: Said, tell: oneshot::Sender<String>) -> Result<()> {
     os::thread::spawn("server-stderr", move || {
+        let mut tell = Some(tell);
         for line in BufReader::new(stderr).lines().map_while(std::result::Result::ok) {
             let address = line.strip_prefix(SERVING).map(str::to_string);
             said.lock().unwrap_or_else(PoisonError::into_inner).push(line);
-            if let Some(address) = address {
+            if let Some((address, tell)) = address.and_then(|address| Some((address, tell.take()?))) {
                 // Nobody waits any more: then nobody minds.
-                let _ = tell.try_send(address);
+                let _ = tell.send(address);
             }
         }
     })

@@ -8,6 +8,7 @@ use super::server::{Launch, Scratch, Server};
 use base::buffer::Pool;
 use base::env::Random;
 use base::error::Result;
+use base::net::Net;
 use client::{Client, Settings, Sizes};
 use os::clock::SystemClock;
 use os::random::SystemRandom;
@@ -96,7 +97,7 @@ impl Store {
     /// Nothing is in the store any more.
     fn forget(&mut self) {
         let written_survives = self.stop == Stop::Kill;
-        self.workers = (0..WORKERS).map(|number| Worker::new(number, &self.random, written_survives)).collect();
+        self.workers = (0..WORKERS).map(|number| Worker::new(number, &self.random, written_survives, false)).collect();
         self.node = None;
     }
 
@@ -136,7 +137,7 @@ impl Store {
             counts.stops += 1;
             counts.stops_at_start += 1;
         }
-        let server = self.launch.start(&self.random)?;
+        let server = self.launch.start(&self.random).await?;
         let client = connect(&server.address, self.pool.clone()).await?;
         self.running = Some((server, client));
         Ok(())
@@ -229,21 +230,39 @@ impl Store {
     }
 }
 
-/// A client with small sizes, so that files have several chunks and writes several pieces.
 async fn connect(address: &str, pool: Pool) -> Result<Client> {
-    let settings = Settings {
-        net: Arc::new(os::net::TcpNet),
-        address: address.to_string(),
-        program: "lab trials".to_string(),
-        credentials: net::Credentials::default(),
-        user: os::user::current(),
-        clock: Arc::new(SystemClock::new()),
-        random: Arc::new(SystemRandom),
-        pool,
-        connections: 2,
-        // Long: a machine that is busy with something else must not look like a server that does not answer.
-        silence_max: Duration::from_secs(60),
-    };
-    let sizes = Sizes { piece: 128 << 10, file_chunk: 1 << 20, ..Sizes::default() };
-    Ok(Client::connect(settings).await?.with_sizes(sizes))
+    let caller = Caller { net: Arc::new(os::net::TcpNet), credentials: net::Credentials::default(), pool };
+    // Long: a machine that is busy with something else must not look like a server that does not answer.
+    caller.connect(address, Duration::from_secs(60)).await
+}
+
+/// Who connects to the stores of trials, and how.
+#[derive(Clone)]
+pub struct Caller {
+    /// The network as it sees it.
+    pub net: Arc<dyn Net>,
+    /// What it knows of the cluster.
+    pub credentials: net::Credentials,
+    /// Shared by all its clients.
+    pub pool: Pool,
+}
+
+impl Caller {
+    /// A client with small sizes, so that files have several chunks and writes several pieces.
+    pub async fn connect(&self, address: &str, silence_max: Duration) -> Result<Client> {
+        let settings = Settings {
+            net: self.net.clone(),
+            address: address.to_string(),
+            program: "lab trials".to_string(),
+            credentials: self.credentials.clone(),
+            user: os::user::current(),
+            clock: Arc::new(SystemClock::new()),
+            random: Arc::new(SystemRandom),
+            pool: self.pool.clone(),
+            connections: 2,
+            silence_max,
+        };
+        let sizes = Sizes { piece: 128 << 10, file_chunk: 1 << 20, ..Sizes::default() };
+        Ok(Client::connect(settings).await?.with_sizes(sizes))
+    }
 }

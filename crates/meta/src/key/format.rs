@@ -13,9 +13,12 @@ impl Key<'_> {
                 out.extend_from_slice(&directory.0.to_be_bytes());
                 out.extend_from_slice(name.as_bytes());
             }
-            Key::Inode(inode) | Key::Xattrs(inode) | Key::Orphan(inode) | Key::Detached(inode) => {
-                out.extend_from_slice(&inode.0.to_be_bytes())
-            }
+            Key::Inode(inode)
+            | Key::Xattrs(inode)
+            | Key::Quota(inode)
+            | Key::Counting(inode)
+            | Key::Orphan(inode)
+            | Key::Detached(inode) => out.extend_from_slice(&inode.0.to_be_bytes()),
             Key::Extent(inode, end) => {
                 out.extend_from_slice(&inode.0.to_be_bytes());
                 out.extend_from_slice(&end.to_be_bytes());
@@ -26,6 +29,7 @@ impl Key<'_> {
                 out.extend_from_slice(&session.to_bytes());
                 out.extend_from_slice(&slot.to_be_bytes());
             }
+            Key::Answer(slot) => out.extend_from_slice(&slot.to_be_bytes()),
             Key::SessionFile(session, inode) => {
                 out.extend_from_slice(&session.to_bytes());
                 out.extend_from_slice(&inode.0.to_be_bytes());

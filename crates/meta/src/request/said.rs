@@ -32,6 +32,8 @@ pub struct Attributes {
     pub writing: bool,
     /// What a gateway keeps with it; empty: nothing.
     pub note: Vec<u8>,
+    /// Who holds it in a gateway's protocol while it is written; empty: nobody in particular.
+    pub holder: String,
 }
 
 /// One line of a listing.
@@ -103,6 +105,8 @@ pub struct FileHandle {
     pub length: u64,
     /// The group to append to, from its offset 0.
     pub group: NewGroup,
+    /// Something above limits bytes: `Reserve` says in time that they are too many.
+    pub limited: bool,
 }
 
 /// A piece of a file.
@@ -184,6 +188,8 @@ pub struct BagInfo {
     pub retain: bool,
     /// The present pass, counted from 0.
     pub pass: u32,
+    /// How its chunks are compressed: `Compression::code`, or one of a newer version.
+    pub compression: u32,
     /// What members that left had counted.
     pub carried: Carried,
 }
@@ -276,6 +282,32 @@ pub struct Garbage {
     pub ranges: Vec<(NewGroup, u64, u64)>,
     /// Deleted bags.
     pub bags: Vec<BagInfo>,
+}
+
+/// What becomes of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// It stays as it is.
+    Keep,
+    /// There is none.
+    None,
+    /// So many.
+    Most(u64),
+}
+
+/// A directory's quota, and what counts against it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// Most files and directories, its own name included.
+    pub names_max: Option<u64>,
+    /// Most bytes, as often as each file counts.
+    pub bytes_max: Option<u64>,
+    /// How many names there are.
+    pub names: u64,
+    /// How many bytes.
+    pub bytes: u64,
+    /// They are being counted still: there may be more.
+    pub counting: bool,
 }
 
 /// Counts of files, directories and bytes.

@@ -48,6 +48,7 @@ fn set_and_kept() {
         modified: None,
         accessed: Some(WallTime(77)),
         note: None,
+        copies: None,
     };
     let both =
         NewAttributes { group: Some("staff".to_string()), modified: Some(WallTime(5)), ..NewAttributes::default() };
@@ -171,6 +172,8 @@ fn made_with() {
         above_mode: 0o711,
         above_note: vec![7],
         copied: false,
+        copies: 0,
+        holder: String::new(),
     };
     world.ask(mkdir("/old")).expect("mkdir");
     let old = attributes(&mut world, "/old");

@@ -54,6 +54,7 @@ fn golden_attributes() {
         modified: Some(WallTime(1_600_000_000_123)),
         accessed: Some(WallTime(1_600_000_000_456)),
         note: None,
+        copies: None,
     };
     let written = written(|world| {
         let user = User { owner: "ada".to_string(), group: "staff".to_string() };

@@ -1,5 +1,6 @@
 //! The promises of the metadata store, on a simulated disk and a simulated file.
 
+mod answers;
 mod attributes;
 mod columns;
 mod crashes;
@@ -9,6 +10,7 @@ mod known;
 mod model;
 mod moves;
 mod nodes;
+mod quotas;
 mod rules;
 mod steps;
 mod world;

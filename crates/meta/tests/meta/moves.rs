@@ -3,8 +3,8 @@
 use crate::world::{World, create, delete, path};
 use base::error::{ErrorKind, Result};
 use base::id::{ChunkId, DeviceId, GroupId};
-use base::policy::Policy;
-use meta::request::{BagInfo, Carried, FileHandle, Located, NewGroup, NewInode, Place, PutFile};
+use base::policy::{Compression, Policy};
+use meta::request::{BagInfo, BagState, Carried, FileHandle, Located, NewGroup, NewInode, Place, PutFile};
 use meta::{Reply, Request};
 
 fn handle(reply: Result<Reply>) -> FileHandle {
@@ -129,7 +129,13 @@ fn nothing_new_comes() {
                 assert_eq!(placed(&file.group).0, DeviceId(1), "seed {seed}");
             }
             let name = format!("b{round}");
-            let create = Request::BagCreate { name, policy: Policy::default(), chunk_size: 0, retain: false };
+            let create = Request::BagCreate {
+                name,
+                policy: Policy::default(),
+                chunk_size: 0,
+                retain: false,
+                compression: Compression::None,
+            };
             assert!(matches!(world.ask(create), Ok(Reply::Bag(bag)) if bag.members == [DeviceId(1)]));
             if round == 0 {
                 world.crash(seed);
@@ -148,7 +154,13 @@ fn nothing_new_comes() {
 #[test]
 fn members_change() {
     let mut world = World::new(1);
-    let create = Request::BagCreate { name: "b".to_string(), policy: Policy::default(), chunk_size: 0, retain: false };
+    let create = Request::BagCreate {
+        name: "b".to_string(),
+        policy: Policy::default(),
+        chunk_size: 0,
+        retain: false,
+        compression: Compression::None,
+    };
     let bag = |reply: Result<Reply>| -> BagInfo {
         match reply {
             Ok(Reply::Bag(bag)) => bag,
@@ -157,17 +169,42 @@ fn members_change() {
     };
     let made = bag(world.ask(create));
     let counts = Carried { pushed: 5, pushed_bytes: 500, acknowledged: 4, acknowledged_bytes: 400 };
-    let leave = Request::BagMembers { bag: made.bag, joining: vec![], leaving: Some((DeviceId(2), counts)) };
+    let (bag_number, state) = (made.bag, BagState::Open);
+    let leave = Request::BagMembers { bag: bag_number, state, joining: vec![], leaving: Some((DeviceId(2), counts)) };
     for _ in 0..2 {
         let left = bag(world.ask(leave.clone()));
         assert_eq!((left.members, left.carried, left.epoch), (vec![DeviceId(1)], counts, made.epoch + 1));
     }
-    let join = Request::BagMembers { bag: made.bag, joining: vec![DeviceId(1), DeviceId(2)], leaving: None };
+    let both = vec![DeviceId(1), DeviceId(2)];
+    let join = Request::BagMembers { bag: bag_number, state, joining: both, leaving: None };
     for _ in 0..2 {
         let joined = bag(world.ask(join.clone()));
         assert_eq!((joined.members.len(), joined.epoch), (2, made.epoch + 2));
     }
     assert_eq!(bag(world.ask(Request::BagOf { bag: made.bag })).carried, counts);
+}
+
+/// A device that was told that a bag takes chunks does not join it once the bag is sealed.
+#[test]
+fn nobody_joins_unawares() {
+    let mut world = World::new(1);
+    let name = || "b".to_string();
+    let create = Request::BagCreate {
+        name: name(),
+        policy: Policy::default(),
+        chunk_size: 0,
+        retain: false,
+        compression: Compression::None,
+    };
+    let Ok(Reply::Bag(made)) = world.ask(create) else { panic!("made") };
+    world.ask(Request::BagSeal { name: name() }).expect("sealing");
+    let joining = |state| Request::BagMembers { bag: made.bag, state, joining: vec![DeviceId(9)], leaving: None };
+    let members = |reply: Result<Reply>| match reply {
+        Ok(Reply::Bag(bag)) => bag.members,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(members(world.ask(joining(BagState::Open))), made.members, "it takes nothing any more");
+    assert!(members(world.ask(joining(BagState::Sealing))).contains(&DeviceId(9)), "one that knows it joins");
 }
 
 /// The way back from groups to names finds every file with bytes in them, and the one that is being written; renamed files

@@ -4,7 +4,7 @@ use crate::world::{SESSION, World, create};
 use base::error::ErrorKind;
 use base::id::{DeviceId, NodeId};
 use base::limit::{NODE_SILENCE_MAX, SESSION_LEASE};
-use base::policy::{Class, Policy};
+use base::policy::{Class, Compression, Policy};
 use meta::request::{NodeInfo, NodeState};
 use meta::{Reply, Request};
 use std::time::Duration;
@@ -115,7 +115,13 @@ fn silence() {
             };
         }
         let name = format!("bag{number}");
-        let bag = world.ask(Request::BagCreate { name, policy: Policy::default(), chunk_size: 0, retain: false });
+        let bag = world.ask(Request::BagCreate {
+            name,
+            policy: Policy::default(),
+            chunk_size: 0,
+            retain: false,
+            compression: Compression::None,
+        });
         let Ok(Reply::Bag(bag)) = bag else { panic!("{bag:?}") };
         let members: Vec<u128> = bag.members.iter().map(|member| member.0).collect();
         (used.into_iter().collect::<Vec<_>>(), members)

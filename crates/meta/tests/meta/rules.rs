@@ -1,10 +1,10 @@
 //! What requests do and refuse.
 
-use crate::world::{SESSION, World, create, delete, mkdir, path, register, stat};
+use crate::world::{SESSION, World, append, create, delete, mkdir, path, register, stat};
 use base::error::{ErrorKind, Result};
 use base::id::{GroupId, InodeId};
 use base::limit::CHUNK_MAX;
-use base::policy::{Class, Policy};
+use base::policy::{Class, Compression, Policy};
 use meta::request::{BagState, FileHandle, Located, NewGroup, Place, PutFile, Totals};
 use meta::{Caller, Reply, Request};
 use std::time::Duration;
@@ -59,12 +59,12 @@ fn life_of_a_file() {
     let located = locate(&mut world, "/f", 0, u64::MAX);
     assert!(located.attributes.writing && located.attributes.length == 1010);
     assert_eq!(located.extents.iter().map(|extent| extent.open).collect::<Vec<_>>(), [false, true]);
-    assert_eq!(world.refusal(Request::AppendOpen { path: path("/f") }), ErrorKind::Busy);
+    assert_eq!(world.refusal(append("/f")), ErrorKind::Busy);
     assert!(
         matches!(world.ask(close(&file, Some((second, 500)))), Ok(Reply::Attributes(closed)) if closed.length == 1500)
     );
     assert_eq!(world.refusal(close(&file, None)), ErrorKind::Stale);
-    let appended = handle(world.ask(Request::AppendOpen { path: path("/f") }));
+    let appended = handle(world.ask(append("/f")));
     assert!(appended.generation > generation && appended.length == 1500);
     assert_eq!(world.refusal(next((second, 600))), ErrorKind::Stale);
     world.ask(close(&appended, Some((appended.group.group, 7)))).expect("closed");
@@ -124,7 +124,7 @@ fn abandoned() {
     assert_eq!(world.refusal(stat("/f")), ErrorKind::NotFound);
     let file = handle(world.ask(create("/f")));
     world.ask(close(&file, Some((file.group.group, 5)))).expect("closed");
-    let file = handle(world.ask(Request::AppendOpen { path: path("/f") }));
+    let file = handle(world.ask(append("/f")));
     let (inode, generation, open) = (file.inode, file.generation, file.group.group);
     world.ask(Request::SyncLength { inode, generation, group: open, length: 9 }).expect("length");
     world.ask(Request::Abandon { inode, generation }).expect("abandoned");
@@ -274,6 +274,7 @@ fn bags() {
         policy: Policy::default(),
         chunk_size: 0,
         retain: true,
+        compression: Compression::None,
     };
     let bag = match world.ask(make("words")) {
         Ok(Reply::Bag(bag)) => bag,
@@ -361,7 +362,13 @@ fn a_number_used_twice() {
     let others = [
         Request::Delete { path: path("/a"), recursive: false },
         Request::PackGroup { finished: None, policy: Policy::default() },
-        Request::BagCreate { name: "b".to_string(), policy: Policy::default(), chunk_size: 0, retain: false },
+        Request::BagCreate {
+            name: "b".to_string(),
+            policy: Policy::default(),
+            chunk_size: 0,
+            retain: false,
+            compression: Compression::None,
+        },
     ];
     for other in others {
         let refused = world.ask_as(caller, other.clone()).expect("answered").expect_err("another question");

@@ -1,6 +1,6 @@
 //! Things that are done in steps or take time: taking big trees apart, ending sessions, the end of the log, failures.
 
-use crate::world::{SESSION, World, create, delete, mkdir, path, stat};
+use crate::world::{SESSION, World, append, create, delete, mkdir, path, stat};
 use base::error::ErrorKind;
 use base::id::{GroupId, SessionId};
 use base::limit::{REMEMBERED_CALLS, SESSION_LEASE};
@@ -81,8 +81,8 @@ fn sessions_end() {
     assert_eq!((orphans[0].group.group, orphans[0].length), (group, 110));
     let other = Caller { session: SessionId(8), call: 1 };
     world.ask_as(other, Request::OpenSession { user: User::default() }).expect("answered").expect("opened");
-    let append = Request::AppendOpen { path: path("/f") };
-    let busy = world.ask_as(other, append.clone()).expect("answered");
+    let open_end = append("/f");
+    let busy = world.ask_as(other, open_end.clone()).expect("answered");
     assert_eq!(busy.map_err(|error| error.kind()), Err(ErrorKind::Busy));
     for (orphan, length) in orphans.iter().zip([120, 0]) {
         let recovered = Request::Recovered { inode: orphan.inode, generation: orphan.generation, length };
@@ -91,7 +91,7 @@ fn sessions_end() {
         );
         assert_eq!(world.refusal(recovered), ErrorKind::Stale, "the first one counts");
     }
-    let appended = handle(world.ask_as(Caller { call: 2, ..other }, append).expect("answered"));
+    let appended = handle(world.ask_as(Caller { call: 2, ..other }, open_end).expect("answered"));
     assert_eq!(appended.length, 120);
     assert!(appended.generation > orphans[0].generation);
 }

@@ -281,6 +281,11 @@ pub fn create(text: &str) -> Request {
     Request::Create { path: path(text), overwrite: false, parents: false, new: NewInode::with_mode(0o644) }
 }
 
+/// Opens a file at its end.
+pub fn append(text: &str) -> Request {
+    Request::AppendOpen { path: path(text), holder: String::new(), instead: false }
+}
+
 /// Asks for attributes.
 pub fn stat(text: &str) -> Request {
     Request::Stat { path: path(text) }

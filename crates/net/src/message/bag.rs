@@ -18,6 +18,12 @@ pub struct Create {
     /// As in `Stat`.
     #[prost(bool, tag = "4")]
     pub uncounted: bool,
+    /// How its chunks are compressed: `base::policy::Compression::code`.
+    #[prost(uint32, tag = "5")]
+    pub compression: u32,
+    /// As in `Stat`.
+    #[prost(uint32, tag = "6")]
+    pub knows: u32,
 }
 
 /// Begins a new pass: every chunk that is there is given again, and acknowledgements of earlier passes are refused.
@@ -28,7 +34,7 @@ pub struct Rewind {
     pub name: String,
 }
 
-/// Asks about a bag.
+/// Asks about a bag. Who wants to push or pull asks first, for its number and its devices.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Stat {
     /// Its name.
@@ -37,6 +43,10 @@ pub struct Stat {
     /// Leaves the counts at zero: no member is asked, so that it is cheap, and answered while one cannot be reached.
     #[prost(bool, tag = "2")]
     pub uncounted: bool,
+    /// The largest `Compression::code` that the asker can undo: a bag beyond it is refused, so that nobody takes what lies in it
+    /// for what was pushed.
+    #[prost(uint32, tag = "3")]
+    pub knows: u32,
 }
 
 /// A bag. Counts are sums over its devices at about the same moment.
@@ -60,13 +70,13 @@ pub struct Info {
     /// Chunks pushed.
     #[prost(uint64, tag = "6")]
     pub pushed: u64,
-    /// Bytes pushed.
+    /// Bytes pushed, as they are stored.
     #[prost(uint64, tag = "7")]
     pub pushed_bytes: u64,
     /// Chunks acknowledged; of a bag that retains: in the present pass.
     #[prost(uint64, tag = "8")]
     pub acknowledged: u64,
-    /// Bytes acknowledged.
+    /// Bytes acknowledged, as they are stored.
     #[prost(uint64, tag = "9")]
     pub acknowledged_bytes: u64,
     /// Chunks that wait to be pulled.
@@ -81,6 +91,9 @@ pub struct Info {
     /// The present pass, counted from 0.
     #[prost(uint32, tag = "13")]
     pub pass: u32,
+    /// How its chunks are compressed, by those who push: `Compression::code`.
+    #[prost(uint32, tag = "14")]
+    pub compression: u32,
 }
 
 /// Asks for a page of bags, in the order of their names.

@@ -50,6 +50,9 @@ pub struct Attributes {
     /// What a gateway keeps with it, opaque to everybody else; at most `base::limit::NOTE_MAX` bytes.
     #[prost(bytes = "vec", tag = "12")]
     pub note: Vec<u8>,
+    /// Who holds it in a gateway's protocol while it is written; empty: nobody in particular.
+    #[prost(string, tag = "21")]
+    pub holder: String,
 }
 
 /// Asks for the attributes of everything on the way to a path.
@@ -119,6 +122,9 @@ pub struct SetAttributes {
     /// What a gateway keeps with it; empty removes it.
     #[prost(bytes = "vec", optional, tag = "7")]
     pub note: Option<Vec<u8>>,
+    /// How often its bytes count against quotas.
+    #[prost(uint32, optional, tag = "20")]
+    pub copies: Option<u32>,
 }
 
 /// Asks for extended attributes.
@@ -163,6 +169,9 @@ pub struct SetXattr {
     /// Its value; absent removes it.
     #[prost(bytes = "vec", optional, tag = "3")]
     pub value: Option<Vec<u8>>,
+    /// Which call of a gateway's client this is; absent: none that may be asked at another gateway.
+    #[prost(message, optional, tag = "30")]
+    pub asked: Option<Asked>,
 }
 
 /// Cuts off the end of a closed file.
@@ -185,6 +194,9 @@ pub struct Concat {
     /// Absolute paths of the others, in order; `base::limit::COMPOUND_FILES_MAX` at the most.
     #[prost(string, repeated, tag = "2")]
     pub sources: Vec<String>,
+    /// Which call of a gateway's client this is; absent: none that may be asked at another gateway.
+    #[prost(message, optional, tag = "30")]
+    pub asked: Option<Asked>,
 }
 
 /// Asks for a page of a directory, in the order of the names' bytes.
@@ -291,6 +303,15 @@ pub struct Create {
     /// Only if the directories have this version (`LookupAnswer::version`) still, else `Stale`; 0: in any case.
     #[prost(fixed64, tag = "11")]
     pub known: u64,
+    /// How often its bytes count against quotas; zero: once.
+    #[prost(uint32, tag = "20")]
+    pub copies: u32,
+    /// Who holds it in a gateway's protocol while it is written; empty: nobody in particular.
+    #[prost(string, tag = "21")]
+    pub holder: String,
+    /// Which call of a gateway's client this is; absent: none that may be asked at another gateway.
+    #[prost(message, optional, tag = "30")]
+    pub asked: Option<Asked>,
 }
 
 /// Opens a closed file to write at its end. While a writer has it open the answer is `Busy`; a writer whose session ended is
@@ -300,6 +321,16 @@ pub struct Append {
     /// Absolute path.
     #[prost(string, tag = "1")]
     pub path: String,
+    /// Who holds it in a gateway's protocol while it is written; empty: nobody in particular.
+    #[prost(string, tag = "21")]
+    pub holder: String,
+    /// Takes it from whoever has it open for the same holder: what was written since counts for nothing. `Busy` if some of that is
+    /// synced.
+    #[prost(bool, tag = "22")]
+    pub instead: bool,
+    /// Which call of a gateway's client this is; absent: none that may be asked at another gateway.
+    #[prost(message, optional, tag = "30")]
+    pub asked: Option<Asked>,
 }
 
 /// Takes a file away from whoever writes it: what is written is kept and synced, the writer is refused from then on, and the
@@ -333,6 +364,9 @@ pub struct OpenedFile {
     /// What is known about it; nodes before this field left it out.
     #[prost(message, optional, tag = "5")]
     pub attributes: Option<Attributes>,
+    /// A quota above limits bytes: `Reserve` says in time that they are too many.
+    #[prost(bool, tag = "20")]
+    pub limited: bool,
 }
 
 /// One of several columns of a group.
@@ -542,6 +576,9 @@ pub struct Rename {
     /// Only if the directories have this version (`LookupAnswer::version`) still, else `Stale`; 0: in any case.
     #[prost(fixed64, tag = "4")]
     pub known: u64,
+    /// Which call of a gateway's client this is; absent: none that may be asked at another gateway.
+    #[prost(message, optional, tag = "30")]
+    pub asked: Option<Asked>,
 }
 
 /// Removes a file or directory.
@@ -556,6 +593,9 @@ pub struct Delete {
     /// Only if the directories have this version (`LookupAnswer::version`) still, else `Stale`; 0: in any case.
     #[prost(fixed64, tag = "3")]
     pub known: u64,
+    /// Which call of a gateway's client this is; absent: none that may be asked at another gateway.
+    #[prost(message, optional, tag = "30")]
+    pub asked: Option<Asked>,
 }
 
 /// Wishes for the bytes under a directory.
@@ -600,6 +640,36 @@ pub struct GetPolicy {
     /// Absolute path.
     #[prost(string, tag = "1")]
     pub path: String,
+}
+
+/// A call of a client of a gateway, which the client may ask again at another gateway.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct Asked {
+    /// The client's name.
+    #[prost(message, required, tag = "1")]
+    pub client: Id,
+    /// Its number of the call, the same when it asks again.
+    #[prost(fixed32, tag = "2")]
+    pub call: u32,
+}
+
+/// Asks whether a change that carried this `asked` was made.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct Answered {
+    /// Which call it was.
+    #[prost(message, required, tag = "1")]
+    pub asked: Asked,
+}
+
+/// Whether a change was made.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct AnsweredAnswer {
+    /// It was, and is remembered.
+    #[prost(bool, tag = "1")]
+    pub known: bool,
+    /// The file that it opened; zero: none.
+    #[prost(uint64, tag = "2")]
+    pub inode: u64,
 }
 
 /// Counts what lies under a path.

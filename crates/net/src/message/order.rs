@@ -217,3 +217,39 @@ pub struct DropBag {
     #[prost(uint64, tag = "2")]
     pub bag: u64,
 }
+
+/// Bytes of a chunk are to be taken over from another device: the node asks the one that has them, and adds them to its copy of the
+/// chunk, which it makes if there is none. Answered when they are written.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Fetch {
+    /// The device that takes them.
+    #[prost(message, required, tag = "1")]
+    pub device: Id,
+    /// The chunk.
+    #[prost(message, required, tag = "2")]
+    pub chunk: Id,
+    /// The group it belongs to.
+    #[prost(uint64, tag = "3")]
+    pub group: u64,
+    /// As the original has it.
+    #[prost(uint64, tag = "4")]
+    pub generation: u64,
+    /// Whether its records are small.
+    #[prost(bool, tag = "5")]
+    pub small_parts: bool,
+    /// The device that has them.
+    #[prost(message, required, tag = "6")]
+    pub from: Id,
+    /// The node that has that device.
+    #[prost(message, required, tag = "7")]
+    pub node: Id,
+    /// Where that node is, `host:port`.
+    #[prost(string, tag = "8")]
+    pub address: String,
+    /// The first byte: the length of the copy so far.
+    #[prost(uint64, tag = "9")]
+    pub start: u64,
+    /// Behind the last byte; at most `base::limit::FETCH_MAX` behind the first.
+    #[prost(uint64, tag = "10")]
+    pub end: u64,
+}

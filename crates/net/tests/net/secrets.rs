@@ -37,9 +37,12 @@ async fn connect(net: Arc<dyn Net>, credentials: Credentials) -> Result<Link> {
 
 /// The words a server said when it cut somebody off; waits for them.
 async fn trouble(server: &Serving) -> String {
-    while server.troubles.lock().unwrap().is_empty() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    let said = async {
+        while server.troubles.lock().unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(600), said).await.expect("the server says why");
     std::mem::take(&mut *server.troubles.lock().unwrap()).join("\n")
 }
 

@@ -62,6 +62,7 @@ impl Random for Seeded {
 struct Pipe<S> {
     inner: S,
     deaf: Arc<AtomicBool>,
+    abandoned: Arc<AtomicU64>,
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Pipe<S> {
@@ -109,6 +110,10 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for Pipe<S> {
     fn peer(&self) -> String {
         "test peer".to_string()
     }
+
+    fn abandon(&mut self) {
+        self.abandoned.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// A network in memory: addresses are names.
@@ -117,6 +122,8 @@ pub struct MemoryNet {
     listeners: Mutex<HashMap<String, mpsc::Sender<DuplexStream>>>,
     /// While true nothing passes.
     pub deaf: Arc<AtomicBool>,
+    /// Streams of clients that were abandoned.
+    pub abandoned: Arc<AtomicU64>,
 }
 
 struct MemoryListener {
@@ -132,7 +139,7 @@ impl Listener for MemoryListener {
     fn accept(&mut self) -> Boxed<'_, Result<Box<dyn Stream>>> {
         Box::pin(async move {
             let inner = self.incoming.recv().await.ok_or_else(|| Error::new(ErrorKind::Io, "the network is gone"))?;
-            Ok(Box::new(Pipe { inner, deaf: Arc::default() }) as Box<dyn Stream>)
+            Ok(Box::new(Pipe { inner, deaf: Arc::default(), abandoned: Arc::default() }) as Box<dyn Stream>)
         })
     }
 }
@@ -147,7 +154,8 @@ impl Net for MemoryNet {
             }
             let (near, far) = duplex(256 << 10);
             listener.send(far).await.map_err(|_| refused())?;
-            Ok(Box::new(Pipe { inner: near, deaf: self.deaf.clone() }) as Box<dyn Stream>)
+            Ok(Box::new(Pipe { inner: near, deaf: self.deaf.clone(), abandoned: self.abandoned.clone() })
+                as Box<dyn Stream>)
         })
     }
 
@@ -174,7 +182,7 @@ impl Listener for LoopbackListener {
         Box::pin(async move {
             let (inner, _) = self.0.accept().await?;
             inner.set_nodelay(true)?;
-            Ok(Box::new(Pipe { inner, deaf: Arc::default() }) as Box<dyn Stream>)
+            Ok(Box::new(Pipe { inner, deaf: Arc::default(), abandoned: Arc::default() }) as Box<dyn Stream>)
         })
     }
 }
@@ -184,7 +192,7 @@ impl Net for LoopbackNet {
         Box::pin(async move {
             let inner = TcpStream::connect(address).await?;
             inner.set_nodelay(true)?;
-            Ok(Box::new(Pipe { inner, deaf: Arc::default() }) as Box<dyn Stream>)
+            Ok(Box::new(Pipe { inner, deaf: Arc::default(), abandoned: Arc::default() }) as Box<dyn Stream>)
         })
     }
 

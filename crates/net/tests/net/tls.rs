@@ -66,9 +66,12 @@ async fn client(net: &Arc<MemoryNet>, tls: Option<&Tls>) -> Result<Link> {
 
 /// What the node said of those it did not let in.
 async fn trouble(server: &Serving) -> String {
-    while server.troubles.lock().unwrap().is_empty() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    let said = async {
+        while server.troubles.lock().unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(600), said).await.expect("the server says why");
     server.troubles.lock().unwrap().join("\n")
 }
 

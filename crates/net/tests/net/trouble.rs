@@ -75,15 +75,18 @@ async fn killed_and_restarted_over_sockets() {
 }
 
 /// A pulled cable: a call fails as unreachable after ten seconds of silence, not sooner, and works again after the cable is back.
+/// What was sent for it is taken back as far as that can be; a link without trouble takes nothing back.
 #[tokio::test(start_paused = true)]
 async fn silence_is_unreachable() {
     let net = Arc::new(MemoryNet::default());
     let server = serve(&*net, "a", 64 << 20, Arc::new(Doing(echo))).await;
     let link = link(net.clone(), "a").await;
     link.call(&push(1), Payload::empty()).await.unwrap();
+    assert_eq!(net.abandoned.load(Ordering::Relaxed), 0);
     net.deaf.store(true, Ordering::Relaxed);
     let before = tokio::time::Instant::now();
     let error = link.call(&push(2), payload(1, 1 << 20)).await.unwrap_err();
+    assert!(net.abandoned.load(Ordering::Relaxed) > 0);
     let waited = before.elapsed();
     assert_eq!(error.kind(), ErrorKind::Unreachable);
     assert!(error.text().contains("no answer from a for 10 s"), "{error}");

@@ -114,6 +114,15 @@ impl Cluster {
         &self.nodes[&number].address
     }
 
+    /// How many calls of a kind a node has answered, as its metrics say.
+    async fn calls(&self, number: usize, kind: &str) -> u64 {
+        let link = link_to(self.address(number), 902).await;
+        let (_, page) = link.call(&session::Look {}, Payload::empty()).await.expect("it looks");
+        let page = String::from_utf8(page.into_bytes().to_vec()).expect("text");
+        let name = format!("stormwell_calls_total{{kind=\"{kind}\"}} ");
+        page.lines().find_map(|line| line.strip_prefix(&name)).map_or(0, |count| count.parse().expect("a number"))
+    }
+
     /// What a node says is wrong with it.
     async fn troubles(&self, number: usize) -> (bool, String) {
         let link = link_to(self.address(number), 901).await;
@@ -241,10 +250,15 @@ impl Client {
         let located = ask(&self.keeper, &locate).await?;
         let mut all = Vec::new();
         for extent in located.extents {
-            let ranges = vec![chunk::Range { offset: extent.chunk_offset, length: extent.length }];
-            let read = chunk::Read { device: extent.device, chunk: extent.chunk, ranges, ..chunk::Read::default() };
-            let (_, payload) = self.at(extent.device).call(&read, Payload::empty()).await?;
-            all.extend_from_slice(&payload.into_bytes());
+            let mut at = 0;
+            while at < extent.length {
+                let length = (extent.length - at).min(4_000_000);
+                let ranges = vec![chunk::Range { offset: extent.chunk_offset + at, length }];
+                let read = chunk::Read { device: extent.device, chunk: extent.chunk, ranges, ..chunk::Read::default() };
+                let (_, payload) = self.at(extent.device).call(&read, Payload::empty()).await?;
+                all.extend_from_slice(&payload.into_bytes());
+                at += length;
+            }
         }
         Ok(all)
     }
@@ -344,7 +358,7 @@ async fn one_store() {
     let entries =
         ask(&client.keeper, &file::List { path: "/".to_string(), ..file::List::default() }).await.expect("listed");
     for entry in entries.entries {
-        let delete = file::Delete { path: format!("/{}", entry.name), recursive: false, known: 0 };
+        let delete = file::Delete { path: format!("/{}", entry.name), recursive: false, ..file::Delete::default() };
         ask(&client.keeper, &delete).await.expect("deleted");
     }
     client.all_free().await;
@@ -407,7 +421,7 @@ async fn a_node_is_away() {
     cluster.stop(1).await;
     let error = client.stat("stays").await.expect_err("a member is away");
     assert!(error.kind() == ErrorKind::Unreachable && error.text().contains("n1"), "{error}");
-    let uncounted = bag::Stat { name: "stays".to_string(), uncounted: true };
+    let uncounted = bag::Stat { name: "stays".to_string(), uncounted: true, ..bag::Stat::default() };
     assert_eq!(ask(&client.keeper, &uncounted).await.expect("its members are known").members.len(), 2);
     cluster.clock.ahead.fetch_add(NODE_SILENCE_MAX.as_secs() + 1, Ordering::Relaxed);
     until("it is silent", async || {
@@ -421,7 +435,9 @@ async fn a_node_is_away() {
     }
     let near = client.bag("near", false).await;
     assert!(!near.members.contains(&far), "a silent node is no member of a new bag");
-    ask(&client.keeper, &file::Delete { path: deleted.path, recursive: false, known: 0 }).await.expect("deleted");
+    ask(&client.keeper, &file::Delete { path: deleted.path, recursive: false, ..file::Delete::default() })
+        .await
+        .expect("deleted");
     ask(&client.keeper, &bag::Delete { name: "goes".to_string() }).await.expect("deleted");
     let listed = client.listed().await;
     let lost = listed.iter().find(|device| device.device == far).expect("it is listed");
@@ -497,7 +513,7 @@ async fn a_node_joins() {
     cluster.run(1).await;
     cluster.all_there(2).await;
     // Nobody counts, which would tell the new member of its pass.
-    let uncounted = bag::Stat { name: "b".to_string(), uncounted: true };
+    let uncounted = bag::Stat { name: "b".to_string(), uncounted: true, ..bag::Stat::default() };
     let now = async || ask(&client.keeper, &uncounted).await.expect("its members are known");
     until("it is a member", async || now().await.members.len() == 2).await;
     let now = now().await;
@@ -546,8 +562,10 @@ async fn refused() {
     assert!(error.text().contains(&cluster.keeper), "{error}");
     // What only the keeper may order, of any node.
     let delete = order::Delete { device: far, chunks: vec![1.into()] };
+    let fetch = order::Fetch { device: far, from: far, start: 0, end: 1, ..order::Fetch::default() };
     for link in [client.at(far), &client.keeper] {
         assert_eq!(ask(link, &delete).await.expect_err("not for clients").kind(), ErrorKind::Invalid);
+        assert_eq!(ask(link, &fetch).await.expect_err("not for clients").kind(), ErrorKind::Invalid);
     }
     // A report in another's name.
     let view = ask(&client.keeper, &cluster::View {}).await.expect("a view");
@@ -621,6 +639,15 @@ async fn a_node_is_drained() {
         client.close(&open).await.expect("closed");
         files.push(open.path);
     }
+    // One is longer than what is fetched at once, and lies in many records.
+    let long: Vec<u8> = (0..18_000_000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let mut open = client.create_on(far, "long").await;
+    for part in long.chunks(3_000_000) {
+        client.append(&mut open, part).await.expect("written");
+    }
+    client.close(&open).await.expect("closed");
+    let long_path = open.path;
+    let appends = cluster.calls(2, "chunk_append").await;
     // Of one the first half is cut away.
     ask(&client.keeper, &file::Truncate { path: files[2].clone(), length: 200_000 }).await.expect("cut");
     let mut writing = client.create_on(far, "writing").await;
@@ -643,6 +670,10 @@ async fn a_node_is_drained() {
     })
     .await;
     assert_eq!(client.push(info.bag, far, 2).await.expect_err("it takes nothing new").kind(), ErrorKind::Full);
+    // The node that takes a chunk fetches it; the keeper sends it at most the ends of chunks, and no bytes.
+    let (fetched, carried) = (cluster.calls(2, "order_fetch").await, cluster.calls(2, "chunk_append").await - appends);
+    assert!(fetched >= 1 && carried <= 4, "{fetched} orders to fetch, {carried} appends");
+    assert!(client.read(&long_path).await.expect("read") == long);
     for (number, path) in files.iter().enumerate() {
         let expected = content(number as u8);
         let expected = if number == 2 { &expected[..200_000] } else { &expected };

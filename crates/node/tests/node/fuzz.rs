@@ -7,7 +7,7 @@ use base::limit::PATH_MAX;
 use bytes::Bytes;
 use net::frame::{self, HEADER_LENGTH, HELLO, Header};
 use net::message::session::Hello;
-use net::message::{Ask, Id, bag, chunk, file, session};
+use net::message::{Ask, Id, bag, chunk, file, quota, session};
 use net::{Link, Payload};
 use prost::Message;
 use sim::random::SimRandom;
@@ -60,7 +60,7 @@ impl Corpus {
                 mode: Some(0o600),
                 ..file::Create::default()
             }),
-            of(&file::Append { path: path.clone() }),
+            of(&file::Append { path: path.clone(), ..file::Append::default() }),
             of(&file::NextGroup {
                 inode,
                 generation,
@@ -79,17 +79,26 @@ impl Corpus {
             of(&file::PackGroup {}),
             of(&file::PutFiles { files: vec![put.clone(), put] }),
             of(&file::Locate { path: path.clone(), length: 1 << 20, ..Default::default() }),
-            of(&file::Rename { from: path.clone(), to: to.clone(), replace: true, known: 0 }),
-            of(&file::Delete { path: to.clone(), recursive: false, known: 0 }),
+            of(&file::Rename { from: path.clone(), to: to.clone(), replace: true, ..file::Rename::default() }),
+            of(&file::Delete { path: to.clone(), recursive: false, ..file::Delete::default() }),
             of(&file::SetPolicy { path: other.clone(), ..Default::default() }),
             of(&file::GetPolicy { path: path.clone() }),
+            of(&quota::SetQuota { path: to.clone(), names: Some(9), bytes: Some(99) }),
+            of(&quota::GetQuota { path: other.clone() }),
+            of(&quota::Reserve { inode, generation, length: 4096 }),
+            of(&file::Answered { asked: file::Asked { client: device, call: 5 } }),
             of(&file::DiskUsage { path: other.clone(), ..Default::default() }),
             of(&file::Devices {}),
             of(&file::SetAttributes { path: path.clone(), ..Default::default() }),
             of(&file::GetXattrs { path: path.clone(), name: String::new() }),
-            of(&file::SetXattr { path: path.clone(), name: "user.a".to_string(), value: Some(vec![1; 20]) }),
+            of(&file::SetXattr {
+                path: path.clone(),
+                name: "user.a".to_string(),
+                value: Some(vec![1; 20]),
+                asked: None,
+            }),
             of(&file::Truncate { path: path.clone(), length: 3 }),
-            of(&file::Concat { target: path, sources: vec![to] }),
+            of(&file::Concat { target: path, sources: vec![to], asked: None }),
             of(&append),
             of(&chunk::Read { device, chunk: group.chunk, ranges: vec![range], ..Default::default() }),
             of(&chunk::Seal { device, chunk: group.chunk, generation, length: 0 }),

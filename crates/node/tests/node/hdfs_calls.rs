@@ -420,7 +420,7 @@ async fn lives_as_long_as_the_node() {
     fixture.clock.ahead.fetch_add(60, std::sync::atomic::Ordering::Relaxed);
     // The clock is ahead of every session's lease; those that nobody keeps end when the node looks.
     let ended = async {
-        let ask = file::Delete { path: "/x".to_string(), recursive: false, known: 0 };
+        let ask = file::Delete { path: "/x".to_string(), recursive: false, ..file::Delete::default() };
         while !other.call(&ask, Payload::empty()).await.is_err_and(|error| error.kind() == ErrorKind::Stale) {
             tokio::task::yield_now().await;
         }

@@ -3,10 +3,16 @@
 use crate::cluster::Cluster;
 use crate::hdfs_read::{LOCATIONS, Reader, ask};
 use crate::hdfs_user::{CLIENT_PROTOCOL, User, client_of, content};
+use base::error::ErrorKind;
 use bytes::Bytes;
 use client::{Client, CreateOptions};
+use gateway_hdfs::message::files::{AddBlock, BlockAnswer, CREATE, Complete, Create, CreateAnswer, Truth};
+use gateway_hdfs::message::hdfs::Permission;
 use gateway_hdfs::message::hdfs::{DatanodeInfo, LocatedBlocks};
 use gateway_hdfs::message::located::{GetBlockLocations, GetBlockLocationsAnswer};
+use gateway_hdfs::message::names::{
+    BoolAnswer, DeleteRequest, EmptyAnswer, MkdirsRequest, Rename2Request, RenameRequest,
+};
 use gateway_hdfs::message::status::{DatanodeReport, DatanodeReportAnswer, REPORT_LIVE};
 use node::Door;
 use std::collections::BTreeSet;
@@ -86,5 +92,95 @@ async fn hdfs_everywhere() {
         assert_eq!(names.len(), 3);
         assert!(answer.datanodes.iter().all(|datanode| datanode.capacity == Some(256 << 20)), "{answer:?}");
     }
+    cluster.stop_all().await;
+}
+
+/// A change that a client asked through one gateway and asks again through another is answered as then, and not made twice, also if
+/// the first gateway is gone. Another call of the same client is another change.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hdfs_asked_at_another_gateway() {
+    let mut cluster = three("hdfs-asked-again").await;
+    let superuser = os::user::current().0;
+    let mut first = User::connect_to(cluster.hdfs_of(1), &superuser).await;
+    let mut second = User::connect_to(cluster.hdfs_of(2), &superuser).await;
+    let client = client_of(cluster.address(0)).await;
+    let masked = Permission { bits: 0o755 };
+    for path in ["/a", "/b/in"] {
+        let made = MkdirsRequest { path: path.to_string(), masked, parents: true, open: None };
+        assert!(first.call::<BoolAnswer>(CLIENT_PROTOCOL, "mkdirs", &made).await.expect("made").result);
+    }
+    let moved = RenameRequest { from: "/a".to_string(), to: "/b".to_string() };
+    let over = Rename2Request { from: "/b/a".to_string(), to: "/c".to_string(), overwrite: false, to_trash: None };
+    let gone = DeleteRequest { path: "/b".to_string(), recursive: true };
+    for again in [false, true] {
+        let user = if again { &mut second } else { &mut first };
+        assert!(user.call::<BoolAnswer>(CLIENT_PROTOCOL, "rename", &moved).await.expect("moved").result, "{again}");
+        if !again {
+            second.go_on_as(&first);
+        }
+    }
+    first.call::<EmptyAnswer>(CLIENT_PROTOCOL, "rename2", &over).await.expect("moved");
+    second.go_on_as(&first);
+    second.call::<EmptyAnswer>(CLIENT_PROTOCOL, "rename2", &over).await.expect("answered as then");
+    assert!(first.call::<BoolAnswer>(CLIENT_PROTOCOL, "delete", &gone).await.expect("deleted").result);
+    second.go_on_as(&first);
+    client.make_directory("/b", false).await.expect("another one of that name");
+    assert!(second.call::<BoolAnswer>(CLIENT_PROTOCOL, "delete", &gone).await.expect("answered as then").result);
+    assert!(client.stat("/b").await.is_ok(), "it was not made twice");
+    cluster.stop(1).await;
+    assert!(second.call::<BoolAnswer>(CLIENT_PROTOCOL, "delete", &gone).await.expect("another call").result);
+    assert_eq!(client.stat("/b").await.map_err(|error| error.kind()), Err(ErrorKind::NotFound));
+    cluster.stop_all().await;
+}
+
+/// A file that a client made through one gateway it goes on writing through another: the answer to the create that it did not hear, the
+/// next block, the end. Nothing is there twice, nobody else may, and the first gateway writes no more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hdfs_files_go_on_at_another_gateway() {
+    let cluster = three("hdfs-go-on").await;
+    let superuser = os::user::current().0;
+    let mut first = User::connect_to(cluster.hdfs_of(1), &superuser).await;
+    let mut second = User::connect_to(cluster.hdfs_of(2), &superuser).await;
+    let create = |path: &str| Create {
+        path: path.to_string(),
+        masked: Permission { bits: 0o644 },
+        holder: "one".to_string(),
+        flags: CREATE,
+        parents: true,
+        replication: 1,
+        block_size: 1 << 20,
+        ..Create::default()
+    };
+    let inode_of = |answer: CreateAnswer| answer.status.and_then(|status| status.inode).expect("clients need it");
+    let asked = create("/f");
+    let inode = inode_of(first.call(CLIENT_PROTOCOL, "create", &asked).await.expect("made"));
+    second.go_on_as(&first);
+    let again: CreateAnswer = second.call(CLIENT_PROTOCOL, "create", &asked).await.expect("answered as then");
+    assert_eq!(inode_of(again), inode);
+    let end = |path: &str, holder: &str, inode, last| {
+        let (path, holder) = (path.to_string(), holder.to_string());
+        Complete { path, holder, last, inode: Some(inode) }
+    };
+    let ask_end = end("/f", "one", inode, None);
+    assert!(second.call::<Truth>(CLIENT_PROTOCOL, "complete", &ask_end).await.expect("closed").result);
+
+    let asked = create("/g");
+    let inode = inode_of(first.call(CLIENT_PROTOCOL, "create", &asked).await.expect("made"));
+    let wrong = second.call::<Truth>(CLIENT_PROTOCOL, "complete", &end("/g", "two", inode, None)).await;
+    assert!(wrong.expect_err("it is not its own").0.ends_with("LeaseExpiredException"));
+    let (path, holder) = ("/g".to_string(), "one".to_string());
+    let add = AddBlock { path, holder, previous: None, inode: Some(inode) };
+    let block: BlockAnswer = second.call(CLIENT_PROTOCOL, "addBlock", &add).await.expect("its next block");
+    let back = first.call::<Truth>(CLIENT_PROTOCOL, "complete", &end("/g", "two", inode, None)).await;
+    assert!(back.is_err(), "the first gateway has it no more");
+    let last = gateway_hdfs::message::hdfs::ExtendedBlock { length: Some(0), ..block.block.block };
+    let ask_end = end("/g", "one", inode, Some(last));
+    assert!(second.call::<Truth>(CLIENT_PROTOCOL, "complete", &ask_end).await.expect("closed").result);
+    let client = client_of(cluster.address(0)).await;
+    for path in ["/f", "/g"] {
+        let found = client.stat(path).await.expect("there");
+        assert!(!found.open && found.length == 0, "{found:?}");
+    }
+    assert_eq!(client.list("/", "", 9).await.expect("listed").entries.len(), 2);
     cluster.stop_all().await;
 }

@@ -405,9 +405,10 @@ async fn hdfs_kept() {
     assert_eq!(refused(root.just("setQuota", &on_file).await), expected);
     let text = refused(bob.just("setQuota", &on_file).await).1;
     assert_eq!(text, "Access denied for user bob-x. Superuser privilege is required for operation setSpaceQuota");
-    let quota = |names, bytes| SetQuotaRequest { path: "/d".to_string(), names, bytes, storage: None };
-    assert_eq!(class_of(root.just("setQuota", &quota(5, u64::MAX)).await), "UnsupportedOperationException");
-    assert_eq!(root.just("setQuota", &quota(u64::MAX, i64::MAX as u64)).await, Ok(()), "there is none to clear");
+    let quota = |bytes, storage| SetQuotaRequest { path: "/d".to_string(), names: i64::MAX as u64, bytes, storage };
+    assert_eq!(class_of(root.just("setQuota", &quota(5, Some(1))).await), "UnsupportedOperationException");
+    assert_eq!(root.just("setQuota", &quota(u64::MAX, Some(1))).await, Ok(()), "there is none to clear");
+    assert_eq!(root.just("setQuota", &quota(u64::MAX, None)).await, Ok(()), "nor of any other kind");
     let size = root.ask::<BlockSizeAnswer>("getPreferredBlockSize", &of("/d/f")).await.expect("a file").bytes;
     assert_eq!(size, 128 << 20);
     assert_eq!(

@@ -25,6 +25,8 @@ pub struct User {
     stream: TcpStream,
     client: Bytes,
     call: i32,
+    /// How often the next call was made before, as it says.
+    retry: i32,
 }
 
 /// Class and text of an exception.
@@ -43,7 +45,7 @@ impl User {
         // Each is a client of its own: a call that seems to be repeated would be answered from memory.
         static CLIENTS: AtomicU64 = AtomicU64::new(1);
         let client = Bytes::copy_from_slice(&u128::from(CLIENTS.fetch_add(1, Ordering::Relaxed)).to_be_bytes());
-        let mut user = User { name: name.to_string(), stream, client, call: 0 };
+        let mut user = User { name: name.to_string(), stream, client, call: 0, retry: -1 };
         let said = UserInformation { effective: Some(name.to_string()), real: None };
         let context = ConnectionContext { user: Some(said), protocol: Some(CLIENT_PROTOCOL.to_string()) };
         user.say(CONTEXT, &context.encode_length_delimited_to_vec()).await;
@@ -55,9 +57,14 @@ impl User {
         User::connect(fixture, &os::user::current().0).await
     }
 
+    /// From now on it is the client that the other one is, and its next call is that one's last, asked again.
+    pub fn go_on_as(&mut self, other: &User) {
+        (self.client, self.call, self.retry) = (other.client.clone(), other.call - 1, 1);
+    }
+
     async fn say(&mut self, call: i32, rest: &[u8]) {
         let client = self.client.clone();
-        let header = RequestHeader { kind: Some(2), operation: Some(0), call, client, retry: Some(-1) };
+        let header = RequestHeader { kind: Some(2), operation: Some(0), call, client, retry: Some(self.retry) };
         let mut frame = header.encode_length_delimited_to_vec();
         frame.extend_from_slice(rest);
         self.stream.write_u32(frame.len() as u32).await.expect("sent");

@@ -53,7 +53,8 @@ async fn taken_from_its_writer() {
         };
         let late = first.call(&close, Payload::empty()).await.expect_err("fenced");
         assert_eq!(late.kind(), ErrorKind::Stale);
-        let (again, _) = second.call(&file::Append { path }, Payload::empty()).await.expect("closed");
+        let (again, _) =
+            second.call(&file::Append { path, ..file::Append::default() }, Payload::empty()).await.expect("closed");
         assert_eq!(again.length, bytes.len() as u64);
         assert!(again.generation > opened.generation);
         append(&second, &again, 0, b"more").await.expect("goes on");

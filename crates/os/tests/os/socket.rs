@@ -3,8 +3,11 @@
 use base::error::ErrorKind;
 use base::net::Net;
 use os::net::TcpNet;
+use std::future::poll_fn;
 use std::io::IoSlice;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use std::pin::Pin;
+use std::task::Poll;
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 fn run<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
@@ -30,6 +33,33 @@ fn both_ways() {
         let mut rest = Vec::new();
         near.read_to_end(&mut rest).await.unwrap();
         assert_eq!(rest, b"ok");
+    });
+}
+
+/// What the system holds back for an abandoned stream never arrives: the other side finds it cut off, not at its end.
+#[test]
+fn abandoned() {
+    run(async {
+        let mut listener = TcpNet.listen("127.0.0.1:0").await.unwrap();
+        let address = listener.address();
+        let (near, far) = tokio::join!(TcpNet.connect(&address), listener.accept());
+        let (mut near, mut far) = (near.unwrap(), far.unwrap());
+        let mut sent = 0;
+        let bytes = vec![7; 1 << 20];
+        // Nobody reads, so the buffers of both sides fill up; the last write never ends.
+        poll_fn(|context| {
+            while let Poll::Ready(count) = Pin::new(&mut near).poll_write(context, &bytes) {
+                sent += count.unwrap();
+            }
+            Poll::Ready(())
+        })
+        .await;
+        near.abandon();
+        drop(near);
+        let mut came = Vec::new();
+        let error = far.read_to_end(&mut came).await.unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+        assert!(came.len() < sent, "{} of {sent} bytes came", came.len());
     });
 }
 

@@ -1,6 +1,6 @@
 //! One connection of the simulated network, and its ends.
 
-use super::State;
+use super::{State, machine_of};
 use base::net::Stream;
 use base::unit::Time;
 use bytes::{Buf, Bytes};
@@ -14,6 +14,9 @@ use tokio::time::Sleep;
 
 /// Bytes that one direction holds before its writer waits.
 const WINDOW: usize = 256 << 10;
+
+/// When what a held process says arrives, until it is let go.
+const NEVER: Time = Time::from_nanos(u64::MAX);
 
 /// A connection: from end 0 to end 1, and back.
 pub(super) struct Wire {
@@ -61,6 +64,29 @@ impl Wire {
         self.silent && self.address == address
     }
 
+    pub(super) fn is_silent_from(&self, machine: &str) -> bool {
+        self.silent && self.hosts.iter().any(|host| machine_of(host) == machine)
+    }
+
+    /// The machines that end `end` reads from, and stands on.
+    fn way_to(&self, end: usize) -> (&str, &str) {
+        (machine_of(&self.hosts[1 - end]), machine_of(&self.hosts[end]))
+    }
+
+    pub(super) fn wake(&mut self) {
+        self.lanes.iter_mut().for_each(Lane::wake);
+    }
+
+    /// What a machine's processes said while they were held is said now.
+    pub(super) fn let_go(&mut self, machine: &str, now: Time) {
+        for (lane, host) in self.lanes.iter_mut().zip(&self.hosts) {
+            if machine_of(host) == machine {
+                lane.queue.iter_mut().filter(|(due, _)| *due == NEVER).for_each(|(due, _)| *due = now);
+                lane.last_due = lane.last_due.min(now);
+            }
+        }
+    }
+
     /// Over for both ends. `keeps`: whether what is on its way in each lane arrives.
     pub(super) fn cut(&mut self, keeps: [bool; 2]) {
         let silent = std::mem::replace(&mut self.silent, false);
@@ -76,6 +102,20 @@ impl Wire {
 
     pub(super) fn silence(&mut self) {
         self.silent = true;
+    }
+}
+
+impl State {
+    /// Whether an end hears nothing of the other one now, not even that it is gone.
+    fn is_unheard(&self, wire: u64, end: usize) -> bool {
+        let Some(wire) = self.wires.get(&wire) else { return false };
+        let (from, to) = wire.way_to(end);
+        self.held.contains(to) || self.is_blocked(from, to)
+    }
+
+    /// Whether the process at an end stands still.
+    fn is_held(&self, wire: u64, end: usize) -> bool {
+        self.wires.get(&wire).is_some_and(|wire| self.held.contains(wire.way_to(end).1))
     }
 }
 
@@ -101,8 +141,9 @@ impl SimStream {
     fn take(&mut self, context: &Context<'_>, out: &mut ReadBuf<'_>) -> Poll<Result<Option<Time>>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = state.clock.now();
+        let unheard = state.is_unheard(self.wire, self.end);
         let Some(wire) = state.wires.get_mut(&self.wire) else { return Poll::Ready(Err(reset())) };
-        let (cut, silent) = (wire.cut, wire.silent);
+        let (cut, silent) = (wire.cut, wire.silent || unheard);
         let lane = &mut wire.lanes[1 - self.end];
         match lane.queue.front_mut() {
             _ if silent => {}
@@ -119,6 +160,7 @@ impl SimStream {
                 state.note(&part);
                 return Poll::Ready(Ok(None));
             }
+            Some((due, _)) if *due == NEVER => {}
             Some((due, _)) => return Poll::Ready(Ok(Some(*due))),
             None if cut => return Poll::Ready(Err(reset())),
             None if lane.closed => return Poll::Ready(Ok(None)),
@@ -163,13 +205,17 @@ impl AsyncWrite for SimStream {
         let now = state.clock.now();
         let Some(wire) = state.wires.get(&self.wire) else { return Poll::Ready(Err(reset())) };
         if wire.cut || wire.left[1 - self.end] {
+            if state.is_unheard(self.wire, self.end) {
+                // That the connection is over was not heard here.
+                return Poll::Ready(Ok(bytes.len()));
+            }
             return Poll::Ready(Err(reset()));
         }
         if !wire.silent && state.cuts_now() {
             state.cut(self.wire);
             return Poll::Ready(Err(reset()));
         }
-        let delay = state.delay();
+        let (delay, held) = (state.delay(), state.is_held(self.wire, self.end));
         let Some(wire) = state.wires.get_mut(&self.wire) else { return Poll::Ready(Err(reset())) };
         let lane = &mut wire.lanes[self.end];
         let room = WINDOW - lane.bytes.min(WINDOW);
@@ -179,7 +225,7 @@ impl AsyncWrite for SimStream {
         }
         let part = Bytes::copy_from_slice(&bytes[..bytes.len().min(room)]);
         let length = part.len();
-        lane.last_due = lane.last_due.max(now.after(delay));
+        lane.last_due = if held { NEVER } else { lane.last_due.max(now.after(delay)) };
         lane.bytes += length;
         lane.queue.push_back((lane.last_due, part));
         if let Some(reader) = lane.reader.take() {

@@ -183,10 +183,38 @@ impl Stormwell {
         let place = place.to_owned();
         fs::create_dir(&place).map_err(|error| format!("{}: {error}", place.display()))?;
         let ports = free_ports()?;
-        let mut run = Run::of("");
-        run.words.push(tree::release_directory(root).join("stormwell").display().to_string());
+        let mut run = program(root);
         run.words.extend(["serve", "--console", "off", "--data", data].map(str::to_owned));
         for (option, port) in ["--at", "--hdfs"].into_iter().zip(ports) {
+            run.words.extend([option.to_owned(), format!("127.0.0.1:{port}")]);
+        }
+        Ok(PreparedStormwell { run, place, ports })
+    }
+
+    /// Makes a cluster: its configuration and its secret.
+    pub fn init(root: &Path, configuration: &Path) -> Result<(), String> {
+        let mut run = program(root);
+        run.words.extend(["init".to_owned(), configuration.display().to_string()]);
+        run.execute(configuration.parent().unwrap_or(configuration), Some(START_MAX))
+    }
+
+    /// A node of a cluster, below `place`; `keeper`: where the node is that keeps the metadata, none: this one does.
+    pub fn prepare_node(
+        root: &Path,
+        place: &Path,
+        configuration: &Path,
+        name: &str,
+        keeper: Option<&str>,
+    ) -> Result<PreparedStormwell, String> {
+        let place = place.join(name);
+        fs::create_dir(&place).map_err(|error| format!("{}: {error}", place.display()))?;
+        let ports = free_ports()?;
+        let mut run = program(root);
+        let meta = keeper.map_or("local".to_owned(), |keeper| format!("node://{keeper}"));
+        let configuration = configuration.display().to_string();
+        run.words.extend(["serve", "--console", "off", "--data", "data"].map(str::to_owned));
+        run.words.extend(["--config", &configuration, "--name", name, "--meta", &meta].map(str::to_owned));
+        for (option, port) in ["--listen", "--hdfs"].into_iter().zip(ports) {
             run.words.extend([option.to_owned(), format!("127.0.0.1:{port}")]);
         }
         Ok(PreparedStormwell { run, place, ports })
@@ -224,6 +252,13 @@ impl Stormwell {
         self.server = self.prepared.run()?;
         Ok(())
     }
+}
+
+/// The program `stormwell`, without arguments.
+fn program(root: &Path) -> Run {
+    let mut run = Run::of("");
+    run.words.push(tree::release_directory(root).join("stormwell").display().to_string());
+    run
 }
 
 /// The configuration of HDFS: everything on loopback and in this directory, one replica, no bound on small blocks.

@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 pub struct Stored {
     pub name: String,
     pub sealed: bool,
+    pub compression: u32,
     pub members: BTreeMap<u128, Member>,
 }
 
@@ -45,7 +46,10 @@ impl State {
         if self.bags.values().all(|bag| bag.name != ask.name) {
             let number = self.number();
             let members = (1..=u128::from(self.devices)).map(|device| (device, Member::default())).collect();
-            self.bags.insert(number, Stored { name: ask.name.clone(), sealed: false, members });
+            self.bags.insert(
+                number,
+                Stored { name: ask.name.clone(), sealed: false, compression: ask.compression, members },
+            );
         } else if !ask.exists_ok {
             return Err(Error::new(ErrorKind::Exists, "the bag exists"));
         }
@@ -59,6 +63,7 @@ impl State {
             bag: *number,
             name: name.to_string(),
             sealed: bag.sealed,
+            compression: bag.compression,
             members: bag.members.keys().map(|device| Id::from(*device)).collect(),
             pushed: bag.members.values().map(|member| member.pushed).sum(),
             acknowledged: bag.members.values().map(|member| member.acknowledged.len() as u64).sum(),

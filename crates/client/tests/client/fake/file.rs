@@ -162,7 +162,7 @@ impl State {
             File { mode: ask.mode.unwrap_or(0o644), generation: 1, writer: Some(group.group), ..File::default() };
         let inode = self.make(&ask.path, ask.overwrite, file)?;
         let attributes = self.stat(&ask.path).ok();
-        Ok(OpenedFile { inode, generation: 1, length: 0, group, attributes })
+        Ok(OpenedFile { inode, generation: 1, length: 0, group, attributes, limited: false })
     }
 
     pub fn append_open(&mut self, _session: u128, path: &str) -> Result<OpenedFile> {
@@ -174,7 +174,7 @@ impl State {
         file.generation += 1;
         file.writer = Some(group.group);
         let attributes = Some(State::attributes(inode, file));
-        Ok(OpenedFile { inode, generation: file.generation, length: file.length, group, attributes })
+        Ok(OpenedFile { inode, generation: file.generation, length: file.length, group, attributes, limited: false })
     }
 
     /// What a node does when the leases of all writers are over: their chunks are fenced and keep what they have.

@@ -1,0 +1,415 @@
+//! Who starts, ends, holds and cuts off the nodes of a cluster, lets nodes join and leave, and checks everything at the end.
+
+mod member;
+mod trouble;
+
+use super::ending::{self, Ending};
+use super::hardware::{End, Hardware};
+use super::operator;
+use super::oracle::{Broken, Check};
+use super::players::{Players, Role};
+use super::scene::{CALL_BOUND, Scene};
+use base::env::{Clock, Random};
+use base::id::ClusterId;
+use base::planted::Planted;
+use base::unit::{MIB, Time};
+use client::Client;
+use member::{Member, State};
+use sim::net::{Gone, NetFaults};
+use sim::random::SimRandom;
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+pub use trouble::{OPERATIONS, TROUBLES};
+
+/// Calls of clients that are acknowledged in each history, at least.
+pub const ACKNOWLEDGED_MIN: u64 = 5_000;
+
+/// Faults that fire in each history, at least.
+pub const FAULTS_MIN: u64 = 5;
+
+/// Nothing is held, cut off or down for longer than this.
+const OUTAGE_MAX: Duration = Duration::from_secs(12);
+
+/// After a call was given up it may be held on its way so long: two outages, one after the other, and the session's end.
+pub const LATE: Duration = Duration::from_secs(45);
+
+/// So long after the last fault all nodes are there again.
+const HEALED: Duration = Duration::from_secs(30);
+
+/// The one who runs the history of a cluster.
+pub struct ClusterDirector {
+    scene: Arc<Scene>,
+    planted: Option<Planted>,
+    random: SimRandom,
+    cluster: ClusterId,
+    /// Bytes that each device may use.
+    capacity: u64,
+    /// The first keeps the metadata.
+    members: Vec<Member>,
+    stopped: Arc<Notify>,
+    net_faults: NetFaults,
+    /// What is going to happen, and when.
+    agenda: BTreeMap<(Time, u64), Deed>,
+    deeds: u64,
+    players: Players,
+    troubles: BTreeMap<&'static str, u64>,
+    /// Troubles still to come.
+    left: u64,
+}
+
+/// What a director does at a moment that was settled before.
+#[derive(Clone, Debug)]
+enum Deed {
+    /// Makes trouble.
+    Trouble,
+    /// Starts the node of this number.
+    Start(usize),
+    /// Ends it and starts it again.
+    Restart(usize),
+    /// Lets its processes go on.
+    LetGo(usize),
+    /// Mends the link between two machines.
+    Mend(String, String),
+    /// Its disks behave from here on.
+    Calm(usize),
+    /// The network behaves from here on.
+    CalmNet,
+}
+
+impl ClusterDirector {
+    /// A director of a scene in which nothing runs: a keeper and two to four members.
+    pub fn new(scene: Arc<Scene>, planted: Option<Planted>) -> ClusterDirector {
+        let random = scene.random.fork("cluster");
+        let capacity = [16, 32, 48][random.below(3) as usize] * MIB;
+        let mut director = ClusterDirector {
+            players: Players::new(scene.clone()),
+            cluster: ClusterId(random.wide()),
+            capacity,
+            members: Vec::new(),
+            stopped: Arc::default(),
+            net_faults: NetFaults::default(),
+            agenda: BTreeMap::new(),
+            deeds: 0,
+            troubles: BTreeMap::new(),
+            left: 25 + random.below(25),
+            scene,
+            planted,
+            random,
+        };
+        for _ in 0..3 + director.random.below(3) {
+            director.add_member();
+        }
+        director
+    }
+
+    /// Another machine, on which nothing runs. Its number.
+    fn add_member(&mut self) -> usize {
+        let number = self.members.len();
+        let random = self.scene.random.fork(&format!("node{number}"));
+        let devices = 1 + random.below(2) as usize;
+        let hardware = Hardware::new(devices, &random, self.scene.clock.clone(), self.stopped.clone());
+        let member = Member::new(&self.scene, number, random, hardware, (self.capacity, self.cluster));
+        self.members.push(member);
+        number
+    }
+
+    /// Faults that fired, of all kinds.
+    pub fn faults(&self) -> BTreeMap<&'static str, u64> {
+        let mut faults = self.troubles.clone();
+        let members = self.members.iter().flat_map(|member| member.machine.hardware.fired());
+        for (name, count) in members.chain(self.scene.net.fired()) {
+            *faults.entry(name).or_default() += count;
+        }
+        faults
+    }
+
+    /// A digest of everything that all disks did.
+    pub fn history(&self) -> u32 {
+        self.members.iter().fold(0, |history: u32, member| history.rotate_left(5) ^ member.machine.hardware.history())
+    }
+
+    /// Starts all nodes, in any order: those that find no keeper wait for it.
+    pub async fn start(&mut self) -> Check<()> {
+        self.scene.goal.store(ACKNOWLEDGED_MIN, Ordering::Relaxed);
+        let mut order: Vec<usize> = (0..self.members.len()).collect();
+        while !order.is_empty() {
+            let number = order.swap_remove(self.random.below(order.len() as u64) as usize);
+            self.start_member(number).await?;
+        }
+        Ok(())
+    }
+
+    async fn start_member(&mut self, number: usize) -> Check<()> {
+        let (scene, planted) = (self.scene.clone(), self.planted);
+        let ended = self.members[number].start(&scene, planted).await?;
+        ended.into_iter().for_each(|how| self.count(how));
+        let running = self.members.iter().filter(|member| member.state != State::Out);
+        self.scene.set_addresses(running.map(|member| member.address.clone()).collect());
+        Ok(())
+    }
+
+    fn count(&mut self, trouble: &'static str) {
+        self.scene.say(|| format!("trouble: {trouble}"));
+        *self.troubles.entry(trouble).or_default() += 1;
+    }
+
+    fn now(&self) -> Time {
+        self.scene.clock.now()
+    }
+
+    /// Something happens so many milliseconds from now.
+    fn plan(&mut self, milliseconds: u64, deed: Deed) {
+        self.deeds += 1;
+        let when = self.now().after(Duration::from_millis(milliseconds));
+        self.agenda.insert((when, self.deeds), deed);
+    }
+
+    /// Lets clients work and makes trouble until all of them are done.
+    pub async fn work(&mut self) -> Check<()> {
+        let mut roles = vec![Role::Push(0), Role::Pull(0), Role::Pull(0), Role::Push(1), Role::Pull(1)];
+        roles.extend((0..3 + self.random.below(2) as usize).map(Role::Files));
+        roles.extend([Role::Passes, Role::Onlooker]);
+        for (role, rare) in [(Role::Returned, 2), (Role::Witness, 2), (Role::Rivals, 3), (Role::Passing, 2)] {
+            if self.random.one_in(rare) {
+                roles.push(role);
+            }
+        }
+        roles.into_iter().for_each(|role| self.players.begin(role));
+        self.plan(500, Deed::Trouble);
+        while self.players.are_playing() {
+            let next = self.agenda.first_key_value().map(|((when, _), _)| when.since(self.now()));
+            let stopped = self.stopped.clone();
+            tokio::select! {
+                biased;
+                () = stopped.notified() => self.end_stopped(),
+                () = self.scene.end_now.notified() => self.somebody_said_so(),
+                outcome = self.players.ended() => outcome?,
+                () = tokio::time::sleep(next.unwrap_or(CALL_BOUND)) => self.next_deed().await?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn next_deed(&mut self) -> Check<()> {
+        let Some(entry) = self.agenda.first_entry().filter(|entry| entry.key().0 <= self.scene.clock.now()) else {
+            return Ok(());
+        };
+        let deed = entry.remove();
+        self.scene.say(|| format!("director: {deed:?}"));
+        match deed {
+            Deed::Trouble => {
+                self.left = self.left.saturating_sub(1);
+                if self.left > 0 {
+                    self.trouble().await?;
+                    let pause = [200, 1_500, 3_500][self.random.below(3) as usize];
+                    let pause = self.random.below(pause);
+                    self.plan(pause, Deed::Trouble);
+                }
+            }
+            Deed::Start(number) => {
+                if self.members[number].state == State::Down {
+                    self.start_member(number).await?;
+                }
+            }
+            Deed::Restart(number) => {
+                if self.members[number].state == State::Runs {
+                    self.end(number, End::PowerLoss);
+                }
+            }
+            Deed::LetGo(number) => self.let_go(number),
+            Deed::Mend(one, other) => self.scene.net.mend_link(&one, &other),
+            Deed::Calm(number) => self.members[number].calm(),
+            Deed::CalmNet => {
+                self.net_faults = NetFaults::default();
+                self.scene.net.set_faults(self.net_faults);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the nodes whose disks stopped.
+    fn end_stopped(&mut self) {
+        for number in 0..self.members.len() {
+            let member = &self.members[number];
+            if member.machine.hardware.has_stopped() && member.state == State::Runs {
+                self.end(number, member.end_when_stopped);
+            }
+        }
+    }
+
+    /// Somebody was acknowledged something just now, or took a node out.
+    fn somebody_said_so(&mut self) {
+        let left = std::mem::take(&mut *self.scene.left.lock().unwrap_or_else(PoisonError::into_inner));
+        for number in 0..self.members.len() {
+            if left.contains(&self.members[number].name) && self.members[number].state != State::Out {
+                self.take_out(number);
+                if self.random.one_in(2) {
+                    // It comes back as a new node, with the directories that it had.
+                    self.members[number].state = State::Down;
+                    let pause = self.random.below(5_000);
+                    self.plan(pause, Deed::Start(number));
+                }
+            }
+        }
+        if self.left > 0 && left.is_empty() && self.random.one_in(3) {
+            let number = self.random.below(self.members.len() as u64) as usize;
+            if self.members[number].state == State::Runs {
+                self.count("end after an acknowledgement");
+                let how = if self.random.one_in(3) { End::Kill } else { End::PowerLoss };
+                self.end(number, how);
+            }
+        }
+    }
+
+    /// The machine of a node that was removed is switched off.
+    fn take_out(&mut self, number: usize) {
+        self.let_go(number);
+        self.members[number].end(End::Kill, Gone::Reset);
+        self.members[number].state = State::Out;
+    }
+
+    /// Ends a node here and now. It starts again after a while.
+    fn end(&mut self, number: usize, how: End) {
+        self.let_go(number);
+        let member = &mut self.members[number];
+        let how = if member.machine.must_lose_power() { End::PowerLoss } else { how };
+        if how == End::PowerLoss {
+            self.scene.oracle().power_lost();
+        }
+        let silent = how == End::PowerLoss && self.random.one_in(2);
+        member.end(how, if silent { Gone::Silent } else { Gone::Reset });
+        self.count(if how == End::Kill { "kill" } else { "power loss" });
+        let pause = match self.random.below(8) {
+            0 | 1 => self.random.below(OUTAGE_MAX.as_millis() as u64),
+            2..5 => self.random.below(3_000),
+            _ => self.random.below(50),
+        };
+        self.plan(pause, Deed::Start(number));
+    }
+
+    fn let_go(&mut self, number: usize) {
+        let member = &mut self.members[number];
+        if std::mem::take(&mut member.held) {
+            member.machine.let_go();
+            self.scene.net.let_go(&member.name);
+        }
+    }
+
+    /// Nothing goes wrong from here on. What is down starts, and mostly all nodes end and start once more.
+    async fn heal(&mut self) -> Check<()> {
+        self.left = 0;
+        for (_, deed) in std::mem::take(&mut self.agenda) {
+            if let Deed::Mend(one, other) = deed {
+                self.scene.net.mend_link(&one, &other);
+            }
+        }
+        self.net_faults = NetFaults::default();
+        self.scene.net.set_faults(self.net_faults);
+        let all = !self.random.one_in(4);
+        for number in 0..self.members.len() {
+            self.let_go(number);
+            self.members[number].calm();
+            let member = &mut self.members[number];
+            if member.state == State::Runs && (all || member.must_restart || member.machine.hardware.has_stopped()) {
+                let how = if self.random.one_in(4) { End::Kill } else { End::PowerLoss };
+                self.end(number, how);
+            }
+        }
+        self.agenda.clear();
+        let mut down: Vec<usize> =
+            (0..self.members.len()).filter(|number| self.members[*number].state == State::Down).collect();
+        while !down.is_empty() {
+            let number = down.swap_remove(self.random.below(down.len() as u64) as usize);
+            self.start_member(number).await?;
+        }
+        Ok(())
+    }
+
+    /// Heals everything, compares it, empties it, and looks whether the space came back.
+    pub async fn finale(&mut self) -> Check<()> {
+        self.heal().await?;
+        let random = SimRandom::new(self.random.seed());
+        let (client, _) = self.scene.connect("finale", &random).await?;
+        self.all_are_there(&client).await?;
+        // What was given up just now may still be on its way.
+        tokio::time::sleep(LATE).await;
+        let mut ending = Ending::new(self.scene.clone(), &random, client.clone());
+        ending.compare(self.players.directories(), true).await?;
+        self.count("rot");
+        let machines: Vec<Arc<Hardware>> = self.members.iter().map(|member| member.machine.hardware.clone()).collect();
+        machines.iter().for_each(|hardware| ending::rot(hardware, &random));
+        ending.clear().await?;
+        ending.space_comes_back(self.capacity, &machines).await?;
+        self.drains_end(&client).await?;
+        for member in &mut self.members {
+            if let Some(node) = member.machine.node.take()
+                && tokio::time::timeout(CALL_BOUND, node.stop()).await.is_err()
+            {
+                return Err(Broken(format!("{} does not stop in time", member.name)));
+            }
+        }
+        Ok(())
+    }
+
+    /// All nodes that run are members soon, and all their devices are in use.
+    async fn all_are_there(&self, client: &Client) -> Check<()> {
+        let begun = self.now();
+        loop {
+            let asked = self.scene.insist("finale", "devices_and_hosts", || client.devices_and_hosts()).await?;
+            let devices = asked.map_err(|error| Broken(format!("devices: {error}")))?;
+            let well = devices.iter().filter(|(device, host)| {
+                !device.missing && !device.out_of_service && host.as_ref().is_some_and(|host| !host.silent)
+            });
+            let runs = self.members.iter().filter(|member| member.state == State::Runs).count();
+            let heard: std::collections::BTreeSet<_> =
+                well.clone().flat_map(|(_, host)| host).map(|host| host.node).collect();
+            // One that is being taken out may have no devices any more.
+            let leaving = self.players.leaving();
+            if well.count() == devices.len() && heard.len() + leaving >= runs {
+                return Ok(());
+            }
+            if self.now().since(begun) > HEALED {
+                let bad: Vec<String> = devices
+                    .iter()
+                    .map(|(device, host)| {
+                        format!("{} {:?} {}", device.place, host.as_ref().map(|host| &host.name), device.trouble)
+                    })
+                    .collect();
+                return Err(Broken(format!(
+                    "{} s after the last fault not all nodes are there: {bad:?}",
+                    HEALED.as_secs()
+                )));
+            }
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+    }
+
+    /// What was to be emptied is empty and out of the cluster, as nothing keeps it any more.
+    async fn drains_end(&mut self, client: &Client) -> Check<()> {
+        let begun = self.now();
+        loop {
+            let asked = self.scene.insist("finale", "devices", || client.devices()).await?;
+            let devices = asked.map_err(|error| Broken(format!("devices: {error}")))?.devices;
+            let waits: Vec<String> = devices.into_iter().filter_map(|device| Some(device.drain?.waits)).collect();
+            if waits.is_empty() {
+                break;
+            }
+            if self.now().since(begun) > CALL_BOUND {
+                return Err(Broken(format!("everything was deleted and drains do not end: {waits:?}")));
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        for name in self.players.taken_out() {
+            let view = client.view().await.map_err(|error| Broken(format!("view: {error}")))?;
+            let has_none =
+                |member: &net::message::cluster::Member| member.node.name == name && member.devices.is_empty();
+            if view.members.iter().any(has_none) && !operator::remove(&self.scene, "finale", client, &name).await? {
+                return Err(Broken(format!("{name} is empty and cannot be removed")));
+            }
+        }
+        Ok(())
+    }
+}
