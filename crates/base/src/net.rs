@@ -32,4 +32,8 @@ pub trait Net: Send + Sync {
     fn connect<'a>(&'a self, address: &'a str) -> Boxed<'a, Result<Box<dyn Stream>>>;
     /// Listens on `address`; port 0 picks a free one.
     fn listen<'a>(&'a self, address: &'a str) -> Boxed<'a, Result<Box<dyn Listener>>>;
+    /// Whether `address` is one of this machine's own, so that bytes to it pass no network card. A network that cannot tell says no.
+    fn is_here(&self, _address: &str) -> bool {
+        false
+    }
 }

@@ -12,7 +12,10 @@ mod stat;
 
 use crate::context::Context;
 use crate::exit::{Exit, Result};
+use base::error::{Error, ErrorKind};
+use base::id::NodeId;
 use clap::{Args, Subcommand};
+use client::{Client, Scope};
 
 /// Works with bags: unordered sets of chunks that producers push and consumers pull
 #[derive(Debug, Args)]
@@ -52,9 +55,21 @@ impl Bag {
     }
 }
 
+/// What a scope means: `cluster`, `here`, or a node.
+async fn scope(client: &Client, said: &str) -> Result<Scope> {
+    match said {
+        "cluster" => Ok(Scope::Cluster),
+        "here" => client.here().map(Scope::Node).ok_or_else(|| {
+            let text = "the node that was asked is not on this machine, so nothing is here; nothing was done; name a node that \
+                        `stormwell node ls` lists, or the node of this machine with --at HOST:PORT";
+            Error::new(ErrorKind::Invalid, text).into()
+        }),
+        node => Ok(Scope::Node(NodeId(crate::node::named(client, node).await?.node.node.value()))),
+    }
+}
+
 /// A missing bag is the most likely mistake, so it gets its own hint.
-fn missing(error: base::error::Error, name: &str) -> base::error::Error {
-    use base::error::{Error, ErrorKind};
+fn missing(error: Error, name: &str) -> Error {
     match error.kind() {
         ErrorKind::NotFound => Error::new(
             ErrorKind::NotFound,

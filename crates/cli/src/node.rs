@@ -140,7 +140,7 @@ pub fn state(view: &ViewAnswer, member: &ClusterMember, its: &[&Device]) -> &'st
 const ID_DIGITS_MIN: usize = 4;
 
 /// The node that a person means.
-async fn named(client: &Client, name: &str) -> Result<ClusterMember> {
+pub async fn named(client: &Client, name: &str) -> Result<ClusterMember> {
     let view = client.view().await?;
     let by_name = |member: &&ClusterMember| member.node.name == name;
     let by_id = |member: &&ClusterMember| {

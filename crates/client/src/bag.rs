@@ -3,7 +3,9 @@
 use crate::client::Client;
 use crate::consumer::{Consumer, ConsumerOptions};
 use crate::producer::{Producer, ProducerOptions};
+use crate::sides::Side;
 use base::error::{Error, ErrorKind, Result};
+use base::id::NodeId;
 use base::policy::Compression;
 use net::message::Id;
 use net::message::bag::{self, Info};
@@ -29,6 +31,17 @@ pub struct BagOptions {
     pub compression: Option<Compression>,
 }
 
+/// Which devices of a bag a producer pushes to, or a consumer pulls from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// All of them. (Hurricane's `global_*`.)
+    #[default]
+    Cluster,
+    /// Those of one node, such as `Client::here`. (Hurricane's `local_*`.) The end of a consumer is then when everything there is
+    /// handled, and says nothing of what is elsewhere in the bag.
+    Node(NodeId),
+}
+
 impl Client {
     /// Makes a bag. `Exists` if there is one of that name, unless `exists_ok`.
     pub async fn bag_create(&self, name: &str, exists_ok: bool) -> Result<Bag> {
@@ -46,8 +59,8 @@ impl Client {
             compression: wish.code(),
             knows: Compression::CODE_MAX,
         };
-        let bag = self.ask(&create).await.and_then(|info| Ok((info.retain, Bag::of(self, name, info)?)));
-        let (retains, bag) = bag?;
+        let info = self.ask(&create).await?;
+        let (retains, bag) = (info.retain, Bag::of(self, name, info).await?);
         let is = if retains != options.retain {
             if retains { "it retains its chunks".to_string() } else { "it gives its chunks away".to_string() }
         } else if options.compression.is_some_and(|wish| wish != bag.compression) {
@@ -68,7 +81,7 @@ impl Client {
     /// A bag to push to or to pull from. `NotFound` if there is none of that name.
     pub async fn bag(&self, name: &str) -> Result<Bag> {
         let info = self.bag_uncounted(name).await?;
-        Bag::of(self, name, info)
+        Bag::of(self, name, info).await
     }
 
     /// A bag's state without counts: no device is asked.
@@ -126,23 +139,28 @@ fn stat(name: &str, uncounted: bool) -> bag::Stat {
 /// While somebody pushes or pulls, the bag's devices are asked for this often: one that has joined takes part a second later.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Makes a list of a bag's devices the one that the bag has now: those that have joined are added as `new` makes them, those that
-/// have left are dropped. `device` says which device an entry is about.
-pub(crate) fn follow<M>(members: &mut Vec<M>, info: &Info, device: impl Fn(&M) -> Id, new: impl Fn(Id) -> M) {
-    // A bag has devices for as long as it exists.
-    if info.members.is_empty() {
-        return;
-    }
-    members.retain(|member| info.members.contains(&device(member)));
-    for joined in &info.members {
+/// Makes a list of a bag's devices the one of those that are `present`: those that have joined are added as `new` makes them, those
+/// that have left are dropped. `device` says which device an entry is about.
+pub(crate) fn follow<M>(members: &mut Vec<M>, present: &[Id], device: impl Fn(&M) -> Id, new: impl Fn(Id) -> M) {
+    members.retain(|member| present.contains(&device(member)));
+    for joined in present {
         if members.iter().all(|member| device(member) != *joined) {
             members.push(new(*joined));
         }
     }
 }
 
+/// Asks where these devices are, if that is not known of one: the node that was asked who is there may not have heard of it yet.
+async fn find(client: &Client, devices: &[Id]) {
+    let routes = &client.session.routes;
+    if devices.iter().any(|device| !routes.has(*device)) {
+        // If it fails, so does what is asked there, and says why.
+        let _later = routes.refresh(&routes.table()).await;
+    }
+}
+
 impl Bag {
-    fn of(client: &Client, name: &str, info: Info) -> Result<Bag> {
+    async fn of(client: &Client, name: &str, info: Info) -> Result<Bag> {
         if info.members.is_empty() {
             let text =
                 format!("bag {name} has no devices, so nothing can be pushed or pulled; add a device to the node");
@@ -152,6 +170,7 @@ impl Bag {
             let text = format!("bag {name} holds chunks that are compressed in a way that this program does not know; none was taken; use a newer version of the program");
             Error::new(ErrorKind::Unsupported, text)
         })?;
+        find(client, &info.members).await;
         Ok(Bag { client: client.clone(), name: name.to_string(), number: info.bag, members: info.members, compression })
     }
 
@@ -164,10 +183,24 @@ impl Bag {
     pub(crate) async fn look(&self) -> Result<Info> {
         let info = self.client.bag_uncounted(&self.name).await?;
         if info.bag == self.number {
+            find(&self.client, &info.members).await;
             return Ok(info);
         }
         let text = format!("bag {} was deleted, and made anew; open it again", self.name);
         Err(Error::new(ErrorKind::NotFound, text))
+    }
+
+    /// Those of its devices that are in this scope.
+    pub(crate) fn within(&self, scope: Scope, devices: &[Id]) -> Vec<Id> {
+        let Scope::Node(node) = scope else { return devices.to_vec() };
+        let routes = &self.client.session.routes;
+        let is_there = |device: &Id| routes.place_of(*device).is_some_and(|(has, _)| has == node);
+        devices.iter().copied().filter(is_there).collect()
+    }
+
+    /// On which side of the client a device is. One that nobody told of yet is taken for far.
+    pub(crate) fn side_of(&self, device: Id) -> Side {
+        self.client.session.routes.place_of(device).map_or(Side::Far, |(_, side)| side)
     }
 
     /// Its state and counts now.

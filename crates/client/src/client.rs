@@ -137,7 +137,9 @@ impl Client {
             }
             (keeper, None) => return Err(no_keeper(&address, keeper)),
         };
-        let routes = Routes::new(connector, keeper, given, surroundings.clock.clone());
+        // One of this machine is the one that it stands on, though it comes over a socket.
+        let here = connector.net.is_here(&address).then(|| given[0].0);
+        let routes = Routes::new(connector, keeper, given, here, surroundings.clock.clone());
         routes.learn(view)?;
         Client::begin(routes, renewal, surroundings).await
     }
@@ -148,7 +150,7 @@ impl Client {
         let Near { node, link, session } = near;
         let Start { connector, surroundings, .. } = Start::of(settings, session);
         let given = vec![(node, Arc::new(Links::near(link.clone())))];
-        let routes = Routes::new(connector, link, given, surroundings.clock.clone());
+        let routes = Routes::new(connector, link, given, Some(node), surroundings.clock.clone());
         Client::start(routes, session::Renew::default(), surroundings)
     }
 
@@ -160,7 +162,8 @@ impl Client {
         let keeper = Link::connect(connector.net.clone(), &address, connector.settings.clone()).await?;
         let links = Links::made(keeper.clone(), &address, connector.settings.connections);
         let given = vec![(node, Arc::new(Links::near(link))), (keeper.node(), Arc::new(links))];
-        Client::begin(Routes::new(connector, keeper, given, surroundings.clock.clone()), renewal, surroundings).await
+        let routes = Routes::new(connector, keeper, given, Some(node), surroundings.clock.clone());
+        Client::begin(routes, renewal, surroundings).await
     }
 
     /// The session begins here: changes made under one that the node does not know are refused.

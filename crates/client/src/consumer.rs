@@ -1,8 +1,9 @@
 //! Pulling chunks out of a bag: batch sampling over its devices, with several pulls open at once.
 
-use crate::bag::{Bag, LOOK_EVERY, follow};
+use crate::bag::{Bag, LOOK_EVERY, Scope, follow};
 use crate::held::{Acknowledged, Chunk, Keeper, Key};
 use crate::pace::Pace;
+use crate::sides::{SIDES, Side, Sides};
 use base::error::{Error, ErrorKind, Result};
 use base::id::ChunkId;
 use base::limit::UNANSWERED_MAX;
@@ -22,11 +23,13 @@ pub struct ConsumerOptions {
     pub window: Option<usize>,
     /// Wait for chunks to come until the bag ends. If not, the consumer ends when every device had nothing once in a row.
     pub wait: bool,
+    /// Where chunks are taken from. For one of a node, what is said here of all devices is said of that node's.
+    pub scope: Scope,
 }
 
 impl Default for ConsumerOptions {
     fn default() -> ConsumerOptions {
-        ConsumerOptions { window: None, wait: true }
+        ConsumerOptions { window: None, wait: true, scope: Scope::Cluster }
     }
 }
 
@@ -40,8 +43,10 @@ pub struct Consumer {
     keeper: Arc<Keeper>,
     members: Vec<Member>,
     pace: Pace,
-    /// The devices in the random order in which they are asked next; drawn anew when empty.
-    deck: Vec<Id>,
+    /// How fast chunks come from each side.
+    sides: Sides,
+    /// The devices of each side in the random order in which they are asked next; drawn anew when empty.
+    decks: [Vec<Id>; 2],
     pulls: JoinSet<Answered>,
     /// Asks which devices there are.
     looking: Option<JoinHandle<Result<Info>>>,
@@ -52,6 +57,7 @@ pub struct Consumer {
 /// One device, as far as this consumer knows.
 struct Member {
     device: Id,
+    side: Side,
     /// Everything on it is acknowledged and nothing will come.
     ended: bool,
     /// It had nothing when it was last asked.
@@ -72,17 +78,20 @@ struct Away {
 /// How one pull ended, and which device it asked.
 struct Answered {
     device: Id,
+    /// It was to wait for a chunk, so how long it took says nothing.
+    waited: bool,
     result: Result<Came>,
 }
 
 enum Came {
     Nothing,
     Ended,
-    /// A chunk, how many more wait there, and how long that took.
+    /// A chunk, how many more wait there, from when to when that took, and how long it was on the device.
     Chunk {
         chunk: Chunk,
         waiting: u64,
-        total: Duration,
+        began: Time,
+        ended: Time,
         service: Duration,
         under_way: u32,
     },
@@ -107,14 +116,15 @@ const AWAY_PAUSE: Duration = Duration::from_secs(1);
 impl Consumer {
     pub(crate) fn new(bag: Bag, options: ConsumerOptions) -> Consumer {
         let keeper = Keeper::start(bag.client.clone(), bag.number);
-        let members = bag.members.iter().copied().map(Member::new).collect();
+        let members = bag.within(options.scope, &bag.members);
+        let members = members.into_iter().map(|device| Member::new(device, bag.side_of(device))).collect();
         let looked = bag.client.session.clock.now();
-        let (pace, deck, pulls) = (Pace::default(), Vec::new(), JoinSet::new());
-        Consumer { bag, options, keeper, members, pace, deck, pulls, looking: None, looked }
+        let (pace, sides, decks, pulls) = (Pace::default(), Sides::default(), Default::default(), JoinSet::new());
+        Consumer { bag, options, keeper, members, pace, sides, decks, pulls, looking: None, looked }
     }
 
     /// The next chunk; none at the end: when the bag is sealed and everything in it is acknowledged, or, without `wait`,
-    /// when every device had nothing once in a row.
+    /// when every device had nothing once in a row. Within a node's scope this is said of what is on that node.
     ///
     /// A chunk that this program itself holds unacknowledged keeps the bag from ending, so with `wait` it must not wait
     /// for the end with one in its hands. May be given up while it waits: nothing is lost. An error ends nothing: ask again.
@@ -142,7 +152,7 @@ impl Consumer {
                     continue;
                 }
             };
-            let Answered { device, result } = match done {
+            let answered = match done {
                 Ok(answered) => answered,
                 Err(error) => {
                     let text =
@@ -150,19 +160,19 @@ impl Consumer {
                     return Err(Error::new(ErrorKind::Io, text));
                 }
             };
-            if let Some(chunk) = self.came(device, result)? {
+            if let Some(chunk) = self.came(answered)? {
                 return Ok(Some(chunk));
             }
         }
     }
 
     /// Learns from the answer to a pull. A chunk, if it was one.
-    fn came(&mut self, device: Id, result: Result<Came>) -> Result<Option<Chunk>> {
+    fn came(&mut self, Answered { device, waited, result }: Answered) -> Result<Option<Chunk>> {
         let routes = &self.bag.client.session.routes;
         let now = self.bag.client.session.clock.now();
         let place = self.members.iter().position(|member| member.device == device);
         // One that has left the bag since: what it gave is good.
-        let mut left = Member::new(device);
+        let mut left = Member::new(device, Side::Far);
         let member = place.map_or(&mut left, |place| &mut self.members[place]);
         member.open = member.open.saturating_sub(1);
         let came = match result {
@@ -179,8 +189,11 @@ impl Consumer {
         match came {
             Came::Nothing => member.nothing = true,
             Came::Ended => member.ended = true,
-            Came::Chunk { chunk, waiting, total, service, under_way } => {
-                self.pace.came(total, service, under_way, chunk.bytes.len());
+            Came::Chunk { chunk, waiting, began, ended, service, under_way } => {
+                self.pace.came(ended.since(began), service, under_way, chunk.bytes.len());
+                if !waited {
+                    self.sides.done(member.side, began, ended, chunk.bytes.len() as u64);
+                }
                 let nothing = self.options.wait && waiting == 0;
                 // In a row means: by all devices, with no chunk between.
                 self.members.iter_mut().for_each(|member| member.nothing &= self.options.wait);
@@ -215,7 +228,14 @@ impl Consumer {
 
     /// Devices that have joined are asked, those that have left are not.
     fn learn(&mut self, info: &Info) {
-        follow(&mut self.members, info, |member| member.device, Member::new);
+        // A bag has devices for as long as it exists; a scope may have none any more.
+        if info.members.is_empty() {
+            return;
+        }
+        let (bag, present) = (&self.bag, self.bag.within(self.options.scope, &info.members));
+        let side = |device| bag.side_of(device);
+        follow(&mut self.members, &present, |member| member.device, |device| Member::new(device, side(device)));
+        self.members.iter_mut().for_each(|member| member.side = side(member.device));
     }
 
     fn window(&self) -> usize {
@@ -241,38 +261,49 @@ impl Consumer {
 
     /// Where in `members` the one is that is asked next.
     ///
-    /// All are asked before one is asked again, and none has more than its share of the window open. One that had nothing gets one
-    /// waiting pull at most, and only every other pull of the window may be such a one while others have chunks: so a chunk never
-    /// waits because everybody listens at empty devices. One that cannot be reached has one pull open from time to time.
+    /// The side comes first whose next chunk is expected first. On it all are asked before one is asked again, and none has more than
+    /// its share of the window open. One that had nothing gets one waiting pull at most, and only every other pull of the window may
+    /// be such a one while others have chunks: so a chunk never waits because everybody listens at empty devices. One that cannot be
+    /// reached has one pull open from time to time.
     fn draw(&mut self, window: usize) -> Option<usize> {
         let now = self.bag.client.session.clock.now();
+        let gives = |member: &&Member| !member.ended && !member.nothing && member.away.is_none();
         let waiting = self.members.iter().filter(|member| member.nothing && member.open > 0).count();
-        let some_have = self.members.iter().any(|member| !member.ended && !member.nothing && member.away.is_none());
-        let may_wait = self.options.wait && (!some_have || waiting < window / 2);
-        let giving = self.members.iter().filter(|member| !member.ended && !member.nothing && member.away.is_none());
-        let share = window.div_ceil(giving.count().max(1));
-        for _ in 0..2 {
-            while let Some(device) = self.deck.pop() {
-                let Some(place) = self.members.iter().position(|member| member.device == device) else { continue };
-                let member = &self.members[place];
-                let is_due = member.away.as_ref().is_none_or(|away| member.open == 0 && away.again <= now);
-                let may_give = !member.nothing || (may_wait && member.open == 0);
-                if !member.ended && is_due && may_give && member.open < share {
-                    return Some(place);
+        let giving = SIDES.map(|side| self.members.iter().filter(gives).filter(|member| member.side == side).count());
+        let may_wait = self.options.wait && (giving == [0, 0] || waiting < window / 2);
+        let open = SIDES.map(|side| {
+            let open = self.members.iter().filter(|member| member.side == side).map(|member| member.open);
+            1 + open.sum::<usize>() as u64
+        });
+        let devices = SIDES.map(|side| self.members.iter().filter(|member| member.side == side).count());
+        for side in self.sides.first_done(open, devices) {
+            let part = self.sides.part(window as u64, side, giving) as usize;
+            let share = part.div_ceil(giving[side as usize].max(1));
+            for _ in 0..2 {
+                while let Some(device) = self.decks[side as usize].pop() {
+                    let Some(place) = self.members.iter().position(|member| member.device == device) else { continue };
+                    let member = &self.members[place];
+                    let is_due = member.away.as_ref().is_none_or(|away| member.open == 0 && away.again <= now);
+                    let may_give = !member.nothing || (may_wait && member.open == 0);
+                    if !member.ended && is_due && may_give && member.open < share {
+                        return Some(place);
+                    }
                 }
+                self.shuffle(side);
             }
-            self.shuffle();
         }
         None
     }
 
-    fn shuffle(&mut self) {
+    fn shuffle(&mut self, side: Side) {
         let random = &self.bag.client.session.random;
-        self.deck = self.members.iter().map(|member| member.device).collect();
-        for last in (1..self.deck.len()).rev() {
+        let its = self.members.iter().filter(|member| member.side == side);
+        let mut deck: Vec<Id> = its.map(|member| member.device).collect();
+        for last in (1..deck.len()).rev() {
             let other = random.below(last as u64 + 1) as usize;
-            self.deck.swap(last, other);
+            deck.swap(last, other);
         }
+        self.decks[side as usize] = deck;
     }
 
     fn start_pull(&mut self, device: Id, wait: Duration) {
@@ -284,15 +315,16 @@ impl Consumer {
         let ask = move |unchecked| Pull { bag, device, grant, wait_ms, unchecked };
         // A pull that waits may wait for these very acknowledgements: the bag ends with the last of them.
         keeper.ledger.send_queued(device.value(), if wait.is_zero() { COMPANY } else { 1 });
+        let waited = !wait.is_zero();
         self.pulls.spawn(async move {
             let began = client.session.clock.now();
             let fetched = client.fetch(device, ask).await;
-            let total = client.session.clock.now().since(began);
+            let time = (began, client.session.clock.now());
             let result = match fetched {
-                Ok((answer, payload)) => taken(&source, &keeper, (device, grant), answer, payload, total).await,
+                Ok((answer, payload)) => taken(&source, &keeper, (device, grant), answer, payload, time).await,
                 Err(error) => Err(error),
             };
-            Answered { device, result }
+            Answered { device, waited, result }
         });
     }
 
@@ -315,7 +347,8 @@ impl Consumer {
             self.members.iter_mut().for_each(|member| member.nothing = false);
             return Ok(true);
         }
-        // The end is when every member of a sealed bag has ended; there may be more members than when we came.
+        // The end is when every member of a sealed bag has ended; there may be more members than when we came. A node's scope may
+        // have none: then nothing is on it.
         let info = self.bag.look().await?;
         self.learn(&info);
         if self.members.iter().any(|member| !member.ended) {
@@ -339,19 +372,19 @@ impl Drop for Consumer {
 }
 
 impl Member {
-    fn new(device: Id) -> Member {
-        Member { device, ended: false, nothing: false, open: 0, away: None }
+    fn new(device: Id, side: Side) -> Member {
+        Member { device, side, ended: false, nothing: false, open: 0, away: None }
     }
 }
 
-/// What an answer to a pull brought, `total` after it was asked for. A chunk is what was pushed, or an error: then it is held no more.
+/// What an answer to a pull brought that was asked for and came at these times. A chunk is what was pushed, or an error: then it is held no more.
 async fn taken(
     bag: &Bag,
     keeper: &Arc<Keeper>,
     (device, grant): (Id, u64),
     answer: PullAnswer,
     payload: Payload,
-    total: Duration,
+    (began, ended): (Time, Time),
 ) -> Result<Came> {
     match Pulled::try_from(answer.pulled) {
         Ok(Pulled::Nothing) => Ok(Came::Nothing),
@@ -367,7 +400,7 @@ async fn taken(
             }
             let service = Duration::from_micros(u64::from(answer.service_us));
             let (waiting, under_way) = (answer.waiting, answer.under_way);
-            Ok(Came::Chunk { chunk, waiting, total, service, under_way })
+            Ok(Came::Chunk { chunk, waiting, began, ended, service, under_way })
         }
         Err(_) => Err(Error::new(
             ErrorKind::Protocol,

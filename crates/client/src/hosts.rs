@@ -51,7 +51,8 @@ fn reachable(at: &str, node: &str) -> String {
 }
 
 impl Client {
-    /// The node that this client stands on; none: it came over the network.
+    /// The node that this client stands on: whose process it is in, or that it was named, on the same machine. None: it came over the
+    /// network.
     pub fn here(&self) -> Option<NodeId> {
         self.session.routes.here()
     }

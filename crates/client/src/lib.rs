@@ -20,11 +20,12 @@ mod quota;
 mod range;
 mod reader;
 mod routes;
+mod sides;
 mod stream;
 mod writer;
 
 pub use attributes::NewAttributes;
-pub use bag::{Bag, BagOptions};
+pub use bag::{Bag, BagOptions, Scope};
 pub use client::{Client, Near, Settings, Sizes};
 pub use columns::{Part, parts};
 pub use compressed::restore as restore_chunk;

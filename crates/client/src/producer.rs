@@ -1,6 +1,7 @@
 //! Pushing chunks into a bag: many on their way, each to the least busy of a few devices that answer.
 
-use crate::bag::{Bag, LOOK_EVERY, follow};
+use crate::bag::{Bag, LOOK_EVERY, Scope, follow};
+use crate::sides::{SIDES, Side, Sides};
 use base::env::Random;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::{BAG_CHUNK_MAX, FULL_WAIT, UNANSWERED_MAX};
@@ -19,12 +20,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 pub struct ProducerOptions {
     /// Bytes that may be on their way, as they were before compression; one chunk always may.
     pub window: usize,
+    /// Where chunks may go.
+    pub scope: Scope,
 }
 
 impl Default for ProducerOptions {
     /// Sixteen chunks of 4 MiB: enough for several devices to have the next ones waiting while they sync.
     fn default() -> ProducerOptions {
-        ProducerOptions { window: 64 * MIB as usize }
+        ProducerOptions { window: 64 * MIB as usize, scope: Scope::Cluster }
     }
 }
 
@@ -38,6 +41,7 @@ pub struct Producer {
 
 struct Shared {
     bag: Bag,
+    scope: Scope,
     window: Arc<Semaphore>,
     permits: u32,
     failed: OnceLock<Error>,
@@ -47,6 +51,8 @@ struct Shared {
 /// What is known about the devices.
 struct Load {
     members: Vec<Member>,
+    /// How fast chunks are answered for on each side.
+    sides: Sides,
     /// When a device first said that it is full, with no push gone well since.
     full_since: Option<Time>,
     /// When it was last asked which devices there are.
@@ -67,6 +73,7 @@ enum Next {
 #[derive(Clone, Copy)]
 struct Member {
     device: Id,
+    side: Side,
     /// Chunks waiting there, as its last answer said.
     waiting: u64,
     /// Draws that it loses before it is asked again, because it is full.
@@ -100,10 +107,14 @@ const DRAWS: usize = 4;
 impl Producer {
     pub(crate) fn new(bag: Bag, options: ProducerOptions) -> Producer {
         let permits = options.window.clamp(1, u32::MAX as usize / 2);
-        let members = bag.members.iter().copied().map(Member::new).collect();
-        let load = Load { members, full_since: None, looked: bag.client.session.clock.now() };
+        let scope = options.scope;
+        let members = bag.within(scope, &bag.members);
+        let members = members.into_iter().map(|device| Member::new(device, bag.side_of(device))).collect();
+        let looked = bag.client.session.clock.now();
+        let load = Load { members, sides: Sides::default(), full_since: None, looked };
         let shared = Shared {
             bag,
+            scope,
             window: Arc::new(Semaphore::new(permits)),
             permits: permits as u32,
             failed: OnceLock::new(),
@@ -116,6 +127,7 @@ impl Producer {
     /// window has room for them; that they are synced is told by `flush`.
     pub async fn push(&self, bytes: Bytes) -> Result<()> {
         self.check()?;
+        self.shared.check_scope()?;
         if bytes.is_empty() || bytes.len() as u64 > BAG_CHUNK_MAX {
             return Err(Error::new(
                 ErrorKind::Invalid,
@@ -167,8 +179,9 @@ impl Shared {
         while self.failed.get().is_none() {
             self.look_if_due();
             let device = self.choose(length);
+            let began = self.bag.client.session.clock.now();
             let result = self.push(device, &payload).await;
-            match self.note(device, length, result) {
+            match self.note(device, length, began, result) {
                 Next::Done => break,
                 Next::TryAgain => tokio::time::sleep(pause).await,
                 Next::Elsewhere => (),
@@ -217,25 +230,27 @@ impl Shared {
             tokio::spawn(async move {
                 // If it fails, so do pushes, and say why.
                 if let Ok(info) = shared.bag.look().await {
-                    shared.load().learn(&info);
+                    shared.learn(&info);
                 }
             });
         }
     }
 
-    /// Learns from an answer, and says how its chunk goes on.
-    fn note(&self, device: Id, length: u64, result: Result<PushAnswer>) -> Next {
+    /// Learns from the answer to a push that began at that time, and says how its chunk goes on.
+    fn note(&self, device: Id, length: u64, began: Time, result: Result<PushAnswer>) -> Next {
         let session = &self.bag.client.session;
         let now = session.clock.now();
         let mut load = self.load();
-        let mut left = Member::new(device);
-        let member = load.members.iter_mut().find(|member| member.device == device).unwrap_or(&mut left);
+        let Load { members, sides, full_since, .. } = &mut *load;
+        let mut left = Member::new(device, self.bag.side_of(device));
+        let member = members.iter_mut().find(|member| member.device == device).unwrap_or(&mut left);
         member.on_their_way = member.on_their_way.saturating_sub(length);
         member.quiet_since = (member.on_their_way > 0).then_some(now);
         let error = match result {
             Ok(answer) => {
                 (member.waiting, member.avoided) = (answer.waiting, 0);
-                load.full_since = None;
+                sides.done(member.side, began, now, length);
+                *full_since = None;
                 return Next::Done;
             }
             Err(error) => error,
@@ -243,23 +258,24 @@ impl Shared {
         member.avoided = AVOIDED;
         match error.kind() {
             ErrorKind::Full => {
-                let since = *load.full_since.get_or_insert(now);
+                let since = *full_since.get_or_insert(now);
                 if now.since(since) < FULL_WAIT { Next::TryAgain } else { Next::Fail(error) }
             }
             // The node answered for none of its devices: no other is asked while the view may still name this one.
             ErrorKind::NotFound if !session.routes.has(device) => {
                 // The last one stays in the list: others choose from it until they hear of the failure.
-                if load.members.iter().all(|member| member.device == device) {
+                if members.iter().all(|member| member.device == device) {
                     return Next::Fail(error);
                 }
-                load.members.retain(|member| member.device != device);
+                members.retain(|member| member.device != device);
                 Next::Elsewhere
             }
             _ => Next::Fail(error),
         }
     }
 
-    /// The best of some devices drawn at random; counts the bytes as on their way there.
+    /// The best of some devices drawn at random, on the side where it is expected to be done first; counts the bytes as on their way
+    /// there.
     ///
     /// Drawn are those that answer and have not twice their share of the window, so that one that falls silent takes no more than
     /// that with it.
@@ -267,14 +283,16 @@ impl Shared {
         let random = &self.bag.client.session.random;
         let now = self.bag.client.session.clock.now();
         let mut load = self.load();
-        let share = (2 * u64::from(self.permits) / load.members.len() as u64).max(length);
+        let shares = load.shares(u64::from(self.permits)).map(|share| share.max(length));
+        let sides = load.sides_in_order(length);
         let answers = |member: &Member| member.quiet_since.is_none_or(|since| now.since(since) < QUIET_MAX);
-        let has_room = |member: &Member| member.on_their_way.saturating_add(length) <= share;
+        let has_room = |member: &Member| member.on_their_way.saturating_add(length) <= shares[member.side as usize];
         let wanted: [&dyn Fn(&Member) -> bool; 3] =
             [&|member| answers(member) && has_room(member), &|member| answers(member), &|_| true];
         let mut drawn: Vec<usize> = Vec::new();
-        for wanted in wanted {
-            drawn.extend((0..load.members.len()).filter(|place| wanted(&load.members[*place])));
+        for (wanted, side) in wanted.into_iter().flat_map(|wanted| sides.map(|side| (wanted, side))) {
+            let fits = |member: &Member| member.side == side && wanted(member);
+            drawn.extend((0..load.members.len()).filter(|place| fits(&load.members[*place])));
             if !drawn.is_empty() {
                 break;
             }
@@ -284,6 +302,32 @@ impl Shared {
         member.on_their_way = member.on_their_way.saturating_add(length);
         member.quiet_since.get_or_insert(now);
         member.device
+    }
+
+    /// Devices that have joined take part, those that have left do not.
+    fn learn(&self, info: &Info) {
+        let present = self.bag.within(self.scope, &info.members);
+        // A bag has devices for as long as it exists. Of a scope the last one stays: pushes to it say why they fail.
+        if present.is_empty() {
+            return;
+        }
+        let mut load = self.load();
+        let side = |device| self.bag.side_of(device);
+        follow(&mut load.members, &present, |member| member.device, |device| Member::new(device, side(device)));
+        load.members.iter_mut().for_each(|member| member.side = side(member.device));
+    }
+
+    /// A bag has devices, a scope perhaps none of them.
+    fn check_scope(&self) -> Result<()> {
+        if !self.load().members.is_empty() {
+            return Ok(());
+        }
+        let text = format!(
+            "the node that was asked for has no device in bag {}; nothing was pushed; push to the cluster, or to a node that \
+             `stormwell node ls` lists with devices",
+            self.bag.name
+        );
+        Err(Error::new(ErrorKind::NotFound, text))
     }
 
     fn load(&self) -> MutexGuard<'_, Load> {
@@ -315,27 +359,57 @@ impl Load {
         best
     }
 
-    /// Devices that have joined take part, those that have left do not.
-    fn learn(&mut self, info: &Info) {
-        follow(&mut self.members, info, |member| member.device, Member::new);
+    /// How many devices are on each side.
+    fn devices(&self) -> [usize; 2] {
+        SIDES.map(|side| self.members.iter().filter(|member| member.side == side).count())
+    }
+
+    /// The most bytes that each device of a side may have of a window: twice its share of what goes to its side. If there are two
+    /// sides, an eighth is left for the others.
+    fn shares(&self, window: u64) -> [u64; 2] {
+        let devices = self.devices();
+        SIDES.map(|side| {
+            let share = 2 * self.sides.part(window, side, devices) / devices[side as usize].max(1) as u64;
+            if devices.contains(&0) { share } else { share.min(window - window / 8) }
+        })
+    }
+
+    /// The sides in the order in which they are expected to be done with so many bytes more. One whose devices are all full comes
+    /// last, and is asked again after it has come last so often.
+    fn sides_in_order(&mut self, length: u64) -> [Side; 2] {
+        let devices = self.devices();
+        let open = SIDES.map(|side| {
+            let its = self.members.iter().filter(|member| member.side == side);
+            its.fold(length, |sum, member| sum.saturating_add(member.on_their_way))
+        });
+        let order = self.sides.first_done(open, devices);
+        let is_full = SIDES.map(|side| self.members.iter().all(|member| member.side != side || member.avoided > 0));
+        if devices.contains(&0) || is_full[0] == is_full[1] {
+            return order;
+        }
+        let full = if is_full[0] { Side::Near } else { Side::Far };
+        let its = self.members.iter_mut().filter(|member| member.side == full);
+        its.for_each(|member| member.avoided -= 1);
+        if full == Side::Near { [Side::Far, Side::Near] } else { SIDES }
     }
 }
 
 impl Member {
-    fn new(device: Id) -> Member {
-        Member { device, waiting: 0, avoided: 0, on_their_way: 0, quiet_since: None }
+    fn new(device: Id, side: Side) -> Member {
+        Member { device, side, waiting: 0, avoided: 0, on_their_way: 0, quiet_since: None }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{AVOIDED, Load, Member};
+    use crate::sides::{SIDES, Side, Sides};
     use base::unit::Time;
     use sim::random::SimRandom;
 
     fn load(devices: u128) -> Load {
-        let members = (0..devices).map(|device| Member::new(device.into())).collect();
-        Load { members, full_since: None, looked: Time::ZERO }
+        let members = (0..devices).map(|device| Member::new(device.into(), Side::Far)).collect();
+        Load { members, sides: Sides::default(), full_since: None, looked: Time::ZERO }
     }
 
     /// Chunks go where the least is on its way, however many wait elsewhere; of devices that are as busy, to those with less.
@@ -374,5 +448,23 @@ mod tests {
         });
         let tries = asked.take().unwrap_or_default();
         assert!((30..300).contains(&tries), "asked again after {tries} chunks");
+    }
+    /// The near device gets its part of a window and no more than seven eighths; while it is full, the others get everything.
+    #[test]
+    fn the_near_one() {
+        let mut load = load(8);
+        load.members[0].side = Side::Near;
+        assert_eq!(load.shares(80), [20, 20], "as long as nobody measured");
+        let at = |second: u64| Time::from_nanos(second * 1_000_000_000);
+        load.sides.done(Side::Near, at(0), at(1), 80_000);
+        load.sides.done(Side::Far, at(0), at(1), 20_000);
+        assert_eq!(load.shares(80), [70, 4]);
+        (load.members[0].on_their_way, load.members[1].on_their_way) = (39, 9);
+        assert_eq!(load.sides_in_order(1)[0], Side::Near);
+        load.members[0].on_their_way = 40;
+        assert_eq!(load.sides_in_order(1)[0], Side::Far);
+        (load.members[0].on_their_way, load.members[0].avoided) = (0, AVOIDED);
+        let asked = (0..).find(|_| load.sides_in_order(1) == SIDES);
+        assert_eq!(asked, Some(AVOIDED as usize));
     }
 }

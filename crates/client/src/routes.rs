@@ -2,6 +2,7 @@
 //!
 //! Names, sessions and bags as wholes are asked at the node that keeps the metadata; what is on a device, at the node that has it.
 
+use crate::sides::Side;
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, NodeId};
@@ -59,6 +60,7 @@ pub(crate) struct Table {
 pub(crate) struct Peer {
     pub(crate) node: NodeId,
     name: String,
+    side: Side,
     links: Arc<Links>,
 }
 
@@ -117,15 +119,15 @@ pub(crate) struct Route<'a> {
 }
 
 impl Routes {
-    /// Ways that start at these links; who else is there is asked when it is first needed.
+    /// Ways that start at these links, of a client on the node `here`; who else is there is asked when it is first needed.
     pub(crate) fn new(
         connector: Connector,
         keeper: Link,
         given: Vec<(NodeId, Arc<Links>)>,
+        here: Option<NodeId>,
         clock: Arc<dyn Clock>,
     ) -> Routes {
         let (table, asking) = (RwLock::default(), Mutex::default());
-        let here = given.iter().find(|(_, links)| links.address.is_empty()).map(|(node, _)| *node);
         Routes { connector, keeper, here, given, table, asking, clock }
     }
 
@@ -157,6 +159,11 @@ impl Routes {
     /// Whether a device is one of the cluster's, as it was last told.
     pub(crate) fn has(&self, device: Id) -> bool {
         self.table().devices.contains_key(&device.value())
+    }
+
+    /// Which node has a device, and on which side that is, as it was last told.
+    pub(crate) fn place_of(&self, device: Id) -> Option<(NodeId, Side)> {
+        self.table().devices.get(&device.value()).map(|peer| (peer.node, peer.side))
     }
 
     /// Whether this error says that a device cannot be reached now, while other nodes go on: not if it is on the node that keeps
@@ -214,7 +221,9 @@ impl Routes {
             let links = given
                 .or_else(|| known().cloned())
                 .unwrap_or_else(|| Arc::new(Links::later(&node.address, self.connector.settings.connections)));
-            let peer = Arc::new(Peer { node: id, name: node.name.clone(), links });
+            let near = self.here == Some(id) || self.connector.net.is_here(&node.address);
+            let side = if near { Side::Near } else { Side::Far };
+            let peer = Arc::new(Peer { node: id, name: node.name.clone(), side, links });
             devices.extend(has.iter().map(|device| (device.value(), peer.clone())));
             nodes.insert(id, peer);
         }

@@ -2,12 +2,17 @@
 
 mod bags;
 mod bare;
+mod card;
 mod compressed;
+mod curves;
 mod files;
 mod ground;
+mod joins;
 mod kept;
 mod limiter;
+mod links;
 mod load;
+mod memory;
 mod plot;
 mod row;
 mod world;
@@ -18,22 +23,24 @@ use base::policy::Compression;
 use base::unit::MIB;
 use compressed::Content;
 use ground::Tools;
+use joins::Joins;
 use limiter::Speed;
+use links::Links;
 use load::Load;
-use plot::{Chart, Line};
+use memory::Memory;
 use row::{HEAD, Row};
-use std::path::Path;
+use std::path::PathBuf;
 
 /// What to measure.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Experiments, by their names: limiter, weak, strong, one, buffer, compression; all of them without this
+    /// Experiments, by their names: limiter, weak, strong, one, buffer, links, hot, joins, memory, compression; all of them without this
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Sizes, in nodes with one device each, instead of the usual ones
     #[arg(long, value_delimiter = ',')]
     nodes: Vec<usize>,
-    /// What each device can do, in MB/s, instead of 80 (15 from 32 devices on)
+    /// What each device can do, in MB/s, instead of 80 (20 for 32 devices, 12 for more)
     #[arg(long)]
     rate: Option<u64>,
     /// How long each measurement is to take, if the devices are the bound, instead of the usual times
@@ -42,9 +49,18 @@ pub struct Args {
     /// KiB of a chunk, at most 1024, instead of 1024 (256 from 32 devices on)
     #[arg(long)]
     chunk: Option<usize>,
-    /// Chunks that each client has on their way, instead of 16 (four a device if it is alone)
+    /// Chunks that each client has on their way, instead of 12 (four a device if it is alone)
     #[arg(long)]
     window: Option<usize>,
+    /// Pulls that each client has open, instead of as many as it finds right
+    #[arg(long)]
+    pulls: Option<usize>,
+    /// What each network card can do in each direction, in MB/s, where links are slower than devices, instead of a quarter of a device
+    #[arg(long)]
+    card: Option<u64>,
+    /// Serve as the node that is measured in a process of its own, of the cluster with this id
+    #[arg(long, hide = true)]
+    alone: Option<String>,
     /// Disks with a head: 8 ms a seek, instead of 0.1 ms a request
     #[arg(long)]
     hdd: bool,
@@ -54,19 +70,20 @@ pub struct Args {
     /// Draw the curves into docs/pictures
     #[arg(long)]
     record: bool,
+    /// Measure nothing, and draw the curves of rows that were measured before and printed with --json
+    #[arg(long, value_name = "FILE")]
+    draw: Vec<PathBuf>,
 }
 
 /// The experiments, in the order in which they are run.
-const EXPERIMENTS: [&str; 6] = ["limiter", "weak", "strong", "one", "buffer", "compression"];
-
-/// Where pictures lie, from the root of the tree.
-const PICTURES: &str = "docs/pictures";
+const EXPERIMENTS: [&str; 10] =
+    ["limiter", "weak", "strong", "one", "buffer", "links", "hot", "joins", "memory", "compression"];
 
 /// What an experiment found: rows, and pictures by their names.
 #[derive(Default)]
 struct Found {
     rows: Vec<Row>,
-    charts: Vec<(&'static str, Chart)>,
+    charts: Vec<curves::Named>,
 }
 
 /// Runs the experiments. `Ok(false)`: a bar was missed.
@@ -78,9 +95,15 @@ pub fn run(args: &Args) -> Result<bool> {
     if args.chunk.is_some_and(|kib| kib == 0 || kib > 1024) {
         return Err(Error::new(ErrorKind::Invalid, "a chunk has 1 to 1024 KiB here"));
     }
+    if !args.draw.is_empty() {
+        return curves::record(&curves::of_rows(&curves::rows_of(&args.draw)?)).map(|()| true);
+    }
     os::machine::raise_open_files()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let tools = Tools::new();
+    if let Some(cluster) = &args.alone {
+        return runtime.block_on(memory::alone(&tools, cluster, args.speed(64))).map(|()| true);
+    }
     let mut all = Found::default();
     if !args.json {
         println!("{HEAD}");
@@ -91,14 +114,13 @@ pub fn run(args: &Args) -> Result<bool> {
         all.rows.extend(found.rows);
         all.charts.extend(found.charts);
     }
+    let rows: Vec<_> = all.rows.iter().map(Row::json).collect();
+    all.charts.extend(curves::of_rows(&rows));
     if args.json {
-        println!("{}", serde_json::json!({ "rows": all.rows.iter().map(Row::json).collect::<Vec<_>>() }));
+        println!("{}", serde_json::json!({ "rows": rows }));
     }
     if args.record {
-        std::fs::create_dir_all(PICTURES)?;
-        for (name, chart) in &all.charts {
-            os::file::replace(&Path::new(PICTURES).join(format!("{name}.svg")), chart.svg().as_bytes())?;
-        }
+        curves::record(&all.charts)?;
     }
     Ok(all.rows.iter().all(Row::holds))
 }
@@ -110,6 +132,9 @@ async fn experiment(name: &str, args: &Args, tools: &Tools) -> Result<Found> {
         "strong" => strong(args, tools).await,
         "one" => one(args, tools).await,
         "buffer" => buffer(args, tools).await,
+        "links" | "hot" => links(name, args, tools).await,
+        "joins" => joins(args, tools).await,
+        "memory" => memory(args, tools).await,
         "compression" => compression(args, tools).await,
         other => unreachable!("{other} is no experiment"),
     }
@@ -120,15 +145,25 @@ impl Args {
         if self.nodes.is_empty() { usual.to_vec() } else { self.nodes.clone() }
     }
 
-    /// Sixteen devices of 80 MB/s, or more of 15, are about what two processors carry through loopback with checksums.
+    /// Sixteen devices of 80 MB/s, or 64 of 12, are about what two processors carry through loopback with checksums.
     fn speed(&self, devices: usize) -> Speed {
-        let rate = self.rate.unwrap_or(if devices <= 16 { 80 } else { 15 }) * 1_000_000;
+        let usual = match devices {
+            0..=16 => 80,
+            17..=32 => 20,
+            _ => 12,
+        };
+        let rate = self.rate.unwrap_or(usual) * 1_000_000;
         if self.hdd { Speed::hdd(rate) } else { Speed::ssd(rate) }
     }
 
     /// A chunk so large that 0.1 ms for each request is below a percent of its time, and so small that a device has a thousand.
     fn chunk(&self, devices: usize) -> usize {
         self.chunk.unwrap_or(if devices <= 16 { 1024 } else { 256 }) << 10
+    }
+
+    /// So large chunks, and so many of them on their way unless somebody said another number.
+    fn load(&self, chunk: usize, window: usize) -> Load {
+        Load { chunk, window: self.window.unwrap_or(window), pulls: self.pulls }
     }
 
     fn show(&self, rows: &[Row]) {
@@ -178,47 +213,29 @@ async fn weak(args: &Args, tools: &Tools) -> Result<Found> {
         devices,
         speed,
         clients: devices,
-        load: Load { chunk, window: args.window.unwrap_or(16) },
+        load: args.load(chunk, 12),
         each: chunks(speed, args.seconds.unwrap_or(14.0), chunk),
         bar: Some(if devices <= 16 { 0.97 } else { 0.95 }),
     };
-    let sizes = args.sizes(&[1, 2, 4, 8, 16, 32, 64]);
-    let mut found = Found { rows: each_size(args, tools, &sizes, run).await?, ..Found::default() };
-    let original = Line::dashed(
-        "Hurricane, read",
-        vec![(1.0, 0.99), (2.0, 0.95), (4.0, 0.95), (8.0, 0.95), (16.0, 0.95), (64.0, 0.87)],
-    );
-    let mut chart = Chart {
-        title: "Weak scaling of bags: as many clients as nodes".to_string(),
-        x: "nodes, and as many clients".to_string(),
-        y: "throughput, part of the devices' sum".to_string(),
-        doubling: true,
-        floor: 0.7,
-        lines: lines(&found.rows, Row::ratio),
-    };
-    chart.lines.push(original);
-    found.charts.push(("weak-scaling", chart));
-    Ok(found)
+    let rows = each_size(args, tools, &args.sizes(&[1, 2, 4, 8, 16, 32, 64]), run).await?;
+    Ok(Found { rows, ..Found::default() })
 }
 
 /// The same work for all sizes together.
 async fn strong(args: &Args, tools: &Tools) -> Result<Found> {
     let sizes = args.sizes(&[1, 2, 4, 8, 16]);
-    let largest = sizes.iter().copied().max().unwrap_or(1);
+    // One size measured alone has the work that it has among the usual ones.
+    let largest = sizes.iter().copied().fold(16, usize::max);
     let run = |devices, speed, chunk| Run {
         experiment: "strong scaling",
         devices,
         speed,
         clients: devices,
-        load: Load { chunk, window: args.window.unwrap_or(16) },
+        load: args.load(chunk, 12),
         each: chunks(speed, args.seconds.unwrap_or(3.2), chunk) * largest as u64 / devices as u64,
         bar: Some(0.97),
     };
-    let mut found = Found { rows: each_size(args, tools, &sizes, run).await?, ..Found::default() };
-    found
-        .charts
-        .push(("strong-scaling", throughput("Strong scaling of bags: the same work for all sizes", &found.rows)));
-    Ok(found)
+    Ok(Found { rows: each_size(args, tools, &sizes, run).await?, ..Found::default() })
 }
 
 /// One client and more and more devices.
@@ -228,7 +245,7 @@ async fn one(args: &Args, tools: &Tools) -> Result<Found> {
         devices,
         speed,
         clients: 1,
-        load: Load { chunk, window: args.window.unwrap_or(16.max(4 * devices)) },
+        load: args.load(chunk, 12.max(4 * devices)),
         each: chunks(speed, args.seconds.unwrap_or(4.0), chunk) * devices as u64,
         bar: Some(0.95),
     };
@@ -236,12 +253,12 @@ async fn one(args: &Args, tools: &Tools) -> Result<Found> {
     let mut found = Found { rows, ..Found::default() };
     for devices in args.sizes(&[1, 2, 4, 8, 16]) {
         let speed = args.speed(devices);
-        let pieces = chunks(speed, args.seconds.unwrap_or(4.0), MIB as usize) * devices as u64;
+        // A large one: with 16 devices the groups of one and of four columns cost a sixth of a second.
+        let pieces = chunks(speed, args.seconds.unwrap_or(8.0), MIB as usize) * devices as u64;
         let rows = files::one_client(tools, devices, speed, pieces, 0.95).await?;
         args.show(&rows);
         found.rows.extend(rows);
     }
-    found.charts.push(("one-client", throughput("One client: a bag, and a file", &found.rows)));
     Ok(found)
 }
 
@@ -256,7 +273,7 @@ async fn buffer(args: &Args, tools: &Tools) -> Result<Found> {
             devices,
             speed,
             clients: devices,
-            load: Load { chunk, window: args.window.unwrap_or(16) },
+            load: args.load(chunk, 12),
             each: 20 * capacity / chunk as u64,
             bar: None,
         };
@@ -267,7 +284,7 @@ async fn buffer(args: &Args, tools: &Tools) -> Result<Found> {
         let buffer = Buffer { run: Run { bar: Some(0.95), ..run }, capacity };
         let (row, backlog) = buffer.both(tools, unmixed).await?;
         args.show(std::slice::from_ref(&row));
-        found.charts.push(("unbounded-buffer", backlog_chart(&buffer, &backlog)));
+        found.charts.push(("unbounded-buffer", curves::backlog(&buffer, &backlog)));
         found.rows.extend([push, pull, row]);
     }
     Ok(found)
@@ -297,42 +314,58 @@ async fn compression(args: &Args, tools: &Tools) -> Result<Found> {
     Ok(found)
 }
 
-fn backlog_chart(buffer: &Buffer, backlog: &[(f64, f64)]) -> Chart {
-    let points: Vec<(f64, f64)> = backlog.iter().map(|(second, bytes)| (*second, bytes / 1e6)).collect();
-    let (end, capacity) =
-        (points.last().map_or(1.0, |point| point.0), buffer.capacity as f64 / 1e6 * buffer.run.devices as f64);
-    Chart {
-        title: "Unbounded buffer: producers and consumers at once".to_string(),
-        x: "seconds".to_string(),
-        y: "pushed and not pulled, MB".to_string(),
-        doubling: false,
-        floor: 0.0,
-        lines: vec![
-            Line::new("backlog", points),
-            Line::dashed("what the devices hold", vec![(0.0, capacity), (end, capacity)]),
-        ],
+/// Links slower than devices, by as much as a Gbit/s is slower than what Hurricane's lab had behind it: all clients, or one.
+async fn links(name: &str, args: &Args, tools: &Tools) -> Result<Found> {
+    let mut found = Found::default();
+    for devices in args.sizes(&[8]) {
+        let (speed, hot) = (args.speed(devices), name == "hot");
+        let window = if hot { 32 } else { 12 };
+        let links = Links {
+            devices,
+            speed,
+            card: args.card.map_or(speed.rate / 4, |card| card * 1_000_000),
+            load: args.load(args.chunk(devices), window),
+            seconds: args.seconds.unwrap_or(10.0),
+        };
+        let rows = match hot {
+            true => {
+                let rows = links.hot(tools).await?;
+                args.show(&rows);
+                rows
+            }
+            false => links.all(tools, |rows| args.show(rows)).await?,
+        };
+        found.rows.extend(rows);
     }
+    Ok(found)
 }
 
-/// Throughput by devices, beside their sum.
-fn throughput(title: &str, rows: &[Row]) -> Chart {
-    let mut lines = lines(rows, |row| row.throughput / 1e6);
-    let sum = rows.iter().filter(|row| row.what == "push").map(|row| (row.devices as f64, row.of / 1e6)).collect();
-    lines.push(Line::dashed("the devices' sum", sum));
-    Chart { title: title.to_string(), x: "nodes".to_string(), y: "MB/s".to_string(), doubling: true, floor: 0.0, lines }
+/// A node joins, and one is drained, while clients push.
+async fn joins(args: &Args, tools: &Tools) -> Result<Found> {
+    let mut found = Found::default();
+    for devices in args.sizes(&[8]) {
+        let speed = args.speed(devices);
+        let load = args.load(args.chunk(devices), 12);
+        let seen = Joins { devices, speed, load, seconds: args.seconds.unwrap_or(12.0) }.run(tools).await?;
+        args.show(&seen.rows);
+        found.charts.push(("joins", curves::joining(&seen)));
+        found.rows.extend(seen.rows);
+    }
+    Ok(found)
 }
 
-/// A line for each thing that was done.
-fn lines(rows: &[Row], value: impl Fn(&Row) -> f64) -> Vec<Line> {
-    let mut lines: Vec<Line> = Vec::new();
-    for row in rows {
-        let point = (row.devices as f64, value(row));
-        match lines.iter_mut().find(|line| line.name == row.what) {
-            Some(line) => line.points.push(point),
-            None => lines.push(Line::new(row.what, vec![point])),
-        }
+/// One node of many in a process of its own.
+async fn memory(args: &Args, tools: &Tools) -> Result<Found> {
+    let mut found = Found::default();
+    for devices in args.sizes(&[64]) {
+        let (speed, chunk) = (args.speed(devices), args.chunk(devices));
+        let load = args.load(chunk, 12);
+        let each = chunks(speed, args.seconds.unwrap_or(14.0), chunk);
+        let row = Memory { devices, speed, load, each }.run(tools).await?;
+        args.show(std::slice::from_ref(&row));
+        found.rows.push(row);
     }
-    lines
+    Ok(found)
 }
 
 #[cfg(test)]
@@ -346,7 +379,7 @@ mod tests {
     use base::unit::MIB;
 
     fn run() -> Run {
-        let (speed, load) = (Speed::ssd(2_000_000_000), Load { chunk: 64 << 10, window: 4 });
+        let (speed, load) = (Speed::ssd(2_000_000_000), Load { chunk: 64 << 10, window: 4, pulls: None });
         Run { experiment: "smoke", devices: 2, speed, clients: 2, load, each: 40, bar: None }
     }
 
@@ -366,6 +399,23 @@ mod tests {
         assert!(write.throughput > 0.0 && read.throughput > 0.0);
     }
 
+    /// With links slower than devices clients push and pull as they like, all of them and one alone.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn links_are_slow() {
+        let (speed, load) = (Speed::ssd(200_000_000), Load { chunk: 64 << 10, window: 8, pulls: None });
+        let links = super::links::Links { devices: 2, speed, card: 50_000_000, load, seconds: 0.05 };
+        assert_eq!(links.all(&Tools::new(), |_| ()).await.expect("it runs").len(), 6);
+        assert_eq!(links.hot(&Tools::new()).await.expect("it runs").len(), 2);
+    }
+
+    /// A node joins and one is drained while clients push, and no chunk is lost.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_node_joins() {
+        let (speed, load) = (Speed::ssd(100_000_000), Load { chunk: 64 << 10, window: 4, pulls: None });
+        let seen = super::joins::Joins { devices: 2, speed, load, seconds: 0.5 }.run(&Tools::new()).await;
+        assert_eq!(seen.expect("it runs").rows.len(), 2);
+    }
+
     /// What a client pushes compressed comes back, and less of it is stored.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn compresses() {
@@ -379,7 +429,7 @@ mod tests {
     /// More than the devices hold passes through them while it is consumed.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn passes_through() {
-        let run = Run { load: Load { chunk: MIB as usize, window: 4 }, each: 100, ..run() };
+        let run = Run { load: Load { chunk: MIB as usize, window: 4, pulls: None }, each: 100, ..run() };
         let buffer = Buffer { run, capacity: 64 * MIB };
         let (row, _) = buffer.both(&Tools::new(), 1.0).await.expect("it runs");
         assert_eq!(row.each, 100);

@@ -1,7 +1,7 @@
 //! `cargo x sim`: runs seeds of the simulation, one node and a cluster for each, and reports.
 
 use crate::record;
-use crate::simulate::{self, ACKNOWLEDGED_MIN, FAULTS, FAULTS_MIN, OPERATIONS, Report, Store};
+use crate::simulate::{self, ACKNOWLEDGED_MIN, FAULTS, FAULTS_MIN, Report, Store};
 use base::error::Result;
 use base::planted::Planted;
 use std::collections::BTreeMap;
@@ -70,15 +70,14 @@ impl Total {
     /// Faults and operations that there should have been and were not.
     fn missing(&self, store: Store) -> Vec<&'static str> {
         let faults = store.troubles().iter().chain(&FAULTS).filter(|name| !self.faults.contains_key(*name));
-        // These need an end of the one node, or a device alone.
-        let elsewhere = |name: &&&str| store == Store::Node || **name != "read_out_of_service";
-        let operations = OPERATIONS.iter().filter(elsewhere).filter(|name| !self.counts.contains_key(*name));
-        faults.chain(operations).copied().collect()
+        let operations = store.operations().into_iter().filter(|name| !self.counts.contains_key(name));
+        faults.copied().chain(operations).collect()
     }
 
-    fn rows(&self) -> Vec<(String, u64)> {
-        let operations = OPERATIONS.iter().filter_map(|name| self.counts.get(name)).sum();
-        let checks = self.counts.iter().filter(|(name, _)| !OPERATIONS.contains(name));
+    fn rows(&self, store: Store) -> Vec<(String, u64)> {
+        let names = store.operations();
+        let operations = names.iter().filter_map(|name| self.counts.get(name)).sum();
+        let checks = self.counts.iter().filter(|(name, _)| !names.contains(name));
         let mut rows = vec![
             ("seeds".to_string(), self.seeds),
             ("virtual minutes".to_string(), self.milliseconds / 60_000),
@@ -107,7 +106,7 @@ pub fn run(args: &Args) -> Result<bool> {
         }
         print(args, store, &total);
         if args.record {
-            record::add(Path::new(TRUST), table_of(store), &total.rows())?;
+            record::add(Path::new(TRUST), table_of(store), &total.rows(store))?;
         }
         well &= total.broken == 0;
     }
@@ -158,7 +157,7 @@ fn holds(args: &Args, store: Store, seed: u64, report: &Report) -> bool {
 fn print(args: &Args, store: Store, total: &Total) {
     let missing = total.missing(store);
     if args.json {
-        let rows: BTreeMap<String, u64> = total.rows().into_iter().collect();
+        let rows: BTreeMap<String, u64> = total.rows(store).into_iter().collect();
         let operations = &total.counts;
         println!(
             "{}",
@@ -167,7 +166,7 @@ fn print(args: &Args, store: Store, total: &Total) {
         return;
     }
     println!("{}:", table_of(store));
-    for (what, count) in total.rows() {
+    for (what, count) in total.rows(store) {
         println!("{what:<40} {count:>12}");
     }
     if !missing.is_empty() {

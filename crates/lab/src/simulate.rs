@@ -21,7 +21,7 @@ mod scene;
 mod witness;
 
 pub use cluster::{ACKNOWLEDGED_MIN, FAULTS_MIN};
-pub use director::{FAULTS, OPERATIONS};
+pub use director::FAULTS;
 
 use base::env::{Clock, Random};
 use base::planted::Planted;
@@ -76,6 +76,14 @@ impl Store {
             Store::Node => "node",
             Store::Cluster => "cluster",
         }
+    }
+
+    /// Everything that its clients do.
+    pub fn operations(self) -> Vec<&'static str> {
+        // A device out of service is looked at where there is no other trouble.
+        let everywhere = |name: &&str| self == Store::Node || *name != "read_out_of_service";
+        let more: &[&str] = if self == Store::Cluster { &cluster::OPERATIONS } else { &[] };
+        director::OPERATIONS.iter().chain(more).copied().filter(everywhere).collect()
     }
 
     /// The troubles that a director of it makes.

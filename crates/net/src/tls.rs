@@ -133,6 +133,10 @@ impl Net for TlsNet {
             Ok(Box::new(TlsListener { listener, acceptor: self.tls.acceptor.clone() }) as Box<dyn Listener>)
         })
     }
+
+    fn is_here(&self, address: &str) -> bool {
+        self.net.is_here(address)
+    }
 }
 
 impl Listener for TlsListener {

@@ -70,12 +70,13 @@ impl Node {
         let info = info_of(&node);
         self.check_reporter(from, &info, devices.len())?;
         let of = (info.node, info.incarnation);
+        // In this order: one that is not known any more was marked before.
+        let known: BTreeMap<DeviceId, DeviceInfo> =
+            keeper.devices().await?.into_iter().map(|info| (info.device, info)).collect();
         let removed: Vec<_> = devices.iter().map(|device| device.device).collect();
         let removed =
             removed.into_iter().filter(|id| keeper.peers.was_removed(DeviceId(id.value()), of)).collect::<Vec<_>>();
         devices.retain(|device| !removed.contains(&device.device));
-        let known: BTreeMap<DeviceId, DeviceInfo> =
-            keeper.devices().await?.into_iter().map(|info| (info.device, info)).collect();
         for device in &devices {
             check_device(&info, device, known.get(&DeviceId(device.device.value())))?;
         }

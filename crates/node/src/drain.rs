@@ -92,10 +92,16 @@ async fn pass(node: &Arc<Node>, place: &Place) -> Result<()> {
     }
     let shown = place.shown();
     let keeper = node.keeper()?;
-    keeper.metadata.ask(meta::Request::DeviceRemove { device: place.id() }).await?;
-    match place {
-        Place::Near(device) => device.drained(|draining| draining.over = true),
-        Place::Far(far) => keeper.peers.removed(far),
+    // Before the metadata forgets it: a report that comes then would make it a new device.
+    if let Place::Far(far) = place {
+        keeper.peers.removed(far);
+    }
+    if let Err(error) = keeper.metadata.ask(meta::Request::DeviceRemove { device: place.id() }).await {
+        keeper.peers.stays(place.id());
+        return Err(error);
+    }
+    if let Place::Near(device) = place {
+        device.drained(|draining| draining.over = true);
     }
     let text = "the device is empty and removed; its directory may be deleted";
     node.log.say(Level::Info, "drain", text, &[("place", &shown)]);
@@ -228,14 +234,16 @@ async fn leave_bags(node: &Node, place: &Place, waits: &mut Vec<String>) -> Resu
             acknowledged: stat.acknowledged,
             acknowledged_bytes: stat.acknowledged_bytes,
         };
+        match place {
+            Place::Near(device) if device.usage().failed => device.send(Item::BagChanged { bag: bag.bag }),
+            // For good: its node may start again with the device as a new one, and producers name it until they ask who is in the
+            // bag. What they push there would be found by nobody.
+            place => place.seal_bag(bag.bag, bag.epoch).await?,
+        }
         let leaving = Some((place.id(), counts));
         node.metadata()?
             .ask(meta::Request::BagMembers { bag: bag.bag, state: bag.state, joining: Vec::new(), leaving })
             .await?;
-        match place {
-            Place::Near(device) if device.usage().failed => device.send(Item::BagChanged { bag: bag.bag }),
-            place => place.drop_bag(bag.bag).await?,
-        }
     }
     Ok(())
 }

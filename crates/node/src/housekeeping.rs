@@ -173,6 +173,10 @@ async fn join_bag(node: &Node, bag: &BagInfo, devices: &[DeviceInfo]) -> Result<
 pub async fn join(node: &Node, bag: &BagInfo, joining: Vec<DeviceId>) -> Result<BagInfo> {
     // Before the first chunk comes: one that is acknowledged in a bag that retains must stay.
     for device in &joining {
+        if bag.state != BagState::Sealed {
+            // It may have left this bag before, and refuses its chunks since then.
+            node.place(*device)?.drop_bag(bag.bag).await?;
+        }
         if (bag.pass > 0 || bag.retain) && node.planted != Some(Planted::JoinerNotToldOfPass) {
             node.place(*device)?.begin_pass(bag.bag, bag.pass, bag.retain).await?;
         }

@@ -164,6 +164,11 @@ impl Peers {
         marks.removed.insert(far.device, of);
     }
 
+    /// The device could not be removed.
+    pub fn stays(&self, device: DeviceId) {
+        self.marks().removed.remove(&device);
+    }
+
     /// Whether a device that this start of a node reports was removed.
     pub fn was_removed(&self, device: DeviceId, of: (NodeId, u64)) -> bool {
         let mut marks = self.marks();

@@ -513,7 +513,8 @@ impl Node {
         let record = match self.metadata()?.ask_for(caller, request).await {
             Ok(reply) => translate::bag_found(reply),
             Err(error) if error.kind() == ErrorKind::Exists && ask.exists_ok => {
-                return self.bag_for(&ask.name, ask.uncounted, ask.knows).await;
+                // Whoever made it may have failed to tell the members.
+                return self.bag_for(&ask.name, ask.uncounted && !ask.retain, ask.knows).await;
             }
             Err(error) => return Err(error),
         };

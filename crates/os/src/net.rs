@@ -6,7 +6,7 @@ mod holder;
 use base::error::{Error, ErrorKind, Result};
 use base::net::{Boxed, Listener, Net, Stream};
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -62,6 +62,18 @@ impl Net for TcpNet {
             }
             Err(last)
         })
+    }
+
+    /// A name that is no address is not looked up: that could take seconds.
+    fn is_here(&self, address: &str) -> bool {
+        let Some((host, _)) = address.rsplit_once(':') else { return false };
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        match host.parse::<IpAddr>() {
+            Ok(ip) if ip.is_loopback() => true,
+            // Only a machine's own addresses can be bound to.
+            Ok(ip) => !ip.is_unspecified() && UdpSocket::bind((ip, 0)).is_ok(),
+            Err(_) => host == "localhost",
+        }
     }
 }
 

@@ -109,7 +109,8 @@ fn test_stages(root: &Path) -> Result<Vec<Stage>, String> {
     if !END_TO_END_ON_THREADS.is_empty() {
         stages.push(on_threads(&end_to_end));
     }
-    // A hundred seeds take a quarter of a minute; of the trials `cargo x trials` runs hundreds. Three clusters are tried at once.
+    // A hundred seeds take a quarter of a minute for one node and two minutes for a cluster; of the trials `cargo x trials` runs
+    // hundreds. Three clusters are tried at once.
     let experiments = [
         ("simulation", 6, "sim --seeds 100"),
         ("trials", 3, "trials --count 15"),

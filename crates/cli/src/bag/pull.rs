@@ -35,6 +35,10 @@ pub struct Pull {
     /// End when the bag is empty, sealed or not
     #[arg(long)]
     no_wait: bool,
+    /// From which devices: those of the cluster, of a node by its name, or `here`: of the node of this machine. Pull then ends when
+    /// that is so of what is there, which says nothing of the rest
+    #[arg(long, value_name = "SCOPE", default_value = "cluster")]
+    scope: String,
     /// The bag
     bag: String,
 }
@@ -57,7 +61,8 @@ impl Pull {
         }
         let client = context.connect("bag pull").await?;
         let bag = client.bag(&self.bag).await.map_err(|error| super::missing(error, &self.bag))?;
-        let mut options = ConsumerOptions { wait: !self.no_wait, ..ConsumerOptions::default() };
+        let scope = super::scope(&client, &self.scope).await?;
+        let mut options = ConsumerOptions { wait: !self.no_wait, scope, ..ConsumerOptions::default() };
         if self.exec.is_some() {
             // Commands are slow beside the network: chunks held in advance would only be kept from other consumers.
             options.window = Some(self.jobs.get());

@@ -33,6 +33,9 @@ pub struct Push {
     /// Make the bag if there is none
     #[arg(long)]
     create: bool,
+    /// To which devices: those of the cluster, of a node by its name, or `here`: of the node of this machine
+    #[arg(long, value_name = "SCOPE", default_value = "cluster")]
+    scope: String,
     /// The bag
     bag: String,
     /// The files; - or none is stdin
@@ -69,8 +72,9 @@ impl Push {
                 _ => error,
             })?
         };
+        let scope = super::scope(&client, &self.scope).await?;
         let (progress, ticker) = Progress::start(context, "push", "chunk");
-        let producer = bag.producer(ProducerOptions::default());
+        let producer = bag.producer(ProducerOptions { scope, ..ProducerOptions::default() });
         let pushed = self.sources(&producer, &progress).await;
         // What was handed over before an error is finished, so that the counts below are true.
         producer.flush().await?;

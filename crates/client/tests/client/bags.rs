@@ -15,7 +15,7 @@ fn chunk(producer: u64, number: u64) -> Bytes {
 }
 
 async fn produce(bag: Bag, producer: u64, count: u64) {
-    let pushing = bag.producer(ProducerOptions { window: 100 });
+    let pushing = bag.producer(ProducerOptions { window: 100, ..ProducerOptions::default() });
     for number in 0..count {
         pushing.push(chunk(producer, number)).await.expect("admitted");
     }
@@ -121,8 +121,11 @@ async fn grants() {
     let mut consumer = bag.consumer(ConsumerOptions::default());
     let held = consumer.pull().await.expect("asked").expect("there is one");
     tokio::time::sleep(Duration::from_secs(200)).await;
-    let mut second =
-        other.bag("work").await.expect("it was made").consumer(ConsumerOptions { wait: false, window: Some(1) });
+    let mut second = other.bag("work").await.expect("it was made").consumer(ConsumerOptions {
+        wait: false,
+        window: Some(1),
+        ..ConsumerOptions::default()
+    });
     assert!(second.pull().await.expect("asked").is_none(), "the grant was not renewed");
     drop(held);
     tokio::time::sleep(Duration::from_secs(31)).await;
@@ -139,8 +142,11 @@ async fn grants() {
     fake.fail(|faults| faults.unreachable = true);
     tokio::time::sleep(Duration::from_secs(45)).await;
     fake.fail(|faults| faults.unreachable = false);
-    let mut third =
-        other.bag("work").await.expect("it was made").consumer(ConsumerOptions { wait: false, window: Some(1) });
+    let mut third = other.bag("work").await.expect("it was made").consumer(ConsumerOptions {
+        wait: false,
+        window: Some(1),
+        ..ConsumerOptions::default()
+    });
     let theirs = third.pull().await.expect("asked").expect("the grant has ended");
     again.acknowledge();
     let results = second.flush().await;
@@ -157,7 +163,7 @@ async fn acknowledgements_travel_together() {
     let fake = Fake::new(4);
     let bag = fake.client().bag_create("work", false).await.expect("new");
     produce(bag.clone(), 0, 30).await;
-    let mut consumer = bag.consumer(ConsumerOptions { wait: false, window: Some(40) });
+    let mut consumer = bag.consumer(ConsumerOptions { wait: false, window: Some(40), ..ConsumerOptions::default() });
     let mut chunks = Vec::new();
     while let Some(chunk) = consumer.pull().await.expect("asked") {
         chunks.push(chunk);

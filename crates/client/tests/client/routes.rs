@@ -5,8 +5,9 @@ use crate::fake::nodes::Nodes;
 use crate::files::{SMALL, content, write};
 use base::env::Clock;
 use base::error::ErrorKind;
+use base::id::NodeId;
 use bytes::Bytes;
-use client::{Bag, ConsumerOptions, CreateOptions, PackOptions, PackerOptions, ProducerOptions};
+use client::{Bag, ConsumerOptions, CreateOptions, PackOptions, PackerOptions, ProducerOptions, Scope};
 use net::message::{Ask, cluster};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -197,7 +198,7 @@ async fn a_node_that_comes_back() {
         fake.fail(|faults| faults.delay_max = Duration::from_millis(30));
         let bag = nodes.client("node3").await.bag_create("work", false).await.expect("new");
         let consumer = tokio::spawn(consume(nodes.client("node1").await.bag("work").await.expect("there")));
-        let producer = bag.producer(ProducerOptions { window: 600 });
+        let producer = bag.producer(ProducerOptions { window: 600, ..ProducerOptions::default() });
         let mut before = 0;
         for number in 0..2000 {
             if number == 300 {
@@ -280,4 +281,44 @@ async fn a_node_that_leaves() {
     assert_eq!(pushed_to(&fake, 1) + pushed_to(&fake, 3), 90);
     bag.seal().await.expect("sealed");
     assert_eq!(consume(bag).await.len(), 90);
+}
+
+/// Within the scope of a node, chunks go to its device only and come from there only; its end is when all that is handled, sealed
+/// and waited for or not, whatever lies elsewhere. A node without a device takes nothing.
+#[tokio::test(start_paused = true)]
+async fn one_node_only() {
+    let fake = Fake::new(9);
+    let nodes = Nodes::new(&fake, 3).await;
+    let client = nodes.client("node1").await;
+    let bag = client.bag_create("work", false).await.expect("new");
+    let scope = |node| ProducerOptions { scope: Scope::Node(NodeId(node)), ..ProducerOptions::default() };
+    for node in 2..=3 {
+        let producer = bag.producer(scope(node));
+        for number in 0..30 {
+            producer.push(numbered(u64::from(node as u32) * 100 + number)).await.expect("admitted");
+        }
+        producer.flush().await.expect("synced");
+    }
+    let pushed = |device: u128| fake.state().bags.values().map(|bag| bag.members[&device].pushed).sum::<u64>();
+    assert_eq!([pushed(1), pushed(2), pushed(3)], [0, 30, 30]);
+    let error = bag.producer(scope(4)).push(numbered(1)).await.expect_err("there is no such node");
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    let pull = async |node: u128, wait: bool| {
+        let mut consumer = bag.consumer(ConsumerOptions { window: None, wait, scope: Scope::Node(NodeId(node)) });
+        let mut pulled = Vec::new();
+        while let Some(chunk) = consumer.pull().await.expect("pulled") {
+            pulled.push(chunk.bytes.clone());
+            chunk.acknowledge();
+        }
+        assert_eq!(consumer.flush().await.accepted.len(), pulled.len());
+        pulled.sort();
+        pulled
+    };
+    let of = |node: u64| (0..30).map(|number| numbered(node * 100 + number)).collect::<Vec<_>>();
+    assert_eq!((pull(1, false).await, pull(2, false).await), (Vec::new(), of(2)));
+    assert_eq!(pull(2, false).await.len(), 0);
+    bag.seal().await.expect("sealed");
+    assert_eq!((pull(2, true).await, pull(1, true).await, pull(4, true).await), (Vec::new(), Vec::new(), Vec::new()));
+    assert_eq!(pull(3, true).await, of(3), "the end of one node was not the bag's");
+    assert_eq!(fake.state().astray, 0);
 }

@@ -65,22 +65,30 @@ impl Run {
         })
     }
 
+    /// What devices did that were busy for so long before.
+    fn use_of(&self, store: &Store, before: f64, seconds: f64) -> String {
+        let part = (store.busy() - before) / seconds / self.devices as f64;
+        format!("devices busy for {part:.3} of the time, done {:.2} s before the end", store.idle())
+    }
+
     /// Pushes everything and then pulls everything; a row for each.
     pub async fn push_and_pull(&self, tools: &Tools) -> Result<[Row; 2]> {
-        let shape = Shape { devices: self.devices, speed: self.speed, capacity: self.capacity() };
+        let shape = Shape::new(self.devices, self.speed, self.capacity());
         let store = Store::start(tools, shape).await?;
         let clients = store.clients(self.clients).await?;
         clients[0].bag_create("bag", false).await?;
         let bags = load::open(&clients, "bag").await?;
         let count = Arc::new(Count::default());
-        let watch = Watch::start(tools)?;
+        let (watch, busy) = (Watch::start(tools)?, store.busy());
         let pushed = Work::push(tools, &bags, self.load, self.each, &count).end().await?;
         let mut push = self.row("push", watch.end()?)?;
-        push.note = spread(&clients[0]).await?;
+        push.note = format!("{}; {}", spread(&clients[0]).await?, self.use_of(&store, busy, push.seconds));
         clients[0].bag_seal("bag").await?;
-        let watch = Watch::start(tools)?;
+        let (watch, busy) = (Watch::start(tools)?, store.busy());
         let pulled = Work::pull(&bags, self.load, &count).end().await?;
-        let pull = self.row("pull", watch.end()?)?;
+        let mut pull = self.row("pull", watch.end()?)?;
+        pull.window = self.load.pulls.unwrap_or(0);
+        pull.note = self.use_of(&store, busy, pull.seconds);
         if pushed != pulled {
             let text = format!("{pushed} chunks were pushed and {pulled} acknowledged; this is a fault in Stormwell");
             return Err(Error::new(ErrorKind::Corrupt, text));
@@ -113,8 +121,7 @@ impl Buffer {
     /// Pushes and pulls at once. The row, of pushes and pulls together, and the backlog in bytes by seconds.
     pub async fn both(&self, tools: &Tools, unmixed: f64) -> Result<(Row, Vec<(f64, f64)>)> {
         let run = &self.run;
-        let store =
-            Store::start(tools, Shape { devices: run.devices, speed: run.speed, capacity: self.capacity }).await?;
+        let store = Store::start(tools, Shape::new(run.devices, run.speed, self.capacity)).await?;
         let (producers, consumers) = (store.clients(run.clients).await?, store.clients(run.clients).await?);
         producers[0].bag_create("bag", false).await?;
         let (sources, sinks) = (load::open(&producers, "bag").await?, load::open(&consumers, "bag").await?);

@@ -9,6 +9,7 @@ use base::buffer::Pool;
 use base::disk::{Caching, Disk, Done, FileKind, FileName, Fill, Op};
 use base::error::Result;
 use base::unit::GIB;
+use std::sync::Arc;
 
 /// Requests under way, as many as the engine has.
 const DEPTH: u64 = 4;
@@ -20,7 +21,7 @@ const ROUND: u64 = 64;
 pub fn check(tools: &Tools, speed: Speed, length: usize, bytes: u64) -> Result<[Row; 2]> {
     let file = FileName::new(FileKind::Data, 0);
     let kept = Box::new(KeptDisk::new(tools.pattern.clone(), Pool::new(16 << 20)));
-    let mut disk = LimitedDisk::new(kept, speed, tools.clock.clone());
+    let mut disk = LimitedDisk::new(kept, speed, Arc::default(), tools.clock.clone());
     run(&mut disk, 1, |_| Op::Create { file, size: ROUND * length as u64, fill: Fill::Reserved });
     let count = bytes / length as u64;
     let place = |number: u64| number % ROUND * length as u64;

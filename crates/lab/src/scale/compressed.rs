@@ -72,13 +72,13 @@ impl Run {
     /// pushes and pulls in bytes a second, and how many times as fast is good enough.
     pub async fn push_and_pull(&self, tools: &Tools, of: Option<[(f64, f64); 2]>) -> Result<[Row; 2]> {
         let bytes = self.chunks * CHUNK as u64;
-        let shape = Shape { devices: 1, speed: self.speed, capacity: (2 * bytes).max(GIB) };
+        let shape = Shape::new(1, self.speed, (2 * bytes).max(GIB));
         let store = Store::start(tools, shape).await?;
-        let client = store.client().await?;
+        let client = store.client(0).await?;
         let options = BagOptions { compression: Some(self.how), ..BagOptions::default() };
         let bag = client.bag_create_with("bag", false, options).await?;
         let chunk = self.content.chunk(tools.random.as_ref());
-        let producer = bag.producer(ProducerOptions { window: self.window * CHUNK });
+        let producer = bag.producer(ProducerOptions { window: self.window * CHUNK, ..ProducerOptions::default() });
         let watch = Watch::start(tools)?;
         for _ in 0..self.chunks {
             producer.push(chunk.clone()).await?;
@@ -88,7 +88,7 @@ impl Run {
         push.note = self.note(&client).await?;
         bag.seal().await?;
         let watch = Watch::start(tools)?;
-        let mut consumer = bag.consumer(ConsumerOptions { window: Some(self.window), wait: true });
+        let mut consumer = bag.consumer(ConsumerOptions { window: Some(self.window), ..ConsumerOptions::default() });
         let mut came = 0;
         while let Some(pulled) = consumer.pull().await? {
             if pulled.bytes.len() != CHUNK || came == 0 && pulled.bytes != chunk {

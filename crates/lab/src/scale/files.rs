@@ -15,8 +15,8 @@ const PIECE: usize = 1 << 20;
 /// devices' sum that is good enough is `bar`.
 pub async fn one_client(tools: &Tools, devices: usize, speed: Speed, pieces: u64, bar: f64) -> Result<[Row; 2]> {
     let bytes = pieces * PIECE as u64;
-    let store = Store::start(tools, Shape { devices, speed, capacity: (2 * bytes).max(GIB) }).await?;
-    let client = store.client().await?;
+    let store = Store::start(tools, Shape::new(devices, speed, (2 * bytes).max(GIB))).await?;
+    let client = store.client(0).await?;
     let row = |what: &'static str, cost: Cost| -> Result<Row> {
         Ok(Row {
             experiment: "one client",
@@ -33,7 +33,7 @@ pub async fn one_client(tools: &Tools, devices: usize, speed: Speed, pieces: u64
             bar: Some(bar),
             processor: cost.processor / (bytes as f64 / GIB as f64),
             memory: os::process::usage(std::process::id())?.anonymous_bytes,
-            note: "8 MiB on one device, 32 MiB on four, then on all".to_string(),
+            note: if devices > 1 { "its first 8 MiB on one device" } else { "" }.to_string(),
         })
     };
     let watch = Watch::start(tools)?;

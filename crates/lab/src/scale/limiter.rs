@@ -7,6 +7,7 @@ use base::unit::Time;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// What a device can do.
@@ -32,6 +33,25 @@ impl Speed {
     }
 }
 
+/// What a device had to do so far, for whoever measures beside it. Nanoseconds.
+#[derive(Debug, Default)]
+pub struct Busy {
+    time: AtomicU64,
+    free: AtomicU64,
+}
+
+impl Busy {
+    /// How long it was busy since the start, and will be with what it was given.
+    pub fn time(&self) -> Duration {
+        Duration::from_nanos(self.time.load(Ordering::Relaxed))
+    }
+
+    /// When it is done with everything that it was given.
+    pub fn free(&self) -> Time {
+        Time::from_nanos(self.free.load(Ordering::Relaxed))
+    }
+}
+
 /// A device that had nothing to do for a while makes up for at most so much of it. Threads of a busy machine wake that late.
 const CREDIT: Duration = Duration::from_millis(10);
 
@@ -45,18 +65,22 @@ pub struct Meter {
     head: Option<(FileName, u64)>,
     /// Something was written that no sync has covered.
     dirty: bool,
+    busy: Arc<Busy>,
 }
 
 impl Meter {
-    /// A device with nothing to do.
-    pub fn new(speed: Speed) -> Meter {
-        Meter { speed, free: Time::ZERO, head: None, dirty: false }
+    /// A device with nothing to do, that tells what it does.
+    pub fn new(speed: Speed, busy: Arc<Busy>) -> Meter {
+        Meter { speed, free: Time::ZERO, head: None, dirty: false, busy }
     }
 
     /// When this request, which comes now, is done.
     pub fn take(&mut self, now: Time, op: &Op) -> Time {
         let earliest = Time::from_nanos(now.as_nanos().saturating_sub(CREDIT.as_nanos() as u64));
-        self.free = self.free.max(earliest).after(self.cost(op));
+        let cost = self.cost(op);
+        self.free = self.free.max(earliest).after(cost);
+        self.busy.time.fetch_add(u64::try_from(cost.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.busy.free.store(self.free.as_nanos(), Ordering::Relaxed);
         self.free
     }
 
@@ -102,10 +126,10 @@ pub struct LimitedDisk {
 }
 
 impl LimitedDisk {
-    /// Makes `inner` this slow.
-    pub fn new(inner: Box<dyn Disk>, speed: Speed, clock: Arc<dyn Clock>) -> LimitedDisk {
+    /// Makes `inner` this slow, and tells what it does.
+    pub fn new(inner: Box<dyn Disk>, speed: Speed, busy: Arc<Busy>, clock: Arc<dyn Clock>) -> LimitedDisk {
         let (due, held) = (BTreeMap::new(), BTreeMap::new());
-        LimitedDisk { inner, meter: Meter::new(speed), clock, due, held, arrived: Vec::new() }
+        LimitedDisk { inner, meter: Meter::new(speed, busy), clock, due, held, arrived: Vec::new() }
     }
 }
 
@@ -175,7 +199,7 @@ mod tests {
     /// something to sync.
     #[test]
     fn one_at_a_time() {
-        let mut meter = Meter::new(Speed::ssd(100_000_000));
+        let mut meter = Meter::new(Speed::ssd(100_000_000), Arc::default());
         let now = Time::from_nanos(1_000_000_000);
         let mut last = 990.0;
         for (op, cost) in [
@@ -196,7 +220,7 @@ mod tests {
     /// Idle time is made up for, and no more than 10 ms of it.
     #[test]
     fn credit_is_bounded() {
-        let mut meter = Meter::new(Speed::ssd(100_000_000));
+        let mut meter = Meter::new(Speed::ssd(100_000_000), Arc::default());
         let at = |millis: u64| Time::from_nanos(millis * 1_000_000);
         assert!((millis(meter.take(at(1000), &write(0, 1_000_000))) - 1000.1).abs() < 1e-6);
         assert!((millis(meter.take(at(1004), &write(0, 1_000_000))) - 1010.2).abs() < 1e-6, "4 ms late");
@@ -206,7 +230,7 @@ mod tests {
     /// A head pays for its way, and not for going on.
     #[test]
     fn seeks() {
-        let mut meter = Meter::new(Speed::hdd(100_000_000));
+        let mut meter = Meter::new(Speed::hdd(100_000_000), Arc::default());
         let now = Time::from_nanos(1_000_000_000);
         let mut last = 990.0;
         for (offset, cost) in [(0, 18.0), (1_000_000, 10.0), (2_000_000, 10.0), (0, 18.0)] {
@@ -260,7 +284,7 @@ mod tests {
         let clock = Arc::new(SimClock::new());
         clock.set(Time::from_nanos(1_000_000_000));
         let inner = Box::new(Instant { clock: clock.clone(), done: Vec::new() });
-        let mut disk = LimitedDisk::new(inner, Speed::ssd(80_000_000), clock.clone());
+        let mut disk = LimitedDisk::new(inner, Speed::ssd(80_000_000), Arc::default(), clock.clone());
         let (mut submitted, mut ended, mut done) = (0u64, 0u64, Vec::new());
         while ended < 1000 {
             while submitted < 1000 && submitted < ended + 4 {

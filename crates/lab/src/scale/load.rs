@@ -3,7 +3,7 @@
 use super::ground::Tools;
 use base::error::{Error, ErrorKind, Result};
 use base::unit::Time;
-use client::{Bag, Client, ConsumerOptions, ProducerOptions};
+use client::{Bag, Client, ConsumerOptions, ProducerOptions, Scope};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::task::JoinSet;
@@ -13,8 +13,10 @@ use tokio::task::JoinSet;
 pub struct Load {
     /// Bytes of a chunk, at most a record's.
     pub chunk: usize,
-    /// Chunks that each client may have on their way, or pulls open.
+    /// Chunks that each client may have on their way.
     pub window: usize,
+    /// Pulls that each client has open; none: as many as it finds right.
+    pub pulls: Option<usize>,
 }
 
 /// What all clients together have done so far.
@@ -63,13 +65,21 @@ impl Watch {
     }
 }
 
-/// Opens the bag of this name for each client.
-pub async fn open(clients: &[Client], name: &str) -> Result<Vec<Bag>> {
-    let mut bags = Vec::with_capacity(clients.len());
+/// A client with a bag, and where it pushes to or pulls from.
+pub struct Seat {
+    /// The bag.
+    pub bag: Bag,
+    /// The cluster or a node.
+    pub scope: Scope,
+}
+
+/// Opens the bag of this name for each client, for all of the cluster.
+pub async fn open(clients: &[Client], name: &str) -> Result<Vec<Seat>> {
+    let mut seats = Vec::with_capacity(clients.len());
     for client in clients {
-        bags.push(client.bag(name).await?);
+        seats.push(Seat { bag: client.bag(name).await?, scope: Scope::Cluster });
     }
-    Ok(bags)
+    Ok(seats)
 }
 
 /// Clients that work at once. What they did is in the count.
@@ -79,10 +89,11 @@ pub struct Work {
 
 impl Work {
     /// Each of these pushes so many chunks and waits until they are synced.
-    pub fn push(tools: &Tools, bags: &[Bag], load: Load, each: u64, count: &Arc<Count>) -> Work {
+    pub fn push(tools: &Tools, seats: &[Seat], load: Load, each: u64, count: &Arc<Count>) -> Work {
         let mut tasks = JoinSet::new();
-        for bag in bags {
-            let producer = bag.producer(ProducerOptions { window: load.window * load.chunk });
+        for Seat { bag, scope } in seats {
+            let options = ProducerOptions { window: load.window * load.chunk, scope: *scope };
+            let producer = bag.producer(options);
             let (bytes, count) = (tools.pattern.first(load.chunk), count.clone());
             tasks.spawn(async move {
                 for _ in 0..each {
@@ -97,10 +108,11 @@ impl Work {
     }
 
     /// Each of these pulls and acknowledges until the bag, which is sealed some day, has ended.
-    pub fn pull(bags: &[Bag], load: Load, count: &Arc<Count>) -> Work {
+    pub fn pull(seats: &[Seat], load: Load, count: &Arc<Count>) -> Work {
         let mut tasks = JoinSet::new();
-        for bag in bags {
-            let mut consumer = bag.consumer(ConsumerOptions { window: Some(load.window), wait: true });
+        for Seat { bag, scope } in seats {
+            let options = ConsumerOptions { window: load.pulls, wait: true, scope: *scope };
+            let mut consumer = bag.consumer(options);
             let count = count.clone();
             tasks.spawn(async move {
                 let mut accepted = 0;

@@ -17,7 +17,7 @@ pub struct Row {
     pub clients: usize,
     /// Bytes of a chunk.
     pub chunk: usize,
-    /// Chunks on their way, of each client.
+    /// Chunks on their way, of each client; zero: as many as it found right.
     pub window: usize,
     /// Chunks that each device had to do with, on average.
     pub each: u64,
@@ -69,7 +69,7 @@ impl Row {
             self.rate as f64 / 1e6,
             self.clients,
             self.chunk >> 10,
-            self.window,
+            if self.window == 0 { "its own".to_string() } else { self.window.to_string() },
             self.each,
             self.throughput / 1e6,
             self.ratio(),

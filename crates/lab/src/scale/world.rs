@@ -1,7 +1,7 @@
 //! What a node of the experiments stands on: limited devices in memory, small files in memory, real threads.
 
 use super::kept::{KeptDisk, Pattern};
-use super::limiter::{LimitedDisk, Speed};
+use super::limiter::{Busy, LimitedDisk, Speed};
 use base::buffer::Pool;
 use base::disk::{BlockFile, Disk};
 use base::env::{Clock, Random};
@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The world of one node. The disk of its metadata store is not limited: no experiment is about names.
 pub struct LimitedWorld {
     speed: Speed,
+    busy: Arc<Busy>,
     pattern: Arc<Pattern>,
     clock: Arc<dyn Clock>,
     files: Mutex<BTreeMap<PathBuf, Vec<u8>>>,
@@ -25,9 +26,9 @@ pub struct LimitedWorld {
 }
 
 impl LimitedWorld {
-    /// A node without anything, whose devices will be of this speed.
-    pub fn new(speed: Speed, pattern: Arc<Pattern>, clock: Arc<dyn Clock>) -> LimitedWorld {
-        LimitedWorld { speed, pattern, clock, files: Mutex::default(), tree: SimFileDevice::new() }
+    /// A node without anything, whose device will be of this speed and tell what it does.
+    pub fn new(speed: Speed, busy: Arc<Busy>, pattern: Arc<Pattern>, clock: Arc<dyn Clock>) -> LimitedWorld {
+        LimitedWorld { speed, busy, pattern, clock, files: Mutex::default(), tree: SimFileDevice::new() }
     }
 
     fn files(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Vec<u8>>> {
@@ -39,7 +40,7 @@ impl World for LimitedWorld {
     fn disk(&self, directory: &Path, _backend: Backend, pool: Pool) -> Result<Opened> {
         let kept: Box<dyn Disk> = Box::new(KeptDisk::new(self.pattern.clone(), pool));
         let disk = match directory.ends_with("chunks") {
-            true => Box::new(LimitedDisk::new(kept, self.speed, self.clock.clone())),
+            true => Box::new(LimitedDisk::new(kept, self.speed, self.busy.clone(), self.clock.clone())),
             false => kept,
         };
         Ok(Opened { disk, note: None })

@@ -56,7 +56,7 @@ impl Pusher {
 
     async fn batch(&mut self) -> Check<()> {
         let window = 32 << (10 + self.random.below(4));
-        let producer = self.bag.producer(ProducerOptions { window });
+        let producer = self.bag.producer(ProducerOptions { window, ..ProducerOptions::default() });
         let mut numbers = Vec::new();
         for _ in 0..1 + self.random.below(6) {
             let (least, most) = match self.random.below(60) {
@@ -128,8 +128,11 @@ impl Puller {
             if self.random.one_in(10) {
                 let results = self.flush().await?;
                 self.learn(results)?;
-                let options =
-                    ConsumerOptions { window: Some(1 + self.random.below(4) as usize), wait: self.random.one_in(2) };
+                let options = ConsumerOptions {
+                    window: Some(1 + self.random.below(4) as usize),
+                    wait: self.random.one_in(2),
+                    ..ConsumerOptions::default()
+                };
                 self.held.clear();
                 self.waits = options.wait;
                 self.consumer = self.bag.consumer(options);

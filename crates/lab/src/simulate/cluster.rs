@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
-pub use trouble::TROUBLES;
+pub use trouble::{OPERATIONS, TROUBLES};
 
 /// Calls of clients that are acknowledged in each history, at least.
 pub const ACKNOWLEDGED_MIN: u64 = 5_000;

@@ -1,9 +1,13 @@
-//! A client that looks at who is in the cluster: what it is told never goes back to what was before.
+//! A client that looks at who is in the cluster: what it is told never goes back to what was before. And each time that a node
+//! started again, what the start before may still have said on the way comes late: it must be refused.
 
 use super::oracle::{Broken, Check};
 use super::scene::Scene;
 use base::env::Random;
+use base::id::NodeId;
 use client::Client;
+use net::message::cluster::{Node, Report, ViewAnswer};
+use net::{Asker, LinkSettings, Payload};
 use sim::random::SimRandom;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,7 +17,7 @@ const LOOKS: u64 = 120;
 
 /// Looks until everybody has done enough.
 pub async fn play(scene: &Scene, random: &SimRandom, name: &str, client: &Client) -> Check<()> {
-    let (mut epoch, mut starts) = (0, BTreeMap::new());
+    let (mut epoch, mut starts): (u64, BTreeMap<u128, Node>) = (0, BTreeMap::new());
     for look in 0.. {
         if look >= LOOKS && scene.has_seen_enough() {
             break;
@@ -25,17 +29,36 @@ pub async fn play(scene: &Scene, random: &SimRandom, name: &str, client: &Client
         }
         epoch = view.epoch;
         let mut names = BTreeSet::new();
-        for member in &view.members {
-            let (node, start) = (&member.node, member.node.incarnation);
-            let before = starts.insert(node.node.value(), start).unwrap_or_default();
-            if start < before {
-                return Err(Broken(format!("{name}: {} was in start {before} and is in start {start}", node.name)));
-            }
+        for node in view.members.iter().map(|member| &member.node) {
             if !names.insert(&node.name) {
                 return Err(Broken(format!("{name}: two nodes are named {}", node.name)));
+            }
+            let start = node.incarnation;
+            let Some(before) = starts.insert(node.node.value(), node.clone()) else { continue };
+            if start < before.incarnation {
+                let text = format!("{name}: {} was in start {} and is in start {start}", node.name, before.incarnation);
+                return Err(Broken(text));
+            }
+            if start > before.incarnation && node.node != view.keeper {
+                say_late(scene, random, name, &view, before).await?;
             }
         }
         scene.count("views compared");
     }
     Ok(())
+}
+
+/// Says what an earlier start of a node said.
+async fn say_late(scene: &Scene, random: &SimRandom, name: &str, view: &ViewAnswer, node: Node) -> Check<()> {
+    let keeper = view.members.iter().find(|member| member.node.node == view.keeper);
+    let Some(keeper) = keeper else { return Ok(()) };
+    let asker = Asker::Node { node: NodeId(node.node.value()), incarnation: node.incarnation };
+    let settings = LinkSettings { asker, ..scene.bare_session(name, random) };
+    let link = scene.link(name, &keeper.node.address, &settings).await?;
+    let text = format!("{name}: {} is in another start and its start {} is believed", node.name, node.incarnation);
+    let report = Report { node, devices: Vec::new(), epoch: 0 };
+    match scene.call(name, "report_late", link.call(&report, Payload::empty())).await? {
+        Ok(_) => Err(Broken(text)),
+        Err(_) => Ok(()),
+    }
 }

@@ -7,6 +7,7 @@ use base::env::Random;
 use client::{Chunk, Client, Consumer, ConsumerOptions, ProducerOptions};
 use sim::random::SimRandom;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// Whether something is so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +19,10 @@ enum Sure {
 
 /// Chunks that a bag may have before only pulls go on.
 const CHUNKS_MAX: usize = 24;
+
+/// So often chunks of a cluster are looked for: 30 s, three times what a grant lasts that nobody renews.
+const LOOKS: u32 = 60;
+const LOOK_PAUSE: Duration = Duration::from_millis(500);
 
 /// The bag.
 pub struct Bag {
@@ -138,7 +143,8 @@ impl Bag {
     async fn pull(&mut self, client: &Client, counts: &mut Counts) -> Found<()> {
         if self.consumer.is_none() {
             let bag = client.bag(&self.name(self.number)).await?;
-            self.consumer = Some(bag.consumer(ConsumerOptions { window: Some(2), wait: false }));
+            self.consumer =
+                Some(bag.consumer(ConsumerOptions { window: Some(2), wait: false, ..ConsumerOptions::default() }));
         }
         let Some(consumer) = &mut self.consumer else { unreachable!("it was made just now") };
         for _ in 0..3 {
@@ -225,9 +231,23 @@ impl Bag {
         } else {
             self.sealed = if sealed { Sure::Yes } else { Sure::No };
         }
-        let mut consumer = client.bag(name).await?.consumer(ConsumerOptions { window: Some(2), wait: false });
+        let mut consumer = client.bag(name).await?.consumer(ConsumerOptions {
+            window: Some(2),
+            wait: false,
+            ..ConsumerOptions::default()
+        });
         let mut seen = BTreeSet::new();
-        while let Some(chunk) = consumer.pull().await? {
+        let mut looks = if self.goes_on { LOOKS } else { 1 };
+        while looks > 0 {
+            let Some(chunk) = consumer.pull().await? else {
+                // A chunk that was in the hands of a consumer that is gone comes when its grant is over.
+                let complete = self.chunks.iter().all(|(content, must)| !must || seen.contains(content));
+                looks = if complete { 0 } else { looks - 1 };
+                if looks > 0 {
+                    tokio::time::sleep(LOOK_PAUSE).await;
+                }
+                continue;
+            };
             counts.operations += 1;
             counts.bytes += chunk.bytes.len() as u64;
             let content = read(&chunk)?;

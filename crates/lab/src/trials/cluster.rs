@@ -15,7 +15,6 @@ use super::store::Caller;
 use base::buffer::Pool;
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
-use base::limit::GRANT_LEASE;
 use base::unit::Time;
 use client::Client;
 use network::{NetOf, Network};
@@ -207,7 +206,9 @@ impl Cluster {
         for worker in &mut workers {
             self.healed(worker, &others).await?;
         }
-        // Once more, and now every error counts; the clients are new, for a session may be over.
+        // Once more, and now every error counts. The clients are new, for a session may be over; one that is not keeps the groups of
+        // its small files until it is.
+        drop(clients);
         let clients = self.connect(0).await?;
         let mut at_work = AtWork::begin(workers, &clients);
         at_work.wait(Duration::from_millis(300 + self.random.below(1000))).await?;
@@ -301,13 +302,8 @@ impl Cluster {
     }
 
     async fn compare(&mut self, workers: &mut [Worker], client: &Client) -> Found<()> {
-        // Chunks in the hands of workers that have ended are given again when their grants are over.
-        let grants = tokio::time::sleep(GRANT_LEASE + Duration::from_millis(500));
         for worker in workers.iter_mut() {
             workers::look(worker, client).await?;
-        }
-        grants.await;
-        for worker in workers.iter_mut() {
             worker.bag.check(client, &mut worker.counts).await?;
             self.counts += std::mem::take(&mut worker.counts);
         }

@@ -64,7 +64,6 @@ fn widens() {
     assert_eq!((old.columns.len(), old.cell, old.room), (1, 0, FILE_CHUNK));
     world.settle();
     world.kill();
-    world.open();
     let located = match world.ask(Request::Locate { file: Place::Path(path("/f")), offset: 0, length: u64::MAX }) {
         Ok(Reply::Located(located)) => located,
         other => panic!("{other:?}"),

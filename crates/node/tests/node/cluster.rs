@@ -250,10 +250,15 @@ impl Client {
         let located = ask(&self.keeper, &locate).await?;
         let mut all = Vec::new();
         for extent in located.extents {
-            let ranges = vec![chunk::Range { offset: extent.chunk_offset, length: extent.length }];
-            let read = chunk::Read { device: extent.device, chunk: extent.chunk, ranges, ..chunk::Read::default() };
-            let (_, payload) = self.at(extent.device).call(&read, Payload::empty()).await?;
-            all.extend_from_slice(&payload.into_bytes());
+            let mut at = 0;
+            while at < extent.length {
+                let length = (extent.length - at).min(4_000_000);
+                let ranges = vec![chunk::Range { offset: extent.chunk_offset + at, length }];
+                let read = chunk::Read { device: extent.device, chunk: extent.chunk, ranges, ..chunk::Read::default() };
+                let (_, payload) = self.at(extent.device).call(&read, Payload::empty()).await?;
+                all.extend_from_slice(&payload.into_bytes());
+                at += length;
+            }
         }
         Ok(all)
     }

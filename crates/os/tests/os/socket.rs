@@ -80,3 +80,15 @@ fn errors_say_who_and_what() {
         assert_eq!(bad.kind(), ErrorKind::Invalid);
     });
 }
+
+/// A machine knows its own addresses, whatever listens there; names and other machines are not here.
+#[test]
+fn own_addresses() {
+    for own in ["127.0.0.1:7400", "127.8.8.8:1", "[::1]:7400", "localhost:7400"] {
+        assert!(TcpNet.is_here(own), "{own}");
+    }
+    // 192.0.2.0/24 is for examples: no machine has an address of it.
+    for other in ["192.0.2.1:7400", "0.0.0.0:7400", "[::]:7400", "example.org:7400", "", "127.0.0.1"] {
+        assert!(!TcpNet.is_here(other), "{other}");
+    }
+}

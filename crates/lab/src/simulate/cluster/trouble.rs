@@ -11,7 +11,7 @@ use sim::disk::{SimFaults, When};
 use std::sync::atomic::Ordering;
 
 /// Troubles that a director of a cluster makes; those of the disks and of the network have names of their own there.
-pub const TROUBLES: [&str; 19] = [
+pub const TROUBLES: [&str; 21] = [
     "kill",
     "power loss",
     "end after an acknowledgement",
@@ -31,7 +31,13 @@ pub const TROUBLES: [&str; 19] = [
     "node joins",
     "node is taken out",
     "read errors while opening",
+    "link cut",
+    "link cut one way",
 ];
+
+/// What clients of a cluster do beside what those of one node do.
+pub const OPERATIONS: [&str; 7] =
+    ["view", "bag", "bag_rewind", "node_drain", "node_remove", "devices_and_hosts", "report_late"];
 
 /// Nodes of a cluster, at the most.
 const MEMBERS_MAX: usize = 7;
