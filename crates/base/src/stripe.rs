@@ -47,8 +47,8 @@ impl Stripe {
     }
 
     /// The pieces of a range of the group, in its order. At most 2^64 - 1 is where the range ends.
-    pub fn pieces(&self, offset: u64, length: u64) -> impl Iterator<Item = Piece> + use<> {
-        let (stripe, mut at, end) = (*self, offset, offset.saturating_add(length));
+    pub fn pieces(self, offset: u64, length: u64) -> impl Iterator<Item = Piece> {
+        let (stripe, mut at, end) = (self, offset, offset.saturating_add(length));
         std::iter::from_fn(move || {
             let piece = (at < end).then(|| stripe.piece(at, end - at))?;
             at = at.saturating_add(piece.length);
@@ -88,8 +88,8 @@ impl Stripe {
     }
 
     /// Which ranges of the group a range of a column holds: one for each of its cells, in their order.
-    pub fn group_ranges(&self, column: usize, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
-        let (stripe, mut at) = (*self, range.start);
+    pub fn group_ranges(self, column: usize, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        let (stripe, mut at) = (self, range.start);
         std::iter::from_fn(move || {
             if at >= range.end {
                 return None;

@@ -30,6 +30,7 @@ pub struct Metadata {
 }
 
 /// What the metadata thread can be asked.
+#[expect(clippy::large_enum_variant, reason = "nearly every item is the large one")]
 pub enum Item {
     /// Something for the store, and what to do with the answer.
     Ask { caller: Caller, request: Request, then: Then },

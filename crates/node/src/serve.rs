@@ -107,14 +107,11 @@ pub async fn start(
         metadata.ask(meta::Request::NodeReport { node: identity.node, keeps: true, devices: present }).await?;
     }
     let links = links_of(&settings, &identity, (&pool, &clock, &random));
-    let at = (identity.node, itself.address.clone());
-    let neighbours = Neighbours::new(at, network.clone(), links.clone());
+    let neighbours = Neighbours::new((identity.node, itself.address.clone()), network.clone(), links.clone());
     let role = role_of(&settings, &directory, metadata, (&network, links), world.planted());
     let stats = Arc::new(net::NetStats::default());
     let incoming = Budget::new(settings.incoming_bytes);
-    let (net, outward) = (stats.clone(), outgoing.clone());
-    let metrics = Metrics { net, incoming: incoming.clone(), outgoing: outward, disks };
-    let not_served = missing.clone();
+    let metrics = Metrics { net: stats.clone(), incoming: incoming.clone(), outgoing: outgoing.clone(), disks };
     let console = console_listener.as_ref().map(|listener| listener.address());
     let node = Arc::new(Node {
         id: identity.node,
@@ -150,7 +147,7 @@ pub async fn start(
     let listeners = Listeners { store: listener, console: console_listener, hdfs: hdfs_listener };
     let keeper = settings.keeper().map(str::to_string);
     let tasks = begin(&node, listeners, server_settings, (network, itself, keeper)).await?;
-    Ok(Running { address, console, hdfs, notes, missing: not_served, tasks, node, engines })
+    Ok(Running { address, console, hdfs, notes, missing: node.missing.clone(), tasks, node, engines })
 }
 
 /// How this node reaches others.

@@ -203,7 +203,6 @@ impl AsyncWrite for CardStream {
 mod tests {
     use super::{Cards, Lane};
     use base::env::{Clock, Random};
-    use base::net::Net;
     use base::unit::Time;
     use sim::net::SimNet;
     use sim::random::SimRandom;

@@ -465,7 +465,7 @@ impl Director {
         ending::rot(&self.machine.hardware, &self.random);
         ending.clear().await?;
         let hardware = &self.machine.hardware;
-        ending.space_comes_back(self.capacity, &[hardware.clone()]).await?;
+        ending.space_comes_back(self.capacity, std::slice::from_ref(hardware)).await?;
         let Some(node) = self.machine.node.take() else { return Ok(()) };
         match tokio::time::timeout(CALL_BOUND, node.stop()).await {
             Ok(()) => Ok(()),

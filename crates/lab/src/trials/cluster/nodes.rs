@@ -76,13 +76,13 @@ impl Node {
         let meta = if host == 0 { "local".to_string() } else { format!("node://{}:{PORT}", address(0)) };
         let address = format!("{}:{PORT}", address(host));
         let written = os::file::read_text(&directory.join("stormwell.toml"))?;
-        let common = written.lines().filter(|line| !line.starts_with("meta ")).collect::<Vec<_>>().join("\n");
+        let shared = written.lines().filter(|line| !line.starts_with("meta ")).collect::<Vec<_>>().join("\n");
         let own = format!(
             "\nname = \"{name}\"\nlisten = \"{address}\"\nmeta = \"{meta}\"\ndata = [\"{name}/device:ssd:{CAPACITY}\"]\n\
              console = \"off\"\nhdfs = \"off\"\n"
         );
         let configuration = directory.join(format!("{name}.toml"));
-        os::file::replace(&configuration, (common + &own).as_bytes())?;
+        os::file::replace(&configuration, (shared + &own).as_bytes())?;
         let namespace = network.namespace(host)?;
         let program = program.to_path_buf();
         Ok(Node { name, address, program, configuration, data, namespace, server: None, log: Vec::new(), disk })
