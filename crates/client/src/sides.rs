@@ -109,9 +109,10 @@ mod tests {
             sides.done(Side::Far, at(200 * round), at(200 * round + 200), 2000);
         }
         let parts = [sides.part(1000, Side::Near, [1, 7]), sides.part(1000, Side::Far, [1, 7])];
-        assert!((799..=801).contains(&parts[0]) && (199..=201).contains(&parts[1]), "{parts:?}");
-        assert_eq!(sides.first_done([41, 10], [1, 7])[0], Side::Far);
-        assert_eq!(sides.first_done([39, 10], [1, 7])[0], Side::Near);
+        // What is remembered is halved now and then, which may fall between the two of the far side.
+        assert!((760..=840).contains(&parts[0]) && (160..=240).contains(&parts[1]), "{parts:?}");
+        assert_eq!(sides.first_done([50, 10], [1, 7])[0], Side::Far);
+        assert_eq!(sides.first_done([30, 10], [1, 7])[0], Side::Near);
         assert_eq!(sides.part(100, Side::Far, [0, 7]), 100, "nobody is near");
     }
 

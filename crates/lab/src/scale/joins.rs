@@ -195,7 +195,7 @@ mod tests {
     fn follows() {
         let value = |look: u32| if look == 12 || look >= 30 { 100.0 } else { 50.0 };
         let curve: Vec<(f64, f64)> = (0..60).map(|look| (f64::from(look) / 10.0, value(look))).collect();
-        let after = followed(&curve, 1.0, 95.0).expect("it follows");
+        let after = followed(&curve, 1.0, 96.0).expect("it follows");
         assert!((after - 2.0).abs() < 1e-9, "{after}");
         assert_eq!(followed(&curve, 1.0, 101.0), None);
         assert!((mean(&curve, 3.0, f64::MAX) - 100.0).abs() < 1e-9);
