@@ -23,7 +23,8 @@ struct Corpus {
 
 impl Corpus {
     async fn make(link: &Link, round: u64) -> Corpus {
-        let name = format!("b{round}");
+        // Twice, so that no damaged bit of another round makes this name.
+        let name = format!("b{round}-{round}");
         let create = bag::Create { name, retain: round % 2 == 1, ..bag::Create::default() };
         let (info, _) = link.call(&create, Payload::empty()).await.expect("a bag");
         let create =
@@ -33,7 +34,7 @@ impl Corpus {
     }
 
     fn questions(&self, round: u64) -> Vec<(u16, Vec<u8>)> {
-        let (path, name) = (format!("/d{round}/f"), format!("b{round}"));
+        let (path, name) = (format!("/d{round}/f"), format!("b{round}-{round}"));
         let (bag, device, inode, generation) = (self.bag, self.device, self.opened.inode, self.opened.generation);
         let group = &self.opened.group;
         let (to, other) = (format!("/d{round}/g"), format!("/d{round}"));
