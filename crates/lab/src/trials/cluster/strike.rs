@@ -68,8 +68,8 @@ impl Strike {
         }
     }
 
-    /// How long it lasts: a killed node is away for a moment or longer than the others wait for it; everything else is mostly longer
-    /// than nodes wait (5 s), sometimes than clients (10 s), and now and then than sessions last (30 s).
+    /// How long it lasts: a killed node is away for a moment or longer than the others wait for it, everything else is mostly
+    /// longer than nodes (5 s) and sometimes than clients (10 s) wait.
     pub fn lasts(self, random: &SimRandom) -> Duration {
         let millis = match self {
             Strike::KillMember(_) | Strike::KillKeeper | Strike::KillAll => match random.below(3) {
@@ -77,11 +77,10 @@ impl Strike {
                 _ => random.below(1500),
             },
             Strike::FillDisk => 2000 + random.below(4000),
-            _ => match random.below(9) {
-                0..3 => 500 + random.below(4000),
-                3..6 => 5500 + random.below(3000),
-                6..8 => 10_500 + random.below(2000),
-                _ => 30_500 + random.below(4000),
+            _ => match random.below(3) {
+                0 => 500 + random.below(4000),
+                1 => 5500 + random.below(2000),
+                _ => 10_500 + random.below(2000),
             },
         };
         Duration::from_millis(millis)
@@ -147,39 +146,5 @@ impl Strike {
             }
             _ => Vec::new(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{KINDS, Strike};
-    use sim::random::SimRandom;
-    use std::collections::BTreeSet;
-
-    /// Every strike is against hosts that are there, a link has two ends and a node at one of them, and members are not the keeper.
-    #[test]
-    fn strikes_hit() {
-        let (nodes, clients) = (3, 2);
-        let random = SimRandom::new(1);
-        let mut ways = BTreeSet::new();
-        for kind in 0..KINDS * 200 {
-            let strike = Strike::draw(kind, nodes, clients, &random);
-            match strike {
-                Strike::KillMember(member) => assert!((1..nodes).contains(&member)),
-                Strike::Pause(node) | Strike::Isolate(node) => assert!(node < nodes),
-                _ => (),
-            }
-            for (from, to) in strike.ways(nodes + clients) {
-                assert!(from != to && from.max(to) < nodes + clients && from.min(to) < nodes, "{strike}");
-            }
-            if let Strike::HalfCut(from, to) = strike {
-                ways.insert((from, to));
-            }
-        }
-        assert_eq!(
-            ways.len(),
-            18,
-            "each way that is used is cut some day: 6 between nodes, 12 between nodes and clients"
-        );
     }
 }
