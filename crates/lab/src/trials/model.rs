@@ -281,6 +281,22 @@ mod tests {
         assert!(model.clone().settle(&found(&[("/b", 2, 5)])).is_err());
     }
 
+    /// Bytes that were sent and did not come may come later, no more than were sent and none of another content.
+    #[test]
+    fn bytes_on_their_way() {
+        let mut model = Model::default();
+        model.begin(put("/a", Some(file(1, 0))));
+        model.done();
+        model.sent("/a", 100);
+        let sent = model.all_sent();
+        model.settle(&found(&[("/a", 1, 40)])).expect("any length up to 100 fits");
+        assert!(model.clone().settle(&found(&[("/a", 1, 60)])).is_err());
+        model.may_grow(&sent);
+        for (content, length, fits) in [(1, 39, false), (1, 60, true), (1, 101, false), (2, 60, false)] {
+            assert_eq!(model.clone().settle(&found(&[("/a", content, length)])).is_ok(), fits, "{content} {length}");
+        }
+    }
+
     /// An open file may have any length between what was kept and what was sent.
     #[test]
     fn lengths_between() {

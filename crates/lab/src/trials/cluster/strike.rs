@@ -148,3 +148,37 @@ impl Strike {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{KINDS, Strike};
+    use sim::random::SimRandom;
+    use std::collections::BTreeSet;
+
+    /// Every strike is against hosts that are there, a link has two ends and a node at one of them, and members are not the keeper.
+    #[test]
+    fn strikes_hit() {
+        let (nodes, clients) = (3, 2);
+        let random = SimRandom::new(1);
+        let mut ways = BTreeSet::new();
+        for kind in 0..KINDS * 200 {
+            let strike = Strike::draw(kind, nodes, clients, &random);
+            match strike {
+                Strike::KillMember(member) => assert!((1..nodes).contains(&member)),
+                Strike::Pause(node) | Strike::Isolate(node) => assert!(node < nodes),
+                _ => (),
+            }
+            for (from, to) in strike.ways(nodes + clients) {
+                assert!(from != to && from.max(to) < nodes + clients && from.min(to) < nodes, "{strike}");
+            }
+            if let Strike::HalfCut(from, to) = strike {
+                ways.insert((from, to));
+            }
+        }
+        assert_eq!(
+            ways.len(),
+            18,
+            "each way that is used is cut some day: 6 between nodes, 12 between nodes and clients"
+        );
+    }
+}
