@@ -32,6 +32,7 @@ mod state;
 mod store;
 mod tree;
 mod usage;
+mod walk;
 mod whose;
 mod widen;
 

@@ -2,23 +2,17 @@
 //! in a record of its own, and every transaction that changes names or lengths below it changes them, too. Others cost nothing.
 
 use crate::convert;
-use crate::format::{ChargedRecord, DetachedRecord, InodeRecord, QuotaRecord, WalkLevelRecord, WalkRecord};
+use crate::format::{ChargedRecord, DetachedRecord, InodeRecord, QuotaRecord, WalkRecord};
 use crate::key::Key;
 use crate::path::Path;
 use crate::reply::Reply;
 use crate::request::Limit;
 use crate::state::{State, missing};
+use crate::walk::{self, STEP_MAX};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{InodeId, ROOT};
-use base::limit::PATH_DEPTH_MAX;
 use base::quota::Exceeded;
 use std::sync::Arc;
-
-/// Most names that one step counts: about ten milliseconds.
-const STEP_MAX: usize = 4096;
-
-/// Deepest walk. Renames may push trees below the deepest path that can be written.
-const LEVELS_MAX: usize = 4 * PATH_DEPTH_MAX;
 
 /// Most directories whose quotas above are remembered. Beyond that all are forgotten.
 const KNOWN_MAX: usize = 4096;
@@ -326,7 +320,7 @@ impl State {
         let mut quota = before.clone().unwrap_or_else(|| QuotaRecord {
             serial: self.sequence() + 1,
             names: 1,
-            counting: Some(WalkRecord { levels: vec![WalkLevelRecord { directory: inode.0, after: String::new() }] }),
+            counting: Some(WalkRecord { levels: vec![walk::level(inode.0)] }),
             ..QuotaRecord::default()
         });
         for (limit, kept) in [(names, &mut quota.names_max), (bytes, &mut quota.bytes_max)] {
@@ -390,33 +384,14 @@ impl State {
 
     /// Counts on from where the quota's count has come to, a bounded number of names.
     fn count(&mut self, inode: InodeId, mut quota: QuotaRecord) -> Result<QuotaRecord> {
-        let mut levels = quota.counting.take().unwrap_or_default().levels;
-        let mut left = STEP_MAX;
-        while let Some(level) = levels.last_mut()
-            && left > 0
-        {
-            let names = self.names_in(InodeId(level.directory), &level.after, left.min(256))?;
-            if names.is_empty() {
-                levels.pop();
-                continue;
+        let levels = quota.counting.take().unwrap_or_default().levels;
+        let levels = self.walk(levels, |found| {
+            quota.names = quota.names.saturating_add(1);
+            if !found.directory {
+                quota.bytes = add(quota.bytes, Taken::of(&self.named_inode(found)?).space);
             }
-            let mut below = None;
-            for (name, found) in names {
-                left -= 1;
-                level.after = name;
-                quota.names = quota.names.saturating_add(1);
-                if found.directory {
-                    below = Some(found.inode);
-                    break;
-                }
-                quota.bytes = add(quota.bytes, Taken::of(&self.named_inode(&found)?).space);
-            }
-            if let Some(directory) = below
-                && levels.len() < LEVELS_MAX
-            {
-                levels.push(WalkLevelRecord { directory, after: String::new() });
-            }
-        }
+            Ok(())
+        })?;
         if levels.is_empty() {
             self.remove(&Key::Counting(inode));
         } else {

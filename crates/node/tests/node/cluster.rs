@@ -1,6 +1,6 @@
 //! Several nodes, of which one keeps the metadata: what is on any of them is one store.
 
-use crate::AheadClock;
+use crate::{AheadClock, until};
 use base::buffer::Pool;
 use base::error::{ErrorKind, Result};
 use base::id::{ClusterId, SessionId};
@@ -135,17 +135,6 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         let _gone = std::fs::remove_dir_all(&self.root);
     }
-}
-
-/// Waits for something that comes by itself.
-async fn until(what: &str, condition: impl AsyncFn() -> bool) {
-    for _ in 0..3000 {
-        if condition().await {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("waited in vain: {what}");
 }
 
 async fn link_to(address: &str, session: u128) -> Link {

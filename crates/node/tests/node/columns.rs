@@ -1,7 +1,7 @@
 //! Files over four devices of one node: whatever is done to them, the bytes are those of the file, up to the first that is missing.
 
-use crate::AheadClock;
 use crate::hdfs_user::{client_of, content};
+use crate::{AheadClock, until};
 use base::error::ErrorKind;
 use base::limit::{CELL, NARROW_COLUMN, SESSION_LEASE};
 use base::policy::Class;
@@ -13,7 +13,6 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 /// A node with four devices that goes with the test.
 struct Scene {
@@ -85,16 +84,6 @@ async fn devices_of(client: &Client, path: &str) -> BTreeSet<u128> {
     let (extents, _) = client.extents(attributes.inode, 0).await.expect("located");
     let parts = extents.iter().flat_map(|extent| client::parts(extent).expect("columns"));
     parts.map(|part| part.device.value()).collect()
-}
-
-async fn until(what: &str, condition: impl AsyncFn() -> bool) {
-    for _ in 0..3000 {
-        if condition().await {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("waited in vain: {what}");
 }
 
 /// Waits until no device has a chunk.

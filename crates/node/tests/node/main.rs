@@ -117,6 +117,17 @@ impl Drop for Fixture {
     }
 }
 
+/// Waits for something that comes by itself.
+async fn until(what: &str, condition: impl AsyncFn() -> bool) {
+    for _ in 0..3000 {
+        if condition().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("waited in vain: {what}");
+}
+
 fn pull(bag: u64, device: Id, grant: u64) -> bag::Pull {
     bag::Pull { bag, device, grant, wait_ms: 0, unchecked: false }
 }
