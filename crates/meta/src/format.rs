@@ -530,6 +530,9 @@ pub struct NodeRecord {
     /// Where its HDFS gateway is, `host:port`; empty: it has none.
     #[prost(string, tag = "6")]
     pub hdfs: String,
+    /// All its devices are being emptied, those too that it brings later.
+    #[prost(bool, tag = "7")]
+    pub leaving: bool,
 }
 
 /// Where a walk through a tree goes on; handed to clients as bytes.
