@@ -6,6 +6,7 @@ use crate::stream::FileStream;
 use base::checksum::UnitSums;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::FRAME_PAYLOAD_MAX;
+use base::net::Boxed;
 use base::stripe::Piece;
 use bytes::Bytes;
 use net::Payload;
@@ -189,7 +190,11 @@ impl FileReader {
     }
 
     /// `length` bytes from `offset`, in parts as they came; fewer only where the file ends.
-    pub async fn read_at(&self, offset: u64, length: u64) -> Result<Vec<Bytes>> {
+    pub fn read_at(&self, offset: u64, length: u64) -> Boxed<'_, Result<Vec<Bytes>>> {
+        Box::pin(self.read(offset, length))
+    }
+
+    async fn read(&self, offset: u64, length: u64) -> Result<Vec<Bytes>> {
         let gathered = self.gather(offset, length, self.shared.options, Gathered::default()).await?;
         Ok(gathered.parts)
     }

@@ -4,6 +4,7 @@ use crate::client::Client;
 use crate::flow::{Flow, Order};
 use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
+use base::net::Boxed;
 use bytes::{Bytes, BytesMut};
 use net::message::file::{self, Attributes};
 use net::message::quota::Reserve;
@@ -268,7 +269,11 @@ impl FileWriter {
 
     /// Ends the file: all of it is on stable media and the name stands for it. Answers with its attributes. A file that it made and
     /// that a quota does not allow is removed.
-    pub async fn close(self) -> Result<Attributes> {
+    pub fn close(self) -> Boxed<'static, Result<Attributes>> {
+        Box::pin(self.closed())
+    }
+
+    async fn closed(self) -> Result<Attributes> {
         let made = self.made.then(|| (self.client.clone(), self.path.clone(), self.inode));
         let closed = self.end().await;
         if let Err(error) = &closed

@@ -19,6 +19,7 @@ mod world;
 
 use bags::{Buffer, Run};
 use base::error::{Error, ErrorKind, Result};
+use base::net::Boxed;
 use base::policy::Compression;
 use base::unit::MIB;
 use compressed::Content;
@@ -110,7 +111,8 @@ pub fn run(args: &Args) -> Result<bool> {
     }
     for name in EXPERIMENTS.into_iter().filter(|name| args.only.is_empty() || args.only.iter().any(|only| only == name))
     {
-        let found = runtime.block_on(experiment(name, args, &tools))?;
+        let run: Boxed<Result<Found>> = Box::pin(experiment(name, args, &tools));
+        let found = runtime.block_on(run)?;
         all.rows.extend(found.rows);
         all.charts.extend(found.charts);
     }
