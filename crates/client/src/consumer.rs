@@ -273,10 +273,9 @@ impl Consumer {
         let may_wait = self.options.wait && (giving == [0, 0] || waiting < window / 2);
         let open = SIDES.map(|side| {
             let open = self.members.iter().filter(|member| member.side == side).map(|member| member.open);
-            1 + open.sum::<usize>() as u64
+            open.sum::<usize>() as u64
         });
-        let devices = SIDES.map(|side| self.members.iter().filter(|member| member.side == side).count());
-        for side in self.sides.first_done(open, devices) {
+        for side in self.sides.first_done(now, open, 1) {
             let part = self.sides.part(window as u64, side, giving) as usize;
             let share = part.div_ceil(giving[side as usize].max(1));
             for _ in 0..2 {

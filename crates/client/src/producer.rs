@@ -290,7 +290,7 @@ impl Shared {
         let now = self.bag.client.session.clock.now();
         let mut load = self.load();
         let shares = load.shares(u64::from(self.permits)).map(|share| share.max(length));
-        let sides = load.sides_in_order(length);
+        let sides = load.sides_in_order(now, length);
         let answers = |member: &Member| member.quiet_since.is_none_or(|since| now.since(since) < QUIET_MAX);
         let has_room = |member: &Member| member.on_their_way.saturating_add(length) <= shares[member.side as usize];
         let wanted: [&dyn Fn(&Member) -> bool; 3] =
@@ -388,13 +388,13 @@ impl Load {
 
     /// The sides in the order in which they are expected to be done with so many bytes more. One whose devices are all full comes
     /// last, and is asked again after it has come last so often.
-    fn sides_in_order(&mut self, length: u64) -> [Side; 2] {
+    fn sides_in_order(&mut self, now: Time, length: u64) -> [Side; 2] {
         let devices = self.devices();
         let open = SIDES.map(|side| {
             let its = self.members.iter().filter(|member| member.side == side);
-            its.fold(length, |sum, member| sum.saturating_add(member.on_their_way))
+            its.fold(0, |sum: u64, member| sum.saturating_add(member.on_their_way))
         });
-        let order = self.sides.first_done(open, devices);
+        let order = self.sides.first_done(now, open, length);
         let is_full = SIDES.map(|side| self.members.iter().all(|member| member.side != side || member.avoided > 0));
         if devices.contains(&0) || is_full[0] == is_full[1] {
             return order;
@@ -518,17 +518,17 @@ mod tests {
     fn the_near_one() {
         let mut load = load(8);
         load.members[0].side = Side::Near;
-        assert_eq!(load.shares(80), [20, 20], "as long as nobody measured");
+        assert_eq!(load.shares(80), [70, 11], "as long as nobody measured");
         let at = |second: u64| Time::from_nanos(second * 1_000_000_000);
         load.sides.done(Side::Near, at(0), at(1), 80_000);
         load.sides.done(Side::Far, at(0), at(1), 20_000);
         assert_eq!(load.shares(80), [70, 4]);
         (load.members[0].on_their_way, load.members[1].on_their_way) = (39, 9);
-        assert_eq!(load.sides_in_order(1)[0], Side::Near);
+        assert_eq!(load.sides_in_order(at(1), 1)[0], Side::Near);
         load.members[0].on_their_way = 40;
-        assert_eq!(load.sides_in_order(1)[0], Side::Far);
+        assert_eq!(load.sides_in_order(at(1), 1)[0], Side::Far);
         (load.members[0].on_their_way, load.members[0].avoided) = (0, AVOIDED);
-        let asked = (0..).find(|_| load.sides_in_order(1) == SIDES);
+        let asked = (0..).find(|_| load.sides_in_order(at(1), 1) == SIDES);
         assert_eq!(asked, Some(AVOIDED as usize));
     }
 }
