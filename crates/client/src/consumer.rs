@@ -2,7 +2,7 @@
 
 use crate::bag::{Bag, LOOK_EVERY, Scope, follow};
 use crate::held::{Acknowledged, Chunk, Keeper, Key};
-use crate::pace::Pace;
+use crate::pace::{self, Pace};
 use crate::sides::{SIDES, Side, Sides};
 use base::error::{Error, ErrorKind, Result};
 use base::id::ChunkId;
@@ -190,7 +190,8 @@ impl Consumer {
             Came::Nothing => member.nothing = true,
             Came::Ended => member.ended = true,
             Came::Chunk { chunk, waiting, began, ended, service, under_way } => {
-                self.pace.came(ended.since(began), service, under_way, chunk.bytes.len());
+                let bytes = chunk.bytes.len();
+                self.pace.came(&pace::Came { began, ended, waited, service, under_way, bytes });
                 if !waited {
                     self.sides.done(member.side, began, ended, chunk.bytes.len() as u64);
                 }
