@@ -162,8 +162,21 @@ mod tests {
     /// A consumer with so many devices, each of which has a pull for `service` ms with `under_way` at once, for so many seconds. The
     /// way takes `way` ms, and what comes in is at least `between` us apart.
     fn after(devices: usize, seconds: u64, service: u64, way: u64, between: u64, under_way: u32, bytes: usize) -> Pace {
-        let (mut pace, mut open, mut now, mut free) = (Pace::default(), VecDeque::new(), 0, 0);
-        while now < seconds * 1000 * MS {
+        let mut pace = Pace::default();
+        go_on(&mut pace, devices, [0, seconds], [service, way, between], under_way, bytes);
+        pace
+    }
+
+    fn go_on(
+        pace: &mut Pace,
+        devices: usize,
+        [from, to]: [u64; 2],
+        [service, way, between]: [u64; 3],
+        under_way: u32,
+        bytes: usize,
+    ) {
+        let (mut open, mut now, mut free) = (VecDeque::new(), from * 1000 * MS, 0);
+        while now < to * 1000 * MS {
             while open.len() < pace.window(devices) {
                 free = (free + between * 1000).max(now + (service + way) * MS);
                 open.push_back((now, free));
@@ -174,7 +187,6 @@ mod tests {
             let service = Duration::from_millis(service);
             pace.came(&Came { began, ended, waited: false, service, under_way, bytes });
         }
-        pace
     }
 
     /// Five pulls are at the devices and as many more as the way takes.
@@ -194,6 +206,10 @@ mod tests {
             let window = after(7, seconds, 13, 52, 52_000, 3, 1 << 20).window(7);
             assert!((6..=12).contains(&window), "{window} after {seconds} s");
         }
+        // One that becomes full while many are on a long way.
+        let mut pace = after(3, 8, 10, 90, 10, 1, 1000);
+        go_on(&mut pace, 3, [8, 60], [10, 90, 52_000], 1, 1000);
+        assert!((6..=12).contains(&pace.window(3)), "{}", pace.window(3));
     }
 
     /// A way that becomes longer, or shorter, is known after ten seconds.
