@@ -234,7 +234,8 @@ async fn strong(args: &Args, tools: &Tools) -> Result<Found> {
         speed,
         clients: devices,
         load: args.load(chunk, 12),
-        each: chunks(speed, args.seconds.unwrap_or(3.2), chunk) * largest as u64 / devices as u64,
+        // A thousand chunks a device among the most of them; one device alone has minutes to do.
+        each: chunks(speed, args.seconds.unwrap_or(14.0), chunk) * largest as u64 / devices as u64,
         bar: Some(0.97),
     };
     Ok(Found { rows: each_size(args, tools, &sizes, run).await?, ..Found::default() })

@@ -245,6 +245,7 @@ pub fn spawn(world: &dyn World, start: Start) -> Result<Started> {
                     stopping: false,
                     in_flight: 0,
                     pulls: 0,
+                    pushes: 0,
                 }))
             }
             Err(error) => {
@@ -281,6 +282,8 @@ struct Thread {
     in_flight: usize,
     /// Pulls whose chunk is being read.
     pulls: u32,
+    /// Bytes of pushes that are not answered for: producers choose devices by it.
+    pushes: u64,
 }
 
 impl Work for Thread {
@@ -416,6 +419,7 @@ impl Thread {
             return respond.fail(error);
         }
         let length = bytes.len() as u64;
+        self.pushes = self.pushes.saturating_add(length);
         let request = Request::Append {
             chunk,
             owner: Owner::Bag(bag),
@@ -520,6 +524,12 @@ impl Thread {
             if effects.is_empty() {
                 break;
             }
+            // Pushes that one sync lets go are answered together: what each of them says counts none of them.
+            let answered = effects.iter().map(|effect| match effect {
+                Effect::Reply { tag: Then::Pushed { length, .. }, .. } => *length,
+                _ => 0,
+            });
+            self.pushes = self.pushes.saturating_sub(answered.sum());
             for effect in effects.drain(..) {
                 match effect {
                     Effect::Disk { token, op } => {
@@ -552,7 +562,7 @@ impl Thread {
                         queue.push(chunk, length);
                     }
                     let waiting = queue.lengths().waiting as u64;
-                    respond.answer(&bag::PushAnswer { waiting }, Payload::empty());
+                    respond.answer(&bag::PushAnswer { waiting, under_way: Some(self.pushes) }, Payload::empty());
                     self.serve_waiters(now, bag);
                 }
                 Err(error) => respond.fail(error),
