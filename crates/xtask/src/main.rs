@@ -29,7 +29,7 @@ The project's own commands.
                           Hadoop's own jobs, and Spark (the last two are not a part of `test`)
   cargo x lab hdfs [--rounds N] [--mib N] [--calls N] [--put-mib N]
                           measures Stormwell beside a real HDFS, both driven by Hadoop's own client
-  cargo x lab dfsio [--rounds N] [--mib N] [--rate MB/S] [--files N,N] [--sync yes|no]
+  cargo x lab dfsio [--rounds N] [--mib N] [--rate MB/S] [--files N,N] [--sync yes|no] [--only hdfs|stormwell]
                           TestDFSIO on eight nodes of each, on devices that are as slow as they are told; wants root
   cargo x lab scale [--help]
                           how bags scale: many devices on one machine, each as slow as it is told

@@ -30,9 +30,12 @@ struct Size {
     files: String,
     /// Whether HDFS syncs a block before it acknowledges its end. Without it, it acknowledges from the page cache.
     sync: bool,
+    /// Leaves the other one out.
+    only: Option<String>,
 }
 
-/// Runs the experiment and prints its tables in Markdown. Words: `--rounds N --mib N --rate N --files N,N --sync yes|no`. `Ok(true)`: it ran.
+/// Runs the experiment and prints its tables in Markdown. Words: `--rounds N --mib N --rate N --files N,N --sync yes|no
+/// --only hdfs|stormwell`. `Ok(true)`: it ran.
 pub fn run(root: &Path, words: &[String]) -> Result<bool, String> {
     let size = size(words)?;
     if let Some(obstacle) = Limited::obstacle() {
@@ -60,11 +63,16 @@ pub fn run(root: &Path, words: &[String]) -> Result<bool, String> {
 fn compare(root: &Path, kit: &Kit, jobs: &Kit, directory: &Path, size: &Size, devices: &Limited) -> Result<(), String> {
     let data = devices.directories();
     let hdfs_data: Vec<_> = data.iter().map(|device| device.join("hdfs")).collect();
-    let hdfs = Hdfs::prepare_on(kit, directory, &SERVER_JVM, size.sync, &hdfs_data)?.start()?;
+    let wanted = |name: &str| size.only.as_ref().is_none_or(|only| only == name);
+    let hdfs = if wanted("hdfs") {
+        Some(Hdfs::prepare_on(kit, directory, &SERVER_JVM, size.sync, &hdfs_data)?.start()?)
+    } else {
+        None
+    };
     let configuration = directory.join("stormwell.toml");
     Stormwell::init(root, &configuration)?;
     let mut nodes: Vec<Stormwell> = Vec::new();
-    for (number, device) in data.iter().enumerate() {
+    for (number, device) in data.iter().enumerate().filter(|_| wanted("stormwell")) {
         let (name, bytes) = (format!("node-{number}"), device.join("stormwell").display().to_string());
         let keeper = nodes.first().map(Stormwell::store);
         nodes.push(Stormwell::prepare_node(root, directory, &configuration, (&name, &bytes), keeper)?.start()?);
@@ -81,13 +89,17 @@ fn compare(root: &Path, kit: &Kit, jobs: &Kit, directory: &Path, size: &Size, de
     run.words.extend([size.rounds.to_string(), size.mib.to_string(), size.files.clone()]);
     run.words.push((size.rate * NODES as u64).to_string());
     run.words.extend([directory.display().to_string(), devices.names().join(",")]);
-    run.words.extend(["HDFS".to_owned(), hdfs.address(), hdfs.processes()?]);
-    run.words.extend(["Stormwell".to_owned(), addresses.join(","), processes.join(",")]);
+    if let Some(hdfs) = &hdfs {
+        run.words.extend(["HDFS".to_owned(), hdfs.address(), hdfs.processes()?]);
+    }
+    if wanted("stormwell") {
+        run.words.extend(["Stormwell".to_owned(), addresses.join(","), processes.join(",")]);
+    }
     run.execute(directory, None)
 }
 
 fn size(words: &[String]) -> Result<Size, String> {
-    let mut size = Size { rounds: 3, mib: 2048, rate: 40, files: "8,64".to_owned(), sync: true };
+    let mut size = Size { rounds: 3, mib: 2048, rate: 40, files: "8,64".to_owned(), sync: true, only: None };
     for pair in words.chunks(2) {
         let value = pair.get(1).map_or("", String::as_str);
         let number = |text: &str| text.parse().ok().filter(|number| *number > 0);
@@ -101,8 +113,12 @@ fn size(words: &[String]) -> Result<Size, String> {
             ("--files", _) => return Err(wanted("numbers above 0 with commas")),
             ("--sync", _) if matches!(value, "yes" | "no") => size.sync = value == "yes",
             ("--sync", _) => return Err(wanted("yes or no")),
+            ("--only", _) if matches!(value, "hdfs" | "stormwell") => size.only = Some(value.to_owned()),
+            ("--only", _) => return Err(wanted("hdfs or stormwell")),
             (other, _) => {
-                return Err(format!("`{other}` is not known; there are --rounds, --mib, --rate, --files, --sync"));
+                return Err(format!(
+                    "`{other}` is not known; there are --rounds, --mib, --rate, --files, --sync, --only"
+                ));
             }
         }
     }
@@ -123,7 +139,8 @@ mod tests {
         let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         let given = size(&words("--rounds 1 --files 4,16 --sync no")).expect("all are known");
         assert_eq!((given.rounds, given.mib, given.files.as_str(), given.sync), (1, 2048, "4,16", false));
-        for wrong in ["--rounds", "--rate x", "--mib 0", "--size 1", "--files 8,", "--files 3", "--sync 1"] {
+        for wrong in ["--rounds", "--rate x", "--mib 0", "--size 1", "--files 8,", "--files 3", "--sync 1", "--only 1"]
+        {
             assert!(size(&words(wrong)).is_err(), "{wrong}");
         }
     }

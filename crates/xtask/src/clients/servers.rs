@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a server may take until it answers.
-const START_MAX: Duration = Duration::from_secs(60);
+/// How long a server may take until it answers: eight JVMs at a time, on a busy machine.
+const START_MAX: Duration = Duration::from_secs(180);
 
 /// Runs a server and ends it, by its id, as soon as whoever started it is gone, however that happened: then the pipe closes.
 const KEEPER: &str = r#"

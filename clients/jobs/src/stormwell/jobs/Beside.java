@@ -29,7 +29,7 @@ public final class Beside {
     private static final int SECTOR = 512;
     private static final double TICKS = 100;
     private static final int WARM_FILES = 8;
-    private static final int WARM_MIB = 16;
+    private static final int WARM_MIB = 8;
     private static final String RATE = "MB/s";
 
     private static PrintStream said;
@@ -148,28 +148,41 @@ public final class Beside {
         // Hadoop's MB are MiB.
         store.note(job, "TestDFSIO's Throughput (MiB/s a file)", figure(text, "Throughput mb/sec"));
         store.note(job, "TestDFSIO's Average IO rate (MiB/s)", figure(text, "Average IO rate mb/sec"));
-        System.err.printf(Locale.ROOT, "%s, %s: %.1f MB/s in %.2f s (the whole job %.2f s)%n", store.name, job, megabytes / Timed.seconds(),
-            Timed.seconds(), whole);
+        Map<String, List<Double>> figures = store.figures.get(job);
+        System.err.printf(Locale.ROOT, "%s, %s: %.2f s of %.2f s", store.name, job, Timed.seconds(), whole);
+        figures.forEach((name, all) -> System.err.printf(Locale.ROOT, "; %s %.2f", name, all.get(all.size() - 1)));
+        System.err.println();
     }
 
     private static void tables(List<Store> stores) {
         Store first = stores.get(0);
         Store last = stores.get(stores.size() - 1);
-        said.printf("| TestDFSIO | %s, MB/s | of the devices | %s, MB/s | of the devices | ratio |%n|---|---|---|---|---|---|%n", first.name, last.name);
-        for (String job : first.figures.keySet()) {
-            String part = "part of the devices";
-            said.printf(Locale.ROOT, "| %s | %s | %s | %s | %s | %.2f |%n", job, first.shown(job, RATE), first.shown(job, part),
-                last.shown(job, RATE), last.shown(job, part), last.median(job, RATE) / first.median(job, RATE));
+        String part = "part of the devices";
+        StringBuilder rates = new StringBuilder("| TestDFSIO |");
+        StringBuilder rest = new StringBuilder("| where it went | |");
+        for (Store store : stores) {
+            rates.append(' ').append(store.name).append(", MB/s | of the devices |");
+            rest.append(' ').append(store.name).append(" |");
         }
-        said.printf("%n| where it went | | %s | %s |%n|---|---|---|---|%n", first.name, last.name);
+        rates.append(" ratio |\n|---|").append("---|---|".repeat(stores.size())).append("---|\n");
+        rest.append("\n|---|---|").append("---|".repeat(stores.size())).append('\n');
         for (String job : first.figures.keySet()) {
+            rates.append("| ").append(job).append(" |");
+            for (Store store : stores) {
+                rates.append(' ').append(store.shown(job, RATE)).append(" | ").append(store.shown(job, part)).append(" |");
+            }
+            rates.append(String.format(Locale.ROOT, " %.2f |%n", last.median(job, RATE) / first.median(job, RATE)));
             Set<String> kinds = new LinkedHashSet<>(first.figures.get(job).keySet());
-            kinds.remove(RATE);
-            kinds.remove("part of the devices");
+            kinds.removeAll(Set.of(RATE, part));
             for (String kind : kinds) {
-                said.printf("| %s | %s | %s | %s |%n", job, kind, first.shown(job, kind), last.shown(job, kind));
+                rest.append("| ").append(job).append(" | ").append(kind).append(" |");
+                for (Store store : stores) {
+                    rest.append(' ').append(store.shown(job, kind)).append(" |");
+                }
+                rest.append('\n');
             }
         }
+        said.printf("%s%n%s", rates, rest);
         said.flush();
     }
 
