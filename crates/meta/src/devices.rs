@@ -71,13 +71,16 @@ impl Devices {
 
     /// A device is registered in the log. It counts as empty until it reports.
     pub fn registered(&mut self, info: DeviceInfo) {
-        let device = self
-            .known
-            .entry(info.device)
-            .or_insert_with(|| Device { info: info.clone(), placed: [0; COLUMNS_MAX + 1] });
-        let (used, full) = (device.info.used, device.info.full);
-        let (reported, draining) = (info.reported || device.info.reported, info.draining || device.info.draining);
+        let before = self.known.get(&info.device).map(|device| device.info.clone());
+        let before = before.unwrap_or(DeviceInfo { reported: false, ..info.clone() });
+        let (used, full) = (before.used, before.full);
+        let (reported, draining) = (info.reported || before.reported, info.draining || before.draining);
+        let placed = [0; COLUMNS_MAX + 1];
+        let device = self.known.entry(info.device).or_insert_with(|| Device { info: info.clone(), placed });
         device.info = DeviceInfo { used, full, reported, draining, ..info };
+        if reported && !before.reported {
+            self.count_anew();
+        }
     }
 
     /// Nothing new is placed on the device any more.
