@@ -50,7 +50,7 @@ pub fn run(root: &Path, words: &[String]) -> Result<bool, String> {
             "{NODES} devices: loop devices with ext4, limited to {} MB/s by the blkio cgroup. Bare dd on all at once:\n",
             size.rate
         );
-        println!("| 128 MiB with dd | slowest device, MB/s | fastest, MB/s |\n|---|---|---|");
+        println!("| 64 MiB with dd | slowest device, MB/s | fastest, MB/s |\n|---|---|---|");
         for checked in devices.check()? {
             println!("| {} | {:.1} | {:.1} |", checked.what, checked.rates.0, checked.rates.1);
         }
@@ -122,7 +122,11 @@ fn size(words: &[String]) -> Result<Size, String> {
             }
         }
     }
-    let uneven = size.files.split(',').filter_map(|text| text.parse::<u64>().ok()).find(|count| size.mib % count != 0);
+    let uneven = size
+        .files
+        .split(',')
+        .filter_map(|text| text.parse::<u64>().ok())
+        .find(|count| !size.mib.is_multiple_of(*count));
     match uneven {
         Some(count) => Err(format!("{} MiB are not {count} files of whole MiB", size.mib)),
         None => Ok(size),

@@ -60,7 +60,7 @@ cat >/dev/null
 const PROGRAMS: [&str; 6] = ["losetup", "mkfs.ext4", "mount", "mountpoint", "dd", "sync"];
 
 /// MiB that a check moves over each device.
-const CHECK_MIB: u64 = 128;
+const CHECK_MIB: u64 = 64;
 
 /// Devices that are there as long as this value, or as this program.
 pub struct Limited {
