@@ -138,27 +138,26 @@ impl Hdfs {
         data: &[PathBuf],
     ) -> Result<PreparedHdfs, String> {
         let place = directory.join("hdfs-server");
-        let ports = free_port_list(2 + 3 * data.len())?;
-        let (port, web) = (ports[0], ports[1]);
-        let configure = |name: &str, ports: &[u16], data: &Path| {
+        let [port, web] = free_ports()?;
+        let configure = |name: &str, data: &Path| {
             let configuration = place.join(name);
             fs::create_dir_all(&configuration).map_err(|error| format!("{}: {error}", place.display()))?;
-            let text = site(&place, (port, web), ports, data, sync);
+            let text = site(&place, (port, web), data, sync);
             for name in ["core-site.xml", "hdfs-site.xml"] {
                 fs::write(configuration.join(name), &text).map_err(|error| format!("{name}: {error}"))?;
             }
             Ok::<PathBuf, String>(configuration)
         };
-        // The NameNode has no use for a DataNode's ports and directory.
-        let configuration = configure("conf", &[0; 3], &place)?;
+        // The NameNode has no use for a DataNode's directory.
+        let configuration = configure("conf", &place)?;
         let mut format = kit.server(&SMALL_JVM, &configuration, "format", "namenode.NameNode");
         format.words.extend(["-format", "-nonInteractive"].map(str::to_owned));
         format.execute(&place, Some(START_MAX))?;
         let name_node = kit.server(options, &configuration, "namenode", "namenode.NameNode");
         let mut data_nodes = Vec::with_capacity(data.len());
-        for (number, (data, ports)) in data.iter().zip(ports[2..].chunks(3)).enumerate() {
+        for (number, data) in data.iter().enumerate() {
             let name = format!("datanode-{number}");
-            let configuration = configure(&format!("conf-{number}"), ports, data)?;
+            let configuration = configure(&format!("conf-{number}"), data)?;
             data_nodes.push(kit.server(options, &configuration, &name, "datanode.DataNode"));
         }
         Ok(PreparedHdfs { name_node, data_nodes, place, port, web })
@@ -310,17 +309,17 @@ fn program(root: &Path) -> Run {
 }
 
 /// The configuration of HDFS: everything on loopback, the names in this directory and the bytes in another one, one replica, no bound on
-/// small blocks.
-fn site(place: &Path, (port, web): (u16, u16), data: &[u16], bytes: &Path, sync: bool) -> String {
+/// small blocks. DataNodes take ports when they start: one that was free before may be another one's connection by then.
+fn site(place: &Path, (port, web): (u16, u16), bytes: &Path, sync: bool) -> String {
     let mut text = String::from("<configuration>\n");
     let at = |port: u16| format!("127.0.0.1:{port}");
     for (name, value) in [
         ("fs.defaultFS", format!("hdfs://{}", at(port))),
         ("dfs.namenode.rpc-address", at(port)),
         ("dfs.namenode.http-address", at(web)),
-        ("dfs.datanode.address", at(data[0])),
-        ("dfs.datanode.http.address", at(data[1])),
-        ("dfs.datanode.ipc.address", at(data[2])),
+        ("dfs.datanode.address", at(0)),
+        ("dfs.datanode.http.address", at(0)),
+        ("dfs.datanode.ipc.address", at(0)),
         ("dfs.namenode.name.dir", format!("file://{}", place.join("name").display())),
         ("dfs.datanode.data.dir", format!("file://{}", bytes.display())),
         ("hadoop.tmp.dir", place.join("tmp").display().to_string()),
@@ -336,18 +335,15 @@ fn site(place: &Path, (port, web): (u16, u16), data: &[u16], bytes: &Path, sync:
 
 /// Ports that nobody listens on now, all different.
 fn free_ports<const COUNT: usize>() -> Result<[u16; COUNT], String> {
-    let ports = free_port_list(COUNT)?;
-    Ok(std::array::from_fn(|index| ports[index]))
-}
-
-/// The same, as many as are asked for when it runs.
-fn free_port_list(count: usize) -> Result<Vec<u16>, String> {
     let wrong = |error: std::io::Error| format!("no free port on loopback: {error}");
-    let mut held = Vec::with_capacity(count);
-    for _ in 0..count {
-        held.push(TcpListener::bind("127.0.0.1:0").map_err(wrong)?);
+    let mut held = Vec::with_capacity(COUNT);
+    let mut ports = [0; COUNT];
+    for port in &mut ports {
+        let listener = TcpListener::bind("127.0.0.1:0").map_err(wrong)?;
+        *port = listener.local_addr().map_err(wrong)?.port();
+        held.push(listener);
     }
-    held.iter().map(|listener| Ok(listener.local_addr().map_err(wrong)?.port())).collect()
+    Ok(ports)
 }
 
 fn connects(port: u16) -> bool {
