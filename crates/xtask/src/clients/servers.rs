@@ -244,13 +244,13 @@ impl Stormwell {
         run.execute(configuration.parent().unwrap_or(configuration), Some(START_MAX))
     }
 
-    /// A node of a cluster, below `place`, with its bytes in `data` there; `keeper`: where the node is that keeps the metadata, none:
+    /// A node of a cluster, below `place`, with its bytes in these directories there; `keeper`: where the node is that keeps the metadata, none:
     /// this one does.
     pub fn prepare_node(
         root: &Path,
         place: &Path,
         configuration: &Path,
-        (name, data): (&str, &str),
+        (name, data): (&str, &[&str]),
         keeper: Option<&str>,
     ) -> Result<PreparedStormwell, String> {
         let place = place.join(name);
@@ -259,7 +259,8 @@ impl Stormwell {
         let mut run = program(root);
         let meta = keeper.map_or("local".to_owned(), |keeper| format!("node://{keeper}"));
         let configuration = configuration.display().to_string();
-        run.words.extend(["serve", "--console", "off", "--data", data].map(str::to_owned));
+        run.words.extend(["serve", "--console", "off"].map(str::to_owned));
+        run.words.extend(data.iter().flat_map(|data| ["--data", data]).map(str::to_owned));
         run.words.extend(["--config", &configuration, "--name", name, "--meta", &meta].map(str::to_owned));
         for (option, port) in ["--listen", "--hdfs"].into_iter().zip(ports) {
             run.words.extend([option.to_owned(), format!("127.0.0.1:{port}")]);
