@@ -2,7 +2,7 @@
 
 use crate::bag::{Bag, LOOK_EVERY, Scope, follow};
 use crate::held::{Acknowledged, Chunk, Keeper, Key};
-use crate::pace::Pace;
+use crate::pace::{self, Pace};
 use crate::sides::{SIDES, Side, Sides};
 use base::error::{Error, ErrorKind, Result};
 use base::id::ChunkId;
@@ -190,7 +190,8 @@ impl Consumer {
             Came::Nothing => member.nothing = true,
             Came::Ended => member.ended = true,
             Came::Chunk { chunk, waiting, began, ended, service, under_way } => {
-                self.pace.came(ended.since(began), service, under_way, chunk.bytes.len());
+                let bytes = chunk.bytes.len();
+                self.pace.came(&pace::Came { began, ended, waited, service, under_way, bytes });
                 if !waited {
                     self.sides.done(member.side, began, ended, chunk.bytes.len() as u64);
                 }
@@ -273,10 +274,9 @@ impl Consumer {
         let may_wait = self.options.wait && (giving == [0, 0] || waiting < window / 2);
         let open = SIDES.map(|side| {
             let open = self.members.iter().filter(|member| member.side == side).map(|member| member.open);
-            1 + open.sum::<usize>() as u64
+            open.sum::<usize>() as u64
         });
-        let devices = SIDES.map(|side| self.members.iter().filter(|member| member.side == side).count());
-        for side in self.sides.first_done(open, devices) {
+        for side in self.sides.first_done(now, open, 1) {
             let part = self.sides.part(window as u64, side, giving) as usize;
             let share = part.div_ceil(giving[side as usize].max(1));
             for _ in 0..2 {

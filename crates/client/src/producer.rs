@@ -51,6 +51,8 @@ struct Shared {
 /// What is known about the devices.
 struct Load {
     members: Vec<Member>,
+    /// The device that took a chunk last.
+    answered_last: Option<Id>,
     /// How fast chunks are answered for on each side.
     sides: Sides,
     /// When a device first said that it is full, with no push gone well since.
@@ -76,6 +78,8 @@ struct Member {
     side: Side,
     /// Chunks waiting there, as its last answer said.
     waiting: u64,
+    /// Bytes that it had not answered for to other producers, as its last answer said.
+    of_others: u64,
     /// Draws that it loses before it is asked again, because it is full.
     avoided: u32,
     /// Bytes of ours that it has not answered for, as they are sent.
@@ -99,9 +103,9 @@ const QUIET_MAX: Duration = Duration::from_secs(2);
 /// A device that is full is asked again after it has lost so many draws.
 const AVOIDED: u32 = 100;
 
-/// Devices drawn for each chunk. One producer alone knows all that is on its way: with 64 chunks for 16 devices the best of two keeps
-/// them 0.90 busy, of four 0.96, of all 0.98; but many producers that all take the best of all move in step, and some devices
-/// end late.
+/// Devices drawn for each chunk, besides the one that answered last. One producer alone knows all that is on its way: with 64
+/// chunks for 16 devices the best of two keeps them 0.90 busy, of four 0.96, of all 0.98; but many producers that all take the best
+/// of all move in step, and some devices end late.
 const DRAWS: usize = 4;
 
 impl Producer {
@@ -111,7 +115,7 @@ impl Producer {
         let members = bag.within(scope, &bag.members);
         let members = members.into_iter().map(|device| Member::new(device, bag.side_of(device))).collect();
         let looked = bag.client.session.clock.now();
-        let load = Load { members, sides: Sides::default(), full_since: None, looked };
+        let load = Load { members, answered_last: None, sides: Sides::default(), full_since: None, looked };
         let shared = Shared {
             bag,
             scope,
@@ -241,7 +245,7 @@ impl Shared {
         let session = &self.bag.client.session;
         let now = session.clock.now();
         let mut load = self.load();
-        let Load { members, sides, full_since, .. } = &mut *load;
+        let Load { members, answered_last, sides, full_since, .. } = &mut *load;
         let mut left = Member::new(device, self.bag.side_of(device));
         let member = members.iter_mut().find(|member| member.device == device).unwrap_or(&mut left);
         member.on_their_way = member.on_their_way.saturating_sub(length);
@@ -249,6 +253,8 @@ impl Shared {
         let error = match result {
             Ok(answer) => {
                 (member.waiting, member.avoided) = (answer.waiting, 0);
+                member.of_others = answer.under_way.unwrap_or(0).saturating_sub(member.on_their_way);
+                *answered_last = Some(device);
                 sides.done(member.side, began, now, length);
                 *full_since = None;
                 return Next::Done;
@@ -284,7 +290,7 @@ impl Shared {
         let now = self.bag.client.session.clock.now();
         let mut load = self.load();
         let shares = load.shares(u64::from(self.permits)).map(|share| share.max(length));
-        let sides = load.sides_in_order(length);
+        let sides = load.sides_in_order(now, length);
         let answers = |member: &Member| member.quiet_since.is_none_or(|since| now.since(since) < QUIET_MAX);
         let has_room = |member: &Member| member.on_their_way.saturating_add(length) <= shares[member.side as usize];
         let wanted: [&dyn Fn(&Member) -> bool; 3] =
@@ -336,16 +342,21 @@ impl Shared {
 }
 
 impl Load {
-    /// The best of `DRAWS` of these places: where the least of ours is on its way, and then where fewer chunks wait. What waits
-    /// says little of how busy a device is.
+    /// The best of `DRAWS` of these places and of the one that answered last: where the least is on its way, of ours and of what
+    /// others had there, and then where fewer chunks wait. What waits says little of how busy a device is.
+    ///
+    /// Of the one that answered last it is known how busy it is, and that it was busy: a chunk sent where one was just done keeps as
+    /// many there as there were. So many producers do not leave a device idle that none of them happens to draw.
     fn best_of(&mut self, places: &[usize], random: &dyn Random) -> usize {
         let draw = || places[random.below(places.len() as u64) as usize];
         let mut best = draw();
-        for _ in 1..DRAWS {
-            let other = draw();
+        let last = places.iter().copied().find(|place| Some(self.members[*place].device) == self.answered_last);
+        let others: Vec<usize> = (1..DRAWS).map(|_| draw()).chain(last).collect();
+        for other in others {
             let work = |place: usize| {
                 let member = &self.members[place];
-                (member.avoided > 0, member.on_their_way, member.waiting)
+                let under_way = member.on_their_way.saturating_add(member.of_others);
+                (member.avoided > 0, under_way, member.waiting)
             };
             let (winner, loser) = if work(other) < work(best) { (other, best) } else { (best, other) };
             if winner != loser {
@@ -353,6 +364,7 @@ impl Load {
                 let member = &mut self.members[loser];
                 member.avoided = member.avoided.saturating_sub(1);
                 member.waiting -= member.waiting.div_ceil(8);
+                member.of_others -= member.of_others.div_ceil(8);
             }
             best = winner;
         }
@@ -376,13 +388,13 @@ impl Load {
 
     /// The sides in the order in which they are expected to be done with so many bytes more. One whose devices are all full comes
     /// last, and is asked again after it has come last so often.
-    fn sides_in_order(&mut self, length: u64) -> [Side; 2] {
+    fn sides_in_order(&mut self, now: Time, length: u64) -> [Side; 2] {
         let devices = self.devices();
         let open = SIDES.map(|side| {
             let its = self.members.iter().filter(|member| member.side == side);
-            its.fold(length, |sum, member| sum.saturating_add(member.on_their_way))
+            its.fold(0, |sum: u64, member| sum.saturating_add(member.on_their_way))
         });
-        let order = self.sides.first_done(open, devices);
+        let order = self.sides.first_done(now, open, length);
         let is_full = SIDES.map(|side| self.members.iter().all(|member| member.side != side || member.avoided > 0));
         if devices.contains(&0) || is_full[0] == is_full[1] {
             return order;
@@ -396,7 +408,7 @@ impl Load {
 
 impl Member {
     fn new(device: Id, side: Side) -> Member {
-        Member { device, side, waiting: 0, avoided: 0, on_their_way: 0, quiet_since: None }
+        Member { device, side, waiting: 0, of_others: 0, avoided: 0, on_their_way: 0, quiet_since: None }
     }
 }
 
@@ -406,10 +418,11 @@ mod tests {
     use crate::sides::{SIDES, Side, Sides};
     use base::unit::Time;
     use sim::random::SimRandom;
+    use std::collections::VecDeque;
 
     fn load(devices: u128) -> Load {
         let members = (0..devices).map(|device| Member::new(device.into(), Side::Far)).collect();
-        Load { members, sides: Sides::default(), full_since: None, looked: Time::ZERO }
+        Load { members, answered_last: None, sides: Sides::default(), full_since: None, looked: Time::ZERO }
     }
 
     /// Chunks go where the least is on its way, however many wait elsewhere; of devices that are as busy, to those with less.
@@ -435,6 +448,57 @@ mod tests {
         assert!(emptier > 80, "{emptier} of 100 went to the emptier one");
     }
 
+    /// What others had at a device counts as what is ours there, and less each time it decides.
+    #[test]
+    fn what_others_have_there_counts() {
+        let (random, mut load) = (SimRandom::new(3), load(2));
+        load.members[0].of_others = 40;
+        let mut first = 0;
+        for sent in 0..100 {
+            if load.best_of(&[0, 1], &random) == 0 {
+                first = sent;
+                break;
+            }
+            load.members[1].on_their_way += 1;
+        }
+        assert!((3..40).contains(&first), "asked again after {first} chunks");
+    }
+
+    /// Many producers with a few chunks each keep every device busy, although none of them sees all devices: of those that answer for
+    /// several chunks at a time, as after a sync, next to none has run dry by the time it could answer for more.
+    #[test]
+    fn nobody_runs_dry() {
+        let (random, devices, each, together, rounds) = (SimRandom::new(4), 64, 12, 6, 200);
+        let mut loads: Vec<Load> = (0..devices).map(|_| load(devices as u128)).collect();
+        let mut queues = vec![VecDeque::new(); devices];
+        let all: Vec<usize> = (0..devices).collect();
+        let send = |load: &mut Load, queues: &mut [VecDeque<usize>], producer: usize| {
+            let place = load.best_of(&all, &random);
+            load.members[place].on_their_way += 1;
+            queues[place].push_back(producer);
+        };
+        for producer in (0..devices * each).map(|chunk| chunk % devices) {
+            send(&mut loads[producer], &mut queues, producer);
+        }
+        let mut missing = 0;
+        for place in (0..rounds).flat_map(|_| 0..devices) {
+            let answered = together.min(queues[place].len());
+            missing += together - answered;
+            let answered: Vec<usize> = queues[place].drain(..answered).collect();
+            let left = queues[place].len() as u64;
+            for producer in answered {
+                let load = &mut loads[producer];
+                let member = &mut load.members[place];
+                member.on_their_way -= 1;
+                member.of_others = left.saturating_sub(member.on_their_way);
+                load.answered_last = Some(member.device);
+                send(load, &mut queues, producer);
+            }
+        }
+        let all = rounds * devices * together;
+        assert!(missing * 200 < all, "{missing} of {all} could not be done");
+    }
+
     /// A full device gets nothing while others take chunks, and is asked again after a while.
     #[test]
     fn full_devices_are_avoided() {
@@ -454,17 +518,17 @@ mod tests {
     fn the_near_one() {
         let mut load = load(8);
         load.members[0].side = Side::Near;
-        assert_eq!(load.shares(80), [20, 20], "as long as nobody measured");
+        assert_eq!(load.shares(80), [70, 11], "as long as nobody measured");
         let at = |second: u64| Time::from_nanos(second * 1_000_000_000);
         load.sides.done(Side::Near, at(0), at(1), 80_000);
         load.sides.done(Side::Far, at(0), at(1), 20_000);
         assert_eq!(load.shares(80), [70, 4]);
         (load.members[0].on_their_way, load.members[1].on_their_way) = (39, 9);
-        assert_eq!(load.sides_in_order(1)[0], Side::Near);
+        assert_eq!(load.sides_in_order(at(1), 1)[0], Side::Near);
         load.members[0].on_their_way = 40;
-        assert_eq!(load.sides_in_order(1)[0], Side::Far);
+        assert_eq!(load.sides_in_order(at(1), 1)[0], Side::Far);
         (load.members[0].on_their_way, load.members[0].avoided) = (0, AVOIDED);
-        let asked = (0..).find(|_| load.sides_in_order(1) == SIDES);
+        let asked = (0..).find(|_| load.sides_in_order(at(1), 1) == SIDES);
         assert_eq!(asked, Some(AVOIDED as usize));
     }
 }

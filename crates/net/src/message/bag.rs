@@ -154,6 +154,9 @@ pub struct PushAnswer {
     /// Chunks that wait on this device, for choosing the next one.
     #[prost(uint64, tag = "1")]
     pub waiting: u64,
+    /// Bytes of all producers' pushes, without this one, that the device has taken and not answered for; none: it did not count.
+    #[prost(uint64, optional, tag = "2")]
+    pub under_way: Option<u64>,
 }
 
 /// Asks for one chunk that nobody else has.

@@ -217,7 +217,7 @@ impl<F: Fn(Call) + Send + Sync> Service for Doing<F> {
 pub fn echo(call: Call) {
     match call.ask::<net::message::bag::Push>() {
         Ok(push) => {
-            let answer = net::message::bag::PushAnswer { waiting: push.bag };
+            let answer = net::message::bag::PushAnswer { waiting: push.bag, under_way: None };
             call.respond.answer(&answer, call.payload);
         }
         Err(error) => call.respond.fail(error),

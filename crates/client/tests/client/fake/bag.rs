@@ -97,7 +97,7 @@ impl State {
             member.waiting.push_back(chunk);
             member.pushed += 1;
         }
-        Ok(PushAnswer { waiting: member.waiting.len() as u64 })
+        Ok(PushAnswer { waiting: member.waiting.len() as u64, under_way: Some(0) })
     }
 
     pub fn pull(&mut self, now: Time, ask: &Pull) -> Result<(PullAnswer, Bytes)> {
