@@ -8,6 +8,7 @@ use crate::request::DeviceInfo;
 use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, NodeId};
+use base::limit::COLUMNS_MAX;
 use base::policy::Class;
 use prost::Message;
 use std::collections::BTreeMap;
@@ -20,15 +21,26 @@ pub struct Devices {
 
 struct Device {
     info: DeviceInfo,
-    /// Groups placed since the last report: they weigh until the report shows their bytes.
-    placed: u64,
+    /// Groups placed by the number of their columns: those of one width are about equally large. All devices are counted from the same
+    /// moment on.
+    placed: [u32; COLUMNS_MAX + 1],
 }
+
+/// Counting begins anew for all devices when one has so many groups of a width: a device of a node that was silent, or one where much
+/// was deleted, has no more than these to catch up with.
+const PLACED_MAX: u32 = 64;
 
 impl Devices {
     /// A node was heard of: of its devices these can be used.
     pub fn present(&mut self, node: NodeId, devices: &[DeviceId]) {
+        let mut back = false;
         for device in self.known.values_mut().filter(|device| device.info.node == node) {
-            device.info.reported = devices.contains(&device.info.device);
+            let reported = devices.contains(&device.info.device);
+            back |= reported && !device.info.reported;
+            device.info.reported = reported;
+        }
+        if back {
+            self.count_anew();
         }
     }
 
@@ -37,19 +49,38 @@ impl Devices {
         self.known.values().filter(|device| device.info.node == node).map(|device| device.info.device).collect()
     }
 
-    /// A group was placed on the device.
-    pub fn placed(&mut self, device: DeviceId) {
-        if let Some(device) = self.known.get_mut(&device) {
-            device.placed += 1;
+    /// How many groups as wide were placed on a device, counted from the same moment on for all devices.
+    pub fn placed(&self, device: DeviceId, columns: usize) -> u32 {
+        self.known.get(&device).map_or(0, |device| device.placed[columns.min(COLUMNS_MAX)])
+    }
+
+    /// A group of so many columns has one on the device.
+    pub fn place(&mut self, device: DeviceId, columns: usize) {
+        let width = columns.min(COLUMNS_MAX);
+        let Some(device) = self.known.get_mut(&device) else { return };
+        device.placed[width] += 1;
+        if device.placed[width] >= PLACED_MAX {
+            self.known.values_mut().for_each(|device| device.placed[width] = 0);
         }
+    }
+
+    /// A device takes groups that took none before: it gets its part from now on, and has nothing to catch up.
+    fn count_anew(&mut self) {
+        self.known.values_mut().for_each(|device| device.placed = [0; COLUMNS_MAX + 1]);
     }
 
     /// A device is registered in the log. It counts as empty until it reports.
     pub fn registered(&mut self, info: DeviceInfo) {
-        let device = self.known.entry(info.device).or_insert_with(|| Device { info: info.clone(), placed: 0 });
-        let (used, full) = (device.info.used, device.info.full);
-        let (reported, draining) = (info.reported || device.info.reported, info.draining || device.info.draining);
+        let before = self.known.get(&info.device).map(|device| device.info.clone());
+        let before = before.unwrap_or(DeviceInfo { reported: false, ..info.clone() });
+        let (used, full) = (before.used, before.full);
+        let (reported, draining) = (info.reported || before.reported, info.draining || before.draining);
+        let placed = [0; COLUMNS_MAX + 1];
+        let device = self.known.entry(info.device).or_insert_with(|| Device { info: info.clone(), placed });
         device.info = DeviceInfo { used, full, reported, draining, ..info };
+        if reported && !before.reported {
+            self.count_anew();
+        }
     }
 
     /// Nothing new is placed on the device any more.
@@ -82,8 +113,7 @@ fn candidate(device: &Device) -> Candidate {
         node: info.node,
         class: info.class,
         free: info.capacity.saturating_sub(info.used),
-        capacity: info.capacity,
-        queue: device.placed,
+        placed: 0,
         full: info.full,
     }
 }
@@ -171,8 +201,11 @@ impl State {
             let text = format!("device {device} reports but was never registered; register it first");
             return Err(Error::new(ErrorKind::NotFound, text));
         };
-        known.placed = 0;
+        let back = !known.info.reported;
         known.info = DeviceInfo { used, capacity, full, reported: true, ..known.info.clone() };
+        if back {
+            self.devices.count_anew();
+        }
         Ok(Reply::Done)
     }
 }

@@ -26,14 +26,17 @@ impl State {
     /// A new group of up to so many columns where the policy wants it, held by nobody yet.
     fn allocate(
         &mut self,
-        candidates: &[Candidate],
+        mut candidates: Vec<Candidate>,
         policy: Policy,
-        columns: usize,
+        wanted: usize,
     ) -> Result<(NewGroup, GroupRecord)> {
-        let devices = place::place_columns(candidates, policy, columns, self.widths.full, self.random.next())?;
+        for candidate in &mut candidates {
+            candidate.placed = self.devices.placed(candidate.device, wanted);
+        }
+        let devices = place::place_columns(&candidates, policy, wanted, self.widths.full, self.random.next())?;
         let mut columns = Vec::with_capacity(devices.len());
         for device in devices {
-            self.devices.placed(device);
+            self.devices.place(device, wanted);
             columns.push(Column { replicas: vec![(device, ChunkId(self.random.wide()))] });
         }
         let cell = if columns.len() > 1 { self.widths.cell } else { 0 };
@@ -47,7 +50,7 @@ impl State {
         let candidates = self.candidates()?;
         let possible = place::columns_possible(&candidates, policy, self.widths.full);
         let possible = possible.min(columns_max).min(self.widths.columns_max);
-        let (group, record) = self.allocate(&candidates, policy, self.widths.columns(before, possible))?;
+        let (group, record) = self.allocate(candidates, policy, self.widths.columns(before, possible))?;
         self.put(&Key::Group(group.group), &GroupRecord { references: 1, ..record });
         let room = self.widths.room(group.columns.len(), possible);
         Ok(NewGroup { room, ..group })
@@ -55,7 +58,7 @@ impl State {
 
     /// A new group for small files of a session.
     pub fn allocate_for_pack(&mut self, session: SessionId, policy: Policy) -> Result<NewGroup> {
-        let (group, record) = self.allocate(&self.candidates()?, policy, 1)?;
+        let (group, record) = self.allocate(self.candidates()?, policy, 1)?;
         let record = GroupRecord { packed: true, session: session.to_bytes().to_vec(), ..record };
         self.put(&Key::Group(group.group), &record);
         self.mark(&Key::SessionGroup(session, group.group));

@@ -3,6 +3,7 @@
 use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, NodeId};
 use base::policy::{Class, Policy};
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 /// A device as placement sees it.
@@ -16,16 +17,14 @@ pub struct Candidate {
     pub class: Class,
     /// Bytes that still fit.
     pub free: u64,
-    /// Bytes that fit in all.
-    pub capacity: u64,
-    /// Work waiting there, in requests or groups: any unit, the same for all candidates.
-    pub queue: u64,
+    /// How many groups as wide as the wanted one were placed there, all candidates counted from the same moment on.
+    pub placed: u32,
     /// Whether it takes no more new data.
     pub full: bool,
 }
 
-/// The device for a new group: two candidates are drawn with a chance in proportion to their free space, and the one
-/// with the shorter queue wins; with equal queues the one with the greater free part of its capacity.
+/// The device for a new group: where fewest were placed for its free space, so that every device gets its part of the groups, neither
+/// more nor less; among equals chance decides.
 /// `Invalid` if no device could ever fit the policy, `Full` if those that do are full.
 pub fn place(candidates: &[Candidate], policy: Policy, seed: u64) -> Result<DeviceId> {
     check(policy)?;
@@ -38,29 +37,16 @@ pub fn place(candidates: &[Candidate], policy: Policy, seed: u64) -> Result<Devi
     }
     let usable =
         || candidates.iter().filter(|candidate| fits(candidate.class, policy) && !candidate.full && candidate.free > 0);
-    let total: u128 = usable().map(|candidate| u128::from(candidate.free)).sum();
-    if total == 0 {
+    let Some(fewest) = usable().min_by(|first, second| by_share(first, second)) else {
         let wish = wish(policy);
         return Err(Error::new(
             ErrorKind::Full,
             format!("every device for {wish} is full; what was acknowledged is safe: delete something or add a device"),
         ));
-    }
-    let draw = |random: u64| {
-        // random / 2^64 of the total, without a product beyond 128 bits: sums of free space stay below 2^96.
-        let mut place =
-            (((total >> 32) * u128::from(random)) >> 32) + (((total & 0xFFFF_FFFF) * u128::from(random)) >> 64);
-        place = place.min(total - 1);
-        for candidate in usable() {
-            if place < u128::from(candidate.free) {
-                return candidate;
-            }
-            place -= u128::from(candidate.free);
-        }
-        unreachable!("the place is below the sum of all")
     };
-    let (first, second) = (draw(mix(seed)), draw(mix(seed.wrapping_add(1).rotate_left(32))));
-    Ok(better(first, second).device)
+    let equal: Vec<DeviceId> =
+        usable().filter(|candidate| by_share(candidate, fewest).is_eq()).map(|candidate| candidate.device).collect();
+    Ok(equal[(mix(seed) % equal.len() as u64) as usize])
 }
 
 /// The devices for the columns of a new group, each once. A single one is as `place` says; of several, each has room for `room` bytes,
@@ -143,9 +129,11 @@ fn wish(policy: Policy) -> String {
     }
 }
 
-fn better<'a>(first: &'a Candidate, second: &'a Candidate) -> &'a Candidate {
-    let free_part = |one: &Candidate, other: &Candidate| u128::from(one.free) * u128::from(other.capacity.max(1));
-    if (second.queue, free_part(first, second)) < (first.queue, free_part(second, first)) { second } else { first }
+/// Who has the smaller share: groups placed for each free byte, compared without a division. Half a group is added, as if the next one
+/// were rounded: with a whole one, great devices would run ahead of their part. (2^33 groups times 2^64 bytes fit.)
+fn by_share(first: &Candidate, second: &Candidate) -> Ordering {
+    let share = |one: &Candidate, other: &Candidate| (2 * u128::from(one.placed) + 1) * u128::from(other.free);
+    share(first, second).cmp(&share(second, first))
 }
 
 /// Spreads every bit of the seed over the whole number.
@@ -166,16 +154,15 @@ mod tests {
 
     fn candidates() -> impl Strategy<Value = Vec<Candidate>> {
         let class = (0..5u32).prop_map(|code| Class::from_code(code).unwrap_or_default());
-        let one = (class, any::<u64>(), 0..4u64, any::<bool>(), any::<bool>());
+        let one = (class, any::<u64>(), 0..4u32, any::<bool>(), any::<bool>());
         proptest::collection::vec(one, 0..12).prop_map(|drawn| {
             let candidate =
-                |(number, (class, free, queue, full, empty)): (usize, (Class, u64, u64, bool, bool))| Candidate {
+                |(number, (class, free, placed, full, empty)): (usize, (Class, u64, u32, bool, bool))| Candidate {
                     device: DeviceId(number as u128),
                     node: NodeId(number as u128 / 3),
                     class,
                     free: if empty { 0 } else { free },
-                    capacity: free,
-                    queue,
+                    placed,
                     full,
                 };
             drawn.into_iter().enumerate().map(candidate).collect()
@@ -237,33 +224,39 @@ mod tests {
         }
     }
 
-    /// Free space attracts in proportion, and queues repel: no device is left out, none is swamped.
+    /// Of every group that is placed each device gets its part, in proportion to its free space: after any number of groups no
+    /// device is one whole group away from it. Which of equal devices comes first is chance.
     #[test]
     fn spread() {
-        let device = |number, free, queue| Candidate {
+        let device = |number, free| Candidate {
             device: DeviceId(number),
             node: NodeId(1),
             class: Class::Ssd,
             free,
-            capacity: 4 << 40,
-            queue,
+            placed: 0,
             full: false,
         };
-        let count = |candidates: &[Candidate]| {
-            let mut counts = vec![0u32; candidates.len()];
-            for seed in 0..8000 {
-                let device = place(candidates, Policy::default(), seed).unwrap_or_else(|error| panic!("{error}"));
-                counts[device.0 as usize] += 1;
+        for parts in [&[1, 1, 1, 1][..], &[1, 3], &[1, 1, 2, 5]] {
+            let numbered = parts.iter().enumerate();
+            let mut candidates: Vec<Candidate> =
+                numbered.map(|(number, part)| device(number as u128, part << 40)).collect();
+            let all: u64 = parts.iter().sum();
+            for seed in 0..400 {
+                let device = place(&candidates, Policy::default(), seed).unwrap_or_else(|error| panic!("{error}"));
+                candidates[device.0 as usize].placed += 1;
+                for (candidate, part) in candidates.iter().zip(parts) {
+                    let (got, due) = (u64::from(candidate.placed) * all, (seed + 1) * part);
+                    assert!(got.abs_diff(due) <= all, "{parts:?}: {} of {} at {part}", candidate.placed, seed + 1);
+                }
             }
-            counts
-        };
-        let equal =
-            count(&[device(0, 1 << 40, 0), device(1, 1 << 40, 0), device(2, 1 << 40, 0), device(3, 1 << 40, 0)]);
-        assert!(equal.iter().all(|count| (1700..2300).contains(count)), "{equal:?}");
-        let small = count(&[device(0, 1 << 40, 0), device(1, 3 << 40, 0)]);
-        assert!((300..800).contains(&small[0]), "a quarter of the space, drawn twice: {small:?}");
-        let busy = count(&[device(0, 1 << 40, 9), device(1, 1 << 40, 0), device(2, 1 << 40, 0)]);
-        assert!((600..1200).contains(&busy[0]), "only if drawn twice: {busy:?}");
+        }
+        let equal = [device(0, 1 << 40), device(1, 1 << 40), device(2, 1 << 40), device(3, 1 << 40)];
+        let mut firsts = [0u32; 4];
+        for seed in 0..8000 {
+            let device = place(&equal, Policy::default(), seed).unwrap_or_else(|error| panic!("{error}"));
+            firsts[device.0 as usize] += 1;
+        }
+        assert!(firsts.iter().all(|count| (1700..2300).contains(count)), "{firsts:?}");
     }
 
     /// More copies than this version keeps are refused, not ignored.

@@ -1,9 +1,11 @@
 //! `cargo x clients`: other people's clients of HDFS, against Stormwell and against a real HDFS in the same run.
 
+pub mod dfsio;
 mod failover;
 mod jobs;
 mod kit;
 pub mod lab;
+mod limited;
 mod servers;
 
 use crate::stage::{self, Run};

@@ -29,6 +29,8 @@ The project's own commands.
                           Hadoop's own jobs, and Spark (the last two are not a part of `test`)
   cargo x lab hdfs [--rounds N] [--mib N] [--calls N] [--put-mib N]
                           measures Stormwell beside a real HDFS, both driven by Hadoop's own client
+  cargo x lab dfsio [--rounds N] [--mib N] [--rate MB/S] [--files N,N] [--sync yes|no] [--only hdfs|stormwell]
+                          TestDFSIO on eight nodes of each, on devices that are as slow as they are told; wants root
   cargo x lab scale [--help]
                           how bags scale: many devices on one machine, each as slow as it is told
   cargo x help            this text
@@ -70,6 +72,7 @@ fn dispatch(command: &str, rest: &[String]) -> Result<bool, String> {
         },
         ("clients", words) => clients::run(&root, words),
         ("lab", [experiment, words @ ..]) if experiment == "hdfs" => clients::lab::run(&root, words),
+        ("lab", [experiment, words @ ..]) if experiment == "dfsio" => clients::dfsio::run(&root, words),
         ("lab", [experiment, words @ ..]) if experiment == "scale" => suite::lab(&root, experiment, words),
         ("sim" | "trials", arguments) => suite::lab(&root, command, arguments),
         ("ci" | "tidy" | "fuzz", _) => Err("it takes no such arguments; `cargo x help` shows what there is".to_owned()),

@@ -8,7 +8,7 @@ use base::policy::{Class, Policy};
 use base::unit::MIB;
 use meta::request::{FileHandle, NewGroup, Place};
 use meta::{Caller, Reply, Request};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 fn handle(reply: Result<Reply>) -> FileHandle {
     match reply {
@@ -99,6 +99,31 @@ fn wants_room() {
     let file = handle(world.ask(create("/f")));
     let next = group(world.ask(next_of(&file, (file.group.group, 10), 16)));
     assert_eq!(devices(&next), [1, 4, 5, 6].map(DeviceId).into());
+}
+
+/// Many files at once lie evenly over equal devices, groups of each width by themselves, whenever devices report meanwhile; and a device
+/// that joins later takes its part, and no more to catch up.
+#[test]
+fn even() {
+    let mut world = world(8);
+    let (mut firsts, mut seconds) = (BTreeMap::new(), BTreeMap::new());
+    let count = |counts: &mut BTreeMap<DeviceId, u32>, group: &NewGroup| {
+        devices(group).into_iter().for_each(|device| *counts.entry(device).or_default() += 1);
+    };
+    for number in 0..64 {
+        let file = handle(world.ask(create(&format!("/{number}"))));
+        count(&mut firsts, &file.group);
+        let device = DeviceId(number % 8 + 1);
+        world.ask(Request::DeviceReport { device, used: 0, capacity: 1 << 40, full: false }).expect("noted");
+        count(&mut seconds, &group(world.ask(next_of(&file, (file.group.group, NARROW_COLUMN), 16))));
+    }
+    assert_eq!(firsts.values().copied().collect::<Vec<_>>(), [8; 8]);
+    assert_eq!(seconds.values().copied().collect::<Vec<_>>(), [32; 8]);
+    world.ask(register(9, Class::Ssd)).expect("a device");
+    let firsts = (0..18).map(|number| handle(world.ask(create(&format!("/later-{number}")))).group);
+    let mut later = BTreeMap::new();
+    firsts.for_each(|group| count(&mut later, &group));
+    assert_eq!(later.values().copied().collect::<Vec<_>>(), [2; 9]);
 }
 
 /// When a writer has gone away, its last group keeps what the node says that it has; what columns hold behind that is garbage, and

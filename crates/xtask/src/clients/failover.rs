@@ -16,10 +16,12 @@ pub fn run(root: &Path, kit: &Kit, directory: &Path) -> Result<(), String> {
     std::fs::create_dir(&place).map_err(|error| format!("{}: {error}", place.display()))?;
     let configuration = place.join("stormwell.toml");
     Stormwell::init(root, &configuration)?;
-    let keeper = Stormwell::prepare_node(root, &place, &configuration, "keeper", None)?.start()?;
+    let keeper = Stormwell::prepare_node(root, &place, &configuration, ("keeper", &["data"]), None)?.start()?;
     let mut gateways = Vec::new();
     for name in ["one", "two"] {
-        gateways.push(Stormwell::prepare_node(root, &place, &configuration, name, Some(keeper.store()))?.start()?);
+        gateways.push(
+            Stormwell::prepare_node(root, &place, &configuration, (name, &["data"]), Some(keeper.store()))?.start()?,
+        );
     }
     let Run { words, .. } = kit.java("failover", "stormwell.clients.Failover", directory);
     let mut command = Command::new(&words[0]);

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a server may take until it answers.
-const START_MAX: Duration = Duration::from_secs(60);
+/// How long a server may take until it answers: eight JVMs at a time, on a busy machine.
+const START_MAX: Duration = Duration::from_secs(180);
 
 /// Runs a server and ends it, by its id, as soon as whoever started it is gone, however that happened: then the pipe closes.
 const KEEPER: &str = r#"
@@ -67,9 +67,16 @@ impl Kept {
     }
 }
 
+impl Kept {
+    /// Tells it to end, without waiting until it has.
+    fn tell_to_end(&mut self) {
+        drop(self.keeper.stdin.take());
+    }
+}
+
 impl Drop for Kept {
     fn drop(&mut self) {
-        drop(self.keeper.stdin.take());
+        self.tell_to_end();
         let _ = self.keeper.wait();
     }
 }
@@ -77,7 +84,7 @@ impl Drop for Kept {
 /// A formatted HDFS that does not run yet.
 pub struct PreparedHdfs {
     name_node: Run,
-    data_node: Run,
+    data_nodes: Vec<Run>,
     place: PathBuf,
     port: u16,
     web: u16,
@@ -93,39 +100,67 @@ impl PreparedHdfs {
     pub fn start(self) -> Result<Hdfs, String> {
         let name_node = Kept::start("namenode", &self.name_node, &self.place)?;
         name_node.wait("the NameNode", || connects(self.port))?;
-        let data_node = Kept::start("datanode", &self.data_node, &self.place)?;
-        data_node.wait("the DataNode", || {
-            let state = page(self.web, "/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState");
-            state.contains("\"NumLiveDataNodes\" : 1") && state.contains("\"FSState\" : \"Operational\"")
-        })?;
-        Ok(Hdfs { data_node, name_node, port: self.port })
+        let mut hdfs = Hdfs { data_nodes: Vec::new(), name_node, port: self.port };
+        for (number, run) in self.data_nodes.iter().enumerate() {
+            hdfs.data_nodes.push(Kept::start(&format!("datanode-{number}"), run, &self.place)?);
+        }
+        let live = format!("\"NumLiveDataNodes\" : {},", self.data_nodes.len());
+        for data_node in &hdfs.data_nodes {
+            data_node.wait("the DataNode", || {
+                let state = page(self.web, "/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState");
+                state.contains(&live) && state.contains("\"FSState\" : \"Operational\"")
+            })?;
+        }
+        Ok(hdfs)
     }
 }
 
-/// One NameNode and one DataNode of a real HDFS. The DataNode goes first.
+/// One NameNode of a real HDFS and its DataNodes. The DataNodes go first.
 pub struct Hdfs {
-    data_node: Kept,
+    data_nodes: Vec<Kept>,
     name_node: Kept,
     port: u16,
 }
 
 impl Hdfs {
-    /// Formats it in this directory. `sync`: a file that is closed is on stable media.
+    /// Formats one with one DataNode in this directory. `sync`: a file that is closed is on stable media.
     pub fn prepare(kit: &Kit, directory: &Path, options: &[&str], sync: bool) -> Result<PreparedHdfs, String> {
+        let data = directory.join("hdfs-server/data");
+        Hdfs::prepare_on(kit, directory, options, sync, &[data])
+    }
+
+    /// The same with a DataNode for each of these directories.
+    pub fn prepare_on(
+        kit: &Kit,
+        directory: &Path,
+        options: &[&str],
+        sync: bool,
+        data: &[PathBuf],
+    ) -> Result<PreparedHdfs, String> {
         let place = directory.join("hdfs-server");
-        let [port, web, data, data_web, data_calls] = free_ports()?;
-        let configuration = place.join("conf");
-        fs::create_dir_all(&configuration).map_err(|error| format!("{}: {error}", place.display()))?;
-        let text = site(&place, port, web, [data, data_web, data_calls], sync);
-        for name in ["core-site.xml", "hdfs-site.xml"] {
-            fs::write(configuration.join(name), &text).map_err(|error| format!("{name}: {error}"))?;
-        }
+        let [port, web] = free_ports()?;
+        let configure = |name: &str, data: &Path| {
+            let configuration = place.join(name);
+            fs::create_dir_all(&configuration).map_err(|error| format!("{}: {error}", place.display()))?;
+            let text = site(&place, (port, web), data, sync);
+            for name in ["core-site.xml", "hdfs-site.xml"] {
+                fs::write(configuration.join(name), &text).map_err(|error| format!("{name}: {error}"))?;
+            }
+            Ok::<PathBuf, String>(configuration)
+        };
+        // The NameNode has no use for a DataNode's directory.
+        let configuration = configure("conf", &place)?;
         let mut format = kit.server(&SMALL_JVM, &configuration, "format", "namenode.NameNode");
         format.words.extend(["-format", "-nonInteractive"].map(str::to_owned));
         format.execute(&place, Some(START_MAX))?;
         let name_node = kit.server(options, &configuration, "namenode", "namenode.NameNode");
-        let data_node = kit.server(options, &configuration, "datanode", "datanode.DataNode");
-        Ok(PreparedHdfs { name_node, data_node, place, port, web })
+        let mut data_nodes = Vec::with_capacity(data.len());
+        for (number, data) in data.iter().enumerate() {
+            let name = format!("datanode-{number}");
+            let configuration = configure(&format!("conf-{number}"), data)?;
+            data_nodes.push(kit.server(options, &configuration, &name, "datanode.DataNode"));
+        }
+        Ok(PreparedHdfs { name_node, data_nodes, place, port, web })
     }
 
     /// What a client writes as fs.defaultFS.
@@ -135,7 +170,18 @@ impl Hdfs {
 
     /// The ids of its processes, with commas.
     pub fn processes(&self) -> Result<String, String> {
-        Ok(format!("{},{}", self.name_node.process()?, self.data_node.process()?))
+        let mut ids = self.name_node.process()?;
+        for data_node in &self.data_nodes {
+            let _ = write!(ids, ",{}", data_node.process()?);
+        }
+        Ok(ids)
+    }
+}
+
+impl Drop for Hdfs {
+    fn drop(&mut self) {
+        // All at once, or eight take as long as eight.
+        self.data_nodes.iter_mut().for_each(Kept::tell_to_end);
     }
 }
 
@@ -198,12 +244,13 @@ impl Stormwell {
         run.execute(configuration.parent().unwrap_or(configuration), Some(START_MAX))
     }
 
-    /// A node of a cluster, below `place`; `keeper`: where the node is that keeps the metadata, none: this one does.
+    /// A node of a cluster, below `place`, with its bytes in these directories there; `keeper`: where the node is that keeps the metadata, none:
+    /// this one does.
     pub fn prepare_node(
         root: &Path,
         place: &Path,
         configuration: &Path,
-        name: &str,
+        (name, data): (&str, &[&str]),
         keeper: Option<&str>,
     ) -> Result<PreparedStormwell, String> {
         let place = place.join(name);
@@ -212,7 +259,8 @@ impl Stormwell {
         let mut run = program(root);
         let meta = keeper.map_or("local".to_owned(), |keeper| format!("node://{keeper}"));
         let configuration = configuration.display().to_string();
-        run.words.extend(["serve", "--console", "off", "--data", "data"].map(str::to_owned));
+        run.words.extend(["serve", "--console", "off"].map(str::to_owned));
+        run.words.extend(data.iter().flat_map(|data| ["--data", data]).map(str::to_owned));
         run.words.extend(["--config", &configuration, "--name", name, "--meta", &meta].map(str::to_owned));
         for (option, port) in ["--listen", "--hdfs"].into_iter().zip(ports) {
             run.words.extend([option.to_owned(), format!("127.0.0.1:{port}")]);
@@ -261,19 +309,20 @@ fn program(root: &Path) -> Run {
     run
 }
 
-/// The configuration of HDFS: everything on loopback and in this directory, one replica, no bound on small blocks.
-fn site(place: &Path, port: u16, web: u16, data: [u16; 3], sync: bool) -> String {
+/// The configuration of HDFS: everything on loopback, the names in this directory and the bytes in another one, one replica, no bound on
+/// small blocks. DataNodes take ports when they start: one that was free before may be another one's connection by then.
+fn site(place: &Path, (port, web): (u16, u16), bytes: &Path, sync: bool) -> String {
     let mut text = String::from("<configuration>\n");
     let at = |port: u16| format!("127.0.0.1:{port}");
     for (name, value) in [
         ("fs.defaultFS", format!("hdfs://{}", at(port))),
         ("dfs.namenode.rpc-address", at(port)),
         ("dfs.namenode.http-address", at(web)),
-        ("dfs.datanode.address", at(data[0])),
-        ("dfs.datanode.http.address", at(data[1])),
-        ("dfs.datanode.ipc.address", at(data[2])),
+        ("dfs.datanode.address", at(0)),
+        ("dfs.datanode.http.address", at(0)),
+        ("dfs.datanode.ipc.address", at(0)),
         ("dfs.namenode.name.dir", format!("file://{}", place.join("name").display())),
-        ("dfs.datanode.data.dir", format!("file://{}", place.join("data").display())),
+        ("dfs.datanode.data.dir", format!("file://{}", bytes.display())),
         ("hadoop.tmp.dir", place.join("tmp").display().to_string()),
         ("dfs.replication", "1".to_owned()),
         ("dfs.namenode.fs-limits.min-block-size", "0".to_owned()),
