@@ -15,7 +15,8 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {
     fn abandon(&mut self) {}
 }
 
-/// A future on the heap, as trait methods return.
+/// A future on the heap, as trait methods return, and large ones that other crates await: the code of an async function is compiled
+/// where it is awaited, again and again, unless it is behind a pointer.
 pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Takes connections.

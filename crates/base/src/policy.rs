@@ -105,12 +105,18 @@ pub struct Policy {
     pub tier: Option<Class>,
     /// Copies of every byte. One node has one copy today; other values are refused.
     pub replicas: Option<u32>,
+    /// How the bytes of files are made smaller by who writes them; none means not at all.
+    pub compression: Option<Compression>,
 }
 
 impl Policy {
     /// This policy where it says something, `above` where it does not.
     #[must_use]
     pub fn over(self, above: Policy) -> Policy {
-        Policy { tier: self.tier.or(above.tier), replicas: self.replicas.or(above.replicas) }
+        Policy {
+            tier: self.tier.or(above.tier),
+            replicas: self.replicas.or(above.replicas),
+            compression: self.compression.or(above.compression),
+        }
     }
 }

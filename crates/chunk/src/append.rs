@@ -3,7 +3,7 @@
 
 use crate::core::Core;
 use crate::data::record_max;
-use crate::format::{JOURNAL_PAYLOAD_MAX, Record, record_blocks};
+use crate::format::{JOURNAL_PAYLOAD_MAX, Record, is_cell, record_blocks};
 use crate::held::LARGE;
 use crate::index::Open;
 use crate::request::{Reply, Request};
@@ -43,6 +43,15 @@ struct Append {
     level: Level,
     seal: bool,
     small_parts: bool,
+    /// Bytes of the chunk that the payload stands for; 0: for itself.
+    cell: u64,
+}
+
+impl Append {
+    /// Bytes by which the chunk grows.
+    fn length(&self, payload: &Bytes) -> u64 {
+        self.cell.max(payload.len() as u64)
+    }
 }
 
 /// What an append is to do.
@@ -58,11 +67,12 @@ enum Course {
 impl Core {
     /// Handles an append. Gives the request back if there is no room for it now.
     pub fn append(&mut self, ticket: u64, request: Request) -> Option<Request> {
-        let Request::Append { chunk, owner, generation, offset, payload, sums, level, seal, small_parts } = request
+        let Request::Append { chunk, owner, generation, offset, payload, sums, level, seal, small_parts, cell } =
+            request
         else {
             unreachable!("only appends come here");
         };
-        let append = Append { chunk, owner, generation, offset, level, seal, small_parts };
+        let append = Append { chunk, owner, generation, offset, level, seal, small_parts, cell };
         match self.course(&append, &payload, sums.whole()) {
             Err(error) => self.reply(ticket, Err(error)),
             Ok(Course::Consumed(length)) => {
@@ -81,6 +91,7 @@ impl Core {
                         level,
                         seal,
                         small_parts,
+                        cell,
                     });
                 }
                 let small = payload.len() < LARGE;
@@ -97,7 +108,17 @@ impl Core {
     /// What to do with an append, or why it is refused.
     fn course(&self, append: &Append, payload: &Bytes, crc: u32) -> Result<Course> {
         let Append { chunk: id, owner, generation, offset, .. } = *append;
-        let end = offset.saturating_add(payload.len() as u64);
+        let end = offset.saturating_add(append.length(payload));
+        let fits =
+            is_cell(payload.len() as u64, append.cell) && !append.small_parts && matches!(owner, Owner::Group(_));
+        if append.cell > 0 && !fits {
+            let text = format!(
+                "{} bytes were to stand for {} bytes of chunk {id}, which they cannot; nothing was stored",
+                payload.len(),
+                append.cell
+            );
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
         if end > CHUNK_MAX {
             let text =
                 format!("chunk {id} would grow to {end} bytes, the largest has {CHUNK_MAX}; start another chunk");
@@ -131,8 +152,10 @@ impl Core {
         if end <= length && !(offset == length && append.seal && !chunk.sealed) {
             let same = match self.index.open.get(&id) {
                 Some(open) if offset >= tail_start => {
+                    // What stands for other bytes is never in a tail, and so is not the same.
                     let start = (offset - tail_start) as usize;
-                    open.tail.get(start..start + payload.len()).is_some_and(|bytes| bytes == payload)
+                    append.cell == 0
+                        && open.tail.get(start..start + payload.len()).is_some_and(|bytes| bytes == payload)
                 }
                 // The whole chunk again, as a retried push is: its checksum tells.
                 _ if offset == 0 && end == length => self.index.stat(id).is_some_and(|stat| stat.crc == crc),
@@ -157,6 +180,11 @@ impl Core {
             return true;
         }
         let tail = self.index.open.get(&append.chunk).map_or(0, |open| open.tail.len());
+        if append.cell > 0 {
+            let before = (tail > 0).then_some(record_blocks(tail as u32));
+            let records: Vec<u32> = before.into_iter().chain([record_blocks(payload as u32)]).collect();
+            return self.has_room(&records, self.index.tails.saturating_sub(tail as u64));
+        }
         let (total, record_max) = (tail + payload, record_max(append.small_parts));
         let mut records = vec![record_blocks(record_max as u32); total / record_max];
         // One block more: a tail that is folded first and the rest may each end in a block that is not full.
@@ -180,13 +208,15 @@ impl Core {
         {
             open.small_records = true;
         }
-        let length = payload.len() as u32;
+        let length = append.length(&payload) as u32;
         if let Some(chunk) = self.index.chunk_mut(id) {
             chunk.length += length;
             chunk.generation = chunk.generation.max(append.generation);
         }
         self.index.live += u64::from(length);
-        if direct {
+        if append.cell > 0 {
+            self.put_cell(id, (&payload, sums.blocks()), append.cell, append.seal);
+        } else if direct {
             self.put_records(id, payload, sums.blocks(), append.seal);
         } else {
             if tail + payload.len() > record_max(append.small_parts) {

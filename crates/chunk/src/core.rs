@@ -179,7 +179,9 @@ impl Core {
             Request::Acknowledge { chunks, pass } => self.acknowledge(ticket, &chunks, pass),
             Request::SealBag { bag, epoch } => self.seal_bag(ticket, bag, epoch),
             Request::DropBag { bag } => self.drop_bag(ticket, bag),
-            Request::Read { chunk, ranges, caching, check } => self.read(ticket, chunk, &ranges, caching, check),
+            Request::Read { chunk, ranges, caching, check, cells } => {
+                self.read(ticket, chunk, &ranges, (caching, check, cells));
+            }
             Request::BagStat { bag } => {
                 let stat = self.index.bags.get(&bag).copied().unwrap_or_default();
                 self.reply(ticket, Ok(Reply::BagStat(stat)));
@@ -346,7 +348,7 @@ impl Core {
     pub fn bury(&mut self, runs: &[Run]) {
         let after = self.journal.last;
         for run in runs {
-            self.space.kill(run.segment, run.block, crate::format::record_blocks(run.length), after);
+            self.space.kill(run.segment, run.block, crate::format::record_blocks(run.stored()), after);
         }
         if !runs.is_empty() {
             self.space.due = true;

@@ -81,10 +81,7 @@ impl DataLog {
     pub fn find(&self, chunk: ChunkId, birth: u64, offset: u32) -> Option<&PendingRecord> {
         self.pending.iter().find(|record| {
             let header = &record.header;
-            header.chunk == chunk
-                && record.birth == birth
-                && header.offset <= offset
-                && offset < header.offset + header.length
+            header.chunk == chunk && record.birth == birth && header.offset <= offset && offset < header.end()
         })
     }
 }
@@ -117,11 +114,21 @@ impl Core {
         }
         let last = pieces.len();
         for (place, (piece, length, crcs)) in pieces.into_iter().enumerate() {
-            self.put_record(id, &piece, length, crcs, seal && place + 1 == last);
+            self.put_record(id, (&piece, length, 0), crcs, seal && place + 1 == last);
         }
     }
 
-    fn put_record(&mut self, id: ChunkId, piece: &Bytes, length: usize, mut crcs: Vec<u32>, seal: bool) {
+    /// Puts the chunk's tail into a data record and `payload`, which stands for `cell` bytes, into another, which seals the chunk
+    /// if `seal`. There is room: `has_room` said so.
+    pub fn put_cell(&mut self, id: ChunkId, (payload, crcs): (&Bytes, &[u32]), cell: u64, seal: bool) {
+        if self.index.open.get(&id).is_some_and(|open| !open.tail.is_empty()) {
+            self.put_records(id, Bytes::new(), &[], false);
+        }
+        self.put_record(id, (payload, payload.len(), cell as u32), crcs.to_vec(), seal);
+    }
+
+    /// `length` bytes of payload that stand for `cell` bytes of the chunk; 0: for themselves.
+    fn put_record(&mut self, id: ChunkId, (piece, length, cell): (&Bytes, usize, u32), mut crcs: Vec<u32>, seal: bool) {
         if crcs.is_empty() {
             crcs.extend_from_slice(BlockSums::of(&piece[..length]).blocks());
         }
@@ -146,14 +153,16 @@ impl Core {
             block,
             offset: open.flushed,
             length: length as u32,
+            cell,
             seals: None,
             crcs,
         };
         open.flushed_crc = combine(open.flushed_crc, header.payload_crc(), length as u64);
-        open.flushed += length as u32;
+        open.flushed = header.end();
         open.last_data = sequence;
         let (flushed, flushed_crc, birth) = (open.flushed, open.flushed_crc, open.birth);
         self.index.record_begun(id, header.run());
+        self.index.live -= header.run().saved();
         if seal {
             header.seals = Some((flushed, flushed_crc));
             self.index.seal(id, flushed_crc);

@@ -102,7 +102,7 @@ impl<T> Engine<T> {
 
     /// Whether a chunk was written to be read in small parts, as far as its records show.
     pub fn has_small_records(&self, chunk: ChunkId) -> bool {
-        let small = |run: &Run| run.length as usize <= RECORD_PAYLOAD_MIN;
+        let small = |run: &Run| run.length() as usize <= RECORD_PAYLOAD_MIN;
         self.core.index.chunks.get(&chunk).is_some_and(|chunk| chunk.runs.len() > 1 && chunk.runs.iter().all(small))
     }
 

@@ -7,8 +7,9 @@ use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, Owner};
 use base::limit::{BLOCK, CHUNK_MAX, RECORD_PAYLOAD_MAX};
 use bytes::Bytes;
 
-/// The version of everything here. Version 1 is read, too: it had another checkpoint (`index::format`), the rest is the same.
-pub const VERSION: u32 = 2;
+/// The version of everything here. Versions 1 and 2 are read, too: 1 had another checkpoint (`index::format`), 2 knew no cells
+/// (`DataHeader::cell`); the rest is the same.
+pub const VERSION: u32 = 3;
 /// The oldest version that is read.
 pub const VERSION_MIN: u32 = 1;
 /// CRCs in a data record's header.
@@ -176,9 +177,9 @@ impl Identity {
 
 /// The header of a data record: one block, followed by `length` bytes of payload, padded to whole blocks.
 /// ```text
-/// 0 magic 8 | 8 crc 4 | 12 flags 4 (1: seals) | 16 chunk 16 | 32 owner 12 | 44 segment 4 | 48 generation 8
+/// 0 magic 8 | 8 crc 4 | 12 flags 4 (1: seals, 2: a cell) | 16 chunk 16 | 32 owner 12 | 44 segment 4 | 48 generation 8
 /// 56 sequence 8 | 64 previous 8 | 72 durable data 8 | 80 durable journal 8 | 88 incarnation 8
-/// 96 block 4 | 100 offset 4 | 104 length 4 | 108 whole length 4 | 112 whole crc 4 | 116 zeros
+/// 96 block 4 | 100 offset 4 | 104 length 4 | 108 whole length 4 | 112 whole crc 4 | 116 cell 4 | 120 zeros
 /// 1024 crc of each payload block, 4 each | zeros to 4096
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -207,7 +208,10 @@ pub struct DataHeader {
     pub offset: u32,
     /// Payload bytes.
     pub length: u32,
-    /// This record completes the chunk: its length and CRC.
+    /// Bytes of the chunk that the payload stands for, because whoever wrote it made it smaller: whole blocks, and more than the
+    /// payload has. 0: the payload is the chunk's bytes.
+    pub cell: u32,
+    /// This record completes the chunk: its length and the CRC of all that is stored of it.
     pub seals: Option<(u32, u32)>,
     /// CRC32C of every payload block; the last may be of fewer bytes.
     pub crcs: Vec<u32>,
@@ -217,6 +221,11 @@ impl DataHeader {
     /// Blocks of the record, header included.
     pub fn blocks(&self) -> u32 {
         record_blocks(self.length)
+    }
+
+    /// Behind the last byte of the chunk that it holds.
+    pub fn end(&self) -> u32 {
+        self.offset + self.length.max(self.cell)
     }
 
     /// CRC32C of the payload.
@@ -238,7 +247,8 @@ impl DataHeader {
         let mut fields = Vec::with_capacity(DATA_FIELDS);
         fields.extend_from_slice(&DATA_MAGIC);
         fields.extend_from_slice(&[0; 4]);
-        fields.extend_from_slice(&u32::from(self.seals.is_some()).to_le_bytes());
+        let flags = u32::from(self.seals.is_some()) | u32::from(self.cell > 0) << 1;
+        fields.extend_from_slice(&flags.to_le_bytes());
         fields.extend_from_slice(&self.chunk.to_bytes());
         put_owner(&mut fields, self.owner);
         fields.extend_from_slice(&self.segment.to_le_bytes());
@@ -253,7 +263,7 @@ impl DataHeader {
         for value in wide {
             fields.extend_from_slice(&value.to_le_bytes());
         }
-        for value in [self.block, self.offset, self.length, whole_length, whole_crc] {
+        for value in [self.block, self.offset, self.length, whole_length, whole_crc, self.cell] {
             fields.extend_from_slice(&value.to_le_bytes());
         }
         out.fill(0);
@@ -276,10 +286,14 @@ impl DataHeader {
         let (sequence, previous) = (reader.eight()?, reader.eight()?);
         let (durable_data, durable_journal, incarnation) = (reader.eight()?, reader.eight()?, reader.eight()?);
         let (place, offset, length) = (reader.four()?, reader.four()?, reader.four()?);
-        let (whole_length, whole_crc) = (reader.four()?, reader.four()?);
+        let (whole_length, whole_crc, cell) = (reader.four()?, reader.four()?, reader.four()?);
+        let cell = if flags & 2 == 2 { cell } else { 0 };
         let seals = (flags & 1 == 1).then_some((whole_length, whole_crc));
-        let end = u64::from(offset) + u64::from(length);
-        if flags > 1 || length as usize > RECORD_PAYLOAD_MAX || end > CHUNK_MAX {
+        let end = u64::from(offset) + u64::from(length.max(cell));
+        if flags > 3 || length as usize > RECORD_PAYLOAD_MAX || end > CHUNK_MAX {
+            return None;
+        }
+        if flags & 2 == 2 && !is_cell(u64::from(length), u64::from(cell)) {
             return None;
         }
         if seals.is_some_and(|(whole, _)| u64::from(whole) != end) {
@@ -304,10 +318,16 @@ impl DataHeader {
             block: place,
             offset,
             length,
+            cell,
             seals,
             crcs,
         })
     }
+}
+
+/// Whether so many bytes of payload may stand for `cell` bytes of a chunk.
+pub fn is_cell(length: u64, cell: u64) -> bool {
+    (1..cell).contains(&length) && cell.is_multiple_of(BLOCK as u64) && cell <= RECORD_PAYLOAD_MAX as u64
 }
 
 /// Blocks of a data record with so much payload, header included.

@@ -10,6 +10,7 @@ use crate::format::{DataHeader, Place, Record};
 use crate::request::{BagStat, ChunkStat};
 use base::checksum::{combine, crc32c};
 use base::id::{BagId, ChunkId, Generation, Owner};
+use base::limit::{BLOCK, RECORD_PAYLOAD_MAX};
 use bytes::Bytes;
 use chunks::{Chunk, Chunks, Fields};
 use snapshot::Snapshot;
@@ -20,7 +21,8 @@ use std::ops::Deref;
 /// seconds; 4096 chunks of 4 MiB are 16 GiB of consumption.
 pub(crate) const RECENT_MAX: usize = 4096;
 
-/// One data record of a chunk: 16 bytes.
+/// One data record of a chunk: 16 bytes. Its two sizes share one word: payload bytes take 21 bits (`RECORD_PAYLOAD_MAX` is 2^20),
+/// the blocks of a cell 9 (256 at the most).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     /// Where in the chunk it starts.
@@ -29,21 +31,54 @@ pub(crate) struct Run {
     pub segment: u32,
     /// The block of the record's header.
     pub block: u32,
-    /// Payload bytes.
-    pub length: u32,
+    /// Payload bytes, and above them the blocks of the cell that they stand for; 0: for themselves.
+    sizes: u32,
 }
 
+/// Bits of a run's payload bytes.
+const STORED_BITS: u32 = 21;
+const _: () = assert!(RECORD_PAYLOAD_MAX < 1 << STORED_BITS && RECORD_PAYLOAD_MAX / BLOCK < 1 << (32 - STORED_BITS));
+
 impl Run {
+    /// A record of so much payload, which stands for `cell` bytes of the chunk, or (0) for itself.
+    pub fn new(offset: u32, (segment, block): (u32, u32), stored: u32, cell: u32) -> Run {
+        Run { offset, segment, block, sizes: stored | (cell / BLOCK as u32) << STORED_BITS }
+    }
+
+    /// Payload bytes.
+    pub fn stored(&self) -> u32 {
+        self.sizes & ((1 << STORED_BITS) - 1)
+    }
+
+    /// Bytes of the chunk that the payload stands for, if it is not these themselves; else 0.
+    pub fn cell(&self) -> u32 {
+        (self.sizes >> STORED_BITS) * BLOCK as u32
+    }
+
+    /// Bytes of the chunk.
+    pub fn length(&self) -> u32 {
+        self.stored().max(self.cell())
+    }
+
     /// Behind its last byte.
     pub fn end(&self) -> u32 {
-        self.offset + self.length
+        self.offset + self.length()
     }
+
+    /// Bytes that need not be stored.
+    pub fn saved(&self) -> u64 {
+        u64::from(self.length() - self.stored())
+    }
+}
+
+fn saved<'a>(runs: impl IntoIterator<Item = &'a Run>) -> u64 {
+    runs.into_iter().map(Run::saved).sum()
 }
 
 impl DataHeader {
     /// Where the record's payload lies.
     pub(crate) fn run(&self) -> Run {
-        Run { offset: self.offset, segment: self.segment, block: self.block, length: self.length }
+        Run::new(self.offset, (self.segment, self.block), self.length, self.cell)
     }
 }
 
@@ -52,7 +87,7 @@ impl DataHeader {
 pub(crate) struct Open {
     /// Behind the last byte that is in a data record or on its way into one.
     pub flushed: u32,
-    /// CRC32C of the bytes before `flushed`.
+    /// CRC32C of what is stored of the bytes before `flushed`.
     pub flushed_crc: u32,
     /// The bytes behind `flushed`.
     pub tail: Vec<u8>,
@@ -111,7 +146,7 @@ pub(crate) struct Index {
     pub released: Watched<BTreeMap<ChunkId, Vec<(u32, u32)>>>,
     pub recent: BTreeMap<ChunkId, Recent>,
     recent_order: VecDeque<ChunkId>,
-    /// Payload bytes of all chunks, tails included.
+    /// Payload bytes of all chunks, tails included; of records whose space was given back as many as they stood for.
     pub live: u64,
     /// Bytes of all tails.
     pub tails: u64,
@@ -220,7 +255,8 @@ impl Index {
         self.touch(id);
         self.keep_tail(id);
         let Some((chunk, runs)) = self.chunks.0.remove(id) else { return Vec::new() };
-        self.live -= u64::from(chunk.length);
+        let under_way = self.open.get(&id).map_or(0, |open| saved(&open.under_way));
+        self.live -= u64::from(chunk.length) - under_way - saved(&runs);
         self.close(id);
         let ranges = self.released.0.remove(&id);
         self.ranges -= ranges.map_or(0, |ranges| ranges.len() as u64);
@@ -297,7 +333,7 @@ impl Index {
     pub fn release(&mut self, id: ChunkId, start: u32, end: u32) -> Vec<Run> {
         self.touch(id);
         let Some(chunk) = self.chunks.get(&id) else { return Vec::new() };
-        let (start, end) = (start, end.min(chunk.length));
+        let (start, end) = self.whole_cells(id, start, end.min(chunk.length));
         if start >= end {
             return Vec::new();
         }
@@ -316,7 +352,24 @@ impl Index {
         self.ranges += ranges.len() as u64;
         self.dirty_bytes += format::RANGE_BYTES;
         let inside = |run: &Run| ranges.iter().any(|(start, end)| *start <= run.offset && run.end() <= *end);
-        self.chunks.0.take_runs(id, inside)
+        let taken = self.chunks.0.take_runs(id, inside);
+        self.live += saved(&taken);
+        taken
+    }
+
+    /// The part of a range that holds whole cells only: what is stored of a cell is needed as long as one of its bytes is.
+    fn whole_cells(&self, id: ChunkId, mut start: u32, mut end: u32) -> (u32, u32) {
+        let known = self.chunks.get(&id).map_or(&[][..], |chunk| chunk.runs);
+        let under_way = self.open.get(&id).into_iter().flat_map(|open| &open.under_way);
+        for run in known.iter().chain(under_way).filter(|run| run.cell() > 0) {
+            if run.offset < start && start < run.end() {
+                start = run.end();
+            }
+            if run.offset < end && end < run.end() {
+                end = run.offset;
+            }
+        }
+        (start, end)
     }
 
     /// Whether part of `start..end` was released.
@@ -351,15 +404,16 @@ impl Index {
         }
         let crc = header.payload_crc();
         chunk.generation = chunk.generation.max(header.generation);
-        open.flushed += header.length;
+        open.flushed = header.end();
         open.flushed_crc = combine(open.flushed_crc, crc, u64::from(header.length));
-        let covered = (header.length as usize).min(open.tail.len());
+        let covered = ((header.end() - header.offset) as usize).min(open.tail.len());
         open.tail.drain(..covered);
         open.tail_crc = crc32c(&open.tail);
         self.tails -= covered as u64;
         let length = open.flushed + open.tail.len() as u32;
         open.journaled = length;
         self.live += u64::from(length - chunk.length);
+        self.live -= header.run().saved();
         chunk.length = length;
         if header.length > 0 {
             self.chunks.0.push_run(header.chunk, header.run());

@@ -4,7 +4,7 @@ use crate::append::missing;
 use crate::core::{Core, Purpose, data_file};
 use crate::format::DataHeader;
 use crate::index::Run;
-use crate::request::{Check, Reply};
+use crate::request::{Cell, Check, Reply};
 use base::buffer::Buffer;
 use base::checksum::{combine, crc32c};
 use base::disk::{Caching, DiskError, Op};
@@ -28,6 +28,10 @@ pub(crate) struct Reading {
     chunk_length: u64,
     sealed: bool,
     check: Check,
+    /// Who asked takes cells.
+    takes_cells: bool,
+    /// Those in the answer.
+    cells: Vec<Cell>,
     /// The bytes did not match once; the second time is the last.
     again: bool,
     /// What the disk said when it could not read.
@@ -58,7 +62,13 @@ struct Step {
 
 impl Core {
     /// Handles a read.
-    pub fn read(&mut self, ticket: u64, id: ChunkId, ranges: &[(u64, u64)], caching: Caching, check: Check) {
+    pub fn read(
+        &mut self,
+        ticket: u64,
+        id: ChunkId,
+        ranges: &[(u64, u64)],
+        (caching, check, takes_cells): (Caching, Check, bool),
+    ) {
         let Some(chunk) = self.index.chunks.get(&id) else {
             self.reply(ticket, Err(missing(id)));
             return;
@@ -73,6 +83,8 @@ impl Core {
             chunk_length,
             sealed,
             check,
+            takes_cells,
+            cells: Vec::new(),
             again: false,
             refused: None,
         };
@@ -117,6 +129,11 @@ impl Core {
         while at < end {
             let place = chunk.runs.partition_point(|run| run.end() <= at);
             let next = match chunk.runs.get(place) {
+                Some(run) if run.offset <= at && run.cell() > 0 => {
+                    reading.add_cell(id, run)?;
+                    reading.add_record(*run, 0, run.stored(), caching);
+                    run.end().min(end)
+                }
                 Some(run) if run.offset <= at => {
                     let stop = run.end().min(end);
                     reading.add_record(*run, at - run.offset, stop - run.offset, caching);
@@ -140,8 +157,12 @@ impl Core {
             return Ok(end);
         }
         let record = self.data_log.find(id, open.birth, at).ok_or_else(lost)?;
-        let stop = (record.header.offset + record.header.length).min(end);
-        let (mut from, to) = ((at - record.header.offset) as usize, (stop - record.header.offset) as usize);
+        let stop = record.header.end().min(end);
+        let (mut from, mut to) = ((at - record.header.offset) as usize, (stop - record.header.offset) as usize);
+        if record.header.cell > 0 {
+            reading.add_cell(id, &record.header.run())?;
+            (from, to) = (0, record.header.length as usize);
+        }
         let mut start = 0;
         for part in &record.parts {
             let stop = (start + part.len()).min(to);
@@ -187,8 +208,8 @@ impl Core {
         let (ticket, id) = (reading.ticket, reading.chunk);
         match reading.assemble(self.device) {
             Ok((parts, Sums { whole: crc, blocks, .. })) => {
-                let Reading { chunk_length, sealed, .. } = reading;
-                self.reply(ticket, Ok(Reply::Data { parts, crc, blocks, chunk_length, sealed }));
+                let Reading { chunk_length, sealed, cells, .. } = reading;
+                self.reply(ticket, Ok(Reply::Data { parts, crc, blocks, cells, chunk_length, sealed }));
             }
             // The record's place may have changed hands only if the chunk is gone by now.
             Err(_) if !self.index.chunks.contains_key(&id) => self.reply(ticket, Err(missing(id))),
@@ -222,6 +243,21 @@ impl Core {
 }
 
 impl Reading {
+    /// What comes next in the answer is a cell.
+    fn add_cell(&mut self, id: ChunkId, run: &Run) -> Result<()> {
+        if !self.takes_cells {
+            let text = format!(
+                "bytes {}..{} of chunk {id} are compressed, and this program does not know how to read them; they are safe; use a newer version of it",
+                run.offset,
+                run.end()
+            );
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        let (offset, length, stored) = (run.offset.into(), run.length().into(), run.stored().into());
+        self.cells.push(Cell { offset, length, stored });
+        Ok(())
+    }
+
     /// Plans payload bytes `start..end` of a record, joined to the last step where they follow on.
     fn add_record(&mut self, run: Run, start: u32, end: u32, caching: Caching) {
         let (first, last) = (start / BLOCK as u32, (end - 1) / BLOCK as u32);
@@ -250,7 +286,8 @@ impl Reading {
     /// The parts of the answer and their checksums, or the chunk range that does not match.
     fn assemble(&self, device: base::id::DeviceId) -> std::result::Result<(Vec<Bytes>, Sums), (u32, u32)> {
         let mut parts = Vec::with_capacity(self.pieces.len());
-        let mut sums = Sums { uneven: self.check != Check::ByBlocks, ..Sums::default() };
+        let uneven = self.check != Check::ByBlocks || !self.cells.is_empty();
+        let mut sums = Sums { uneven, ..Sums::default() };
         for piece in &self.pieces {
             parts.push(match piece {
                 Piece::Memory(bytes) => {
@@ -259,7 +296,8 @@ impl Reading {
                 }
                 Piece::Record { run, start, end, header_step, blocks_step } => {
                     let steps = [&self.steps[*header_step], &self.steps[*blocks_step]];
-                    let damage = (run.offset + start, run.offset + end);
+                    let damage =
+                        if run.cell() > 0 { (run.offset, run.end()) } else { (run.offset + start, run.offset + end) };
                     self.verify(device, run, (*start, *end), steps, &mut sums).ok_or(damage)?
                 }
             });
@@ -278,12 +316,11 @@ impl Reading {
     ) -> Option<Bytes> {
         let header = header_step.blocks_at(run.block, BLOCK)?;
         let header = DataHeader::decode(device, &header)?;
-        let place = (header.segment, header.block, header.offset, header.length);
-        if header.chunk != self.chunk || place != (run.segment, run.block, run.offset, run.length) {
+        if header.chunk != self.chunk || header.run() != *run {
             return None;
         }
         let first = start / BLOCK as u32;
-        let payload_end = (end.next_multiple_of(BLOCK as u32)).min(run.length);
+        let payload_end = (end.next_multiple_of(BLOCK as u32)).min(run.stored());
         let covered = (payload_end - first * BLOCK as u32) as usize;
         let blocks = blocks_step.blocks_at(run.block + 1 + first, covered)?;
         for (place, block) in blocks.chunks(BLOCK).enumerate() {

@@ -487,7 +487,7 @@ fn rebuild_data(
     let size = (core.settings.data_segment / BLOCK as u64) as u32;
     let mut used: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
     for run in core.index.chunks.iter().flat_map(|(_, chunk)| chunk.runs) {
-        used.entry(run.segment).or_default().push((run.block, record_blocks(run.length)));
+        used.entry(run.segment).or_default().push((run.block, record_blocks(run.stored())));
     }
     for (number, length) in of_kind(files, FileKind::Data) {
         let incarnation = log.data_segments.get(&number).or_else(|| listed.get(&number)).copied();

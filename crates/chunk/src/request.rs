@@ -45,6 +45,10 @@ pub enum Request {
         /// The chunk will be read in small parts: its data records hold `limit::RECORD_PAYLOAD_MIN` bytes at most, so that
         /// header and bytes of any part up to there come with one read of the disk.
         small_parts: bool,
+        /// Bytes of the chunk that the payload stands for, because its writer made it smaller; 0: for itself. A cell is whole
+        /// blocks of a group's chunk, at most `limit::RECORD_PAYLOAD_MAX`, and more than its payload. It becomes one data record,
+        /// which is only given back whole; what was made of the bytes is for the writer and its readers to know.
+        cell: u64,
     },
     /// Reads ranges of a chunk: `Reply::Data`.
     Read {
@@ -56,6 +60,9 @@ pub enum Request {
         caching: Caching,
         /// Who compares the bytes with their checksums.
         check: Check,
+        /// Who asked can make bytes of a cell: a cell that a range touches is answered as it is stored, and whole. Else to touch
+        /// one is `Unsupported`.
+        cells: bool,
     },
     /// Makes a chunk complete and durable: `Reply::Sealed`. May be repeated.
     Seal {
@@ -151,6 +158,8 @@ pub enum Reply {
         /// CRC32C of every `limit::BLOCK` of these bytes, counted from the first one, as stored; the last may be short. Empty
         /// unless `Check::ByBlocks` was asked for, and if the stored ones are of blocks that begin elsewhere.
         blocks: Vec<u32>,
+        /// What in these bytes is a cell as it is stored, in the order of the ranges.
+        cells: Vec<Cell>,
         /// The chunk's length, bytes.
         chunk_length: u64,
         /// Whether it is complete.
@@ -160,7 +169,7 @@ pub enum Reply {
     Sealed {
         /// Its length, bytes.
         length: u64,
-        /// CRC32C of all its bytes.
+        /// CRC32C of all that is stored of it.
         crc: u32,
     },
     /// The chunk's length, bytes, all durable.
@@ -183,6 +192,17 @@ pub enum Reply {
         /// Whether there are more.
         more: bool,
     },
+}
+
+/// Bytes of a chunk that were made smaller by their writer, as they are in an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cell {
+    /// Where in the chunk they begin.
+    pub offset: u64,
+    /// How many they are.
+    pub length: u64,
+    /// Bytes of the answer that stand for them.
+    pub stored: u64,
 }
 
 /// What this device knows about a bag.
@@ -215,7 +235,7 @@ pub struct ChunkStat {
     pub generation: Generation,
     /// Whether it is complete.
     pub sealed: bool,
-    /// CRC32C of all its bytes so far.
+    /// CRC32C of all that is stored of it so far: of its bytes, if none are in cells.
     pub crc: u32,
 }
 
@@ -245,7 +265,7 @@ pub struct Usage {
     pub capacity: u64,
     /// What its files occupy.
     pub used: u64,
-    /// Payload of the chunks that exist.
+    /// Payload of the chunks that exist, as it is stored.
     pub live: u64,
     /// Kept back so that deletes and repair work on a full device.
     pub reserve: u64,

@@ -2,6 +2,7 @@
 //! the engine: it says what to read, whoever serves the engine asks for it and hands the answer back.
 
 use crate::engine::Engine;
+use crate::index::Run;
 use crate::request::{Check, Reply, Request};
 use base::disk::Caching;
 use base::error::{Error, ErrorKind, Result};
@@ -100,7 +101,7 @@ impl Scrub {
         // No credit is saved: after a pause it goes on at its rate, not faster.
         self.due = now.after(Duration::from_nanos((stop - start).saturating_mul(1_000_000_000) / self.rate));
         let ranges = vec![(start, stop - start)];
-        Some(Request::Read { chunk, ranges, caching: Caching::Around, check: Check::Here })
+        Some(Request::Read { chunk, ranges, caching: Caching::Around, check: Check::Here, cells: true })
     }
 
     /// Takes the answer to what `next` asked for. What failed is asked for again in halves, down to the unit of checksums.
@@ -116,7 +117,7 @@ impl Scrub {
         if !engine.holds(chunk) {
             // Deleted meanwhile: what is left of it is nobody's.
             self.todo.clear();
-        } else if end - start > BLOCK as u64 {
+        } else if end - start > BLOCK as u64 && !engine.is_in_cell(chunk, start, end) {
             let middle = start + ((end - start) / 2).next_multiple_of(BLOCK as u64).min(end - start - 1);
             self.todo.push((middle, end));
             self.todo.push((start, middle));
@@ -152,6 +153,38 @@ impl<T> Engine<T> {
     /// The next chunk in the order of ids, and its owner.
     fn chunk_after(&self, after: Option<ChunkId>) -> Option<(ChunkId, Owner)> {
         self.index().chunks.after(after).next().map(|(id, chunk)| (id, chunk.owner))
+    }
+
+    /// Whether these bytes are in one cell, which is whole or damaged.
+    fn is_in_cell(&self, id: ChunkId, start: u64, end: u64) -> bool {
+        let holds = |run: &Run| run.cell() > 0 && u64::from(run.offset) <= start && end <= u64::from(run.end());
+        self.index().chunks.get(&id).is_some_and(|chunk| chunk.runs.iter().any(holds))
+    }
+
+    /// Whether less is stored of some bytes of a chunk than they are.
+    pub fn has_cells(&self, id: ChunkId) -> bool {
+        self.index().chunks.get(&id).is_some_and(|chunk| chunk.runs.iter().any(|run| run.cell() > 0))
+    }
+
+    /// Bytes of the answer to a read of these ranges, cells whole and as they are stored.
+    pub fn answer_length(&self, id: ChunkId, ranges: &[(u64, u64)]) -> u64 {
+        let asked = ranges.iter().fold(0u64, |sum, (_, length)| sum.saturating_add(*length));
+        let index = self.index();
+        let Some(chunk) = index.chunks.get(&id) else { return asked };
+        let under_way = index.open.get(&id).into_iter().flat_map(|open| &open.under_way);
+        let (mut bytes, known) = (asked, chunk.runs);
+        for (offset, length) in ranges {
+            let end = offset.saturating_add(*length);
+            let first = known.partition_point(|run| u64::from(run.end()) <= *offset);
+            let touched = known[first..].iter().take_while(|run| u64::from(run.offset) < end);
+            for run in touched.chain(under_way.clone()).filter(|run| run.cell() > 0) {
+                let (from, to) = (u64::from(run.offset).max(*offset), u64::from(run.end()).min(end));
+                if from < to {
+                    bytes = bytes.saturating_sub(to - from).saturating_add(run.stored().into());
+                }
+            }
+        }
+        bytes
     }
 
     /// A chunk's length in bytes; zero if it is not here.

@@ -13,6 +13,7 @@ use base::error::Error;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::process::ExitCode;
 
 /// One fast store made of all the devices of a cluster: files, and bags of chunks.
@@ -134,7 +135,9 @@ pub fn main() -> ExitCode {
         Err(error) => return finish(Err(Error::from(error).during("start the program's threads").into())),
     };
     let context = Context::new(line.global);
-    let outcome = runtime.block_on(line.command.run(&context));
+    // On the heap: `block_on` exists once for each kind of runtime, and each would hold a copy of all commands (a minute of building).
+    let run: Pin<Box<dyn Future<Output = Result<Exit>>>> = Box::pin(line.command.run(&context));
+    let outcome = runtime.block_on(run);
     // Threads that wait for a read of stdin would keep the program alive for nothing.
     runtime.shutdown_background();
     finish(outcome)

@@ -5,11 +5,11 @@ use crate::exit::{Exit, Result, say};
 use crate::output::Output;
 use crate::path;
 use base::error::{Error, ErrorKind};
-use base::policy::{Class, Policy as Wishes};
+use base::policy::{Class, Compression, Policy as Wishes};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-/// Sets and shows wishes for the bytes under a directory: on which tier, with how many copies
+/// Sets and shows wishes for the bytes under a directory: on which tier, with how many copies, how compressed
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
 pub struct Policy {
@@ -22,9 +22,11 @@ enum Command {
     /// Sets the wishes of a file or directory; new bytes below follow them, old ones stay where they are
     #[command(after_help = "Examples:
   stormwell policy set /archive --tier hdd
+  stormwell policy set /logs --compression zstd
   stormwell policy set /archive --inherit
 
-What is not named is inherited from the directory above. One node keeps one copy: other redundancy is refused.")]
+Files of more than 1 MiB, and those that are written piece by piece, are compressed in pieces of up to 1 MiB by who writes
+them; what gets no smaller, and pieces under 64 KiB, are stored as they are. What is not named is inherited from the directory above. One node keeps one copy: other redundancy is refused.")]
     Set {
         /// The file or directory
         path: String,
@@ -34,8 +36,11 @@ What is not named is inherited from the directory above. One node keeps one copy
         /// replica(N) or rs(K,M)
         #[arg(long, value_name = "REDUNDANCY", value_parser = redundancy)]
         redundancy: Option<u32>,
+        /// none, lz4 (quick) or zstd (tighter)
+        #[arg(long, value_name = "HOW", value_parser = compression)]
+        compression: Option<Compression>,
         /// Have no wishes of its own
-        #[arg(long, conflicts_with_all = ["tier", "redundancy"])]
+        #[arg(long, conflicts_with_all = ["tier", "redundancy", "compression"])]
         inherit: bool,
     },
     /// Shows the wishes of a file or directory, and those in force there
@@ -48,6 +53,10 @@ What is not named is inherited from the directory above. One node keeps one copy
 
 fn class(text: &str) -> std::result::Result<Class, String> {
     Class::from_name(text).ok_or_else(|| "it is one of memory, nvm, ssd, hdd, bulk".to_string())
+}
+
+fn compression(text: &str) -> std::result::Result<Compression, String> {
+    Compression::from_name(text).ok_or_else(|| "it is one of none, lz4, zstd".to_string())
 }
 
 fn redundancy(text: &str) -> std::result::Result<u32, String> {
@@ -63,13 +72,15 @@ fn object(wishes: Wishes) -> Value {
     json!({
         "tier": wishes.tier.map(Class::name),
         "redundancy": wishes.replicas.map(|copies| format!("replica({copies})")),
+        "compression": wishes.compression.map(Compression::name),
     })
 }
 
-fn line(wishes: Wishes, otherwise: [&'static str; 2]) -> String {
+fn line(wishes: Wishes, otherwise: [&'static str; 3]) -> String {
     let tier = wishes.tier.map_or(otherwise[0], Class::name);
     let redundancy = wishes.replicas.map_or(otherwise[1].to_string(), |copies| format!("replica({copies})"));
-    format!("tier {tier}, redundancy {redundancy}")
+    let compression = wishes.compression.map_or(otherwise[2], Compression::name);
+    format!("tier {tier}, redundancy {redundancy}, compression {compression}")
 }
 
 impl Policy {
@@ -77,11 +88,11 @@ impl Policy {
     pub async fn run(self, context: &Context) -> Result<Exit> {
         let client = context.connect("policy").await?;
         match self.command {
-            Command::Set { path, tier, redundancy, inherit } => {
+            Command::Set { path, tier, redundancy, compression, inherit } => {
                 let path = path::parse(&path)?;
-                let wishes = Wishes { tier, replicas: redundancy };
+                let wishes = Wishes { tier, replicas: redundancy, compression };
                 if wishes == Wishes::default() && !inherit {
-                    let text = "no wish is named; use --tier, --redundancy or --inherit";
+                    let text = "no wish is named; use --tier, --redundancy, --compression or --inherit";
                     return Err(Error::new(ErrorKind::Invalid, text).into());
                 }
                 client.set_policy(&path, wishes).await?;
@@ -101,8 +112,8 @@ impl Policy {
                 if context.json {
                     output.json(&json!({ "path": path, "own": object(own), "in_force": object(in_force) }))?;
                 } else {
-                    output.line(&format!("own       {}", line(own, ["inherited", "inherited"])))?;
-                    output.line(&format!("in force  {}", line(in_force, ["any but bulk", "replica(1)"])))?;
+                    output.line(&format!("own       {}", line(own, ["inherited"; 3])))?;
+                    output.line(&format!("in force  {}", line(in_force, ["any but bulk", "replica(1)", "none"])))?;
                 }
                 output.flush()?;
             }

@@ -54,8 +54,12 @@ impl Stat {
                     return Err(error.into());
                 }
             };
+            let (_, wishes) = client.get_policy(&path).await?;
+            let compression = wishes.compression.unwrap_or_default().name();
             if context.json {
-                output.json(&object(&path, &attributes))?;
+                let mut object = object(&path, &attributes);
+                object["compression"] = compression.into();
+                output.json(&object)?;
                 continue;
             }
             output.line(&format!("path        {}", output.name(&path)))?;
@@ -69,6 +73,10 @@ impl Stat {
             output.line(&format!("owner       {}", output.name(show::said(&attributes.owner))))?;
             output.line(&format!("group       {}", output.name(show::said(&attributes.group))))?;
             output.line(&format!("open        {}", if attributes.open { "yes, for writing" } else { "no" }))?;
+            output.line(&format!(
+                "compressed  {compression}{}",
+                if attributes.directory { ", new files" } else { ", new bytes" }
+            ))?;
             output.line(&format!("inode       {}", attributes.inode))?;
             output.line(&format!("generation  {}", attributes.generation))?;
         }

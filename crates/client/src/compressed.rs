@@ -1,16 +1,17 @@
-//! Chunks of bags that are compressed: what is sent and stored instead of a chunk, and the chunk again.
+//! Chunks of bags and cells of files that are compressed: what is sent and stored instead of them, and they themselves again.
 
 mod format;
 
 use base::buffer::{Buffer, Pool};
 use base::checksum::{combine, crc32c};
 use base::error::{Error, ErrorKind, Result};
-use base::limit::{BAG_HEADER, SMALL_PAYLOAD_MAX};
+use base::limit::{BAG_HEADER, PRESSED_PART, SMALL_PAYLOAD_MAX};
 use base::policy::Compression;
 use bytes::Bytes;
 use format::Header;
 use lz4_flex::block;
 use net::Payload;
+use net::cells::Stored;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
@@ -45,6 +46,18 @@ impl Compressor {
         self.work(length, move || restore(&pulled, &pool)).await?
     }
 
+    /// What is stored instead of these bytes of a file, at most `RECORD_PAYLOAD_MAX`; none if it would not be much smaller.
+    pub(crate) async fn press(&self, how: Compression, bytes: Bytes) -> Result<Option<Bytes>> {
+        let pool = self.pool.clone();
+        self.work(bytes.len(), move || press(how, &bytes, &pool)).await
+    }
+
+    /// The bytes of a file again, from what is stored instead of them. `Corrupt` if they are not what was written.
+    pub(crate) async fn restore_cell(&self, stored: Stored) -> Result<Bytes> {
+        let pool = self.pool.clone();
+        self.work(stored.cell as usize, move || restore_cell(&stored, &pool)).await?
+    }
+
     /// Does what is soon done here, and other work on so many bytes elsewhere, when it is its turn.
     async fn work<T: Send + 'static>(&self, bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
         if bytes <= SMALL_PAYLOAD_MAX {
@@ -68,6 +81,12 @@ fn shrink(how: Compression, chunk: Bytes, pool: &Pool) -> Payload {
     let header = Bytes::copy_from_slice(&Header { how: Compression::None, ..header }.encode());
     let crc = combine(crc32c(&header), crc, chunk.len() as u64);
     Payload::with_crc(vec![header, chunk], crc)
+}
+
+fn press(how: Compression, bytes: &[u8], pool: &Pool) -> Option<Bytes> {
+    // A cell is far below 4 GiB.
+    let header = Header { how, length: bytes.len() as u32, crc: crc32c(bytes) };
+    compress(header, bytes, pool).filter(|pressed| pressed.len() <= bytes.len() - bytes.len() / PRESSED_PART)
 }
 
 /// Header and compressed bytes, in memory no larger than that; none if they are no fewer than the chunk's.
@@ -96,8 +115,38 @@ fn compress(header: Header, chunk: &[u8], pool: &Pool) -> Option<Bytes> {
 
 /// The chunk again, from what a bag whose chunks are compressed has stored.
 pub fn restore(stored: &Bytes, pool: &Pool) -> Result<Bytes> {
+    made(stored, pool).map_err(|what| {
+        Error::new(
+            ErrorKind::Corrupt,
+            format!(
+                "what came is not what was pushed: {what}; it was not handed out and stays in the bag; pull again, and if that repeats, look for damage with `stormwell device scrub`"
+            ),
+        )
+    })
+}
+
+/// Bytes of a file again, from what is stored instead of them.
+pub fn restore_cell(stored: &Stored, pool: &Pool) -> Result<Bytes> {
+    let restored = made(&stored.bytes, pool).and_then(|bytes| match bytes.len() as u64 == stored.cell {
+        true => Ok(bytes),
+        false => Err(format!("it has {} bytes, {} were written", bytes.len(), stored.cell)),
+    });
+    restored.map_err(|what| {
+        Error::new(
+            ErrorKind::Corrupt,
+            format!(
+                "what is stored of bytes {}..{} of a chunk is not what was written: {what}; none of it was handed out, the rest can be read; look for damage with `stormwell device scrub`",
+                stored.offset,
+                stored.end()
+            ),
+        )
+    })
+}
+
+/// What was compressed, or what is wrong.
+fn made(stored: &Bytes, pool: &Pool) -> std::result::Result<Bytes, String> {
     let Some(header) = Header::decode(stored) else {
-        return Err(damaged("it does not begin as a compressed chunk does"));
+        return Err("it does not begin as something compressed does".to_string());
     };
     let body = stored.slice(BAG_HEADER..);
     let length = header.length as usize;
@@ -108,40 +157,36 @@ pub fn restore(stored: &Bytes, pool: &Pool) -> Result<Bytes> {
         Compression::Zstd => decompress(length, pool, |chunk| zstd::bulk::decompress_to_buffer(&body[..], chunk).ok())?,
     };
     if chunk.len() != length {
-        return Err(damaged(format!("it has {} bytes, {length} were pushed", chunk.len())));
+        return Err(format!("it has {} bytes and had {length}", chunk.len()));
     }
     let crc = crc32c(&chunk);
     if crc != header.crc {
-        return Err(damaged(format!("its checksum is {crc:08x} and was {:08x} when it was pushed", header.crc)));
+        return Err(format!("its checksum is {crc:08x} and was {:08x}", header.crc));
     }
     Ok(chunk)
 }
 
-fn decompress(length: usize, pool: &Pool, into: impl FnOnce(&mut [u8]) -> Option<usize>) -> Result<Bytes> {
+fn decompress(
+    length: usize,
+    pool: &Pool,
+    into: impl FnOnce(&mut [u8]) -> Option<usize>,
+) -> std::result::Result<Bytes, String> {
     let mut chunk: Buffer = pool.take(length);
-    let made = into(&mut chunk).ok_or_else(|| damaged("it cannot be decompressed"))?;
+    let made = into(&mut chunk).ok_or_else(|| "it cannot be decompressed".to_string())?;
     chunk.set_length(made.min(length));
     Ok(chunk.freeze())
 }
 
-fn damaged(what: impl std::fmt::Display) -> Error {
-    Error::new(
-        ErrorKind::Corrupt,
-        format!(
-            "what came is not what was pushed: {what}; it was not handed out and stays in the bag; pull again, and if that repeats, look for damage with `stormwell device scrub`"
-        ),
-    )
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{restore, shrink};
+    use super::{press, restore, restore_cell, shrink};
     use base::buffer::Pool;
     use base::env::Random;
     use base::error::ErrorKind;
     use base::limit::{BAG_CHUNK_MAX, BAG_HEADER};
     use base::policy::Compression;
     use bytes::Bytes;
+    use net::cells::Stored;
     use sim::random::SimRandom;
 
     const BOTH: [Compression; 2] = [Compression::Lz4, Compression::Zstd];
@@ -176,6 +221,30 @@ mod tests {
             assert!(stored(how, &Bytes::from(vec![0; 1 << 20]), &pool).len() < 1 << 13, "{how:?} of zeros");
             assert!(stored(how, &words(1 << 20), &pool).len() < 1 << 17, "{how:?} of words");
             assert_eq!(stored(how, &noise(5000, 4), &pool).len(), 5000 + BAG_HEADER, "{how:?} of noise");
+        }
+    }
+
+    /// A cell of a file comes back, is noticed if it is of another length, and is not made where it would hardly be smaller.
+    #[test]
+    fn cells() {
+        let pool = Pool::new(64 << 20);
+        for how in BOTH {
+            for bytes in [Bytes::from(vec![0; 1 << 20]), words(1 << 16)] {
+                let pressed = press(how, &bytes, &pool).expect("it gets smaller");
+                let cell = bytes.len() as u64;
+                let stored = Stored { offset: 5, bytes: pressed, cell };
+                assert!(restore_cell(&stored, &pool).expect("it is whole") == bytes, "{how:?}");
+                for cell in [0, cell - 1, cell + 1] {
+                    let other = restore_cell(&Stored { cell, ..stored.clone() }, &pool);
+                    assert!(other.is_err_and(|error| error.kind() == ErrorKind::Corrupt));
+                }
+            }
+            assert_eq!(press(how, &noise(1 << 16, 7), &pool), None);
+            // Noise of which a twentieth is zeros gets smaller, and not by a sixteenth.
+            let hardly = [noise(62_259, 8), Bytes::from(vec![0; 3277])].concat();
+            assert_eq!(press(how, &hardly, &pool), None, "{how:?}");
+            let rather = [noise(60_000, 8), Bytes::from(vec![0; 5536])].concat();
+            assert!(press(how, &rather, &pool).is_some(), "{how:?}");
         }
     }
 

@@ -5,8 +5,8 @@ use crate::columns::{Columns, together};
 use crate::writer::Written;
 use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
-use base::limit::{COLUMNS_MAX, FULL_WAIT};
-use base::policy::Level;
+use base::limit::{BLOCK, COLUMNS_MAX, FULL_WAIT, PRESSED_MIN, RECORD_PAYLOAD_MAX};
+use base::policy::{Compression, Level};
 use base::unit::Time;
 use bytes::Bytes;
 use net::message::chunk;
@@ -19,12 +19,12 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
 /// What a writer wants done, in order.
 pub(crate) enum Order {
-    /// Add these bytes; the permits go back when they are acknowledged.
-    Piece { bytes: Bytes, sums: Option<BlockSums>, permits: OwnedSemaphorePermit },
+    /// Add these bytes; the permits go back when they are acknowledged. `ahead`: they are being compressed.
+    Piece { bytes: Bytes, sums: Option<BlockSums>, permits: OwnedSemaphorePermit, ahead: Option<Pressing> },
     /// Say when everything so far is written.
     Flush(oneshot::Sender<Result<()>>),
     /// Add these bytes, and say when everything so far is synced.
@@ -33,6 +33,9 @@ pub(crate) enum Order {
     Close { last: Bytes, permits: OwnedSemaphorePermit, reply: oneshot::Sender<Result<Attributes>> },
 }
 
+/// What is stored instead of bytes that are being compressed, if it is smaller.
+pub(crate) type Pressing = JoinHandle<Result<Option<Bytes>>>;
+
 /// The state behind one writer.
 pub(crate) struct Flow {
     client: Client,
@@ -40,6 +43,8 @@ pub(crate) struct Flow {
     inode: u64,
     generation: u64,
     modified_ms: u64,
+    /// How its bytes are made smaller; not at all from when a node said that it does not know how to store them.
+    compression: Compression,
     group: Group,
     /// Where in the file the present group's bytes begin.
     start: u64,
@@ -97,8 +102,30 @@ struct Append {
     column: usize,
     /// Where in the group its bytes begin.
     begin: u64,
-    payload: Payload,
+    part: Part,
     _permits: Option<OwnedSemaphorePermit>,
+}
+
+/// What goes out for some bytes of a file: these, or fewer that stand for `plain`.
+struct Part {
+    payload: Payload,
+    plain: Option<Bytes>,
+}
+
+impl Part {
+    /// These bytes themselves; nobody passes over them again if their checksums are known.
+    fn plain(bytes: Bytes, sums: Option<BlockSums>) -> Part {
+        let payload = match sums {
+            Some(sums) => Payload::summed(bytes, sums),
+            None => Payload::new(bytes),
+        };
+        Part { payload, plain: None }
+    }
+
+    /// Bytes of the file.
+    fn length(&self) -> u64 {
+        self.plain.as_ref().map_or(self.payload.length(), Bytes::len) as u64
+    }
 }
 
 type Outcome = (Append, Result<chunk::AppendAnswer>);
@@ -126,6 +153,7 @@ impl Flow {
             inode: opened.inode,
             generation: opened.generation,
             modified_ms,
+            compression: Compression::from_code(opened.compression).unwrap_or_default(),
             group,
             start: opened.length,
             sent: 0,
@@ -162,8 +190,8 @@ impl Flow {
 
     async fn carry_out(&mut self, order: Order) {
         match order {
-            Order::Piece { bytes, sums, permits } => {
-                let sent = self.add(bytes, sums, permits).await;
+            Order::Piece { bytes, sums, permits, ahead } => {
+                let sent = self.add(bytes, (sums, ahead), permits).await;
                 self.keep(sent);
             }
             Order::Flush(reply) => {
@@ -234,7 +262,7 @@ impl Flow {
     async fn add(
         &mut self,
         mut bytes: Bytes,
-        mut sums: Option<BlockSums>,
+        (mut sums, mut ahead): (Option<BlockSums>, Option<Pressing>),
         permits: OwnedSemaphorePermit,
     ) -> Result<()> {
         let mut permits = Some(permits);
@@ -246,7 +274,8 @@ impl Flow {
             let permits = if bytes.is_empty() { permits.take() } else { None };
             // What is known of the whole is not known of its parts.
             let sums = sums.take().filter(|sums| sums.length() == part.len());
-            self.add_within(part, sums, (Level::Written, self.group.room), permits).await?;
+            let ahead = ahead.take().filter(|_| permits.is_some());
+            self.add_within(part, (sums, ahead), (Level::Written, self.group.room), permits).await?;
         }
         Ok(())
     }
@@ -255,24 +284,63 @@ impl Flow {
     async fn add_within(
         &mut self,
         mut bytes: Bytes,
-        mut sums: Option<BlockSums>,
+        (mut sums, mut ahead): (Option<BlockSums>, Option<Pressing>),
         (level, end): (Level, u64),
         permits: Option<OwnedSemaphorePermit>,
     ) -> Result<()> {
         let (mut permits, stripe) = (permits, self.group.columns.stripe());
         while !bytes.is_empty() {
-            let piece = stripe.piece(self.sent, bytes.len() as u64);
+            let mut piece = stripe.piece(self.sent, bytes.len() as u64);
+            piece.length = self.cell_of(piece.length);
             self.reach_in_order(piece.column).await?;
             let part = bytes.split_to(piece.length as usize);
+            let ahead = ahead.take().filter(|_| bytes.is_empty());
             let permits = if bytes.is_empty() { permits.take() } else { None };
             let sums = sums.take().filter(|sums| sums.length() == part.len());
             let seal = piece.offset + piece.length == stripe.column_length(end, piece.column);
             // The seal that ends a chunk is synced, because the metadata store will count on its length.
             let level = if seal { Level::Synced } else { level };
-            let append = self.next_append(piece.column, payload(part, sums), (level, seal), permits);
+            let part = self.part(part, sums, ahead).await?;
+            let append = self.next_append(piece.column, part, (level, seal), permits);
             self.send(append).await;
         }
         Ok(())
+    }
+
+    /// Whether so many bytes are to be made smaller.
+    fn presses(&self, length: u64) -> bool {
+        self.compression != Compression::None && length >= PRESSED_MIN
+    }
+
+    /// Of so many bytes those that go out together: whole blocks of one record, if they are to be made smaller.
+    fn cell_of(&self, length: u64) -> u64 {
+        if !self.presses(length) {
+            return length;
+        }
+        let length = length.min(RECORD_PAYLOAD_MAX as u64);
+        length - length % BLOCK as u64
+    }
+
+    /// What goes out for these bytes.
+    async fn part(&self, bytes: Bytes, sums: Option<BlockSums>, ahead: Option<Pressing>) -> Result<Part> {
+        let length = bytes.len() as u64;
+        if !self.presses(length) || self.cell_of(length) < length {
+            return Ok(Part::plain(bytes, sums));
+        }
+        let pressed = match ahead {
+            Some(pressing) => pressing.await.unwrap_or_else(|error| {
+                let text = format!(
+                    "compressing {} was cut off: {error}; what hflush or sync reported before is safe",
+                    self.path
+                );
+                Err(Error::new(ErrorKind::Io, text))
+            }),
+            None => self.client.session.compressor.press(self.compression, bytes.clone()).await,
+        };
+        Ok(match pressed? {
+            Some(pressed) => Part { payload: Payload::new(pressed), plain: Some(bytes) },
+            None => Part::plain(bytes, sums),
+        })
     }
 
     /// Goes on in a new group if the present one is full.
@@ -309,7 +377,7 @@ impl Flow {
     fn next_append(
         &mut self,
         column: usize,
-        payload: Payload,
+        part: Part,
         (level, seal): (Level, bool),
         permits: Option<OwnedSemaphorePermit>,
     ) -> Append {
@@ -325,14 +393,14 @@ impl Flow {
             seal,
             small_parts: false,
         };
-        self.sent += payload.length() as u64;
+        self.sent += part.length();
         if self.sent > begin {
             self.unacknowledged.push_back((begin, self.sent, false));
         }
         let state = &mut self.group.states[column];
         state.unsynced = level < Level::Synced;
         state.sealing |= seal;
-        Append { ask, column, begin, payload, _permits: permits }
+        Append { ask, column, begin, part, _permits: permits }
     }
 
     /// Starts an append behind those that are on their way.
@@ -377,7 +445,7 @@ impl Flow {
     fn sort(&mut self, (append, result): Outcome) {
         match result {
             Ok(answer) => {
-                let end = append.ask.offset.saturating_add(append.payload.length() as u64);
+                let end = append.ask.offset.saturating_add(append.part.length());
                 if answer.length < end {
                     let text = format!(
                         "the node says that a chunk of {} is {} bytes long after an append that ends at {end}; the file keeps what hflush reported before; this is a fault in Stormwell",
@@ -402,6 +470,11 @@ impl Flow {
             {
                 self.refused.push((append, error));
             }
+            // A node of an older version: it gets the bytes themselves.
+            Err(error) if error.kind() == ErrorKind::Unsupported && append.part.plain.is_some() => {
+                self.compression = Compression::None;
+                self.refused.push((append, error));
+            }
             Err(error) => {
                 self.fail(explain(error, &self.path));
             }
@@ -410,7 +483,7 @@ impl Flow {
 
     /// An append is acknowledged: says up to where all are. What other columns have behind a byte that is not is no part of it.
     fn acknowledged(&mut self, append: &Append) {
-        let same = |known: &&mut (u64, u64, bool)| known.0 == append.begin && append.payload.length() > 0;
+        let same = |known: &&mut (u64, u64, bool)| known.0 == append.begin && append.part.length() > 0;
         if let Some(append) = self.unacknowledged.iter_mut().find(same) {
             append.2 = true;
         }
@@ -446,6 +519,9 @@ impl Flow {
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(FULL_PAUSE_LAST);
                 }
+                Err(error) if error.kind() == ErrorKind::Unsupported && append.part.plain.is_some() => {
+                    append.part = Part::plain(append.part.plain.take().unwrap_or_default(), None);
+                }
                 Err(error) => return Err(explain(error, &self.path)),
                 Ok(_) => {
                     self.acknowledged(&append);
@@ -458,7 +534,7 @@ impl Flow {
     async fn sync(&mut self, last: Bytes, sums: Option<BlockSums>, permits: OwnedSemaphorePermit) -> Result<()> {
         if last.is_empty() || self.is_full() || last.len() as u64 >= self.group.room - self.sent {
             if !last.is_empty() {
-                self.add(last, sums, permits).await?;
+                self.add(last, (sums, None), permits).await?;
             }
             self.settle().await?;
             // Sealed chunks were synced with their seals; a group without bytes has nothing to lose.
@@ -472,8 +548,8 @@ impl Flow {
         let piece = self.group.columns.stripe().piece(self.sent, last.len() as u64);
         let others =
             || self.group.states.iter().enumerate().any(|(column, state)| column != piece.column && state.unsynced);
-        if piece.length < last.len() as u64 || others() {
-            self.add_within(last, sums, (Level::Synced, self.group.room), Some(permits)).await?;
+        if piece.length < last.len() as u64 || others() || self.presses(piece.length) {
+            self.add_within(last, (sums, None), (Level::Synced, self.group.room), Some(permits)).await?;
             self.sync_columns(false).await?;
             return self.settle().await;
         }
@@ -482,7 +558,8 @@ impl Flow {
         self.reach_in_order(piece.column).await?;
         let seal =
             piece.offset + piece.length == self.group.columns.stripe().column_length(self.group.room, piece.column);
-        let append = self.next_append(piece.column, payload(last, sums), (Level::Synced, seal), Some(permits));
+        let part = Part::plain(last, sums);
+        let append = self.next_append(piece.column, part, (Level::Synced, seal), Some(permits));
         // Waited for here and not in a task of its own: a lone synced append is all about wake-ups.
         let outcome = perform(self.link(piece.column), append).await;
         self.sort(outcome);
@@ -499,7 +576,8 @@ impl Flow {
         }
         for column in (0..columns.len()).filter(|column| columns[*column]) {
             self.reach_in_order(column).await?;
-            let append = self.next_append(column, Payload::empty(), (Level::Synced, false), None);
+            let nothing = Part { payload: Payload::empty(), plain: None };
+            let append = self.next_append(column, nothing, (Level::Synced, false), None);
             self.send(append).await;
         }
         Ok(())
@@ -513,15 +591,16 @@ impl Flow {
             let room = self.group.room - self.sent;
             if (last.len() as u64) < room {
                 let piece = self.group.columns.stripe().piece(self.sent, last.len() as u64);
-                if piece.length == last.len() as u64 && self.group.states[piece.column].link.is_none() {
+                let alone = self.cell_of(piece.length) == last.len() as u64;
+                if alone && self.group.states[piece.column].link.is_none() {
                     let route = self.client.route(self.group.columns.chunk(piece.column).device).await?;
                     self.group.states[piece.column].link = Some(route.link());
                 }
                 // The end of each column is sealed and synced by the append that brings it.
                 let end = self.sent + last.len() as u64;
-                self.add_within(last, None, (Level::Written, end), Some(permits)).await?;
+                self.add_within(last, (None, None), (Level::Written, end), Some(permits)).await?;
             } else {
-                self.add(last, None, permits).await?;
+                self.add(last, (None, None), permits).await?;
             }
         }
         self.settle().await?;
@@ -552,17 +631,16 @@ impl Flow {
     }
 }
 
-/// These bytes to send; nobody passes over them again if their checksums are known.
-fn payload(bytes: Bytes, sums: Option<BlockSums>) -> Payload {
-    match sums {
-        Some(sums) => Payload::summed(bytes, sums),
-        None => Payload::new(bytes),
-    }
-}
-
 async fn perform(link: Link, append: Append) -> Outcome {
-    let result = link.call(&append.ask, append.payload.clone()).await.map(|(answer, _)| answer);
-    (append, result)
+    let payload = append.part.payload.clone();
+    let result = match append.part.plain {
+        None => link.call(&append.ask, payload).await,
+        Some(_) => {
+            let ask = chunk::AppendCell { append: append.ask.clone(), length: append.part.length() };
+            link.call(&ask, payload).await
+        }
+    };
+    (append, result.map(|(answer, _)| answer))
 }
 
 /// The error as a writer sees it.

@@ -28,7 +28,7 @@ pub use attributes::NewAttributes;
 pub use bag::{Bag, BagOptions, Scope};
 pub use client::{Client, Near, Settings, Sizes};
 pub use columns::{Part, parts};
-pub use compressed::restore as restore_chunk;
+pub use compressed::{restore as restore_chunk, restore_cell};
 pub use consumer::{Consumer, ConsumerOptions};
 pub use held::{Acknowledged, Chunk, Refusal};
 pub use hosts::Host;

@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use base::error::{Error, ErrorKind, Result};
-use base::policy::{Class, Policy};
+use base::policy::{Class, Compression, Policy};
 use net::message::file::{self, Attributes, Entry, ListAnswer};
 use net::message::session::{NodeStatus, NodeStatusAnswer};
 
@@ -193,14 +193,25 @@ impl Client {
         let policy = file::Policy {
             tier: policy.tier.map_or(0, |class| class.code().saturating_add(1)),
             replicas: policy.replicas.unwrap_or(0),
+            compression: policy.compression.map_or(0, |compression| compression.code().saturating_add(1)),
         };
-        self.ask(&file::SetPolicy { path: path.to_string(), policy }).await.map(|_| ())
+        let compression = policy.compression;
+        self.ask(&file::SetPolicy { path: path.to_string(), policy }).await?;
+        // A node of an older version takes what it knows and leaves the rest out.
+        if compression > 0 && self.ask(&file::GetPolicy { path: path.to_string() }).await?.compression != compression {
+            let text = format!(
+                "the node that keeps the metadata has a version that does not compress files; the other wishes for {path} are set; start a newer version there and set this one again"
+            );
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        Ok(())
     }
 
     /// The wishes that were set at a path itself, and those in force there, inherited ones included.
     pub async fn get_policy(&self, path: &str) -> Result<(Policy, Policy)> {
-        let file::PolicyAnswer { tier, replicas, own } = self.ask(&file::GetPolicy { path: path.to_string() }).await?;
-        let in_force = policy(path, &file::Policy { tier, replicas })?;
+        let answer = self.ask(&file::GetPolicy { path: path.to_string() }).await?;
+        let file::PolicyAnswer { tier, replicas, compression, own } = answer;
+        let in_force = policy(path, &file::Policy { tier, replicas, compression })?;
         Ok((policy(path, &own.unwrap_or_default())?, in_force))
     }
 
@@ -220,5 +231,12 @@ fn policy(path: &str, answer: &file::Policy) -> Result<Policy> {
             )
         })?),
     };
-    Ok(Policy { tier, replicas: (answer.replicas != 0).then_some(answer.replicas) })
+    let compression = match answer.compression.checked_sub(1) {
+        None => None,
+        Some(code) => Some(Compression::from_code(code).ok_or_else(|| {
+            let text = format!("{path} is to be compressed in a way of number {code} that this program does not know; use the node's version");
+            Error::new(ErrorKind::Unsupported, text)
+        })?),
+    };
+    Ok(Policy { tier, replicas: (answer.replicas != 0).then_some(answer.replicas), compression })
 }

@@ -5,10 +5,12 @@ use crate::columns::{Columns, together};
 use crate::stream::FileStream;
 use base::checksum::UnitSums;
 use base::error::{Error, ErrorKind, Result};
-use base::limit::FRAME_PAYLOAD_MAX;
+use base::limit::{FRAME_PAYLOAD_MAX, RECORD_PAYLOAD_MAX};
+use base::net::Boxed;
 use base::stripe::Piece;
 use bytes::Bytes;
 use net::Payload;
+use net::cells;
 use net::message::chunk;
 use net::message::file::{Attributes, Column, Extent, Locate};
 use std::collections::BTreeMap;
@@ -87,10 +89,18 @@ struct Grown {
     over: bool,
 }
 
+/// What a node said, and the bytes that were asked for.
+type Fetched = (chunk::ReadAnswer, Vec<Bytes>);
+
+fn length_of(parts: &[Bytes]) -> u64 {
+    parts.iter().map(|part| part.len() as u64).sum()
+}
+
 /// Asks for bytes of a chunk. `unchecked`, `blocks`: as `chunk::Read` has them.
 fn question(place: Column, piece: Piece, options: ReadOptions, (unchecked, blocks): (bool, bool)) -> chunk::Read {
     let ranges = vec![chunk::Range { offset: piece.offset, length: piece.length }];
-    chunk::Read { device: place.device, chunk: place.chunk, ranges, once: options.once, unchecked, blocks }
+    let Column { device, chunk } = place;
+    chunk::Read { device, chunk, ranges, once: options.once, unchecked, blocks, cells: true }
 }
 
 impl Client {
@@ -189,7 +199,11 @@ impl FileReader {
     }
 
     /// `length` bytes from `offset`, in parts as they came; fewer only where the file ends.
-    pub async fn read_at(&self, offset: u64, length: u64) -> Result<Vec<Bytes>> {
+    pub fn read_at(&self, offset: u64, length: u64) -> Boxed<'_, Result<Vec<Bytes>>> {
+        Box::pin(self.read(offset, length))
+    }
+
+    async fn read(&self, offset: u64, length: u64) -> Result<Vec<Bytes>> {
         let gathered = self.gather(offset, length, self.shared.options, Gathered::default()).await?;
         Ok(gathered.parts)
     }
@@ -281,7 +295,7 @@ impl FileReader {
                 let mut fetched = Vec::with_capacity(pieces.len());
                 for piece in &pieces {
                     fetched.push(self.fetch_for(columns.chunk(piece.column), *piece, options, gathered).await);
-                    if !matches!(fetched.last(), Some(Ok((_, payload))) if payload.length() as u64 == piece.length) {
+                    if !matches!(fetched.last(), Some(Ok((_, parts))) if length_of(parts) == piece.length) {
                         break;
                     }
                 }
@@ -290,7 +304,7 @@ impl FileReader {
         };
         let mut got = 0;
         for (piece, fetched) in pieces.iter().zip(fetched) {
-            let (answer, payload) = match fetched {
+            let (answer, parts) = match fetched {
                 Ok(answered) => answered,
                 // What came before is not lost; what the matter is, is seen when the rest is asked for.
                 Err(_) if got > 0 => break,
@@ -299,8 +313,8 @@ impl FileReader {
                 Err(error) if error.kind() == ErrorKind::NotFound && extent.open => return Ok(Got::End),
                 Err(error) => return Err(self.explain(error)),
             };
-            let came = payload.length() as u64;
-            gathered.parts.extend(payload.parts().iter().filter(|part| !part.is_empty()).cloned());
+            let came = length_of(&parts);
+            gathered.parts.extend(parts.into_iter().filter(|part| !part.is_empty()));
             *at += came;
             got += came;
             if came < piece.length {
@@ -338,7 +352,8 @@ impl FileReader {
     fn most_at_once(&self, columns: &Columns) -> u64 {
         let sizes = self.shared.client.sizes;
         let most = if columns.count() > 1 { sizes.read_piece.max(sizes.read_window) } else { sizes.read_piece };
-        most.min(FRAME_PAYLOAD_MAX) as u64
+        // Of a cell at either end more may come than is asked for.
+        most.min(FRAME_PAYLOAD_MAX - 2 * RECORD_PAYLOAD_MAX) as u64
     }
 
     /// Bytes of one chunk, and their checksums where those are gathered.
@@ -348,20 +363,48 @@ impl FileReader {
         piece: Piece,
         options: ReadOptions,
         gathered: &mut Gathered,
-    ) -> Result<(chunk::ReadAnswer, Payload)> {
+    ) -> Result<Fetched> {
         let stored = gathered.stored;
         let Some(sums) = &mut gathered.sums else { return self.fetch(place, piece, options).await };
         let ask = |unchecked| question(place, piece, options, (unchecked, unchecked && stored));
-        self.bounded(piece, self.shared.client.fetch_summed(place.device, ask, sums).await?)
+        let mark = sums.mark();
+        let fetched = self.shared.client.fetch_summed(place.device, ask, sums).await?;
+        if fetched.0.cells.is_empty() {
+            return self.bounded(piece, fetched);
+        }
+        // Checksums of what is stored are not those of the bytes.
+        sums.back_to(mark);
+        let fetched = self.restored(piece, fetched).await?;
+        for part in &fetched.1 {
+            sums.add(part);
+        }
+        Ok(fetched)
     }
 
     /// Bytes of one chunk.
-    async fn fetch(&self, place: Column, piece: Piece, options: ReadOptions) -> Result<(chunk::ReadAnswer, Payload)> {
+    async fn fetch(&self, place: Column, piece: Piece, options: ReadOptions) -> Result<Fetched> {
         let ask = |unchecked| question(place, piece, options, (unchecked, false));
-        self.bounded(piece, self.shared.client.fetch(place.device, ask).await?)
+        let fetched = self.shared.client.fetch(place.device, ask).await?;
+        if fetched.0.cells.is_empty() { self.bounded(piece, fetched) } else { self.restored(piece, fetched).await }
     }
 
-    fn bounded(&self, piece: Piece, fetched: (chunk::ReadAnswer, Payload)) -> Result<(chunk::ReadAnswer, Payload)> {
+    /// The bytes that were asked for, from an answer in which cells are as they are stored.
+    async fn restored(&self, piece: Piece, (answer, payload): (chunk::ReadAnswer, Payload)) -> Result<Fetched> {
+        let end = piece.offset.saturating_add(piece.length);
+        let mut parts = Vec::new();
+        for stored in cells::apart(&answer.cells, (piece.offset, piece.length), payload.into_bytes())? {
+            if stored.cell == 0 {
+                parts.push(stored.bytes);
+                continue;
+            }
+            let (from, to) = (piece.offset.saturating_sub(stored.offset), stored.cell.min(end - stored.offset));
+            let whole = self.shared.client.session.compressor.restore_cell(stored).await?;
+            parts.push(whole.slice(from as usize..to as usize));
+        }
+        Ok((answer, parts))
+    }
+
+    fn bounded(&self, piece: Piece, fetched: (chunk::ReadAnswer, Payload)) -> Result<Fetched> {
         let (got, length) = (fetched.1.length() as u64, piece.length);
         if got > length {
             let text = format!(
@@ -369,7 +412,7 @@ impl FileReader {
             );
             return Err(Error::new(ErrorKind::Protocol, text));
         }
-        Ok(fetched)
+        Ok((fetched.0, fetched.1.parts().to_vec()))
     }
 
     /// How far an open group is now: up to the first byte that one of its columns has not.

@@ -7,7 +7,7 @@ use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, NodeId};
 use base::limit::NODES_MAX;
-use base::net::Net;
+use base::net::{Boxed, Net};
 use base::unit::Time;
 use net::message::Id;
 use net::message::cluster::{Member, View, ViewAnswer};
@@ -177,7 +177,11 @@ impl Routes {
     }
 
     /// Asks who is there, unless that was told since `seen`.
-    pub(crate) async fn refresh(&self, seen: &Arc<Table>) -> Result<Arc<Table>> {
+    pub(crate) fn refresh<'a>(&'a self, seen: &'a Arc<Table>) -> Boxed<'a, Result<Arc<Table>>> {
+        Box::pin(self.refreshed(seen))
+    }
+
+    async fn refreshed(&self, seen: &Arc<Table>) -> Result<Arc<Table>> {
         let began = self.clock.now();
         let mut asked = self.asking.lock().await;
         let present = self.table();

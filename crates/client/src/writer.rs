@@ -1,9 +1,12 @@
 //! Writing one file: small writes are gathered, large ones go on as they are, and many pieces are on their way at once.
 
 use crate::client::Client;
-use crate::flow::{Flow, Order};
+use crate::flow::{Flow, Order, Pressing};
 use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
+use base::limit::{BLOCK, PRESSED_MIN, RECORD_PAYLOAD_MAX, SMALL_PAYLOAD_MAX};
+use base::net::Boxed;
+use base::policy::Compression;
 use bytes::{Bytes, BytesMut};
 use net::message::file::{self, Attributes};
 use net::message::quota::Reserve;
@@ -62,6 +65,8 @@ pub struct FileWriter {
     generation: u64,
     /// A quota above limits bytes.
     limited: bool,
+    /// How its bytes are made smaller.
+    compression: Compression,
     /// It made the file.
     made: bool,
     attributes: Attributes,
@@ -149,6 +154,7 @@ impl FileWriter {
         let window = Arc::new(Semaphore::new(window_bytes));
         let (inode, position) = (opened.inode, opened.length);
         let (generation, limited) = (opened.generation, opened.limited);
+        let compression = Compression::from_code(opened.compression).unwrap_or_default();
         let (progress, written) = watch::channel(Written { length: position, failed: None });
         let of_flow = (window.clone(), window_bytes);
         let flow = Flow::new(client.clone(), path.to_string(), opened, modified_ms, of_flow, progress)?;
@@ -158,6 +164,7 @@ impl FileWriter {
             inode,
             generation,
             limited,
+            compression,
             made: false,
             attributes,
             gathered: BytesMut::new(),
@@ -268,7 +275,11 @@ impl FileWriter {
 
     /// Ends the file: all of it is on stable media and the name stands for it. Answers with its attributes. A file that it made and
     /// that a quota does not allow is removed.
-    pub async fn close(self) -> Result<Attributes> {
+    pub fn close(self) -> Boxed<'static, Result<Attributes>> {
+        Box::pin(self.closed())
+    }
+
+    async fn closed(self) -> Result<Attributes> {
         let made = self.made.then(|| (self.client.clone(), self.path.clone(), self.inode));
         let closed = self.end().await;
         if let Err(error) = &closed
@@ -302,10 +313,22 @@ impl FileWriter {
 
     async fn send(&mut self, bytes: Bytes, sums: Option<BlockSums>) -> Result<()> {
         let permits = self.permits(bytes.len()).await?;
-        match self.orders().send(Order::Piece { bytes, sums, permits }).await {
+        let ahead = self.press_ahead(&bytes);
+        match self.orders().send(Order::Piece { bytes, sums, permits, ahead }).await {
             Ok(()) => self.check(),
             Err(_) => Err(self.broken()),
         }
+    }
+
+    /// Begins to compress bytes that will go out together, beside those before them.
+    fn press_ahead(&self, bytes: &Bytes) -> Option<Pressing> {
+        let (how, length) = (self.compression, bytes.len());
+        let fits = length as u64 >= PRESSED_MIN && length <= RECORD_PAYLOAD_MAX && length.is_multiple_of(BLOCK);
+        if how == Compression::None || !fits || length <= SMALL_PAYLOAD_MAX {
+            return None;
+        }
+        let (client, bytes) = (self.client.clone(), bytes.clone());
+        Some(tokio::spawn(async move { client.session.compressor.press(how, bytes).await }))
     }
 
     async fn permits(&self, bytes: usize) -> Result<tokio::sync::OwnedSemaphorePermit> {

@@ -5,7 +5,7 @@ use crate::files::Files;
 use crate::names::Known;
 use crate::rpc::Rpc;
 use base::env::{Clock, Random};
-use base::net::Listener;
+use base::net::{Boxed, Listener};
 use base::unit::Time;
 use client::Client;
 use std::sync::Arc;
@@ -71,7 +71,15 @@ pub struct Gateway {
 
 impl Gateway {
     /// Takes connections from `listener` until `shutdown` becomes true; then ends open files as they are and returns.
-    pub async fn serve(settings: Settings, listener: Box<dyn Listener>, shutdown: watch::Receiver<bool>) {
+    pub fn serve(
+        settings: Settings,
+        listener: Box<dyn Listener>,
+        shutdown: watch::Receiver<bool>,
+    ) -> Boxed<'static, ()> {
+        Box::pin(Gateway::run(settings, listener, shutdown))
+    }
+
+    async fn run(settings: Settings, listener: Box<dyn Listener>, shutdown: watch::Receiver<bool>) {
         let Settings { client, clock, random, superuser, groups_of, on_trouble } = settings;
         let address = listener.address();
         let started = clock.now();

@@ -19,6 +19,7 @@ mod world;
 
 use bags::{Buffer, Run};
 use base::error::{Error, ErrorKind, Result};
+use base::net::Boxed;
 use base::policy::Compression;
 use base::unit::MIB;
 use compressed::Content;
@@ -110,7 +111,8 @@ pub fn run(args: &Args) -> Result<bool> {
     }
     for name in EXPERIMENTS.into_iter().filter(|name| args.only.is_empty() || args.only.iter().any(|only| only == name))
     {
-        let found = runtime.block_on(experiment(name, args, &tools))?;
+        let run: Boxed<Result<Found>> = Box::pin(experiment(name, args, &tools));
+        let found = runtime.block_on(run)?;
         all.rows.extend(found.rows);
         all.charts.extend(found.charts);
     }
@@ -296,7 +298,7 @@ async fn buffer(args: &Args, tools: &Tools) -> Result<Found> {
 async fn compression(args: &Args, tools: &Tools) -> Result<Found> {
     let speed = Speed::ssd(args.rate.unwrap_or(450) * 1_000_000);
     let mut found = Found::default();
-    let mut plain = None;
+    let (mut plain, mut plain_file) = (None, None);
     for (content, how, bars) in [
         (Content::Noise, Compression::None, [0.0, 0.0]),
         (Content::Zeros, Compression::Lz4, [1.3, 2.8]),
@@ -310,6 +312,11 @@ async fn compression(args: &Args, tools: &Tools) -> Result<Found> {
         let rows = run.push_and_pull(tools, of).await?;
         args.show(&rows);
         plain.get_or_insert([rows[0].throughput, rows[1].throughput]);
+        found.rows.extend(rows);
+        let of = plain_file.map(|[write, read]: [f64; 2]| [(write, bars[0]), (read, bars[1])]);
+        let rows = run.write_and_read(tools, of).await?;
+        args.show(&rows);
+        plain_file.get_or_insert([rows[0].throughput, rows[1].throughput]);
         found.rows.extend(rows);
     }
     Ok(found)
@@ -417,7 +424,7 @@ mod tests {
         assert_eq!(seen.expect("it runs").rows.len(), 2);
     }
 
-    /// What a client pushes compressed comes back, and less of it is stored.
+    /// What a client pushes or writes compressed comes back, and less of it is stored.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn compresses() {
         let speed = Speed::ssd(2_000_000_000);
@@ -425,6 +432,9 @@ mod tests {
         let [push, pull] = run.push_and_pull(&Tools::new(), None).await.expect("it runs");
         assert!(push.throughput > 0.0 && pull.throughput > 0.0);
         assert!(push.note.contains("lz4: 0.4"), "{}", push.note);
+        let [write, read] = run.write_and_read(&Tools::new(), None).await.expect("it runs");
+        assert!(write.throughput > 0.0 && read.throughput > 0.0);
+        assert!(write.note.contains("lz4: 0.4"), "{}", write.note);
     }
 
     /// More than the devices hold passes through them while it is consumed.

@@ -35,6 +35,7 @@ use sim::random::SimRandom;
 use sim::runtime_clock::RuntimeClock;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -111,12 +112,11 @@ pub fn play(store: Store, seed: u64, planted: Option<Planted>, keep_lines: bool)
     // A task that panics ends alone; here it must not go unnoticed.
     std::panic::set_hook(Box::new(move |panic| lock(&heard).push(panic.to_string())));
     let played = std::panic::catch_unwind(AssertUnwindSafe(|| {
-        runtime.block_on(async {
-            match store {
-                Store::Node => of_a_node(seed, planted, keep_lines, &mut report).await,
-                Store::Cluster => of_a_cluster(seed, planted, keep_lines, &mut report).await,
-            }
-        })
+        let history: Pin<Box<dyn Future<Output = ()>>> = match store {
+            Store::Node => Box::pin(of_a_node(seed, planted, keep_lines, &mut report)),
+            Store::Cluster => Box::pin(of_a_cluster(seed, planted, keep_lines, &mut report)),
+        };
+        runtime.block_on(history)
     }));
     drop(std::panic::take_hook());
     let panics = lock(&panics);

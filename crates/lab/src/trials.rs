@@ -24,6 +24,7 @@ use serde_json::json;
 use server::{Launch, Scratch};
 use std::io::IsTerminal;
 use std::path::Path;
+use std::pin::Pin;
 use std::time::Duration;
 use store::{Stop, Store};
 use tokio::runtime::Runtime;
@@ -227,7 +228,8 @@ fn run_trials(
 }
 
 /// Runs a trial to its end. A signal ends it, with everything that was started and mounted.
-fn until_signal<T>(runtime: &Runtime, trial: impl Future<Output = T>) -> Result<T> {
+fn until_signal<'a, T: 'a>(runtime: &Runtime, trial: impl Future<Output = T> + 'a) -> Result<T> {
+    let trial: Pin<Box<dyn Future<Output = T> + 'a>> = Box::pin(trial);
     runtime.block_on(async {
         tokio::select! {
             biased;

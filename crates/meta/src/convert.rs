@@ -8,18 +8,26 @@ use crate::reply::Reply;
 use crate::request::{Attributes, BagInfo, BagState, Carried, Column, FileHandle, NewGroup, Quota};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, InodeId};
-use base::policy::{Class, Policy};
+use base::policy::{Class, Compression, Policy};
 use base::unit::WallTime;
 
 /// A policy as it is stored.
 pub fn policy_record(policy: Policy) -> PolicyRecord {
-    PolicyRecord { tier: policy.tier.map(Class::code), replicas: policy.replicas }
+    PolicyRecord {
+        tier: policy.tier.map(Class::code),
+        replicas: policy.replicas,
+        compression: policy.compression.map(Compression::code),
+    }
 }
 
-/// A stored policy. A class that this version does not know counts as no wish.
+/// A stored policy. A class or compression that this version does not know counts as no wish.
 pub fn policy(record: Option<PolicyRecord>) -> Policy {
     let record = record.unwrap_or_default();
-    Policy { tier: record.tier.and_then(Class::from_code), replicas: record.replicas }
+    Policy {
+        tier: record.tier.and_then(Class::from_code),
+        replicas: record.replicas,
+        compression: record.compression.and_then(Compression::from_code),
+    }
 }
 
 /// Columns as they are stored.
@@ -114,6 +122,7 @@ pub fn reply_record(reply: &Reply) -> ReplyRecord {
                 length: handle.length,
                 group: Some(placed_record(&handle.group)),
                 limited: handle.limited,
+                compression: handle.compression.code(),
             });
         }
         Reply::Group(group) => record.group = Some(placed_record(group)),
@@ -162,6 +171,7 @@ pub fn reply(
             length: handle.length,
             group: new_group(handle.group.unwrap_or_default()),
             limited: handle.limited,
+            compression: Compression::from_code(handle.compression).unwrap_or_default(),
         }));
     }
     if let Some(group) = record.group {

@@ -137,6 +137,13 @@ impl State {
         Ok(())
     }
 
+    /// What is known of a device that registers. One that a node brings which is to be emptied is to be emptied, too: a node that
+    /// was started again while it is drained has its emptied directories as new devices.
+    pub fn registering(&self, device: DeviceId, class: Class, capacity: u64, node: NodeId) -> DeviceInfo {
+        let draining = self.nodes.is_leaving(node);
+        DeviceInfo { device, class, node, capacity, used: 0, full: false, reported: true, draining, silent: false }
+    }
+
     /// Does `DeviceRegister`. Memory follows with `Devices::registered` when it is committed.
     pub fn register_device(&mut self, info: &DeviceInfo) -> Result<Reply> {
         let known = self.layers.record::<DeviceRecord>(&Key::Device(info.device))?;
@@ -144,7 +151,7 @@ impl State {
             class: info.class.code(),
             capacity: info.capacity,
             node: info.node.to_bytes().to_vec(),
-            draining: known.as_ref().is_some_and(|known| known.draining),
+            draining: known.as_ref().is_some_and(|known| known.draining) || info.draining,
         };
         if known.as_ref() != Some(&record) {
             self.put(&Key::Device(info.device), &record);

@@ -99,7 +99,8 @@ impl State {
         let generation = Generation(record.generation);
         let limited = self.is_limited(directory.inode)?;
         let attributes = convert::attributes(inode, record);
-        Ok(Reply::Handle(FileHandle { inode, generation, length: 0, group, attributes, limited }))
+        let compression = directory.policy.compression.unwrap_or_default();
+        Ok(Reply::Handle(FileHandle { inode, generation, length: 0, group, attributes, limited, compression }))
     }
 
     /// Does `AppendOpen`.
@@ -139,7 +140,8 @@ impl State {
         let (generation, length) = (Generation(record.generation), record.length);
         let limited = self.is_limited(InodeId(record.parent))?;
         let attributes = convert::attributes(inode, record);
-        Ok(Reply::Handle(FileHandle { inode, generation, length, group, attributes, limited }))
+        let compression = policy.compression.unwrap_or_default();
+        Ok(Reply::Handle(FileHandle { inode, generation, length, group, attributes, limited, compression }))
     }
 
     /// The record and the lease of a file, if this session has it with this generation, and what the file takes.

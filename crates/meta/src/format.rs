@@ -67,6 +67,9 @@ pub struct PolicyRecord {
     /// Copies.
     #[prost(uint32, optional, tag = "2")]
     pub replicas: Option<u32>,
+    /// `Compression::code`.
+    #[prost(uint32, optional, tag = "3")]
+    pub compression: Option<u32>,
 }
 
 /// Under `Key::Inode`.
@@ -377,6 +380,9 @@ pub struct HandleRecord {
     /// Something above limits bytes.
     #[prost(bool, tag = "20")]
     pub limited: bool,
+    /// `Compression::code`.
+    #[prost(uint32, tag = "21")]
+    pub compression: u32,
 }
 
 /// A remembered group.
@@ -530,6 +536,9 @@ pub struct NodeRecord {
     /// Where its HDFS gateway is, `host:port`; empty: it has none.
     #[prost(string, tag = "6")]
     pub hdfs: String,
+    /// All its devices are being emptied, those too that it brings later.
+    #[prost(bool, tag = "7")]
+    pub leaving: bool,
 }
 
 /// Where a walk through a tree goes on; handed to clients as bytes.

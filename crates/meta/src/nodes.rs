@@ -25,6 +25,8 @@ struct Node {
     heard: Option<Time>,
     /// It keeps the store.
     keeps: bool,
+    /// All its devices are being emptied.
+    leaving: bool,
 }
 
 impl Nodes {
@@ -43,11 +45,22 @@ impl Nodes {
         self.known.get(&node).is_some_and(|node| node.is_silent(now))
     }
 
+    /// Whether all devices of the node are to be emptied.
+    pub fn is_leaving(&self, node: NodeId) -> bool {
+        self.known.get(&node).is_some_and(|node| node.leaving)
+    }
+
+    fn leaves(&mut self, node: NodeId) {
+        if let Some(node) = self.known.get_mut(&node) {
+            node.leaving = true;
+        }
+    }
+
     /// The node joined, or what is known of it changed: that is in the log.
     pub fn joined(&mut self, info: NodeInfo) {
         self.known.retain(|node, other| *node == info.node || other.info.name != info.name);
-        let known =
-            self.known.entry(info.node).or_insert(Node { info: NodeInfo::default(), heard: None, keeps: false });
+        let new = Node { info: NodeInfo::default(), heard: None, keeps: false, leaving: false };
+        let known = self.known.entry(info.node).or_insert(new);
         known.info = info;
     }
 
@@ -70,11 +83,18 @@ impl State {
         let mut found = Vec::new();
         self.layers.scan(&prefix, &after_prefix(&prefix), |key, value| {
             let record = NodeRecord::decode(value).map_err(|_| missing("a readable node record"))?;
-            let NodeRecord { incarnation, name, address, site, rack, hdfs } = record;
-            found.push(NodeInfo { node: NodeId(wide_at(key, 1)), incarnation, name, address, site, rack, hdfs });
+            let NodeRecord { incarnation, name, address, site, rack, hdfs, leaving } = record;
+            let info = NodeInfo { node: NodeId(wide_at(key, 1)), incarnation, name, address, site, rack, hdfs };
+            found.push((info, leaving));
             Ok(true)
         })?;
-        found.into_iter().for_each(|info| self.nodes.joined(info));
+        for (info, leaving) in found {
+            let node = info.node;
+            self.nodes.joined(info);
+            if leaving {
+                self.nodes.leaves(node);
+            }
+        }
         Ok(())
     }
 
@@ -105,10 +125,37 @@ impl State {
             let text = format!("the cluster has {NODES_MAX} nodes, which is the most; nothing was changed; remove one");
             return Err(Error::new(ErrorKind::Full, text));
         }
-        let NodeInfo { node, incarnation, name, address, site, rack, hdfs } = info.clone();
-        self.put(&Key::Node(node), &NodeRecord { incarnation, name, address, site, rack, hdfs });
+        self.put_node(info, self.nodes.is_leaving(info.node));
         self.raise_epoch();
         Ok(Reply::Done)
+    }
+
+    /// Does `NodeDrain`. Memory follows with `node_leaves` when it is committed.
+    pub fn drain_node(&mut self, node: NodeId) -> Result<Reply> {
+        let info = self.known_node(node)?.info.clone();
+        self.put_node(&info, true);
+        for device in self.devices.of_node(node) {
+            self.drain_device(device)?;
+        }
+        Ok(Reply::Done)
+    }
+
+    /// All devices of the node are to be emptied: that is in the log.
+    pub fn node_leaves(&mut self, node: NodeId) {
+        self.nodes.leaves(node);
+        for device in self.devices.of_node(node) {
+            self.devices.draining(device);
+        }
+    }
+
+    fn put_node(&mut self, info: &NodeInfo, leaving: bool) {
+        let NodeInfo { node, incarnation, name, address, site, rack, hdfs } = info.clone();
+        self.put(&Key::Node(node), &NodeRecord { incarnation, name, address, site, rack, hdfs, leaving });
+    }
+
+    fn known_node(&self, node: NodeId) -> Result<&Node> {
+        let unknown = || Error::new(ErrorKind::NotFound, format!("node {node} is not one of this cluster's"));
+        self.nodes.known.get(&node).ok_or_else(unknown)
     }
 
     /// Sees to it that no other node has the name: one that is gone and left nothing behind gives it up.
@@ -150,9 +197,7 @@ impl State {
 
     /// Does `NodeRemove`. Memory follows with `Nodes::removed` when it is committed.
     pub fn remove_node(&mut self, node: NodeId) -> Result<Reply> {
-        let Some(known) = self.nodes.known.get(&node) else {
-            return Err(Error::new(ErrorKind::NotFound, format!("node {node} is not one of this cluster's")));
-        };
+        let known = self.known_node(node)?;
         let devices = self.devices.of_node(node).len();
         if devices > 0 {
             let text = format!(

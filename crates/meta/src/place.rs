@@ -183,7 +183,7 @@ mod tests {
     }
 
     fn policies() -> impl Strategy<Value = Policy> {
-        (0..6u32).prop_map(|code| Policy { tier: Class::from_code(code), replicas: None })
+        (0..6u32).prop_map(|code| Policy { tier: Class::from_code(code), replicas: None, compression: None })
     }
 
     proptest! {
@@ -269,7 +269,7 @@ mod tests {
     /// More copies than this version keeps are refused, not ignored.
     #[test]
     fn copies() {
-        let policy = Policy { tier: None, replicas: Some(3) };
+        let policy = Policy { tier: None, replicas: Some(3), compression: None };
         assert_eq!(place(&[], policy, 0).map_err(|error| error.kind()), Err(ErrorKind::Unsupported));
     }
 }

@@ -441,6 +441,11 @@ pub enum Request {
     },
     /// `Nodes` of the store.
     NodeList,
+    /// From now on nothing new is placed on the devices of this node, those too that it brings later. `Done`.
+    NodeDrain {
+        /// Which.
+        node: NodeId,
+    },
     /// Forgets a node that has no device. `Done`.
     NodeRemove {
         /// Which.

@@ -1,7 +1,7 @@
 //! Which requests there are and who does them: one line each.
 
 use crate::reply::Reply;
-use crate::request::{Caller, DeviceInfo, Request, Totals};
+use crate::request::{Caller, Request, Totals};
 use crate::state::State;
 use base::error::Result;
 
@@ -162,20 +162,13 @@ impl State {
             Request::Concat { target, sources } => self.concat(target, sources),
             Request::SetPolicy { path, policy } => self.set_policy(path, *policy),
             Request::SetQuota { path, names, bytes } => self.set_quota(path, *names, *bytes),
-            Request::DeviceRegister { device, class, capacity, node } => self.register_device(&DeviceInfo {
-                device: *device,
-                class: *class,
-                node: *node,
-                capacity: *capacity,
-                used: 0,
-                full: false,
-                reported: true,
-                draining: false,
-                silent: false,
-            }),
+            Request::DeviceRegister { device, class, capacity, node } => {
+                self.register_device(&self.registering(*device, *class, *capacity, *node))
+            }
             Request::DeviceDrain { device } => self.drain_device(*device),
             Request::DeviceRemove { device } => self.remove_device(*device),
             Request::NodeJoin { node } => self.join_node(node),
+            Request::NodeDrain { node } => self.drain_node(*node),
             Request::NodeRemove { node } => self.remove_node(*node),
             Request::MoveGroup { group, chunk, from, to } => self.move_group(*group, *chunk, *from, *to),
             Request::BagMembers { bag, state, joining, leaving } => {

@@ -3,7 +3,7 @@
 use crate::log::Log;
 use crate::replay;
 use crate::reply::Reply;
-use crate::request::{Caller, DeviceInfo, Request};
+use crate::request::{Caller, Request};
 use crate::settle::{SettleJob, SettleResult};
 use crate::state::State;
 use crate::widen::Widths;
@@ -213,21 +213,12 @@ impl<T> Store<T> {
             Request::OpenSession { user } => self.state.sessions.opened(caller.session, &user, self.state.now),
             Request::CloseSession => self.state.sessions.ended(caller.session),
             Request::DeviceRegister { device, class, capacity, node } => {
-                let info = DeviceInfo {
-                    device,
-                    class,
-                    node,
-                    capacity,
-                    used: 0,
-                    full: false,
-                    reported: true,
-                    draining: false,
-                    silent: false,
-                };
+                let info = self.state.registering(device, class, capacity, node);
                 self.state.devices.registered(info);
             }
             Request::DeviceDrain { .. } | Request::DeviceRemove { .. } => self.state.follow_device(&request),
             Request::NodeJoin { node } => self.state.nodes.joined(node),
+            Request::NodeDrain { node } => self.state.node_leaves(node),
             Request::NodeRemove { node } => self.state.nodes.removed(node),
             _ => {}
         }

@@ -1,6 +1,7 @@
 //! Bytes between nodes: frames, messages, connections, links and the serving side.
 
 mod call;
+pub mod cells;
 mod connection;
 pub mod credit;
 pub mod decode;

@@ -77,6 +77,7 @@ asks! {
     49 chunk::Read => chunk::ReadAnswer,
     50 chunk::Seal => chunk::SealAnswer,
     51 chunk::Stat => chunk::StatAnswer,
+    52 chunk::AppendCell => chunk::AppendAnswer,
 
     64 bag::Create => bag::Info,
     65 bag::Stat => bag::Info,

@@ -12,11 +12,12 @@ use base::disk::{Caching, Disk, Done};
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, Owner};
+use base::limit::FRAME_PAYLOAD_MAX;
 use base::policy::{Class, Level};
 use base::unit::{Time, WallTime};
 use bytes::Bytes;
 use chunk::bag::Verdict;
-use chunk::{Effect, Engine, Reply, Request, Usage};
+use chunk::{Cell, Effect, Engine, Reply, Request, Usage};
 use net::message::{bag, chunk as wire};
 use net::{Budget, Payload, Piece, Responder};
 use std::collections::VecDeque;
@@ -406,8 +407,12 @@ impl Thread {
 
     /// Takes outgoing memory before anything is read, so that slow readers cannot fill the node with their answers.
     fn read(&mut self, now: Time, request: Request, respond: Responder) {
-        let Request::Read { ranges, .. } = &request else { unreachable!("only reads come here") };
-        let bytes = ranges.iter().fold(0u64, |sum, (_, length)| sum.saturating_add(*length));
+        let Request::Read { chunk, ranges, .. } = &request else { unreachable!("only reads come here") };
+        let bytes = self.engine.answer_length(*chunk, ranges);
+        if bytes > FRAME_PAYLOAD_MAX as u64 {
+            let text = format!("the answer would have {bytes} bytes, {FRAME_PAYLOAD_MAX} are the most; ask for less");
+            return respond.fail(Error::new(ErrorKind::Invalid, text));
+        }
         match self.outgoing.try_acquire(bytes) {
             Some(piece) => self.engine.submit(now, request, Then::AnswerBytes(respond, piece)),
             None => self.short_of_memory.push_back(Item::Chunk { request, then: Then::Answer(respond) }),
@@ -430,6 +435,7 @@ impl Thread {
             level: Level::Synced,
             seal: true,
             small_parts: false,
+            cell: 0,
         };
         self.engine.submit(now, request, Then::Pushed { bag, chunk, length, respond });
     }
@@ -465,8 +471,8 @@ impl Thread {
     fn read_granted(&mut self, now: Time, bag: BagId, chunk: ChunkId, length: u64, waiter: Waiter) {
         match self.outgoing.try_acquire(length) {
             Some(piece) => {
-                let request =
-                    Request::Read { chunk, ranges: vec![(0, length)], caching: Caching::Around, check: waiter.check };
+                let (ranges, caching, check) = (vec![(0, length)], Caching::Around, waiter.check);
+                let request = Request::Read { chunk, ranges, caching, check, cells: false };
                 let pass = self.engine.bag_stat(bag).pass;
                 self.pulls += 1;
                 let reading = Reading { began: now, under_way: self.pulls };
@@ -654,13 +660,14 @@ impl Thread {
 fn answer_wire(respond: Responder, result: Result<Reply>, piece: Option<Piece>) {
     match result {
         Ok(Reply::Appended { length }) => respond.answer(&wire::AppendAnswer { length }, Payload::empty()),
-        Ok(Reply::Data { parts, crc, blocks, chunk_length, sealed }) => {
+        Ok(Reply::Data { parts, crc, blocks, cells, chunk_length, sealed }) => {
             let payload: Payload = Payload::with_crc(parts, crc);
             let payload = match piece {
                 Some(piece) => payload.with_piece(piece),
                 None => payload,
             };
-            respond.answer(&wire::ReadAnswer { chunk_length, sealed, blocks }, payload);
+            let cells = cells.into_iter().map(wire_cell).collect();
+            respond.answer(&wire::ReadAnswer { chunk_length, sealed, blocks, cells }, payload);
         }
         Ok(Reply::Sealed { length, crc }) => respond.answer(&wire::SealAnswer { length, crc }, Payload::empty()),
         Ok(Reply::Stat(stat)) => respond.answer(
@@ -674,8 +681,13 @@ fn answer_wire(respond: Responder, result: Result<Reply>, piece: Option<Piece>) 
     }
 }
 
-/// What the wire asks of a chunk, as the engine takes it.
-pub fn append_request(ask: &wire::Append, payload: Payload) -> Result<Request> {
+/// A cell as the wire has it.
+pub fn wire_cell(cell: Cell) -> wire::Cell {
+    wire::Cell { offset: cell.offset, length: cell.length, stored: cell.stored }
+}
+
+/// What the wire asks of a chunk, as the engine takes it. `cell`: bytes that the payload stands for; 0: for itself.
+pub fn append_request(ask: &wire::Append, payload: Payload, cell: u64) -> Result<Request> {
     let level = match ask.level {
         0 => Level::Received,
         1 => Level::Written,
@@ -693,5 +705,6 @@ pub fn append_request(ask: &wire::Append, payload: Payload) -> Result<Request> {
         level,
         seal: ask.seal,
         small_parts: ask.small_parts,
+        cell,
     })
 }

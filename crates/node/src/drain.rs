@@ -261,13 +261,20 @@ impl Node {
     /// Begins to empty a device, durably, or says why that cannot be. One that is being emptied goes on.
     pub async fn drain(&self, ask: wire::Drain) -> Result<Done> {
         let device = DeviceId(ask.device.value());
-        if !self.keeper()?.devices().await?.iter().any(|known| known.device == device) {
-            return Err(self.not_here(device));
+        let keeper = self.keeper()?;
+        match keeper.devices().await?.iter().find(|known| known.device == device) {
+            None => return Err(self.not_here(device)),
+            Some(known) if known.draining => return Ok(Done {}),
+            Some(_) => {}
         }
-        self.drain_all(vec![self.place(device)?]).await
+        let place = self.place(device)?;
+        self.may_drain(std::slice::from_ref(&place)).await?;
+        keeper.metadata.ask(meta::Request::DeviceDrain { device }).await?;
+        self.begin_drain(&place);
+        Ok(Done {})
     }
 
-    /// Begins to empty all devices of a node, or none.
+    /// Begins to empty all devices of a node, those too that it brings later, or none.
     pub async fn drain_node(&self, ask: cluster::DrainNode) -> Result<Done> {
         let node = NodeId(ask.node.value());
         if node == self.id {
@@ -279,28 +286,23 @@ impl Node {
             return Err(Error::new(ErrorKind::NotFound, format!("node {node} is not one of this cluster's")));
         }
         let mut places = Vec::new();
-        for info in keeper.devices().await?.into_iter().filter(|info| info.node == node) {
+        for info in keeper.devices().await?.into_iter().filter(|info| info.node == node && !info.draining) {
             places.push(self.place(info.device)?);
         }
-        self.drain_all(places).await
+        self.may_drain(&places).await?;
+        keeper.metadata.ask(meta::Request::NodeDrain { node }).await?;
+        places.iter().for_each(|place| self.begin_drain(place));
+        Ok(Done {})
     }
 
-    async fn drain_all(&self, places: Vec<Place>) -> Result<Done> {
-        let keeper = self.keeper()?;
-        let known = keeper.devices().await?;
-        let drains = |place: &Place| known.iter().any(|info| info.device == place.id() && info.draining);
-        let new: Vec<Place> = places.into_iter().filter(|place| !drains(place)).collect();
-        self.may_drain(&new).await?;
-        for place in &new {
-            keeper.metadata.ask(meta::Request::DeviceDrain { device: place.id() }).await?;
-            match place {
-                Place::Near(device) => device.begin_draining(self.clock.wall()),
-                // Its node hears of it with the answer to its next report.
-                Place::Far(_) => self.drained(place, |_| ()),
-            }
+    /// Begins with what the metadata store has noted.
+    fn begin_drain(&self, place: &Place) {
+        match place {
+            Place::Near(device) => device.begin_draining(self.clock.wall()),
+            // Its node hears of it with the answer to its next report.
+            Place::Far(_) => self.drained(place, |_| ()),
         }
         self.drains.notify_one();
-        Ok(Done {})
     }
 
     /// The drain of a device came further.

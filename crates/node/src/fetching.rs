@@ -9,7 +9,7 @@ use base::id::{ChunkId, DeviceId, Generation, GroupId, NodeId};
 use base::limit::{FETCH_BUDGET, FETCH_MAX, NODES_MAX, RECORD_PAYLOAD_MAX};
 use base::net::Net;
 use base::policy::Level;
-use bytes::Bytes;
+use net::cells::{self, Stored};
 use net::message::chunk::{Range, Read};
 use net::message::order::Fetch;
 use net::{Link, LinkSettings, Payload};
@@ -42,7 +42,7 @@ enum Source {
 }
 
 /// A piece on its way, and its part of the budget.
-type Coming = JoinHandle<Result<(Bytes, OwnedSemaphorePermit)>>;
+type Coming = JoinHandle<Result<(Vec<Stored>, OwnedSemaphorePermit)>>;
 
 impl Neighbours {
     /// None is known yet; links to them are made with `settings`.
@@ -90,20 +90,22 @@ impl Neighbours {
 }
 
 impl Source {
-    async fn read(&self, from: &Fetch, start: u64, end: u64) -> Result<Bytes> {
-        let bytes = match self {
+    async fn read(&self, from: &Fetch, start: u64, end: u64) -> Result<Vec<Stored>> {
+        let pieces = match self {
             Source::Here(device) => device.read(ChunkId(from.chunk.value()), start, end).await?,
             Source::There(link) => {
                 let ranges = vec![Range { offset: start, length: end - start }];
-                let ask = Read { device: from.from, chunk: from.chunk, ranges, once: true, ..Read::default() };
-                link.call(&ask, Payload::empty()).await?.1.into_bytes()
+                let ask =
+                    Read { device: from.from, chunk: from.chunk, ranges, once: true, cells: true, ..Read::default() };
+                let (answer, payload) = link.call(&ask, Payload::empty()).await?;
+                cells::apart(&answer.cells, (start, end - start), payload.into_bytes())?
             }
         };
-        if bytes.len() as u64 != end - start {
+        if pieces.last().is_none_or(|last| last.end() < end) {
             let text = format!("bytes {start}..{end} of chunk {} are not all there", ChunkId(from.chunk.value()));
             return Err(Error::new(ErrorKind::Corrupt, text));
         }
-        Ok(bytes)
+        Ok(pieces)
     }
 }
 
@@ -157,11 +159,15 @@ impl Node {
             let came = piece.await;
             coming.0.pop_front();
             let cut_off = |error| Error::new(ErrorKind::Io, format!("fetching a chunk was cut off: {error}"));
-            let (bytes, _until_written) = came.map_err(cut_off)??;
-            let (generation, length) = (Generation(ask.generation), bytes.len() as u64);
-            let piece = Copied { generation, offset: at, bytes, level: Level::Written, small_parts: ask.small_parts };
-            device.append((GroupId(ask.group), ChunkId(ask.chunk.value())), piece).await?;
-            at += length;
+            let (pieces, _until_written) = came.map_err(cut_off)??;
+            for piece in pieces {
+                at = at.max(piece.end());
+                let Stored { offset, bytes, cell } = piece;
+                let (generation, small_parts) = (Generation(ask.generation), ask.small_parts);
+                // A cell that lies in two of these pieces comes with both; the second time it is there.
+                let piece = Copied { generation, offset, bytes, level: Level::Written, small_parts, cell };
+                device.append((GroupId(ask.group), ChunkId(ask.chunk.value())), piece).await?;
+            }
         }
         Ok(())
     }

@@ -348,8 +348,14 @@ async fn fence(place: &Place, (group, chunk): (GroupId, ChunkId), generation: Ge
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         other => return other.map(Some),
     }
-    let nothing =
-        Copied { generation, offset: 0, bytes: Bytes::new(), level: policy::Level::Synced, small_parts: false };
+    let nothing = Copied {
+        generation,
+        offset: 0,
+        bytes: Bytes::new(),
+        level: policy::Level::Synced,
+        small_parts: false,
+        cell: 0,
+    };
     place.append((group, chunk), nothing).await?;
     place.fence(chunk, generation).await.map(Some)
 }

@@ -1,6 +1,7 @@
 //! Looking at devices without a server: what they hold, whether it is whole, and getting it out. Nothing is changed: the
 //! engines recover on disks whose writes stay in memory, so there is one recovery and it is the real one.
 
+use crate::device::wire_cell;
 use crate::settings::{DeviceSetting, metadata_directory, shown};
 use base::buffer::Pool;
 use base::checksum::{combine, crc32c};
@@ -14,6 +15,7 @@ use base::unit::MIB;
 use bytes::Bytes;
 use chunk::{Check, Effect, Engine, Opened, Reply, Request, Usage};
 use meta::request::{NewGroup, Place};
+use net::cells::Stored;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -175,6 +177,24 @@ impl Inspection {
     }
 }
 
+/// The bytes `from..to` of a chunk from what was read, cells restored.
+fn plain_bytes(reply: Reply, (from, to): (u64, u64)) -> Result<Vec<Bytes>> {
+    let Reply::Data { parts, cells, .. } = reply else { unreachable!("a read was answered by {reply:?}") };
+    if cells.is_empty() {
+        return Ok(parts);
+    }
+    let cells: Vec<_> = cells.into_iter().map(wire_cell).collect();
+    let pool = Pool::new(0);
+    let plain = |stored: Stored| {
+        if stored.cell == 0 {
+            return Ok(stored.bytes);
+        }
+        let (start, end) = (from.saturating_sub(stored.offset), stored.cell.min(to - stored.offset));
+        Ok(client::restore_cell(&stored, &pool)?.slice(start as usize..end as usize))
+    };
+    net::cells::apart(&cells, (from, to - from), Bytes::from(parts.concat()))?.into_iter().map(plain).collect()
+}
+
 /// The `--data` directory that this is, or is the `chunks` of.
 fn top_of(directory: &Path) -> PathBuf {
     match directory.parent() {
@@ -241,7 +261,8 @@ impl InspectedDevice {
         let mut damage = self.read(id, 0, stat.length, &mut counted)?;
         let bad: u64 = damage.iter().map(|bad| bad.end - bad.start).sum();
         let released = stat.length.saturating_sub(read).saturating_sub(bad);
-        if damage.is_empty() && released == 0 && crc != stat.crc {
+        // Where cells are, other bytes are stored than these; each was compared with its own.
+        if damage.is_empty() && released == 0 && crc != stat.crc && !self.engine.has_cells(id) {
             let why = format!("its bytes have the checksum {crc:08x}, and {:08x} was recorded", stat.crc);
             damage.push(Damage { start: 0, end: stat.length, why });
         }
@@ -271,8 +292,10 @@ impl InspectedDevice {
                 (from, at)
             });
             let ranges = vec![(from, to - from)];
-            match self.ask(Request::Read { chunk, ranges, caching: Caching::Around, check: Check::Here }) {
-                Ok(Reply::Data { parts, .. }) => {
+            let read = Request::Read { chunk, ranges, caching: Caching::Around, check: Check::Here, cells: true };
+            let data = self.ask(read).and_then(|reply| plain_bytes(reply, (from, to)));
+            match data {
+                Ok(parts) => {
                     let mut offset = from;
                     for part in parts {
                         let length = part.len() as u64;
@@ -284,7 +307,6 @@ impl InspectedDevice {
                         damage.push(Damage { start: offset, end: to, why });
                     }
                 }
-                Ok(other) => unreachable!("a read was answered by {other:?}"),
                 Err(error) => {
                     // Part of it was released, or the whole chunk is not here.
                     let released = error.kind() == ErrorKind::NotFound && self.engine.holds(chunk);

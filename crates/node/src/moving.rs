@@ -12,6 +12,7 @@ use base::limit::{FETCH_MAX, LIST_PAGE_MAX, RECORD_PAYLOAD_MAX};
 use base::planted::Planted;
 use base::policy::Level;
 use bytes::Bytes;
+use net::cells::Stored;
 use net::message::order::Fetch;
 use std::sync::Arc;
 use std::time::Duration;
@@ -129,19 +130,24 @@ impl Move {
             {
                 let until = at.saturating_add(FETCH_MAX).min(*end).min(extent.length);
                 if self.fetch(extent, kept.small_parts, (at, until)).await? {
-                    at = until;
+                    // The last cell may go on behind these bytes.
+                    let copy = self.to.stat(self.chunk).await?;
+                    at = copy.map_or(until, |copy| copy.length.max(until));
                     continue;
                 }
             }
             let most = at.saturating_add(STEP).min(extent.length);
-            let bytes = match next {
+            let zeros =
+                |end: u64| vec![Stored { offset: at, bytes: Bytes::from(vec![0; (end - at) as usize]), cell: 0 }];
+            let pieces = match next {
                 Some((from, end)) if *from <= at => self.from.read(self.chunk, at, most.min(*end)).await?,
-                Some((from, _)) => Bytes::from(vec![0; (most.min(*from) - at) as usize]),
-                None => Bytes::from(vec![0; (most - at) as usize]),
+                Some((from, _)) => zeros(most.min(*from)),
+                None => zeros(most),
             };
-            let length = bytes.len() as u64;
-            self.append(extent, (at, bytes), Level::Written, kept.small_parts).await?;
-            at += length;
+            for piece in pieces {
+                at = at.max(piece.end());
+                self.append(extent, piece, Level::Written, kept.small_parts).await?;
+            }
         }
         Ok(at)
     }
@@ -180,18 +186,19 @@ impl Move {
     async fn append(
         &self,
         extent: &Extent,
-        (offset, bytes): (u64, Bytes),
+        Stored { offset, bytes, cell }: Stored,
         level: Level,
         small_parts: bool,
     ) -> Result<()> {
-        let piece = Copied { generation: extent.generation, offset, bytes, level, small_parts };
+        let piece = Copied { generation: extent.generation, offset, bytes, level, small_parts, cell };
         self.to.append((self.group, self.chunk), piece).await
     }
 
     /// Makes the copy durable, and as complete as `extent` is.
     async fn close(&self, extent: &Extent) -> Result<()> {
         if !extent.sealed || extent.length == 0 {
-            self.append(extent, (extent.length, Bytes::new()), Level::Synced, false).await?;
+            let nothing = Stored { offset: extent.length, bytes: Bytes::new(), cell: 0 };
+            self.append(extent, nothing, Level::Synced, false).await?;
         }
         if !extent.sealed {
             return Ok(());

@@ -1,7 +1,7 @@
 //! What the node that keeps the metadata may order of a device, whichever node has it: the steps of collecting, sealing,
 //! recovering and moving. Here they are done by the device's own node, and taken from the wire.
 
-use crate::device::{Device, Item};
+use crate::device::{Device, Item, wire_cell};
 use crate::service::{Node, respond};
 use base::checksum::BlockSums;
 use base::disk::Caching;
@@ -12,6 +12,7 @@ use base::policy::Level;
 use bytes::Bytes;
 use chunk::{BagStat, Check, ChunkStat, Engine, Reply, Request};
 use net::Call;
+use net::cells::{self, Stored};
 use net::message::chunk::Range;
 use net::message::{Ask, Done, order as wire};
 use std::sync::Arc;
@@ -62,6 +63,8 @@ pub struct Copied {
     pub level: Level,
     /// As the original has it.
     pub small_parts: bool,
+    /// Bytes of the chunk that they stand for; 0: for themselves.
+    pub cell: u64,
 }
 
 /// A page of chunks, and whether there are more.
@@ -119,20 +122,26 @@ impl Device {
         Ok(Kept { ranges, small_parts })
     }
 
-    /// Bytes of a chunk, all of them compared with their checksums.
-    pub async fn read(&self, chunk: ChunkId, start: u64, end: u64) -> Result<Bytes> {
-        let ranges = vec![(start, end - start)];
-        let request = Request::Read { chunk, ranges, caching: Caching::Around, check: Check::Here };
-        let Reply::Data { mut parts, .. } = self.ask(request).await? else { unreachable!("bytes were asked for") };
-        Ok(if parts.len() == 1 { parts.remove(0) } else { Bytes::from(parts.concat()) })
+    /// Bytes of a chunk as they are stored, all of them compared with their checksums.
+    pub async fn read(&self, chunk: ChunkId, start: u64, end: u64) -> Result<Vec<Stored>> {
+        let (ranges, caching, check) = (vec![(start, end - start)], Caching::Around, Check::Here);
+        let request = Request::Read { chunk, ranges, caching, check, cells: true };
+        let Reply::Data { mut parts, cells, .. } = self.ask(request).await? else {
+            unreachable!("bytes were asked for")
+        };
+        let bytes = if parts.len() == 1 { parts.remove(0) } else { Bytes::from(parts.concat()) };
+        let cells: Vec<_> = cells.into_iter().map(wire_cell).collect();
+        cells::apart(&cells, (start, end - start), bytes)
     }
 
     /// Adds to the copy of a group's chunk, or makes it.
     pub async fn append(&self, (group, chunk): (GroupId, ChunkId), piece: Copied) -> Result<()> {
-        let Copied { generation, offset, bytes: payload, level, small_parts } = piece;
+        let Copied { generation, offset, bytes: payload, level, small_parts, cell } = piece;
         let (owner, sums) = (Owner::Group(group), BlockSums::of(&payload));
+        // A chunk of small records may have cells between them.
+        let (seal, small_parts) = (false, small_parts && cell == 0);
         let request =
-            Request::Append { chunk, owner, generation, offset, payload, sums, level, seal: false, small_parts };
+            Request::Append { chunk, owner, generation, offset, payload, sums, level, seal, small_parts, cell };
         self.ask(request).await.map(drop)
     }
 

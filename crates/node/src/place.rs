@@ -7,9 +7,9 @@ use crate::peers::Peer;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, Owner};
 use base::policy::Class;
-use bytes::Bytes;
 use chunk::{BagStat, ChunkStat};
 use net::Payload;
+use net::cells::{self, Stored};
 use net::message::{Ask, Id, chunk as piece, file, order as wire};
 use std::sync::Arc;
 
@@ -208,9 +208,9 @@ impl Place {
         }
     }
 
-    /// Bytes of a chunk, all of them compared with their checksums. `Corrupt` if they are not all there.
-    pub async fn read(&self, chunk: ChunkId, start: u64, end: u64) -> Result<Bytes> {
-        let bytes = match self {
+    /// Bytes of a chunk as they are stored, all of them compared with their checksums. `Corrupt` if they are not all there.
+    pub async fn read(&self, chunk: ChunkId, start: u64, end: u64) -> Result<Vec<Stored>> {
+        let pieces = match self {
             Place::Near(device) => device.read(chunk, start, end).await?,
             Place::Far(far) => {
                 let ranges = vec![piece::Range { offset: start, length: end - start }];
@@ -219,16 +219,18 @@ impl Place {
                     chunk: chunk.0.into(),
                     ranges,
                     once: true,
+                    cells: true,
                     ..piece::Read::default()
                 };
-                far.peer.ask(&ask, Payload::empty()).await?.1.into_bytes()
+                let (answer, payload) = far.peer.ask(&ask, Payload::empty()).await?;
+                cells::apart(&answer.cells, (start, end - start), payload.into_bytes())?
             }
         };
-        if bytes.len() as u64 != end - start {
+        if pieces.last().is_none_or(|last| last.end() < end) {
             let text = format!("bytes {start}..{end} of chunk {chunk} are not all there");
             return Err(Error::new(ErrorKind::Corrupt, text));
         }
-        Ok(bytes)
+        Ok(pieces)
     }
 
     /// Adds to the copy of a group's chunk, or makes it.
@@ -237,7 +239,7 @@ impl Place {
             Place::Near(device) => return device.append((group, chunk), piece).await,
             Place::Far(far) => far,
         };
-        let Copied { generation, offset, bytes, level, small_parts } = piece;
+        let Copied { generation, offset, bytes, level, small_parts, cell } = piece;
         let ask = piece::Append {
             device: far.id(),
             chunk: chunk.0.into(),
@@ -246,8 +248,12 @@ impl Place {
             offset,
             level: level as u32,
             seal: false,
-            small_parts,
+            small_parts: small_parts && cell == 0,
         };
+        if cell > 0 {
+            let ask = piece::AppendCell { append: ask, length: cell };
+            return far.peer.ask(&ask, Payload::new(bytes)).await.map(drop);
+        }
         far.peer.ask(&ask, Payload::new(bytes)).await.map(drop)
     }
 

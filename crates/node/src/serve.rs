@@ -20,7 +20,7 @@ use base::buffer::Pool;
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, NodeId, SessionId};
-use base::net::{Listener, Net};
+use base::net::{Boxed, Listener, Net};
 use base::planted::Planted;
 use base::policy::Class;
 use base::unit::{WallTime, show_bytes};
@@ -49,7 +49,19 @@ pub struct Running {
 }
 
 /// Starts a node that stands on `world`. It serves when this returns.
-pub async fn start(
+///
+/// On the heap, so that the code of a node is compiled here and not by everybody who starts one.
+pub fn start(
+    settings: Settings,
+    world: Arc<dyn World>,
+    network: Arc<dyn Net>,
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+) -> Boxed<'static, Result<Running>> {
+    Box::pin(open(settings, world, network, clock, random))
+}
+
+async fn open(
     settings: Settings,
     world: Arc<dyn World>,
     network: Arc<dyn Net>,
@@ -327,7 +339,11 @@ async fn open_devices(
 
 impl Running {
     /// Stops taking calls, lets what is under way end, and ends the threads. Everything acknowledged is on disk already.
-    pub async fn stop(self) {
+    pub fn stop(self) -> Boxed<'static, ()> {
+        Box::pin(self.end())
+    }
+
+    async fn end(self) {
         // Both tasks end by themselves on this; a receiver that is gone already has ended.
         let Tasks { shutdown, server, by_itself, console, hdfs } = self.tasks;
         let _ = shutdown.send(true);

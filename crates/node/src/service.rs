@@ -96,7 +96,7 @@ impl Service for NodeService {
     fn handle(&self, call: Call) {
         let node = &self.0;
         match call.kind {
-            wire::Append::KIND | bag::Push::KIND => {
+            wire::Append::KIND | wire::AppendCell::KIND | bag::Push::KIND => {
                 if let Some(call) = node.admit(call) {
                     self.handle_admitted(call);
                 }
@@ -125,6 +125,7 @@ impl NodeService {
     pub fn handle_admitted(&self, call: Call) {
         match call.kind {
             wire::Append::KIND => self.0.append(call),
+            wire::AppendCell::KIND => self.0.append_cell(call),
             _ => self.0.push(call),
         }
     }
@@ -272,8 +273,23 @@ impl Node {
 
     fn append(self: &Arc<Self>, call: Call) {
         let ask = ask!(call as wire::Append);
+        self.append_as(call, ask, 0);
+    }
+
+    fn append_cell(self: &Arc<Self>, call: Call) {
+        let wire::AppendCell { append, length } = ask!(call as wire::AppendCell);
+        if length == 0 {
+            let text =
+                "an append was to stand for no bytes; nothing was stored; this is a fault in the program that asked";
+            return call.respond.fail(Error::new(ErrorKind::Invalid, text));
+        }
+        self.append_as(call, append, length);
+    }
+
+    /// `cell`: bytes that the payload stands for; 0: for itself.
+    fn append_as(self: &Arc<Self>, call: Call, ask: wire::Append, cell: u64) {
         let device = device!(self, call, ask.device);
-        match device::append_request(&ask, call.payload) {
+        match device::append_request(&ask, call.payload, cell) {
             Ok(request) if self.sends_on(device) => {
                 let (node, device, respond) = (self.clone(), device.clone(), call.respond);
                 self.runtime.spawn(async move {
@@ -308,6 +324,7 @@ impl Node {
             ranges,
             caching,
             check: check(ask.unchecked, ask.blocks),
+            cells: ask.cells,
         };
         device.send(Item::Chunk { request, then: Then::Answer(call.respond) });
     }

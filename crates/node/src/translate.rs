@@ -3,7 +3,7 @@
 use crate::metadata::Translate;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, DeviceId, Generation, GroupId, InodeId};
-use base::policy::{Class, Policy};
+use base::policy::{Class, Compression, Policy};
 use base::unit::WallTime;
 use meta::request::{
     Asked, Attributes, BagInfo, BagState, DIRECTORY_MODE, Entry, Extent, Limit, Located, NewAttributes, NewGroup,
@@ -230,7 +230,15 @@ fn policy_from(policy: &file::Policy) -> Result<Policy> {
             )
         })?),
     };
-    Ok(Policy { tier, replicas: (policy.replicas != 0).then_some(policy.replicas) })
+    let compression = match policy.compression {
+        0 => None,
+        code => Some(Compression::from_code(code - 1).ok_or_else(|| {
+            let text =
+                format!("there is no compression {} at this node; nothing was set; use none, lz4 or zstd", code - 1);
+            Error::new(ErrorKind::Unsupported, text)
+        })?),
+    };
+    Ok(Policy { tier, replicas: (policy.replicas != 0).then_some(policy.replicas), compression })
 }
 
 /// An answer of another form than the question has is a fault in Stormwell itself.
@@ -336,6 +344,7 @@ fn opened(reply: Reply, respond: Responder) {
         group: wire_group(&handle.group),
         attributes: Some(wire_attributes(handle.attributes)),
         limited: handle.limited,
+        compression: handle.compression.code(),
     };
     answer(respond, &opened);
 }
@@ -377,12 +386,16 @@ fn located(reply: Reply, respond: Responder) {
 
 fn policy(reply: Reply, respond: Responder) {
     let Reply::Policy { effective, own } = reply else { other(&reply) };
-    let file::Policy { tier, replicas } = wire_policy(effective);
-    answer(respond, &file::PolicyAnswer { tier, replicas, own: Some(wire_policy(own)) });
+    let file::Policy { tier, replicas, compression } = wire_policy(effective);
+    answer(respond, &file::PolicyAnswer { tier, replicas, compression, own: Some(wire_policy(own)) });
 }
 
 fn wire_policy(policy: Policy) -> file::Policy {
-    file::Policy { tier: policy.tier.map_or(0, |class| class.code() + 1), replicas: policy.replicas.unwrap_or(0) }
+    file::Policy {
+        tier: policy.tier.map_or(0, |class| class.code() + 1),
+        replicas: policy.replicas.unwrap_or(0),
+        compression: policy.compression.map_or(0, |compression| compression.code() + 1),
+    }
 }
 
 fn limit(limit: Option<u64>) -> Limit {

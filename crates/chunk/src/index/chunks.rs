@@ -379,6 +379,6 @@ mod tests {
     }
 
     fn run(place: u32, step: u32) -> Run {
-        Run { offset: place << 10, segment: step, block: 7 * place, length: 1 << 10 }
+        Run::new(place << 10, (step, 7 * place), 1 << 10, 0)
     }
 }

@@ -56,14 +56,14 @@ fn push(index: &mut Index, id: ChunkId, runs: u32) {
         index.live += u64::from(runs << 20);
     }
     for place in 0..runs {
-        let run = Run { offset: place << 20, segment: place, block: 257 * place, length: 1 << 20 };
+        let run = Run::new(place << 20, (place, 257 * place), 1 << 20, 0);
         index.record_begun(id, run);
         if place + 1 == runs {
             index.seal(id, 99);
         }
     }
     for place in 0..runs {
-        let run = Run { offset: place << 20, segment: place, block: 257 * place, length: 1 << 20 };
+        let run = Run::new(place << 20, (place, 257 * place), 1 << 20, 0);
         assert!(index.record_written(id, 1, run));
     }
     index.close(id);

@@ -1,21 +1,22 @@
 //! How the index becomes the body of a checkpoint, and back.
 //! ```text
-//! body of version 2: head | entries up to the end
+//! body of versions 2 and 3: head | entries up to the end
 //! head: count 8 of bags, each: id 8 | pushed 8, bytes 8 | acknowledged 8, bytes 8
 //!     | flags 4 (1: sealed, 2: retains) | pass 4 | epoch 8
 //!     | count 8 of acknowledgements, oldest first, each: chunk 16 | grant 8 | length 4
 //!     | count 8 of data segments, each: number 4 | incarnation 8
 //! entry: state 4 (0 open, 1 sealed, 2 gone) | id 16; then, unless it is gone:
 //!     owner 12 | generation 8 | length 4 | crc 4 (open: of the flushed bytes) | count 4 of tail bytes
-//!     | count 4 of runs | count 4 of released ranges | runs, each: offset 4, segment 4, block 4, length 4
+//!     | count 4 of runs | count 4 of released ranges | runs, each: offset 4, segment 4, block 4, sizes 4 (payload bytes
+//!     21 bits | blocks of the chunk that they stand for 9, 0: themselves; always in version 2 | zeros)
 //!     | released ranges, each: start 4, end 4 | tail
 //! ```
 //! Version 1 is one whole index: `count 8 of chunks | chunks | head`, each chunk `id 16 | owner 12 | generation 8 | sealed 4
 //! | length 4 | crc 4 | count 4 of tail bytes | tail | count 4 of runs | runs | count 4 of released ranges | released ranges`.
 
 use super::chunks::{Chunk, Fields};
-use super::{Index, Open, Recent, Run};
-use crate::format::{Reader, put_owner};
+use super::{Index, Open, Recent, Run, saved};
+use crate::format::{Reader, is_cell, put_owner};
 use crate::request::BagStat;
 use base::checksum::crc32c;
 use base::id::{BagId, ChunkId, Generation, Owner};
@@ -59,7 +60,7 @@ pub(super) fn put_entry(
         out.extend_from_slice(&value.to_le_bytes());
     }
     for run in chunk.runs.iter().chain(under_way) {
-        for value in [run.offset, run.segment, run.block, run.length] {
+        for value in [run.offset, run.segment, run.block, run.sizes] {
             out.extend_from_slice(&value.to_le_bytes());
         }
     }
@@ -188,7 +189,7 @@ impl Index {
         }
         // A record that was under way when its bytes were released.
         runs.retain(|run| !released.iter().any(|(start, end)| *start <= run.offset && run.end() <= *end));
-        self.live = self.live.checked_add(u64::from(length))?;
+        self.live = self.live.checked_add(u64::from(length).checked_sub(saved(&runs))?)?;
         if !released.is_empty() {
             self.ranges += released.len() as u64;
             self.released.0.insert(id, released);
@@ -234,13 +235,16 @@ fn decode_runs(reader: &mut Reader<'_>, count: u32) -> Option<Vec<Run>> {
     let mut runs = Vec::new();
     let mut end = 0u32;
     for _ in 0..count {
-        let run =
-            Run { offset: reader.four()?, segment: reader.four()?, block: reader.four()?, length: reader.four()? };
-        if run.length as usize > RECORD_PAYLOAD_MAX || run.offset < end {
+        let run = Run { offset: reader.four()?, segment: reader.four()?, block: reader.four()?, sizes: reader.four()? };
+        let (stored, cell) = (run.stored(), run.cell());
+        if stored as usize > RECORD_PAYLOAD_MAX || run.offset < end {
             return None;
         }
-        end = run.offset.checked_add(run.length)?;
-        run.block.checked_add(1 + run.length.div_ceil(BLOCK as u32))?;
+        if cell > 0 && !is_cell(u64::from(stored), u64::from(cell)) {
+            return None;
+        }
+        end = run.offset.checked_add(run.length())?;
+        run.block.checked_add(1 + stored.div_ceil(BLOCK as u32))?;
         runs.push(run);
     }
     Some(runs)

@@ -1,6 +1,6 @@
 //! A scripted workload that is stopped at every single change of the device.
 
-use crate::world::{World, append, bytes, newest_checkpoint, restless, small};
+use crate::world::{World, append, append_cell, bytes, newest_checkpoint, restless, small, stands_for};
 use base::id::{BagId, ChunkId, Generation, GroupId, Owner};
 use base::policy::Level;
 use base::unit::MIB;
@@ -36,6 +36,15 @@ fn script(world: &mut World, seed: u64) -> Acknowledged {
             return acknowledged;
         }
         tail.extend_from_slice(&small);
+        acknowledged.present.retain(|(id, _)| *id != ChunkId(1));
+        acknowledged.present.push((ChunkId(1), tail.clone()));
+        let pressed = bytes(&random, 9000);
+        let add = append(FILE, ChunkId(1), tail.len() as u64, &pressed, Level::Synced, false);
+        let add = append_cell(ChunkId(1), (tail.len() as u64, 80_000 / 4096 * 4096), &pressed, add);
+        if !matches!(world.try_call(add), Some(Ok(_))) {
+            return acknowledged;
+        }
+        tail.extend(stands_for(&pressed, 80_000 / 4096 * 4096));
         acknowledged.present.retain(|(id, _)| *id != ChunkId(1));
         acknowledged.present.push((ChunkId(1), tail.clone()));
         if round == 1 {

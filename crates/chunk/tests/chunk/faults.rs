@@ -43,13 +43,13 @@ fn rot_is_seen_by_the_reader() {
     world.push(BAG, 1, &sent).expect("pushed");
     let read = |world: &mut World, offset, length| {
         let (caching, check) = (Caching::Around, Check::ByReader);
-        let read = Request::Read { chunk: ChunkId(1), ranges: vec![(offset, length)], caching, check };
+        let read = Request::Read { chunk: ChunkId(1), ranges: vec![(offset, length)], caching, check, cells: false };
         world.try_call(read).expect("it is answered")
     };
     let sound = crc32c(&sent);
     let of_blocks = |world: &mut World, offset, length| {
         let (caching, check) = (Caching::Around, Check::ByBlocks);
-        let read = Request::Read { chunk: ChunkId(1), ranges: vec![(offset, length)], caching, check };
+        let read = Request::Read { chunk: ChunkId(1), ranges: vec![(offset, length)], caching, check, cells: false };
         match world.try_call(read) {
             Some(Ok(Reply::Data { blocks, .. })) => blocks,
             other => panic!("{other:?} in answer to a read"),

@@ -76,8 +76,13 @@ fn check(world: &mut World) {
     for gone in [10, 11, 12] {
         assert!(world.read_all(ChunkId(gone)).is_err(), "{gone} is back");
     }
-    let read =
-        |range| Request::Read { chunk: ChunkId(2), ranges: vec![range], caching: Caching::Around, check: Check::Here };
+    let read = |range| Request::Read {
+        chunk: ChunkId(2),
+        ranges: vec![range],
+        caching: Caching::Around,
+        check: Check::Here,
+        cells: false,
+    };
     assert!(world.call(read((0, 10))).is_err(), "released bytes were served");
     let Ok(Reply::Data { parts, .. }) = world.call(read((4096, 6000))) else { panic!("the rest of 2 is lost") };
     assert_eq!(parts.concat(), content(2, 6000)[4096..]);
@@ -102,7 +107,7 @@ fn first_device_is_read() {
         }
         for life in 0..4 {
             let (mut world, opened) = World::open(&device, &small(32 * MIB)).expect("opened");
-            let version = if life == 0 { 1 } else { 2 };
+            let version = if life == 0 { 1 } else { chunk::format::VERSION };
             assert_eq!((opened.rot, opened.formatted, opened.version), (vec![], false, version), "life {life}");
             check(&mut world);
             world.push(Owner::Bag(BagId(3)), 100 + life, &content(7, 5000).into()).expect("pushed");

@@ -27,8 +27,20 @@ fn data_header() -> DataHeader {
         block: 12,
         offset: 0,
         length: 10_000,
+        cell: 0,
         seals: Some((10_000, 0xABCD_EF01)),
         crcs: vec![1, 2, 0xFFFF_FFFF],
+    }
+}
+
+/// That of a cell, as version 3 has it.
+fn cell_header() -> DataHeader {
+    DataHeader {
+        owner: Owner::Group(GroupId(4)),
+        offset: 4096,
+        cell: 1 << 20,
+        seals: Some((0x101000, 5)),
+        ..data_header()
     }
 }
 
@@ -86,9 +98,12 @@ fn checkpoint() -> CheckpointHeader {
 fn encoded() -> Vec<(&'static str, Vec<u8>)> {
     let mut header = vec![0; 4096];
     data_header().encode(DEVICE, &mut header);
+    let mut cell = vec![0; 4096];
+    cell_header().encode(DEVICE, &mut cell);
     vec![
         ("identity", identity().encode()),
         ("data-header", header),
+        ("cell-header", cell),
         ("journal-group", group()),
         ("checkpoint-header", checkpoint().encode(DEVICE)),
     ]
@@ -99,7 +114,7 @@ fn decode_records(bytes: &[u8]) -> Vec<Record> {
     std::iter::from_fn(|| Record::decode(&mut reader)).map(|(_, record)| record).collect()
 }
 
-/// Version 1 of every format stays what it is.
+/// Version 1 of every format stays what it is, and what was added to it since.
 #[test]
 fn golden_files() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/chunk/golden");
@@ -114,6 +129,7 @@ fn golden_files() {
         match name {
             "identity" => assert_eq!(Identity::decode(&kept), Ok(identity())),
             "data-header" => assert_eq!(DataHeader::decode(DEVICE, &kept), Some(data_header())),
+            "cell-header" => assert_eq!(DataHeader::decode(DEVICE, &kept), Some(cell_header())),
             "journal-group" => assert_eq!(decode_records(&kept[GROUP_HEADER..]), records()),
             _ => assert_eq!(CheckpointHeader::decode(DEVICE, &kept), Some(checkpoint())),
         }

@@ -1,8 +1,9 @@
 //! A device with checkpoints of version 2, a full one and one that builds upon it, kept in `golden/second-device.bin` in the form
-//! of the first one's image: it is read, and today's program writes the same checkpoints. And what damage makes of them.
+//! of the first one's image: it is read. One of version 3, with cells, in `golden/third-device.bin`: today's program writes the
+//! same checkpoints. And what damage makes of them.
 
 use crate::first_format::{self, content};
-use crate::world::{DEVICE, World, append, small};
+use crate::world::{DEVICE, World, append, append_cell, small, stands_for};
 use base::checksum::crc32c;
 use base::disk::{FileKind, FileName};
 use base::env::Random;
@@ -10,16 +11,23 @@ use base::id::{BagId, ChunkId, GroupId, Owner};
 use base::limit::BLOCK;
 use base::policy::Level;
 use base::unit::MIB;
-use chunk::format::CheckpointHeader;
+use bytes::Bytes;
+use chunk::format::{CheckpointHeader, VERSION};
 use chunk::{Reply, Request};
 use sim::disk::{SimDevice, SimFaults};
 use sim::random::SimRandom;
 use std::panic::AssertUnwindSafe;
 
-const IMAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/chunk/golden/second-device.bin");
+const SECOND: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/chunk/golden/second-device.bin");
+const THIRD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/chunk/golden/third-device.bin");
 
 const FILE: Owner = Owner::Group(GroupId(1));
 const BAG: Owner = Owner::Bag(BagId(2));
+
+/// What stands for the cell of chunk 5, whole in the full checkpoint, and of chunk 6, in the one behind it.
+fn cell(id: u128) -> Bytes {
+    content(id, 5000).into()
+}
 
 /// Checkpoints, the last but one of all that is there, the last of what changed after it. A little comes after them.
 fn write(device: &SimDevice) {
@@ -31,6 +39,7 @@ fn write(device: &SimDevice) {
     world.call(append(FILE, ChunkId(1), 0, &part(1, 0, 5000, 9000), Level::Synced, false)).expect("appended");
     world.call(append(FILE, ChunkId(2), 0, &content(2, 70_000).into(), Level::Synced, true)).expect("appended");
     world.call(append(FILE, ChunkId(3), 0, &content(3, 200).into(), Level::Synced, true)).expect("appended");
+    add_cells(&mut world, 5);
     world.call(Request::Acknowledge { chunks: vec![(ChunkId(10), 5)], pass: 0 }).expect("acknowledged");
     world.call(Request::BagPass { bag: BagId(4), pass: 3, retain: true }).expect("a pass");
     for _ in 0..2 {
@@ -40,6 +49,7 @@ fn write(device: &SimDevice) {
     }
     world.push(BAG, 20, &content(20, 4096).into()).expect("pushed");
     world.call(append(FILE, ChunkId(1), 5000, &part(1, 5000, 7000, 9000), Level::Synced, false)).expect("appended");
+    add_cells(&mut world, 6);
     world.call(Request::Release { chunk: ChunkId(2), ranges: vec![(0, 4096)] }).expect("released");
     world.call(Request::Delete { chunks: vec![ChunkId(3), ChunkId(11)] }).expect("deleted");
     world.call(Request::SealBag { bag: BagId(2), epoch: 9 }).expect("sealed");
@@ -47,6 +57,22 @@ fn write(device: &SimDevice) {
     world.settle();
     world.call(append(FILE, ChunkId(1), 7000, &part(1, 7000, 9000, 9000), Level::Synced, false)).expect("appended");
     world.call(Request::Acknowledge { chunks: vec![(ChunkId(12), 6)], pass: 0 }).expect("acknowledged");
+}
+
+/// A chunk of a few bytes, a cell, and a few bytes that are not sealed.
+fn add_cells(world: &mut World, id: u128) {
+    let (chunk, few) = (ChunkId(id), Bytes::from(content(id, 100)));
+    let add = |offset, bytes: &Bytes| append(FILE, chunk, offset, bytes, Level::Synced, false);
+    world.call(add(0, &few)).expect("appended");
+    world.call(append_cell(chunk, (100, 300 << 10), &cell(id), add(0, &few))).expect("a cell");
+    world.call(add(100 + (300 << 10), &few)).expect("appended");
+}
+
+fn check_cells(world: &mut World) {
+    for id in [5, 6] {
+        let whole = [content(id, 100), stands_for(&cell(id), 300 << 10), content(id, 100)].concat();
+        assert!(world.read_all(ChunkId(id)).expect("read") == whole, "{id}");
+    }
 }
 
 fn check(world: &mut World) {
@@ -65,14 +91,14 @@ fn check(world: &mut World) {
     assert_eq!(world.call(again(10, 5)), Ok(Reply::Acknowledged { results: vec![Ok(())] }));
 }
 
-fn device_of_image() -> SimDevice {
+fn third_device() -> SimDevice {
     if std::env::var("STORMWELL_GOLDEN").is_ok_and(|value| value == "write") {
         let device = SimDevice::new(2, SimFaults::default());
         write(&device);
-        device.crash();
-        std::fs::write(IMAGE, first_format::image_of(&device)).expect("written");
+        device.kill();
+        std::fs::write(THIRD, first_format::image_of(&device)).expect("written");
     }
-    first_format::device_of(IMAGE)
+    first_format::device_of(THIRD)
 }
 
 /// The checkpoints of a device: their files, headers and bodies.
@@ -87,33 +113,57 @@ fn checkpoints(device: &SimDevice) -> Vec<(FileName, CheckpointHeader, Vec<u8>)>
     names.filter_map(read).collect()
 }
 
-/// A device with full and incremental checkpoints of version 2 is read whole, and so it is after a power loss.
-#[test]
-fn second_device_is_read() {
-    let device = device_of_image();
-    let found = checkpoints(&device);
+fn is_read(device: &SimDevice, version: u32, check: impl Fn(&mut World)) {
+    let found = checkpoints(device);
     let newest = found.last().expect("there are some");
-    assert!(newest.1.version == 2 && newest.1.base < newest.1.number, "the newest builds upon another: {:?}", newest.1);
+    let builds = newest.1.version == version && newest.1.base < newest.1.number;
+    assert!(builds, "the newest builds upon another: {:?}", newest.1);
     assert!(found.iter().any(|(_, header, _)| header.number == newest.1.base), "its base is there");
     for _ in 0..3 {
-        let (mut world, opened) = World::open(&device, &small(32 * MIB)).expect("opened");
+        let (mut world, opened) = World::open(device, &small(32 * MIB)).expect("opened");
         assert_eq!((opened.rot, opened.formatted), (vec![], false));
         check(&mut world);
         device.crash();
     }
 }
 
+/// A device with full and incremental checkpoints of version 2 is read whole, and so it is after a power loss; it takes cells, and
+/// is a device of today's version from then on.
+#[test]
+fn second_device_is_read() {
+    let device = first_format::device_of(SECOND);
+    is_read(&device, 2, check);
+    let (mut world, opened) = World::open(&device, &small(32 * MIB)).expect("opened");
+    assert_eq!(opened.version, VERSION);
+    for id in [5, 6] {
+        add_cells(&mut world, id);
+    }
+    device.crash();
+    let (mut world, _) = World::open(&device, &small(32 * MIB)).expect("opened");
+    check(&mut world);
+    check_cells(&mut world);
+}
+
+/// The same of one of version 3, cells included.
+#[test]
+fn third_device_is_read() {
+    is_read(&third_device(), 3, |world| {
+        check(world);
+        check_cells(world);
+    });
+}
+
 /// Today's program writes the checkpoints of the image, byte for byte.
 #[test]
 fn checkpoints_are_written_as_they_were() {
-    let (kept, device) = (checkpoints(&device_of_image()), SimDevice::new(2, SimFaults::default()));
+    let (kept, device) = (checkpoints(&third_device()), SimDevice::new(2, SimFaults::default()));
     write(&device);
     assert!(checkpoints(&device) == kept, "checkpoints are encoded differently now: a new format version is needed");
 }
 
 /// What a fuzzer calls: opens a device whose checkpoints have these changes, with checksums that fit, and reads what is there.
 fn open_damaged(random: &SimRandom) {
-    let device = device_of_image();
+    let device = third_device();
     for (name, header, mut body) in checkpoints(&device) {
         if body.is_empty() || random.one_in(3) {
             continue;
@@ -133,12 +183,17 @@ fn open_damaged(random: &SimRandom) {
         device.poke(name, 0, &header.encode(DEVICE));
     }
     let Ok((mut world, _)) = World::open(&device, &small(32 * MIB)) else { return };
-    for id in (1..4).chain(10..14).chain([20]) {
+    for id in (1..7).chain(10..14).chain([20]) {
         let _whatever = world.try_call(Request::Stat { chunk: ChunkId(id) });
         let read = base::disk::Caching::Around;
         let ranges = vec![(0, 10_000)];
-        let _whatever =
-            world.try_call(Request::Read { chunk: ChunkId(id), ranges, caching: read, check: chunk::Check::Here });
+        let _whatever = world.try_call(Request::Read {
+            chunk: ChunkId(id),
+            ranges,
+            caching: read,
+            check: chunk::Check::Here,
+            cells: true,
+        });
     }
     world.engine.want_checkpoint();
     world.settle();

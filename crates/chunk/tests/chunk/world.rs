@@ -9,7 +9,7 @@ use base::id::{ChunkId, DeviceId, Generation, Owner};
 use base::policy::Level;
 use base::unit::{KIB, MIB, Time};
 use bytes::Bytes;
-use chunk::{Check, Effect, Engine, Opened, Reply, Request, Settings};
+use chunk::{Cell, Check, Effect, Engine, Opened, Reply, Request, Settings};
 use sim::disk::{SimDevice, SimDisk};
 use sim::random::SimRandom;
 use std::collections::BTreeMap;
@@ -161,12 +161,20 @@ impl World {
     }
 
     pub fn read_all(&mut self, chunk: ChunkId) -> Result<Vec<u8>> {
-        let read = Request::Read { chunk, ranges: vec![(0, 1 << 30)], caching: Caching::Around, check: Check::Here };
-        match self.call(read)? {
-            Reply::Data { parts, crc, .. } => {
+        self.read_part(chunk, (0, 1 << 30))
+    }
+
+    /// Bytes `range` (offset, length) of a chunk; cells are restored.
+    pub fn read_part(&mut self, chunk: ChunkId, range: (u64, u64)) -> Result<Vec<u8>> {
+        let (ranges, caching) = (vec![range], Caching::Around);
+        let expected = self.engine.answer_length(chunk, &ranges);
+        match self.call(Request::Read { chunk, ranges, caching, check: Check::Here, cells: true })? {
+            Reply::Data { parts, crc, cells, chunk_length, .. } => {
                 let bytes = parts.concat();
                 assert_eq!(crc32c(&bytes), crc, "the reply's checksum is not that of its bytes");
-                Ok(bytes)
+                let beyond = range.0.saturating_add(range.1).saturating_sub(chunk_length.max(range.0));
+                assert_eq!(bytes.len() as u64, expected.saturating_sub(beyond), "what an answer takes is known before");
+                Ok(restored(&bytes, &cells, range))
             }
             other => panic!("{other:?} in answer to a read"),
         }
@@ -175,7 +183,42 @@ impl World {
 
 pub fn append(owner: Owner, chunk: ChunkId, offset: u64, bytes: &Bytes, level: Level, seal: bool) -> Request {
     let (payload, sums, generation) = (bytes.clone(), BlockSums::of(bytes), Generation(1));
-    Request::Append { chunk, owner, generation, offset, payload, sums, level, seal, small_parts: false }
+    Request::Append { chunk, owner, generation, offset, payload, sums, level, seal, small_parts: false, cell: 0 }
+}
+
+/// An append of bytes that stand for `cell` bytes of the chunk: for themselves, again and again.
+pub fn append_cell(chunk: ChunkId, (offset, cell): (u64, usize), bytes: &Bytes, request: Request) -> Request {
+    match request {
+        Request::Append { owner, level, seal, generation, small_parts, .. } => {
+            let (payload, sums, cell) = (bytes.clone(), BlockSums::of(bytes), cell as u64);
+            Request::Append { chunk, owner, generation, offset, payload, sums, level, seal, small_parts, cell }
+        }
+        other => panic!("{other:?} is no append"),
+    }
+}
+
+/// What a cell of these bytes stands for.
+pub fn stands_for(stored: &[u8], length: usize) -> Vec<u8> {
+    stored.iter().copied().cycle().take(length).collect()
+}
+
+/// The bytes of a range from an answer that has them, or cells.
+pub fn restored(mut answer: &[u8], cells: &[Cell], (offset, length): (u64, u64)) -> Vec<u8> {
+    let (mut bytes, end) = (Vec::new(), offset.saturating_add(length));
+    for cell in cells {
+        let at = offset + bytes.len() as u64;
+        let plain = cell.offset.saturating_sub(at) as usize;
+        let (before, rest) = answer.split_at(plain);
+        bytes.extend_from_slice(before);
+        let (stored, rest) = rest.split_at(cell.stored as usize);
+        answer = rest;
+        let whole = stands_for(stored, cell.length as usize);
+        let from = (offset + bytes.len() as u64 - cell.offset) as usize;
+        let to = cell.length.min(end - cell.offset) as usize;
+        bytes.extend_from_slice(&whole[from..to]);
+    }
+    bytes.extend_from_slice(answer);
+    bytes
 }
 
 /// Bytes that name themselves: no two calls give the same.

@@ -3,13 +3,16 @@
 use crate::store::{Ended, Store, binary, noise, run, tree};
 use std::path::{Path, PathBuf};
 
-/// A store with files large, small and empty, and a bag; its server killed.
+/// A store with files large, small, empty and compressed, and a bag; its server killed.
 fn killed_store() -> Store {
     let mut store = Store::start();
     store.local("tree/large", &noise(5_000_001, 3));
     for number in 0..40_usize {
         store.local(&format!("tree/d{}/f{number}", number % 3), &noise(number * 211, number as u64 + 1));
     }
+    let rows: Vec<u8> = (0..200_000).flat_map(|row| format!("{row} of many\n").into_bytes()).collect();
+    store.local("tree/rows", &rows);
+    store.run(&["policy", "set", "/", "--compression", "zstd"]).done();
     store.run(&["put", "tree", "/tree"]).done();
     store.run(&["rm", "/tree/d1/f1"]).done();
     std::fs::remove_file(store.directory.join("tree/d1/f1")).expect("a local file");
@@ -38,7 +41,7 @@ fn everything_comes_out_and_nothing_changes() {
     let mut store = killed_store();
     let before = state(&store.directory.join("data"));
     let summary = inspect(&store, &[]).done().text();
-    assert!(summary.contains("format version 2\n") && summary.contains("40 files in 5 directories, "), "{summary}");
+    assert!(summary.contains("format version 3\n") && summary.contains("41 files in 5 directories, "), "{summary}");
     assert!(summary.contains("; 2 bags\n") && summary.contains(" 7 of bags\n"), "{summary}");
     let listed = inspect(&store, &["--files"]).done().text();
     assert!(listed.lines().any(|line| line.ends_with("  /tree/large") && line.contains(" 5000001 ")), "{listed}");

@@ -17,13 +17,52 @@ fn wished() {
     store.run(&["policy", "set", "/a/b", "--tier", "ssd", "--redundancy", "replica(1)"]).done();
     store.run_with(&["put", "-", "/a/b/f"], b"x").done();
     let json = store.run(&["policy", "get", "/a/b/f", "--json"]).done().text();
-    assert!(json.contains("\"in_force\":{\"redundancy\":\"replica(1)\",\"tier\":\"ssd\"}"), "{json}");
+    assert!(
+        json.contains("\"in_force\":{\"compression\":null,\"redundancy\":\"replica(1)\",\"tier\":\"ssd\"}"),
+        "{json}"
+    );
     store.run(&["policy", "set", "/a", "--redundancy", "replica(3)"]).failed(1, "keeps one");
     store.run(&["policy", "set", "/a", "--redundancy", "rs(6,3)"]).failed(2, "erasure coding");
     store.run(&["policy", "set", "/a"]).failed(2, "--inherit");
     store.run(&["policy", "set", "/a", "--inherit"]).done();
     assert!(store.run(&["policy", "get", "/a"]).done().text().contains("in force  tier any but bulk"));
     store.run(&["policy", "get", "/nowhere"]).failed(3, "/nowhere");
+}
+
+/// Files below a directory that wishes so are compressed, as policy and stat say; what is read, in whole and in parts, is what was put.
+#[test]
+fn compressed() {
+    let store = Store::start();
+    store.run(&["mkdir", "-p", "/a/b"]).done();
+    store.run(&["policy", "set", "/a", "--compression", "gzip"]).failed(2, "none, lz4, zstd");
+    store.run(&["policy", "set", "/a", "--compression", "zstd"]).done();
+    store.run(&["policy", "set", "/a/b", "--compression", "none"]).done();
+    let shown = store.run(&["policy", "get", "/a"]).done().text();
+    assert!(shown.contains("own       tier inherited, redundancy inherited, compression zstd"), "{shown}");
+    assert!(store.run(&["policy", "get", "/"]).done().text().contains("redundancy replica(1), compression none"));
+    let rows: Vec<u8> =
+        (0..200_000).flat_map(|row| format!("{row:>10} row of many, {}\n", row % 7).into_bytes()).collect();
+    store.local("rows", &rows);
+    store.run(&["put", "rows", "/a/rows"]).done();
+    store.run(&["put", "rows", "/a/b/rows"]).done();
+    let live = || -> u64 {
+        let listed = store.run(&["df", "--json"]).done().text();
+        let total = listed.lines().last().expect("a total");
+        serde_json::from_str::<serde_json::Value>(total).expect("an object")["live"].as_u64().expect("a number")
+    };
+    let (stored, length) = (live(), rows.len() as u64);
+    assert!(stored > length && stored < length + length / 4, "{stored} bytes for twice {length}");
+    assert!(store.run(&["stat", "/a/rows"]).done().text().contains("compressed  zstd"));
+    assert!(store.run(&["stat", "/a/b", "--json"]).done().text().contains("\"compression\":\"none\""));
+    for path in ["/a/rows", "/a/b/rows"] {
+        assert!(store.run(&["cat", path]).done().stdout == rows, "{path}");
+        store.run(&["get", path, "back", "--overwrite"]).done();
+        assert!(std::fs::read(store.directory.join("back")).unwrap() == rows, "{path}");
+    }
+    assert!(store.run(&["tail", "/a/rows", "--bytes", "5000"]).done().stdout == rows[rows.len() - 5000..]);
+    store.run(&["truncate", "/a/rows", "--size", "1234567"]).done();
+    assert!(store.run(&["cat", "/a/rows"]).done().stdout == rows[..1_234_567]);
+    assert_eq!(store.run(&["device", "scrub", "all"]).code, 0);
 }
 
 /// A quota is set, shown and kept to: what would be too much is refused with words and a code for scripts, and nothing of it is there.

@@ -10,6 +10,7 @@ use base::buffer::Pool;
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{NodeId, SessionId};
+use base::policy::Compression;
 use base::unit::{Time, WallTime};
 use client::{Client, Near, Settings};
 use net::message::{Ask, Done, bag as bags, chunk as chunks, cluster, file as files, session};
@@ -75,6 +76,8 @@ pub struct State {
     pub next: u64,
     /// Devices there are, numbered from 1.
     pub devices: u64,
+    /// How writers are told to make bytes smaller; chunks of the fake know no cells.
+    pub compression: Compression,
     /// How wide files become.
     pub wide: file::Wide,
     /// Who is there.
@@ -188,6 +191,7 @@ impl Fake {
             files::DiskUsage::KIND => reply(self.state().disk_usage(&call.ask()?)?),
             kind if (16..48).contains(&kind) => self.once(call),
             chunks::Append::KIND => reply(self.state().append(&call.ask()?, call.payload.clone().into_bytes())?),
+            chunks::AppendCell::KIND => Err(Error::new(ErrorKind::Unsupported, "this node does not answer this")),
             chunks::Read::KIND => {
                 let ask = call.ask::<chunks::Read>()?;
                 let (answer, bytes) = self.state().read(&ask)?;

@@ -6,8 +6,10 @@ use base::checksum::BlockSums;
 use base::env::Random;
 use base::error::ErrorKind;
 use base::limit::{FILE_CHUNK, RECORD_PAYLOAD_MAX};
+use base::policy::Compression;
 use bytes::Bytes;
 use client::{Client, CreateOptions, FileReader, ReadOptions, Sizes};
+use net::Ask;
 use sim::random::SimRandom;
 use std::sync::Arc;
 use std::time::Duration;
@@ -126,6 +128,25 @@ async fn round_trips() {
                 );
             }
         }
+    }
+}
+
+/// A node of an older version, which does not know how to store what is compressed, gets the bytes themselves, whatever overtakes
+/// what.
+#[tokio::test(start_paused = true)]
+async fn older_nodes_get_the_bytes() {
+    for seed in 0..6 {
+        let fake = Fake::new(seed);
+        fake.state().compression = [Compression::Lz4, Compression::Zstd][seed as usize % 2];
+        if seed % 3 == 1 {
+            fake.fail(|faults| *faults = DELAYED);
+        }
+        let client = fake.client();
+        let bytes = Bytes::from([vec![0; 3 << 20], vec![7; 700_001]].concat());
+        write(&client, "/f", &bytes, [usize::MAX / 2, 900_000][seed as usize % 2]).await;
+        assert!(client.read_small("/f").await.expect("read") == bytes, "seed {seed}");
+        let tried = fake.state().calls.get(&net::message::chunk::AppendCell::KIND).copied().unwrap_or(0);
+        assert!((1..20).contains(&tried), "seed {seed}: {tried} attempts");
     }
 }
 

@@ -1,4 +1,4 @@
-//! The experiment with compression: one client, one device, and bags of chunks that get smaller or do not.
+//! The experiment with compression: one client, one device, and bags of chunks, or files, that get smaller or do not.
 
 use super::ground::{Shape, Store, Tools};
 use super::limiter::Speed;
@@ -6,10 +6,10 @@ use super::load::{Cost, Watch};
 use super::row::Row;
 use base::env::Random;
 use base::error::{Error, ErrorKind, Result};
-use base::policy::Compression;
+use base::policy::{Compression, Policy};
 use base::unit::{GIB, MIB};
 use bytes::Bytes;
-use client::{BagOptions, Client, ConsumerOptions, ProducerOptions};
+use client::{BagOptions, Client, ConsumerOptions, CreateOptions, ProducerOptions};
 
 /// Bytes of a chunk, as in Hurricane.
 const CHUNK: usize = 4 * MIB as usize;
@@ -113,6 +113,49 @@ impl Run {
         drop((consumer, producer, bag, client));
         store.stop().await;
         Ok([push, pull])
+    }
+
+    /// Writes as many bytes to a file and reads it; a row for each, as `push_and_pull` makes them.
+    pub async fn write_and_read(&self, tools: &Tools, of: Option<[(f64, f64); 2]>) -> Result<[Row; 2]> {
+        let bytes = self.chunks * CHUNK as u64;
+        let store = Store::start(tools, Shape::new(1, self.speed, (2 * bytes).max(GIB))).await?;
+        let client = store.client(0).await?;
+        client.set_policy("/", Policy { compression: Some(self.how), ..Policy::default() }).await?;
+        let chunk = self.content.chunk(tools.random.as_ref());
+        let watch = Watch::start(tools)?;
+        let mut file = client.create("/file", CreateOptions::default()).await?;
+        for _ in 0..self.chunks {
+            file.write(chunk.clone()).await?;
+        }
+        file.close().await?;
+        let mut write = self.row("write of a file", watch.end()?, of.map(|of| of[0]))?;
+        // Nodes tell the one that keeps the metadata every second what their devices hold.
+        let stored = client.devices().await?.devices.iter().map(|device| device.live).sum::<u64>();
+        let (name, how) = (self.content.name(), self.how.name());
+        write.note = format!("{name}, {how}: {:.3} of it stored", stored as f64 / bytes as f64);
+        let watch = Watch::start(tools)?;
+        let mut stream = client.open("/file").await?.stream(0);
+        let mut came = 0;
+        while let Some(part) = stream.next().await? {
+            let at = (came % CHUNK as u64) as usize;
+            // The first bytes are compared; the library has compared all of them with their checksums.
+            if came < CHUNK as u64 && chunk.get(at..at + part.len()) != Some(&part[..]) {
+                return Err(Error::new(
+                    ErrorKind::Corrupt,
+                    "other bytes came than were written; this is a fault in Stormwell",
+                ));
+            }
+            came += part.len() as u64;
+        }
+        if came != bytes {
+            let text = format!("{bytes} bytes were written and {came} read; this is a fault in Stormwell");
+            return Err(Error::new(ErrorKind::Corrupt, text));
+        }
+        let mut read = self.row("read of a file", watch.end()?, of.map(|of| of[1]))?;
+        read.note = write.note.clone();
+        drop((stream, client));
+        store.stop().await;
+        Ok([write, read])
     }
 
     /// What it is of, and how much of it is stored.

@@ -5,8 +5,10 @@ use super::oracle::{Broken, Check, Promise, Stand};
 use super::scene::{Scene, nothing_done};
 use base::env::Random;
 use base::error::{Error, ErrorKind};
+use base::limit::SMALL_PAYLOAD_MAX;
+use base::policy::{Compression, Policy};
 use bytes::Bytes;
-use client::{Client, CreateOptions, FileWriter, PackOptions, PackerOptions};
+use client::{Client, CreateOptions, FileWriter, PackOptions, PackerOptions, Sizes};
 use sim::random::SimRandom;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -70,6 +72,7 @@ impl Files {
         if let Err(error) = self.scene.insist(&self.name, "make_directory", make).await? {
             return Err(Broken(format!("{}: {error}", self.directory)));
         }
+        self.wish().await?;
         for turn in 0.. {
             if turn >= turns && (self.scene.has_seen_enough() || turn > TURNS_MAX) {
                 break;
@@ -89,6 +92,27 @@ impl Files {
                 self.read_out_of_service().await?;
             }
         }
+        Ok(())
+    }
+
+    /// Lets the files of some seeds be compressed.
+    async fn wish(&mut self) -> Check<()> {
+        let how = match self.random.fork("compression").below(4) {
+            0 => Compression::Lz4,
+            1 => Compression::Zstd,
+            _ => return Ok(()),
+        };
+        // So much is compressed by who asks for it, and not in a thread of its own, which would have its own time.
+        let piece = SMALL_PAYLOAD_MAX;
+        let (write_window, read_window) = (4 * piece, 4 * piece);
+        let sizes = Sizes { piece, file_chunk: 4 * piece as u64, write_window, read_piece: piece, read_window };
+        self.client = self.client.with_sizes(sizes);
+        let policy = Policy { compression: Some(how), ..Policy::default() };
+        let set = || self.client.set_policy(&self.directory, policy);
+        if let Err(error) = self.scene.insist(&self.name, "set_policy", set).await? {
+            return Err(Broken(format!("{}: {error}", self.directory)));
+        }
+        self.scene.count("directories compressed");
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! What is said of files, groups, bags, devices and nodes, in questions and in answers.
 
 use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, InodeId, NodeId};
-use base::policy::{Class, Policy};
+use base::policy::{Class, Compression, Policy};
 use base::stripe::Stripe;
 use base::unit::WallTime;
 
@@ -107,6 +107,8 @@ pub struct FileHandle {
     pub group: NewGroup,
     /// Something above limits bytes: `Reserve` says in time that they are too many.
     pub limited: bool,
+    /// How its writer shall make bytes smaller: for as long as it has the file open.
+    pub compression: Compression,
 }
 
 /// A piece of a file.

@@ -97,6 +97,41 @@ fn refused() {
     assert_eq!(join(&mut world, info(6, 1, &"x".repeat(600))), Err(ErrorKind::Invalid));
 }
 
+/// A node that is drained stays so until it is removed: a device that it brings later, after a power loss too, takes nothing new.
+#[test]
+fn leaving() {
+    let mut world = World::new(8);
+    for (node, name) in [(1, "one"), (2, "two")] {
+        join(&mut world, info(node, 1, name)).expect("joins");
+    }
+    register(&mut world, 10, 1);
+    register(&mut world, 20, 2);
+    assert_eq!(world.refusal(Request::NodeDrain { node: NodeId(7) }), ErrorKind::NotFound);
+    world.ask(Request::NodeDrain { node: NodeId(2) }).expect("drained");
+    let draining = |world: &mut World| match world.ask(Request::DeviceList) {
+        Ok(Reply::Devices(devices)) => {
+            devices.iter().filter(|device| device.draining).map(|device| device.device.0).collect::<Vec<_>>()
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(draining(&mut world), [20]);
+    register(&mut world, 21, 2);
+    assert_eq!(draining(&mut world), [20, 21]);
+    world.power_off(0);
+    world.open();
+    assert_eq!(draining(&mut world), [20, 21]);
+    join(&mut world, info(2, 2, "two")).expect("joins");
+    register(&mut world, 22, 2);
+    assert_eq!(draining(&mut world), [20, 21, 22]);
+    for device in [20, 21, 22] {
+        world.ask(Request::DeviceRemove { device: DeviceId(device) }).expect("removed");
+    }
+    world.ask(Request::NodeRemove { node: NodeId(2) }).expect("removed");
+    join(&mut world, info(2, 3, "two")).expect("joins");
+    register(&mut world, 23, 2);
+    assert_eq!(draining(&mut world), []);
+}
+
 /// A silent node gets nothing new until it is heard of again, and neither does a device that its node does not name.
 #[test]
 fn silence() {

@@ -216,7 +216,7 @@ fn policies() {
     let mut world = World::new(1);
     world.ask(register(9, Class::Hdd)).expect("a device");
     world.ask(mkdir("/cold/deep")).expect("mkdir");
-    let cold = Policy { tier: Some(Class::Hdd), replicas: None };
+    let cold = Policy { tier: Some(Class::Hdd), replicas: None, compression: None };
     let set = |name: &str, policy| Request::SetPolicy { path: path(name), policy };
     world.ask(set("/cold", cold)).expect("set");
     let file = handle(world.ask(create("/cold/deep/f")));
@@ -230,7 +230,10 @@ fn policies() {
     assert_eq!(effective(&mut world, "/deep/f"), Policy::default());
     world.ask(set("/cold", Policy::default())).expect("removed");
     assert_eq!(effective(&mut world, "/cold"), Policy::default());
-    assert_eq!(world.refusal(set("/cold", Policy { tier: None, replicas: Some(2) })), ErrorKind::Unsupported);
+    assert_eq!(
+        world.refusal(set("/cold", Policy { tier: None, replicas: Some(2), compression: None })),
+        ErrorKind::Unsupported
+    );
     // Small files share groups of any tier: where another one is wished for, they are refused one by one.
     world.ask(set("/cold", cold)).expect("set");
     let pack = |world: &mut World, policy| group(world.ask(Request::PackGroup { finished: None, policy })).group;
@@ -256,7 +259,7 @@ fn policies() {
     let kinds: Vec<_> =
         results.iter().map(|result| result.as_ref().map(|_| ()).map_err(|error| error.kind())).collect();
     assert_eq!(kinds, [Err(ErrorKind::Unsupported), Ok(()), Ok(()), Ok(())]);
-    world.ask(set("/cold", Policy { tier: Some(Class::Nvm), replicas: None })).expect("set");
+    world.ask(set("/cold", Policy { tier: Some(Class::Nvm), replicas: None, compression: None })).expect("set");
     assert_eq!(world.refusal(create("/cold/f")), ErrorKind::Invalid, "no such device");
     for device in [1, 2, 9] {
         let device = base::id::DeviceId(device);

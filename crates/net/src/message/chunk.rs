@@ -32,6 +32,18 @@ pub struct Append {
     pub small_parts: bool,
 }
 
+/// Appends the frame's payload to a chunk, where it stands for more bytes than it has: its writer made it smaller, and who reads it
+/// makes it what it was. Nodes that do not know cells do not know this question, so that none takes the payload for the bytes.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct AppendCell {
+    /// Everything else; `small_parts` must not be set.
+    #[prost(message, required, tag = "1")]
+    pub append: Append,
+    /// Bytes of the chunk that the payload stands for: whole blocks, more than it has, at most `base::limit::RECORD_PAYLOAD_MAX`.
+    #[prost(uint64, tag = "2")]
+    pub length: u64,
+}
+
 /// The append has come as far as was asked.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct AppendAnswer {
@@ -73,6 +85,9 @@ pub struct Read {
     /// With `unchecked`: the stored checksums are wanted beside the bytes (`ReadAnswer::blocks`).
     #[prost(bool, tag = "6")]
     pub blocks: bool,
+    /// Who asks can read cells (`ReadAnswer::cells`). If not, bytes in one are refused: `Unsupported`.
+    #[prost(bool, tag = "7")]
+    pub cells: bool,
 }
 
 /// What was read is the payload.
@@ -88,6 +103,23 @@ pub struct ReadAnswer {
     /// may be short. Empty if the stored ones are of blocks that begin elsewhere, or from a node that does not know the question.
     #[prost(fixed32, repeated, tag = "3")]
     pub blocks: Vec<u32>,
+    /// What in the payload is a cell as it is stored, in the order of the ranges. One that a range touches comes whole.
+    #[prost(message, repeated, tag = "4")]
+    pub cells: Vec<Cell>,
+}
+
+/// Bytes of a chunk that were made smaller by their writer.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct Cell {
+    /// Where in the chunk they begin.
+    #[prost(uint64, tag = "1")]
+    pub offset: u64,
+    /// How many they are.
+    #[prost(uint64, tag = "2")]
+    pub length: u64,
+    /// Bytes of the payload that stand for them.
+    #[prost(uint64, tag = "3")]
+    pub stored: u64,
 }
 
 /// Closes a chunk for good, durably.

@@ -367,6 +367,9 @@ pub struct OpenedFile {
     /// A quota above limits bytes: `Reserve` says in time that they are too many.
     #[prost(bool, tag = "20")]
     pub limited: bool,
+    /// How its writer shall make bytes smaller: `base::policy::Compression::code`.
+    #[prost(uint32, tag = "21")]
+    pub compression: u32,
 }
 
 /// One of several columns of a group.
@@ -607,6 +610,9 @@ pub struct Policy {
     /// Copies; zero means: as above.
     #[prost(uint32, tag = "2")]
     pub replicas: u32,
+    /// `base::policy::Compression::code` plus one; zero means: as above.
+    #[prost(uint32, tag = "3")]
+    pub compression: u32,
 }
 
 /// Sets the policy of a file or directory.
@@ -632,6 +638,9 @@ pub struct PolicyAnswer {
     /// What was set at the path itself.
     #[prost(message, optional, tag = "3")]
     pub own: Option<Policy>,
+    /// `base::policy::Compression::code` plus one, inherited or own; zero means: nobody wished.
+    #[prost(uint32, tag = "4")]
+    pub compression: u32,
 }
 
 /// Asks for the policy in force at a path, inherited parts included.

@@ -40,7 +40,7 @@ impl Cluster {
     }
 
     /// `count` nodes that know each other.
-    async fn start(name: &str, count: usize) -> Cluster {
+    pub async fn start(name: &str, count: usize) -> Cluster {
         let mut cluster = Cluster::new(name);
         for number in 0..count {
             cluster.run(number).await;

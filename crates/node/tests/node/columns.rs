@@ -1,10 +1,11 @@
-//! Files over four devices of one node: whatever is done to them, the bytes are those of the file, up to the first that is missing.
+//! Files over four devices of one node, compressed or not: whatever is done to them, the bytes are those of the file, up to the first
+//! that is missing.
 
 use crate::hdfs_user::{client_of, content};
 use crate::{AheadClock, until};
 use base::error::ErrorKind;
 use base::limit::{CELL, NARROW_COLUMN, SESSION_LEASE};
-use base::policy::Class;
+use base::policy::{Class, Compression, Policy};
 use base::unit::MIB;
 use bytes::Bytes;
 use client::{Client, CreateOptions, FileReader};
@@ -16,17 +17,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A node with four devices that goes with the test.
 struct Scene {
+    /// How its files are compressed.
+    how: Compression,
     running: Option<Running>,
     directory: PathBuf,
     clock: Arc<AheadClock>,
 }
 
 impl Scene {
-    async fn start(name: &str) -> Scene {
-        let directory = std::env::temp_dir().join(format!("stormwell-columns-{}-{name}", std::process::id()));
+    async fn start(name: &str, how: Compression) -> Scene {
+        let name = format!("stormwell-columns-{}-{name}-{}", std::process::id(), how.name());
+        let directory = std::env::temp_dir().join(name);
         let clock = Arc::new(AheadClock { clock: os::clock::SystemClock::new(), ahead: AtomicU64::new(0) });
-        let mut scene = Scene { running: None, directory, clock };
+        let mut scene = Scene { how, running: None, directory, clock };
         scene.run().await;
+        let policy = Policy { compression: Some(how), ..Policy::default() };
+        scene.client().await.set_policy("/", policy).await.expect("set");
         scene
     }
 
@@ -39,6 +45,17 @@ impl Scene {
         let (world, random) = (Arc::new(node::OsWorld), Arc::new(os::random::SystemRandom));
         let started = node::start(settings, world, Arc::new(os::net::TcpNet), self.clock.clone(), random).await;
         self.running = Some(started.expect("the node starts"));
+    }
+
+    /// Noise, or, where files are compressed, noise with parts between that get smaller.
+    fn content(&self, length: usize, seed: u64) -> Bytes {
+        let mut bytes = content(length, seed).to_vec();
+        if self.how != Compression::None {
+            for (place, part) in bytes.chunks_mut(777_777).enumerate().filter(|(place, _)| place % 3 > 0) {
+                part.iter_mut().enumerate().for_each(|(at, byte)| *byte = (at / (97 + place) + place) as u8);
+            }
+        }
+        bytes.into()
     }
 
     async fn client(&self) -> Client {
@@ -98,9 +115,19 @@ async fn all_free(client: &Client) {
 /// the middle and joined with another, and survives a restart; deleted, it leaves no chunk on any device.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn life_of_a_file() {
-    let mut scene = Scene::start("life").await;
+    life_of_a_file_if(Compression::None).await;
+}
+
+/// The same with files that are compressed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn life_of_a_file_compressed() {
+    life_of_a_file_if(Compression::Lz4).await;
+}
+
+async fn life_of_a_file_if(how: Compression) {
+    let mut scene = Scene::start("life", how).await;
     let client = scene.client().await;
-    let bytes = content((NARROW_COLUMN + 30 * CELL) as usize + 12_345, 1);
+    let bytes = scene.content((NARROW_COLUMN + 30 * CELL) as usize + 12_345, 1);
     put(&client, "/small", &bytes.slice(..NARROW_COLUMN as usize - 1)).await;
     assert_eq!(devices_of(&client, "/small").await.len(), 1);
     put(&client, "/large", &bytes).await;
@@ -113,7 +140,7 @@ async fn life_of_a_file() {
             assert!(read(&reader, from, length).await == bytes[from as usize..end as usize], "{length} from {from}");
         }
     }
-    let more = content((NARROW_COLUMN + 5 * CELL) as usize + 77, 2);
+    let more = scene.content((NARROW_COLUMN + 5 * CELL) as usize + 77, 2);
     let mut writer = client.append("/large").await.expect("nobody writes it");
     for part in more.chunks(300_000) {
         writer.write(Bytes::copy_from_slice(part)).await.expect("written");
@@ -143,8 +170,18 @@ async fn life_of_a_file() {
 /// somebody took the file from it, and with no byte that is not the file's. What columns have beyond is freed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn left_in_the_middle() {
-    let mut scene = Scene::start("left").await;
-    let bytes = content((NARROW_COLUMN + 40 * CELL) as usize, 3);
+    left_in_the_middle_if(Compression::None).await;
+}
+
+/// The same with files that are compressed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn left_in_the_middle_compressed() {
+    left_in_the_middle_if(Compression::Zstd).await;
+}
+
+async fn left_in_the_middle_if(how: Compression) {
+    let mut scene = Scene::start("left", how).await;
+    let bytes = scene.content((NARROW_COLUMN + 40 * CELL) as usize, 3);
     for (number, sync) in [(0, false), (1, true), (2, false)] {
         let path = format!("/f{number}");
         let gone = scene.client().await;
@@ -201,9 +238,19 @@ async fn left_in_the_middle() {
 /// A device is drained while files that have a column there are read and written: every byte stays, and no column is left there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn drained() {
-    let mut scene = Scene::start("drained").await;
+    drained_if(Compression::None).await;
+}
+
+/// The same with files that are compressed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn drained_compressed() {
+    drained_if(Compression::Lz4).await;
+}
+
+async fn drained_if(how: Compression) {
+    let mut scene = Scene::start("drained", how).await;
     let client = scene.client().await;
-    let bytes = content((NARROW_COLUMN + 60 * CELL) as usize + 999, 4);
+    let bytes = scene.content((NARROW_COLUMN + 60 * CELL) as usize + 999, 4);
     put(&client, "/closed", &bytes).await;
     let mut writer = client.create("/open", CreateOptions::default()).await.expect("the file is new");
     let half = (NARROW_COLUMN + 30 * CELL) as usize + 77;
@@ -249,12 +296,22 @@ async fn drained() {
 /// Many files at once over the same devices, read while they are written: each reader sees the first bytes of its file.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn several_at_once() {
-    let mut scene = Scene::start("several").await;
+    several_at_once_if(Compression::None).await;
+}
+
+/// The same with files that are compressed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_at_once_compressed() {
+    several_at_once_if(Compression::Zstd).await;
+}
+
+async fn several_at_once_if(how: Compression) {
+    let mut scene = Scene::start("several", how).await;
     let mut tasks = Vec::new();
     for number in 0..3_u64 {
         let (writing, reading) = (scene.client().await, scene.client().await);
+        let bytes = scene.content((NARROW_COLUMN + 20 * CELL) as usize + number as usize, 10 + number);
         tasks.push(tokio::spawn(async move {
-            let bytes = content((NARROW_COLUMN + 20 * CELL) as usize + number as usize, 10 + number);
             let path = format!("/f{number}");
             let mut writer = writing.create(&path, CreateOptions::default()).await.expect("the file is new");
             let reader = reading.open(&path).await.expect("it is there");

@@ -100,7 +100,15 @@ impl Corpus {
             }),
             of(&file::Truncate { path: path.clone(), length: 3 }),
             of(&file::Concat { target: path, sources: vec![to], asked: None }),
+            of(&chunk::AppendCell { append: append.clone(), length: 8192 }),
             of(&append),
+            of(&chunk::Read {
+                device,
+                chunk: group.chunk,
+                ranges: vec![range.clone()],
+                cells: true,
+                ..Default::default()
+            }),
             of(&chunk::Read { device, chunk: group.chunk, ranges: vec![range], ..Default::default() }),
             of(&chunk::Seal { device, chunk: group.chunk, generation, length: 0 }),
             of(&chunk::Stat { device, chunk: group.chunk }),

@@ -38,7 +38,7 @@ pub struct Read {
 }
 
 impl Reader {
-    async fn connect(fixture: &Fixture) -> Reader {
+    pub async fn connect(fixture: &Fixture) -> Reader {
         Reader::connect_to(hdfs(fixture)).await
     }
 

@@ -14,6 +14,7 @@ mod hdfs_read;
 mod hdfs_trouble;
 mod hdfs_user;
 mod hdfs_write;
+mod pressed;
 mod recover;
 
 use base::buffer::Pool;

@@ -74,7 +74,10 @@ impl State {
         } else {
             Vec::new()
         };
-        Ok((ReadAnswer { chunk_length: chunk.length, sealed: chunk.sealed, blocks }, Bytes::from(out)))
+        Ok((
+            ReadAnswer { chunk_length: chunk.length, sealed: chunk.sealed, blocks, cells: Vec::new() },
+            Bytes::from(out),
+        ))
     }
 
     pub fn seal(&mut self, ask: &Seal) -> Result<SealAnswer> {

@@ -162,11 +162,12 @@ impl State {
             File { mode: ask.mode.unwrap_or(0o644), generation: 1, writer: Some(group.group), ..File::default() };
         let inode = self.make(&ask.path, ask.overwrite, file)?;
         let attributes = self.stat(&ask.path).ok();
-        Ok(OpenedFile { inode, generation: 1, length: 0, group, attributes, limited: false })
+        let compression = self.compression.code();
+        Ok(OpenedFile { inode, generation: 1, length: 0, group, attributes, limited: false, compression })
     }
 
     pub fn append_open(&mut self, _session: u128, path: &str) -> Result<OpenedFile> {
-        let group = self.new_group();
+        let (group, compression) = (self.new_group(), self.compression.code());
         let (inode, file) = self.file(path)?;
         if file.writer.is_some() {
             return error(ErrorKind::Busy, "the file has a writer");
@@ -174,7 +175,8 @@ impl State {
         file.generation += 1;
         file.writer = Some(group.group);
         let attributes = Some(State::attributes(inode, file));
-        Ok(OpenedFile { inode, generation: file.generation, length: file.length, group, attributes, limited: false })
+        let (generation, length) = (file.generation, file.length);
+        Ok(OpenedFile { inode, generation, length, group, attributes, limited: false, compression })
     }
 
     /// What a node does when the leases of all writers are over: their chunks are fenced and keep what they have.
