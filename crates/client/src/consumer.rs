@@ -180,6 +180,8 @@ impl Consumer {
             // One that is nowhere may have left the bag, too: that is soon known.
             Err(error) if routes.may_come_back(device, &error) => {
                 let since = member.away.take().map_or(now, |away| away.since);
+                // What it has now is not known: said to have nothing, by another pull just before, it would not be asked again.
+                member.nothing = false;
                 member.away = Some(Away { since, error, again: now.after(AWAY_PAUSE) });
                 return Ok(None);
             }
