@@ -67,6 +67,12 @@ impl Run {
         let Some((program, arguments)) = self.words.split_first() else { unreachable!("a run names a program") };
         let mut command = Command::new(program);
         command.args(arguments).envs(self.environment.iter().cloned()).current_dir(directory).stdin(Stdio::null());
+        // `cargo run` says which package it runs, and ring is built again whenever these change, with all that stands on it: minutes.
+        for (name, _) in std::env::vars_os() {
+            if name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")) {
+                command.env_remove(name);
+            }
+        }
         if self.must_print.is_some() {
             command.stdout(Stdio::piped());
         }
