@@ -29,10 +29,10 @@ pub const CELL: u64 = MIB;
 
 /// Bytes of a file that are compressed on their own at least; fewer are stored as they are. A record of 64 KiB that became one of
 /// 8 KiB would be worth it, but an index entry and a header for each are not: small files and small appends stay as they are.
-pub const PRESSED_MIN: u64 = 64 * KIB;
+pub const COMPRESSED_MIN: u64 = 64 * KIB;
 
 /// What is compressed has to become smaller by this part of it, a sixteenth: else restoring it costs more than it saves.
-pub const PRESSED_PART: usize = 16;
+pub const COMPRESSED_PART: usize = 16;
 
 /// Most columns of a group. With 1 MiB for each under way, and one behind it, a writer has 32 MiB.
 pub const COLUMNS_MAX: usize = 16;

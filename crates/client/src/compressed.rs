@@ -5,7 +5,7 @@ mod format;
 use base::buffer::{Buffer, Pool};
 use base::checksum::{combine, crc32c};
 use base::error::{Error, ErrorKind, Result};
-use base::limit::{BAG_HEADER, PRESSED_PART, SMALL_PAYLOAD_MAX};
+use base::limit::{BAG_HEADER, COMPRESSED_PART, SMALL_PAYLOAD_MAX};
 use base::policy::Compression;
 use bytes::Bytes;
 use format::Header;
@@ -47,9 +47,9 @@ impl Compressor {
     }
 
     /// What is stored instead of these bytes of a file, at most `RECORD_PAYLOAD_MAX`; none if it would not be much smaller.
-    pub(crate) async fn press(&self, how: Compression, bytes: Bytes) -> Result<Option<Bytes>> {
+    pub(crate) async fn compress_cell(&self, how: Compression, bytes: Bytes) -> Result<Option<Bytes>> {
         let pool = self.pool.clone();
-        self.work(bytes.len(), move || press(how, &bytes, &pool)).await
+        self.work(bytes.len(), move || compress_cell(how, &bytes, &pool)).await
     }
 
     /// The bytes of a file again, from what is stored instead of them. `Corrupt` if they are not what was written.
@@ -75,18 +75,18 @@ fn shrink(how: Compression, chunk: Bytes, pool: &Pool) -> Payload {
     let crc = crc32c(&chunk);
     // `BAG_CHUNK_MAX` is far below 4 GiB.
     let header = Header { how, length: chunk.len() as u32, crc };
-    if let Some(pressed) = compress(header, &chunk, pool) {
-        return Payload::new(pressed);
+    if let Some(compressed) = compress(header, &chunk, pool) {
+        return Payload::new(compressed);
     }
     let header = Bytes::copy_from_slice(&Header { how: Compression::None, ..header }.encode());
     let crc = combine(crc32c(&header), crc, chunk.len() as u64);
     Payload::with_crc(vec![header, chunk], crc)
 }
 
-fn press(how: Compression, bytes: &[u8], pool: &Pool) -> Option<Bytes> {
+fn compress_cell(how: Compression, bytes: &[u8], pool: &Pool) -> Option<Bytes> {
     // A cell is far below 4 GiB.
     let header = Header { how, length: bytes.len() as u32, crc: crc32c(bytes) };
-    compress(header, bytes, pool).filter(|pressed| pressed.len() <= bytes.len() - bytes.len() / PRESSED_PART)
+    compress(header, bytes, pool).filter(|compressed| compressed.len() <= bytes.len() - bytes.len() / COMPRESSED_PART)
 }
 
 /// Header and compressed bytes, in memory no larger than that; none if they are no fewer than the chunk's.
@@ -107,10 +107,10 @@ fn compress(header: Header, chunk: &[u8], pool: &Pool) -> Option<Bytes> {
         return None;
     }
     // A quick copy, and the scratch memory is free for the next chunk while this one waits for its device.
-    let mut pressed = pool.take(BAG_HEADER + length);
-    pressed[..BAG_HEADER].copy_from_slice(&header.encode());
-    pressed[BAG_HEADER..].copy_from_slice(&scratch[..length]);
-    Some(pressed.freeze())
+    let mut compressed = pool.take(BAG_HEADER + length);
+    compressed[..BAG_HEADER].copy_from_slice(&header.encode());
+    compressed[BAG_HEADER..].copy_from_slice(&scratch[..length]);
+    Some(compressed.freeze())
 }
 
 /// The chunk again, from what a bag whose chunks are compressed has stored.
@@ -179,7 +179,7 @@ fn decompress(
 
 #[cfg(test)]
 mod tests {
-    use super::{press, restore, restore_cell, shrink};
+    use super::{compress_cell, restore, restore_cell, shrink};
     use base::buffer::Pool;
     use base::env::Random;
     use base::error::ErrorKind;
@@ -230,21 +230,21 @@ mod tests {
         let pool = Pool::new(64 << 20);
         for how in BOTH {
             for bytes in [Bytes::from(vec![0; 1 << 20]), words(1 << 16)] {
-                let pressed = press(how, &bytes, &pool).expect("it gets smaller");
+                let compressed = compress_cell(how, &bytes, &pool).expect("it gets smaller");
                 let cell = bytes.len() as u64;
-                let stored = Stored { offset: 5, bytes: pressed, cell };
+                let stored = Stored { offset: 5, bytes: compressed, cell };
                 assert!(restore_cell(&stored, &pool).expect("it is whole") == bytes, "{how:?}");
                 for cell in [0, cell - 1, cell + 1] {
                     let other = restore_cell(&Stored { cell, ..stored.clone() }, &pool);
                     assert!(other.is_err_and(|error| error.kind() == ErrorKind::Corrupt));
                 }
             }
-            assert_eq!(press(how, &noise(1 << 16, 7), &pool), None);
+            assert_eq!(compress_cell(how, &noise(1 << 16, 7), &pool), None);
             // Noise of which a twentieth is zeros gets smaller, and not by a sixteenth.
             let hardly = [noise(62_259, 8), Bytes::from(vec![0; 3277])].concat();
-            assert_eq!(press(how, &hardly, &pool), None, "{how:?}");
+            assert_eq!(compress_cell(how, &hardly, &pool), None, "{how:?}");
             let rather = [noise(60_000, 8), Bytes::from(vec![0; 5536])].concat();
-            assert!(press(how, &rather, &pool).is_some(), "{how:?}");
+            assert!(compress_cell(how, &rather, &pool).is_some(), "{how:?}");
         }
     }
 

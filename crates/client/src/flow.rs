@@ -5,7 +5,7 @@ use crate::columns::{Columns, together};
 use crate::writer::Written;
 use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
-use base::limit::{BLOCK, COLUMNS_MAX, FULL_WAIT, PRESSED_MIN, RECORD_PAYLOAD_MAX};
+use base::limit::{BLOCK, COLUMNS_MAX, COMPRESSED_MIN, FULL_WAIT, RECORD_PAYLOAD_MAX};
 use base::policy::{Compression, Level};
 use base::unit::Time;
 use bytes::Bytes;
@@ -24,7 +24,7 @@ use tokio::task::{JoinHandle, JoinSet};
 /// What a writer wants done, in order.
 pub(crate) enum Order {
     /// Add these bytes; the permits go back when they are acknowledged. `ahead`: they are being compressed.
-    Piece { bytes: Bytes, sums: Option<BlockSums>, permits: OwnedSemaphorePermit, ahead: Option<Pressing> },
+    Piece { bytes: Bytes, sums: Option<BlockSums>, permits: OwnedSemaphorePermit, ahead: Option<Compressing> },
     /// Say when everything so far is written.
     Flush(oneshot::Sender<Result<()>>),
     /// Add these bytes, and say when everything so far is synced.
@@ -34,7 +34,7 @@ pub(crate) enum Order {
 }
 
 /// What is stored instead of bytes that are being compressed, if it is smaller.
-pub(crate) type Pressing = JoinHandle<Result<Option<Bytes>>>;
+pub(crate) type Compressing = JoinHandle<Result<Option<Bytes>>>;
 
 /// The state behind one writer.
 pub(crate) struct Flow {
@@ -262,7 +262,7 @@ impl Flow {
     async fn add(
         &mut self,
         mut bytes: Bytes,
-        (mut sums, mut ahead): (Option<BlockSums>, Option<Pressing>),
+        (mut sums, mut ahead): (Option<BlockSums>, Option<Compressing>),
         permits: OwnedSemaphorePermit,
     ) -> Result<()> {
         let mut permits = Some(permits);
@@ -284,7 +284,7 @@ impl Flow {
     async fn add_within(
         &mut self,
         mut bytes: Bytes,
-        (mut sums, mut ahead): (Option<BlockSums>, Option<Pressing>),
+        (mut sums, mut ahead): (Option<BlockSums>, Option<Compressing>),
         (level, end): (Level, u64),
         permits: Option<OwnedSemaphorePermit>,
     ) -> Result<()> {
@@ -308,13 +308,13 @@ impl Flow {
     }
 
     /// Whether so many bytes are to be made smaller.
-    fn presses(&self, length: u64) -> bool {
-        self.compression != Compression::None && length >= PRESSED_MIN
+    fn compresses(&self, length: u64) -> bool {
+        self.compression != Compression::None && length >= COMPRESSED_MIN
     }
 
     /// Of so many bytes those that go out together: whole blocks of one record, if they are to be made smaller.
     fn cell_of(&self, length: u64) -> u64 {
-        if !self.presses(length) {
+        if !self.compresses(length) {
             return length;
         }
         let length = length.min(RECORD_PAYLOAD_MAX as u64);
@@ -322,23 +322,23 @@ impl Flow {
     }
 
     /// What goes out for these bytes.
-    async fn part(&self, bytes: Bytes, sums: Option<BlockSums>, ahead: Option<Pressing>) -> Result<Part> {
+    async fn part(&self, bytes: Bytes, sums: Option<BlockSums>, ahead: Option<Compressing>) -> Result<Part> {
         let length = bytes.len() as u64;
-        if !self.presses(length) || self.cell_of(length) < length {
+        if !self.compresses(length) || self.cell_of(length) < length {
             return Ok(Part::plain(bytes, sums));
         }
-        let pressed = match ahead {
-            Some(pressing) => pressing.await.unwrap_or_else(|error| {
+        let compressed = match ahead {
+            Some(compressing) => compressing.await.unwrap_or_else(|error| {
                 let text = format!(
                     "compressing {} was cut off: {error}; what hflush or sync reported before is safe",
                     self.path
                 );
                 Err(Error::new(ErrorKind::Io, text))
             }),
-            None => self.client.session.compressor.press(self.compression, bytes.clone()).await,
+            None => self.client.session.compressor.compress_cell(self.compression, bytes.clone()).await,
         };
-        Ok(match pressed? {
-            Some(pressed) => Part { payload: Payload::new(pressed), plain: Some(bytes) },
+        Ok(match compressed? {
+            Some(compressed) => Part { payload: Payload::new(compressed), plain: Some(bytes) },
             None => Part::plain(bytes, sums),
         })
     }
@@ -548,7 +548,7 @@ impl Flow {
         let piece = self.group.columns.stripe().piece(self.sent, last.len() as u64);
         let others =
             || self.group.states.iter().enumerate().any(|(column, state)| column != piece.column && state.unsynced);
-        if piece.length < last.len() as u64 || others() || self.presses(piece.length) {
+        if piece.length < last.len() as u64 || others() || self.compresses(piece.length) {
             self.add_within(last, (sums, None), (Level::Synced, self.group.room), Some(permits)).await?;
             self.sync_columns(false).await?;
             return self.settle().await;

@@ -1,10 +1,10 @@
 //! Writing one file: small writes are gathered, large ones go on as they are, and many pieces are on their way at once.
 
 use crate::client::Client;
-use crate::flow::{Flow, Order, Pressing};
+use crate::flow::{Compressing, Flow, Order};
 use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
-use base::limit::{BLOCK, PRESSED_MIN, RECORD_PAYLOAD_MAX, SMALL_PAYLOAD_MAX};
+use base::limit::{BLOCK, COMPRESSED_MIN, RECORD_PAYLOAD_MAX, SMALL_PAYLOAD_MAX};
 use base::net::Boxed;
 use base::policy::Compression;
 use bytes::{Bytes, BytesMut};
@@ -313,7 +313,7 @@ impl FileWriter {
 
     async fn send(&mut self, bytes: Bytes, sums: Option<BlockSums>) -> Result<()> {
         let permits = self.permits(bytes.len()).await?;
-        let ahead = self.press_ahead(&bytes);
+        let ahead = self.compress_ahead(&bytes);
         match self.orders().send(Order::Piece { bytes, sums, permits, ahead }).await {
             Ok(()) => self.check(),
             Err(_) => Err(self.broken()),
@@ -321,14 +321,14 @@ impl FileWriter {
     }
 
     /// Begins to compress bytes that will go out together, beside those before them.
-    fn press_ahead(&self, bytes: &Bytes) -> Option<Pressing> {
+    fn compress_ahead(&self, bytes: &Bytes) -> Option<Compressing> {
         let (how, length) = (self.compression, bytes.len());
-        let fits = length as u64 >= PRESSED_MIN && length <= RECORD_PAYLOAD_MAX && length.is_multiple_of(BLOCK);
+        let fits = length as u64 >= COMPRESSED_MIN && length <= RECORD_PAYLOAD_MAX && length.is_multiple_of(BLOCK);
         if how == Compression::None || !fits || length <= SMALL_PAYLOAD_MAX {
             return None;
         }
         let (client, bytes) = (self.client.clone(), bytes.clone());
-        Some(tokio::spawn(async move { client.session.compressor.press(how, bytes).await }))
+        Some(tokio::spawn(async move { client.session.compressor.compress_cell(how, bytes).await }))
     }
 
     async fn permits(&self, bytes: usize) -> Result<tokio::sync::OwnedSemaphorePermit> {

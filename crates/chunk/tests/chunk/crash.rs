@@ -38,13 +38,13 @@ fn script(world: &mut World, seed: u64) -> Acknowledged {
         tail.extend_from_slice(&small);
         acknowledged.present.retain(|(id, _)| *id != ChunkId(1));
         acknowledged.present.push((ChunkId(1), tail.clone()));
-        let pressed = bytes(&random, 9000);
-        let add = append(FILE, ChunkId(1), tail.len() as u64, &pressed, Level::Synced, false);
-        let add = append_cell(ChunkId(1), (tail.len() as u64, 80_000 / 4096 * 4096), &pressed, add);
+        let compressed = bytes(&random, 9000);
+        let add = append(FILE, ChunkId(1), tail.len() as u64, &compressed, Level::Synced, false);
+        let add = append_cell(ChunkId(1), (tail.len() as u64, 80_000 / 4096 * 4096), &compressed, add);
         if !matches!(world.try_call(add), Some(Ok(_))) {
             return acknowledged;
         }
-        tail.extend(stands_for(&pressed, 80_000 / 4096 * 4096));
+        tail.extend(stands_for(&compressed, 80_000 / 4096 * 4096));
         acknowledged.present.retain(|(id, _)| *id != ChunkId(1));
         acknowledged.present.push((ChunkId(1), tail.clone()));
         if round == 1 {

@@ -4,6 +4,7 @@
 
 mod cluster;
 mod columns;
+mod compressed;
 mod failing;
 mod fuzz;
 mod hdfs_calls;
@@ -14,7 +15,6 @@ mod hdfs_read;
 mod hdfs_trouble;
 mod hdfs_user;
 mod hdfs_write;
-mod pressed;
 mod recover;
 
 use base::buffer::Pool;

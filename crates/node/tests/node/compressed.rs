@@ -49,7 +49,7 @@ async fn live(client: &Client) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn any_range() {
     for how in [Compression::Lz4, Compression::Zstd] {
-        let mut fixture = Fixture::start(&format!("pressed-{}", how.name())).await;
+        let mut fixture = Fixture::start(&format!("compressed-{}", how.name())).await;
         let mut client = client(&fixture).await;
         client.make_directory("/plain", false).await.expect("made");
         wish(&client, "/", how).await;
@@ -121,7 +121,7 @@ async fn any_range() {
 /// A program that does not know cells gets an error that says so, and not what is stored; what cannot be a cell is refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn strangers() {
-    let mut fixture = Fixture::start("pressed-strangers").await;
+    let mut fixture = Fixture::start("compressed-strangers").await;
     let client = client(&fixture).await;
     wish(&client, "/", Compression::Zstd).await;
     put(&client, "/f", &Bytes::from(vec![7; 3 << 20])).await;
@@ -148,7 +148,7 @@ async fn strangers() {
 /// What Hadoop's clients write into a compressed directory is smaller, and what they read has checksums of its bytes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn through_hdfs() {
-    let mut fixture = Fixture::start("pressed-hdfs").await;
+    let mut fixture = Fixture::start("compressed-hdfs").await;
     let client = client(&fixture).await;
     wish(&client, "/", Compression::Lz4).await;
     let bytes = mixed(5_000_777, 4);
@@ -174,7 +174,7 @@ async fn through_hdfs() {
 /// Columns of compressed files move to other nodes as they are stored, with cells that lie anywhere and one that was cut.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_is_drained() {
-    let cluster = Cluster::start("pressed-drain", 3).await;
+    let cluster = Cluster::start("compressed-drain", 3).await;
     let client = client_of(cluster.address(0)).await;
     wish(&client, "/", Compression::Zstd).await;
     let bytes = mixed((NARROW_COLUMN + 25 * CELL) as usize + 777, 6);
