@@ -351,8 +351,7 @@ impl Load {
         let draw = || places[random.below(places.len() as u64) as usize];
         let mut best = draw();
         let last = places.iter().copied().find(|place| Some(self.members[*place].device) == self.answered_last);
-        let others: Vec<usize> = (1..DRAWS).map(|_| draw()).chain(last).collect();
-        for other in others {
+        for other in (1..DRAWS).map(|_| draw()).chain(last) {
             let work = |place: usize| {
                 let member = &self.members[place];
                 let under_way = member.on_their_way.saturating_add(member.of_others);
