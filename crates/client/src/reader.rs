@@ -397,9 +397,8 @@ impl FileReader {
                 parts.push(stored.bytes);
                 continue;
             }
-            let (from, to) = (piece.offset.saturating_sub(stored.offset), stored.cell.min(end - stored.offset));
-            let whole = self.shared.client.session.compressor.restore_cell(stored).await?;
-            parts.push(whole.slice(from as usize..to as usize));
+            let asked = stored.part(piece.offset, end);
+            parts.push(self.shared.client.session.compressor.restore_cell(stored).await?.slice(asked));
         }
         Ok((answer, parts))
     }

@@ -4,6 +4,7 @@ use crate::message::chunk::Cell;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::RECORD_PAYLOAD_MAX;
 use bytes::Bytes;
+use std::ops::Range;
 
 /// Bytes of a chunk as they are stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +21,13 @@ impl Stored {
     /// Behind the last byte of the chunk that it stands for.
     pub fn end(&self) -> u64 {
         self.offset.saturating_add(self.cell.max(self.bytes.len() as u64))
+    }
+
+    /// Where in what a cell stands for the bytes `start..end` of the chunk are, as far as it has them.
+    pub fn part(&self, start: u64, end: u64) -> Range<usize> {
+        let from = start.saturating_sub(self.offset).min(self.cell);
+        let to = end.saturating_sub(self.offset).clamp(from, self.cell);
+        from as usize..to as usize
     }
 }
 
@@ -71,6 +79,10 @@ mod tests {
         let expected = [stored(90, 0, 10, 30), stored(120, 10, 20, 0), stored(130, 20, 35, 20), stored(150, 35, 40, 0)];
         assert_eq!(apart(&cells, (100, 60), bytes.clone()).expect("it fits"), expected);
         assert_eq!(expected.iter().map(Stored::end).collect::<Vec<u64>>(), [120, 130, 150, 155]);
+        assert_eq!(
+            [expected[0].part(100, 160), expected[2].part(100, 140), expected[2].part(0, 9)],
+            [10..30, 0..10, 0..0]
+        );
         assert_eq!(apart(&[], (100, 60), bytes.clone()).expect("it fits"), [stored(100, 0, 40, 0)]);
         for nonsense in [cell(90, 10, 5), cell(160, 10, 5), cell(90, 30, 30), cell(90, 30, 41), cell(u64::MAX, 30, 5)] {
             assert!(apart(&[nonsense], (100, 60), bytes.clone()).is_err(), "{nonsense:?}");

@@ -189,8 +189,7 @@ fn plain_bytes(reply: Reply, (from, to): (u64, u64)) -> Result<Vec<Bytes>> {
         if stored.cell == 0 {
             return Ok(stored.bytes);
         }
-        let (start, end) = (from.saturating_sub(stored.offset), stored.cell.min(to - stored.offset));
-        Ok(client::restore_cell(&stored, &pool)?.slice(start as usize..end as usize))
+        Ok(client::restore_cell(&stored, &pool)?.slice(stored.part(from, to)))
     };
     net::cells::apart(&cells, (from, to - from), Bytes::from(parts.concat()))?.into_iter().map(plain).collect()
 }
