@@ -25,8 +25,11 @@ enum Command {
   stormwell policy set /logs --compression zstd
   stormwell policy set /archive --inherit
 
-Files of more than 1 MiB, and those that are written piece by piece, are compressed in pieces of up to 1 MiB by who writes
-them; what gets no smaller, and pieces under 64 KiB, are stored as they are. What is not named is inherited from the directory above. One node keeps one copy: other redundancy is refused.")]
+Files of more than 1 MiB, and those that are written piece by piece, are compressed in pieces of up to 1 MiB by
+who writes them; what gets no smaller, and pieces under 64 KiB, are stored as they are. `stormwell df` shows what
+is stored (live).
+
+What is not named is inherited from the directory above. One node keeps one copy: other redundancy is refused.")]
     Set {
         /// The file or directory
         path: String,
