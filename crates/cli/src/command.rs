@@ -30,13 +30,13 @@ pub struct Line {
 /// Options of every subcommand.
 #[derive(Clone, Debug, Args)]
 pub struct Global {
-    /// The store's address; `serve` listens there [env: STORMWELL_AT] [default: 127.0.0.1:7400]
+    /// The store's address; `serve` listens there [env: STORMWELL_AT] [default: the configuration's, else 127.0.0.1:7400]
     #[arg(long, value_name = "HOST:PORT", global = true)]
     pub at: Option<String>,
     /// The file with the cluster's secret [env: STORMWELL_SECRET_FILE]
     #[arg(long, value_name = "FILE", global = true)]
     pub secret_file: Option<PathBuf>,
-    /// The configuration of a node; other commands take the cluster and its secret from it [env: STORMWELL_CONFIG]
+    /// The configuration of a node; other commands take the cluster, its secret and the node's address from it [env: STORMWELL_CONFIG]
     #[arg(long, value_name = "FILE", global = true)]
     pub config: Option<PathBuf>,
     /// Print one JSON object a line on stdout

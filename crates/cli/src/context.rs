@@ -45,11 +45,13 @@ pub struct Context {
 impl Context {
     /// The real world, and these options.
     pub fn new(global: Global) -> Context {
+        let config = settings::file(global.config.as_deref());
         let at = global.at.clone().or_else(|| settings::variable(ADDRESS_VARIABLE));
+        let at = at.or_else(|| config.as_deref().and_then(settings::address_in));
         Context {
             at: at.unwrap_or_else(|| ADDRESS_UNSAID.to_string()),
             at_option: global.at,
-            config: settings::file(global.config.as_deref()),
+            config,
             secret_file: global.secret_file,
             own_server: false,
             json: global.json,

@@ -84,6 +84,8 @@ impl Init {
                 return Err(Error::new(ErrorKind::Exists, text).into());
             }
         }
+        let directory = self.file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        os::file::create_directories(directory)?;
         let cluster = draw::<16>()?;
         // The secret first: a configuration without one would be of no use.
         write_new(&secret_file, &format!("{}\n", draw::<32>()?), true)?;
@@ -92,7 +94,6 @@ impl Init {
             let _ = os::file::remove(&secret_file);
             return Err(error.into());
         }
-        let directory = self.file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         os::file::sync_directory(directory)?;
         if context.json {
             let mut output = Output::open()?;

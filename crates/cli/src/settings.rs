@@ -33,6 +33,17 @@ pub fn file(option: Option<&Path>) -> Option<PathBuf> {
     option.map(Path::to_path_buf).or_else(|| variable(FILE_VARIABLE).map(PathBuf::from))
 }
 
+/// Where the node of this configuration is reached: where it says that others reach it, else where it listens. None if it does not say
+/// so, or nobody can connect there: what else is wrong with the file is said where it is read for more.
+pub fn address_in(file: &Path) -> Option<String> {
+    let (said, _) = source::read(file).ok()?;
+    let connectable = |key| match said.get(key)? {
+        (Value::Text(at), _) => address::advertised(at).ok(),
+        _ => None,
+    };
+    connectable("advertise").or_else(|| connectable("listen"))
+}
+
 /// Everything that is said: `options` before the environment before `file`. Faults of reading are in the second part. An error:
 /// the file cannot be read at all.
 pub fn gather(options: Said, file: Option<&Path>) -> Result<(Said, Vec<Fault>)> {

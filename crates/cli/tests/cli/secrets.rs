@@ -91,6 +91,23 @@ fn a_new_cluster_is_two_files() {
     cluster.run(&["config", "check"]).done();
 }
 
+/// Whoever names the configuration need not name the node's address: it is where the file says that it listens. `init` makes the directory
+/// of its files.
+#[test]
+fn the_configuration_says_where() {
+    let mut cluster = Cluster::init("where");
+    cluster.run(&["init", "new/place/stormwell.toml"]).done();
+    assert!(cluster.path("new/place/stormwell.secret").is_file());
+    cluster.say("data = [\"d:ssd:256M\"]\nconsole = \"off\"\nhdfs = \"off\"\n");
+    let address = cluster.serve(&["--at", "127.0.0.1:0"]);
+    cluster.say(&format!("listen = \"{address}\"\n"));
+    cluster.run(&["--config", "a.toml", "mkdir", "/there"]).done();
+    assert_eq!(cluster.run(&["--config", "a.toml", "ls", "/"]).done().text().lines().count(), 1);
+    // What is said on the command line counts more.
+    let elsewhere = cluster.run(&["--config", "a.toml", "ls", "/", "--at", "127.0.0.1:1"]);
+    assert!(elsewhere.stderr.contains("no store answers at 127.0.0.1:1"), "{}", elsewhere.stderr);
+}
+
 /// `config check` names every fault with its line and the key that was meant, looks at the environment and at the secret's
 /// file, and `serve` refuses for the same reasons.
 #[test]
