@@ -26,6 +26,7 @@ use base::policy::Class;
 use base::unit::{WallTime, show_bytes};
 use meta::request::{DeviceInfo, NodeInfo};
 use net::{Asker, Budget, CallNumbers, LinkSettings, Server, ServerSettings};
+use os::disk::Backend;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -215,7 +216,7 @@ fn open_metadata(
     directory: &Path,
     (pool, clock, random): (&Pool, &Arc<dyn Clock>, &Arc<dyn Random>),
 ) -> Result<Kept> {
-    let opened = world.disk(directory, settings.backend, pool.clone())?;
+    let opened = world.disk(directory, for_the_log(settings.backend), pool.clone())?;
     let tree = world.tree(&directory.join("tree.redb"), settings.backend)?;
     let capacities = settings.devices.iter().map(|device| device.capacity.unwrap_or(u64::MAX));
     let sizes = world.meta_settings(capacities.fold(0, u64::saturating_add), random.clone());
@@ -224,6 +225,12 @@ fn open_metadata(
     let (metadata, engines) =
         metadata::spawn(world, disk, tree, sizes, clock.clone()).map_err(|error| error.during(shown(directory)))?;
     Ok(Kept { metadata, disk: stats, engines, note: opened.note })
+}
+
+/// Threads, if nobody asked for another way: one group of the log is on its way at a time, and a thread that waits for it hears of its end
+/// sooner than a ring does, whose syncs are done by threads of the kernel (record 0188).
+fn for_the_log(backend: Backend) -> Backend {
+    if backend == Backend::Auto { Backend::Threads } else { backend }
 }
 
 /// Where a node listens.
@@ -456,7 +463,7 @@ fn prepare_device(given: &Given<'_>, setting: &DeviceSetting, random: &dyn Rando
     let Given { settings, world, pool, outgoing, clock } = *given;
     let place = shown(&setting.directory);
     let directory = setting.chunks();
-    let backend = if setting.class == Class::Memory { os::disk::Backend::Memory } else { settings.backend };
+    let backend = if setting.class == Class::Memory { Backend::Memory } else { settings.backend };
     let opened = world.disk(&directory, backend, pool.clone())?;
     let note = opened.note.map(|note| format!("{place}: {note}"));
     let capacity = match setting.capacity {
