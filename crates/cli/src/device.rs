@@ -32,7 +32,7 @@ enum What {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  stormwell device ls
 
-States: `serving`; `draining` after `device rm`, while it is being emptied; `out of service` after a failed sync, which no write may follow, reads go on; `missing` if it could not be
+States: `serving`; `draining` after `device rm`, while it is being emptied; `out of service` after a failed sync or a second failed write, which no other may follow, reads go on; `missing` if it could not be
 opened when the server started. Bytes on a missing device are answered with an error; all others are served.")]
 struct Ls {}
 

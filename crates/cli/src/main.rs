@@ -18,6 +18,7 @@ mod device;
 mod df;
 mod doctor;
 mod du;
+mod emptied;
 mod exit;
 mod explain;
 mod get;

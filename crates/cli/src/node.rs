@@ -1,6 +1,7 @@
 //! `stormwell node`: the nodes of the cluster, one by one.
 
 use crate::context::Context;
+use crate::emptied::Emptied;
 use crate::exit::{Exit, Result, say};
 use crate::output::Output;
 use crate::progress::Progress;
@@ -9,7 +10,6 @@ use base::error::{Error, ErrorKind};
 use clap::{Args, Subcommand};
 use client::{Client, ClusterMember, Device, Host, ViewAnswer};
 use serde_json::json;
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Shows the nodes of a cluster, empties one, removes one
@@ -193,7 +193,7 @@ impl Drain {
         }
         drop(ticker);
         progress.summary();
-        let devices = emptied.devices.len();
+        let devices = emptied.count();
         let mut output = Output::open()?;
         if context.json {
             output.json(&json!({ "name": name, "drained": true, "devices": devices }))?;
@@ -205,42 +205,6 @@ impl Drain {
         }
         output.flush()?;
         Ok(Exit::Done)
-    }
-}
-
-/// How far devices are, by their ids: (chunks, bytes) of all that there is to move, and of what was moved.
-#[derive(Default)]
-struct Emptied {
-    devices: BTreeMap<u128, [(u64, u64); 2]>,
-}
-
-impl Emptied {
-    /// Notes what these devices say. One that is not there any more is empty.
-    fn look(&mut self, left: &[&Device], progress: &Progress) {
-        let before = self.moved();
-        for known in self.devices.values_mut() {
-            known[1] = known[0];
-        }
-        for device in left {
-            let drain = device.drain.clone().unwrap_or_default();
-            let whole = || {
-                let whole = (device.chunks.saturating_add(drain.chunks), device.live.saturating_add(drain.bytes));
-                progress.found(whole.0, whole.1);
-                [whole, (0, 0)]
-            };
-            self.devices.entry(device.device.value()).or_insert_with(whole)[1] = (drain.chunks, drain.bytes);
-        }
-        progress.found_all();
-        let moved = self.moved();
-        progress.copied(moved.0.saturating_sub(before.0));
-        progress.copied_bytes(moved.1.saturating_sub(before.1));
-    }
-
-    fn moved(&self) -> (u64, u64) {
-        let add = |(chunks, bytes): (u64, u64), moved: (u64, u64)| {
-            (chunks.saturating_add(moved.0), bytes.saturating_add(moved.1))
-        };
-        self.devices.values().map(|known| known[1]).fold((0, 0), add)
     }
 }
 

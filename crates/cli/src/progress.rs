@@ -27,6 +27,8 @@ pub struct Progress {
     noun: &'static str,
     clock: Arc<dyn Clock>,
     start: Time,
+    /// How long it took until the work itself began, if that was not at once.
+    waited: OnceLock<Duration>,
     quiet: bool,
     bar: Option<ProgressBar>,
     files: AtomicU64,
@@ -51,6 +53,8 @@ struct Moment {
     /// Files and bytes there are, once known.
     whole: Option<(u64, u64)>,
     elapsed: Duration,
+    /// The part of it in which the work had not begun.
+    waited: Duration,
 }
 
 /// Keeps the line moving until it is dropped.
@@ -86,6 +90,7 @@ impl Progress {
             noun,
             clock: context.clock.clone(),
             start: context.clock.now(),
+            waited: OnceLock::new(),
             quiet: context.quiet,
             bar,
             files: AtomicU64::new(0),
@@ -119,6 +124,11 @@ impl Progress {
             }
             before = moment;
         }
+    }
+
+    /// The work begins only now: the time before says nothing of how long the rest takes.
+    pub fn begins(&self) {
+        let _earlier = self.waited.set(self.clock.now().since(self.start));
     }
 
     /// So many more files and bytes are to be copied.
@@ -208,6 +218,7 @@ impl Progress {
             bytes: self.bytes.load(Ordering::Relaxed),
             whole,
             elapsed: self.clock.now().since(self.start),
+            waited: self.waited.get().copied().unwrap_or_default(),
         }
     }
 
@@ -237,7 +248,7 @@ fn moving_line(verb: &str, noun: &str, moment: Moment) -> String {
         line.push_str(&format!(" of {}", show::thousands(files)));
     }
     line.push_str(&format!(" {noun}s, {}, {}", base::unit::show_bytes(moment.bytes), rates(noun, moment)));
-    if let Some(left) = time_left(moment) {
+    if let Some(left) = time_left(noun, moment) {
         line.push_str(&format!(", {} left", show::duration(left)));
     }
     line
@@ -265,14 +276,17 @@ fn rates(noun: &str, moment: Moment) -> String {
     format!("{} {noun}s/s, {}", show::thousands(files), show::rate(moment.bytes, moment.elapsed))
 }
 
-/// By files or by bytes, whichever takes longer: many small files or few large ones may come last.
-fn time_left(moment: Moment) -> Option<Duration> {
+/// By files or by bytes, whichever takes longer: many small files or few large ones may come last. Chunks, of which several are on
+/// their way at once and large ones for long, by bytes.
+fn time_left(noun: &str, moment: Moment) -> Option<Duration> {
     let (files, bytes) = moment.whole?;
     let by = |done: u64, whole: u64| {
         let missing = whole.saturating_sub(done);
-        (done > 0).then(|| moment.elapsed.as_secs_f64() / done as f64 * missing as f64)
+        let worked = moment.elapsed.saturating_sub(moment.waited);
+        (done > 0).then(|| worked.as_secs_f64() / done as f64 * missing as f64)
     };
-    let seconds = by(moment.files, files).into_iter().chain(by(moment.bytes, bytes)).fold(0.0, f64::max);
+    let by_files = by(moment.files, files).filter(|_| noun != "chunk" || bytes == 0);
+    let seconds = by_files.into_iter().chain(by(moment.bytes, bytes)).fold(0.0, f64::max);
     (moment.files > 0 || moment.bytes > 0).then(|| Duration::from_secs_f64(seconds.min(1e9)))
 }
 
@@ -281,8 +295,13 @@ mod tests {
     use super::{Moment, moving_line, summary_line, time_left};
     use std::time::Duration;
 
-    const HALF: Moment =
-        Moment { files: 1000, bytes: 10 << 20, whole: Some((2000, 30 << 20)), elapsed: Duration::from_secs(2) };
+    const HALF: Moment = Moment {
+        files: 1000,
+        bytes: 10 << 20,
+        whole: Some((2000, 30 << 20)),
+        elapsed: Duration::from_secs(2),
+        waited: Duration::ZERO,
+    };
 
     /// Lines for people: counts, rates, and time left once the whole is known.
     #[test]
@@ -303,8 +322,16 @@ mod tests {
     /// Time left follows the slower of files and bytes, and is not told before anything is known.
     #[test]
     fn time_left_is_the_longer() {
-        assert_eq!(time_left(HALF), Some(Duration::from_secs(4)));
-        assert_eq!(time_left(Moment { whole: None, ..HALF }), None);
-        assert_eq!(time_left(Moment { whole: Some((5, 5)), ..Moment::default() }), None);
+        assert_eq!(time_left("file", HALF), Some(Duration::from_secs(4)));
+        assert_eq!(time_left("file", Moment { whole: None, ..HALF }), None);
+        assert_eq!(time_left("file", Moment { whole: Some((5, 5)), ..Moment::default() }), None);
+        // Four large chunks, one of them done and the others nearly.
+        let elapsed = Duration::from_secs(9);
+        let nearly = Moment { files: 1, bytes: 90, whole: Some((4, 100)), elapsed, ..Moment::default() };
+        assert_eq!(time_left("chunk", nearly), Some(Duration::from_secs(1)));
+        assert_eq!(time_left("file", nearly), Some(Duration::from_secs(27)));
+        // It began only after three seconds.
+        let later = Moment { bytes: 60, waited: Duration::from_secs(3), ..nearly };
+        assert_eq!(time_left("chunk", later), Some(Duration::from_secs(4)));
     }
 }

@@ -5,6 +5,7 @@ mod bare;
 mod card;
 mod compressed;
 mod curves;
+mod drains;
 mod files;
 mod ground;
 mod joins;
@@ -13,6 +14,7 @@ mod limiter;
 mod links;
 mod load;
 mod memory;
+mod pace;
 mod plot;
 mod row;
 mod world;
@@ -23,6 +25,7 @@ use base::net::Boxed;
 use base::policy::Compression;
 use base::unit::MIB;
 use compressed::Content;
+use drains::Drains;
 use ground::Tools;
 use joins::Joins;
 use limiter::Speed;
@@ -35,7 +38,7 @@ use std::path::PathBuf;
 /// What to measure.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Experiments, by their names: limiter, weak, strong, one, buffer, links, hot, joins, memory, compression; all of them without this
+    /// Experiments, by their names: limiter, weak, strong, one, buffer, links, hot, joins, drains, memory, compression; all of them without this
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Sizes, in nodes with one device each, instead of the usual ones
@@ -77,8 +80,8 @@ pub struct Args {
 }
 
 /// The experiments, in the order in which they are run.
-const EXPERIMENTS: [&str; 10] =
-    ["limiter", "weak", "strong", "one", "buffer", "links", "hot", "joins", "memory", "compression"];
+const EXPERIMENTS: [&str; 11] =
+    ["limiter", "weak", "strong", "one", "buffer", "links", "hot", "joins", "drains", "memory", "compression"];
 
 /// What an experiment found: rows, and pictures by their names.
 #[derive(Default)]
@@ -136,6 +139,7 @@ async fn experiment(name: &str, args: &Args, tools: &Tools) -> Result<Found> {
         "buffer" => buffer(args, tools).await,
         "links" | "hot" => links(name, args, tools).await,
         "joins" => joins(args, tools).await,
+        "drains" => drains(args, tools).await,
         "memory" => memory(args, tools).await,
         "compression" => compression(args, tools).await,
         other => unreachable!("{other} is no experiment"),
@@ -362,6 +366,21 @@ async fn joins(args: &Args, tools: &Tools) -> Result<Found> {
     Ok(found)
 }
 
+/// A node with files is drained, with nobody else there and beside a load.
+async fn drains(args: &Args, tools: &Tools) -> Result<Found> {
+    let mut found = Found::default();
+    for devices in args.sizes(&[8]) {
+        let (speed, load) = (args.speed(devices), args.load(args.chunk(devices), 12));
+        let seconds = args.seconds.unwrap_or(6.0);
+        for (file, loaded) in [(128 * MIB, false), (2 * MIB, false), (128 * MIB, true)] {
+            let rows = Drains { devices, speed, load, seconds, file, loaded }.run(tools).await?;
+            args.show(&rows);
+            found.rows.extend(rows);
+        }
+    }
+    Ok(found)
+}
+
 /// One node of many in a process of its own.
 async fn memory(args: &Args, tools: &Tools) -> Result<Found> {
     let mut found = Found::default();
@@ -422,6 +441,18 @@ mod tests {
         let (speed, load) = (Speed::ssd(100_000_000), Load { chunk: 64 << 10, window: 4, pulls: None });
         let seen = super::joins::Joins { devices: 2, speed, load, seconds: 0.5 }.run(&Tools::new()).await;
         assert_eq!(seen.expect("it runs").rows.len(), 2);
+    }
+
+    /// A node with files is drained with nobody else there and beside a load, and all bytes are what they were.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_node_is_drained() {
+        let (speed, load) = (Speed::ssd(200_000_000), Load { chunk: 64 << 10, window: 4, pulls: None });
+        let drains = super::drains::Drains { devices: 3, speed, load, seconds: 0.1, file: 4 * MIB, loaded: false };
+        let mut rows = drains.run(&Tools::new()).await.expect("it runs");
+        let drains = super::drains::Drains { loaded: true, ..drains };
+        rows.extend(drains.run(&Tools::new()).await.expect("it runs"));
+        assert_eq!(rows.len(), 3);
+        assert!(rows.iter().all(|row| row.throughput > 0.0), "{rows:?}");
     }
 
     /// What a client pushes or writes compressed comes back, and less of it is stored.

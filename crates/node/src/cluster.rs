@@ -87,7 +87,12 @@ impl Node {
             self.log.say(Level::Info, "cluster", text, &[("name", &info.name), ("at", &info.address)]);
         }
         keeper.note_devices(info.node, &devices, &known).await?;
+        let drains = devices.iter().any(|device| device.drain.is_some());
         keeper.peers.heard(node, devices);
+        if drains {
+            // A drain may have waited for this node to know of it.
+            self.drains.notify_one();
+        }
         let mut answer = keeper.answer_to(self.id, info.node, epoch).await?;
         answer.removed = removed;
         Ok(answer)

@@ -23,6 +23,7 @@ use net::message::{Done, cluster, device as wire};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -35,9 +36,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 pub struct Draining {
     /// When it began, or went on.
     pub began: WallTime,
+    /// Live bytes and chunks that were there when the first was moved; zeros before that.
+    pub whole: (u64, u64),
     /// Chunks that were moved.
     pub chunks: u64,
-    /// Their bytes.
+    /// Bytes that were copied, those of chunks that are on their way included.
     pub bytes: u64,
     /// What it waits for; empty while it has work.
     pub waits: String,
@@ -48,7 +51,14 @@ pub struct Draining {
 impl Draining {
     /// As the wire has it.
     pub fn state(&self) -> wire::DrainState {
-        wire::DrainState { began_ms: self.began.0, chunks: self.chunks, bytes: self.bytes, waits: self.waits.clone() }
+        wire::DrainState {
+            began_ms: self.began.0,
+            chunks: self.chunks,
+            bytes: self.bytes,
+            waits: self.waits.clone(),
+            whole_chunks: self.whole.1,
+            whole_bytes: self.whole.0,
+        }
     }
 }
 
@@ -78,6 +88,12 @@ pub async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
 
 /// Does everything that can be done now for one device, and removes it if nothing is left on it.
 async fn pass(node: &Arc<Node>, place: &Place) -> Result<()> {
+    let whole = place.holds();
+    node.drained(place, |draining| {
+        if draining.whole == (0, 0) {
+            draining.whole = whole;
+        }
+    });
     let mut waits = Vec::new();
     move_groups(node, place, &mut waits).await?;
     leave_bags(node, place, &mut waits).await?;
@@ -164,7 +180,7 @@ async fn find_moves(node: &Arc<Node>, place: &Place, moves: &mut Moves<'_>, wait
 struct Moves<'a> {
     node: &'a Arc<Node>,
     place: &'a Place,
-    tasks: JoinSet<(DeviceId, Result<u64>)>,
+    tasks: JoinSet<(DeviceId, Result<()>)>,
     /// How many are on their way to each device.
     under_way: BTreeMap<DeviceId, usize>,
     /// Why chunks could not be moved.
@@ -179,7 +195,8 @@ impl Moves<'_> {
     fn begin(&mut self, group: GroupId, chunk: ChunkId, to: Place) {
         let target = to.id();
         *self.under_way.entry(target).or_default() += 1;
-        let one = Move { node: self.node.clone(), group, chunk, from: self.place.clone(), to };
+        let (node, from, copied) = (self.node.clone(), self.place.clone(), AtomicU64::new(0));
+        let one = Move { node, group, chunk, from, to, copied };
         self.tasks.spawn(async move { (target, one.run().await) });
     }
 
@@ -202,10 +219,9 @@ impl Moves<'_> {
             *count = count.saturating_sub(1);
         }
         match moved {
-            Ok(bytes) => self.node.drained(self.place, |draining| {
+            Ok(()) => self.node.drained(self.place, |draining| {
                 draining.waits.clear();
                 draining.chunks += 1;
-                draining.bytes += bytes;
             }),
             // Garbage, which housekeeping collects.
             Err(error) if error.kind() == ErrorKind::Stale => {
@@ -306,7 +322,7 @@ impl Node {
     }
 
     /// The drain of a device came further.
-    fn drained(&self, place: &Place, note: impl FnOnce(&mut Draining)) {
+    pub fn drained(&self, place: &Place, note: impl FnOnce(&mut Draining)) {
         match (place, &self.role) {
             (Place::Near(device), _) => device.drained(note),
             (Place::Far(far), Role::Keeper(keeper)) => keeper.peers.drained(far.device, self.clock.wall(), note),

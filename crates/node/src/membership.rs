@@ -261,7 +261,11 @@ pub async fn run(node: Arc<Node>, membership: Arc<Membership>, itself: wire::Nod
             _ = stopped.changed() => return,
             reported = report(&node, &membership, &itself) => reported,
         };
-        say_what_changed(&membership, &node.log, reported);
+        let again = matches!(reported, Ok(true));
+        say_what_changed(&membership, &node.log, reported.map(drop));
+        if again {
+            continue;
+        }
         tokio::select! {
             biased;
             _ = stopped.changed() => return,
@@ -270,14 +274,17 @@ pub async fn run(node: Arc<Node>, membership: Arc<Membership>, itself: wire::Nod
     }
 }
 
-async fn report(node: &Node, membership: &Membership, itself: &wire::Node) -> Result<()> {
+/// Whether the answer told of something for which the node that keeps the metadata waits to hear that it is known here.
+async fn report(node: &Node, membership: &Membership, itself: &wire::Node) -> Result<bool> {
     let epoch = membership.state().view.as_ref().map_or(0, |view| view.epoch);
     let ask = wire::Report { node: itself.clone(), devices: node.own_devices(), epoch };
     let sent = membership.clock.now();
     let answer = membership.ask(&ask).await?;
     // Before anybody may write: a device that is to be emptied takes nothing new.
+    let mut begins = false;
     for device in &answer.draining {
         if let Some(device) = node.devices.get(&DeviceId(device.value())) {
+            begins |= !device.is_draining();
             device.begin_draining(node.clock.wall());
         }
     }
@@ -288,7 +295,7 @@ async fn report(node: &Node, membership: &Membership, itself: &wire::Node) -> Re
         }
     }
     membership.told(sent, &answer);
-    Ok(())
+    Ok(begins)
 }
 
 /// Says in the log, once, when the node begins to wait for the keeper or is its member (again).

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use net::cells::Stored;
 use net::message::order::Fetch;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Bytes copied at once: one record.
@@ -35,23 +36,27 @@ pub struct Move {
     pub from: Place,
     /// Where it shall be.
     pub to: Place,
+    /// Bytes that were copied so far.
+    pub copied: AtomicU64,
 }
 
 impl Move {
-    /// Moves it. The bytes that were copied.
-    pub async fn run(&self) -> Result<u64> {
+    /// Moves it.
+    pub async fn run(&self) -> Result<()> {
         let moved = match (&self.from, &self.to) {
             (Place::Near(from), Place::Near(to)) => self.while_written(from, to).await,
             _ => self.at_rest().await,
         };
         if moved.is_err() {
+            let copied = self.copied.load(Ordering::Relaxed);
+            self.node.drained(&self.from, |draining| draining.bytes = draining.bytes.saturating_sub(copied));
             self.forget_copy().await;
         }
         moved
     }
 
     /// Both devices are this node's.
-    async fn while_written(&self, from: &Arc<Device>, to: &Arc<Device>) -> Result<u64> {
+    async fn while_written(&self, from: &Arc<Device>, to: &Arc<Device>) -> Result<()> {
         // What is there does not change any more: most of it is copied while its writer goes on.
         let copied = match self.from.stat(self.chunk).await? {
             Some(extent) => self.copy(&extent, 0).await?,
@@ -64,11 +69,10 @@ impl Move {
     }
 
     /// What came meanwhile, the seal, and the change of the metadata; nothing changes the chunk during this.
-    async fn finish(&self, copied: u64) -> Result<u64> {
-        let mut bytes = 0;
+    async fn finish(&self, copied: u64) -> Result<()> {
         let extent = self.from.stat(self.chunk).await?;
         if let Some(extent) = &extent {
-            bytes = self.copy(extent, copied).await?;
+            self.copy(extent, copied).await?;
             self.close(extent).await?;
         }
         // Housekeeping frees nothing in between: what it freed before is freed in the copy, what it will free it finds there.
@@ -76,21 +80,19 @@ impl Move {
         if extent.is_some() {
             self.release().await?;
         }
-        self.record().await?;
-        Ok(bytes)
+        self.record().await
     }
 
     /// Nobody writes the chunk any more. Its copy is complete at once.
-    async fn at_rest(&self) -> Result<u64> {
+    async fn at_rest(&self) -> Result<()> {
         let extent = self.from.stat(self.chunk).await?;
         let Some(extent) = extent.filter(|_| self.node.planted != Some(Planted::MovedUncopied)) else {
             let _turn = self.node.moving.lock().await;
-            self.record().await?;
-            return Ok(0);
+            return self.record().await;
         };
         // Of an attempt that was cut short.
         self.to.delete(vec![self.chunk]).await?;
-        let bytes = self.copy(&extent, 0).await?;
+        self.copy(&extent, 0).await?;
         self.close(&Extent { sealed: true, ..extent }).await?;
         let _turn = self.node.moving.lock().await;
         self.release().await?;
@@ -100,8 +102,7 @@ impl Move {
             let text = format!("the copy of chunk {} is not there any more; it is copied again", self.chunk);
             return Err(Error::new(ErrorKind::Busy, text));
         }
-        self.record().await?;
-        Ok(bytes)
+        self.record().await
     }
 
     /// Names the new place in the metadata.
@@ -132,24 +133,36 @@ impl Move {
                 if self.fetch(extent, kept.small_parts, (at, until)).await? {
                     // The last cell may go on behind these bytes.
                     let copy = self.to.stat(self.chunk).await?;
-                    at = copy.map_or(until, |copy| copy.length.max(until));
+                    let before = std::mem::replace(&mut at, copy.map_or(until, |copy| copy.length.max(until)));
+                    self.came(at - before);
                     continue;
                 }
             }
             let most = at.saturating_add(STEP).min(extent.length);
             let zeros =
                 |end: u64| vec![Stored { offset: at, bytes: Bytes::from(vec![0; (end - at) as usize]), cell: 0 }];
+            let is_there = next.is_some_and(|(from, _)| *from <= at);
             let pieces = match next {
                 Some((from, end)) if *from <= at => self.from.read(self.chunk, at, most.min(*end)).await?,
                 Some((from, _)) => zeros(most.min(*from)),
                 None => zeros(most),
             };
             for piece in pieces {
-                at = at.max(piece.end());
+                let end = at.max(piece.end());
+                if is_there {
+                    self.came(end - at);
+                }
+                at = end;
                 self.append(extent, piece, Level::Written, kept.small_parts).await?;
             }
         }
         Ok(at)
+    }
+
+    /// So many bytes more were copied.
+    fn came(&self, bytes: u64) {
+        self.copied.fetch_add(bytes, Ordering::Relaxed);
+        self.node.drained(&self.from, |draining| draining.bytes = draining.bytes.saturating_add(bytes));
     }
 
     /// Lets the node that takes the chunk fetch these bytes. False: this node has to carry them, because both devices are its own, or

@@ -2,12 +2,13 @@
 
 use super::{id_of, named};
 use crate::context::Context;
+use crate::emptied::Emptied;
 use crate::exit::{Exit, Result, say};
 use crate::output::Output;
 use crate::progress::Progress;
 use base::error::{Error, ErrorKind};
 use clap::Args;
-use client::{Client, Device, DrainState};
+use client::{Client, Device};
 use serde_json::json;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use std::time::Duration;
   stormwell device rm /disk/2
 
 Reads, writes, pushes and pulls go on. Nothing new is placed on the device from the moment on that this command is answered, also
-after a restart of the node. Files move as they are, one chunk after another. Chunks of bags are not moved: the device serves them
+after a restart of the node. Files move as they are, a few chunks at once. Chunks of bags are not moved: the device serves them
 until consumers have handled them, and the command says which bags it waits for; a bag that retains its chunks is waited for until
 it is removed. Chunks with damage cannot be moved either; `stormwell device scrub` names their files.
 
@@ -46,7 +47,7 @@ impl Rm {
         let [device] = &named(&client, &self.device).await?[..] else { unreachable!("one name is one device") };
         let (progress, ticker) = Progress::start(context, "rm", "chunk");
         client.drain(device.device).await.map_err(|error| error.during(format!("device rm {}", device.place)))?;
-        let moved = follow(context, &client, device, &progress).await?;
+        let (chunks, bytes) = follow(context, &client, device, &progress).await?;
         drop(ticker);
         progress.summary();
         let mut output = Output::open()?;
@@ -55,8 +56,8 @@ impl Rm {
                 "device": id_of(device),
                 "directory": device.place,
                 "removed": true,
-                "chunks": moved.chunks,
-                "bytes": moved.bytes,
+                "chunks": chunks,
+                "bytes": bytes,
             }))?;
         } else {
             let line = output.name(&format!(
@@ -70,36 +71,28 @@ impl Rm {
     }
 }
 
-/// Looks how far the drain is until the device is gone. What was moved, as last seen.
-async fn follow(context: &Context, client: &Client, device: &Device, progress: &Progress) -> Result<DrainState> {
-    let (mut last, mut first) = (DrainState::default(), true);
+/// Looks how far the drain is until the device is gone. Chunks and bytes that were moved meanwhile.
+async fn follow(context: &Context, client: &Client, device: &Device, progress: &Progress) -> Result<(u64, u64)> {
+    let (mut emptied, mut told) = (Emptied::default(), String::new());
     loop {
         let now = client.devices().await?.devices;
-        let Some(found) = now.into_iter().find(|other| other.device == device.device) else {
-            // What was moved between the last look and the end.
-            progress.copied(device.chunks.saturating_sub(last.chunks));
-            progress.copied_bytes(device.live.saturating_sub(last.bytes));
-            return Ok(DrainState {
-                chunks: last.chunks.max(device.chunks),
-                bytes: last.bytes.max(device.live),
-                ..last
-            });
+        let Some(found) = now.iter().find(|other| other.device == device.device) else {
+            if emptied.count() == 0 {
+                // It was over before it was seen.
+                emptied.look(&[device], progress);
+            }
+            emptied.look(&[], progress);
+            return Ok(emptied.moved());
         };
-        let state = found.drain.ok_or_else(|| {
+        let Some(state) = &found.drain else {
             let text = format!("{} is in use again; nothing is lost; look at `stormwell device ls`", device.place);
-            Error::new(ErrorKind::Stale, text)
-        })?;
-        if first {
-            progress.found(found.chunks.saturating_add(state.chunks), found.live.saturating_add(state.bytes));
-            progress.found_all();
-            first = false;
-        }
-        progress.copied(state.chunks.saturating_sub(last.chunks));
-        progress.copied_bytes(state.bytes.saturating_sub(last.bytes));
-        if state.waits != last.waits && !state.waits.is_empty() && !context.quiet {
+            return Err(Error::new(ErrorKind::Stale, text).into());
+        };
+        emptied.look(&[found], progress);
+        if state.waits != told && !state.waits.is_empty() && !context.quiet {
             say(&format!("rm: waits for {}", state.waits));
         }
-        last = state;
+        told = state.waits.clone();
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }

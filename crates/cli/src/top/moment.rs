@@ -62,7 +62,7 @@ pub struct Device {
     pub capacity: f64,
     /// Whether writers wait for room.
     pub full: bool,
-    /// Whether it takes no writes after a failed sync.
+    /// Whether it takes no writes after a failed write or sync.
     pub out_of_service: bool,
     /// Bytes read a second.
     pub read: f64,

@@ -193,6 +193,11 @@ impl Store {
         self.busy.iter().map(|busy| busy.time().as_secs_f64()).sum()
     }
 
+    /// Bytes that each device has read and written so far.
+    pub fn moved(&self) -> Vec<(u64, u64)> {
+        self.busy.iter().map(|busy| busy.moved()).collect()
+    }
+
     /// How long ago each device was done, on average, in seconds.
     pub fn idle(&self) -> f64 {
         let now = self.tools.clock.now();

@@ -33,11 +33,13 @@ impl Speed {
     }
 }
 
-/// What a device had to do so far, for whoever measures beside it. Nanoseconds.
+/// What a device had to do so far, for whoever measures beside it. Nanoseconds, and bytes.
 #[derive(Debug, Default)]
 pub struct Busy {
     time: AtomicU64,
     free: AtomicU64,
+    read: AtomicU64,
+    written: AtomicU64,
 }
 
 impl Busy {
@@ -49,6 +51,11 @@ impl Busy {
     /// When it is done with everything that it was given.
     pub fn free(&self) -> Time {
         Time::from_nanos(self.free.load(Ordering::Relaxed))
+    }
+
+    /// Bytes that it was to read and to write.
+    pub fn moved(&self) -> (u64, u64) {
+        (self.read.load(Ordering::Relaxed), self.written.load(Ordering::Relaxed))
     }
 }
 
@@ -86,10 +93,15 @@ impl Meter {
 
     fn cost(&mut self, op: &Op) -> Duration {
         match op {
-            Op::Read { file, offset, length, .. } => self.transfer(*file, *offset, *length as u64),
+            Op::Read { file, offset, length, .. } => {
+                self.busy.read.fetch_add(*length as u64, Ordering::Relaxed);
+                self.transfer(*file, *offset, *length as u64)
+            }
             Op::Write { file, offset, parts } => {
                 self.dirty = true;
-                self.transfer(*file, *offset, parts.iter().map(Bytes::len).sum::<usize>() as u64)
+                let length = parts.iter().map(Bytes::len).sum::<usize>() as u64;
+                self.busy.written.fetch_add(length, Ordering::Relaxed);
+                self.transfer(*file, *offset, length)
             }
             // It waits for everything before it in any case; what it does itself is one request.
             Op::Sync { .. } => {

@@ -272,7 +272,8 @@ impl Client {
     }
 
     async fn acknowledge(&self, bag: u64, device: Id, (chunk, pass): (Id, u32), grant: u64) {
-        let acknowledge = bag::Acknowledge { bag, device, pass, grants: vec![bag::Grant { chunk, grant }] };
+        let acknowledge =
+            bag::Acknowledge { bag, device, pass, grants: vec![bag::Grant { chunk, grant }], retain: false };
         let answer = ask(self.at(device), &acknowledge).await.expect("answered");
         assert_eq!(answer.results[0].code, 0, "{answer:?}");
     }
@@ -659,6 +660,12 @@ async fn a_node_is_drained() {
     })
     .await;
     assert_eq!(client.push(info.bag, far, 2).await.expect_err("it takes nothing new").kind(), ErrorKind::Full);
+    // Four chunks have moved, with all bytes but those that were cut away, of what was there when it began.
+    let listed = client.listed().await;
+    let drain =
+        listed.into_iter().find(|device| device.device == far).and_then(|device| device.drain).expect("drained");
+    assert!((18_900_000..=19_200_000).contains(&drain.bytes) && drain.chunks == 4, "{drain:?}");
+    assert!(drain.whole_bytes >= drain.bytes && drain.whole_chunks >= 5, "{drain:?}");
     // The node that takes a chunk fetches it; the keeper sends it at most the ends of chunks, and no bytes.
     let (fetched, carried) = (cluster.calls(2, "order_fetch").await, cluster.calls(2, "chunk_append").await - appends);
     assert!(fetched >= 1 && carried <= 4, "{fetched} orders to fetch, {carried} appends");
