@@ -16,6 +16,17 @@ pub fn add(path: &Path, name: &str, counts: &[(String, u64)]) -> Result<()> {
     std::fs::write(path, text).map_err(trouble)
 }
 
+/// Puts a row in place of the one that begins with `key`, or behind the others, of the table between `<!-- NAME -->` and
+/// `<!-- end -->` in the document at `path`.
+pub fn set_row(path: &Path, name: &str, key: &str, row: &str) -> Result<()> {
+    let text = os::file::read_text(path)?;
+    let Some(text) = with_row(&text, name, key, row) else {
+        let text = format!("{} has no place for the table `{name}`; it was not changed", path.display());
+        return Err(Error::new(ErrorKind::Invalid, text));
+    };
+    os::file::replace(path, text.as_bytes())
+}
+
 /// Puts a table in place of what stands between `<!-- NAME -->` and `<!-- end -->` in the document at `path`.
 pub fn replace(path: &Path, name: &str, table: &str) -> Result<()> {
     let text = os::file::read_text(path)?;
@@ -27,6 +38,18 @@ pub fn replace(path: &Path, name: &str, table: &str) -> Result<()> {
         return Err(Error::new(ErrorKind::Invalid, text));
     };
     os::file::replace(path, format!("{}{table}{}", &text[..start], &text[end..]).as_bytes())
+}
+
+fn with_row(text: &str, name: &str, key: &str, row: &str) -> Option<String> {
+    let opening = format!("<!-- {name} -->\n");
+    let start = text.find(&opening)? + opening.len();
+    let end = start + text[start..].find("<!-- end -->")?;
+    let mut lines: Vec<&str> = text[start..end].lines().collect();
+    match lines.iter_mut().find(|line| line.starts_with(key)) {
+        Some(line) => *line = row,
+        None => lines.push(row),
+    }
+    Some(format!("{}{}\n{}", &text[..start], lines.join("\n"), &text[end..]))
 }
 
 fn added(text: &str, name: &str, counts: &[(String, u64)]) -> Option<String> {
@@ -49,7 +72,18 @@ fn added(text: &str, name: &str, counts: &[(String, u64)]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::added;
+    use super::{added, with_row};
+
+    /// A known row is replaced, a new one appended, and nothing else changes.
+    #[test]
+    fn one_row_is_set() {
+        let text = "a\n<!-- planted -->\n| fault | from 0 |\n|---|---|\n| A: x | 3 |\n| B: y | 4 |\n<!-- end -->\nz\n";
+        let set = |text: &str, key, row| with_row(text, "planted", key, row).expect("the table is there");
+        let text = set(&set(text, "| A:", "| A: x | 7 |"), "| C:", "| C: z | 1 |");
+        let wanted = "a\n<!-- planted -->\n| fault | from 0 |\n|---|---|\n| A: x | 7 |\n| B: y | 4 |\n| C: z | 1 |\n<!-- end -->\nz\n";
+        assert_eq!(text, wanted);
+        assert_eq!(with_row(&text, "none", "| A:", ""), None);
+    }
 
     /// A known row grows, a new one is appended, other tables stay as they are.
     #[test]

@@ -280,7 +280,8 @@ async fn end_abandoned(node: &Node) -> Result<()> {
         let can_be_asked =
             |device: DeviceId| node.place(device).is_ok_and(|place| place.is_able() || matches!(place, Place::Near(_)));
         // Else its turn comes with its devices.
-        if orphan.group.chunks().all(|(_, device, _)| can_be_asked(device)) {
+        let waits_for_none = node.planted == Some(Planted::UnreachableTakenForEmpty);
+        if waits_for_none || orphan.group.chunks().all(|(_, device, _)| can_be_asked(device)) {
             said(node, end(node, orphan).await);
         }
     }
