@@ -81,6 +81,16 @@ impl BlockSums {
         self.length += length;
     }
 
+    /// Those of `bytes`, which are the first of the bytes that these sums are of: nothing is summed again but a block that is cut.
+    pub fn of_first(&self, bytes: &[u8]) -> BlockSums {
+        assert!(bytes.len() <= self.length, "sums of {} bytes for {}", self.length, bytes.len());
+        let mut sums = BlockSums::for_length(bytes.len());
+        let (full, cut) = bytes.split_at(bytes.len() / BLOCK * BLOCK);
+        self.blocks().iter().take(full.len() / BLOCK).for_each(|crc| sums.add_known(*crc, BLOCK));
+        sums.add_known(crc32c(cut), cut.len());
+        sums
+    }
+
     /// Of all bytes together.
     pub fn whole(&self) -> u32 {
         self.whole

@@ -88,15 +88,19 @@ impl DataLog {
 
 impl Core {
     /// Puts the chunk's tail and `payload` behind it into data records, the last of which seals the chunk if `seal`.
-    /// `crcs` are those of the payload's blocks and used if there is no tail. There is room: `has_room` said so.
+    /// `crcs` are those of the payload's blocks, used if it is not joined to a tail. There is room: `has_room` said so.
     pub fn put_records(&mut self, id: ChunkId, payload: Bytes, crcs: &[u32], seal: bool) {
         let Some(small) = self.index.open.get(&id).map(|open| open.small_records) else { return };
         let record_max = record_max(small);
         let tail = self.index.take_tail(id);
         let mut pieces: Vec<(Bytes, usize, Vec<u32>)> = Vec::new();
         let mut rest = payload;
+        // A large payload that begins at a block's bound keeps its checksums, and what is behind it its place on the bounds.
+        let flushed = self.index.open.get(&id).map_or(0, |open| open.flushed as usize);
+        let apart = rest.len() >= RECORD_PAYLOAD_MIN && (flushed + tail.len()).is_multiple_of(BLOCK);
+        let joined = !tail.is_empty() && !apart;
         if !tail.is_empty() {
-            let fill = record_max.saturating_sub(tail.len()).min(rest.len());
+            let fill = if apart { 0 } else { record_max.saturating_sub(tail.len()).min(rest.len()) };
             let length = tail.len() + fill;
             let mut first = self.settings.pool.take(length.next_multiple_of(BLOCK));
             first[..tail.len()].copy_from_slice(&tail);
@@ -109,7 +113,7 @@ impl Core {
         while !rest.is_empty() {
             let piece = rest.split_to(rest.len().min(record_max));
             let length = piece.len();
-            let crcs = if tail.is_empty() { known.next().map(<[u32]>::to_vec).unwrap_or_default() } else { Vec::new() };
+            let crcs = if !joined { known.next().map(<[u32]>::to_vec).unwrap_or_default() } else { Vec::new() };
             pieces.push((piece, length, crcs));
         }
         let last = pieces.len();
@@ -256,7 +260,7 @@ impl Core {
             self.data_log.repairing = true;
             self.data_log.strikes += 1;
             if self.data_log.strikes > 1 {
-                self.fail(&format!("failed to write twice ({error})"));
+                self.fail_to_write("", &error);
                 return;
             }
         }

@@ -51,7 +51,10 @@ fn script(world: &mut World, seed: u64) -> Acknowledged {
             world.engine.want_checkpoint();
             let id = ChunkId(10);
             acknowledged.present.retain(|(known, _)| *known != id);
-            if !matches!(world.try_call(Request::Acknowledge { chunks: vec![(id, 5)], pass: 0 }), Some(Ok(_))) {
+            if !matches!(
+                world.try_call(Request::Acknowledge { chunks: vec![(id, 5)], pass: 0, retain: false }),
+                Some(Ok(_))
+            ) {
                 return acknowledged;
             }
             acknowledged.gone.push(id);

@@ -40,7 +40,7 @@ fn write(device: &SimDevice) {
     world.call(append(FILE, ChunkId(2), 0, &content(2, 70_000).into(), Level::Synced, true)).expect("appended");
     world.call(append(FILE, ChunkId(3), 0, &content(3, 200).into(), Level::Synced, true)).expect("appended");
     add_cells(&mut world, 5);
-    world.call(Request::Acknowledge { chunks: vec![(ChunkId(10), 5)], pass: 0 }).expect("acknowledged");
+    world.call(Request::Acknowledge { chunks: vec![(ChunkId(10), 5)], pass: 0, retain: false }).expect("acknowledged");
     world.call(Request::BagPass { bag: BagId(4), pass: 3, retain: true }).expect("a pass");
     for _ in 0..2 {
         // What has grown larger than its base is followed by a full one.
@@ -56,7 +56,7 @@ fn write(device: &SimDevice) {
     world.engine.want_checkpoint();
     world.settle();
     world.call(append(FILE, ChunkId(1), 7000, &part(1, 7000, 9000, 9000), Level::Synced, false)).expect("appended");
-    world.call(Request::Acknowledge { chunks: vec![(ChunkId(12), 6)], pass: 0 }).expect("acknowledged");
+    world.call(Request::Acknowledge { chunks: vec![(ChunkId(12), 6)], pass: 0, retain: false }).expect("acknowledged");
 }
 
 /// A chunk of a few bytes, a cell, and a few bytes that are not sealed.
@@ -87,7 +87,7 @@ fn check(world: &mut World) {
     assert_eq!((stat.pushed, stat.acknowledged, stat.sealed_epoch), (5, 2, Some(9)));
     let stat = world.engine.bag_stat(BagId(4));
     assert_eq!((stat.pass, stat.retain), (3, true));
-    let again = |id, grant| Request::Acknowledge { chunks: vec![(ChunkId(id), grant)], pass: 0 };
+    let again = |id, grant| Request::Acknowledge { chunks: vec![(ChunkId(id), grant)], pass: 0, retain: false };
     assert_eq!(world.call(again(10, 5)), Ok(Reply::Acknowledged { results: vec![Ok(())] }));
 }
 

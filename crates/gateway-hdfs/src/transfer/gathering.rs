@@ -41,6 +41,8 @@ pub struct Gathering {
     /// Bytes in the buffer that were compared, and their checksums.
     length: usize,
     sums: BlockSums,
+    /// The end of the buffer before, for which there is no buffer yet.
+    carried: Vec<u8>,
     ready: VecDeque<Piece>,
     /// The packet whose bytes are coming, and how many are there behind `length`.
     coming: Option<(PacketHeader, usize)>,
@@ -64,6 +66,7 @@ impl Gathering {
             buffer: None,
             length: 0,
             sums: BlockSums::default(),
+            carried: Vec::new(),
             ready: VecDeque::new(),
             coming: None,
             checksums: Vec::new(),
@@ -95,7 +98,7 @@ impl Gathering {
     /// The next piece, full or not.
     pub fn piece(&mut self) -> Option<Piece> {
         if self.ready.is_empty() && self.coming.is_none() {
-            self.finish_buffer();
+            self.finish_buffer(0);
         }
         self.ready.pop_front()
     }
@@ -117,7 +120,7 @@ impl Gathering {
         let Some((header, mut have)) = self.coming else { unreachable!("a packet is coming") };
         let length = header.length as usize;
         if length > 0 {
-            self.make_room(length, header.offset == next).await;
+            self.make_room(length, next, header.offset == next).await;
         }
         while have < length {
             let Some((buffer, _)) = &mut self.buffer else { unreachable!("there is room for the packet's bytes") };
@@ -180,24 +183,37 @@ impl Gathering {
         Ok(header)
     }
 
-    /// Room for so many bytes behind those in the buffer. Waits while too much memory is in use. `whole`: none of them is there
-    /// already.
-    async fn make_room(&mut self, length: usize, whole: bool) {
+    /// Room for so many bytes behind those in the buffer, which end at `next` in the block. Waits while too much memory is in use.
+    /// `whole`: none of them is there already.
+    async fn make_room(&mut self, length: usize, next: u64, whole: bool) {
         // Behind a part of what a checksum covers, others could not be compared and summed in one pass.
         let odd = whole && !self.length.is_multiple_of(self.checksum.bytes.max(1) as usize);
         if let Some((buffer, _)) = &self.buffer {
-            if self.length + length <= buffer.len() && !odd {
+            if self.length + length <= buffer.len() && !odd && !is_out_of_step(next, self.length) {
                 return;
             }
-            self.finish_buffer();
+            self.finish_buffer(if odd { 0 } else { self.beyond_bound(next) });
         }
-        let room = length.max(RECORD_PAYLOAD_MAX);
+        let room = (self.carried.len() + length).max(RECORD_PAYLOAD_MAX);
         let permits = room.div_ceil(RECORD_PAYLOAD_MAX) as u32;
         let permit = match self.memory.clone().acquire_many_owned(permits).await {
             Ok(permit) => permit,
             Err(_) => unreachable!("nobody closes it"),
         };
-        self.buffer = Some((self.pool.take(room), permit));
+        let mut buffer = self.pool.take(room);
+        self.length = self.carried.len();
+        self.sums = BlockSums::of(&self.carried);
+        buffer[..self.length].copy_from_slice(&self.carried);
+        self.carried.clear();
+        self.buffer = Some((buffer, permit));
+    }
+
+    /// Bytes of the buffer, which ends at `next` in the block, behind the last bound of the store's blocks: they go out with what comes
+    /// next, so that it begins at a bound. None if there is no bound, or the next packet's checksums would not fit behind them.
+    fn beyond_bound(&self, next: u64) -> usize {
+        let beyond = (next % BLOCK as u64) as usize;
+        let fits = beyond < self.length && beyond.is_multiple_of(self.checksum.bytes.max(1) as usize);
+        if fits { beyond } else { 0 }
     }
 
     /// Compares the bytes of the packet that came, and counts them as there.
@@ -229,12 +245,17 @@ impl Gathering {
         Ok(())
     }
 
-    /// What is in the buffer becomes pieces.
-    fn finish_buffer(&mut self) {
+    /// What is in the buffer becomes pieces, but the last `carried` bytes, which the next buffer begins with.
+    fn finish_buffer(&mut self, carried: usize) {
         let Some((mut buffer, memory)) = self.buffer.take() else { return };
-        let (length, sums) = (std::mem::take(&mut self.length), std::mem::take(&mut self.sums));
+        let (mut length, mut sums) = (std::mem::take(&mut self.length), std::mem::take(&mut self.sums));
         if length == 0 {
             return;
+        }
+        if carried > 0 {
+            self.carried.extend_from_slice(&buffer[length - carried..length]);
+            length -= carried;
+            sums = sums.of_first(&buffer[..length]);
         }
         buffer.set_length(length);
         let mut bytes = buffer.freeze();
@@ -249,6 +270,13 @@ impl Gathering {
             self.ready.push_back(Piece { bytes: part, sums, memory });
         }
     }
+}
+
+/// Whether a buffer of so many bytes that ends at byte `next` of its block began off the bounds of the store's blocks: what came before it
+/// went out although nothing was behind it. If it goes out, up to such a bound, all behind it is read with its stored checksums.
+fn is_out_of_step(next: u64, length: usize) -> bool {
+    let begin = next.saturating_sub(length as u64);
+    length >= BLOCK && !begin.is_multiple_of(BLOCK as u64)
 }
 
 /// Adds bytes behind those of `sums`, which end at a multiple of `covered`, if they match the checksums that came with them: each
@@ -284,4 +312,57 @@ fn compare(bytes: &[u8], checksums: &[u8], covered: usize, sum: fn(&[u8]) -> u32
 fn damaged(length: usize) -> Error {
     let text = format!("{length} bytes of a packet do not match their checksums; nothing of it was stored");
     Error::new(ErrorKind::Corrupt, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CHECKSUM_CRC32C, Checksum, Gathering};
+    use base::buffer::Pool;
+    use base::checksum::BlockSums;
+    use base::limit::BLOCK;
+    use std::sync::Arc;
+    use tokio::sync::Semaphore;
+
+    /// Bytes in a packet as Java's client sends them.
+    const PACKET: usize = 64_512;
+
+    /// Where the pieces end that `count` packets become, of which the first has `first` bytes and goes out alone if `alone`. Each has its
+    /// bytes and their checksums.
+    async fn ends(count: usize, first: usize, alone: bool) -> Vec<u64> {
+        let content = |end: u64, length: usize| -> Vec<u8> {
+            (end - length as u64..end).map(|byte| (byte * 7 + byte / 1000) as u8).collect()
+        };
+        let checksum = Checksum { kind: CHECKSUM_CRC32C, bytes: 512 };
+        let mut gathering = Gathering::new(Pool::new(0), Arc::new(Semaphore::new(8)), checksum).expect("it is served");
+        let (mut next, mut end, mut ends) = (0, 0, Vec::new());
+        for number in 0..count {
+            let length = if number == 0 { first } else { PACKET };
+            gathering.make_room(length, next, true).await;
+            next += length as u64;
+            let begin = gathering.length;
+            let (buffer, _) = gathering.buffer.as_mut().expect("there is room");
+            buffer[begin..begin + length].copy_from_slice(&content(next, length));
+            gathering.take(length, 0).expect("there is nothing to compare it with");
+            while let Some(piece) = if alone && number == 0 { gathering.piece() } else { gathering.full_piece() } {
+                end += piece.bytes.len() as u64;
+                assert_eq!(piece.bytes, content(end, piece.bytes.len()));
+                assert_eq!(piece.sums, BlockSums::of(&piece.bytes));
+                ends.push(end);
+            }
+        }
+        ends
+    }
+
+    /// Sixteen packets are a piece that ends at a bound of the store's blocks. Behind a packet that went out alone a short piece leads back
+    /// to such bounds, and all later ones lie on them; so they do if a packet has another length, as Java's first one of each later block.
+    #[tokio::test]
+    async fn in_step() {
+        let (packets, bound) = (|count: usize| (count * PACKET) as u64, |end: u64| end / BLOCK as u64 * BLOCK as u64);
+        assert!(packets(16).is_multiple_of(BLOCK as u64));
+        assert_eq!(ends(40, PACKET, false).await, [packets(16), packets(32)]);
+        let (second, third) = (bound(packets(2)), bound(packets(18)));
+        assert_eq!(ends(40, PACKET, true).await, [packets(1), second, third, bound(packets(34))]);
+        let longer = |count| bound(packets(count) + 512);
+        assert_eq!(ends(40, PACKET + 512, false).await, [longer(16), longer(32)]);
+    }
 }
