@@ -55,7 +55,7 @@ pub enum Planted {
     BagLeftWithChunks,
     /// A device joins a bag that takes no chunks any more.
     SealedBagJoined,
-    /// A device that joins a bag is not told that the bag retains its chunks.
+    /// A device that joins a bag is not told that the bag retains its chunks, neither then nor by those who acknowledge them.
     JoinerNotToldOfPass,
 }
 

@@ -185,10 +185,10 @@ impl Core {
             let records: Vec<u32> = before.into_iter().chain([record_blocks(payload as u32)]).collect();
             return self.has_room(&records, self.index.tails.saturating_sub(tail as u64));
         }
-        let (total, record_max) = (tail + payload, record_max(append.small_parts));
-        let mut records = vec![record_blocks(record_max as u32); total / record_max];
-        // One block more: a tail that is folded first and the rest may each end in a block that is not full.
-        records.push(record_blocks((total % record_max) as u32) + 1);
+        let record_max = record_max(append.small_parts);
+        let mut records = vec![record_blocks(record_max as u32); payload / record_max];
+        // As if the tail were put into a record of its own, which takes most room.
+        records.extend([payload % record_max, tail].map(|rest| record_blocks(rest as u32)));
         // A tail is folded later: what is gathered has to fit, too.
         self.has_room(&records, self.index.tails.saturating_sub(tail as u64))
     }
@@ -389,10 +389,14 @@ impl Core {
     }
 
     /// Handles acknowledgements.
-    pub fn acknowledge(&mut self, ticket: u64, chunks: &[(ChunkId, u64)], pass: u32) {
+    pub fn acknowledge(&mut self, ticket: u64, chunks: &[(ChunkId, u64)], pass: u32, retain: bool) {
         let mut data = 0;
         let mut results = Vec::with_capacity(chunks.len());
+        let retain = retain && self.settings.planted != Some(Planted::JoinerNotToldOfPass);
         for (chunk, grant) in chunks {
+            if retain {
+                self.learn_retain(*chunk);
+            }
             let verdict = self.may_acknowledge(*chunk, *grant, pass);
             if let Ok(true) = verdict {
                 data = data.max(self.needs(*chunk)[0]);
@@ -409,6 +413,16 @@ impl Core {
             results.push(verdict.map(drop));
         }
         self.reply_at(Level::Synced, [data, self.journal.last], ticket, Reply::Acknowledged { results });
+    }
+
+    /// The bag of this chunk retains.
+    fn learn_retain(&mut self, chunk: ChunkId) {
+        let Some(Owner::Bag(bag)) = self.index.chunks.get(&chunk).map(|chunk| chunk.owner) else { return };
+        let known = self.index.bags.get(&bag).copied().unwrap_or_default();
+        if !known.retain {
+            self.record(Record::Pass { bag, pass: known.pass, retain: true });
+            self.index.bag_pass(bag, known.pass, true);
+        }
     }
 
     /// True: it is to be recorded; false: it was already.

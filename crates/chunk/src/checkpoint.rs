@@ -4,7 +4,7 @@
 
 pub(crate) mod load;
 
-use crate::core::{Core, Purpose, RETRY};
+use crate::core::{Core, Purpose, REPLACE, RETRY};
 use crate::format::{CheckpointHeader, Place, VERSION};
 use crate::index::Places;
 use crate::space::State;
@@ -221,7 +221,7 @@ impl Core {
         self.checkpoint.in_flight = false;
         let Some(header) = self.checkpoint.header else { unreachable!("a checkpoint under way has a header") };
         if result.is_err() && self.checkpoint.stage == Stage::Syncing {
-            self.fail("failed to sync its checkpoint");
+            self.fail("failed to sync its checkpoint", REPLACE);
         }
         match self.checkpoint.stage {
             Stage::Abandoned => self.checkpoint.stage = Stage::None,

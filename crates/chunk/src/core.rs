@@ -19,6 +19,9 @@ use base::unit::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+/// What to do about a disk that failed.
+pub const REPLACE: &str = "replace the disk";
+
 /// After a refusal of the file system the same thing is tried again this much later.
 pub(crate) const RETRY: Duration = Duration::from_secs(1);
 
@@ -176,7 +179,7 @@ impl Core {
             Request::Delete { chunks } => self.delete(ticket, &chunks),
             Request::Release { chunk, ranges } => self.release(ticket, chunk, &ranges),
             Request::BagPass { bag, pass, retain } => self.bag_pass(ticket, bag, pass, retain),
-            Request::Acknowledge { chunks, pass } => self.acknowledge(ticket, &chunks, pass),
+            Request::Acknowledge { chunks, pass, retain } => self.acknowledge(ticket, &chunks, pass, retain),
             Request::SealBag { bag, epoch } => self.seal_bag(ticket, bag, epoch),
             Request::DropBag { bag } => self.drop_bag(ticket, bag),
             Request::Read { chunk, ranges, caching, check, cells } => {
@@ -232,7 +235,7 @@ impl Core {
 
     fn synced(&mut self, kind: FileKind, result: std::result::Result<(), DiskError>) {
         if let Err(error) = result {
-            self.fail(&format!("failed to sync ({error})"));
+            self.fail(&format!("failed to sync ({error})"), REPLACE);
             return;
         }
         let stream = if kind == FileKind::Data { &mut self.data } else { &mut self.journal };
@@ -268,13 +271,22 @@ impl Core {
         }
     }
 
+    /// Takes the device out of service after a second failed write.
+    pub fn fail_to_write(&mut self, what: &str, error: &DiskError) {
+        let remedy = match error {
+            DiskError::NoSpace => "make room on its file system and start its node again",
+            DiskError::NotFound | DiskError::Io(_) => REPLACE,
+        };
+        self.fail(&format!("failed to write {what}twice ({error})"), remedy);
+    }
+
     /// Takes the device out of service: everybody who waits for it is told, changes are refused from now on.
-    pub fn fail(&mut self, what: &str) {
+    pub fn fail(&mut self, what: &str, remedy: &str) {
         if self.failed.is_some() {
             return;
         }
         let text = format!(
-            "device {} {what}; what was acknowledged before is safe as far as the disk kept it, reads go on; replace the disk",
+            "device {} {what}; what was acknowledged before is safe as far as the disk kept it, reads go on; {remedy}",
             self.device
         );
         let mut tickets = self.waiters.give_up();

@@ -111,7 +111,7 @@ impl Core {
             self.abandon_checkpoint();
             let log = &mut self.journal_log;
             if log.strikes > 1 {
-                self.fail(&format!("failed to write its journal twice ({error})"));
+                self.fail_to_write("its journal ", &error);
             }
             return;
         }

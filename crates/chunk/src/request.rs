@@ -99,6 +99,9 @@ pub enum Request {
         chunks: Vec<(ChunkId, u64)>,
         /// The pass of the bag, counted from 0.
         pass: u32,
+        /// Their bag retains. A device need not know that yet, or may have forgotten it with its power: it learns it here, before a chunk
+        /// that has to stay would go.
+        retain: bool,
     },
     /// The bag is in this pass from now on, durably; acknowledgements of earlier ones are refused. `Reply::Done`. The highest
     /// pass is kept, and that a bag retains stays so.

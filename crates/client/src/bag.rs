@@ -19,6 +19,11 @@ pub struct Bag {
     pub(crate) number: u64,
     pub(crate) members: Vec<Id>,
     pub(crate) compression: Compression,
+    /// Its acknowledged chunks stay.
+    pub(crate) retain: bool,
+    /// The pass it was in, and whether it was sealed, when it was opened.
+    pub(crate) pass: u32,
+    pub(crate) sealed: bool,
 }
 
 /// What a bag is from its beginning.
@@ -171,7 +176,16 @@ impl Bag {
             Error::new(ErrorKind::Unsupported, text)
         })?;
         find(client, &info.members).await;
-        Ok(Bag { client: client.clone(), name: name.to_string(), number: info.bag, members: info.members, compression })
+        Ok(Bag {
+            client: client.clone(),
+            name: name.to_string(),
+            number: info.bag,
+            members: info.members,
+            compression,
+            retain: info.retain,
+            pass: info.pass,
+            sealed: info.sealed,
+        })
     }
 
     /// Its name.
@@ -179,9 +193,10 @@ impl Bag {
         &self.name
     }
 
-    /// Its devices and whether it is sealed, now. `NotFound` if it was deleted, whatever has its name by now.
-    pub(crate) async fn look(&self) -> Result<Info> {
-        let info = self.client.bag_uncounted(&self.name).await?;
+    /// Its devices, its pass and whether it is sealed, now. `NotFound` if it was deleted, whatever has its name by now. `tells`: every
+    /// device that does not know of that pass is told.
+    pub(crate) async fn look(&self, tells: bool) -> Result<Info> {
+        let info = self.client.ask(&stat(&self.name, !tells)).await?;
         if info.bag == self.number {
             find(&self.client, &info.members).await;
             return Ok(info);

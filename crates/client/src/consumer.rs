@@ -42,6 +42,10 @@ pub struct Consumer {
     options: ConsumerOptions,
     keeper: Arc<Keeper>,
     members: Vec<Member>,
+    /// The latest pass that anybody told of. What a device says that is still in an older one does not count.
+    pass: u32,
+    /// The bag was sealed when somebody last looked.
+    sealed: bool,
     pace: Pace,
     /// How fast chunks come from each side.
     sides: Sides,
@@ -80,7 +84,8 @@ struct Answered {
     device: Id,
     /// It was to wait for a chunk, so how long it took says nothing.
     waited: bool,
-    result: Result<Came>,
+    /// In which pass the bag was there.
+    result: Result<(u32, Came)>,
 }
 
 enum Came {
@@ -110,17 +115,21 @@ const WAIT_SHORT: Duration = Duration::from_millis(50);
 /// Between two looks at a bag whose members are sealed and which is not.
 const SEALING_PAUSE: Duration = Duration::from_millis(100);
 
+/// A device that was not told of a pass is asked again after this long.
+const BEHIND_PAUSE: Duration = Duration::from_millis(100);
+
 /// A device that could not be reached is asked again after this long.
 const AWAY_PAUSE: Duration = Duration::from_secs(1);
 
 impl Consumer {
     pub(crate) fn new(bag: Bag, options: ConsumerOptions) -> Consumer {
-        let keeper = Keeper::start(bag.client.clone(), bag.number);
+        let keeper = Keeper::start(&bag);
+        let (pass, sealed) = (bag.pass, bag.sealed);
         let members = bag.within(options.scope, &bag.members);
         let members = members.into_iter().map(|device| Member::new(device, bag.side_of(device))).collect();
         let looked = bag.client.session.clock.now();
         let (pace, sides, decks, pulls) = (Pace::default(), Sides::default(), Default::default(), JoinSet::new());
-        Consumer { bag, options, keeper, members, pace, sides, decks, pulls, looking: None, looked }
+        Consumer { bag, options, keeper, members, pass, sealed, pace, sides, decks, pulls, looking: None, looked }
     }
 
     /// The next chunk; none at the end: when the bag is sealed and everything in it is acknowledged, or, without `wait`,
@@ -187,6 +196,13 @@ impl Consumer {
             }
             Err(error) => return Err(error),
         };
+        let (pass, came) = came;
+        if pass < self.pass {
+            self.behind(device, pass);
+            return Ok(None);
+        }
+        self.reach(pass, self.sealed);
+        let member = place.map_or(&mut left, |place| &mut self.members[place]);
         member.away = None;
         match came {
             Came::Nothing => member.nothing = true,
@@ -209,6 +225,34 @@ impl Consumer {
         Ok(None)
     }
 
+    /// The bag is in this pass, and sealed or not. What devices said to have ended before says nothing of a later pass; nor of a bag that
+    /// was not sealed: a device may have taken a seal, lost it with its power before it was durable, and taken chunks after that.
+    fn reach(&mut self, pass: u32, sealed: bool) {
+        if pass > self.pass || sealed && !self.sealed {
+            self.members.iter_mut().for_each(|member| member.ended = false);
+        }
+        (self.pass, self.sealed) = (self.pass.max(pass), self.sealed || sealed);
+    }
+
+    /// A device was not told of the pass, because whoever began it was cut short, or it lost that with its power: what it gave is of a
+    /// pass that is over, and is not used. It is told, and asked again.
+    fn behind(&mut self, device: Id, pass: u32) {
+        let now = self.bag.client.session.clock.now();
+        let text = format!(
+            "device {:032x} has bag {} in pass {pass}, and is to be told that it is in {}; no chunk is lost; ask again",
+            device.value(),
+            self.bag.name,
+            self.pass
+        );
+        let error = Error::new(ErrorKind::Unreachable, text);
+        for member in self.members.iter_mut().filter(|member| member.device == device) {
+            let since = member.away.take().map_or(now, |away| away.since);
+            member.nothing = false;
+            member.away = Some(Away { since, error: error.clone(), again: now.after(BEHIND_PAUSE) });
+        }
+        self.start_look(true);
+    }
+
     /// Sends all acknowledgements now, waits until they are durable or refused, and gives all results since the last time.
     pub async fn flush(&mut self) -> Acknowledged {
         self.keeper.ledger.flush().await
@@ -222,10 +266,17 @@ impl Consumer {
     /// Asks in the background which devices there are, if that was not done for a while.
     fn look_if_due(&mut self) {
         let now = self.bag.client.session.clock.now();
-        if self.looking.is_none() && now.since(self.looked) >= LOOK_EVERY {
-            self.looked = now;
+        if now.since(self.looked) >= LOOK_EVERY {
+            self.start_look(false);
+        }
+    }
+
+    /// `tells`: devices that do not know of the present pass are told.
+    fn start_look(&mut self, tells: bool) {
+        if self.looking.is_none() {
+            self.looked = self.bag.client.session.clock.now();
             let bag = self.bag.clone();
-            self.looking = Some(tokio::spawn(async move { bag.look().await }));
+            self.looking = Some(tokio::spawn(async move { bag.look(tells).await }));
         }
     }
 
@@ -239,6 +290,7 @@ impl Consumer {
         let side = |device| bag.side_of(device);
         follow(&mut self.members, &present, |member| member.device, |device| Member::new(device, side(device)));
         self.members.iter_mut().for_each(|member| member.side = side(member.device));
+        self.reach(info.pass, info.sealed);
     }
 
     fn window(&self) -> usize {
@@ -351,7 +403,7 @@ impl Consumer {
         }
         // The end is when every member of a sealed bag has ended; there may be more members than when we came. A node's scope may
         // have none: then nothing is on it.
-        let info = self.bag.look().await?;
+        let info = self.bag.look(false).await?;
         self.learn(&info);
         if self.members.iter().any(|member| !member.ended) {
             return Ok(false);
@@ -387,14 +439,15 @@ async fn taken(
     answer: PullAnswer,
     payload: Payload,
     (began, ended): (Time, Time),
-) -> Result<Came> {
+) -> Result<(u32, Came)> {
+    let pass = answer.pass;
     match Pulled::try_from(answer.pulled) {
-        Ok(Pulled::Nothing) => Ok(Came::Nothing),
-        Ok(Pulled::Ended) => Ok(Came::Ended),
+        Ok(Pulled::Nothing) => Ok((pass, Came::Nothing)),
+        Ok(Pulled::Ended) => Ok((pass, Came::Ended)),
         Ok(Pulled::Chunk) => {
             let key = Key { member: device.value(), grant, chunk: ChunkId(answer.chunk.value()) };
             keeper.ledger.hold(key, Duration::from_millis(u64::from(answer.grant_ms)));
-            let mut chunk = keeper.chunk(key, answer.pass, payload.into_bytes());
+            let mut chunk = keeper.chunk(key, pass, payload.into_bytes());
             if bag.compression != Compression::None {
                 let restored = bag.client.session.compressor.restore(std::mem::take(&mut chunk.bytes)).await;
                 chunk.bytes =
@@ -402,7 +455,7 @@ async fn taken(
             }
             let service = Duration::from_micros(u64::from(answer.service_us));
             let (waiting, under_way) = (answer.waiting, answer.under_way);
-            Ok(Came::Chunk { chunk, waiting, began, ended, service, under_way })
+            Ok((pass, Came::Chunk { chunk, waiting, began, ended, service, under_way }))
         }
         Err(_) => Err(Error::new(
             ErrorKind::Protocol,

@@ -1,5 +1,6 @@
 //! Chunks in a consumer's hands: their grants are renewed while somebody works on them, and acknowledgements travel in batches.
 
+use crate::bag::Bag;
 use crate::client::Client;
 use base::error::{Error, ErrorKind, Result};
 use base::id::ChunkId;
@@ -86,6 +87,8 @@ impl Drop for Keeper {
 pub(crate) struct Ledger {
     client: Client,
     bag: u64,
+    /// Whether the bag retains.
+    retain: bool,
     book: Mutex<Book>,
     /// Something was queued, or is due earlier than before.
     news: Notify,
@@ -125,10 +128,11 @@ const GRANT_MIN: Duration = Duration::from_millis(100);
 
 impl Keeper {
     /// A ledger, and its background work. Must be called within a tokio runtime.
-    pub(crate) fn start(client: Client, bag: u64) -> Arc<Keeper> {
+    pub(crate) fn start(bag: &Bag) -> Arc<Keeper> {
         let ledger = Arc::new(Ledger {
-            client,
-            bag,
+            client: bag.client.clone(),
+            bag: bag.number,
+            retain: bag.retain,
             book: Mutex::new(Book::default()),
             news: Notify::new(),
             open: watch::Sender::new(0),
@@ -217,7 +221,7 @@ impl Ledger {
 
     async fn send(self: Arc<Self>, member: u128, pass: u32, keys: Vec<Key>) {
         let grants = grants_of(&keys);
-        let ask = Acknowledge { bag: self.bag, device: member.into(), pass, grants };
+        let ask = Acknowledge { bag: self.bag, device: member.into(), pass, grants, retain: self.retain };
         let result = self.ask_until_answered(&ask).await;
         let mut book = self.book();
         let unusable = match &result {

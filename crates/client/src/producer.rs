@@ -233,7 +233,7 @@ impl Shared {
             let shared = self.clone();
             tokio::spawn(async move {
                 // If it fails, so do pushes, and say why.
-                if let Ok(info) = shared.bag.look().await {
+                if let Ok(info) = shared.bag.look(false).await {
                     shared.learn(&info);
                 }
             });

@@ -55,24 +55,25 @@ impl Bags {
     /// Lets a consumer wait for a chunk to come, or answers at once if none will or it does not want to. `ended`: none will,
     /// although the bag is not sealed.
     pub fn wait(&mut self, now: Time, bag: BagId, waiter: Waiter, ended: bool, engine: &Engine<Then>) {
-        let ended = ended || engine.bag_stat(bag).sealed_epoch.is_some();
+        let stat = engine.bag_stat(bag);
+        let ended = ended || stat.sealed_epoch.is_some();
         let entry = self.bag(bag, engine);
         if ended && entry.queue.is_empty() {
-            return answer_empty(waiter, Pulled::Ended, &entry.queue);
+            return answer_empty(waiter, Pulled::Ended, &entry.queue, stat.pass);
         }
         if waiter.deadline <= now {
-            return answer_empty(waiter, Pulled::Nothing, &entry.queue);
+            return answer_empty(waiter, Pulled::Nothing, &entry.queue, stat.pass);
         }
         entry.waiters.push_back(waiter);
     }
 
     /// The next chunk for a consumer that waits. When the bag has ended, all who wait are told so.
     pub fn next_served(&mut self, now: Time, bag: BagId, engine: &Engine<Then>) -> Option<(ChunkId, u64, Waiter)> {
-        let sealed = engine.bag_stat(bag).sealed_epoch.is_some();
+        let stat = engine.bag_stat(bag);
         let entry = self.bags.get_mut(&bag)?;
-        if sealed && entry.queue.is_empty() {
+        if stat.sealed_epoch.is_some() && entry.queue.is_empty() {
             for waiter in entry.waiters.drain(..) {
-                answer_empty(waiter, Pulled::Ended, &entry.queue);
+                answer_empty(waiter, Pulled::Ended, &entry.queue, stat.pass);
             }
             return None;
         }
@@ -91,14 +92,14 @@ impl Bags {
     }
 
     /// Ends grants and waits that are over; returns the bags that may have something to give again.
-    pub fn expire(&mut self, now: Time) -> Vec<BagId> {
-        for entry in self.bags.values_mut() {
+    pub fn expire(&mut self, now: Time, engine: &Engine<Then>) -> Vec<BagId> {
+        for (bag, entry) in &mut self.bags {
             entry.queue.expire(now);
             let (over, waiting): (VecDeque<Waiter>, VecDeque<Waiter>) =
                 entry.waiters.drain(..).partition(|waiter| waiter.deadline <= now);
             entry.waiters = waiting;
             for waiter in over {
-                answer_empty(waiter, Pulled::Nothing, &entry.queue);
+                answer_empty(waiter, Pulled::Nothing, &entry.queue, engine.bag_stat(*bag).pass);
             }
         }
         self.with_waiters()
@@ -125,10 +126,11 @@ fn queue_of(bag: BagId, engine: &Engine<Then>) -> BagQueue {
     queue
 }
 
-fn answer_empty(waiter: Waiter, pulled: Pulled, queue: &BagQueue) {
+fn answer_empty(waiter: Waiter, pulled: Pulled, queue: &BagQueue, pass: u32) {
     let lengths = queue.lengths();
     let answer = PullAnswer {
         pulled: pulled as i32,
+        pass,
         waiting: lengths.waiting as u64,
         granted: lengths.granted as u64,
         ..PullAnswer::default()

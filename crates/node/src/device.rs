@@ -134,7 +134,7 @@ pub enum Item {
     /// A chunk from a bag.
     Pull { bag: BagId, waiter: Waiter },
     /// Chunks of a bag are done with.
-    Acknowledge { bag: BagId, pass: u32, grants: Vec<(ChunkId, u64)>, respond: Responder },
+    Acknowledge { bag: BagId, pass: (u32, bool), grants: Vec<(ChunkId, u64)>, respond: Responder },
     /// Chunks of a bag are still being worked on.
     Renew { bag: BagId, grants: Vec<(ChunkId, u64)>, respond: Responder },
     /// A bag is sealed, or dropped: those who wait for its chunks must hear of it.
@@ -300,7 +300,7 @@ impl Work for Thread {
         }
         self.perform(now, disk);
         if self.bags.next_due().is_some_and(|due| due <= now) {
-            for bag in self.bags.expire(now) {
+            for bag in self.bags.expire(now, &self.engine) {
                 self.serve_waiters(now, bag);
             }
         }
@@ -444,7 +444,7 @@ impl Thread {
     /// that may be here already, or was, must not go elsewhere.
     fn refusal(&self, chunk: ChunkId) -> Option<Error> {
         let why = match (self.engine.usage().failed, self.device.is_draining()) {
-            (true, _) => "is out of service after a failed sync",
+            (true, _) => "is out of service after a failed write or sync",
             (false, true) => "is being emptied",
             (false, false) => return None,
         };
@@ -496,7 +496,14 @@ impl Thread {
         }
     }
 
-    fn acknowledge(&mut self, now: Time, bag: BagId, pass: u32, grants: Vec<(ChunkId, u64)>, respond: Responder) {
+    fn acknowledge(
+        &mut self,
+        now: Time,
+        bag: BagId,
+        (pass, retain): (u32, bool),
+        grants: Vec<(ChunkId, u64)>,
+        respond: Responder,
+    ) {
         let mut results = Vec::with_capacity(grants.len());
         let mut asked = Vec::new();
         let mut chunks = Vec::new();
@@ -517,7 +524,7 @@ impl Thread {
         }
         self.engine.submit(
             now,
-            Request::Acknowledge { chunks, pass },
+            Request::Acknowledge { chunks, pass, retain },
             Then::Acknowledged { bag, pass, asked, results, respond },
         );
     }

@@ -4,6 +4,10 @@ use crate::metadata::Metadata;
 use crate::service::{Node, Role};
 use std::time::Duration;
 
+/// What is said of a device that a failed write or sync took out of service.
+pub const OUT_OF_SERVICE: &str = "out of service after a failed write or sync; reads go on; replace the disk, or make room on its file system \
+     and start its node again";
+
 /// The metadata store answers within milliseconds; one that takes this long is stuck.
 pub const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -33,7 +37,7 @@ pub async fn look(node: &Node) -> Health {
         let usage = device.usage();
         let place = &device.place;
         if usage.failed {
-            troubles.push(format!("{place} is out of service after a failed sync; reads go on; replace the disk"));
+            troubles.push(format!("{place} is {OUT_OF_SERVICE}"));
         } else if usage.full {
             troubles.push(format!("{place} is full; reads and deletes go on"));
         } else if !device.is_draining() {

@@ -132,7 +132,9 @@ const OF_USAGE: [OfUsage; 8] = [
     ("stormwell_device_reserve_bytes", "Kept back for deletes and repair.", |usage| usage.reserve),
     ("stormwell_device_chunks", "Chunks that exist.", |usage| usage.chunks),
     ("stormwell_device_full", "1 while writers wait for room.", |usage| u64::from(usage.full)),
-    ("stormwell_device_out_of_service", "1 after a failed sync: only reads go on.", |usage| u64::from(usage.failed)),
+    ("stormwell_device_out_of_service", "1 after a failed write or sync: only reads go on.", |usage| {
+        u64::from(usage.failed)
+    }),
     ("stormwell_device_damaged_chunks", "Chunks found damaged since the start.", |usage| usage.damaged),
 ];
 

@@ -397,7 +397,8 @@ impl Node {
         let ask = ask!(call as bag::Acknowledge);
         let device = device!(self, call, ask.device);
         let grants = grants(&ask.grants);
-        device.send(Item::Acknowledge { bag: BagId(ask.bag), pass: ask.pass, grants, respond: call.respond });
+        let (bag, pass) = (BagId(ask.bag), (ask.pass, ask.retain));
+        device.send(Item::Acknowledge { bag, pass, grants, respond: call.respond });
     }
 
     fn renew_grants(&self, call: Call) {
@@ -674,7 +675,7 @@ impl Node {
     fn own_device(&self, device: &Device) -> file::Device {
         let usage = device.usage();
         let trouble = match (usage.failed, usage.damaged) {
-            (true, _) => "out of service after a failed sync; reads go on; replace the disk".to_string(),
+            (true, _) => health::OUT_OF_SERVICE.to_string(),
             (false, 0) => String::new(),
             (false, damaged) => format!("{damaged} damaged chunks were found; their bytes are not served"),
         };

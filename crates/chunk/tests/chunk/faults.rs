@@ -33,6 +33,32 @@ fn rot_is_never_served() {
     assert_eq!(world.engine.usage().damaged, 1);
 }
 
+/// A large append that begins at a bound of 4 KiB keeps its checksums whatever was gathered before it.
+#[test]
+fn large_appends_keep_their_bounds() {
+    let (device, random) = (SimDevice::new(1, SimFaults::default()), SimRandom::new(1));
+    let (mut world, owner, packet) = (opened(&device, 32 * MIB), Owner::Group(GroupId(1)), 64_512);
+    let mut at = 0;
+    // The first ends off the bounds, those behind it are gathered up to one.
+    for (length, level) in [(2 * packet, Level::Written), (packet, Level::Written), (packet, Level::Written)] {
+        let sent = bytes(&random, length);
+        world.call(append(owner, ChunkId(1), at, &sent, level, false)).expect("appended");
+        at += length as u64;
+    }
+    for _ in 0..2 {
+        let sent = bytes(&random, 16 * packet);
+        world.call(append(owner, ChunkId(1), at, &sent, Level::Synced, false)).expect("appended");
+        let (ranges, caching, check) = (vec![(at, sent.len() as u64)], Caching::Around, Check::ByBlocks);
+        let Ok(Reply::Data { blocks, .. }) =
+            world.call(Request::Read { chunk: ChunkId(1), ranges, caching, check, cells: false })
+        else {
+            panic!("it is answered")
+        };
+        assert_eq!(blocks, sent.chunks(4096).map(crc32c).collect::<Vec<u32>>());
+        at += sent.len() as u64;
+    }
+}
+
 /// Bytes that the reader is to check are answered with the checksum that was stored with them, so that it sees the rot;
 /// blocks of which it gets a part are checked before.
 #[test]
@@ -163,7 +189,7 @@ fn a_bag_streams_through_a_small_device() {
     for place in 0..100u128 {
         world.push(BAG, place, &chunk).expect("pushed");
         if let Some(old) = place.checked_sub(4) {
-            let done = world.call(Request::Acknowledge { chunks: vec![(ChunkId(old), 1)], pass: 0 });
+            let done = world.call(Request::Acknowledge { chunks: vec![(ChunkId(old), 1)], pass: 0, retain: false });
             assert_eq!(done, Ok(Reply::Acknowledged { results: vec![Ok(())] }));
         }
     }
@@ -248,7 +274,7 @@ fn dead_space_is_known_when_opened() {
     for place in 0..20u128 {
         world.push(BAG, place, &chunk).expect("pushed");
         if place % 4 != 0 {
-            let done = world.call(Request::Acknowledge { chunks: vec![(ChunkId(place), 1)], pass: 0 });
+            let done = world.call(Request::Acknowledge { chunks: vec![(ChunkId(place), 1)], pass: 0, retain: false });
             assert_eq!(done, Ok(Reply::Acknowledged { results: vec![Ok(())] }));
         }
     }

@@ -11,7 +11,7 @@ use sim::random::SimRandom;
 const BAG: BagId = BagId(6);
 
 fn acknowledge(world: &mut World, chunk: u128, grant: u64, pass: u32) -> base::error::Result<()> {
-    match world.call(Request::Acknowledge { chunks: vec![(ChunkId(chunk), grant)], pass }) {
+    match world.call(Request::Acknowledge { chunks: vec![(ChunkId(chunk), grant)], pass, retain: false }) {
         Ok(Reply::Acknowledged { mut results }) => results.remove(0),
         other => panic!("{other:?}"),
     }
@@ -84,6 +84,27 @@ fn retained() {
         }
         assert_eq!(world.call(Request::DropBag { bag: BAG }), Ok(Reply::Done));
         assert_eq!(world.engine.usage().chunks, 0, "{end:?}");
+    }
+}
+
+/// A device that was never told that a bag retains learns it from those who acknowledge: the chunks stay, also after power losses.
+#[test]
+fn told_by_consumers() {
+    for end in [End::Kill, End::PowerLoss, End::AfterCheckpoint] {
+        let device = SimDevice::new(3, SimFaults::default());
+        let (mut world, _) = World::open(&device, &small(32 * MIB)).expect("opened");
+        let content = bytes(&SimRandom::new(3), 100_000);
+        for chunk in 1..=2 {
+            world.push(Owner::Bag(BAG), chunk, &content).expect("pushed");
+        }
+        let told = Request::Acknowledge { chunks: vec![(ChunkId(1), 5)], pass: 0, retain: true };
+        assert_eq!(world.call(told), Ok(Reply::Acknowledged { results: vec![Ok(())] }));
+        world = restarted(world, end);
+        assert_eq!(wanted(&world), [2], "{end:?}");
+        assert_eq!(world.read_all(ChunkId(1)).expect("it stays"), content);
+        assert_eq!(acknowledge(&mut world, 2, 6, 0), Ok(()), "whoever says nothing of it changes nothing");
+        assert_eq!(world.call(Request::BagPass { bag: BAG, pass: 1, retain: false }), Ok(Reply::Done));
+        assert_eq!(wanted(&world), [1, 2], "{end:?}");
     }
 }
 

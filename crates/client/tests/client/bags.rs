@@ -90,6 +90,61 @@ async fn exactly_once() {
     }
 }
 
+/// What a device says that was not told of the present pass is neither an end nor a chunk: it is told, and every chunk is given in the
+/// pass. The first consumer has ended the pass before; the second comes after a rewind that no device heard of.
+#[tokio::test(start_paused = true)]
+async fn pass_that_devices_do_not_know() {
+    let fake = Fake::new(9);
+    let client = fake.client();
+    let options = BagOptions { retain: true, ..BagOptions::default() };
+    produce(client.bag_create_with("work", false, options).await.expect("new"), 0, 30).await;
+    client.bag_seal("work").await.expect("sealed");
+    for pass in 0..3 {
+        let mut consumer = client.bag("work").await.expect("it was made").consumer(ConsumerOptions::default());
+        let mut seen = Vec::new();
+        while let Some(chunk) = consumer.pull().await.expect("pulled") {
+            assert_eq!(chunk.pass, pass);
+            seen.push(chunk.id);
+            chunk.acknowledge();
+        }
+        let results = consumer.flush().await;
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!((seen.len(), results.accepted.len(), results.refused.len()), (30, 30, 0), "pass {pass}");
+        fake.state().bags.values_mut().for_each(|bag| bag.pass += 1);
+    }
+}
+
+/// Devices that took a seal, said so, and lost it with their power before it was recorded take chunks again: a consumer that had
+/// believed them gets those chunks.
+#[tokio::test(start_paused = true)]
+async fn seal_that_was_lost() {
+    let fake = Fake::new(10);
+    let client = fake.client();
+    let bag = client.bag_create("work", false).await.expect("new");
+    let seal = |sealed| {
+        let mut state = fake.state();
+        let members = state.bags.values_mut().flat_map(|bag| bag.members.values_mut());
+        members.for_each(|member| member.sealed = sealed);
+    };
+    seal(true);
+    let mut consumer = bag.consumer(ConsumerOptions::default());
+    let consuming = tokio::spawn(async move {
+        let mut count = 0;
+        while let Some(chunk) = consumer.pull().await.expect("pulled") {
+            chunk.acknowledge();
+            count += 1;
+        }
+        count
+    });
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(!consuming.is_finished());
+    seal(false);
+    produce(bag.clone(), 0, 20).await;
+    bag.seal().await.expect("sealed");
+    assert_eq!(consuming.await.expect("no panic"), 20);
+}
+
 /// Without waiting, the end is when every device had nothing; chunks that come later are found by asking again.
 #[tokio::test(start_paused = true)]
 async fn without_waiting() {

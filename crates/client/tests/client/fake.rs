@@ -209,7 +209,10 @@ impl Fake {
             chunks::Seal::KIND => reply(self.state().seal(&call.ask()?)?),
             chunks::Stat::KIND => reply(self.state().chunk_stat(&call.ask()?)?),
             bags::Create::KIND => reply(self.state().bag_create(&call.ask()?)?),
-            bags::Stat::KIND => reply(self.state().bag_info(&call.ask::<bags::Stat>()?.name)?),
+            bags::Stat::KIND => {
+                let ask: bags::Stat = call.ask()?;
+                reply(self.state().bag_info(&ask.name, !ask.uncounted)?)
+            }
             bags::Seal::KIND => reply(self.state().bag_seal(&call.ask::<bags::Seal>()?.name)?),
             bags::Push::KIND => reply(self.state().push(&call.ask()?, call.payload.clone().into_bytes())?),
             bags::Pull::KIND => self.pull(call.ask()?).await,

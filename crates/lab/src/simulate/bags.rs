@@ -32,6 +32,7 @@ pub struct Pusher {
     pub random: SimRandom,
     pub name: String,
     pub number: usize,
+    pub client: Client,
     pub bag: Bag,
     /// Longest pause between two batches, in milliseconds.
     pub pause_max: u64,
@@ -47,7 +48,16 @@ impl Pusher {
             tokio::time::sleep(Duration::from_millis(self.random.below(self.pause_max))).await;
             if self.random.one_in(60) {
                 // A refusal is possible only if it was sealed or deleted by somebody else, which nobody does.
-                let _sealed = self.scene.call(&self.name, "bag_seal", self.bag.seal()).await?;
+                if self.scene.call(&self.name, "bag_seal", self.bag.seal()).await?.is_ok() {
+                    self.scene.oracle().sealed.insert(self.number);
+                }
+            }
+            if !self.scene.late.is_zero() && self.random.one_in(6) {
+                // Devices may have joined.
+                let name = name_of(self.number);
+                if let Ok(bag) = self.scene.call(&self.name, "bag", self.client.bag(&name)).await? {
+                    self.bag = bag;
+                }
             }
             self.batch().await?;
         }
@@ -56,6 +66,7 @@ impl Pusher {
 
     async fn batch(&mut self) -> Check<()> {
         let window = 32 << (10 + self.random.below(4));
+        let was_sealed = self.scene.oracle().sealed.contains(&self.number);
         let producer = self.bag.producer(ProducerOptions { window, ..ProducerOptions::default() });
         let mut numbers = Vec::new();
         for _ in 0..1 + self.random.below(6) {
@@ -83,6 +94,9 @@ impl Pusher {
             }
         }
         if self.scene.call(&self.name, "push_flush", producer.flush()).await?.is_ok() {
+            if was_sealed {
+                return Err(Broken(format!("{}: chunks {numbers:?} were taken after the bag was sealed", self.name)));
+            }
             let mut oracle = self.scene.oracle();
             for number in numbers {
                 if let Some(chunk) = oracle.chunks.get_mut(&number) {

@@ -8,7 +8,7 @@ use base::error::{Error, ErrorKind};
 use base::limit::SMALL_PAYLOAD_MAX;
 use base::policy::{Compression, Policy};
 use bytes::Bytes;
-use client::{Client, CreateOptions, FileWriter, PackOptions, PackerOptions, Sizes};
+use client::{Attributes, Client, CreateOptions, FileWriter, PackOptions, PackerOptions, Sizes};
 use sim::random::SimRandom;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,6 +19,11 @@ const NAMES: u64 = 16;
 
 /// So many names of which it is not known what they hold are looked at before anything else is done.
 const UNCERTAIN_MAX: usize = 4;
+
+/// Longest pause before the first thing is done with a file that is written slowly, and between two, in milliseconds. A drain looks
+/// at a node's devices a second or two after it was asked for.
+const SLOW_START_MAX: u64 = 6_000;
+const SLOW_PAUSE_MAX: u64 = 1_500;
 
 /// Longest work of one client, whatever others do.
 const TURNS_MAX: u64 = 3000;
@@ -38,6 +43,8 @@ pub struct Files {
     losses_at_open: u64,
     /// Longest pause between two things, in milliseconds.
     pause_max: u64,
+    /// Files are open for so long that what their chunks lie on may be emptied meanwhile.
+    is_slow: bool,
     /// Who reads: sees what is written here, whichever node each of the two goes to.
     reader: Client,
 }
@@ -58,7 +65,13 @@ impl Files {
             looked_after,
             looked_out_of_service: false,
             losses_at_open: 0,
+            is_slow: false,
         }
+    }
+
+    /// Writes slowly.
+    pub fn slowly(self) -> Files {
+        Files { is_slow: true, ..self }
     }
 
     /// With another client that reads.
@@ -158,15 +171,28 @@ impl Files {
             _ => self.open_new(&path, stand).await?,
         };
         let Some((tag, mut writer)) = opened else { return Ok(()) };
-        for _ in 0..self.random.below(8) {
+        let steps = if self.is_slow { 1 + self.random.below(4) } else { self.random.below(8) };
+        if self.is_slow {
+            tokio::time::sleep(Duration::from_millis(self.random.below(SLOW_START_MAX))).await;
+        }
+        for _ in 0..steps {
+            if self.is_slow {
+                tokio::time::sleep(Duration::from_millis(self.random.below(SLOW_PAUSE_MAX))).await;
+            }
             if !self.write_step(&path, tag, &mut writer).await? {
                 // The writer has failed: what is there is between what was acknowledged and what was handed in.
-                return Ok(());
+                return self.recover(&path, tag).await;
+            }
+            if self.is_slow && self.random.one_in(2) && !self.sync(tag, &mut writer).await? {
+                return self.recover(&path, tag).await;
             }
         }
         if self.random.one_in(8) {
             self.scene.count("leave_open");
-            return Ok(());
+            if self.is_slow {
+                self.sync(tag, &mut writer).await?;
+            }
+            return self.recover(&path, tag).await;
         }
         let position = writer.position();
         match self.scene.call(&self.name, "close", writer.close()).await? {
@@ -179,6 +205,27 @@ impl Files {
             Ok(found) => Err(Broken(format!("{path}: closed with {} bytes, {position} were written", found.length))),
             Err(_) => Ok(()),
         }
+    }
+
+    /// In a cluster, mostly: a file that was left open is closed by somebody else with what is there, or stays as it is.
+    async fn recover(&self, path: &str, tag: u64) -> Check<()> {
+        // What a slow writer left open would keep a drain waiting for long.
+        if self.scene.late.is_zero() || !self.is_slow && self.random.one_in(3) {
+            return Ok(());
+        }
+        // By then the node that has its last chunk may be gone.
+        tokio::time::sleep(Duration::from_millis(self.random.below(SLOW_PAUSE_MAX))).await;
+        let reader = &self.reader;
+        let Ok(found) = self.scene.insist(&self.name, "stat", || reader.stat(path)).await? else { return Ok(()) };
+        let recovered = self.scene.insist(&self.name, "recover", || reader.recover(found.inode, false)).await?;
+        let Ok(Attributes { length, .. }) = recovered else { return Ok(()) };
+        let mut oracle = self.scene.oracle();
+        let promise = oracle.promise_mut(tag);
+        if length < promise.written.max(promise.synced) || length > promise.handed {
+            return Err(Broken(format!("{path}: {length} bytes long when it was recovered, {promise:?}")));
+        }
+        *promise = Promise { handed: length, written: length, synced: length };
+        Ok(())
     }
 
     async fn open_new(&self, path: &str, stand: Stand) -> Check<Option<(u64, FileWriter)>> {
@@ -250,17 +297,7 @@ impl Files {
                 }
                 Ok(done)
             }
-            5 => {
-                let done = self.scene.call(&self.name, "sync", writer.sync()).await?.is_ok();
-                if done {
-                    let mut oracle = self.scene.oracle();
-                    let promise = oracle.promise_mut(tag);
-                    (promise.written, promise.synced) = (position, position);
-                    drop(oracle);
-                    self.scene.acknowledged(&self.random);
-                }
-                Ok(done)
-            }
+            5 => self.sync(tag, writer).await,
             _ => {
                 let read = self.scene.call(&self.name, "read_while_written", self.client.read_small(path)).await?;
                 if let Ok(bytes) = read {
@@ -270,6 +307,20 @@ impl Files {
                 Ok(true)
             }
         }
+    }
+
+    /// Syncs an open file. False: the writer has failed.
+    async fn sync(&self, tag: u64, writer: &mut FileWriter) -> Check<bool> {
+        let position = writer.position();
+        let done = self.scene.call(&self.name, "sync", writer.sync()).await?.is_ok();
+        if done {
+            let mut oracle = self.scene.oracle();
+            let promise = oracle.promise_mut(tag);
+            (promise.written, promise.synced) = (position, position);
+            drop(oracle);
+            self.scene.acknowledged(&self.random);
+        }
+        Ok(done)
     }
 
     /// Puts several small files at once.

@@ -29,6 +29,10 @@ pub async fn play(scene: &Scene, random: &SimRandom, name: &str, client: &Client
             return Ok(());
         }
     }
+    if let Ok(found) = scene.call(name, "devices", client.devices()).await? {
+        let waits = found.devices.into_iter().filter_map(|device| Some(device.drain?.waits));
+        waits.for_each(|waits| scene.say(|| format!("{name}: gives up; a drain waits for {waits}")));
+    }
     Ok(())
 }
 

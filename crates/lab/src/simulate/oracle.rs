@@ -46,6 +46,8 @@ pub struct Oracle {
     pub ends: u64,
     /// Chunks of all bags.
     pub chunks: BTreeMap<u64, ChunkState>,
+    /// Bags whose seal was acknowledged: they take no chunks any more.
+    pub sealed: BTreeSet<usize>,
     /// A device left service after a failed sync, and nothing else is wrong: everything can be read.
     pub out_of_service: bool,
     /// Names that somebody saw who did not make them.

@@ -17,6 +17,9 @@ use std::time::Duration;
 /// Numbers of its chunks, apart from those of other bags.
 const FIRST: u64 = 1 << 50;
 
+/// Batches that are pushed, and consumed in part, before it is sealed.
+const BATCHES: u64 = 12;
+
 /// Times that the bag is gone through.
 const PASSES: u64 = 3;
 
@@ -55,7 +58,7 @@ pub async fn play(scene: &Arc<Scene>, random: &SimRandom, name: &str, client: &C
     let second = second.map_err(|error| Broken(format!("{name}: {error}")))?;
     let (pushed, doubtful, handled, done, numbers) = Default::default();
     let mut passes = Passes { scene, random, name, pushed, doubtful, handled, done, numbers };
-    passes.fill(&first, &second).await?;
+    passes.fill(&first, &second, client).await?;
     for pass in 0..PASSES {
         if pass > 0 {
             passes.rewind(&first, &second, client).await?;
@@ -70,9 +73,12 @@ pub async fn play(scene: &Arc<Scene>, random: &SimRandom, name: &str, client: &C
 
 impl Passes<'_> {
     /// Pushes with one client while the other one consumes, then seals.
-    async fn fill(&mut self, bag: &Bag, other: &Bag) -> Check<()> {
+    async fn fill(&mut self, bag: &Bag, other: &Bag, client: &Client) -> Check<()> {
         let mut consumer = other.consumer(ConsumerOptions { wait: false, ..ConsumerOptions::default() });
-        for batch in 0..8 {
+        for batch in 0..BATCHES {
+            // Devices may have joined.
+            let now = self.scene.call(self.name, "bag", client.bag(bag.name())).await?;
+            let bag = now.as_ref().unwrap_or(bag);
             let producer = bag.producer(ProducerOptions::default());
             let first = FIRST + 100 * batch;
             let mut sent = BTreeMap::new();

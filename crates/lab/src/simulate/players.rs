@@ -27,6 +27,8 @@ use tokio::task::AbortHandle;
 pub enum Role {
     /// Works with files in the directory of this number.
     Files(usize),
+    /// The same, and writes slowly.
+    SlowFiles(usize),
     /// Pushes into the bag of this number.
     Push(usize),
     /// Pulls from it.
@@ -118,7 +120,7 @@ impl Players {
     fn replace(&mut self, place: usize, pause: Duration) {
         let Player { role, life, .. } = self.players[place];
         // What the one before has under way must be over for those who know what is there.
-        let knows = matches!(role, Role::Files(_) | Role::Rivals | Role::Returned);
+        let knows = matches!(role, Role::Files(_) | Role::SlowFiles(_) | Role::Rivals | Role::Returned);
         let pause = if knows { pause.max(self.scene.late) } else { pause };
         self.players[place] = self.player(place, role, life + 1, pause);
     }
@@ -132,7 +134,7 @@ impl Players {
     /// The directories of those that work with files.
     pub fn directories(&self) -> Vec<String> {
         let place = |player: &Player| match player.role {
-            Role::Files(place) => Some(directory_of(place)),
+            Role::Files(place) | Role::SlowFiles(place) => Some(directory_of(place)),
             _ => None,
         };
         self.players.iter().filter_map(place).collect()
@@ -156,6 +158,7 @@ impl Players {
     fn player(&self, place: usize, role: Role, life: u64, pause: Duration) -> Player {
         let name = match role {
             Role::Files(_) => format!("files {place}.{life}"),
+            Role::SlowFiles(_) => format!("slow files {place}.{life}"),
             Role::Push(bag) => format!("push {place}.{life} to bag {bag}"),
             Role::Pull(bag) => format!("pull {place}.{life} from bag {bag}"),
             Role::Returned => format!("returned {place}.{life}"),
@@ -188,6 +191,7 @@ async fn act(scene: Arc<Scene>, role: Role, name: String, random: SimRandom) -> 
     let mut others = Vec::new();
     let labels: &[&str] = match role {
         Role::Files(_) if !scene.late.is_zero() => &["reader"],
+        Role::SlowFiles(_) => &["reader"],
         Role::Witness => &["other"],
         Role::Rivals => &["second", "third"],
         Role::Passes => &["second"],
@@ -236,10 +240,14 @@ async fn play(
                 None => files.work(60).await,
             }
         }
+        Role::SlowFiles(place) => {
+            let files = Files::new(scene, client, random, &name, &directory_of(place));
+            files.read_by(others.swap_remove(0)).slowly().work(20).await
+        }
         Role::Push(number) => {
             let bag = bags::open(&scene, &name, &client, number).await?;
             let (pause_max, turns) = if several { (800, 60) } else { (100, 25) };
-            Pusher { scene, random, name, number, bag, pause_max }.work(turns).await
+            Pusher { scene, random, name, number, client, bag, pause_max }.work(turns).await
         }
         Role::Pull(number) => {
             let bag = bags::open(&scene, &name, &client, number).await?;

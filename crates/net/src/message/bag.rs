@@ -200,7 +200,8 @@ pub struct PullAnswer {
     /// The chunk's name.
     #[prost(message, required, tag = "2")]
     pub chunk: Id,
-    /// The pass it belongs to.
+    /// The pass that the bag is in on this device, to which the chunk belongs. Older than the one that the metadata names: the device
+    /// was not told of that yet, and its answer says nothing of it.
     #[prost(uint32, tag = "3")]
     pub pass: u32,
     /// Chunks that wait on this device.
@@ -246,6 +247,9 @@ pub struct Acknowledge {
     /// The chunks.
     #[prost(message, repeated, tag = "4")]
     pub grants: Vec<Grant>,
+    /// The bag retains: the chunks stay, even if the member was not told.
+    #[prost(bool, tag = "5")]
+    pub retain: bool,
 }
 
 /// How each acknowledgement fared, in their order.

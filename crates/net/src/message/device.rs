@@ -61,12 +61,18 @@ pub struct DrainState {
     /// Chunks that were moved.
     #[prost(uint64, tag = "2")]
     pub chunks: u64,
-    /// Their bytes.
+    /// Bytes that were copied, those of chunks that are on their way included.
     #[prost(uint64, tag = "3")]
     pub bytes: u64,
     /// What it waits for; empty while it has work.
     #[prost(string, tag = "4")]
     pub waits: String,
+    /// Chunks that were on the device when the first was moved; 0: not known yet.
+    #[prost(uint64, tag = "5")]
+    pub whole_chunks: u64,
+    /// Their bytes.
+    #[prost(uint64, tag = "6")]
+    pub whole_bytes: u64,
 }
 
 /// Asks what the last scrub of a device found damaged, by the names that it has now.

@@ -743,7 +743,7 @@ pub struct Device {
     /// It was named when the node started and could not be opened.
     #[prost(bool, tag = "10")]
     pub missing: bool,
-    /// It takes no writes after a failed sync.
+    /// It takes no writes after a failed write or sync.
     #[prost(bool, tag = "12")]
     pub out_of_service: bool,
     /// Disk operations that failed since the node started.

@@ -224,7 +224,7 @@ async fn a_failed_sync() {
     let [bad] = &devices.iter().filter(|device| device.out_of_service).collect::<Vec<_>>()[..] else {
         panic!("{devices:?}")
     };
-    assert!(bad.place.ends_with("bad") && bad.failures > 0 && bad.trouble.contains("failed sync"), "{bad:?}");
+    assert!(bad.place.ends_with("bad") && bad.failures > 0 && bad.trouble.contains("failed write or sync"), "{bad:?}");
     let health = get(&running, "/health/ready");
     assert!(health.starts_with("HTTP/1.1 200") && health.contains("bad is out of service"), "{health}");
     let metrics = get(&running, "/metrics");

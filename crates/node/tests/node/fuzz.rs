@@ -118,7 +118,7 @@ impl Corpus {
             of(&bag::Seal { name: name.clone() }),
             of(&bag::Push { bag, device, chunk: 77_u128.into() }),
             of(&pull(bag, device, 5)),
-            of(&bag::Acknowledge { bag, device, pass: 0, grants: vec![grant.clone(), grant.clone()] }),
+            of(&bag::Acknowledge { bag, device, pass: 0, grants: vec![grant.clone(), grant.clone()], retain: true }),
             of(&bag::RenewGrants { bag, device, grants: vec![grant] }),
             of(&bag::Rewind { name: name.clone() }),
             of(&bag::Delete { name }),

@@ -152,8 +152,13 @@ async fn asked_again() {
     }
     let (answer, _) = link.call(&pull(bag, device, 6), Payload::empty()).await.expect("answered");
     assert_eq!((answer.pulled, answer.granted), (bag::Pulled::Nothing as i32, 1));
-    let acknowledge =
-        |grant| bag::Acknowledge { bag, device, pass: 0, grants: vec![bag::Grant { chunk: 77_u128.into(), grant }] };
+    let acknowledge = |grant| bag::Acknowledge {
+        bag,
+        device,
+        pass: 0,
+        grants: vec![bag::Grant { chunk: 77_u128.into(), grant }],
+        retain: false,
+    };
     for (grant, accepted) in [(8, false), (5, true), (5, true), (8, false)] {
         let (answer, _) = link.call(&acknowledge(grant), Payload::empty()).await.expect("answered");
         assert_eq!(answer.results[0].code == 0, accepted, "grant {grant}: {:?}", answer.results);
@@ -185,7 +190,7 @@ async fn rewound_while_consumers_pull() {
         link.call(&push, Payload::new(Bytes::from(vec![chunk as u8; 5000]))).await.expect("pushed");
     }
     let acknowledge = async |chunk: net::message::Id, grant, pass| {
-        let ask = bag::Acknowledge { bag, device, pass, grants: vec![bag::Grant { chunk, grant }] };
+        let ask = bag::Acknowledge { bag, device, pass, grants: vec![bag::Grant { chunk, grant }], retain: false };
         let (answer, _) = link.call(&ask, Payload::empty()).await.expect("answered");
         answer.results[0].code == 0
     };

@@ -16,6 +16,8 @@ pub struct Stored {
     pub name: String,
     pub sealed: bool,
     pub compression: u32,
+    pub retain: bool,
+    pub pass: u32,
     pub members: BTreeMap<u128, Member>,
 }
 
@@ -29,9 +31,22 @@ pub struct Member {
     /// Grant by acknowledged chunk.
     pub acknowledged: BTreeMap<u128, u64>,
     pub pushed: u64,
+    /// The pass it was told of.
+    pub pass: u32,
+    /// What was acknowledged in it and stays.
+    pub kept: BTreeMap<u128, Bytes>,
 }
 
 impl Member {
+    fn begin_pass(&mut self, pass: u32) {
+        if pass > self.pass {
+            self.pass = pass;
+            self.chunks.append(&mut self.kept);
+            self.waiting = self.chunks.keys().copied().collect();
+            (self.grants, self.acknowledged) = Default::default();
+        }
+    }
+
     fn expire(&mut self, now: Time) {
         let ended: Vec<u64> = self.grants.iter().filter(|(_, (_, end))| *end <= now).map(|(grant, _)| *grant).collect();
         for grant in ended {
@@ -48,22 +63,34 @@ impl State {
             let members = (1..=u128::from(self.devices)).map(|device| (device, Member::default())).collect();
             self.bags.insert(
                 number,
-                Stored { name: ask.name.clone(), sealed: false, compression: ask.compression, members },
+                Stored {
+                    name: ask.name.clone(),
+                    compression: ask.compression,
+                    retain: ask.retain,
+                    members,
+                    ..Stored::default()
+                },
             );
         } else if !ask.exists_ok {
             return Err(Error::new(ErrorKind::Exists, "the bag exists"));
         }
-        self.bag_info(&ask.name)
+        self.bag_info(&ask.name, false)
     }
 
-    pub fn bag_info(&mut self, name: &str) -> Result<Info> {
-        let found = self.bags.iter().find(|(_, bag)| bag.name == name);
+    /// `tells`: every member of the present pass, as a node does that counts.
+    pub fn bag_info(&mut self, name: &str, tells: bool) -> Result<Info> {
+        let found = self.bags.iter_mut().find(|(_, bag)| bag.name == name);
         let (number, bag) = found.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no bag {name}")))?;
+        if tells {
+            bag.members.values_mut().for_each(|member| member.begin_pass(bag.pass));
+        }
         Ok(Info {
             bag: *number,
             name: name.to_string(),
             sealed: bag.sealed,
             compression: bag.compression,
+            retain: bag.retain,
+            pass: bag.pass,
             members: bag.members.keys().map(|device| Id::from(*device)).collect(),
             pushed: bag.members.values().map(|member| member.pushed).sum(),
             acknowledged: bag.members.values().map(|member| member.acknowledged.len() as u64).sum(),
@@ -76,7 +103,7 @@ impl State {
             bag.sealed = true;
             bag.members.values_mut().for_each(|member| member.sealed = true);
         }
-        self.bag_info(name)
+        self.bag_info(name, false)
     }
 
     fn member(&mut self, bag: u64, device: Id) -> Result<&mut Member> {
@@ -105,7 +132,8 @@ impl State {
         member.expire(now);
         let granted = member.grants.get(&ask.grant).map(|(chunk, _)| *chunk);
         let chunk = granted.or_else(|| member.waiting.pop_front());
-        let mut answer = PullAnswer { waiting: member.waiting.len() as u64, ..PullAnswer::default() };
+        let mut answer =
+            PullAnswer { pass: member.pass, waiting: member.waiting.len() as u64, ..PullAnswer::default() };
         let Some(chunk) = chunk else {
             let ended = member.sealed && member.chunks.is_empty();
             answer.pulled = if ended { Pulled::Ended } else { Pulled::Nothing } as i32;
@@ -128,7 +156,10 @@ impl State {
             let again = member.acknowledged.get(&chunk) == Some(&grant.grant);
             if live {
                 member.grants.remove(&grant.grant);
-                member.chunks.remove(&chunk);
+                let bytes = member.chunks.remove(&chunk);
+                if let Some(bytes) = bytes.filter(|_| ask.retain) {
+                    member.kept.insert(chunk, bytes);
+                }
                 member.acknowledged.insert(chunk, grant.grant);
             }
             let stale = || Failure::from(Error::new(ErrorKind::Stale, "somebody else has or had the chunk"));

@@ -36,8 +36,8 @@ pub const TROUBLES: [&str; 21] = [
 ];
 
 /// What clients of a cluster do beside what those of one node do.
-pub const OPERATIONS: [&str; 7] =
-    ["view", "bag", "bag_rewind", "node_drain", "node_remove", "devices_and_hosts", "report_late"];
+pub const OPERATIONS: [&str; 8] =
+    ["view", "bag", "recover", "bag_rewind", "node_drain", "node_remove", "devices_and_hosts", "report_late"];
 
 /// Nodes of a cluster, at the most.
 const MEMBERS_MAX: usize = 7;
@@ -144,6 +144,8 @@ impl ClusterDirector {
             1 => member.faults[device].read_error = When::Once,
             _ => {
                 let room = self.random.below(3 * MIB);
+                // Two writes may fail at once.
+                member.must_restart = true;
                 member.faults[device].capacity = Some(member.machine.hardware.devices[device].space() + room);
             }
         }
