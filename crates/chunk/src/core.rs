@@ -151,10 +151,7 @@ impl Core {
     /// Takes a request.
     pub fn submit(&mut self, now: Time, ticket: u64, request: Request) {
         self.now = self.now.max(now);
-        let changes = !matches!(
-            request,
-            Request::Read { .. } | Request::Stat { .. } | Request::List { .. } | Request::BagStat { .. }
-        );
+        let changes = !matches!(request, Request::Read { .. } | Request::Stat { .. } | Request::List { .. });
         if changes && let Some(text) = &self.failed {
             let error = Error::new(ErrorKind::Io, text.clone());
             self.reply(ticket, Err(error));
@@ -184,10 +181,6 @@ impl Core {
             Request::DropBag { bag } => self.drop_bag(ticket, bag),
             Request::Read { chunk, ranges, caching, check, cells } => {
                 self.read(ticket, chunk, &ranges, (caching, check, cells));
-            }
-            Request::BagStat { bag } => {
-                let stat = self.index.bags.get(&bag).copied().unwrap_or_default();
-                self.reply(ticket, Ok(Reply::BagStat(stat)));
             }
             Request::Stat { chunk } => {
                 let stat = self.index.stat(chunk).map(Reply::Stat).ok_or_else(|| crate::append::missing(chunk));

@@ -125,11 +125,6 @@ pub enum Request {
         /// The bag.
         bag: BagId,
     },
-    /// The bag's counters on this device: `Reply::BagStat`.
-    BagStat {
-        /// The bag.
-        bag: BagId,
-    },
     /// What is known about a chunk: `Reply::Stat`.
     Stat {
         /// The chunk.
@@ -184,8 +179,6 @@ pub enum Reply {
         /// The results.
         results: Vec<Result<()>>,
     },
-    /// A bag's counters on this device.
-    BagStat(BagStat),
     /// What is known about a chunk.
     Stat(ChunkStat),
     /// A page of chunks in the order of their ids.

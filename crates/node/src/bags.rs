@@ -4,7 +4,7 @@ use crate::device::Then;
 use base::id::{BagId, ChunkId, Owner, SessionId};
 use base::unit::Time;
 use chunk::bag::BagQueue;
-use chunk::{Check, Engine};
+use chunk::{BagStat, Check, Engine};
 use net::message::bag::{PullAnswer, Pulled};
 use net::{Payload, Responder};
 use std::collections::{BTreeMap, VecDeque};
@@ -23,6 +23,19 @@ pub struct Waiter {
     pub respond: Responder,
 }
 
+/// What a device has counted of a bag.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BagCounts {
+    /// What is durable or on its way there.
+    pub stat: BagStat,
+    /// Chunks that wait to be pulled.
+    pub waiting: u64,
+    /// Chunks granted and not yet acknowledged.
+    pub granted: u64,
+    /// Chunks that are there.
+    pub chunks: u64,
+}
+
 /// Every bag that was asked for since the start.
 #[derive(Default)]
 pub struct Bags {
@@ -39,6 +52,17 @@ impl Bags {
     /// The queue of a bag. The first time it is made from the chunks that the device holds.
     pub fn queue(&mut self, bag: BagId, engine: &Engine<Then>) -> &mut BagQueue {
         &mut self.bag(bag, engine).queue
+    }
+
+    /// What is counted of a bag.
+    pub fn counts(&mut self, bag: BagId, engine: &Engine<Then>) -> BagCounts {
+        let lengths = self.queue(bag, engine).lengths();
+        BagCounts {
+            stat: engine.bag_stat(bag),
+            waiting: lengths.waiting as u64,
+            granted: lengths.granted as u64,
+            chunks: engine.chunks_of(Owner::Bag(bag)).count() as u64,
+        }
     }
 
     fn bag(&mut self, bag: BagId, engine: &Engine<Then>) -> &mut Bag {
@@ -136,4 +160,77 @@ fn answer_empty(waiter: Waiter, pulled: Pulled, queue: &BagQueue, pass: u32) {
         ..PullAnswer::default()
     };
     waiter.respond.answer(&answer, Payload::empty());
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::device::{Device, Item, Start, spawn};
+    use crate::world::{OsWorld, World};
+    use base::buffer::Pool;
+    use base::checksum::BlockSums;
+    use base::id::{BagId, ChunkId, DeviceId, Generation, Owner};
+    use base::policy::{Class, Level};
+    use bytes::Bytes;
+    use chunk::Request;
+    use os::disk::Backend;
+    use std::path::Path;
+    use std::sync::Arc;
+
+    const BAG: BagId = BagId(1);
+
+    async fn push(device: &Device, chunk: ChunkId) {
+        let payload = Bytes::from(vec![9; 1000]);
+        let request = Request::Append {
+            chunk,
+            owner: Owner::Bag(BAG),
+            generation: Generation(1),
+            offset: 0,
+            sums: BlockSums::of(&payload),
+            payload,
+            level: Level::Written,
+            seal: true,
+            small_parts: false,
+            cell: 0,
+        };
+        device.ask(request).await.expect("pushed");
+    }
+
+    /// What is counted of a bag is of one moment, while chunks are acknowledged: who leaves it takes the counts of no chunks along.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn counts_are_of_one_moment() {
+        const CHUNKS: u128 = 2000;
+        let pool = Pool::new(64 << 20);
+        let opened = OsWorld.disk(Path::new("/nowhere"), Backend::Memory, pool.clone()).expect("a disk");
+        let start = Start {
+            disk: opened.disk,
+            settings: OsWorld.chunk_settings(256 << 20, pool.clone()),
+            new_id: DeviceId(7),
+            class: Class::Memory,
+            place: "memory".to_string(),
+            clock: Arc::new(os::clock::SystemClock::new()),
+            outgoing: net::Budget::new(1 << 20),
+        };
+        let started = spawn(&OsWorld, start).expect("it starts");
+        let device = started.device;
+        for chunk in 1..=CHUNKS {
+            push(&device, ChunkId(chunk)).await;
+        }
+        let handled = device.clone();
+        let handling = tokio::spawn(async move {
+            for chunk in 1..=CHUNKS {
+                let chunks = vec![(ChunkId(chunk), 5)];
+                handled.ask(Request::Acknowledge { chunks, pass: 0, retain: false }).await.expect("acknowledged");
+            }
+        });
+        loop {
+            let counts = device.bag_counts(BAG).await.expect("counted");
+            assert_eq!(counts.chunks, counts.stat.pushed - counts.stat.acknowledged, "{counts:?}");
+            if counts.chunks == 0 {
+                break;
+            }
+        }
+        handling.await.expect("no panic");
+        device.send(Item::Stop);
+        assert!(started.ended.await.is_err(), "its end is told by nobody being left to tell");
+    }
 }

@@ -1,7 +1,7 @@
 //! What serves one device, in a thread of its own: it owns the disk, the chunk engine and the volatile queues of the bags, runs each
 //! request to its end, and answers straight from here. No other thread touches a device.
 
-use crate::bags::{Bags, Waiter};
+use crate::bags::{BagCounts, Bags, Waiter};
 use crate::departures::Departures;
 use crate::drain::Draining;
 use crate::mailbox::Mailbox;
@@ -58,10 +58,10 @@ impl Device {
         told.await.unwrap_or_else(|_| Err(gone(self.id)))
     }
 
-    /// The volatile counts of a bag: (waiting, granted).
-    pub async fn bag_lengths(&self, bag: BagId) -> Result<(u64, u64)> {
+    /// What it has counted of a bag, all at one moment: who leaves a bag carries counts away that must be those of no chunks left.
+    pub async fn bag_counts(&self, bag: BagId) -> Result<BagCounts> {
         let (tell, told) = oneshot::channel();
-        self.send(Item::BagLengths { bag, tell });
+        self.send(Item::BagCounts { bag, tell });
         told.await.map_err(|_| gone(self.id))
     }
 
@@ -141,8 +141,8 @@ pub enum Item {
     BagChanged { bag: BagId },
     /// A bag began a new pass.
     BagRewound { bag: BagId },
-    /// Asks for (waiting, granted) of a bag.
-    BagLengths { bag: BagId, tell: oneshot::Sender<(u64, u64)> },
+    /// Asks for the counts of a bag.
+    BagCounts { bag: BagId, tell: oneshot::Sender<BagCounts> },
     /// From now on nothing changes this chunk; what would, waits.
     Hold { chunk: ChunkId },
     /// The chunk that was held is on this device now, or stays; what waited goes on there.
@@ -363,10 +363,10 @@ impl Thread {
                 self.bags.rewound(bag, &self.engine);
                 self.serve_waiters(now, bag);
             }
-            Item::BagLengths { bag, tell } => {
-                let lengths = self.bags.queue(bag, &self.engine).lengths();
+            Item::BagCounts { bag, tell } => {
+                let counts = self.bags.counts(bag, &self.engine);
                 // The one who asked may be gone; then nobody misses the answer.
-                let _ = tell.send((lengths.waiting as u64, lengths.granted as u64));
+                let _ = tell.send(counts);
             }
             Item::Scrub { rate, tell } => {
                 if self.scrubbing.begin(now, rate) {
@@ -681,7 +681,7 @@ fn answer_wire(respond: Responder, result: Result<Reply>, piece: Option<Piece>) 
             &wire::StatAnswer { length: stat.length, sealed: stat.sealed, generation: stat.generation.0 },
             Payload::empty(),
         ),
-        Ok(Reply::Length(_) | Reply::Done | Reply::Acknowledged { .. } | Reply::BagStat(_) | Reply::List { .. }) => {
+        Ok(Reply::Length(_) | Reply::Done | Reply::Acknowledged { .. } | Reply::List { .. }) => {
             unreachable!("the wire does not ask for this")
         }
         Err(error) => respond.fail(error),

@@ -1,11 +1,11 @@
 //! Emptying a device before it is removed. What is left to do follows from the metadata store and from the device, so a drain that
 //! was cut short goes on at the next start. Reads and writes go on meanwhile.
 
+use crate::bags::BagCounts;
 use crate::device::{Device, Item};
 use crate::housekeeping::{compare, join};
 use crate::log::Level;
 use crate::moving::{Move, STEP};
-use crate::orders::BagCounts;
 use crate::place::Place;
 use crate::service::{Node, Role};
 use base::checksum::BlockSums;

@@ -1,6 +1,7 @@
 //! What the node that keeps the metadata may order of a device, whichever node has it: the steps of collecting, sealing,
 //! recovering and moving. Here they are done by the device's own node, and taken from the wire.
 
+use crate::bags::BagCounts;
 use crate::device::{Device, Item, wire_cell};
 use crate::service::{Node, respond};
 use base::checksum::BlockSums;
@@ -16,19 +17,6 @@ use net::cells::{self, Stored};
 use net::message::chunk::Range;
 use net::message::{Ask, Done, order as wire};
 use std::sync::Arc;
-
-/// What a device has counted of a bag.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BagCounts {
-    /// What is durable.
-    pub stat: BagStat,
-    /// Chunks that wait to be pulled.
-    pub waiting: u64,
-    /// Chunks granted and not yet acknowledged.
-    pub granted: u64,
-    /// Chunks that are there.
-    pub chunks: u64,
-}
 
 /// How far a chunk has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,20 +131,6 @@ impl Device {
         let request =
             Request::Append { chunk, owner, generation, offset, payload, sums, level, seal, small_parts, cell };
         self.ask(request).await.map(drop)
-    }
-
-    /// What it has counted of a bag.
-    pub async fn bag_counts(&self, bag: BagId) -> Result<BagCounts> {
-        let Reply::BagStat(stat) = self.ask(Request::BagStat { bag }).await? else {
-            unreachable!("a bag's counters were asked for")
-        };
-        let (waiting, granted) = self.bag_lengths(bag).await?;
-        Ok(BagCounts { stat, waiting, granted, chunks: self.chunks_of_bag(bag).await? })
-    }
-
-    /// How many chunks of a bag are there, waiting or not.
-    pub async fn chunks_of_bag(&self, bag: BagId) -> Result<u64> {
-        self.look(move |engine| engine.chunks_of(Owner::Bag(bag)).count() as u64).await
     }
 
     /// The bag is in this pass from now on, durably.

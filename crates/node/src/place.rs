@@ -1,8 +1,9 @@
 //! A device wherever it is: on this node, or on another one and reached over a link. Only what the node that keeps the metadata
 //! does with devices by itself; appends and reads of clients never come here.
 
+use crate::bags::BagCounts;
 use crate::device::Device;
-use crate::orders::{BagCounts, Copied, Extent, Inventory, Kept};
+use crate::orders::{Copied, Extent, Inventory, Kept};
 use crate::peers::Peer;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, Owner};

@@ -300,8 +300,7 @@ impl Model {
             };
             self.known.insert(id, now);
         }
-        let Ok(Reply::BagStat(stat)) = world.call(Request::BagStat { bag: BAG }) else { panic!("seed {seed}") };
-        let counted = stat.acknowledged;
+        let counted = world.engine.bag_stat(BAG).acknowledged;
         assert!(counted >= self.acknowledged, "seed {seed}: {counted} counted of {} acknowledged", self.acknowledged);
         assert!(counted <= self.acknowledging, "seed {seed}: {counted} counted of {} asked for", self.acknowledging);
         (self.acknowledged, self.acknowledging) = (counted, counted);
