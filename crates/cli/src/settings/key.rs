@@ -70,7 +70,12 @@ pub const KEYS: &[Key] = &[
         "none",
         "Directories of `data` whose device is gone for good: new devices are made there",
     ),
-    key("disk", Takes::Text, "auto", "How disks are driven: `auto`, `uring`, `threads`, `memory` or `volatile`"),
+    key(
+        "disk",
+        Takes::Text,
+        "auto",
+        "How disks are driven: `auto` (io_uring where it may; the metadata log by threads), `uring`, `threads`, `memory` or `volatile`",
+    ),
     key(
         "console",
         Takes::Text,
