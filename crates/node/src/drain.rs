@@ -65,8 +65,7 @@ impl Draining {
 /// Empties devices until the node stops.
 pub async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
     while !*stopped.borrow() {
-        let is_there = |place: &Place| matches!(place, Place::Near(_)) || place.is_able();
-        for place in node.places().into_iter().filter(|place| place.is_draining() && is_there(place)) {
+        for place in node.places().into_iter().filter(|place| place.is_draining() && place.can_be_asked()) {
             let passed = tokio::select! {
                 biased;
                 _ = stopped.changed() => return,

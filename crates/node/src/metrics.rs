@@ -240,11 +240,12 @@ const OF_BAG: [OfBag; 6] = [
 ];
 
 async fn bags(page: &mut Page, node: &Node) -> Result<()> {
-    // A bag with a member on a lost device cannot be counted; the others still are.
-    let bags = match node.list_bags(bag::List { after: String::new(), limit: BAGS_MAX as u32 }).await {
+    let mut bags = match node.list_bags(bag::List { after: String::new(), limit: BAGS_MAX as u32 }).await {
         Ok(answer) => answer.bags,
         Err(_) => Vec::new(),
     };
+    // A counter that is less than it was would be taken for one that began anew.
+    bags.retain(|info| info.unasked == 0);
     for (name, kind, help, number) in OF_BAG {
         page.metric(name, kind, help);
         for info in &bags {

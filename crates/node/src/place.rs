@@ -84,6 +84,11 @@ impl Place {
         }
     }
 
+    /// Whether it can be asked what it holds: this node's own can be, failed or not.
+    pub fn can_be_asked(&self) -> bool {
+        matches!(self, Place::Near(_)) || self.is_able()
+    }
+
     /// Whether it is being emptied, and its node knows that.
     pub fn is_draining(&self) -> bool {
         match self {

@@ -561,7 +561,7 @@ impl Node {
         if uncounted { Ok(record) } else { self.counted(record).await }
     }
 
-    /// A page of bags with their counts.
+    /// A page of bags with their counts, as far as their members can be asked: who looks for what is wrong needs the others.
     pub async fn list_bags(&self, ask: bag::List) -> Result<bag::ListAnswer> {
         let reply = self
             .metadata()?
@@ -573,7 +573,7 @@ impl Node {
         let (records, more) = translate::bags_found(reply);
         let mut bags = Vec::with_capacity(records.len());
         for record in records {
-            bags.push(self.counted(record).await?);
+            bags.push(self.counted_so_far(record).await);
         }
         Ok(bag::ListAnswer { bags, more })
     }
@@ -616,21 +616,38 @@ impl Node {
 
     /// The record with the counts of every member added up. A member that does not know of the present pass is told.
     async fn counted(&self, mut record: bag::Info) -> Result<bag::Info> {
-        let bag = BagId(record.bag);
         for member in self.members(&record)? {
-            let mut counts = member.bag_counts(bag).await?;
-            if counts.stat.pass < record.pass || record.retain && !counts.stat.retain {
-                member.begin_pass(bag, record.pass, record.retain).await?;
-                counts = member.bag_counts(bag).await?;
-            }
-            record.pushed += counts.stat.pushed;
-            record.pushed_bytes += counts.stat.pushed_bytes;
-            record.acknowledged += counts.stat.acknowledged;
-            record.acknowledged_bytes += counts.stat.acknowledged_bytes;
-            record.waiting += counts.waiting;
-            record.granted += counts.granted;
+            self.add_counts(&mut record, &member).await?;
         }
         Ok(record)
+    }
+
+    /// The same without the members that cannot be asked.
+    async fn counted_so_far(&self, mut record: bag::Info) -> bag::Info {
+        for id in record.members.clone() {
+            let added = match self.place(DeviceId(id.value())) {
+                Ok(member) if member.can_be_asked() => self.add_counts(&mut record, &member).await.is_ok(),
+                Ok(_) | Err(_) => false,
+            };
+            record.unasked += u32::from(!added);
+        }
+        record
+    }
+
+    async fn add_counts(&self, record: &mut bag::Info, member: &Place) -> Result<()> {
+        let bag = BagId(record.bag);
+        let mut counts = member.bag_counts(bag).await?;
+        if counts.stat.pass < record.pass || record.retain && !counts.stat.retain {
+            member.begin_pass(bag, record.pass, record.retain).await?;
+            counts = member.bag_counts(bag).await?;
+        }
+        record.pushed += counts.stat.pushed;
+        record.pushed_bytes += counts.stat.pushed_bytes;
+        record.acknowledged += counts.stat.acknowledged;
+        record.acknowledged_bytes += counts.stat.acknowledged_bytes;
+        record.waiting += counts.waiting;
+        record.granted += counts.granted;
+        Ok(())
     }
 
     /// Health and metrics. Whatever does not answer in time is left out, and health says so.

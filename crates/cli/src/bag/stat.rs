@@ -27,6 +27,7 @@ pub fn object(info: &BagInfo) -> Value {
         "pass": info.pass,
         "compression": compression(info),
         "devices": info.members.len(),
+        "devices_unasked": info.unasked,
         "pushed": info.pushed,
         "pushed_bytes": info.pushed_bytes,
         "acknowledged": info.acknowledged,

@@ -94,6 +94,9 @@ pub struct Info {
     /// How its chunks are compressed, by those who push: `Compression::code`.
     #[prost(uint32, tag = "14")]
     pub compression: u32,
+    /// Of a bag in a list: members that could not be asked, whose counts are not in.
+    #[prost(uint32, tag = "15")]
+    pub unasked: u32,
 }
 
 /// Asks for a page of bags, in the order of their names.
@@ -110,7 +113,7 @@ pub struct List {
 /// A page of bags.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct ListAnswer {
-    /// The bags, with counts.
+    /// The bags, with the counts of those members that can be asked.
     #[prost(message, repeated, tag = "1")]
     pub bags: Vec<Info>,
     /// Whether there are more after the last.

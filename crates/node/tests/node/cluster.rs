@@ -411,6 +411,9 @@ async fn a_node_is_away() {
     cluster.stop(1).await;
     let error = client.stat("stays").await.expect_err("a member is away");
     assert!(error.kind() == ErrorKind::Unreachable && error.text().contains("n1"), "{error}");
+    let listed = ask(&client.keeper, &bag::List::default()).await.expect("the others are counted").bags;
+    let counts: Vec<_> = listed.iter().map(|info| (&info.name[..], info.members.len(), info.unasked)).collect();
+    assert_eq!(counts, [("goes", 2, 1), ("stays", 2, 1)]);
     let uncounted = bag::Stat { name: "stays".to_string(), uncounted: true, ..bag::Stat::default() };
     assert_eq!(ask(&client.keeper, &uncounted).await.expect("its members are known").members.len(), 2);
     cluster.clock.ahead.fetch_add(NODE_SILENCE_MAX.as_secs() + 1, Ordering::Relaxed);
