@@ -107,17 +107,25 @@ impl State {
     pub fn join_node(&mut self, info: &NodeInfo) -> Result<Reply> {
         check_texts(info)?;
         if let Some(known) = self.nodes.known.get(&info.node) {
-            let is_old = known.info.incarnation > info.incarnation;
-            if is_old && self.planted != Some(Planted::OldIncarnationAccepted) {
-                let text = format!(
-                    "node {} ({}) was started again meanwhile: its start number {} is known and this one is {}; nothing was changed; \
-                     stop this process: it serves an old copy of the node's directory, or the other one does",
-                    info.name, info.node, known.info.incarnation, info.incarnation
-                );
-                return Err(Error::new(ErrorKind::Stale, text));
-            }
             if known.info == *info {
                 return Ok(Reply::Done);
+            }
+            // What a node says of itself changes with its starts only, and each has a number of its own.
+            let is_old = known.info.incarnation >= info.incarnation;
+            if is_old && self.planted != Some(Planted::OldIncarnationAccepted) {
+                let text = format!(
+                    "node {} ({}) was started again meanwhile, or is there twice: start number {} is known of {} at {}, and this is \
+                     number {} at {}; nothing was changed; stop this process: it serves an old copy of the node's directory, or the \
+                     other one does",
+                    info.name,
+                    info.node,
+                    known.info.incarnation,
+                    known.info.name,
+                    known.info.address,
+                    info.incarnation,
+                    info.address
+                );
+                return Err(Error::new(ErrorKind::Stale, text));
             }
         }
         self.free_name(info)?;

@@ -19,28 +19,37 @@ pub struct Identity {
 /// The first line: what the file is and its version.
 const HEAD: &str = "stormwell node 1";
 
+/// The file's name.
+const FILE: &str = "node";
+
 impl Identity {
     /// Reads the identity in `directory`, or draws a new one, and records one more start, durably.
     pub fn start(world: &dyn World, directory: &Path, backend: Backend, random: &dyn Random) -> Result<Identity> {
-        let path = directory.join("node");
-        let identity = if world.exists(&path)? {
-            let text = world.read_text(&path)?;
-            let found = Identity::parse(&text).ok_or_else(|| {
-                Error::new(
-                    ErrorKind::Corrupt,
-                    format!(
-                        "{} does not say which node this is; the data beside it is untouched; restore the file, or remove it \
-                         to let the node draw a new name",
-                        path.display()
-                    ),
-                )
-            })?;
-            Identity { incarnation: found.incarnation.saturating_add(1), ..found }
-        } else {
-            Identity { node: NodeId(random.wide()), incarnation: 1 }
+        let identity = match Identity::read(world, directory)? {
+            Some(found) => Identity { incarnation: found.incarnation.saturating_add(1), ..found },
+            None => Identity { node: NodeId(random.wide()), incarnation: 1 },
         };
-        world.replace(&path, identity.text().as_bytes(), backend)?;
+        world.replace(&directory.join(FILE), identity.text().as_bytes(), backend)?;
         Ok(identity)
+    }
+
+    /// The identity in `directory`; none: there is no such file.
+    pub fn read(world: &dyn World, directory: &Path) -> Result<Option<Identity>> {
+        let path = directory.join(FILE);
+        if !world.exists(&path)? {
+            return Ok(None);
+        }
+        let found = Identity::parse(&world.read_text(&path)?).ok_or_else(|| {
+            Error::new(
+                ErrorKind::Corrupt,
+                format!(
+                    "{} does not say which node this is; the data beside it is untouched; restore the file, or remove it \
+                     to let the node draw a new name",
+                    path.display()
+                ),
+            )
+        })?;
+        Ok(Some(found))
     }
 
     fn text(&self) -> String {

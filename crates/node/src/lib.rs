@@ -10,6 +10,7 @@ mod exposition;
 mod fetching;
 mod hdfs;
 mod health;
+mod home;
 mod housekeeping;
 mod identity;
 pub mod inspect;

@@ -12,10 +12,10 @@ use crate::metrics::Metrics;
 use crate::peers::Peers;
 use crate::places::{Missing, Places};
 use crate::service::{Keeper, Node, NodeService, Role};
-use crate::settings::{DeviceSetting, Door, Settings, member_directory, metadata_directory, shown};
+use crate::settings::{DeviceSetting, Door, Settings, metadata_directory, shown};
 use crate::troubles::Troubles;
 use crate::world::{Ended, World};
-use crate::{cluster, console, housekeeping};
+use crate::{cluster, console, home, housekeeping};
 use base::buffer::Pool;
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
@@ -89,7 +89,7 @@ async fn open(
             let kept = open_metadata(&settings, world.as_ref(), &directory, (&pool, &clock, &random))?;
             (directory, Some(kept))
         }
-        Some(_) => (member_directory(world.as_ref(), &settings.devices)?, None),
+        Some(_) => (home::member_directory(world.as_ref(), &settings.devices)?, None),
     };
     let identity = Identity::start(world.as_ref(), &directory, settings.backend, random.as_ref())?;
     let hdfs = hdfs_listener.as_ref().map(|listener| listener.address());
@@ -115,6 +115,10 @@ async fn open(
     engines.extend(opened.engines);
     tell_of_missing(&log, &missing, !devices.is_empty())?;
     places.write(world.as_ref(), settings.backend)?;
+    if settings.keeper().is_some() {
+        let there = |path: &Path| devices.values().any(|device| device.place == shown(path));
+        notes.extend(home::copy(world.as_ref(), &directory, &settings.devices, there, settings.backend)?);
+    }
     if let Some(metadata) = keeping {
         let present = devices.keys().copied().collect();
         metadata.ask(meta::Request::NodeReport { node: identity.node, keeps: true, devices: present }).await?;

@@ -170,30 +170,6 @@ pub fn metadata_directory(world: &dyn World, devices: &[DeviceSetting]) -> Resul
     }
 }
 
-/// The directory with the small files of a node that does not keep the metadata: the device directory that has them already, else
-/// the first one. Made if it is missing.
-pub fn member_directory(world: &dyn World, devices: &[DeviceSetting]) -> Result<PathBuf> {
-    for device in devices {
-        if world.exists(&device.directory.join("meta"))? {
-            let text = format!(
-                "{} holds a metadata store, so it belongs to a node that keeps one; nothing was changed; give this node other \
-                 directories, or start it without --meta",
-                shown(&device.directory)
-            );
-            return Err(Error::new(ErrorKind::Invalid, text));
-        }
-    }
-    for device in devices {
-        if world.exists(&device.directory.join("node"))? {
-            return Ok(device.directory.clone());
-        }
-    }
-    let none = || Error::new(ErrorKind::Invalid, "no device was given; name at least one with --data DIR");
-    let first = devices.first().ok_or_else(none)?.directory.clone();
-    world.make_directory(&first)?;
-    Ok(first)
-}
-
 /// A path for people.
 pub fn shown(path: &Path) -> String {
     path.display().to_string()

@@ -537,6 +537,51 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
+/// A node with two disks is the same node without either of them: one that is not mounted, or was emptied and taken out, is missed, not
+/// made anew.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_is_away() {
+    let mut cluster = Cluster::start("disks", 1).await;
+    let (first, second) = (cluster.directory(1), cluster.root.join("n1-second"));
+    let settings = |cluster: &Cluster, directories: &[&PathBuf]| {
+        let settings = cluster.settings(1);
+        let device =
+            |directory: &&PathBuf| DeviceSetting { directory: directory.to_path_buf(), ..settings.devices[0].clone() };
+        Settings { devices: directories.iter().map(device).collect(), ..settings }
+    };
+    let both = settings(&cluster, &[&first, &second]);
+    let running = cluster.try_run(both.clone()).await.expect("it starts");
+    cluster.nodes.insert(1, running);
+    cluster.all_there(2).await;
+    let link = link_to(&cluster.keeper, 903).await;
+    let there = async || ask(&link, &cluster::View {}).await.expect("a view").members;
+    let before = there().await;
+    let away = cluster.root.join("away");
+    for lost in [&first, &second] {
+        cluster.stop(1).await;
+        std::fs::rename(lost, &away).expect("not mounted");
+        std::fs::create_dir(lost).expect("its mount point");
+        let running = cluster.try_run(both.clone()).await.expect("it starts with the other disk");
+        let missing: Vec<&str> = running.missing.iter().map(|missing| &missing.place[..]).collect();
+        assert_eq!(missing, [lost.to_str().expect("text")]);
+        assert_eq!(std::fs::read_dir(lost).expect("it is there").count(), 0, "nothing is made on the wrong disk");
+        running.stop().await;
+        std::fs::remove_dir(lost).and_then(|()| std::fs::rename(&away, lost)).expect("mounted");
+        let running = cluster.try_run(both.clone()).await.expect("it starts");
+        assert_eq!(running.missing, []);
+        cluster.nodes.insert(1, running);
+    }
+    cluster.stop(1).await;
+    let running = cluster.try_run(settings(&cluster, &[&second])).await.expect("it starts without the first");
+    cluster.nodes.insert(1, running);
+    until("it was heard", async || there().await.iter().any(|member| member.devices.len() == 1)).await;
+    let ids = |members: &[cluster::Member]| -> BTreeSet<u128> {
+        members.iter().map(|member| member.node.node.value()).collect()
+    };
+    assert_eq!(ids(&there().await), ids(&before));
+    cluster.stop_all().await;
+}
+
 /// Who does not belong to the cluster, and who asks what is not for him, is refused with words that say what to do.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn refused() {
@@ -607,6 +652,13 @@ async fn refused() {
     std::fs::create_dir_all(cluster.directory(4)).expect("a directory");
     std::fs::write(cluster.directory(4).join("node"), old).expect("written");
     refused(&mut cluster, settings, "was started again meanwhile").await;
+    // A copy of a node that was not started since then: whichever comes second has the number of the first.
+    cluster.stop(1).await;
+    let settings = cluster.settings(6);
+    copy(&cluster.directory(1), &cluster.directory(6));
+    cluster.run(1).await;
+    cluster.all_there(2).await;
+    refused(&mut cluster, settings, "or is there twice").await;
     // The directory of a node that keeps the metadata.
     cluster.stop(0).await;
     let settings = Settings { devices: cluster.settings(0).devices, ..cluster.settings(5) };
