@@ -155,7 +155,7 @@ fn holds(args: &Args, store: Store, seed: u64, report: &Report) -> bool {
         eprintln!("seed {seed}: a promise was broken: {broken}\n{repeat}");
         return false;
     }
-    let fired: u64 = report.faults.values().sum();
+    let fired = report.fired;
     if store == Store::Cluster && (report.acknowledged < ACKNOWLEDGED_MIN || fired < FAULTS_MIN) {
         eprintln!(
             "seed {seed}: only {} calls were acknowledged and {fired} faults fired\n{repeat}",

@@ -52,6 +52,8 @@ pub struct Report {
     pub counts: BTreeMap<&'static str, u64>,
     /// Faults that fired.
     pub faults: BTreeMap<&'static str, u64>,
+    /// Of a cluster: how many of them before the end began.
+    pub fired: u64,
     /// The promise that was broken, if one was.
     pub broken: Option<String>,
     /// What happened, for people, if it was asked for.
@@ -158,6 +160,8 @@ async fn of_a_cluster(seed: u64, planted: Option<Planted>, keep_lines: bool, rep
     let outcome = async {
         director.start().await?;
         director.work().await?;
+        // Not what ends every history: all nodes are ended once more, and disks rot when nobody is asking.
+        report.fired = director.faults().values().sum();
         director.finale().await
     };
     let outcome = outcome.await;

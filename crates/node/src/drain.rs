@@ -17,7 +17,7 @@ use base::policy::Class;
 use base::unit::{WallTime, show_bytes};
 use bytes::Bytes;
 use chunk::ChunkStat;
-use meta::request::{BagInfo, BagState, Carried, DeviceInfo, NewGroup};
+use meta::request::{BagInfo, Carried, DeviceInfo, NewGroup};
 use net::Responder;
 use net::message::{Done, cluster, device as wire};
 use std::cmp::Reverse;
@@ -462,13 +462,7 @@ impl Node {
                 joining.extend(self.targets(&place).await?.iter().map(Place::id));
             }
         }
-        if bag.state == BagState::Sealed {
-            // Before it is a member: nothing may be pushed there either.
-            for device in &joining {
-                self.place(*device)?.seal_bag(bag.bag, bag.epoch).await?;
-            }
-        }
-        join(self, bag, joining).await
+        join(self, bag.bag, joining).await
     }
 
     /// A push to a device that is being emptied: another member takes the chunk, unless one has it already. Asked again, it goes

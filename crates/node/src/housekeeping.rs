@@ -166,14 +166,28 @@ async fn join_bag(node: &Node, bag: &BagInfo, devices: &[DeviceInfo]) -> Result<
     if joining.is_empty() {
         return Ok(());
     }
-    join(node, bag, joining).await.map(drop)
+    join(node, bag.bag, joining).await.map(drop)
 }
 
-/// Makes devices members of a bag.
-pub async fn join(node: &Node, bag: &BagInfo, joining: Vec<DeviceId>) -> Result<BagInfo> {
+/// Makes devices members of a bag, those that are none yet, and answers with what the bag is then.
+pub async fn join(node: &Node, bag: BagId, mut joining: Vec<DeviceId>) -> Result<BagInfo> {
+    // One after another, each by what the bag is now: who joined already may have acknowledged chunks, which would be dropped below.
+    let _turn = node.joining.lock().await;
+    let meta::Reply::Bag(bag) = node.metadata()?.ask(meta::Request::BagOf { bag }).await? else {
+        unreachable!("a bag was asked for")
+    };
+    joining.retain(|device| !bag.members.contains(device));
+    if joining.is_empty() {
+        return Ok(bag);
+    }
     // Before the first chunk comes: one that is acknowledged in a bag that retains must stay.
     for device in &joining {
-        if bag.state != BagState::Sealed {
+        if bag.state == BagState::Sealed {
+            // Nothing may be pushed there either.
+            if node.planted != Some(Planted::SealedBagJoined) {
+                node.place(*device)?.seal_bag(bag.bag, bag.epoch).await?;
+            }
+        } else {
             // It may have left this bag before, and refuses its chunks since then.
             node.place(*device)?.drop_bag(bag.bag).await?;
         }

@@ -143,6 +143,7 @@ async fn open(
         drains: tokio::sync::Notify::new(),
         neighbours,
         moving: tokio::sync::Mutex::new(()),
+        joining: tokio::sync::Mutex::new(()),
         metrics,
         troubles: Troubles::new(log.clone(), clock.clone()),
         log: log.clone(),

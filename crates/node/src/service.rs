@@ -56,6 +56,8 @@ pub struct Node {
     pub neighbours: Neighbours,
     /// Held while chunks are freed, and while one changes its device: each must see the other as done or not begun.
     pub moving: tokio::sync::Mutex<()>,
+    /// Held while devices become members of a bag.
+    pub joining: tokio::sync::Mutex<()>,
     /// Counters for those who look.
     pub metrics: Metrics,
     /// Why connections were refused or cut.

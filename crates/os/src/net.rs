@@ -64,7 +64,7 @@ impl Net for TcpNet {
         })
     }
 
-    /// A name that is no address is not looked up: that could take seconds.
+    /// A name that is no address is not looked up, which could take seconds: it is here if it is the name that the machine has itself.
     fn is_here(&self, address: &str) -> bool {
         let Some((host, _)) = address.rsplit_once(':') else { return false };
         let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -72,9 +72,15 @@ impl Net for TcpNet {
             Ok(ip) if ip.is_loopback() => true,
             // Only a machine's own addresses can be bound to.
             Ok(ip) => !ip.is_unspecified() && UdpSocket::bind((ip, 0)).is_ok(),
-            Err(_) => host == "localhost",
+            Err(_) => host == "localhost" || is_own_name(host),
         }
     }
+}
+
+/// Whether the kernel knows this machine by this name.
+fn is_own_name(host: &str) -> bool {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    !host.is_empty() && name.trim_end().eq_ignore_ascii_case(host)
 }
 
 fn bind(address: SocketAddr) -> io::Result<Listening> {

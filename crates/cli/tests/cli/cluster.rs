@@ -9,16 +9,18 @@ use std::process::Child;
 /// The nodes of a cluster, by their names, and the commands that are run against them.
 struct Cluster {
     directory: PathBuf,
+    /// Of each node's device.
+    capacity: &'static str,
     /// Where each is reached, and its process while it runs.
     nodes: BTreeMap<&'static str, (String, Option<Child>)>,
 }
 
 impl Cluster {
     /// A new cluster in a directory of its own, whose first node, `a`, keeps the metadata.
-    fn new() -> Cluster {
-        let directory = std::env::temp_dir().join(format!("stormwell-cluster-{}", std::process::id()));
+    fn new(name: &str, capacity: &'static str) -> Cluster {
+        let directory = std::env::temp_dir().join(format!("stormwell-cluster-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&directory).expect("a directory");
-        let mut cluster = Cluster { directory, nodes: BTreeMap::new() };
+        let mut cluster = Cluster { directory, capacity, nodes: BTreeMap::new() };
         cluster.command("", &["init", "c.toml"]).done();
         cluster.serve("a");
         cluster
@@ -33,7 +35,7 @@ impl Cluster {
         };
         let mut command = binary();
         command.args(["serve", "--config", "c.toml", "--console", "off", "--hdfs", "off", "--name", name]);
-        command.args(["--listen", &listen, "--meta", &meta, "--data", &format!("{name}:ssd:512M")]);
+        command.args(["--listen", &listen, "--meta", &meta, "--data", &format!("{name}:ssd:{}", self.capacity)]);
         let (server, address, _) = started({
             command.current_dir(&self.directory);
             command
@@ -104,7 +106,7 @@ impl Drop for Cluster {
 /// joins, one is emptied and removed, and every byte and every line of a bag is there.
 #[test]
 fn three_machines_one_store() {
-    let mut cluster = Cluster::new();
+    let mut cluster = Cluster::new("one", "512M");
     cluster.serve("b");
     cluster.serve("c");
     cluster.until(&[("a", "keeper"), ("b", "serving"), ("c", "serving")]);
@@ -148,4 +150,43 @@ fn three_machines_one_store() {
     cluster.serve("a");
     cluster.until(&[("a", "keeper"), ("c", "serving"), ("d", "serving")]);
     cluster.compare("c");
+}
+
+/// A full cluster says so, gives every byte that it took, and lists and deletes; what is deleted makes room, and as many files as before
+/// fit again.
+#[test]
+fn a_full_cluster() {
+    const PART: usize = 8 << 20;
+    let mut cluster = Cluster::new("full", "160M");
+    cluster.serve("b");
+    cluster.serve("c");
+    cluster.until(&[("a", "keeper"), ("b", "serving"), ("c", "serving")]);
+    let mut fitted = Vec::new();
+    for turn in 0..2 {
+        let mut files = Vec::new();
+        let full = loop {
+            assert!(files.len() < 60, "480 MiB took {} files of 8 MiB", files.len());
+            let (path, bytes) = (format!("/{turn}-{}", files.len()), noise(PART, files.len() as u64 + 1));
+            std::fs::write(cluster.directory.join("part"), &bytes).expect("a file");
+            let ended = cluster.command(["a", "b", "c"][files.len() % 3], &["put", "part", &path]);
+            // Room that was made is known everywhere when all nodes have reported again.
+            if ended.code == 4 && files.is_empty() && turn > 0 {
+                continue;
+            }
+            if ended.code != 0 {
+                break ended;
+            }
+            files.push((path, bytes));
+        };
+        full.failed(4, "full");
+        for ((path, bytes), at) in files.iter().zip(["b", "c", "a"].iter().cycle()) {
+            assert!(cluster.command(at, &["cat", path]).done().stdout == *bytes, "{path} has changed");
+        }
+        cluster.command("b", &["ls", "/"]).done();
+        for (path, _) in &files {
+            cluster.command("c", &["rm", path]).done();
+        }
+        fitted.push(files.len());
+    }
+    assert!(fitted[0] >= 30 && fitted[1] + 3 >= fitted[0], "room was lost: {fitted:?} files fitted, turn by turn");
 }

@@ -81,9 +81,11 @@ fn errors_say_who_and_what() {
     });
 }
 
-/// A machine knows its own addresses, whatever listens there; names and other machines are not here.
+/// A machine knows its own addresses and its own name, whatever listens there; other names and machines are not here.
 #[test]
 fn own_addresses() {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("every Linux has one");
+    assert!(TcpNet.is_here(&format!("{}:7400", name.trim().to_uppercase())), "{name}");
     for own in ["127.0.0.1:7400", "127.8.8.8:1", "[::1]:7400", "localhost:7400"] {
         assert!(TcpNet.is_here(own), "{own}");
     }
