@@ -73,11 +73,11 @@ impl Devices {
     pub fn registered(&mut self, info: DeviceInfo) {
         let before = self.known.get(&info.device).map(|device| device.info.clone());
         let before = before.unwrap_or(DeviceInfo { reported: false, ..info.clone() });
-        let (used, full) = (before.used, before.full);
+        let (taken, full) = (before.taken, before.full);
         let (reported, draining) = (info.reported || before.reported, info.draining || before.draining);
         let placed = [0; COLUMNS_MAX + 1];
         let device = self.known.entry(info.device).or_insert_with(|| Device { info: info.clone(), placed });
-        device.info = DeviceInfo { used, full, reported, draining, ..info };
+        device.info = DeviceInfo { taken, full, reported, draining, ..info };
         if reported && !before.reported {
             self.count_anew();
         }
@@ -112,7 +112,7 @@ fn candidate(device: &Device) -> Candidate {
         device: info.device,
         node: info.node,
         class: info.class,
-        free: info.capacity.saturating_sub(info.used),
+        free: info.capacity.saturating_sub(info.taken),
         placed: 0,
         full: info.full,
     }
@@ -153,7 +153,7 @@ impl State {
                 class: Class::from_code(record.class).unwrap_or_default(),
                 node: NodeId::from_slice(&record.node).unwrap_or_default(),
                 capacity: record.capacity,
-                used: 0,
+                taken: 0,
                 full: false,
                 reported: false,
                 draining: record.draining,
@@ -171,7 +171,7 @@ impl State {
     /// was started again while it is drained has its emptied directories as new devices.
     pub fn registering(&self, device: DeviceId, class: Class, capacity: u64, node: NodeId) -> DeviceInfo {
         let draining = self.nodes.is_leaving(node);
-        DeviceInfo { device, class, node, capacity, used: 0, full: false, reported: true, draining, silent: false }
+        DeviceInfo { device, class, node, capacity, taken: 0, full: false, reported: true, draining, silent: false }
     }
 
     /// Does `DeviceRegister`. Memory follows with `Devices::registered` when it is committed.
@@ -196,13 +196,13 @@ impl State {
     }
 
     /// Does `DeviceReport`.
-    pub fn report_device(&mut self, device: DeviceId, used: u64, capacity: u64, full: bool) -> Result<Reply> {
+    pub fn report_device(&mut self, device: DeviceId, taken: u64, capacity: u64, full: bool) -> Result<Reply> {
         let Some(known) = self.devices.known.get_mut(&device) else {
             let text = format!("device {device} reports but was never registered; register it first");
             return Err(Error::new(ErrorKind::NotFound, text));
         };
         let back = !known.info.reported;
-        known.info = DeviceInfo { used, capacity, full, reported: true, ..known.info.clone() };
+        known.info = DeviceInfo { taken, capacity, full, reported: true, ..known.info.clone() };
         if back {
             self.devices.count_anew();
         }

@@ -33,7 +33,9 @@ impl State {
         for candidate in &mut candidates {
             candidate.placed = self.devices.placed(candidate.device, wanted);
         }
-        let devices = place::place_columns(&candidates, policy, wanted, self.widths.full, self.random.next())?;
+        // A group of one column is a file's first, which is short, or a file's on one device, which goes on elsewhere no sooner.
+        let room = if wanted == 1 { self.widths.narrow } else { self.widths.full };
+        let devices = place::place_columns(&candidates, policy, wanted, room, self.random.next())?;
         let mut columns = Vec::with_capacity(devices.len());
         for device in devices {
             self.devices.place(device, wanted);

@@ -15,7 +15,7 @@ pub struct Candidate {
     pub node: NodeId,
     /// Its class.
     pub class: Class,
-    /// Bytes that still fit.
+    /// Bytes that still fit beside what it keeps back.
     pub free: u64,
     /// How many groups as wide as the wanted one were placed there, all candidates counted from the same moment on.
     pub placed: u32,
@@ -35,8 +35,8 @@ pub fn place(candidates: &[Candidate], policy: Policy, seed: u64) -> Result<Devi
             format!("the store has no device for {wish}; nothing was written: add a device or change the policy"),
         ));
     }
-    let usable =
-        || candidates.iter().filter(|candidate| fits(candidate.class, policy) && !candidate.full && candidate.free > 0);
+    // One without room is the last choice, not none: what was deleted may leave it any moment, and who writes there waits for that.
+    let usable = || candidates.iter().filter(|candidate| fits(candidate.class, policy) && !candidate.full);
     let Some(fewest) = usable().min_by(|first, second| by_share(first, second)) else {
         let wish = wish(policy);
         return Err(Error::new(
@@ -49,8 +49,8 @@ pub fn place(candidates: &[Candidate], policy: Policy, seed: u64) -> Result<Devi
     Ok(equal[(mix(seed) % equal.len() as u64) as usize])
 }
 
-/// The devices for the columns of a new group, each once. A single one is as `place` says; of several, each has room for `room` bytes,
-/// and the nodes with the fewest columns come first. Fewer than `columns` if no others have that room. Errors as `place`.
+/// The devices for the columns of a new group, each once. Each has room for `room` bytes, and the nodes with the fewest columns come
+/// first. Fewer than `columns` if no others have that room; if none has, one as `place` says. Errors as `place`.
 pub fn place_columns(
     candidates: &[Candidate],
     policy: Policy,
@@ -58,9 +58,11 @@ pub fn place_columns(
     room: u64,
     seed: u64,
 ) -> Result<Vec<DeviceId>> {
-    let mut left: Vec<Candidate> = Vec::new();
-    if columns > 1 {
-        left.extend(candidates.iter().filter(|candidate| takes_column(candidate, policy, room)));
+    let roomy = candidates.iter().filter(|candidate| takes_column(candidate, policy, room));
+    let mut left: Vec<Candidate> = roomy.copied().collect();
+    if columns == 1 || left.is_empty() {
+        let from = if left.is_empty() { candidates } else { &left };
+        return Ok(vec![place(from, policy, seed)?]);
     }
     let (mut chosen, mut of_nodes) = (Vec::new(), BTreeMap::<NodeId, usize>::new());
     while chosen.len() < columns && !left.is_empty() {
@@ -72,9 +74,6 @@ pub fn place_columns(
             *of_nodes.entry(left.swap_remove(at).node).or_default() += 1;
         }
         chosen.push(device);
-    }
-    if chosen.is_empty() {
-        chosen.push(place(candidates, policy, seed)?);
     }
     Ok(chosen)
 }
@@ -205,9 +204,13 @@ mod tests {
         #[test]
         fn fits(candidates in candidates(), policy in policies(), seed in any::<u64>()) {
             let right = |c: &Candidate| policy.tier.map_or(c.class != Class::Bulk, |class| c.class == class);
-            let room = |c: &Candidate| !c.full && c.free > 0;
+            let room = |c: &Candidate| !c.full;
             match place(&candidates, policy, seed) {
-                Ok(device) => prop_assert!(candidates.iter().any(|c| c.device == device && right(c) && room(c))),
+                Ok(device) => {
+                    prop_assert!(candidates.iter().any(|c| c.device == device && right(c) && room(c)));
+                    let some = candidates.iter().any(|c| right(c) && room(c) && c.free > 0);
+                    prop_assert!(!some || candidates.iter().any(|c| c.device == device && c.free > 0));
+                }
                 Err(error) if error.kind() == ErrorKind::Full => {
                     prop_assert!(candidates.iter().any(right) && !candidates.iter().any(|c| right(c) && room(c)));
                 }
@@ -217,11 +220,36 @@ mod tests {
                 }
             }
             prop_assert_eq!(place(&candidates, policy, seed), place(&candidates, policy, seed));
-            let columns = place_columns(&candidates, policy, 1, 1 << 63, seed);
+            let columns = place_columns(&candidates, policy, 1, u64::MAX, seed);
             prop_assert_eq!(columns, place(&candidates, policy, seed).map(|device| vec![device]));
             let members = place_bag(&candidates, policy).unwrap_or_default();
             prop_assert_eq!(members.len(), candidates.iter().filter(|c| right(c)).count());
         }
+    }
+
+    /// A device that could not take all of a short group gets none while another one can, however few it has; nor does one that only has
+    /// what it keeps back. If no device can, one of those with some room is tried.
+    #[test]
+    fn roomy() {
+        let candidate = |number: u128, free: u64, placed: u32| Candidate {
+            device: DeviceId(number),
+            node: NodeId(number),
+            class: Class::Ssd,
+            free,
+            placed,
+            full: false,
+        };
+        let chosen = |free: [u64; 3], columns: usize, seed: u64| {
+            let candidates = [candidate(0, free[0], 0), candidate(1, free[1], 9), candidate(2, free[2], 900)];
+            place_columns(&candidates, Policy::default(), columns, 8, seed).expect("there are devices")
+        };
+        for seed in 0..20 {
+            assert_eq!(chosen([7, 0, 8], 1, seed), [DeviceId(2)]);
+            assert_eq!(chosen([7, 0, 8], 3, seed), [DeviceId(2)]);
+            assert_eq!(chosen([0, 0, 7], 1, seed), [DeviceId(2)]);
+        }
+        let tried: std::collections::BTreeSet<DeviceId> = (0..99).flat_map(|seed| chosen([0; 3], 1, seed)).collect();
+        assert_eq!(tried.len(), 3);
     }
 
     /// Of every group that is placed each device gets its part, in proportion to its free space: after any number of groups no

@@ -405,8 +405,8 @@ pub enum Request {
     DeviceReport {
         /// Which.
         device: DeviceId,
-        /// Bytes in use.
-        used: u64,
+        /// Bytes that new data cannot have: in use, or kept back so that deletes work when it is full.
+        taken: u64,
         /// Bytes that fit.
         capacity: u64,
         /// Whether it takes no more new data.

@@ -97,7 +97,9 @@ impl State {
             Request::DiskUsage { path, resume } => self.disk_usage(&path, resume.as_deref()),
             Request::Usage => self.usage(),
             Request::Sessions => Ok(Reply::Sessions(self.sessions.count() as u64)),
-            Request::DeviceReport { device, used, capacity, full } => self.report_device(device, used, capacity, full),
+            Request::DeviceReport { device, taken, capacity, full } => {
+                self.report_device(device, taken, capacity, full)
+            }
             Request::DeviceList => {
                 // Registrations are in memory when they are in the log, durable or not yet.
                 self.layers.observe(self.sequence());

@@ -222,8 +222,8 @@ impl Keeper {
                 self.metadata.ask(meta::Request::DeviceRegister { device, class, capacity, node }).await?;
             }
             let full = said.full || said.out_of_service;
-            let (used, capacity) = (said.used, said.capacity);
-            self.metadata.ask(meta::Request::DeviceReport { device, used, capacity, full }).await?;
+            let (taken, capacity) = (said.used.saturating_add(said.reserve), said.capacity);
+            self.metadata.ask(meta::Request::DeviceReport { device, taken, capacity, full }).await?;
             present.push(device);
         }
         self.metadata.ask(meta::Request::NodeReport { node, keeps: false, devices: present }).await?;

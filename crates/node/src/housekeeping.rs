@@ -91,16 +91,20 @@ fn said(node: &Node, result: Result<()>) -> bool {
     }
 }
 
+/// How full a device is, for placement.
+pub fn report_of(device: &crate::device::Device) -> meta::Request {
+    let usage = device.usage();
+    meta::Request::DeviceReport {
+        device: device.id,
+        capacity: usage.capacity,
+        taken: usage.used.saturating_add(usage.reserve),
+        full: usage.full || usage.failed,
+    }
+}
+
 async fn report(node: &Node) -> Result<()> {
     for device in node.served() {
-        let usage = device.usage();
-        let request = meta::Request::DeviceReport {
-            device: device.id,
-            capacity: usage.capacity,
-            used: usage.used,
-            full: usage.full || usage.failed,
-        };
-        node.metadata()?.ask(request).await?;
+        node.metadata()?.ask(report_of(device)).await?;
     }
     let devices = node.served().map(|device| device.id).collect();
     node.metadata()?.ask(meta::Request::NodeReport { node: node.id, keeps: true, devices }).await?;

@@ -106,9 +106,8 @@ impl Place {
                 if usage.full { 0 } else { room }
             }
             Place::Far(far) => {
-                // What it keeps back is not reported: a thirty-second part, and more on devices so small that it hardly matters.
                 let said = far.said();
-                let room = (said.capacity - said.capacity / 32).saturating_sub(said.used);
+                let room = said.capacity.saturating_sub(said.reserve).saturating_sub(said.used);
                 if said.full { 0 } else { room }
             }
         }

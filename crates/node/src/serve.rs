@@ -442,9 +442,7 @@ async fn register(metadata: &Metadata, node: NodeId, device: &Device, now: WallT
     }
     let capacity = usage.capacity;
     metadata.ask(meta::Request::DeviceRegister { device: device.id, class: device.class, capacity, node }).await?;
-    let report =
-        meta::Request::DeviceReport { device: device.id, used: usage.used, capacity, full: usage.full || usage.failed };
-    metadata.ask(report).await?;
+    metadata.ask(housekeeping::report_of(device)).await?;
     Ok(())
 }
 

@@ -703,6 +703,7 @@ impl Node {
             class: device.class.code(),
             capacity: usage.capacity,
             used: usage.used,
+            reserve: usage.reserve,
             live: usage.live,
             chunks: usage.chunks,
             place: device.place.clone(),

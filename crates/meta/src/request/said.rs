@@ -250,8 +250,8 @@ pub struct DeviceInfo {
     pub node: NodeId,
     /// Bytes that fit.
     pub capacity: u64,
-    /// Bytes in use, as last reported; zero if nothing was reported yet.
-    pub used: u64,
+    /// Bytes that new data cannot have, as last reported; zero if nothing was reported yet.
+    pub taken: u64,
     /// Whether it takes no more new data.
     pub full: bool,
     /// Whether it reported since the store was opened. Only such devices are given new data.

@@ -93,7 +93,7 @@ fn wants_room() {
     let mut world = world(6);
     for (number, free) in [(1, FILE_CHUNK), (2, FILE_CHUNK - 1), (3, 0), (4, 1 << 39)] {
         let report =
-            Request::DeviceReport { device: DeviceId(number), used: (1 << 40) - free, capacity: 1 << 40, full: false };
+            Request::DeviceReport { device: DeviceId(number), taken: (1 << 40) - free, capacity: 1 << 40, full: false };
         world.ask(report).expect("noted");
     }
     let file = handle(world.ask(create("/f")));
@@ -114,7 +114,7 @@ fn even() {
         let file = handle(world.ask(create(&format!("/{number}"))));
         count(&mut firsts, &file.group);
         let device = DeviceId(number % 8 + 1);
-        world.ask(Request::DeviceReport { device, used: 0, capacity: 1 << 40, full: false }).expect("noted");
+        world.ask(Request::DeviceReport { device, taken: 0, capacity: 1 << 40, full: false }).expect("noted");
         count(&mut seconds, &group(world.ask(next_of(&file, (file.group.group, NARROW_COLUMN), 16))));
     }
     assert_eq!(firsts.values().copied().collect::<Vec<_>>(), [8; 8]);

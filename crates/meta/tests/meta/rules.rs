@@ -263,7 +263,7 @@ fn policies() {
     assert_eq!(world.refusal(create("/cold/f")), ErrorKind::Invalid, "no such device");
     for device in [1, 2, 9] {
         let device = base::id::DeviceId(device);
-        world.ask(Request::DeviceReport { device, used: 1 << 40, capacity: 1 << 40, full: true }).expect("report");
+        world.ask(Request::DeviceReport { device, taken: 1 << 40, capacity: 1 << 40, full: true }).expect("report");
     }
     assert_eq!(world.refusal(create("/f")), ErrorKind::Full);
 }

@@ -764,6 +764,9 @@ pub struct Device {
     /// The node that has it; none: the node that answered.
     #[prost(message, optional, tag = "16")]
     pub node: Option<super::Id>,
+    /// Bytes that it keeps back, so that deletes work when it is full.
+    #[prost(uint64, tag = "17")]
+    pub reserve: u64,
 }
 
 /// All devices, and the namespace's totals.
