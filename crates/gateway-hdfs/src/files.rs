@@ -110,7 +110,7 @@ pub async fn call(
             Ok(ask) => encoded(writing::update_pipeline(gateway, ask).await.map(|()| Nothing {})),
             Err(refusal) => Err(refusal),
         },
-        "listOpenFiles" => decode(request).and_then(|ask| encoded(Ok(leases::list(gateway, ask)))),
+        "listOpenFiles" => decode(request).and_then(|ask| encoded(leases::list(gateway, caller, ask))),
         _ => return about_leases(gateway, caller, method, request).await,
     })
 }
