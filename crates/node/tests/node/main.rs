@@ -10,6 +10,7 @@ mod fuzz;
 mod hdfs_calls;
 mod hdfs_cluster;
 mod hdfs_names;
+mod hdfs_pipeline;
 mod hdfs_quotas;
 mod hdfs_read;
 mod hdfs_trouble;
