@@ -124,6 +124,11 @@ pub const LIST_PAGE_BYTES: usize = FRAME_MESSAGE_MAX - 8 * KIB as usize;
 /// Most small files named in one compound request.
 pub const COMPOUND_FILES_MAX: usize = 256;
 
+/// Most files that are joined to another at once: the question fits in a message if their paths are as long as a name at the most, and
+/// what each changes is some hundred bytes of the metadata log. Longer paths, and a log of small segments, allow fewer and say so.
+pub const CONCAT_FILES_MAX: usize = 4096;
+const _: () = assert!(CONCAT_FILES_MAX * NAME_MAX < FRAME_MESSAGE_MAX);
+
 /// Files up to this size are packed: their bytes share a chunk with others.
 pub const SMALL_FILE_MAX: u64 = MIB;
 

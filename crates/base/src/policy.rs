@@ -119,4 +119,13 @@ impl Policy {
             compression: self.compression.or(above.compression),
         }
     }
+
+    /// Whether devices of this class are for what has this policy.
+    #[must_use]
+    pub fn fits(self, class: Class) -> bool {
+        match self.tier {
+            Some(tier) => class == tier,
+            None => class != Class::Bulk,
+        }
+    }
 }

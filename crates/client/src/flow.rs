@@ -5,6 +5,7 @@ use crate::columns::{Columns, together};
 use crate::writer::Written;
 use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
+use base::id::DeviceId;
 use base::limit::{BLOCK, COLUMNS_MAX, COMPRESSED_MIN, FULL_WAIT, RECORD_PAYLOAD_MAX};
 use base::policy::{Compression, Level};
 use base::unit::Time;
@@ -514,6 +515,8 @@ impl Flow {
                 Err(error) if error.kind() == ErrorKind::Full => {
                     let since = *full_since.get_or_insert(clock.now());
                     if clock.now().since(since) >= FULL_WAIT {
+                        let device = DeviceId(append.ask.device.value());
+                        self.progress.send_modify(|written| written.full = Some(device));
                         return Err(explain(error, &self.path));
                     }
                     tokio::time::sleep(pause).await;

@@ -4,6 +4,7 @@ use crate::client::Client;
 use crate::flow::{Compressing, Flow, Order};
 use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
+use base::id::DeviceId;
 use base::limit::{BLOCK, COMPRESSED_MIN, RECORD_PAYLOAD_MAX, SMALL_PAYLOAD_MAX};
 use base::net::Boxed;
 use base::policy::Compression;
@@ -21,6 +22,8 @@ pub struct Written {
     pub length: u64,
     /// Why it goes no further.
     pub failed: Option<Error>,
+    /// The device that had no room for what comes next, if that is why.
+    pub full: Option<DeviceId>,
 }
 
 /// How a file is made.
@@ -155,7 +158,7 @@ impl FileWriter {
         let (inode, position) = (opened.inode, opened.length);
         let (generation, limited) = (opened.generation, opened.limited);
         let compression = Compression::from_code(opened.compression).unwrap_or_default();
-        let (progress, written) = watch::channel(Written { length: position, failed: None });
+        let (progress, written) = watch::channel(Written { length: position, ..Written::default() });
         let of_flow = (window.clone(), window_bytes);
         let flow = Flow::new(client.clone(), path.to_string(), opened, modified_ms, of_flow, progress)?;
         Ok(FileWriter {

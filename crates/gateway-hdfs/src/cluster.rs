@@ -39,7 +39,7 @@ const PACKET_SIZE: u32 = 64 << 10;
 const FILE_BUFFER_SIZE: u32 = 4096;
 
 /// What there is nothing of: refused until the store has it.
-const REFUSED: [&str; 21] = [
+const REFUSED: [&str; 23] = [
     "addCacheDirective",
     "addCachePool",
     "addErasureCodingPolicies",
@@ -61,6 +61,8 @@ const REFUSED: [&str; 21] = [
     "removeCacheDirective",
     "removeCachePool",
     "removeErasureCodingPolicy",
+    "renameSnapshot",
+    "renewDelegationToken",
 ];
 
 /// What safe mode refuses: everything that changes a name, an attribute or a file.

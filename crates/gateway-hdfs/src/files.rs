@@ -7,6 +7,7 @@ pub mod located;
 mod making;
 pub mod open;
 pub mod readers;
+pub mod room;
 mod writing;
 
 use crate::caller::Caller;
@@ -22,7 +23,7 @@ use base::unit::MIB;
 use bytes::Bytes;
 use prost::Message;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use tokio::sync::{Mutex, MutexGuard, Semaphore};
 
 pub use elsewhere::opened_elsewhere;
@@ -41,8 +42,8 @@ pub struct Files {
     pub open: open::OpenFiles,
     /// Memory for bytes that were received and are not written yet: a permit for each MiB.
     pub memory: Arc<Semaphore>,
-    /// Bytes of all devices that were not in use when a write was refused because there was no room.
-    refused_at: std::sync::Mutex<Option<u64>>,
+    /// Devices that had no room lately.
+    pub room: room::Room,
     opening: Vec<Mutex<()>>,
 }
 
@@ -53,7 +54,7 @@ impl Default for Files {
             readers: readers::Readers::default(),
             open: open::OpenFiles::default(),
             memory: Arc::new(Semaphore::new((HDFS_WRITE_MEMORY_MAX / MIB) as usize)),
-            refused_at: std::sync::Mutex::default(),
+            room: room::Room::default(),
             opening: (0..OPENING).map(|_| Mutex::new(())).collect(),
         }
     }
@@ -67,27 +68,6 @@ impl Files {
         path.hash(&mut hasher);
         self.opening[hasher.finish() as usize % OPENING].lock().await
     }
-
-    /// A write was refused because no device has room. Devices keep some back, so they are full before all of it is in use.
-    pub async fn was_refused(&self, gateway: &Gateway) {
-        let free = free(gateway).await;
-        *self.refused_at.lock().unwrap_or_else(PoisonError::into_inner) = free;
-    }
-
-    /// Whether no device takes another block: there is no room at all, or not more than when a write was refused.
-    async fn is_full(&self, gateway: &Gateway) -> bool {
-        let Some(free) = free(gateway).await else { return false };
-        let mut refused_at = self.refused_at.lock().unwrap_or_else(PoisonError::into_inner);
-        *refused_at = refused_at.filter(|refused_at| free <= refused_at.saturating_add(MIB));
-        refused_at.is_some() || free < MIB
-    }
-}
-
-/// Bytes that are not in use on the devices that take new ones; nothing if that cannot be said.
-async fn free(gateway: &Gateway) -> Option<u64> {
-    let devices = gateway.client.devices().await.ok()?.devices;
-    let taking = devices.iter().filter(|device| !device.missing && !device.out_of_service);
-    Some(taking.map(|device| device.capacity.saturating_sub(device.used)).fold(0, u64::saturating_add))
 }
 
 /// Does a call if it is one of this room's: the encoded answer. `None`: it is not.
@@ -130,7 +110,7 @@ pub async fn call(
             Ok(ask) => encoded(writing::update_pipeline(gateway, ask).await.map(|()| Nothing {})),
             Err(refusal) => Err(refusal),
         },
-        "listOpenFiles" => decode(request).and_then(|ask| encoded(Ok(leases::list(gateway, ask)))),
+        "listOpenFiles" => decode(request).and_then(|ask| encoded(leases::list(gateway, caller, ask))),
         _ => return about_leases(gateway, caller, method, request).await,
     })
 }

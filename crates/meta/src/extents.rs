@@ -10,7 +10,7 @@ use crate::reply::Reply;
 use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{GroupId, InodeId};
-use base::limit::COMPOUND_FILES_MAX;
+use base::limit::CONCAT_FILES_MAX;
 use prost::Message;
 use std::collections::BTreeSet;
 
@@ -80,9 +80,9 @@ impl State {
     /// Does `Concat`: every extent keeps its one reference, under another file.
     pub fn concat(&mut self, target: &Path, sources: &[Path]) -> Result<Reply> {
         let wrong = |why: String| Err(Error::new(ErrorKind::Invalid, format!("{why}; nothing was changed")));
-        if sources.is_empty() || sources.len() > COMPOUND_FILES_MAX {
+        if sources.is_empty() || sources.len() > CONCAT_FILES_MAX {
             return wrong(format!(
-                "1 to {COMPOUND_FILES_MAX} files can be joined to another at once, not {}",
+                "1 to {CONCAT_FILES_MAX} files can be joined to another at once, not {}",
                 sources.len()
             ));
         }

@@ -28,7 +28,7 @@ pub struct Candidate {
 /// `Invalid` if no device could ever fit the policy, `Full` if those that do are full.
 pub fn place(candidates: &[Candidate], policy: Policy, seed: u64) -> Result<DeviceId> {
     check(policy)?;
-    if !candidates.iter().any(|candidate| fits(candidate.class, policy)) {
+    if !candidates.iter().any(|candidate| policy.fits(candidate.class)) {
         let wish = wish(policy);
         return Err(Error::new(
             ErrorKind::Invalid,
@@ -36,7 +36,7 @@ pub fn place(candidates: &[Candidate], policy: Policy, seed: u64) -> Result<Devi
         ));
     }
     // One without room is the last choice, not none: what was deleted may leave it any moment, and who writes there waits for that.
-    let usable = || candidates.iter().filter(|candidate| fits(candidate.class, policy) && !candidate.full);
+    let usable = || candidates.iter().filter(|candidate| policy.fits(candidate.class) && !candidate.full);
     let Some(fewest) = usable().min_by(|first, second| by_share(first, second)) else {
         let wish = wish(policy);
         return Err(Error::new(
@@ -84,14 +84,14 @@ pub fn columns_possible(candidates: &[Candidate], policy: Policy, room: u64) -> 
 }
 
 fn takes_column(candidate: &Candidate, policy: Policy, room: u64) -> bool {
-    fits(candidate.class, policy) && !candidate.full && candidate.free >= room.max(1)
+    policy.fits(candidate.class) && !candidate.full && candidate.free >= room.max(1)
 }
 
 /// All devices that a bag under this policy lives on, full ones too: they drain, and may take data again.
 pub fn place_bag(candidates: &[Candidate], policy: Policy) -> Result<Vec<DeviceId>> {
     check(policy)?;
     let fitting: Vec<DeviceId> =
-        candidates.iter().filter(|candidate| fits(candidate.class, policy)).map(|candidate| candidate.device).collect();
+        candidates.iter().filter(|candidate| policy.fits(candidate.class)).map(|candidate| candidate.device).collect();
     if fitting.is_empty() {
         let wish = wish(policy);
         return Err(Error::new(
@@ -110,14 +110,6 @@ pub fn check(policy: Policy) -> Result<()> {
             ErrorKind::Unsupported,
             format!("the policy asks for {other} copies and this version keeps one; set replicas to 1 or leave it out"),
         )),
-    }
-}
-
-/// Whether devices of this class are for what has this policy.
-pub fn fits(class: Class, policy: Policy) -> bool {
-    match policy.tier {
-        Some(tier) => class == tier,
-        None => class != Class::Bulk,
     }
 }
 
@@ -179,7 +171,7 @@ mod tests {
         /// one while another that could take it has none.
         #[test]
         fn columns(candidates in candidates(), policy in policies(), wanted in 2..20usize, room in any::<u64>(), seed in any::<u64>()) {
-            let takes = |c: &&Candidate| super::fits(c.class, policy) && !c.full && c.free > 0 && c.free >= room;
+            let takes = |c: &&Candidate| policy.fits(c.class) && !c.full && c.free > 0 && c.free >= room;
             let roomy: Vec<&Candidate> = candidates.iter().filter(takes).collect();
             prop_assert_eq!(columns_possible(&candidates, policy, room), roomy.len());
             let Ok(chosen) = place_columns(&candidates, policy, wanted, room, seed) else {

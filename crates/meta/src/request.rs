@@ -342,7 +342,7 @@ pub enum Request {
     Concat {
         /// The file that grows.
         target: Path,
-        /// The others, in order; at most `COMPOUND_FILES_MAX`.
+        /// The others, in order; at most `CONCAT_FILES_MAX`.
         sources: Vec<Path>,
     },
     /// Sets the wishes of a file or directory; `Policy::default()` removes them. `Done`.

@@ -165,7 +165,7 @@ async fn join_bags(node: &Node, joined: &mut Joined) -> Result<()> {
 }
 
 async fn join_bag(node: &Node, bag: &BagInfo, devices: &[DeviceInfo]) -> Result<()> {
-    let joins = |info: &&DeviceInfo| meta::place::fits(info.class, bag.policy) && !bag.members.contains(&info.device);
+    let joins = |info: &&DeviceInfo| bag.policy.fits(info.class) && !bag.members.contains(&info.device);
     let joining: Vec<DeviceId> = devices.iter().filter(joins).map(|info| info.device).collect();
     if joining.is_empty() {
         return Ok(());

@@ -3,8 +3,10 @@
 use super::elsewhere::take_over;
 use super::making::no_room;
 use super::open::OpenFile;
+use crate::caller::Caller;
 use crate::gateway::Gateway;
 use crate::message::files::{ListOpenFiles, ListOpenFilesAnswer, ListedOpenFile};
+use crate::names::superuser_only;
 use crate::refusal::{ALREADY_BEING_CREATED, FILE_NOT_FOUND, LEASE_EXPIRED, Refusal};
 use base::error::{ErrorKind, Result as StoreResult};
 use base::limit::LIST_PAGE_MAX;
@@ -181,7 +183,7 @@ pub async fn watch(gateway: Weak<Gateway>) {
 
 /// Closes all files, when the gateway ends.
 pub async fn close_all(gateway: &Gateway) {
-    for file in gateway.files.open.after(0, usize::MAX) {
+    for file in gateway.files.open.after(0, usize::MAX, |_| true) {
         // Closed as its writer would have: the next gateway can tell that writer so.
         let closed = match file.take_away().await {
             Some(writer) => matches!(timeout(CLOSE_WAIT, writer.close()).await, Ok(Ok(_))),
@@ -196,25 +198,28 @@ pub async fn close_all(gateway: &Gateway) {
     }
 }
 
-/// Open files, page by page.
-pub fn list(gateway: &Gateway, ask: ListOpenFiles) -> ListOpenFilesAnswer {
+/// Open files, page by page: the superuser's to see.
+pub fn list(gateway: &Gateway, caller: &Caller, ask: ListOpenFiles) -> Result<ListOpenFilesAnswer, Refusal> {
+    if !caller.superuser {
+        return Err(superuser_only(caller, "listOpenFiles"));
+    }
     let after = u64::try_from(ask.after).unwrap_or(0);
-    let mut files = gateway.files.open.after(after, LIST_PAGE_MAX + 1);
-    let more = files.len() > LIST_PAGE_MAX;
-    files.truncate(LIST_PAGE_MAX);
     let above = ask.path.unwrap_or_default();
     let above = above.trim_end_matches('/');
-    let below = |file: &Arc<OpenFile>| {
-        file.path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
+    let below =
+        |file: &OpenFile| file.path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    // Clients take an empty page for the last: each is full as long as there is more.
+    let mut files = gateway.files.open.after(after, LIST_PAGE_MAX + 1, below);
+    let more = files.len() > LIST_PAGE_MAX;
+    files.truncate(LIST_PAGE_MAX);
     let entry = |file: &Arc<OpenFile>| ListedOpenFile {
         inode: file.inode as i64,
         path: file.path.clone(),
         holder: file.holder.to_string(),
         machine: file.machine.clone(),
     };
-    let entries = files.iter().filter(|file| below(file)).map(entry).collect();
-    ListOpenFilesAnswer { entries, more, types: ask.types }
+    let entries = files.iter().map(entry).collect();
+    Ok(ListOpenFilesAnswer { entries, more, types: ask.types })
 }
 
 /// The refusal of a writer whose store failed it.

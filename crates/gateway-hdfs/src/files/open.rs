@@ -199,10 +199,12 @@ impl OpenFiles {
         silent.flat_map(|lease| &lease.inodes).filter_map(|inode| table.by_inode.get(inode).cloned()).collect()
     }
 
-    /// Open files with a higher number than this, at most so many.
-    pub fn after(&self, inode: u64, limit: usize) -> Vec<Arc<OpenFile>> {
+    /// Open files with a higher number than this that are wanted, at most so many.
+    pub fn after(&self, inode: u64, limit: usize, wanted: impl Fn(&OpenFile) -> bool) -> Vec<Arc<OpenFile>> {
         let after = (std::ops::Bound::Excluded(inode), std::ops::Bound::Unbounded);
-        self.table().by_inode.range(after).take(limit).map(|(_, file)| file.clone()).collect()
+        let table = self.table();
+        let files = table.by_inode.range(after).map(|(_, file)| file).filter(|file| wanted(file));
+        files.take(limit).cloned().collect()
     }
 }
 

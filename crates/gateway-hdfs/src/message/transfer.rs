@@ -316,7 +316,9 @@ mod tests {
         CHECKSUM_CRC32C, CHECKSUM_OK, Checksum, HEARTBEAT, NO_PACKET, OOB_RESTART, OperationAnswer, PACKET_HEADER,
         PACKET_LENGTHS, PacketHeader, ReadChecksum, ReadStatus, SUCCESS, encode_acknowledgement,
     };
+    use base::env::Random;
     use prost::Message;
+    use sim::random::SimRandom;
 
     fn bytes(hexadecimal: &str) -> Vec<u8> {
         hexadecimal.split(' ').map(|byte| u8::from_str_radix(byte, 16).expect("hexadecimal")).collect()
@@ -371,6 +373,40 @@ mod tests {
         let mut unknown = header.to_vec();
         unknown[0] = 0x31;
         assert_eq!(PacketHeader::decode(&unknown), None);
+    }
+
+    /// Whatever the bytes: a header, which written anew is read as the same one, or none.
+    #[test]
+    fn fuzz_packet_headers() {
+        for seed in sim::fuzz::seeds(20_000) {
+            let random = SimRandom::new(seed);
+            let header = PacketHeader {
+                offset: random.next() >> random.below(64),
+                number: random.next() as i64,
+                last: random.one_in(2),
+                length: random.next() as u32 >> 1,
+                sync: random.one_in(2),
+            };
+            let mut encoded = Vec::new();
+            header.encode(0, &mut encoded);
+            let mut encoded = encoded.split_off(PACKET_LENGTHS);
+            for _ in 0..random.below(4) {
+                let at = random.below(encoded.len() as u64 + 1) as usize;
+                match random.below(4) {
+                    0 => encoded.truncate(at),
+                    1 => encoded.insert(at, random.next() as u8),
+                    2 => encoded.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1 << random.below(8)),
+                    _ => encoded.extend_from_within(at..),
+                }
+            }
+            if let Some(read) = PacketHeader::decode(&encoded) {
+                assert!(read.offset <= i64::MAX as u64, "seed {seed}");
+                let mut again = Vec::new();
+                PacketHeader { length: 0, ..read }.encode(0, &mut again);
+                let expected = Some(PacketHeader { length: 0, ..read });
+                assert_eq!(PacketHeader::decode(&again[PACKET_LENGTHS..]), expected, "seed {seed}");
+            }
+        }
     }
 
     /// Acknowledgements are the bytes that a Java client knows.

@@ -14,6 +14,7 @@ use crate::refusal::{
     FILE_EXISTS, FILE_NOT_FOUND, ILLEGAL_ARGUMENT, JAVA_ARGUMENT, NOT_EMPTY, PARENT_NOT_DIRECTORY, Refusal,
 };
 use base::error::{Error, ErrorKind};
+use base::limit::CONCAT_FILES_MAX;
 
 /// Does mkdirs: true, also if it is there.
 pub(crate) async fn mkdirs(gateway: &Gateway, caller: &Caller, ask: MkdirsRequest) -> Result<bool, Refusal> {
@@ -183,6 +184,12 @@ pub(crate) async fn concat(gateway: &Gateway, caller: &Caller, ask: ConcatReques
     if ask.target.is_empty() || ask.sources.is_empty() {
         let text = if ask.target.is_empty() { "Target file name is empty" } else { "No sources given" };
         return Err(Refusal::new(JAVA_ARGUMENT, text));
+    }
+    if ask.sources.len() > CONCAT_FILES_MAX {
+        return argument(format!(
+            "concat: {} source files, and {CONCAT_FILES_MAX} are the most at once; nothing was changed: join them in several steps",
+            ask.sources.len()
+        ));
     }
     if let Some(path) = [&ask.target].into_iter().chain(&ask.sources).find(|path| path.starts_with("/.reserved/")) {
         return Err(Refusal::io(format!("Concat operation doesn't support /.reserved relative path : {path}")));

@@ -309,7 +309,14 @@ mod tests {
         }
         let names = |text: &str| check_new_name(&text.split('/').collect::<Vec<_>>()).is_ok();
         assert!(names(&"n".repeat(255)));
-        for bad in [&"n".repeat(256), ".reserved/a", "d/.snapshot", &"n/".repeat(300), "a\0"] {
+        for bad in [
+            &"n".repeat(256),
+            ".reserved/a",
+            "d/.snapshot",
+            &"n/".repeat(300),
+            &format!("{}/", "n".repeat(250)).repeat(17),
+            "a\0",
+        ] {
             assert!(!names(bad), "{bad}");
         }
     }

@@ -11,6 +11,7 @@ use crate::message::transfer::{
 };
 use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
+use base::id::DeviceId;
 use bytes::Bytes;
 use client::Written;
 use std::collections::VecDeque;
@@ -44,12 +45,19 @@ pub(crate) async fn write_block(
         return Ok(());
     }
     let file = turn.file.clone();
+    let was_full = no_room(&file.written.borrow()).is_some();
     let written = Writing::new(turn, gathering).run(connection).await;
-    let no_room = |error: &Error| error.kind() == ErrorKind::Full;
-    if file.written.borrow().failed.as_ref().is_some_and(no_room) {
-        gateway.files.was_refused(gateway).await;
+    let full = no_room(&file.written.borrow());
+    if let Some(by) = full.filter(|_| !was_full) {
+        gateway.files.room.was_refused(gateway, &file, by).await;
     }
     written
+}
+
+/// Whether a file goes no further because there is no room, and on which device if that is known.
+fn no_room(written: &Written) -> Option<Option<DeviceId>> {
+    let failed = written.failed.as_ref()?;
+    (failed.kind() == ErrorKind::Full).then_some(written.full)
 }
 
 /// The right to write into the block, if the file is open and the generation stamp a present one.

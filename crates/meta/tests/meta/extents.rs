@@ -3,7 +3,7 @@
 use crate::world::{World, create, delete, path, stat};
 use base::error::ErrorKind;
 use base::id::GroupId;
-use base::limit::COMPOUND_FILES_MAX;
+use base::limit::CONCAT_FILES_MAX;
 use meta::request::{Garbage, Located, Place, Totals};
 use meta::{Reply, Request};
 use std::time::Duration;
@@ -110,7 +110,7 @@ fn joined() {
     let first = file(&mut world, "/a", &[10, 20]);
     file(&mut world, "/empty", &[]);
     let second = file(&mut world, "/b", &[5]);
-    for bad in [vec![], vec!["/t"], vec!["/a", "/a"], vec!["/a"; COMPOUND_FILES_MAX + 1]] {
+    for bad in [vec![], vec!["/t"], vec!["/a", "/a"], vec!["/a"; CONCAT_FILES_MAX + 1]] {
         assert_eq!(world.refusal(concat("/t", &bad)), ErrorKind::Invalid, "{}", bad.len());
     }
     world.ask(truncate("/a", 25)).expect("cut");

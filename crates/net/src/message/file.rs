@@ -191,7 +191,7 @@ pub struct Concat {
     /// Absolute path of the file that grows.
     #[prost(string, tag = "1")]
     pub target: String,
-    /// Absolute paths of the others, in order; `base::limit::COMPOUND_FILES_MAX` at the most.
+    /// Absolute paths of the others, in order; `base::limit::CONCAT_FILES_MAX` at the most.
     #[prost(string, repeated, tag = "2")]
     pub sources: Vec<String>,
     /// Which call of a gateway's client this is; absent: none that may be asked at another gateway.

@@ -375,8 +375,13 @@ async fn administrators() {
         refused.1,
         "Access denied for user no such user. Superuser privilege is required for operation datanodeReport"
     );
-    let refused = root.ask::<BoolAnswer>("createSnapshot", &path("/")).await.expect_err("refused");
-    assert_eq!(refused.0, "java.lang.UnsupportedOperationException");
+    for method in
+        ["createSnapshot", "renameSnapshot", "deleteSnapshot", "renewDelegationToken", "cancelDelegationToken"]
+    {
+        let refused = root.ask::<BoolAnswer>(method, &path("/")).await.expect_err("refused");
+        let text = format!("{method} is not supported by Stormwell; nothing was changed");
+        assert_eq!((refused.0.as_str(), refused.1), ("java.lang.UnsupportedOperationException", text));
+    }
     let name = |name: &str| Name { name: Some(name.to_string()) };
     for (protocol, method, request) in [
         ("org.apache.hadoop.hdfs.server.protocol.NamenodeProtocol", "versionRequest", name("")),

@@ -595,6 +595,35 @@ async fn hdfs_joined_and_cut() {
     fixture.stop().await;
 }
 
+/// A multipart upload ends with one concat of all its parts, which may be hundreds: they are joined in their order, all or none, and
+/// more than may be is refused before anything is done.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hdfs_joined_of_many() {
+    let (mut fixture, client, mut root) = start("hdfs-many").await;
+    let (mut sources, mut whole) = (Vec::new(), vec![7; 10]);
+    write(&client, "/d/whole", 10, Note::default()).await;
+    for number in 0..300_usize {
+        let (path, bytes) = (format!("/d/part-{number}"), vec![number as u8; 1 + number % 50]);
+        let mut writer = client.create(&path, CreateOptions::default()).await.expect("the file is new");
+        writer.write(bytes.clone().into()).await.expect("written");
+        writer.close().await.expect("closed");
+        whole.extend(bytes);
+        sources.push(path);
+    }
+    let too_many = ConcatRequest { target: "/d/whole".to_string(), sources: vec![sources[0].clone(); 4097] };
+    let got = refused(root.just("concat", &too_many).await).1;
+    assert!(got.starts_with("concat: 4097 source files, and 4096 are the most at once; nothing was changed"), "{got}");
+    sources.push("/d/none".to_string());
+    let join = |sources: &[String]| ConcatRequest { target: "/d/whole".to_string(), sources: sources.to_vec() };
+    assert_eq!(class_of(root.just("concat", &join(&sources)).await), "FileNotFoundException");
+    assert_eq!(root.status("/d/whole").await.length, 10, "none was joined");
+    sources.pop();
+    assert_eq!(root.just("concat", &join(&sources)).await, Ok(()));
+    assert!(client.read_small("/d/whole").await.expect("it is there") == whole);
+    assert_eq!((root.info(&sources[0]).await, root.info(&sources[299]).await), (Ok(None), Ok(None)));
+    fixture.stop().await;
+}
+
 /// Files are born with the owner, group, bits and list that HDFS gives; making, replacing, appending to, reading and closing
 /// them needs the rights that HDFS asks for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,8 +4,11 @@ use crate::Fixture;
 use crate::hdfs_user::{Refused, client, content, hdfs};
 use crate::hdfs_write::{BLOCK_SIZE, Open, PACKET, Writer, ask, stored, with_length};
 use base::limit::FULL_WAIT;
+use base::policy::{Class, Policy};
 use bytes::Bytes;
-use gateway_hdfs::message::files::{CREATE, Create, CreateAnswer, Nothing, RecoverLease, Truth, UpdatePipeline};
+use gateway_hdfs::message::files::{
+    AbandonBlock, CREATE, Create, CreateAnswer, Nothing, RecoverLease, Truth, UpdatePipeline,
+};
 use gateway_hdfs::message::hdfs::{ExtendedBlock, LocatedBlock, Permission};
 use gateway_hdfs::message::transfer::{NO_PACKET, OOB_RESTART, SETUP_CREATE, SETUP_STREAMING_RECOVERY, SUCCESS};
 use std::collections::VecDeque;
@@ -246,5 +249,50 @@ async fn hdfs_full() {
     next.fill(&fixture, &block.block, 0, &bytes).await;
     assert_eq!(next.complete(&fixture, Some(&with_length(&block, bytes.len() as u64))).await, Ok(true));
     assert!(stored(&fixture, "/next").await == bytes);
+    fixture.stop().await;
+}
+
+/// A tier that is full refuses the blocks of the files that belong to it, and no others: those of another tier are written, and so
+/// is what may go to either.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hdfs_full_is_one_tier() {
+    let name = format!("stormwell-node-{}-hdfs-tiers", std::process::id());
+    let mut fixture = Fixture::at(std::env::temp_dir().join(name));
+    fixture.classes = vec![Class::Ssd, Class::Hdd];
+    fixture.run().await;
+    let native = client(&fixture).await;
+    for (path, class) in [("/fast", Class::Ssd), ("/slow", Class::Hdd)] {
+        native.make_directory(path, false).await.expect("made");
+        native.set_policy(path, Policy { tier: Some(class), ..Policy::default() }).await.expect("set");
+    }
+    let next = Open::new(&fixture, "/fast/next").await;
+    let (_file, block) = begun(&fixture, "/fast/large", 1 << 40).await;
+    let writer = Writer::begin(&fixture, &block.block, SETUP_CREATE, 0).await.expect("it may");
+    fill(&fixture, writer).await;
+    // Moments after the writer, the gateway knows.
+    let refused = async {
+        loop {
+            let block = match next.add(&fixture, None).await {
+                Ok(block) => block.block,
+                Err(refused) => break refused,
+            };
+            let (path, holder, inode) = (next.path.clone(), next.holder.clone(), Some(next.inode));
+            let give_back = AbandonBlock { block, path, holder, inode };
+            ask::<Nothing>(&fixture, "abandonBlock", &give_back).await.expect("given back");
+        }
+    };
+    let refused = tokio::time::timeout(Duration::from_secs(60), refused).await.expect("it is full");
+    assert!(is_about_room(&refused), "{refused:?}");
+    let bytes = content(2 * BLOCK_SIZE as usize, 9);
+    let file = Open::new(&fixture, "/slow/next").await;
+    let mut last: Option<ExtendedBlock> = None;
+    for part in bytes.chunks(BLOCK_SIZE as usize) {
+        let block = file.add(&fixture, last.as_ref()).await.expect("the other tier has room");
+        file.fill(&fixture, &block.block, 0, part).await;
+        last = Some(with_length(&block, part.len() as u64));
+    }
+    assert_eq!(file.complete(&fixture, last.as_ref()).await, Ok(true));
+    assert!(stored(&fixture, "/slow/next").await == bytes);
+    Open::new(&fixture, "/either").await.add(&fixture, None).await.expect("the other tier has room");
     fixture.stop().await;
 }

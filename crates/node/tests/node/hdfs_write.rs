@@ -2,9 +2,10 @@
 
 use crate::Fixture;
 use crate::hdfs_read::call;
-use crate::hdfs_user::{CLIENT_PROTOCOL, Refused, client, content, hdfs};
+use crate::hdfs_user::{CLIENT_PROTOCOL, Refused, User, client, content, hdfs};
 use base::checksum::{crc32, crc32c};
 use base::env::Random;
+use base::limit::LIST_PAGE_MAX;
 use bytes::Bytes;
 use gateway_hdfs::message::files::{
     AbandonBlock, AddBlock, Append, AppendAnswer, BlockAnswer, CREATE, Complete, Create, CreateAnswer, Fsync,
@@ -124,7 +125,7 @@ impl Writer {
         Writer::begin_with(fixture, block, stage, stamp, CHECKSUM_CRC32C).await
     }
 
-    async fn begin_with(
+    pub async fn begin_with(
         fixture: &Fixture,
         block: &ExtendedBlock,
         stage: i32,
@@ -648,5 +649,34 @@ async fn hdfs_writing_goes_on_or_not() {
     let (file, block) = Open::append(&fixture, "/open", 0).await.expect("closed");
     assert_eq!(block.expect("partly full").block.length, Some(12));
     assert_eq!(file.complete(&fixture, None).await, Ok(true));
+    fixture.stop().await;
+}
+
+/// Open files are the superuser's to list. Of a path there are all, page by page, and no page but the last is empty: Java's client
+/// takes an empty one for the end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hdfs_open_files_are_listed() {
+    let mut fixture = Fixture::start("hdfs-open-files").await;
+    let native = client(&fixture).await;
+    native.make_directory("/other", false).await.expect("made");
+    native.make_directory("/wanted", false).await.expect("made");
+    for number in 0..=LIST_PAGE_MAX {
+        Open::new(&fixture, &format!("/other/{number}")).await;
+    }
+    let wanted = Open::new(&fixture, "/wanted/file").await;
+    let page = |after: i64, path: &str| ListOpenFiles { after, types: vec![1], path: Some(path.to_string()) };
+    let mut ada = User::connect(&fixture, "ada").await;
+    let refused = ada.call::<ListOpenFilesAnswer>(CLIENT_PROTOCOL, "listOpenFiles", &page(0, "/")).await;
+    let (class, text) = refused.expect_err("she is not the superuser");
+    assert_eq!(class, "org.apache.hadoop.security.AccessControlException");
+    assert_eq!(text, "Access denied for user ada. Superuser privilege is required for operation listOpenFiles");
+    let listed: ListOpenFilesAnswer = ask(&fixture, "listOpenFiles", &page(0, "/wanted/")).await.expect("listed");
+    let paths: Vec<&str> = listed.entries.iter().map(|file| file.path.as_str()).collect();
+    assert_eq!((paths, listed.more), (vec![wanted.path.as_str()], false));
+    let listed: ListOpenFilesAnswer = ask(&fixture, "listOpenFiles", &page(0, "/other")).await.expect("listed");
+    assert_eq!((listed.entries.len(), listed.more), (LIST_PAGE_MAX, true));
+    let last = listed.entries.last().expect("a whole page").inode;
+    let listed: ListOpenFilesAnswer = ask(&fixture, "listOpenFiles", &page(last, "/other")).await.expect("listed");
+    assert_eq!((listed.entries.len(), listed.more), (1, false));
     fixture.stop().await;
 }

@@ -10,6 +10,7 @@ mod fuzz;
 mod hdfs_calls;
 mod hdfs_cluster;
 mod hdfs_names;
+mod hdfs_pipeline;
 mod hdfs_quotas;
 mod hdfs_read;
 mod hdfs_trouble;
@@ -53,6 +54,8 @@ struct Fixture {
     running: Option<Running>,
     directory: PathBuf,
     clock: Arc<AheadClock>,
+    /// Of which class each of its devices is.
+    classes: Vec<Class>,
     /// The node as a process of its own, while it is one.
     elsewhere: Option<hdfs_trouble::Elsewhere>,
 }
@@ -68,13 +71,18 @@ impl Fixture {
     /// One that does not run yet.
     fn at(directory: PathBuf) -> Fixture {
         let clock = Arc::new(AheadClock { clock: os::clock::SystemClock::new(), ahead: AtomicU64::new(0) });
-        Fixture { running: None, directory, clock, elsewhere: None }
+        Fixture { running: None, directory, clock, classes: vec![Class::Ssd], elsewhere: None }
     }
 
     async fn run(&mut self) {
-        let device = DeviceSetting { directory: self.directory.clone(), class: Class::Ssd, capacity: Some(256 << 20) };
+        let device = |(number, class): (usize, &Class)| {
+            let several = self.classes.len() > 1;
+            let own = if several { self.directory.join(format!("{number}")) } else { self.directory.clone() };
+            DeviceSetting { directory: own, class: *class, capacity: Some(256 << 20) }
+        };
+        let devices = self.classes.iter().enumerate().map(device).collect();
         let hdfs = Door::At("127.0.0.1:0".to_string());
-        let settings = Settings { hdfs, ..Settings::new("127.0.0.1:0", vec![device]) };
+        let settings = Settings { hdfs, ..Settings::new("127.0.0.1:0", devices) };
         let (world, random) = (Arc::new(node::OsWorld), Arc::new(os::random::SystemRandom));
         let started = node::start(settings, world, Arc::new(os::net::TcpNet), self.clock.clone(), random).await;
         self.running = Some(started.expect("the node starts"));
