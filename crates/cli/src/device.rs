@@ -1,5 +1,6 @@
 //! `stormwell device`: the devices of a store, one by one.
 
+mod named;
 mod rm;
 mod scrub;
 
@@ -7,11 +8,10 @@ use crate::context::Context;
 use crate::exit::{Exit, Result};
 use crate::output::Output;
 use crate::show;
-use base::error::{Error, ErrorKind};
 use base::policy::Class;
 use base::unit::{WallTime, show_bytes};
 use clap::{Args, Subcommand};
-use client::{Client, Device as Found, ScrubState};
+use client::{Device as Found, ScrubState};
 use serde_json::json;
 
 /// Shows the devices of a store, checks their bytes, removes one
@@ -33,7 +33,9 @@ enum What {
 #[command(after_help = "Example:\n  stormwell device ls
 
 States: `serving`; `draining` after `device rm`, while it is being emptied; `out of service` after a failed sync or a second failed write, which no other may follow, reads go on; `missing` if it could not be
-opened when the server started. Bytes on a missing device are answered with an error; all others are served.")]
+opened when the server started. Bytes on a missing device are answered with an error; all others are served.
+
+In a cluster a device is shown, and named, as NODE:DIRECTORY: each machine may have a directory of that name.")]
 struct Ls {}
 
 impl Device {
@@ -126,45 +128,6 @@ fn scrub_sentence(state: &ScrubState) -> String {
     };
     format!("{when}: {} in {} compared, {found}", show_bytes(state.bytes), show::count(state.chunks, "chunk", "chunks"))
 }
-
-/// The devices that a person means: by directory, by the first digits of the id, or all that are served.
-async fn named(client: &Client, name: &str) -> Result<Vec<Found>> {
-    let devices = client.devices().await?.devices;
-    let served = || devices.iter().filter(|device| !device.missing);
-    if name == "all" {
-        return Ok(served().cloned().collect());
-    }
-    let directory = std::path::absolute(name).ok();
-    let same_place = |device: &&Found| {
-        device.place == name || directory.is_some() && std::path::absolute(&device.place).ok() == directory
-    };
-    let by_id = |device: &&Found| name.len() >= ID_DIGITS_MIN && id_of(device).starts_with(name);
-    let mut found: Vec<&Found> = devices.iter().filter(same_place).collect();
-    if found.is_empty() {
-        found = devices.iter().filter(by_id).collect();
-    }
-    match found[..] {
-        [device] if device.missing => {
-            let text =
-                format!("{} is missing; nothing was done; bring the disk back and start the node again", device.place);
-            Err(Error::new(ErrorKind::Busy, text).into())
-        }
-        [device] => Ok(vec![device.clone()]),
-        [] => {
-            let text =
-                format!("this store has no device '{name}'; `stormwell device ls` shows directories and --json ids");
-            Err(Error::new(ErrorKind::NotFound, text).into())
-        }
-        _ => Err(Error::new(
-            ErrorKind::Invalid,
-            format!("more than one device's id begins with '{name}'; give more digits"),
-        )
-        .into()),
-    }
-}
-
-/// Fewer digits of an id name nothing: they may be a directory that is misspelt.
-const ID_DIGITS_MIN: usize = 4;
 
 /// A device's id as it is shown.
 fn id_of(device: &Found) -> String {

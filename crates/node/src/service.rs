@@ -672,7 +672,7 @@ impl Node {
     async fn list_devices(&self) -> Result<file::DevicesAnswer> {
         let keeper = self.keeper()?;
         let totals = translate::totals(keeper.metadata.ask(meta::Request::Usage).await?);
-        let mut devices = self.own_devices();
+        let mut devices = keeper.near_devices(self.id, self.own_devices()).await?;
         devices.extend(keeper.far_devices(self.id).await?);
         Ok(file::DevicesAnswer { devices, ..totals })
     }

@@ -5,44 +5,54 @@ use crate::store::{Ended, binary, noise, run, started, tree};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Child;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The nodes of a cluster, by their names, and the commands that are run against them.
-struct Cluster {
-    directory: PathBuf,
+pub struct Cluster {
+    pub directory: PathBuf,
     /// Where each is reached, and its process while it runs.
     nodes: BTreeMap<&'static str, (String, Option<Child>)>,
 }
 
 impl Cluster {
-    /// A new cluster in a directory of its own, whose first node, `a`, keeps the metadata.
-    fn new() -> Cluster {
-        let directory = std::env::temp_dir().join(format!("stormwell-cluster-{}", std::process::id()));
+    /// A new cluster in a directory of its own, of no nodes yet; the one that is called `a` keeps the metadata.
+    pub fn new() -> Cluster {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name = format!("stormwell-cluster-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let directory = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&directory).expect("a directory");
-        let mut cluster = Cluster { directory, nodes: BTreeMap::new() };
+        let cluster = Cluster { directory, nodes: BTreeMap::new() };
         cluster.command("", &["init", "c.toml"]).done();
-        cluster.serve("a");
         cluster
     }
 
-    /// Starts a node, or starts it again where it was.
-    fn serve(&mut self, name: &'static str) {
+    /// Starts a node with one device, or starts it again where it was.
+    pub fn serve(&mut self, name: &'static str) {
+        self.serve_with(name, &["disk"]);
+    }
+
+    /// The same with these devices. Each node stands in a directory of its own, so that all of them can have the same ones.
+    pub fn serve_with(&mut self, name: &'static str, devices: &[&str]) {
         let listen = self.nodes.get(name).map_or("127.0.0.1:0".to_string(), |(address, _)| address.clone());
         let meta = match self.nodes.get("a") {
             Some((keeper, _)) if name != "a" => format!("node://{keeper}"),
             _ => "local".to_string(),
         };
         let mut command = binary();
-        command.args(["serve", "--config", "c.toml", "--console", "off", "--hdfs", "off", "--name", name]);
-        command.args(["--listen", &listen, "--meta", &meta, "--data", &format!("{name}:ssd:512M")]);
+        command.args(["serve", "--config", "../c.toml", "--console", "off", "--hdfs", "off", "--name", name]);
+        command.args(["--listen", &listen, "--meta", &meta]);
+        command.args(devices.iter().flat_map(|device| ["--data".to_string(), format!("{device}:ssd:512M")]));
+        let place = self.directory.join(name);
+        std::fs::create_dir_all(&place).expect("a directory");
         let (server, address, _) = started({
-            command.current_dir(&self.directory);
+            command.current_dir(place);
             command
         });
         self.nodes.insert(name, (address, Some(server)));
     }
 
     /// Ends a node as `kill -9` does.
-    fn kill(&mut self, name: &str) {
+    pub fn kill(&mut self, name: &str) {
         let (_, server) = self.nodes.get_mut(name).expect("a node");
         let mut server = server.take().expect("it runs");
         server.kill().expect("it is killed");
@@ -50,7 +60,7 @@ impl Cluster {
     }
 
     /// Runs a command against this node, in the cluster's directory.
-    fn command(&self, at: &str, words: &[&str]) -> Ended {
+    pub fn command(&self, at: &str, words: &[&str]) -> Ended {
         let mut command = binary();
         command.args(words).args(["--config", "c.toml"]).current_dir(&self.directory);
         if let Some((address, _)) = self.nodes.get(at) {
@@ -60,7 +70,7 @@ impl Cluster {
     }
 
     /// Waits until the nodes are in these states, as `node ls` has it.
-    fn until(&self, wanted: &[(&str, &str)]) {
+    pub fn until(&self, wanted: &[(&str, &str)]) {
         let mut states = Vec::new();
         // Each question takes some milliseconds; a node reports every second and is silent after five.
         for _ in 0..5000 {
@@ -105,6 +115,7 @@ impl Drop for Cluster {
 #[test]
 fn three_machines_one_store() {
     let mut cluster = Cluster::new();
+    cluster.serve("a");
     cluster.serve("b");
     cluster.serve("c");
     cluster.until(&[("a", "keeper"), ("b", "serving"), ("c", "serving")]);
