@@ -64,14 +64,13 @@ impl Scrub {
     }
 }
 
-/// Looks how far the scrubs of these devices are until all are over.
+/// Looks how far the scrubs of these devices are until all are over, at the node of each: what others know of it may be of before.
 async fn follow(client: &Client, devices: &[Device], progress: &Progress) -> Result<Vec<ScrubState>> {
     let mut before = (0, 0);
     loop {
-        let now = client.devices().await?.devices;
         let mut states = Vec::with_capacity(devices.len());
         for device in devices {
-            let state = now.iter().find(|other| other.device == device.device).and_then(|other| other.scrub.clone());
+            let state = client.scrubbed(device.device).await.map_err(|error| error.during(&device.place))?;
             let state = state.ok_or_else(|| {
                 let text = format!(
                     "the scrub of {} was cut off: the node was started anew or the device removed; no data is at risk; scrub it again",

@@ -1,7 +1,9 @@
 //! Devices of several nodes, all of which have the same directories, as the manual has it.
 
 use crate::cluster::Cluster;
+use crate::store::{noise, rot};
 use serde_json::Value;
+use std::ops::Range;
 
 /// Two nodes with these devices each; `a` keeps the metadata.
 fn two_nodes(devices: &[&str]) -> Cluster {
@@ -44,4 +46,55 @@ fn the_directory_of_which_node() {
     cluster.command("b", &["device", "rm", "b:disk2"]).failed(3, "no device 'b:disk2'");
     cluster.command("b", &["device", "rm", "disk2"]).failed(2, "a:disk2");
     assert_eq!(places(&cluster), ["a:disk1", "a:disk2", "b:disk1"]);
+}
+
+/// Files that do not share a chunk.
+const LARGE: usize = 1_200_000;
+
+/// Puts large files of these numbers, `/f0` and on. Those that lie on node `b`.
+fn put_files(cluster: &Cluster, files: Range<u64>) -> Vec<u64> {
+    let mut there = Vec::new();
+    for number in files {
+        let (name, path) = (format!("f{number}"), format!("/f{number}"));
+        std::fs::write(cluster.directory.join(&name), noise(LARGE, number + 1)).expect("a file");
+        cluster.command("a", &["put", &name, &path]).done();
+        let explained = cluster.command("a", &["explain", &path, "--json"]).done().text();
+        there.extend(explained.contains("\"place\":\"b:").then_some(number));
+    }
+    there
+}
+
+/// A device of another node than the one that keeps the metadata is scrubbed from anywhere: the command waits for this scrub, not
+/// for one before, says how much was read, and names the file whose bytes rotted and no other.
+#[test]
+fn scrub_on_another_node() {
+    let mut cluster = two_nodes(&["disk"]);
+    let there = put_files(&cluster, 0..12);
+    let scrubbed = |cluster: &Cluster, at: &str| -> Vec<Value> {
+        let ended = cluster.command(at, &["device", "scrub", "b:disk", "--json", "--rate", "4G"]);
+        assert!(ended.code <= 1, "{}", ended.stderr);
+        ended.text().lines().map(|line| serde_json::from_str(line).expect("an object")).collect()
+    };
+    for at in ["a", "b"] {
+        let sound = scrubbed(&cluster, at);
+        let [summary] = &sound[..] else { panic!("{sound:?}") };
+        let bytes = summary["bytes"].as_u64().expect("a number");
+        assert!(bytes >= there.len() as u64 * LARGE as u64 && summary["damaged_ranges"] == 0, "{summary}");
+    }
+    // What came since then is read, too.
+    let more = there.len() + put_files(&cluster, 12..24).len();
+    let sound = scrubbed(&cluster, "a");
+    assert!(sound[0]["bytes"].as_u64().expect("a number") >= more as u64 * LARGE as u64, "{sound:?}");
+    let text = cluster.command("a", &["device", "scrub", "all"]).done().text();
+    assert!(text.contains("a:disk: scrubbed ") && text.contains("b:disk: scrubbed "), "{text}");
+    cluster.kill("b");
+    let rotten = there[0];
+    assert_eq!(rot(&cluster.directory.join("b/disk"), &noise(LARGE, rotten + 1)[600_000..600_032]), 1);
+    cluster.serve("b");
+    cluster.until(&[("a", "keeper"), ("b", "serving")]);
+    let found = scrubbed(&cluster, "a");
+    let [range, summary] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((&range["path"], &summary["damaged_ranges"]), (&format!("/f{rotten}").into(), &1.into()), "{found:?}");
+    let (start, end) = (range["start"].as_u64().expect("a number"), range["end"].as_u64().expect("a number"));
+    assert!(start <= 600_000 && 600_000 < end && end - start <= 8192, "{range}");
 }
