@@ -4,7 +4,7 @@
 use crate::store::{Ended, binary, noise, run, started, tree};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::process::Child;
+use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The nodes of a cluster, by their names, and the commands that are run against them.
@@ -61,12 +61,17 @@ impl Cluster {
 
     /// Runs a command against this node, in the cluster's directory.
     pub fn command(&self, at: &str, words: &[&str]) -> Ended {
+        run(self.prepared(at, words), b"")
+    }
+
+    /// The same, to be started.
+    pub fn prepared(&self, at: &str, words: &[&str]) -> Command {
         let mut command = binary();
         command.args(words).args(["--config", "c.toml"]).current_dir(&self.directory);
         if let Some((address, _)) = self.nodes.get(at) {
             command.args(["--at", address]);
         }
-        run(command, b"")
+        command
     }
 
     /// Waits until the nodes are in these states, as `node ls` has it.

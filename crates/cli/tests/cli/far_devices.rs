@@ -98,3 +98,32 @@ fn scrub_on_another_node() {
     let (start, end) = (range["start"].as_u64().expect("a number"), range["end"].as_u64().expect("a number"));
     assert!(start <= 600_000 && 600_000 < end && end - start <= 8192, "{range}");
 }
+
+/// A disk of a node that is missing keeps the node's drain from its end, and the drain says so; when the disk is back, it ends by
+/// itself with everything moved.
+#[test]
+fn drain_with_a_missing_disk() {
+    let mut cluster = two_nodes(&["disk1", "disk2"]);
+    let there = put_files(&cluster, 0..12);
+    let (place, away) = (cluster.directory.join("b/disk2"), cluster.directory.join("b/away"));
+    cluster.kill("b");
+    std::fs::rename(&place, &away).expect("the disk is unplugged");
+    cluster.serve_with("b", &["disk1", "disk2"]);
+    cluster.until(&[("a", "keeper"), ("b", "serving")]);
+    let mut following = cluster.prepared("a", &["node", "drain", "b"]).spawn().expect("the command");
+    let missing = |device: &Value| device["directory"] == "b:disk2" && device["state"] == "missing";
+    let waits = |device: &Value| {
+        device["drain"]["waits"].as_str().is_some_and(|waits| waits.contains("b:disk2, which is missing"))
+    };
+    let says = (0..5000).any(|_| devices(&cluster, "a").iter().any(|device| missing(device) && waits(device)));
+    assert!(says, "it does not say what it waits for: {:?}", devices(&cluster, "a"));
+    cluster.kill("b");
+    std::fs::rename(&away, &place).expect("the disk is back");
+    cluster.serve_with("b", &["disk1", "disk2"]);
+    assert!(following.wait().expect("it ends").success());
+    assert_eq!(places(&cluster), ["a:disk1", "a:disk2"]);
+    for number in there {
+        let read = cluster.command("b", &["cat", &format!("/f{number}")]).done().stdout;
+        assert!(read == noise(LARGE, number + 1), "file {number} has changed");
+    }
+}
