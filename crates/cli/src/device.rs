@@ -5,6 +5,7 @@ mod rm;
 mod scrub;
 
 use crate::context::Context;
+use crate::emptied::Part;
 use crate::exit::{Exit, Result};
 use crate::output::Output;
 use crate::show;
@@ -12,7 +13,7 @@ use base::policy::Class;
 use base::unit::{WallTime, show_bytes};
 use clap::{Args, Subcommand};
 use client::{Device as Found, ScrubState};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Shows the devices of a store, checks their bytes, removes one
 #[derive(Debug, Args)]
@@ -32,7 +33,7 @@ enum What {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  stormwell device ls
 
-States: `serving`; `draining` after `device rm`, while it is being emptied; `out of service` after a failed sync or a second failed write, which no other may follow, reads go on; `missing` if it could not be
+States: `serving`; `draining` after `device rm` or `node drain`, while it is being emptied, with how far that is below it; `out of service` after a failed sync or a second failed write, which no other may follow, reads go on; `missing` if it could not be
 opened when the server started. Bytes on a missing device are answered with an error; all others are served.
 
 In a cluster a device is shown, and named, as NODE:DIRECTORY: each machine may have a directory of that name.")]
@@ -59,6 +60,7 @@ async fn list(context: &Context) -> Result<Exit> {
     for (device, host) in &devices {
         let node = host.as_ref().map_or("", |host| &host.name);
         let class = Class::from_code(device.class).map_or("unknown", Class::name);
+        let part = Part::of(&[device], context.clock.wall());
         if context.json {
             output.json(&json!({
                 "device": format!("{:032x}", device.device.value()),
@@ -71,12 +73,7 @@ async fn list(context: &Context) -> Result<Exit> {
                 "node": node,
                 "directory": device.place,
                 "trouble": device.trouble,
-                "drain": device.drain.as_ref().map(|state| json!({
-                    "began_ms": state.began_ms,
-                    "chunks": state.chunks,
-                    "bytes": state.bytes,
-                    "waits": state.waits,
-                })),
+                "drain": drain(device, part.as_ref()),
                 "scrub": device.scrub.as_ref().map(|state| json!({
                     "running": state.running,
                     "began_ms": state.began_ms,
@@ -96,8 +93,8 @@ async fn list(context: &Context) -> Result<Exit> {
             let line = output.name(&format!("  {}", device.trouble));
             output.line(&line)?;
         }
-        if let Some(state) = device.drain.as_ref().filter(|state| !state.waits.is_empty()) {
-            let line = output.name(&format!("  waits for {}", state.waits));
+        for line in part.iter().flat_map(Part::lines) {
+            let line = output.name(&format!("  {line}"));
             output.line(&line)?;
         }
         if let Some(state) = &device.scrub {
@@ -106,6 +103,13 @@ async fn list(context: &Context) -> Result<Exit> {
     }
     output.flush()?;
     Ok(Exit::Done)
+}
+
+/// How far its drain is, for programs.
+fn drain(device: &Found, part: Option<&Part>) -> Option<Value> {
+    let mut drain = part?.object();
+    drain["began_ms"] = device.drain.as_ref()?.began_ms.into();
+    Some(drain)
 }
 
 fn row([state, class, used, size, failures, node]: [&str; 6], directory: &str) -> String {

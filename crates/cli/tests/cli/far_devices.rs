@@ -117,6 +117,10 @@ fn drain_with_a_missing_disk() {
     };
     let says = (0..5000).any(|_| devices(&cluster, "a").iter().any(|device| missing(device) && waits(device)));
     assert!(says, "it does not say what it waits for: {:?}", devices(&cluster, "a"));
+    let nodes = cluster.command("b", &["node", "ls"]).done().text();
+    assert!(nodes.contains(" % emptied: ") && nodes.contains("waits for b:disk2, which is missing"), "{nodes}");
+    let status = cluster.command("b", &["cluster", "status"]).done().text();
+    assert!(status.contains("waits for b:disk2, which is missing"), "{status}");
     cluster.kill("b");
     std::fs::rename(&away, &place).expect("the disk is back");
     cluster.serve_with("b", &["disk1", "disk2"]);
