@@ -1,10 +1,12 @@
 //! `stormwell cluster`: the cluster as a whole.
 
 use crate::context::Context;
+use crate::emptied::Part;
 use crate::exit::{Exit, Result};
 use crate::node::{of, state};
 use crate::output::Output;
 use crate::show;
+use base::unit::WallTime;
 use clap::{Args, Subcommand};
 use client::{Device, Host, ViewAnswer};
 use serde_json::json;
@@ -35,7 +37,8 @@ impl Cluster {
         let client = context.connect("cluster status").await?;
         let view = client.view().await?;
         let devices = client.devices_and_hosts().await?;
-        let troubles = troubles(&view, &devices);
+        let now = context.clock.wall();
+        let troubles = troubles(&view, &devices, now);
         let sum =
             |part: fn(&Device) -> u64| devices.iter().map(|(device, _)| part(device)).fold(0, u64::saturating_add);
         let (used, size) = (sum(|device| device.used), sum(|device| device.capacity));
@@ -43,9 +46,11 @@ impl Cluster {
         let keeper = keeper.map(|member| member.node.name.clone()).unwrap_or_default();
         let mut output = Output::open()?;
         if context.json {
-            let nodes = view.members.iter().map(
-                |member| json!({ "name": member.node.name, "state": state(&view, member, &of(member, &devices)) }),
-            );
+            let nodes = view.members.iter().map(|member| {
+                let its = of(member, &devices);
+                let drain = Part::of(&its, now).as_ref().map(Part::object);
+                json!({ "name": member.node.name, "state": state(&view, member, &its), "drain": drain })
+            });
             output.json(&json!({
                 "epoch": view.epoch,
                 "keeper": keeper,
@@ -79,7 +84,7 @@ impl Cluster {
 }
 
 /// What is not as it should be, one sentence each.
-fn troubles(view: &ViewAnswer, devices: &[(Device, Option<Host>)]) -> Vec<String> {
+fn troubles(view: &ViewAnswer, devices: &[(Device, Option<Host>)], now: WallTime) -> Vec<String> {
     let silent = view.members.iter().filter(|member| member.silent).map(|member| {
         format!(
             "node {} at {} is silent: what is on its {} cannot be read until it is back; look whether it runs",
@@ -92,9 +97,10 @@ fn troubles(view: &ViewAnswer, devices: &[(Device, Option<Host>)]) -> Vec<String
         let at = host.as_ref().map_or(String::new(), |host| format!(" on node {}", host.name));
         format!("device {}{at}: {}", device.place, device.trouble)
     });
-    let draining = devices.iter().filter(|(device, _)| device.drain.is_some()).map(|(device, host)| {
+    let draining = devices.iter().filter_map(|(device, host)| {
         let at = host.as_ref().map_or(String::new(), |host| format!(" on node {}", host.name));
-        format!("device {}{at} is being emptied", device.place)
+        let far = Part::of(&[device], now)?.lines().join("; ");
+        Some(format!("device {}{at} is being emptied: {far}", device.place))
     });
     silent.chain(troubled).chain(draining).collect()
 }
@@ -102,6 +108,7 @@ fn troubles(view: &ViewAnswer, devices: &[(Device, Option<Host>)]) -> Vec<String
 #[cfg(test)]
 mod tests {
     use super::troubles;
+    use base::unit::WallTime;
     use client::{ClusterMember, ClusterNode, Device, Host, ViewAnswer};
 
     /// Silent nodes and devices in trouble are named with where they are; what serves is not.
@@ -124,7 +131,7 @@ mod tests {
             silent: false,
         };
         let broken = Device { place: "/d".to_string(), trouble: "missing: x".to_string(), ..Device::default() };
-        let told = troubles(&view, &[(Device::default(), Some(host("a"))), (broken, Some(host("b")))]);
+        let told = troubles(&view, &[(Device::default(), Some(host("a"))), (broken, Some(host("b")))], WallTime(0));
         assert_eq!(told.len(), 2, "{told:?}");
         assert!(told[0].contains("node b at b:7400 is silent") && told[0].contains("1 device"), "{told:?}");
         assert_eq!(told[1], "device /d on node b: missing: x");

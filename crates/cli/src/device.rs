@@ -1,18 +1,19 @@
 //! `stormwell device`: the devices of a store, one by one.
 
+mod named;
 mod rm;
 mod scrub;
 
 use crate::context::Context;
+use crate::emptied::Part;
 use crate::exit::{Exit, Result};
 use crate::output::Output;
 use crate::show;
-use base::error::{Error, ErrorKind};
 use base::policy::Class;
 use base::unit::{WallTime, show_bytes};
 use clap::{Args, Subcommand};
-use client::{Client, Device as Found, ScrubState};
-use serde_json::json;
+use client::{Device as Found, ScrubState};
+use serde_json::{Value, json};
 
 /// Shows the devices of a store, checks their bytes, removes one
 #[derive(Debug, Args)]
@@ -32,8 +33,10 @@ enum What {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  stormwell device ls
 
-States: `serving`; `draining` after `device rm`, while it is being emptied; `out of service` after a failed sync or a second failed write, which no other may follow, reads go on; `missing` if it could not be
-opened when the server started. Bytes on a missing device are answered with an error; all others are served.")]
+States: `serving`; `draining` after `device rm` or `node drain`, while it is being emptied, with how far that is below it; `out of service` after a failed sync or a second failed write, which no other may follow, reads go on; `missing` if it could not be
+opened when the server started. Bytes on a missing device are answered with an error; all others are served.
+
+In a cluster a device is shown, and named, as NODE:DIRECTORY: each machine may have a directory of that name.")]
 struct Ls {}
 
 impl Device {
@@ -57,6 +60,7 @@ async fn list(context: &Context) -> Result<Exit> {
     for (device, host) in &devices {
         let node = host.as_ref().map_or("", |host| &host.name);
         let class = Class::from_code(device.class).map_or("unknown", Class::name);
+        let part = Part::of(&[device], context.clock.wall());
         if context.json {
             output.json(&json!({
                 "device": format!("{:032x}", device.device.value()),
@@ -69,12 +73,7 @@ async fn list(context: &Context) -> Result<Exit> {
                 "node": node,
                 "directory": device.place,
                 "trouble": device.trouble,
-                "drain": device.drain.as_ref().map(|state| json!({
-                    "began_ms": state.began_ms,
-                    "chunks": state.chunks,
-                    "bytes": state.bytes,
-                    "waits": state.waits,
-                })),
+                "drain": drain(device, part.as_ref()),
                 "scrub": device.scrub.as_ref().map(|state| json!({
                     "running": state.running,
                     "began_ms": state.began_ms,
@@ -94,8 +93,8 @@ async fn list(context: &Context) -> Result<Exit> {
             let line = output.name(&format!("  {}", device.trouble));
             output.line(&line)?;
         }
-        if let Some(state) = device.drain.as_ref().filter(|state| !state.waits.is_empty()) {
-            let line = output.name(&format!("  waits for {}", state.waits));
+        for line in part.iter().flat_map(Part::lines) {
+            let line = output.name(&format!("  {line}"));
             output.line(&line)?;
         }
         if let Some(state) = &device.scrub {
@@ -104,6 +103,13 @@ async fn list(context: &Context) -> Result<Exit> {
     }
     output.flush()?;
     Ok(Exit::Done)
+}
+
+/// How far its drain is, for programs.
+fn drain(device: &Found, part: Option<&Part>) -> Option<Value> {
+    let mut drain = part?.object();
+    drain["began_ms"] = device.drain.as_ref()?.began_ms.into();
+    Some(drain)
 }
 
 fn row([state, class, used, size, failures, node]: [&str; 6], directory: &str) -> String {
@@ -126,45 +132,6 @@ fn scrub_sentence(state: &ScrubState) -> String {
     };
     format!("{when}: {} in {} compared, {found}", show_bytes(state.bytes), show::count(state.chunks, "chunk", "chunks"))
 }
-
-/// The devices that a person means: by directory, by the first digits of the id, or all that are served.
-async fn named(client: &Client, name: &str) -> Result<Vec<Found>> {
-    let devices = client.devices().await?.devices;
-    let served = || devices.iter().filter(|device| !device.missing);
-    if name == "all" {
-        return Ok(served().cloned().collect());
-    }
-    let directory = std::path::absolute(name).ok();
-    let same_place = |device: &&Found| {
-        device.place == name || directory.is_some() && std::path::absolute(&device.place).ok() == directory
-    };
-    let by_id = |device: &&Found| name.len() >= ID_DIGITS_MIN && id_of(device).starts_with(name);
-    let mut found: Vec<&Found> = devices.iter().filter(same_place).collect();
-    if found.is_empty() {
-        found = devices.iter().filter(by_id).collect();
-    }
-    match found[..] {
-        [device] if device.missing => {
-            let text =
-                format!("{} is missing; nothing was done; bring the disk back and start the node again", device.place);
-            Err(Error::new(ErrorKind::Busy, text).into())
-        }
-        [device] => Ok(vec![device.clone()]),
-        [] => {
-            let text =
-                format!("this store has no device '{name}'; `stormwell device ls` shows directories and --json ids");
-            Err(Error::new(ErrorKind::NotFound, text).into())
-        }
-        _ => Err(Error::new(
-            ErrorKind::Invalid,
-            format!("more than one device's id begins with '{name}'; give more digits"),
-        )
-        .into()),
-    }
-}
-
-/// Fewer digits of an id name nothing: they may be a directory that is misspelt.
-const ID_DIGITS_MIN: usize = 4;
 
 /// A device's id as it is shown.
 fn id_of(device: &Found) -> String {

@@ -1,8 +1,12 @@
 //! How far devices are that are being emptied, as the commands show it that follow a drain.
 
+mod part;
+
 use crate::progress::Progress;
 use client::Device;
 use std::collections::BTreeMap;
+
+pub use part::Part;
 
 /// Chunks and bytes.
 type Amount = (u64, u64);
@@ -53,6 +57,13 @@ impl Known {
         found
     }
 
+    /// Its turn comes later. What there is to do, if that was not known.
+    fn later(&mut self) -> Option<Amount> {
+        let found = (!self.counted).then_some(self.held)?;
+        (self.counted, self.left) = (true, found);
+        Some(found)
+    }
+
     /// Everything has moved. What there was to do, if that was not known.
     fn gone(&mut self) -> Option<Amount> {
         let found = (!self.counted).then_some(self.held);
@@ -72,6 +83,10 @@ impl Emptied {
         let is_there = |id: u128| there.iter().any(|device| device.device.value() == id);
         for (_, known) in self.devices.iter_mut().filter(|(id, _)| !is_there(**id)) {
             found.extend(known.gone());
+        }
+        // A node's devices are emptied one after another: as soon as one has begun the others are a part of the whole.
+        if self.devices.values().any(|known| known.counted) {
+            found.extend(self.devices.values_mut().filter_map(Known::later));
         }
         for (chunks, bytes) in found {
             progress.found(chunks, bytes);
@@ -144,6 +159,17 @@ mod tests {
         assert_eq!(known.moved, (2, 200));
         assert_eq!(known.gone(), None);
         assert_eq!(known.moved, (6, 550));
+    }
+
+    /// A device whose turn comes later counts with what it has, once; when its turn has come it counts on from there.
+    #[test]
+    fn one_after_another() {
+        let mut known = Known::default();
+        known.look(&device(7, (0, 0), (0, 0)));
+        assert_eq!((known.later(), known.later()), (Some((10, 1000)), None));
+        assert_eq!(known.look(&device(7, (1, 120), (10, 1000))), None);
+        assert_eq!(known.moved, (1, 120));
+        assert_eq!((known.gone(), known.moved), (None, (10, 1000)));
     }
 
     /// A drain that was over before it began to count had what the device had.

@@ -1,7 +1,7 @@
 //! `stormwell node`: the nodes of the cluster, one by one.
 
 use crate::context::Context;
-use crate::emptied::Emptied;
+use crate::emptied::{Emptied, Part};
 use crate::exit::{Exit, Result, say};
 use crate::output::Output;
 use crate::progress::Progress;
@@ -30,7 +30,7 @@ enum What {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  stormwell node ls
 
-States: `keeper` keeps the metadata; `serving`; `draining` while its devices are being emptied; `silent` if it has not reported for some
+States: `keeper` keeps the metadata; `serving`; `draining` while its devices are being emptied, with how far that is below it; `silent` if it has not reported for some
 seconds: its devices get nothing new, and what is on them cannot be read until it is back. Nothing is deleted for silence.")]
 struct Ls {}
 
@@ -83,6 +83,7 @@ async fn list(context: &Context) -> Result<Exit> {
         let (used, size) = (sum(|device| device.used), sum(|device| device.capacity));
         let node = &member.node;
         let state = state(&view, member, &its);
+        let part = Part::of(&its, context.clock.wall());
         if context.json {
             output.json(&json!({
                 "node": format!("{:032x}", node.node.value()),
@@ -96,6 +97,7 @@ async fn list(context: &Context) -> Result<Exit> {
                 "devices": its.len(),
                 "used": used,
                 "size": size,
+                "drain": part.as_ref().map(Part::object),
             }))?;
             continue;
         }
@@ -109,6 +111,10 @@ async fn list(context: &Context) -> Result<Exit> {
         let (count, used, size) = (its.len().to_string(), show::size(used, true), show::size(size, true));
         let line = output.name(&row([&node.name, state, &count, &used, &size], &place));
         output.line(&line)?;
+        for line in part.iter().flat_map(Part::lines) {
+            let line = output.name(&format!("  {line}"));
+            output.line(&line)?;
+        }
     }
     output.flush()?;
     Ok(Exit::Done)

@@ -32,7 +32,7 @@ pub struct Serve {
     /// Where others reach this node; without it where it listens
     #[arg(long, value_name = "HOST:PORT")]
     advertise: Option<String>,
-    /// The node's name, unique in its cluster; without it the address at which others reach it
+    /// The node's name, unique in its cluster; without it the first 8 digits of its id
     #[arg(long)]
     name: Option<String>,
     /// Where the node stands

@@ -12,9 +12,14 @@ impl Client {
     }
 
     /// Begins to read every live byte of a device and to compare checksums, `rate` bytes a second (zero: a sensible rate). One
-    /// that is under way goes on. How far it is, `devices` says.
+    /// that is under way goes on. How far it is, `scrubbed` says.
     pub async fn scrub(&self, device: Id, rate: u64) -> Result<()> {
         self.ask_at(device, &device::Scrub { device, rate }).await.map(drop)
+    }
+
+    /// How the last scrub of a device went, or goes, as its node has it now. None: it was not scrubbed since the node started.
+    pub async fn scrubbed(&self, device: Id) -> Result<Option<device::ScrubState>> {
+        self.ask_at(device, &device::Scrubbed { device, ranges: false }).await.map(|answer| answer.state)
     }
 
     /// Begins to empty a device, which then leaves the store; how far it is, `devices` says. `Full` if the others have too little
@@ -25,6 +30,6 @@ impl Client {
 
     /// What the last scrub of a device found damaged. `NotFound` if it was not scrubbed since the node started.
     pub async fn damage(&self, device: Id) -> Result<device::DamageAnswer> {
-        self.ask_at(device, &device::Damage { device }).await
+        self.ask(&device::Damage { device }).await
     }
 }

@@ -93,6 +93,7 @@ asks! {
     80 device::Scrub => Done,
     81 device::Damage => device::DamageAnswer,
     82 device::Drain => Done,
+    83 device::Scrubbed => device::ScrubbedAnswer,
 
     96 cluster::Report => cluster::ReportAnswer,
     97 cluster::FindSession => cluster::OpenSession,

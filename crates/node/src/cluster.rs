@@ -2,6 +2,7 @@
 
 use crate::identity::Identity;
 use crate::log::Level;
+use crate::peers::place_on;
 use crate::service::{Keeper, Node};
 use crate::settings::{Cluster, Settings};
 use base::error::{Error, ErrorKind, Result};
@@ -167,6 +168,17 @@ impl Keeper {
             meta::Reply::Devices(known) => Ok(known),
             other => unreachable!("devices were asked for: {other:?}"),
         }
+    }
+
+    /// The devices of this node, `devices`, with its name before their directories as soon as there are others.
+    pub async fn near_devices(&self, itself: NodeId, mut devices: Vec<file::Device>) -> Result<Vec<file::Device>> {
+        let (_, nodes) = self.nodes().await?;
+        if let Some(node) = nodes.iter().find(|node| node.info.node == itself && nodes.len() > 1) {
+            for device in &mut devices {
+                device.place = place_on(&node.info.name, &device.place);
+            }
+        }
+        Ok(devices)
     }
 
     /// The devices of other nodes, as they were reported last.

@@ -21,7 +21,7 @@ use meta::request::{BagInfo, Carried, DeviceInfo, NewGroup};
 use net::Responder;
 use net::message::{Done, cluster, device as wire};
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -64,7 +64,11 @@ impl Draining {
 
 /// Empties devices until the node stops.
 pub async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
+    let mut away = BTreeSet::new();
     while !*stopped.borrow() {
+        if let Err(error) = note_away(&node, &mut away).await {
+            node.log.say(Level::Warn, "drain", error.text(), &[]);
+        }
         for place in node.places().into_iter().filter(|place| place.is_draining() && place.can_be_asked()) {
             let passed = tokio::select! {
                 biased;
@@ -83,6 +87,21 @@ pub async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
             () = tokio::time::sleep(LOOK_EVERY) => (),
         }
     }
+}
+
+/// Notes of drains whose device cannot be asked what they wait for, and forgets it when it can.
+async fn note_away(node: &Node, away: &mut BTreeSet<DeviceId>) -> Result<()> {
+    for info in node.keeper()?.devices().await?.into_iter().filter(|info| info.draining && info.node != node.id) {
+        // One that was not heard of since this node started is shown as missing, with the reason.
+        let Ok(place) = node.place(info.device) else { continue };
+        if let Some(why) = place.waits_for() {
+            away.insert(info.device);
+            node.drained(&place, |draining| draining.waits = why);
+        } else if away.remove(&info.device) {
+            node.drained(&place, |draining| draining.waits.clear());
+        }
+    }
+    Ok(())
 }
 
 /// Does everything that can be done now for one device, and removes it if nothing is left on it.
@@ -133,7 +152,13 @@ async fn move_groups(node: &Arc<Node>, place: &Place, waits: &mut Vec<String>) -
     ended?;
     let unreadable = moves.unreadable;
     waits.dedup();
-    if written > 0 {
+    if written > 0 && place.has_failed() {
+        // Without a fence, which is a change, nobody can know that nothing comes after what is copied.
+        waits.push(format!(
+            "{written} chunks that were being written when the device failed; what they hold is read there meanwhile; they follow when \
+             its node was started again"
+        ));
+    } else if written > 0 {
         waits.push(format!(
             "{written} chunks that are still being written; they follow when their writers close them or are gone"
         ));
@@ -250,7 +275,9 @@ async fn leave_bags(node: &Node, place: &Place, waits: &mut Vec<String>) -> Resu
             acknowledged_bytes: stat.acknowledged_bytes,
         };
         match place {
-            Place::Near(device) if device.usage().failed => device.send(Item::BagChanged { bag: bag.bag }),
+            Place::Near(device) if place.has_failed() => device.send(Item::BagChanged { bag: bag.bag }),
+            // It takes nothing, and a node that is started with it again is refused as long as anything is on it.
+            Place::Far(_) if place.has_failed() => (),
             // For good: its node may start again with the device as a new one, and producers name it until they ask who is in the
             // bag. What they push there would be found by nobody.
             place => place.seal_bag(bag.bag, bag.epoch).await?,
@@ -266,10 +293,7 @@ async fn leave_bags(node: &Node, place: &Place, waits: &mut Vec<String>) -> Resu
 /// Deletes chunks whose group is elsewhere by now. How many chunks are left.
 async fn leftovers(node: &Node, place: &Place) -> Result<usize> {
     // A disk that failed a sync takes no deletion; what is on it by now is of no use to anybody.
-    match place {
-        Place::Near(device) if device.usage().failed => Ok(0),
-        place => compare(node, place).await,
-    }
+    if place.has_failed() { Ok(0) } else { compare(node, place).await }
 }
 
 impl Node {

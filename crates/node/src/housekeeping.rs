@@ -295,8 +295,9 @@ async fn end_abandoned(node: &Node) -> Result<()> {
     let reply = node.metadata()?.ask(meta::Request::FenceList { limit: GARBAGE_AT_ONCE }).await?;
     let meta::Reply::Orphans(orphans) = reply else { unreachable!("files to recover were asked for") };
     for orphan in orphans {
-        let can_be_asked = |device: DeviceId| node.place(device).is_ok_and(|place| place.can_be_asked());
-        // Else its turn comes with its devices.
+        let can_be_asked =
+            |device: DeviceId| node.place(device).is_ok_and(|place| matches!(place, Place::Near(_)) || place.is_able());
+        // Else its turn comes with its devices, when they take a fence.
         let waits_for_none = node.planted == Some(Planted::UnreachableTakenForEmpty);
         if waits_for_none || orphan.group.chunks().all(|(_, device, _)| can_be_asked(device)) {
             said(node, end(node, orphan).await);

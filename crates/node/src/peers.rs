@@ -222,7 +222,7 @@ impl Peer {
 
     /// Where a device of it is, for people.
     pub fn place_of(&self, device: &file::Device) -> String {
-        format!("{}:{}", self.name(), device.place)
+        place_on(&self.name(), &device.place)
     }
 
     /// How long it has been silent.
@@ -289,4 +289,9 @@ impl Peer {
         );
         Error::new(ErrorKind::Unreachable, text)
     }
+}
+
+/// Where a device is, for people, in a store of several nodes.
+pub fn place_on(node: &str, directory: &str) -> String {
+    format!("{node}:{directory}")
 }

@@ -75,18 +75,36 @@ impl Place {
 
     /// Whether it takes changes now: it is there, and did not fail.
     pub fn is_able(&self) -> bool {
+        self.can_be_asked() && !self.has_failed()
+    }
+
+    /// Whether it failed: it gives what it holds, and takes no changes until its node is started again.
+    pub fn has_failed(&self) -> bool {
         match self {
-            Place::Near(device) => !device.usage().failed,
-            Place::Far(far) => {
-                let said = far.said();
-                far.peer.is_reachable() && !said.missing && !said.out_of_service
-            }
+            Place::Near(device) => device.usage().failed,
+            Place::Far(far) => far.said().out_of_service,
         }
     }
 
-    /// Whether it can be asked what it holds: this node's own can be, failed or not.
+    /// Whether it can be asked what it holds, failed or not.
     pub fn can_be_asked(&self) -> bool {
-        matches!(self, Place::Near(_)) || self.is_able()
+        match self {
+            Place::Near(_) => true,
+            Place::Far(far) => far.peer.is_reachable() && !far.said().missing,
+        }
+    }
+
+    /// What somebody waits for who wants to ask it; none: it can be asked.
+    pub fn waits_for(&self) -> Option<String> {
+        let Place::Far(far) = self else { return None };
+        let (node, said) = (far.peer.name(), far.said());
+        if !far.peer.is_reachable() {
+            return Some(format!("node {node}, which is silent; what is on it is safe there; start it"));
+        }
+        said.missing.then(|| {
+            let text = "which is missing; it goes on when the disk is back and the node started again";
+            format!("{}, {text}", self.shown())
+        })
     }
 
     /// Whether it is being emptied, and its node knows that.

@@ -1,9 +1,10 @@
 //! Scrubs as a node knows them: the one under way in a device's thread, what the others see of it, and the names of what it
 //! found damaged.
 
+use crate::place::Place;
 use crate::service::Node;
 use base::error::{Error, ErrorKind, Result};
-use base::id::{BagId, GroupId, Owner};
+use base::id::{BagId, ChunkId, DeviceId, GroupId, Owner};
 use base::limit::{LIST_PAGE_MAX, SCRUB_RATE};
 use base::unit::{Time, WallTime};
 use chunk::scrub::{DamagedRange, Scrub, ScrubReport};
@@ -107,18 +108,44 @@ impl Node {
         Ok(Done {})
     }
 
-    /// What the last scrub of a device found, by its present names.
+    /// How the last scrub of a device of this node went, or goes.
+    pub async fn scrubbed(&self, ask: wire::Scrubbed) -> Result<wire::ScrubbedAnswer> {
+        let device = self.device(ask.device)?;
+        let Some(scrubbed) = device.scrubbed() else { return Ok(wire::ScrubbedAnswer::default()) };
+        let mut answer = wire::ScrubbedAnswer { state: Some(scrubbed.state()), ..wire::ScrubbedAnswer::default() };
+        if !ask.ranges {
+            return Ok(answer);
+        }
+        answer.not_listed = scrubbed.report.not_listed;
+        for range in &scrubbed.report.damaged {
+            // Of what was deleted since then nothing is left to restore.
+            match device.ask(Request::Stat { chunk: range.chunk }).await {
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                other => drop(other?),
+            }
+            answer.ranges.push(owned(range));
+        }
+        Ok(answer)
+    }
+
+    /// What the last scrub of a device found, wherever it is, by its present names.
     pub async fn damage(&self, device: Id) -> Result<wire::DamageAnswer> {
-        let device = self.device(device)?;
-        let Some(Scrubbed { report, .. }) = device.scrubbed() else {
+        let place = self.place(DeviceId(device.value()))?;
+        let ask = wire::Scrubbed { device, ranges: true };
+        let found = match &place {
+            Place::Near(_) => self.scrubbed(ask).await?,
+            Place::Far(far) => far.ask(&ask).await?,
+        };
+        if found.state.is_none() {
             let text = format!(
-                "{} was not scrubbed since the node started; `stormwell device scrub` reads it and compares checksums",
-                device.place
+                "{} was not scrubbed since its node started; `stormwell device scrub` reads it and compares checksums",
+                place.shown()
             );
             return Err(Error::new(ErrorKind::NotFound, text));
-        };
+        }
+        let damaged: Vec<DamagedRange> = found.ranges.iter().map(damaged).collect();
         let (mut groups, mut bags) = (BTreeSet::new(), BTreeSet::new());
-        for range in &report.damaged {
+        for range in &damaged {
             match range.owner {
                 Owner::Group(group) => drop(groups.insert(group)),
                 Owner::Bag(bag) => drop(bags.insert(bag)),
@@ -129,17 +156,11 @@ impl Node {
         let pieces = self.pieces_of(groups).await?;
         let bags = if bags.is_empty() { Vec::new() } else { self.bags().await? };
         let bags: BTreeMap<BagId, String> = bags.into_iter().map(|bag| (bag.bag, bag.name)).collect();
-        let mut ranges = Vec::with_capacity(report.damaged.len());
-        for range in &report.damaged {
-            // Of what was deleted since then nothing is left to restore.
-            match device.ask(Request::Stat { chunk: range.chunk }).await {
-                Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                other => drop(other?),
-            }
+        let with_names = |range: &DamagedRange| {
             let within = |group: GroupId| within_group(range, known.get(&group));
-            ranges.push(named(range, within, &pieces, &bags));
-        }
-        Ok(wire::DamageAnswer { ranges, not_listed: report.not_listed })
+            named(range, within, &pieces, &bags)
+        };
+        Ok(wire::DamageAnswer { ranges: damaged.iter().map(with_names).collect(), not_listed: found.not_listed })
     }
 
     async fn known_groups(&self, groups: &[GroupId]) -> Result<BTreeMap<GroupId, NewGroup>> {
@@ -172,6 +193,23 @@ impl Node {
         }
         Ok(all)
     }
+}
+
+/// A damaged range as the wire has it between nodes.
+fn owned(range: &DamagedRange) -> wire::OwnedRange {
+    let (owner, of_bag) = match range.owner {
+        Owner::Group(group) => (group.0, false),
+        Owner::Bag(bag) => (bag.0, true),
+    };
+    let DamagedRange { chunk, start, end, unreadable, .. } = *range;
+    wire::OwnedRange { chunk: chunk.0.into(), start, end, unreadable, owner, of_bag }
+}
+
+/// The same back again.
+fn damaged(range: &wire::OwnedRange) -> DamagedRange {
+    let wire::OwnedRange { chunk, start, end, unreadable, owner, of_bag } = *range;
+    let owner = if of_bag { Owner::Bag(BagId(owner)) } else { Owner::Group(GroupId(owner)) };
+    DamagedRange { chunk: ChunkId(chunk.value()), owner, start, end, unreadable }
 }
 
 /// A damaged range with the names of what lies in it.

@@ -112,7 +112,8 @@ impl Service for NodeService {
             bag::Create::KIND | bag::Stat::KIND | bag::List::KIND => node.in_steps(call),
             bag::Seal::KIND | bag::Delete::KIND | bag::Rewind::KIND => node.in_steps(call),
             file::Devices::KIND | file::Recover::KIND | session::Look::KIND => node.in_steps(call),
-            whole::Scrub::KIND | whole::Damage::KIND | whole::Drain::KIND => node.in_steps(call),
+            whole::Scrub::KIND | whole::Scrubbed::KIND => node.in_steps(call),
+            whole::Damage::KIND | whole::Drain::KIND => node.in_steps(call),
             cluster::View::KIND | cluster::Report::KIND | cluster::FindSession::KIND => node.in_steps(call),
             cluster::DrainNode::KIND | cluster::RemoveNode::KIND => node.in_steps(call),
             order::Fence::KIND..=order::Fetch::KIND => node.obey(call),
@@ -447,7 +448,8 @@ impl Node {
     async fn step_through(&self, call: Call) {
         let (caller, asker) = (Caller { session: call.session, call: call.number }, call.asker);
         if let Err(error) = self.keeper()
-            && !matches!(call.kind, cluster::View::KIND | session::Look::KIND | whole::Scrub::KIND)
+            && !matches!(call.kind, cluster::View::KIND | session::Look::KIND)
+            && !matches!(call.kind, whole::Scrub::KIND | whole::Scrubbed::KIND)
         {
             return call.respond.fail(error);
         }
@@ -505,6 +507,10 @@ impl Node {
             whole::Scrub::KIND => {
                 let ask = ask!(call as whole::Scrub);
                 respond(call.respond, self.scrub(ask).await);
+            }
+            whole::Scrubbed::KIND => {
+                let ask = ask!(call as whole::Scrubbed);
+                respond(call.respond, self.scrubbed(ask).await);
             }
             whole::Drain::KIND => {
                 let ask = ask!(call as whole::Drain);
@@ -674,7 +680,7 @@ impl Node {
     async fn list_devices(&self) -> Result<file::DevicesAnswer> {
         let keeper = self.keeper()?;
         let totals = translate::totals(keeper.metadata.ask(meta::Request::Usage).await?);
-        let mut devices = self.own_devices();
+        let mut devices = keeper.near_devices(self.id, self.own_devices()).await?;
         devices.extend(keeper.far_devices(self.id).await?);
         Ok(file::DevicesAnswer { devices, ..totals })
     }

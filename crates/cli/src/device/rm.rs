@@ -1,6 +1,7 @@
 //! `stormwell device rm`: the node empties a device and forgets it; this command follows it.
 
-use super::{id_of, named};
+use super::id_of;
+use super::named::named;
 use crate::context::Context;
 use crate::emptied::Emptied;
 use crate::exit::{Exit, Result, say};
@@ -28,7 +29,7 @@ The device whose directory holds the store's metadata (`meta`) cannot be removed
 
 At the end the device is no longer listed. Start the node without its `--data` from then on; its directory may be deleted.")]
 pub struct Rm {
-    /// The directory of the device as `device ls` shows it, or the first digits of its id
+    /// The directory of the device as `device ls` shows it, in a cluster as NODE:DIRECTORY, or the first digits of its id
     #[arg(value_name = "DEVICE")]
     device: String,
 }

@@ -1,7 +1,8 @@
 //! `stormwell device scrub`: the node reads everything on a device and compares checksums; this command follows it and tells
 //! what was found.
 
-use super::{id_of, named};
+use super::id_of;
+use super::named::named;
 use crate::context::Context;
 use crate::exit::{Exit, Result};
 use crate::output::Output;
@@ -23,7 +24,7 @@ The node reads, at a bounded rate and behind the reads and writes of others; thi
 leaves the scrub going on: `stormwell device ls` shows how the last one of each device went, and running this command again
 follows it. Exit code 1: something is damaged. Damaged bytes are not served; put these files again from where they came from.")]
 pub struct Scrub {
-    /// The directory of a device as `device ls` shows it, the first digits of its id, or `all`
+    /// The directory of a device as `device ls` shows it, in a cluster as NODE:DIRECTORY, the first digits of its id, or `all`
     #[arg(value_name = "DEVICE|all")]
     device: String,
     /// Bytes a second that are read at most on each device: 64M if nothing is said
@@ -63,14 +64,13 @@ impl Scrub {
     }
 }
 
-/// Looks how far the scrubs of these devices are until all are over.
+/// Looks how far the scrubs of these devices are until all are over, at the node of each: what others know of it may be of before.
 async fn follow(client: &Client, devices: &[Device], progress: &Progress) -> Result<Vec<ScrubState>> {
     let mut before = (0, 0);
     loop {
-        let now = client.devices().await?.devices;
         let mut states = Vec::with_capacity(devices.len());
         for device in devices {
-            let state = now.iter().find(|other| other.device == device.device).and_then(|other| other.scrub.clone());
+            let state = client.scrubbed(device.device).await.map_err(|error| error.during(&device.place))?;
             let state = state.ok_or_else(|| {
                 let text = format!(
                     "the scrub of {} was cut off: the node was started anew or the device removed; no data is at risk; scrub it again",

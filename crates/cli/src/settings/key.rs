@@ -52,7 +52,7 @@ pub const KEYS: &[Key] = &[
         "none",
         "A PEM file with the authority that signed the certificates of all others",
     ),
-    key("name", Takes::Text, "the advertised address", "The node's name for people, unique in the cluster"),
+    key("name", Takes::Text, "the first 8 digits of its id", "The node's name for people, unique in the cluster"),
     key("site", Takes::Text, "default", "Where the node stands; leaving a site means crossing a slow link"),
     key("rack", Takes::Text, "default", "Where in the site; what stands in a rack is lost together"),
     key("meta", Takes::Text, "local", "Who keeps the metadata: `local`, or another node as `node://HOST:PORT`"),

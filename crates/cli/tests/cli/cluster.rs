@@ -4,47 +4,58 @@
 use crate::store::{Ended, binary, noise, run, started, tree};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::process::Child;
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The nodes of a cluster, by their names, and the commands that are run against them.
-struct Cluster {
-    directory: PathBuf,
-    /// Of each node's device.
+pub struct Cluster {
+    pub directory: PathBuf,
+    /// Of each device.
     capacity: &'static str,
     /// Where each is reached, and its process while it runs.
     nodes: BTreeMap<&'static str, (String, Option<Child>)>,
 }
 
 impl Cluster {
-    /// A new cluster in a directory of its own, whose first node, `a`, keeps the metadata.
-    fn new(name: &str, capacity: &'static str) -> Cluster {
-        let directory = std::env::temp_dir().join(format!("stormwell-cluster-{}-{name}", std::process::id()));
+    /// A new cluster in a directory of its own, of no nodes yet; the one that is called `a` keeps the metadata.
+    pub fn new() -> Cluster {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name = format!("stormwell-cluster-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let directory = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&directory).expect("a directory");
-        let mut cluster = Cluster { directory, capacity, nodes: BTreeMap::new() };
+        let cluster = Cluster { directory, capacity: "512M", nodes: BTreeMap::new() };
         cluster.command("", &["init", "c.toml"]).done();
-        cluster.serve("a");
         cluster
     }
 
-    /// Starts a node, or starts it again where it was.
-    fn serve(&mut self, name: &'static str) {
+    /// Starts a node with one device, or starts it again where it was.
+    pub fn serve(&mut self, name: &'static str) {
+        self.serve_with(name, &["disk"]);
+    }
+
+    /// The same with these devices. Each node stands in a directory of its own, so that all of them can have the same ones.
+    pub fn serve_with(&mut self, name: &'static str, devices: &[&str]) {
         let listen = self.nodes.get(name).map_or("127.0.0.1:0".to_string(), |(address, _)| address.clone());
         let meta = match self.nodes.get("a") {
             Some((keeper, _)) if name != "a" => format!("node://{keeper}"),
             _ => "local".to_string(),
         };
         let mut command = binary();
-        command.args(["serve", "--config", "c.toml", "--console", "off", "--hdfs", "off", "--name", name]);
-        command.args(["--listen", &listen, "--meta", &meta, "--data", &format!("{name}:ssd:{}", self.capacity)]);
+        command.args(["serve", "--config", "../c.toml", "--console", "off", "--hdfs", "off", "--name", name]);
+        command.args(["--listen", &listen, "--meta", &meta]);
+        let device = |place: &&str| ["--data".to_string(), format!("{place}:ssd:{}", self.capacity)];
+        command.args(devices.iter().flat_map(device));
+        let place = self.directory.join(name);
+        std::fs::create_dir_all(&place).expect("a directory");
         let (server, address, _) = started({
-            command.current_dir(&self.directory);
+            command.current_dir(place);
             command
         });
         self.nodes.insert(name, (address, Some(server)));
     }
 
     /// Ends a node as `kill -9` does.
-    fn kill(&mut self, name: &str) {
+    pub fn kill(&mut self, name: &str) {
         let (_, server) = self.nodes.get_mut(name).expect("a node");
         let mut server = server.take().expect("it runs");
         server.kill().expect("it is killed");
@@ -52,17 +63,22 @@ impl Cluster {
     }
 
     /// Runs a command against this node, in the cluster's directory.
-    fn command(&self, at: &str, words: &[&str]) -> Ended {
+    pub fn command(&self, at: &str, words: &[&str]) -> Ended {
+        run(self.prepared(at, words), b"")
+    }
+
+    /// The same, to be started.
+    pub fn prepared(&self, at: &str, words: &[&str]) -> Command {
         let mut command = binary();
         command.args(words).args(["--config", "c.toml"]).current_dir(&self.directory);
         if let Some((address, _)) = self.nodes.get(at) {
             command.args(["--at", address]);
         }
-        run(command, b"")
+        command
     }
 
     /// Waits until the nodes are in these states, as `node ls` has it.
-    fn until(&self, wanted: &[(&str, &str)]) {
+    pub fn until(&self, wanted: &[(&str, &str)]) {
         let mut states = Vec::new();
         // Each question takes some milliseconds; a node reports every second and is silent after five.
         for _ in 0..5000 {
@@ -106,7 +122,8 @@ impl Drop for Cluster {
 /// joins, one is emptied and removed, and every byte and every line of a bag is there.
 #[test]
 fn three_machines_one_store() {
-    let mut cluster = Cluster::new("one", "512M");
+    let mut cluster = Cluster::new();
+    cluster.serve("a");
     cluster.serve("b");
     cluster.serve("c");
     cluster.until(&[("a", "keeper"), ("b", "serving"), ("c", "serving")]);
@@ -157,7 +174,9 @@ fn three_machines_one_store() {
 #[test]
 fn a_full_cluster() {
     const PART: usize = 8 << 20;
-    let mut cluster = Cluster::new("full", "160M");
+    let mut cluster = Cluster::new();
+    cluster.capacity = "160M";
+    cluster.serve("a");
     cluster.serve("b");
     cluster.serve("c");
     cluster.until(&[("a", "keeper"), ("b", "serving"), ("c", "serving")]);

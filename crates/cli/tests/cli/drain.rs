@@ -131,6 +131,10 @@ fn bags_are_waited_for() {
     let mut following = store.command(&["device", "rm", "data1"]).spawn().expect("the command");
     let waits = (0..300).any(|_| store.run(&["device", "ls"]).done().text().contains("chunks of bag b to be handled"));
     assert!(waits, "it does not say what it waits for");
+    let listed = store.run(&["device", "ls"]).done().text();
+    assert!(listed.lines().any(|line| line.contains(" % emptied: ")), "{listed}");
+    let draining = devices(&store).into_iter().find(|device| device["state"] == "draining").expect("it waits");
+    assert!(draining["drain"]["whole_bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{draining}");
     store.run_with(&["bag", "push", "b", "-", "--chunk", "64K"], &noise(1_000_000, 9)).done();
     let pulled = store.run(&["bag", "pull", "b", "--no-wait"]).done().stdout;
     assert_eq!(pulled.len(), 3_000_000);

@@ -9,6 +9,7 @@ mod console;
 mod copies;
 mod devices;
 mod drain;
+mod far_devices;
 mod inspect;
 mod kills;
 mod looking;

@@ -72,17 +72,7 @@ pub fn run(mut command: Command, stdin: &[u8]) -> Ended {
 impl Store {
     /// Turns one bit over in every data file of the device that holds these bytes; how many there were.
     pub fn rot(&self, device: &str, needle: &[u8]) -> usize {
-        let mut hits = 0;
-        for entry in std::fs::read_dir(self.directory.join(device).join("chunks")).expect("the device") {
-            let path = entry.expect("a file").path();
-            let mut bytes = std::fs::read(&path).expect("its bytes");
-            if let Some(at) = bytes.windows(needle.len()).position(|window| window == needle) {
-                bytes[at] ^= 1;
-                std::fs::write(&path, bytes).expect("it can be written");
-                hits += 1;
-            }
-        }
-        hits
+        rot(&self.directory.join(device), needle)
     }
 
     /// Starts a server on a free port, with a device of 512 MiB, and waits until it serves.
@@ -162,6 +152,21 @@ impl Store {
     pub fn wait(&mut self) -> Option<i32> {
         self.server.wait().expect("the server ends").code()
     }
+}
+
+/// Turns one bit over in every data file of the device in this directory that holds these bytes; how many there were.
+pub fn rot(device: &Path, needle: &[u8]) -> usize {
+    let mut hits = 0;
+    for entry in std::fs::read_dir(device.join("chunks")).expect("the device") {
+        let path = entry.expect("a file").path();
+        let mut bytes = std::fs::read(&path).expect("its bytes");
+        if let Some(at) = bytes.windows(needle.len()).position(|window| window == needle) {
+            bytes[at] ^= 1;
+            std::fs::write(&path, bytes).expect("it can be written");
+            hits += 1;
+        }
+    }
+    hits
 }
 
 /// Starts a server and waits until it serves.

@@ -43,6 +43,54 @@ pub struct ScrubState {
     pub rate: u64,
 }
 
+/// Asks the node that has a device how its last scrub went, or goes: it knows that now, the others what was reported last.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Scrubbed {
+    /// The device.
+    #[prost(message, required, tag = "1")]
+    pub device: Id,
+    /// With what was found damaged.
+    #[prost(bool, tag = "2")]
+    pub ranges: bool,
+}
+
+/// How it went, or goes.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct ScrubbedAnswer {
+    /// None: it was not scrubbed since its node started.
+    #[prost(message, optional, tag = "1")]
+    pub state: Option<ScrubState>,
+    /// Damaged ranges of chunks that still exist, in the order of the chunks' ids; `base::limit::SCRUB_DAMAGE_MAX` at the most.
+    #[prost(message, repeated, tag = "2")]
+    pub ranges: Vec<OwnedRange>,
+    /// Further ranges, which were only counted.
+    #[prost(uint64, tag = "3")]
+    pub not_listed: u64,
+}
+
+/// Bytes of a chunk that could not be had, with what the device knows of whose they are.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct OwnedRange {
+    /// The chunk.
+    #[prost(message, required, tag = "1")]
+    pub chunk: Id,
+    /// The first byte.
+    #[prost(uint64, tag = "2")]
+    pub start: u64,
+    /// Behind the last byte.
+    #[prost(uint64, tag = "3")]
+    pub end: u64,
+    /// The disk could not read them; else their checksum is another.
+    #[prost(bool, tag = "4")]
+    pub unreadable: bool,
+    /// The bag it belongs to, if `of_bag`, else the group.
+    #[prost(uint64, tag = "5")]
+    pub owner: u64,
+    /// Whether it belongs to a bag.
+    #[prost(bool, tag = "6")]
+    pub of_bag: bool,
+}
+
 /// Begins to empty a device: nothing new comes there, what is there moves to others, and in the end it is none of the store's.
 /// Refused, with nothing done, if the others have no room. One that is being emptied goes on.
 #[derive(Clone, PartialEq, Eq, Message)]

@@ -1,5 +1,6 @@
 //! Several nodes, of which one keeps the metadata: what is on any of them is one store.
 
+use crate::failing::FailingWorld;
 use crate::{AheadClock, until};
 use base::buffer::Pool;
 use base::error::{ErrorKind, Result};
@@ -13,7 +14,7 @@ use node::{DeviceSetting, Door, MetaPlace, Running, Settings};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The cluster that all of them are of.
@@ -67,7 +68,11 @@ impl Cluster {
     }
 
     async fn try_run(&self, settings: Settings) -> Result<Running> {
-        let (world, random) = (Arc::new(node::OsWorld), Arc::new(os::random::SystemRandom));
+        self.try_run_in(Arc::new(node::OsWorld), settings).await
+    }
+
+    async fn try_run_in(&self, world: Arc<dyn node::World>, settings: Settings) -> Result<Running> {
+        let random = Arc::new(os::random::SystemRandom);
         node::start(settings, world, Arc::new(os::net::TcpNet), self.clock.clone(), random).await
     }
 
@@ -750,5 +755,62 @@ async fn a_node_is_drained() {
     }
     let drain = device::Drain { device: far };
     assert_eq!(ask(&client.keeper, &drain).await.expect_err("it is gone").kind(), ErrorKind::NotFound);
+    cluster.stop_all().await;
+}
+
+/// A device of a member that failed a sync is emptied as one of the keeper's is: what is complete moves, and is read elsewhere. What
+/// was being written is waited for with a word, until its node is started again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_device_is_drained() {
+    let mut cluster = Cluster::new("failed");
+    cluster.run(0).await;
+    let broken = Arc::new(AtomicBool::new(false));
+    let world = FailingWorld { place: cluster.directory(1), broken: broken.clone() };
+    let running = cluster.try_run_in(Arc::new(world), cluster.settings(1)).await.expect("the node starts");
+    cluster.nodes.insert(1, running);
+    cluster.all_there(2).await;
+    let client = cluster.client(1).await;
+    let far = client.devices().into_iter().find(|device| client.at(*device).node() != client.keeper.node());
+    let far = far.expect("two nodes");
+    client.bag("b", false).await;
+    let content = |number: u8| (0..400_000_u32).map(|at| (at as u8) ^ number).collect::<Vec<_>>();
+    let mut files = Vec::new();
+    for number in 0..3 {
+        let mut open = client.create_on(far, &format!("f{number}-")).await;
+        client.append(&mut open, &content(number)).await.expect("written");
+        client.close(&open).await.expect("closed");
+        files.push(open.path);
+    }
+    let mut writing = client.create_on(far, "writing").await;
+    client.append(&mut writing, &content(9)).await.expect("written");
+    broken.store(true, Ordering::SeqCst);
+    client.append(&mut writing, &content(10)).await.expect_err("the sync fails");
+    let of_far = async || {
+        let devices = ask(&client.keeper, &file::Devices {}).await.expect("listed").devices;
+        devices.into_iter().find(|device| device.device == far)
+    };
+    until("the keeper knows", async || of_far().await.is_some_and(|device| device.out_of_service)).await;
+    ask(&client.keeper, &device::Drain { device: far }).await.expect("it begins");
+    until("it says what it waits for", async || {
+        let drain = of_far().await.and_then(|device| device.drain).unwrap_or_default();
+        drain.waits.contains("1 chunks that were being written when the device failed") && drain.chunks == 3
+    })
+    .await;
+    for (number, path) in (0..).zip(&files) {
+        let locate = file::Locate { path: path.clone(), length: u64::MAX >> 1, ..file::Locate::default() };
+        let located = ask(&client.keeper, &locate).await.expect("it is there");
+        assert!(located.extents.iter().all(|extent| extent.device != far), "{path} has not moved");
+        assert!(client.read(path).await.expect("it is read") == content(number), "{path} has changed");
+    }
+    // Its disk is tried anew; the file is closed by its writer.
+    cluster.stop(1).await;
+    broken.store(false, Ordering::SeqCst);
+    cluster.run(1).await;
+    cluster.all_there(2).await;
+    let client = cluster.again(client).await;
+    client.close(&writing).await.expect("closed");
+    let devices = async || ask(&client.keeper, &file::Devices {}).await.expect("listed").devices;
+    until("it is empty", async || devices().await.iter().all(|device| device.device != far)).await;
+    assert!(client.read(&writing.path).await.expect("it is read").starts_with(&content(9)));
     cluster.stop_all().await;
 }

@@ -19,9 +19,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The real world, except that syncs of one device fail while `broken` says so.
-struct FailingWorld {
-    place: PathBuf,
-    broken: Arc<AtomicBool>,
+pub struct FailingWorld {
+    pub place: PathBuf,
+    pub broken: Arc<AtomicBool>,
 }
 
 struct FailingDisk {
