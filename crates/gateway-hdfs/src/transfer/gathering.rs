@@ -3,7 +3,7 @@
 
 use super::connection::{Connection, gone, nonsense};
 use crate::message::transfer::{
-    CHECKSUM_CRC32, CHECKSUM_CRC32C, CHECKSUM_NULL, Checksum, PACKET_LENGTHS, PacketHeader,
+    CHECKSUM_CRC32, CHECKSUM_CRC32C, CHECKSUM_NULL, Checksum, HEARTBEAT, PACKET_LENGTHS, PacketHeader,
 };
 use base::buffer::{Buffer, Pool};
 use base::checksum::{BlockSums, combine, crc32, crc32c};
@@ -170,7 +170,12 @@ impl Gathering {
         if checksums != 0 && checksums != expected {
             return Err(nonsense(format!("{checksums} bytes of checksums came with {length} bytes")));
         }
-        if (length > 0 || header.last) && header.offset > next {
+        let alive = header.number == HEARTBEAT;
+        if alive && (length > 0 || header.last) {
+            return Err(nonsense(format!("a sign of life came with {length} bytes, or as the last packet")));
+        }
+        // An empty one, too: what follows it would be taken for what was there before.
+        if !alive && header.offset > next {
             let offset = header.offset;
             return Err(nonsense(format!(
                 "a packet begins at byte {offset} of its block where byte {next} comes next"

@@ -372,6 +372,11 @@ async fn hdfs_wrong_packets() {
     let mut writer = Writer::begin(&fixture, &block, SETUP_CREATE, 0).await.expect("it may");
     nonsense.push(writer.packet(1, &bytes[..10], false, false));
     nonsense.push(writer.packet(1, &[], true, false));
+    nonsense.push(writer.packet(1, &[], false, false));
+    let mut alive = Vec::new();
+    PacketHeader { number: HEARTBEAT, length: 10, ..PacketHeader::default() }.encode(0, &mut alive);
+    alive.extend_from_slice(&bytes[..10]);
+    nonsense.push(alive);
     let mut short = writer.packet(0, &bytes[..1000], false, false);
     short[3] -= 4;
     nonsense.push(short);
