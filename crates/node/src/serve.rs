@@ -114,20 +114,15 @@ async fn open(
     opened.damage.iter().for_each(|damage| log.say(Level::Error, "device", damage, &[]));
     engines.extend(opened.engines);
     tell_of_missing(&log, &missing, !devices.is_empty())?;
-    places.write(world.as_ref(), settings.backend)?;
-    if settings.keeper().is_some() {
-        let there = |path: &Path| devices.values().any(|device| device.place == shown(path));
-        notes.extend(home::copy(world.as_ref(), &directory, &settings.devices, there, settings.backend)?);
-    }
+    notes.extend(note_devices(&settings, world.as_ref(), &directory, &places, &devices)?);
     if let Some(metadata) = keeping {
-        let present = devices.keys().copied().collect();
-        metadata.ask(meta::Request::NodeReport { node: identity.node, keeps: true, devices: present }).await?;
+        let (node, present) = (identity.node, devices.keys().copied().collect());
+        metadata.ask(meta::Request::NodeReport { node, keeps: true, devices: present }).await?;
     }
     let links = links_of(&settings, &identity, (&pool, &clock, &random));
     let neighbours = Neighbours::new((identity.node, itself.address.clone()), network.clone(), links.clone());
     let role = role_of(&settings, &directory, metadata, (&network, links), world.planted());
-    let stats = Arc::new(net::NetStats::default());
-    let incoming = Budget::new(settings.incoming_bytes);
+    let (stats, incoming) = (Arc::new(net::NetStats::default()), Budget::new(settings.incoming_bytes));
     let metrics = Metrics { net: stats.clone(), incoming: incoming.clone(), outgoing: outgoing.clone(), disks };
     let console = console_listener.as_ref().map(|listener| listener.address());
     let node = Arc::new(Node {
@@ -166,6 +161,22 @@ async fn open(
     let keeper = settings.keeper().map(str::to_string);
     let tasks = begin(&node, listeners, server_settings, (network, itself, keeper)).await?;
     Ok(Running { address, console, hdfs, notes, missing: node.missing.clone(), tasks, node, engines })
+}
+
+/// Writes down which device is where; a member on all of its disks.
+fn note_devices(
+    settings: &Settings,
+    world: &dyn World,
+    directory: &Path,
+    places: &Places,
+    devices: &BTreeMap<DeviceId, Arc<Device>>,
+) -> Result<Vec<String>> {
+    places.write(world, settings.backend)?;
+    if settings.keeper().is_none() {
+        return Ok(Vec::new());
+    }
+    let there = |path: &Path| devices.values().any(|device| device.place == shown(path));
+    home::copy(world, directory, &settings.devices, there, settings.backend)
 }
 
 /// How this node reaches others.
