@@ -4,14 +4,12 @@
 use crate::identity::Identity;
 use crate::settings::{DeviceSetting, shown};
 use crate::world::World;
+use crate::{identity, places};
 use base::error::{Error, ErrorKind, Result};
 use base::id::NodeId;
 use base::policy::Class;
 use os::disk::Backend;
 use std::path::{Path, PathBuf};
-
-/// The small files.
-const FILES: [&str; 2] = ["node", "devices"];
 
 /// The device directory whose small files count: of the node that most directories are of (the first named, if as many are of another), and
 /// there those that were written last. The first directory if none has any; made if it is missing.
@@ -65,9 +63,9 @@ pub fn copy(
     let is_copy = |device: &&DeviceSetting| {
         device.class != Class::Memory && device.directory != directory && there(&device.directory)
     };
-    for device in devices.iter().filter(is_copy) {
-        for name in FILES {
-            let text = world.read_text(&directory.join(name))?;
+    for name in [identity::FILE, places::FILE] {
+        let text = world.read_text(&directory.join(name))?;
+        for device in devices.iter().filter(is_copy) {
             if let Err(error) = world.replace(&device.directory.join(name), text.as_bytes(), backend) {
                 notes.push(format!(
                     "{}: the copy of {name} was not written: {error}; the node serves, and would not know itself by this disk alone",

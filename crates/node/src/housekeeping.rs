@@ -1,6 +1,7 @@
 //! What a node does by itself: frees the chunks that nothing names any more, ends files whose writer is gone, and tells
 //! the metadata store how full its devices are. Everything here is computed from state and may be repeated or lost.
 
+use crate::device::Device;
 use crate::drain;
 use crate::log::Level;
 use crate::orders::Copied;
@@ -92,7 +93,7 @@ fn said(node: &Node, result: Result<()>) -> bool {
 }
 
 /// How full a device is, for placement.
-pub fn report_of(device: &crate::device::Device) -> meta::Request {
+pub fn report_of(device: &Device) -> meta::Request {
     let usage = device.usage();
     meta::Request::DeviceReport {
         device: device.id,
@@ -295,11 +296,11 @@ async fn end_abandoned(node: &Node) -> Result<()> {
     let reply = node.metadata()?.ask(meta::Request::FenceList { limit: GARBAGE_AT_ONCE }).await?;
     let meta::Reply::Orphans(orphans) = reply else { unreachable!("files to recover were asked for") };
     for orphan in orphans {
-        let can_be_asked =
+        let may_be_fenced =
             |device: DeviceId| node.place(device).is_ok_and(|place| matches!(place, Place::Near(_)) || place.is_able());
         // Else its turn comes with its devices, when they take a fence.
         let waits_for_none = node.planted == Some(Planted::UnreachableTakenForEmpty);
-        if waits_for_none || orphan.group.chunks().all(|(_, device, _)| can_be_asked(device)) {
+        if waits_for_none || orphan.group.chunks().all(|(_, device, _)| may_be_fenced(device)) {
             said(node, end(node, orphan).await);
         }
     }

@@ -20,7 +20,7 @@ pub struct Identity {
 const HEAD: &str = "stormwell node 1";
 
 /// The file's name.
-const FILE: &str = "node";
+pub const FILE: &str = "node";
 
 impl Identity {
     /// Reads the identity in `directory`, or draws a new one, and records one more start, durably.

@@ -30,10 +30,13 @@ pub struct Places {
 /// The first line: what the file is and its version.
 const HEAD: &str = "stormwell devices 1";
 
+/// The file's name.
+pub const FILE: &str = "devices";
+
 impl Places {
     /// Reads the file in the metadata store's directory; none is there before the first start.
     pub fn read(world: &dyn World, directory: &Path) -> Result<Places> {
-        let path = directory.join("devices");
+        let path = directory.join(FILE);
         if !world.exists(&path)? {
             return Ok(Places { path, known: BTreeMap::new() });
         }
