@@ -205,6 +205,12 @@ impl Client {
         self.links.iter().flat_map(|(devices, _)| devices.clone()).collect()
     }
 
+    /// A device of another node than the keeper.
+    fn far(&self) -> Id {
+        let is_far = |device: &Id| self.at(*device).node() != self.keeper.node();
+        self.devices().into_iter().find(is_far).expect("two nodes")
+    }
+
     async fn create(&self, path: &str) -> Result<Open> {
         let create = file::Create { path: path.to_string(), ..file::Create::default() };
         Ok(Open { path: path.to_string(), opened: ask(&self.keeper, &create).await?, written: 0 })
@@ -368,11 +374,7 @@ async fn one_store() {
 async fn a_writer_is_gone() {
     let cluster = Cluster::start("gone", 2).await;
     let client = cluster.client(1).await;
-    let far = client
-        .devices()
-        .into_iter()
-        .find(|device| client.at(*device).node() != client.keeper.node())
-        .expect("two nodes");
+    let far = client.far();
     let mut open = client.create_on(far, "f").await;
     client.append(&mut open, b"written").await.expect("written");
     let info = client.bag("b", false).await;
@@ -402,9 +404,7 @@ async fn a_writer_is_gone() {
 async fn a_node_is_away() {
     let mut cluster = Cluster::start("away", 2).await;
     let client = cluster.client(1).await;
-    let devices = client.devices();
-    let far =
-        devices.iter().copied().find(|device| client.at(*device).node() != client.keeper.node()).expect("two nodes");
+    let far = client.far();
     let mut kept = client.create_on(far, "kept").await;
     client.append(&mut kept, b"kept").await.expect("written");
     let mut deleted = client.create_on(far, "deleted").await;
@@ -469,11 +469,7 @@ async fn a_node_is_away() {
 async fn the_keeper_is_away() {
     let mut cluster = Cluster::start("keeper", 2).await;
     let client = cluster.client(1).await;
-    let far = client
-        .devices()
-        .into_iter()
-        .find(|device| client.at(*device).node() != client.keeper.node())
-        .expect("two nodes");
+    let far = client.far();
     let mut open = client.create_on(far, "f").await;
     client.append(&mut open, b"one").await.expect("written");
     let info = client.bag("b", false).await;
@@ -630,8 +626,7 @@ async fn a_failed_device_is_drained() {
     cluster.nodes.insert(1, running);
     cluster.all_there(2).await;
     let client = cluster.client(1).await;
-    let far = client.devices().into_iter().find(|device| client.at(*device).node() != client.keeper.node());
-    let far = far.expect("two nodes");
+    let far = client.far();
     client.bag("b", false).await;
     let content = |number: u8| (0..400_000_u32).map(|at| (at as u8) ^ number).collect::<Vec<_>>();
     let mut files = Vec::new();

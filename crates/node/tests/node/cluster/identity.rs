@@ -70,11 +70,7 @@ async fn a_disk_is_away() {
 async fn refused() {
     let mut cluster = Cluster::start("refused", 2).await;
     let client = cluster.client(1).await;
-    let far = client
-        .devices()
-        .into_iter()
-        .find(|device| client.at(*device).node() != client.keeper.node())
-        .expect("two nodes");
+    let far = client.far();
     // What needs the metadata, asked of another node.
     let error = ask(client.at(far), &file::Stat { path: "/".to_string() }).await.expect_err("it has no names");
     assert!(error.text().contains(&cluster.keeper), "{error}");
@@ -114,8 +110,7 @@ async fn refused() {
     // A device of another store.
     let mut foreign = Cluster::start("foreign", 2).await;
     let stranger = foreign.client(1).await;
-    let theirs = stranger.devices().into_iter().find(|device| stranger.at(*device).node() != stranger.keeper.node());
-    let mut open = stranger.create_on(theirs.expect("two nodes"), "f").await;
+    let mut open = stranger.create_on(stranger.far(), "f").await;
     stranger.append(&mut open, b"theirs").await.expect("written");
     foreign.stop(1).await;
     let settings = cluster.settings(3);
