@@ -20,6 +20,9 @@ The project's own commands.
 
   cargo x ci              formatting, clippy, tidy, everything that `test` does, rustdoc; what .ci/run calls
   cargo x test [STAGE…]   builds and runs all tests, the tutorial and the demo, or only the stages named
+  cargo x nightly [STAGE…]
+                          what `ci` has no time for: a thousand seeds, each planted fault, 300 kills, 50 clusters, jobs of
+                          Hadoop and Spark, a minute of random bytes for each decoder; some hours
   cargo x tidy            checks that the tree keeps its rules: arrows, sizes, words, links
   cargo x fuzz [SECONDS]  feeds random bytes to every decoder for SECONDS each (default 60)
   cargo x sim [--help]    whole nodes and clusters in one thread, simulated time, disks and network: a history of each for a seed
@@ -64,6 +67,7 @@ fn dispatch(command: &str, rest: &[String]) -> Result<bool, String> {
     match (command, rest) {
         ("ci", []) => suite::ci(&root),
         ("test", names) => suite::test(&root, names),
+        ("nightly", names) => suite::nightly(&root, names),
         ("tidy", []) => tidy::run(&root),
         ("fuzz", []) => suite::fuzz(&root, 60),
         ("fuzz", [seconds]) => match seconds.parse() {
