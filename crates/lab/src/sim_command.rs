@@ -102,6 +102,7 @@ impl Total {
 /// Runs the seeds. `Ok(false)`: one of them found a fault.
 pub fn run(args: &Args) -> Result<bool> {
     if let (Some(fault), Some(only)) = (args.fault, args.only)
+        && (args.planted && args.record || fault.is_of_cluster())
         && store_with(fault) != only
     {
         let text = format!("{fault:?} is not a fault of a {}; nothing was run; leave --only out", only.name());
@@ -150,9 +151,9 @@ fn fault_named(name: &str) -> std::result::Result<Planted, String> {
     named.ok_or_else(|| format!("no fault has this name; there are {}", names()))
 }
 
-/// Whether histories of this are asked for.
+/// Whether histories of this are asked for. A fault of one node is one in clusters, too, if somebody asks.
 fn is_wanted(args: &Args, store: Store) -> bool {
-    args.only.is_none_or(|only| only == store) && args.fault.is_none_or(|fault| store_with(fault) == store)
+    args.only.or(args.fault.map(store_with)).is_none_or(|wanted| wanted == store)
 }
 
 /// Where docs/trust.md counts these histories.
@@ -231,7 +232,10 @@ fn planted(args: &Args) -> Result<bool> {
         return Err(Error::new(ErrorKind::Invalid, text));
     }
     let mut all = true;
-    let wanted = |fault: &Planted| is_wanted(args, store_with(*fault)) && args.fault.is_none_or(|only| only == *fault);
+    let wanted = |fault: &Planted| match args.fault {
+        Some(only) => only == *fault,
+        None => is_wanted(args, store_with(*fault)),
+    };
     for fault in Planted::ALL.into_iter().filter(wanted) {
         let mut seeds = [None; PLANTED_STARTS.len()];
         for (seed, start) in seeds.iter_mut().zip(PLANTED_STARTS) {
@@ -250,8 +254,8 @@ fn planted(args: &Args) -> Result<bool> {
 
 /// The first seed from this one on in which the fault is noticed.
 fn caught_by(args: &Args, fault: Planted, start: u64) -> Result<Option<u64>> {
-    let verbose = args.verbose;
-    let play = move |seed| simulate::play(store_with(fault), seed, Some(fault), verbose).broken;
+    let (verbose, store) = (args.verbose, args.only.unwrap_or_else(|| store_with(fault)));
+    let play = move |seed| simulate::play(store, seed, Some(fault), verbose).broken;
     let mut caught = None;
     in_order(jobs(args), start..start.saturating_add(PLANTED_SEEDS), play, |seed, broken| {
         caught = broken.map(|broken| (seed, broken));

@@ -18,6 +18,7 @@ mod players;
 mod returned;
 mod rivals;
 mod scene;
+mod whereabouts;
 mod witness;
 
 pub use cluster::{ACKNOWLEDGED_MIN, FAULTS_MIN};
