@@ -1,6 +1,7 @@
 //! The program `lab`: experiments that try to make Stormwell lose a byte, and those that measure how it scales. `cargo x sim`,
 //! `cargo x trials` and `cargo x lab scale` run it.
 
+mod in_order;
 mod record;
 mod scale;
 mod sim_command;

@@ -278,7 +278,7 @@ impl ClusterDirector {
         let member = &mut self.members[number];
         let how = if member.machine.must_lose_power() { End::PowerLoss } else { how };
         if how == End::PowerLoss {
-            self.scene.oracle().power_lost();
+            self.scene.power_lost(&member.name);
         }
         let silent = how == End::PowerLoss && self.random.one_in(2);
         member.end(how, if silent { Gone::Silent } else { Gone::Reset });

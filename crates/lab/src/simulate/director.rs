@@ -208,9 +208,9 @@ impl Director {
             let mut oracle = self.scene.oracle();
             oracle.ends += 1;
             oracle.out_of_service = false;
-            if how == End::PowerLoss {
-                oracle.power_lost();
-            }
+        }
+        if how == End::PowerLoss {
+            self.scene.power_lost("node");
         }
         self.count(if how == End::Kill { "kill" } else { "power loss" });
         let silent = how == End::PowerLoss && self.random.one_in(2);

@@ -106,6 +106,14 @@ impl Scene {
         self.oracle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The power of a machine is gone.
+    pub fn power_lost(&self, machine: &str) {
+        let kept = self.oracle().power_lost(machine);
+        if kept > 0 {
+            self.count_more("promises kept beside a power loss", kept);
+        }
+    }
+
     /// Something was acknowledged: now and then that is the moment for the node to end.
     pub fn acknowledged(&self, random: &SimRandom) {
         if random.one_in(25) {

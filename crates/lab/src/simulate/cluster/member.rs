@@ -103,7 +103,7 @@ impl Member {
         for _ in 0..STARTS_MAX {
             let started = self.machine.start(scene, self.settings.clone(), planted).await?;
             if let Err(reason) = started {
-                scene.oracle().power_lost();
+                scene.power_lost(&self.name);
                 self.end(End::PowerLoss, Gone::Reset);
                 ends.push("power loss");
                 scene.say(|| format!("{}: {reason}", self.name));
