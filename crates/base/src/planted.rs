@@ -15,6 +15,12 @@ pub enum Planted {
     RetriedChangeRepeated,
     /// Deletions are left out when the metadata store's changes are settled into the tree.
     TombstoneDroppedEarly,
+    /// Recovery ends a stream of the log at the first record that does not follow, although a later segment goes on before it.
+    ChainStaysEnded,
+    /// Each write that fails counts against its device, also several that failed for one cause.
+    StrikePerWrite,
+    /// What failed to be written is written again only when one segment has room for all that waits.
+    RepairInOnePiece,
     /// A checkpoint is taken while what it holds is not in the log yet.
     CheckpointAheadOfLog,
     /// Recovery takes a data record's payload for whole without comparing its checksums.
@@ -61,12 +67,15 @@ pub enum Planted {
 
 impl Planted {
     /// Every one of them.
-    pub const ALL: [Planted; 26] = [
+    pub const ALL: [Planted; 29] = [
         Planted::AnsweredBeforeSync,
         Planted::AnsweredBeforeWrite,
         Planted::ChangeAnsweredBeforeSync,
         Planted::RetriedChangeRepeated,
         Planted::TombstoneDroppedEarly,
+        Planted::ChainStaysEnded,
+        Planted::StrikePerWrite,
+        Planted::RepairInOnePiece,
         Planted::CheckpointAheadOfLog,
         Planted::ChecksumNotChecked,
         Planted::TornPushKept,
@@ -103,6 +112,9 @@ impl Planted {
             Planted::ChangeAnsweredBeforeSync => "a change of names is answered before its log is synced",
             Planted::RetriedChangeRepeated => "a change asked again is made again",
             Planted::TombstoneDroppedEarly => "deletions are not settled",
+            Planted::ChainStaysEnded => "recovery cuts off what an earlier one went on with",
+            Planted::StrikePerWrite => "two writes that fail at once end a device",
+            Planted::RepairInOnePiece => "failed writes wait for one segment that holds all of them",
             Planted::CheckpointAheadOfLog => "a checkpoint counts before everything in it is durable in the log",
             Planted::ChecksumNotChecked => "recovery believes a torn record",
             Planted::TornPushKept => "the beginning of a push counts as the chunk",

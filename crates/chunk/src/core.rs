@@ -76,6 +76,8 @@ pub(crate) struct Core {
     pub held: Held,
     /// Seals that wait for room; they may use the reserve.
     pub waiting_seals: VecDeque<Parked>,
+    /// Sequence number of the last deletion.
+    pub deleted: u64,
     /// Why the device left service.
     pub failed: Option<String>,
     /// Chunks that were found damaged.
@@ -109,6 +111,7 @@ impl Core {
             waiting: VecDeque::new(),
             held: Held::default(),
             waiting_seals: VecDeque::new(),
+            deleted: 0,
             failed: None,
             damaged: BTreeSet::new(),
             closing: VecDeque::new(),
@@ -251,10 +254,8 @@ impl Core {
             if let Some(open) = self.index.open.get(id)
                 && self.index.chunks.get(id).is_some_and(|chunk| chunk.sealed)
             {
-                if !open.under_way.is_empty()
-                    || open.last_data > self.data.durable
-                    || open.last_journal > self.journal.durable
-                {
+                let [data, journal] = open.needs();
+                if !open.under_way.is_empty() || data > self.data.durable || journal > self.journal.durable {
                     break;
                 }
                 let id = *id;
@@ -364,6 +365,10 @@ impl Core {
     pub fn tick(&mut self, now: Time) {
         self.now = self.now.max(now);
         self.space.due |= self.reclaim_due().is_some_and(|at| at <= self.now);
+        if self.repair_ends().is_some_and(|at| at <= self.now) {
+            let what = "failed to write and has no room to write it again elsewhere";
+            self.fail(what, "make room on its file system and start its node again");
+        }
         let limit = base::limit::FULL_WAIT;
         let (used, reserve) = (self.used(), self.settings.reserve);
         for queue in [&mut self.waiting, &mut self.waiting_seals] {
@@ -388,7 +393,7 @@ impl Core {
         let waiting = [self.waiting.front(), self.waiting_seals.front()];
         let ends = waiting.into_iter().flatten().map(|parked| parked.since.max(self.space.came_back).after(limit));
         let retries = [self.space.retry_at, self.checkpoint.retry_at].into_iter().flatten();
-        ends.chain(retries.filter(|at| *at > self.now)).chain(self.garbage_due()).chain(self.reclaim_due()).min()
+        ends.chain(retries.filter(|at| *at > self.now)).chain(self.garbage_due()).chain(self.reclaim_due()).chain(self.repair_ends()).min()
     }
 }
 

@@ -210,7 +210,7 @@ fn drop_torn_pushes(core: &mut Core) {
             core.index.seal(chunk, 0);
             continue;
         }
-        core.record(Record::Delete { chunk });
+        core.deleted = core.record(Record::Delete { chunk });
         let runs = core.index.remove(chunk);
         core.bury(&runs);
     }
@@ -321,7 +321,13 @@ fn numbers<R>(scanned: &[Scanned<R>]) -> BTreeMap<u32, u64> {
     scanned.iter().map(|segment| (segment.number, segment.incarnation)).collect()
 }
 
-fn read_log(driver: &mut Driver<'_>, device: DeviceId, files: &[(FileName, u64)], header: &CheckpointHeader) -> Log {
+fn read_log(
+    driver: &mut Driver<'_>,
+    device: DeviceId,
+    files: &[(FileName, u64)],
+    header: &CheckpointHeader,
+    planted: Option<Planted>,
+) -> Log {
     let (data_files, journal_files) = (of_kind(files, FileKind::Data), of_kind(files, FileKind::Journal));
     let mut thorough = false;
     loop {
@@ -341,8 +347,8 @@ fn read_log(driver: &mut Driver<'_>, device: DeviceId, files: &[(FileName, u64)]
             segment.records.iter().for_each(|record| see(record, segment.incarnation));
         }
         let (data_segments, journal_segments) = (numbers(&data), numbers(&journal));
-        let data = join(data, header.data.last, marks[0]);
-        let journal = join(journal, header.journal.last, marks[1]);
+        let data = join(data, header.data.last, marks[0], planted);
+        let journal = join(journal, header.journal.last, marks[1], planted);
         if thorough || (data.gaps.is_empty() && journal.gaps.is_empty()) {
             return Log { data, journal, data_segments, journal_segments, marks, beyond };
         }
@@ -409,7 +415,7 @@ fn recover(
         driver.run(Op::Sync { file: known.file }).map_err(disk_error(&format!("cannot sync {}", known.file)))?;
     }
     let places = |header: &CheckpointHeader| Places { data: header.data, journal: header.journal };
-    let mut log = read_log(driver, device, files, &header);
+    let mut log = read_log(driver, device, files, &header, settings.planted);
     cut_torn(driver, &mut log, settings.planted, &mut opened);
     driver.check_refused()?;
     sync_scanned(driver, &log)?;
@@ -498,7 +504,11 @@ fn rebuild_data(
                 core.space.spare = Some(number);
                 core.space.segments.insert(number, Segment::new(State::Spare, 0));
             } else if driver.run(Op::Remove { file: data_file(number) }).is_err() {
-                core.space.segments.insert(number, Segment::new(State::Closed, 0));
+                let mut segment = Segment::new(State::Closed, 0);
+                segment.misfit = length != core.settings.data_segment;
+                core.space.segments.insert(number, segment);
+                // It is removed, or used again, when space is looked for next.
+                core.space.kill(number, 0, 0, 0);
             }
             continue;
         };

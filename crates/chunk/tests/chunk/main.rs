@@ -7,6 +7,7 @@ mod first_format;
 mod golden;
 mod model;
 mod passes;
+mod recovery;
 mod scrub;
 mod second_format;
 mod space;
