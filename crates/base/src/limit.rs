@@ -63,6 +63,18 @@ const _: () = assert!((PATH_DEPTH_MAX + 1) * (2 * USER_NAME_MAX + ATTRIBUTES_MAX
 const _: () = assert!(LIST_PAGE_BYTES + NAME_MAX + 2 * USER_NAME_MAX + ATTRIBUTES_MAX + NOTE_MAX < FRAME_MESSAGE_MAX);
 const _: () = assert!(XATTRS_BYTES_MAX + XATTRS_MAX * 16 < FRAME_MESSAGE_MAX);
 
+/// Texts, lists and messages that one message may hold, whatever lies in what: one for eight of its bytes. The largest that is made of
+/// two bytes, a file of a compound request, takes 250 in memory: 32 MiB for the worst message.
+pub const FRAME_FIELDS_MAX: usize = FRAME_MESSAGE_MAX / 8;
+const _: () = assert!(FRAME_FIELDS_MAX > 4 * CONCAT_FILES_MAX && FRAME_FIELDS_MAX > 16 * COMPOUND_FILES_MAX);
+
+/// Messages in messages that are looked into when they are counted; none of ours is deeper.
+pub const FRAME_DEPTH_MAX: usize = 8;
+
+/// Ranges of one read. A client asks for two pieces of a column at the most; what a range costs beyond its bytes is a record's first
+/// blocks, 72 KiB.
+pub const READ_RANGES_MAX: usize = 1024;
+
 /// Bytes that one order fetches from one device to another: often enough that progress is seen, and seldom enough that the way to
 /// the node that gives the orders does not count.
 pub const FETCH_MAX: u64 = 16 * MIB;

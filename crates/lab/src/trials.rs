@@ -8,8 +8,8 @@ mod content;
 mod image;
 mod load;
 mod model;
-mod report;
-mod server;
+pub mod report;
+pub mod server;
 mod store;
 mod tool;
 

@@ -27,6 +27,7 @@ The project's own commands.
   cargo x fuzz [SECONDS]  feeds random bytes to every decoder for SECONDS each (default 60)
   cargo x sim [--help]    whole nodes and clusters in one thread, simulated time, disks and network: a history of each for a seed
   cargo x trials [--help] kills the real program under load, again and again, and compares every acknowledged byte
+  cargo x attacks [NAME…] the real program with little memory, a healthy client beside it, and strangers who want all of it
   cargo x clients [shell|contract [SUITE…]|native|full|jobs|spark]
                           Hadoop's shell and test suites beside a real HDFS; Python; a store that is full;
                           Hadoop's own jobs, and Spark (the last two are not a part of `test`)
@@ -78,7 +79,7 @@ fn dispatch(command: &str, rest: &[String]) -> Result<bool, String> {
         ("lab", [experiment, words @ ..]) if experiment == "hdfs" => clients::lab::run(&root, words),
         ("lab", [experiment, words @ ..]) if experiment == "dfsio" => clients::dfsio::run(&root, words),
         ("lab", [experiment, words @ ..]) if experiment == "scale" => suite::lab(&root, experiment, words),
-        ("sim" | "trials", arguments) => suite::lab(&root, command, arguments),
+        ("sim" | "trials" | "attacks", arguments) => suite::lab(&root, command, arguments),
         ("ci" | "tidy" | "fuzz", _) => Err("it takes no such arguments; `cargo x help` shows what there is".to_owned()),
         _ => Err("there is no such command; `cargo x help` lists them".to_owned()),
     }
