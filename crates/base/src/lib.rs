@@ -15,3 +15,4 @@ pub mod policy;
 pub mod quota;
 pub mod stripe;
 pub mod unit;
+pub mod version;
