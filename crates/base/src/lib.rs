@@ -17,3 +17,4 @@ pub mod protobuf;
 pub mod quota;
 pub mod stripe;
 pub mod unit;
+pub mod version;

@@ -12,10 +12,11 @@ use crate::settings::Settings;
 use crate::space::Space;
 use base::disk::{DiskError, Done, FileKind, FileName, Op};
 use base::error::{Error, ErrorKind, Result};
-use base::id::DeviceId;
+use base::id::{ChunkId, DeviceId, Owner};
 use base::planted::Planted;
 use base::policy::Level;
 use base::unit::Time;
+use base::version::{ProgramVersion, newer};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -80,6 +81,8 @@ pub(crate) struct Core {
     pub deleted: u64,
     /// Why the device left service.
     pub failed: Option<String>,
+    /// `Identity::least`.
+    pub least: ProgramVersion,
     /// Chunks that were found damaged.
     pub damaged: BTreeSet<base::id::ChunkId>,
     /// Sealed chunks whose open state can go when their records are durable.
@@ -113,6 +116,7 @@ impl Core {
             waiting_seals: VecDeque::new(),
             deleted: 0,
             failed: None,
+            least: ProgramVersion::default(),
             damaged: BTreeSet::new(),
             closing: VecDeque::new(),
             tail_order: VecDeque::new(),
@@ -158,9 +162,26 @@ impl Core {
         if changes && let Some(text) = &self.failed {
             let error = Error::new(ErrorKind::Io, text.clone());
             self.reply(ticket, Err(error));
+        } else if let Some(error) = self.refuse_newer(&request) {
+            self.reply(ticket, Err(error));
         } else {
             self.dispatch(now, ticket, request);
         }
+    }
+
+    /// Why a request is not done that would change what only a newer program knows. Nobody here makes chunks of such owners; who
+    /// appends to one has named its kind, and so knows it.
+    fn refuse_newer(&self, request: &Request) -> Option<Error> {
+        let named: &[ChunkId] = match request {
+            Request::Delete { chunks } => chunks,
+            Request::Seal { chunk, .. } | Request::Fence { chunk, .. } | Request::Release { chunk, .. } => {
+                std::slice::from_ref(chunk)
+            }
+            _ => return None,
+        };
+        let owner_of = |id: &ChunkId| Some((*id, self.index.chunks.get(id)?.owner));
+        let (id, owner) = named.iter().filter_map(owner_of).find(|(_, owner)| matches!(owner, Owner::Newer(_)))?;
+        Some(newer(format!("chunk {id} on device {} belongs to {owner}", self.device), self.least))
     }
 
     fn dispatch(&mut self, since: Time, ticket: u64, request: Request) {

@@ -169,6 +169,7 @@ impl Core {
             block,
             offset: open.flushed,
             length: length as u32,
+            newer: 0,
             cell,
             seals: None,
             crcs,

@@ -126,7 +126,7 @@ impl<T> Engine<T> {
         let mut bags: std::collections::BTreeSet<_> = self.core.index.bags.keys().copied().collect();
         bags.extend(self.core.index.chunks.iter().filter_map(|(_, chunk)| match chunk.owner {
             Owner::Bag(bag) => Some(bag),
-            Owner::Group(_) => None,
+            Owner::Group(_) | Owner::Newer(_) => None,
         }));
         bags.into_iter().collect()
     }

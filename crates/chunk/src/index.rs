@@ -462,6 +462,8 @@ impl Index {
             Record::DropBag { bag } => drop(self.drop_bag(*bag)),
             Record::Handle { chunk, grant, pass } => self.handle(*chunk, *grant, *pass),
             Record::Pass { bag, pass, retain } => self.bag_pass(*bag, *pass, *retain),
+            // A device with one is not opened.
+            Record::Newer { .. } => return false,
         }
         true
     }

@@ -11,6 +11,7 @@ use base::disk::{Caching, DiskError, Op};
 use base::error::{Error, ErrorKind, Result};
 use base::id::ChunkId;
 use base::limit::BLOCK;
+use base::version::{ProgramVersion, newer};
 use bytes::Bytes;
 
 /// Up to so many blocks before the wanted ones are read along to save an operation (64 KiB: less than a seek costs).
@@ -36,6 +37,16 @@ pub(crate) struct Reading {
     again: bool,
     /// What the disk said when it could not read.
     refused: Option<String>,
+    /// `Core::least`.
+    least: ProgramVersion,
+}
+
+/// Why there is no answer to a reading.
+enum Unread {
+    /// These bytes of the chunk do not match.
+    Damaged(u32, u32),
+    /// A record says what only a newer program knows.
+    Newer(Error),
 }
 
 /// Consecutive bytes of the answer.
@@ -87,6 +98,7 @@ impl Core {
             cells: Vec::new(),
             again: false,
             refused: None,
+            least: self.least,
         };
         for (offset, length) in ranges {
             let start = (*offset).min(chunk_length) as u32;
@@ -211,6 +223,7 @@ impl Core {
                 let Reading { chunk_length, sealed, cells, .. } = reading;
                 self.reply(ticket, Ok(Reply::Data { parts, crc, blocks, cells, chunk_length, sealed }));
             }
+            Err(Unread::Newer(error)) if self.index.chunks.contains_key(&id) => self.reply(ticket, Err(error)),
             // The record's place may have changed hands only if the chunk is gone by now.
             Err(_) if !self.index.chunks.contains_key(&id) => self.reply(ticket, Err(missing(id))),
             Err(_) if !reading.again => {
@@ -221,7 +234,8 @@ impl Core {
                 }
                 self.start_reading(ticket, reading);
             }
-            Err((start, end)) => {
+            Err(Unread::Newer(error)) => self.reply(ticket, Err(error)),
+            Err(Unread::Damaged(start, end)) => {
                 self.damaged.insert(id);
                 if let Some(refused) = reading.refused {
                     let text = format!(
@@ -283,8 +297,8 @@ impl Reading {
         self.pieces.push(Piece::Record { run, start, end, header_step, blocks_step });
     }
 
-    /// The parts of the answer and their checksums, or the chunk range that does not match.
-    fn assemble(&self, device: base::id::DeviceId) -> std::result::Result<(Vec<Bytes>, Sums), (u32, u32)> {
+    /// The parts of the answer and their checksums, or why there are none.
+    fn assemble(&self, device: base::id::DeviceId) -> std::result::Result<(Vec<Bytes>, Sums), Unread> {
         let mut parts = Vec::with_capacity(self.pieces.len());
         let uneven = self.check != Check::ByBlocks || !self.cells.is_empty();
         let mut sums = Sums { uneven, ..Sums::default() };
@@ -295,30 +309,38 @@ impl Reading {
                     bytes.clone()
                 }
                 Piece::Record { run, start, end, header_step, blocks_step } => {
-                    let steps = [&self.steps[*header_step], &self.steps[*blocks_step]];
                     let damage =
                         if run.cell() > 0 { (run.offset, run.end()) } else { (run.offset + start, run.offset + end) };
-                    self.verify(device, run, (*start, *end), steps, &mut sums).ok_or(damage)?
+                    let damaged = || Unread::Damaged(damage.0, damage.1);
+                    let header = self.header(device, run, &self.steps[*header_step]).ok_or_else(damaged)?;
+                    if header.newer != 0 {
+                        let (chunk, flags) = (self.chunk, header.newer);
+                        let text = format!("a record of chunk {chunk} on device {device} has the flags {flags:#x}");
+                        return Err(Unread::Newer(newer(text, self.least)));
+                    }
+                    let blocks = &self.steps[*blocks_step];
+                    self.verify(&header, run, (*start, *end), blocks, &mut sums).ok_or_else(damaged)?
                 }
             });
         }
         Ok((parts, sums))
     }
 
-    /// Payload bytes `start..end` of the record, if header and blocks are what they should be (`Check`). Adds their checksums.
+    /// The header of a record, if it is there and is this record's.
+    fn header(&self, device: base::id::DeviceId, run: &Run, step: &Step) -> Option<DataHeader> {
+        let header = DataHeader::decode(device, &step.blocks_at(run.block, BLOCK)?)?;
+        (header.chunk == self.chunk && header.run() == *run).then_some(header)
+    }
+
+    /// Payload bytes `start..end` of the record, if the blocks are what its header says (`Check`). Adds their checksums.
     fn verify(
         &self,
-        device: base::id::DeviceId,
+        header: &DataHeader,
         run: &Run,
         (start, end): (u32, u32),
-        [header_step, blocks_step]: [&Step; 2],
+        blocks_step: &Step,
         sums: &mut Sums,
     ) -> Option<Bytes> {
-        let header = header_step.blocks_at(run.block, BLOCK)?;
-        let header = DataHeader::decode(device, &header)?;
-        if header.chunk != self.chunk || header.run() != *run {
-            return None;
-        }
         let first = start / BLOCK as u32;
         let payload_end = (end.next_multiple_of(BLOCK as u32)).min(run.stored());
         let covered = (payload_end - first * BLOCK as u32) as usize;

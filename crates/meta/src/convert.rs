@@ -50,7 +50,7 @@ pub fn columns(records: &[ColumnRecord]) -> Vec<Column> {
 
 /// A stored group with its number.
 pub fn placed(group: GroupId, record: &GroupRecord) -> NewGroup {
-    NewGroup { group, columns: columns(&record.columns), cell: record.cell, room: 0 }
+    NewGroup { group, columns: columns(&record.columns), cell: record.cell, room: 0, newer: record.is_newer() }
 }
 
 /// What is said of a stored file or directory.
@@ -190,13 +190,13 @@ pub fn reply(
 }
 
 fn placed_record(group: &NewGroup) -> PlacedRecord {
-    let NewGroup { group, columns, cell, room } = group;
+    let NewGroup { group, columns, cell, room, newer: _ } = group;
     PlacedRecord { group: group.0, columns: column_records(columns), cell: *cell, room: *room }
 }
 
 fn new_group(record: PlacedRecord) -> NewGroup {
     let PlacedRecord { group, columns: records, cell, room } = record;
-    NewGroup { group: GroupId(group), columns: columns(&records), cell, room }
+    NewGroup { group: GroupId(group), columns: columns(&records), cell, room, newer: false }
 }
 
 fn attributes_record(attributes: &Attributes) -> AttributesRecord {

@@ -17,6 +17,7 @@ use base::limit::{CHUNK_MAX, LIST_PAGE_MAX};
 use base::planted::Planted;
 use base::policy::Policy;
 use base::unit::WallTime;
+use base::version::newer;
 use prost::Message;
 
 /// Most extents in one answer to `Locate`: with their groups about 100 KiB, with the widest ones 500 KiB.
@@ -44,7 +45,7 @@ impl State {
         let cell = if columns.len() > 1 { self.widths.cell } else { 0 };
         let records = convert::column_records(&columns);
         let record = GroupRecord { columns: records, cell, open: true, ..GroupRecord::default() };
-        Ok((NewGroup { group: self.next_group(), columns, cell, room: 0 }, record))
+        Ok((NewGroup { group: self.next_group(), columns, cell, room: 0, newer: false }, record))
     }
 
     /// A new group for a writer who can write to so many columns: the first, or one behind a group of `before` columns.
@@ -67,8 +68,19 @@ impl State {
         Ok(group)
     }
 
-    /// The record of a group.
+    /// The record of a group, to be used or changed: an error if only a newer program knows its kind.
     pub fn group(&self, group: GroupId) -> Result<GroupRecord> {
+        let record = self.group_of_any_kind(group)?;
+        if record.is_newer() {
+            let GroupRecord { kind, data, parity, .. } = record;
+            let text = format!("group {group} is of kind {kind} with {data} data and {parity} parity columns");
+            return Err(newer(text, self.least));
+        }
+        Ok(record)
+    }
+
+    /// The record of a group, to be looked at.
+    pub fn group_of_any_kind(&self, group: GroupId) -> Result<GroupRecord> {
         self.layers.record(&Key::Group(group))?.ok_or_else(|| missing(&format!("the record of group {group}")))
     }
 
@@ -238,6 +250,7 @@ impl State {
         }
         if writer.length == 0 {
             // Its writer has no bytes in it, so there is no chunk; should there be one all the same, the sweep finds it.
+            self.group(GroupId(writer.group))?;
             self.remove(&Key::Group(GroupId(writer.group)));
         } else {
             self.finish_group(inode, &writer)?;
@@ -414,7 +427,11 @@ impl State {
     pub fn fence_list(&mut self, limit: usize) -> Result<Reply> {
         let mut orphans = Vec::new();
         for inode in self.numbers_under(&[Key::Orphan(InodeId(0)).ordinal()], limit.clamp(1, LIST_PAGE_MAX))? {
-            orphans.push(self.orphan_of(InodeId(inode))?);
+            match self.orphan_of(InodeId(inode)) {
+                // A newer program seals it.
+                Err(error) if error.kind() == ErrorKind::Unsupported => {}
+                orphan => orphans.push(orphan?),
+            }
         }
         Ok(Reply::Orphans(orphans))
     }

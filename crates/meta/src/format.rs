@@ -2,10 +2,16 @@
 
 use base::checksum::crc32c;
 use base::limit::BLOCK;
+use base::version::ProgramVersion;
 use prost::Message;
 
-/// Version of everything in this file. A store of another version is refused.
-pub const VERSION: u32 = 1;
+/// Version of everything in this file. Version 1 is read, too: it knew no kinds of groups (`GroupRecord::kind`) and no notes of other
+/// gateways (`InodeRecord::notes`), and would lose them. A store of a newer version is refused.
+pub const VERSION: u32 = 2;
+/// The oldest version that is read.
+pub const VERSION_MIN: u32 = 1;
+/// The least program that reads `VERSION`. Who raises the one raises the other.
+pub const VERSION_SINCE: ProgramVersion = ProgramVersion { major: 0, minor: 1, patch: 0 };
 
 /// Under `Key::Settled`.
 #[derive(Clone, PartialEq, Message)]
@@ -16,6 +22,10 @@ pub struct SettledRecord {
     /// Every log entry up to this one is in the tree.
     #[prost(uint64, tag = "2")]
     pub sequence: u64,
+    /// The least program that knows everything in the metadata (`ProgramVersion::to_number`). Whoever is the first to write something of
+    /// a kind that an older one does not know raises it before. Zero in version 1.
+    #[prost(uint64, tag = "3")]
+    pub least: u64,
 }
 
 /// Under `Key::Counters`.
@@ -117,15 +127,29 @@ pub struct InodeRecord {
     /// It has a record under `Key::Xattrs`.
     #[prost(bool, tag = "14")]
     pub xattrs: bool,
-    /// What a gateway keeps with it, opaque to everybody else; empty: nothing.
+    /// What the HDFS gateway keeps with it, opaque to everybody else; empty: nothing.
     #[prost(bytes = "vec", tag = "15")]
     pub note: Vec<u8>,
+    /// What other gateways keep with it, one for each. No gateway of this program has any; they are kept as they are.
+    #[prost(message, repeated, tag = "22")]
+    pub notes: Vec<GatewayNoteRecord>,
     /// It has a record under `Key::Quota`.
     #[prost(bool, tag = "20")]
     pub quota: bool,
     /// How often its bytes count against quotas; zero: once.
     #[prost(uint32, tag = "21")]
     pub copies: u32,
+}
+
+/// What one gateway keeps with a file or directory.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct GatewayNoteRecord {
+    /// Which gateway: 1 is HDFS's, whose note is in `InodeRecord::note`; others are given out as they come.
+    #[prost(uint32, tag = "1")]
+    pub gateway: u32,
+    /// Opaque to everybody else.
+    #[prost(bytes = "vec", tag = "2")]
+    pub note: Vec<u8>,
 }
 
 /// Under `Key::Quota`: what may be below a directory, and what is.
@@ -265,6 +289,23 @@ pub struct GroupRecord {
     /// Bytes of a cell; zero in groups of one column, which need none.
     #[prost(uint64, tag = "7")]
     pub cell: u64,
+    /// How its bytes survive: 0 as replicas of its columns. A group of a kind that this program does not know is neither read, changed
+    /// nor collected, and its record stays as it is. Tags 11 to 19 are for what other kinds add.
+    #[prost(uint32, tag = "8")]
+    pub kind: u32,
+    /// k: data columns that are coded together; zero in kind 0.
+    #[prost(uint32, tag = "9")]
+    pub data: u32,
+    /// m: parity columns for each k; zero in kind 0.
+    #[prost(uint32, tag = "10")]
+    pub parity: u32,
+}
+
+impl GroupRecord {
+    /// Whether only a newer program knows what its fields mean.
+    pub fn is_newer(&self) -> bool {
+        self.kind != 0 || self.data != 0 || self.parity != 0
+    }
 }
 
 /// One column of a group.
@@ -704,7 +745,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::{BagRecord, CallRecord, GroupHeader, HEADER, InodeRecord, NodeRecord, WalkRecord};
+    use super::{BagRecord, CallRecord, GroupHeader, HEADER, InodeRecord, NodeRecord, VERSION, WalkRecord};
     use super::{add_change, begin_entry, decode_entry, finish_group, group_is_whole};
     use prost::Message;
 
@@ -724,7 +765,10 @@ mod tests {
     fn round_trip() {
         let bytes = group();
         let Some((header, version)) = GroupHeader::decode(&bytes) else { panic!("no header") };
-        assert_eq!((header.incarnation, header.first, header.last, header.padded(), version), (0x1122, 7, 7, 4096, 1));
+        assert_eq!(
+            (header.incarnation, header.first, header.last, header.padded(), version),
+            (0x1122, 7, 7, 4096, VERSION)
+        );
         assert!(group_is_whole(&bytes, &header));
         let Some((7, changes, used)) = decode_entry(&bytes[HEADER..]) else { panic!("no entry") };
         assert_eq!(used as u64, header.length);
@@ -744,7 +788,7 @@ mod tests {
                 if let Some((header, version)) = GroupHeader::decode(&bytes) {
                     let padding = (52..64).contains(&at);
                     assert!(
-                        version != 1 || !group_is_whole(&bytes, &header),
+                        version != VERSION || !group_is_whole(&bytes, &header),
                         "bit {bit} of byte {at} (padding {padding})"
                     );
                 }

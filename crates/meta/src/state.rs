@@ -17,6 +17,7 @@ use base::id::{BagId, GroupId, InodeId};
 use base::limit::REMEMBERED_ANSWERS;
 use base::planted::Planted;
 use base::unit::{Time, WallTime};
+use base::version::ProgramVersion;
 use prost::Message;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -67,6 +68,10 @@ pub struct State {
     pub made_work: bool,
     /// No group with a lower number is garbage.
     pub garbage_from: GroupId,
+    /// What is being taken apart and has a lower number is for a newer program.
+    pub collect_from: InodeId,
+    /// `SettledRecord::least`.
+    pub least: ProgramVersion,
     sequence: u64,
     entry_max: usize,
     settled_counters: CountersRecord,
@@ -111,6 +116,8 @@ impl State {
             quotas_known: quota::Known::new(),
             made_work: true,
             garbage_from: GroupId(0),
+            collect_from: InodeId(0),
+            least: ProgramVersion::default(),
             sequence,
             entry_max,
             settled_counters: counters,

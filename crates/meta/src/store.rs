@@ -128,6 +128,7 @@ impl<T> Store<T> {
         state.now = now;
         state.wall = wall;
         state.planted = settings.planted;
+        state.least = replayed.least;
         state.widths = settings.widths;
         state.load_sessions()?;
         state.load_answers()?;

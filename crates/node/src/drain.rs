@@ -559,7 +559,8 @@ impl Node {
             .iter()
             .filter_map(|(chunk, stat)| match stat.owner {
                 Owner::Group(group) => Some((*chunk, group)),
-                Owner::Bag(_) => None,
+                // What a newer program knows is for it to delete.
+                Owner::Bag(_) | Owner::Newer(_) => None,
             })
             .collect();
         if grouped.is_empty() {
@@ -574,7 +575,9 @@ impl Node {
         let is_there = |chunk: ChunkId, group: GroupId| {
             believed
                 && known.get(&group).is_some_and(|group| {
-                    group.columns.iter().flat_map(|column| &column.replicas).any(|place| *place == (device, chunk))
+                    // What of a group that only a newer program knows is where, that one says.
+                    let mut places = group.columns.iter().flat_map(|column| &column.replicas);
+                    group.newer || places.any(|place| *place == (device, chunk))
                 })
         };
         Ok(grouped.into_iter().filter(|(chunk, group)| !is_there(*chunk, *group)).map(|(chunk, _)| chunk).collect())

@@ -455,7 +455,7 @@ async fn page_of(node: &Node, place: &Place, after: Option<ChunkId>) -> Result<P
         .iter()
         .filter_map(|(_, stat)| match stat.owner {
             Owner::Bag(bag) => Some(bag),
-            Owner::Group(_) => None,
+            Owner::Group(_) | Owner::Newer(_) => None,
         })
         .collect();
     let mut unknown_bags = Vec::new();

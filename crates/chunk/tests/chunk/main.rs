@@ -6,6 +6,7 @@ mod faults;
 mod first_format;
 mod golden;
 mod model;
+mod newer;
 mod passes;
 mod recovery;
 mod scrub;

@@ -1,6 +1,7 @@
 //! A device with checkpoints of version 2, a full one and one that builds upon it, kept in `golden/second-device.bin` in the form
-//! of the first one's image: it is read. One of version 3, with cells, in `golden/third-device.bin`: today's program writes the
-//! same checkpoints. And what damage makes of them.
+//! of the first one's image: it is read. So is one of version 3, with cells, in `golden/third-device.bin`. One of version 4, with chunks of
+//! an owner of a kind that is not known, in `golden/fourth-device.bin`: today's program writes the same checkpoints. And what damage makes
+//! of them.
 
 use crate::first_format::{self, content};
 use crate::world::{DEVICE, World, append, append_cell, small, stands_for};
@@ -20,6 +21,8 @@ use std::panic::AssertUnwindSafe;
 
 const SECOND: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/chunk/golden/second-device.bin");
 const THIRD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/chunk/golden/third-device.bin");
+
+const FOURTH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/chunk/golden/fourth-device.bin");
 
 const FILE: Owner = Owner::Group(GroupId(1));
 const BAG: Owner = Owner::Bag(BagId(2));
@@ -42,6 +45,7 @@ fn write(device: &SimDevice) {
     add_cells(&mut world, 5);
     world.call(Request::Acknowledge { chunks: vec![(ChunkId(10), 5)], pass: 0, retain: false }).expect("acknowledged");
     world.call(Request::BagPass { bag: BagId(4), pass: 3, retain: true }).expect("a pass");
+    world.push(newer(), 30, &content(30, 3000).into()).expect("pushed");
     for _ in 0..2 {
         // What has grown larger than its base is followed by a full one.
         world.engine.want_checkpoint();
@@ -57,6 +61,21 @@ fn write(device: &SimDevice) {
     world.settle();
     world.call(append(FILE, ChunkId(1), 7000, &part(1, 7000, 9000, 9000), Level::Synced, false)).expect("appended");
     world.call(Request::Acknowledge { chunks: vec![(ChunkId(12), 6)], pass: 0, retain: false }).expect("acknowledged");
+    world.push(newer(), 31, &content(31, 70_000).into()).expect("pushed");
+}
+
+/// Of a kind that no program knew when version 4 was made.
+fn newer() -> Owner {
+    Owner::new(200, 5).expect("an owner")
+}
+
+/// Chunks of such an owner are there, with their bytes.
+fn check_newer(world: &mut World) {
+    for (id, length) in [(30, 3000), (31, 70_000)] {
+        let Ok(Reply::Stat(stat)) = world.call(Request::Stat { chunk: ChunkId(id) }) else { panic!("{id} is lost") };
+        assert_eq!((stat.owner, stat.sealed), (newer(), true));
+        assert_eq!(world.read_all(ChunkId(id)).expect("read"), content(id, length), "{id}");
+    }
 }
 
 /// A chunk of a few bytes, a cell, and a few bytes that are not sealed.
@@ -91,14 +110,14 @@ fn check(world: &mut World) {
     assert_eq!(world.call(again(10, 5)), Ok(Reply::Acknowledged { results: vec![Ok(())] }));
 }
 
-fn third_device() -> SimDevice {
+fn fourth_device() -> SimDevice {
     if std::env::var("STORMWELL_GOLDEN").is_ok_and(|value| value == "write") {
         let device = SimDevice::new(2, SimFaults::default());
         write(&device);
         device.kill();
-        std::fs::write(THIRD, first_format::image_of(&device)).expect("written");
+        std::fs::write(FOURTH, first_format::image_of(&device)).expect("written");
     }
-    first_format::device_of(THIRD)
+    first_format::device_of(FOURTH)
 }
 
 /// The checkpoints of a device: their files, headers and bodies.
@@ -147,23 +166,33 @@ fn second_device_is_read() {
 /// The same of one of version 3, cells included.
 #[test]
 fn third_device_is_read() {
-    is_read(&third_device(), 3, |world| {
+    is_read(&first_format::device_of(THIRD), 3, |world| {
         check(world);
         check_cells(world);
+    });
+}
+
+/// The same of one of version 4, chunks of an owner included that is of no kind that was known.
+#[test]
+fn fourth_device_is_read() {
+    is_read(&fourth_device(), 4, |world| {
+        check(world);
+        check_cells(world);
+        check_newer(world);
     });
 }
 
 /// Today's program writes the checkpoints of the image, byte for byte.
 #[test]
 fn checkpoints_are_written_as_they_were() {
-    let (kept, device) = (checkpoints(&third_device()), SimDevice::new(2, SimFaults::default()));
+    let (kept, device) = (checkpoints(&fourth_device()), SimDevice::new(2, SimFaults::default()));
     write(&device);
     assert!(checkpoints(&device) == kept, "checkpoints are encoded differently now: a new format version is needed");
 }
 
 /// What a fuzzer calls: opens a device whose checkpoints have these changes, with checksums that fit, and reads what is there.
 fn open_damaged(random: &SimRandom) {
-    let device = third_device();
+    let device = fourth_device();
     for (name, header, mut body) in checkpoints(&device) {
         if body.is_empty() || random.one_in(3) {
             continue;

@@ -63,6 +63,8 @@ pub struct NewGroup {
     pub cell: u64,
     /// Bytes after which it ends, for who writes it; zero: nobody says.
     pub room: u64,
+    /// Only a newer program knows what kind of group it is, and where else its bytes are.
+    pub newer: bool,
 }
 
 impl NewGroup {

@@ -9,6 +9,7 @@ mod formats;
 mod known;
 mod model;
 mod moves;
+mod newer;
 mod nodes;
 mod quotas;
 mod rules;
