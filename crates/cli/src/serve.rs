@@ -19,7 +19,7 @@ use std::sync::Arc;
 Options count before the environment, and that before --config FILE; each option is a key of the file and a variable: --as-new is as_new and
 STORMWELL_AS_NEW. docs/operate/configuration.md lists them; `stormwell config check FILE` names every fault. `stormwell init` makes a cluster.
 
-CLASS is memory, nvm, ssd, hdd or bulk (ssd unless said). CAPACITY is what the device may use, for instance 500G; without it
+CLASS is memory, nvm, ssd or hdd (ssd unless said). CAPACITY is what the device may use, for instance 500G; without it
 most of what the file system has free. Port 0 picks a free port. When it is ready it says on stderr
 `stormwell: serving on HOST:PORT` (with --log json a line with \"text\":\"serving\"). Hadoop's clients reach the store as
 hdfs://127.0.0.1:8020 (a free port if that one is taken; the log says which): set fs.defaultFS to it. The console answers /metrics,
@@ -47,6 +47,9 @@ pub struct Serve {
     /// A directory that becomes a device; may be given several times; without it ./stormwell-data
     #[arg(long, value_name = "DIR[:CLASS[:CAPACITY]]", value_parser = device)]
     data: Vec<String>,
+    /// Where the metadata are kept, which need not be a device; without it the first --data directory
+    #[arg(long, value_name = "DIR")]
+    metadata_dir: Option<String>,
     /// How disks are driven: auto, uring, threads, memory or volatile
     #[arg(long, hide = true, value_parser = backend)]
     disk: Option<String>,
@@ -162,6 +165,7 @@ impl Serve {
             ("site", "site", self.site),
             ("rack", "rack", self.rack),
             ("meta", "meta", self.meta),
+            ("metadata_dir", "metadata-dir", self.metadata_dir),
             ("disk", "disk", self.disk),
             ("console", "console", self.console),
             ("hdfs", "hdfs", self.hdfs),

@@ -1,5 +1,6 @@
 //! The cluster, as the node that keeps the metadata knows it: takes the reports of the others, says who is there, removes nodes.
 
+use crate::housekeeping;
 use crate::identity::Identity;
 use crate::log::Level;
 use crate::peers::place_on;
@@ -233,9 +234,9 @@ impl Keeper {
                 let capacity = said.capacity;
                 self.metadata.ask(meta::Request::DeviceRegister { device, class, capacity, node }).await?;
             }
-            let full = said.full || said.out_of_service;
-            let (taken, capacity) = (said.used.saturating_add(said.reserve), said.capacity);
-            self.metadata.ask(meta::Request::DeviceReport { device, taken, capacity, full }).await?;
+            let file::Device { capacity, used, reserve, full, out_of_service: failed, .. } = *said;
+            let usage = chunk::Usage { capacity, used, reserve, full, failed, ..chunk::Usage::default() };
+            self.metadata.ask(housekeeping::report_on(device, &usage)).await?;
             present.push(device);
         }
         self.metadata.ask(meta::Request::NodeReport { node, keeps: false, devices: present }).await?;

@@ -13,7 +13,6 @@ use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, GroupId, NodeId, Owner};
 use base::limit::{LIST_PAGE_MAX, MOVES_MAX};
 use base::planted::Planted;
-use base::policy::Class;
 use base::unit::{WallTime, show_bytes};
 use bytes::Bytes;
 use chunk::ChunkStat;
@@ -406,7 +405,8 @@ impl Node {
         Ok(())
     }
 
-    /// The devices that may take what is on this one: of its class if there are others, else of any but `bulk`.
+    /// The devices that may take what is on this one: of its class if there are others, else of any that keeps what it has
+    /// when its node ends.
     async fn targets(&self, place: &Place) -> Result<Vec<Place>> {
         let known = self.keeper()?.devices().await?;
         let usable = |other: &Place| {
@@ -415,7 +415,7 @@ impl Node {
         };
         let others: Vec<Place> = self.places().into_iter().filter(usable).collect();
         let same: Vec<Place> = others.iter().filter(|other| other.class() == place.class()).cloned().collect();
-        let any = || others.into_iter().filter(|other| other.class() != Class::Bulk).collect();
+        let any = || others.into_iter().filter(|other| other.class().keeps()).collect();
         Ok(if same.is_empty() { any() } else { same })
     }
 

@@ -92,11 +92,15 @@ fn said(node: &Node, result: Result<()>) -> bool {
     }
 }
 
-/// How full a device is, for placement.
+/// How full a device of this node is, for placement.
 pub fn report_of(device: &Device) -> meta::Request {
-    let usage = device.usage();
+    report_on(device.id, &device.usage())
+}
+
+/// How full a device is, for placement: what it keeps back is taken, and one that is out of service is full.
+pub fn report_on(device: DeviceId, usage: &chunk::Usage) -> meta::Request {
     meta::Request::DeviceReport {
-        device: device.id,
+        device,
         capacity: usage.capacity,
         taken: usage.used.saturating_add(usage.reserve),
         full: usage.full || usage.failed,

@@ -90,7 +90,7 @@ impl Inspection {
             .into_iter()
             .map(|directory| DeviceSetting { directory, class: Class::default(), capacity: None })
             .collect();
-        let directory = metadata_directory(&crate::world::OsWorld, &settings)?;
+        let directory = metadata_directory(&crate::world::OsWorld, &settings, None)?;
         let names = match directory.join("tree.redb").is_file() {
             true => Some(
                 Names::open(&directory, clock, random)
