@@ -65,7 +65,7 @@ impl Pusher {
     }
 
     async fn batch(&mut self) -> Check<()> {
-        let window = 32 << (10 + self.random.below(4));
+        let window = 32 << (10 + self.random.below(7));
         let was_sealed = self.scene.oracle().sealed.contains(&self.number);
         let producer = self.bag.producer(ProducerOptions { window, ..ProducerOptions::default() });
         let mut numbers = Vec::new();

@@ -26,6 +26,9 @@ pub const ADDRESS: &str = "node:7400";
 /// attempts, 10 s of waiting on a full device, twice over.
 pub const CALL_BOUND: Duration = Duration::from_secs(180);
 
+/// What a device says that left service because a write failed, was repeated, and failed again.
+const FAILED_TWICE: &str = "failed to write twice";
+
 /// Everything that one history has.
 pub struct Scene {
     /// Chance; everybody takes a fork.
@@ -42,6 +45,11 @@ pub struct Scene {
     log: Option<Mutex<Vec<String>>>,
     /// The node is to end now, right after an acknowledgement.
     pub end_now: Notify,
+    /// Something durable was acknowledged.
+    pub promised: Notify,
+    /// Calls of clients under way, by a number that rises: whose, and what.
+    under_way: Mutex<BTreeMap<u64, String>>,
+    calls: AtomicU64,
     /// Where nodes are, for those who come.
     addresses: Mutex<Vec<String>>,
     /// So long after a call was given up it may still be carried out, because it was held on the way. Zero: an end of the node ends
@@ -68,6 +76,9 @@ impl Scene {
             counts: Mutex::default(),
             log,
             end_now: Notify::new(),
+            promised: Notify::new(),
+            under_way: Mutex::default(),
+            calls: AtomicU64::new(0),
             addresses: Mutex::new(vec![ADDRESS.to_string()]),
             late,
             acknowledged: AtomicU64::new(0),
@@ -120,6 +131,7 @@ impl Scene {
 
     /// Something was acknowledged: now and then that is the moment for the node to end.
     pub fn acknowledged(&self, random: &SimRandom) {
+        self.promised.notify_one();
         if random.one_in(25) {
             self.end_now.notify_one();
         }
@@ -154,6 +166,11 @@ impl Scene {
         self.log.as_ref().map(|log| log.lock().unwrap_or_else(PoisonError::into_inner).clone()).unwrap_or_default()
     }
 
+    /// Calls that have not ended.
+    pub fn calls_under_way(&self) -> MutexGuard<'_, BTreeMap<u64, String>> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Makes a call that has to end within `CALL_BOUND`.
     pub async fn call<T>(
         &self,
@@ -163,12 +180,24 @@ impl Scene {
     ) -> Check<Result<T>> {
         self.count(what);
         self.say(|| format!("{who}: {what}"));
-        let Ok(result) = tokio::time::timeout(CALL_BOUND, call).await else {
+        let number = self.calls.fetch_add(1, Ordering::Relaxed);
+        self.calls_under_way().insert(number, format!("{who}: {what}"));
+        let under_way = UnderWay { scene: self, number };
+        let ended = tokio::time::timeout(CALL_BOUND, call).await;
+        drop(under_way);
+        let Ok(result) = ended else {
             return Err(Broken(format!("{who}: {what} did not end within {} s", CALL_BOUND.as_secs())));
         };
         self.acknowledged.fetch_add(u64::from(result.is_ok()), Ordering::Relaxed);
         if let Err(error) = &result {
             self.say(|| format!("{who}: {what}: {:?} {error}", error.kind()));
+            if error.text().contains("no room to write it again elsewhere") {
+                self.count("no room to repair");
+            }
+            if error.text().contains(FAILED_TWICE) && error.text().contains("(simulated)") {
+                // Nobody lets writes of one life of a node fail for two causes.
+                return Err(Broken(format!("{who}: {what}: a device left service for one failure: {error}")));
+            }
             if error.kind() == ErrorKind::Corrupt || error.kind() == ErrorKind::Protocol {
                 return Err(Broken(format!("{who}: {what}: {error}")));
             }
@@ -255,6 +284,18 @@ impl Scene {
             read_window: 256 << 10,
         };
         Ok((client.with_sizes(sizes), host))
+    }
+}
+
+/// A call that has not ended. Its client may be gone before it does.
+struct UnderWay<'a> {
+    scene: &'a Scene,
+    number: u64,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.scene.calls_under_way().remove(&self.number);
     }
 }
 
