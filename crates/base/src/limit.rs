@@ -75,6 +75,9 @@ pub const FRAME_DEPTH_MAX: usize = 8;
 /// blocks, 72 KiB.
 pub const READ_RANGES_MAX: usize = 1024;
 
+/// Bytes that one read may make a device read: the largest answer, and as much beside it.
+pub const READ_COST_MAX: u64 = 2 * FRAME_PAYLOAD_MAX as u64;
+
 /// Bytes that one order fetches from one device to another: often enough that progress is seen, and seldom enough that the way to
 /// the node that gives the orders does not count.
 pub const FETCH_MAX: u64 = 16 * MIB;
@@ -222,8 +225,40 @@ pub const GREETING_ANSWER_MAX: usize = 20 * KIB as usize;
 /// A connection without any call for this long is closed by the server. Clients connect again when they have something to ask.
 pub const CONNECTION_IDLE_MAX: Duration = Duration::from_secs(300);
 
-/// Connections that one server keeps open. Each may have 64 KiB of staging and its small frames.
+/// Connections that one server keeps open, if the system gives it as many files (`connections`). Each may have 64 KiB of staging and
+/// its small frames.
 pub const CONNECTIONS_MAX: usize = 4096;
+
+/// Connections that each of a node's two large doors keeps open, where the process may have so many files open (none: no limit). A
+/// quarter of the files, and a thousand if that leaves half, are for disks and for connections to other nodes.
+pub const fn connections(open_files: Option<u64>) -> usize {
+    let Some(files) = open_files else { return CONNECTIONS_MAX };
+    let kept = if files / 2 < 1024 {
+        files / 2
+    } else if files / 4 > 1024 {
+        files / 4
+    } else {
+        1024
+    };
+    let each = (files - kept) / 2;
+    if each < CONNECTIONS_MAX as u64 { each as usize } else { CONNECTIONS_MAX }
+}
+const _: () = assert!(
+    connections(Some(4096)) == 1536 && connections(Some(256)) == 64 && connections(Some(20_000)) == CONNECTIONS_MAX
+);
+
+/// A frame that has begun ends after `CALL_SILENCE_MAX` and a second for each so many bytes of it, or its connection does. So a byte
+/// now and then keeps nothing; who sends the largest frame has four minutes.
+pub const FRAME_RATE_MIN: u64 = 64 * KIB;
+
+/// Messages of more than `LARGE_MESSAGE` bytes that are on their way or worked on, over all connections of a node, in bytes.
+pub const LARGE_MESSAGES_MAX: u64 = 64 * MIB;
+/// See `LARGE_MESSAGES_MAX`.
+pub const LARGE_MESSAGE: usize = 32 * KIB as usize;
+
+/// Credit that was granted and of which nothing was used for so long is withdrawn, with its connection, if somebody else waits for credit.
+/// Our own clients give back what they do not use after a second.
+pub const CREDIT_IDLE_MAX: Duration = Duration::from_secs(3);
 
 /// Largest frame of Hadoop RPC, in bytes, its length not counted (`ipc.maximum.data.length` of Hadoop).
 pub const HDFS_FRAME_MAX: usize = 128 * MIB as usize;

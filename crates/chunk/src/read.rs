@@ -19,6 +19,9 @@ const SKIP_MAX: u32 = 16;
 /// Largest single read: a bag chunk of 4 MiB with its headers in one operation.
 const STEP_MAX: u32 = 1028;
 
+/// So many of the last steps are looked at for the same blocks.
+const SAME_MAX: usize = 64;
+
 /// A read under way.
 pub(crate) struct Reading {
     ticket: u64,
@@ -85,21 +88,7 @@ impl Core {
             return;
         };
         let (chunk_length, sealed) = (u64::from(chunk.length), chunk.sealed);
-        let mut reading = Reading {
-            ticket,
-            chunk: id,
-            pieces: Vec::new(),
-            steps: Vec::new(),
-            left: 0,
-            chunk_length,
-            sealed,
-            check,
-            takes_cells,
-            cells: Vec::new(),
-            again: false,
-            refused: None,
-            least: self.least,
-        };
+        let mut reading = Reading { least: self.least, ..Reading::new(ticket, id, (chunk_length, sealed), (check, takes_cells)) };
         for (offset, length) in ranges {
             let start = (*offset).min(chunk_length) as u32;
             let end = offset.saturating_add(*length).min(chunk_length) as u32;
@@ -109,6 +98,30 @@ impl Core {
             }
         }
         self.start_reading(ticket, reading);
+    }
+
+    /// Bytes that would be held for a read of these ranges: of the blocks that would be read, and of what is in memory. One range alone
+    /// is not planned: it costs its records' headers and the blocks before its first byte at the most.
+    pub fn planned_bytes(&self, id: ChunkId, ranges: &[(u64, u64)], answer: u64) -> u64 {
+        let skipped = u64::from(SKIP_MAX + 2) * BLOCK as u64;
+        let Some(chunk) = self.index.chunks.get(&id).filter(|_| ranges.len() > 1) else {
+            return answer.saturating_add(skipped);
+        };
+        let length = u64::from(chunk.length);
+        let mut reading = Reading::new(0, id, (length, chunk.sealed), (Check::Here, true));
+        for (offset, asked) in ranges {
+            let (start, end) = ((*offset).min(length) as u32, offset.saturating_add(*asked).min(length) as u32);
+            // What cannot be read is said when it is read; nothing is held for it.
+            if self.plan(&mut reading, id, (start, end), Caching::Around).is_err() {
+                break;
+            }
+        }
+        let blocks = reading.steps.iter().fold(0, |sum, step| sum + u64::from(step.blocks));
+        let memory = reading.pieces.iter().map(|piece| match piece {
+            Piece::Memory(bytes) => bytes.len() as u64,
+            Piece::Record { .. } => 0,
+        });
+        (blocks * BLOCK as u64).saturating_add(memory.sum())
     }
 
     fn start_reading(&mut self, key: u64, mut reading: Reading) {
@@ -257,6 +270,31 @@ impl Core {
 }
 
 impl Reading {
+    fn new(
+        ticket: u64,
+        chunk: ChunkId,
+        (chunk_length, sealed): (u64, bool),
+        (check, takes_cells): (Check, bool),
+    ) -> Reading {
+        let (pieces, steps, cells) = (Vec::new(), Vec::new(), Vec::new());
+        let (left, again, refused) = (0, false, None);
+        Reading {
+            ticket,
+            chunk,
+            pieces,
+            steps,
+            left,
+            chunk_length,
+            sealed,
+            check,
+            takes_cells,
+            cells,
+            again,
+            refused,
+            least: ProgramVersion::default(),
+        }
+    }
+
     /// What comes next in the answer is a cell.
     fn add_cell(&mut self, id: ChunkId, run: &Run) -> Result<()> {
         if !self.takes_cells {
@@ -272,11 +310,18 @@ impl Reading {
         Ok(())
     }
 
-    /// Plans payload bytes `start..end` of a record, joined to the last step where they follow on.
+    /// Plans payload bytes `start..end` of a record, joined to the last step where they follow on, and without one where a step reads
+    /// the same blocks already.
     fn add_record(&mut self, run: Run, start: u32, end: u32, caching: Caching) {
         let (first, last) = (start / BLOCK as u32, (end - 1) / BLOCK as u32);
         let mut want = |block: u32, blocks: u32| {
             let steps = &mut self.steps;
+            let holds = |step: &Step| {
+                step.segment == run.segment && step.block <= block && block + blocks <= step.block + step.blocks
+            };
+            if let Some(back) = steps.iter().rev().take(SAME_MAX).position(holds) {
+                return steps.len() - 1 - back;
+            }
             if let Some(step) = steps.last_mut()
                 && step.segment == run.segment
                 && step.block + step.blocks == block

@@ -12,7 +12,7 @@ use base::disk::{Caching, Disk, Done};
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, Owner};
-use base::limit::FRAME_PAYLOAD_MAX;
+use base::limit::{FRAME_PAYLOAD_MAX, READ_COST_MAX};
 use base::policy::{Class, Level};
 use base::unit::{Time, WallTime};
 use bytes::Bytes;
@@ -424,7 +424,16 @@ impl Thread {
             let text = format!("the answer would have {bytes} bytes, {FRAME_PAYLOAD_MAX} are the most; ask for less");
             return respond.fail(Error::new(ErrorKind::Invalid, text));
         }
-        match self.outgoing.try_acquire(bytes) {
+        // What is read for it counts, not what is sent: a byte of each of a thousand records costs a thousand of their beginnings.
+        let cost = self.engine.read_cost(*chunk, ranges);
+        if cost > READ_COST_MAX {
+            let text = format!(
+                "{} ranges of {bytes} bytes would need {cost} bytes to be read at once, {READ_COST_MAX} are the most; ask for fewer",
+                ranges.len()
+            );
+            return respond.fail(Error::new(ErrorKind::Invalid, text));
+        }
+        match self.outgoing.try_acquire(cost) {
             Some(piece) => self.engine.submit(now, request, Then::AnswerBytes(respond, piece)),
             None => self.short_of_memory.push_back(Item::Chunk { request, then: Then::Answer(respond) }),
         }

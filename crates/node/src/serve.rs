@@ -151,6 +151,8 @@ async fn open(
         incarnation: identity.incarnation,
         budget: incoming,
         outgoing,
+        messages: Budget::new(base::limit::LARGE_MESSAGES_MAX),
+        places: base::places::Places::new(base::limit::connections(world.open_files())),
         pool,
         clock,
         silence_max: base::limit::CALL_SILENCE_MAX,

@@ -310,6 +310,16 @@ impl Node {
     fn read(&self, call: Call) {
         let ask = ask!(call as wire::Read);
         let device = device!(self, call, ask.device);
+        if ask.ranges.len() > base::limit::READ_RANGES_MAX {
+            return call.respond.fail(Error::new(
+                ErrorKind::Invalid,
+                format!(
+                    "{} ranges were asked for at once; {} is the most",
+                    ask.ranges.len(),
+                    base::limit::READ_RANGES_MAX
+                ),
+            ));
+        }
         let mut sum = 0u64;
         for range in &ask.ranges {
             sum = sum.saturating_add(range.length);

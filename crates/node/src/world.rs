@@ -68,6 +68,10 @@ pub trait World: Send + Sync {
     fn aside(&self, name: &str, work: Boxed<'static, ()>) -> Result<Ended>;
     /// Writes a line of the log.
     fn say(&self, line: &str);
+    /// How many files and sockets the process may have open. None: no limit.
+    fn open_files(&self) -> Option<u64> {
+        None
+    }
     /// A fault put in on purpose, by the simulation alone.
     fn planted(&self) -> Option<Planted> {
         None
@@ -105,6 +109,11 @@ impl World for OsWorld {
 
     fn free_bytes(&self, path: &Path) -> Result<u64> {
         os::file::free_bytes(path)
+    }
+
+    /// One that the system does not tell is none.
+    fn open_files(&self) -> Option<u64> {
+        os::machine::open_files().ok().and_then(|limit| limit.soft)
     }
 
     fn chunk_settings(&self, capacity: u64, pool: Pool) -> chunk::Settings {
