@@ -89,8 +89,8 @@ impl Total {
         let mut rows = vec![
             ("seeds".to_string(), self.seeds),
             ("virtual minutes".to_string(), self.milliseconds / 60_000),
-            ("operations of clients".to_string(), operations),
-            ("of them acknowledged".to_string(), self.acknowledged),
+            ("calls of clients begun".to_string(), operations),
+            ("calls of clients acknowledged".to_string(), self.acknowledged),
         ];
         rows.extend(checks.map(|(name, count)| ((*name).to_string(), *count)));
         rows.push(("seeds that broke a promise".to_string(), self.broken));
@@ -117,6 +117,8 @@ pub fn run(args: &Args) -> Result<bool> {
     }
     let mut well = true;
     for store in Store::ALL.into_iter().filter(|store| is_wanted(args, *store)) {
+        let begin = || record::Run::begin(Path::new(TRUST), table_of(store), "seeds", args.from, args.seeds);
+        let run = if args.record { Some(begin()?) } else { None };
         let mut total = Total::default();
         let (fault, verbose, twice, first) = (args.fault, args.verbose, args.twice, args.from);
         let work = move |seed| {
@@ -131,8 +133,8 @@ pub fn run(args: &Args) -> Result<bool> {
             ControlFlow::Continue(())
         })?;
         print(args, store, &total);
-        if args.record {
-            record::add(Path::new(TRUST), table_of(store), &total.rows(store))?;
+        if let Some(run) = run {
+            run.add(Path::new(TRUST), &total.rows(store))?;
         }
         well &= total.broken == 0;
     }

@@ -8,6 +8,7 @@ mod ending;
 mod files;
 mod format;
 mod hardware;
+mod hdfs;
 mod killed;
 mod machine;
 mod onlooker;
@@ -88,8 +89,11 @@ impl Store {
     pub fn operations(self) -> Vec<&'static str> {
         // A device out of service is looked at where there is no other trouble.
         let everywhere = |name: &&str| self == Store::Node || *name != "read_out_of_service";
-        let more: &[&str] = if self == Store::Cluster { &cluster::OPERATIONS } else { &[] };
-        director::OPERATIONS.iter().chain(more).copied().filter(everywhere).collect()
+        let more: [&[&str]; 2] = match self {
+            Store::Cluster => [&cluster::OPERATIONS, &hdfs::OPERATIONS],
+            Store::Node => [&[], &[]],
+        };
+        director::OPERATIONS.iter().chain(more.concat().iter()).copied().filter(everywhere).collect()
     }
 
     /// The troubles that a director of it makes.

@@ -94,6 +94,10 @@ pub fn run(args: &Args) -> Result<bool> {
 }
 
 fn run_kind(runtime: &Runtime, args: &Args, choice: Choice, seed: u64) -> Result<bool> {
+    let name = format!("{choice:?}").to_lowercase();
+    let table = if choice == Choice::Cluster { "cluster" } else { "trials" };
+    let begin = || record::Run::begin(Path::new(TRUST), table, &name, seed, args.count);
+    let run = if args.record { Some(begin()?) } else { None };
     let mut again = (args.count, seed);
     let (counts, finding) = match choice {
         Choice::Kill => run_store(runtime, Stop::Kill, args.count, seed)?,
@@ -113,13 +117,12 @@ fn run_kind(runtime: &Runtime, args: &Args, choice: Choice, seed: u64) -> Result
             }
         },
     };
-    let name = format!("{choice:?}").to_lowercase();
     if args.json {
         let mut object = json!({
             "kind": name, "seed": seed, "trials": counts.trials, "kills": counts.stops,
-            "kills_at_start": counts.stops_at_start, "operations": counts.operations, "bytes": counts.bytes,
+            "kills_at_start": counts.stops_at_start, "steps": counts.steps, "compared": counts.compared, "bytes": counts.bytes,
             "sweeps": counts.sweeps, "pauses": counts.pauses, "cuts": counts.cuts, "half_cuts": counts.half_cuts,
-            "filled": counts.filled, "finding": finding.as_ref().map(|finding| finding.text.clone()),
+            "filled": counts.filled, "repeats": counts.repeats, "finding": finding.as_ref().map(|finding| finding.text.clone()),
         });
         for (what, number) in report::by_kind(finding.as_ref()) {
             object[what] = number.into();
@@ -133,12 +136,13 @@ fn run_kind(runtime: &Runtime, args: &Args, choice: Choice, seed: u64) -> Result
         };
         let verdict = finding.as_ref().map_or("nothing lost, corrupt, duplicated, resurrected or leaked", |_| "FAILED");
         println!(
-            "{name}: {} trials, {} kills ({} while starting), {}{} operations and {} compared: {verdict}",
+            "{name}: {} trials, {} kills ({} while starting), {}{} steps answered, {} names and chunks with {} compared: {verdict}",
             counts.trials,
             counts.stops,
             counts.stops_at_start,
             blows,
-            counts.operations,
+            counts.steps,
+            counts.compared,
             show_bytes(counts.bytes),
         );
     }
@@ -147,17 +151,14 @@ fn run_kind(runtime: &Runtime, args: &Args, choice: Choice, seed: u64) -> Result
         let chunks = if choice == Choice::Swallowed { format!(" --chunks {}", args.chunks) } else { String::new() };
         eprintln!("repeat: cargo x trials --kind {name} --count {} --seed {}{chunks}", again.0, again.1);
     }
-    if args.record {
-        let (table, mut rows) = match choice {
-            Choice::Cluster => ("cluster", counts.of_clusters()),
-            _ => ("trials", counts.of_servers()),
-        };
+    if let Some(run) = run {
+        let mut rows = if choice == Choice::Cluster { counts.of_clusters() } else { counts.of_servers() };
         rows.extend(report::by_kind(finding.as_ref()));
         let mut rows: Vec<(String, u64)> = rows.into_iter().map(|(what, number)| (what.to_string(), number)).collect();
         if choice != Choice::Cluster {
             rows.insert(0, (format!("trials, {name}"), counts.trials));
         }
-        record::add(Path::new(TRUST), table, &rows)?;
+        run.add(Path::new(TRUST), &rows)?;
     }
     Ok(finding.is_none())
 }

@@ -64,9 +64,14 @@ pub async fn take_over(
     }
     let path = gateway.client.path_of(inode).await?;
     let _alone = gateway.files.opening(&path).await;
-    // Another call of the same client was faster.
     if let Some(file) = gateway.files.open.get(inode) {
-        return Ok(Some(file).filter(|file| *file.holder == *holder));
+        // Another call of the same client was faster.
+        if file.attributes.generation >= attributes.generation {
+            return Ok(Some(file).filter(|file| *file.holder == *holder));
+        }
+        // It was open here before another gateway took it over: how long it is, and who writes it, is no more what is known here.
+        drop(file.take_away().await);
+        gateway.files.open.remove(inode);
     }
     let unwritten = match untouched {
         true => gateway.client.take_over(&path, holder).await.map(Some),

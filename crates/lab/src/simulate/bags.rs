@@ -281,7 +281,8 @@ impl Puller {
             let oracle = self.scene.oracle();
             let mine = oracle.chunks.iter().filter(|(_, state)| state.bag == self.number);
             for (number, state) in mine {
-                self.scene.count("chunks accounted for");
+                let is_known = state.pushed && state.unsure == 0;
+                self.scene.count(if is_known { "chunks accounted for" } else { "chunks whose fate is not known" });
                 if state.pushed && state.accepted == 0 && state.unsure == 0 {
                     return Err(Broken(format!("{}: chunk {number} was pushed and never came: {state:?}", self.name)));
                 }

@@ -173,7 +173,7 @@ impl ClusterDirector {
         let mut roles = vec![Role::Push(0), Role::Pull(0), Role::Pull(0), Role::Push(1), Role::Pull(1)];
         roles.extend((0..2 + self.random.below(2) as usize).map(Role::Files));
         roles.extend((4..6).map(Role::SlowFiles));
-        roles.extend([Role::Passes, Role::Onlooker]);
+        roles.extend([Role::Passes, Role::Onlooker, Role::Hdfs(0)]);
         for (role, rare) in
             [(Role::Returned, 2), (Role::Witness, 2), (Role::Rivals, 3), (Role::Passing, 2), (Role::Again, 3)]
         {

@@ -1,5 +1,6 @@
 //! What everybody in one simulated history shares, and how calls are bounded and counted.
 
+use super::hdfs;
 use super::oracle::{Broken, Check, Oracle};
 use base::buffer::Pool;
 use base::env::{Clock, Random};
@@ -96,6 +97,14 @@ impl Scene {
     pub fn only_address(&self) -> Option<String> {
         let addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
         if self.late.is_zero() { addresses.first().cloned() } else { None }
+    }
+
+    /// Where the nodes' HDFS gateways are.
+    pub fn gateways(&self) -> Vec<String> {
+        let addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        let machine =
+            |address: &String| address.split_once(':').map(|(machine, _)| format!("{machine}:{}", hdfs::PORT));
+        addresses.iter().filter_map(machine).collect()
     }
 
     fn address(&self, random: &SimRandom) -> String {
