@@ -97,7 +97,7 @@ async fn stream(server: &Server, random: &SimRandom, chunks: u64) -> Found<Count
         return Err(Finding::new(Kind::Trouble, "no answer was swallowed: the trial tried nothing"));
     }
     let bytes = chunks * CHUNK as u64;
-    Ok(Counts { trials: 1, operations: chunks, bytes, half_cuts: cuts, ..Counts::default() })
+    Ok(Counts { trials: 1, steps: chunks, compared: chunks, bytes, half_cuts: cuts, ..Counts::default() })
 }
 
 /// Waits for all of them; the first that found something ends the wait.
