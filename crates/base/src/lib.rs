@@ -6,6 +6,7 @@ pub mod checksum;
 pub mod disk;
 pub mod env;
 pub mod error;
+pub mod fault;
 pub mod id;
 pub mod limit;
 pub mod metric;

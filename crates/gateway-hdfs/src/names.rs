@@ -1,6 +1,6 @@
 //! Calls about names, attributes, permissions and policies.
 
-mod acl;
+pub(crate) mod acl;
 mod change;
 mod creation;
 mod known;

@@ -13,6 +13,7 @@ use crate::stats::{NetStats, count};
 use base::buffer::Pool;
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind};
+use base::fault::contained;
 use base::id::NodeId;
 use base::net::{Listener, Stream};
 use base::places::{Place, Places};
@@ -82,7 +83,6 @@ impl Server {
                 () = &mut stop => break,
                 Some(ended) = connections.join_next() => {
                     if let Err(error) = ended && error.is_panic() {
-                        count(&settings.stats.panics, 1);
                         (settings.on_trouble)("a connection ended by a fault in Stormwell (its task panicked); others go on".to_string());
                     }
                 }
@@ -90,7 +90,7 @@ impl Server {
                     Ok(stream) => match settings.places.enter(stream.is_near()) {
                         Ok(place) => {
                             let stop = shutdown.clone();
-                            connections.spawn(converse(stream, service.clone(), settings.clone(), stop, place));
+                            connections.spawn(contained(converse(stream, service.clone(), settings.clone(), stop, place)));
                         }
                         Err(taken) => {
                             count(&settings.stats.refused_connections, 1);

@@ -21,8 +21,6 @@ pub struct NetStats {
     pub answers: Answers,
     /// Connections that were refused or ended because others need their place or what they held.
     pub refused_connections: AtomicU64,
-    /// Connections that ended by a fault in Stormwell.
-    pub panics: AtomicU64,
     /// Frames that ended their connection: damaged, out of bounds, unknown, or sent without credit.
     pub refused_frames: AtomicU64,
 }

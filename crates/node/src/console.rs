@@ -4,6 +4,7 @@
 use crate::health::{self, Health};
 use crate::metrics;
 use crate::service::Node;
+use base::fault::contained;
 use base::net::{Listener, Stream};
 use base::places::{Place, Places};
 use bytes::Bytes;
@@ -48,14 +49,13 @@ pub async fn run(mut listener: Box<dyn Listener>, node: Arc<Node>, mut stopped: 
             _ = stopped.changed() => return,
             Some(ended) = connections.join_next() => {
                 if ended.is_err_and(|error| error.is_panic()) {
-                    node.metrics.net.panics.fetch_add(1, Ordering::Relaxed);
                     node.troubles.tell("console", "a connection ended by a fault in Stormwell (its task panicked); others go on");
                 }
             }
             accepted = listener.accept() => match accepted {
                 // One that has no place is closed: there is no request yet that could be answered.
                 Ok(stream) => if let Ok(place) = places.enter(stream.is_near()) {
-                    drop(connections.spawn(converse(stream, node.clone(), place)));
+                    drop(connections.spawn(contained(converse(stream, node.clone(), place))));
                 },
                 Err(error) => {
                     node.troubles.tell("console", error.text());

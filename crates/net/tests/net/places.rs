@@ -140,7 +140,7 @@ async fn a_fault_ends_one_connection() {
     let mut said = Vec::new();
     stranger.read_to_end(&mut said).await.unwrap();
     told(&server, "its task panicked").await;
-    assert_eq!(server.stats.panics.load(Ordering::Relaxed), 1);
+    assert!(base::fault::contained_faults() > 0);
     is_served(&good).await;
     is_served(&link(net.clone(), "a").await).await;
 }
