@@ -50,7 +50,7 @@ const fn part(text: &str) -> u16 {
 }
 
 /// The error for what a newer program has written and this one does not know: it is no damage, and nothing is done with it.
-/// `what` is it (`chunk … has an owner of kind 7`); `least` is the least program that reads it, as far as the store says.
+/// `what` is it (`group 4 is of kind 9`); `least` is the least program that reads it, as far as the store says.
 pub fn newer(what: impl fmt::Display, least: ProgramVersion) -> Error {
     let own = ProgramVersion::OWN;
     let known = if least > own { least.to_string() } else { "the one that wrote it".to_string() };

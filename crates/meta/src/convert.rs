@@ -49,6 +49,13 @@ pub fn columns(records: &[ColumnRecord]) -> Vec<Column> {
     records.iter().map(column).collect()
 }
 
+impl GroupRecord {
+    /// Whether only a newer program knows what its fields mean.
+    pub fn is_newer(&self) -> bool {
+        self.kind != 0 || self.data != 0 || self.parity != 0
+    }
+}
+
 /// A stored group with its number.
 pub fn placed(group: GroupId, record: &GroupRecord) -> NewGroup {
     NewGroup { group, columns: columns(&record.columns), cell: record.cell, room: 0, newer: record.is_newer() }

@@ -301,13 +301,6 @@ pub struct GroupRecord {
     pub parity: u32,
 }
 
-impl GroupRecord {
-    /// Whether only a newer program knows what its fields mean.
-    pub fn is_newer(&self) -> bool {
-        self.kind != 0 || self.data != 0 || self.parity != 0
-    }
-}
-
 /// One column of a group.
 #[derive(Clone, PartialEq, Message)]
 pub struct ColumnRecord {
