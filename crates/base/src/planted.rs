@@ -31,6 +31,10 @@ pub enum Planted {
     OldGenerationAccepted,
     /// A push or an append of a session that is over is stored.
     EndedSessionAccepted,
+    /// What was answered to a change is forgotten when its session makes two more, whether it may be asked again or not.
+    AnswerForgottenByCount,
+    /// Changes that set something to a value are not remembered: one that is asked again is made again.
+    ChangeNotRemembered,
     /// The metadata store answers a question before the changes that the answer shows are synced.
     ReadAnsweredBeforeSync,
     /// Devices of nodes that are silent are left out when somebody asks for a bag's members.
@@ -61,7 +65,7 @@ pub enum Planted {
 
 impl Planted {
     /// Every one of them.
-    pub const ALL: [Planted; 26] = [
+    pub const ALL: [Planted; 28] = [
         Planted::AnsweredBeforeSync,
         Planted::AnsweredBeforeWrite,
         Planted::ChangeAnsweredBeforeSync,
@@ -75,6 +79,8 @@ impl Planted {
         Planted::RetriedPushRepeated,
         Planted::OldGenerationAccepted,
         Planted::EndedSessionAccepted,
+        Planted::AnswerForgottenByCount,
+        Planted::ChangeNotRemembered,
         Planted::ReadAnsweredBeforeSync,
         Planted::SilentMemberLeftOut,
         Planted::WrongPassAccepted,
@@ -111,6 +117,8 @@ impl Planted {
             Planted::RetriedPushRepeated => "a push asked again comes back after its chunk was handled",
             Planted::OldGenerationAccepted => "a writer whose lease is over is obeyed",
             Planted::EndedSessionAccepted => "a push or append of a session that is over is stored",
+            Planted::AnswerForgottenByCount => "an answer is forgotten because others came",
+            Planted::ChangeNotRemembered => "a setting asked again undoes a later one",
             Planted::ReadAnsweredBeforeSync => "a question is answered before what it saw is synced",
             Planted::SilentMemberLeftOut => "a bag is told without the members that are silent",
             Planted::WrongPassAccepted => "an acknowledgement of an earlier pass counts in this one",

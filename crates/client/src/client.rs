@@ -203,6 +203,12 @@ impl Client {
         Client { session: self.session.clone(), sizes, asked: self.asked }
     }
 
+    /// The session begins at most so many changes from its oldest unanswered one on: as many as its store remembers, which is
+    /// `base::limit::REMEMBERED_CALLS` unless this is a test.
+    pub fn set_changes_under_way(&self, most: usize) {
+        self.session.routes.set_changes_under_way(most);
+    }
+
     /// The same session for one call of a gateway's client, by the client's sixteen bytes and its number of the call: a change that
     /// was made for this call before, through whichever gateway, is answered as then.
     #[must_use]

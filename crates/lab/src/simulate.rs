@@ -1,5 +1,6 @@
 //! One seed, one history: a whole node and its clients in one thread, in virtual time, on simulated disks and network.
 
+mod again;
 mod bags;
 mod cluster;
 mod director;
@@ -138,9 +139,10 @@ async fn of_a_node(seed: u64, planted: Option<Planted>, keep_lines: bool, report
     let random = SimRandom::new(seed);
     let clock = Arc::new(RuntimeClock::starting_now());
     let count = 1 + random.fork("devices").below(3) as usize;
-    let hardware = Hardware::new(count, &random, clock.clone(), Arc::default());
+    let mut hardware = Hardware::new(count, &random, clock.clone(), Arc::default());
     let net = SimNet::new(random.fork("net").next(), clock.clone(), "nobody");
     let scene = Arc::new(Scene::new(random, clock, net, Duration::ZERO, keep_lines));
+    hardware.remembered_calls = scene.remembered_calls;
     let mut director = Director::new(scene.clone(), hardware, planted);
     let outcome = async {
         director.start().await?;

@@ -1,11 +1,12 @@
 //! Between records on disk and the types of requests and replies.
 
 use crate::format::{
-    AttributesRecord, BagRecord, CarriedRecord, ColumnRecord, FileResultRecord, FilesRecord, GroupRecord, HandleRecord,
-    InodeRecord, PlacedRecord, PolicyRecord, QuotaRecord, ReplicaRecord, ReplyRecord,
+    AttributesRecord, BagRecord, CarriedRecord, ColumnRecord, FencedRecord, FileResultRecord, FilesRecord, GroupRecord,
+    HandleRecord, InodeRecord, LimitsRecord, PlacedRecord, PolicyRecord, QuotaRecord, ReplicaRecord, ReplyRecord,
+    WalkRecord,
 };
 use crate::reply::Reply;
-use crate::request::{Attributes, BagInfo, BagState, Carried, Column, FileHandle, NewGroup, Quota};
+use crate::request::{Attributes, BagInfo, BagState, Carried, Column, FileHandle, NewGroup, Orphan, Quota};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, InodeId};
 use base::policy::{Class, Compression, Policy};
@@ -131,6 +132,9 @@ pub fn reply_record(reply: &Reply) -> ReplyRecord {
             record.files = Some(FilesRecord { results: results.iter().map(file_result_record).collect() });
         }
         Reply::Bag(bag) => record.bag = Some(bag.bag.0),
+        Reply::Quota(quota) => record.limits = Some(LimitsRecord { quota: quota.as_ref().map(quota_record) }),
+        // A fence answers with the one file that it was asked for.
+        Reply::Orphans(orphans) => record.fenced = orphans.first().map(fenced_record),
         Reply::Entries { .. }
         | Reply::Answered(_)
         | Reply::Found { .. }
@@ -138,7 +142,6 @@ pub fn reply_record(reply: &Reply) -> ReplyRecord {
         | Reply::Located(_)
         | Reply::Xattrs(_)
         | Reply::Policy { .. }
-        | Reply::Quota(_)
         | Reply::DiskUsage { .. }
         | Reply::Usage(_)
         | Reply::Sessions(_)
@@ -149,8 +152,7 @@ pub fn reply_record(reply: &Reply) -> ReplyRecord {
         | Reply::Pieces { .. }
         | Reply::GroupsOn { .. }
         | Reply::Leases(_)
-        | Reply::Nodes { .. }
-        | Reply::Orphans(_) => unreachable!("only replies to changes are remembered"),
+        | Reply::Nodes { .. } => unreachable!("only replies to changes are remembered"),
     }
     record
 }
@@ -183,10 +185,23 @@ pub fn reply(
     if let Some(files) = record.files {
         return Ok(Reply::Files(files.results.into_iter().map(file_result).collect()));
     }
+    if let Some(limits) = record.limits {
+        return Ok(Reply::Quota(limits.quota.as_ref().map(quota)));
+    }
     match record.bag {
         Some(number) => bag(BagId(number)).map(Reply::Bag),
         None => Ok(Reply::Done),
     }
+}
+
+fn quota_record(quota: &Quota) -> QuotaRecord {
+    let Quota { names_max, bytes_max, names, bytes, counting } = *quota;
+    let counting = counting.then(WalkRecord::default);
+    QuotaRecord { serial: 0, names_max, bytes_max, names, bytes, counting }
+}
+
+fn fenced_record(orphan: &Orphan) -> FencedRecord {
+    FencedRecord { inode: orphan.inode.0, generation: orphan.generation.0 }
 }
 
 fn placed_record(group: &NewGroup) -> PlacedRecord {

@@ -419,13 +419,15 @@ impl State {
         Ok(Reply::Orphans(orphans))
     }
 
-    fn orphan_of(&self, inode: InodeId) -> Result<Orphan> {
+    /// What the node has to end of a file whose writer went away.
+    pub fn orphan_of(&self, inode: InodeId) -> Result<Orphan> {
         let record: InodeRecord =
             self.layers.record(&Key::Inode(inode))?.ok_or_else(|| missing("an orphan's record"))?;
         let writer = record.writer.ok_or_else(|| missing("an orphan's writer"))?;
         let group = GroupId(writer.group);
         let group = convert::placed(group, &self.group(group)?);
-        Ok(Orphan { inode, generation: Generation(record.generation), group, length: writer.length })
+        let generation = Generation(record.generation);
+        Ok(Orphan { inode, generation, group, start: writer.start, length: writer.length })
     }
 
     /// Does `Recovered`.
@@ -434,8 +436,9 @@ impl State {
         let before = Taken::of(&record);
         match record.writer.take() {
             Some(mut writer) if writer.ended && record.generation == generation.0 => {
-                // What was lost is lost: the node says how long the sealed chunk is, even if it once was longer.
-                writer.length = writer.length.min(length);
+                // Where its devices have less than was recorded as synced, the file keeps its length: reading what is missing is an
+                // error that says so, and a shorter file would be a loss that nobody sees.
+                let length = length.max(writer.length);
                 let group = GroupId(writer.group);
                 self.set_open_length(&mut record, &mut writer, (group, length))?;
                 self.finish_group(inode, &writer)?;

@@ -360,6 +360,31 @@ pub struct ReplyRecord {
     /// A bag that was made.
     #[prost(uint64, optional, tag = "5")]
     pub bag: Option<u64>,
+    /// A file that was taken from its writer.
+    #[prost(message, optional, tag = "6")]
+    pub fenced: Option<FencedRecord>,
+    /// A quota as it was set.
+    #[prost(message, optional, tag = "7")]
+    pub limits: Option<LimitsRecord>,
+}
+
+/// A remembered fence.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct FencedRecord {
+    /// The file.
+    #[prost(uint64, tag = "1")]
+    pub inode: u64,
+    /// Under which it is to be ended.
+    #[prost(uint64, tag = "2")]
+    pub generation: u64,
+}
+
+/// A remembered quota.
+#[derive(Clone, PartialEq, Message)]
+pub struct LimitsRecord {
+    /// As it was then; absent: the directory had none any more.
+    #[prost(message, optional, tag = "1")]
+    pub quota: Option<QuotaRecord>,
 }
 
 /// A remembered write lease.

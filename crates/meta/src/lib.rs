@@ -4,6 +4,7 @@
 mod answers;
 mod attributes;
 mod bags;
+mod calls;
 mod convert;
 mod devices;
 mod extents;

@@ -20,6 +20,8 @@ pub struct Caller {
     /// The client's number of this call, unique in the session; the same when the call is tried again. 0: it never is, and its
     /// answer is not remembered.
     pub call: u64,
+    /// The session asks no change with a lower number again: what was answered to those is forgotten. 0: it has not said.
+    pub floor: u64,
 }
 
 /// A call of a client of a gateway, which the client may ask again at another gateway.

@@ -39,26 +39,33 @@ impl Request {
         )
     }
 
-    /// Whether its answer is remembered, because doing it twice is not the same as doing it once. It needs an open session.
+    /// Whether its answer is remembered: that of every change is, as another client's may come between the first time and the second. It
+    /// needs an open session. Left out is only what cannot undo anything when it is done again, whatever came between:
     pub fn is_remembered(&self) -> bool {
         match self {
             Request::Provided { change, .. } | Request::Asked { change, .. } => change.is_remembered(),
-            Request::Mkdir { parents, .. } => !parents,
-            Request::Create { .. }
-            | Request::AppendOpen { .. }
-            | Request::NextGroup { .. }
-            | Request::Close { .. }
-            | Request::Abandon { .. }
-            | Request::PackGroup { .. }
-            | Request::PutFiles { .. }
-            | Request::Rename { .. }
-            | Request::Delete { .. }
-            | Request::SetXattr { .. }
-            | Request::Truncate { .. }
-            | Request::Concat { .. }
-            | Request::BagCreate { .. }
-            | Request::BagRewind { .. }
-            | Request::BagDelete { .. } => true,
+            // A session that is open stays open, one that is over stays over, and no other one has its name.
+            Request::OpenSession { .. } | Request::CloseSession => false,
+            // A node's own, and never lost on the way. An older start of the node is refused by its number.
+            Request::NodeJoin { .. } | Request::DeviceRegister { .. } => false,
+            // A node's own. Each names the state that it changes, and is refused once there is another one.
+            Request::DeviceRemove { .. }
+            | Request::MoveGroup { .. }
+            | Request::BagMembers { .. }
+            | Request::BagSealed { .. }
+            | Request::Recovered { .. } => false,
+            // A node's own. What was collected is gone, and its number is not used again.
+            Request::Collected { .. } => false,
+            change => change.is_change(),
+        }
+    }
+
+    /// Whether it sets something to what it says, for the fault of that name.
+    pub fn is_setting(&self) -> bool {
+        match self {
+            Request::Provided { change, .. } | Request::Asked { change, .. } => change.is_setting(),
+            Request::Mkdir { parents, .. } => *parents,
+            Request::SetAttributes { .. } | Request::SetPolicy { .. } | Request::SetQuota { .. } => true,
             _ => false,
         }
     }
@@ -72,7 +79,11 @@ impl Request {
             Request::Create { .. } | Request::AppendOpen { .. } => matches!(reply, Reply::Handle(_)),
             Request::NextGroup { .. } | Request::PackGroup { .. } => matches!(reply, Reply::Group(_)),
             Request::PutFiles { .. } => matches!(reply, Reply::Files(_)),
-            Request::BagCreate { .. } | Request::BagRewind { .. } => matches!(reply, Reply::Bag(_)),
+            Request::BagCreate { .. } | Request::BagRewind { .. } | Request::BagSeal { .. } => {
+                matches!(reply, Reply::Bag(_))
+            }
+            Request::SetQuota { .. } => matches!(reply, Reply::Quota(_)),
+            Request::Fence { .. } => matches!(reply, Reply::Orphans(_) | Reply::Attributes(_)),
             Request::Mkdir { .. } | Request::Close { .. } | Request::Truncate { .. } | Request::Concat { .. } => {
                 matches!(reply, Reply::Attributes(_))
             }

@@ -14,7 +14,7 @@ use crate::widen::Widths;
 use base::env::Random;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, GroupId, InodeId};
-use base::limit::REMEMBERED_ANSWERS;
+use base::limit::{REMEMBERED_ANSWERS, REMEMBERED_CALLS};
 use base::planted::Planted;
 use base::unit::{Time, WallTime};
 use prost::Message;
@@ -55,6 +55,8 @@ pub struct State {
     pub user: Arc<User>,
     /// How wide files become.
     pub widths: Widths,
+    /// Answers that are remembered for one session at the most.
+    pub remembered_max: usize,
     /// A fault put in on purpose, by the simulation alone.
     pub planted: Option<Planted>,
     /// Something is being taken apart in steps.
@@ -105,6 +107,7 @@ impl State {
             wall: WallTime(0),
             user: Arc::default(),
             widths: Widths::default(),
+            remembered_max: REMEMBERED_CALLS,
             planted: None,
             collecting: true,
             counting: true,

@@ -34,6 +34,8 @@ pub struct Call {
     pub asker: Asker,
     /// Unique within the session; the same when a call is asked again because its answer did not arrive. 0: it is never asked again.
     pub number: u64,
+    /// No change of the session with a lower number is asked again: what was answered to those need not be remembered. 0: unknown.
+    pub floor: u64,
     /// The encoded question.
     pub message: Bytes,
     /// The bytes beside it. Their checksum is not verified yet.

@@ -135,7 +135,9 @@ impl Decoder {
         loop {
             match std::mem::replace(&mut self.state, State::Header) {
                 State::Header => {
-                    let Some(bytes) = self.staging[self.start..self.end].first_chunk::<HEADER_LENGTH>() else {
+                    let staged = &self.staging[self.start..self.end];
+                    let Some(bytes) = staged.first_chunk::<HEADER_LENGTH>() else {
+                        frame::check_beginning(staged)?;
                         return Ok(None);
                     };
                     let header = Header::decode(bytes)?;

@@ -9,6 +9,7 @@ use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, NodeId, SessionId};
 use base::limit::NODE_DEVICES_MAX;
 use base::policy::Class;
+use meta::Caller;
 use meta::request::{DeviceInfo, NodeInfo, NodeState};
 use net::Asker;
 use net::message::{Done, cluster as wire, file};
@@ -41,6 +42,11 @@ pub fn wire_node(info: NodeInfo) -> wire::Node {
     let NodeInfo { node, incarnation, name, address, site, rack, hdfs } = info;
     wire::Node { node: node.0.into(), incarnation, name, address, site, rack, hdfs }
 }
+
+/// Looks at whether a session that is at its end was renewed or ended, and the pause between them: half a second, less than a member
+/// waits for.
+const FIND_ATTEMPTS: u32 = 50;
+const FIND_PAUSE: Duration = Duration::from_millis(10);
 
 impl Node {
     /// Who is there.
@@ -124,30 +130,36 @@ impl Node {
     pub async fn find_session(&self, ask: wire::FindSession) -> Result<wire::OpenSession> {
         let keeper = self.keeper()?;
         let session = SessionId(ask.session.value());
-        loop {
+        for _ in 0..FIND_ATTEMPTS {
             let leases = keeper.metadata.leases(Some(session), 1).await?;
             let lease_ms = match leases.first() {
                 None => 0,
                 // It ends now, or is renewed: the next answer knows.
                 Some((_, left)) if left.as_millis() == 0 => {
-                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    tokio::time::sleep(FIND_PAUSE).await;
                     continue;
                 }
                 Some((_, left)) => left.as_millis() as u64,
             };
             return Ok(wire::OpenSession { session: ask.session, lease_ms });
         }
+        let text = format!(
+            "session {session} is at its end, and the metadata store has not ended it for {} ms; whether it is open is not known; ask \
+             again, and if that stays so look at what the node that keeps the metadata says",
+            FIND_ATTEMPTS * FIND_PAUSE.as_millis() as u32
+        );
+        Err(Error::new(ErrorKind::Unreachable, text))
     }
 
     /// Takes a node without devices out of the cluster.
-    pub async fn remove_node(&self, ask: wire::RemoveNode) -> Result<Done> {
+    pub async fn remove_node(&self, caller: Caller, ask: wire::RemoveNode) -> Result<Done> {
         let node = NodeId(ask.node.value());
         if node == self.id {
             let text = "this node keeps the metadata and cannot be removed; nothing was changed";
             return Err(Error::new(ErrorKind::Invalid, text));
         }
         let keeper = self.keeper()?;
-        keeper.metadata.ask(meta::Request::NodeRemove { node }).await?;
+        keeper.metadata.ask_for(caller, meta::Request::NodeRemove { node }).await?;
         keeper.peers.forget(node);
         Ok(Done {})
     }

@@ -17,6 +17,7 @@ use base::policy::Class;
 use base::unit::{WallTime, show_bytes};
 use bytes::Bytes;
 use chunk::ChunkStat;
+use meta::Caller;
 use meta::request::{BagInfo, Carried, DeviceInfo, NewGroup};
 use net::Responder;
 use net::message::{Done, cluster, device as wire};
@@ -298,7 +299,7 @@ async fn leftovers(node: &Node, place: &Place) -> Result<usize> {
 
 impl Node {
     /// Begins to empty a device, durably, or says why that cannot be. One that is being emptied goes on.
-    pub async fn drain(&self, ask: wire::Drain) -> Result<Done> {
+    pub async fn drain(&self, caller: Caller, ask: wire::Drain) -> Result<Done> {
         let device = DeviceId(ask.device.value());
         let keeper = self.keeper()?;
         match keeper.devices().await?.iter().find(|known| known.device == device) {
@@ -308,13 +309,13 @@ impl Node {
         }
         let place = self.place(device)?;
         self.may_drain(std::slice::from_ref(&place)).await?;
-        keeper.metadata.ask(meta::Request::DeviceDrain { device }).await?;
+        keeper.metadata.ask_for(caller, meta::Request::DeviceDrain { device }).await?;
         self.begin_drain(&place);
         Ok(Done {})
     }
 
     /// Begins to empty all devices of a node, those too that it brings later, or none.
-    pub async fn drain_node(&self, ask: cluster::DrainNode) -> Result<Done> {
+    pub async fn drain_node(&self, caller: Caller, ask: cluster::DrainNode) -> Result<Done> {
         let node = NodeId(ask.node.value());
         if node == self.id {
             let text = "this node keeps the metadata, which has no second place; nothing was moved; drain its other devices one by one";
@@ -329,7 +330,7 @@ impl Node {
             places.push(self.place(info.device)?);
         }
         self.may_drain(&places).await?;
-        keeper.metadata.ask(meta::Request::NodeDrain { node }).await?;
+        keeper.metadata.ask_for(caller, meta::Request::NodeDrain { node }).await?;
         places.iter().for_each(|place| self.begin_drain(place));
         Ok(Done {})
     }

@@ -481,3 +481,45 @@ pub fn sessions(reply: Reply) -> u64 {
 pub fn page_limit(limit: u32) -> usize {
     page(limit)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::request;
+    use base::id::SessionId;
+    use net::message::{is_change, kind_name, session};
+    use net::{Call, Link, Payload, Service};
+    use std::collections::BTreeSet;
+    use std::sync::{Arc, Mutex};
+
+    /// Takes one call for a call of every kind, with whatever in it can be read as that.
+    struct Every(Mutex<BTreeSet<u16>>);
+
+    impl Service for Every {
+        fn handle(&self, mut call: Call) {
+            let paths: [&[u8]; 3] = [b"", b"\x0a\x02/a", b"\x0a\x02/a\x12\x02/b"];
+            for kind in (0..=u16::MAX).filter(|kind| kind_name(*kind).is_some()) {
+                for message in paths {
+                    (call.kind, call.message) = (kind, message.into());
+                    if request(&call).is_ok_and(|(request, _)| request.is_remembered()) {
+                        self.0.lock().expect("no panic").insert(kind);
+                    }
+                }
+            }
+            call.respond.answer(&session::NodeStatusAnswer::default(), Payload::empty());
+        }
+    }
+
+    /// Every question that becomes a change which the store remembers holds the floor of its session: else its answer would be forgotten
+    /// while it may be asked again.
+    #[tokio::test]
+    async fn what_is_remembered_holds_the_floor() {
+        let every = Arc::new(Every(Mutex::default()));
+        let link = Link::local(every.clone(), SessionId(1));
+        link.call(&session::NodeStatus {}, Payload::empty()).await.expect("answered");
+        let found = every.0.lock().expect("no panic");
+        let lacking: Vec<_> =
+            found.iter().filter(|kind| !is_change(**kind)).filter_map(|kind| kind_name(*kind)).collect();
+        assert_eq!(lacking, Vec::<&str>::new());
+        assert!(found.len() >= 15, "only {found:?} could be read");
+    }
+}

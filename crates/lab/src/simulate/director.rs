@@ -60,7 +60,7 @@ pub const FAULTS: [&str; 15] = [
 ];
 
 /// Everything a workload does.
-pub const OPERATIONS: [&str; 42] = [
+pub const OPERATIONS: [&str; 44] = [
     "connect",
     "make_directory",
     "create",
@@ -99,6 +99,8 @@ pub const OPERATIONS: [&str; 42] = [
     "asked_after_the_end",
     "look_for_anothers",
     "contended",
+    "asked_again",
+    "asked_in_between",
     "bag_list",
     "read_out_of_service",
     "read_rotten",
@@ -262,7 +264,9 @@ impl Director {
     pub async fn work(&mut self) -> Check<()> {
         let mut roles = vec![Role::Push(0), Role::Pull(0), Role::Pull(0), Role::Push(1), Role::Pull(1), Role::Files(0)];
         roles.extend((1..1 + self.random.below(3) as usize).map(Role::Files));
-        for (role, rare) in [(Role::Returned, 4), (Role::Witness, 2), (Role::Rivals, 3), (Role::Passing, 3)] {
+        for (role, rare) in
+            [(Role::Returned, 4), (Role::Witness, 2), (Role::Rivals, 3), (Role::Passing, 3), (Role::Again, 2)]
+        {
             if self.random.one_in(rare) {
                 roles.push(role);
             }

@@ -38,6 +38,8 @@ pub struct Hardware {
     pub slowness: AtomicU64,
     /// A device stopped at the operation it was told to. All machines of a history have the same.
     pub stopped: Arc<Notify>,
+    /// Answers that the metadata store remembers for a session, at the most.
+    pub remembered_calls: usize,
     /// Everything is to stop when a checkpoint of a device was synced.
     pub stop_at_checkpoint: AtomicBool,
     halted: AtomicBool,
@@ -82,6 +84,7 @@ impl Hardware {
             history: Mutex::new(0),
             slowness: AtomicU64::new(0),
             stopped,
+            remembered_calls: base::limit::REMEMBERED_CALLS,
             stop_at_checkpoint: AtomicBool::new(false),
             halted: AtomicBool::new(false),
             complaints: Mutex::new(Vec::new()),
@@ -287,7 +290,9 @@ impl World for SimWorld {
         let settle_bytes = MIB as usize / 2;
         // As small as the chunks of the clients there: files of some hundred KiB have several columns.
         let widths = meta::Widths { cell: 16 * KIB, narrow: 64 * KIB, full: 256 * KIB, columns_max: 3 };
-        meta::Settings { segment_length: MIB, segments_max: 4, settle_bytes, random, widths, planted: self.planted }
+        let remembered_calls = self.hardware.remembered_calls;
+        let planted = self.planted;
+        meta::Settings { segment_length: MIB, segments_max: 4, settle_bytes, random, widths, remembered_calls, planted }
     }
 
     fn run(&self, _name: &str, mut disk: Box<dyn Disk>, open: Open) -> Result<Ended> {

@@ -1,5 +1,6 @@
 //! The clients of a history: what each does from its first call to its last, and the hosts that they are.
 
+use super::again;
 use super::bags::{self, Puller, Pusher};
 use super::files::Files;
 use super::onlooker;
@@ -39,6 +40,8 @@ pub enum Role {
     Witness,
     /// Changes the same names as others.
     Rivals,
+    /// Loses answers to changes, and asks them again.
+    Again,
     /// Makes bags and deletes them.
     Passing,
     /// Goes through a bag several times.
@@ -165,6 +168,7 @@ impl Players {
             Role::Witness => format!("witness {place}.{life}"),
             Role::Passing => format!("passing {place}.{life}"),
             Role::Rivals => format!("rivals {place}.{life}"),
+            Role::Again => format!("again {place}.{life}"),
             Role::Passes => format!("passes {place}.{life}"),
             Role::Onlooker => format!("onlooker {place}.{life}"),
             Role::Operator(node) => format!("operator {place}.{life} of node{node}"),
@@ -260,6 +264,7 @@ async fn play(
             others.insert(0, client);
             Rivals::new(scene, random, &name, others).work(12).await
         }
+        Role::Again => again::play(&scene, &random, &name, &client).await,
         Role::Passes => passes::play(&scene, &random, &name, &client, &others[0]).await,
         Role::Onlooker => onlooker::play(&scene, &random, &name, &client).await,
         Role::Operator(node) => operator::play(&scene, &random, &name, &client, &format!("node{node}")).await,

@@ -5,7 +5,7 @@ use base::buffer::Pool;
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
 use base::id::SessionId;
-use base::limit::CALL_SILENCE_MAX;
+use base::limit::{CALL_SILENCE_MAX, REMEMBERED_CALLS};
 use base::net::Net;
 use client::{Client, Settings, Sizes};
 use net::{CallNumbers, Link, LinkSettings};
@@ -34,6 +34,8 @@ pub struct Scene {
     pub clock: Arc<RuntimeClock>,
     /// The network.
     pub net: SimNet,
+    /// Changes of a session from its oldest unanswered one on, which metadata stores remember: mostly far fewer than in life.
+    pub remembered_calls: usize,
     /// What must be there.
     oracle: Mutex<Oracle>,
     counts: Mutex<BTreeMap<&'static str, u64>>,
@@ -56,8 +58,10 @@ impl Scene {
     /// A scene in which nothing has happened. `late`: see there. `keep_log`: remember what happens, for people.
     pub fn new(random: SimRandom, clock: Arc<RuntimeClock>, net: SimNet, late: Duration, keep_log: bool) -> Scene {
         let log = keep_log.then(Mutex::default);
+        let remembered_calls = [4, 12, 64, REMEMBERED_CALLS][random.fork("remembered calls").below(4) as usize];
         Scene {
             random,
+            remembered_calls,
             clock,
             net,
             oracle: Mutex::default(),
@@ -190,6 +194,8 @@ impl Scene {
 
     /// What bare links of a session of its own are made with, which nobody begins or renews.
     pub fn bare_session(&self, name: &str, random: &SimRandom) -> LinkSettings {
+        let numbers = CallNumbers::default();
+        numbers.set_room(self.remembered_calls);
         LinkSettings {
             session: SessionId(random.wide()),
             program: name.to_string(),
@@ -200,7 +206,7 @@ impl Scene {
             random: Arc::new(random.fork("link")),
             credentials: net::Credentials::default(),
             asker: net::Asker::Client,
-            numbers: CallNumbers::default(),
+            numbers,
         }
     }
 
@@ -231,6 +237,7 @@ impl Scene {
             Ok(client) => client,
             Err(error) => return Err(Broken(format!("{name}: cannot connect: {error}"))),
         };
+        client.set_changes_under_way(self.remembered_calls);
         let piece = 16 << (10 + 2 * random.below(3));
         let sizes = Sizes {
             piece,

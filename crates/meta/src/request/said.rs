@@ -271,7 +271,9 @@ pub struct Orphan {
     pub generation: Generation,
     /// Its last group, to be sealed.
     pub group: NewGroup,
-    /// Bytes in the group known to be synced: a shorter chunk has lost some.
+    /// Where in the file the group begins.
+    pub start: u64,
+    /// Bytes in the group recorded as synced: a shorter chunk has lost some, and the file keeps its length.
     pub length: u64,
 }
 

@@ -1,6 +1,6 @@
 //! Bytes on disk: golden, and whatever rot makes of them.
 
-use crate::world::{World, create, mkdir, path};
+use crate::world::{SESSION, World, create, mkdir, path};
 use base::disk::{FileKind, FileName};
 use base::env::Random;
 use base::error::ErrorKind;
@@ -38,7 +38,9 @@ fn written(change: impl Fn(&mut World)) -> String {
 #[test]
 fn golden() {
     let written = written(|world| {
-        world.ask(mkdir("/a")).expect("mkdir");
+        let unnumbered = Caller { session: SESSION, call: 0, floor: 0 };
+        world.ask_as(unnumbered, mkdir("/a")).expect("answered").expect("mkdir");
+        world.next_call += 1;
         world.ask(create("/a/f")).expect("create");
     });
     assert!(written == include_str!("golden/log-1.hex"), "the log has other bytes than golden/log-1.hex:\n{written}");
@@ -58,10 +60,14 @@ fn golden_attributes() {
     };
     let written = written(|world| {
         let user = User { owner: "ada".to_string(), group: "staff".to_string() };
-        let caller = Caller { session: SessionId(8), call: 1 };
+        let caller = Caller { session: SessionId(8), call: 1, floor: 0 };
         world.ask_as(caller, Request::OpenSession { user }).expect("answered").expect("opened");
-        world.ask_as(caller, mkdir("/a")).expect("answered").expect("mkdir");
-        world.ask(Request::SetAttributes { path: path("/a"), new: new.clone() }).expect("set");
+        // Without a number, so not remembered.
+        world.ask_as(Caller { call: 0, ..caller }, mkdir("/a")).expect("answered").expect("mkdir");
+        let unnumbered = Caller { session: SESSION, call: 0, floor: 0 };
+        let set = Request::SetAttributes { path: path("/a"), new: new.clone() };
+        world.ask_as(unnumbered, set).expect("answered").expect("set");
+        world.next_call += 1;
         let (name, value) = ("user.a".to_string(), Some(vec![0, 1, 255]));
         world.ask(Request::SetXattr { path: path("/a"), name, value }).expect("set");
     });

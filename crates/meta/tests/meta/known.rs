@@ -82,7 +82,7 @@ fn calls_without_a_number() {
     for (call, request, again) in
         [(77, exclusive("/b"), true), (78, provided, true), (0, exclusive("/c"), false), (0, exclusive("/d"), false)]
     {
-        let caller = Caller { session: SESSION, call };
+        let caller = Caller { session: SESSION, call, floor: 0 };
         let first = world.ask_as(caller, request.clone()).expect("answered");
         assert!(first.is_ok(), "{first:?}");
         let second = world.ask_as(caller, request.clone()).expect("answered");

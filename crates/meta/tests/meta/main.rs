@@ -2,6 +2,7 @@
 
 mod answers;
 mod attributes;
+mod calls;
 mod columns;
 mod crashes;
 mod extents;

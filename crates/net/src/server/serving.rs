@@ -107,10 +107,10 @@ impl Serving {
 
     fn call(&mut self, known: Known, frame: Frame) {
         let Known { session, asker } = known;
-        let Frame { header: Header { kind, number, .. }, message, payload } = frame;
+        let Frame { header: Header { kind, number, floor, .. }, message, payload } = frame;
         count(&self.settings.stats.calls, 1);
         let respond = Responder::to_connection(self.outlet.clone(), kind, number, self.called);
-        self.service.handle(Call { kind, session, asker, number, message, payload, respond });
+        self.service.handle(Call { kind, session, asker, number, floor, message, payload, respond });
     }
 
     /// The client gives back so much and wishes for nothing any more.
