@@ -145,6 +145,8 @@ pub enum Item {
     BagCounts { bag: BagId, tell: oneshot::Sender<BagCounts> },
     /// From now on nothing changes this chunk; what would, waits.
     Hold { chunk: ChunkId },
+    /// Nobody can say for long where a chunk that is held is: what waits for it is refused.
+    Unsure { chunk: ChunkId },
     /// The chunk that was held is on this device now, or stays; what waited goes on there.
     Departed { chunk: ChunkId, to: Option<Arc<Device>> },
     /// Something that the engine knows at once.
@@ -334,11 +336,20 @@ impl Thread {
     fn handle(&mut self, now: Time, item: Item) {
         match item {
             Item::Chunk { request, then } => {
-                if let Some((request, then)) = self.departures.route(request, then) {
+                if let Some(refusal) = self.departures.refusal(&request) {
+                    self.answer(now, then, Err(refusal));
+                } else if let Some((request, then)) = self.departures.route(request, then) {
                     self.serve(now, request, then);
                 }
             }
             Item::Hold { chunk } => self.departures.hold(chunk),
+            Item::Unsure { chunk } => {
+                for (request, then) in self.departures.unsure(chunk) {
+                    if let Some(refusal) = self.departures.refusal(&request) {
+                        self.answer(now, then, Err(refusal));
+                    }
+                }
+            }
             Item::Departed { chunk, to } => {
                 for (request, then) in self.departures.end(chunk, to) {
                     self.serve(now, request, then);

@@ -313,12 +313,33 @@ async fn end(node: &Node, orphan: Orphan) -> Result<()> {
         Err(_) if node.planted == Some(Planted::UnreachableTakenForEmpty) => 0,
         length => length?,
     };
+    if length < orphan.length {
+        say_lost(node, &orphan, length).await;
+    }
     let request = meta::Request::Recovered { inode: orphan.inode, generation: orphan.generation, length };
     match node.metadata()?.ask(request).await {
         // Recovered by an earlier round whose answer was lost, or deleted meanwhile.
         Err(error) if matches!(error.kind(), ErrorKind::Stale | ErrorKind::NotFound) => Ok(()),
         other => other.map(drop),
     }
+}
+
+/// Says that devices have only so many bytes of a group of which more was synced.
+async fn say_lost(node: &Node, orphan: &Orphan, length: u64) {
+    let Ok(metadata) = node.metadata() else { return };
+    let path = match metadata.ask(meta::Request::PathOf { inode: orphan.inode }).await {
+        Ok(meta::Reply::PathOf(path)) => path,
+        _ => format!("file number {}", orphan.inode),
+    };
+    let devices: BTreeSet<DeviceId> = orphan.group.chunks().map(|(_, device, _)| device).collect();
+    let devices: Vec<String> = devices.into_iter().map(|device| device.to_string()).collect();
+    let (from, to) = (orphan.start.saturating_add(length), orphan.start.saturating_add(orphan.length));
+    let text = format!(
+        "bytes {from} to {to} of {path} were synced and are not there any more on device {}; the file keeps its length, reading them is an \
+         error, the rest can be read; restore these bytes, and look at that device (`stormwell device ls`)",
+        devices.join(" or ")
+    );
+    node.log.say(Level::Error, "housekeeping", &text, &[]);
 }
 
 /// Takes a file from its writer and closes it with what is written.
