@@ -327,13 +327,7 @@ impl FileReader {
     }
 
     /// What it means that a chunk had less than it was asked for.
-    fn short(
-        &self,
-        extent: &Extent,
-        place: Column,
-        answer: &chunk::ReadAnswer,
-        fresh: bool,
-    ) -> Result<Got> {
+    fn short(&self, extent: &Extent, place: Column, answer: &chunk::ReadAnswer, fresh: bool) -> Result<Got> {
         match extent.open {
             true if answer.sealed && !fresh => Ok(Got::Outdated),
             true => Ok(Got::End),

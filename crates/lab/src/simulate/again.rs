@@ -208,7 +208,9 @@ impl Again<'_> {
         let other = self.session(&format!("other {round} {}", self.name)).await?;
         let settings = self.scene.bare_session(self.name, &self.random.fork(&at));
         let settings = LinkSettings { session: SessionId(self.random.wide()), ..settings };
-        let (still, going) = (format!("still {}", self.name), format!("going {}", self.name));
+        // Machines of this life alone: one that is cut short does not mend its link.
+        let machine = self.name.replace('.', "-");
+        let (still, going) = (format!("still {machine}"), format!("going {machine}"));
         let first = self.scene.link(&still, &self.keeper, &settings).await?;
         let second = self.scene.link(&going, &self.keeper, &settings).await?;
         let begin = session::Renew::default();
