@@ -414,7 +414,11 @@ impl Core {
         let waiting = [self.waiting.front(), self.waiting_seals.front()];
         let ends = waiting.into_iter().flatten().map(|parked| parked.since.max(self.space.came_back).after(limit));
         let retries = [self.space.retry_at, self.checkpoint.retry_at].into_iter().flatten();
-        ends.chain(retries.filter(|at| *at > self.now)).chain(self.garbage_due()).chain(self.reclaim_due()).chain(self.repair_ends()).min()
+        ends.chain(retries.filter(|at| *at > self.now))
+            .chain(self.garbage_due())
+            .chain(self.reclaim_due())
+            .chain(self.repair_ends())
+            .min()
     }
 }
 

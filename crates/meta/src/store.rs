@@ -1,5 +1,6 @@
 //! The store as a step machine: requests and finished disk operations in, replies and disk operations out.
 
+use crate::holders::Holders;
 use crate::log::Log;
 use crate::replay;
 use crate::reply::Reply;
@@ -130,6 +131,7 @@ impl<T> Store<T> {
         state.planted = settings.planted;
         state.least = replayed.least;
         state.widths = settings.widths;
+        state.holders = Holders::since(now);
         state.load_sessions()?;
         state.load_answers()?;
         state.load_nodes()?;

@@ -138,7 +138,6 @@ fn push_all(world: &mut World, chunks: &[Bytes], seconds: u64) -> Vec<Option<Res
     tags.into_iter().map(|tag| world.replies.remove(&tag)).collect()
 }
 
-
 /// Writes in flight that fail for one cause are one failure: they are written again, and the device goes on.
 #[test]
 fn writes_that_fail_together_are_one_failure() {
@@ -161,7 +160,10 @@ fn writes_that_fail_together_are_one_failure() {
     };
     for count in [2, 3] {
         assert!((0..SEEDS / 3).all(|seed| survives(seed, count, None)), "{count} failed together");
-        assert!((0..SEEDS / 3).any(|seed| !survives(seed, count, Some(Planted::StrikePerWrite))), "this test sees nothing");
+        assert!(
+            (0..SEEDS / 3).any(|seed| !survives(seed, count, Some(Planted::StrikePerWrite))),
+            "this test sees nothing"
+        );
     }
     // What fails again at its new place is a second failure, as before.
     let device = SimDevice::new(1, SimFaults::default());
@@ -182,7 +184,10 @@ fn a_repair_takes_several_segments() {
     let answered = |seed, planted| {
         let (device, random) = (SimDevice::new(seed, SimFaults::default()), SimRandom::new(seed));
         let (mut world, _) = open(&device, &narrow(planted));
-        device.set_faults(SimFaults { write_error: When::Nth(device.operations().writes + seed % 4), ..SimFaults::default() });
+        device.set_faults(SimFaults {
+            write_error: When::Nth(device.operations().writes + seed % 4),
+            ..SimFaults::default()
+        });
         let chunks: Vec<Bytes> = (0..16).map(|_| bytes(&random, 500_000)).collect();
         let answers = push_all(&mut world, &chunks, 2 * FULL_WAIT.as_secs());
         if !answers.iter().all(|answer| matches!(answer, Some(Ok(_)))) {
