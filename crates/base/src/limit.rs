@@ -167,6 +167,19 @@ const _: () = assert!(REMEMBERED_ANSWERS <= u32::MAX as usize);
 /// Longest name of a holder of files in a gateway's protocol, in bytes. A longer one is not kept.
 pub const HOLDER_MAX: usize = 255;
 
+/// Holders of files in a gateway's protocol of which it is known when they were heard of: 350 bytes each with the longest names, 45 MiB.
+/// Twice what one gateway may have open, each file for a holder of its own.
+pub const HOLDERS_HEARD_MAX: usize = 131_072;
+const _: () = assert!(HOLDERS_HEARD_MAX >= 2 * HDFS_OPEN_FILES_MAX);
+
+/// Holders that told an HDFS gateway that they live, have nothing open there, and are noted until the store is told: 350 bytes each
+/// with the longest names, 5.5 MiB.
+pub const HOLDERS_UNTOLD_MAX: usize = 16_384;
+
+/// Most holders that are told or asked for in one message: with the longest names 0.26 MiB.
+pub const HOLDERS_TOLD_MAX: usize = 1024;
+const _: () = assert!(HOLDERS_TOLD_MAX * (HOLDER_MAX + 16) < FRAME_MESSAGE_MAX);
+
 /// A session that is not renewed for this long has ended; its leases are free.
 pub const SESSION_LEASE: Duration = Duration::from_secs(30);
 
@@ -307,9 +320,6 @@ pub const HDFS_OPEN_FILES_MAX: usize = 65_536;
 /// Bytes that one HDFS gateway has received and not written yet, over all connections. A writer at full speed has 8 MiB.
 pub const HDFS_WRITE_MEMORY_MAX: u64 = 128 * MIB;
 const _: () = assert!(HDFS_WRITE_MEMORY_MAX >= 2 * HDFS_PACKET_MAX as u64);
-
-/// Blocks of the HDFS gateway that begin at no multiple of their file's block size, and are remembered: 100 bytes each.
-pub const HDFS_IRREGULAR_BLOCKS_MAX: usize = 65_536;
 
 /// Files that the HDFS gateway keeps open to read: a kilobyte each and 100 bytes for each extent.
 pub const HDFS_READERS_MAX: usize = 1024;

@@ -63,6 +63,7 @@ pub fn placed(group: GroupId, record: &GroupRecord) -> NewGroup {
 
 /// What is said of a stored file or directory.
 pub fn attributes(inode: InodeId, record: InodeRecord) -> Attributes {
+    let block = record.writer.as_ref().map(|writer| (writer.block_base, writer.block_number));
     Attributes {
         inode,
         directory: record.directory,
@@ -77,6 +78,8 @@ pub fn attributes(inode: InodeId, record: InodeRecord) -> Attributes {
         writing: record.writer.is_some(),
         note: record.note,
         holder: record.writer.map(|writer| writer.holder).unwrap_or_default(),
+        version: record.version,
+        block: block.filter(|(base, _)| *base != 0),
     }
 }
 
@@ -152,6 +155,7 @@ pub fn reply_record(reply: &Reply) -> ReplyRecord {
         | Reply::DiskUsage { .. }
         | Reply::Usage(_)
         | Reply::Sessions(_)
+        | Reply::Silent(_)
         | Reply::Devices(_)
         | Reply::Bags { .. }
         | Reply::Garbage(_)
@@ -233,6 +237,7 @@ fn attributes_record(attributes: &Attributes) -> AttributesRecord {
         group: attributes.group.clone(),
         generation: attributes.generation.0,
         note: attributes.note.clone(),
+        version: attributes.version,
         ..InodeRecord::default()
     };
     AttributesRecord { inode: attributes.inode.0, record: Some(record) }

@@ -212,6 +212,21 @@ impl State {
         Ok(Reply::Done)
     }
 
+    /// Does `BeginBlock`.
+    pub fn begin_block(
+        &mut self,
+        session: SessionId,
+        inode: InodeId,
+        generation: Generation,
+        (base, number): (u64, u32),
+    ) -> Result<Reply> {
+        let (mut record, mut writer, before) = self.leased(session, inode, generation)?;
+        (writer.block_base, writer.block_number) = (base, number);
+        record.writer = Some(writer);
+        self.put_file(inode, &record, before)?;
+        Ok(Reply::Done)
+    }
+
     /// Does `NextGroup`.
     pub fn next_group_of(
         &mut self,
@@ -404,12 +419,22 @@ impl State {
     }
 
     /// Does `Fence`.
-    pub fn fence(&mut self, asker: SessionId, inode: InodeId, only_gone: bool) -> Result<Reply> {
+    pub fn fence(
+        &mut self,
+        asker: SessionId,
+        inode: InodeId,
+        only_gone: bool,
+        generation: Option<Generation>,
+    ) -> Result<Reply> {
         let record: InodeRecord = self.layers.record(&Key::Inode(inode))?.ok_or_else(|| gone(inode))?;
         if record.directory || record.parent == 0 {
             return Err(gone(inode));
         }
         let Some(writer) = &record.writer else { return Ok(Reply::Attributes(convert::attributes(inode, record))) };
+        // Fencing raises the generation by one: what was fenced and not closed is still that writer's.
+        if generation.is_some_and(|at| record.generation != at.0.saturating_add(u64::from(writer.ended))) {
+            return Err(stale(inode));
+        }
         let session = SessionId::from_slice(&writer.session).ok_or_else(|| missing("a writer's session"))?;
         if !writer.ended {
             if only_gone && session != asker && self.sessions.is_open(session) {

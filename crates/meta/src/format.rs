@@ -1,5 +1,6 @@
 //! On-disk bytes of the metadata store: the records under the keys, and the entries and groups of its log.
 
+pub use crate::bags::format::{BagNameRecord, BagRecord, CarriedRecord};
 use base::checksum::crc32c;
 use base::limit::BLOCK;
 use base::version::ProgramVersion;
@@ -139,6 +140,9 @@ pub struct InodeRecord {
     /// How often its bytes count against quotas; zero: once.
     #[prost(uint32, tag = "21")]
     pub copies: u32,
+    /// Rises when its rights, its note or its extended attributes change.
+    #[prost(uint64, tag = "24")]
+    pub version: u64,
 }
 
 /// What one gateway keeps with a file or directory.
@@ -243,6 +247,12 @@ pub struct WriterRecord {
     /// Who holds the file in a gateway's protocol; empty: nobody said.
     #[prost(string, tag = "21")]
     pub holder: String,
+    /// Where in the file the block begins that its holder writes, if not all its blocks do where blocks usually begin; zero: all do.
+    #[prost(uint64, tag = "24")]
+    pub block_base: u64,
+    /// That block's number among those of this file.
+    #[prost(uint32, tag = "25")]
+    pub block_number: u32,
 }
 
 /// Under `Key::Extent`.
@@ -492,69 +502,6 @@ pub struct FileResultRecord {
     /// What was wrong.
     #[prost(string, tag = "3")]
     pub text: String,
-}
-
-/// Under `Key::Bag` and `Key::GarbageBag`.
-#[derive(Clone, PartialEq, Message)]
-pub struct BagRecord {
-    /// Its name.
-    #[prost(string, tag = "1")]
-    pub name: String,
-    /// Its wishes.
-    #[prost(message, optional, tag = "2")]
-    pub policy: Option<PolicyRecord>,
-    /// Bytes of a full chunk.
-    #[prost(uint64, tag = "3")]
-    pub chunk_size: u64,
-    /// Sixteen bytes each.
-    #[prost(bytes = "vec", repeated, tag = "4")]
-    pub members: Vec<Vec<u8>>,
-    /// 0 open, 1 sealing, 2 sealed.
-    #[prost(uint32, tag = "5")]
-    pub state: u32,
-    /// Rises when the members change.
-    #[prost(uint64, tag = "6")]
-    pub epoch: u64,
-    /// Milliseconds since 1970.
-    #[prost(uint64, tag = "7")]
-    pub created: u64,
-    /// Acknowledged chunks stay.
-    #[prost(bool, tag = "8")]
-    pub retain: bool,
-    /// Counts rewinds.
-    #[prost(uint32, tag = "9")]
-    pub pass: u32,
-    /// What members that left had counted.
-    #[prost(message, optional, tag = "10")]
-    pub carried: Option<CarriedRecord>,
-    /// How its chunks are compressed: `Compression::code`.
-    #[prost(uint32, tag = "11")]
-    pub compression: u32,
-}
-
-/// Counts of the members that left a bag.
-#[derive(Clone, Copy, PartialEq, Eq, Message)]
-pub struct CarriedRecord {
-    /// Chunks that were pushed there.
-    #[prost(uint64, tag = "1")]
-    pub pushed: u64,
-    /// Their bytes.
-    #[prost(uint64, tag = "2")]
-    pub pushed_bytes: u64,
-    /// Chunks that were acknowledged there.
-    #[prost(uint64, tag = "3")]
-    pub acknowledged: u64,
-    /// Their bytes.
-    #[prost(uint64, tag = "4")]
-    pub acknowledged_bytes: u64,
-}
-
-/// Under `Key::BagName`.
-#[derive(Clone, Copy, PartialEq, Eq, Message)]
-pub struct BagNameRecord {
-    /// The bag.
-    #[prost(uint64, tag = "1")]
-    pub bag: u64,
 }
 
 /// Under `Key::Device`.

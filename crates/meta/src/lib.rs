@@ -11,6 +11,7 @@ mod extents;
 mod files;
 mod format;
 mod garbage;
+mod holders;
 mod key;
 mod layers;
 mod log;

@@ -1,5 +1,6 @@
 //! Which requests there are and who does them: one line each.
 
+use crate::path::Path;
 use crate::reply::Reply;
 use crate::request::{Caller, Request, Totals};
 use crate::state::State;
@@ -36,6 +37,7 @@ impl Request {
                 | Request::BagOf { .. }
                 | Request::FenceList { .. }
                 | Request::Renew
+                | Request::Holders { .. }
         )
     }
 
@@ -72,6 +74,21 @@ impl Request {
 }
 
 impl Request {
+    /// The paths that a change names, of which somebody may have looked up what they stand for.
+    pub fn paths(&self) -> Vec<&Path> {
+        match self {
+            Request::Create { path, .. }
+            | Request::AppendOpen { path, .. }
+            | Request::Delete { path, .. }
+            | Request::SetAttributes { path, .. }
+            | Request::SetXattr { path, .. }
+            | Request::Truncate { path, .. } => vec![path],
+            Request::Rename { from, to, .. } => vec![from, to],
+            Request::Concat { target, sources } => std::iter::once(target).chain(sources).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Whether this can be the remembered answer to it.
     pub fn is_answered_by(&self, reply: &Reply) -> bool {
         match self {
@@ -135,6 +152,7 @@ impl State {
             Request::FilesIn { groups, resume } => self.files_in(&groups, resume.as_deref()),
             Request::FenceList { limit } => self.fence_list(limit),
             Request::Renew => self.renew(caller.session),
+            Request::Holders { seen, asked } => self.holders_heard(&seen, &asked),
             change => unreachable!("{change:?} is a change"),
         }
     }
@@ -145,8 +163,11 @@ impl State {
         match request {
             Request::OpenSession { user } => self.open_session(session, user),
             Request::CloseSession => self.end_session(session),
-            Request::Provided { directories, change } => {
-                self.check_directories(*directories)?;
+            Request::Provided { directories, seen, change } => {
+                if *directories != 0 || seen.is_empty() {
+                    self.check_directories(*directories)?;
+                }
+                self.check_seen(change, seen)?;
                 self.serve(caller, change)
             }
             Request::Asked { asked, change } => self.serve_asked(caller, *asked, change),
@@ -160,6 +181,9 @@ impl State {
                 self.sync_length(session, *inode, *generation, (*group, *length))
             }
             Request::Reserve { inode, generation, length } => self.reserve(session, *inode, *generation, *length),
+            Request::BeginBlock { inode, generation, base, number } => {
+                self.begin_block(session, *inode, *generation, (*base, *number))
+            }
             Request::Close { inode, generation, finished, modified, mode } => {
                 let attributes = (*modified, *mode);
                 self.close(session, *inode, *generation, *finished, attributes)
@@ -195,7 +219,7 @@ impl State {
             Request::BagSealed { bag, epoch } => self.bag_sealed(*bag, *epoch),
             Request::BagDelete { name } => self.delete_bag(name),
             Request::Collected { groups, ranges, bags } => self.collected(groups, ranges, bags),
-            Request::Fence { inode, only_gone } => self.fence(session, *inode, *only_gone),
+            Request::Fence { inode, only_gone, generation } => self.fence(session, *inode, *only_gone, *generation),
             Request::Recovered { inode, generation, length } => self.recovered(*inode, *generation, *length),
             read => unreachable!("{read:?} is a read"),
         }

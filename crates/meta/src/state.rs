@@ -2,6 +2,7 @@
 
 use crate::devices::Devices;
 use crate::format::{self, CountersRecord, InodeRecord, NameRecord, SEQUENCE_MAX};
+use crate::holders::Holders;
 use crate::key::Key;
 use crate::layers::{Layers, Slot};
 use crate::names::Directory;
@@ -41,6 +42,8 @@ pub struct State {
     pub devices: Devices,
     /// Nodes, and when they were heard of.
     pub nodes: Nodes,
+    /// When holders of files were heard of.
+    pub holders: Holders,
     /// Directories looked up lately, by their text.
     pub directories: BTreeMap<String, Directory>,
     /// The version of the directories that lookups are told.
@@ -105,6 +108,7 @@ impl State {
             answering: None,
             devices: Devices::default(),
             nodes: Nodes::default(),
+            holders: Holders::default(),
             directories: BTreeMap::new(),
             directories_version: 0,
             random,

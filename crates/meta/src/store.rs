@@ -1,5 +1,6 @@
 //! The store as a step machine: requests and finished disk operations in, replies and disk operations out.
 
+use crate::holders::Holders;
 use crate::log::Log;
 use crate::replay;
 use crate::reply::Reply;
@@ -134,6 +135,7 @@ impl<T> Store<T> {
         state.least = replayed.least;
         state.widths = settings.widths;
         state.remembered_max = settings.remembered_calls;
+        state.holders = Holders::since(now);
         state.load_sessions()?;
         state.load_answers()?;
         state.load_nodes()?;

@@ -8,9 +8,11 @@ pub mod chunk;
 pub mod cluster;
 pub mod device;
 pub mod file;
+mod looked;
 pub mod order;
 pub mod quota;
 pub mod session;
+mod xattrs;
 
 use base::error::{Error, ErrorKind};
 use prost::Message;
@@ -68,6 +70,8 @@ asks! {
     37 file::Lookup => file::LookupAnswer,
     38 file::PathOf => file::PathOfAnswer,
     40 file::Recover => file::Attributes,
+    41 file::Holders => file::HoldersAnswer,
+    42 file::BeginBlock => Done,
     44 quota::SetQuota => quota::QuotaAnswer,
     45 quota::GetQuota => quota::QuotaAnswer,
     46 quota::Reserve => Done,

@@ -346,10 +346,15 @@ async fn say_lost(node: &Node, orphan: &Orphan, length: u64) {
     node.log.say(Level::Error, "housekeeping", &text, &[]);
 }
 
+fn fence_of(ask: &Recover) -> meta::Request {
+    let generation = (ask.generation != 0).then_some(Generation(ask.generation));
+    meta::Request::Fence { inode: InodeId(ask.inode), only_gone: ask.only_gone, generation }
+}
+
 /// Takes a file from its writer and closes it with what is written.
 pub async fn recover(node: &Node, caller: Caller, ask: Recover) -> Result<Attributes> {
     let inode = InodeId(ask.inode);
-    match node.metadata()?.ask_for(caller, meta::Request::Fence { inode, only_gone: ask.only_gone }).await? {
+    match node.metadata()?.ask_for(caller, fence_of(&ask)).await? {
         meta::Reply::Attributes(attributes) => return Ok(wire_attributes(attributes)),
         meta::Reply::Orphans(orphans) => {
             for orphan in orphans {

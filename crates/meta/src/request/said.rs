@@ -34,6 +34,10 @@ pub struct Attributes {
     pub note: Vec<u8>,
     /// Who holds it in a gateway's protocol while it is written; empty: nobody in particular.
     pub holder: String,
+    /// Rises when its mode, its owner, its group, its note or its extended attributes change.
+    pub version: u64,
+    /// Where the block begins that a gateway's client writes, and its number, as `BeginBlock` said last; none: it said none.
+    pub block: Option<(u64, u32)>,
 }
 
 /// One line of a listing.

@@ -97,9 +97,10 @@ impl Corpus {
                 name: "user.a".to_string(),
                 value: Some(vec![1; 20]),
                 asked: None,
+                looked: None,
             }),
-            of(&file::Truncate { path: path.clone(), length: 3 }),
-            of(&file::Concat { target: path, sources: vec![to], asked: None }),
+            of(&file::Truncate { path: path.clone(), length: 3, looked: None }),
+            of(&file::Concat { target: path, sources: vec![to], asked: None, looked: None }),
             of(&chunk::AppendCell { append: append.clone(), length: 8192 }),
             of(&append),
             of(&chunk::Read {

@@ -20,7 +20,7 @@ use node::Door;
 use std::collections::BTreeSet;
 
 /// Three nodes, each with a gateway.
-async fn three(name: &str) -> Cluster {
+pub async fn three(name: &str) -> Cluster {
     let mut cluster = Cluster::new(name);
     cluster.hdfs = Door::Near("127.0.0.1:0".to_string());
     for number in 0..3 {
