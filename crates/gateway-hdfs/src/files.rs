@@ -18,19 +18,21 @@ use crate::message::files::{
 };
 use crate::names;
 use crate::refusal::Refusal;
-use base::limit::HDFS_WRITE_MEMORY_MAX;
-use base::unit::MIB;
+use crate::transfer::Incoming;
 use bytes::Bytes;
 use prost::Message;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use tokio::sync::{Mutex, MutexGuard, Semaphore};
+use tokio::sync::{Mutex, MutexGuard};
 
 pub use elsewhere::opened_elsewhere;
 pub use leases::{close_all, watch};
 
 /// Paths that are opened at the same time; two with the same hash wait for each other.
 const OPENING: usize = 256;
+
+/// Blocks of one report that are compared: clients report those of one read.
+const REPORTED_MAX: usize = 16;
 
 /// What is known of open files and their blocks.
 pub struct Files {
@@ -40,8 +42,8 @@ pub struct Files {
     pub readers: readers::Readers,
     /// Files that are open for writing.
     pub open: open::OpenFiles,
-    /// Memory for bytes that were received and are not written yet: a permit for each MiB.
-    pub memory: Arc<Semaphore>,
+    /// Memory for bytes that were received and are not written yet.
+    pub memory: Arc<Incoming>,
     /// Devices that had no room lately.
     pub room: room::Room,
     opening: Vec<Mutex<()>>,
@@ -53,7 +55,7 @@ impl Default for Files {
             blocks: blocks::Blocks::default(),
             readers: readers::Readers::default(),
             open: open::OpenFiles::default(),
-            memory: Arc::new(Semaphore::new((HDFS_WRITE_MEMORY_MAX / MIB) as usize)),
+            memory: Arc::default(),
             room: room::Room::default(),
             opening: (0..OPENING).map(|_| Mutex::new(())).collect(),
         }
@@ -131,6 +133,7 @@ async fn about_leases(
             Err(refusal) => Err(refusal),
         },
         "renewLease" => decode::<RenewLease>(request).and_then(|ask| {
+            making::check_holder(&ask.holder)?;
             gateway.files.open.renew(&ask.holder, gateway.clock.now());
             encoded(Ok(Nothing {}))
         }),
@@ -145,10 +148,15 @@ async fn about_leases(
             }
             Err(refusal) => Err(refusal),
         },
-        "reportBadBlocks" => decode::<ReportBadBlocks>(request).and_then(|ask| {
-            ask.blocks.iter().for_each(|block| crate::transfer::suspect(gateway, &block.block));
-            encoded(Ok(Nothing {}))
-        }),
+        "reportBadBlocks" => match decode::<ReportBadBlocks>(request) {
+            Ok(ask) => {
+                for reported in ask.blocks.iter().take(REPORTED_MAX) {
+                    crate::transfer::suspect(gateway, &reported.block).await;
+                }
+                encoded(Ok(Nothing {}))
+            }
+            Err(refusal) => Err(refusal),
+        },
         _ => return None,
     })
 }

@@ -157,7 +157,12 @@ async fn open(
         stats,
         on_trouble: told(&node.troubles, "connection"),
     };
-    let listeners = Listeners { store: listener, console: console_listener, hdfs: hdfs_listener };
+    let listeners = Listeners {
+        store: listener,
+        console: console_listener,
+        hdfs: hdfs_listener,
+        hdfs_min_block_size: settings.hdfs_min_block_size,
+    };
     let keeper = settings.keeper().map(str::to_string);
     let tasks = begin(&node, listeners, server_settings, (network, itself, keeper)).await?;
     Ok(Running { address, console, hdfs, notes, missing: node.missing.clone(), tasks, node, engines })
@@ -254,6 +259,8 @@ struct Listeners {
     store: Box<dyn Listener>,
     console: Option<Box<dyn Listener>>,
     hdfs: Option<Box<dyn Listener>>,
+    /// Least bytes in a block of what is made through `hdfs`.
+    hdfs_min_block_size: u64,
 }
 
 /// What a node does at once, until it is told to stop.
@@ -284,8 +291,18 @@ async fn begin(
             tokio::spawn(membership::run(node.clone(), membership.clone(), itself, stopped.clone()))
         }
     };
-    let on_trouble = told(&node.troubles, "hdfs");
-    let given = hdfs::Given { node: node.clone(), incarnation, pool, random, net, credentials, keeper, on_trouble };
+    let (on_trouble, min_block_size) = (told(&node.troubles, "hdfs"), listeners.hdfs_min_block_size);
+    let given = hdfs::Given {
+        node: node.clone(),
+        incarnation,
+        pool,
+        random,
+        net,
+        credentials,
+        keeper,
+        min_block_size,
+        on_trouble,
+    };
     let hdfs = match listeners.hdfs {
         Some(listener) => Some(Hdfs::start(given, listener, stopped.clone()).await?),
         None => None,

@@ -2,7 +2,7 @@
 //! taken from there with what is written of them.
 
 use super::making::{appended, created, opened};
-use super::open::{Block, OpenFile};
+use super::open::{Block, OpenFile, Opener};
 use crate::caller::Caller;
 use crate::gateway::Gateway;
 use crate::message::decode;
@@ -82,7 +82,9 @@ pub async fn take_over(
         }
     };
     let note = Note::read(&writer.attributes().note);
-    let file = opened(gateway, writer, holder, machine, &path, &note);
+    // Who opened it there is not known here; the owner is the next best guess.
+    let user = attributes.owner.as_str().into();
+    let file = opened(gateway, writer, Opener { holder, user: &user, machine }, &path, &note);
     let mut state = file.state.lock().await;
     if let Some(last) = state.position().checked_sub(1) {
         let base = last - last % file.block_size;
