@@ -157,14 +157,8 @@ async fn open(
         stats,
         on_trouble: told(&node.troubles, "connection"),
     };
-    let listeners = Listeners {
-        store: listener,
-        console: console_listener,
-        hdfs: hdfs_listener,
-        hdfs_min_block_size: settings.hdfs_min_block_size,
-    };
-    let keeper = settings.keeper().map(str::to_string);
-    let tasks = begin(&node, listeners, server_settings, (network, itself, keeper)).await?;
+    let listeners = Listeners { store: listener, console: console_listener, hdfs: hdfs_listener };
+    let tasks = begin(&node, listeners, server_settings, (network, itself, &settings)).await?;
     Ok(Running { address, console, hdfs, notes, missing: node.missing.clone(), tasks, node, engines })
 }
 
@@ -259,8 +253,6 @@ struct Listeners {
     store: Box<dyn Listener>,
     console: Option<Box<dyn Listener>>,
     hdfs: Option<Box<dyn Listener>>,
-    /// Least bytes in a block of what is made through `hdfs`.
-    hdfs_min_block_size: u64,
 }
 
 /// What a node does at once, until it is told to stop.
@@ -278,7 +270,7 @@ async fn begin(
     node: &Arc<Node>,
     listeners: Listeners,
     settings: ServerSettings,
-    (net, itself, keeper): (Arc<dyn Net>, NodeInfo, Option<String>),
+    (net, itself, said): (Arc<dyn Net>, NodeInfo, &Settings),
 ) -> Result<Tasks> {
     let (shutdown, stopped) = watch::channel(false);
     let ServerSettings { incarnation, pool, random, credentials, .. } = settings.clone();
@@ -291,7 +283,8 @@ async fn begin(
             tokio::spawn(membership::run(node.clone(), membership.clone(), itself, stopped.clone()))
         }
     };
-    let (on_trouble, min_block_size) = (told(&node.troubles, "hdfs"), listeners.hdfs_min_block_size);
+    let (keeper, min_block_size) = (said.keeper().map(str::to_string), said.hdfs_min_block_size);
+    let on_trouble = told(&node.troubles, "hdfs");
     let given = hdfs::Given {
         node: node.clone(),
         incarnation,

@@ -41,7 +41,12 @@ fn frame(call: i32, rest: &[u8]) -> Vec<u8> {
     let zigzag = u64::from(((call << 1) ^ (call >> 31)) as u32);
     let header = [number(1, 2), number(2, 0), number(3, zigzag), field(4, &[9; 16]), number(5, 0)].concat();
     let content = [delimited(&header), rest.to_vec()].concat();
-    [&(content.len() as u32).to_be_bytes()[..], &content].concat()
+    [announced(content.len()), content].concat()
+}
+
+/// The length in front of a frame: four bytes, the highest first.
+fn announced(length: usize) -> Vec<u8> {
+    [24, 16, 8, 0].map(|shift| (length >> shift) as u8).to_vec()
 }
 
 /// What a user's connection begins with.
@@ -138,7 +143,7 @@ pub async fn unread_answers(target: &Target) -> Result<()> {
 
 /// Calls of almost 2 MiB that stop in the middle.
 pub async fn half_calls(target: &Target) -> Result<()> {
-    let bytes = [context("eve"), ((2 << 20) as u32 - 1).to_be_bytes().to_vec(), vec![0; 100_000]].concat();
+    let bytes = [context("eve"), announced((2 << 20) - 1), vec![0; 100_000]].concat();
     say_and_hold(target, CONNECTIONS, bytes).await
 }
 
