@@ -273,21 +273,78 @@ pub const LARGE_MESSAGE: usize = 32 * KIB as usize;
 /// Our own clients give back what they do not use after a second.
 pub const CREDIT_IDLE_MAX: Duration = Duration::from_secs(3);
 
-/// Largest frame of Hadoop RPC, in bytes, its length not counted (`ipc.maximum.data.length` of Hadoop).
+/// Largest frame of Hadoop RPC that is sent, in bytes, its length not counted (`ipc.maximum.data.length` of Hadoop).
 pub const HDFS_FRAME_MAX: usize = 128 * MIB as usize;
+
+/// Largest call to the HDFS gateway: the paths of a `concat` go to the store in a message of 1 MiB, and no other method takes more
+/// than the 400 KiB of 100 longest paths.
+pub const HDFS_CALL_MAX: usize = 2 * MIB as usize;
+const _: () = assert!(HDFS_CALL_MAX >= FRAME_MESSAGE_MAX + (CONCAT_FILES_MAX + 2) * 8 + 2 * PATH_MAX);
+
+/// Largest frame of a connection that has not said yet who calls: a context has two names of 255 bytes.
+pub const HDFS_CONTEXT_MAX: usize = 4 * KIB as usize;
+
+/// Fields of one call, counted before it is decoded: each takes up to 300 bytes of memory, whatever it takes on the wire.
+pub const HDFS_CALL_FIELDS_MAX: usize = 1024;
+
+/// The same for methods that name many things: `concat` names up to 4,096.
+pub const HDFS_LONG_CALL_FIELDS_MAX: usize = 8192;
 
 /// Calls of one connection that the HDFS gateway works on at once. Further ones wait in the socket.
 pub const HDFS_CALLS_MAX: usize = 256;
 
-/// Answers of the HDFS gateway that wait to be written to one connection, in bytes; beyond, it reads no further calls.
+/// Bytes that calls of one connection to the HDFS gateway hold, under way or with answers that wait to be written; beyond, it reads
+/// no further calls. 256 calls of 4 KiB, and as much again for what they ask.
 pub const HDFS_BACKLOG_MAX: usize = 2 * MIB as usize;
 
-/// Calls to the HDFS gateway of more bytes than this are read a few at a time.
-pub const HDFS_LARGE_CALL: usize = 64 * KIB as usize;
+/// Calls to the HDFS gateway of more bytes than this are read a few at a time: 4,096 connections that send up to it hold 64 MiB.
+pub const HDFS_LARGE_CALL: usize = 16 * KIB as usize;
 
-/// Bytes of such large calls that are read or worked on at once, over all connections: two of the largest.
-pub const HDFS_LARGE_CALLS_MAX: usize = 2 * (HDFS_FRAME_MAX + 4);
-const _: () = assert!(HDFS_LARGE_CALLS_MAX <= u32::MAX as usize);
+/// Bytes of such large calls that are read or worked on at once, over all connections: 15 of the largest. Each is there three times
+/// for a moment, as a frame, as its content and decoded.
+pub const HDFS_LARGE_CALLS_MAX: usize = 32 * MIB as usize;
+const _: () = assert!(HDFS_CALL_MAX + 4 <= HDFS_LARGE_CALLS_MAX);
+
+/// Bytes that a small answer of the HDFS gateway is taken for before it is built: a status has two names of 255 bytes.
+pub const HDFS_SMALL_ANSWER: usize = 4 * KIB as usize;
+
+/// Bytes of small answers that are being made or wait to be written, over all connections: 16,384 of them.
+pub const HDFS_SMALL_ANSWERS_MAX: usize = 64 * MIB as usize;
+
+/// Bytes of entries after which a listing's page ends: 1,000 entries with names of 100 bytes take 200 KiB.
+pub const HDFS_PAGE_BYTES: usize = 256 * KIB as usize;
+
+/// Bytes of a plain page of a listing with what it is made from, and of one that names blocks, too.
+pub const HDFS_PAGE: usize = 3 * HDFS_PAGE_BYTES;
+/// See `HDFS_PAGE`.
+pub const HDFS_LOCATED_PAGE: usize = HDFS_PAGE + HDFS_BLOCKS_SHOWN as usize * HDFS_LOCATED_BLOCK;
+
+/// Bytes of larger answers, over all connections: 128 plain pages of listings that are being made.
+pub const HDFS_LARGE_ANSWERS_MAX: usize = 96 * MIB as usize;
+
+/// The same for one connection: 21 plain pages at once, or five that name blocks.
+pub const HDFS_LARGE_ANSWERS_EACH: usize = 16 * MIB as usize;
+const _: () = assert!(2 * HDFS_LOCATED_PAGE <= HDFS_LARGE_ANSWERS_EACH);
+
+/// Bytes of answers that name more than `HDFS_BLOCKS_SHOWN` blocks, over all connections: two of the longest. A connection has one.
+pub const HDFS_LOCATED_MAX: usize = 2 * HDFS_LOCATED_BLOCKS_MAX as usize * HDFS_LOCATED_BLOCK;
+
+/// Bytes that a block with its places takes until it is sent: 850 as it is built, 250 encoded, as much again in the frame; with
+/// a few places more.
+pub const HDFS_LOCATED_BLOCK: usize = 2 * KIB as usize;
+
+/// Blocks that an answer may name without asking for memory of its own: a page of a listing has as many.
+pub const HDFS_BLOCKS_SHOWN: u64 = LIST_PAGE_MAX as u64;
+
+/// What a client of the HDFS gateway sends or takes comes at this many bytes a second at least, after a while of grace: whoever is
+/// slower holds memory that others wait for.
+pub const HDFS_RATE_MIN: u64 = 64 * KIB;
+
+/// How long a client may stand still in the middle of a packet, or with answers that it does not take.
+pub const HDFS_STALL_MAX: Duration = Duration::from_secs(30);
+
+/// The same while others wait for the memory that it holds.
+pub const HDFS_STALL_MAX_PRESSED: Duration = Duration::from_secs(2);
 
 /// The HDFS gateway remembers answers to changes for this long (`dfs.namenode.retrycache.expirytime.millis` of Hadoop).
 pub const HDFS_RETRY_WINDOW: Duration = Duration::from_secs(600);
@@ -317,9 +374,25 @@ pub const RANGES_AHEAD_MAX: u64 = 256 * MIB;
 /// Files that are open for writing through one HDFS gateway: some kilobytes each.
 pub const HDFS_OPEN_FILES_MAX: usize = 65_536;
 
+/// How many of them one user may have open who is no superuser: half, so that there is room for others.
+pub const HDFS_OPEN_FILES_EACH: usize = HDFS_OPEN_FILES_MAX / 2;
+
+/// Least bytes in a block of a file that is made through the HDFS gateway, unless a setting says otherwise.
+pub const HDFS_MIN_BLOCK_SIZE: u64 = KIB;
+
+/// Blocks whose bytes the HDFS gateway reads for a checksum at once: each keeps half a processor busy.
+pub const HDFS_SUMS_MAX: usize = 4;
+
+/// Walks through trees for content summaries and removals at once: of one user, and of all.
+pub const HDFS_WALKS_EACH: usize = 4;
+/// See `HDFS_WALKS_EACH`.
+pub const HDFS_WALKS_MAX: usize = 16;
+
 /// Bytes that one HDFS gateway has received and not written yet, over all connections. A writer at full speed has 8 MiB.
 pub const HDFS_WRITE_MEMORY_MAX: u64 = 128 * MIB;
-const _: () = assert!(HDFS_WRITE_MEMORY_MAX >= 2 * HDFS_PACKET_MAX as u64);
+
+/// The same for packets of more than 1 MiB, which have their own, so that they keep no other writer waiting: four of the largest.
+pub const HDFS_LARGE_PACKETS_MAX: u64 = 4 * (HDFS_PACKET_MAX as u64 + 2 * MIB);
 
 /// Files that the HDFS gateway keeps open to read: a kilobyte each and 100 bytes for each extent.
 pub const HDFS_READERS_MAX: usize = 1024;
@@ -328,5 +401,6 @@ pub const HDFS_READERS_MAX: usize = 1024;
 /// looks through all of them.
 pub const HDFS_SUSPECTS_MAX: usize = 256;
 
-/// Blocks that the HDFS gateway names in one answer: at 250 bytes each 32 MB, and at 128 MiB a block a file of 16 TiB.
-pub const HDFS_LOCATED_BLOCKS_MAX: u64 = 131_072;
+/// Blocks that the HDFS gateway names in one answer: 64 MiB while it is built, and at 128 MiB a block a file of 4 TiB. HDFS itself
+/// lets a file have 10,000 (`dfs.namenode.fs-limits.max-blocks-per-file`).
+pub const HDFS_LOCATED_BLOCKS_MAX: u64 = 32_768;

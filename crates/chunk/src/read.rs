@@ -88,7 +88,8 @@ impl Core {
             return;
         };
         let (chunk_length, sealed) = (u64::from(chunk.length), chunk.sealed);
-        let mut reading = Reading { least: self.least, ..Reading::new(ticket, id, (chunk_length, sealed), (check, takes_cells)) };
+        let mut reading =
+            Reading { least: self.least, ..Reading::new(ticket, id, (chunk_length, sealed), (check, takes_cells)) };
         for (offset, length) in ranges {
             let start = (*offset).min(chunk_length) as u32;
             let end = offset.saturating_add(*length).min(chunk_length) as u32;

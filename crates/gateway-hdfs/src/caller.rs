@@ -1,10 +1,11 @@
 //! Who asks: the user that a connection named, as far as it can be believed, and which call it is.
 
+use crate::rpc::budget::Share;
 use client::Client;
 use std::sync::Arc;
 
 /// Who asks, in one call.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Caller {
     /// The user's name. Simple authentication believes the client.
     pub user: Arc<str>,
@@ -20,6 +21,8 @@ pub struct Caller {
     pub again: bool,
     /// Where the client is, `host:port`.
     pub address: Arc<str>,
+    /// The memory that this call holds for its answer.
+    pub(crate) share: Arc<Share>,
 }
 
 impl Caller {

@@ -1,10 +1,14 @@
 //! The one port: the first bytes of a connection say whether it carries calls, data, or a person with a browser.
 
 use crate::gateway::Gateway;
+use crate::message::rpc::{CALL_UNKNOWN, FATAL_UNKNOWN};
+use crate::refusal::{RETRIABLE, Refusal};
 use crate::{rpc, transfer};
 use base::fault::contained;
 use base::limit::{CALL_SILENCE_MAX, CONNECTIONS_MAX, HELLO_WAIT_MAX};
 use base::net::{Listener, Stream};
+use base::places::{Place, Places, Taken};
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -21,14 +25,41 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Bytes that say what a connection is for.
 const FIRST_BYTES: usize = 4;
 
+/// Connections at once that hear why there is no place for them; further ones are closed without a word.
+const REFUSED_MAX: usize = 64;
+
 /// What a browser sees.
 const FOR_PEOPLE: &str = "HTTP/1.1 404 Not Found\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n\
     This is the HDFS port of Stormwell. It speaks Hadoop RPC and Hadoop's data transfer protocol, not HTTP.\n\
     Set fs.defaultFS to hdfs:// and this host and port in core-site.xml, then use `hdfs dfs`.\n";
 
+/// A connection's place among all of the gateway.
+pub struct Ticket {
+    place: Place,
+    places: Arc<Places>,
+}
+
+impl Ticket {
+    /// Who is at the other end has said it: it gives way to no newcomer any more. Refused if there are too many of its kind.
+    pub fn known(&mut self) -> Result<(), Taken> {
+        self.place.prove()
+    }
+
+    /// Ready once the connection has to leave; with the reason.
+    pub fn poll_leave(&self, context: &std::task::Context<'_>) -> std::task::Poll<Taken> {
+        self.place.poll_leave(context)
+    }
+
+    /// Whether half of all places are taken: those that do nothing are kept for less time then.
+    pub fn is_crowded(&self) -> bool {
+        self.places.open() >= self.places.most() / 2
+    }
+}
+
 /// Takes connections until `shutdown` becomes true (or its sender is dropped); then lets what is under way end, for
 /// `CALL_SILENCE_MAX` at most, and returns.
 pub async fn run(gateway: Arc<Gateway>, mut listener: Box<dyn Listener>, shutdown: watch::Receiver<bool>) {
+    let places = Places::new(CONNECTIONS_MAX);
     let mut connections = JoinSet::new();
     let mut stopping = shutdown.clone();
     let mut stop = Box::pin(async move { drop(stopping.wait_for(|stop| *stop).await) });
@@ -42,10 +73,18 @@ pub async fn run(gateway: Arc<Gateway>, mut listener: Box<dyn Listener>, shutdow
                 }
             }
             accepted = listener.accept() => match accepted {
-                Ok(stream) if connections.len() >= CONNECTIONS_MAX => {
-                    (gateway.on_trouble)(format!("{}: refused, {CONNECTIONS_MAX} connections are open", stream.peer()));
-                }
-                Ok(stream) => drop(connections.spawn(contained(converse(gateway.clone(), stream, shutdown.clone())))),
+                Ok(stream) => match places.enter(stream.is_near()) {
+                    Ok(place) => {
+                        let ticket = Ticket { place, places: places.clone() };
+                        drop(connections.spawn(contained(converse(gateway.clone(), stream, ticket, shutdown.clone()))));
+                    }
+                    Err(taken) => {
+                        (gateway.on_trouble)(format!("{}: refused: {taken}", stream.peer()));
+                        if connections.len() < CONNECTIONS_MAX + REFUSED_MAX {
+                            drop(connections.spawn(contained(refuse(stream, taken))));
+                        }
+                    }
+                },
                 Err(error) => {
                     (gateway.on_trouble)(format!("no connection could be taken: {error}"));
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -59,13 +98,24 @@ pub async fn run(gateway: Arc<Gateway>, mut listener: Box<dyn Listener>, shutdow
 }
 
 /// One connection from its first byte to its last.
-async fn converse(gateway: Arc<Gateway>, mut stream: Box<dyn Stream>, mut shutdown: watch::Receiver<bool>) {
+async fn converse(
+    gateway: Arc<Gateway>,
+    mut stream: Box<dyn Stream>,
+    ticket: Ticket,
+    mut shutdown: watch::Receiver<bool>,
+) {
+    let accepted = gateway.clock.now();
+    let begun = tokio::select! {
+        biased;
+        begun = timeout(HELLO_WAIT_MAX, first_bytes(&mut stream)) => begun,
+        taken = poll_fn(|context| ticket.poll_leave(context)) => return refuse(stream, taken).await,
+    };
     // A connection that says nothing at first is closed; nobody needs to be told.
-    let Ok(Some(begun)) = timeout(HELLO_WAIT_MAX, first_bytes(&mut stream)).await else { return };
+    let Ok(Some(begun)) = begun else { return };
     match begun.as_slice() {
-        // The second form wants to prove who it is before data comes; it is told that nobody has to.
+        // The second form wants to prove who it is before data comes; it is told that this is not served.
         [0, ..] | [0xDE, 0xAD, 0xBE, 0xEF] => {
-            let data = Box::pin(transfer::converse(gateway, stream, begun));
+            let data = Box::pin(transfer::converse(gateway, stream, ticket, begun));
             tokio::select! {
                 biased;
                 _ = shutdown.wait_for(|stop| *stop) => (),
@@ -78,7 +128,18 @@ async fn converse(gateway: Arc<Gateway>, mut stream: Box<dyn Stream>, mut shutdo
             linger(&mut stream).await;
         }
         // What nobody knows is told so in the words of Hadoop RPC.
-        _ => Box::pin(rpc::Connection::new(gateway, stream, begun, shutdown).run()).await,
+        _ => Box::pin(rpc::Connection::new(gateway, stream, (accepted, ticket), begun, shutdown).run()).await,
+    }
+}
+
+/// Says in the words of Hadoop RPC why there is no place: what the connection is for is not known yet, and a client of the data
+/// transfer protocol takes this for the end.
+async fn refuse(mut stream: Box<dyn Stream>, taken: Taken) {
+    let mut words = Vec::new();
+    rpc::append_fatal(&mut words, CALL_UNKNOWN, &Refusal::new(RETRIABLE, taken.to_string()), FATAL_UNKNOWN);
+    // Whoever goes away first is no news.
+    if let Ok(Ok(())) = timeout(LAST_WORDS, stream.write_all(&words)).await {
+        linger(&mut stream).await;
     }
 }
 

@@ -19,15 +19,16 @@ use crate::message::files::{
 };
 use crate::names;
 use crate::refusal::{RETRIABLE, Refusal};
-use base::limit::HDFS_WRITE_MEMORY_MAX;
-use base::unit::MIB;
+use crate::transfer::Incoming;
 use bytes::Bytes;
 use prost::Message;
 use std::sync::Arc;
-use tokio::sync::Semaphore;
 
 pub use elsewhere::opened_elsewhere;
 pub use leases::{close_all, watch};
+
+/// Blocks of one report that are compared: clients report those of one read.
+const REPORTED_MAX: usize = 16;
 
 /// What is known of open files and their blocks.
 pub struct Files {
@@ -35,8 +36,8 @@ pub struct Files {
     pub readers: readers::Readers,
     /// Files that are open for writing.
     pub open: open::OpenFiles,
-    /// Memory for bytes that were received and are not written yet: a permit for each MiB.
-    pub memory: Arc<Semaphore>,
+    /// Memory for bytes that were received and are not written yet.
+    pub memory: Arc<Incoming>,
     /// Devices that had no room lately.
     pub room: room::Room,
     opening: locks::Locks,
@@ -47,7 +48,7 @@ impl Default for Files {
         Files {
             readers: readers::Readers::default(),
             open: open::OpenFiles::default(),
-            memory: Arc::new(Semaphore::new((HDFS_WRITE_MEMORY_MAX / MIB) as usize)),
+            memory: Arc::default(),
             room: room::Room::default(),
             opening: locks::Locks::default(),
         }
@@ -123,6 +124,7 @@ async fn about_leases(
             Err(refusal) => Err(refusal),
         },
         "renewLease" => decode::<RenewLease>(request).and_then(|ask| {
+            making::check_holder(&ask.holder)?;
             if gateway.files.open.renew(&ask.holder, gateway.clock.now()) {
                 return encoded(Ok(Nothing {}));
             }
@@ -141,10 +143,15 @@ async fn about_leases(
             }
             Err(refusal) => Err(refusal),
         },
-        "reportBadBlocks" => decode::<ReportBadBlocks>(request).and_then(|ask| {
-            ask.blocks.iter().for_each(|block| crate::transfer::suspect(gateway, &block.block));
-            encoded(Ok(Nothing {}))
-        }),
+        "reportBadBlocks" => match decode::<ReportBadBlocks>(request) {
+            Ok(ask) => {
+                for reported in ask.blocks.iter().take(REPORTED_MAX) {
+                    crate::transfer::suspect(gateway, &reported.block).await;
+                }
+                encoded(Ok(Nothing {}))
+            }
+            Err(refusal) => Err(refusal),
+        },
         _ => return None,
     })
 }

@@ -2,14 +2,15 @@
 
 use crate::cluster::Cluster;
 use crate::files::Files;
-use crate::names::Known;
+use crate::names::{Known, Walks};
 use crate::rpc::Rpc;
 use base::env::{Clock, Random};
+use base::limit::HDFS_SUMS_MAX;
 use base::net::{Boxed, Listener};
 use base::unit::Time;
 use client::Client;
 use std::sync::Arc;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 /// Groups of a user on this machine, the primary one first; empty if the user is not known.
 pub type GroupsOf = Arc<dyn Fn(&str) -> Vec<String> + Send + Sync>;
@@ -28,6 +29,8 @@ pub struct Settings {
     pub groups_of: GroupsOf,
     /// Told, in a sentence for people, why a connection was refused or cut.
     pub on_trouble: Arc<dyn Fn(String) + Send + Sync>,
+    /// Least bytes in a block of a new file.
+    pub min_block_size: u64,
 }
 
 /// Members of this group may do everything, too, as in HDFS.
@@ -53,6 +56,8 @@ pub struct Gateway {
     pub groups_of: GroupsOf,
     /// Told why a connection was refused or cut.
     pub on_trouble: Arc<dyn Fn(String) + Send + Sync>,
+    /// Least bytes in a block of a new file.
+    pub min_block_size: u64,
     /// Where clients reach it, `host:port`: calls and data on one port.
     pub address: String,
     /// Files that are open for writing, and what is known of blocks.
@@ -65,6 +70,12 @@ pub struct Gateway {
     pub(crate) rpc: Rpc,
     /// Directories that were looked up lately.
     pub(crate) known: Known,
+    /// Walks through trees that are under way.
+    pub(crate) walks: Walks,
+    /// Blocks whose bytes are read for a checksum, and to compare them.
+    pub(crate) sums: Semaphore,
+    /// See `sums`.
+    pub(crate) compares: Semaphore,
 }
 
 impl Gateway {
@@ -78,7 +89,7 @@ impl Gateway {
     }
 
     async fn run(settings: Settings, listener: Box<dyn Listener>, shutdown: watch::Receiver<bool>) {
-        let Settings { client, clock, random, superuser, groups_of, on_trouble } = settings;
+        let Settings { client, clock, random, superuser, groups_of, on_trouble, min_block_size } = settings;
         let address = listener.address();
         let started = clock.now();
         let gateway = Gateway {
@@ -88,12 +99,16 @@ impl Gateway {
             superuser,
             groups_of,
             on_trouble,
+            min_block_size,
             address,
             files: Files::default(),
             started,
             cluster: Cluster::default(),
             rpc: Rpc::default(),
             known: Known::default(),
+            walks: Walks::default(),
+            sums: Semaphore::new(HDFS_SUMS_MAX),
+            compares: Semaphore::new(1),
         };
         let gateway = Arc::new(gateway);
         let leases = tokio::spawn(crate::files::watch(Arc::downgrade(&gateway)));

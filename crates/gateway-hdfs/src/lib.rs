@@ -6,6 +6,7 @@ mod cluster;
 mod door;
 mod files;
 mod gateway;
+mod memory;
 pub mod message;
 mod names;
 mod note;

@@ -12,6 +12,7 @@ mod set;
 mod status;
 mod usage;
 mod walk;
+mod walks;
 mod way;
 mod xattrs;
 
@@ -38,6 +39,7 @@ pub(crate) use permission::{READ, WRITE, superuser_only};
 pub(crate) use policies::{LAZY_PERSIST, check_coding_policy, storage_policy_named};
 pub(crate) use set::check_replication;
 pub use status::file_status;
+pub(crate) use walks::Walks;
 
 /// Does a call of ClientProtocol if it is one of this room's: the encoded answer. `None`: it is not.
 pub async fn call(

@@ -6,12 +6,19 @@ mod gathering;
 mod read;
 mod write;
 
+use crate::door::Ticket;
 use crate::gateway::Gateway;
-use crate::message::transfer::{BlockChecksum, ERROR_UNSUPPORTED, OperationAnswer, ReadBlock, SUCCESS, WriteBlock};
+use crate::message::transfer::{
+    BlockChecksum, ERROR, ERROR_UNSUPPORTED, HANDSHAKE_ERROR, HandshakeAnswer, OperationAnswer, ReadBlock, SUCCESS,
+    WriteBlock,
+};
 use base::error::{Error, ErrorKind, Result};
+use base::limit::HELLO_WAIT_MAX;
 use base::net::Stream;
 use connection::{Connection, nonsense};
+pub(crate) use gathering::Incoming;
 pub use read::suspect;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -21,9 +28,6 @@ const VERSION: u16 = 28;
 
 /// What a client that wants SASL or encryption sends first.
 const SASL: u32 = 0xDEAD_BEEF;
-
-/// A client has this long to say what it wants.
-const REQUEST_WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// After an operation the connection is kept this long for the next one. Clients throw theirs away after three seconds.
 const KEEP_ALIVE: Duration = Duration::from_secs(4);
@@ -38,10 +42,10 @@ enum Request {
 }
 
 /// Serves a connection whose first bytes, `begun`, say that it carries data, until it ends.
-pub async fn converse(gateway: Arc<Gateway>, stream: Box<dyn Stream>, begun: Vec<u8>) {
+pub async fn converse(gateway: Arc<Gateway>, stream: Box<dyn Stream>, mut ticket: Ticket, begun: Vec<u8>) {
     let mut connection = Connection::new(stream, begun);
     // A client that goes away is no trouble, whenever it does.
-    if let Err(error) = serve(&gateway, &mut connection).await
+    if let Err(error) = serve(&gateway, &mut connection, &mut ticket).await
         && error.kind() != ErrorKind::Unreachable
     {
         (gateway.on_trouble)(format!("data connection from {}: {}", connection.peer(), error.text()));
@@ -49,12 +53,23 @@ pub async fn converse(gateway: Arc<Gateway>, stream: Box<dyn Stream>, begun: Vec
 }
 
 /// Serves operations one after another until one of them is the last.
-async fn serve(gateway: &Arc<Gateway>, connection: &mut Connection) -> Result<()> {
-    let mut wait = REQUEST_WAIT_MAX;
+async fn serve(gateway: &Arc<Gateway>, connection: &mut Connection, ticket: &mut Ticket) -> Result<()> {
+    let mut wait = HELLO_WAIT_MAX;
     loop {
         // Silence between two operations is how connections end.
-        let Ok(request) = timeout(wait, read_request(connection)).await else { return Ok(()) };
-        match request? {
+        let request = tokio::select! {
+            biased;
+            request = timeout(wait, read_request(connection)) => request,
+            taken = poll_fn(|context| ticket.poll_leave(context)) => {
+                return answer(connection, ERROR, &taken.to_string()).await;
+            }
+        };
+        let Ok(request) = request else { return Ok(()) };
+        let request = request?;
+        if let Err(taken) = ticket.known() {
+            return answer(connection, ERROR, &taken.to_string()).await;
+        }
+        match request {
             Request::Write(request) => return write::write_block(gateway, connection, *request).await,
             Request::Read(request) => {
                 if !read::read_block(gateway, connection, &request).await? {
@@ -113,10 +128,17 @@ async fn refused(connection: &mut Connection, what: &'static str) -> Result<Requ
 async fn wrong_version(version: u16, connection: &mut Connection) -> Error {
     if version == (SASL >> 16) as u16 && connection.stage(4).await.is_ok_and(|staged| staged[..4] == SASL.to_be_bytes())
     {
-        return nonsense(
-            "it wants SASL or encryption, which is not served; unset dfs.data.transfer.protection and \
-             dfs.encrypt.data.transfer there",
-        );
+        connection.take(4);
+        let text = "it wants SASL or encryption, which is not served; unset dfs.data.transfer.protection and \
+                    dfs.encrypt.data.transfer there";
+        // What it said first is read: closing with something unread could overtake the answer.
+        let told = async {
+            connection.read_message::<()>().await?;
+            connection.write_message(&HandshakeAnswer { status: HANDSHAKE_ERROR, text: Some(text.to_string()) }).await
+        };
+        // One that went away has heard enough.
+        let _gone = told.await;
+        return nonsense(text);
     }
     nonsense(format!("it speaks version {version} of the data transfer protocol; {VERSION} is served"))
 }

@@ -6,6 +6,7 @@
 mod connections;
 mod credit;
 mod frames;
+mod hdfs;
 mod healthy;
 mod ranges;
 mod target;
@@ -64,7 +65,7 @@ struct Attack {
 }
 
 /// All of them, in the order in which they are made.
-const ATTACKS: [Attack; 9] = [
+const ATTACKS: [Attack; 17] = [
     Attack {
         name: "ranges",
         about: "reads that name one byte 65,536 times",
@@ -109,6 +110,46 @@ const ATTACKS: [Attack; 9] = [
         name: "nested",
         about: "messages of 1 MiB that hold as many things as fit in them",
         run: |target| Box::pin(frames::nested(target)),
+    },
+    Attack {
+        name: "paths-hdfs",
+        about: "calls of Hadoop's with paths of 60 MiB",
+        run: |target| Box::pin(hdfs::long_paths(target)),
+    },
+    Attack {
+        name: "xattrs-hdfs",
+        about: "calls of Hadoop's that name one attribute 8,000 times",
+        run: |target| Box::pin(hdfs::attributes(target)),
+    },
+    Attack {
+        name: "empty-hdfs",
+        about: "calls of Hadoop's that hold as many empty messages as fit in them",
+        run: |target| Box::pin(hdfs::empty_messages(target)),
+    },
+    Attack {
+        name: "unread-hdfs",
+        about: "listings that are asked for without an end, and never read",
+        run: |target| Box::pin(hdfs::unread_answers(target)),
+    },
+    Attack {
+        name: "half-hdfs",
+        about: "long calls of Hadoop's that stop in the middle",
+        run: |target| Box::pin(hdfs::half_calls(target)),
+    },
+    Attack {
+        name: "idle-hdfs",
+        about: "connections to Hadoop's port that say who they are, and nothing more",
+        run: |target| Box::pin(hdfs::idle(target)),
+    },
+    Attack {
+        name: "silent-hdfs",
+        about: "connections to Hadoop's port that say nothing",
+        run: |target| Box::pin(connections::silent(target, &target.hdfs)),
+    },
+    Attack {
+        name: "drip-hdfs",
+        about: "connections to Hadoop's port that say a byte a second of who they are",
+        run: |target| Box::pin(connections::dripping(target, &target.hdfs, hdfs::greeting())),
     },
 ];
 

@@ -39,6 +39,8 @@ pub struct Given {
     pub credentials: Credentials,
     /// Where the node that keeps the metadata is, `host:port`; none: it is this one.
     pub keeper: Option<String>,
+    /// Least bytes in a block of a new file.
+    pub min_block_size: u64,
     /// Told why connections were refused or cut.
     pub on_trouble: Arc<dyn Fn(String) + Send + Sync>,
 }
@@ -180,6 +182,7 @@ impl Given {
             superuser: os::user::current().0,
             groups_of: Arc::new(move |user| groups.of(user)),
             on_trouble: self.on_trouble.clone(),
+            min_block_size: self.min_block_size,
         }
     }
 }

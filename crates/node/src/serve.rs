@@ -160,8 +160,7 @@ async fn open(
         on_trouble: told(&node.troubles, "connection"),
     };
     let listeners = Listeners { store: listener, console: console_listener, hdfs: hdfs_listener };
-    let keeper = settings.keeper().map(str::to_string);
-    let tasks = begin(&node, listeners, server_settings, (network, itself, keeper)).await?;
+    let tasks = begin(&node, listeners, server_settings, (network, itself, &settings)).await?;
     Ok(Running { address, console, hdfs, notes, missing: node.missing.clone(), tasks, node, engines })
 }
 
@@ -273,7 +272,7 @@ async fn begin(
     node: &Arc<Node>,
     listeners: Listeners,
     settings: ServerSettings,
-    (net, itself, keeper): (Arc<dyn Net>, NodeInfo, Option<String>),
+    (net, itself, said): (Arc<dyn Net>, NodeInfo, &Settings),
 ) -> Result<Tasks> {
     let (shutdown, stopped) = watch::channel(false);
     let ServerSettings { incarnation, pool, random, credentials, .. } = settings.clone();
@@ -286,8 +285,19 @@ async fn begin(
             tokio::spawn(membership::run(node.clone(), membership.clone(), itself, stopped.clone()))
         }
     };
+    let (keeper, min_block_size) = (said.keeper().map(str::to_string), said.hdfs_min_block_size);
     let on_trouble = told(&node.troubles, "hdfs");
-    let given = hdfs::Given { node: node.clone(), incarnation, pool, random, net, credentials, keeper, on_trouble };
+    let given = hdfs::Given {
+        node: node.clone(),
+        incarnation,
+        pool,
+        random,
+        net,
+        credentials,
+        keeper,
+        min_block_size,
+        on_trouble,
+    };
     let hdfs = match listeners.hdfs {
         Some(listener) => Some(Hdfs::start(given, listener, stopped.clone()).await?),
         None => None,

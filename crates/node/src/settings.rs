@@ -4,6 +4,7 @@ use crate::log::Form;
 use crate::world::World;
 use base::error::{Error, ErrorKind, Result};
 use base::id::ClusterId;
+use base::limit::HDFS_MIN_BLOCK_SIZE;
 use base::policy::Class;
 use net::{Credentials, Secret, Tls};
 use os::disk::Backend;
@@ -30,6 +31,8 @@ pub struct Settings {
     pub console: Door,
     /// Where Hadoop's clients reach the store as an HDFS.
     pub hdfs: Door,
+    /// Least bytes in a block of a file that Hadoop's clients make.
+    pub hdfs_min_block_size: u64,
     /// How the log on stderr looks.
     pub log: Form,
     /// What those who connect prove; none: nothing, and the node should listen on loopback only.
@@ -109,6 +112,7 @@ impl Settings {
             metadata_dir: None,
             console: Door::Off,
             hdfs: Door::Off,
+            hdfs_min_block_size: HDFS_MIN_BLOCK_SIZE,
             log: Form::Text,
             secret: None,
             tls: None,

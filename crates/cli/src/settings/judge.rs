@@ -5,7 +5,8 @@ use super::device::device;
 use super::source::{Fault, Origin, Said, Value};
 use base::error::{Error, ErrorKind, Result};
 use base::id::ClusterId;
-use base::limit::PLACE_NAME_MAX;
+use base::limit::{HDFS_MIN_BLOCK_SIZE, PLACE_NAME_MAX};
+use base::unit::parse_bytes;
 use net::{Credentials, Secret, Tls};
 use node::log::Form;
 use node::{Cluster, DeviceSetting, MetaPlace, PLACE_UNSAID, Settings};
@@ -39,6 +40,7 @@ pub fn serving(said: &Said) -> std::result::Result<Settings, Vec<Fault>> {
     let reach = judge.checked("listen", &listen, |listen| listening(listen, has_secret));
     let trust = matches!(said.get("hdfs_trust_any_user_name"), Some((Value::Switch(true), _)));
     let hdfs = judge.optional("hdfs", |said| hdfs(said, trust));
+    let hdfs_min_block_size = judge.parsed("hdfs_min_block_size", min_block_size).unwrap_or(HDFS_MIN_BLOCK_SIZE);
     // What is wrong with the address is said once.
     let beside = if reach.is_some() { listen.as_str() } else { ADDRESS_UNSAID };
     let console = judge.optional("console", |said| console(said, beside, has_secret));
@@ -54,18 +56,8 @@ pub fn serving(said: &Said) -> std::result::Result<Settings, Vec<Fault>> {
     let (Some(console), Some(hdfs), true) = (console, hdfs, judge.faults.is_empty()) else {
         return Err(judge.faults);
     };
-    Ok(Settings {
-        backend,
-        console,
-        hdfs,
-        log,
-        as_new,
-        metadata_dir,
-        secret,
-        tls,
-        cluster,
-        ..Settings::new(&listen, devices)
-    })
+    let settings = Settings { hdfs_min_block_size, ..Settings::new(&listen, devices) };
+    Ok(Settings { backend, console, hdfs, log, as_new, metadata_dir, secret, tls, cluster, ..settings })
 }
 
 /// What a client knows of the cluster and what it shows in TLS, if nothing is wrong.
@@ -250,6 +242,14 @@ fn cluster_id(text: &str) -> Result<ClusterId> {
         None => {
             invalid(format!("'{text}' is no cluster's id, which is 32 hexadecimal digits; `stormwell init` draws one"))
         }
+    }
+}
+
+/// Least bytes in a block: HDFS allows any, and a block has one at least.
+fn min_block_size(text: &str) -> Result<u64> {
+    match parse_bytes(text).map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))? {
+        0 => invalid("a block has at least one byte; write 1, or a size like 1M".to_string()),
+        bytes => Ok(bytes),
     }
 }
 

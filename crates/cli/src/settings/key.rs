@@ -100,6 +100,12 @@ pub const KEYS: &[Key] = &[
         "false",
         "Lets `hdfs` be an address that other machines reach: whoever does may say to be any user",
     ),
+    key(
+        "hdfs_min_block_size",
+        Takes::Text,
+        "1K",
+        "Least bytes in a block of a file that Hadoop's clients make, as `dfs.namenode.fs-limits.min-block-size` of HDFS",
+    ),
     key("log", Takes::Text, "text", "How the log on stderr looks: `text` or `json`"),
 ];
 

@@ -3,7 +3,7 @@
 
 use super::leases::{is_held, take_back};
 use super::making::{appended, created, opened};
-use super::open::OpenFile;
+use super::open::{OpenFile, Opener};
 use crate::caller::Caller;
 use crate::gateway::Gateway;
 use crate::message::decode;
@@ -93,7 +93,9 @@ pub async fn take_over(
         }
     };
     let note = Note::read(&writer.attributes().note);
-    let file = opened(gateway, writer, holder, machine, &path, &note);
+    // Who opened it there is not known here; the owner is the next best guess.
+    let user = attributes.owner.as_str().into();
+    let file = opened(gateway, writer, Opener { holder, user: &user, machine }, &path, &note);
     let kept = (attributes.block_base != 0).then_some((attributes.block_base, attributes.block_number));
     let gone_on = file.state.lock().await.go_on(&file, kept, block).await;
     if let Err(error) = gone_on {

@@ -40,9 +40,14 @@ pub async fn call(
 }
 
 /// The blocks of a whole file, for listings that want them: those of a file that is being written as far as it is visible.
-pub async fn located(gateway: &Gateway, attributes: &Attributes, note: &Note) -> Result<LocatedBlocks, Refusal> {
+pub async fn located(
+    gateway: &Gateway,
+    caller: &Caller,
+    attributes: &Attributes,
+    note: &Note,
+) -> Result<LocatedBlocks, Refusal> {
     let length = visible_length(gateway, attributes).await?;
-    blocks_of(gateway, attributes, note, length, 0..length).await
+    blocks_of(gateway, caller, attributes, note, (length, 0..length)).await
 }
 
 /// A block of `length` bytes with this stamp, at this gateway.
@@ -80,7 +85,7 @@ async fn get_block_locations(gateway: &Gateway, caller: &Caller, request: Bytes)
     let note = Note::read(&attributes.note);
     let visible = visible_length(gateway, &attributes).await?;
     let range = offset..offset.saturating_add(length);
-    let located = blocks_of(gateway, &attributes, &note, visible, range).await?;
+    let located = blocks_of(gateway, caller, &attributes, &note, (visible, range)).await?;
     Ok(GetBlockLocationsAnswer { located: Some(located) }.encode_to_vec())
 }
 
@@ -114,13 +119,13 @@ async fn visible_length(gateway: &Gateway, attributes: &Attributes) -> Result<u6
     Ok(gateway.client.open_inode(attributes.inode).await?.length_known_or_asked().await?)
 }
 
-/// The blocks of a file that hold bytes of a range, and its last one.
+/// The blocks of a file of this length that hold bytes of a range, and its last one.
 async fn blocks_of(
     gateway: &Gateway,
+    caller: &Caller,
     attributes: &Attributes,
     note: &Note,
-    length: u64,
-    range: Range<u64>,
+    (length, range): (u64, Range<u64>),
 ) -> Result<LocatedBlocks, Refusal> {
     let under_construction = attributes.open;
     if length == 0 {
@@ -151,6 +156,8 @@ async fn blocks_of(
              write it with a larger block size than {size} bytes"
         )));
     }
+    // One more is the last block.
+    caller.share.blocks(count.saturating_add(1)).await;
     let mut blocks: Vec<LocatedBlock> =
         if range.start < end { (first_place..behind).map(block).collect() } else { Vec::new() };
     let mut last = vec![block(last_place)];

@@ -3,26 +3,29 @@
 use super::blocks;
 use super::elsewhere::held_by;
 use super::leases::{Wish, may_take, take_back};
-use super::open::{OpenFile, located, reserve_block};
+use super::open::{OpenFile, Opener, located, reserve_block};
 use crate::caller::Caller;
 use crate::gateway::{Gateway, REPLICATION};
 use crate::message::files::{Append, AppendAnswer, CREATE, Create, CreateAnswer, LAZY_PERSIST, NEW_BLOCK, OVERWRITE};
 use crate::message::hdfs::FileStatus;
 use crate::names::{self, Creation, Looks};
 use crate::note::Note;
-use crate::refusal::{ALREADY_BEING_CREATED, FILE_EXISTS, FILE_NOT_FOUND, RETRIABLE, Refusal};
+use crate::refusal::{ALREADY_BEING_CREATED, FILE_EXISTS, FILE_NOT_FOUND, ILLEGAL_ARGUMENT, RETRIABLE, Refusal};
 use base::error::ErrorKind;
+use base::limit::HOLDER_MAX;
 use client::{Attributes, CreateOptions, FileWriter};
 use std::sync::Arc;
 
 /// Makes a file and opens it.
 pub async fn create(gateway: &Arc<Gateway>, caller: &Caller, ask: Create) -> Result<CreateAnswer, Refusal> {
+    check_holder(&ask.holder)?;
+    check_block_size(gateway, ask.block_size)?;
     let machine = caller.machine();
     let _alone = gateway.files.opening(&ask.path).await;
     names::check_replication(ask.replication, &ask.path)?;
-    check_room(gateway, &ask.path)?;
+    check_room(gateway, caller, &ask.path)?;
     if let Some((writer, path, note)) = create_unseen(gateway, caller, &ask).await? {
-        let file = opened(gateway, writer, &ask.holder, machine, &path, &note);
+        let file = opened(gateway, writer, opener(caller, &ask.holder), &path, &note);
         return Ok(created(gateway, &file, &note));
     }
     let mut looks = Looks::default();
@@ -44,7 +47,7 @@ pub async fn create(gateway: &Arc<Gateway>, caller: &Caller, ask: Create) -> Res
         if let Some(replaced) = creation.existing {
             end(gateway, replaced.inode).await;
         }
-        let file = opened(gateway, writer, &ask.holder, machine, &creation.path, &note);
+        let file = opened(gateway, writer, opener(caller, &ask.holder), &creation.path, &note);
         return Ok(created(gateway, &file, &note));
     }
 }
@@ -131,9 +134,10 @@ fn options(ask: &Create, creation: &Creation, note: &Note) -> CreateOptions {
 
 /// Opens a file at its end.
 pub async fn append(gateway: &Arc<Gateway>, caller: &Caller, ask: Append) -> Result<AppendAnswer, Refusal> {
+    check_holder(&ask.holder)?;
     let machine = caller.machine();
     let _alone = gateway.files.opening(&ask.path).await;
-    check_room(gateway, &ask.path)?;
+    check_room(gateway, caller, &ask.path)?;
     let mut looks = Looks::default();
     let (path, writer) = loop {
         let found = names::way_to_file(gateway, caller, &ask.path, names::WRITE).await;
@@ -156,7 +160,7 @@ pub async fn append(gateway: &Arc<Gateway>, caller: &Caller, ask: Append) -> Res
     };
     let path = path.as_str();
     let note = Note::read(&writer.attributes().note);
-    let file = opened(gateway, writer, &ask.holder, machine, path, &note);
+    let file = opened(gateway, writer, opener(caller, &ask.holder), path, &note);
     appended(gateway, &file, ask.flags).await
 }
 
@@ -189,23 +193,41 @@ pub async fn appended(gateway: &Gateway, file: &Arc<OpenFile>, flags: Option<u32
     Ok(AppendAnswer { block: Some(block), status: Some(status) })
 }
 
+/// Who opens a file by this call.
+pub fn opener<'a>(caller: &'a Caller, holder: &'a str) -> Opener<'a> {
+    Opener { holder, user: &caller.user, machine: caller.machine() }
+}
+
+/// Refuses names of holders that nobody has: they are kept with each open file.
+pub fn check_holder(holder: &str) -> Result<(), Refusal> {
+    if holder.len() <= HOLDER_MAX {
+        return Ok(());
+    }
+    let text = format!("the client's name has {} bytes, {HOLDER_MAX} are the most; nothing was done", holder.len());
+    Err(Refusal::new(ILLEGAL_ARGUMENT, text))
+}
+
+/// Refuses blocks that are smaller than the setting allows, in HDFS's words.
+fn check_block_size(gateway: &Gateway, bytes: u64) -> Result<(), Refusal> {
+    let least = gateway.min_block_size;
+    if bytes >= least {
+        return Ok(());
+    }
+    Err(Refusal::io(format!(
+        "Specified block size is less than configured minimum value (dfs.namenode.fs-limits.min-block-size, which is          hdfs_min_block_size here): {bytes} < {least}"
+    )))
+}
+
 /// The file is open from now on.
-pub fn opened(
-    gateway: &Gateway,
-    writer: FileWriter,
-    holder: &str,
-    machine: &str,
-    path: &str,
-    note: &Note,
-) -> Arc<OpenFile> {
-    let file = Arc::new(OpenFile::new(writer, holder, machine, path, note.block_size()));
+pub fn opened(gateway: &Gateway, writer: FileWriter, opener: Opener<'_>, path: &str, note: &Note) -> Arc<OpenFile> {
+    let file = Arc::new(OpenFile::new(writer, opener, path, note.block_size()));
     gateway.files.open.insert(file.clone(), gateway.clock.now());
     file
 }
 
 /// Refuses while as many files are open as may be: before anything is made that would have to be ended again.
-fn check_room(gateway: &Gateway, path: &str) -> Result<(), Refusal> {
-    if gateway.files.open.has_room() {
+fn check_room(gateway: &Gateway, caller: &Caller, path: &str) -> Result<(), Refusal> {
+    if gateway.files.open.has_room(&caller.user, caller.superuser) {
         return Ok(());
     }
     let text = format!("too many files are open for writing; {path} was not opened; close some, or try again later");

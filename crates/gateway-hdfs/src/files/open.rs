@@ -5,7 +5,7 @@ use crate::gateway::Gateway;
 use crate::message::hdfs::{ExtendedBlock, LocatedBlock};
 use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
-use base::limit::{HDFS_OPEN_FILES_MAX, HOLDER_MAX, HOLDERS_UNTOLD_MAX};
+use base::limit::{HDFS_OPEN_FILES_EACH, HDFS_OPEN_FILES_MAX, HOLDER_MAX, HOLDERS_UNTOLD_MAX};
 use base::unit::Time;
 use bytes::Bytes;
 use client::{Attributes, FileWriter, Written};
@@ -37,6 +37,8 @@ struct Table {
     leases: BTreeMap<Arc<str>, Lease>,
     /// Holders that said here that they live and have nothing open here, and when: the store has to be told.
     renewed_for_others: BTreeMap<String, Time>,
+    /// How many files each user has open.
+    users: BTreeMap<Arc<str>, usize>,
     /// Files that were closed lately, by their number.
     closed: BTreeMap<u64, Closed>,
     /// These in the order in which they were closed; what is older than its entry there counts for nothing.
@@ -66,6 +68,8 @@ pub struct OpenFile {
     pub inode: u64,
     /// Who has it open.
     pub holder: Arc<str>,
+    /// The user who opened it.
+    pub user: Arc<str>,
     /// From where.
     pub machine: String,
     /// The path that it was opened by.
@@ -128,9 +132,11 @@ impl OpenFiles {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether one more may be opened.
-    pub fn has_room(&self) -> bool {
-        self.table().by_inode.len() < HDFS_OPEN_FILES_MAX
+    /// Whether this user may open one more: of all that there may be, who is no superuser has a part.
+    pub fn has_room(&self, user: &str, superuser: bool) -> bool {
+        let table = self.table();
+        let own = table.users.get(user).copied().unwrap_or(0);
+        table.by_inode.len() < HDFS_OPEN_FILES_MAX && (superuser || own < HDFS_OPEN_FILES_EACH)
     }
 
     /// The file was opened; its holder's lease is renewed.
@@ -141,7 +147,10 @@ impl OpenFiles {
         lease.renewed = now;
         lease.inodes.insert(file.inode);
         table.closed.remove(&file.inode);
-        table.by_inode.insert(file.inode, file);
+        *table.users.entry(file.user.clone()).or_default() += 1;
+        if let Some(before) = table.by_inode.insert(file.inode, file) {
+            table.one_fewer(&before.user);
+        }
     }
 
     /// The open file of this number.
@@ -165,6 +174,7 @@ impl OpenFiles {
             return;
         }
         let Some(file) = table.by_inode.remove(&inode) else { return };
+        table.one_fewer(&file.user);
         if let Some(lease) = table.leases.get_mut(&file.holder) {
             lease.inodes.remove(&inode);
             if lease.inodes.is_empty() {
@@ -275,6 +285,29 @@ impl Lease {
     }
 }
 
+impl Table {
+    /// A user has one file less open.
+    fn one_fewer(&mut self, user: &Arc<str>) {
+        if let Some(count) = self.users.get_mut(user) {
+            *count -= 1;
+            if *count == 0 {
+                self.users.remove(user);
+            }
+        }
+    }
+}
+
+/// Who opens a file.
+#[derive(Clone, Copy)]
+pub struct Opener<'a> {
+    /// The name that its lease goes by.
+    pub holder: &'a str,
+    /// The user.
+    pub user: &'a Arc<str>,
+    /// From where.
+    pub machine: &'a str,
+}
+
 impl OpenFile {
     /// Bytes or a heartbeat came.
     pub fn hear(&self, now: Time) {
@@ -286,12 +319,14 @@ impl OpenFile {
     }
 
     /// A file that was opened just now.
-    pub fn new(writer: FileWriter, holder: &str, machine: &str, path: &str, block_size: u64) -> OpenFile {
+    pub fn new(writer: FileWriter, opener: Opener<'_>, path: &str, block_size: u64) -> OpenFile {
+        let Opener { holder, user, machine } = opener;
         let attributes = writer.attributes().clone();
         let stamp = first_stamp(attributes.generation);
         OpenFile {
             inode: writer.inode(),
             holder: holder.into(),
+            user: user.clone(),
             machine: machine.to_string(),
             path: path.to_string(),
             block_size,

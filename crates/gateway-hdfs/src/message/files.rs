@@ -179,7 +179,15 @@ pub struct Nothing {}
 pub struct ReportBadBlocks {
     /// Which.
     #[prost(message, repeated, tag = "1")]
-    pub blocks: Vec<LocatedBlock>,
+    pub blocks: Vec<ReportedBlock>,
+}
+
+/// A block that is reported; where it is, is not read.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct ReportedBlock {
+    /// The block.
+    #[prost(message, required, tag = "1")]
+    pub block: ExtendedBlock,
 }
 
 /// Says that a holder of leases lives.

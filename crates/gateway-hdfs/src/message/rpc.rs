@@ -133,6 +133,8 @@ pub const ERROR_NO_SUCH_METHOD: i32 = 2;
 pub const ERROR_NO_SUCH_PROTOCOL: i32 = 3;
 /// `ResponseHeader::detail`: the protocol has another version.
 pub const ERROR_VERSION_MISMATCH: i32 = 6;
+/// `ResponseHeader::detail`: the connection ends for another reason.
+pub const FATAL_UNKNOWN: i32 = 10;
 /// `ResponseHeader::detail`: a frame's header makes no sense.
 pub const FATAL_INVALID_HEADER: i32 = 12;
 /// `ResponseHeader::detail`: a frame cannot be read.

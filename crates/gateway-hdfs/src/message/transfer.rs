@@ -1,7 +1,7 @@
 //! Messages of the data transfer protocol (datatransfer.proto). Packet headers and acknowledgements, one for every 64 KiB or
 //! so, are written and read by hand.
 
-use super::hdfs::{DatanodeInfo, ExtendedBlock, Token};
+use super::hdfs::{ExtendedBlock, Token};
 use prost::Message;
 
 /// `Status`: it went well.
@@ -64,6 +64,20 @@ pub struct OperationHeader {
     pub client: String,
 }
 
+/// The answer to a client that wants to prove who it is, or encryption (DataTransferEncryptorMessageProto).
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct HandshakeAnswer {
+    /// `HANDSHAKE_ERROR`.
+    #[prost(int32, required, tag = "1")]
+    pub status: i32,
+    /// Why, for people.
+    #[prost(string, optional, tag = "3")]
+    pub text: Option<String>,
+}
+
+/// `HandshakeAnswer::status`: it is not served.
+pub const HANDSHAKE_ERROR: i32 = 2;
+
 /// How the client will use the bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct Caching {
@@ -112,9 +126,6 @@ pub struct WriteBlock {
     /// The block and who asks. Its length means nothing.
     #[prost(message, required, tag = "1")]
     pub header: OperationHeader,
-    /// To whom the receiver should forward.
-    #[prost(message, repeated, tag = "2")]
-    pub targets: Vec<DatanodeInfo>,
     /// `BlockConstructionStage`.
     #[prost(int32, required, tag = "4")]
     pub stage: i32,

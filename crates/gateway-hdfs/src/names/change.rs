@@ -316,6 +316,7 @@ fn not_empty(way: &Way) -> Refusal {
 /// Whoever removes a tree must have all rights on every directory in it that has something in it.
 async fn check_below(gateway: &Gateway, caller: &Caller, way: &Way) -> Result<(), Refusal> {
     let Some(last) = way.last().filter(|last| last.directory && !caller.superuser) else { return Ok(()) };
+    let _turn = gateway.walks.turn(&caller.user).await;
     let mut walk = Walk::new(gateway, &way.path, last.clone());
     while let Some((directory, path, entry)) = walk.next().await? {
         if walk.is_first() {

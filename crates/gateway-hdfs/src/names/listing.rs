@@ -14,7 +14,7 @@ use crate::note::Note;
 use crate::refusal::{ACCESS_CONTROL, FILE_NOT_FOUND, JAVA_ARGUMENT, Refusal};
 use base::checksum::crc32c;
 use base::error::ErrorKind;
-use base::limit::LIST_PAGE_MAX;
+use base::limit::{HDFS_LOCATED_PAGE, HDFS_PAGE, HDFS_PAGE_BYTES, LIST_PAGE_MAX};
 use client::Attributes;
 use prost::Message;
 
@@ -35,7 +35,7 @@ pub(crate) async fn info(
     };
     match way.last() {
         None => Ok(None),
-        Some(attributes) => status(gateway, "", attributes, policy_above(&way), located).await.map(Some),
+        Some(attributes) => status(gateway, caller, ("", attributes), policy_above(&way), located).await.map(Some),
     }
 }
 
@@ -48,12 +48,13 @@ pub(crate) async fn listing(
     let way = Way::look(gateway, caller, &ask.path, Purpose::Read).await?;
     let Some(last) = way.last() else { return Ok(None) };
     if !last.directory {
-        let entry = status(gateway, "", last, policy_above(&way), ask.located).await?;
+        let entry = status(gateway, caller, ("", last), policy_above(&way), ask.located).await?;
         return Ok(Some(Listing { entries: vec![entry], remaining: 0 }));
     }
     let wanted = Wanted { access: READ | EXECUTE, ..Wanted::default() };
     permission::check(&gateway.superuser, caller, &way, wanted)?;
     let after = after_name(gateway, caller, ask.after).await?;
+    caller.share.answer(page_memory(ask.located)).await;
     let page = match gateway.client.list(&way.path, &after, LIST_PAGE_MAX as u32).await {
         Ok(page) => page,
         // It went between the two questions.
@@ -63,18 +64,24 @@ pub(crate) async fn listing(
     let own = Note::read(&last.note).storage_policy;
     let policy = if own == 0 { policy_above(&way) } else { own };
     let mut entries = Vec::with_capacity(page.entries.len());
-    let (mut blocks, mut more) = (0, page.more);
+    let (mut blocks, mut bytes, mut more) = (0, 0, page.more);
     let count = page.entries.len();
     for entry in page.entries {
-        let status = status(gateway, &entry.name, &entry.attributes, policy, ask.located).await?;
+        let status = status(gateway, caller, (&entry.name, &entry.attributes), policy, ask.located).await?;
+        bytes += status.encoded_len();
         blocks += status.locations.as_ref().map_or(0, |locations| locations.blocks.len());
         entries.push(status);
-        if blocks >= LIST_PAGE_MAX {
+        if blocks >= LIST_PAGE_MAX || bytes >= if ask.located { HDFS_LOCATED_PAGE } else { HDFS_PAGE_BYTES } {
             more |= entries.len() < count;
             break;
         }
     }
     Ok(Some(Listing { entries, remaining: u32::from(more) }))
+}
+
+/// Memory for a page and what it is made from.
+fn page_memory(located: bool) -> usize {
+    if located { HDFS_LOCATED_PAGE } else { HDFS_PAGE }
 }
 
 /// Does getBatchedListing: one page after another of several directories.
@@ -88,6 +95,8 @@ pub(crate) async fn batched(
         let text = format!("Too many source paths ({} > {BATCH_MAX})", paths.len());
         return Err(Refusal::new(JAVA_ARGUMENT, text));
     }
+    // The last page begins when the others are not full.
+    caller.share.answer(2 * page_memory(located)).await;
     let checksum = crc32c(paths.join("\0").as_bytes()).to_string().into_bytes();
     let (mut place, mut after_name) = (0, Vec::new());
     if !after.is_empty() {
@@ -98,7 +107,7 @@ pub(crate) async fn batched(
         place = (key.path as usize).saturating_add(usize::from(key.after.is_empty()));
         after_name = key.after;
     }
-    let (mut listings, mut count) = (Vec::new(), 0);
+    let (mut listings, mut count, mut bytes) = (Vec::new(), 0, 0);
     while let Some(path) = paths.get(place) {
         let page = ListingRequest { path: path.clone(), after: std::mem::take(&mut after_name), located };
         let missing = || Refusal::new(FILE_NOT_FOUND, format!("Path {path} does not exist"));
@@ -115,9 +124,11 @@ pub(crate) async fn batched(
             }
         };
         count += entries.len();
-        listings.push(BatchedListing { entries, path: place as u32, failure });
+        let listed = BatchedListing { entries, path: place as u32, failure };
+        bytes += listed.encoded_len();
+        listings.push(listed);
         let last = place + 1 == paths.len() && rest.is_empty();
-        if (count >= LIST_PAGE_MAX || !rest.is_empty()) && !last {
+        if (count >= LIST_PAGE_MAX || bytes >= HDFS_PAGE_BYTES || !rest.is_empty()) && !last {
             let after = BatchedKey { checksum, path: place as u32, after: rest }.encode_to_vec();
             return Ok(BatchedListingAnswer { listings, more: true, after });
         }
@@ -180,8 +191,8 @@ pub(crate) fn policy_above(way: &Way) -> u32 {
 
 async fn status(
     gateway: &Gateway,
-    name: &str,
-    attributes: &Attributes,
+    caller: &Caller,
+    (name, attributes): (&str, &Attributes),
     policy_above: u32,
     located: bool,
 ) -> Result<FileStatus, Refusal> {
@@ -191,7 +202,7 @@ async fn status(
         status.storage_policy = Some(policy_above);
     }
     if located && !attributes.directory {
-        status.locations = Some(located::located(gateway, attributes, &note).await?);
+        status.locations = Some(located::located(gateway, caller, attributes, &note).await?);
     }
     Ok(status)
 }

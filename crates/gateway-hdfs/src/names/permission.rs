@@ -193,6 +193,7 @@ mod tests {
             call: 1,
             again: false,
             address: "127.0.0.1:1".into(),
+            share: Default::default(),
         }
     }
 

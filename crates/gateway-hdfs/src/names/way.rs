@@ -11,6 +11,13 @@ use base::error::ErrorKind;
 use base::limit::{NAME_MAX, PATH_DEPTH_MAX, PATH_MAX};
 use client::{Attributes, Found};
 
+/// What is said of a path that is too long, as in HDFS.
+const TOO_LONG: &str = "Pathname too long.  Limit 4096 characters, 256 levels.";
+const _: () = assert!(PATH_MAX == 4096 && PATH_DEPTH_MAX == 256);
+
+/// `/.reserved/raw`, or `/.reserved/.inodes/` and a number, in front of a path.
+const RESERVED_MAX: usize = 64;
+
 /// What is about to be done with a path: it decides what is refused as a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
@@ -42,6 +49,7 @@ pub(crate) struct Way {
 impl Way {
     /// Looks up a path as a client wrote it, and refuses if the caller may not go there.
     pub async fn look(gateway: &Gateway, caller: &Caller, text: &str, purpose: Purpose) -> Result<Way, Refusal> {
+        check_length(text)?;
         if purpose == Purpose::Create && !is_valid(text) {
             return Err(Refusal::new(INVALID_PATH, format!("Invalid file name: {text}")));
         }
@@ -66,6 +74,7 @@ impl Way {
     /// The way to a path whose directory is known, without asking what the path names: for a change that the store is to make only
     /// if no directory has changed since. `None`: look it up.
     pub fn known(gateway: &Gateway, caller: &Caller, text: &str, purpose: Purpose) -> Result<Option<Way>, Refusal> {
+        check_length(text)?;
         if purpose == Purpose::Create && !is_valid(text) {
             return Err(Refusal::new(INVALID_PATH, format!("Invalid file name: {text}")));
         }
@@ -214,6 +223,15 @@ fn parent_of(path: &str) -> &str {
     }
 }
 
+/// Refuses what is too long to be a path before anything is made of it: 4,096 bytes, and a word in front that is none of its names.
+fn check_length(text: &str) -> Result<(), Refusal> {
+    if text.len() <= PATH_MAX + RESERVED_MAX {
+        return Ok(());
+    }
+    let begun = &text[..text.floor_char_boundary(NAME_MAX)];
+    Err(Refusal::io(format!("{TOO_LONG} The path has {} bytes and begins with {begun}", text.len())))
+}
+
 /// Whether HDFS takes this for the name of something new.
 fn is_valid(text: &str) -> bool {
     let Some(rest) = text.strip_prefix('/') else { return false };
@@ -267,8 +285,7 @@ fn is_possible(names: &[&str], path: &str) -> bool {
 fn check_new_name(names: &[&str]) -> Result<(), Refusal> {
     let length: usize = names.iter().map(|name| name.len() + 1).sum();
     if length > PATH_MAX || names.len() > PATH_DEPTH_MAX {
-        let text = format!("Pathname too long.  Limit {PATH_MAX} characters, {PATH_DEPTH_MAX} levels.");
-        return Err(Refusal::io(text));
+        return Err(Refusal::io(TOO_LONG));
     }
     if names.first() == Some(&".reserved") {
         let text = "File name \".reserved\" is reserved and cannot be created.";

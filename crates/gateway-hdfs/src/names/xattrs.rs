@@ -105,6 +105,11 @@ pub(crate) async fn remove(gateway: &Gateway, caller: &Caller, ask: XattrRequest
 
 /// Does getXAttrs, and without names listXAttrs: those that the caller may see.
 pub(crate) async fn get(gateway: &Gateway, caller: &Caller, ask: XattrsRequest) -> Result<Vec<XattrProto>, Refusal> {
+    if ask.xattrs.len() > VISIBLE_MAX {
+        let text =
+            format!("{} attributes were asked for at once; no file has more than {VISIBLE_MAX}", ask.xattrs.len());
+        return Err(Refusal::new(ILLEGAL_ARGUMENT, text));
+    }
     let way = Way::look(gateway, caller, &ask.path, Purpose::Read).await?;
     for xattr in &ask.xattrs {
         check_namespace(caller, xattr, way.raw)?;
@@ -125,12 +130,17 @@ pub(crate) async fn get(gateway: &Gateway, caller: &Caller, ask: XattrsRequest) 
     if ask.xattrs.is_empty() {
         return Ok(seen);
     }
-    let wanted = ask.xattrs.iter().map(|wanted| {
+    let mut found: Vec<XattrProto> = Vec::new();
+    for wanted in &ask.xattrs {
         let same = |xattr: &&XattrProto| xattr.namespace == wanted.namespace && xattr.name == wanted.name;
         let missing = || Refusal::new(XATTR_NOT_FOUND, "At least one of the attributes provided was not found.");
-        seen.iter().find(same).cloned().ok_or_else(missing)
-    });
-    wanted.collect()
+        let xattr = seen.iter().find(same).ok_or_else(missing)?;
+        // Each is answered once, however often it is asked for.
+        if !found.contains(xattr) {
+            found.push(xattr.clone());
+        }
+    }
+    Ok(found)
 }
 
 /// The way to what gets or loses an attribute, and the attribute's name in the store.

@@ -1,7 +1,6 @@
 //! The calls of one connection that are under way. They are worked on by the connection's own task: an answer of the store
 //! wakes that task and no other, and a call costs no task of its own.
 
-use crate::rpc::frame::Answer;
 use base::limit::HDFS_CALLS_MAX;
 use std::future::Future;
 use std::pin::Pin;
@@ -9,22 +8,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// A call under way.
-pub type Doing = Pin<Box<dyn Future<Output = Answer> + Send>>;
+/// A call under way, and what comes of it.
+pub type Doing<A> = Pin<Box<dyn Future<Output = A> + Send>>;
 
 /// Places that are kept for the next calls when nothing is under way. More were a burst.
 const SPARE_PLACES: usize = 8;
 
 /// Calls under way, at most `HDFS_CALLS_MAX`.
-#[derive(Default)]
-pub struct Calls {
-    places: Vec<Place>,
+pub struct Calls<A> {
+    places: Vec<Place<A>>,
     free: Vec<usize>,
     woken: Arc<Woken>,
 }
 
-struct Place {
-    doing: Option<Doing>,
+struct Place<A> {
+    doing: Option<Doing<A>>,
     alarm: Arc<Alarm>,
     waker: Waker,
 }
@@ -74,7 +72,13 @@ impl Wake for Alarm {
     }
 }
 
-impl Calls {
+impl<A> Default for Calls<A> {
+    fn default() -> Calls<A> {
+        Calls { places: Vec::new(), free: Vec::new(), woken: Arc::default() }
+    }
+}
+
+impl<A> Calls<A> {
     /// How many are under way.
     pub fn len(&self) -> usize {
         self.places.len() - self.free.len()
@@ -86,7 +90,7 @@ impl Calls {
     }
 
     /// Begins a call; the answer if it is there at once. There must be room.
-    pub fn begin(&mut self, doing: Doing) -> Option<Answer> {
+    pub fn begin(&mut self, doing: Doing<A>) -> Option<A> {
         assert!(self.has_room(), "a connection has {} calls under way", self.len());
         let at = self.free.pop().unwrap_or_else(|| {
             let woken = self.woken.clone();
@@ -100,7 +104,7 @@ impl Calls {
 
     /// Lets those calls go on that can, and hands over the answers that are there. Afterwards `context` is woken when another
     /// one can.
-    pub fn turn(&mut self, context: &Context<'_>, mut answered: impl FnMut(Answer)) {
+    pub fn turn(&mut self, context: &Context<'_>, mut answered: impl FnMut(A)) {
         let mut ready = {
             let mut list = self.woken.lock();
             if list.places.is_empty() {
@@ -134,7 +138,7 @@ impl Calls {
     }
 
     /// Takes a call one step further.
-    fn go_on(&mut self, at: usize) -> Option<Answer> {
+    fn go_on(&mut self, at: usize) -> Option<A> {
         let place = &mut self.places[at];
         // A call that is through may have left an alarm behind.
         let doing = place.doing.as_mut()?;
@@ -158,7 +162,7 @@ mod tests {
     use std::task::Poll;
     use tokio::sync::oneshot;
 
-    fn waiting(call: i32) -> (oneshot::Sender<()>, super::Doing) {
+    fn waiting(call: i32) -> (oneshot::Sender<()>, super::Doing<Answer>) {
         let (tell, told) = oneshot::channel();
         let doing = async move {
             drop(told.await);
@@ -168,7 +172,7 @@ mod tests {
     }
 
     /// The next answers, when there are some.
-    async fn answers(calls: &mut Calls) -> Vec<i32> {
+    async fn answers(calls: &mut Calls<Answer>) -> Vec<i32> {
         let mut numbers = Vec::new();
         poll_fn(|context| {
             calls.turn(context, |(call, _): Answer| numbers.push(call));

@@ -1,18 +1,23 @@
 //! One connection that carries calls: one task reads frames, works on calls and writes answers, as many at once as there are.
 
 use crate::caller::Caller;
+use crate::door::Ticket;
 use crate::gateway::{Gateway, SUPERUSERS_GROUP};
+use crate::memory::is_too_slow;
 use crate::message::rpc::{
     AUTHENTICATION_NONE, AUTHENTICATION_SASL, CALL_CONTEXT, CALL_PING, CALL_SASL, CALL_UNKNOWN, CallHeader,
-    ConnectionContext, FATAL_DESERIALIZING, FATAL_INVALID_HEADER, FATAL_UNAUTHORIZED, FATAL_VERSION_MISMATCH,
-    KIND_PROTOCOL_BUFFER, MAGIC, OPERATION_FINAL, RequestHeader, SASL_NEGOTIATE, Sasl, VERSION,
+    ConnectionContext, FATAL_DESERIALIZING, FATAL_INVALID_HEADER, FATAL_UNAUTHORIZED, FATAL_UNKNOWN,
+    FATAL_VERSION_MISMATCH, KIND_PROTOCOL_BUFFER, MAGIC, OPERATION_FINAL, RequestHeader, SASL_NEGOTIATE, Sasl, VERSION,
 };
-use crate::refusal::{ACCESS_CONTROL, RPC_SERVER, Refusal, VERSION_MISMATCH};
+use crate::refusal::{ACCESS_CONTROL, RETRIABLE, RPC_SERVER, Refusal, VERSION_MISMATCH};
+use crate::rpc::budget::{self, Each, Share};
 use crate::rpc::calls::Calls;
 use crate::rpc::dispatch;
 use crate::rpc::frame::{self, Front, LENGTH_BYTES};
+use crate::rpc::outgoing::{Done, Outgoing, Wrote};
 use base::limit::{
-    CONNECTION_IDLE_MAX, HDFS_BACKLOG_MAX, HDFS_FRAME_MAX, HDFS_LARGE_CALL, HELLO_WAIT_MAX, USER_NAME_MAX,
+    CONNECTION_IDLE_MAX, HDFS_BACKLOG_MAX, HDFS_CALL_MAX, HDFS_CONTEXT_MAX, HDFS_LARGE_CALL, HELLO_WAIT_MAX,
+    USER_NAME_MAX,
 };
 use base::net::Stream;
 use base::unit::Time;
@@ -23,7 +28,8 @@ use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use std::time::Duration;
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Sleep, sleep};
 
@@ -33,8 +39,12 @@ const READ_AT_ONCE: usize = 16 << 10;
 /// Turns of reading and writing before other tasks of the runtime get theirs.
 const TURNS: usize = 16;
 
-/// Buffers larger than this are given back after use.
-const SPARE_MAX: usize = 64 << 10;
+/// A connection without any call is closed after this long while half of all places are taken. Hadoop's clients close theirs after ten
+/// seconds (`ipc.client.connection.maxidletime`).
+const IDLE_MAX_CROWDED: Duration = Duration::from_secs(20);
+
+/// How often a connection is looked at whose other side has something to do in time.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Length of what a connection begins with: the magic, a version, a class of service, how users prove who they are.
 pub const PREAMBLE_LENGTH: usize = 7;
@@ -75,16 +85,21 @@ pub struct Connection {
     stage: Stage,
     /// Who calls, once it is known. Client and number are filled in for each call.
     caller: Option<Caller>,
-    calls: Calls,
+    calls: Calls<Done>,
+    /// Its place among all connections, and what its calls may have of the memory for answers.
+    place: Ticket,
+    each: Each,
     /// What arrived and was not taken yet.
     input: Vec<u8>,
-    /// Answers that wait, and how many bytes of them are written.
-    output: Vec<u8>,
-    written: usize,
-    flushing: bool,
-    /// The right to read a large call, or the wait for it.
+    /// Since when a frame is there in part.
+    part_since: Option<Time>,
+    output: Outgoing,
+    /// Memory to read a large call.
     large: Option<OwnedSemaphorePermit>,
-    wait_for_large: Option<Waiting<OwnedSemaphorePermit>>,
+    /// Memory for the next call's answer.
+    small: Option<OwnedSemaphorePermit>,
+    /// The wait for one of them.
+    wait: Option<(For, Waiting<OwnedSemaphorePermit>)>,
     stop: Waiting<()>,
     /// Nothing more arrives.
     ended: bool,
@@ -94,16 +109,29 @@ pub struct Connection {
     deaf: bool,
     /// The end was not asked for by the client: it is waited for a little, so that it learns the reason.
     linger: bool,
-    /// When bytes last came or went.
+    /// When it was taken, and when bytes last came or went.
+    accepted: Time,
     heard: Time,
     timer: Pin<Box<Sleep>>,
+    /// Whether the timer ends soon.
+    looks: bool,
+}
+
+/// What memory is waited for.
+#[derive(Clone, Copy)]
+enum For {
+    /// A large call.
+    Call,
+    /// The answer to the next one.
+    Answer,
 }
 
 impl Connection {
-    /// A connection whose first bytes, `begun`, were read already. It ends when `stop` becomes true.
+    /// A connection that was taken at `accepted`, whose first bytes, `begun`, were read already. It ends when `stop` becomes true.
     pub fn new(
         gateway: Arc<Gateway>,
         stream: Box<dyn Stream>,
+        (accepted, place): (Time, Ticket),
         begun: Vec<u8>,
         mut stop: watch::Receiver<bool>,
     ) -> Connection {
@@ -115,18 +143,22 @@ impl Connection {
             stage: Stage::Preamble,
             caller: None,
             calls: Calls::default(),
+            place,
+            each: Each::default(),
             input: begun,
-            output: Vec::new(),
-            written: 0,
-            flushing: false,
+            part_since: None,
+            output: Outgoing::default(),
             large: None,
-            wait_for_large: None,
+            small: None,
+            wait: None,
             stop: Box::pin(stopped),
             ended: false,
             ending: false,
             deaf: false,
             linger: false,
-            timer: Box::pin(sleep(HELLO_WAIT_MAX)),
+            accepted,
+            timer: Box::pin(sleep(LOOK_EVERY)),
+            looks: true,
         }
     }
 
@@ -142,17 +174,29 @@ impl Connection {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         for _ in 0..TURNS {
             let output = &mut self.output;
-            self.calls.turn(context, |answer| frame::append_answer(output, &answer));
+            self.calls.turn(context, |done| output.answered(done));
             let read = self.read(context);
             // Behind reading, so that all answers of this turn leave together.
             let wrote = self.write(context);
+            if !self.looks && self.is_watched() {
+                self.looks = true;
+                self.timer.set(sleep(LOOK_EVERY));
+            }
             while self.timer.as_mut().poll(context).is_ready() {
                 self.look_at_time();
             }
             if !self.ending && self.stop.as_mut().poll(context).is_ready() {
                 (self.ending, self.linger) = (true, true);
             }
-            if self.ending && self.calls.len() == 0 && (self.deaf || (self.output.is_empty() && !self.flushing)) {
+            if self.stage != Stage::Calls
+                && !self.ending
+                && let Poll::Ready(taken) = self.place.poll_leave(context)
+            {
+                let refusal = Refusal::new(RETRIABLE, taken.to_string());
+                self.end_because(&Fatal { call: CALL_UNKNOWN, refusal, detail: FATAL_UNKNOWN });
+                continue;
+            }
+            if self.ending && self.calls.len() == 0 && (self.deaf || self.output.is_empty()) {
                 return Poll::Ready(());
             }
             if !read && !wrote {
@@ -163,33 +207,56 @@ impl Connection {
         Poll::Pending
     }
 
-    /// Nothing came or went for long: the other side is gone, or might as well be.
+    /// Whether the other side has something to do in time: to say who it is, to send the rest of a frame, to take answers.
+    fn is_watched(&self) -> bool {
+        self.stage != Stage::Calls || self.part_since.is_some() || self.output.is_waiting()
+    }
+
+    /// The other side has had its time, or nothing came or went for long: it is gone, or might as well be.
     fn look_at_time(&mut self) {
-        let most = if self.stage == Stage::Calls { CONNECTION_IDLE_MAX } else { HELLO_WAIT_MAX };
-        let silence = self.gateway.clock.now().since(self.heard);
-        if silence >= most && self.calls.len() == 0 {
-            (self.ending, self.deaf) = (true, true);
+        let now = self.gateway.clock.now();
+        let silence = now.since(self.heard);
+        let rpc = &self.gateway.rpc;
+        if !self.may_take() {
+            // What is not read cannot come.
+            self.part_since = self.part_since.map(|_| now);
         }
-        self.timer.set(sleep(most.saturating_sub(silence).max(HELLO_WAIT_MAX)));
+        let part = self.part_since.filter(|since| {
+            is_too_slow(now.since(*since), self.input.len() as u64, self.large.is_some() && rpc.large.is_wanted())
+        });
+        let unnamed = self.stage != Stage::Calls && now.since(self.accepted) >= HELLO_WAIT_MAX;
+        let idle_max = if self.place.is_crowded() { IDLE_MAX_CROWDED } else { CONNECTION_IDLE_MAX };
+        let silent = silence >= idle_max && self.calls.len() == 0;
+        if unnamed || silent || self.output.is_too_slow(now, rpc.budget.is_wanted()) {
+            (self.ending, self.deaf) = (true, true);
+        } else if part.is_some() && !self.ending {
+            let text = format!("the rest of a call did not come: {} bytes of it are there", self.input.len());
+            self.end_because(&Fatal::new(CALL_UNKNOWN, FATAL_DESERIALIZING, text));
+        }
+        self.looks = self.is_watched();
+        self.timer.set(sleep(if self.looks { LOOK_EVERY } else { HELLO_WAIT_MAX }));
     }
 
     /// Whether more may be taken now. If not, an answer that leaves or a call that ends comes first.
     fn may_take(&self) -> bool {
-        let backlog = self.output.len() - self.written;
-        !self.ending && self.wait_for_large.is_none() && self.calls.has_room() && backlog < HDFS_BACKLOG_MAX
+        !self.ending && self.wait.is_none() && self.calls.has_room() && self.output.held() < HDFS_BACKLOG_MAX
     }
 
     /// One read, and what it completes. True if something happened.
     fn read(&mut self, context: &mut Context<'_>) -> bool {
-        if let Some(wait) = &mut self.wait_for_large {
+        if let Some((what, wait)) = &mut self.wait {
             let Poll::Ready(permit) = wait.as_mut().poll(context) else { return false };
-            (self.large, self.wait_for_large) = (Some(permit), None);
+            match what {
+                For::Call => self.large = Some(permit),
+                For::Answer => self.small = Some(permit),
+            }
+            self.wait = None;
         }
         if self.may_take() && self.take_waiting() {
             return true;
         }
         if !self.may_take() {
-            return self.wait_for_large.is_some();
+            return self.wait.is_some();
         }
         if self.ended {
             self.ending = true;
@@ -274,25 +341,48 @@ impl Connection {
     }
 
     fn take_frame(&mut self, rest: &[u8]) -> Result<usize, Fatal> {
-        match frame::front(rest) {
+        let most = if self.stage == Stage::Calls { HDFS_CALL_MAX } else { HDFS_CONTEXT_MAX };
+        match frame::front(rest, most) {
             Front::Nothing => Ok(0),
             Front::Part(length) => {
-                if length > HDFS_LARGE_CALL && self.large.is_none() {
-                    self.wait_for_large = Some(self.gateway.rpc.large_call(length));
+                if self.part_since.is_none() {
+                    self.part_since = Some(self.gateway.clock.now());
+                }
+                // Only one of which something came holds memory.
+                if length > HDFS_LARGE_CALL && rest.len() >= HDFS_LARGE_CALL && self.large.is_none() {
+                    self.wait = Some((For::Call, Box::pin(self.gateway.rpc.large.clone().take(length))));
                 }
                 Ok(0)
             }
             Front::Whole(length) => {
+                if self.stage == Stage::Calls && !self.has_memory(length) {
+                    return Ok(0);
+                }
+                self.part_since = None;
                 // Its own memory: a slice of a larger buffer would keep all of that for as long as the call takes.
                 let content = Bytes::copy_from_slice(&rest[LENGTH_BYTES..length]);
                 let large = self.large.take();
                 self.take_content(content, large).map(|()| length)
             }
             Front::TooLong(length) => {
-                let text = format!("a frame of {length} bytes; the most is {HDFS_FRAME_MAX}. Nothing of it was done");
+                let text = format!("a frame of {length} bytes; the most is {most}. Nothing of it was done");
                 Err(Fatal::new(CALL_UNKNOWN, FATAL_DESERIALIZING, text))
             }
         }
+    }
+
+    /// Whether there is memory to begin a call of this length; if not it is waited for.
+    fn has_memory(&mut self, length: usize) -> bool {
+        let wanted = budget::before(length);
+        if self.small.as_ref().is_some_and(|held| held.num_permits() >= wanted) {
+            return true;
+        }
+        let memory = &self.gateway.rpc.budget.small;
+        self.small = memory.now(wanted);
+        if self.small.is_none() {
+            self.wait = Some((For::Answer, Box::pin(memory.clone().take(wanted))));
+        }
+        self.small.is_some()
     }
 
     fn take_content(&mut self, mut content: Bytes, large: Option<OwnedSemaphorePermit>) -> Result<(), Fatal> {
@@ -320,7 +410,7 @@ impl Connection {
                         ..Fatal::new(call, FATAL_UNAUTHORIZED, "")
                     });
                 }
-                frame::append_sasl_success(&mut self.output);
+                self.output.append(frame::append_sasl_success);
                 self.stage = Stage::Context;
                 Ok(())
             }
@@ -330,7 +420,11 @@ impl Connection {
                 let context = context.ok_or_else(|| unreadable(call, "the connection context"))?;
                 self.caller = Some(self.caller_of(context)?);
                 self.stage = Stage::Calls;
-                Ok(())
+                let crowded = |text: String| Fatal {
+                    refusal: Refusal::new(RETRIABLE, text),
+                    ..Fatal::new(call, FATAL_UNKNOWN, "")
+                };
+                self.place.known().map_err(|taken| crowded(taken.to_string()))
             }
             0.. if self.stage == Stage::Calls => self.begin_call(&header, content, large),
             0.. => Err(Fatal::new(call, FATAL_INVALID_HEADER, "Connection context not established")),
@@ -349,7 +443,16 @@ impl Connection {
         let groups: Arc<[String]> = (self.gateway.groups_of)(&user).into();
         let superuser = user == self.gateway.superuser || groups.iter().any(|group| group == SUPERUSERS_GROUP);
         let address = self.stream.peer().into();
-        Ok(Caller { user: user.into(), groups, superuser, client_id: [0; 16], call: 0, again: false, address })
+        Ok(Caller {
+            user: user.into(),
+            groups,
+            superuser,
+            client_id: [0; 16],
+            call: 0,
+            again: false,
+            address,
+            share: Arc::default(),
+        })
     }
 
     fn begin_call(
@@ -368,15 +471,21 @@ impl Connection {
         // A name of another length is nobody's: its calls are never remembered.
         let client_id = header.client.as_ref().try_into().unwrap_or_default();
         let again = header.retry.is_some_and(|retry| retry > 0);
-        let caller = Caller { client_id, call, again, ..caller.clone() };
+        let Some(small) = self.small.take() else {
+            unreachable!("a frame is taken when there is memory for its answer")
+        };
+        let counted = small.num_permits();
+        let share = Arc::new(Share::new(self.gateway.rpc.budget.clone(), self.each.clone(), small));
+        let caller = Caller { client_id, call, again, share: share.clone(), ..caller.clone() };
         let gateway = self.gateway.clone();
         let doing = async move {
             let result = dispatch::answer(&gateway, &caller, &method, request).await;
             drop(large);
-            (call, result)
+            Done { answer: (call, result), share, counted }
         };
-        if let Some(answer) = self.calls.begin(Box::pin(doing)) {
-            frame::append_answer(&mut self.output, &answer);
+        self.output.begun(counted);
+        if let Some(done) = self.calls.begin(Box::pin(doing)) {
+            self.output.answered(done);
         }
         Ok(())
     }
@@ -384,7 +493,7 @@ impl Connection {
     /// Says why the connection ends. What was begun before is still answered.
     fn end_because(&mut self, fatal: &Fatal) {
         let Fatal { call, refusal, detail } = fatal;
-        frame::append_fatal(&mut self.output, *call, refusal, *detail);
+        self.output.append(|out| frame::append_fatal(out, *call, refusal, *detail));
         (self.gateway.on_trouble)(format!("{}: disconnected: {}", self.stream.peer(), refusal.text));
         (self.ending, self.linger) = (true, true);
     }
@@ -392,37 +501,20 @@ impl Connection {
     /// One write. True if bytes left.
     fn write(&mut self, context: &mut Context<'_>) -> bool {
         if self.deaf {
-            (self.output, self.written) = (Vec::new(), 0);
+            self.output.clear();
             return false;
         }
-        if self.output.is_empty() {
-            self.flushing &= Pin::new(&mut self.stream).poll_flush(context).is_pending();
-            return false;
-        }
-        match Pin::new(&mut self.stream).poll_write(context, &self.output[self.written..]) {
-            Poll::Pending => false,
-            Poll::Ready(Ok(written)) if written > 0 => {
-                self.heard = self.gateway.clock.now();
-                self.written += written;
-                if self.written == self.output.len() {
-                    (self.written, self.flushing) = (0, true);
-                    self.give_back();
-                }
+        let clock = &self.gateway.clock;
+        match self.output.write(&mut self.stream, context, || clock.now(), self.calls.len() == 0) {
+            Wrote::Nothing => false,
+            Wrote::Some => {
+                self.heard = clock.now();
                 true
             }
-            Poll::Ready(_) => {
+            Wrote::Deaf => {
                 (self.ending, self.deaf) = (true, true);
                 true
             }
-        }
-    }
-
-    /// All is written: small memory is kept while more is under way, none for an idle connection.
-    fn give_back(&mut self) {
-        if self.calls.len() == 0 || self.output.capacity() > SPARE_MAX {
-            self.output = Vec::new();
-        } else {
-            self.output.clear();
         }
     }
 }

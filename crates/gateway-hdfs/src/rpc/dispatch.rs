@@ -6,8 +6,11 @@ use crate::gateway::Gateway;
 use crate::message::names::BoolAnswer;
 use crate::message::rpc::CallHeader;
 use crate::refusal::{NO_SUCH_METHOD, NO_SUCH_PROTOCOL, Refusal, VERSION_MISMATCH};
+use crate::rpc::budget;
 use crate::rpc::retries::{self, Known};
 use crate::{cluster, files, names};
+use base::limit::{HDFS_CALL_FIELDS_MAX, HDFS_LONG_CALL_FIELDS_MAX};
+use base::protobuf::{self, Bounds};
 use bytes::Bytes;
 use prost::Message;
 use std::sync::Arc;
@@ -27,6 +30,8 @@ pub async fn answer(
 ) -> Result<Vec<u8>, Refusal> {
     let (protocol, method) = (String::from_utf8_lossy(&header.protocol), String::from_utf8_lossy(&header.method));
     let (protocol, method) = (protocol.as_ref(), method.as_ref());
+    caller.share.answer(budget::estimate(method, request.len())).await;
+    check_fields(method, &request)?;
     let done = match protocol {
         _ if header.version != PROTOCOL_VERSION => return Err(wrong_version(protocol, header.version)),
         CLIENT if let Some(refusal) = cluster::refused_in_safe_mode(gateway, method) => Some(Err(refusal)),
@@ -43,6 +48,15 @@ pub async fn answer(
         let text = format!("Unknown method {method} called on {protocol} protocol.");
         Err(Refusal::new(NO_SUCH_METHOD, text))
     })
+}
+
+/// Refuses a request of more fields than its method can need, before it is decoded. None of the lists that are decoded holds others.
+fn check_fields(method: &str, request: &[u8]) -> Result<(), Refusal> {
+    let fields = match method {
+        "concat" => HDFS_LONG_CALL_FIELDS_MAX,
+        _ => HDFS_CALL_FIELDS_MAX,
+    };
+    protobuf::check(request, Bounds { fields, depth: 0 }).map_err(|error| Refusal::io(error.text()))
 }
 
 /// A call of ClientProtocol, by whichever room knows it.

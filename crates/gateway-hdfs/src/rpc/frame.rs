@@ -25,12 +25,12 @@ pub enum Front {
     TooLong(i64),
 }
 
-/// Looks at the front of what arrived.
-pub fn front(bytes: &[u8]) -> Front {
+/// Looks at the front of what arrived. `most`: bytes that a frame may have now, its length not counted.
+pub fn front(bytes: &[u8], most: usize) -> Front {
     let Some(length) = bytes.first_chunk::<LENGTH_BYTES>() else { return Front::Nothing };
     let length = i32::from_be_bytes(*length);
     match usize::try_from(length) {
-        Ok(content) if content <= HDFS_FRAME_MAX => {
+        Ok(content) if content <= most => {
             let whole = content + LENGTH_BYTES;
             if bytes.len() >= whole { Front::Whole(whole) } else { Front::Part(whole) }
         }
@@ -55,6 +55,8 @@ pub fn append_answer(out: &mut Vec<u8>, (call, result): &Answer) {
             append(out, &failure(*call, STATUS_ERROR, &Refusal::io(text), ERROR_APPLICATION), |_| ());
         }
         Ok(message) => {
+            // What comes behind a large answer takes no double of it.
+            out.reserve_exact(if message.len() > LARGE { message.len() + 2 * ANSWER_HEADER_MAX } else { 0 });
             append(out, &header(*call, STATUS_SUCCESS), |out| {
                 prost::encoding::encode_varint(message.len() as u64, out);
                 out.extend_from_slice(message);
@@ -101,6 +103,9 @@ fn failure(call: i32, status: i32, refusal: &Refusal, detail: i32) -> ResponseHe
 /// More than the header of an answer that is not refused takes.
 const ANSWER_HEADER_MAX: usize = 64;
 
+/// Answers of more bytes than this get exactly the memory that they need.
+const LARGE: usize = 64 << 10;
+
 /// Longest text of a refusal, in bytes: no name or path in it is longer.
 const TEXT_MAX: usize = 16 << 10;
 
@@ -128,7 +133,7 @@ mod tests {
         ResponseHeader, SASL_NEGOTIATE, Sasl,
     };
     use crate::refusal::{NO_SUCH_METHOD, NO_SUCH_PROTOCOL, Refusal, VERSION_MISMATCH};
-    use base::limit::HDFS_FRAME_MAX;
+    use base::limit::{HDFS_CALL_MAX, HDFS_FRAME_MAX};
     use bytes::Bytes;
     use prost::Message;
 
@@ -138,7 +143,7 @@ mod tests {
 
     /// The content of a whole frame and its header.
     fn opened(frame: &[u8]) -> (RequestHeader, Bytes) {
-        assert_eq!(front(frame), Front::Whole(frame.len()));
+        assert_eq!(front(frame, HDFS_CALL_MAX), Front::Whole(frame.len()));
         let mut content = Bytes::copy_from_slice(&frame[4..]);
         let header = take_delimited(&mut content).unwrap();
         (RequestHeader::decode(header).unwrap(), content)
@@ -216,10 +221,11 @@ mod tests {
     /// Lengths are believed only when they are possible, and messages only when they are whole.
     #[test]
     fn lengths() {
+        let front = |bytes: &[u8]| front(bytes, HDFS_CALL_MAX);
         assert_eq!((front(&[]), front(&[0, 0, 0])), (Front::Nothing, Front::Nothing));
         assert_eq!((front(&[0, 0, 0, 0]), front(&[0, 0, 0, 2, 1])), (Front::Whole(4), Front::Part(6)));
-        assert_eq!(front(&[0x08, 0, 0, 0]), Front::Part(HDFS_FRAME_MAX + 4));
-        assert_eq!(front(&[0x08, 0, 0, 1]), Front::TooLong(HDFS_FRAME_MAX as i64 + 1));
+        assert_eq!(front(&[0, 0x20, 0, 0]), Front::Part(HDFS_CALL_MAX + 4));
+        assert_eq!(front(&[0, 0x20, 0, 1]), Front::TooLong(HDFS_CALL_MAX as i64 + 1));
         assert_eq!(front(&[0xFF, 0xFF, 0xFF, 0xFF]), Front::TooLong(-1));
         let take = |bytes: &'static [u8]| take_delimited(&mut Bytes::from_static(bytes));
         assert_eq!(take(&[2, 7, 8, 9]).as_deref(), Some([7, 8].as_slice()));

@@ -144,7 +144,16 @@ mod tests {
 
     fn caller(client: u8, call: i32) -> Caller {
         let (user, groups, address) = ("ada".into(), Arc::new([]), "here:1".into());
-        Caller { user, groups, superuser: false, client_id: [client; 16], call, again: false, address }
+        Caller {
+            user,
+            groups,
+            superuser: false,
+            client_id: [client; 16],
+            call,
+            again: false,
+            address,
+            share: Arc::default(),
+        }
     }
 
     async fn turn(retries: &Retries, client: u8, call: i32) -> super::Turn {

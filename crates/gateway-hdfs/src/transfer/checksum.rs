@@ -34,6 +34,7 @@ pub async fn block_checksum(
 }
 
 async fn sum(gateway: &Arc<Gateway>, request: &BlockChecksum, kind: i32) -> Result<BlockChecksumAnswer> {
+    let Ok(_turn) = gateway.sums.acquire().await else { unreachable!("nobody closes it") };
     let block = &request.header.block;
     let Opened { reader, base, length } = open_block(gateway, block).await?;
     // A regular block ends where the next one begins, an irregular one where its writer said.

@@ -2,24 +2,55 @@
 //! gathered to pieces.
 
 use super::connection::{Connection, gone, nonsense};
+use crate::memory::{Memory, is_too_slow};
 use crate::message::transfer::{
     CHECKSUM_CRC32, CHECKSUM_CRC32C, CHECKSUM_NULL, Checksum, HEARTBEAT, PACKET_LENGTHS, PacketHeader,
 };
 use base::buffer::{Buffer, Pool};
 use base::checksum::{BlockSums, combine, crc32, crc32c};
 use base::error::{Error, ErrorKind, Result};
-use base::limit::{BLOCK, HDFS_PACKET_MAX, RECORD_PAYLOAD_MAX};
+use base::limit::{BLOCK, HDFS_LARGE_PACKETS_MAX, HDFS_PACKET_MAX, HDFS_WRITE_MEMORY_MAX, RECORD_PAYLOAD_MAX};
 use bytes::Bytes;
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::AsyncReadExt;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Sleep, sleep};
 
 /// Bytes of a packet's header at most: all its fields and some.
 const HEADER_MAX: usize = 64;
 
 /// Fewest bytes that one checksum may cover: with fewer there would be more checksums than data.
 const COVERED_MIN: u32 = 64;
+
+/// How often a packet that is halfway there is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Memory for bytes that were received and are not written yet, over all connections.
+pub struct Incoming {
+    /// For packets of up to 1 MiB, as most clients send them.
+    plain: Arc<Memory>,
+    /// For larger ones.
+    large: Arc<Memory>,
+}
+
+impl Default for Incoming {
+    fn default() -> Incoming {
+        Incoming {
+            plain: Memory::new(HDFS_WRITE_MEMORY_MAX as usize),
+            large: Memory::new(HDFS_LARGE_PACKETS_MAX as usize),
+        }
+    }
+}
+
+impl Incoming {
+    /// The memory that so many bytes are taken from.
+    fn of(&self, bytes: usize) -> &Arc<Memory> {
+        if bytes <= RECORD_PAYLOAD_MAX { &self.plain } else { &self.large }
+    }
+}
 
 /// Bytes in a row that are ready to go out.
 pub struct Piece {
@@ -34,7 +65,7 @@ pub struct Piece {
 /// Packets on their way from the socket to the store.
 pub struct Gathering {
     pool: Pool,
-    memory: Arc<Semaphore>,
+    memory: Arc<Incoming>,
     checksum: Checksum,
     /// Where bytes go, and the right to its memory.
     buffer: Option<(Buffer, OwnedSemaphorePermit)>,
@@ -49,11 +80,14 @@ pub struct Gathering {
     /// Checksums of the packet that is coming, as they were sent.
     checksums: Vec<u8>,
     number: i64,
+    /// How often the packet that is coming was looked at, and when it is again.
+    looks: u32,
+    look: Pin<Box<Sleep>>,
 }
 
 impl Gathering {
-    /// Nothing yet. `memory` has a permit for each MiB that may be received and not written.
-    pub fn new(pool: Pool, memory: Arc<Semaphore>, checksum: Checksum) -> Result<Gathering> {
+    /// Nothing yet. `memory` is for what is received and not written.
+    pub fn new(pool: Pool, memory: Arc<Incoming>, checksum: Checksum) -> Result<Gathering> {
         let known = [CHECKSUM_CRC32, CHECKSUM_CRC32C].contains(&checksum.kind) && checksum.bytes >= COVERED_MIN;
         if checksum.kind != CHECKSUM_NULL && !known {
             let Checksum { kind, bytes } = checksum;
@@ -71,6 +105,8 @@ impl Gathering {
             coming: None,
             checksums: Vec::new(),
             number: 0,
+            looks: 0,
+            look: Box::pin(sleep(LOOK_EVERY)),
         })
     }
 
@@ -116,6 +152,7 @@ impl Gathering {
             let header = self.head(connection, next).await?;
             self.number = header.number;
             self.coming = Some((header, 0));
+            self.looks = 0;
         }
         let Some((header, mut have)) = self.coming else { unreachable!("a packet is coming") };
         let length = header.length as usize;
@@ -132,7 +169,14 @@ impl Gathering {
                 connection.take(got);
                 have += got;
             } else {
-                let got = connection.stream.read(target).await.map_err(gone)?;
+                let got = tokio::select! {
+                    biased;
+                    got = connection.stream.read(target) => got.map_err(gone)?,
+                    () = &mut self.look => {
+                        self.look_at(have)?;
+                        continue;
+                    }
+                };
                 if got == 0 {
                     return Err(Error::new(ErrorKind::Unreachable, "the client closed the connection within a packet"));
                 }
@@ -146,6 +190,18 @@ impl Gathering {
             self.take(length, skip)?;
         }
         Ok(header)
+    }
+
+    /// The rest of a packet is waited for, of which `have` bytes are there: it has to come in time, for it holds memory.
+    fn look_at(&mut self, have: usize) -> Result<()> {
+        self.look.set(sleep(LOOK_EVERY));
+        self.looks = self.looks.saturating_add(1);
+        let wanted = self.buffer.as_ref().is_some_and(|(buffer, _)| self.memory.of(buffer.len()).is_wanted());
+        if is_too_slow(LOOK_EVERY * self.looks, have as u64, wanted) {
+            let text = format!("the rest of a packet did not come for {} s; {have} bytes of it are there", self.looks);
+            return Err(Error::new(ErrorKind::Unreachable, text));
+        }
+        Ok(())
     }
 
     /// Reads what stands before a packet's bytes: header and checksums.
@@ -200,11 +256,7 @@ impl Gathering {
             self.finish_buffer(if odd { 0 } else { self.beyond_bound(next) });
         }
         let room = (self.carried.len() + length).max(RECORD_PAYLOAD_MAX);
-        let permits = room.div_ceil(RECORD_PAYLOAD_MAX) as u32;
-        let permit = match self.memory.clone().acquire_many_owned(permits).await {
-            Ok(permit) => permit,
-            Err(_) => unreachable!("nobody closes it"),
-        };
+        let permit = self.memory.of(room).clone().take(room).await;
         let mut buffer = self.pool.take(room);
         self.length = self.carried.len();
         self.sums = BlockSums::of(&self.carried);
@@ -326,7 +378,6 @@ mod tests {
     use base::checksum::BlockSums;
     use base::limit::BLOCK;
     use std::sync::Arc;
-    use tokio::sync::Semaphore;
 
     /// Bytes in a packet as Java's client sends them.
     const PACKET: usize = 64_512;
@@ -338,7 +389,7 @@ mod tests {
             (end - length as u64..end).map(|byte| (byte * 7 + byte / 1000) as u8).collect()
         };
         let checksum = Checksum { kind: CHECKSUM_CRC32C, bytes: 512 };
-        let mut gathering = Gathering::new(Pool::new(0), Arc::new(Semaphore::new(8)), checksum).expect("it is served");
+        let mut gathering = Gathering::new(Pool::new(0), Arc::default(), checksum).expect("it is served");
         let (mut next, mut end, mut ends) = (0, 0, Vec::new());
         for number in 0..count {
             let length = if number == 0 { first } else { PACKET };

@@ -50,19 +50,33 @@ pub async fn read_block(gateway: &Arc<Gateway>, connection: &mut Connection, req
     // The client says whether the checksums were right, and the connection is free again. One that does not say it goes.
     let Ok(status) = timeout(SILENCE_MAX, connection.read_message::<ReadStatus>()).await else { return Ok(false) };
     if status?.status == ERROR_CHECKSUM {
-        suspect(gateway, &request.header.base.block);
+        suspect(gateway, &request.header.base.block).await;
     }
     Ok(true)
 }
 
-/// A client says that bytes of this block did not match the checksums that came with them: from now on the bytes of its file are
-/// compared before they are sent.
-pub fn suspect(gateway: &Gateway, block: &ExtendedBlock) {
+/// A client says that bytes of this block did not match the checksums that came with them. They are compared here, one block at a
+/// time; only if they do not match are the bytes of its file compared from now on before they are sent.
+pub async fn suspect(gateway: &Gateway, block: &ExtendedBlock) {
     let name = show(block);
-    (gateway.on_trouble)(format!("a client says that {name} is damaged; `stormwell device scrub` looks"));
-    if let Some(place) = place(block.id) {
-        gateway.files.readers.suspect(place.inode);
+    // One at a time: while it goes on, others are not believed, and say it again when they see it again.
+    let Ok(_turn) = gateway.compares.try_acquire() else { return };
+    let Ok(Opened { reader, base, length }) = open_block(gateway, block).await else { return };
+    let inode = reader.attributes().inode;
+    if gateway.files.readers.is_suspect(inode) {
+        return;
     }
+    let length = length.min(Note::read(&reader.attributes().note).block_size());
+    let mut range = reader.range(base, length, ReadOptions { once: true }, Sums::Blocks);
+    loop {
+        match range.next().await {
+            Ok(Some(_)) => (),
+            Err(error) if error.kind() == ErrorKind::Corrupt => break,
+            Ok(None) | Err(_) => return,
+        }
+    }
+    (gateway.on_trouble)(format!("a client says that {name} is damaged, and it is; `stormwell device scrub` looks"));
+    gateway.files.readers.suspect(inode);
 }
 
 /// Finds the bytes and asks for the first of them.

@@ -19,7 +19,6 @@ pub struct Target {
     /// Metrics and health.
     pub console: String,
     /// Hadoop's.
-    #[allow(dead_code, reason = "the attacks on it are made by others")]
     pub hdfs: String,
     /// Connections that an attack by their number opens.
     pub connections: usize,

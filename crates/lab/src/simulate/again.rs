@@ -100,7 +100,9 @@ impl Wish {
             Wish::Note(note) => ask(link, &file::SetAttributes { note: Some(vec![*note]), ..set }).await.map(drop),
             Wish::Attribute(value) => {
                 let (name, value) = ("user.a".to_string(), Some(vec![*value]));
-                ask(link, &file::SetXattr { path: at.to_string(), name, value, asked: None }).await.map(drop)
+                ask(link, &file::SetXattr { path: at.to_string(), name, value, asked: None, looked: None })
+                    .await
+                    .map(drop)
             }
             Wish::Tier(tier) => {
                 let policy = file::Policy { tier: *tier, ..file::Policy::default() };

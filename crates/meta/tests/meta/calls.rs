@@ -166,7 +166,7 @@ fn a_fence_is_done_once() {
         Ok(Reply::Handle(handle)) => handle,
         reply => panic!("{reply:?}"),
     };
-    let fence = Request::Fence { inode: handle.inode, only_gone: false };
+    let fence = Request::Fence { inode: handle.inode, only_gone: false, generation: None };
     let call = world.next_call;
     world.next_call += 1;
     let Ok(Reply::Orphans(orphans)) = ask(&mut world, call, call, fence.clone()) else { panic!("it had a writer") };

@@ -183,7 +183,8 @@ fn what_was_synced_keeps_its_length() {
         let file = handle(world.ask(create("/f")));
         let (inode, generation, group) = (file.inode, file.generation, file.group.group);
         world.ask(Request::SyncLength { inode, generation, group, length: 110 }).expect("length");
-        let Ok(Reply::Orphans(orphans)) = world.ask(Request::Fence { inode, only_gone: false }) else {
+        let Ok(Reply::Orphans(orphans)) = world.ask(Request::Fence { inode, only_gone: false, generation: None })
+        else {
             panic!("a writer")
         };
         assert_eq!((orphans[0].start, orphans[0].length), (0, 110));

@@ -37,7 +37,7 @@ pub struct Elsewhere {
 
 impl Elsewhere {
     /// Starts this test program again, as a node.
-    fn start(fixture: &Fixture) -> Elsewhere {
+    pub fn start(fixture: &Fixture) -> Elsewhere {
         let mut command = Command::new(std::env::current_exe().expect("it runs"));
         command.args(["--exact", "hdfs_trouble::node_of_a_test", "--nocapture"]).env(BE_NODE, &fixture.directory);
         let process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
@@ -48,8 +48,13 @@ impl Elsewhere {
         Elsewhere { process, hdfs: hdfs.expect("the node says where it is") }
     }
 
+    /// Its number, as the system knows it.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// As `kill -9` does.
-    fn kill(mut self) {
+    pub fn kill(mut self) {
         self.process.kill().expect("it is killed");
         self.process.wait().expect("it ends");
     }

@@ -149,7 +149,6 @@ impl Writer {
         let base = BaseHeader { block: block.clone(), token: None };
         let request = WriteBlock {
             header: OperationHeader { base, client: "one".to_string() },
-            targets: Vec::new(),
             stage,
             pipeline_size: 1,
             acknowledged: 0,
@@ -401,7 +400,6 @@ async fn hdfs_wrong_packets() {
         let header = OperationHeader { base, client: "one".to_string() };
         let request = WriteBlock {
             header,
-            targets: Vec::new(),
             stage: SETUP_CREATE,
             pipeline_size: 1,
             acknowledged: 0,

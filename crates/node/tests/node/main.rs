@@ -7,6 +7,7 @@ mod columns;
 mod compressed;
 mod failing;
 mod fuzz;
+mod hdfs_bounds;
 mod hdfs_calls;
 mod hdfs_cluster;
 mod hdfs_gateways;

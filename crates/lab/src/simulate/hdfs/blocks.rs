@@ -102,7 +102,6 @@ impl BlockWriter {
     pub async fn begin(net: &SimNet, block: &LocatedBlock, stage: i32, holder: &str) -> Result<BlockWriter> {
         let request = WriteBlock {
             header: header(&block.block, holder),
-            targets: Vec::new(),
             stage,
             pipeline_size: 1,
             acknowledged: 0,
