@@ -431,8 +431,10 @@ impl State {
             return Err(gone(inode));
         }
         let Some(writer) = &record.writer else { return Ok(Reply::Attributes(convert::attributes(inode, record))) };
-        // Fencing raises the generation by one: what was fenced and not closed is still that writer's.
-        if generation.is_some_and(|at| record.generation != at.0.saturating_add(u64::from(writer.ended))) {
+        // Fencing raises the generation by one: what was fenced and not closed is still that writer's, for who looked before and for
+        // who has looked since.
+        let fenced = u64::from(writer.ended);
+        if generation.is_some_and(|at| at.0 > record.generation || record.generation - at.0 > fenced) {
             return Err(stale(inode));
         }
         let session = SessionId::from_slice(&writer.session).ok_or_else(|| missing("a writer's session"))?;

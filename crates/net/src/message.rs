@@ -135,6 +135,7 @@ pub fn is_change(kind: u16) -> bool {
         | file::SetXattr::KIND
         | file::Truncate::KIND
         | file::Concat::KIND
+        | file::BeginBlock::KIND
         | file::Recover::KIND => true,
         quota::SetQuota::KIND | quota::Reserve::KIND => true,
         bag::Create::KIND | bag::Seal::KIND | bag::Delete::KIND | bag::Rewind::KIND => true,

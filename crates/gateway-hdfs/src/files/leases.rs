@@ -8,7 +8,7 @@ use crate::gateway::Gateway;
 use crate::message::files::{ListOpenFiles, ListOpenFilesAnswer, ListedOpenFile};
 use crate::message::hdfs::ExtendedBlock;
 use crate::names::superuser_only;
-use crate::refusal::{ALREADY_BEING_CREATED, FILE_NOT_FOUND, LEASE_EXPIRED, Refusal};
+use crate::refusal::{ALREADY_BEING_CREATED, FILE_NOT_FOUND, LEASE_EXPIRED, RETRIABLE, Refusal};
 use base::error::{ErrorKind, Result as StoreResult};
 use base::limit::{HOLDER_MAX, HOLDERS_TOLD_MAX, LIST_PAGE_MAX};
 use base::unit::Time;
@@ -145,10 +145,19 @@ pub async fn recover(gateway: &Gateway, attributes: &Attributes) -> Result<(), R
         Some(file) => take_back(gateway, &file).await,
         None => gateway.client.recover_at(attributes.inode, false, attributes.generation).await.map(drop),
     };
-    match closed {
-        // Somebody else took it meanwhile.
-        Err(error) if error.kind() == ErrorKind::Stale => Ok(()),
-        other => other.map_err(Refusal::from),
+    // `NotFound` may also be of a chunk that is being moved, `Stale` of a file that somebody else took: the store knows.
+    if let Err(error) = closed
+        && !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Stale)
+    {
+        return Err(error.into());
+    }
+    match gateway.client.stat_inode(attributes.inode).await {
+        Ok(now) if now.open => {
+            let text =
+                "the file is still open, or was opened again meanwhile; what is written of it is safe; ask again";
+            Err(Refusal::new(RETRIABLE, text))
+        }
+        now => now.map(drop).map_err(Refusal::from),
     }
 }
 

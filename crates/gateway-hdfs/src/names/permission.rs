@@ -241,8 +241,18 @@ mod tests {
     #[test]
     fn lists() {
         let file = with_list(
-            is(false, 0o756, "ann", "staff"),
-            &[(0, 0, 7, "bob"), (0, 0, 0, "eve"), (0, 1, 4, ""), (0, 1, 3, "devs"), (1, 0, 7, "zoe")],
+            is(true, 0o756, "ann", "staff"),
+            &[
+                (0, 0, 7, "bob"),
+                (0, 0, 0, "eve"),
+                (0, 1, 4, ""),
+                (0, 1, 3, "devs"),
+                (1, 0, 7, ""),
+                (1, 0, 7, "zoe"),
+                (1, 1, 7, ""),
+                (1, 2, 7, ""),
+                (1, 3, 7, ""),
+            ],
         );
         for (user, groups, rights) in [
             ("ann", &[][..], ALL),

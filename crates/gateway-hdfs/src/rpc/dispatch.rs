@@ -86,7 +86,12 @@ async fn once(
     request: Bytes,
 ) -> Option<Result<Vec<u8>, Refusal>> {
     let turn = match gateway.rpc.retries.begin(caller).await {
-        Some(Known::Done(answer)) => return Some(Ok(answer.to_vec())),
+        Some(Known::Done(answer)) => {
+            // Another gateway may have taken the file that was opened here, when it was asked the same: then it is taken back.
+            let opened = matches!(method, "create" | "append");
+            let now = if opened { elsewhere(gateway, caller, method, request).await } else { None };
+            return now.or(Some(Ok(answer.to_vec())));
+        }
         Some(Known::Do(turn)) => Some(turn),
         None => None,
     };

@@ -273,6 +273,7 @@ async fn hdfs_leases_are_renewed_anywhere() {
     cluster.ahead(minutes(2));
     let native = client_of(cluster.address(0)).await;
     until("the silent one lost its file", async || !native.stat("/silent").await.expect("there").open).await;
+    let mut first = superuser_again(&cluster, 0, first).await;
     for (place, name) in ["/calls", "/data"].into_iter().enumerate() {
         assert!(!is_closed(&mut first, name).await, "{name}");
         let (file, block, stream) = &mut streams[place];
