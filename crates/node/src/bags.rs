@@ -2,6 +2,7 @@
 
 use crate::device::Then;
 use base::id::{BagId, ChunkId, Owner, SessionId};
+use base::planted::Planted;
 use base::unit::Time;
 use chunk::bag::BagQueue;
 use chunk::{BagStat, Check, Engine};
@@ -44,6 +45,8 @@ pub struct Bags {
 
 struct Bag {
     queue: BagQueue,
+    /// Pushes that the engine has and has not answered: what may become chunks yet.
+    pushes: usize,
     /// Consumers that wait, oldest first. Bounded by the calls that connections may have unanswered.
     waiters: VecDeque<Waiter>,
 }
@@ -66,7 +69,23 @@ impl Bags {
     }
 
     fn bag(&mut self, bag: BagId, engine: &Engine<Then>) -> &mut Bag {
-        self.bags.entry(bag).or_insert_with(|| Bag { queue: queue_of(bag, engine), waiters: VecDeque::new() })
+        self.bags.entry(bag).or_insert_with(|| Bag {
+            queue: queue_of(bag, engine),
+            pushes: 0,
+            waiters: VecDeque::new(),
+        })
+    }
+
+    /// The engine gets a push to this bag.
+    pub fn push_begins(&mut self, bag: BagId, engine: &Engine<Then>) {
+        self.bag(bag, engine).pushes += 1;
+    }
+
+    /// The engine answered it, one way or the other.
+    pub fn push_ended(&mut self, bag: BagId) {
+        if let Some(entry) = self.bags.get_mut(&bag) {
+            entry.pushes = entry.pushes.saturating_sub(1);
+        }
     }
 
     /// A new pass has begun: every chunk that is there waits again, and no grant counts any more.
@@ -82,7 +101,7 @@ impl Bags {
         let stat = engine.bag_stat(bag);
         let ended = ended || stat.sealed_epoch.is_some();
         let entry = self.bag(bag, engine);
-        if ended && entry.queue.is_empty() {
+        if ended && entry.is_empty(engine) {
             return answer_empty(waiter, Pulled::Ended, &entry.queue, stat.pass);
         }
         if waiter.deadline <= now {
@@ -95,7 +114,7 @@ impl Bags {
     pub fn next_served(&mut self, now: Time, bag: BagId, engine: &Engine<Then>) -> Option<(ChunkId, u64, Waiter)> {
         let stat = engine.bag_stat(bag);
         let entry = self.bags.get_mut(&bag)?;
-        if stat.sealed_epoch.is_some() && entry.queue.is_empty() {
+        if stat.sealed_epoch.is_some() && entry.is_empty(engine) {
             for waiter in entry.waiters.drain(..) {
                 answer_empty(waiter, Pulled::Ended, &entry.queue, stat.pass);
             }
@@ -138,6 +157,13 @@ impl Bags {
         let ends = self.bags.values().filter_map(|entry| entry.queue.next_expiry());
         let waits = self.bags.values().flat_map(|entry| entry.waiters.iter().map(|waiter| waiter.deadline));
         ends.chain(waits).min()
+    }
+}
+
+impl Bag {
+    /// No chunk is there to be handled, and none that was accepted is on its way to the disk.
+    fn is_empty(&self, engine: &Engine<Then>) -> bool {
+        self.queue.is_empty() && (self.pushes == 0 || engine.planted() == Some(Planted::EndedBeforeDurable))
     }
 }
 
@@ -219,7 +245,10 @@ mod tests {
         let handling = tokio::spawn(async move {
             for chunk in 1..=CHUNKS {
                 let chunks = vec![(ChunkId(chunk), 5)];
-                handled.ask(Request::Acknowledge { chunks, pass: 0, retain: false }).await.expect("acknowledged");
+                handled
+                    .ask(Request::Acknowledge { chunks, pass: 0, retain: false, by: None })
+                    .await
+                    .expect("acknowledged");
             }
         });
         loop {

@@ -277,7 +277,8 @@ pub async fn run(node: Arc<Node>, membership: Arc<Membership>, itself: wire::Nod
 /// Whether the answer told of something for which the node that keeps the metadata waits to hear that it is known here.
 async fn report(node: &Node, membership: &Membership, itself: &wire::Node) -> Result<bool> {
     let epoch = membership.state().view.as_ref().map_or(0, |view| view.epoch);
-    let ask = wire::Report { node: itself.clone(), devices: node.own_devices(), epoch };
+    let remembered = node.remembered_sessions().await;
+    let ask = wire::Report { node: itself.clone(), devices: node.own_devices(), epoch, remembered };
     let sent = membership.clock.now();
     let answer = membership.ask(&ask).await?;
     // Before anybody may write: a device that is to be emptied takes nothing new.
@@ -295,6 +296,7 @@ async fn report(node: &Node, membership: &Membership, itself: &wire::Node) -> Re
         }
     }
     membership.told(sent, &answer);
+    node.sessions_over(&answer.over);
     Ok(begins)
 }
 

@@ -1,7 +1,7 @@
 //! What a node does with each call: which thread takes it, or which steps it needs when several must take part.
 
 use crate::bags::Waiter;
-use crate::device::{self, Device, Item, Then};
+use crate::device::{self, Consumer, Device, Item, Pushed, Then};
 use crate::fetching::Neighbours;
 use crate::health;
 use crate::housekeeping;
@@ -18,11 +18,12 @@ use crate::troubles::Troubles;
 use base::disk::Caching;
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
-use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, NodeId};
+use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, NodeId, PushName};
+use base::limit::{ACKNOWLEDGED_AT_ONCE_MAX, SESSIONS_ASKED_MAX};
 use base::planted::Planted;
 use base::policy::{Class, Compression};
 use base::unit::Time;
-use chunk::{Check, Request};
+use chunk::{Asking, Check, Request};
 use meta::Caller;
 use net::message::{Ask, Done, Id, bag, chunk as wire, cluster, device as whole, file, kind_name, order, session};
 use net::{Asker, Call, Payload, Responder, Service};
@@ -98,7 +99,7 @@ impl Service for NodeService {
     fn handle(&self, call: Call) {
         let node = &self.0;
         match call.kind {
-            wire::Append::KIND | wire::AppendCell::KIND | bag::Push::KIND => {
+            wire::Append::KIND | wire::AppendCell::KIND | bag::Push::KIND | bag::Acknowledge::KIND => {
                 if let Some(call) = node.admit(call) {
                     self.handle_admitted(call);
                 }
@@ -107,7 +108,6 @@ impl Service for NodeService {
             wire::Seal::KIND => node.seal(call),
             wire::Stat::KIND => node.stat(call),
             bag::Pull::KIND => node.pull(call),
-            bag::Acknowledge::KIND => node.acknowledge(call),
             bag::RenewGrants::KIND => node.renew_grants(call),
             bag::Create::KIND | bag::Stat::KIND | bag::List::KIND => node.in_steps(call),
             bag::Seal::KIND | bag::Delete::KIND | bag::Rewind::KIND => node.in_steps(call),
@@ -129,6 +129,7 @@ impl NodeService {
         match call.kind {
             wire::Append::KIND => self.0.append(call),
             wire::AppendCell::KIND => self.0.append_cell(call),
+            bag::Acknowledge::KIND => self.0.acknowledge(call),
             _ => self.0.push(call),
         }
     }
@@ -238,6 +239,27 @@ impl Node {
     /// The devices that are the store's: those that were emptied and removed since the start are not.
     pub fn served(&self) -> impl Iterator<Item = &Arc<Device>> {
         self.devices.values().filter(|device| device.draining().is_none_or(|draining| !draining.over))
+    }
+
+    /// Sessions, by their marks, of which devices here remember what they may ask again; at most `SESSIONS_ASKED_MAX`.
+    pub async fn remembered_sessions(&self) -> Vec<u64> {
+        let mut found = Vec::new();
+        let share = SESSIONS_ASKED_MAX / self.devices.len().max(1);
+        for device in self.devices.values() {
+            // One that is not served any more remembers nothing.
+            found.extend(device.sessions(share.max(1)).await.unwrap_or_default());
+        }
+        found.sort_unstable();
+        found.dedup();
+        found.truncate(SESSIONS_ASKED_MAX);
+        found
+    }
+
+    /// These sessions are over: devices here forget what was remembered of them.
+    pub fn sessions_over(&self, over: &[u64]) {
+        if !over.is_empty() {
+            self.devices.values().for_each(|device| device.send(Item::SessionsOver(over.to_vec())));
+        }
     }
 
     /// The device of this id, one that was removed too: those who ask it are sent to where its chunks are.
@@ -366,17 +388,24 @@ impl Node {
         if call.payload.is_empty() {
             return call.respond.fail(Error::new(ErrorKind::Invalid, "an empty chunk cannot be pushed; leave it out"));
         }
+        let push = Pushed { bag: BagId(ask.bag), chunk: ChunkId(ask.chunk.value()), floor: ask.floor };
+        if PushName::of(push.chunk).session != call.session.mark() {
+            let text = format!(
+                "chunk {} has not the name of a push of this session; it was not stored; use one version of client and node",
+                push.chunk
+            );
+            return call.respond.fail(Error::new(ErrorKind::Invalid, text));
+        }
         match call.payload.into_verified() {
             Ok((bytes, sums)) => {
-                let (bag, chunk) = (BagId(ask.bag), ChunkId(ask.chunk.value()));
                 if self.sends_on(device) {
                     let (node, device, respond) = (self.clone(), device.clone(), call.respond);
                     self.runtime.spawn(async move {
-                        node.push_elsewhere(&device, (bag, chunk), (bytes, sums), respond).await;
+                        node.push_elsewhere(&device, push, (bytes, sums), respond).await;
                     });
                     return;
                 }
-                device.send(Item::Push { bag, chunk, bytes, sums, respond: call.respond });
+                device.send(Item::Push { push, bytes, sums, respond: call.respond });
             }
             Err(error) => call.respond.fail(error),
         }
@@ -399,16 +428,25 @@ impl Node {
     fn acknowledge(&self, call: Call) {
         let ask = ask!(call as bag::Acknowledge);
         let device = device!(self, call, ask.device);
+        if ask.grants.len() > ACKNOWLEDGED_AT_ONCE_MAX {
+            let text = format!(
+                "{} chunks were acknowledged at once, {ACKNOWLEDGED_AT_ONCE_MAX} are the most; none was counted; say it in parts",
+                ask.grants.len()
+            );
+            return call.respond.fail(Error::new(ErrorKind::Invalid, text));
+        }
         let grants = grants(&ask.grants);
         let (bag, pass) = (BagId(ask.bag), (ask.pass, ask.retain));
-        device.send(Item::Acknowledge { bag, pass, grants, respond: call.respond });
+        let asking = Asking { session: call.session.mark(), number: ask.number, floor: ask.floor };
+        let by = Consumer { session: call.session, asking: (ask.number > 0).then_some(asking) };
+        device.send(Item::Acknowledge { bag, pass, grants, by, respond: call.respond });
     }
 
     fn renew_grants(&self, call: Call) {
         let ask = ask!(call as bag::RenewGrants);
         let device = device!(self, call, ask.device);
         let grants = grants(&ask.grants);
-        device.send(Item::Renew { bag: BagId(ask.bag), grants, respond: call.respond });
+        device.send(Item::Renew { bag: BagId(ask.bag), grants, consumer: call.session, respond: call.respond });
     }
 
     fn status(&self, call: Call) {

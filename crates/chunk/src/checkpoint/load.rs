@@ -86,7 +86,7 @@ fn load_chain(driver: &mut Driver<'_>, headers: &Headers, number: u64) -> Option
         if header.version == 1 {
             (index, segments) = Index::decode_first_version(body)?;
         } else {
-            segments = index.decode(body)?;
+            segments = index.decode(body, header.version)?;
         }
     }
     index.all_is_kept();

@@ -1,6 +1,6 @@
 //! A device with checkpoints of version 2, a full one and one that builds upon it, kept in `golden/second-device.bin` in the form
-//! of the first one's image: it is read. One of version 3, with cells, in `golden/third-device.bin`: today's program writes the
-//! same checkpoints. And what damage makes of them.
+//! of the first one's image: it is read. So is one of version 3, with cells, in `golden/third-device.bin`. One of version 4, which
+//! keeps who acknowledged, in `golden/fourth-device.bin`: today's program writes the same checkpoints. And what damage makes of them.
 
 use crate::first_format::{self, content};
 use crate::world::{DEVICE, World, append, append_cell, small, stands_for};
@@ -13,13 +13,14 @@ use base::policy::Level;
 use base::unit::MIB;
 use bytes::Bytes;
 use chunk::format::{CheckpointHeader, VERSION};
-use chunk::{Reply, Request};
+use chunk::{Asking, Reply, Request};
 use sim::disk::{SimDevice, SimFaults};
 use sim::random::SimRandom;
 use std::panic::AssertUnwindSafe;
 
 const SECOND: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/chunk/golden/second-device.bin");
 const THIRD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/chunk/golden/third-device.bin");
+const FOURTH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/chunk/golden/fourth-device.bin");
 
 const FILE: Owner = Owner::Group(GroupId(1));
 const BAG: Owner = Owner::Bag(BagId(2));
@@ -40,7 +41,13 @@ fn write(device: &SimDevice) {
     world.call(append(FILE, ChunkId(2), 0, &content(2, 70_000).into(), Level::Synced, true)).expect("appended");
     world.call(append(FILE, ChunkId(3), 0, &content(3, 200).into(), Level::Synced, true)).expect("appended");
     add_cells(&mut world, 5);
-    world.call(Request::Acknowledge { chunks: vec![(ChunkId(10), 5)], pass: 0, retain: false }).expect("acknowledged");
+    let acknowledge = |id, grant, number| Request::Acknowledge {
+        chunks: vec![(ChunkId(id), grant)],
+        pass: 0,
+        retain: false,
+        by: Some(Asking { session: 8, number, floor: 3 }),
+    };
+    world.call(acknowledge(10, 5, 3)).expect("acknowledged");
     world.call(Request::BagPass { bag: BagId(4), pass: 3, retain: true }).expect("a pass");
     for _ in 0..2 {
         // What has grown larger than its base is followed by a full one.
@@ -56,7 +63,7 @@ fn write(device: &SimDevice) {
     world.engine.want_checkpoint();
     world.settle();
     world.call(append(FILE, ChunkId(1), 7000, &part(1, 7000, 9000, 9000), Level::Synced, false)).expect("appended");
-    world.call(Request::Acknowledge { chunks: vec![(ChunkId(12), 6)], pass: 0, retain: false }).expect("acknowledged");
+    world.call(acknowledge(12, 6, 4)).expect("acknowledged");
 }
 
 /// A chunk of a few bytes, a cell, and a few bytes that are not sealed.
@@ -87,18 +94,19 @@ fn check(world: &mut World) {
     assert_eq!((stat.pushed, stat.acknowledged, stat.sealed_epoch), (5, 2, Some(9)));
     let stat = world.engine.bag_stat(BagId(4));
     assert_eq!((stat.pass, stat.retain), (3, true));
-    let again = |id, grant| Request::Acknowledge { chunks: vec![(ChunkId(id), grant)], pass: 0, retain: false };
+    let again =
+        |id, grant| Request::Acknowledge { chunks: vec![(ChunkId(id), grant)], pass: 0, retain: false, by: None };
     assert_eq!(world.call(again(10, 5)), Ok(Reply::Acknowledged { results: vec![Ok(())] }));
 }
 
-fn third_device() -> SimDevice {
+fn fourth_device() -> SimDevice {
     if std::env::var("STORMWELL_GOLDEN").is_ok_and(|value| value == "write") {
         let device = SimDevice::new(2, SimFaults::default());
         write(&device);
         device.kill();
-        std::fs::write(THIRD, first_format::image_of(&device)).expect("written");
+        std::fs::write(FOURTH, first_format::image_of(&device)).expect("written");
     }
-    first_format::device_of(THIRD)
+    first_format::device_of(FOURTH)
 }
 
 /// The checkpoints of a device: their files, headers and bodies.
@@ -147,23 +155,41 @@ fn second_device_is_read() {
 /// The same of one of version 3, cells included.
 #[test]
 fn third_device_is_read() {
-    is_read(&third_device(), 3, |world| {
+    is_read(&first_format::device_of(THIRD), 3, |world| {
         check(world);
         check_cells(world);
+    });
+}
+
+/// The same of one of version 4; who acknowledged is known there, too, from the checkpoint as from the log behind it.
+#[test]
+fn fourth_device_is_read() {
+    is_read(&fourth_device(), 4, |world| {
+        check(world);
+        check_cells(world);
+        for (id, grant) in [(10, 5), (12, 6)] {
+            for (session, accepted) in [(8, true), (9, false)] {
+                let by = Some(Asking { session, number: 5, floor: 3 });
+                let chunks = vec![(ChunkId(id), grant)];
+                let again = Request::Acknowledge { chunks, pass: 0, retain: false, by };
+                let Ok(Reply::Acknowledged { results }) = world.call(again) else { panic!("no answer") };
+                assert_eq!(results[0].is_ok(), accepted, "chunk {id} by session {session}: {results:?}");
+            }
+        }
     });
 }
 
 /// Today's program writes the checkpoints of the image, byte for byte.
 #[test]
 fn checkpoints_are_written_as_they_were() {
-    let (kept, device) = (checkpoints(&third_device()), SimDevice::new(2, SimFaults::default()));
+    let (kept, device) = (checkpoints(&fourth_device()), SimDevice::new(2, SimFaults::default()));
     write(&device);
     assert!(checkpoints(&device) == kept, "checkpoints are encoded differently now: a new format version is needed");
 }
 
 /// What a fuzzer calls: opens a device whose checkpoints have these changes, with checksums that fit, and reads what is there.
 fn open_damaged(random: &SimRandom) {
-    let device = third_device();
+    let device = fourth_device();
     for (name, header, mut body) in checkpoints(&device) {
         if body.is_empty() || random.one_in(3) {
             continue;
