@@ -220,7 +220,7 @@ impl Shared {
         // A new name for every device: one that is full has refused, so the chunk is not there.
         let push = client.session.streams.push(device, self.ahead).await?;
         let (chunk, sent) = (push.name.0.into(), Sent::default());
-        let (mut pause, mut since) = (AGAIN_PAUSE_FIRST, None);
+        let (mut pause, mut since, mut doubtful) = (AGAIN_PAUSE_FIRST, None, false);
         loop {
             let ask = Push { bag: self.bag.number, device, chunk, floor: push.number.floor() };
             let error = match client.call_at_counted(device, &ask, payload.clone(), &sent).await {
@@ -228,7 +228,10 @@ impl Shared {
                 Err(error) => error,
             };
             let since = *since.get_or_insert_with(|| clock.now());
-            let unanswered = sent.is_unanswered() && self.planted != Some(Planted::UnansweredPushedElsewhere);
+            // A node may say, too, that nobody knows what became of it.
+            doubtful |= error.kind() == ErrorKind::Unreachable && sent.is_sent();
+            let unanswered =
+                (doubtful || sent.is_unanswered()) && self.planted != Some(Planted::UnansweredPushedElsewhere);
             let patient = match error.kind() {
                 ErrorKind::Unreachable => client.session.routes.may_come_back(device, &error),
                 // It refused one of several that it was sent. Asked again, it says what became of all of them.

@@ -73,7 +73,7 @@ enum Route {
 }
 
 /// How often a question was put on a connection, and answered. One that was sent on a connection that broke may have been done, or be
-/// done yet; one that found no connection was not sent. A local link, on which no answer is lost, counts nothing.
+/// done yet; one that found no connection was not sent.
 #[derive(Clone, Debug, Default)]
 pub struct Sent {
     counts: Arc<Counts>,
@@ -92,6 +92,11 @@ impl Sent {
 
     fn answered(&self) {
         self.counts.answered.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether it was sent at all.
+    pub fn is_sent(&self) -> bool {
+        self.counts.sent.load(Ordering::Acquire) > 0
     }
 
     /// Whether it was sent more often than it was answered.
@@ -183,8 +188,11 @@ impl Link {
                 let respond = Responder::to_local(sender, A::KIND);
                 let message = ask.encode_to_vec().into();
                 let asker = Asker::Client;
+                sent.again();
                 service.handle(Call { kind: A::KIND, session: *session, asker, number: 0, message, payload, respond });
-                match receiver.await {
+                let answer = receiver.await;
+                sent.answered();
+                match answer {
                     Ok(answer) => answer?,
                     Err(_) => unreachable!("a responder answers when it is dropped"),
                 }

@@ -4,6 +4,7 @@
 use crate::world::{World, append, small};
 use base::error::{ErrorKind, Result};
 use base::id::{BagId, ChunkId, Owner, PushName};
+use base::limit::FULL_WAIT;
 use base::policy::Level;
 use base::unit::MIB;
 use bytes::Bytes;
@@ -104,4 +105,51 @@ fn refused_ones_stay_refused() {
     world.engine.heard_push(name(PUSHER, 3), 1).expect("heard");
     world.engine.refuse_push(name(PUSHER, 3));
     assert_eq!(push(&mut world, name(PUSHER, 3), 1).map_err(|error| error.kind()), Err(ErrorKind::Stale));
+}
+
+/// Fills a device with pushes until one waits for room: its name, and the tag of its request.
+fn parked(world: &mut World) -> (ChunkId, u64) {
+    let content = Bytes::from(vec![7; MIB as usize]);
+    for number in 1..64 {
+        let chunk = name(PUSHER, number);
+        world.engine.heard_push(chunk, 1).expect("heard");
+        let tag = world.submit(append(BAG, chunk, 0, &content, Level::Synced, true));
+        world.settle();
+        if world.replies.remove(&tag).is_none() {
+            return (chunk, tag);
+        }
+    }
+    panic!("it is never full");
+}
+
+/// A push that waits for room is known, so that nobody takes it elsewhere; once the bag is sealed, as on a device that leaves it, it is
+/// refused and nothing of it is stored, however much room comes.
+#[test]
+fn parked_ones_are_known() {
+    let device = SimDevice::new(1, SimFaults::default());
+    let (mut world, _) = World::open(&device, &small(24 * MIB)).expect("opened");
+    let (chunk, tag) = parked(&mut world);
+    assert!(world.engine.knows(chunk) && !world.engine.holds(chunk));
+    world.call(Request::SealBag { bag: BagId(1), epoch: 3 }).expect("sealed");
+    world.settle();
+    let error = world.replies.remove(&tag).expect("it has an answer").expect_err("refused");
+    assert_eq!(error.kind(), ErrorKind::Stale, "{error}");
+    assert!(!world.engine.knows(chunk));
+    world.call(Request::DropBag { bag: BagId(1) }).expect("dropped");
+    assert_eq!(push(&mut world, chunk, 1).map_err(|error| error.kind()), Err(ErrorKind::Stale));
+}
+
+/// A push that waited for room in vain is refused for good: its pusher takes the chunk elsewhere, and a copy of it that comes when there is
+/// room again is not stored.
+#[test]
+fn waited_in_vain() {
+    let device = SimDevice::new(1, SimFaults::default());
+    let (mut world, _) = World::open(&device, &small(24 * MIB)).expect("opened");
+    let (chunk, tag) = parked(&mut world);
+    world.later(FULL_WAIT);
+    world.settle();
+    let error = world.replies.remove(&tag).expect("it has an answer").expect_err("refused");
+    assert_eq!(error.kind(), ErrorKind::Full, "{error}");
+    world.call(Request::DropBag { bag: BagId(1) }).expect("dropped");
+    assert_eq!(push(&mut world, chunk, 1).map_err(|error| error.kind()), Err(ErrorKind::Stale));
 }
