@@ -1,12 +1,13 @@
 //! A node that does not keep the metadata: how it reports to the one that does, what it is told there, and whose writes it takes
 //! meanwhile.
 
+use crate::device::Item;
 use crate::log::{Level, Log};
 use crate::service::{Node, NodeService};
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, NodeId, SessionId};
-use base::limit::{CLOCK_DRIFT_MAX, REPORT_EVERY, SESSION_LEASE};
+use base::limit::{CLOCK_DRIFT_MAX, REPORT_EVERY, SESSION_LEASE, SESSIONS_ASKED_MAX};
 use base::net::Net;
 use base::planted::Planted;
 use base::unit::Time;
@@ -326,6 +327,29 @@ fn say_what_changed(membership: &Membership, log: &Log, reported: Result<()>) {
     drop(state);
     if !same {
         log.say(Level::Warn, "cluster", &format!("{waits}; it waits and goes on by itself"), &[]);
+    }
+}
+
+impl Node {
+    /// Sessions, by their marks, of which devices here remember what they may ask again; at most `SESSIONS_ASKED_MAX`.
+    pub async fn remembered_sessions(&self) -> Vec<u64> {
+        let mut found = Vec::new();
+        let share = SESSIONS_ASKED_MAX / self.devices.len().max(1);
+        for device in self.devices.values() {
+            // One that is not served any more remembers nothing.
+            found.extend(device.sessions(share.max(1)).await.unwrap_or_default());
+        }
+        found.sort_unstable();
+        found.dedup();
+        found.truncate(SESSIONS_ASKED_MAX);
+        found
+    }
+
+    /// These sessions are over: devices here forget what was remembered of them.
+    pub fn sessions_over(&self, over: &[u64]) {
+        if !over.is_empty() {
+            self.devices.values().for_each(|device| device.send(Item::SessionsOver(over.to_vec())));
+        }
     }
 }
 

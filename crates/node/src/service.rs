@@ -19,7 +19,7 @@ use base::disk::Caching;
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, NodeId, PushName};
-use base::limit::{ACKNOWLEDGED_AT_ONCE_MAX, SESSIONS_ASKED_MAX};
+use base::limit::ACKNOWLEDGED_AT_ONCE_MAX;
 use base::planted::Planted;
 use base::policy::{Class, Compression};
 use base::unit::Time;
@@ -239,27 +239,6 @@ impl Node {
     /// The devices that are the store's: those that were emptied and removed since the start are not.
     pub fn served(&self) -> impl Iterator<Item = &Arc<Device>> {
         self.devices.values().filter(|device| device.draining().is_none_or(|draining| !draining.over))
-    }
-
-    /// Sessions, by their marks, of which devices here remember what they may ask again; at most `SESSIONS_ASKED_MAX`.
-    pub async fn remembered_sessions(&self) -> Vec<u64> {
-        let mut found = Vec::new();
-        let share = SESSIONS_ASKED_MAX / self.devices.len().max(1);
-        for device in self.devices.values() {
-            // One that is not served any more remembers nothing.
-            found.extend(device.sessions(share.max(1)).await.unwrap_or_default());
-        }
-        found.sort_unstable();
-        found.dedup();
-        found.truncate(SESSIONS_ASKED_MAX);
-        found
-    }
-
-    /// These sessions are over: devices here forget what was remembered of them.
-    pub fn sessions_over(&self, over: &[u64]) {
-        if !over.is_empty() {
-            self.devices.values().for_each(|device| device.send(Item::SessionsOver(over.to_vec())));
-        }
     }
 
     /// The device of this id, one that was removed too: those who ask it are sent to where its chunks are.
