@@ -276,7 +276,8 @@ impl Client {
 
     async fn push(&self, bag: u64, device: Id, name: u128) -> Result<()> {
         let push = bag::Push { bag, device, chunk: name.into(), floor: 0 };
-        self.at(device).call(&push, Payload::new(Bytes::from(vec![name as u8; 10_000]))).await.map(drop)
+        let (answer, _) = self.at(device).call(&push, Payload::new(Bytes::from(vec![name as u8; 10_000]))).await?;
+        answer.refused.map_or(Ok(()), |why| Err(why.into()))
     }
 
     async fn pull(&self, bag: u64, device: Id, grant: u64) -> bag::PullAnswer {
