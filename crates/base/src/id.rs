@@ -146,6 +146,68 @@ pub enum Owner {
     Group(GroupId),
     /// A bag.
     Bag(BagId),
+    /// Something that a newer program knows. Its chunks are kept, listed and read, never changed, deleted or counted as damaged.
+    Newer(NewerOwner),
+}
+
+/// An owner of a kind that this program does not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NewerOwner {
+    kind: u8,
+    number: u64,
+}
+
+impl NewerOwner {
+    /// Its kind.
+    pub fn kind(self) -> u8 {
+        self.kind
+    }
+    /// Its number among those of its kind.
+    pub fn number(self) -> u64 {
+        self.number
+    }
+}
+
+impl Owner {
+    /// The owner of this kind and number: 1 a group, 2 a bag, up to 255 what newer programs know. None: kind 0 is nobody's.
+    pub fn new(kind: u8, number: u64) -> Option<Owner> {
+        match kind {
+            0 => None,
+            1 => Some(Owner::Group(GroupId(number))),
+            2 => Some(Owner::Bag(BagId(number))),
+            kind => Some(Owner::Newer(NewerOwner { kind, number })),
+        }
+    }
+
+    /// Its kind, as `new` takes it.
+    pub fn kind(self) -> u8 {
+        match self {
+            Owner::Group(_) => 1,
+            Owner::Bag(_) => 2,
+            Owner::Newer(owner) => owner.kind,
+        }
+    }
+
+    /// Its number among those of its kind.
+    pub fn number(self) -> u64 {
+        match self {
+            Owner::Group(group) => group.0,
+            Owner::Bag(bag) => bag.0,
+            Owner::Newer(owner) => owner.number,
+        }
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Owner::Group(group) => write!(f, "group {group}"),
+            Owner::Bag(bag) => write!(f, "bag {bag}"),
+            Owner::Newer(owner) => {
+                write!(f, "owner {} of kind {}, which a newer Stormwell knows", owner.number, owner.kind)
+            }
+        }
+    }
 }
 
 #[cfg(test)]

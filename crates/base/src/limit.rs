@@ -63,6 +63,21 @@ const _: () = assert!((PATH_DEPTH_MAX + 1) * (2 * USER_NAME_MAX + ATTRIBUTES_MAX
 const _: () = assert!(LIST_PAGE_BYTES + NAME_MAX + 2 * USER_NAME_MAX + ATTRIBUTES_MAX + NOTE_MAX < FRAME_MESSAGE_MAX);
 const _: () = assert!(XATTRS_BYTES_MAX + XATTRS_MAX * 16 < FRAME_MESSAGE_MAX);
 
+/// Texts, lists and messages that one message may hold, whatever lies in what: one for eight of its bytes. The largest that is made of
+/// two bytes, a file of a compound request, takes 250 in memory: 32 MiB for the worst message.
+pub const FRAME_FIELDS_MAX: usize = FRAME_MESSAGE_MAX / 8;
+const _: () = assert!(FRAME_FIELDS_MAX > 4 * CONCAT_FILES_MAX && FRAME_FIELDS_MAX > 16 * COMPOUND_FILES_MAX);
+
+/// Messages in messages that are looked into when they are counted; none of ours is deeper.
+pub const FRAME_DEPTH_MAX: usize = 8;
+
+/// Ranges of one read. A client asks for two pieces of a column at the most; what a range costs beyond its bytes is a record's first
+/// blocks, 72 KiB.
+pub const READ_RANGES_MAX: usize = 1024;
+
+/// Bytes that one read may make a device read: the largest answer, and as much beside it.
+pub const READ_COST_MAX: u64 = 2 * FRAME_PAYLOAD_MAX as u64;
+
 /// Bytes that one order fetches from one device to another: often enough that progress is seen, and seldom enough that the way to
 /// the node that gives the orders does not count.
 pub const FETCH_MAX: u64 = 16 * MIB;
@@ -136,9 +151,12 @@ pub const SMALL_FILE_MAX: u64 = MIB;
 /// there costs a copy and, on a virtual machine that has to get its memory first, up to 2 s for a GiB.
 pub const DIRECT_MIN: u64 = 64 * MIB;
 
-/// Answers to changes remembered for each session, so that a retried change is answered and not repeated.
-pub const REMEMBERED_CALLS: usize = 1024;
-const _: () = assert!(REMEMBERED_CALLS >= SMALL_FRAMES_MAX);
+/// Answers to changes remembered for a session, from the oldest on that it may still ask again: so many changes are begun before that
+/// one is answered, and the next ones wait. While a connection stands still for its 10 s the session's other ones go on with 400
+/// changes a second. A session without trouble has as many remembered as it has on their way; 150 bytes each, and 64 KiB at the most:
+/// what a session holds is below 256 MiB of disk however it is used.
+pub const REMEMBERED_CALLS: usize = 4096;
+const _: () = assert!(REMEMBERED_CALLS >= 4 * SMALL_FRAMES_MAX && REMEMBERED_CALLS <= 1 << 16);
 
 /// Answers to changes that clients of gateways made, remembered by a cluster's metadata store so that one which is asked again at
 /// another gateway is not repeated: 150 bytes each on disk, 10 MiB, and 4 MiB of memory. Six seconds at 10,000 changes a second, all
@@ -148,6 +166,19 @@ const _: () = assert!(REMEMBERED_ANSWERS <= u32::MAX as usize);
 
 /// Longest name of a holder of files in a gateway's protocol, in bytes. A longer one is not kept.
 pub const HOLDER_MAX: usize = 255;
+
+/// Holders of files in a gateway's protocol of which it is known when they were heard of: 350 bytes each with the longest names, 45 MiB.
+/// Twice what one gateway may have open, each file for a holder of its own.
+pub const HOLDERS_HEARD_MAX: usize = 131_072;
+const _: () = assert!(HOLDERS_HEARD_MAX >= 2 * HDFS_OPEN_FILES_MAX);
+
+/// Holders that told an HDFS gateway that they live, have nothing open there, and are noted until the store is told: 350 bytes each
+/// with the longest names, 5.5 MiB.
+pub const HOLDERS_UNTOLD_MAX: usize = 16_384;
+
+/// Most holders that are told or asked for in one message: with the longest names 0.26 MiB.
+pub const HOLDERS_TOLD_MAX: usize = 1024;
+const _: () = assert!(HOLDERS_TOLD_MAX * (HOLDER_MAX + 16) < FRAME_MESSAGE_MAX);
 
 /// A session that is not renewed for this long has ended; its leases are free.
 pub const SESSION_LEASE: Duration = Duration::from_secs(30);
@@ -227,8 +258,40 @@ pub const GREETING_ANSWER_MAX: usize = 20 * KIB as usize;
 /// A connection without any call for this long is closed by the server. Clients connect again when they have something to ask.
 pub const CONNECTION_IDLE_MAX: Duration = Duration::from_secs(300);
 
-/// Connections that one server keeps open. Each may have 64 KiB of staging and its small frames.
+/// Connections that one server keeps open, if the system gives it as many files (`connections`). Each may have 64 KiB of staging and
+/// its small frames.
 pub const CONNECTIONS_MAX: usize = 4096;
+
+/// Connections that each of a node's two large doors keeps open, where the process may have so many files open (none: no limit). A
+/// quarter of the files, and a thousand if that leaves half, are for disks and for connections to other nodes.
+pub const fn connections(open_files: Option<u64>) -> usize {
+    let Some(files) = open_files else { return CONNECTIONS_MAX };
+    let kept = if files / 2 < 1024 {
+        files / 2
+    } else if files / 4 > 1024 {
+        files / 4
+    } else {
+        1024
+    };
+    let each = (files - kept) / 2;
+    if each < CONNECTIONS_MAX as u64 { each as usize } else { CONNECTIONS_MAX }
+}
+const _: () = assert!(
+    connections(Some(4096)) == 1536 && connections(Some(256)) == 64 && connections(Some(20_000)) == CONNECTIONS_MAX
+);
+
+/// A frame that has begun ends after `CALL_SILENCE_MAX` and a second for each so many bytes of it, or its connection does. So a byte
+/// now and then keeps nothing; who sends the largest frame has four minutes.
+pub const FRAME_RATE_MIN: u64 = 64 * KIB;
+
+/// Messages of more than `LARGE_MESSAGE` bytes that are on their way or worked on, over all connections of a node, in bytes.
+pub const LARGE_MESSAGES_MAX: u64 = 64 * MIB;
+/// See `LARGE_MESSAGES_MAX`.
+pub const LARGE_MESSAGE: usize = 32 * KIB as usize;
+
+/// Credit that was granted and of which nothing was used for so long is withdrawn, with its connection, if somebody else waits for credit.
+/// Our own clients give back what they do not use after a second.
+pub const CREDIT_IDLE_MAX: Duration = Duration::from_secs(3);
 
 /// Largest frame of Hadoop RPC, in bytes, its length not counted (`ipc.maximum.data.length` of Hadoop).
 pub const HDFS_FRAME_MAX: usize = 128 * MIB as usize;
@@ -277,9 +340,6 @@ pub const HDFS_OPEN_FILES_MAX: usize = 65_536;
 /// Bytes that one HDFS gateway has received and not written yet, over all connections. A writer at full speed has 8 MiB.
 pub const HDFS_WRITE_MEMORY_MAX: u64 = 128 * MIB;
 const _: () = assert!(HDFS_WRITE_MEMORY_MAX >= 2 * HDFS_PACKET_MAX as u64);
-
-/// Blocks of the HDFS gateway that begin at no multiple of their file's block size, and are remembered: 100 bytes each.
-pub const HDFS_IRREGULAR_BLOCKS_MAX: usize = 65_536;
 
 /// Files that the HDFS gateway keeps open to read: a kilobyte each and 100 bytes for each extent.
 pub const HDFS_READERS_MAX: usize = 1024;

@@ -10,6 +10,11 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {
     /// Who is at the other end, for messages to people.
     fn peer(&self) -> String;
 
+    /// Whether the peer is on this machine, as far as the network can tell.
+    fn is_near(&self) -> bool {
+        false
+    }
+
     /// It will be dropped, and what it was given and has not sent by then shall never arrive, however late the way there is mended.
     /// A stream that keeps nothing back has nothing to do.
     fn abandon(&mut self) {}

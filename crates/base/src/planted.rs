@@ -15,6 +15,12 @@ pub enum Planted {
     RetriedChangeRepeated,
     /// Deletions are left out when the metadata store's changes are settled into the tree.
     TombstoneDroppedEarly,
+    /// Recovery ends a stream of the log at the first record that does not follow, although a later segment goes on before it.
+    ChainStaysEnded,
+    /// Each write that fails counts against its device, also several that failed for one cause.
+    StrikePerWrite,
+    /// What failed to be written is written again only when one segment has room for all that waits.
+    RepairInOnePiece,
     /// A checkpoint is taken while what it holds is not in the log yet.
     CheckpointAheadOfLog,
     /// Recovery takes a data record's payload for whole without comparing its checksums.
@@ -31,6 +37,10 @@ pub enum Planted {
     OldGenerationAccepted,
     /// A push or an append of a session that is over is stored.
     EndedSessionAccepted,
+    /// What was answered to a change is forgotten when its session makes two more, whether it may be asked again or not.
+    AnswerForgottenByCount,
+    /// Changes that set something to a value are not remembered: one that is asked again is made again.
+    ChangeNotRemembered,
     /// The metadata store answers a question before the changes that the answer shows are synced.
     ReadAnsweredBeforeSync,
     /// A device remembers the last few chunks that were handled, however long their pushes may still be asked again.
@@ -67,12 +77,15 @@ pub enum Planted {
 
 impl Planted {
     /// Every one of them.
-    pub const ALL: [Planted; 29] = [
+    pub const ALL: [Planted; 34] = [
         Planted::AnsweredBeforeSync,
         Planted::AnsweredBeforeWrite,
         Planted::ChangeAnsweredBeforeSync,
         Planted::RetriedChangeRepeated,
         Planted::TombstoneDroppedEarly,
+        Planted::ChainStaysEnded,
+        Planted::StrikePerWrite,
+        Planted::RepairInOnePiece,
         Planted::CheckpointAheadOfLog,
         Planted::ChecksumNotChecked,
         Planted::TornPushKept,
@@ -81,6 +94,8 @@ impl Planted {
         Planted::RetriedPushRepeated,
         Planted::OldGenerationAccepted,
         Planted::EndedSessionAccepted,
+        Planted::AnswerForgottenByCount,
+        Planted::ChangeNotRemembered,
         Planted::ReadAnsweredBeforeSync,
         Planted::HandledForgottenByCount,
         Planted::EndedBeforeDurable,
@@ -112,6 +127,9 @@ impl Planted {
             Planted::ChangeAnsweredBeforeSync => "a change of names is answered before its log is synced",
             Planted::RetriedChangeRepeated => "a change asked again is made again",
             Planted::TombstoneDroppedEarly => "deletions are not settled",
+            Planted::ChainStaysEnded => "recovery cuts off what an earlier one went on with",
+            Planted::StrikePerWrite => "two writes that fail at once end a device",
+            Planted::RepairInOnePiece => "failed writes wait for one segment that holds all of them",
             Planted::CheckpointAheadOfLog => "a checkpoint counts before everything in it is durable in the log",
             Planted::ChecksumNotChecked => "recovery believes a torn record",
             Planted::TornPushKept => "the beginning of a push counts as the chunk",
@@ -120,6 +138,8 @@ impl Planted {
             Planted::RetriedPushRepeated => "a push asked again comes back after its chunk was handled",
             Planted::OldGenerationAccepted => "a writer whose lease is over is obeyed",
             Planted::EndedSessionAccepted => "a push or append of a session that is over is stored",
+            Planted::AnswerForgottenByCount => "an answer is forgotten because others came",
+            Planted::ChangeNotRemembered => "a setting asked again undoes a later one",
             Planted::ReadAnsweredBeforeSync => "a question is answered before what it saw is synced",
             Planted::HandledForgottenByCount => {
                 "a chunk that was handled is forgotten while its push may be asked again"

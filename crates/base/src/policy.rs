@@ -47,6 +47,11 @@ impl Class {
         Class::NAMES.iter().find(|(_, known)| *known == name).map(|(class, _)| *class)
     }
 
+    /// Whether its devices still have what was synced when their node has ended. What has no wish goes to such devices only.
+    pub fn keeps(self) -> bool {
+        matches!(self, Class::Nvm | Class::Ssd | Class::Hdd)
+    }
+
     /// The number that is stored and sent.
     pub fn code(self) -> u32 {
         self as u32
@@ -101,7 +106,7 @@ impl Compression {
 /// Wishes for the bytes under a directory. `None` everywhere means: as the directory above says; at the root, the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// Only devices of this class; none means any but `bulk`.
+    /// Only devices of this class; none means any class that keeps what it has when its node ends, and is a device.
     pub tier: Option<Class>,
     /// Copies of every byte. One node has one copy today; other values are refused.
     pub replicas: Option<u32>,
@@ -125,7 +130,22 @@ impl Policy {
     pub fn fits(self, class: Class) -> bool {
         match self.tier {
             Some(tier) => class == tier,
-            None => class != Class::Bulk,
+            None => class.keeps(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Class, Policy};
+
+    /// Without a wish bytes go only where a node's end does not take them; a wish is followed to the letter.
+    #[test]
+    fn what_is_not_wished() {
+        let classes = (0..5).filter_map(Class::from_code);
+        let fits: Vec<Class> = classes.filter(|class| Policy::default().fits(*class)).collect();
+        assert_eq!(fits, [Class::Nvm, Class::Ssd, Class::Hdd]);
+        let memory = Policy { tier: Some(Class::Memory), ..Policy::default() };
+        assert!(memory.fits(Class::Memory) && !memory.fits(Class::Ssd));
     }
 }

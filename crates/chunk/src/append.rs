@@ -217,6 +217,10 @@ impl Core {
         if !self.index.chunks.contains_key(&id) {
             let birth = self.sequence();
             self.index.create(id, append.owner, append.generation, birth);
+            let behind = self.deleted;
+            if let Some(open) = self.index.open_mut(id) {
+                open.behind = behind;
+            }
         }
         if append.small_parts
             && let Some(open) = self.index.open_mut(id)
@@ -288,7 +292,7 @@ impl Core {
 
     /// The last sequence numbers of the chunk in both streams.
     fn needs(&self, id: ChunkId) -> [u64; 2] {
-        self.index.open.get(&id).map_or([0, 0], |open| [open.last_data, open.last_journal])
+        self.index.open.get(&id).map_or([0, 0], Open::needs)
     }
 
     fn journal_tail(&mut self, id: ChunkId) {
@@ -375,7 +379,7 @@ impl Core {
     pub fn delete(&mut self, ticket: u64, chunks: &[ChunkId]) {
         for chunk in chunks {
             if self.index.chunks.contains_key(chunk) {
-                self.record(Record::Delete { chunk: *chunk });
+                self.deleted = self.record(Record::Delete { chunk: *chunk });
                 let runs = self.index.remove(*chunk);
                 self.bury(&runs);
             }

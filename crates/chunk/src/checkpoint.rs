@@ -126,7 +126,8 @@ impl Core {
     }
 
     fn checkpoint_is_due(&self) -> bool {
-        if self.checkpoint.retry_at.is_some_and(|at| at > self.now) {
+        // While records wait for another place it could not end.
+        if self.needs_fresh_segment() || self.checkpoint.retry_at.is_some_and(|at| at > self.now) {
             return false;
         }
         let journal = self.journal_log.written_bytes;

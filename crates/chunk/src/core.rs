@@ -12,10 +12,11 @@ use crate::settings::Settings;
 use crate::space::Space;
 use base::disk::{DiskError, Done, FileKind, FileName, Op};
 use base::error::{Error, ErrorKind, Result};
-use base::id::{DeviceId, Owner};
+use base::id::{ChunkId, DeviceId, Owner};
 use base::planted::Planted;
 use base::policy::Level;
 use base::unit::Time;
+use base::version::{ProgramVersion, newer};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -76,8 +77,12 @@ pub(crate) struct Core {
     pub held: Held,
     /// Seals that wait for room; they may use the reserve.
     pub waiting_seals: VecDeque<Parked>,
+    /// Sequence number of the last deletion.
+    pub deleted: u64,
     /// Why the device left service.
     pub failed: Option<String>,
+    /// `Identity::least`.
+    pub least: ProgramVersion,
     /// Chunks that were found damaged.
     pub damaged: BTreeSet<base::id::ChunkId>,
     /// Sealed chunks whose open state can go when their records are durable.
@@ -109,7 +114,9 @@ impl Core {
             waiting: VecDeque::new(),
             held: Held::default(),
             waiting_seals: VecDeque::new(),
+            deleted: 0,
             failed: None,
+            least: ProgramVersion::default(),
             damaged: BTreeSet::new(),
             closing: VecDeque::new(),
             tail_order: VecDeque::new(),
@@ -155,9 +162,26 @@ impl Core {
         if changes && let Some(text) = &self.failed {
             let error = Error::new(ErrorKind::Io, text.clone());
             self.reply(ticket, Err(error));
+        } else if let Some(error) = self.refuse_newer(&request) {
+            self.reply(ticket, Err(error));
         } else {
             self.dispatch(now, ticket, request);
         }
+    }
+
+    /// Why a request is not done that would change what only a newer program knows. Nobody here makes chunks of such owners; who
+    /// appends to one has named its kind, and so knows it.
+    fn refuse_newer(&self, request: &Request) -> Option<Error> {
+        let named: &[ChunkId] = match request {
+            Request::Delete { chunks } => chunks,
+            Request::Seal { chunk, .. } | Request::Fence { chunk, .. } | Request::Release { chunk, .. } => {
+                std::slice::from_ref(chunk)
+            }
+            _ => return None,
+        };
+        let owner_of = |id: &ChunkId| Some((*id, self.index.chunks.get(id)?.owner));
+        let (id, owner) = named.iter().filter_map(owner_of).find(|(_, owner)| matches!(owner, Owner::Newer(_)))?;
+        Some(newer(format!("chunk {id} on device {} belongs to {owner}", self.device), self.least))
     }
 
     fn dispatch(&mut self, since: Time, ticket: u64, request: Request) {
@@ -259,10 +283,8 @@ impl Core {
             if let Some(open) = self.index.open.get(id)
                 && self.index.chunks.get(id).is_some_and(|chunk| chunk.sealed)
             {
-                if !open.under_way.is_empty()
-                    || open.last_data > self.data.durable
-                    || open.last_journal > self.journal.durable
-                {
+                let [data, journal] = open.needs();
+                if !open.under_way.is_empty() || data > self.data.durable || journal > self.journal.durable {
                     break;
                 }
                 let id = *id;
@@ -372,6 +394,10 @@ impl Core {
     pub fn tick(&mut self, now: Time) {
         self.now = self.now.max(now);
         self.space.due |= self.reclaim_due().is_some_and(|at| at <= self.now);
+        if self.repair_ends().is_some_and(|at| at <= self.now) {
+            let what = "failed to write and has no room to write it again elsewhere";
+            self.fail(what, "make room on its file system and start its node again");
+        }
         let limit = base::limit::FULL_WAIT;
         let (used, reserve) = (self.used(), self.settings.reserve);
         for queue in [&mut self.waiting, &mut self.waiting_seals] {
@@ -399,7 +425,11 @@ impl Core {
         let waiting = [self.waiting.front(), self.waiting_seals.front()];
         let ends = waiting.into_iter().flatten().map(|parked| parked.since.max(self.space.came_back).after(limit));
         let retries = [self.space.retry_at, self.checkpoint.retry_at].into_iter().flatten();
-        ends.chain(retries.filter(|at| *at > self.now)).chain(self.garbage_due()).chain(self.reclaim_due()).min()
+        ends.chain(retries.filter(|at| *at > self.now))
+            .chain(self.garbage_due())
+            .chain(self.reclaim_due())
+            .chain(self.repair_ends())
+            .min()
     }
 }
 

@@ -6,7 +6,9 @@ use base::buffer::is_aligned;
 use base::checksum::{BlockSums, combine};
 use base::disk::{DiskError, Op};
 use base::id::ChunkId;
-use base::limit::{BLOCK, RECORD_PAYLOAD_MAX, RECORD_PAYLOAD_MIN};
+use base::limit::{BLOCK, FULL_WAIT, RECORD_PAYLOAD_MAX, RECORD_PAYLOAD_MIN};
+use base::planted::Planted;
+use base::unit::Time;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -50,6 +52,16 @@ struct DataWrite {
     ended: Option<bool>,
 }
 
+/// How far it has come to write again what is pending.
+struct Repair {
+    /// The writes that were in flight have ended, and the segments that they went to are closed.
+    begun: bool,
+    /// So many of the pending records have their new place; the rest waits for the next segment.
+    moved: usize,
+    /// When a record got its new place last, or a write failed.
+    since: Time,
+}
+
 /// The records under way.
 #[derive(Default)]
 pub(crate) struct DataLog {
@@ -59,9 +71,9 @@ pub(crate) struct DataLog {
     submitted: usize,
     /// Bytes of the records that wait for their write, without those in flight.
     pub bytes_ahead: usize,
-    /// A write failed: when all in flight have ended, everything pending is written again elsewhere.
-    repairing: bool,
-    /// Failures since the last success.
+    /// A write failed: what is pending is written again elsewhere.
+    repair: Option<Repair>,
+    /// Repairs since the last success.
     strikes: u32,
     /// Bytes written since the last checkpoint.
     pub written_bytes: u64,
@@ -157,6 +169,7 @@ impl Core {
             block,
             offset: open.flushed,
             length: length as u32,
+            newer: 0,
             cell,
             seals: None,
             crcs,
@@ -196,15 +209,14 @@ impl Core {
 
     /// Starts the writes that may be in flight now.
     pub fn write_data(&mut self) {
-        if self.data_log.repairing {
-            self.repair_data();
-        }
+        self.repair_data();
+        // What waits for its new place is not written at its old one.
+        let placed = self.data_log.repair.as_ref().map_or(self.data_log.pending.len(), |repair| repair.moved);
         while self.data.round.is_none()
-            && !self.data_log.repairing
-            && self.data_log.submitted < self.data_log.pending.len()
+            && self.data_log.submitted < placed
             && self.data_log.writes.len() < self.settings.writes_max
         {
-            let (records, bytes) = self.next_write();
+            let (records, bytes) = self.next_write(placed);
             if bytes < WRITE_SMALL && self.data_log.writes.len() >= 2 {
                 return;
             }
@@ -212,11 +224,11 @@ impl Core {
         }
     }
 
-    /// How many of the next records lie one behind the other and fit one write, and their bytes.
-    fn next_write(&self) -> (usize, usize) {
+    /// How many of the next records, of the first `placed`, lie one behind the other and fit one write, and their bytes.
+    fn next_write(&self, placed: usize) -> (usize, usize) {
         let (mut count, mut bytes) = (0, 0);
         let mut expected = None;
-        for record in self.data_log.pending.iter().skip(self.data_log.submitted) {
+        for record in self.data_log.pending.iter().take(placed).skip(self.data_log.submitted) {
             let header = &record.header;
             let size = header.blocks() as usize * BLOCK;
             let place = (header.segment, header.block);
@@ -256,8 +268,12 @@ impl Core {
         if let Some(write) = self.data_log.writes.iter_mut().find(|write| write.token == token) {
             write.ended = Some(result.is_ok());
         }
-        if let Err(error) = result {
-            self.data_log.repairing = true;
+        // Writes that were in flight when another one failed may have failed for the same cause: those are no second failure.
+        let again = self.data_log.repair.as_ref().is_none_or(|repair| repair.begun);
+        if let Err(error) = result
+            && (again || self.settings.planted == Some(Planted::StrikePerWrite))
+        {
+            self.data_log.repair = Some(Repair { begun: false, moved: 0, since: self.now });
             self.data_log.strikes += 1;
             if self.data_log.strikes > 1 {
                 self.fail_to_write("", &error);
@@ -275,8 +291,13 @@ impl Core {
                 self.data.dirty.insert(data_file(record.header.segment));
                 self.index_record(&record);
             }
-            if !self.data_log.repairing {
-                self.data_log.strikes = 0;
+            match &mut self.data_log.repair {
+                None => self.data_log.strikes = 0,
+                Some(repair) if repair.begun => {
+                    repair.moved -= write.records;
+                    self.data_log.strikes = 0;
+                }
+                Some(_) => {}
             }
         }
         self.marks_moved();
@@ -298,40 +319,66 @@ impl Core {
         }
     }
 
-    /// After a failed write: when nothing is in flight, everything pending gets a place in a fresh segment and is written again.
-    /// The sequence numbers stay, so recovery takes each record once (`recover`).
+    /// After a failed write: when nothing is in flight, everything pending gets a place in fresh segments, as much at a time as
+    /// those that are there hold, and is written again. The sequence numbers stay, so recovery takes each record once (`recover`).
     fn repair_data(&mut self) {
-        if self.data_log.writes.iter().any(|write| write.ended.is_none()) {
-            return;
+        let Some(repair) = &self.data_log.repair else { return };
+        let mut moved = repair.moved;
+        if !repair.begun {
+            let in_flight = self.data_log.writes.iter().any(|write| write.ended.is_none());
+            if in_flight || self.settings.planted == Some(Planted::RepairInOnePiece) && !self.spare_holds_pending() {
+                return;
+            }
+            // Its snapshot names places that change now. No other one begins before all of them have.
+            self.abandon_checkpoint();
+            self.close_current_data();
+            self.data_log.writes.clear();
+            self.data_log.submitted = 0;
+            let bytes = self.data_log.pending.iter().map(|record| record.header.blocks() as usize * BLOCK);
+            self.data_log.bytes_ahead = bytes.sum();
+            moved = 0;
         }
-        let records: Vec<u32> = self.data_log.pending.iter().map(|record| record.header.blocks()).collect();
-        if !self.space.spare_has_room(self.settings.data_segment, &records) {
-            return;
+        while let Some(record) = self.data_log.pending.get(moved)
+            && self.fits(record.header.blocks())
+        {
+            self.move_record(moved);
+            moved += 1;
         }
-        // Its snapshot names places that change now.
-        self.abandon_checkpoint();
-        self.close_current_data();
-        let after = self.journal.last;
-        let old: Vec<(u32, u32, u32)> = (self.data_log.pending.iter())
-            .map(|record| (record.header.segment, record.header.block, record.header.blocks()))
-            .collect();
-        for (place, (segment, block, blocks)) in old.into_iter().enumerate() {
-            self.space.kill(segment, block, blocks, after);
-            let (segment, block, incarnation) = self.allocate(blocks);
-            let header = &mut self.data_log.pending[place].header;
-            (header.segment, header.block, header.incarnation) = (segment, block, incarnation);
-            let (id, run) = (header.chunk, header.run());
-            let birth = self.data_log.pending[place].birth;
-            self.index.record_moved(id, birth, run);
+        let all = moved == self.data_log.pending.len();
+        if let Some(repair) = &mut self.data_log.repair {
+            let since = if moved > repair.moved { self.now } else { repair.since };
+            *repair = Repair { begun: true, moved, since };
         }
-        self.data_log.writes.clear();
-        self.data_log.submitted = 0;
-        self.data_log.bytes_ahead = records.iter().map(|blocks| *blocks as usize * BLOCK).sum();
-        self.data_log.repairing = false;
+        if all {
+            self.data_log.repair = None;
+        }
     }
 
-    /// A data write failed and its records wait for a fresh segment.
+    /// Gives a pending record another place.
+    fn move_record(&mut self, place: usize) {
+        let header = &self.data_log.pending[place].header;
+        let (segment, block, blocks) = (header.segment, header.block, header.blocks());
+        self.space.kill(segment, block, blocks, self.journal.last);
+        let (segment, block, incarnation) = self.allocate(blocks);
+        let record = &mut self.data_log.pending[place];
+        (record.header.segment, record.header.block, record.header.incarnation) = (segment, block, incarnation);
+        let (id, birth, run) = (record.header.chunk, record.birth, record.header.run());
+        self.index.record_moved(id, birth, run);
+    }
+
+    fn spare_holds_pending(&self) -> bool {
+        let blocks: u64 = self.data_log.pending.iter().map(|record| u64::from(record.header.blocks())).sum();
+        self.space.spare.is_some() && blocks <= self.settings.data_segment / BLOCK as u64
+    }
+
+    /// A data write failed and records wait for a place in a fresh segment.
     pub fn needs_fresh_segment(&self) -> bool {
-        self.data_log.repairing
+        self.data_log.repair.is_some()
+    }
+
+    /// When the device leaves service because no segment comes for what failed to be written.
+    pub fn repair_ends(&self) -> Option<Time> {
+        let repair = self.data_log.repair.as_ref().filter(|repair| repair.begun && self.failed.is_none())?;
+        Some(repair.since.max(self.space.came_back).after(FULL_WAIT))
     }
 }

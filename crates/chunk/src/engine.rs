@@ -43,6 +43,11 @@ impl<T> Engine<T> {
         self.core.completed(now, done);
     }
 
+    /// Bytes that a read of these ranges holds until it is answered, where `answer_length` is what it sends.
+    pub fn read_cost(&self, id: ChunkId, ranges: &[(u64, u64)]) -> u64 {
+        self.core.planned_bytes(id, ranges, self.answer_length(id, ranges))
+    }
+
     /// Does what is due by `now`; see `next_tick`.
     pub fn tick(&mut self, now: Time) {
         self.core.tick(now);
@@ -149,7 +154,7 @@ impl<T> Engine<T> {
         let mut bags: std::collections::BTreeSet<_> = self.core.index.bags.keys().copied().collect();
         bags.extend(self.core.index.chunks.iter().filter_map(|(_, chunk)| match chunk.owner {
             Owner::Bag(bag) => Some(bag),
-            Owner::Group(_) => None,
+            Owner::Group(_) | Owner::Newer(_) => None,
         }));
         bags.into_iter().collect()
     }

@@ -4,13 +4,17 @@
 
 use crate::request::{Asking, Handling};
 use base::checksum::{combine, crc32c};
-use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, Owner};
+use base::id::{BagId, ChunkId, DeviceId, Generation, Owner};
 use base::limit::{BLOCK, CHUNK_MAX, RECORD_PAYLOAD_MAX};
+use base::version::ProgramVersion;
 use bytes::Bytes;
 
 /// The version of everything here. Versions 1 to 3 are read, too: 1 had another checkpoint (`index::format`), 2 knew no cells
-/// (`DataHeader::cell`), 3 did not keep who acknowledged (`Record::Acknowledge`, `index::format`); the rest is the same.
+/// (`DataHeader::cell`), 3 did not keep who acknowledged (`Record::Acknowledge`, `index::format`) and took owners of other kinds than
+/// two for damage (`Owner::Newer`); the rest is the same.
 pub const VERSION: u32 = 4;
+/// The least program that reads `VERSION`. Who raises the one raises the other.
+pub const VERSION_SINCE: ProgramVersion = ProgramVersion { major: 0, minor: 1, patch: 0 };
 /// The oldest version that is read.
 pub const VERSION_MIN: u32 = 1;
 /// CRCs in a data record's header.
@@ -25,8 +29,11 @@ const CHECKPOINT_MAGIC: [u8; 8] = *b"STORMCHK";
 const CRC_AT: usize = 8;
 /// End of a data record header's fields.
 const DATA_FIELDS: usize = 128;
-/// Where a data record's block CRCs start. Between: room for the devices of the group (16 ids) and for a push's session, sequence and task.
+/// Where a data record's block CRCs start. Between: room for the devices of the group (16 ids) and for a push's session, sequence and
+/// task. Behind the CRCs, from 2048 on: room for a parity record's witness (record 0283). Both are zeros in what this program writes.
 const CRCS_AT: usize = 1024;
+/// The flags of a data record that this program knows: seals, and a cell.
+const FLAGS_KNOWN: u32 = 3;
 /// Bytes of a journal group's header.
 pub const GROUP_HEADER: usize = 96;
 /// Bytes of a journal record's frame: length, kind, sequence.
@@ -34,6 +41,19 @@ pub const RECORD_FRAME: usize = 16;
 /// Largest payload in one journal record: appends of at least `RECORD_PAYLOAD_MIN` are data records, and longer
 /// unjournaled tails are cut into several records.
 pub const JOURNAL_PAYLOAD_MAX: usize = 64 * 1024;
+/// Bytes of a journal record's body that say who handled a chunk, from version 4 on: four numbers.
+const HANDLER_BYTES: usize = 32;
+/// The highest kind of a journal record that is known.
+const KIND_MAX: u32 = 10;
+
+/// Why something with a right checksum was not taken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It says what cannot be.
+    Damaged,
+    /// A newer program has written it.
+    Newer,
+}
 
 /// Reads fields one after another; `None` when bytes are missing.
 #[derive(Clone)]
@@ -62,18 +82,15 @@ impl<'a> Reader<'a> {
     pub fn chunk(&mut self) -> Option<ChunkId> {
         ChunkId::from_slice(self.take(16)?)
     }
-    /// An owner: kind in four bytes (1 group, 2 bag), number in eight.
+    /// An owner: kind in four bytes (1 group, 2 bag, up to 255 what newer programs know), number in eight.
     pub fn owner(&mut self) -> Option<Owner> {
-        match (self.four()?, self.eight()?) {
-            (1, id) => Some(Owner::Group(GroupId(id))),
-            (2, id) => Some(Owner::Bag(BagId(id))),
-            _ => None,
-        }
+        let (kind, number) = (self.four()?, self.eight()?);
+        Owner::new(u8::try_from(kind).ok()?, number)
     }
-    /// A chunk, the pass of its bag and how it was handled, which is all that is left.
+    /// A chunk, the pass of its bag and how it was handled; who handled it only if that is there. What is left is of a newer program.
     fn handling(&mut self) -> Option<(ChunkId, u32, Handling)> {
         let (chunk, grant, pass) = (self.chunk()?, self.eight()?, self.four()?);
-        if self.0.is_empty() {
+        if self.0.len() < HANDLER_BYTES {
             return Some((chunk, pass, Handling { grant, by: None, push_floor: 0 }));
         }
         let by = Asking { session: self.eight()?, number: self.eight()?, floor: self.eight()? };
@@ -94,12 +111,8 @@ fn put_handling(out: &mut Vec<u8>, chunk: ChunkId, pass: u32, handling: &Handlin
 
 /// Writes an owner as `Reader::owner` reads it.
 pub fn put_owner(out: &mut Vec<u8>, owner: Owner) {
-    let (kind, id) = match owner {
-        Owner::Group(group) => (1u32, group.0),
-        Owner::Bag(bag) => (2, bag.0),
-    };
-    out.extend_from_slice(&kind.to_le_bytes());
-    out.extend_from_slice(&id.to_le_bytes());
+    out.extend_from_slice(&u32::from(owner.kind()).to_le_bytes());
+    out.extend_from_slice(&owner.number().to_le_bytes());
 }
 
 /// CRC32C of the device's id and these bytes, taking the four bytes at `CRC_AT` as zeros.
@@ -126,7 +139,8 @@ fn is_stamped(device: DeviceId, magic: [u8; 8], header: &[u8]) -> bool {
 }
 
 /// Which device this is, and the sizes it was made with. One block:
-/// `magic 8 | crc 4 | version 4 | device 16 | capacity 8 | data segment 8 | journal segment 8 | zeros`
+/// `magic 8 | crc 4 | version 4 | device 16 | capacity 8 | data segment 8 | journal segment 8 | least program 8 | zeros`. These fields
+/// keep their places in every version, so that an older program can say which one is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Version of the formats on the device.
@@ -139,6 +153,9 @@ pub struct Identity {
     pub data_segment: u64,
     /// Journal segment size it was made with.
     pub journal_segment: u64,
+    /// The least program that knows everything on the device. Whoever is the first to write something of a kind that an older program
+    /// does not know raises it before. Zero before version 4.
+    pub least: ProgramVersion,
 }
 
 /// What is wrong with an identity block.
@@ -148,8 +165,13 @@ pub enum IdentityFault {
     Blank,
     /// Not written by this program.
     Foreign,
-    /// Written by another version.
-    Version(u32),
+    /// Written by a newer program.
+    Newer {
+        /// The version of the formats there.
+        version: u32,
+        /// The least program that reads it.
+        least: ProgramVersion,
+    },
     /// Its CRC does not match.
     Damaged,
 }
@@ -162,7 +184,7 @@ impl Identity {
         out.extend_from_slice(&[0; 4]);
         out.extend_from_slice(&self.version.to_le_bytes());
         out.extend_from_slice(&self.device.to_bytes());
-        for value in [self.capacity, self.data_segment, self.journal_segment] {
+        for value in [self.capacity, self.data_segment, self.journal_segment, self.least.to_number()] {
             out.extend_from_slice(&value.to_le_bytes());
         }
         out.resize(BLOCK, 0);
@@ -186,19 +208,22 @@ impl Identity {
             let version = reader.four()?;
             let device = DeviceId::from_slice(reader.take(16)?)?;
             let (capacity, data_segment, journal_segment) = (reader.eight()?, reader.eight()?, reader.eight()?);
-            Some((version, Identity { version, device, capacity, data_segment, journal_segment }))
+            let least = ProgramVersion::from_number(reader.eight()?);
+            Some((version, Identity { version, device, capacity, data_segment, journal_segment, least }))
         };
         match { fields }() {
             Some((VERSION_MIN..=VERSION, identity)) => Ok(identity),
-            Some((version, _)) => Err(IdentityFault::Version(version)),
-            None => Err(IdentityFault::Damaged),
+            Some((version, Identity { least, .. })) if version > VERSION => {
+                Err(IdentityFault::Newer { version, least })
+            }
+            _ => Err(IdentityFault::Damaged),
         }
     }
 }
 
 /// The header of a data record: one block, followed by `length` bytes of payload, padded to whole blocks.
 /// ```text
-/// 0 magic 8 | 8 crc 4 | 12 flags 4 (1: seals, 2: a cell) | 16 chunk 16 | 32 owner 12 | 44 segment 4 | 48 generation 8
+/// 0 magic 8 | 8 crc 4 | 12 flags 4 (1: seals, 2: a cell, others: newer) | 16 chunk 16 | 32 owner 12 | 44 segment 4 | 48 generation 8
 /// 56 sequence 8 | 64 previous 8 | 72 durable data 8 | 80 durable journal 8 | 88 incarnation 8
 /// 96 block 4 | 100 offset 4 | 104 length 4 | 108 whole length 4 | 112 whole crc 4 | 116 cell 4 | 120 zeros
 /// 1024 crc of each payload block, 4 each | zeros to 4096
@@ -234,6 +259,9 @@ pub struct DataHeader {
     pub cell: u32,
     /// This record completes the chunk: its length and the CRC of all that is stored of it.
     pub seals: Option<(u32, u32)>,
+    /// Flags that this program does not know; they change nothing about the other fields. The payload says something only to who
+    /// knows them.
+    pub newer: u32,
     /// CRC32C of every payload block; the last may be of fewer bytes.
     pub crcs: Vec<u32>,
 }
@@ -268,7 +296,7 @@ impl DataHeader {
         let mut fields = Vec::with_capacity(DATA_FIELDS);
         fields.extend_from_slice(&DATA_MAGIC);
         fields.extend_from_slice(&[0; 4]);
-        let flags = u32::from(self.seals.is_some()) | u32::from(self.cell > 0) << 1;
+        let flags = u32::from(self.seals.is_some()) | u32::from(self.cell > 0) << 1 | (self.newer & !FLAGS_KNOWN);
         fields.extend_from_slice(&flags.to_le_bytes());
         fields.extend_from_slice(&self.chunk.to_bytes());
         put_owner(&mut fields, self.owner);
@@ -311,7 +339,7 @@ impl DataHeader {
         let cell = if flags & 2 == 2 { cell } else { 0 };
         let seals = (flags & 1 == 1).then_some((whole_length, whole_crc));
         let end = u64::from(offset) + u64::from(length.max(cell));
-        if flags > 3 || length as usize > RECORD_PAYLOAD_MAX || end > CHUNK_MAX {
+        if length as usize > RECORD_PAYLOAD_MAX || end > CHUNK_MAX {
             return None;
         }
         if flags & 2 == 2 && !is_cell(u64::from(length), u64::from(cell)) {
@@ -341,6 +369,7 @@ impl DataHeader {
             length,
             cell,
             seals,
+            newer: flags & !FLAGS_KNOWN,
             crcs,
         })
     }
@@ -533,6 +562,14 @@ pub enum Record {
         /// Whether handled chunks stay.
         retain: bool,
     },
+    /// What a newer program knows: another kind, or more behind what is known of this one. It says what this program cannot do, so a
+    /// device with one that counts is not opened.
+    Newer {
+        /// Its kind.
+        kind: u32,
+        /// Everything in it.
+        body: Bytes,
+    },
 }
 
 impl Record {
@@ -595,6 +632,10 @@ impl Record {
                 out.extend_from_slice(&u32::from(*retain).to_le_bytes());
                 10
             }
+            Record::Newer { kind, body } => {
+                out.extend_from_slice(body);
+                *kind
+            }
         };
         let body = (out.len() - start - RECORD_FRAME) as u32;
         out[start..start + 4].copy_from_slice(&body.to_le_bytes());
@@ -606,7 +647,8 @@ impl Record {
     /// The next record and its sequence number. `None` at the end and for what cannot be read (then nothing more can).
     pub fn decode(reader: &mut Reader<'_>) -> Option<(u64, Record)> {
         let (length, kind, sequence) = (reader.four()? as usize, reader.four()?, reader.eight()?);
-        let mut body = Reader(reader.take(length)?);
+        let whole = reader.take(length)?;
+        let mut body = Reader(whole);
         reader.take(length.next_multiple_of(8) - length)?;
         let record = match kind {
             1 => {
@@ -636,9 +678,11 @@ impl Record {
                 Record::Handle { chunk, pass, handling }
             }
             10 => Record::Pass { bag: BagId(body.eight()?), pass: body.four()?, retain: body.four()? == 1 },
-            _ => return None,
+            0 => return None,
+            _ => Record::Newer { kind, body: Bytes::copy_from_slice(whole) },
         };
-        body.0.is_empty().then_some((sequence, record))
+        let more = kind <= KIND_MAX && !body.0.is_empty();
+        Some((sequence, if more { Record::Newer { kind, body: Bytes::copy_from_slice(whole) } } else { record }))
     }
 }
 
@@ -705,14 +749,14 @@ impl CheckpointHeader {
         out
     }
 
-    /// The header in this block; `None` if it is none, damaged, or of another version.
+    /// The header in this block, of this version or a newer one; `None` if it is none or damaged.
     pub fn decode(device: DeviceId, block: &[u8]) -> Option<CheckpointHeader> {
         if block.len() != BLOCK || !is_stamped(device, CHECKPOINT_MAGIC, block) {
             return None;
         }
         let mut reader = Reader(&block[CRC_AT + 4..]);
         let version = reader.four()?;
-        if !(VERSION_MIN..=VERSION).contains(&version) {
+        if version < VERSION_MIN {
             return None;
         }
         let (number, sequence, length, body_crc) = (reader.eight()?, reader.eight()?, reader.eight()?, reader.four()?);

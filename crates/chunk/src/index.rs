@@ -96,6 +96,9 @@ pub(crate) struct Open {
     /// Sequence numbers of the chunk's last records.
     pub last_data: u64,
     pub last_journal: u64,
+    /// Sequence number of the last deletion that was recorded before the chunk was made: perhaps of an earlier one of the same
+    /// id, which a power loss would bring back in this one's place.
+    pub behind: u64,
     /// Tells this chunk from an earlier one of the same id.
     pub birth: u64,
     /// Whether its data records are small. Not kept over a restart: the next append says it again.
@@ -105,6 +108,11 @@ pub(crate) struct Open {
 }
 
 impl Open {
+    /// Up to where the two streams must be durable for the chunk to be.
+    pub fn needs(&self) -> [u64; 2] {
+        [self.last_data, self.last_journal.max(self.behind)]
+    }
+
     /// CRC32C of all bytes.
     pub fn crc(&self) -> u32 {
         combine(self.flushed_crc, self.tail_crc, self.tail.len() as u64)
@@ -446,6 +454,8 @@ impl Index {
             Record::DropBag { bag } => drop(self.drop_bag(*bag)),
             Record::Handle { chunk, pass, handling } => self.handle(*chunk, *handling, *pass),
             Record::Pass { bag, pass, retain } => self.bag_pass(*bag, *pass, *retain),
+            // A device with one is not opened.
+            Record::Newer { .. } => return false,
         }
         true
     }

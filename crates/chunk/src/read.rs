@@ -11,12 +11,16 @@ use base::disk::{Caching, DiskError, Op};
 use base::error::{Error, ErrorKind, Result};
 use base::id::ChunkId;
 use base::limit::BLOCK;
+use base::version::{ProgramVersion, newer};
 use bytes::Bytes;
 
 /// Up to so many blocks before the wanted ones are read along to save an operation (64 KiB: less than a seek costs).
 const SKIP_MAX: u32 = 16;
 /// Largest single read: a bag chunk of 4 MiB with its headers in one operation.
 const STEP_MAX: u32 = 1028;
+
+/// So many of the last steps are looked at for the same blocks.
+const SAME_MAX: usize = 64;
 
 /// A read under way.
 pub(crate) struct Reading {
@@ -36,6 +40,16 @@ pub(crate) struct Reading {
     again: bool,
     /// What the disk said when it could not read.
     refused: Option<String>,
+    /// `Core::least`.
+    least: ProgramVersion,
+}
+
+/// Why there is no answer to a reading.
+enum Unread {
+    /// These bytes of the chunk do not match.
+    Damaged(u32, u32),
+    /// A record says what only a newer program knows.
+    Newer(Error),
 }
 
 /// Consecutive bytes of the answer.
@@ -74,20 +88,8 @@ impl Core {
             return;
         };
         let (chunk_length, sealed) = (u64::from(chunk.length), chunk.sealed);
-        let mut reading = Reading {
-            ticket,
-            chunk: id,
-            pieces: Vec::new(),
-            steps: Vec::new(),
-            left: 0,
-            chunk_length,
-            sealed,
-            check,
-            takes_cells,
-            cells: Vec::new(),
-            again: false,
-            refused: None,
-        };
+        let mut reading =
+            Reading { least: self.least, ..Reading::new(ticket, id, (chunk_length, sealed), (check, takes_cells)) };
         for (offset, length) in ranges {
             let start = (*offset).min(chunk_length) as u32;
             let end = offset.saturating_add(*length).min(chunk_length) as u32;
@@ -97,6 +99,30 @@ impl Core {
             }
         }
         self.start_reading(ticket, reading);
+    }
+
+    /// Bytes that would be held for a read of these ranges: of the blocks that would be read, and of what is in memory. One range alone
+    /// is not planned: it costs its records' headers and the blocks before its first byte at the most.
+    pub fn planned_bytes(&self, id: ChunkId, ranges: &[(u64, u64)], answer: u64) -> u64 {
+        let skipped = u64::from(SKIP_MAX + 2) * BLOCK as u64;
+        let Some(chunk) = self.index.chunks.get(&id).filter(|_| ranges.len() > 1) else {
+            return answer.saturating_add(skipped);
+        };
+        let length = u64::from(chunk.length);
+        let mut reading = Reading::new(0, id, (length, chunk.sealed), (Check::Here, true));
+        for (offset, asked) in ranges {
+            let (start, end) = ((*offset).min(length) as u32, offset.saturating_add(*asked).min(length) as u32);
+            // What cannot be read is said when it is read; nothing is held for it.
+            if self.plan(&mut reading, id, (start, end), Caching::Around).is_err() {
+                break;
+            }
+        }
+        let blocks = reading.steps.iter().fold(0, |sum, step| sum + u64::from(step.blocks));
+        let memory = reading.pieces.iter().map(|piece| match piece {
+            Piece::Memory(bytes) => bytes.len() as u64,
+            Piece::Record { .. } => 0,
+        });
+        (blocks * BLOCK as u64).saturating_add(memory.sum())
     }
 
     fn start_reading(&mut self, key: u64, mut reading: Reading) {
@@ -211,6 +237,7 @@ impl Core {
                 let Reading { chunk_length, sealed, cells, .. } = reading;
                 self.reply(ticket, Ok(Reply::Data { parts, crc, blocks, cells, chunk_length, sealed }));
             }
+            Err(Unread::Newer(error)) if self.index.chunks.contains_key(&id) => self.reply(ticket, Err(error)),
             // The record's place may have changed hands only if the chunk is gone by now.
             Err(_) if !self.index.chunks.contains_key(&id) => self.reply(ticket, Err(missing(id))),
             Err(_) if !reading.again => {
@@ -221,7 +248,8 @@ impl Core {
                 }
                 self.start_reading(ticket, reading);
             }
-            Err((start, end)) => {
+            Err(Unread::Newer(error)) => self.reply(ticket, Err(error)),
+            Err(Unread::Damaged(start, end)) => {
                 self.damaged.insert(id);
                 if let Some(refused) = reading.refused {
                     let text = format!(
@@ -243,6 +271,31 @@ impl Core {
 }
 
 impl Reading {
+    fn new(
+        ticket: u64,
+        chunk: ChunkId,
+        (chunk_length, sealed): (u64, bool),
+        (check, takes_cells): (Check, bool),
+    ) -> Reading {
+        let (pieces, steps, cells) = (Vec::new(), Vec::new(), Vec::new());
+        let (left, again, refused) = (0, false, None);
+        Reading {
+            ticket,
+            chunk,
+            pieces,
+            steps,
+            left,
+            chunk_length,
+            sealed,
+            check,
+            takes_cells,
+            cells,
+            again,
+            refused,
+            least: ProgramVersion::default(),
+        }
+    }
+
     /// What comes next in the answer is a cell.
     fn add_cell(&mut self, id: ChunkId, run: &Run) -> Result<()> {
         if !self.takes_cells {
@@ -258,11 +311,18 @@ impl Reading {
         Ok(())
     }
 
-    /// Plans payload bytes `start..end` of a record, joined to the last step where they follow on.
+    /// Plans payload bytes `start..end` of a record, joined to the last step where they follow on, and without one where a step reads
+    /// the same blocks already.
     fn add_record(&mut self, run: Run, start: u32, end: u32, caching: Caching) {
         let (first, last) = (start / BLOCK as u32, (end - 1) / BLOCK as u32);
         let mut want = |block: u32, blocks: u32| {
             let steps = &mut self.steps;
+            let holds = |step: &Step| {
+                step.segment == run.segment && step.block <= block && block + blocks <= step.block + step.blocks
+            };
+            if let Some(back) = steps.iter().rev().take(SAME_MAX).position(holds) {
+                return steps.len() - 1 - back;
+            }
             if let Some(step) = steps.last_mut()
                 && step.segment == run.segment
                 && step.block + step.blocks == block
@@ -283,8 +343,8 @@ impl Reading {
         self.pieces.push(Piece::Record { run, start, end, header_step, blocks_step });
     }
 
-    /// The parts of the answer and their checksums, or the chunk range that does not match.
-    fn assemble(&self, device: base::id::DeviceId) -> std::result::Result<(Vec<Bytes>, Sums), (u32, u32)> {
+    /// The parts of the answer and their checksums, or why there are none.
+    fn assemble(&self, device: base::id::DeviceId) -> std::result::Result<(Vec<Bytes>, Sums), Unread> {
         let mut parts = Vec::with_capacity(self.pieces.len());
         let uneven = self.check != Check::ByBlocks || !self.cells.is_empty();
         let mut sums = Sums { uneven, ..Sums::default() };
@@ -295,30 +355,38 @@ impl Reading {
                     bytes.clone()
                 }
                 Piece::Record { run, start, end, header_step, blocks_step } => {
-                    let steps = [&self.steps[*header_step], &self.steps[*blocks_step]];
                     let damage =
                         if run.cell() > 0 { (run.offset, run.end()) } else { (run.offset + start, run.offset + end) };
-                    self.verify(device, run, (*start, *end), steps, &mut sums).ok_or(damage)?
+                    let damaged = || Unread::Damaged(damage.0, damage.1);
+                    let header = self.header(device, run, &self.steps[*header_step]).ok_or_else(damaged)?;
+                    if header.newer != 0 {
+                        let (chunk, flags) = (self.chunk, header.newer);
+                        let text = format!("a record of chunk {chunk} on device {device} has the flags {flags:#x}");
+                        return Err(Unread::Newer(newer(text, self.least)));
+                    }
+                    let blocks = &self.steps[*blocks_step];
+                    self.verify(&header, run, (*start, *end), blocks, &mut sums).ok_or_else(damaged)?
                 }
             });
         }
         Ok((parts, sums))
     }
 
-    /// Payload bytes `start..end` of the record, if header and blocks are what they should be (`Check`). Adds their checksums.
+    /// The header of a record, if it is there and is this record's.
+    fn header(&self, device: base::id::DeviceId, run: &Run, step: &Step) -> Option<DataHeader> {
+        let header = DataHeader::decode(device, &step.blocks_at(run.block, BLOCK)?)?;
+        (header.chunk == self.chunk && header.run() == *run).then_some(header)
+    }
+
+    /// Payload bytes `start..end` of the record, if the blocks are what its header says (`Check`). Adds their checksums.
     fn verify(
         &self,
-        device: base::id::DeviceId,
+        header: &DataHeader,
         run: &Run,
         (start, end): (u32, u32),
-        [header_step, blocks_step]: [&Step; 2],
+        blocks_step: &Step,
         sums: &mut Sums,
     ) -> Option<Bytes> {
-        let header = header_step.blocks_at(run.block, BLOCK)?;
-        let header = DataHeader::decode(device, &header)?;
-        if header.chunk != self.chunk || header.run() != *run {
-            return None;
-        }
         let first = start / BLOCK as u32;
         let payload_end = (end.next_multiple_of(BLOCK as u32)).min(run.stored());
         let covered = (payload_end - first * BLOCK as u32) as usize;

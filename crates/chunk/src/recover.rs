@@ -3,7 +3,8 @@
 use crate::checkpoint::{checkpoint_file, load::Loaded, load::load};
 use crate::core::{Core, data_file, journal_file};
 use crate::format::{
-    CheckpointHeader, DataHeader, Identity, IdentityFault, Record, VERSION, VERSION_MIN, record_blocks,
+    CheckpointHeader, DataHeader, Fault, Identity, IdentityFault, Record, VERSION, VERSION_MIN, VERSION_SINCE,
+    record_blocks,
 };
 use crate::index::{Index, Places};
 use crate::request::Opened;
@@ -18,6 +19,7 @@ use base::id::{ChunkId, DeviceId, Owner};
 use base::limit::BLOCK;
 use base::planted::Planted;
 use base::unit::Time;
+use base::version::newer;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
@@ -177,7 +179,8 @@ pub(crate) fn open(disk: &mut dyn Disk, mut settings: Settings, new_id: DeviceId
     if let Some(fault) = settings.fault() {
         return Err(Error::new(ErrorKind::Invalid, format!("{fault}; give the device more room")));
     }
-    let (mut core, mut opened) = recover(&mut driver, &files, settings, identity.device)?;
+    let (mut core, mut opened) = recover(&mut driver, &files, settings, &identity)?;
+    core.least = identity.least;
     upgrade(&mut driver, identity)?;
     (opened.version, opened.formatted) = (identity.version, formatted);
     core.now = now;
@@ -194,7 +197,8 @@ fn upgrade(driver: &mut Driver<'_>, identity: Identity) -> Result<()> {
         return Ok(());
     }
     let mut block = Buffer::zeroed(BLOCK);
-    block.copy_from_slice(&Identity { version: VERSION, ..identity }.encode());
+    block
+        .copy_from_slice(&Identity { version: VERSION, least: identity.least.max(VERSION_SINCE), ..identity }.encode());
     let failed = disk_error("cannot write the device's identity");
     driver.run(Op::Write { file: IDENTITY, offset: 0, parts: vec![block.freeze()] }).map_err(&failed)?;
     driver.run(Op::Sync { file: IDENTITY }).map(drop).map_err(&failed)
@@ -210,7 +214,7 @@ fn drop_torn_pushes(core: &mut Core) {
             core.index.seal(chunk, 0);
             continue;
         }
-        core.record(Record::Delete { chunk });
+        core.deleted = core.record(Record::Delete { chunk });
         let runs = core.index.remove(chunk);
         core.bury(&runs);
     }
@@ -264,10 +268,10 @@ fn find_identity(driver: &mut Driver<'_>, files: &[(FileName, u64)]) -> Result<O
         }
         // It is written before any segment is made: what stopped in between is begun again.
         Err(IdentityFault::Blank | IdentityFault::Damaged) if !has_log => Ok(None),
-        Err(IdentityFault::Version(version)) => refuse(
-            ErrorKind::Unsupported,
-            format!("the device was written by format version {version}, this program reads versions {VERSION_MIN} to {VERSION}; nothing was changed; use a newer program"),
-        ),
+        Err(IdentityFault::Newer { version, least }) => Err(newer(
+            format!("the device has format version {version}, and versions {VERSION_MIN} to {VERSION} are read"),
+            least,
+        )),
         Err(IdentityFault::Foreign) => {
             refuse(ErrorKind::Unsupported, "the identity file is not Stormwell's; nothing was changed; name another directory".into())
         }
@@ -301,7 +305,8 @@ fn format(driver: &mut Driver<'_>, settings: &Settings, device: DeviceId) -> Res
     driver.write_file(checkpoint_file(1), &bytes).map_err(&failed)?;
     let (capacity, data_segment, journal_segment) =
         (settings.capacity, settings.data_segment, settings.journal_segment);
-    let identity = Identity { version: VERSION, device, capacity, data_segment, journal_segment };
+    let least = VERSION_SINCE;
+    let identity = Identity { version: VERSION, device, capacity, data_segment, journal_segment, least };
     driver.write_file(IDENTITY, &identity.encode()).map_err(&failed)?;
     Ok(identity)
 }
@@ -321,7 +326,13 @@ fn numbers<R>(scanned: &[Scanned<R>]) -> BTreeMap<u32, u64> {
     scanned.iter().map(|segment| (segment.number, segment.incarnation)).collect()
 }
 
-fn read_log(driver: &mut Driver<'_>, device: DeviceId, files: &[(FileName, u64)], header: &CheckpointHeader) -> Log {
+fn read_log(
+    driver: &mut Driver<'_>,
+    device: DeviceId,
+    files: &[(FileName, u64)],
+    header: &CheckpointHeader,
+    planted: Option<Planted>,
+) -> Log {
     let (data_files, journal_files) = (of_kind(files, FileKind::Data), of_kind(files, FileKind::Journal));
     let mut thorough = false;
     loop {
@@ -341,8 +352,8 @@ fn read_log(driver: &mut Driver<'_>, device: DeviceId, files: &[(FileName, u64)]
             segment.records.iter().for_each(|record| see(record, segment.incarnation));
         }
         let (data_segments, journal_segments) = (numbers(&data), numbers(&journal));
-        let data = join(data, header.data.last, marks[0]);
-        let journal = join(journal, header.journal.last, marks[1]);
+        let data = join(data, header.data.last, marks[0], planted);
+        let journal = join(journal, header.journal.last, marks[1], planted);
         if thorough || (data.gaps.is_empty() && journal.gaps.is_empty()) {
             return Log { data, journal, data_segments, journal_segments, marks, beyond };
         }
@@ -388,16 +399,20 @@ fn recover(
     driver: &mut Driver<'_>,
     files: &[(FileName, u64)],
     settings: Settings,
-    device: DeviceId,
+    identity: &Identity,
 ) -> Result<(Core, Opened)> {
+    let device = identity.device;
     let mut opened = Opened { id: device, ..Opened::default() };
     let found = load(driver, device, files);
     // The log behind the older checkpoint is kept, so one of the two is enough.
-    if found.is_none() {
+    if found.is_err() {
         driver.check_refused()?;
     }
     driver.refused = None;
-    let Some(Loaded { header, mut index, segments, floor, kept, useless }) = found else {
+    if matches!(found, Err(Fault::Newer)) {
+        return Err(newer(format!("a checkpoint of device {device} says what is not known here"), identity.least));
+    }
+    let Ok(Loaded { header, mut index, segments, floor, kept, useless }) = found else {
         let text = format!(
             "both checkpoints of device {device} are damaged; nothing was changed; restore its data from replicas"
         );
@@ -409,9 +424,10 @@ fn recover(
         driver.run(Op::Sync { file: known.file }).map_err(disk_error(&format!("cannot sync {}", known.file)))?;
     }
     let places = |header: &CheckpointHeader| Places { data: header.data, journal: header.journal };
-    let mut log = read_log(driver, device, files, &header);
+    let mut log = read_log(driver, device, files, &header, settings.planted);
     cut_torn(driver, &mut log, settings.planted, &mut opened);
     driver.check_refused()?;
+    refuse_newer(&log, header.sequence, identity)?;
     sync_scanned(driver, &log)?;
     let last = [
         log.data.records.last().map_or(header.data.last, |record| record.sequence),
@@ -441,6 +457,22 @@ fn recover(
     rebuild_journal(driver, &mut core, files, &log, &header);
     driver.check_refused()?;
     Ok((core, opened))
+}
+
+/// An error if a record that counts says what only a newer program knows: without it what comes after would be another history.
+fn refuse_newer(log: &Log, start: u64, identity: &Identity) -> Result<()> {
+    let data = log.data.records.iter().find(|header| header.sequence >= start && header.newer != 0);
+    let groups = log.journal.records.iter().filter_map(|group| group.records.as_ref());
+    let journal = groups.flatten().find_map(|(sequence, record)| match record {
+        Record::Newer { kind, .. } if *sequence >= start => Some((*sequence, *kind)),
+        _ => None,
+    });
+    let what = match (data, journal) {
+        (Some(header), _) => format!("data record {} has the flags {:#x}", header.sequence, header.newer),
+        (None, Some((sequence, kind))) => format!("journal record {sequence} is of kind {kind}"),
+        (None, None) => return Ok(()),
+    };
+    Err(newer(format!("{what} on device {}", identity.device), identity.least))
 }
 
 /// What was found may only have been written, not synced, by a process that was killed.
@@ -498,7 +530,11 @@ fn rebuild_data(
                 core.space.spare = Some(number);
                 core.space.segments.insert(number, Segment::new(State::Spare, 0));
             } else if driver.run(Op::Remove { file: data_file(number) }).is_err() {
-                core.space.segments.insert(number, Segment::new(State::Closed, 0));
+                let mut segment = Segment::new(State::Closed, 0);
+                segment.misfit = length != core.settings.data_segment;
+                core.space.segments.insert(number, segment);
+                // It is removed, or used again, when space is looked for next.
+                core.space.kill(number, 0, 0, 0);
             }
             continue;
         };

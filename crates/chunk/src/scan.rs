@@ -7,6 +7,7 @@ use base::checksum::crc32c;
 use base::disk::{FileKind, FileName};
 use base::id::DeviceId;
 use base::limit::{BLOCK, RECORD_PAYLOAD_MAX};
+use base::planted::Planted;
 use base::unit::MIB;
 
 /// Blocks looked at behind one that should hold a header and does not: the next record, which tells damage from the end of
@@ -75,9 +76,15 @@ pub(crate) struct Chain<R> {
 }
 
 /// Joins the segments' records to one chain that starts behind sequence number `start`. A later segment says what the one
-/// before ended with; what goes beyond had been cut off by an earlier recovery. A gap below `mark` is damage; one above it is
-/// the end.
-pub(crate) fn join<R: Link>(mut segments: Vec<Scanned<R>>, start: u64, mark: u64) -> Chain<R> {
+/// before ended with, and the chain goes on there; what goes beyond had been cut off by an earlier recovery, and what was
+/// missing before it is nobody's loss. A gap below `mark` is damage; one above it is the end.
+pub(crate) fn join<R: Link>(
+    mut segments: Vec<Scanned<R>>,
+    start: u64,
+    mark: u64,
+    planted: Option<Planted>,
+) -> Chain<R> {
+    let stays_ended = planted == Some(Planted::ChainStaysEnded);
     segments.sort_by_key(|segment| segment.incarnation);
     let mut chain = Chain { records: Vec::new(), gaps: Vec::new(), cut: 0 };
     let mut ended = false;
@@ -87,6 +94,11 @@ pub(crate) fn join<R: Link>(mut segments: Vec<Scanned<R>>, start: u64, mark: u64
             while chain.records.last().is_some_and(|record: &R| record.sequences().1 > before) {
                 chain.records.pop();
                 ended = false;
+            }
+            if !stays_ended {
+                ended = false;
+                let last = chain.records.last().map_or(start, |record| record.sequences().1);
+                chain.gaps.retain(|(first, _)| *first <= last);
             }
         }
         for record in segment.records {
@@ -299,4 +311,70 @@ pub(crate) fn decode_group(device: DeviceId, header: &GroupHeader, bytes: &[u8])
 pub(crate) fn journal_incarnation(driver: &mut Driver<'_>, device: DeviceId, number: u32) -> u64 {
     let bytes = driver.read(FileName::new(FileKind::Journal, number), 0, BLOCK);
     bytes.ok().and_then(|bytes| GroupHeader::decode(device, &bytes)).map_or(0, |header| header.incarnation)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Chain, Link, Scanned, join};
+    use base::planted::Planted;
+
+    /// A record by its number and that of the one before.
+    struct Bare(u64, u64);
+
+    impl Link for Bare {
+        fn sequences(&self) -> (u64, u64) {
+            (self.0, self.0)
+        }
+        fn previous(&self) -> u64 {
+            self.1
+        }
+        fn marks(&self) -> [u64; 2] {
+            [0, 0]
+        }
+    }
+
+    fn joined(segments: &[&[(u64, u64)]], mark: u64, planted: Option<Planted>) -> Chain<Bare> {
+        let scanned = segments.iter().zip(1..).map(|(records, number)| Scanned {
+            number,
+            incarnation: u64::from(number),
+            records: records.iter().map(|(sequence, previous)| Bare(*sequence, *previous)).collect(),
+        });
+        join(scanned.collect(), 0, mark, planted)
+    }
+
+    fn numbers(chain: &Chain<Bare>) -> Vec<u64> {
+        chain.records.iter().map(|record| record.0).collect()
+    }
+
+    /// What an earlier recovery cut off ends no chain: the next segment says where it went on.
+    #[test]
+    fn a_chain_goes_on_where_the_next_segment_says_so() {
+        // Record 3 was lost, 4 was not; the recovery after that went on behind 2, in another segment.
+        let log: [&[(u64, u64)]; 2] = [&[(1, 0), (2, 1), (4, 3)], &[(13, 2)]];
+        let chain = joined(&log, 2, None);
+        assert_eq!((numbers(&chain), chain.gaps, chain.cut), (vec![1, 2, 13], vec![], 1));
+        // Once more: 13 was cut off as well, or synced and gone on from.
+        let again: [&[(u64, u64)]; 3] = [log[0], &[(13, 2), (15, 14)], &[(23, 13)]];
+        assert_eq!(numbers(&joined(&again, 2, None)), [1, 2, 13, 23]);
+        let again: [&[(u64, u64)]; 3] = [log[0], &[(13, 2), (15, 14)], &[(23, 2)]];
+        assert_eq!(numbers(&joined(&again, 2, None)), [1, 2, 23]);
+        // Nothing follows what was lost last.
+        assert_eq!(numbers(&joined(&[log[0], &[(14, 13)]], 2, None)), [1, 2]);
+        // This test sees it.
+        assert_eq!(numbers(&joined(&log, 2, Some(Planted::ChainStaysEnded))), [1, 2]);
+    }
+
+    /// What an earlier recovery cut off is missed by nobody, although what was written since is durable; what is missing
+    /// before a record that counts is damage.
+    #[test]
+    fn what_was_cut_off_leaves_no_gap() {
+        let log: [&[(u64, u64)]; 2] = [&[(1, 0), (2, 1), (4, 3)], &[(13, 2), (14, 13)]];
+        let chain = joined(&log, 13, None);
+        assert_eq!((numbers(&chain), chain.gaps), (vec![1, 2, 13, 14], vec![]));
+        let chain = joined(&log, 13, Some(Planted::ChainStaysEnded));
+        assert_eq!(chain.gaps, [(3, 3)], "this test sees it");
+        let damaged: [&[(u64, u64)]; 2] = [&[(1, 0), (3, 2), (4, 3)], &[(14, 13)]];
+        assert_eq!(joined(&damaged, 13, None).gaps, [(2, 2), (5, 13)]);
+        assert_eq!(joined(&[&[(1, 0), (2, 1)]], 5, None).gaps, [(3, 5)]);
+    }
 }

@@ -121,8 +121,8 @@ impl Scrub {
             let middle = start + ((end - start) / 2).next_multiple_of(BLOCK as u64).min(end - start - 1);
             self.todo.push((middle, end));
             self.todo.push((start, middle));
-        } else if error.kind() != ErrorKind::NotFound {
-            // `NotFound` is a block of which a part was released meanwhile.
+        } else if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Unsupported) {
+            // `NotFound` is a block of which a part was released meanwhile, `Unsupported` what a newer program has written.
             self.note((chunk, owner), (start, end), error);
         }
     }

@@ -60,6 +60,10 @@ pub(crate) struct Segment {
     /// Reads in flight.
     pub readers: u32,
     punching: u32,
+    /// Not of the size of a segment: it is never used again.
+    pub misfit: bool,
+    /// The file system did not remove it: not tried again before.
+    retry_at: Option<Time>,
 }
 
 impl Segment {
@@ -76,6 +80,8 @@ impl Segment {
             dead_after: 0,
             readers: 0,
             punching: 0,
+            misfit: false,
+            retry_at: None,
         }
     }
 
@@ -126,12 +132,6 @@ impl Space {
         found.dead_after = found.dead_after.max(after);
         self.candidates.insert(segment);
     }
-
-    /// A spare segment is there and has room for these records.
-    pub fn spare_has_room(&self, segment_bytes: u64, records: &[u32]) -> bool {
-        let blocks: u64 = records.iter().map(|blocks| u64::from(*blocks)).sum();
-        self.spare.is_some() && blocks <= segment_bytes / BLOCK as u64
-    }
 }
 
 impl Core {
@@ -174,7 +174,13 @@ impl Core {
         false
     }
 
-    /// A place for a record: segment, block, incarnation. Only after `has_room`.
+    /// Whether the segments that are there hold one more record, whatever else waits.
+    pub fn fits(&self, blocks: u32) -> bool {
+        let current = self.space.current.and_then(|number| self.space.segments.get(&number));
+        self.space.spare.is_some() || current.is_some_and(|segment| blocks <= self.segment_blocks() - segment.end)
+    }
+
+    /// A place for a record: segment, block, incarnation. Only after `has_room` or `fits`.
     pub fn allocate(&mut self, blocks: u32) -> (u32, u32, u64) {
         let size = self.segment_blocks();
         let fits = |segment: &Segment| blocks <= size - segment.end;
@@ -278,7 +284,9 @@ impl Core {
             if segment.state != State::Closed || !self.is_below_floor(segment) {
                 continue;
             }
-            if segment.live == 0 {
+            if let Some(at) = segment.retry_at.filter(|at| *at > self.now) {
+                self.reclaim_by(at);
+            } else if segment.live == 0 {
                 self.free_segment(number);
             } else if segment.dead_blocks >= PUNCH_MIN && self.space.punching < punches_max {
                 let punch_at = segment.dead_since.unwrap_or(self.now).after(patience);
@@ -341,7 +349,7 @@ impl Core {
         self.space.candidates.remove(&number);
         let Some(segment) = self.space.segments.get_mut(&number) else { return };
         // A segment that was written through is better than a new one: syncs into it cost less.
-        if segment.punched > 0 {
+        if segment.punched > 0 || segment.misfit {
             self.remove_segment(number);
         } else if self.space.spare.is_none() && !self.space.creating {
             self.make_spare(number);
@@ -433,11 +441,12 @@ impl Core {
                 self.space.came_back = self.now;
             }
             Err(_) => {
+                let retry_at = self.now.after(RETRY);
                 if let Some(segment) = self.space.segments.get_mut(&number) {
-                    segment.state = State::Closed;
+                    (segment.state, segment.retry_at) = (State::Closed, Some(retry_at));
                 }
                 self.space.candidates.insert(number);
-                self.retry_later();
+                self.reclaim_by(retry_at);
             }
         }
     }

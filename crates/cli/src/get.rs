@@ -79,6 +79,7 @@ impl Get {
     ) -> Result<()> {
         let tops = destination::plan(client, sources, &self.destination, progress).await?;
         let local = Arc::new(local::Local {
+            destination: self.destination.clone(),
             overwrite: self.overwrite,
             sync: self.sync,
             random: context.random.clone(),

@@ -211,18 +211,10 @@ fn device_object(device: &mut InspectedDevice, class: &str) -> Result<Value> {
     }))
 }
 
-/// `group 7`, `bag 3`.
-fn owner_text(owner: Owner) -> String {
-    match owner {
-        Owner::Group(group) => format!("group {group}"),
-        Owner::Bag(bag) => format!("bag {bag}"),
-    }
-}
-
 fn list(context: &Context, found: &mut Inspection, output: &mut Output) -> Result<()> {
     for device in &mut found.devices {
         for (chunk, stat) in device.chunks()? {
-            let (owner, sealed) = (owner_text(stat.owner), if stat.sealed { "sealed" } else { "open" });
+            let (owner, sealed) = (stat.owner.to_string(), if stat.sealed { "sealed" } else { "open" });
             if context.json {
                 output.json(&json!({
                     "kind": "chunk",
@@ -301,7 +293,7 @@ fn verify(context: &Context, found: &mut Inspection, output: &mut Output) -> Res
                 continue;
             }
             rotten.insert((id, chunk));
-            let owner = owner_text(stat.owner);
+            let owner = stat.owner.to_string();
             for bad in damage {
                 if context.json {
                     output.json(&json!({

@@ -116,7 +116,7 @@ impl Policy {
                     output.json(&json!({ "path": path, "own": object(own), "in_force": object(in_force) }))?;
                 } else {
                     output.line(&format!("own       {}", line(own, ["inherited"; 3])))?;
-                    output.line(&format!("in force  {}", line(in_force, ["any but bulk", "replica(1)", "none"])))?;
+                    output.line(&format!("in force  {}", line(in_force, ["nvm, ssd or hdd", "replica(1)", "none"])))?;
                 }
                 output.flush()?;
             }

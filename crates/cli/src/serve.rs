@@ -19,7 +19,7 @@ use std::sync::Arc;
 Options count before the environment, and that before --config FILE; each option is a key of the file and a variable: --as-new is as_new and
 STORMWELL_AS_NEW. docs/operate/configuration.md lists them; `stormwell config check FILE` names every fault. `stormwell init` makes a cluster.
 
-CLASS is memory, nvm, ssd, hdd or bulk (ssd unless said). CAPACITY is what the device may use, for instance 500G; without it
+CLASS is memory, nvm, ssd or hdd (ssd unless said). CAPACITY is what the device may use, for instance 500G; without it
 most of what the file system has free. Port 0 picks a free port. When it is ready it says on stderr
 `stormwell: serving on HOST:PORT` (with --log json a line with \"text\":\"serving\"). Hadoop's clients reach the store as
 hdfs://127.0.0.1:8020 (a free port if that one is taken; the log says which): set fs.defaultFS to it. The console answers /metrics,
@@ -47,6 +47,9 @@ pub struct Serve {
     /// A directory that becomes a device; may be given several times; without it ./stormwell-data
     #[arg(long, value_name = "DIR[:CLASS[:CAPACITY]]", value_parser = device)]
     data: Vec<String>,
+    /// Where the metadata are kept, which need not be a device; without it the first --data directory
+    #[arg(long, value_name = "DIR")]
+    metadata_dir: Option<String>,
     /// How disks are driven: auto, uring, threads, memory or volatile
     #[arg(long, hide = true, value_parser = backend)]
     disk: Option<String>,
@@ -80,9 +83,15 @@ fn device(text: &str) -> base::error::Result<String> {
 }
 
 /// A store that lost one of its threads would answer half of what it is asked; one that ended is started again by
-/// whoever watches it, and recovers.
+/// whoever watches it, and recovers. A fault in the task of one connection ends that connection alone.
 fn end_on_panic(log: Log) {
     std::panic::set_hook(Box::new(move |panic| {
+        if base::fault::is_contained() {
+            let text =
+                format!("a fault in Stormwell itself ends one connection: {panic}; others go on; report this text");
+            log.say(Level::Error, "fault", &text, &[]);
+            return;
+        }
         let text = format!(
             "a fault in Stormwell itself, the server ends: {panic}; everything acknowledged is safe; start it again, and \
              report this text"
@@ -162,6 +171,7 @@ impl Serve {
             ("site", "site", self.site),
             ("rack", "rack", self.rack),
             ("meta", "meta", self.meta),
+            ("metadata_dir", "metadata-dir", self.metadata_dir),
             ("disk", "disk", self.disk),
             ("console", "console", self.console),
             ("hdfs", "hdfs", self.hdfs),
@@ -179,5 +189,61 @@ impl Serve {
             said.say("hdfs_trust_any_user_name", Value::Switch(true), Origin::Option("hdfs-trust-any-user-name"));
         }
         said
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::end_on_panic;
+    use base::fault::contained;
+    use node::log::{Form, Log};
+    use os::clock::SystemClock;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Command, Output};
+    use std::sync::Arc;
+
+    /// Says to a child of this test which fault is planted in it.
+    const PLANTED: &str = "STORMWELL_TEST_FAULT";
+
+    fn child(planted: &str) -> Output {
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        let name = "serve::tests::a_fault_reaches_no_further_than_it_must";
+        command.args(["--exact", name, "--nocapture"]).env(PLANTED, planted).output().expect("it starts")
+    }
+
+    /// What a child does: its hook is the server's.
+    fn plant(planted: &str) {
+        end_on_panic(Log::new(Arc::new(SystemClock::new()), Form::Text, Arc::new(node::OsWorld)));
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().expect("a runtime");
+        let fault = async { panic!("planted") };
+        match planted {
+            "connection" => {
+                let ended = runtime.block_on(async { tokio::spawn(contained(fault)).await });
+                assert!(ended.is_err_and(|error| error.is_panic()));
+                assert_eq!(base::fault::contained_faults(), 1);
+            }
+            "task" => drop(runtime.block_on(async { tokio::spawn(fault).await })),
+            _ => {
+                let thread = os::thread::spawn("engine", || panic!("planted")).expect("a thread");
+                drop(thread.join());
+            }
+        }
+    }
+
+    /// A fault in the task of a connection is said, and the process goes on; one in another task or in a thread, as engines have, ends
+    /// the process.
+    #[test]
+    fn a_fault_reaches_no_further_than_it_must() {
+        if let Ok(planted) = std::env::var(PLANTED) {
+            return plant(&planted);
+        }
+        let connection = child("connection");
+        let said = String::from_utf8_lossy(&connection.stderr).into_owned();
+        assert!(connection.status.success() && said.contains("ends one connection"), "{said}");
+        for planted in ["task", "thread"] {
+            let ended = child(planted);
+            let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+            assert!(ended.status.signal() == Some(libc::SIGABRT) && said.contains("the server ends"), "{said}");
+        }
     }
 }

@@ -28,7 +28,17 @@ impl Client {
     pub async fn set_attributes(&self, path: &str, new: NewAttributes) -> Result<()> {
         let NewAttributes { mode, owner, group, modified_ms, accessed_ms, note, copies } = new;
         let path = path.to_string();
-        let ask = file::SetAttributes { path, mode, owner, group, modified_ms, accessed_ms, note, copies };
+        let ask = file::SetAttributes {
+            path,
+            mode,
+            owner,
+            group,
+            modified_ms,
+            accessed_ms,
+            note,
+            copies,
+            looked: self.looked(),
+        };
         self.ask(&ask).await.map(|_| ())
     }
 
@@ -61,18 +71,24 @@ impl Client {
 
     /// Sets an extended attribute, or with none removes it.
     pub async fn set_xattr(&self, path: &str, name: &str, value: Option<Vec<u8>>) -> Result<()> {
-        let ask = file::SetXattr { path: path.to_string(), name: name.to_string(), value, asked: self.asked };
+        let ask = file::SetXattr {
+            path: path.to_string(),
+            name: name.to_string(),
+            value,
+            asked: self.asked,
+            looked: self.looked(),
+        };
         self.ask(&ask).await.map(|_| ())
     }
 
     /// Cuts a closed file to its first `length` bytes. `Invalid` if it has fewer, `Busy` if somebody writes it.
     pub async fn truncate(&self, path: &str, length: u64) -> Result<Attributes> {
-        self.ask(&file::Truncate { path: path.to_string(), length }).await
+        self.ask(&file::Truncate { path: path.to_string(), length, looked: self.looked() }).await
     }
 
     /// Joins closed files to the end of another, in this order, all or none; they are gone then. Answers with the whole.
     pub async fn concat(&self, target: &str, sources: &[String]) -> Result<Attributes> {
         let (target, sources) = (target.to_string(), sources.to_vec());
-        self.ask(&file::Concat { target, sources, asked: self.asked }).await
+        self.ask(&file::Concat { target, sources, asked: self.asked, looked: self.looked() }).await
     }
 }

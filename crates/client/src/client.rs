@@ -13,7 +13,7 @@ use base::net::Net;
 use base::unit::MIB;
 use bytes::Bytes;
 use net::message::cluster::{View, ViewAnswer};
-use net::message::file::{Answered, Asked};
+use net::message::file::{Answered, Asked, Looked};
 use net::message::{Ask, Id, chunk, session};
 use net::{Asker, CallNumbers, Credentials, Link, LinkSettings, Payload, Sent};
 use std::sync::Arc;
@@ -93,6 +93,8 @@ pub struct Client {
     pub(crate) sizes: Sizes,
     /// Which call of a gateway's client it asks for.
     pub(crate) asked: Option<Asked>,
+    /// What its changes rely on.
+    looked: Option<Arc<Looked>>,
 }
 
 /// What all clones share.
@@ -184,7 +186,7 @@ impl Client {
         let (next_lane, ahead) = (AtomicUsize::new(0), AtomicU64::new(0));
         let compressor = Compressor::new(pool.clone());
         let session = Session { routes, next_lane, clock, random, pool, compressor, streams, ahead, renewal, over };
-        Client { session: Arc::new(session), sizes: Sizes::default(), asked: None }
+        Client { session: Arc::new(session), sizes: Sizes::default(), asked: None, looked: None }
     }
 
     /// Waits until the session is over because it could not be renewed in time: what it had open for writing is not its own any
@@ -204,7 +206,13 @@ impl Client {
     #[must_use]
     pub fn with_sizes(&self, sizes: Sizes) -> Client {
         assert!(sizes.piece > 0 && sizes.file_chunk > 0 && sizes.read_piece > 0, "sizes of zero: {sizes:?}");
-        Client { session: self.session.clone(), sizes, asked: self.asked }
+        Client { sizes, ..self.clone() }
+    }
+
+    /// The session begins at most so many changes from its oldest unanswered one on: as many as its store remembers, which is
+    /// `base::limit::REMEMBERED_CALLS` unless this is a test.
+    pub fn set_changes_under_way(&self, most: usize) {
+        self.session.routes.set_changes_under_way(most);
     }
 
     /// The same session for one call of a gateway's client, by the client's sixteen bytes and its number of the call: a change that
@@ -213,7 +221,24 @@ impl Client {
     pub fn asked_by(&self, client: [u8; 16], call: u32) -> Client {
         let client = client.iter().fold(0, |name: u128, byte| name << 8 | u128::from(*byte));
         let asked = Asked { client: client.into(), call };
-        Client { session: self.session.clone(), sizes: self.sizes, asked: Some(asked) }
+        Client { asked: Some(asked), ..self.clone() }
+    }
+
+    /// The same session for one change that relies on what was looked up: it is made only if that is so still, else it is `Stale` and
+    /// nothing is done.
+    #[must_use]
+    pub fn relying_on(&self, looked: Looked) -> Client {
+        Client { looked: Some(Arc::new(looked)), ..self.clone() }
+    }
+
+    /// The same session for what relies on nothing.
+    pub(crate) fn relying_on_nothing(&self) -> Client {
+        Client { looked: None, ..self.clone() }
+    }
+
+    /// What a change of this client relies on.
+    pub(crate) fn looked(&self) -> Option<Looked> {
+        self.looked.as_deref().cloned()
     }
 
     /// Whether the change of this call (`asked_by`) was made before, and the number of the file that it opened, or 0.

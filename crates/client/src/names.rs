@@ -154,7 +154,9 @@ impl Client {
 
     /// The same, only if the directories have this version still (`Found::version`), else `Stale`; 0: in any case.
     pub async fn rename_known(&self, from: &str, to: &str, replace: bool, known: u64) -> Result<()> {
-        let ask = file::Rename { from: from.to_string(), to: to.to_string(), replace, known, asked: self.asked };
+        let (from_path, to) = (from.to_string(), to.to_string());
+        let looked = self.looked();
+        let ask = file::Rename { from: from_path, to, replace, known, asked: self.asked, looked };
         self.ask_counted(from, &ask).await.map(|_| ())
     }
 
@@ -165,7 +167,7 @@ impl Client {
 
     /// The same, only if the directories have this version still (`Found::version`), else `Stale`; 0: in any case.
     pub async fn delete_known(&self, path: &str, recursive: bool, known: u64) -> Result<()> {
-        let ask = file::Delete { path: path.to_string(), recursive, known, asked: self.asked };
+        let ask = file::Delete { path: path.to_string(), recursive, known, asked: self.asked, looked: self.looked() };
         self.ask_counted(path, &ask).await.map(|_| ())
     }
 

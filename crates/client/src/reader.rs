@@ -319,7 +319,7 @@ impl FileReader {
             got += came;
             if came < piece.length {
                 // Where progress was made, what was located is no longer located for this very place.
-                return self.short(extent, columns.chunk(piece.column), (piece.length, answer), fresh && got == 0);
+                return self.short(extent, columns.chunk(piece.column), &answer, fresh && got == 0);
             }
         }
         assert!(got <= length, "each piece brought no more than was asked for");
@@ -327,13 +327,7 @@ impl FileReader {
     }
 
     /// What it means that a chunk had less than it was asked for.
-    fn short(
-        &self,
-        extent: &Extent,
-        place: Column,
-        (length, answer): (u64, chunk::ReadAnswer),
-        fresh: bool,
-    ) -> Result<Got> {
+    fn short(&self, extent: &Extent, place: Column, answer: &chunk::ReadAnswer, fresh: bool) -> Result<Got> {
         match extent.open {
             true if answer.sealed && !fresh => Ok(Got::Outdated),
             true => Ok(Got::End),
@@ -341,8 +335,12 @@ impl FileReader {
             false => Err(self.explain(Error::new(
                 ErrorKind::Corrupt,
                 format!(
-                    "chunk {:032x} ends at byte {} but {length} bytes of the file should follow there; they are missing, the rest can be read; look at the device with `stormwell device ls`",
-                    place.chunk.value(), answer.chunk_length
+                    "chunk {:032x} on device {:032x} ends at byte {}, and bytes of the file at {} to {} are behind that: they are missing, the rest can be read; restore them, and look at the device with `stormwell device ls`",
+                    place.chunk.value(),
+                    place.device.value(),
+                    answer.chunk_length,
+                    extent.offset,
+                    extent.offset.saturating_add(extent.length)
                 ),
             ))),
         }

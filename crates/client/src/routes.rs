@@ -119,6 +119,11 @@ pub(crate) struct Route<'a> {
 }
 
 impl Routes {
+    /// Changes begun from the oldest unanswered one on, at the most.
+    pub(crate) fn set_changes_under_way(&self, most: usize) {
+        self.connector.settings.numbers.set_room(most);
+    }
+
     /// Ways that start at these links, of a client on the node `here`; who else is there is asked when it is first needed.
     pub(crate) fn new(
         connector: Connector,

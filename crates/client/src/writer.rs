@@ -9,10 +9,11 @@ use base::limit::{BLOCK, COMPRESSED_MIN, RECORD_PAYLOAD_MAX, SMALL_PAYLOAD_MAX};
 use base::net::Boxed;
 use base::policy::Compression;
 use bytes::{Bytes, BytesMut};
-use net::message::file::{self, Attributes};
+use net::message::file::{self, Attributes, BeginBlock, HoldersAnswer, SeenHolder};
 use net::message::quota::Reserve;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 /// How far a file that is being written has come.
@@ -113,9 +114,10 @@ impl Client {
             copies,
             holder,
             asked: self.asked,
+            looked: self.looked(),
         };
         let opened = self.ask(&ask).await?;
-        Ok(FileWriter { made: true, ..FileWriter::start(self.clone(), path, opened, modified_ms)? })
+        Ok(FileWriter { made: true, ..FileWriter::start(self.relying_on_nothing(), path, opened, modified_ms)? })
     }
 
     /// Opens a closed file to write at its end. `Busy` while somebody writes it; after a writer that went away, until its
@@ -136,9 +138,10 @@ impl Client {
     }
 
     async fn open_end(&self, path: &str, holder: &str, instead: bool) -> Result<FileWriter> {
-        let ask = file::Append { path: path.to_string(), holder: holder.to_string(), instead, asked: self.asked };
+        let (path_text, holder) = (path.to_string(), holder.to_string());
+        let ask = file::Append { path: path_text, holder, instead, asked: self.asked, looked: self.looked() };
         let opened = self.ask(&ask).await?;
-        FileWriter::start(self.clone(), path, opened, 0)
+        FileWriter::start(self.relying_on_nothing(), path, opened, 0)
     }
 }
 
@@ -146,7 +149,27 @@ impl Client {
     /// Takes a file away from whoever writes it, and closes it with what is written: synced, and nobody who was writing it can
     /// add to it. `only_gone`: `Busy` instead if its writer may live; what this session itself has open counts as left.
     pub async fn recover(&self, inode: u64, only_gone: bool) -> Result<Attributes> {
-        self.ask(&file::Recover { inode, only_gone }).await
+        self.recover_at(inode, only_gone, 0).await
+    }
+
+    /// The same, only if the file has this generation still, else `Stale`: then somebody else has opened or recovered it. 0: whatever
+    /// it has.
+    pub async fn recover_at(&self, inode: u64, only_gone: bool, generation: u64) -> Result<Attributes> {
+        self.ask(&file::Recover { inode, only_gone, generation }).await
+    }
+
+    /// Tells the node that keeps the metadata which holders of files were heard of, and how long ago; answers for each of `asked` how
+    /// long it has been silent at the least, whichever gateway it speaks to.
+    pub async fn holders_heard(&self, seen: Vec<(String, Duration)>, asked: Vec<String>) -> Result<Vec<Duration>> {
+        let seen = seen.into_iter().map(|(name, ago)| SeenHolder { name, ago_ms: ago.as_millis() as u64 }).collect();
+        let wanted = asked.len();
+        let HoldersAnswer { silent_ms } = self.ask(&file::Holders { seen, asked }).await?;
+        if silent_ms.len() != wanted {
+            let text = "the node answered for another number of holders than were asked for; nothing was changed; check that \
+                        client and node have one version";
+            return Err(Error::new(ErrorKind::Protocol, text));
+        }
+        Ok(silent_ms.into_iter().map(Duration::from_millis).collect())
     }
 }
 
@@ -196,6 +219,13 @@ impl FileWriter {
     /// Sets bytes aside: until it is closed the file counts against quotas as if it had this length. `OverQuota` if that is too much.
     pub async fn reserve(&self, length: u64) -> Result<()> {
         let ask = Reserve { inode: self.inode, generation: self.generation, length };
+        self.client.ask(&ask).await.map(|_| ())
+    }
+
+    /// Says where the block of a gateway's protocol begins that is written from now on, and its number: until the file is closed or opened
+    /// again its attributes say so to any gateway.
+    pub async fn begin_block(&self, base: u64, number: u32) -> Result<()> {
+        let ask = BeginBlock { inode: self.inode, generation: self.generation, base, number };
         self.client.ask(&ask).await.map(|_| ())
     }
 

@@ -2,6 +2,7 @@
 
 use crate::gateway::Gateway;
 use crate::{rpc, transfer};
+use base::fault::contained;
 use base::limit::{CALL_SILENCE_MAX, CONNECTIONS_MAX, HELLO_WAIT_MAX};
 use base::net::{Listener, Stream};
 use std::sync::Arc;
@@ -44,7 +45,7 @@ pub async fn run(gateway: Arc<Gateway>, mut listener: Box<dyn Listener>, shutdow
                 Ok(stream) if connections.len() >= CONNECTIONS_MAX => {
                     (gateway.on_trouble)(format!("{}: refused, {CONNECTIONS_MAX} connections are open", stream.peer()));
                 }
-                Ok(stream) => drop(connections.spawn(converse(gateway.clone(), stream, shutdown.clone()))),
+                Ok(stream) => drop(connections.spawn(contained(converse(gateway.clone(), stream, shutdown.clone())))),
                 Err(error) => {
                     (gateway.on_trouble)(format!("no connection could be taken: {error}"));
                     tokio::time::sleep(ACCEPT_PAUSE).await;

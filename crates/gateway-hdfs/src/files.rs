@@ -4,6 +4,7 @@ pub mod blocks;
 mod elsewhere;
 mod leases;
 pub mod located;
+mod locks;
 mod making;
 pub mod open;
 pub mod readers;
@@ -17,25 +18,19 @@ use crate::message::files::{
     AbandonBlock, Fsync, IsFileClosed, Nothing, RecoverLease, RenewLease, ReportBadBlocks, Truth,
 };
 use crate::names;
-use crate::refusal::Refusal;
+use crate::refusal::{RETRIABLE, Refusal};
 use base::limit::HDFS_WRITE_MEMORY_MAX;
 use base::unit::MIB;
 use bytes::Bytes;
 use prost::Message;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use tokio::sync::{Mutex, MutexGuard, Semaphore};
+use tokio::sync::Semaphore;
 
 pub use elsewhere::opened_elsewhere;
 pub use leases::{close_all, watch};
 
-/// Paths that are opened at the same time; two with the same hash wait for each other.
-const OPENING: usize = 256;
-
 /// What is known of open files and their blocks.
 pub struct Files {
-    /// Numbers of blocks.
-    pub blocks: blocks::Blocks,
     /// Files that were read lately.
     pub readers: readers::Readers,
     /// Files that are open for writing.
@@ -44,18 +39,17 @@ pub struct Files {
     pub memory: Arc<Semaphore>,
     /// Devices that had no room lately.
     pub room: room::Room,
-    opening: Vec<Mutex<()>>,
+    opening: locks::Locks,
 }
 
 impl Default for Files {
     fn default() -> Files {
         Files {
-            blocks: blocks::Blocks::default(),
             readers: readers::Readers::default(),
             open: open::OpenFiles::default(),
             memory: Arc::new(Semaphore::new((HDFS_WRITE_MEMORY_MAX / MIB) as usize)),
             room: room::Room::default(),
-            opening: (0..OPENING).map(|_| Mutex::new(())).collect(),
+            opening: locks::Locks::default(),
         }
     }
 }
@@ -63,10 +57,8 @@ impl Default for Files {
 impl Files {
     /// Nobody else opens this path for writing until what is answered is dropped: a file that the store says is open and that is
     /// not open here belongs to somebody who is gone.
-    async fn opening(&self, path: &str) -> MutexGuard<'_, ()> {
-        let mut hasher = DefaultHasher::new();
-        path.hash(&mut hasher);
-        self.opening[hasher.finish() as usize % OPENING].lock().await
+    async fn opening(&self, path: &str) -> locks::Held<'_> {
+        self.opening.lock(path).await
     }
 }
 
@@ -125,14 +117,18 @@ async fn about_leases(
         "fsync" => match decode::<Fsync>(request) {
             // What was acknowledged is visible and its length needs no record: the store knows it.
             Ok(ask) => {
-                let file = leases::held(gateway, &ask.path, ask.inode.unwrap_or(0), &ask.holder, false).await;
+                let file = leases::held_anywhere(gateway, &ask.path, ask.inode.unwrap_or(0), &ask.holder).await;
                 encoded(file.map(|_| Nothing {}))
             }
             Err(refusal) => Err(refusal),
         },
         "renewLease" => decode::<RenewLease>(request).and_then(|ask| {
-            gateway.files.open.renew(&ask.holder, gateway.clock.now());
-            encoded(Ok(Nothing {}))
+            if gateway.files.open.renew(&ask.holder, gateway.clock.now()) {
+                return encoded(Ok(Nothing {}));
+            }
+            let text =
+                "more clients than can be noted renewed leases of files that are open at other gateways; try again";
+            Err(Refusal::new(RETRIABLE, text))
         }),
         "recoverLease" => match decode::<RecoverLease>(request) {
             Ok(ask) => encoded(recover_lease(gateway, caller, &ask.path).await.map(|()| Truth { result: true })),
@@ -154,7 +150,7 @@ async fn about_leases(
 }
 
 async fn recover_lease(gateway: &Gateway, caller: &Caller, path: &str) -> Result<(), Refusal> {
-    let _alone = gateway.files.opening(path).await;
+    // It is closed only as it was found, so nobody has to wait for that while a device is away.
     let (_, found) = names::file_for(gateway, caller, path, 0).await?;
     if !found.open {
         return Ok(());

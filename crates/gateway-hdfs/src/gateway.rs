@@ -65,8 +65,6 @@ pub struct Gateway {
     pub(crate) rpc: Rpc,
     /// Directories that were looked up lately.
     pub(crate) known: Known,
-    /// Held while a note is read and written again.
-    pub(crate) note_changes: tokio::sync::Mutex<()>,
 }
 
 impl Gateway {
@@ -96,7 +94,6 @@ impl Gateway {
             cluster: Cluster::default(),
             rpc: Rpc::default(),
             known: Known::default(),
-            note_changes: tokio::sync::Mutex::default(),
         };
         let gateway = Arc::new(gateway);
         let leases = tokio::spawn(crate::files::watch(Arc::downgrade(&gateway)));

@@ -1,10 +1,11 @@
 //! Calls about names, attributes, permissions and policies.
 
-mod acl;
+pub(crate) mod acl;
 mod change;
 mod creation;
 mod known;
 mod listing;
+mod looks;
 mod permission;
 mod policies;
 mod set;
@@ -31,7 +32,8 @@ use std::sync::Arc;
 pub(crate) use change::is_refused;
 pub(crate) use creation::{Creation, for_file, for_known};
 pub(crate) use known::Known;
-pub(crate) use listing::file_for;
+pub(crate) use listing::{file_for, way_to_file};
+pub(crate) use looks::Looks;
 pub(crate) use permission::{READ, WRITE, superuser_only};
 pub(crate) use policies::{LAZY_PERSIST, check_coding_policy, storage_policy_named};
 pub(crate) use set::check_replication;

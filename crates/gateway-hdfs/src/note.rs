@@ -2,6 +2,7 @@
 //! to everybody else.
 
 use crate::gateway::{BLOCK_SIZE, REPLICATION};
+use crate::names::acl;
 use prost::Message;
 
 /// What HDFS keeps with a file or directory. All zeros and empty: nothing was said.
@@ -45,9 +46,14 @@ pub struct AclEntry {
 }
 
 impl Note {
-    /// Reads a note. Bytes that are none count as an empty one: they were not written by this gateway.
+    /// Reads a note. Bytes that are none count as an empty one, and a list that this gateway would not have stored as none: they were
+    /// not written by this gateway.
     pub fn read(bytes: &[u8]) -> Note {
-        Note::decode(bytes).unwrap_or_default()
+        let mut note = Note::decode(bytes).unwrap_or_default();
+        if !acl::is_stored(&note.acl) {
+            note.acl.clear();
+        }
+        note
     }
 
     /// Bytes in a block of the file.

@@ -1,6 +1,8 @@
 //! The program `lab`: experiments that try to make Stormwell lose a byte, and those that measure how it scales. `cargo x sim`,
-//! `cargo x trials` and `cargo x lab scale` run it.
+//! `cargo x trials`, `cargo x attacks` and `cargo x lab scale` run it.
 
+mod attacks;
+mod in_order;
 mod record;
 mod scale;
 mod sim_command;
@@ -24,6 +26,8 @@ enum Experiment {
     Sim(sim_command::Args),
     /// The real program, killed again and again under load; every acknowledged byte is compared afterwards
     Trials(trials::Args),
+    /// The real program with little memory, a healthy client beside it, and strangers who want all of it
+    Attacks(attacks::Args),
     /// Many devices on one machine, each as slow as it is told: how bags scale
     Scale(scale::Args),
 }
@@ -32,6 +36,7 @@ fn main() -> ExitCode {
     let outcome = match Lab::parse().experiment {
         Experiment::Sim(args) => sim_command::run(&args),
         Experiment::Trials(args) => trials::run(&args),
+        Experiment::Attacks(args) => attacks::run(&args),
         Experiment::Scale(args) => scale::run(&args),
     };
     match outcome {

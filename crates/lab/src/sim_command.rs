@@ -1,10 +1,12 @@
 //! `cargo x sim`: runs seeds of the simulation, one node and a cluster for each, and reports.
 
+use crate::in_order::in_order;
 use crate::record;
 use crate::simulate::{self, ACKNOWLEDGED_MIN, FAULTS, FAULTS_MIN, Report, Store};
 use base::error::{Error, ErrorKind, Result};
 use base::planted::Planted;
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 /// Which seeds to run.
@@ -28,6 +30,9 @@ pub struct Args {
     /// With --planted, only this fault, by its name in `base::planted`; without, all seeds are played with it, to see what it does
     #[arg(long, value_name = "NAME", value_parser = fault_named)]
     fault: Option<Planted>,
+    /// Histories at once; without it one for each processor
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1024))]
+    jobs: Option<u64>,
     /// Tell everything that happens
     #[arg(long)]
     verbose: bool,
@@ -84,8 +89,8 @@ impl Total {
         let mut rows = vec![
             ("seeds".to_string(), self.seeds),
             ("virtual minutes".to_string(), self.milliseconds / 60_000),
-            ("operations of clients".to_string(), operations),
-            ("of them acknowledged".to_string(), self.acknowledged),
+            ("calls of clients begun".to_string(), operations),
+            ("calls of clients acknowledged".to_string(), self.acknowledged),
         ];
         rows.extend(checks.map(|(name, count)| ((*name).to_string(), *count)));
         rows.push(("seeds that broke a promise".to_string(), self.broken));
@@ -97,6 +102,7 @@ impl Total {
 /// Runs the seeds. `Ok(false)`: one of them found a fault.
 pub fn run(args: &Args) -> Result<bool> {
     if let (Some(fault), Some(only)) = (args.fault, args.only)
+        && (args.planted && args.record || fault.is_of_cluster())
         && store_with(fault) != only
     {
         let text = format!("{fault:?} is not a fault of a {}; nothing was run; leave --only out", only.name());
@@ -111,19 +117,33 @@ pub fn run(args: &Args) -> Result<bool> {
     }
     let mut well = true;
     for store in Store::ALL.into_iter().filter(|store| is_wanted(args, *store)) {
+        let begin = || record::Run::begin(Path::new(TRUST), table_of(store), "seeds", args.from, args.seeds);
+        let run = if args.record { Some(begin()?) } else { None };
         let mut total = Total::default();
-        for seed in args.from..args.from.saturating_add(args.seeds) {
-            let report = simulate::play(store, seed, args.fault, args.verbose);
-            total.broken += u64::from(!holds(args, store, seed, &report));
+        let (fault, verbose, twice, first) = (args.fault, args.verbose, args.twice, args.from);
+        let work = move |seed| {
+            let report = simulate::play(store, seed, fault, verbose);
+            let asked = (twice || seed == first) && report.broken.is_none();
+            let again = asked.then(|| simulate::play(store, seed, fault, verbose));
+            (report, again)
+        };
+        in_order(jobs(args), first..first.saturating_add(args.seeds), work, |seed, (report, again)| {
+            total.broken += u64::from(!holds(args, store, seed, &report, again.as_ref()));
             total.add(&report);
-        }
+            ControlFlow::Continue(())
+        })?;
         print(args, store, &total);
-        if args.record {
-            record::add(Path::new(TRUST), table_of(store), &total.rows(store))?;
+        if let Some(run) = run {
+            run.add(Path::new(TRUST), &total.rows(store))?;
         }
         well &= total.broken == 0;
     }
     Ok(well)
+}
+
+/// How many histories are played at once.
+fn jobs(args: &Args) -> u64 {
+    args.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |processors| processors.get() as u64))
 }
 
 /// The fault of this name.
@@ -133,9 +153,9 @@ fn fault_named(name: &str) -> std::result::Result<Planted, String> {
     named.ok_or_else(|| format!("no fault has this name; there are {}", names()))
 }
 
-/// Whether histories of this are asked for.
+/// Whether histories of this are asked for. A fault of one node is one in clusters, too, if somebody asks.
 fn is_wanted(args: &Args, store: Store) -> bool {
-    args.only.is_none_or(|only| only == store) && args.fault.is_none_or(|fault| store_with(fault) == store)
+    args.only.or(args.fault.map(store_with)).is_none_or(|wanted| wanted == store)
 }
 
 /// Where docs/trust.md counts these histories.
@@ -146,8 +166,8 @@ fn table_of(store: Store) -> &'static str {
     }
 }
 
-/// Whether a history broke no promise and is the same when it is played again.
-fn holds(args: &Args, store: Store, seed: u64, report: &Report) -> bool {
+/// Whether a history broke no promise and is the same when it was played again.
+fn holds(args: &Args, store: Store, seed: u64, report: &Report, again: Option<&Report>) -> bool {
     let fault = args.fault.map(|fault| format!(" --fault {fault:?}")).unwrap_or_default();
     let repeat = format!("repeat: cargo x sim --only {} --seeds 1 --from {seed}{fault} --verbose", store.name());
     report.lines.iter().for_each(|line| eprintln!("{line}"));
@@ -163,8 +183,7 @@ fn holds(args: &Args, store: Store, seed: u64, report: &Report) -> bool {
         );
         return false;
     }
-    if args.twice || seed == args.from {
-        let again = simulate::play(store, seed, args.fault, args.verbose);
+    if let Some(again) = again {
         if again.history != report.history {
             eprintln!("seed {seed} has the history {:016x}, and {:016x} again", report.history, again.history);
             if let Some((one, other)) = report.lines.iter().zip(&again.lines).find(|(one, other)| one != other) {
@@ -215,9 +234,15 @@ fn planted(args: &Args) -> Result<bool> {
         return Err(Error::new(ErrorKind::Invalid, text));
     }
     let mut all = true;
-    let wanted = |fault: &Planted| is_wanted(args, store_with(*fault)) && args.fault.is_none_or(|only| only == *fault);
+    let wanted = |fault: &Planted| match args.fault {
+        Some(only) => only == *fault,
+        None => is_wanted(args, store_with(*fault)),
+    };
     for fault in Planted::ALL.into_iter().filter(wanted) {
-        let seeds = PLANTED_STARTS.map(|start| caught_by(args, fault, args.from.saturating_add(start)));
+        let mut seeds = [None; PLANTED_STARTS.len()];
+        for (seed, start) in seeds.iter_mut().zip(PLANTED_STARTS) {
+            *seed = caught_by(args, fault, args.from.saturating_add(start))?;
+        }
         all &= seeds.iter().all(Option::is_some);
         if args.record {
             // Each as it is known: the whole table takes long.
@@ -230,10 +255,14 @@ fn planted(args: &Args) -> Result<bool> {
 }
 
 /// The first seed from this one on in which the fault is noticed.
-fn caught_by(args: &Args, fault: Planted, start: u64) -> Option<u64> {
-    let play = |seed| (seed, simulate::play(store_with(fault), seed, Some(fault), args.verbose));
-    let mut tried = (start..start.saturating_add(PLANTED_SEEDS)).map(play);
-    let caught = tried.find_map(|(seed, report)| Some((seed, report.broken?)));
+fn caught_by(args: &Args, fault: Planted, start: u64) -> Result<Option<u64>> {
+    let (verbose, store) = (args.verbose, args.only.unwrap_or_else(|| store_with(fault)));
+    let play = move |seed| simulate::play(store, seed, Some(fault), verbose).broken;
+    let mut caught = None;
+    in_order(jobs(args), start..start.saturating_add(PLANTED_SEEDS), play, |seed, broken| {
+        caught = broken.map(|broken| (seed, broken));
+        if caught.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
     match &caught {
         _ if args.json => {
             let (seed, broken) = caught.clone().unzip();
@@ -244,7 +273,7 @@ fn caught_by(args: &Args, fault: Planted, start: u64) -> Option<u64> {
         Some((seed, broken)) => println!("{fault:?}: caught by seed {seed}: {broken}"),
         None => println!("{fault:?}: not caught within {PLANTED_SEEDS} seeds from {start}"),
     }
-    caught.map(|(seed, _)| seed)
+    Ok(caught.map(|(seed, _)| seed))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! One seed, one history: a whole node and its clients in one thread, in virtual time, on simulated disks and network.
 
+mod again;
 mod bags;
 mod cluster;
 mod director;
@@ -7,6 +8,7 @@ mod ending;
 mod files;
 mod format;
 mod hardware;
+mod hdfs;
 mod killed;
 mod machine;
 mod onlooker;
@@ -18,6 +20,7 @@ mod players;
 mod returned;
 mod rivals;
 mod scene;
+mod whereabouts;
 mod witness;
 
 pub use cluster::{ACKNOWLEDGED_MIN, FAULTS_MIN};
@@ -33,10 +36,11 @@ use scene::Scene;
 use sim::net::SimNet;
 use sim::random::SimRandom;
 use sim::runtime_clock::RuntimeClock;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
 /// What came of one history.
@@ -85,8 +89,11 @@ impl Store {
     pub fn operations(self) -> Vec<&'static str> {
         // A device out of service is looked at where there is no other trouble.
         let everywhere = |name: &&str| self == Store::Node || *name != "read_out_of_service";
-        let more: &[&str] = if self == Store::Cluster { &cluster::OPERATIONS } else { &[] };
-        director::OPERATIONS.iter().chain(more).copied().filter(everywhere).collect()
+        let more: [&[&str]; 2] = match self {
+            Store::Cluster => [&cluster::OPERATIONS, &hdfs::OPERATIONS],
+            Store::Node => [&[], &[]],
+        };
+        director::OPERATIONS.iter().chain(more.concat().iter()).copied().filter(everywhere).collect()
     }
 
     /// The troubles that a director of it makes.
@@ -101,18 +108,25 @@ impl Store {
 /// Plays a history of a seed to its end, or until a promise is broken. `planted`: with this fault in engines and nodes.
 /// `keep_lines`: remember what happens.
 pub fn play(store: Store, seed: u64, planted: Option<Planted>, keep_lines: bool) -> Report {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    HOOKED.call_once(hear_panics);
+    let panics: Panics = Arc::default();
+    let listen = {
+        let panics = panics.clone();
+        move || HEARD.set(Some(panics.clone()))
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        // What is computed aside belongs to the history, too.
+        .on_thread_start(listen.clone())
+        .build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => return Report { broken: Some(format!("no runtime: {error}")), ..Report::default() },
     };
-    // What is heard of panics is the process's: one history at a time.
-    let _alone = lock(&ALONE);
     let mut report = Report::default();
-    let panics = Arc::new(Mutex::new(Vec::new()));
-    let heard = panics.clone();
     // A task that panics ends alone; here it must not go unnoticed.
-    std::panic::set_hook(Box::new(move |panic| lock(&heard).push(panic.to_string())));
+    listen();
     let played = std::panic::catch_unwind(AssertUnwindSafe(|| {
         let history: Pin<Box<dyn Future<Output = ()>>> = match store {
             Store::Node => Box::pin(of_a_node(seed, planted, keep_lines, &mut report)),
@@ -120,7 +134,7 @@ pub fn play(store: Store, seed: u64, planted: Option<Planted>, keep_lines: bool)
         };
         runtime.block_on(history)
     }));
-    drop(std::panic::take_hook());
+    HEARD.set(None);
     let panics = lock(&panics);
     if played.is_err() || !panics.is_empty() {
         report.broken = Some(format!("a panic: {}", panics.join("; ")));
@@ -128,7 +142,27 @@ pub fn play(store: Store, seed: u64, planted: Option<Planted>, keep_lines: bool)
     report
 }
 
-static ALONE: Mutex<()> = Mutex::new(());
+/// What the threads of one history panicked of.
+type Panics = Arc<Mutex<Vec<String>>>;
+
+/// The hook is the process's, and put in once; each thread knows which history it works for.
+static HOOKED: Once = Once::new();
+
+thread_local! {
+    static HEARD: RefCell<Option<Panics>> = const { RefCell::new(None) };
+}
+
+/// From now on a panic is told to the history whose thread it is on, and any other one as before.
+fn hear_panics() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let heard = HEARD.try_with(|heard| heard.try_borrow().ok().and_then(|heard| heard.clone()));
+        match heard.ok().flatten() {
+            Some(heard) => lock(&heard).push(panic.to_string()),
+            None => before(panic),
+        }
+    }));
+}
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -138,12 +172,13 @@ async fn of_a_node(seed: u64, planted: Option<Planted>, keep_lines: bool, report
     let random = SimRandom::new(seed);
     let clock = Arc::new(RuntimeClock::starting_now());
     let count = 1 + random.fork("devices").below(3) as usize;
-    let hardware = Hardware::new(count, &random, clock.clone(), Arc::default());
+    let mut hardware = Hardware::new(count, &random, clock.clone(), Arc::default());
     let net = SimNet::new(random.fork("net").next(), clock.clone(), "nobody");
     let scene = Arc::new(Scene::new(random, clock, net, Duration::ZERO, keep_lines));
     if let Some(planted) = planted {
         scene.plant(planted);
     }
+    hardware.remembered_calls = scene.remembered_calls;
     let mut director = Director::new(scene.clone(), hardware, planted);
     let outcome = async {
         director.start().await?;
@@ -205,6 +240,25 @@ mod tests {
             assert_eq!((first.history, first.length), (again.history, again.length), "{repeat}");
             assert_ne!(first.history, other.history);
         }
+    }
+
+    /// Histories that are played at the same time are those that they are alone, and a panic breaks the one that it is in.
+    #[test]
+    fn side_by_side() {
+        let alone = play(Store::Node, 3, None, false);
+        let others: Vec<_> = (0..2)
+            .map(|_| os::thread::spawn("player", || play(Store::Node, 3, None, false)).expect("a thread"))
+            .collect();
+        let panicking = os::thread::spawn("panics", || panic!("of no history")).expect("a thread");
+        for other in others {
+            let other = other.join().expect("it does not panic");
+            assert_eq!(
+                (other.history, other.broken),
+                (alone.history, None),
+                "repeat: cargo x sim --only node --from 3"
+            );
+        }
+        assert!(panicking.join().is_err());
     }
 
     /// A device that answers before it syncs is noticed.

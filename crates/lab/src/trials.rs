@@ -8,9 +8,10 @@ mod content;
 mod image;
 mod load;
 mod model;
-mod report;
-mod server;
+pub mod report;
+pub mod server;
 mod store;
+mod swallowed;
 mod tool;
 
 use crate::record;
@@ -22,6 +23,7 @@ use os::random::SystemRandom;
 use report::{Counts, Finding, Found};
 use serde_json::json;
 use server::{Launch, Scratch};
+use sim::random::SimRandom;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::pin::Pin;
@@ -44,6 +46,9 @@ pub struct Args {
     /// Leave out each sync of the code in turn, or the one named: some trial must notice
     #[arg(long, value_name = "SYNC", num_args = 0..=1, default_missing_value = "all")]
     blind: Option<String>,
+    /// Chunks of 4 KiB that pass through the bag of each trial of kind swallowed
+    #[arg(long, default_value_t = 100_000)]
+    chunks: u64,
     /// One JSON object a kind on stdout
     #[arg(long)]
     json: bool,
@@ -63,6 +68,8 @@ enum Choice {
     Image,
     /// Nodes in network namespaces, killed, stopped, cut off and filled (root only)
     Cluster,
+    /// A proxy that swallows answers while small chunks stream through a bag: each must be handled once
+    Swallowed,
 }
 
 /// Where counts are kept.
@@ -87,10 +94,15 @@ pub fn run(args: &Args) -> Result<bool> {
 }
 
 fn run_kind(runtime: &Runtime, args: &Args, choice: Choice, seed: u64) -> Result<bool> {
+    let name = format!("{choice:?}").to_lowercase();
+    let table = if choice == Choice::Cluster { "cluster" } else { "trials" };
+    let begin = || record::Run::begin(Path::new(TRUST), table, &name, seed, args.count);
+    let run = if args.record { Some(begin()?) } else { None };
     let mut again = (args.count, seed);
     let (counts, finding) = match choice {
         Choice::Kill => run_store(runtime, Stop::Kill, args.count, seed)?,
         Choice::Power => run_store(runtime, Stop::Power, args.count, seed)?,
+        Choice::Swallowed => run_swallowed(runtime, args.count, seed, args.chunks)?,
         Choice::Image => match impeded("images", image::obstacle())? {
             true => return Ok(true),
             false => run_images(runtime, args.count, seed)?,
@@ -105,45 +117,48 @@ fn run_kind(runtime: &Runtime, args: &Args, choice: Choice, seed: u64) -> Result
             }
         },
     };
-    let name = format!("{choice:?}").to_lowercase();
     if args.json {
         let mut object = json!({
             "kind": name, "seed": seed, "trials": counts.trials, "kills": counts.stops,
-            "kills_at_start": counts.stops_at_start, "operations": counts.operations, "bytes": counts.bytes,
+            "kills_at_start": counts.stops_at_start, "steps": counts.steps, "compared": counts.compared, "bytes": counts.bytes,
             "sweeps": counts.sweeps, "pauses": counts.pauses, "cuts": counts.cuts, "half_cuts": counts.half_cuts,
-            "filled": counts.filled, "finding": finding.as_ref().map(|finding| finding.text.clone()),
+            "filled": counts.filled, "repeats": counts.repeats, "finding": finding.as_ref().map(|finding| finding.text.clone()),
         });
         for (what, number) in report::by_kind(finding.as_ref()) {
             object[what] = number.into();
         }
         println!("{object}");
     } else {
+        let blows = match choice {
+            Choice::Cluster => counts.blows(),
+            Choice::Swallowed => format!("{} cuts with swallowed answers, ", counts.half_cuts),
+            _ => String::new(),
+        };
         let verdict = finding.as_ref().map_or("nothing lost, corrupt, duplicated, resurrected or leaked", |_| "FAILED");
         println!(
-            "{name}: {} trials, {} kills ({} while starting), {}{} operations and {} compared: {verdict}",
+            "{name}: {} trials, {} kills ({} while starting), {}{} steps answered, {} names and chunks with {} compared: {verdict}",
             counts.trials,
             counts.stops,
             counts.stops_at_start,
-            if choice == Choice::Cluster { counts.blows() } else { String::new() },
-            counts.operations,
+            blows,
+            counts.steps,
+            counts.compared,
             show_bytes(counts.bytes),
         );
     }
     if let Some(finding) = &finding {
         eprintln!("lab: {name} trial {}: {finding}", counts.trials + 1);
-        eprintln!("repeat: cargo x trials --kind {name} --count {} --seed {}", again.0, again.1);
+        let chunks = if choice == Choice::Swallowed { format!(" --chunks {}", args.chunks) } else { String::new() };
+        eprintln!("repeat: cargo x trials --kind {name} --count {} --seed {}{chunks}", again.0, again.1);
     }
-    if args.record {
-        let (table, mut rows) = match choice {
-            Choice::Cluster => ("cluster", counts.of_clusters()),
-            _ => ("trials", counts.of_servers()),
-        };
+    if let Some(run) = run {
+        let mut rows = if choice == Choice::Cluster { counts.of_clusters() } else { counts.of_servers() };
         rows.extend(report::by_kind(finding.as_ref()));
         let mut rows: Vec<(String, u64)> = rows.into_iter().map(|(what, number)| (what.to_string(), number)).collect();
         if choice != Choice::Cluster {
             rows.insert(0, (format!("trials, {name}"), counts.trials));
         }
-        record::add(Path::new(TRUST), table, &rows)?;
+        run.add(Path::new(TRUST), &rows)?;
     }
     Ok(finding.is_none())
 }
@@ -184,6 +199,21 @@ fn run_images(runtime: &Runtime, count: u64, seed: u64) -> Result<(Counts, Optio
         drop(store);
         if finding.is_some() {
             return Ok((counts, finding));
+        }
+    }
+    Ok((counts, None))
+}
+
+/// Trials with answers that are swallowed, each with a fresh server.
+fn run_swallowed(runtime: &Runtime, count: u64, seed: u64, chunks: u64) -> Result<(Counts, Option<Finding>)> {
+    let scratch = Scratch::new("swallowed")?;
+    let launch = Launch { program: server::program()?, disk: "auto", skip: None, data: Vec::new() };
+    let random = SimRandom::new(seed);
+    let mut counts = Counts::default();
+    for _ in 0..count {
+        match until_signal(runtime, swallowed::trial(&scratch, &launch, &random, chunks))? {
+            Ok(more) => counts += more,
+            Err(finding) => return Ok((counts, Some(finding))),
         }
     }
     Ok((counts, None))

@@ -37,8 +37,7 @@ impl State {
         let Some(slot) = self.answers.find(&asked) else { return Ok(None) };
         let record: AnswerRecord =
             self.layers.record(&Key::Answer(slot as u32))?.ok_or_else(|| missing("a remembered answer"))?;
-        let file = |inode| self.layers.record(&Key::Inode(inode));
-        convert::reply(record.reply.unwrap_or_default(), |bag| self.bag_info(bag), file).map(Some)
+        self.recall(record.reply.unwrap_or_default()).map(Some)
     }
 
     /// The remembered answer to a change that somebody's client asked before; `Invalid` if that was another question.

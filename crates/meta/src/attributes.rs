@@ -7,7 +7,7 @@ use crate::names::Found;
 use crate::path::Path;
 use crate::quota::Taken;
 use crate::reply::Reply;
-use crate::request::{NewAttributes, NewInode, User};
+use crate::request::{NewAttributes, NewInode, Request, Seen, User};
 use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
 use base::id::InodeId;
@@ -39,9 +39,11 @@ impl State {
         record.modified = new.modified.map_or(record.modified, |time| time.0);
         record.accessed = new.accessed.map_or(record.accessed, |time| time.0);
         if record != before {
-            self.put_file(inode, &record, Taken::of(&before))?;
             let rights = |record: &InodeRecord| (record.mode, record.owner.clone(), record.group.clone());
-            if record.directory && (rights(&record) != rights(&before) || record.note != before.note) {
+            let judged = rights(&record) != rights(&before) || record.note != before.note;
+            record.version = record.version.saturating_add(u64::from(judged));
+            self.put_file(inode, &record, Taken::of(&before))?;
+            if record.directory && judged {
                 self.directories_changed();
             }
         }
@@ -84,11 +86,41 @@ impl State {
         } else {
             self.remove(&Key::Xattrs(found.inode));
         }
-        if found.record.xattrs != some {
-            found.record.xattrs = some;
-            self.put(&Key::Inode(found.inode), &found.record);
-        }
+        found.record.xattrs = some;
+        found.record.version = found.record.version.saturating_add(1);
+        self.put(&Key::Inode(found.inode), &found.record);
         Ok(Reply::Done)
+    }
+
+    /// Refuses unless each path that a change names stands for what its asker looked up. Nothing seen: nothing is compared.
+    pub fn check_seen(&mut self, change: &Request, seen: &[Seen]) -> Result<()> {
+        let paths = change.paths();
+        if !seen.is_empty() && seen.len() != paths.len() {
+            let text = format!(
+                "a change of {} paths says what was looked up of {}; nothing was done: say it of each, in their order",
+                paths.len(),
+                seen.len()
+            );
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        for (path, seen) in paths.into_iter().zip(seen) {
+            let there = match self.look_up(path) {
+                Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Invalid) => None,
+                there => there?,
+            };
+            let same = match (there, seen.inode) {
+                (None, None) => true,
+                (Some(there), Some(inode)) => {
+                    there.inode == inode && seen.version.is_none_or(|version| version == there.record.version)
+                }
+                _ => false,
+            };
+            if !same {
+                let text = format!("'{path}' has changed since it was looked up; nothing was done: look again");
+                return Err(Error::new(ErrorKind::Stale, text));
+            }
+        }
+        Ok(())
     }
 
     fn xattrs(&self, found: &Found) -> Result<XattrsRecord> {

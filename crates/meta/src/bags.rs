@@ -1,5 +1,7 @@
 //! Bags: named, on all devices that fit, sealed in two steps.
 
+pub mod format;
+
 use crate::convert;
 use crate::format::{BagNameRecord, BagRecord};
 use crate::key::{Key, after_prefix};

@@ -1,11 +1,12 @@
 //! Between records on disk and the types of requests and replies.
 
 use crate::format::{
-    AttributesRecord, BagRecord, CarriedRecord, ColumnRecord, FileResultRecord, FilesRecord, GroupRecord, HandleRecord,
-    InodeRecord, PlacedRecord, PolicyRecord, QuotaRecord, ReplicaRecord, ReplyRecord,
+    AttributesRecord, BagRecord, CarriedRecord, ColumnRecord, FencedRecord, FileResultRecord, FilesRecord, GroupRecord,
+    HandleRecord, InodeRecord, LimitsRecord, PlacedRecord, PolicyRecord, QuotaRecord, ReplicaRecord, ReplyRecord,
+    WalkRecord,
 };
 use crate::reply::Reply;
-use crate::request::{Attributes, BagInfo, BagState, Carried, Column, FileHandle, NewGroup, Quota};
+use crate::request::{Attributes, BagInfo, BagState, Carried, Column, FileHandle, NewGroup, Orphan, Quota};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, InodeId};
 use base::policy::{Class, Compression, Policy};
@@ -48,13 +49,21 @@ pub fn columns(records: &[ColumnRecord]) -> Vec<Column> {
     records.iter().map(column).collect()
 }
 
+impl GroupRecord {
+    /// Whether only a newer program knows what its fields mean.
+    pub fn is_newer(&self) -> bool {
+        self.kind != 0 || self.data != 0 || self.parity != 0
+    }
+}
+
 /// A stored group with its number.
 pub fn placed(group: GroupId, record: &GroupRecord) -> NewGroup {
-    NewGroup { group, columns: columns(&record.columns), cell: record.cell, room: 0 }
+    NewGroup { group, columns: columns(&record.columns), cell: record.cell, room: 0, newer: record.is_newer() }
 }
 
 /// What is said of a stored file or directory.
 pub fn attributes(inode: InodeId, record: InodeRecord) -> Attributes {
+    let block = record.writer.as_ref().map(|writer| (writer.block_base, writer.block_number));
     Attributes {
         inode,
         directory: record.directory,
@@ -69,6 +78,8 @@ pub fn attributes(inode: InodeId, record: InodeRecord) -> Attributes {
         writing: record.writer.is_some(),
         note: record.note,
         holder: record.writer.map(|writer| writer.holder).unwrap_or_default(),
+        version: record.version,
+        block: block.filter(|(base, _)| *base != 0),
     }
 }
 
@@ -131,6 +142,9 @@ pub fn reply_record(reply: &Reply) -> ReplyRecord {
             record.files = Some(FilesRecord { results: results.iter().map(file_result_record).collect() });
         }
         Reply::Bag(bag) => record.bag = Some(bag.bag.0),
+        Reply::Quota(quota) => record.limits = Some(LimitsRecord { quota: quota.as_ref().map(quota_record) }),
+        // A fence answers with the one file that it was asked for.
+        Reply::Orphans(orphans) => record.fenced = orphans.first().map(fenced_record),
         Reply::Entries { .. }
         | Reply::Answered(_)
         | Reply::Found { .. }
@@ -138,10 +152,10 @@ pub fn reply_record(reply: &Reply) -> ReplyRecord {
         | Reply::Located(_)
         | Reply::Xattrs(_)
         | Reply::Policy { .. }
-        | Reply::Quota(_)
         | Reply::DiskUsage { .. }
         | Reply::Usage(_)
         | Reply::Sessions(_)
+        | Reply::Silent(_)
         | Reply::Devices(_)
         | Reply::Bags { .. }
         | Reply::Garbage(_)
@@ -149,8 +163,7 @@ pub fn reply_record(reply: &Reply) -> ReplyRecord {
         | Reply::Pieces { .. }
         | Reply::GroupsOn { .. }
         | Reply::Leases(_)
-        | Reply::Nodes { .. }
-        | Reply::Orphans(_) => unreachable!("only replies to changes are remembered"),
+        | Reply::Nodes { .. } => unreachable!("only replies to changes are remembered"),
     }
     record
 }
@@ -183,20 +196,33 @@ pub fn reply(
     if let Some(files) = record.files {
         return Ok(Reply::Files(files.results.into_iter().map(file_result).collect()));
     }
+    if let Some(limits) = record.limits {
+        return Ok(Reply::Quota(limits.quota.as_ref().map(quota)));
+    }
     match record.bag {
         Some(number) => bag(BagId(number)).map(Reply::Bag),
         None => Ok(Reply::Done),
     }
 }
 
+fn quota_record(quota: &Quota) -> QuotaRecord {
+    let Quota { names_max, bytes_max, names, bytes, counting } = *quota;
+    let counting = counting.then(WalkRecord::default);
+    QuotaRecord { serial: 0, names_max, bytes_max, names, bytes, counting }
+}
+
+fn fenced_record(orphan: &Orphan) -> FencedRecord {
+    FencedRecord { inode: orphan.inode.0, generation: orphan.generation.0 }
+}
+
 fn placed_record(group: &NewGroup) -> PlacedRecord {
-    let NewGroup { group, columns, cell, room } = group;
+    let NewGroup { group, columns, cell, room, newer: _ } = group;
     PlacedRecord { group: group.0, columns: column_records(columns), cell: *cell, room: *room }
 }
 
 fn new_group(record: PlacedRecord) -> NewGroup {
     let PlacedRecord { group, columns: records, cell, room } = record;
-    NewGroup { group: GroupId(group), columns: columns(&records), cell, room }
+    NewGroup { group: GroupId(group), columns: columns(&records), cell, room, newer: false }
 }
 
 fn attributes_record(attributes: &Attributes) -> AttributesRecord {
@@ -211,6 +237,7 @@ fn attributes_record(attributes: &Attributes) -> AttributesRecord {
         group: attributes.group.clone(),
         generation: attributes.generation.0,
         note: attributes.note.clone(),
+        version: attributes.version,
         ..InodeRecord::default()
     };
     AttributesRecord { inode: attributes.inode.0, record: Some(record) }

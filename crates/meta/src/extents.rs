@@ -65,6 +65,7 @@ impl State {
                     continue;
                 }
                 // The reference stays with what is kept; what is cut off is garbage of the group.
+                self.group(GroupId(extent.group))?;
                 let garbage = Key::GarbageRange(GroupId(extent.group), extent.group_offset.saturating_add(kept));
                 self.put(&garbage, &RangeRecord { length: extent.length.saturating_sub(kept) });
                 self.put(&Key::Extent(inode, length), &ExtentRecord { length: kept, crc: None, ..extent });

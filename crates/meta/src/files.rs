@@ -17,6 +17,7 @@ use base::limit::{CHUNK_MAX, LIST_PAGE_MAX};
 use base::planted::Planted;
 use base::policy::Policy;
 use base::unit::WallTime;
+use base::version::newer;
 use prost::Message;
 
 /// Most extents in one answer to `Locate`: with their groups about 100 KiB, with the widest ones 500 KiB.
@@ -44,7 +45,7 @@ impl State {
         let cell = if columns.len() > 1 { self.widths.cell } else { 0 };
         let records = convert::column_records(&columns);
         let record = GroupRecord { columns: records, cell, open: true, ..GroupRecord::default() };
-        Ok((NewGroup { group: self.next_group(), columns, cell, room: 0 }, record))
+        Ok((NewGroup { group: self.next_group(), columns, cell, room: 0, newer: false }, record))
     }
 
     /// A new group for a writer who can write to so many columns: the first, or one behind a group of `before` columns.
@@ -67,8 +68,19 @@ impl State {
         Ok(group)
     }
 
-    /// The record of a group.
+    /// The record of a group, to be used or changed: an error if only a newer program knows its kind.
     pub fn group(&self, group: GroupId) -> Result<GroupRecord> {
+        let record = self.group_of_any_kind(group)?;
+        if record.is_newer() {
+            let GroupRecord { kind, data, parity, .. } = record;
+            let text = format!("group {group} is of kind {kind} with {data} data and {parity} parity columns");
+            return Err(newer(text, self.least));
+        }
+        Ok(record)
+    }
+
+    /// The record of a group, to be looked at.
+    pub fn group_of_any_kind(&self, group: GroupId) -> Result<GroupRecord> {
         self.layers.record(&Key::Group(group))?.ok_or_else(|| missing(&format!("the record of group {group}")))
     }
 
@@ -200,6 +212,21 @@ impl State {
         Ok(Reply::Done)
     }
 
+    /// Does `BeginBlock`.
+    pub fn begin_block(
+        &mut self,
+        session: SessionId,
+        inode: InodeId,
+        generation: Generation,
+        (base, number): (u64, u32),
+    ) -> Result<Reply> {
+        let (mut record, mut writer, before) = self.leased(session, inode, generation)?;
+        (writer.block_base, writer.block_number) = (base, number);
+        record.writer = Some(writer);
+        self.put_file(inode, &record, before)?;
+        Ok(Reply::Done)
+    }
+
     /// Does `NextGroup`.
     pub fn next_group_of(
         &mut self,
@@ -238,6 +265,7 @@ impl State {
         }
         if writer.length == 0 {
             // Its writer has no bytes in it, so there is no chunk; should there be one all the same, the sweep finds it.
+            self.group(GroupId(writer.group))?;
             self.remove(&Key::Group(GroupId(writer.group)));
         } else {
             self.finish_group(inode, &writer)?;
@@ -391,12 +419,22 @@ impl State {
     }
 
     /// Does `Fence`.
-    pub fn fence(&mut self, asker: SessionId, inode: InodeId, only_gone: bool) -> Result<Reply> {
+    pub fn fence(
+        &mut self,
+        asker: SessionId,
+        inode: InodeId,
+        only_gone: bool,
+        generation: Option<Generation>,
+    ) -> Result<Reply> {
         let record: InodeRecord = self.layers.record(&Key::Inode(inode))?.ok_or_else(|| gone(inode))?;
         if record.directory || record.parent == 0 {
             return Err(gone(inode));
         }
         let Some(writer) = &record.writer else { return Ok(Reply::Attributes(convert::attributes(inode, record))) };
+        // Fencing raises the generation by one: what was fenced and not closed is still that writer's.
+        if generation.is_some_and(|at| record.generation != at.0.saturating_add(u64::from(writer.ended))) {
+            return Err(stale(inode));
+        }
         let session = SessionId::from_slice(&writer.session).ok_or_else(|| missing("a writer's session"))?;
         if !writer.ended {
             if only_gone && session != asker && self.sessions.is_open(session) {
@@ -414,18 +452,24 @@ impl State {
     pub fn fence_list(&mut self, limit: usize) -> Result<Reply> {
         let mut orphans = Vec::new();
         for inode in self.numbers_under(&[Key::Orphan(InodeId(0)).ordinal()], limit.clamp(1, LIST_PAGE_MAX))? {
-            orphans.push(self.orphan_of(InodeId(inode))?);
+            match self.orphan_of(InodeId(inode)) {
+                // A newer program seals it.
+                Err(error) if error.kind() == ErrorKind::Unsupported => {}
+                orphan => orphans.push(orphan?),
+            }
         }
         Ok(Reply::Orphans(orphans))
     }
 
-    fn orphan_of(&self, inode: InodeId) -> Result<Orphan> {
+    /// What the node has to end of a file whose writer went away.
+    pub fn orphan_of(&self, inode: InodeId) -> Result<Orphan> {
         let record: InodeRecord =
             self.layers.record(&Key::Inode(inode))?.ok_or_else(|| missing("an orphan's record"))?;
         let writer = record.writer.ok_or_else(|| missing("an orphan's writer"))?;
         let group = GroupId(writer.group);
         let group = convert::placed(group, &self.group(group)?);
-        Ok(Orphan { inode, generation: Generation(record.generation), group, length: writer.length })
+        let generation = Generation(record.generation);
+        Ok(Orphan { inode, generation, group, start: writer.start, length: writer.length })
     }
 
     /// Does `Recovered`.
@@ -434,8 +478,9 @@ impl State {
         let before = Taken::of(&record);
         match record.writer.take() {
             Some(mut writer) if writer.ended && record.generation == generation.0 => {
-                // What was lost is lost: the node says how long the sealed chunk is, even if it once was longer.
-                writer.length = writer.length.min(length);
+                // Where its devices have less than was recorded as synced, the file keeps its length: reading what is missing is an
+                // error that says so, and a shorter file would be a loss that nobody sees.
+                let length = length.max(writer.length);
                 let group = GroupId(writer.group);
                 self.set_open_length(&mut record, &mut writer, (group, length))?;
                 self.finish_group(inode, &writer)?;

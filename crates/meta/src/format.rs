@@ -1,11 +1,18 @@
 //! On-disk bytes of the metadata store: the records under the keys, and the entries and groups of its log.
 
+pub use crate::bags::format::{BagNameRecord, BagRecord, CarriedRecord};
 use base::checksum::crc32c;
 use base::limit::BLOCK;
+use base::version::ProgramVersion;
 use prost::Message;
 
-/// Version of everything in this file. A store of another version is refused.
-pub const VERSION: u32 = 1;
+/// Version of everything in this file. Version 1 is read, too: it knew no kinds of groups (`GroupRecord::kind`) and no notes of other
+/// gateways (`InodeRecord::notes`), and would lose them. A store of a newer version is refused.
+pub const VERSION: u32 = 2;
+/// The oldest version that is read.
+pub const VERSION_MIN: u32 = 1;
+/// The least program that reads `VERSION`. Who raises the one raises the other.
+pub const VERSION_SINCE: ProgramVersion = ProgramVersion { major: 0, minor: 1, patch: 0 };
 
 /// Under `Key::Settled`.
 #[derive(Clone, PartialEq, Message)]
@@ -16,6 +23,10 @@ pub struct SettledRecord {
     /// Every log entry up to this one is in the tree.
     #[prost(uint64, tag = "2")]
     pub sequence: u64,
+    /// The least program that knows everything in the metadata (`ProgramVersion::to_number`). Whoever is the first to write something of
+    /// a kind that an older one does not know raises it before. Zero in version 1.
+    #[prost(uint64, tag = "3")]
+    pub least: u64,
 }
 
 /// Under `Key::Counters`.
@@ -117,15 +128,32 @@ pub struct InodeRecord {
     /// It has a record under `Key::Xattrs`.
     #[prost(bool, tag = "14")]
     pub xattrs: bool,
-    /// What a gateway keeps with it, opaque to everybody else; empty: nothing.
+    /// What the HDFS gateway keeps with it, opaque to everybody else; empty: nothing.
     #[prost(bytes = "vec", tag = "15")]
     pub note: Vec<u8>,
+    /// What other gateways keep with it, one for each. No gateway of this program has any; they are kept as they are.
+    #[prost(message, repeated, tag = "22")]
+    pub notes: Vec<GatewayNoteRecord>,
     /// It has a record under `Key::Quota`.
     #[prost(bool, tag = "20")]
     pub quota: bool,
     /// How often its bytes count against quotas; zero: once.
     #[prost(uint32, tag = "21")]
     pub copies: u32,
+    /// Rises when its rights, its note or its extended attributes change.
+    #[prost(uint64, tag = "24")]
+    pub version: u64,
+}
+
+/// What one gateway keeps with a file or directory.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct GatewayNoteRecord {
+    /// Which gateway: 1 is HDFS's, whose note is in `InodeRecord::note`; others are given out as they come.
+    #[prost(uint32, tag = "1")]
+    pub gateway: u32,
+    /// Opaque to everybody else.
+    #[prost(bytes = "vec", tag = "2")]
+    pub note: Vec<u8>,
 }
 
 /// Under `Key::Quota`: what may be below a directory, and what is.
@@ -219,6 +247,12 @@ pub struct WriterRecord {
     /// Who holds the file in a gateway's protocol; empty: nobody said.
     #[prost(string, tag = "21")]
     pub holder: String,
+    /// Where in the file the block begins that its holder writes, if not all its blocks do where blocks usually begin; zero: all do.
+    #[prost(uint64, tag = "24")]
+    pub block_base: u64,
+    /// That block's number among those of this file.
+    #[prost(uint32, tag = "25")]
+    pub block_number: u32,
 }
 
 /// Under `Key::Extent`.
@@ -265,6 +299,16 @@ pub struct GroupRecord {
     /// Bytes of a cell; zero in groups of one column, which need none.
     #[prost(uint64, tag = "7")]
     pub cell: u64,
+    /// How its bytes survive: 0 as replicas of its columns. A group of a kind that this program does not know is neither read, changed
+    /// nor collected, and its record stays as it is. Tags 11 to 19 are for what other kinds add.
+    #[prost(uint32, tag = "8")]
+    pub kind: u32,
+    /// k: data columns that are coded together; zero in kind 0.
+    #[prost(uint32, tag = "9")]
+    pub data: u32,
+    /// m: parity columns for each k; zero in kind 0.
+    #[prost(uint32, tag = "10")]
+    pub parity: u32,
 }
 
 /// One column of a group.
@@ -360,6 +404,31 @@ pub struct ReplyRecord {
     /// A bag that was made.
     #[prost(uint64, optional, tag = "5")]
     pub bag: Option<u64>,
+    /// A file that was taken from its writer.
+    #[prost(message, optional, tag = "6")]
+    pub fenced: Option<FencedRecord>,
+    /// A quota as it was set.
+    #[prost(message, optional, tag = "7")]
+    pub limits: Option<LimitsRecord>,
+}
+
+/// A remembered fence.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct FencedRecord {
+    /// The file.
+    #[prost(uint64, tag = "1")]
+    pub inode: u64,
+    /// Under which it is to be ended.
+    #[prost(uint64, tag = "2")]
+    pub generation: u64,
+}
+
+/// A remembered quota.
+#[derive(Clone, PartialEq, Message)]
+pub struct LimitsRecord {
+    /// As it was then; absent: the directory had none any more.
+    #[prost(message, optional, tag = "1")]
+    pub quota: Option<QuotaRecord>,
 }
 
 /// A remembered write lease.
@@ -433,69 +502,6 @@ pub struct FileResultRecord {
     /// What was wrong.
     #[prost(string, tag = "3")]
     pub text: String,
-}
-
-/// Under `Key::Bag` and `Key::GarbageBag`.
-#[derive(Clone, PartialEq, Message)]
-pub struct BagRecord {
-    /// Its name.
-    #[prost(string, tag = "1")]
-    pub name: String,
-    /// Its wishes.
-    #[prost(message, optional, tag = "2")]
-    pub policy: Option<PolicyRecord>,
-    /// Bytes of a full chunk.
-    #[prost(uint64, tag = "3")]
-    pub chunk_size: u64,
-    /// Sixteen bytes each.
-    #[prost(bytes = "vec", repeated, tag = "4")]
-    pub members: Vec<Vec<u8>>,
-    /// 0 open, 1 sealing, 2 sealed.
-    #[prost(uint32, tag = "5")]
-    pub state: u32,
-    /// Rises when the members change.
-    #[prost(uint64, tag = "6")]
-    pub epoch: u64,
-    /// Milliseconds since 1970.
-    #[prost(uint64, tag = "7")]
-    pub created: u64,
-    /// Acknowledged chunks stay.
-    #[prost(bool, tag = "8")]
-    pub retain: bool,
-    /// Counts rewinds.
-    #[prost(uint32, tag = "9")]
-    pub pass: u32,
-    /// What members that left had counted.
-    #[prost(message, optional, tag = "10")]
-    pub carried: Option<CarriedRecord>,
-    /// How its chunks are compressed: `Compression::code`.
-    #[prost(uint32, tag = "11")]
-    pub compression: u32,
-}
-
-/// Counts of the members that left a bag.
-#[derive(Clone, Copy, PartialEq, Eq, Message)]
-pub struct CarriedRecord {
-    /// Chunks that were pushed there.
-    #[prost(uint64, tag = "1")]
-    pub pushed: u64,
-    /// Their bytes.
-    #[prost(uint64, tag = "2")]
-    pub pushed_bytes: u64,
-    /// Chunks that were acknowledged there.
-    #[prost(uint64, tag = "3")]
-    pub acknowledged: u64,
-    /// Their bytes.
-    #[prost(uint64, tag = "4")]
-    pub acknowledged_bytes: u64,
-}
-
-/// Under `Key::BagName`.
-#[derive(Clone, Copy, PartialEq, Eq, Message)]
-pub struct BagNameRecord {
-    /// The bag.
-    #[prost(uint64, tag = "1")]
-    pub bag: u64,
 }
 
 /// Under `Key::Device`.
@@ -704,7 +710,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::{BagRecord, CallRecord, GroupHeader, HEADER, InodeRecord, NodeRecord, WalkRecord};
+    use super::{BagRecord, CallRecord, GroupHeader, HEADER, InodeRecord, NodeRecord, VERSION, WalkRecord};
     use super::{add_change, begin_entry, decode_entry, finish_group, group_is_whole};
     use prost::Message;
 
@@ -724,7 +730,10 @@ mod tests {
     fn round_trip() {
         let bytes = group();
         let Some((header, version)) = GroupHeader::decode(&bytes) else { panic!("no header") };
-        assert_eq!((header.incarnation, header.first, header.last, header.padded(), version), (0x1122, 7, 7, 4096, 1));
+        assert_eq!(
+            (header.incarnation, header.first, header.last, header.padded(), version),
+            (0x1122, 7, 7, 4096, VERSION)
+        );
         assert!(group_is_whole(&bytes, &header));
         let Some((7, changes, used)) = decode_entry(&bytes[HEADER..]) else { panic!("no entry") };
         assert_eq!(used as u64, header.length);
@@ -744,7 +753,7 @@ mod tests {
                 if let Some((header, version)) = GroupHeader::decode(&bytes) {
                     let padding = (52..64).contains(&at);
                     assert!(
-                        version != 1 || !group_is_whole(&bytes, &header),
+                        version != VERSION || !group_is_whole(&bytes, &header),
                         "bit {bit} of byte {at} (padding {padding})"
                     );
                 }

@@ -34,7 +34,7 @@ impl State {
                 record.parent = 0;
                 self.put(&Key::Inode(inode), &record);
                 self.put(&Key::Detached(inode), &detached);
-                self.collecting = true;
+                self.collect_from_start();
                 return Ok(());
             }
             self.charge(InodeId(record.parent), &record.name, Load { names: -1, bytes: 0 })?;
@@ -62,9 +62,14 @@ impl State {
             record.parent = 0;
             self.put(&Key::Inode(inode), &record);
             self.mark(&Key::Detached(inode));
-            self.collecting = true;
+            self.collect_from_start();
         }
         Ok(())
+    }
+
+    /// There is something to take apart, perhaps before what was passed over.
+    fn collect_from_start(&mut self) {
+        (self.collecting, self.collect_from) = (true, InodeId(0));
     }
 
     fn remove_file(&mut self, inode: InodeId, record: &InodeRecord) {
@@ -111,6 +116,9 @@ impl State {
     pub fn give_up_pack(&mut self, session: SessionId, group: GroupId) -> Result<()> {
         self.remove(&Key::SessionGroup(session, group));
         let Some(mut record) = self.layers.record::<GroupRecord>(&Key::Group(group))? else { return Ok(()) };
+        if record.is_newer() {
+            return Ok(());
+        }
         record.session = Vec::new();
         record.open = false;
         if record.references == 0 {
@@ -120,13 +128,31 @@ impl State {
         Ok(())
     }
 
-    /// One step of taking apart what was detached. False if there is nothing left.
+    /// One step of taking apart what was detached. False if there is nothing left that this program can take apart.
     pub fn collect_step(&mut self) -> Result<bool> {
-        let Some(inode) = self.numbers_under(&[Key::Detached(InodeId(0)).ordinal()], 1)?.pop() else {
+        let from = Key::Detached(self.collect_from);
+        let mut found = None;
+        self.layers.scan(&from.encode(), &after_prefix(&[from.ordinal()]), |key, _| {
+            found = Some(InodeId(number_at(key, 1)));
+            Ok(false)
+        })?;
+        let Some(inode) = found else {
             self.collecting = false;
             return Ok(false);
         };
-        let inode = InodeId(inode);
+        let savepoint = self.savepoint();
+        match self.take_apart(inode) {
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                // Bytes of it are in a group that a newer program knows: that one goes on with it.
+                self.take_back(&savepoint);
+                self.collect_from = InodeId(inode.0.saturating_add(1));
+                Ok(true)
+            }
+            done => done.map(|()| true),
+        }
+    }
+
+    fn take_apart(&mut self, inode: InodeId) -> Result<()> {
         let record: InodeRecord =
             self.layers.record(&Key::Inode(inode))?.ok_or_else(|| missing("the record of a detached inode"))?;
         if !record.directory {
@@ -134,7 +160,7 @@ impl State {
                 self.remove_file(inode, &record);
                 self.remove(&Key::Detached(inode));
             }
-            return Ok(true);
+            return Ok(());
         }
         let names = self.names_in(inode, "", STEP_MAX)?;
         let all = names.len() < STEP_MAX;
@@ -148,7 +174,7 @@ impl State {
             self.remove_inode(inode, &record);
             self.remove(&Key::Detached(inode));
         }
-        Ok(true)
+        Ok(())
     }
 
     /// The numbers behind the first byte or bytes of up to `limit` keys that begin with `prefix`.
@@ -169,13 +195,16 @@ impl State {
         let limit = limit.clamp(1, LIST_PAGE_MAX);
         let mut garbage = Garbage::default();
         for group in self.garbage_groups(limit)? {
-            garbage.groups.push(convert::placed(GroupId(group), &self.group(GroupId(group))?));
+            garbage.groups.push(convert::placed(group, &self.group(group)?));
         }
         let prefix = [Key::GarbageRange(GroupId(0), 0).ordinal()];
         let mut ranges = Vec::new();
         self.layers.scan(&prefix, &after_prefix(&prefix), |key, value| {
             let record = RangeRecord::decode(value).map_err(|_| missing("a readable range record"))?;
-            ranges.push((GroupId(number_at(key, 1)), number_at(key, 9), record.length));
+            let group = GroupId(number_at(key, 1));
+            if !self.group_of_any_kind(group)?.is_newer() {
+                ranges.push((group, number_at(key, 9), record.length));
+            }
             Ok(ranges.len() < limit)
         })?;
         for (group, offset, length) in ranges {
@@ -192,14 +221,18 @@ impl State {
 
     /// The first numbers of groups that are garbage. The scan begins where the last one found the first: what was collected since
     /// lies before it, and thousands of removals that are not settled yet would be passed over each time.
-    fn garbage_groups(&mut self, limit: usize) -> Result<Vec<u64>> {
+    /// Those of a kind that only a newer program knows are for that one to collect.
+    fn garbage_groups(&mut self, limit: usize) -> Result<Vec<GroupId>> {
         let from = Key::GarbageGroup(self.garbage_from);
         let mut groups = Vec::new();
         self.layers.scan(&from.encode(), &after_prefix(&[from.ordinal()]), |key, _| {
-            groups.push(number_at(key, 1));
+            let group = GroupId(number_at(key, 1));
+            if !self.group_of_any_kind(group)?.is_newer() {
+                groups.push(group);
+            }
             Ok(groups.len() < limit)
         })?;
-        self.garbage_from = GroupId(groups.first().copied().unwrap_or(u64::MAX));
+        self.garbage_from = groups.first().copied().unwrap_or(GroupId(u64::MAX));
         Ok(groups)
     }
 
@@ -221,6 +254,7 @@ impl State {
             if !self.layers.has(&Key::GarbageGroup(*group))? {
                 continue;
             }
+            self.group(*group)?;
             let prefix = Key::GarbageRange(*group, 0).encode()[..9].to_vec();
             let offsets = self.numbers_under(&prefix, left + 1)?;
             let all = offsets.len() <= left;

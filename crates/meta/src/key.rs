@@ -30,7 +30,7 @@ pub enum Key<'a> {
     Counting(InodeId),
     /// `SessionRecord`.
     Session(SessionId),
-    /// `CallRecord`: a remembered reply of the session; slots are used in a circle.
+    /// `CallRecord`: a remembered reply of the session, or one that nobody asks for any more; see `calls.rs`.
     Call(SessionId, u16),
     /// `AnswerRecord`: a remembered reply to a gateway's client; slots are used in a circle.
     Answer(u32),

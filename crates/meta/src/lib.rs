@@ -4,12 +4,14 @@
 mod answers;
 mod attributes;
 mod bags;
+mod calls;
 mod convert;
 mod devices;
 mod extents;
 mod files;
 mod format;
 mod garbage;
+mod holders;
 mod key;
 mod layers;
 mod log;

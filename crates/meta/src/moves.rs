@@ -62,7 +62,8 @@ impl State {
             looked += 1;
             let record = GroupRecord::decode(value).map_err(|_| missing("a readable group record"))?;
             let group = GroupId(number_at(key, 1));
-            if replicas(&record).any(|replica| replica.device == device.to_bytes()) {
+            // One of a kind that is not known here stays where it is.
+            if !record.is_newer() && replicas(&record).any(|replica| replica.device == device.to_bytes()) {
                 groups.push(convert::placed(group, &record));
                 if record.open {
                     open.push(group);
@@ -78,9 +79,10 @@ impl State {
     /// Does `MoveGroup`: its chunk keeps its name, so that only the device changes. References, extents and generations stay.
     pub fn move_group(&mut self, group: GroupId, chunk: ChunkId, from: DeviceId, to: DeviceId) -> Result<Reply> {
         let gone = |what: &str| Err(Error::new(ErrorKind::Stale, format!("group {group} {what}; it was not moved")));
-        let Some(mut record) = self.layers.record::<GroupRecord>(&Key::Group(group))? else {
+        if !self.layers.has(&Key::Group(group))? {
             return gone("does not exist any more");
-        };
+        }
+        let mut record = self.group(group)?;
         if self.layers.has(&Key::GarbageGroup(group))? {
             return gone("is garbage");
         }

@@ -128,7 +128,7 @@ impl State {
             Some(record) => record,
             None => return Err(wrong(format!("there is no group {group}"))),
         };
-        if !record.packed || record.session != session.to_bytes() {
+        if record.is_newer() || !record.packed || record.session != session.to_bytes() {
             return Err(wrong(format!(
                 "group {group} is not a group for small files of this session: ask for a new one"
             )));

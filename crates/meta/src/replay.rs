@@ -1,6 +1,8 @@
 //! Opening: the tree as it was settled, and the log after it.
 
-use crate::format::{self, CountersRecord, GroupHeader, InodeRecord, SEQUENCE_MAX, SettledRecord, VERSION};
+use crate::format::{
+    self, CountersRecord, GroupHeader, InodeRecord, SEQUENCE_MAX, SettledRecord, VERSION, VERSION_MIN,
+};
 use crate::key::Key;
 use crate::layers::{Frozen, Layers, Overlay, Slot};
 use crate::settle;
@@ -10,6 +12,7 @@ use base::error::{Error, ErrorKind, Result};
 use base::id::ROOT;
 use base::limit::BLOCK;
 use base::unit::WallTime;
+use base::version::{ProgramVersion, newer};
 use prost::Message;
 use redb::{Database, ReadableDatabase, TableError};
 use std::sync::Arc;
@@ -24,6 +27,8 @@ pub struct Replayed {
     pub entries: u64,
     /// Which segments of the log can be used as they are.
     pub usable: Vec<bool>,
+    /// `SettledRecord::least`.
+    pub least: ProgramVersion,
 }
 
 /// Bytes read at once in search of groups.
@@ -44,28 +49,33 @@ pub fn open(disk: &mut dyn Disk, file: Box<dyn BlockFile>, segment_length: u64, 
         let block = read(disk, *segment, 0, BLOCK)?;
         fresh &= GroupHeader::decode(&block).is_none();
     }
-    let database = Arc::new(tree::open(file, fresh)?);
-    let mut sequence = match settled_sequence(&database)? {
-        Some(sequence) => sequence,
-        None if fresh => begin(&database, wall)?,
-        None => {
-            return Err(Error::new(
-                ErrorKind::Corrupt,
-                "the metadata log has changes but its tree is empty; nothing was changed: put the tree's file back beside the log",
-            ));
-        }
-    };
-    let mut layers = Layers::new(Arc::clone(&database))?;
+    let (database, storage) = tree::open(file, fresh)?;
+    let database = Arc::new(database);
+    let settled = settled(&database)?;
+    if settled.is_none() && !fresh {
+        return Err(Error::new(
+            ErrorKind::Corrupt,
+            "the metadata log has changes but its tree is empty; nothing was changed: put the tree's file back beside the log",
+        ));
+    }
+    let mut sequence = settled.as_ref().map_or(0, |settled| settled.sequence);
     let mut groups = Vec::new();
     for (segment, length) in &segments {
         read_groups(disk, *segment, *length, sequence, &mut groups)?;
     }
+    // Everything is of a version that is read: from here on the tree's file changes.
+    storage.release()?;
+    if settled.is_none() {
+        begin(&database, wall)?;
+    }
+    let mut layers = Layers::new(Arc::clone(&database))?;
     groups.sort_by_key(|group| group.header.first);
     let before = sequence;
     for group in groups {
         sequence = apply(&mut layers, &group, sequence)?;
     }
-    if sequence > before {
+    // From now on what is written is of today's version, which older programs must refuse.
+    if sequence > before || settled.as_ref().is_some_and(|settled| settled.version < VERSION) {
         let frozen = layers.freeze(sequence);
         settle::write(&database, &frozen, None)?;
         layers.settled()?;
@@ -87,11 +97,12 @@ pub fn open(disk: &mut dyn Disk, file: Box<dyn BlockFile>, segment_length: u64, 
         usable.resize(usable.len().max(1), false);
         usable[0] = true;
     }
-    Ok(Replayed { layers, sequence, entries: sequence - before, usable })
+    let least = settled.map_or(ProgramVersion::default(), |settled| ProgramVersion::from_number(settled.least));
+    Ok(Replayed { layers, sequence, entries: sequence - before, usable, least })
 }
 
-/// The sequence number that the tree is settled to; none if nothing was ever put into it.
-fn settled_sequence(database: &Database) -> Result<Option<u64>> {
+/// What the tree says of itself; none if nothing was ever put into it.
+fn settled(database: &Database) -> Result<Option<SettledRecord>> {
     let transaction = database.begin_read().map_err(|error| tree::failed("begin reading", error))?;
     let table = match transaction.open_table(tree::TABLE) {
         Ok(table) => table,
@@ -103,20 +114,18 @@ fn settled_sequence(database: &Database) -> Result<Option<u64>> {
     let record = SettledRecord::decode(bytes.value()).map_err(|error| {
         Error::new(ErrorKind::Corrupt, format!("the metadata tree's first record does not read: {error}"))
     })?;
-    if record.version != VERSION {
-        return Err(other_version(record.version));
-    }
+    check_version(record.version, ProgramVersion::from_number(record.least))?;
     if record.sequence > SEQUENCE_MAX {
         return Err(Error::new(
             ErrorKind::Corrupt,
             "the metadata tree has an impossible sequence number; nothing was changed",
         ));
     }
-    Ok(Some(record.sequence))
+    Ok(Some(record))
 }
 
 /// Puts the first state into an empty tree: the root directory.
-fn begin(database: &Database, wall: WallTime) -> Result<u64> {
+fn begin(database: &Database, wall: WallTime) -> Result<()> {
     let counters = CountersRecord {
         next_inode: ROOT.0 + 1,
         next_group: 1,
@@ -135,8 +144,7 @@ fn begin(database: &Database, wall: WallTime) -> Result<u64> {
     let mut overlay = Overlay::new();
     overlay.insert(Key::Counters.encode(), Slot { sequence: 0, value: Some(counters.encode_to_vec()) });
     overlay.insert(Key::Inode(ROOT).encode(), Slot { sequence: 0, value: Some(root.encode_to_vec()) });
-    settle::write(database, &Frozen { overlay, sequence: 0 }, None)?;
-    Ok(0)
+    settle::write(database, &Frozen { overlay, sequence: 0 }, None)
 }
 
 /// Adds the groups of a segment that have entries after `settled`. A group that is not whole is passed over: if it was the
@@ -162,9 +170,7 @@ fn read_groups(
         if let Some((header, version)) = decoded
             && incarnation.is_none_or(|incarnation| incarnation == header.incarnation)
         {
-            if version != VERSION {
-                return Err(other_version(version));
-            }
+            check_version(version, ProgramVersion::default())?;
             if header.padded() <= length - offset {
                 // Bounded by the segment's length, as just checked.
                 let bytes = read(disk, segment, offset, header.padded() as usize)?;
@@ -249,11 +255,16 @@ fn unreadable(error: &DiskError) -> Error {
     )
 }
 
-fn other_version(version: u32) -> Error {
-    Error::new(
-        ErrorKind::Unsupported,
-        format!(
-            "the metadata has version {version} and this program reads {VERSION}; nothing was changed: use the program that wrote it"
-        ),
-    )
+/// An error if this version is not read.
+fn check_version(version: u32, least: ProgramVersion) -> Result<()> {
+    if (VERSION_MIN..=VERSION).contains(&version) {
+        return Ok(());
+    }
+    if version > VERSION {
+        let what =
+            format!("the metadata has format version {version}, and versions {VERSION_MIN} to {VERSION} are read");
+        return Err(newer(what, least));
+    }
+    let text = "the metadata has format version 0, which no program wrote; nothing was changed: keep the files and report this";
+    Err(Error::new(ErrorKind::Corrupt, text))
 }

@@ -68,6 +68,8 @@ pub enum Reply {
     Sessions(u64),
     /// Sessions that are open, and how long they do not end.
     Leases(Vec<(SessionId, Duration)>),
+    /// For each holder that was asked for, how long it was silent at the least.
+    Silent(Vec<Duration>),
     /// All devices.
     Devices(Vec<DeviceInfo>),
     /// All nodes.

@@ -11,6 +11,7 @@ use crate::path::Path;
 use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, InodeId, NodeId, SessionId};
 use base::policy::{Class, Compression, Policy};
 use base::unit::WallTime;
+use std::time::Duration;
 
 /// Who asks. A change that was made for the same session and call before is answered from memory and not repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub struct Caller {
     /// The client's number of this call, unique in the session; the same when the call is tried again. 0: it never is, and its
     /// answer is not remembered.
     pub call: u64,
+    /// The session asks no change with a lower number again: what was answered to those is forgotten. 0: it has not said.
+    pub floor: u64,
 }
 
 /// A call of a client of a gateway, which the client may ask again at another gateway.
@@ -65,6 +68,15 @@ pub struct PutFile {
     pub parents: bool,
     /// It is a directory without bytes: made if it is missing, and given these times and bits in any case.
     pub directory: bool,
+}
+
+/// What somebody found at a path who is to change it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Which file or directory; none: there was nothing.
+    pub inode: Option<InodeId>,
+    /// The version of its rights, note and extended attributes; none: they do not matter.
+    pub version: Option<u64>,
 }
 
 /// Whom the files of a session belong to. Nobody proves it yet.
@@ -138,6 +150,14 @@ pub enum Request {
     },
     /// Says that the caller's session lives. `Done`, or `Stale` if it has ended.
     Renew,
+    /// Says which holders of files in a gateway's protocol live, in memory alone. `Silent`: how long those asked for were silent at the
+    /// least. Together at most `HOLDERS_TOLD_MAX`.
+    Holders {
+        /// Those that were heard of, and how long ago.
+        seen: Vec<(String, Duration)>,
+        /// Those asked for.
+        asked: Vec<String>,
+    },
     /// Ends the caller's session and frees its leases. `Done`.
     CloseSession,
     /// `Attributes` of what has this name.
@@ -168,11 +188,13 @@ pub enum Request {
         /// At most so many, and at most `LIST_PAGE_MAX`; fewer if the page has `LIST_PAGE_BYTES`.
         limit: usize,
     },
-    /// Makes a change, provided that no directory has changed since the asker looked; else `Stale`, and nothing is done. What the
-    /// change answers. Not for changes of sessions and devices.
+    /// Makes a change, provided that what the asker looked up is so still; else `Stale`, and nothing is done. What the change
+    /// answers. Not for changes of sessions and devices.
     Provided {
-        /// The version of the directories that the asker has looked up.
+        /// The version of the directories that the asker has looked up; 0: it relies on none, which counts only with `seen`.
         directories: u64,
+        /// For each of the change's paths (`Request::paths`) what was found there; empty: nothing is compared.
+        seen: Vec<Seen>,
         /// The change.
         change: Box<Request>,
     },
@@ -250,6 +272,18 @@ pub enum Request {
         generation: Generation,
         /// Bytes of the whole file.
         length: u64,
+    },
+    /// Says where the block of a gateway's protocol begins that is written from now on: until the file is closed or opened again any
+    /// gateway finds it in the file's attributes. `Done`.
+    BeginBlock {
+        /// The file.
+        inode: InodeId,
+        /// Of the lease.
+        generation: Generation,
+        /// Where in the file; not zero.
+        base: u64,
+        /// Its number among the blocks of this file.
+        number: u32,
     },
     /// Ends writing. `Attributes` of the file.
     Close {
@@ -569,6 +603,8 @@ pub enum Request {
         inode: InodeId,
         /// Only if the writer's session has ended or is the asker's own; else `Busy`.
         only_gone: bool,
+        /// Only the writer that opened it at this generation, else `Stale`; none: whoever writes it.
+        generation: Option<Generation>,
     },
     /// `Orphans`: files whose writer's session ended. Seal their chunks, then say `Recovered`.
     FenceList {

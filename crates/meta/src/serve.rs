@@ -1,5 +1,6 @@
 //! Which requests there are and who does them: one line each.
 
+use crate::path::Path;
 use crate::reply::Reply;
 use crate::request::{Caller, Request, Totals};
 use crate::state::State;
@@ -36,35 +37,58 @@ impl Request {
                 | Request::BagOf { .. }
                 | Request::FenceList { .. }
                 | Request::Renew
+                | Request::Holders { .. }
         )
     }
 
-    /// Whether its answer is remembered, because doing it twice is not the same as doing it once. It needs an open session.
+    /// Whether its answer is remembered: that of every change is, as another client's may come between the first time and the second. It
+    /// needs an open session. Left out is only what cannot undo anything when it is done again, whatever came between:
     pub fn is_remembered(&self) -> bool {
         match self {
             Request::Provided { change, .. } | Request::Asked { change, .. } => change.is_remembered(),
-            Request::Mkdir { parents, .. } => !parents,
-            Request::Create { .. }
-            | Request::AppendOpen { .. }
-            | Request::NextGroup { .. }
-            | Request::Close { .. }
-            | Request::Abandon { .. }
-            | Request::PackGroup { .. }
-            | Request::PutFiles { .. }
-            | Request::Rename { .. }
-            | Request::Delete { .. }
-            | Request::SetXattr { .. }
-            | Request::Truncate { .. }
-            | Request::Concat { .. }
-            | Request::BagCreate { .. }
-            | Request::BagRewind { .. }
-            | Request::BagDelete { .. } => true,
+            // A session that is open stays open, one that is over stays over, and no other one has its name.
+            Request::OpenSession { .. } | Request::CloseSession => false,
+            // A node's own, and never lost on the way. An older start of the node is refused by its number.
+            Request::NodeJoin { .. } | Request::DeviceRegister { .. } => false,
+            // A node's own. Each names the state that it changes, and is refused once there is another one.
+            Request::DeviceRemove { .. }
+            | Request::MoveGroup { .. }
+            | Request::BagMembers { .. }
+            | Request::BagSealed { .. }
+            | Request::Recovered { .. } => false,
+            // A node's own. What was collected is gone, and its number is not used again.
+            Request::Collected { .. } => false,
+            change => change.is_change(),
+        }
+    }
+
+    /// Whether it sets something to what it says, for the fault of that name.
+    pub fn is_setting(&self) -> bool {
+        match self {
+            Request::Provided { change, .. } | Request::Asked { change, .. } => change.is_setting(),
+            Request::Mkdir { parents, .. } => *parents,
+            Request::SetAttributes { .. } | Request::SetPolicy { .. } | Request::SetQuota { .. } => true,
             _ => false,
         }
     }
 }
 
 impl Request {
+    /// The paths that a change names, of which somebody may have looked up what they stand for.
+    pub fn paths(&self) -> Vec<&Path> {
+        match self {
+            Request::Create { path, .. }
+            | Request::AppendOpen { path, .. }
+            | Request::Delete { path, .. }
+            | Request::SetAttributes { path, .. }
+            | Request::SetXattr { path, .. }
+            | Request::Truncate { path, .. } => vec![path],
+            Request::Rename { from, to, .. } => vec![from, to],
+            Request::Concat { target, sources } => std::iter::once(target).chain(sources).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Whether this can be the remembered answer to it.
     pub fn is_answered_by(&self, reply: &Reply) -> bool {
         match self {
@@ -72,7 +96,11 @@ impl Request {
             Request::Create { .. } | Request::AppendOpen { .. } => matches!(reply, Reply::Handle(_)),
             Request::NextGroup { .. } | Request::PackGroup { .. } => matches!(reply, Reply::Group(_)),
             Request::PutFiles { .. } => matches!(reply, Reply::Files(_)),
-            Request::BagCreate { .. } | Request::BagRewind { .. } => matches!(reply, Reply::Bag(_)),
+            Request::BagCreate { .. } | Request::BagRewind { .. } | Request::BagSeal { .. } => {
+                matches!(reply, Reply::Bag(_))
+            }
+            Request::SetQuota { .. } => matches!(reply, Reply::Quota(_)),
+            Request::Fence { .. } => matches!(reply, Reply::Orphans(_) | Reply::Attributes(_)),
             Request::Mkdir { .. } | Request::Close { .. } | Request::Truncate { .. } | Request::Concat { .. } => {
                 matches!(reply, Reply::Attributes(_))
             }
@@ -124,6 +152,7 @@ impl State {
             Request::FilesIn { groups, resume } => self.files_in(&groups, resume.as_deref()),
             Request::FenceList { limit } => self.fence_list(limit),
             Request::Renew => self.renew(caller.session),
+            Request::Holders { seen, asked } => self.holders_heard(&seen, &asked),
             change => unreachable!("{change:?} is a change"),
         }
     }
@@ -134,8 +163,11 @@ impl State {
         match request {
             Request::OpenSession { user } => self.open_session(session, user),
             Request::CloseSession => self.end_session(session),
-            Request::Provided { directories, change } => {
-                self.check_directories(*directories)?;
+            Request::Provided { directories, seen, change } => {
+                if *directories != 0 || seen.is_empty() {
+                    self.check_directories(*directories)?;
+                }
+                self.check_seen(change, seen)?;
                 self.serve(caller, change)
             }
             Request::Asked { asked, change } => self.serve_asked(caller, *asked, change),
@@ -149,6 +181,9 @@ impl State {
                 self.sync_length(session, *inode, *generation, (*group, *length))
             }
             Request::Reserve { inode, generation, length } => self.reserve(session, *inode, *generation, *length),
+            Request::BeginBlock { inode, generation, base, number } => {
+                self.begin_block(session, *inode, *generation, (*base, *number))
+            }
             Request::Close { inode, generation, finished, modified, mode } => {
                 let attributes = (*modified, *mode);
                 self.close(session, *inode, *generation, *finished, attributes)
@@ -184,7 +219,7 @@ impl State {
             Request::BagSealed { bag, epoch } => self.bag_sealed(*bag, *epoch),
             Request::BagDelete { name } => self.delete_bag(name),
             Request::Collected { groups, ranges, bags } => self.collected(groups, ranges, bags),
-            Request::Fence { inode, only_gone } => self.fence(session, *inode, *only_gone),
+            Request::Fence { inode, only_gone, generation } => self.fence(session, *inode, *only_gone, *generation),
             Request::Recovered { inode, generation, length } => self.recovered(*inode, *generation, *length),
             read => unreachable!("{read:?} is a read"),
         }

@@ -1,16 +1,17 @@
 //! Sessions of clients: their leases on life, the answers remembered for them, and what happens when they end.
 
 use crate::attributes::session_record;
+use crate::calls::Calls;
 use crate::convert;
-use crate::format::{CallRecord, SessionRecord};
+use crate::format::{CallRecord, FencedRecord, InodeRecord, ReplyRecord, SessionRecord};
 use crate::key::{Key, after_prefix, number_at, wide_at};
 use crate::reply::Reply;
 use crate::request::{Caller, User};
-use crate::slots::Slots;
 use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{GroupId, InodeId, SessionId};
-use base::limit::{REMEMBERED_CALLS, SESSION_LEASE};
+use base::limit::SESSION_LEASE;
+use base::planted::Planted;
 use base::unit::Time;
 use prost::Message;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,13 +35,13 @@ struct Session {
     expires: Time,
     user: Arc<User>,
     /// Remembered calls.
-    calls: Slots<u64>,
+    calls: Calls,
 }
 
 impl Session {
     fn new(user: &User) -> Session {
         let user = Arc::new(user.clone());
-        Session { expires: Time::ZERO, user, calls: Slots::new(REMEMBERED_CALLS) }
+        Session { expires: Time::ZERO, user, calls: Calls::default() }
     }
 }
 
@@ -121,19 +122,25 @@ impl Sessions {
 
     /// The slot with the answer to this call.
     fn slot_of(&self, caller: Caller) -> Option<u16> {
-        self.open.get(&caller.session)?.calls.find(&caller.call).map(|slot| slot as u16)
+        self.open.get(&caller.session)?.calls.find(caller.call)
     }
 
     /// The slot for the next answer, and its number in order.
     fn next_slot(&self, session: SessionId) -> Option<(u16, u64)> {
-        let (slot, order) = self.open.get(&session)?.calls.next();
-        Some((slot as u16, order))
+        self.open.get(&session)?.calls.next()
     }
 
     /// The answer to the call is in the log, in the slot that `next_slot` gave.
     pub fn remembered(&mut self, caller: Caller) {
         if let Some(session) = self.open.get_mut(&caller.session) {
             session.calls.remember(caller.call);
+        }
+    }
+
+    /// The session says that it asks no change below its floor again.
+    pub fn pass(&mut self, caller: Caller) {
+        if let Some(session) = self.open.get_mut(&caller.session) {
+            session.calls.pass(caller.floor);
         }
     }
 }
@@ -162,13 +169,13 @@ impl State {
     fn load_calls(&mut self, session: SessionId) -> Result<()> {
         let prefix = Key::Call(session, 0).encode()[..17].to_vec();
         let mut calls = Vec::new();
-        self.layers.scan(&prefix, &after_prefix(&prefix), |_, value| {
+        self.layers.scan(&prefix, &after_prefix(&prefix), |key, value| {
             let record = CallRecord::decode(value).map_err(|_| missing("a readable remembered call"))?;
-            calls.push((record.order, record.call));
+            calls.push((slot_in(key), record.order, record.call));
             Ok(true)
         })?;
         if let Some(open) = self.sessions.open.get_mut(&session) {
-            open.calls = Slots::load(REMEMBERED_CALLS, calls);
+            open.calls = Calls::load(calls);
         }
         Ok(())
     }
@@ -191,12 +198,55 @@ impl State {
         let Some(slot) = self.sessions.slot_of(caller) else { return Ok(None) };
         let record: CallRecord =
             self.layers.record(&Key::Call(caller.session, slot))?.ok_or_else(|| missing("a remembered call"))?;
+        self.recall(record.reply.unwrap_or_default()).map(Some)
+    }
+
+    /// A remembered answer as it is given again.
+    pub fn recall(&self, record: ReplyRecord) -> Result<Reply> {
         let file = |inode| self.layers.record(&Key::Inode(inode));
-        convert::reply(record.reply.unwrap_or_default(), |bag| self.bag_info(bag), file).map(Some)
+        if let Some(FencedRecord { inode, generation }) = record.fenced {
+            let inode = InodeId(inode);
+            let now: InodeRecord = file(inode)?.unwrap_or_default();
+            // Whoever ended it meanwhile did what was left to do.
+            return if now.generation == generation && now.writer.as_ref().is_some_and(|writer| writer.ended) {
+                Ok(Reply::Orphans(vec![self.orphan_of(inode)?]))
+            } else {
+                Ok(Reply::Attributes(convert::attributes(inode, now)))
+            };
+        }
+        convert::reply(record, |bag| self.bag_info(bag), file)
+    }
+
+    /// `Stale` for a change that the session has said it does not ask again: it was answered or given up, and what was answered is
+    /// forgotten. `Busy` if the session would have more answers remembered than it may.
+    pub fn may_be_done(&self, caller: Caller) -> Result<()> {
+        let Some(session) = self.sessions.open.get(&caller.session) else { return Ok(()) };
+        let by_count = self.planted == Some(Planted::AnswerForgottenByCount);
+        if session.calls.is_passed(caller.call) && !by_count {
+            let text = format!(
+                "call {} of session {} comes after that session said it would not ask it again; nothing was done",
+                caller.call, caller.session
+            );
+            return Err(Error::new(ErrorKind::Stale, text));
+        }
+        if session.calls.count() >= self.remembered_max && !by_count {
+            let text = format!(
+                "session {} has {} changes whose answers it may still ask for, and that is the most; nothing was done: ask again when \
+                 the oldest of them is answered",
+                caller.session, self.remembered_max
+            );
+            return Err(Error::new(ErrorKind::Busy, text));
+        }
+        Ok(())
     }
 
     /// Remembers the answer in the transaction under way. `Sessions::remembered` follows when it is committed.
     pub fn remember(&mut self, caller: Caller, reply: &Reply) {
+        if self.planted == Some(Planted::AnswerForgottenByCount)
+            && let Some(session) = self.sessions.open.get_mut(&caller.session)
+        {
+            session.calls.forget_all_but(1);
+        }
         if let Some((slot, order)) = self.sessions.next_slot(caller.session) {
             let record = CallRecord { call: caller.call, order, reply: Some(convert::reply_record(reply)) };
             self.put(&Key::Call(caller.session, slot), &record);
@@ -248,8 +298,7 @@ impl State {
         let mut slots = Vec::new();
         if left > 0 {
             self.layers.scan(&calls, &after_prefix(&calls), |key, _| {
-                // Two bytes of slot in front of six that are not there: read them from the session's last six on.
-                slots.push((number_at(key, 11) & 0xFFFF) as u16);
+                slots.push(slot_in(key));
                 Ok(slots.len() < left)
             })?;
         }
@@ -263,4 +312,9 @@ impl State {
         self.remove(&Key::Session(session));
         Ok(Some(session))
     }
+}
+
+/// The slot in the key of a remembered call: its last two bytes, after six of the session.
+fn slot_in(key: &[u8]) -> u16 {
+    (number_at(key, 11) & 0xFFFF) as u16
 }

@@ -1,13 +1,13 @@
 //! Settling: a frozen overlay goes into the tree, on whatever thread has time for it.
 
-use crate::format::{SettledRecord, VERSION};
+use crate::format::{SettledRecord, VERSION, VERSION_SINCE};
 use crate::key::Key;
 use crate::layers::Frozen;
 use crate::tree::{self, TABLE};
 use base::error::Result;
 use base::planted::Planted;
 use prost::Message;
-use redb::{Database, Durability};
+use redb::{Database, Durability, ReadableTable};
 use std::sync::Arc;
 
 /// An overlay to be put into the tree.
@@ -57,8 +57,14 @@ pub fn write(database: &Database, frozen: &Frozen, planted: Option<Planted>) -> 
             };
             changed.map_err(|error| tree::failed("write", error))?;
         }
-        let settled = SettledRecord { version: VERSION, sequence: frozen.sequence };
         let key = Key::Settled.encode();
+        // What does not read was refused at the opening.
+        let before = match table.get(key.as_slice()).map_err(|error| tree::failed("read", error))? {
+            Some(bytes) => SettledRecord::decode(bytes.value()).unwrap_or_default(),
+            None => SettledRecord::default(),
+        };
+        let least = before.least.max(VERSION_SINCE.to_number());
+        let settled = SettledRecord { version: VERSION, sequence: frozen.sequence, least };
         table
             .insert(key.as_slice(), settled.encode_to_vec().as_slice())
             .map_err(|error| tree::failed("write", error))?;

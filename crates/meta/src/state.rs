@@ -2,6 +2,7 @@
 
 use crate::devices::Devices;
 use crate::format::{self, CountersRecord, InodeRecord, NameRecord, SEQUENCE_MAX};
+use crate::holders::Holders;
 use crate::key::Key;
 use crate::layers::{Layers, Slot};
 use crate::names::Directory;
@@ -14,9 +15,10 @@ use crate::widen::Widths;
 use base::env::Random;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, GroupId, InodeId};
-use base::limit::REMEMBERED_ANSWERS;
+use base::limit::{REMEMBERED_ANSWERS, REMEMBERED_CALLS};
 use base::planted::Planted;
 use base::unit::{Time, WallTime};
+use base::version::ProgramVersion;
 use prost::Message;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,6 +42,8 @@ pub struct State {
     pub devices: Devices,
     /// Nodes, and when they were heard of.
     pub nodes: Nodes,
+    /// When holders of files were heard of.
+    pub holders: Holders,
     /// Directories looked up lately, by their text.
     pub directories: BTreeMap<String, Directory>,
     /// The version of the directories that lookups are told.
@@ -55,6 +59,8 @@ pub struct State {
     pub user: Arc<User>,
     /// How wide files become.
     pub widths: Widths,
+    /// Answers that are remembered for one session at the most.
+    pub remembered_max: usize,
     /// A fault put in on purpose, by the simulation alone.
     pub planted: Option<Planted>,
     /// Something is being taken apart in steps.
@@ -67,6 +73,10 @@ pub struct State {
     pub made_work: bool,
     /// No group with a lower number is garbage.
     pub garbage_from: GroupId,
+    /// What is being taken apart and has a lower number is for a newer program.
+    pub collect_from: InodeId,
+    /// `SettledRecord::least`.
+    pub least: ProgramVersion,
     sequence: u64,
     entry_max: usize,
     settled_counters: CountersRecord,
@@ -98,6 +108,7 @@ impl State {
             answering: None,
             devices: Devices::default(),
             nodes: Nodes::default(),
+            holders: Holders::default(),
             directories: BTreeMap::new(),
             directories_version: 0,
             random,
@@ -105,12 +116,15 @@ impl State {
             wall: WallTime(0),
             user: Arc::default(),
             widths: Widths::default(),
+            remembered_max: REMEMBERED_CALLS,
             planted: None,
             collecting: true,
             counting: true,
             quotas_known: quota::Known::new(),
             made_work: true,
             garbage_from: GroupId(0),
+            collect_from: InodeId(0),
+            least: ProgramVersion::default(),
             sequence,
             entry_max,
             settled_counters: counters,

@@ -1,5 +1,6 @@
 //! The store as a step machine: requests and finished disk operations in, replies and disk operations out.
 
+use crate::holders::Holders;
 use crate::log::Log;
 use crate::replay;
 use crate::reply::Reply;
@@ -11,7 +12,7 @@ use base::disk::{BlockFile, Disk, Done, Op};
 use base::env::Random;
 use base::error::{Error, ErrorKind, Result};
 use base::id::SessionId;
-use base::limit::BLOCK;
+use base::limit::{BLOCK, REMEMBERED_CALLS};
 use base::planted::Planted;
 use base::unit::{MIB, Time, WallTime};
 use std::collections::BTreeMap;
@@ -34,6 +35,8 @@ pub struct Settings {
     pub random: Arc<dyn Random>,
     /// How wide files become.
     pub widths: Widths,
+    /// Answers that are remembered for one session at the most, up to 65,536. `limit::REMEMBERED_CALLS` unless there is a reason.
+    pub remembered_calls: usize,
     /// A fault put in on purpose, by the simulation alone.
     pub planted: Option<Planted>,
 }
@@ -44,7 +47,8 @@ impl Settings {
     pub fn for_capacity(capacity: u64, random: Arc<dyn Random>) -> Settings {
         let segment_length = (capacity / 128 / MIB * MIB).clamp(MIB, 16 * MIB);
         let (settle_bytes, widths) = (segment_length as usize / 2, Widths::default());
-        Settings { segment_length, segments_max: 16, settle_bytes, random, widths, planted: None }
+        let remembered_calls = REMEMBERED_CALLS;
+        Settings { segment_length, segments_max: 16, settle_bytes, random, widths, remembered_calls, planted: None }
     }
 }
 
@@ -128,7 +132,10 @@ impl<T> Store<T> {
         state.now = now;
         state.wall = wall;
         state.planted = settings.planted;
+        state.least = replayed.least;
         state.widths = settings.widths;
+        state.remembered_max = settings.remembered_calls;
+        state.holders = Holders::since(now);
         state.load_sessions()?;
         state.load_answers()?;
         state.load_nodes()?;
@@ -157,6 +164,7 @@ impl<T> Store<T> {
         self.state.wall = wall;
         self.state.layers.forget_observed();
         self.requests += 1;
+        self.state.sessions.pass(caller);
         let change = request.is_change();
         let (result, wait_for) = if change {
             let result = self.change(caller, request);
@@ -173,7 +181,8 @@ impl<T> Store<T> {
 
     fn change(&mut self, caller: Caller, request: Request) -> Result<Reply> {
         self.check_in_service()?;
-        let once = request.is_remembered();
+        let once =
+            request.is_remembered() && !(self.planted == Some(Planted::ChangeNotRemembered) && request.is_setting());
         // A call without a number is never asked again.
         let remembered = once && caller.call != 0;
         self.state.user = self.state.sessions.user(caller.session);
@@ -185,6 +194,9 @@ impl<T> Store<T> {
             }
             if self.planted != Some(Planted::OldGenerationAccepted) {
                 self.state.check_session(caller.session)?;
+            }
+            if remembered {
+                self.state.may_be_done(caller)?;
             }
         }
         let result = self.state.serve(caller, &request).and_then(|reply| {

@@ -66,7 +66,7 @@ impl State {
             let inode = InodeId(inode);
             let Some(record) = self.layers.record::<InodeRecord>(&Key::Inode(inode))? else { continue };
             if let Some(writer) = record.writer.filter(|writer| wanted.contains(&writer.group)) {
-                let columns = self.group(GroupId(writer.group))?.columns.len() as u64;
+                let columns = self.group_of_any_kind(GroupId(writer.group))?.columns.len() as u64;
                 let (group, length) = (writer.group, CHUNK_MAX.saturating_mul(columns));
                 let extent = ExtentRecord { start: writer.start, group, group_offset: 0, length, crc: None };
                 found.push((inode, writer.start, extent));

@@ -10,7 +10,8 @@ use crate::stats::NetStats;
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::id::SessionId;
-use base::limit::{FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX};
+use base::limit::{FRAME_DEPTH_MAX, FRAME_FIELDS_MAX, FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX};
+use base::protobuf::{Bounds, check};
 use base::unit::Time;
 use bytes::Bytes;
 use prost::Message;
@@ -34,6 +35,8 @@ pub struct Call {
     pub asker: Asker,
     /// Unique within the session; the same when a call is asked again because its answer did not arrive. 0: it is never asked again.
     pub number: u64,
+    /// No change of the session with a lower number is asked again: what was answered to those need not be remembered. 0: unknown.
+    pub floor: u64,
     /// The encoded question.
     pub message: Bytes,
     /// The bytes beside it. Their checksum is not verified yet.
@@ -43,8 +46,9 @@ pub struct Call {
 }
 
 impl Call {
-    /// The question. `Protocol` if the bytes are none of this type.
+    /// The question. `Protocol` if the bytes are none of this type, or hold more than a message may.
     pub fn ask<A: Ask>(&self) -> Result<A> {
+        check(&self.message, Bounds { fields: FRAME_FIELDS_MAX, depth: FRAME_DEPTH_MAX })?;
         A::decode(self.message.clone()).map_err(|error| {
             let name = kind_name(self.kind).unwrap_or("unknown");
             Error::new(

@@ -29,6 +29,11 @@ const TURNS: usize = 32;
 /// How long a closing connection tries to say why.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// Whether the peer is told why, because it is there and can do something about it.
+pub(crate) fn is_said(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Protocol | ErrorKind::Unsupported | ErrorKind::Refused | ErrorKind::Busy)
+}
+
 /// What the two kinds of connection do differently. An error from any of these ends the connection with that reason.
 pub(crate) trait Role: Send {
     /// Judges a header before anything is allocated for its frame.
@@ -52,8 +57,8 @@ pub(crate) struct Moments {
     pub(crate) heard: Time,
     /// Since when bytes wait that the peer does not take.
     pub(crate) stuck_since: Option<Time>,
-    /// Whether a frame has begun and not ended.
-    pub(crate) in_frame: bool,
+    /// The frame that has begun and not ended: since when, at the latest, and its bytes as far as they are known.
+    pub(crate) frame: Option<(Time, u64)>,
 }
 
 /// A stream and the frames on it.
@@ -73,6 +78,8 @@ struct Running<R> {
     flushing: bool,
     heard: Time,
     stuck_since: Option<Time>,
+    /// The frame that had begun when it was last looked: its number in the stream, and since when.
+    frame: Option<(u64, Time)>,
     timer: Pin<Box<Sleep>>,
 }
 
@@ -83,11 +90,18 @@ impl<R: Role> Connection<R> {
         let heard = self.clock.now();
         let timer = Box::pin(sleep(self.role.tick_every()));
         let outlet = self.outlet.clone();
-        let mut running =
-            Running { connection: self, batch: Batch::default(), flushing: false, heard, stuck_since: None, timer };
+        let mut running = Running {
+            connection: self,
+            batch: Batch::default(),
+            flushing: false,
+            heard,
+            stuck_since: None,
+            frame: None,
+            timer,
+        };
         let ending = poll_fn(|context| running.poll(context)).await;
         match &ending {
-            Err(error) if matches!(error.kind(), ErrorKind::Protocol | ErrorKind::Unsupported | ErrorKind::Refused) => {
+            Err(error) if is_said(error.kind()) => {
                 running.say_why(error).await;
             }
             // Calls that were given up must not arrive after those that their caller made instead.
@@ -139,8 +153,17 @@ impl<R: Role> Running<R> {
         let every = self.connection.role.tick_every();
         let now = self.connection.clock.now();
         self.timer.set(sleep(every));
-        let in_frame = !self.connection.decoder.is_between_frames();
-        let moments = Moments { now, heard: self.heard, stuck_since: self.stuck_since, in_frame };
+        let unfinished = self.connection.decoder.unfinished();
+        self.frame = match (unfinished, self.frame) {
+            (Some((number, _)), Some((known, since))) if number == known && self.connection.role.may_read() => {
+                Some((known, since))
+            }
+            // Time in which we do not read is not the peer's.
+            (Some((number, _)), _) => Some((number, now)),
+            (None, _) => None,
+        };
+        let frame = unfinished.zip(self.frame).map(|((_, bytes), (_, since))| (since, bytes));
+        let moments = Moments { now, heard: self.heard, stuck_since: self.stuck_since, frame };
         self.connection.role.tick(&moments)
     }
 
@@ -208,6 +231,10 @@ impl<R: Role> Running<R> {
             }
             let stream = &mut self.connection.stream;
             ready!(Pin::new(&mut *stream).poll_shutdown(context))?;
+            // Others need its place: it is not kept for the words to arrive.
+            if error.kind() == ErrorKind::Busy {
+                return Poll::Ready(Ok(()));
+            }
             let mut discarded = [0; 4096];
             for _ in 0..TURNS {
                 let mut space = ReadBuf::new(&mut discarded);

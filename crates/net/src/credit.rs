@@ -3,6 +3,7 @@
 use base::limit::FRAME_PAYLOAD_MAX;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// A number of bytes that many share. Clones are the same budget. First come, first served: a large wish is not overtaken
@@ -11,6 +12,16 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 pub struct Budget {
     free: Arc<Semaphore>,
     total: usize,
+    waiting: Arc<AtomicUsize>,
+}
+
+/// Counts one that waits, also if it stops waiting.
+struct Waiting(Arc<AtomicUsize>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Bytes taken out of a budget; they go back when this is dropped.
@@ -22,7 +33,7 @@ impl Budget {
     /// A budget of so many bytes; at least one largest frame, or such a frame would wait for ever.
     pub fn new(bytes: u64) -> Budget {
         let total = usize::try_from(bytes).unwrap_or(usize::MAX).clamp(FRAME_PAYLOAD_MAX, Semaphore::MAX_PERMITS);
-        Budget { free: Arc::new(Semaphore::new(total)), total }
+        Budget { free: Arc::new(Semaphore::new(total)), total, waiting: Arc::default() }
     }
 
     /// Bytes in all.
@@ -35,10 +46,17 @@ impl Budget {
         self.free.available_permits() as u64
     }
 
+    /// Whether somebody waits for bytes of it.
+    pub fn is_short(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+
     /// `bytes`, as soon as everybody who asked before has theirs. A wish for more than there is in all gets all there is.
     /// Dropping the future withdraws the wish.
     pub async fn acquire(&self, bytes: u64) -> Piece {
         let wish = self.wish(bytes);
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let _waiting = Waiting(self.waiting.clone());
         match self.free.clone().acquire_many_owned(wish).await {
             Ok(permit) => Piece { permit },
             Err(_) => unreachable!("a budget is never closed"),

@@ -6,7 +6,7 @@ use crate::payload::Payload;
 use base::buffer::{Buffer, Pool};
 use base::checksum::{BlockSums, crc32c};
 use base::error::Result;
-use base::limit::BLOCK;
+use base::limit::{BLOCK, LARGE_MESSAGE};
 use bytes::Bytes;
 
 /// Bytes read at once while frames are small.
@@ -15,6 +15,7 @@ const STAGING: usize = 64 << 10;
 /// Message and payload together up to here are gathered in the staging buffer and copied out; half of it, so that
 /// moving a frame that was cut by the buffer's end costs less than the reads it saves.
 const STAGED_MAX: usize = STAGING / 2;
+const _: () = assert!(STAGED_MAX == LARGE_MESSAGE);
 
 /// Bytes of a payload read at once: their checksums are computed while they are still in the processor's own cache.
 const PAYLOAD_READ: usize = 512 << 10;
@@ -42,6 +43,8 @@ pub struct Decoder {
     state: State,
     lean: bool,
     pool: Pool,
+    /// Frames that were given out.
+    frames: u64,
 }
 
 /// What comes next in the stream.
@@ -74,7 +77,7 @@ enum State {
 impl Decoder {
     /// A decoder whose payload buffers come from `pool`.
     pub fn new(pool: Pool) -> Decoder {
-        Decoder { staging: vec![0; STAGING], start: 0, end: 0, state: State::Header, lean: false, pool }
+        Decoder { staging: vec![0; STAGING], start: 0, end: 0, state: State::Header, lean: false, pool, frames: 0 }
     }
 
     /// Where the next bytes of the stream go. Never empty once `next` has returned none.
@@ -124,18 +127,35 @@ impl Decoder {
         matches!(self.state, State::Header) && self.start == self.end
     }
 
+    /// The frame that has begun and not ended: its number in the stream, and its bytes as far as they are known.
+    pub(crate) fn unfinished(&self) -> Option<(u64, u64)> {
+        let header = match &self.state {
+            State::Header => return (self.start < self.end).then_some((self.frames, HEADER_LENGTH as u64)),
+            State::Staged { header, .. } | State::Message { header, .. } | State::Payload { header, .. } => header,
+        };
+        Some((self.frames, u64::from(header.message_length) + u64::from(header.payload_length)))
+    }
+
     /// Whether what came, too little for a frame, is the beginning of TLS.
     pub(crate) fn holds_tls(&self) -> bool {
         crate::tls::begins(&self.staging[self.start..self.end])
     }
 
     /// The next frame if it is here whole. `admit` sees each header before anything is allocated for it; it may refuse the
-    /// frame, and gives the budget that a large payload was granted. After an error the stream is of no use any more.
+    /// frame, and gives the budget that a large message or payload was granted; at most one of both is large. After an error the stream is of no use any more.
     pub fn next(&mut self, admit: &mut dyn FnMut(&Header) -> Result<Option<Piece>>) -> Result<Option<Frame>> {
+        let frame = self.step(admit)?;
+        self.frames += u64::from(frame.is_some());
+        Ok(frame)
+    }
+
+    fn step(&mut self, admit: &mut dyn FnMut(&Header) -> Result<Option<Piece>>) -> Result<Option<Frame>> {
         loop {
             match std::mem::replace(&mut self.state, State::Header) {
                 State::Header => {
-                    let Some(bytes) = self.staging[self.start..self.end].first_chunk::<HEADER_LENGTH>() else {
+                    let staged = &self.staging[self.start..self.end];
+                    let Some(bytes) = staged.first_chunk::<HEADER_LENGTH>() else {
+                        frame::check_beginning(staged)?;
                         return Ok(None);
                     };
                     let header = Header::decode(bytes)?;
@@ -154,8 +174,12 @@ impl Decoder {
                     return Ok(Some(Frame { header, message, payload: self.small_payload(&header) }));
                 }
                 State::Message { header, piece, message, filled } if filled == message.len() => {
-                    let message = Bytes::from(message);
                     check_message(&header, &message)?;
+                    let (message, piece) = match piece {
+                        // What was granted for a frame with such a message is for the message.
+                        Some(piece) => (Bytes::from_owner(HeldMessage { message, _piece: piece }), None),
+                        None => (Bytes::from(message), None),
+                    };
                     if header.payload_length > 0 {
                         self.state = self.large_payload(header, message, piece);
                         continue;
@@ -245,6 +269,18 @@ fn check_message(header: &Header, message: &[u8]) -> Result<()> {
         return Ok(());
     }
     Err(frame::broken("a frame's message was damaged on the way"))
+}
+
+/// A large message and the budget it was granted from, given back together with the last share.
+struct HeldMessage {
+    message: Vec<u8>,
+    _piece: Piece,
+}
+
+impl AsRef<[u8]> for HeldMessage {
+    fn as_ref(&self) -> &[u8] {
+        &self.message
+    }
 }
 
 /// A payload and the budget it was granted from, given back together with the last share.

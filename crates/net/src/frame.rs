@@ -1,8 +1,8 @@
-//! The frame: a header of 48 bytes, a message, a payload. What every connection carries, and nothing else.
+//! The frame: a header of 72 bytes, a message, a payload. What every connection carries, and nothing else.
 //!
 //! ```text
 //!   0  magic            u32   "SWFR"; this and the next field stay where they are in every version
-//!   4  version          u16   1
+//!   4  version          u16   2
 //!   6  kind             u16   of the question (`message::asks`), or one of this file
 //!   8  flags            u16   bit 0: reply; bit 1: the message is a `Failure`
 //!  10  zero             u16
@@ -12,23 +12,25 @@
 //!  28  payload CRC32C   u32   not checked by the connection
 //!  32  credit           u32   bytes of payload: from the server granted, from the client wished for (in `RETURN` given back)
 //!  36  message CRC32C   u32
-//!  40  zero             u32
-//!  44  header CRC32C    u32   of bytes 0 to 43, so that no length is believed before it is known to be whole
-//!  48  message, then payload
+//!  40  floor            u64   in questions: the lowest number of a change that the session may still ask again; in answers 0
+//!  48  request id       16 bytes  reserved for following a request through nodes; 0: it has none. Any value is taken
+//!  64  zero             u32
+//!  68  header CRC32C    u32   of bytes 0 to 67, so that no length is believed before it is known to be whole
+//!  72  message, then payload
 //! ```
-//! All numbers are little-endian.
+//! All numbers are little-endian. Version 1 had a header of 48 bytes, without a floor and a request id (records 0230 and 0231).
 
 use base::checksum::crc32c;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::{FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX};
 
 /// Bytes of a frame before its message.
-pub const HEADER_LENGTH: usize = 48;
+pub const HEADER_LENGTH: usize = 72;
 
 /// The oldest protocol version that this program speaks.
-pub const VERSION_MIN: u16 = 1;
+pub const VERSION_MIN: u16 = 2;
 /// The newest protocol version that this program speaks.
-pub const VERSION_MAX: u16 = 1;
+pub const VERSION_MAX: u16 = 2;
 
 /// "SWFR" as it lies in memory.
 const MAGIC: u32 = u32::from_le_bytes(*b"SWFR");
@@ -58,7 +60,7 @@ pub fn is_known(kind: u16) -> bool {
     matches!(kind, HELLO | PING | CREDIT | RETURN | CLOSING | PROVE) || crate::message::kind_name(kind).is_some()
 }
 
-/// What a frame's first 48 bytes say.
+/// What a frame's first 72 bytes say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// What is asked, answered or said.
@@ -77,10 +79,14 @@ pub struct Header {
     pub payload_crc: u32,
     /// Bytes of payload granted, wished for or given back.
     pub credit: u32,
+    /// Of a question: no change of the session with a lower number is asked again.
+    pub floor: u64,
+    /// What the request is known by on all nodes that it passes; 0: nobody gave it a name.
+    pub request: u128,
 }
 
 impl Header {
-    /// The 48 bytes.
+    /// The 72 bytes.
     pub fn encode(&self) -> [u8; HEADER_LENGTH] {
         let mut bytes = [0; HEADER_LENGTH];
         bytes[0..4].copy_from_slice(&MAGIC.to_le_bytes());
@@ -93,8 +99,10 @@ impl Header {
         bytes[28..32].copy_from_slice(&self.payload_crc.to_le_bytes());
         bytes[32..36].copy_from_slice(&self.credit.to_le_bytes());
         bytes[36..40].copy_from_slice(&self.message_crc.to_le_bytes());
-        let crc = crc32c(&bytes[..44]);
-        bytes[44..48].copy_from_slice(&crc.to_le_bytes());
+        bytes[40..48].copy_from_slice(&self.floor.to_le_bytes());
+        bytes[48..64].copy_from_slice(&self.request.to_le_bytes());
+        let crc = crc32c(&bytes[..68]);
+        bytes[68..72].copy_from_slice(&crc.to_le_bytes());
         bytes
     }
 
@@ -103,27 +111,22 @@ impl Header {
     pub fn decode(bytes: &[u8; HEADER_LENGTH]) -> Result<Header> {
         let short = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
         let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-        if crate::tls::begins(bytes) {
-            return Err(crate::tls::unexpected());
-        }
-        if word(0) != MAGIC {
-            return Err(broken("these bytes are no frame (wrong magic): the other side is not a Stormwell program"));
-        }
-        if !(VERSION_MIN..=VERSION_MAX).contains(&short(4)) {
-            return Err(wrong_version(u32::from(short(4)), u32::from(short(4))));
-        }
-        if word(44) != crc32c(&bytes[..44]) {
+        let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
+        check_beginning(bytes)?;
+        if word(68) != crc32c(&bytes[..68]) {
             return Err(broken("a frame's header was damaged on the way"));
         }
         let header = Header {
             kind: short(6),
             flags: short(8),
-            number: u64::from(word(16)) | u64::from(word(20)) << 32,
+            number: long(16),
             message_length: word(12),
             message_crc: word(36),
             payload_length: word(24),
             payload_crc: word(28),
             credit: word(32),
+            floor: long(40),
+            request: u128::from(long(48)) | u128::from(long(56)) << 64,
         };
         if header.message_length as usize > FRAME_MESSAGE_MAX || header.payload_length as usize > FRAME_PAYLOAD_MAX {
             return Err(broken(format!(
@@ -131,7 +134,7 @@ impl Header {
                 header.message_length, header.payload_length
             )));
         }
-        if header.flags & !(REPLY | FAILURE) != 0 || short(10) != 0 || word(40) != 0 {
+        if header.flags & !(REPLY | FAILURE) != 0 || short(10) != 0 || word(64) != 0 {
             return Err(broken("a frame's header has bits set that mean nothing in this version"));
         }
         if !is_known(header.kind) {
@@ -139,6 +142,23 @@ impl Header {
         }
         Ok(header)
     }
+}
+
+/// Whether what came may begin a frame of a version that this program speaks; too little to tell may. Headers of other versions have
+/// other lengths, so nobody waits for the rest of one before this is known.
+pub(crate) fn check_beginning(bytes: &[u8]) -> Result<()> {
+    let Some(bytes) = bytes.first_chunk::<6>() else { return Ok(()) };
+    if crate::tls::begins(bytes) {
+        return Err(crate::tls::unexpected());
+    }
+    if bytes[..4] != MAGIC.to_le_bytes() {
+        return Err(broken("these bytes are no frame (wrong magic): the other side is not a Stormwell program"));
+    }
+    let version = u16::from_le_bytes([bytes[4], bytes[5]]);
+    if !(VERSION_MIN..=VERSION_MAX).contains(&version) {
+        return Err(wrong_version(u32::from(version), u32::from(version)));
+    }
+    Ok(())
 }
 
 /// The refusal of a peer that speaks only versions `min` to `max`.
@@ -185,6 +205,8 @@ mod tests {
             payload_length: 4 << 20,
             payload_crc: 9,
             credit: 1 << 24,
+            floor: 0x1122_3344_5566_7788,
+            request: 0xf0e1_d2c3_b4a5_9687_7869_5a4b_3c2d_1e0f,
         };
         let bytes = header.encode();
         assert_eq!(Header::decode(&bytes), Ok(header));

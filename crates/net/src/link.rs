@@ -2,6 +2,7 @@
 
 mod asking;
 mod greeting;
+mod numbers;
 mod slot;
 
 use crate::call::{Call, LocalAnswer, Responder, Service};
@@ -16,6 +17,7 @@ use base::id::{NodeId, SessionId};
 use base::limit::{FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX, SMALL_FRAMES_MAX, SMALL_PAYLOAD_MAX};
 use base::net::Net;
 use bytes::Bytes;
+pub use numbers::CallNumbers;
 use prost::Message;
 use slot::{Made, Pending, Shared, Slot, make};
 use std::sync::Arc;
@@ -47,17 +49,6 @@ pub struct LinkSettings {
     pub asker: Asker,
     /// Numbers the session's calls: every link of the session has clones of one.
     pub numbers: CallNumbers,
-}
-
-/// Numbers calls: unique in a session whatever links it has. Clones count on together.
-#[derive(Clone, Debug, Default)]
-pub struct CallNumbers(Arc<AtomicU64>);
-
-impl CallNumbers {
-    /// The next number, from 1: 0 is for calls that are never remembered.
-    fn next(&self) -> u64 {
-        self.0.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
-    }
 }
 
 /// A link to one node. Clones are the same link; the last one closes it.
@@ -188,8 +179,9 @@ impl Link {
                 let respond = Responder::to_local(sender, A::KIND);
                 let message = ask.encode_to_vec().into();
                 let asker = Asker::Client;
+                let (kind, session) = (A::KIND, *session);
                 sent.again();
-                service.handle(Call { kind: A::KIND, session: *session, asker, number: 0, message, payload, respond });
+                service.handle(Call { kind, session, asker, number: 0, floor: 0, message, payload, respond });
                 let answer = receiver.await;
                 sent.answered();
                 match answer {
@@ -227,7 +219,7 @@ impl Link {
 
 impl Remote {
     async fn ask(&self, kind: u16, message: Bytes, payload: Payload, sent: &Sent) -> Result<(Bytes, Payload)> {
-        let number = self.shared.settings.numbers.next();
+        let number = self.shared.settings.numbers.begin(kind).await;
         let slot = self.choose(payload.length());
         match slot.allowance.acquire().await {
             // It comes back with the answer, even if the caller has gone by then.
@@ -236,7 +228,7 @@ impl Remote {
         }
         let (answer, receiver) = oneshot::channel();
         let since = self.shared.settings.clock.now();
-        slot.put(number, Pending { kind, message, payload, answer, since, attempts: 0, sent: sent.clone() });
+        slot.put(Pending { number, kind, message, payload, answer, since, attempts: 0, sent: sent.clone() });
         let Ok(answer) = receiver.await else { return Err(self.closed()) };
         let (answered, message, payload) = answer?;
         if answered != kind {

@@ -8,9 +8,11 @@ pub mod chunk;
 pub mod cluster;
 pub mod device;
 pub mod file;
+mod looked;
 pub mod order;
 pub mod quota;
 pub mod session;
+mod xattrs;
 
 use base::error::{Error, ErrorKind};
 use prost::Message;
@@ -68,6 +70,8 @@ asks! {
     37 file::Lookup => file::LookupAnswer,
     38 file::PathOf => file::PathOfAnswer,
     40 file::Recover => file::Attributes,
+    41 file::Holders => file::HoldersAnswer,
+    42 file::BeginBlock => Done,
     44 quota::SetQuota => quota::QuotaAnswer,
     45 quota::GetQuota => quota::QuotaAnswer,
     46 quota::Reserve => Done,
@@ -111,6 +115,32 @@ asks! {
     119 order::DropBag => Done,
     120 order::Kept => order::KeptAnswer,
     121 order::Fetch => Done,
+}
+
+/// Whether a question of this kind changes what the metadata store keeps. What is answered to it is remembered for as long as the
+/// session may ask it again, so these alone hold a session's floor.
+pub fn is_change(kind: u16) -> bool {
+    match kind {
+        file::MakeDirectory::KIND
+        | file::Create::KIND
+        | file::Append::KIND
+        | file::NextGroup::KIND
+        | file::Close::KIND
+        | file::PackGroup::KIND
+        | file::PutFiles::KIND
+        | file::Rename::KIND
+        | file::Delete::KIND
+        | file::SetPolicy::KIND
+        | file::SetAttributes::KIND
+        | file::SetXattr::KIND
+        | file::Truncate::KIND
+        | file::Concat::KIND
+        | file::Recover::KIND => true,
+        quota::SetQuota::KIND | quota::Reserve::KIND => true,
+        bag::Create::KIND | bag::Seal::KIND | bag::Delete::KIND | bag::Rewind::KIND => true,
+        device::Drain::KIND | cluster::DrainNode::KIND | cluster::RemoveNode::KIND => true,
+        _ => false,
+    }
 }
 
 /// The answer to a question that only wants to be done.

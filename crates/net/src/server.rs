@@ -3,22 +3,27 @@
 mod greeting;
 mod serving;
 
-use crate::call::Service;
-use crate::connection::Connection;
+use crate::call::{Outlet, Service, bounded_failure, encode};
+use crate::connection::{Connection, is_said};
 use crate::credit::Budget;
 use crate::decode::Decoder;
+use crate::frame::{self, CLOSING, FAILURE, Header};
 use crate::secret::Credentials;
 use crate::stats::{NetStats, count};
 use base::buffer::Pool;
 use base::env::{Clock, Random};
-use base::error::ErrorKind;
+use base::error::{Error, ErrorKind};
+use base::fault::contained;
 use base::id::NodeId;
-use base::limit::CONNECTIONS_MAX;
 use base::net::{Listener, Stream};
+use base::places::{Place, Places};
 use serving::Serving;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::{Context, Waker};
 use std::time::Duration;
+use tokio::io::AsyncWrite;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -33,6 +38,10 @@ pub struct ServerSettings {
     pub budget: Budget,
     /// Bounds the payload of answers that are not written to their socket yet (`Responder::outgoing_budget`).
     pub outgoing: Budget,
+    /// Bounds the large messages that clients have begun to send and the service still holds.
+    pub messages: Budget,
+    /// Who may be connected. Of a server's own: what two share, the strangers of one take from the other.
+    pub places: Arc<Places>,
     /// What is wanted of who connects, and shown to them.
     pub credentials: Credentials,
     /// Makes each greeting another one.
@@ -78,13 +87,17 @@ impl Server {
                     }
                 }
                 accepted = listener.accept() => match accepted {
-                    Ok(stream) if connections.len() >= CONNECTIONS_MAX => {
-                        count(&settings.stats.refused_frames, 1);
-                        (settings.on_trouble)(format!("{}: refused, {CONNECTIONS_MAX} connections are open", stream.peer()));
-                    }
-                    Ok(stream) => {
-                        connections.spawn(converse(stream, service.clone(), settings.clone(), shutdown.clone()));
-                    }
+                    Ok(stream) => match settings.places.enter(stream.is_near()) {
+                        Ok(place) => {
+                            let stop = shutdown.clone();
+                            connections.spawn(contained(converse(stream, service.clone(), settings.clone(), stop, place)));
+                        }
+                        Err(taken) => {
+                            count(&settings.stats.refused_connections, 1);
+                            (settings.on_trouble)(format!("{}: refused: {taken}", stream.peer()));
+                            tell(stream, &Error::new(ErrorKind::Busy, taken.to_string()));
+                        }
+                    },
                     Err(error) => {
                         (settings.on_trouble)(format!("no connection could be taken: {error}"));
                         tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -103,6 +116,26 @@ async fn stopped(mut shutdown: watch::Receiver<bool>) {
     drop(shutdown.wait_for(|stop| *stop).await);
 }
 
+/// Says why a connection is not taken, as far as that can be done without waiting for anything.
+fn tell(mut stream: Box<dyn Stream>, error: &Error) {
+    let mut bytes = Vec::new();
+    let header = Header { kind: CLOSING, flags: FAILURE, ..Header::default() };
+    frame::append(&mut bytes, header, |bytes| encode(&bounded_failure(error.clone()), bytes));
+    let mut context = Context::from_waker(Waker::noop());
+    // If it does not arrive, the end of the connection does.
+    let _ = Pin::new(&mut stream).poll_write(&mut context, &bytes);
+    let _ = Pin::new(&mut stream).poll_shutdown(&mut context);
+}
+
+/// Closes a connection's queue of answers when its task ends, however it does: what is still worked on for it is dropped then.
+struct Closing(Arc<Outlet>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.outbound.close();
+    }
+}
+
 /// Counts an open connection for as long as it lives, also when its task is cut.
 struct Open(Arc<NetStats>);
 
@@ -118,13 +151,15 @@ async fn converse(
     service: Arc<dyn Service>,
     settings: Arc<ServerSettings>,
     shutdown: watch::Receiver<bool>,
+    place: Place,
 ) {
     let stats = settings.stats.clone();
     count(&stats.connections, 1);
     count(&stats.connections_open, 1);
     let _open = Open(stats.clone());
     let peer = stream.peer();
-    let role = Serving::new(service, settings.clone(), shutdown);
+    let role = Serving::new(service, settings.clone(), shutdown, place);
+    let _closing = Closing(role.outlet());
     let connection = Connection {
         stream,
         decoder: Decoder::new(settings.pool.clone()),
@@ -134,8 +169,9 @@ async fn converse(
         stats: stats.clone(),
     };
     if let Err(error) = connection.run().await {
-        if matches!(error.kind(), ErrorKind::Protocol | ErrorKind::Unsupported | ErrorKind::Refused) {
-            count(&stats.refused_frames, 1);
+        if is_said(error.kind()) {
+            let busy = error.kind() == ErrorKind::Busy;
+            count(if busy { &stats.refused_connections } else { &stats.refused_frames }, 1);
         }
         (settings.on_trouble)(format!("{peer}: disconnected: {error}"));
     }

@@ -19,6 +19,8 @@ pub struct NetStats {
     pub bytes_out: AtomicU64,
     /// Answered calls by kind.
     pub answers: Answers,
+    /// Connections that were refused or ended because others need their place or what they held.
+    pub refused_connections: AtomicU64,
     /// Frames that ended their connection: damaged, out of bounds, unknown, or sent without credit.
     pub refused_frames: AtomicU64,
 }

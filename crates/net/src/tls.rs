@@ -97,6 +97,7 @@ struct TlsListener {
 /// A stream inside TLS.
 struct TlsPeer {
     peer: String,
+    near: bool,
     state: State,
 }
 
@@ -111,7 +112,7 @@ impl Net for TlsNet {
     fn connect<'a>(&'a self, address: &'a str) -> Boxed<'a, Result<Box<dyn Stream>>> {
         Box::pin(async move {
             let stream = self.net.connect(address).await?;
-            let peer = stream.peer();
+            let (peer, near) = (stream.peer(), stream.is_near());
             let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
             let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
             let name = ServerName::try_from(host.to_string())
@@ -123,7 +124,8 @@ impl Net for TlsNet {
                     return Err(Error::new(ErrorKind::Unreachable, text));
                 }
             };
-            Ok(Box::new(TlsPeer { peer, state: State::Open(Box::new(agreed.into())) }) as Box<dyn Stream>)
+            let state = State::Open(Box::new(agreed.into()));
+            Ok(Box::new(TlsPeer { peer, near, state }) as Box<dyn Stream>)
         })
     }
 
@@ -147,9 +149,9 @@ impl Listener for TlsListener {
     fn accept(&mut self) -> Boxed<'_, Result<Box<dyn Stream>>> {
         Box::pin(async move {
             let stream = self.listener.accept().await?;
-            let peer = stream.peer();
+            let (peer, near) = (stream.peer(), stream.is_near());
             let state = State::Agreeing(Box::new(self.acceptor.accept(stream)));
-            Ok(Box::new(TlsPeer { peer, state }) as Box<dyn Stream>)
+            Ok(Box::new(TlsPeer { peer, near, state }) as Box<dyn Stream>)
         })
     }
 }
@@ -176,6 +178,10 @@ impl TlsPeer {
 impl Stream for TlsPeer {
     fn peer(&self) -> String {
         self.peer.clone()
+    }
+
+    fn is_near(&self) -> bool {
+        self.near
     }
 
     fn abandon(&mut self) {

@@ -1,5 +1,6 @@
 //! The cluster, as the node that keeps the metadata knows it: takes the reports of the others, says who is there, removes nodes.
 
+use crate::housekeeping;
 use crate::identity::Identity;
 use crate::log::Level;
 use crate::peers::place_on;
@@ -9,6 +10,7 @@ use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, NodeId, SessionId};
 use base::limit::{NODE_DEVICES_MAX, SESSIONS_ASKED_MAX};
 use base::policy::Class;
+use meta::Caller;
 use meta::request::{DeviceInfo, NodeInfo, NodeState};
 use net::Asker;
 use net::message::{Done, cluster as wire, file};
@@ -41,6 +43,11 @@ pub fn wire_node(info: NodeInfo) -> wire::Node {
     let NodeInfo { node, incarnation, name, address, site, rack, hdfs } = info;
     wire::Node { node: node.0.into(), incarnation, name, address, site, rack, hdfs }
 }
+
+/// Looks at whether a session that is at its end was renewed or ended, and the pause between them: half a second, less than a member
+/// waits for.
+const FIND_ATTEMPTS: u32 = 50;
+const FIND_PAUSE: Duration = Duration::from_millis(10);
 
 impl Node {
     /// Who is there.
@@ -126,30 +133,36 @@ impl Node {
     pub async fn find_session(&self, ask: wire::FindSession) -> Result<wire::OpenSession> {
         let keeper = self.keeper()?;
         let session = SessionId(ask.session.value());
-        loop {
+        for _ in 0..FIND_ATTEMPTS {
             let leases = keeper.metadata.leases(Some(session), 1).await?;
             let lease_ms = match leases.first() {
                 None => 0,
                 // It ends now, or is renewed: the next answer knows.
                 Some((_, left)) if left.as_millis() == 0 => {
-                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    tokio::time::sleep(FIND_PAUSE).await;
                     continue;
                 }
                 Some((_, left)) => left.as_millis() as u64,
             };
             return Ok(wire::OpenSession { session: ask.session, lease_ms });
         }
+        let text = format!(
+            "session {session} is at its end, and the metadata store has not ended it for {} ms; whether it is open is not known; ask \
+             again, and if that stays so look at what the node that keeps the metadata says",
+            FIND_ATTEMPTS * FIND_PAUSE.as_millis() as u32
+        );
+        Err(Error::new(ErrorKind::Unreachable, text))
     }
 
     /// Takes a node without devices out of the cluster.
-    pub async fn remove_node(&self, ask: wire::RemoveNode) -> Result<Done> {
+    pub async fn remove_node(&self, caller: Caller, ask: wire::RemoveNode) -> Result<Done> {
         let node = NodeId(ask.node.value());
         if node == self.id {
             let text = "this node keeps the metadata and cannot be removed; nothing was changed";
             return Err(Error::new(ErrorKind::Invalid, text));
         }
         let keeper = self.keeper()?;
-        keeper.metadata.ask(meta::Request::NodeRemove { node }).await?;
+        keeper.metadata.ask_for(caller, meta::Request::NodeRemove { node }).await?;
         keeper.peers.forget(node);
         Ok(Done {})
     }
@@ -235,9 +248,9 @@ impl Keeper {
                 let capacity = said.capacity;
                 self.metadata.ask(meta::Request::DeviceRegister { device, class, capacity, node }).await?;
             }
-            let full = said.full || said.out_of_service;
-            let (taken, capacity) = (said.used.saturating_add(said.reserve), said.capacity);
-            self.metadata.ask(meta::Request::DeviceReport { device, taken, capacity, full }).await?;
+            let file::Device { capacity, used, reserve, full, out_of_service: failed, .. } = *said;
+            let usage = chunk::Usage { capacity, used, reserve, full, failed, ..chunk::Usage::default() };
+            self.metadata.ask(housekeeping::report_on(device, &usage)).await?;
             present.push(device);
         }
         self.metadata.ask(meta::Request::NodeReport { node, keeps: false, devices: present }).await?;

@@ -4,26 +4,37 @@
 use crate::health::{self, Health};
 use crate::metrics;
 use crate::service::Node;
+use base::fault::contained;
 use base::net::{Listener, Stream};
+use base::places::{Place, Places};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming};
 use hyper::header::{ACCEPT, CONTENT_TYPE};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Connections at once: a few scrapers and browsers.
-const CONNECTIONS_MAX: usize = 64;
+/// Connections at once: a few scrapers and browsers. A quarter of them may be without a whole request; the oldest of those goes when
+/// another comes, so that whoever asks is heard, however many others only connect.
+const CONNECTIONS_MAX: usize = 256;
 
-/// A connection is closed after this long; whoever wants more connects again. So nobody can hold all of them for ever.
+/// A request is whole after this long.
+const REQUEST_MAX: Duration = Duration::from_secs(5);
+
+/// A connection is closed after this long, and after its answer; whoever wants more connects again. So nobody can hold any for ever.
 const CONNECTION_MAX: Duration = Duration::from_secs(60);
+
+/// Bytes of a request. The least that the library takes; ours need some hundred.
+const REQUEST_BYTES_MAX: usize = 8192;
 
 /// After a failed accept the next one waits this long.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -31,13 +42,21 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Answers until the node stops.
 pub async fn run(mut listener: Box<dyn Listener>, node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
     let mut connections = JoinSet::new();
+    let places = Places::new(CONNECTIONS_MAX);
     loop {
         tokio::select! {
             biased;
             _ = stopped.changed() => return,
-            Some(_) = connections.join_next() => {}
-            accepted = listener.accept(), if connections.len() < CONNECTIONS_MAX => match accepted {
-                Ok(stream) => drop(connections.spawn(converse(stream, node.clone()))),
+            Some(ended) = connections.join_next() => {
+                if ended.is_err_and(|error| error.is_panic()) {
+                    node.troubles.tell("console", "a connection ended by a fault in Stormwell (its task panicked); others go on");
+                }
+            }
+            accepted = listener.accept() => match accepted {
+                // One that has no place is closed: there is no request yet that could be answered.
+                Ok(stream) => if let Ok(place) = places.enter(stream.is_near()) {
+                    drop(connections.spawn(contained(converse(stream, node.clone(), place))));
+                },
                 Err(error) => {
                     node.troubles.tell("console", error.text());
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -47,14 +66,37 @@ pub async fn run(mut listener: Box<dyn Listener>, node: Arc<Node>, mut stopped: 
     }
 }
 
-async fn converse(stream: Box<dyn Stream>, node: Arc<Node>) {
+async fn converse(stream: Box<dyn Stream>, node: Arc<Node>, place: Place) {
+    let place = Arc::new(Mutex::new(place));
+    let (asking, asked) = (place.clone(), Arc::new(AtomicBool::new(false)));
+    let heard = asked.clone();
     let answer = service_fn(move |request: Request<Incoming>| {
         let node = node.clone();
+        // From here on others do not push it out. Where there is no room for it, it may still be pushed out.
+        let _ = lock(&asking).prove();
+        heard.store(true, Ordering::Relaxed);
         async move { Ok::<_, Infallible>(answer(&node, &request).await) }
     });
-    let connection = hyper::server::conn::http1::Builder::new().serve_connection(Wire(stream), answer);
-    // A client that goes away, or speaks something else, is no news.
-    let _ = tokio::time::timeout(CONNECTION_MAX, connection).await;
+    let connection = hyper::server::conn::http1::Builder::new()
+        .keep_alive(false)
+        .max_buf_size(REQUEST_BYTES_MAX)
+        .serve_connection(Wire(stream), answer);
+    let late = async {
+        tokio::time::sleep(REQUEST_MAX).await;
+        if asked.load(Ordering::Relaxed) {
+            tokio::time::sleep(CONNECTION_MAX).await;
+        }
+    };
+    tokio::select! {
+        // A client that goes away, or speaks something else, is no news.
+        _ = connection => (),
+        () = late => (),
+        _ = poll_fn(|context| lock(&place).poll_leave(context)) => (),
+    }
+}
+
+fn lock(place: &Mutex<Place>) -> MutexGuard<'_, Place> {
+    place.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 async fn answer(node: &Node, request: &Request<Incoming>) -> Response<Whole> {

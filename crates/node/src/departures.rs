@@ -2,9 +2,10 @@
 //! device afterwards.
 
 use crate::device::{Device, Item, Then};
+use base::error::{Error, ErrorKind};
 use base::id::ChunkId;
 use chunk::Request;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// Chunks whose new device is remembered. Whoever is told the old one asks within seconds, or asks the metadata store again;
@@ -16,6 +17,8 @@ const GONE_MAX: usize = 65_536;
 pub struct Departures {
     /// What waits until it is known where the chunk is. Bounded by the calls that connections may have unanswered.
     held: BTreeMap<ChunkId, Vec<(Request, Then)>>,
+    /// Held chunks of which nobody can say for long where they are: what would wait for that is refused.
+    unsure: BTreeSet<ChunkId>,
     gone: BTreeMap<ChunkId, Arc<Device>>,
     gone_order: VecDeque<ChunkId>,
 }
@@ -26,13 +29,28 @@ impl Departures {
         self.held.entry(chunk).or_default();
     }
 
+    /// Where a held chunk is cannot be said for long. It stays held, but nobody waits for it any more: gives back what is to be refused.
+    pub fn unsure(&mut self, chunk: ChunkId) -> Vec<(Request, Then)> {
+        let Some(waiting) = self.held.get_mut(&chunk) else { return Vec::new() };
+        self.unsure.insert(chunk);
+        std::mem::take(waiting)
+    }
+
+    /// Why a request is refused: it changes a chunk of which nobody can say where it is.
+    pub fn refusal(&self, request: &Request) -> Option<Error> {
+        let chunk = changed_by(request).filter(|chunk| self.unsure.contains(chunk))?;
+        let text = format!(
+            "chunk {chunk} was being moved to another device when the metadata store stopped to take changes, so that nobody can say \
+             where it belongs; nothing was done, and what was acknowledged is safe; start the node again that keeps the metadata"
+        );
+        Some(Error::new(ErrorKind::Io, text))
+    }
+
     /// Gives a request back that is to be served here; holds it back, or sends it to where its chunk is now.
     pub fn route(&mut self, request: Request, then: Then) -> Option<(Request, Then)> {
-        let (chunk, changes) = match &request {
-            Request::Append { chunk, .. } | Request::Seal { chunk, .. } | Request::Fence { chunk, .. } => {
-                (*chunk, true)
-            }
-            Request::Read { chunk, .. } | Request::Stat { chunk } => (*chunk, false),
+        let (chunk, changes) = match (changed_by(&request), &request) {
+            (Some(chunk), _) => (chunk, true),
+            (None, Request::Read { chunk, .. } | Request::Stat { chunk }) => (*chunk, false),
             _ => return Some((request, then)),
         };
         if changes && let Some(waiting) = self.held.get_mut(&chunk) {
@@ -47,6 +65,7 @@ impl Departures {
     /// The chunk is on this device now, or, with none, stays here. Gives back what is to be served here.
     pub fn end(&mut self, chunk: ChunkId, device: Option<Arc<Device>>) -> Vec<(Request, Then)> {
         let waiting = self.held.remove(&chunk).unwrap_or_default();
+        self.unsure.remove(&chunk);
         let Some(device) = device else { return waiting };
         for (request, then) in waiting {
             device.send(Item::Chunk { request, then });
@@ -60,5 +79,50 @@ impl Departures {
             self.gone.remove(&oldest);
         }
         Vec::new()
+    }
+}
+
+/// The chunk that a request changes where it is.
+fn changed_by(request: &Request) -> Option<ChunkId> {
+    match request {
+        Request::Append { chunk, .. } | Request::Seal { chunk, .. } | Request::Fence { chunk, .. } => Some(*chunk),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Departures;
+    use crate::device::Then;
+    use base::error::ErrorKind;
+    use base::id::{ChunkId, Generation};
+    use chunk::Request;
+
+    fn seal(chunk: u128) -> (Request, Then) {
+        let (tell, _) = tokio::sync::oneshot::channel();
+        (Request::Seal { chunk: ChunkId(chunk), generation: Generation(1), length: 7 }, Then::Tell(tell))
+    }
+
+    /// What changes a chunk that leaves waits until it is known where the chunk is. If that cannot be said for long nobody waits: what
+    /// waited is given back to be refused, what comes is refused with words, and other chunks and reads go on. When it is known at last,
+    /// the chunk is served again.
+    #[test]
+    fn nobody_waits_for_what_cannot_be_said() {
+        let mut departures = Departures::default();
+        departures.hold(ChunkId(1));
+        let (request, then) = seal(1);
+        assert!(departures.route(request, then).is_none(), "it waits");
+        let (request, then) = seal(2);
+        assert!(departures.refusal(&request).is_none() && departures.route(request, then).is_some());
+        assert_eq!(departures.unsure(ChunkId(1)).len(), 1);
+        let refusal = departures.refusal(&seal(1).0).expect("refused");
+        assert_eq!(refusal.kind(), ErrorKind::Io);
+        assert!(refusal.text().contains("start the node again"), "{refusal}");
+        assert!(departures.refusal(&seal(2).0).is_none());
+        assert!(departures.refusal(&Request::Stat { chunk: ChunkId(1) }).is_none());
+        assert!(departures.unsure(ChunkId(3)).is_empty(), "nobody holds that one");
+        assert!(departures.end(ChunkId(1), None).is_empty());
+        let (request, then) = seal(1);
+        assert!(departures.refusal(&request).is_none() && departures.route(request, then).is_some());
     }
 }

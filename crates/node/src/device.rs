@@ -12,7 +12,7 @@ use base::disk::{Caching, Disk, Done};
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, Owner, SessionId};
-use base::limit::FRAME_PAYLOAD_MAX;
+use base::limit::{FRAME_PAYLOAD_MAX, READ_COST_MAX};
 use base::policy::{Class, Level};
 use base::unit::{Time, WallTime};
 use bytes::Bytes;
@@ -158,6 +158,8 @@ pub enum Item {
     BagCounts { bag: BagId, tell: oneshot::Sender<BagCounts> },
     /// From now on nothing changes this chunk; what would, waits.
     Hold { chunk: ChunkId },
+    /// Nobody can say for long where a chunk that is held is: what waits for it is refused.
+    Unsure { chunk: ChunkId },
     /// The chunk that was held is on this device now, or stays; what waited goes on there.
     Departed { chunk: ChunkId, to: Option<Arc<Device>> },
     /// Something that the engine knows at once.
@@ -368,11 +370,20 @@ impl Thread {
     fn handle(&mut self, now: Time, item: Item) {
         match item {
             Item::Chunk { request, then } => {
-                if let Some((request, then)) = self.departures.route(request, then) {
+                if let Some(refusal) = self.departures.refusal(&request) {
+                    self.answer(now, then, Err(refusal));
+                } else if let Some((request, then)) = self.departures.route(request, then) {
                     self.serve(now, request, then);
                 }
             }
             Item::Hold { chunk } => self.departures.hold(chunk),
+            Item::Unsure { chunk } => {
+                for (request, then) in self.departures.unsure(chunk) {
+                    if let Some(refusal) = self.departures.refusal(&request) {
+                        self.answer(now, then, Err(refusal));
+                    }
+                }
+            }
             Item::Departed { chunk, to } => {
                 for (request, then) in self.departures.end(chunk, to) {
                     self.serve(now, request, then);
@@ -450,7 +461,16 @@ impl Thread {
             let text = format!("the answer would have {bytes} bytes, {FRAME_PAYLOAD_MAX} are the most; ask for less");
             return respond.fail(Error::new(ErrorKind::Invalid, text));
         }
-        match self.outgoing.try_acquire(bytes) {
+        // What is read for it counts, not what is sent: a byte of each of a thousand records costs a thousand of their beginnings.
+        let cost = self.engine.read_cost(*chunk, ranges);
+        if cost > READ_COST_MAX {
+            let text = format!(
+                "{} ranges of {bytes} bytes would need {cost} bytes to be read at once, {READ_COST_MAX} are the most; ask for fewer",
+                ranges.len()
+            );
+            return respond.fail(Error::new(ErrorKind::Invalid, text));
+        }
+        match self.outgoing.try_acquire(cost) {
             Some(piece) => self.engine.submit(now, request, Then::AnswerBytes(respond, piece)),
             None => self.short_of_memory.push_back(Item::Chunk { request, then: Then::Answer(respond) }),
         }

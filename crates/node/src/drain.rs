@@ -13,10 +13,10 @@ use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, GroupId, NodeId, Owner};
 use base::limit::{LIST_PAGE_MAX, MOVES_MAX};
 use base::planted::Planted;
-use base::policy::Class;
 use base::unit::{WallTime, show_bytes};
 use bytes::Bytes;
 use chunk::ChunkStat;
+use meta::Caller;
 use meta::request::{BagInfo, Carried, DeviceInfo, NewGroup};
 use net::Responder;
 use net::message::{Done, cluster, device as wire};
@@ -299,7 +299,7 @@ async fn leftovers(node: &Node, place: &Place) -> Result<usize> {
 
 impl Node {
     /// Begins to empty a device, durably, or says why that cannot be. One that is being emptied goes on.
-    pub async fn drain(&self, ask: wire::Drain) -> Result<Done> {
+    pub async fn drain(&self, caller: Caller, ask: wire::Drain) -> Result<Done> {
         let device = DeviceId(ask.device.value());
         let keeper = self.keeper()?;
         match keeper.devices().await?.iter().find(|known| known.device == device) {
@@ -309,13 +309,13 @@ impl Node {
         }
         let place = self.place(device)?;
         self.may_drain(std::slice::from_ref(&place)).await?;
-        keeper.metadata.ask(meta::Request::DeviceDrain { device }).await?;
+        keeper.metadata.ask_for(caller, meta::Request::DeviceDrain { device }).await?;
         self.begin_drain(&place);
         Ok(Done {})
     }
 
     /// Begins to empty all devices of a node, those too that it brings later, or none.
-    pub async fn drain_node(&self, ask: cluster::DrainNode) -> Result<Done> {
+    pub async fn drain_node(&self, caller: Caller, ask: cluster::DrainNode) -> Result<Done> {
         let node = NodeId(ask.node.value());
         if node == self.id {
             let text = "this node keeps the metadata, which has no second place; nothing was moved; drain its other devices one by one";
@@ -330,7 +330,7 @@ impl Node {
             places.push(self.place(info.device)?);
         }
         self.may_drain(&places).await?;
-        keeper.metadata.ask(meta::Request::NodeDrain { node }).await?;
+        keeper.metadata.ask_for(caller, meta::Request::NodeDrain { node }).await?;
         places.iter().for_each(|place| self.begin_drain(place));
         Ok(Done {})
     }
@@ -407,7 +407,8 @@ impl Node {
         Ok(())
     }
 
-    /// The devices that may take what is on this one: of its class if there are others, else of any but `bulk`.
+    /// The devices that may take what is on this one: of its class if there are others, else of any that keeps what it has
+    /// when its node ends.
     async fn targets(&self, place: &Place) -> Result<Vec<Place>> {
         let known = self.keeper()?.devices().await?;
         let usable = |other: &Place| {
@@ -416,7 +417,7 @@ impl Node {
         };
         let others: Vec<Place> = self.places().into_iter().filter(usable).collect();
         let same: Vec<Place> = others.iter().filter(|other| other.class() == place.class()).cloned().collect();
-        let any = || others.into_iter().filter(|other| other.class() != Class::Bulk).collect();
+        let any = || others.into_iter().filter(|other| other.class().keeps()).collect();
         Ok(if same.is_empty() { any() } else { same })
     }
 
@@ -560,7 +561,8 @@ impl Node {
             .iter()
             .filter_map(|(chunk, stat)| match stat.owner {
                 Owner::Group(group) => Some((*chunk, group)),
-                Owner::Bag(_) => None,
+                // What a newer program knows is for it to delete.
+                Owner::Bag(_) | Owner::Newer(_) => None,
             })
             .collect();
         if grouped.is_empty() {
@@ -575,7 +577,9 @@ impl Node {
         let is_there = |chunk: ChunkId, group: GroupId| {
             believed
                 && known.get(&group).is_some_and(|group| {
-                    group.columns.iter().flat_map(|column| &column.replicas).any(|place| *place == (device, chunk))
+                    // What of a group that only a newer program knows is where, that one says.
+                    let mut places = group.columns.iter().flat_map(|column| &column.replicas);
+                    group.newer || places.any(|place| *place == (device, chunk))
                 })
         };
         Ok(grouped.into_iter().filter(|(chunk, group)| !is_there(*chunk, *group)).map(|(chunk, _)| chunk).collect())

@@ -70,13 +70,13 @@ impl Hdfs {
         }
         for before in 1..=STARTS_BEFORE.min(given.incarnation) {
             let session = session_of(&node, given.incarnation - before);
-            node.metadata()?.ask_for(Caller { session, call: 0 }, meta::Request::CloseSession).await?;
+            node.metadata()?.ask_for(Caller { session, call: 0, floor: 0 }, meta::Request::CloseSession).await?;
         }
         let session = session_of(&node, given.incarnation);
         let (owner, group) = os::user::current();
         let user = User { owner, group };
         node.metadata()?.keep_open(session);
-        node.metadata()?.ask_for(Caller { session, call: 0 }, meta::Request::OpenSession { user }).await?;
+        node.metadata()?.ask_for(Caller { session, call: 0, floor: 0 }, meta::Request::OpenSession { user }).await?;
         let client = Client::over(given.near(session), given.around(String::new()));
         let task = tokio::spawn(Gateway::serve(given.settings(client), listener, stopped));
         Ok(Hdfs { node, session: Some(session), task })
@@ -89,7 +89,7 @@ impl Hdfs {
         if let Some(session) = self.session {
             // If the store takes nothing any more, the next start does it.
             if let Ok(metadata) = self.node.metadata() {
-                let _ = metadata.ask_for(Caller { session, call: 0 }, meta::Request::CloseSession).await;
+                let _ = metadata.ask_for(Caller { session, call: 0, floor: 0 }, meta::Request::CloseSession).await;
             }
         }
     }

@@ -92,11 +92,15 @@ fn said(node: &Node, result: Result<()>) -> bool {
     }
 }
 
-/// How full a device is, for placement.
+/// How full a device of this node is, for placement.
 pub fn report_of(device: &Device) -> meta::Request {
-    let usage = device.usage();
+    report_on(device.id, &device.usage())
+}
+
+/// How full a device is, for placement: what it keeps back is taken, and one that is out of service is full.
+pub fn report_on(device: DeviceId, usage: &chunk::Usage) -> meta::Request {
     meta::Request::DeviceReport {
-        device: device.id,
+        device,
         capacity: usage.capacity,
         taken: usage.used.saturating_add(usage.reserve),
         full: usage.full || usage.failed,
@@ -315,6 +319,9 @@ async fn end(node: &Node, orphan: Orphan) -> Result<()> {
         Err(_) if node.planted == Some(Planted::UnreachableTakenForEmpty) => 0,
         length => length?,
     };
+    if length < orphan.length {
+        say_lost(node, &orphan, length).await;
+    }
     let request = meta::Request::Recovered { inode: orphan.inode, generation: orphan.generation, length };
     match node.metadata()?.ask(request).await {
         // Recovered by an earlier round whose answer was lost, or deleted meanwhile.
@@ -323,10 +330,33 @@ async fn end(node: &Node, orphan: Orphan) -> Result<()> {
     }
 }
 
+/// Says that devices have only so many bytes of a group of which more was synced.
+async fn say_lost(node: &Node, orphan: &Orphan, length: u64) {
+    let Ok(metadata) = node.metadata() else { return };
+    let path = match metadata.ask(meta::Request::PathOf { inode: orphan.inode }).await {
+        Ok(meta::Reply::PathOf(path)) => path,
+        _ => format!("file number {}", orphan.inode),
+    };
+    let devices: BTreeSet<DeviceId> = orphan.group.chunks().map(|(_, device, _)| device).collect();
+    let devices: Vec<String> = devices.into_iter().map(|device| device.to_string()).collect();
+    let (from, to) = (orphan.start.saturating_add(length), orphan.start.saturating_add(orphan.length));
+    let text = format!(
+        "bytes {from} to {to} of {path} were synced and are not there any more on device {}; the file keeps its length, reading them is an \
+         error, the rest can be read; restore these bytes, and look at that device (`stormwell device ls`)",
+        devices.join(" or ")
+    );
+    node.log.say(Level::Error, "housekeeping", &text, &[]);
+}
+
+fn fence_of(ask: &Recover) -> meta::Request {
+    let generation = (ask.generation != 0).then_some(Generation(ask.generation));
+    meta::Request::Fence { inode: InodeId(ask.inode), only_gone: ask.only_gone, generation }
+}
+
 /// Takes a file from its writer and closes it with what is written.
 pub async fn recover(node: &Node, caller: Caller, ask: Recover) -> Result<Attributes> {
     let inode = InodeId(ask.inode);
-    match node.metadata()?.ask_for(caller, meta::Request::Fence { inode, only_gone: ask.only_gone }).await? {
+    match node.metadata()?.ask_for(caller, fence_of(&ask)).await? {
         meta::Reply::Attributes(attributes) => return Ok(wire_attributes(attributes)),
         meta::Reply::Orphans(orphans) => {
             for orphan in orphans {
@@ -457,7 +487,7 @@ async fn page_of(node: &Node, place: &Place, after: Option<ChunkId>) -> Result<P
         .iter()
         .filter_map(|(_, stat)| match stat.owner {
             Owner::Bag(bag) => Some(bag),
-            Owner::Group(_) => None,
+            Owner::Group(_) | Owner::Newer(_) => None,
         })
         .collect();
     let mut unknown_bags = Vec::new();

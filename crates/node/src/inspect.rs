@@ -90,7 +90,7 @@ impl Inspection {
             .into_iter()
             .map(|directory| DeviceSetting { directory, class: Class::default(), capacity: None })
             .collect();
-        let directory = metadata_directory(&crate::world::OsWorld, &settings)?;
+        let directory = metadata_directory(&crate::world::OsWorld, &settings, None)?;
         let names = match directory.join("tree.redb").is_file() {
             true => Some(
                 Names::open(&directory, clock, random)
@@ -373,7 +373,7 @@ impl Names {
     }
 
     fn ask(&mut self, request: meta::Request) -> Result<meta::Reply> {
-        let caller = meta::Caller { session: SessionId(0), call: 0 };
+        let caller = meta::Caller { session: SessionId(0), call: 0, floor: 0 };
         self.store.submit(self.clock.now(), self.clock.wall(), caller, request, ());
         let (mut done, mut answer) = (Vec::new(), None);
         loop {

@@ -209,6 +209,10 @@ impl Membership {
                     if self.clock.now() < until {
                         return Ok(until);
                     }
+                    if self.clock.now().since(began) >= FIND_WAIT_MAX {
+                        let text = "its answers were too long on their way to be believed";
+                        return Err(self.unheard(&Error::new(ErrorKind::Unreachable, text)));
+                    }
                 }
                 Err(error) if error.kind() == ErrorKind::Unreachable => {
                     if self.clock.now().since(began) >= FIND_WAIT_MAX {

@@ -111,7 +111,7 @@ impl Metadata {
         // It is renewed when its time is over: others should not see that time come near.
         if let Some(session) = self.kept_open.get() {
             // One that was closed needs none.
-            let _ = self.ask_for(Caller { session: *session, call: 0 }, Request::Renew).await;
+            let _ = self.ask_for(Caller { session: *session, call: 0, floor: 0 }, Request::Renew).await;
         }
         match self.ask(Request::SessionLeases { only, limit }).await? {
             Reply::Leases(leases) => Ok(leases),
@@ -121,7 +121,7 @@ impl Metadata {
 
     /// Asks in the node's own name. Call number 0 is never remembered: what the node asks can be repeated.
     pub async fn ask(&self, request: Request) -> Result<Reply> {
-        self.ask_for(Caller { session: NODE_SESSION, call: 0 }, request).await
+        self.ask_for(Caller { session: NODE_SESSION, call: 0, floor: 0 }, request).await
     }
 }
 
@@ -235,7 +235,7 @@ impl Work for Thread {
 impl Thread {
     fn renew_kept_open(&mut self, now: Time) {
         if let Some(session) = self.metadata.kept_open.get() {
-            let caller = Caller { session: *session, call: 0 };
+            let caller = Caller { session: *session, call: 0, floor: 0 };
             // Nobody waits for the answer: a session that was closed needs none.
             let (tell, _) = oneshot::channel();
             self.store.submit(now, self.clock.wall(), caller, Request::Renew, Then::Tell(tell));

@@ -89,6 +89,10 @@ fn calls(page: &mut Page, metrics: &Metrics) {
     page.single("stormwell_connections", Kind::Gauge, "Connections that are open.", open);
     let help = "Connections taken since the start.";
     page.single("stormwell_connections_total", Kind::Counter, help, load(&net.connections));
+    let help = "Connections refused or ended because others need their place or what they held.";
+    page.single("stormwell_refused_connections_total", Kind::Counter, help, load(&net.refused_connections));
+    let help = "Faults in Stormwell itself that ended the one connection whose task they were in.";
+    page.single("stormwell_panics_total", Kind::Counter, help, base::fault::contained_faults());
     let help = "Frames that ended their connection: damaged, out of bounds, unknown.";
     page.single("stormwell_refused_frames_total", Kind::Counter, help, load(&net.refused_frames));
     let help = "Bytes read from sockets.";

@@ -3,6 +3,7 @@
 //! any more is moved, and the node that takes it fetches the bytes.
 
 use crate::device::{Device, Item};
+use crate::log;
 use crate::orders::{Copied, Extent};
 use crate::place::Place;
 use crate::service::Node;
@@ -23,6 +24,10 @@ pub const STEP: u64 = RECORD_PAYLOAD_MAX as u64;
 
 /// Between two attempts to find out whether the metadata names the new place.
 const ASK_PAUSE: Duration = Duration::from_millis(500);
+
+/// Attempts after which that is said, and again after as many more: 10 s, and each minute from then on.
+const UNSURE_FROM: u32 = 20;
+const UNSURE_EVERY: u32 = 120;
 
 /// One group's way.
 pub struct Move {
@@ -107,6 +112,7 @@ impl Move {
 
     /// Names the new place in the metadata.
     async fn record(&self) -> Result<()> {
+        let mut attempts = 0;
         loop {
             let (group, chunk, from, to) = (self.group, self.chunk, self.from.id(), self.to.id());
             match self.node.metadata()?.ask(meta::Request::MoveGroup { group, chunk, from, to }).await {
@@ -115,8 +121,30 @@ impl Move {
                     return Err(Error::new(ErrorKind::Stale, error.text()));
                 }
                 // Whether it is done is not known, so neither chunk may go or grow until it is.
-                Err(_) => tokio::time::sleep(ASK_PAUSE).await,
+                Err(error) => {
+                    attempts += 1;
+                    self.unsure(attempts, &error);
+                    tokio::time::sleep(ASK_PAUSE).await;
+                }
             }
+        }
+    }
+
+    /// Says that it is not known for long whether the metadata names the new place, and lets nobody wait for it.
+    fn unsure(&self, attempts: u32, error: &Error) {
+        if attempts % UNSURE_EVERY != UNSURE_FROM {
+            return;
+        }
+        let text = format!(
+            "chunk {} is being moved from device {} to {}, and whether the metadata names its new place cannot be said ({error}); no data \
+             is lost, and those who write it are refused; start this node again",
+            self.chunk,
+            self.from.id(),
+            self.to.id()
+        );
+        self.node.log.say(log::Level::Error, "drain", &text, &[]);
+        if let Place::Near(from) = &self.from {
+            from.send(Item::Unsure { chunk: self.chunk });
         }
     }
 

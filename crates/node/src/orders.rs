@@ -278,10 +278,15 @@ fn check_length(length: usize) -> Result<()> {
 }
 
 fn wire_stored((chunk, stat): (ChunkId, ChunkStat)) -> wire::Stored {
-    let (owner, of_bag) = match stat.owner {
-        Owner::Bag(bag) => (bag.0, true),
-        Owner::Group(group) => (group.0, false),
-    };
-    let ChunkStat { length, generation, sealed, crc, .. } = stat;
-    wire::Stored { chunk: chunk.0.into(), owner, of_bag, length, generation: generation.0, sealed, crc }
+    let ChunkStat { owner, length, generation, sealed, crc } = stat;
+    wire::Stored {
+        chunk: chunk.0.into(),
+        owner: owner.number(),
+        of_bag: matches!(owner, Owner::Bag(_)),
+        owner_kind: owner.kind().into(),
+        length,
+        generation: generation.0,
+        sealed,
+        crc,
+    }
 }

@@ -313,8 +313,14 @@ impl Place {
     }
 }
 
+/// An owner as nodes tell each other of it: `kind` is `Owner::kind`, or zero from who knows groups and bags only.
+pub(crate) fn owner_of(number: u64, of_bag: bool, kind: u32) -> Owner {
+    let known = if of_bag { Owner::Bag(BagId(number)) } else { Owner::Group(GroupId(number)) };
+    u8::try_from(kind).ok().and_then(|kind| Owner::new(kind, number)).unwrap_or(known)
+}
+
 fn stored(stored: &wire::Stored) -> (ChunkId, ChunkStat) {
-    let owner = if stored.of_bag { Owner::Bag(BagId(stored.owner)) } else { Owner::Group(GroupId(stored.owner)) };
+    let owner = owner_of(stored.owner, stored.of_bag, stored.owner_kind);
     let generation = Generation(stored.generation);
     let stat = ChunkStat { owner, length: stored.length, generation, sealed: stored.sealed, crc: stored.crc };
     (ChunkId(stored.chunk.value()), stat)

@@ -1,7 +1,7 @@
 //! Scrubs as a node knows them: the one under way in a device's thread, what the others see of it, and the names of what it
 //! found damaged.
 
-use crate::place::Place;
+use crate::place::{Place, owner_of};
 use crate::service::Node;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, GroupId, Owner};
@@ -149,6 +149,7 @@ impl Node {
             match range.owner {
                 Owner::Group(group) => drop(groups.insert(group)),
                 Owner::Bag(bag) => drop(bags.insert(bag)),
+                Owner::Newer(_) => (),
             }
         }
         let groups: Vec<GroupId> = groups.into_iter().collect();
@@ -197,18 +198,22 @@ impl Node {
 
 /// A damaged range as the wire has it between nodes.
 fn owned(range: &DamagedRange) -> wire::OwnedRange {
-    let (owner, of_bag) = match range.owner {
-        Owner::Group(group) => (group.0, false),
-        Owner::Bag(bag) => (bag.0, true),
-    };
-    let DamagedRange { chunk, start, end, unreadable, .. } = *range;
-    wire::OwnedRange { chunk: chunk.0.into(), start, end, unreadable, owner, of_bag }
+    let DamagedRange { chunk, owner, start, end, unreadable } = *range;
+    wire::OwnedRange {
+        chunk: chunk.0.into(),
+        start,
+        end,
+        unreadable,
+        owner: owner.number(),
+        of_bag: matches!(owner, Owner::Bag(_)),
+        owner_kind: owner.kind().into(),
+    }
 }
 
 /// The same back again.
 fn damaged(range: &wire::OwnedRange) -> DamagedRange {
-    let wire::OwnedRange { chunk, start, end, unreadable, owner, of_bag } = *range;
-    let owner = if of_bag { Owner::Bag(BagId(owner)) } else { Owner::Group(GroupId(owner)) };
+    let wire::OwnedRange { chunk, start, end, unreadable, owner, of_bag, owner_kind } = *range;
+    let owner = owner_of(owner, of_bag, owner_kind);
     DamagedRange { chunk: ChunkId(chunk.value()), owner, start, end, unreadable }
 }
 
@@ -227,6 +232,8 @@ fn named(
         ..wire::DamagedRange::default()
     };
     match range.owner {
+        // It is shown by its chunk alone: whose it is, a newer program says.
+        Owner::Newer(_) => (),
         Owner::Bag(bag) => found.bag = bags.get(&bag).cloned().unwrap_or_else(|| format!("number {bag}")),
         Owner::Group(group) => {
             let ranges = within_group(group);
@@ -279,7 +286,7 @@ mod tests {
         let damaged = |start, end| DamagedRange { chunk: ChunkId(7), owner, start, end, unreadable: false };
         let column = |chunk| Column { replicas: vec![(DeviceId(1), ChunkId(chunk))] };
         let columns = vec![column(6), column(7)];
-        let group = NewGroup { group: GroupId(1), columns, cell: 100, room: 0 };
+        let group = NewGroup { group: GroupId(1), columns, cell: 100, room: 0, newer: false };
         let found = |start, end| within_group(&damaged(start, end), Some(&group));
         assert_eq!(found(50, 250), [150..200, 300..400, 500..550]);
         assert_eq!(within_group(&damaged(0, 10), None), []);

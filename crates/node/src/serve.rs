@@ -85,7 +85,7 @@ async fn open(
     let mut engines = Vec::new();
     let (directory, kept) = match settings.keeper() {
         None => {
-            let directory = metadata_directory(world.as_ref(), &settings.devices)?;
+            let directory = metadata_directory(world.as_ref(), &settings.devices, settings.metadata_dir.as_deref())?;
             let kept = open_metadata(&settings, world.as_ref(), &directory, (&pool, &clock, &random))?;
             (directory, Some(kept))
         }
@@ -151,6 +151,8 @@ async fn open(
         incarnation: identity.incarnation,
         budget: incoming,
         outgoing,
+        messages: Budget::new(base::limit::LARGE_MESSAGES_MAX),
+        places: base::places::Places::new(base::limit::connections(world.open_files())),
         pool,
         clock,
         silence_max: base::limit::CALL_SILENCE_MAX,
@@ -473,6 +475,24 @@ struct Prepared {
     note: Option<String>,
 }
 
+/// What a device in memory may take of what is free: a quarter unless more is said, and never more than three quarters, because a system
+/// without memory kills whatever it likes.
+fn memory_capacity(said: Option<u64>, free: u64) -> Result<u64> {
+    let most = free / 4 * 3;
+    match said {
+        None => Ok(free / 4),
+        Some(said) if said <= most => Ok(said),
+        Some(said) => {
+            let (said, most, free) = (show_bytes(said), show_bytes(most), show_bytes(free));
+            let text = format!(
+                "a memory device of {said} is more than {most}, three quarters of the {free} of memory that are free; nothing was changed; \
+                 give it less, DIR:memory:CAPACITY, or leave the capacity out for a quarter"
+            );
+            Err(Error::new(ErrorKind::Invalid, text))
+        }
+    }
+}
+
 fn prepare_device(given: &Given<'_>, setting: &DeviceSetting, random: &dyn Random) -> Result<Prepared> {
     let Given { settings, world, pool, outgoing, clock } = *given;
     let place = shown(&setting.directory);
@@ -480,9 +500,10 @@ fn prepare_device(given: &Given<'_>, setting: &DeviceSetting, random: &dyn Rando
     let backend = if setting.class == Class::Memory { Backend::Memory } else { settings.backend };
     let opened = world.disk(&directory, backend, pool.clone())?;
     let note = opened.note.map(|note| format!("{place}: {note}"));
-    let capacity = match setting.capacity {
-        Some(capacity) => capacity,
-        None => world.free_bytes(&setting.directory)? / 10 * 9,
+    let capacity = match (setting.class, setting.capacity) {
+        (Class::Memory, said) => memory_capacity(said, world.free_memory()?).map_err(|error| error.during(&place))?,
+        (_, Some(capacity)) => capacity,
+        (_, None) => world.free_bytes(&setting.directory)? / 10 * 9,
     };
     let stats = Arc::new(DiskStats::default());
     let start = device::Start {
@@ -498,4 +519,20 @@ fn prepare_device(given: &Given<'_>, setting: &DeviceSetting, random: &dyn Rando
         outgoing: outgoing.clone(),
     };
     Ok(Prepared { start, stats, note })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::memory_capacity;
+    use base::error::ErrorKind;
+
+    /// A memory device takes a quarter of what is free unless it is told, and is refused more than three quarters.
+    #[test]
+    fn memory_devices() {
+        assert_eq!(memory_capacity(None, 8 << 30).ok(), Some(2 << 30));
+        assert_eq!(memory_capacity(Some(6 << 30), 8 << 30).ok(), Some(6 << 30));
+        let refused = memory_capacity(Some((6 << 30) + 1), 8 << 30).expect_err("too much");
+        assert_eq!(refused.kind(), ErrorKind::Invalid);
+        assert!(refused.text().contains("three quarters of the 8.0 GiB"), "{refused}");
+    }
 }

@@ -311,6 +311,16 @@ impl Node {
     fn read(&self, call: Call) {
         let ask = ask!(call as wire::Read);
         let device = device!(self, call, ask.device);
+        if ask.ranges.len() > base::limit::READ_RANGES_MAX {
+            return call.respond.fail(Error::new(
+                ErrorKind::Invalid,
+                format!(
+                    "{} ranges were asked for at once; {} is the most",
+                    ask.ranges.len(),
+                    base::limit::READ_RANGES_MAX
+                ),
+            ));
+        }
         let mut sum = 0u64;
         for range in &ask.ranges {
             sum = sum.saturating_add(range.length);
@@ -443,7 +453,7 @@ impl Node {
             Ok(metadata) => metadata,
             Err(error) => return call.respond.fail(error),
         };
-        let caller = Caller { session: call.session, call: call.number };
+        let caller = caller(&call);
         match translate::request(&call) {
             Ok((request, answer)) => {
                 metadata.send(metadata::Item::Ask {
@@ -463,7 +473,7 @@ impl Node {
     }
 
     async fn step_through(&self, call: Call) {
-        let (caller, asker) = (Caller { session: call.session, call: call.number }, call.asker);
+        let (caller, asker) = (caller(&call), call.asker);
         if let Err(error) = self.keeper()
             && !matches!(call.kind, cluster::View::KIND | session::Look::KIND)
             && !matches!(call.kind, whole::Scrub::KIND | whole::Scrubbed::KIND)
@@ -507,11 +517,11 @@ impl Node {
             }
             cluster::RemoveNode::KIND => {
                 let ask = ask!(call as cluster::RemoveNode);
-                respond(call.respond, self.remove_node(ask).await);
+                respond(call.respond, self.remove_node(caller, ask).await);
             }
             cluster::DrainNode::KIND => {
                 let ask = ask!(call as cluster::DrainNode);
-                respond(call.respond, self.drain_node(ask).await);
+                respond(call.respond, self.drain_node(caller, ask).await);
             }
             file::Recover::KIND => {
                 let ask = ask!(call as file::Recover);
@@ -531,7 +541,7 @@ impl Node {
             }
             whole::Drain::KIND => {
                 let ask = ask!(call as whole::Drain);
-                respond(call.respond, self.drain(ask).await);
+                respond(call.respond, self.drain(caller, ask).await);
             }
             whole::Damage::KIND => {
                 let ask = ask!(call as whole::Damage);
@@ -617,7 +627,9 @@ impl Node {
             match self.metadata()?.ask(meta::Request::BagSealed { bag, epoch: record.epoch }).await {
                 Ok(_) => return self.bag_info(name, false).await,
                 Err(error) if error.kind() == ErrorKind::Stale => {
-                    reply = self.metadata()?.ask(request.clone()).await?;
+                    // Another question than the client's, to which something else was answered.
+                    let unnumbered = Caller { call: 0, ..caller };
+                    reply = self.metadata()?.ask_for(unnumbered, request.clone()).await?;
                 }
                 Err(error) => return Err(error),
             }
@@ -741,6 +753,11 @@ impl Node {
             node: None,
         }
     }
+}
+
+/// Who asks.
+fn caller(call: &Call) -> Caller {
+    Caller { session: call.session, call: call.number, floor: call.floor }
 }
 
 fn grants(grants: &[bag::Grant]) -> Vec<(ChunkId, u64)> {

@@ -22,6 +22,8 @@ pub struct Settings {
     pub incoming_bytes: u64,
     /// Bytes of payload that may be on their way out, over all connections.
     pub outgoing_bytes: u64,
+    /// Where the metadata are kept, which need not be a device; none: in the first device's directory.
+    pub metadata_dir: Option<PathBuf>,
     /// Directories whose device is gone for good: new devices are made there.
     pub as_new: Vec<PathBuf>,
     /// Where metrics and health are.
@@ -104,6 +106,7 @@ impl Settings {
             incoming_bytes: 96 << 20,
             outgoing_bytes: 96 << 20,
             as_new: Vec::new(),
+            metadata_dir: None,
             console: Door::Off,
             hdfs: Door::Off,
             log: Form::Text,
@@ -134,7 +137,8 @@ pub struct DeviceSetting {
     pub directory: PathBuf,
     /// Its class.
     pub class: Class,
-    /// Bytes it may use; none means nine tenths of what the file system has free when the device is made.
+    /// Bytes it may use; none means nine tenths of what the file system has free when the device is made, in memory a quarter of what
+    /// is free there.
     pub capacity: Option<u64>,
 }
 
@@ -145,14 +149,23 @@ impl DeviceSetting {
     }
 }
 
-/// The directory of the metadata store: in the one device directory that has one already, else in the first.
-/// A store whose devices are named in another order is the same store; two metadata stores are nobody's intention.
-pub fn metadata_directory(world: &dyn World, devices: &[DeviceSetting]) -> Result<PathBuf> {
+/// The directory of the metadata store: in the place that was `said`; else in the one device directory that has one already, else in the
+/// first. A store whose devices are named in another order is the same store; two metadata stores are nobody's intention.
+pub fn metadata_directory(world: &dyn World, devices: &[DeviceSetting], said: Option<&Path>) -> Result<PathBuf> {
     let mut found: Vec<PathBuf> = Vec::new();
     for path in devices.iter().map(|device| device.directory.join("meta")) {
         if world.exists(&path)? {
             found.push(path);
         }
+    }
+    if let Some(said) = said.map(|said| said.join("meta")) {
+        let Some(other) = found.iter().find(|found| **found != said) else { return Ok(said) };
+        let (other, said) = (shown(other), shown(&said));
+        let text = format!(
+            "{other} holds a metadata store, and metadata_dir wants it to be {said}; nothing was changed; move the directory there while no \
+             node runs, or leave metadata_dir out"
+        );
+        return Err(Error::new(ErrorKind::Invalid, text));
     }
     match (found.as_slice(), devices.first()) {
         ([], Some(first)) => Ok(first.directory.join("meta")),

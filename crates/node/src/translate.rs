@@ -7,11 +7,12 @@ use base::policy::{Class, Compression, Policy};
 use base::unit::WallTime;
 use meta::request::{
     Asked, Attributes, BagInfo, BagState, DIRECTORY_MODE, Entry, Extent, Limit, Located, NewAttributes, NewGroup,
-    NewInode, Place, PutFile, User,
+    NewInode, Place, PutFile, Seen, User,
 };
 use meta::{Path, Reply, Request};
 use net::message::{Ask, Done, Failure, bag, file, kind_name, quota, session};
 use net::{Call, Payload, Responder};
+use std::time::Duration;
 
 /// Permission bits when a client names none.
 const FILE_MODE: u32 = 0o644;
@@ -33,8 +34,9 @@ pub fn request(call: &Call) -> Result<(Request, Translate)> {
         file::MakeDirectory::KIND => (make_directory(call.ask()?)?, done),
         file::Create::KIND => (create(call.ask()?)?, opened),
         file::Append::KIND => {
-            let file::Append { path: text, holder, instead, asked } = call.ask()?;
-            (self::asked(asked, Request::AppendOpen { path: path(&text)?, holder, instead }), opened)
+            let file::Append { path: text, holder, instead, asked, looked } = call.ask()?;
+            let append = Request::AppendOpen { path: path(&text)?, holder, instead };
+            (self::asked(asked, seen(looked, append)), opened)
         }
         file::Answered::KIND => {
             let file::Answered { asked } = call.ask()?;
@@ -48,12 +50,12 @@ pub fn request(call: &Call) -> Result<(Request, Translate)> {
         file::Rename::KIND => {
             let ask: file::Rename = call.ask()?;
             let rename = Request::Rename { from: path(&ask.from)?, to: path(&ask.to)?, replace: ask.replace };
-            (asked(ask.asked, provided(ask.known, rename)), done)
+            (asked(ask.asked, provided(ask.known, seen(ask.looked, rename))), done)
         }
         file::Delete::KIND => {
             let ask: file::Delete = call.ask()?;
             let delete = Request::Delete { path: path(&ask.path)?, recursive: ask.recursive };
-            (asked(ask.asked, provided(ask.known, delete)), done)
+            (asked(ask.asked, provided(ask.known, seen(ask.looked, delete))), done)
         }
         file::SetAttributes::KIND => (set_attributes(call.ask()?)?, done),
         file::GetXattrs::KIND => {
@@ -64,16 +66,17 @@ pub fn request(call: &Call) -> Result<(Request, Translate)> {
         file::SetXattr::KIND => {
             let ask: file::SetXattr = call.ask()?;
             let set = Request::SetXattr { path: path(&ask.path)?, name: ask.name, value: ask.value };
-            (asked(ask.asked, set), done)
+            (asked(ask.asked, seen(ask.looked, set)), done)
         }
         file::Truncate::KIND => {
             let ask: file::Truncate = call.ask()?;
-            (Request::Truncate { path: path(&ask.path)?, length: ask.length }, attributes)
+            (seen(ask.looked, Request::Truncate { path: path(&ask.path)?, length: ask.length }), attributes)
         }
         file::Concat::KIND => {
             let ask: file::Concat = call.ask()?;
             let sources = ask.sources.iter().map(|source| path(source)).collect::<Result<_>>()?;
-            (asked(ask.asked, Request::Concat { target: path(&ask.target)?, sources }), attributes)
+            let concat = Request::Concat { target: path(&ask.target)?, sources };
+            (asked(ask.asked, seen(ask.looked, concat)), attributes)
         }
         file::SetPolicy::KIND => {
             let ask: file::SetPolicy = call.ask()?;
@@ -94,6 +97,16 @@ pub fn request(call: &Call) -> Result<(Request, Translate)> {
             let resume = (!ask.resume.is_empty()).then_some(ask.resume);
             (Request::DiskUsage { path: path(&ask.path)?, resume }, disk_usage)
         }
+        file::BeginBlock::KIND => {
+            let file::BeginBlock { inode, generation, base, number } = call.ask()?;
+            let (inode, generation) = (InodeId(inode), Generation(generation));
+            (Request::BeginBlock { inode, generation, base, number }, done)
+        }
+        file::Holders::KIND => {
+            let file::Holders { seen, asked } = call.ask()?;
+            let seen = seen.into_iter().map(|holder| (holder.name, Duration::from_millis(holder.ago_ms)));
+            (Request::Holders { seen: seen.collect(), asked }, silent)
+        }
         other => {
             let name = kind_name(other).unwrap_or("this");
             return Err(Error::new(ErrorKind::Unsupported, format!("this node does not answer {name}")));
@@ -105,8 +118,21 @@ pub fn request(call: &Call) -> Result<(Request, Translate)> {
 fn provided(directories: u64, change: Request) -> Request {
     match directories {
         0 => change,
-        _ => Request::Provided { directories, change: Box::new(change) },
+        _ => Request::Provided { directories, seen: Vec::new(), change: Box::new(change) },
     }
+}
+
+/// A change that depends on what the asker has found at its paths, unless it has looked at nothing.
+fn seen(looked: Option<file::Looked>, change: Request) -> Request {
+    let Some(file::Looked { directories, seen }) = looked else { return change };
+    if directories == 0 && seen.is_empty() {
+        return change;
+    }
+    let seen = seen.into_iter().map(|file::Seen { inode, version }| {
+        let inode = (inode != 0).then_some(InodeId(inode));
+        Seen { inode, version }
+    });
+    Request::Provided { directories, seen: seen.collect(), change: Box::new(change) }
 }
 
 /// A change that may be asked again at another gateway, if it is one.
@@ -154,10 +180,11 @@ fn make_directory(ask: file::MakeDirectory) -> Result<Request> {
 
 fn create(ask: file::Create) -> Result<Request> {
     let file::Create { path: text, overwrite, parents, mode, owner, group, note, .. } = ask;
-    let file::Create { above_mode, above_note, copied, known, copies, holder, asked, .. } = ask;
+    let file::Create { above_mode, above_note, copied, known, copies, holder, asked, looked, .. } = ask;
     let (mode, above_mode) = (mode.unwrap_or(FILE_MODE), above_mode.unwrap_or(DIRECTORY_MODE));
     let new = NewInode { mode, owner, group, note, above_mode, above_note, copied, copies, holder };
-    Ok(self::asked(asked, provided(known, Request::Create { path: path(&text)?, overwrite, parents, new })))
+    let create = Request::Create { path: path(&text)?, overwrite, parents, new };
+    Ok(self::asked(asked, provided(known, seen(looked, create))))
 }
 
 fn next_group(ask: file::NextGroup) -> Request {
@@ -217,7 +244,7 @@ fn set_attributes(ask: file::SetAttributes) -> Result<Request> {
         note: ask.note,
         copies: ask.copies,
     };
-    Ok(Request::SetAttributes { path: path(&ask.path)?, new })
+    Ok(seen(ask.looked, Request::SetAttributes { path: path(&ask.path)?, new }))
 }
 
 fn policy_from(policy: &file::Policy) -> Result<Policy> {
@@ -266,6 +293,7 @@ fn attributes(reply: Reply, respond: Responder) {
 
 /// Attributes as the wire has them.
 pub fn wire_attributes(found: Attributes) -> file::Attributes {
+    let (block_base, block_number) = found.block.unwrap_or_default();
     file::Attributes {
         inode: found.inode.0,
         directory: found.directory,
@@ -280,7 +308,16 @@ pub fn wire_attributes(found: Attributes) -> file::Attributes {
         created_ms: found.created.0,
         note: found.note,
         holder: found.holder,
+        version: found.version,
+        block_base,
+        block_number,
     }
+}
+
+fn silent(reply: Reply, respond: Responder) {
+    let Reply::Silent(silent) = reply else { other(&reply) };
+    let silent_ms = silent.into_iter().map(|silent| silent.as_millis() as u64).collect();
+    answer(respond, &file::HoldersAnswer { silent_ms });
 }
 
 fn found(reply: Reply, respond: Responder) {
@@ -480,4 +517,46 @@ pub fn sessions(reply: Reply) -> u64 {
 /// The limit of a page as asked over the wire.
 pub fn page_limit(limit: u32) -> usize {
     page(limit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::request;
+    use base::id::SessionId;
+    use net::message::{is_change, kind_name, session};
+    use net::{Call, Link, Payload, Service};
+    use std::collections::BTreeSet;
+    use std::sync::{Arc, Mutex};
+
+    /// Takes one call for a call of every kind, with whatever in it can be read as that.
+    struct Every(Mutex<BTreeSet<u16>>);
+
+    impl Service for Every {
+        fn handle(&self, mut call: Call) {
+            let paths: [&[u8]; 3] = [b"", b"\x0a\x02/a", b"\x0a\x02/a\x12\x02/b"];
+            for kind in (0..=u16::MAX).filter(|kind| kind_name(*kind).is_some()) {
+                for message in paths {
+                    (call.kind, call.message) = (kind, message.into());
+                    if request(&call).is_ok_and(|(request, _)| request.is_remembered()) {
+                        self.0.lock().expect("no panic").insert(kind);
+                    }
+                }
+            }
+            call.respond.answer(&session::NodeStatusAnswer::default(), Payload::empty());
+        }
+    }
+
+    /// Every question that becomes a change which the store remembers holds the floor of its session: else its answer would be forgotten
+    /// while it may be asked again.
+    #[tokio::test]
+    async fn what_is_remembered_holds_the_floor() {
+        let every = Arc::new(Every(Mutex::default()));
+        let link = Link::local(every.clone(), SessionId(1));
+        link.call(&session::NodeStatus {}, Payload::empty()).await.expect("answered");
+        let found = every.0.lock().expect("no panic");
+        let lacking: Vec<_> =
+            found.iter().filter(|kind| !is_change(**kind)).filter_map(|kind| kind_name(*kind)).collect();
+        assert_eq!(lacking, Vec::<&str>::new());
+        assert!(found.len() >= 15, "only {found:?} could be read");
+    }
 }

@@ -50,6 +50,14 @@ pub trait World: Send + Sync {
     fn make_directory(&self, path: &Path) -> Result<()>;
     /// Bytes that are free for us there.
     fn free_bytes(&self, path: &Path) -> Result<u64>;
+    /// Bytes of memory that a new program could have here without swapping.
+    fn free_memory(&self) -> Result<u64> {
+        let memory = os::machine::memory().ok_or_else(|| {
+            let text = "/proc/meminfo does not say how much memory is free; give memory devices a capacity, DIR:memory:CAPACITY";
+            base::error::Error::new(base::error::ErrorKind::Unsupported, text)
+        })?;
+        Ok(memory.group.map_or(memory.available, |group| group.min(memory.available)))
+    }
     /// How the engine of a device of `capacity` bytes uses it.
     fn chunk_settings(&self, capacity: u64, pool: Pool) -> chunk::Settings;
     /// How the metadata store of devices of `capacity` bytes together uses its disk.
@@ -60,6 +68,10 @@ pub trait World: Send + Sync {
     fn aside(&self, name: &str, work: Boxed<'static, ()>) -> Result<Ended>;
     /// Writes a line of the log.
     fn say(&self, line: &str);
+    /// How many files and sockets the process may have open. None: no limit.
+    fn open_files(&self) -> Option<u64> {
+        None
+    }
     /// A fault put in on purpose, by the simulation alone.
     fn planted(&self) -> Option<Planted> {
         None
@@ -97,6 +109,11 @@ impl World for OsWorld {
 
     fn free_bytes(&self, path: &Path) -> Result<u64> {
         os::file::free_bytes(path)
+    }
+
+    /// One that the system does not tell is none.
+    fn open_files(&self) -> Option<u64> {
+        os::machine::open_files().ok().and_then(|limit| limit.soft)
     }
 
     fn chunk_settings(&self, capacity: u64, pool: Pool) -> chunk::Settings {

@@ -144,6 +144,10 @@ impl Stream for TcpPeer {
         self.peer.to_string()
     }
 
+    fn is_near(&self) -> bool {
+        self.peer.ip().to_canonical().is_loopback()
+    }
+
     fn abandon(&mut self) {
         // The system would go on to send what it holds for a quarter of an hour after the socket is closed. It refuses this only
         // for a socket that is none.

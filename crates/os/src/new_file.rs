@@ -22,7 +22,8 @@ pub struct NewFile {
 impl NewFile {
     /// Makes the file, which is expected to get so many bytes. One that exists is an error of kind `Exists`.
     pub fn create(path: &Path, expected: u64) -> Result<NewFile> {
-        let file = super::file::create_new(path)?;
+        // Nobody else sees it before it has the bits that it is to have.
+        let file = super::file::create_new_private(path)?;
         // Asked for afterwards: some file systems make the file first and refuse then.
         let direct = expected >= DIRECT_MIN && set_flags(&file, libc::O_DIRECT).is_ok();
         let gathered = direct.then(|| {

@@ -59,6 +59,8 @@ struct Flight {
     op: Op,
     /// `State::sequence` when it was submitted: a sync covers what came before.
     submitted: u64,
+    /// It fails for the cause for which another write failed.
+    doomed: bool,
 }
 
 /// Removed files remembered; older removals are durable.
@@ -189,7 +191,7 @@ impl Disk for SimDisk {
         if state.is_alive(self.process) {
             assert!(!state.flights.iter().any(|flight| flight.token == token), "token {token} is in use");
             let submitted = state.sequence;
-            state.flights.push(Flight { token, op, submitted });
+            state.flights.push(Flight { token, op, submitted, doomed: false });
         }
     }
 
@@ -282,7 +284,7 @@ impl State {
             When::Never => false,
             When::Nth(wanted) => number == wanted,
             When::OneIn(bound) => self.random.one_in(bound),
-            When::Once => self.spent.insert(name),
+            When::Once | When::Together(_) => self.spent.insert(name),
             When::Always => true,
         };
         if fires {
@@ -300,9 +302,12 @@ impl State {
             self.count("crash_at");
             return None;
         }
-        let Flight { token, op, submitted } = self.flights.swap_remove(place);
+        let Flight { token, op, submitted, doomed } = self.flights.swap_remove(place);
         let result = match op {
             Op::Create { file, size, .. } => self.create(file, size),
+            Op::Remove { file } if self.fires("remove_error", self.faults.remove_error) => {
+                Err(io_error("remove", file, 0))
+            }
             Op::Remove { file } => {
                 self.remove(file);
                 Ok(())
@@ -310,7 +315,7 @@ impl State {
             Op::Read { file, offset, length, .. } => {
                 return Some(Done { token, result: self.read(file, offset, length) });
             }
-            Op::Write { file, offset, parts } => self.write(file, offset, &parts),
+            Op::Write { file, offset, parts } => self.write(file, offset, &parts, doomed),
             Op::Sync { file } => self.sync(file, submitted),
             Op::Punch { file, offset, length } => self.punch(file, offset, length),
         };
@@ -319,6 +324,10 @@ impl State {
 
     fn create(&mut self, file: FileName, size: u64) -> Result<(), DiskError> {
         self.operations.creates += 1;
+        if self.faults.no_room_for == Some(file.kind) {
+            self.count("no_room_for_kind");
+            return Err(DiskError::NoSpace);
+        }
         if self.has_no_room(size) {
             return Err(DiskError::NoSpace);
         }
@@ -365,7 +374,7 @@ impl State {
         }
     }
 
-    fn write(&mut self, file: FileName, offset: u64, parts: &[Bytes]) -> Result<(), DiskError> {
+    fn write(&mut self, file: FileName, offset: u64, parts: &[Bytes], doomed: bool) -> Result<(), DiskError> {
         let length: u64 = parts.iter().map(|part| part.len() as u64).sum();
         self.operations.writes += 1;
         self.operations.written_bytes += length;
@@ -381,7 +390,13 @@ impl State {
             return Ok(());
         }
         let mut change = change_of(first, parts);
-        if self.fires("write_error", self.faults.write_error) {
+        let fails = if doomed { true } else { self.fires("write_error", self.faults.write_error) };
+        if fails {
+            if doomed {
+                self.count("write_errors_together");
+            } else if let When::Together(count) = self.faults.write_error {
+                self.doom(count.saturating_sub(1));
+            }
             let keep = Keep::by_chance(&change, &self.random);
             self.change(file, change, keep)?;
             return Err(io_error("write", file, offset));
@@ -394,6 +409,12 @@ impl State {
             }
         }
         self.change(file, change, Keep::All)
+    }
+
+    /// So many more of the writes under way fail for the cause for which one did.
+    fn doom(&mut self, more: u64) {
+        let writes = self.flights.iter_mut().filter(|flight| matches!(flight.op, Op::Write { .. }));
+        writes.take(usize::try_from(more).unwrap_or(usize::MAX)).for_each(|flight| flight.doomed = true);
     }
 
     fn sync(&mut self, file: FileName, submitted: u64) -> Result<(), DiskError> {
@@ -449,7 +470,8 @@ impl State {
     fn interrupt(&mut self, op: Op) {
         let (file, change) = match op {
             Op::Create { file, size, .. } => {
-                let fits = self.faults.capacity.is_none_or(|capacity| self.space().saturating_add(size) <= capacity);
+                let fits = self.faults.no_room_for != Some(file.kind)
+                    && self.faults.capacity.is_none_or(|capacity| self.space().saturating_add(size) <= capacity);
                 let happened = self.random.one_in(2) && fits;
                 self.count(if happened { "create_kept" } else { "create_dropped" });
                 if happened {
@@ -484,7 +506,10 @@ impl State {
             }
         }
         let mut fates = Vec::new();
-        for content in self.files.values_mut() {
+        for (name, content) in &mut self.files {
+            if self.faults.forgets == Some(name.kind) {
+                content.forget();
+            }
             fates.append(&mut content.lose_power(&self.random));
         }
         for fate in fates {

@@ -20,10 +20,14 @@ The project's own commands.
 
   cargo x ci              formatting, clippy, tidy, everything that `test` does, rustdoc; what .ci/run calls
   cargo x test [STAGE…]   builds and runs all tests, the tutorial and the demo, or only the stages named
+  cargo x nightly [STAGE…]
+                          what `ci` has no time for: a thousand seeds, each planted fault, 300 kills, 50 clusters, jobs of
+                          Hadoop and Spark, a minute of random bytes for each decoder; some hours
   cargo x tidy            checks that the tree keeps its rules: arrows, sizes, words, links
   cargo x fuzz [SECONDS]  feeds random bytes to every decoder for SECONDS each (default 60)
   cargo x sim [--help]    whole nodes and clusters in one thread, simulated time, disks and network: a history of each for a seed
   cargo x trials [--help] kills the real program under load, again and again, and compares every acknowledged byte
+  cargo x attacks [NAME…] the real program with little memory, a healthy client beside it, and strangers who want all of it
   cargo x clients [shell|contract [SUITE…]|native|full|jobs|spark]
                           Hadoop's shell and test suites beside a real HDFS; Python; a store that is full;
                           Hadoop's own jobs, and Spark (the last two are not a part of `test`)
@@ -64,6 +68,7 @@ fn dispatch(command: &str, rest: &[String]) -> Result<bool, String> {
     match (command, rest) {
         ("ci", []) => suite::ci(&root),
         ("test", names) => suite::test(&root, names),
+        ("nightly", names) => suite::nightly(&root, names),
         ("tidy", []) => tidy::run(&root),
         ("fuzz", []) => suite::fuzz(&root, 60),
         ("fuzz", [seconds]) => match seconds.parse() {
@@ -74,7 +79,7 @@ fn dispatch(command: &str, rest: &[String]) -> Result<bool, String> {
         ("lab", [experiment, words @ ..]) if experiment == "hdfs" => clients::lab::run(&root, words),
         ("lab", [experiment, words @ ..]) if experiment == "dfsio" => clients::dfsio::run(&root, words),
         ("lab", [experiment, words @ ..]) if experiment == "scale" => suite::lab(&root, experiment, words),
-        ("sim" | "trials", arguments) => suite::lab(&root, command, arguments),
+        ("sim" | "trials" | "attacks", arguments) => suite::lab(&root, command, arguments),
         ("ci" | "tidy" | "fuzz", _) => Err("it takes no such arguments; `cargo x help` shows what there is".to_owned()),
         _ => Err("there is no such command; `cargo x help` lists them".to_owned()),
     }

@@ -1,4 +1,4 @@
-//! The stages of `cargo x test` and `cargo x ci`, and `cargo x fuzz`.
+//! The stages of `cargo x test`, `cargo x ci` and `cargo x nightly`, and `cargo x fuzz`.
 //!
 //! Every cargo call names the whole workspace and picks tests by target, never by `-p` or `--exclude`: a smaller set of
 //! packages asks for fewer features of tokio and its kin, and all of them would be compiled once more for each set.
@@ -39,6 +39,37 @@ pub fn test(root: &Path, names: &[String]) -> Result<bool, String> {
     }
     tool::set_up()?;
     stages.retain(|stage| names.is_empty() || names.iter().any(|name| name == stage.name));
+    stage::run_all(root, stages)
+}
+
+/// What the landing set has no time for, some hours of it: more seeds, each planted fault, more trials, foreign jobs, every decoder for a
+/// minute. It changes nothing in the tree; `--record` of the same commands does. `Ok(true)` if all passed.
+pub fn nightly(root: &Path, names: &[String]) -> Result<bool, String> {
+    tool::set_up()?;
+    // Seeds of CI are the first hundred; these are others.
+    let experiments = [
+        ("simulation", 60, "sim --seeds 1000 --from 1000"),
+        ("planted", 120, "sim --planted"),
+        ("trials", 90, "trials --count 150"),
+        ("blind", 60, "trials --blind"),
+        ("clusters", 60, "trials --kind cluster --count 50"),
+    ];
+    let mut stages =
+        vec![Stage { needed: true, ..cargo("build", 12, "cargo build --release --workspace --bins --locked") }];
+    stages.extend(experiments.map(|(name, bound, words)| Stage {
+        name,
+        bound: minutes(bound),
+        action: Action::Run(lab_run(root, words)),
+        needed: false,
+    }));
+    stages.push(cargo("fuzz", 90, "cargo x fuzz 60"));
+    stages.push(cargo("jobs", 10, "cargo x clients jobs"));
+    stages.push(cargo("spark", 20, "cargo x clients spark"));
+    if let Some(name) = names.iter().find(|name| stages.iter().all(|stage| stage.name != name.as_str())) {
+        let known: Vec<&str> = stages.iter().map(|stage| stage.name).collect();
+        return Err(format!("there is no stage `{name}` in the nightly set; the stages are {}", known.join(", ")));
+    }
+    stages.retain(|stage| stage.needed || names.is_empty() || names.iter().any(|name| name == stage.name));
     stage::run_all(root, stages)
 }
 

@@ -5,7 +5,7 @@
 //! than a hundredth at a time, not to twice its size; no chunk has memory of its own.
 
 use super::Run;
-use base::id::{BagId, ChunkId, Generation, GroupId, Owner};
+use base::id::{ChunkId, Generation, GroupId, Owner};
 use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
 
@@ -33,11 +33,11 @@ pub(crate) struct Fields {
     pub generation: Generation,
     pub length: u32,
     pub crc: u32,
-    /// The number of a bag if `of_bag`, else of a group.
     owner_number: u64,
     /// Where the runs begin among those of the leaf; they end where the next chunk's begin.
     first_run: u32,
-    of_bag: bool,
+    /// `Owner::kind`.
+    owner_kind: u8,
     pub sealed: bool,
 }
 const _: () = assert!(size_of::<Fields>() == 48 && size_of::<Run>() == 16);
@@ -45,16 +45,14 @@ const _: () = assert!(size_of::<Fields>() == 48 && size_of::<Run>() == 16);
 impl Fields {
     /// Those of an open chunk of no bytes.
     pub fn new(id: ChunkId, owner: Owner, generation: Generation) -> Fields {
-        let (of_bag, owner_number) = match owner {
-            Owner::Bag(bag) => (true, bag.0),
-            Owner::Group(group) => (false, group.0),
-        };
-        Fields { id, generation, length: 0, crc: 0, owner_number, first_run: 0, of_bag, sealed: false }
+        let (owner_kind, owner_number) = (owner.kind(), owner.number());
+        Fields { id, generation, length: 0, crc: 0, owner_number, first_run: 0, owner_kind, sealed: false }
     }
 
     /// Whom the chunk belongs to.
     pub fn owner(&self) -> Owner {
-        if self.of_bag { Owner::Bag(BagId(self.owner_number)) } else { Owner::Group(GroupId(self.owner_number)) }
+        // The kind came from an owner, so there is one; a group is what it would be if there were none.
+        Owner::new(self.owner_kind, self.owner_number).unwrap_or(Owner::Group(GroupId(self.owner_number)))
     }
 }
 

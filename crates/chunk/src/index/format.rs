@@ -18,7 +18,7 @@
 use super::chunks::{Chunk, Fields};
 use super::remembered::Recent;
 use super::{Index, Open, Run, saved};
-use crate::format::{Reader, is_cell, put_owner};
+use crate::format::{Fault, Reader, is_cell, put_owner};
 use crate::request::BagStat;
 use base::checksum::crc32c;
 use base::id::{BagId, ChunkId, Generation, Owner};
@@ -122,26 +122,30 @@ impl Index {
     }
 
     /// Applies the body of a checkpoint to the state of the one before (to nothing, if it is a full one): the data segments
-    /// with their incarnations. `None` if it cannot be read; the index is of no use then. `version`: 2 or a later one.
-    pub fn decode(&mut self, body: &[u8], version: u32) -> Option<Vec<(u32, u64)>> {
+    /// with their incarnations. If it cannot be read the index is of no use. `version`: 2 or a later one.
+    pub fn decode(&mut self, body: &[u8], version: u32) -> Result<Vec<(u32, u64)>, Fault> {
         let mut reader = Reader(body);
-        let segments = self.decode_head(&mut reader, version)?;
+        let segments = self.decode_head(&mut reader, version).ok_or(Fault::Damaged)?;
         while !reader.0.is_empty() {
-            let state = reader.four()?;
-            let id = reader.chunk()?;
-            if self.chunks.contains_key(&id) {
-                self.remove(id);
+            let state = reader.four().ok_or(Fault::Damaged)?;
+            if state > GONE {
+                return Err(Fault::Newer);
             }
-            match state {
-                OPEN | SEALED => {
-                    let entry = Entry::decode(&mut reader, id, state == SEALED)?;
-                    self.put(entry)?;
-                }
-                GONE => {}
-                _ => return None,
-            }
+            self.decode_entry(&mut reader, state).ok_or(Fault::Damaged)?;
         }
-        Some(segments)
+        Ok(segments)
+    }
+
+    fn decode_entry(&mut self, reader: &mut Reader<'_>, state: u32) -> Option<()> {
+        let id = reader.chunk()?;
+        if self.chunks.contains_key(&id) {
+            self.remove(id);
+        }
+        if state == GONE {
+            return Some(());
+        }
+        let entry = Entry::decode(reader, id, state == SEALED)?;
+        self.put(entry)
     }
 
     /// The index in a body of version 1, and the data segments. `None` if it cannot be read.

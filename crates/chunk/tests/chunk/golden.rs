@@ -3,6 +3,7 @@
 
 use base::env::Random;
 use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, Owner};
+use base::version::ProgramVersion;
 use bytes::Bytes;
 use chunk::format::{CheckpointHeader, DataHeader, GROUP_HEADER, GroupHeader, Identity, Place, Reader, Record};
 use chunk::{Asking, Handling};
@@ -11,7 +12,14 @@ use sim::random::SimRandom;
 const DEVICE: DeviceId = DeviceId(0x0123_4567_89ab_cdef_0011_2233_4455_6677);
 
 fn identity() -> Identity {
-    Identity { version: 1, device: DEVICE, capacity: 1 << 30, data_segment: 64 << 20, journal_segment: 8 << 20 }
+    Identity {
+        version: 1,
+        device: DEVICE,
+        capacity: 1 << 30,
+        data_segment: 64 << 20,
+        journal_segment: 8 << 20,
+        least: ProgramVersion::default(),
+    }
 }
 
 fn data_header() -> DataHeader {
@@ -30,6 +38,7 @@ fn data_header() -> DataHeader {
         length: 10_000,
         cell: 0,
         seals: Some((10_000, 0xABCD_EF01)),
+        newer: 0,
         crcs: vec![1, 2, 0xFFFF_FFFF],
     }
 }
@@ -43,6 +52,17 @@ fn cell_header() -> DataHeader {
         seals: Some((0x101000, 5)),
         ..data_header()
     }
+}
+
+/// As version 4 has it.
+fn fourth_identity() -> Identity {
+    let least = ProgramVersion { major: 7, minor: 8, patch: 9 };
+    Identity { version: 4, least, ..identity() }
+}
+
+/// That of a record of an owner and with a flag that no program knew when version 4 was made.
+fn newer_header() -> DataHeader {
+    DataHeader { owner: Owner::new(200, 5).expect("an owner"), newer: 1 << 7, ..data_header() }
 }
 
 fn records() -> Vec<Record> {
@@ -120,7 +140,11 @@ fn encoded() -> Vec<(&'static str, Vec<u8>)> {
     data_header().encode(DEVICE, &mut header);
     let mut cell = vec![0; 4096];
     cell_header().encode(DEVICE, &mut cell);
+    let mut newer = vec![0; 4096];
+    newer_header().encode(DEVICE, &mut newer);
     vec![
+        ("identity-4", fourth_identity().encode()),
+        ("newer-header", newer),
         ("identity", identity().encode()),
         ("data-header", header),
         ("cell-header", cell),
@@ -148,6 +172,8 @@ fn golden_files() {
         let kept = std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
         assert!(kept == bytes, "{name} is encoded differently now: a new format version is needed");
         match name {
+            "identity-4" => assert_eq!(Identity::decode(&kept), Ok(fourth_identity())),
+            "newer-header" => assert_eq!(DataHeader::decode(DEVICE, &kept), Some(newer_header())),
             "identity" => assert_eq!(Identity::decode(&kept), Ok(identity())),
             "data-header" => assert_eq!(DataHeader::decode(DEVICE, &kept), Some(data_header())),
             "cell-header" => assert_eq!(DataHeader::decode(DEVICE, &kept), Some(cell_header())),

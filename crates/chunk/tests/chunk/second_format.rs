@@ -1,6 +1,7 @@
 //! A device with checkpoints of version 2, a full one and one that builds upon it, kept in `golden/second-device.bin` in the form
 //! of the first one's image: it is read. So is one of version 3, with cells, in `golden/third-device.bin`. One of version 4, which
-//! keeps who acknowledged, in `golden/fourth-device.bin`: today's program writes the same checkpoints. And what damage makes of them.
+//! keeps who acknowledged and has chunks of an owner of a kind that is not known, in `golden/fourth-device.bin`: today's program writes
+//! the same checkpoints. And what damage makes of them.
 
 use crate::first_format::{self, content};
 use crate::world::{DEVICE, World, append, append_cell, small, stands_for};
@@ -49,6 +50,7 @@ fn write(device: &SimDevice) {
     };
     world.call(acknowledge(10, 5, 3)).expect("acknowledged");
     world.call(Request::BagPass { bag: BagId(4), pass: 3, retain: true }).expect("a pass");
+    world.push(newer(), 30, &content(30, 3000).into()).expect("pushed");
     for _ in 0..2 {
         // What has grown larger than its base is followed by a full one.
         world.engine.want_checkpoint();
@@ -64,6 +66,21 @@ fn write(device: &SimDevice) {
     world.settle();
     world.call(append(FILE, ChunkId(1), 7000, &part(1, 7000, 9000, 9000), Level::Synced, false)).expect("appended");
     world.call(acknowledge(12, 6, 4)).expect("acknowledged");
+    world.push(newer(), 31, &content(31, 70_000).into()).expect("pushed");
+}
+
+/// Of a kind that no program knew when version 4 was made.
+fn newer() -> Owner {
+    Owner::new(200, 5).expect("an owner")
+}
+
+/// Chunks of such an owner are there, with their bytes.
+fn check_newer(world: &mut World) {
+    for (id, length) in [(30, 3000), (31, 70_000)] {
+        let Ok(Reply::Stat(stat)) = world.call(Request::Stat { chunk: ChunkId(id) }) else { panic!("{id} is lost") };
+        assert_eq!((stat.owner, stat.sealed), (newer(), true));
+        assert_eq!(world.read_all(ChunkId(id)).expect("read"), content(id, length), "{id}");
+    }
 }
 
 /// A chunk of a few bytes, a cell, and a few bytes that are not sealed.
@@ -161,12 +178,14 @@ fn third_device_is_read() {
     });
 }
 
-/// The same of one of version 4; who acknowledged is known there, too, from the checkpoint as from the log behind it.
+/// The same of one of version 4, chunks of an owner included that is of no kind that was known; who acknowledged is known there, too,
+/// from the checkpoint as from the log behind it.
 #[test]
 fn fourth_device_is_read() {
     is_read(&fourth_device(), 4, |world| {
         check(world);
         check_cells(world);
+        check_newer(world);
         for (id, grant) in [(10, 5), (12, 6)] {
             for (session, accepted) in [(8, true), (9, false)] {
                 let by = Some(Asking { session, number: 5, floor: 3 });

@@ -17,6 +17,8 @@ use std::time::{Duration, UNIX_EPOCH};
 pub struct Local {
     /// Replace files that exist.
     pub overwrite: bool,
+    /// The destination as it was named.
+    pub destination: PathBuf,
     /// fsync files and directories.
     pub sync: bool,
     /// Chance, for temporary names.
@@ -47,12 +49,19 @@ impl Local {
     pub fn directory(&self, path: &Path) -> Result<bool> {
         match std::fs::create_dir(path) {
             Ok(()) => Ok(true),
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && path.is_dir() => Ok(false),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && self.may_go_into(path) => Ok(false),
             Err(error) => {
                 let error = Error::from(error).during(format!("cannot make the directory {}", path::shown(path)));
                 Err(error)
             }
         }
+    }
+
+    /// Whether files may be put into what is there: a directory, and not a symbolic link to one somewhere else, which somebody may have
+    /// put there for that, unless it is the destination as it was named.
+    fn may_go_into(&self, path: &Path) -> bool {
+        let named = self.destination == path;
+        path.is_dir() && (named || std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir()))
     }
 
     /// Gives a directory that was made its times and bits, when all is in it: what is put into it would change them again.
@@ -109,11 +118,14 @@ impl Local {
     }
 }
 
-/// Gives a local file or directory the bits and times (milliseconds since 1970) that it has in the store.
+/// Gives a local file or directory the bits and times (milliseconds since 1970) that it has in the store, without set-uid, set-gid and,
+/// but for directories, sticky.
 pub fn dress(file: &File, mode: u32, modified_ms: u64, accessed_ms: u64) -> std::io::Result<()> {
     let time = |milliseconds| UNIX_EPOCH.checked_add(Duration::from_millis(milliseconds)).unwrap_or(UNIX_EPOCH);
     file.set_times(FileTimes::new().set_modified(time(modified_ms)).set_accessed(time(accessed_ms)))?;
-    file.set_permissions(Permissions::from_mode(mode & 0o7777))
+    // Whoever wrote it in the store must not make programs here that run as somebody else: the file is of who copies it.
+    let kept = if file.metadata()?.is_dir() { 0o1777 } else { 0o777 };
+    file.set_permissions(Permissions::from_mode(mode & kept))
 }
 
 impl Unfinished {

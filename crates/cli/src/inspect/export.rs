@@ -1,6 +1,5 @@
 //! `stormwell inspect --export`: files under their names, the chunks of bags, or, without names, every chunk.
 
-use super::owner_text;
 use crate::context::Context;
 use crate::exit::Result;
 use crate::get::local;
@@ -116,6 +115,7 @@ fn export_chunks(
                     Some(info) => format!("bags/{}", info.name.replace('/', "_")),
                     None => format!("bags/bag-{bag}"),
                 },
+                Owner::Newer(owner) => format!("chunks/newer-{}-{}", owner.kind(), owner.number()),
             };
             let place = directory.join(place);
             os::file::create_directories(&place)?;
@@ -134,7 +134,7 @@ fn export_chunks(
             writing.finish(length, !damage.is_empty())?;
             progress.copied(1);
             if !damage.is_empty() {
-                damaged.push((format!("chunk {chunk} of {}", owner_text(stat.owner)), damage));
+                damaged.push((format!("chunk {chunk} of {}", stat.owner), damage));
             }
         }
     }

@@ -18,13 +18,19 @@ pub fn device(text: &str) -> Result<DeviceSetting> {
         (None, Some(class)) => (parts[..last - 1].join(":"), class, Some(bytes(parts[last])?)),
         (None, None) => {
             return invalid(&format!(
-                "'{}' is no class of devices; write DIR[:CLASS[:CAPACITY]] with memory, nvm, ssd, hdd or bulk",
+                "'{}' is no class of devices; write DIR[:CLASS[:CAPACITY]] with memory, nvm, ssd or hdd",
                 if last == 1 { parts[1] } else { parts[last - 1] }
             ));
         }
     };
     if directory.is_empty() {
         return invalid("the directory has no name");
+    }
+    if class == Class::Bulk {
+        return invalid(
+            "a bulk is a far store of plain files and no device, and there is none yet; write DIR[:CLASS[:CAPACITY]] with memory, nvm, ssd or \
+             hdd; where the metadata are is said by metadata_dir",
+        );
     }
     if capacity == Some(0) {
         return invalid("a device of no capacity holds nothing");
@@ -57,9 +63,22 @@ mod tests {
             let read = device(text).unwrap_or_else(|refusal| panic!("{text}: {refusal}"));
             assert_eq!((read.directory.as_path(), read.class, read.capacity), (Path::new(directory), class, capacity));
         }
-        for bad in ["", ":ssd", "/d:floppy", "/d:ssd:", "/d:ssd:many", "/d:10G", "/d:ssd:0", "/d:", "/d:x:10G"] {
+        for bad in [
+            "",
+            ":ssd",
+            "/d:floppy",
+            "/d:ssd:",
+            "/d:ssd:many",
+            "/d:10G",
+            "/d:ssd:0",
+            "/d:",
+            "/d:x:10G",
+            "/d:bulk",
+            "/d:bulk:1G",
+        ] {
             assert!(device(bad).is_err(), "{bad:?}");
         }
+        assert!(device("/d:bulk:1G").is_err_and(|refusal| refusal.text().contains("metadata_dir")));
         assert!(device("/d:floppy").is_err_and(|refusal| refusal.text().contains("'floppy'")));
     }
 }

@@ -46,11 +46,26 @@ pub fn serving(said: &Said) -> std::result::Result<Settings, Vec<Fault>> {
     let log = judge.parsed("log", Form::from_name).unwrap_or(Form::Text);
     let devices = judge.devices();
     let as_new = judge.paths("as_new");
+    let metadata_dir = judge.path("metadata_dir");
     let cluster = judge.cluster(&listen, reach);
+    if metadata_dir.is_some() && cluster.as_ref().is_some_and(|cluster| cluster.meta != MetaPlace::Local) {
+        judge.fault("metadata_dir", "another node keeps the metadata, as `meta` says; leave it out here");
+    }
     let (Some(console), Some(hdfs), true) = (console, hdfs, judge.faults.is_empty()) else {
         return Err(judge.faults);
     };
-    Ok(Settings { backend, console, hdfs, log, as_new, secret, tls, cluster, ..Settings::new(&listen, devices) })
+    Ok(Settings {
+        backend,
+        console,
+        hdfs,
+        log,
+        as_new,
+        metadata_dir,
+        secret,
+        tls,
+        cluster,
+        ..Settings::new(&listen, devices)
+    })
 }
 
 /// What a client knows of the cluster and what it shows in TLS, if nothing is wrong.
@@ -110,6 +125,13 @@ impl<'a> Judge<'a> {
 
     fn paths(&self, key: &str) -> Vec<std::path::PathBuf> {
         self.words(key).into_iter().map(|(path, origin)| origin.path(path)).collect()
+    }
+
+    fn path(&self, key: &str) -> Option<std::path::PathBuf> {
+        match self.said.get(key) {
+            Some((Value::Text(path), origin)) => Some(origin.path(path)),
+            _ => None,
+        }
     }
 
     fn devices(&mut self) -> Vec<DeviceSetting> {

@@ -65,6 +65,12 @@ pub const KEYS: &[Key] = &[
     key("advertise", Takes::Text, "where it listens", "Where others reach the node, `HOST:PORT`"),
     key("data", Takes::List, "./stormwell-data", "The directories that become devices, each `DIR[:CLASS[:CAPACITY]]`"),
     key(
+        "metadata_dir",
+        Takes::Text,
+        "the first directory of `data`",
+        "Where the metadata are kept, a directory that need not be one of `data`; only where `meta` is `local`",
+    ),
+    key(
         "as_new",
         Takes::List,
         "none",

@@ -110,3 +110,30 @@ fn strange_files() {
     store.run(&["put", "odd", "/more"]).failed(1, "not UTF-8");
     assert_eq!(store.run(&["ls", "/more"]).done().text(), "plain\n");
 }
+
+/// What others wrote into the store makes no programs that run as whoever copies it, and no link in the destination leads what is copied
+/// to another place; a destination that is itself a link is what was meant.
+#[test]
+fn get_is_not_led_astray() {
+    let store = Store::start();
+    store.local("tree/inner/program", b"#!/bin/sh\n");
+    store.run(&["put", "tree", "/"]).done();
+    store.run(&["chmod", "6755", "/tree/inner/program"]).done();
+    store.run(&["chmod", "7777", "/tree/inner"]).done();
+    store.run(&["get", "/tree", "back"]).done();
+    let mode = |name: &str| std::fs::metadata(store.directory.join(name)).unwrap().permissions().mode() & 0o7777;
+    assert_eq!((mode("back/inner/program"), mode("back/inner")), (0o755, 0o1777));
+    let directory = |name: &str| std::fs::create_dir_all(store.directory.join(name)).unwrap();
+    let link = |to: &str, name: &str| {
+        std::os::unix::fs::symlink(store.directory.join(to), store.directory.join(name)).unwrap();
+    };
+    directory("elsewhere");
+    directory("trap/tree");
+    link("elsewhere", "trap/tree/inner");
+    store.run(&["get", "/tree", "trap"]).failed(1, "inner");
+    assert!(!store.directory.join("elsewhere/program").exists());
+    directory("meant");
+    link("meant", "link");
+    store.run(&["get", "/tree", "link"]).done();
+    assert!(store.directory.join("meant/tree/inner/program").exists());
+}

@@ -15,6 +15,7 @@ mod kills;
 mod looking;
 mod mistakes;
 mod names;
+mod older;
 mod room;
 mod scrub;
 mod secrets;

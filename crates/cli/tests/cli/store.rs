@@ -85,6 +85,11 @@ impl Store {
         Store::in_places(&["data"], capacity)
     }
 
+    /// A server on what `fill` puts into a directory: a device of 128 MiB in `data`.
+    pub fn filled(fill: impl FnOnce(&Path)) -> Store {
+        Store::in_filled(&["data"], "128M", fill)
+    }
+
     /// The same with so many devices of 512 MiB, `data0`, `data1`, ...
     pub fn with_devices(count: usize) -> Store {
         let places: Vec<String> = (0..count).map(|number| format!("data{number}")).collect();
@@ -92,10 +97,15 @@ impl Store {
     }
 
     fn in_places(places: &[&str], capacity: &str) -> Store {
+        Store::in_filled(places, capacity, |_| ())
+    }
+
+    fn in_filled(places: &[&str], capacity: &str, fill: impl FnOnce(&Path)) -> Store {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("stormwell-cli-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         let directory = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&directory).expect("a directory for the store");
+        fill(&directory);
         let device = |place: &&str| format!("{}:ssd:{capacity}", directory.join(place).display());
         let devices: Vec<String> = places.iter().map(device).collect();
         let (server, address, console) = serve(&devices, "127.0.0.1:0", &[]);

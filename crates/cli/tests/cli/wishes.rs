@@ -25,7 +25,7 @@ fn wished() {
     store.run(&["policy", "set", "/a", "--redundancy", "rs(6,3)"]).failed(2, "erasure coding");
     store.run(&["policy", "set", "/a"]).failed(2, "--inherit");
     store.run(&["policy", "set", "/a", "--inherit"]).done();
-    assert!(store.run(&["policy", "get", "/a"]).done().text().contains("in force  tier any but bulk"));
+    assert!(store.run(&["policy", "get", "/a"]).done().text().contains("in force  tier nvm, ssd or hdd"));
     store.run(&["policy", "get", "/nowhere"]).failed(3, "/nowhere");
 }
 

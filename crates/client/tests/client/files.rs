@@ -371,6 +371,8 @@ async fn missing_bytes_are_no_end() {
     }
     let error = reader.read_at(0, 100_000).await.expect_err("bytes are missing");
     assert_eq!(error.kind(), ErrorKind::Corrupt);
+    // Which file, which of its bytes, on which device.
+    assert!(["/a", "device ", "bytes of the file at "].iter().all(|part| error.text().contains(part)), "{error}");
     assert_eq!(reader.stream(0).next().await.err().map(|error| error.kind()), None);
 }
 

@@ -1,31 +1,56 @@
-//! Names of blocks: which bytes of which file a block's number stands for.
+//! Names of blocks: which bytes of which file a block's number stands for. Every gateway knows that from the number and the file.
 //!
-//! A regular block begins at a multiple of the file's block size, and its number says all: bit 63 is clear (set, it would mean
-//! a striped block), bit 62 too, then 42 bits of the file's number and 20 of the block's place. Writers may end a block anywhere;
-//! the next one gets a number with bit 62 set, which only the table here knows. It is for the writer alone: readers are
-//! always shown regular blocks, so that what they know of a file does not change when it is closed.
+//! A regular number says the file and a place: bit 63 is clear (set, it would mean a striped block), bit 62 too, then 42 bits of the
+//! file's number and 20 of the place. The first half of the places are blocks of the file's block size; behind those come steps of
+//! blocks of twice the size, four times, and so on, so that the places of any file suffice. Writers may end a block anywhere; then the
+//! next one has a number with bit 62 set, the file's number and one that counts, and the store keeps with the file where it begins, as
+//! long as it is being written. It is for the writer alone: readers are always shown regular blocks, so that what they know of a
+//! file does not change when it is closed.
 
-use base::limit::HDFS_IRREGULAR_BLOCKS_MAX;
-use base::unit::Time;
-use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use client::Attributes;
 
-/// Bits of a regular number that say which block of its file it is.
+/// Bits of a number that say which block of its file it is.
 const INDEX_BITS: u32 = 20;
 /// Bits that say which file.
 const INODE_BITS: u32 = 42;
 /// Set in the numbers of irregular blocks.
 const IRREGULAR: u64 = 1 << 62;
 const _: () = assert!(1 << (INDEX_BITS + INODE_BITS) == IRREGULAR);
+const INDEX_MASK: u64 = (1 << INDEX_BITS) - 1;
 
-/// An irregular block's number is known for so long after it was last used.
-const IRREGULAR_KEPT: Duration = Duration::from_secs(3600);
+/// Places of blocks of the file's block size.
+const PLAIN: u64 = 1 << (INDEX_BITS - 1);
+/// Places of each step of larger blocks behind them.
+const STEP: u64 = 1 << 14;
+const _: () = assert!(PLAIN + 32 * STEP == 1 << INDEX_BITS);
 
-/// Generation stamps are a file's generation and this: HDFS begins there, and some tools take smaller ones for none.
-pub const FIRST_STAMP: u64 = 1000;
+/// Generation stamps of blocks begin here, as in HDFS: some tools take smaller ones for none.
+const STAMP_BASE: u64 = 1000;
 
-/// Where a block begins.
+/// Bits of a stamp that count how often a writer's connection to its block was renewed, below those of the file's generation: so each
+/// gateway knows the first stamp of a generation, and none of an older one is as high.
+const GRANT_BITS: u32 = 16;
+
+/// Stamps are signed numbers to Java: generations beyond this have the same one. No file is opened as often.
+const GENERATION_MAX: u64 = (1 << (63 - GRANT_BITS)) - 2;
+const _: () = assert!((STAMP_BASE + ((GENERATION_MAX + 1) << GRANT_BITS)) < 1 << 63);
+
+/// The first generation stamp of a file's blocks at this generation.
+pub fn first_stamp(generation: u64) -> u64 {
+    STAMP_BASE + (generation.min(GENERATION_MAX) << GRANT_BITS)
+}
+
+/// The highest one.
+pub fn last_stamp(generation: u64) -> u64 {
+    first_stamp(generation) + ((1 << GRANT_BITS) - 1)
+}
+
+/// The generation of a file that a stamp is of.
+pub fn generation_of(stamp: u64) -> u64 {
+    stamp.saturating_sub(STAMP_BASE) >> GRANT_BITS
+}
+
+/// What a block's number says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The file's number.
@@ -37,158 +62,153 @@ pub struct Place {
 /// Where a block begins within its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base {
-    /// After so many whole blocks.
-    Blocks(u64),
-    /// At this byte.
-    Byte(u64),
+    /// At this place.
+    Regular(u64),
+    /// Where the store says as long as it is being written, if it is the block of this number.
+    Irregular(u32),
 }
 
-impl Base {
-    /// The byte, in a file with blocks of this size. None: no file is that long.
-    pub fn byte(self, block_size: u64) -> Option<u64> {
-        match self {
-            Base::Blocks(blocks) => blocks.checked_mul(block_size),
-            Base::Byte(byte) => Some(byte),
-        }
-    }
-}
-
-/// The numbers of blocks.
-#[derive(Default)]
-pub struct Blocks {
-    irregular: Mutex<Irregular>,
-}
-
-/// Irregular blocks, by number and by place. The oldest numbers are the smallest.
-#[derive(Default)]
-struct Irregular {
-    by_number: BTreeMap<u64, Known>,
-    by_place: BTreeMap<(u64, u64), u64>,
-    last: u64,
-}
-
-struct Known {
-    inode: u64,
-    base: u64,
-    used: Time,
-}
-
-impl Blocks {
-    /// The number of the block that begins at byte `base` of this file: always the same while it is in use.
-    pub fn number(&self, inode: u64, base: u64, block_size: u64, now: Time) -> u64 {
-        let index = base.checked_div(block_size).filter(|index| index * block_size == base);
-        match index {
-            Some(index) if inode < 1 << INODE_BITS && index < 1 << INDEX_BITS => inode << INDEX_BITS | index,
-            _ => self.irregular().number(inode, base, now),
-        }
-    }
-
-    /// Where the block of this number begins. None: it is no block, or an irregular one that was not used for long.
-    pub fn place(&self, number: u64, now: Time) -> Option<Place> {
-        if number < IRREGULAR {
-            let (inode, index) = (number >> INDEX_BITS, number & ((1 << INDEX_BITS) - 1));
-            return (inode > 0).then_some(Place { inode, base: Base::Blocks(index) });
-        }
-        let mut irregular = self.irregular();
-        let known = irregular.by_number.get_mut(&number)?;
-        known.used = now;
-        Some(Place { inode: known.inode, base: Base::Byte(known.base) })
-    }
-
-    fn irregular(&self) -> MutexGuard<'_, Irregular> {
-        self.irregular.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Irregular {
-    fn number(&mut self, inode: u64, base: u64, now: Time) -> u64 {
-        if let Some(number) = self.by_place.get(&(inode, base)) {
-            if let Some(known) = self.by_number.get_mut(number) {
-                known.used = now;
-            }
-            return *number;
-        }
-        self.forget_old(now);
-        self.last = (self.last + 1) % IRREGULAR;
-        let number = IRREGULAR | self.last;
-        self.by_number.insert(number, Known { inode, base, used: now });
-        self.by_place.insert((inode, base), number);
-        number
-    }
-
-    /// Makes room for one more: the oldest go if nobody used them for long, and if the table is full in any case.
-    fn forget_old(&mut self, now: Time) {
-        while let Some(oldest) = self.by_number.first_entry() {
-            let kept = now.since(oldest.get().used) < IRREGULAR_KEPT;
-            if kept && self.by_number.len() < HDFS_IRREGULAR_BLOCKS_MAX {
-                return;
-            }
-            if let Some((_, Known { inode, base, .. })) = self.by_number.pop_first() {
-                self.by_place.remove(&(inode, base));
+impl Place {
+    /// The first byte within the file that these attributes are of. None: no file is that long, or the block is not being written.
+    pub fn byte(self, attributes: &Attributes, block_size: u64) -> Option<u64> {
+        match self.base {
+            Base::Regular(place) => start_of(place, block_size),
+            Base::Irregular(number) => {
+                let here = attributes.block_base != 0 && attributes.block_number == number;
+                here.then_some(attributes.block_base)
             }
         }
     }
+
+    /// The byte behind a block that is full. None: a writer ends it where it likes, or no file is that long.
+    pub fn end(self, block_size: u64) -> Option<u64> {
+        match self.base {
+            Base::Regular(place) => start_of(place + 1, block_size),
+            Base::Irregular(_) => None,
+        }
+    }
+}
+
+/// Whether blocks of this file have numbers.
+pub fn has_numbers(inode: u64) -> bool {
+    inode < 1 << INODE_BITS
+}
+
+/// The number of the block at this place of a file.
+pub fn number(inode: u64, place: u64) -> u64 {
+    (inode & ((1 << INODE_BITS) - 1)) << INDEX_BITS | (place & INDEX_MASK)
+}
+
+/// The number of the block that a writer begins at this byte. None: it is no regular one.
+pub fn number_at(inode: u64, base: u64, block_size: u64) -> Option<u64> {
+    let place = base.checked_div(block_size).filter(|place| place * block_size == base && *place < PLAIN)?;
+    Some(number(inode, place))
+}
+
+/// The number of an irregular block.
+pub fn irregular(inode: u64, count: u32) -> u64 {
+    IRREGULAR | number(inode, u64::from(count))
+}
+
+/// The count that comes after this one.
+pub fn count_after(count: u32) -> u32 {
+    ((u64::from(count) + 1) & INDEX_MASK) as u32
+}
+
+/// What a block's number says. None: it is none.
+pub fn place(block: u64) -> Option<Place> {
+    let (inode, index) = ((block & (IRREGULAR - 1)) >> INDEX_BITS, block & INDEX_MASK);
+    if block >> 63 != 0 || inode == 0 {
+        return None;
+    }
+    let base = if block < IRREGULAR { Base::Regular(index) } else { Base::Irregular(index as u32) };
+    Some(Place { inode, base })
+}
+
+/// The first byte at a place. None: no file is that long.
+pub fn start_of(place: u64, block_size: u64) -> Option<u64> {
+    if place < PLAIN {
+        return place.checked_mul(block_size);
+    }
+    let (step, within) = ((place - PLAIN) / STEP, (place - PLAIN) % STEP);
+    let size = u128::from(block_size);
+    // All steps before have STEP blocks of 2, 4 and more sizes: together 2 * (2^step - 1) times STEP.
+    let before = u128::from(PLAIN) + 2 * ((1u128.checked_shl(step as u32)?) - 1) * u128::from(STEP);
+    let start = (before + (u128::from(within) << (step + 1))).checked_mul(size)?;
+    u64::try_from(start).ok()
+}
+
+/// The place whose block has this byte. None: no place has it.
+pub fn place_of(byte: u64, block_size: u64) -> Option<u64> {
+    let plain = byte.checked_div(block_size)?;
+    if plain < PLAIN {
+        return Some(plain);
+    }
+    let mut behind = plain - PLAIN;
+    for step in 0..32 {
+        let length = STEP << (step + 1);
+        if behind < length {
+            return Some(PLAIN + step * STEP + (behind >> (step + 1)));
+        }
+        behind -= length;
+    }
+    None
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Base, Blocks, IRREGULAR, IRREGULAR_KEPT, Place};
-    use base::limit::HDFS_IRREGULAR_BLOCKS_MAX;
-    use base::unit::Time;
-    use std::time::Duration;
+    use super::{Base, INDEX_BITS, IRREGULAR, PLAIN, Place, STEP, count_after, first_stamp, generation_of, irregular};
+    use super::{last_stamp, number, number_at, place, place_of, start_of};
+    use client::Attributes;
 
-    const NOW: Time = Time::ZERO;
     const SIZE: u64 = 128 << 20;
 
-    /// Regular blocks are found by their number alone, in another gateway too; the numbers are positive and never zero.
+    /// A regular number says which bytes it stands for: each place of a file has one, whose block follows the one before without a gap,
+    /// and the blocks of a file's places cover more bytes than any file has.
     #[test]
-    fn regular_numbers_say_all() {
-        let (blocks, other) = (Blocks::default(), Blocks::default());
-        for (inode, index) in [(1, 0), (16_385, 0), (16_385, 7), ((1 << 42) - 1, (1 << 20) - 1)] {
-            let number = blocks.number(inode, index * SIZE, SIZE, NOW);
-            assert!(number > 0 && number < IRREGULAR);
-            let place = other.place(number, NOW).expect("a place");
-            assert_eq!(place, Place { inode, base: Base::Blocks(index) });
-            assert_eq!(place.base.byte(SIZE), Some(index * SIZE));
+    fn regular_numbers() {
+        assert_eq!(number_at(16_385, 7 * SIZE, SIZE), Some(16_385 << 20 | 7));
+        let places = [0, 1, PLAIN - 1, PLAIN, PLAIN + 1, PLAIN + STEP - 1, PLAIN + STEP, (1 << INDEX_BITS) - 1];
+        for size in [1, 512] {
+            for at in places {
+                let (begin, end) = (start_of(at, size).expect("short"), start_of(at + 1, size).expect("short"));
+                assert!(begin < end, "{at}");
+                assert_eq!((place_of(begin, size), place_of(end - 1, size)), (Some(at), Some(at)), "{size}");
+                let attributes = Attributes::default();
+                let named = place(number(5, at)).expect("a block");
+                assert_eq!((named.inode, named.byte(&attributes, size), named.end(size)), (5, Some(begin), Some(end)));
+            }
         }
-        assert_eq!(blocks.number(16_385, 7 * SIZE, SIZE, NOW), 16_385 << 20 | 7);
-    }
-
-    /// Whatever does not fit a regular number gets an irregular one, the same each time; numbers that nobody gave mean nothing.
-    #[test]
-    fn irregular_numbers_are_remembered() {
-        let blocks = Blocks::default();
-        let places =
-            [(5, 1000, SIZE), (5, 2000, SIZE), (6, 1000, SIZE), (7, 0, 0), (7, SIZE << 20, SIZE), (1 << 42, 0, SIZE)];
-        let numbers: Vec<u64> =
-            places.iter().map(|(inode, base, size)| blocks.number(*inode, *base, *size, NOW)).collect();
-        for ((inode, base, size), number) in places.into_iter().zip(&numbers) {
-            assert!(*number >= IRREGULAR && *number < 1 << 63);
-            assert_eq!(blocks.place(*number, NOW), Some(Place { inode, base: Base::Byte(base) }));
-            assert_eq!(blocks.number(inode, base, size, NOW), *number);
-        }
+        assert!(start_of(1 << INDEX_BITS, 1).is_some_and(|end| end > 1 << 47));
+        assert_eq!((start_of(PLAIN, u64::MAX), place_of(7, 0)), (None, None));
+        assert_eq!((number_at(5, 1, SIZE), number_at(5, PLAIN * SIZE, SIZE)), (None, None));
         for nothing in [0, 5, (1 << 20) - 1, IRREGULAR, IRREGULAR | 100, 1 << 63, u64::MAX] {
-            assert_eq!(blocks.place(nothing, NOW), None, "{nothing:x}");
+            assert_eq!(place(nothing), None, "{nothing:x}");
         }
     }
 
-    /// An irregular block that was not used for an hour goes when room is made, one in use stays; the table is bounded.
+    /// An irregular block begins where the store says as long as it is the one that is being written; the count never leaves the number's
+    /// bits.
     #[test]
-    fn irregular_numbers_are_forgotten() {
-        let blocks = Blocks::default();
-        let old = blocks.number(5, 1, SIZE, NOW);
-        let later = NOW.after(IRREGULAR_KEPT - Duration::from_secs(1));
-        assert!(blocks.place(old, later).is_some(), "used");
-        let other = blocks.number(5, 2, SIZE, NOW.after(IRREGULAR_KEPT));
-        assert!(blocks.place(old, later).is_some() && blocks.place(other, later).is_some());
-        let end = later.after(2 * IRREGULAR_KEPT);
-        let fresh = blocks.number(5, 3, SIZE, end);
-        assert_eq!((blocks.place(old, end), blocks.place(other, end)), (None, None));
-        for base in 0..HDFS_IRREGULAR_BLOCKS_MAX as u64 {
-            blocks.number(6, 2 * base + 1, SIZE, end);
+    fn irregular_numbers() {
+        let attributes = Attributes { block_base: 77, block_number: 9, ..Attributes::default() };
+        let named = place(irregular(6, 9)).expect("a block");
+        assert_eq!(named, Place { inode: 6, base: Base::Irregular(9) });
+        assert_eq!((named.byte(&attributes, SIZE), named.end(SIZE)), (Some(77), None));
+        assert_eq!(place(irregular(6, 8)).expect("a block").byte(&attributes, SIZE), None);
+        assert_eq!(named.byte(&Attributes::default(), SIZE), None);
+        assert_eq!(count_after((1 << INDEX_BITS) - 1), 0);
+    }
+
+    /// Stamps of a generation are above all of the one before, whatever was granted then, and are positive numbers to Java.
+    #[test]
+    fn stamps() {
+        for generation in [0, 1, 2, 1 << 20, (1 << 47) - 3] {
+            let (first, last) = (first_stamp(generation), last_stamp(generation));
+            assert!(first < last && last < first_stamp(generation + 1));
+            assert_eq!((generation_of(first), generation_of(last)), (generation, generation));
         }
-        assert_eq!(blocks.place(fresh, end), None);
-        assert_eq!(blocks.irregular().by_number.len(), HDFS_IRREGULAR_BLOCKS_MAX);
-        assert_eq!(blocks.irregular().by_place.len(), HDFS_IRREGULAR_BLOCKS_MAX);
+        assert!(last_stamp(u64::MAX) <= i64::MAX as u64);
+        assert_eq!((first_stamp(0), generation_of(0)), (1000, 0));
     }
 }

@@ -1,18 +1,20 @@
 //! Files that a client has open through another gateway and goes on with here, because that gateway is gone or out of reach: they are
 //! taken from there with what is written of them.
 
+use super::leases::{is_held, take_back};
 use super::making::{appended, created, opened};
-use super::open::{Block, OpenFile};
+use super::open::OpenFile;
 use crate::caller::Caller;
 use crate::gateway::Gateway;
 use crate::message::decode;
 use crate::message::files::{Append, Create};
+use crate::message::hdfs::ExtendedBlock;
 use crate::note::Note;
 use crate::refusal::{LEASE_EXPIRED, Refusal};
 use base::error::ErrorKind;
 use base::limit::HOLDER_MAX;
 use bytes::Bytes;
-use client::Attributes;
+use client::{Attributes, Looked, Seen};
 use prost::Message;
 use std::sync::Arc;
 
@@ -43,33 +45,42 @@ async fn taken(
     who: (&str, &str),
     untouched: bool,
 ) -> Result<Arc<OpenFile>, Refusal> {
-    take_over(gateway, attributes, who, untouched).await?.ok_or_else(|| {
+    take_over(gateway, attributes, who, untouched, None).await?.ok_or_else(|| {
         let text = format!("File is not open for writing: (inode {}) Holder {}", attributes.inode, who.0);
         Refusal::new(LEASE_EXPIRED, text)
     })
 }
 
 /// A file that is open through another gateway for the same holder, on this machine, is open here from now on. `untouched`: its
-/// holder has written nothing since it opened it, so nothing has to be asked of the device that was to take it. `None`: nobody has
-/// it open, or somebody else.
+/// holder has written nothing since it opened it, so nothing has to be asked of the device that was to take it. `block`: the one that
+/// its holder takes for the last, which may have no byte yet. `None`: nobody has it open, or somebody else.
 pub async fn take_over(
     gateway: &Gateway,
     attributes: &Attributes,
     (holder, machine): (&str, &str),
     untouched: bool,
+    block: Option<&ExtendedBlock>,
 ) -> Result<Option<Arc<OpenFile>>, Refusal> {
     let inode = attributes.inode;
-    if !attributes.open || attributes.holder.is_empty() || attributes.holder != holder {
+    if !is_held(attributes, holder) {
         return Ok(None);
     }
     let path = gateway.client.path_of(inode).await?;
     let _alone = gateway.files.opening(&path).await;
-    // Another call of the same client was faster.
     if let Some(file) = gateway.files.open.get(inode) {
-        return Ok(Some(file).filter(|file| *file.holder == *holder));
+        // Another call of the same client was faster.
+        if file.attributes.generation >= attributes.generation {
+            return Ok(Some(file).filter(|file| *file.holder == *holder));
+        }
+        // It was open here before another gateway took it over: how long it is, and who writes it, is no more what is known here.
+        drop(file.take_away().await);
+        gateway.files.open.remove(inode);
     }
+    // Another file may have the name by now.
+    let seen = Seen { inode, version: None };
+    let store = gateway.client.relying_on(Looked { directories: 0, seen: vec![seen] });
     let unwritten = match untouched {
-        true => gateway.client.take_over(&path, holder).await.map(Some),
+        true => store.take_over(&path, holder).await.map(Some),
         false => Ok(None),
     };
     let writer = match unwritten {
@@ -77,19 +88,18 @@ pub async fn take_over(
         Err(error) if error.kind() != ErrorKind::Busy => return Err(error.into()),
         // It has bytes that only the device has: it is closed as it is, and goes on behind them.
         Ok(None) | Err(_) => {
-            gateway.client.recover(inode, false).await?;
-            gateway.client.append_as(&path, holder).await?
+            gateway.client.recover_at(inode, false, attributes.generation).await?;
+            store.append_as(&path, holder).await?
         }
     };
     let note = Note::read(&writer.attributes().note);
     let file = opened(gateway, writer, holder, machine, &path, &note);
-    let mut state = file.state.lock().await;
-    if let Some(last) = state.position().checked_sub(1) {
-        let base = last - last % file.block_size;
-        let id = gateway.files.blocks.number(inode, base, file.block_size, gateway.clock.now());
-        state.present = Some(Block { id, base });
+    let kept = (attributes.block_base != 0).then_some((attributes.block_base, attributes.block_number));
+    let gone_on = file.state.lock().await.go_on(&file, kept, block).await;
+    if let Err(error) = gone_on {
+        take_back(gateway, &file).await?;
+        return Err(error.into());
     }
-    drop(state);
     Ok(Some(file))
 }
 

@@ -2,14 +2,16 @@
 
 use super::elsewhere::take_over;
 use super::making::no_room;
-use super::open::OpenFile;
+use super::open::{HARD_LIMIT, OpenFile, SOFT_LIMIT};
 use crate::caller::Caller;
 use crate::gateway::Gateway;
 use crate::message::files::{ListOpenFiles, ListOpenFilesAnswer, ListedOpenFile};
+use crate::message::hdfs::ExtendedBlock;
 use crate::names::superuser_only;
 use crate::refusal::{ALREADY_BEING_CREATED, FILE_NOT_FOUND, LEASE_EXPIRED, Refusal};
 use base::error::{ErrorKind, Result as StoreResult};
-use base::limit::LIST_PAGE_MAX;
+use base::limit::{HOLDER_MAX, HOLDERS_TOLD_MAX, LIST_PAGE_MAX};
+use base::unit::Time;
 use client::Attributes;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -18,11 +20,16 @@ use tokio::time::timeout;
 /// How often files of silent holders are looked for.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// How often the store is told which holders live: a holder that renews its lease every half of the soft limit, as clients do, is never
+/// taken for silent by another gateway, even if one telling in between fails.
+const TELL_EVERY: Duration = Duration::from_secs(10);
+const _: () = assert!(SOFT_LIMIT.as_secs() / 2 + 2 * TELL_EVERY.as_secs() < SOFT_LIMIT.as_secs());
+
 /// A file that does not close in this time, when the gateway ends, is taken from its writer.
 const CLOSE_WAIT: Duration = Duration::from_secs(2);
 
 /// The machine of a client that opened its file through another gateway.
-const ELSEWHERE: &str = "another gateway";
+pub const ELSEWHERE: &str = "another gateway";
 
 /// What somebody wants with a file that may be open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,11 +62,9 @@ pub async fn may_take(
         return Ok(());
     }
     let held = |why: &str| Refusal::new(ALREADY_BEING_CREATED, wish.refused(path, holder, machine, why));
-    match gateway.files.open.get(attributes.inode) {
+    match present(gateway, attributes).await {
         Some(file) if *file.holder == *holder => Err(held(&format!("{holder} is already the current lease holder."))),
-        Some(file) if gateway.files.open.is_silent(&file.holder, gateway.clock.now()) => {
-            take_back(gateway, &file).await.map(drop).map_err(Refusal::from)
-        }
+        Some(file) if is_silent(gateway, &file.holder).await? => take_back(gateway, &file).await.map_err(Refusal::from),
         Some(file) => {
             let (owner, from) = (&file.holder, &file.machine);
             Err(held(&format!("this file lease is currently owned by {owner} on {from}")))
@@ -67,6 +72,11 @@ pub async fn may_take(
         // It was open through a gateway that is gone, or is through something else than a gateway.
         None => match gateway.client.recover(attributes.inode, true).await {
             Ok(_) => Ok(()),
+            // It is open through a gateway that lives, which its holder may not.
+            Err(error) if error.kind() == ErrorKind::Busy && may_be_silent(gateway, attributes, holder).await? => {
+                let (inode, generation) = (attributes.inode, attributes.generation);
+                gateway.client.recover_at(inode, false, generation).await.map(drop).map_err(Refusal::from)
+            }
             Err(error) if error.kind() == ErrorKind::Busy => Err(held(&match attributes.holder.as_str() {
                 "" => "this file lease is currently owned by a program that does not use HDFS's protocol".to_string(),
                 owner if owner == holder => format!("{holder} is already the current lease holder."),
@@ -77,13 +87,53 @@ pub async fn may_take(
     }
 }
 
-/// Closes a file that is open through this gateway, with what is written of it, whoever writes it.
-pub async fn take_back(gateway: &Gateway, file: &OpenFile) -> StoreResult<Attributes> {
+/// The file as it is open through this gateway. One that another gateway took since is not.
+async fn present(gateway: &Gateway, attributes: &Attributes) -> Option<Arc<OpenFile>> {
+    let file = gateway.files.open.get(attributes.inode)?;
+    if attributes.generation <= file.attributes.generation {
+        return Some(file);
+    }
+    drop(file.take_away().await);
+    gateway.files.open.remove_this(&file);
+    None
+}
+
+/// Whether a holder was silent for so long, at every gateway, that anybody may take its files.
+async fn is_silent(gateway: &Gateway, holder: &str) -> Result<bool, Refusal> {
+    if !gateway.files.open.is_silent(holder, gateway.clock.now()) {
+        return Ok(false);
+    }
+    Ok(silence(gateway, holder).await?.is_none_or(|silent| silent > SOFT_LIMIT))
+}
+
+/// The same of the holder of a file that is open through another gateway.
+async fn may_be_silent(gateway: &Gateway, attributes: &Attributes, asker: &str) -> Result<bool, Refusal> {
+    let holder = attributes.holder.as_str();
+    if holder.is_empty() || holder == asker {
+        return Ok(false);
+    }
+    Ok(silence(gateway, holder).await?.is_some_and(|silent| silent > SOFT_LIMIT))
+}
+
+/// How long a holder has been silent at the least, as the store was told by all gateways. None: it is told of no such holder.
+async fn silence(gateway: &Gateway, holder: &str) -> StoreResult<Option<Duration>> {
+    if holder.len() > HOLDER_MAX {
+        return Ok(None);
+    }
+    Ok(gateway.client.holders_heard(Vec::new(), vec![holder.to_string()]).await?.pop())
+}
+
+/// Closes a file that is open through this gateway, with what is written of it, whoever writes it. One that another gateway took since is
+/// left alone.
+pub async fn take_back(gateway: &Gateway, file: &OpenFile) -> StoreResult<()> {
     // What is under way still arrives, or is refused.
     drop(file.take_away().await);
-    let closed = gateway.client.recover(file.inode, false).await;
-    gateway.files.open.remove(file.inode);
-    closed
+    let closed = gateway.client.recover_at(file.inode, false, file.attributes.generation).await;
+    gateway.files.open.remove_this(file);
+    match closed {
+        Err(error) if error.kind() == ErrorKind::Stale => Ok(()),
+        other => other.map(drop),
+    }
 }
 
 /// Closes a file whoever writes it.
@@ -91,20 +141,26 @@ pub async fn recover(gateway: &Gateway, attributes: &Attributes) -> Result<(), R
     if !attributes.open {
         return Ok(());
     }
-    let closed = match gateway.files.open.get(attributes.inode) {
+    let closed = match present(gateway, attributes).await {
         Some(file) => take_back(gateway, &file).await,
-        None => gateway.client.recover(attributes.inode, false).await,
+        None => gateway.client.recover_at(attributes.inode, false, attributes.generation).await.map(drop),
     };
-    closed.map(drop).map_err(Refusal::from)
+    match closed {
+        // Somebody else took it meanwhile.
+        Err(error) if error.kind() == ErrorKind::Stale => Ok(()),
+        other => other.map_err(Refusal::from),
+    }
 }
 
 /// The same, also if the holder opened it through another gateway: then it is taken from there. `untouched`: nothing was written since.
+/// `block`: the one that its holder takes for the last.
 pub async fn held(
     gateway: &Gateway,
     path: &str,
     inode: u64,
     holder: &str,
     untouched: bool,
+    block: Option<&ExtendedBlock>,
 ) -> Result<Arc<OpenFile>, Refusal> {
     let refusal = match leased(gateway, path, inode, holder).await {
         Err(refusal) if refusal.class == LEASE_EXPIRED => refusal,
@@ -113,10 +169,33 @@ pub async fn held(
     let attributes = if inode == 0 { gateway.client.stat(path).await } else { gateway.client.stat_inode(inode).await };
     match attributes {
         Ok(attributes) if gateway.files.open.get(attributes.inode).is_none() => {
-            take_over(gateway, &attributes, (holder, ELSEWHERE), untouched).await?.ok_or(refusal)
+            take_over(gateway, &attributes, (holder, ELSEWHERE), untouched, block).await?.ok_or(refusal)
         }
         _ => Err(refusal),
     }
+}
+
+/// The same for a call that needs no more than that the holder has the file open: it stays where it is. None: that is another gateway.
+pub async fn held_anywhere(
+    gateway: &Gateway,
+    path: &str,
+    inode: u64,
+    holder: &str,
+) -> Result<Option<Arc<OpenFile>>, Refusal> {
+    let refusal = match leased(gateway, path, inode, holder).await {
+        Err(refusal) if refusal.class == LEASE_EXPIRED => refusal,
+        other => return other.map(Some),
+    };
+    let attributes = if inode == 0 { gateway.client.stat(path).await } else { gateway.client.stat_inode(inode).await };
+    match attributes {
+        Ok(attributes) if is_held(&attributes, holder) => Ok(None),
+        _ => Err(refusal),
+    }
+}
+
+/// Whether a file is open for this holder, through whichever gateway.
+pub fn is_held(attributes: &Attributes, holder: &str) -> bool {
+    attributes.open && !attributes.holder.is_empty() && attributes.holder == holder
 }
 
 /// The open file of this number, or else of this path, if this holder has it open. Texts are HDFS's: clients look for parts
@@ -165,11 +244,57 @@ fn lease_text(gateway: &Gateway, path: &str, inode: u64, holder: &str) -> String
 
 /// Closes files whose holder was silent for too long, until the gateway is gone.
 pub async fn watch(gateway: Weak<Gateway>) {
+    let (mut told, mut tell_next) = (Time::ZERO, Time::ZERO);
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         let Some(gateway) = gateway.upgrade() else { return };
-        for file in gateway.files.open.expired(gateway.clock.now()) {
-            match take_back(&gateway, &file).await {
+        let now = gateway.clock.now();
+        if now >= tell_next {
+            tell_next = now.after(TELL_EVERY);
+            if tell(&gateway, told, now).await {
+                told = now;
+            }
+        }
+        close_expired(&gateway).await;
+    }
+}
+
+/// Tells the store which holders were heard of here since it was told last. False: it was not told.
+async fn tell(gateway: &Gateway, since: Time, now: Time) -> bool {
+    let heard = gateway.files.open.heard_since(since);
+    let mut told = true;
+    for some in heard.chunks(HOLDERS_TOLD_MAX) {
+        let seen = some.iter().map(|(holder, at)| (holder.clone(), now.since(*at))).collect();
+        told = told && gateway.client.holders_heard(seen, Vec::new()).await.is_ok();
+        if !told {
+            // Next time; one that finds no room then renews its lease again itself.
+            for (holder, at) in some {
+                let _ = gateway.files.open.renew(holder, *at);
+            }
+        }
+    }
+    told
+}
+
+/// Closes files whose holders no gateway has heard of for too long.
+async fn close_expired(gateway: &Gateway) {
+    let expired = gateway.files.open.expired(gateway.clock.now());
+    for holders in expired.chunks(HOLDERS_TOLD_MAX) {
+        let asked: Vec<String> =
+            holders.iter().filter(|holder| holder.len() <= HOLDER_MAX).map(|holder| holder.to_string()).collect();
+        // While the store cannot be asked nothing can be closed.
+        let Ok(silent) = gateway.client.holders_heard(Vec::new(), asked.clone()).await else { return };
+        let now = gateway.clock.now();
+        let alive = asked.iter().zip(silent).filter(|(_, silent)| *silent <= HARD_LIMIT);
+        for (holder, silent) in alive {
+            let silent = u64::try_from(silent.as_nanos()).unwrap_or(u64::MAX);
+            gateway.files.open.renew(holder, Time::from_nanos(now.as_nanos().saturating_sub(silent)));
+        }
+    }
+    // Those that were heard of elsewhere are not among them any more.
+    for holder in gateway.files.open.expired(gateway.clock.now()) {
+        for file in gateway.files.open.of_holder(&holder) {
+            match take_back(gateway, &file).await {
                 Err(error) if error.kind() != ErrorKind::NotFound => (gateway.on_trouble)(format!(
                     "{} was left open by {}, which is silent, and could not be closed: {error}; what is written of it is \
                      safe; `hdfs debug recoverLease` closes it",

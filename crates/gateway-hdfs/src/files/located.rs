@@ -1,7 +1,8 @@
 //! Where a file's blocks are, cut at multiples of the file's block size: every node's gateway serves all of them, so those that hold
 //! the bytes are named first, and this one behind.
 
-use super::blocks::{FIRST_STAMP, Place};
+use super::blocks::{first_stamp, has_numbers, number, place, place_of, start_of};
+use super::open::Block;
 use crate::caller::Caller;
 use crate::cluster::{datanode_of, this_datanode};
 use crate::gateway::{Gateway, POOL};
@@ -44,13 +45,17 @@ pub async fn located(gateway: &Gateway, attributes: &Attributes, note: &Note) ->
     blocks_of(gateway, attributes, note, length, 0..length).await
 }
 
-/// The block of a file that begins at `base` and has `length` bytes, at this gateway.
-pub fn block_at(gateway: &Gateway, attributes: &Attributes, block_size: u64, base: u64, length: u64) -> LocatedBlock {
-    let id = gateway.files.blocks.number(attributes.inode, base, block_size, gateway.clock.now());
-    let generation_stamp = FIRST_STAMP.saturating_add(attributes.generation);
+/// A block of `length` bytes with this stamp, at this gateway.
+pub fn block_at(gateway: &Gateway, Block { id, base }: Block, generation_stamp: u64, length: u64) -> LocatedBlock {
+    let block = ExtendedBlock { pool: POOL.to_string(), id, generation_stamp, length: Some(length) };
+    LocatedBlock { offset: base, ..as_asked(gateway, block) }
+}
+
+/// A block at this gateway, as its writer names it.
+pub fn as_asked(gateway: &Gateway, block: ExtendedBlock) -> LocatedBlock {
     LocatedBlock {
-        block: ExtendedBlock { pool: POOL.to_string(), id, generation_stamp, length: Some(length) },
-        offset: base,
+        block,
+        offset: 0,
         locations: vec![this_datanode(gateway)],
         corrupt: false,
         token: Token::default(),
@@ -82,11 +87,12 @@ async fn get_block_locations(gateway: &Gateway, caller: &Caller, request: Bytes)
 async fn get_replica_visible_length(gateway: &Gateway, request: Bytes) -> Result<Vec<u8>, Refusal> {
     let GetReplicaVisibleLength { block } = decode(request)?;
     let missing = || Refusal::new(REPLICA_NOT_FOUND, format!("Replica not found for {}", show(&block)));
-    let Place { inode, base } = gateway.files.blocks.place(block.id, gateway.clock.now()).ok_or_else(missing)?;
-    let length = match gateway.client.open_inode(inode).await {
+    let place = place(block.id).ok_or_else(missing)?;
+    let length = match gateway.client.open_inode(place.inode).await {
         Ok(reader) => {
             let length = reader.length_known_or_asked().await?;
-            let base = base.byte(Note::read(&reader.attributes().note).block_size()).ok_or_else(missing)?;
+            let attributes = reader.attributes();
+            let base = place.byte(&attributes, Note::read(&attributes.note).block_size()).ok_or_else(missing)?;
             length.checked_sub(base).ok_or_else(missing)?
         }
         Err(error) if error.kind() == ErrorKind::NotFound => return Err(missing()),
@@ -121,12 +127,24 @@ async fn blocks_of(
         return Ok(LocatedBlocks { under_construction, ..LocatedBlocks::default() });
     }
     let size = note.block_size();
-    let block = |index: u64| {
-        let base = index * size;
-        block_at(gateway, attributes, size, base, size.min(length - base))
+    let too_long = || {
+        Refusal::io(format!("{length} bytes are too many for blocks of {size} bytes; write the file with larger ones"))
+    };
+    if !has_numbers(attributes.inode) {
+        let text = "the file has a number that blocks cannot have; its bytes are safe: read it by `stormwell get`";
+        return Err(Refusal::unsupported(text));
+    }
+    let last_place = place_of(length - 1, size).ok_or_else(too_long)?;
+    let block = |place: u64| {
+        let base = start_of(place, size).unwrap_or(length);
+        let behind = start_of(place.saturating_add(1), size).unwrap_or(length).min(length);
+        let block = Block { id: number(attributes.inode, place), base };
+        block_at(gateway, block, first_stamp(attributes.generation), behind.saturating_sub(base))
     };
     let end = range.end.min(length);
-    let count = end.div_ceil(size).saturating_sub(range.start / size);
+    let first_place = place_of(range.start.min(length - 1), size).unwrap_or(last_place);
+    let behind = end.checked_sub(1).and_then(|last| place_of(last, size)).map_or(0, |last| last + 1);
+    let count = behind.saturating_sub(first_place);
     if count > HDFS_LOCATED_BLOCKS_MAX {
         return Err(Refusal::io(format!(
             "{count} blocks were asked for at once, {HDFS_LOCATED_BLOCKS_MAX} is the most; ask for a part of the file, or \
@@ -134,8 +152,8 @@ async fn blocks_of(
         )));
     }
     let mut blocks: Vec<LocatedBlock> =
-        if range.start < end { (range.start / size..end.div_ceil(size)).map(block).collect() } else { Vec::new() };
-    let mut last = vec![block((length - 1) / size)];
+        if range.start < end { (first_place..behind).map(block).collect() } else { Vec::new() };
+    let mut last = vec![block(last_place)];
     let others = Others::of(gateway).await?;
     others.add_to(gateway, attributes.inode, size, &mut blocks).await?;
     match blocks.last() {
@@ -174,6 +192,8 @@ impl Others {
             return Ok(());
         };
         let range = first.offset..last.offset.saturating_add(last.block.length.unwrap_or(0));
+        // Behind many blocks they are larger: then of the first ones it is known who holds them.
+        let block_size = block_size.max(first.block.length.unwrap_or(0));
         let holders = gateway.client.holders(inode, range, block_size).await?;
         for (block, holders) in blocks.iter_mut().zip(holders) {
             let here = gateway.client.here();

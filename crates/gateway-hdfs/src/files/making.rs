@@ -3,12 +3,12 @@
 use super::blocks;
 use super::elsewhere::held_by;
 use super::leases::{Wish, may_take, take_back};
-use super::open::{Block, OpenFile, located, reserve_block};
+use super::open::{OpenFile, located, reserve_block};
 use crate::caller::Caller;
 use crate::gateway::{Gateway, REPLICATION};
 use crate::message::files::{Append, AppendAnswer, CREATE, Create, CreateAnswer, LAZY_PERSIST, NEW_BLOCK, OVERWRITE};
 use crate::message::hdfs::FileStatus;
-use crate::names::{self, Creation};
+use crate::names::{self, Creation, Looks};
 use crate::note::Note;
 use crate::refusal::{ALREADY_BEING_CREATED, FILE_EXISTS, FILE_NOT_FOUND, RETRIABLE, Refusal};
 use base::error::ErrorKind;
@@ -25,11 +25,38 @@ pub async fn create(gateway: &Arc<Gateway>, caller: &Caller, ask: Create) -> Res
         let file = opened(gateway, writer, &ask.holder, machine, &path, &note);
         return Ok(created(gateway, &file, &note));
     }
+    let mut looks = Looks::default();
+    loop {
+        let (creation, note) = to_create(gateway, caller, &ask).await?;
+        let path = creation.path.as_str();
+        let overwrite = ask.flags & OVERWRITE != 0;
+        let options = CreateOptions { overwrite, parents: ask.parents, ..options(&ask, &creation, &note) };
+        let store = caller.store(&gateway.client).relying_on(creation.looked.clone());
+        let writer = match store.create(path, options).await {
+            Ok(writer) => writer,
+            Err(error) if error.kind() == ErrorKind::Exists => return Err(exists(path, machine)),
+            Err(error) if error.kind() == ErrorKind::Full => return Err(no_room(path)),
+            Err(error) => {
+                looks.again(error)?;
+                continue;
+            }
+        };
+        if let Some(replaced) = creation.existing {
+            end(gateway, replaced.inode).await;
+        }
+        let file = opened(gateway, writer, &ask.holder, machine, &creation.path, &note);
+        return Ok(created(gateway, &file, &note));
+    }
+}
+
+/// Where and how a file is to be made after a look at what has its name, and what is kept with it.
+async fn to_create(gateway: &Gateway, caller: &Caller, ask: &Create) -> Result<(Creation, Note), Refusal> {
+    let machine = caller.machine();
     let overwrite = ask.flags & OVERWRITE != 0;
     let (how, bits) = ((overwrite, ask.parents), (ask.masked, ask.unmasked));
     let creation = names::for_file(gateway, caller, &ask.path, how, bits).await?;
-    let (path, existing) = (creation.path.as_str(), creation.existing.clone());
-    match &existing {
+    let path = creation.path.as_str();
+    match &creation.existing {
         Some(_) if overwrite => (),
         Some(old) => {
             may_take(gateway, old, path, &ask.holder, machine, Wish::Create).await?;
@@ -40,18 +67,8 @@ pub async fn create(gateway: &Arc<Gateway>, caller: &Caller, ask: Create) -> Res
         }
         None => (),
     }
-    let note = note_of(&ask, &creation)?;
-    let options = CreateOptions { overwrite, parents: ask.parents, ..options(&ask, &creation, &note) };
-    let writer = caller.store(&gateway.client).create(path, options).await.map_err(|error| match error.kind() {
-        ErrorKind::Exists => exists(path, machine),
-        ErrorKind::Full => no_room(path),
-        _ => error.into(),
-    })?;
-    if let Some(replaced) = existing {
-        end(gateway, replaced.inode).await;
-    }
-    let file = opened(gateway, writer, &ask.holder, machine, path, &note);
-    Ok(created(gateway, &file, &note))
+    let note = note_of(ask, &creation)?;
+    Ok((creation, note))
 }
 
 /// What is answered to who made this file.
@@ -117,24 +134,27 @@ pub async fn append(gateway: &Arc<Gateway>, caller: &Caller, ask: Append) -> Res
     let machine = caller.machine();
     let _alone = gateway.files.opening(&ask.path).await;
     check_room(gateway, &ask.path)?;
-    let found = names::file_for(gateway, caller, &ask.path, names::WRITE).await;
-    let (path, old) = found.map_err(|refusal| not_appended(refusal, &ask.path, machine))?;
-    let path = path.as_str();
-    if Note::read(&old.note).storage_policy == names::LAZY_PERSIST {
-        return Err(Refusal::unsupported(format!("Cannot append to lazy persist file {path}")));
-    }
-    may_take(gateway, &old, path, &ask.holder, machine, Wish::Append).await?;
-    let writer =
-        caller.store(&gateway.client).append_as(path, &held_by(&ask.holder)).await.map_err(|error| {
-            match error.kind() {
-                ErrorKind::Busy => {
-                    let why = Wish::Append.refused(path, &ask.holder, machine, "somebody else just opened it");
-                    Refusal::new(ALREADY_BEING_CREATED, why)
-                }
-                ErrorKind::Full => no_room(path),
-                _ => error.into(),
+    let mut looks = Looks::default();
+    let (path, writer) = loop {
+        let found = names::way_to_file(gateway, caller, &ask.path, names::WRITE).await;
+        let way = found.map_err(|refusal| not_appended(refusal, &ask.path, machine))?;
+        let (path, old) = (way.path.as_str(), way.file()?);
+        if Note::read(&old.note).storage_policy == names::LAZY_PERSIST {
+            return Err(Refusal::unsupported(format!("Cannot append to lazy persist file {path}")));
+        }
+        may_take(gateway, old, path, &ask.holder, machine, Wish::Append).await?;
+        let store = caller.store(&gateway.client).relying_on(way.looked());
+        match store.append_as(path, &held_by(&ask.holder)).await {
+            Ok(writer) => break (way.path, writer),
+            Err(error) if error.kind() == ErrorKind::Busy => {
+                let why = Wish::Append.refused(path, &ask.holder, machine, "somebody else just opened it");
+                return Err(Refusal::new(ALREADY_BEING_CREATED, why));
             }
-        })?;
+            Err(error) if error.kind() == ErrorKind::Full => return Err(no_room(path)),
+            Err(error) => looks.again(error)?,
+        }
+    };
+    let path = path.as_str();
     let note = Note::read(&writer.attributes().note);
     let file = opened(gateway, writer, &ask.holder, machine, path, &note);
     appended(gateway, &file, ask.flags).await
@@ -152,15 +172,20 @@ pub async fn appended(gateway: &Gateway, file: &Arc<OpenFile>, flags: Option<u32
         return Ok(AppendAnswer { block: None, status: Some(status) });
     }
     let base = length - filled;
-    if let Err(error) = reserve_block(&state, base, file.block_size).await {
-        drop(state);
-        take_back(gateway, file).await?;
-        return Err(error.into());
-    }
-    let id = gateway.files.blocks.number(file.inode, base, file.block_size, gateway.clock.now());
-    let block = Block { id, base };
+    let begun = match reserve_block(&state, base, file.block_size).await {
+        Ok(()) => state.begin_block(file, base).await,
+        Err(error) => Err(error),
+    };
+    let block = match begun {
+        Ok(block) => block,
+        Err(error) => {
+            drop(state);
+            take_back(gateway, file).await?;
+            return Err(error.into());
+        }
+    };
     state.present = Some(block);
-    let block = located(gateway, file, block, state.stamp, filled);
+    let block = located(gateway, block, state.stamp, filled);
     Ok(AppendAnswer { block: Some(block), status: Some(status) })
 }
 
@@ -229,5 +254,5 @@ pub fn no_room(path: &str) -> Refusal {
 
 /// The stamp of a file that nobody writes.
 pub fn stamp_of(attributes: &Attributes) -> u64 {
-    blocks::FIRST_STAMP.saturating_add(attributes.generation)
+    blocks::first_stamp(attributes.generation)
 }

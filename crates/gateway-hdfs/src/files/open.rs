@@ -1,17 +1,18 @@
 //! Files that are open for writing: who holds each, which block is being written, and where its bytes go.
 
-use super::blocks::FIRST_STAMP;
+use super::blocks::{count_after, first_stamp, has_numbers, irregular, number_at, place};
 use crate::gateway::Gateway;
-use crate::message::hdfs::LocatedBlock;
+use crate::message::hdfs::{ExtendedBlock, LocatedBlock};
 use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
-use base::limit::HDFS_OPEN_FILES_MAX;
+use base::limit::{HDFS_OPEN_FILES_MAX, HOLDER_MAX, HOLDERS_UNTOLD_MAX};
 use base::unit::Time;
 use bytes::Bytes;
 use client::{Attributes, FileWriter, Written};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -34,6 +35,8 @@ pub struct OpenFiles {
 struct Table {
     by_inode: BTreeMap<u64, Arc<OpenFile>>,
     leases: BTreeMap<Arc<str>, Lease>,
+    /// Holders that said here that they live and have nothing open here, and when: the store has to be told.
+    renewed_for_others: BTreeMap<String, Time>,
     /// Files that were closed lately, by their number.
     closed: BTreeMap<u64, Closed>,
     /// These in the order in which they were closed; what is older than its entry there counts for nothing.
@@ -71,6 +74,8 @@ pub struct OpenFile {
     pub block_size: u64,
     /// As it was when it was opened.
     pub attributes: Attributes,
+    /// When bytes or a heartbeat of it came, in nanoseconds of the gateway's clock.
+    heard: AtomicU64,
     /// How far it is written.
     pub written: watch::Receiver<Written>,
     /// What changes. Held for moments, except while the file is closed.
@@ -85,6 +90,8 @@ pub struct State {
     pub present: Option<Block>,
     /// See `present`.
     pub before: Option<Block>,
+    /// What the store keeps of the present block: it is there once one began where regular blocks do not, from then on for each.
+    pub kept: Option<u32>,
     /// The generation stamp of the connection that may write; those with a lower one may not.
     pub stamp: u64,
     /// The highest generation stamp given out.
@@ -144,7 +151,19 @@ impl OpenFiles {
 
     /// The file is not open any more.
     pub fn remove(&self, inode: u64) {
+        self.remove_if(inode, |_| true);
+    }
+
+    /// This writing of the file has ended; another one may have begun.
+    pub fn remove_this(&self, file: &OpenFile) {
+        self.remove_if(file.inode, |open| open.attributes.generation == file.attributes.generation);
+    }
+
+    fn remove_if(&self, inode: u64, wanted: impl Fn(&OpenFile) -> bool) {
         let mut table = self.table();
+        if !table.by_inode.get(&inode).is_some_and(|file| wanted(file)) {
+            return;
+        }
         let Some(file) = table.by_inode.remove(&inode) else { return };
         if let Some(lease) = table.leases.get_mut(&file.holder) {
             lease.inodes.remove(&inode);
@@ -175,11 +194,41 @@ impl OpenFiles {
         self.table().closed.get(&inode).is_some_and(|closed| closed.last == last)
     }
 
-    /// The holder lives.
-    pub fn renew(&self, holder: &str, now: Time) {
-        if let Some(lease) = self.table().leases.get_mut(holder) {
-            lease.renewed = now;
+    /// The holder lives, or was heard of at this time by another gateway. False: it has nothing open here, and there is no room to note
+    /// it for others.
+    pub fn renew(&self, holder: &str, at: Time) -> bool {
+        let mut table = self.table();
+        if let Some(lease) = table.leases.get_mut(holder) {
+            lease.renewed = lease.renewed.max(at);
+            return true;
         }
+        if holder.len() > HOLDER_MAX {
+            // The store keeps no such holder, so no gateway has anything of it open but the one that opened it.
+            return true;
+        }
+        if let Some(renewed) = table.renewed_for_others.get_mut(holder) {
+            *renewed = at.max(*renewed);
+            return true;
+        }
+        let room = table.renewed_for_others.len() < HOLDERS_UNTOLD_MAX;
+        if room {
+            table.renewed_for_others.insert(holder.to_string(), at);
+        }
+        room
+    }
+
+    /// Holders that were heard of here since then, and when. Those without open files are told of once: what could not be said is given
+    /// back to `renew`.
+    pub fn heard_since(&self, since: Time) -> Vec<(String, Time)> {
+        let mut table = self.table();
+        let mut heard: Vec<(String, Time)> = std::mem::take(&mut table.renewed_for_others).into_iter().collect();
+        for (holder, lease) in &table.leases {
+            let at = lease.heard(&table.by_inode);
+            if at >= since && holder.len() <= HOLDER_MAX {
+                heard.push((holder.to_string(), at));
+            }
+        }
+        heard
     }
 
     /// How many files the holder has open.
@@ -187,16 +236,26 @@ impl OpenFiles {
         self.table().leases.get(holder).map_or(0, |lease| lease.inodes.len())
     }
 
-    /// Whether the holder was silent for so long that anybody may take its files.
+    /// Whether the holder was not heard of here for so long that anybody may take its files.
     pub fn is_silent(&self, holder: &str, now: Time) -> bool {
-        self.table().leases.get(holder).is_none_or(|lease| now.since(lease.renewed) > SOFT_LIMIT)
+        let table = self.table();
+        table.leases.get(holder).is_none_or(|lease| now.since(lease.heard(&table.by_inode)) > SOFT_LIMIT)
     }
 
-    /// Files whose holder was silent for so long that they are to be closed.
-    pub fn expired(&self, now: Time) -> Vec<Arc<OpenFile>> {
+    /// Holders that were not heard of here for so long that their files are to be closed.
+    pub fn expired(&self, now: Time) -> Vec<Arc<str>> {
         let table = self.table();
-        let silent = table.leases.values().filter(|lease| now.since(lease.renewed) > HARD_LIMIT);
-        silent.flat_map(|lease| &lease.inodes).filter_map(|inode| table.by_inode.get(inode).cloned()).collect()
+        let silent = |lease: &Lease| {
+            now.since(lease.renewed) > HARD_LIMIT && now.since(lease.heard(&table.by_inode)) > HARD_LIMIT
+        };
+        table.leases.iter().filter(|(_, lease)| silent(lease)).map(|(holder, _)| holder.clone()).collect()
+    }
+
+    /// What the holder has open here.
+    pub fn of_holder(&self, holder: &str) -> Vec<Arc<OpenFile>> {
+        let table = self.table();
+        let Some(lease) = table.leases.get(holder) else { return Vec::new() };
+        lease.inodes.iter().filter_map(|inode| table.by_inode.get(inode).cloned()).collect()
     }
 
     /// Open files with a higher number than this that are wanted, at most so many.
@@ -208,11 +267,28 @@ impl OpenFiles {
     }
 }
 
+impl Lease {
+    /// When its holder was heard of: it renewed its lease, or something came of a file of its.
+    fn heard(&self, files: &BTreeMap<u64, Arc<OpenFile>>) -> Time {
+        let files = self.inodes.iter().filter_map(|inode| files.get(inode));
+        files.map(|file| file.heard_at()).max().map_or(self.renewed, |heard| heard.max(self.renewed))
+    }
+}
+
 impl OpenFile {
+    /// Bytes or a heartbeat came.
+    pub fn hear(&self, now: Time) {
+        self.heard.fetch_max(now.as_nanos(), Ordering::Relaxed);
+    }
+
+    fn heard_at(&self) -> Time {
+        Time::from_nanos(self.heard.load(Ordering::Relaxed))
+    }
+
     /// A file that was opened just now.
     pub fn new(writer: FileWriter, holder: &str, machine: &str, path: &str, block_size: u64) -> OpenFile {
         let attributes = writer.attributes().clone();
-        let stamp = FIRST_STAMP.saturating_add(attributes.generation);
+        let stamp = first_stamp(attributes.generation);
         OpenFile {
             inode: writer.inode(),
             holder: holder.into(),
@@ -220,11 +296,13 @@ impl OpenFile {
             path: path.to_string(),
             block_size,
             attributes,
+            heard: AtomicU64::new(0),
             written: writer.written(),
             state: tokio::sync::Mutex::new(State {
                 writer: Some(writer),
                 present: None,
                 before: None,
+                kept: None,
                 stamp,
                 granted: stamp,
                 connection: 0,
@@ -260,6 +338,62 @@ impl OpenFile {
 }
 
 impl State {
+    /// The block that begins at this byte, for the store to keep if it has to.
+    pub async fn begin_block(&mut self, file: &OpenFile, base: u64) -> Result<Block> {
+        if !has_numbers(file.inode) {
+            let text = format!(
+                "{} has a number that blocks cannot have; nothing was written; write it by `stormwell put`",
+                file.path
+            );
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        let regular = number_at(file.inode, base, file.block_size);
+        if let (Some(id), None) = (regular, self.kept) {
+            return Ok(Block { id, base });
+        }
+        let count = self.kept.map_or(0, count_after);
+        if let Some(writer) = &self.writer {
+            writer.begin_block(base, count).await?;
+        }
+        self.kept = Some(count);
+        Ok(Block { id: regular.unwrap_or_else(|| irregular(file.inode, count)), base })
+    }
+
+    /// The block that was being written when the file was taken from another gateway, which the store kept like this. `asked`: the one that
+    /// its holder takes for the last: it may be an empty one behind that, or the one before an empty one.
+    pub async fn go_on(
+        &mut self,
+        file: &OpenFile,
+        kept: Option<(u64, u32)>,
+        asked: Option<&ExtendedBlock>,
+    ) -> Result<()> {
+        let position = self.position();
+        let regular = |base: u64| number_at(file.inode, base, file.block_size);
+        self.present = match kept {
+            Some((base, count)) => {
+                if let Some(writer) = &self.writer {
+                    writer.begin_block(base, count).await?;
+                }
+                self.kept = Some(count);
+                Some(Block { id: regular(base).unwrap_or_else(|| irregular(file.inode, count)), base })
+            }
+            None => position.checked_sub(1).and_then(|last| {
+                let base = last - last % file.block_size;
+                regular(base).map(|id| Block { id, base })
+            }),
+        };
+        let Some(asked) = asked.filter(|asked| place(asked.id).is_some_and(|place| place.inode == file.inode)) else {
+            return Ok(());
+        };
+        if self.kept.is_none() && regular(position) == Some(asked.id) {
+            (self.before, self.present) = (self.present, Some(Block { id: asked.id, base: position }));
+        } else if self.present.is_some_and(|present| present.base == position && present.id != asked.id) {
+            let base = position.saturating_sub(asked.length.unwrap_or(0));
+            self.before = Some(Block { id: asked.id, base });
+        }
+        Ok(())
+    }
+
     /// Bytes of the file that were received.
     pub fn position(&self) -> u64 {
         self.writer.as_ref().map_or(0, FileWriter::position)
@@ -307,9 +441,6 @@ impl Turn {
 }
 
 /// A block of an open file as clients are told of it.
-pub fn located(gateway: &Gateway, file: &OpenFile, block: Block, stamp: u64, length: u64) -> LocatedBlock {
-    let mut located = super::located::block_at(gateway, &file.attributes, file.block_size, block.base, length);
-    located.block.id = block.id;
-    located.block.generation_stamp = stamp;
-    located
+pub fn located(gateway: &Gateway, block: Block, stamp: u64, length: u64) -> LocatedBlock {
+    super::located::block_at(gateway, block, stamp, length)
 }

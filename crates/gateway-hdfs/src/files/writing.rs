@@ -1,6 +1,8 @@
 //! Writing block by block: the next block, the end of the file, and going on after a failure.
 
-use super::leases::{failed, held, leased};
+use super::blocks::last_stamp;
+use super::elsewhere::take_over;
+use super::leases::{ELSEWHERE, failed, held, held_anywhere, is_held, leased};
 use super::making::{no_room, stamp_of};
 use super::open::{Block, OpenFile, State, located, reserve_block};
 use super::{blocks, located as shown};
@@ -13,12 +15,13 @@ use crate::message::hdfs::{ExtendedBlock, LocatedBlock, STORAGE_DISK};
 use crate::note::Note;
 use crate::refusal::{FILE_NOT_FOUND, LEASE_EXPIRED, Refusal};
 use base::error::ErrorKind;
+use client::Attributes;
 use std::sync::Arc;
 
 /// The next block of a file.
 pub async fn add_block(gateway: &Gateway, ask: AddBlock) -> Result<BlockAnswer, Refusal> {
     let AddBlock { path, holder, previous, inode } = ask;
-    let file = held(gateway, &path, inode.unwrap_or(0), &holder, previous.is_none()).await?;
+    let file = held(gateway, &path, inode.unwrap_or(0), &holder, previous.is_none(), previous.as_ref()).await?;
     let mut state = file.state.lock().await;
     let Some(writer) = &state.writer else { return Err(not_open(&file)) };
     let position = writer.position();
@@ -38,8 +41,7 @@ pub async fn add_block(gateway: &Gateway, ask: AddBlock) -> Result<BlockAnswer, 
                 return Err(no_room(&path));
             }
             reserve_block(&state, position, file.block_size).await?;
-            let id = gateway.files.blocks.number(file.inode, position, file.block_size, gateway.clock.now());
-            let next = Block { id, base: position };
+            let next = state.begin_block(&file, position).await?;
             (state.before, state.present) = (present, Some(next));
             next
         }
@@ -53,7 +55,7 @@ pub async fn add_block(gateway: &Gateway, ask: AddBlock) -> Result<BlockAnswer, 
             )));
         }
     };
-    Ok(BlockAnswer { block: located(gateway, &file, block, state.stamp, 0) })
+    Ok(BlockAnswer { block: located(gateway, block, state.stamp, 0) })
 }
 
 /// Whether what the client wrote to a block is there.
@@ -72,7 +74,10 @@ fn check_length(file: &OpenFile, block: Block, length: u64, position: u64) -> Re
 /// Gives a block back. It must be empty: what is in a file stays there.
 pub async fn abandon_block(gateway: &Gateway, ask: AbandonBlock) -> Result<(), Refusal> {
     let AbandonBlock { block, path, holder, inode } = ask;
-    let file = held(gateway, &path, inode.unwrap_or(0), &holder, false).await?;
+    let Some(file) = held_anywhere(gateway, &path, inode.unwrap_or(0), &holder).await? else {
+        // Open through another gateway: the next block that is asked for takes the place of one without bytes.
+        return Ok(());
+    };
     let mut state = file.state.lock().await;
     match state.present {
         Some(present) if present.id == block.id && present.base == state.position() => {
@@ -89,13 +94,29 @@ pub async fn abandon_block(gateway: &Gateway, ask: AbandonBlock) -> Result<(), R
 
 /// Ends writing: whether the file is closed.
 pub async fn complete(gateway: &Gateway, ask: Complete) -> Result<bool, Refusal> {
+    let here = gateway.files.open.get(ask.inode.unwrap_or(0));
+    match (end(gateway, ask.clone()).await, here) {
+        (Err(refusal), Some(file)) => match gateway.client.stat_inode(file.inode).await {
+            // Its client went on with it at another gateway, and is back.
+            Ok(now) if now.generation > file.attributes.generation && is_held(&now, &ask.holder) => {
+                drop(file.take_away().await);
+                gateway.files.open.remove_this(&file);
+                end(gateway, ask).await
+            }
+            _ => Err(refusal),
+        },
+        (done, _) => done,
+    }
+}
+
+async fn end(gateway: &Gateway, ask: Complete) -> Result<bool, Refusal> {
     let Complete { path, holder, last, inode } = ask;
     let inode = inode.unwrap_or(0);
     // The close itself finds out whether the file is still there.
     let known = gateway.files.open.get(inode).filter(|file| *file.holder == *holder);
     let file = match known {
         Some(file) => file,
-        None => match held(gateway, &path, inode, &holder, last.is_none()).await {
+        None => match held(gateway, &path, inode, &holder, last.is_none(), last.as_ref()).await {
             Err(refusal) if refusal.class == LEASE_EXPIRED => {
                 return if is_closed(gateway, &path, inode, last.as_ref()).await { Ok(true) } else { Err(refusal) };
             }
@@ -125,7 +146,7 @@ pub async fn complete(gateway: &Gateway, ask: Complete) -> Result<bool, Refusal>
         Some(writer) => writer.close().await.map(drop),
         None if gateway.files.open.was_closed(file.inode, present.map(|present| present.id)) => return Ok(true),
         // An earlier try failed halfway.
-        None => gateway.client.recover(file.inode, false).await.map(drop),
+        None => gateway.client.recover_at(file.inode, false, file.attributes.generation).await.map(drop),
     };
     match closed {
         Ok(()) => {
@@ -158,50 +179,88 @@ async fn is_closed(gateway: &Gateway, path: &str, inode: u64, last: Option<&Exte
         // The gateway that closed it is gone.
         Some(block) => {
             let size = Note::read(&found.note).block_size();
-            let place = gateway.files.blocks.place(block.id, gateway.clock.now());
-            let base = place.filter(|place| place.inode == found.inode).and_then(|place| place.base.byte(size));
-            let length = base.and_then(|base| found.length.checked_sub(base));
+            let Some(place) = blocks::place(block.id).filter(|place| place.inode == found.inode) else { return false };
+            let length = match place.base {
+                // Where it began is not kept any more; its stamp says that it was written last.
+                blocks::Base::Irregular(_) => block.length.filter(|said| *said <= found.length),
+                blocks::Base::Regular(_) => place.byte(&found, size).and_then(|base| found.length.checked_sub(base)),
+            };
             length.is_some_and(|length| block.length.is_none_or(|said| said == length))
                 && block.generation_stamp >= stamp_of(&found)
         }
     }
 }
 
-/// The open file that a block is being written to, by this holder.
-async fn file_of(gateway: &Gateway, block: &ExtendedBlock, holder: &str) -> Result<Arc<OpenFile>, Refusal> {
-    let place = gateway.files.blocks.place(block.id, gateway.clock.now());
-    let Some(file) = place.and_then(|blocks::Place { inode, .. }| gateway.files.open.get(inode)) else {
-        let text = format!("{} does not exist or is not under Construction", shown::show(block));
-        return Err(Refusal::io(text));
-    };
-    if *file.holder != *holder {
+/// The file that a block is being written to by this holder: as it is open here, or what is known of it if that is at another gateway.
+enum Held {
+    Here(Arc<OpenFile>),
+    Elsewhere(Attributes),
+}
+
+async fn file_of(gateway: &Gateway, block: &ExtendedBlock, holder: &str) -> Result<Held, Refusal> {
+    let none = || Refusal::io(format!("{} does not exist or is not under Construction", shown::show(block)));
+    let mismatch = || {
         let text = format!("Lease mismatch: {} is accessed by a non lease holder {holder}", shown::show(block));
-        return Err(Refusal::new(LEASE_EXPIRED, text));
+        Refusal::new(LEASE_EXPIRED, text)
+    };
+    let blocks::Place { inode, .. } = blocks::place(block.id).ok_or_else(none)?;
+    let open = gateway.files.open.get(inode);
+    if open.as_ref().is_some_and(|file| *file.holder != *holder) {
+        return Err(mismatch());
     }
-    match gateway.client.stat_inode(file.inode).await {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
+    match (gateway.client.stat_inode(inode).await, open) {
+        (Err(error), Some(file)) if error.kind() == ErrorKind::NotFound => {
             drop(file.take_away().await);
-            gateway.files.open.remove(file.inode);
-            Err(Refusal::new(FILE_NOT_FOUND, format!("File does not exist: {} (inode {})", file.path, file.inode)))
+            gateway.files.open.remove(inode);
+            Err(Refusal::new(FILE_NOT_FOUND, format!("File does not exist: {} (inode {inode})", file.path)))
         }
-        Err(error) => Err(error.into()),
-        Ok(_) => Ok(file),
+        (Err(error), None) if error.kind() == ErrorKind::NotFound => Err(none()),
+        (Err(error), _) => Err(error.into()),
+        (Ok(attributes), Some(file)) if attributes.generation <= file.attributes.generation => Ok(Held::Here(file)),
+        (Ok(attributes), open) => {
+            if let Some(outdated) = open {
+                drop(outdated.take_away().await);
+                gateway.files.open.remove_this(&outdated);
+            }
+            match () {
+                () if is_held(&attributes, holder) => Ok(Held::Elsewhere(attributes)),
+                () if attributes.open => Err(mismatch()),
+                () => Err(none()),
+            }
+        }
     }
 }
 
 /// A new generation stamp for a block: to append to it, or to go on after its connection broke.
 pub async fn update_block(gateway: &Gateway, ask: UpdateBlockForPipeline) -> Result<BlockAnswer, Refusal> {
-    let file = file_of(gateway, &ask.block, &ask.holder).await?;
+    let file = match file_of(gateway, &ask.block, &ask.holder).await? {
+        Held::Here(file) => file,
+        // Its stream is broken, so it goes on here.
+        Held::Elsewhere(attributes) => {
+            let who = (ask.holder.as_str(), ELSEWHERE);
+            let taken = take_over(gateway, &attributes, who, false, Some(&ask.block)).await?;
+            taken
+                .ok_or_else(|| Refusal::io(format!("{} is not under Construction any more", shown::show(&ask.block))))?
+        }
+    };
     let mut state = file.state.lock().await;
     let present = present(&file, &state, &ask.block)?;
-    state.granted = state.granted.saturating_add(1);
+    if state.granted >= last_stamp(file.attributes.generation) {
+        let text =
+            format!("{} of {} was recovered too often; close the file and append", shown::show(&ask.block), file.path);
+        return Err(Refusal::io(text));
+    }
+    state.granted += 1;
     let length = state.position().saturating_sub(present.base);
-    Ok(BlockAnswer { block: located(gateway, &file, present, state.granted, length) })
+    Ok(BlockAnswer { block: located(gateway, present, state.granted, length) })
 }
 
 /// The block goes on under its new generation stamp; whoever writes under an older one does so no more.
 pub async fn update_pipeline(gateway: &Gateway, ask: UpdatePipeline) -> Result<(), Refusal> {
-    let file = file_of(gateway, &ask.old, &ask.holder).await?;
+    let Held::Here(file) = file_of(gateway, &ask.old, &ask.holder).await? else {
+        // Its new connection is at the gateway that gave the stamp, which raised it when that connection began.
+        return Ok(());
+    };
     let mut state = file.state.lock().await;
     present(&file, &state, &ask.old)?;
     // Why the store took no more: the first call after that whose refusal the client hands on.
@@ -227,11 +286,16 @@ fn present(file: &OpenFile, state: &State, block: &ExtendedBlock) -> Result<Bloc
 
 /// Another server to write a block to: there is none but this one.
 pub async fn additional_datanode(gateway: &Gateway, ask: GetAdditionalDatanode) -> Result<BlockAnswer, Refusal> {
-    let file = held(gateway, &ask.path, ask.inode.unwrap_or(0), &ask.holder, false).await?;
-    let state = file.state.lock().await;
-    let present = present(&file, &state, &ask.block)?;
-    let block = located(gateway, &file, present, state.stamp, 0);
     let here = this_datanode(gateway);
+    let block = match held_anywhere(gateway, &ask.path, ask.inode.unwrap_or(0), &ask.holder).await? {
+        Some(file) => {
+            let state = file.state.lock().await;
+            let present = present(&file, &state, &ask.block)?;
+            located(gateway, present, state.stamp, 0)
+        }
+        // Open through another gateway, which goes on with it until this one is asked for the block's next stamp.
+        None => shown::as_asked(gateway, ask.block),
+    };
     let mut locations = ask.existing;
     let mut storage_ids = ask.existing_storages;
     storage_ids.resize(locations.len(), String::new());

@@ -46,10 +46,9 @@ pub(crate) fn whole(mode: u32, stored: &[AclEntry]) -> Vec<AclEntry> {
 /// Permission bits and stored entries for a whole list; of `mode` the sticky bit stays.
 pub(crate) fn stored(list: &[AclEntry], mode: u32) -> (u32, Vec<AclEntry>) {
     let access: Vec<&AclEntry> = list.iter().filter(|entry| entry.scope == ACCESS).collect();
-    let [user, between @ .., other] = access.as_slice() else {
-        unreachable!("a checked list has an owner, a group and others: {list:?}")
-    };
-    let Some(middle) = between.last() else { unreachable!("a checked list has a group: {list:?}") };
+    // A checked list has an owner, a group and others. Of one that has not, the bits stay as they are.
+    let [user, between @ .., other] = access.as_slice() else { return (mode & 0o1777, Vec::new()) };
+    let Some(middle) = between.last() else { return (mode & 0o1777, Vec::new()) };
     let bits = (user.permissions << 6 | middle.permissions << 3 | other.permissions) | mode & 0o1000;
     let mut stored: Vec<AclEntry> = Vec::new();
     if access.len() > 3 {
@@ -82,8 +81,9 @@ pub(crate) fn without(list: &[AclEntry], spec: Vec<AclEntry>) -> Result<Vec<AclE
     for old in list {
         match change.find(old) {
             Some(_) => {
-                change.scopes_changed[old.scope as usize] = true;
-                change.masks_changed[old.scope as usize] |= old.kind == MASK;
+                let scope = old.scope as usize & 1;
+                change.scopes_changed[scope] = true;
+                change.masks_changed[scope] |= old.kind == MASK;
             }
             None => change.keep(old),
         }
@@ -100,7 +100,7 @@ pub(crate) fn replaced(list: &[AclEntry], spec: Vec<AclEntry>) -> Result<Vec<Acl
         change.keep(&new);
     }
     for old in list {
-        if !change.scopes_changed[old.scope as usize] {
+        if !change.scopes_changed[old.scope as usize & 1] {
             change.keep(old);
         }
     }
@@ -255,6 +255,29 @@ fn check(list: &[AclEntry]) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Whether entries are such as this gateway stores: in order, none twice, only what the permission bits do not say, and whole. Anybody
+/// who may change attributes over the store's own port can put others there.
+pub(crate) fn is_stored(entries: &[AclEntry]) -> bool {
+    let fits = |entry: &AclEntry| {
+        let named = !entry.name.is_empty();
+        let known = entry.scope <= DEFAULT && entry.kind <= OTHER && entry.permissions <= 7;
+        let allowed = match (entry.scope, entry.kind) {
+            (ACCESS, USER) => named,
+            (ACCESS, GROUP) | (DEFAULT, USER | GROUP) => true,
+            (DEFAULT, MASK | OTHER) => !named,
+            _ => false,
+        };
+        known && allowed
+    };
+    let ordered = entries.windows(2).all(|pair| key(&pair[0]) < key(&pair[1]));
+    let has = |scope, kind| entries.iter().any(|entry| key(entry) == (scope, kind, ""));
+    let any = |scope| entries.iter().any(|entry| entry.scope == scope);
+    let access = !any(ACCESS) || has(ACCESS, GROUP);
+    let named = entries.iter().any(|entry| entry.scope == DEFAULT && !entry.name.is_empty());
+    let default = has(DEFAULT, USER) && has(DEFAULT, GROUP) && has(DEFAULT, OTHER) && (!named || has(DEFAULT, MASK));
+    entries.iter().all(fits) && ordered && access && (!any(DEFAULT) || default) && check_count(entries).is_ok()
+}
+
 fn check_count(list: &[AclEntry]) -> Result<(), Refusal> {
     for (scope, name) in [(ACCESS, "access"), (DEFAULT, "default")] {
         let count = list.iter().filter(|entry| entry.scope == scope).count();
@@ -314,6 +337,44 @@ mod tests {
                 assert_eq!(refusal.class, ACL);
                 refusal.text
             }
+        }
+    }
+
+    /// A list that this gateway would not have stored counts as none, whoever put it there, and changing it breaks nothing: with a
+    /// scope that there is not, without the group's entry, out of order, twice, with entries that the bits say.
+    #[test]
+    fn foreign_lists_are_not_believed() {
+        let note = |acl: Vec<AclEntry>| crate::note::Note { acl, ..crate::note::Note::default() };
+        let entry = |scope, kind, name: &str| AclEntry { scope, kind, permissions: 7, name: name.to_string() };
+        for good in
+            ["", "user:bob:rwx,group::r--", "group::r--,default:user::rwx,default:group::r-x,default:other::---"]
+        {
+            let bytes = prost::Message::encode_to_vec(&note(list(good)));
+            assert_eq!(text(&crate::note::Note::read(&bytes).acl), good);
+        }
+        for foreign in [
+            vec![entry(7, 0, "")],
+            vec![entry(u32::MAX, 9, "x")],
+            vec![entry(0, 0, "bob")],
+            list("group::r--,user:bob:rwx"),
+            list("user:bob:rwx,user:bob:r--,group::r--"),
+            list("user::rwx,group::r--"),
+            list("group::r--,mask::rwx"),
+            list("default:user::rwx"),
+            vec![AclEntry { permissions: 8, ..entry(0, 1, "") }],
+            (0..100).map(|number| entry(0, 1, &"x".repeat(number))).collect(),
+        ] {
+            let bytes = prost::Message::encode_to_vec(&crate::note::Note { replication: 2, ..note(foreign.clone()) });
+            let read = crate::note::Note::read(&bytes);
+            assert!(read.acl.is_empty() && read.replication == 2, "{foreign:?}");
+            // Nor does a list that came past the check end anything but the change.
+            let spec = list("user::rw-,group::r--,other::---");
+            drop(replaced(&foreign, spec.clone()));
+            drop(without(&foreign, foreign.clone()));
+            drop(merged(&foreign, spec));
+            stored(&foreign, 0o640);
+            inherited(&foreign, 0o640, 0o640, true);
+            whole(0o640, &foreign);
         }
     }
 

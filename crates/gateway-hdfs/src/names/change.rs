@@ -6,6 +6,7 @@ use crate::message::names::{
     ConcatRequest, DeleteRequest, MkdirsRequest, Rename2Request, RenameRequest, TruncateRequest,
 };
 use crate::names::creation;
+use crate::names::looks::{Looks, looked};
 use crate::names::permission::{self, ALL, READ, WRITE, Wanted};
 use crate::names::walk::Walk;
 use crate::names::way::{Purpose, Way};
@@ -15,6 +16,7 @@ use crate::refusal::{
 };
 use base::error::{Error, ErrorKind};
 use base::limit::CONCAT_FILES_MAX;
+use client::{Looked, Seen};
 
 /// Does mkdirs: true, also if it is there.
 pub(crate) async fn mkdirs(gateway: &Gateway, caller: &Caller, ask: MkdirsRequest) -> Result<bool, Refusal> {
@@ -27,14 +29,20 @@ pub(crate) async fn mkdirs(gateway: &Gateway, caller: &Caller, ask: MkdirsReques
             done => return done.map(|()| true).map_err(Refusal::from),
         }
     }
-    let creation = creation::for_directory(gateway, caller, &path, parents, (masked, open)).await?;
-    if creation.existing.is_some() {
-        return Ok(true);
+    let mut looks = Looks::default();
+    loop {
+        let creation = creation::for_directory(gateway, caller, &path, parents, (masked, open)).await?;
+        if creation.existing.is_some() {
+            return Ok(true);
+        }
+        // Somebody else may make it meanwhile, which is as good; then the parents are there as well.
+        let known = creation.version;
+        let (path, options) = creation.into_directory(known);
+        match gateway.client.make_directory_with(&path, options).await {
+            Err(error) => looks.again(error)?,
+            Ok(()) => return Ok(true),
+        }
     }
-    // Somebody else may make it meanwhile, which is as good; then the parents are there as well.
-    let (path, options) = creation.into_directory(0);
-    gateway.client.make_directory_with(&path, options).await?;
-    Ok(true)
 }
 
 /// Whether the store did not make a change that was sent to it without a look before: then the look says why, or what to do.
@@ -67,28 +75,34 @@ pub(crate) async fn rename(gateway: &Gateway, caller: &Caller, ask: RenameReques
     if known_rename(gateway, caller, (&ask.from, &ask.to), false).await? {
         return Ok(true);
     }
-    let from = Way::look(gateway, caller, &ask.from, Purpose::Write).await?;
-    let mut to = Way::look(gateway, caller, &ask.to, Purpose::Create).await?;
-    if to.last().is_some_and(|there| there.directory) && !from.is_root() {
-        let inside = format!("{}/{}", to.path.trim_end_matches('/'), from.name());
-        to = Way::look(gateway, caller, &inside, Purpose::Create).await?;
-    }
-    permission::check(&gateway.superuser, caller, &from, Wanted { parent: WRITE, ..Wanted::default() })?;
-    permission::check(&gateway.superuser, caller, &to, Wanted { ancestor: WRITE, ..Wanted::default() })?;
-    if from.last().is_none() || from.is_root() {
-        return Ok(false);
-    }
-    if from.path == to.path {
-        return Ok(true);
-    }
-    if is_below(&to, &from) || to.last().is_some() || !to.has_parent() {
-        return Ok(false);
-    }
-    match caller.store(&gateway.client).rename(&from.path, &to.path, false).await {
-        Ok(()) => Ok(true),
-        // Somebody was faster: as if it had been so before.
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Exists | ErrorKind::Invalid) => Ok(false),
-        Err(error) => Err(error.into()),
+    let mut looks = Looks::default();
+    loop {
+        let from = Way::look(gateway, caller, &ask.from, Purpose::Write).await?;
+        let mut to = Way::look(gateway, caller, &ask.to, Purpose::Create).await?;
+        if to.last().is_some_and(|there| there.directory) && !from.is_root() {
+            let inside = format!("{}/{}", to.path.trim_end_matches('/'), from.name());
+            to = Way::look(gateway, caller, &inside, Purpose::Create).await?;
+        }
+        permission::check(&gateway.superuser, caller, &from, Wanted { parent: WRITE, ..Wanted::default() })?;
+        permission::check(&gateway.superuser, caller, &to, Wanted { ancestor: WRITE, ..Wanted::default() })?;
+        if from.last().is_none() || from.is_root() {
+            return Ok(false);
+        }
+        if from.path == to.path {
+            return Ok(true);
+        }
+        if is_below(&to, &from) || to.last().is_some() || !to.has_parent() {
+            return Ok(false);
+        }
+        let store = caller.store(&gateway.client).relying_on(looked(&from, &[to.seen()]));
+        match store.rename(&from.path, &to.path, false).await {
+            Ok(()) => return Ok(true),
+            // Somebody was faster: as if it had been so before.
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Exists | ErrorKind::Invalid) => {
+                return Ok(false);
+            }
+            Err(error) => looks.again(error)?,
+        }
     }
 }
 
@@ -98,6 +112,25 @@ pub(crate) async fn rename2(gateway: &Gateway, caller: &Caller, ask: Rename2Requ
     if whole && known_rename(gateway, caller, (&ask.from, &ask.to), ask.overwrite).await? {
         return Ok(());
     }
+    let mut looks = Looks::default();
+    loop {
+        let (from, to) = to_rename(gateway, caller, &ask).await?;
+        let directories = if whole { from.version } else { looks.walked(&from).directories };
+        let relied_on = Looked { directories, ..looked(&from, &[to.seen()]) };
+        let store = caller.store(&gateway.client).relying_on(relied_on);
+        match store.rename(&from.path, &to.path, ask.overwrite).await {
+            Ok(()) => return Ok(()),
+            // What was found above fits, so what is in the way is what the directory has in it.
+            Err(error) if error.kind() == ErrorKind::Exists && to.last().is_some_and(|there| there.directory) => {
+                return Err(Refusal::io(format!("rename destination directory is not empty: {}", to.path)));
+            }
+            Err(error) => looks.again(error)?,
+        }
+    }
+}
+
+/// The ways to both names of a rename2 that may be done as far as was seen.
+async fn to_rename(gateway: &Gateway, caller: &Caller, ask: &Rename2Request) -> Result<(Way, Way), Refusal> {
     let from = Way::look(gateway, caller, &ask.from, Purpose::Write).await?;
     let to = Way::look(gateway, caller, &ask.to, Purpose::Create).await?;
     permission::check(&gateway.superuser, caller, &from, Wanted { parent: WRITE, ..Wanted::default() })?;
@@ -137,15 +170,7 @@ pub(crate) async fn rename2(gateway: &Gateway, caller: &Caller, ask: Rename2Requ
     if to.parent().is_some_and(|parent| !parent.directory) {
         return Err(Refusal::new(PARENT_NOT_DIRECTORY, format!("rename destination parent {} is a file.", to.path)));
     }
-    caller.store(&gateway.client).rename(&from.path, &to.path, ask.overwrite).await.map_err(|error| {
-        match error.kind() {
-            // What was found above fits, so what is in the way is what the directory has in it.
-            ErrorKind::Exists if to.last().is_some_and(|there| there.directory) => {
-                Refusal::io(format!("rename destination directory is not empty: {}", to.path))
-            }
-            _ => Refusal::from(error),
-        }
-    })
+    Ok((from, to))
 }
 
 /// Does delete: false if there is nothing of that name, and for the root.
@@ -160,21 +185,26 @@ pub(crate) async fn delete(gateway: &Gateway, caller: &Caller, ask: DeleteReques
             done => return done.map(|()| true).map_err(Refusal::from),
         }
     }
-    let way = Way::look(gateway, caller, &ask.path, Purpose::Write).await?;
-    permission::check(&gateway.superuser, caller, &way, Wanted { parent: WRITE, ..Wanted::default() })?;
-    let Some(last) = way.last() else { return Ok(false) };
-    if last.directory && !caller.superuser {
-        check_below(gateway, caller, &way).await?;
-    }
-    if way.is_root() {
-        let some = !gateway.client.list("/", "", 1).await?.entries.is_empty();
-        return if some && !ask.recursive { Err(not_empty(&way)) } else { Ok(false) };
-    }
-    match caller.store(&gateway.client).delete(&way.path, ask.recursive).await {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        Err(error) if error.kind() == ErrorKind::Exists => Err(not_empty(&way)),
-        Err(error) => Err(error.into()),
+    let mut looks = Looks::default();
+    loop {
+        let way = Way::look(gateway, caller, &ask.path, Purpose::Write).await?;
+        permission::check(&gateway.superuser, caller, &way, Wanted { parent: WRITE, ..Wanted::default() })?;
+        let Some(last) = way.last() else { return Ok(false) };
+        if last.directory && !caller.superuser {
+            check_below(gateway, caller, &way).await?;
+        }
+        if way.is_root() {
+            let some = !gateway.client.list("/", "", 1).await?.entries.is_empty();
+            return if some && !ask.recursive { Err(not_empty(&way)) } else { Ok(false) };
+        }
+        let walked = last.directory && !caller.superuser;
+        let relied_on = if walked { looks.walked(&way) } else { way.looked() };
+        match caller.store(&gateway.client).relying_on(relied_on).delete(&way.path, ask.recursive).await {
+            Ok(()) => return Ok(true),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+            Err(error) if error.kind() == ErrorKind::Exists => return Err(not_empty(&way)),
+            Err(error) => looks.again(error)?,
+        }
     }
 }
 
@@ -194,6 +224,24 @@ pub(crate) async fn concat(gateway: &Gateway, caller: &Caller, ask: ConcatReques
     if let Some(path) = [&ask.target].into_iter().chain(&ask.sources).find(|path| path.starts_with("/.reserved/")) {
         return Err(Refusal::io(format!("Concat operation doesn't support /.reserved relative path : {path}")));
     }
+    let mut looks = Looks::default();
+    loop {
+        let (target, sources, seen) = to_join(gateway, caller, &ask).await?;
+        let store = caller.store(&gateway.client).relying_on(looked(&target, &seen));
+        match store.concat(&target.path, &sources).await {
+            Err(error) => looks.again(error)?,
+            Ok(_) => return Ok(()),
+        }
+    }
+}
+
+/// The way to the target of a concat, the paths of its sources, and what was found there, if they may be joined as far as was seen.
+async fn to_join(
+    gateway: &Gateway,
+    caller: &Caller,
+    ask: &ConcatRequest,
+) -> Result<(Way, Vec<String>, Vec<Seen>), Refusal> {
+    let argument = |text: String| Err(Refusal::new(ILLEGAL_ARGUMENT, text));
     let target = Way::look(gateway, caller, &ask.target, Purpose::Write).await?;
     permission::check(&gateway.superuser, caller, &target, Wanted { access: WRITE, ..Wanted::default() })?;
     let whole = target.file()?;
@@ -201,6 +249,7 @@ pub(crate) async fn concat(gateway: &Gateway, caller: &Caller, ask: ConcatReques
         return argument(format!("concat: target file {} is under construction", ask.target));
     }
     let target_blocks = Note::read(&whole.note).block_size();
+    let mut seen: Vec<Seen> = Vec::with_capacity(ask.sources.len().min(1024));
     let mut sources: Vec<String> = Vec::with_capacity(ask.sources.len().min(1024));
     for text in &ask.sources {
         let source = Way::look(gateway, caller, text, Purpose::Write).await?;
@@ -228,25 +277,31 @@ pub(crate) async fn concat(gateway: &Gateway, caller: &Caller, ask: ConcatReques
         if sources.contains(&source.path) {
             return argument("concat: at least two of the source files are the same".to_string());
         }
+        seen.push(source.seen());
         sources.push(source.path);
     }
-    caller.store(&gateway.client).concat(&target.path, &sources).await.map(|_| ()).map_err(Refusal::from)
+    Ok((target, sources, seen))
 }
 
 /// Does truncate: true, it is done at once.
 pub(crate) async fn truncate(gateway: &Gateway, caller: &Caller, ask: TruncateRequest) -> Result<bool, Refusal> {
-    let way = Way::look(gateway, caller, &ask.path, Purpose::Write).await?;
-    permission::check(&gateway.superuser, caller, &way, Wanted { access: WRITE, ..Wanted::default() })?;
-    let file = way.file()?;
-    if !file.open && file.length < ask.length {
-        let text = format!(
-            "Cannot truncate to a larger file size. Current size: {}, truncate size: {}.",
-            file.length, ask.length
-        );
-        return Err(Refusal::new(ILLEGAL_ARGUMENT, text));
+    let mut looks = Looks::default();
+    loop {
+        let way = Way::look(gateway, caller, &ask.path, Purpose::Write).await?;
+        permission::check(&gateway.superuser, caller, &way, Wanted { access: WRITE, ..Wanted::default() })?;
+        let file = way.file()?;
+        if !file.open && file.length < ask.length {
+            let text = format!(
+                "Cannot truncate to a larger file size. Current size: {}, truncate size: {}.",
+                file.length, ask.length
+            );
+            return Err(Refusal::new(ILLEGAL_ARGUMENT, text));
+        }
+        match gateway.client.relying_on(way.looked()).truncate(&way.path, ask.length).await {
+            Err(error) => looks.again(error)?,
+            Ok(_) => return Ok(true),
+        }
     }
-    gateway.client.truncate(&way.path, ask.length).await?;
-    Ok(true)
 }
 
 /// Whether the way leads below another.

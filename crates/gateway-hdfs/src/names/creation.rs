@@ -8,7 +8,7 @@ use crate::names::permission::{self, WRITE, Wanted};
 use crate::names::way::{Purpose, Way};
 use crate::note::Note;
 use crate::refusal::{FILE_EXISTS, FILE_NOT_FOUND, PARENT_NOT_DIRECTORY, Refusal};
-use client::{Attributes, DirectoryOptions};
+use client::{Attributes, DirectoryOptions, Looked};
 use prost::Message;
 
 /// Where something new goes and what it is born with.
@@ -31,6 +31,8 @@ pub(crate) struct Creation {
     pub above_note: Vec<u8>,
     /// The version of the directories above.
     pub version: u64,
+    /// What was found on the way, for a change that relies on it.
+    pub looked: Looked,
 }
 
 /// Permission bits as a client sends them: with its umask, and without.
@@ -144,6 +146,7 @@ fn born(caller: &Caller, way: Way, (masked, open): Bits, directory: bool) -> Cre
         above_mode,
         above_note: above.encode_to_vec(),
         version: way.version,
+        looked: way.looked(),
         path: way.path,
     }
 }

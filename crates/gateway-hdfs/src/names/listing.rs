@@ -151,9 +151,16 @@ pub(crate) async fn file_for(
     path: &str,
     access: u32,
 ) -> Result<(String, Attributes), Refusal> {
+    let way = way_to_file(gateway, caller, path, access).await?;
+    let file = way.file()?.clone();
+    Ok((way.path, file))
+}
+
+/// The same with everything on the way.
+pub(crate) async fn way_to_file(gateway: &Gateway, caller: &Caller, path: &str, access: u32) -> Result<Way, Refusal> {
     let purpose = if access & permission::WRITE == 0 { Purpose::Read } else { Purpose::Write };
     let way = Way::look(gateway, caller, path, purpose).await?;
-    let file = way.file()?.clone();
+    let file = way.file()?;
     permission::check(&gateway.superuser, caller, &way, Wanted { access, ..Wanted::default() })?;
     if caller.superuser && access & READ != 0 && Note::read(&file.note).unreadable_by_superuser {
         let text = format!(
@@ -162,7 +169,7 @@ pub(crate) async fn file_for(
         );
         return Err(Refusal::new(ACCESS_CONTROL, text));
     }
-    Ok((way.path, file))
+    Ok(way)
 }
 
 /// The storage policy that what is named inherits; zero: none.

@@ -7,6 +7,7 @@ use crate::message::policies::{
     StorageTypes,
 };
 use crate::names::listing::policy_above;
+use crate::names::looks::Looks;
 use crate::names::permission::{self, READ, WRITE, Wanted};
 use crate::names::set::change_note;
 use crate::names::way::{Purpose, Way};
@@ -78,18 +79,24 @@ pub(crate) async fn set_storage_policy(
         None => 0,
         Some(name) => storage_policy_named(name)?,
     };
-    let way = Way::look(gateway, caller, path, Purpose::Write).await?;
-    permission::check(&gateway.superuser, caller, &way, Wanted { access: WRITE, ..Wanted::default() })?;
-    let last = way.any("File/Directory does not exist: ")?;
-    if !last.directory && number == LAZY_PERSIST {
-        let text = "Policy LAZY_PERSIST cannot be set after file creation.";
-        return Err(Refusal::new(ILLEGAL_ARGUMENT, text));
+    let mut looks = Looks::default();
+    loop {
+        let way = Way::look(gateway, caller, path, Purpose::Write).await?;
+        permission::check(&gateway.superuser, caller, &way, Wanted { access: WRITE, ..Wanted::default() })?;
+        let last = way.any("File/Directory does not exist: ")?;
+        if !last.directory && number == LAZY_PERSIST {
+            let text = "Policy LAZY_PERSIST cannot be set after file creation.";
+            return Err(Refusal::new(ILLEGAL_ARGUMENT, text));
+        }
+        if !last.directory && Note::read(&last.note).storage_policy == LAZY_PERSIST {
+            let text = "Existing policy LAZY_PERSIST cannot be changed after file creation.";
+            return Err(Refusal::new(ILLEGAL_ARGUMENT, text));
+        }
+        match change_note(gateway, &way, None, |note| note.storage_policy = number).await? {
+            Err(error) => looks.again(error)?,
+            Ok(()) => return Ok(()),
+        }
     }
-    if !last.directory && Note::read(&last.note).storage_policy == LAZY_PERSIST {
-        let text = "Existing policy LAZY_PERSIST cannot be changed after file creation.";
-        return Err(Refusal::new(ILLEGAL_ARGUMENT, text));
-    }
-    change_note(gateway, &way.path, None, |note| note.storage_policy = number).await
 }
 
 /// The number of a storage policy by its name, in any case.
@@ -149,18 +156,31 @@ pub(crate) async fn set_coding_policy(
 ) -> Result<(), Refusal> {
     let name = ask.name.filter(|name| !name.is_empty()).unwrap_or_else(|| USUAL_CODING.to_string());
     check_coding_policy(&name)?;
-    let way = coded_directory(gateway, caller, &ask.path, "Attempt to set an erasure coding policy for a file").await?;
-    change_note(gateway, &way.path, None, |note| note.erasure_coding = name).await
+    let mut looks = Looks::default();
+    loop {
+        let refusal = "Attempt to set an erasure coding policy for a file";
+        let way = coded_directory(gateway, caller, &ask.path, refusal).await?;
+        match change_note(gateway, &way, None, |note| note.erasure_coding.clone_from(&name)).await? {
+            Err(error) => looks.again(error)?,
+            Ok(()) => return Ok(()),
+        }
+    }
 }
 
 /// Does unsetErasureCodingPolicy.
 pub(crate) async fn unset_coding_policy(gateway: &Gateway, caller: &Caller, path: &str) -> Result<(), Refusal> {
-    let way = coded_directory(gateway, caller, path, "Cannot unset an erasure coding policy on a file").await?;
-    if way.last().is_none_or(|last| Note::read(&last.note).erasure_coding.is_empty()) {
-        let text = format!("No erasure coding policy explicitly set on {}", way.path);
-        return Err(Refusal::new(NO_CODING_POLICY, text));
+    let mut looks = Looks::default();
+    loop {
+        let way = coded_directory(gateway, caller, path, "Cannot unset an erasure coding policy on a file").await?;
+        if way.last().is_none_or(|last| Note::read(&last.note).erasure_coding.is_empty()) {
+            let text = format!("No erasure coding policy explicitly set on {}", way.path);
+            return Err(Refusal::new(NO_CODING_POLICY, text));
+        }
+        match change_note(gateway, &way, None, |note| note.erasure_coding.clear()).await? {
+            Err(error) => looks.again(error)?,
+            Ok(()) => return Ok(()),
+        }
     }
-    change_note(gateway, &way.path, None, |note| note.erasure_coding.clear()).await
 }
 
 /// Refuses the name of an erasure coding policy that there is not.

@@ -7,10 +7,12 @@ use crate::message::names::{
     AclEntryProto, AclRequest, AclStatus, SetOwnerRequest, SetPermissionRequest, SetReplicationRequest, SetTimesRequest,
 };
 use crate::names::acl;
+use crate::names::looks::Looks;
 use crate::names::permission::{self, WRITE, Wanted};
 use crate::names::way::{Purpose, Way};
 use crate::note::{AclEntry, Note};
 use crate::refusal::{ACCESS_CONTROL, ACL, Refusal};
+use base::error::Result as Stored;
 use base::limit::NOTE_MAX;
 use client::NewAttributes;
 use prost::Message;
@@ -35,41 +37,59 @@ pub(crate) enum AclChange {
 
 /// Does setPermission.
 pub(crate) async fn permission(gateway: &Gateway, caller: &Caller, ask: SetPermissionRequest) -> Result<(), Refusal> {
-    let way = owned(gateway, caller, &ask.path).await?;
     let new = NewAttributes { mode: Some(ask.permission.bits & 0o1777), ..NewAttributes::default() };
-    Ok(gateway.client.set_attributes(&way.path, new).await?)
+    let mut looks = Looks::default();
+    loop {
+        let way = owned(gateway, caller, &ask.path).await?;
+        match set_seen(gateway, &way, new.clone()).await {
+            Err(error) => looks.again(error)?,
+            Ok(()) => return Ok(()),
+        }
+    }
 }
 
 /// Does setOwner: the owner is changed by superusers only, the group also by the owner to a group of its own.
 pub(crate) async fn owner(gateway: &Gateway, caller: &Caller, ask: SetOwnerRequest) -> Result<(), Refusal> {
-    let way = owned(gateway, caller, &ask.path).await?;
-    let SetOwnerRequest { owner, group, .. } = ask;
+    let SetOwnerRequest { owner, group, path } = ask;
     let (owner, group) = (owner.filter(|name| !name.is_empty()), group.filter(|name| !name.is_empty()));
-    if !caller.superuser {
-        if owner.as_ref().is_some_and(|owner| **owner != *caller.user) {
-            let text = format!("User {} is not a super user (non-super user cannot change owner).", caller.user);
-            return Err(Refusal::new(ACCESS_CONTROL, text));
+    let mut looks = Looks::default();
+    loop {
+        let way = owned(gateway, caller, &path).await?;
+        if !caller.superuser {
+            if owner.as_ref().is_some_and(|owner| **owner != *caller.user) {
+                let text = format!("User {} is not a super user (non-super user cannot change owner).", caller.user);
+                return Err(Refusal::new(ACCESS_CONTROL, text));
+            }
+            if let Some(group) = group.as_ref().filter(|group| !caller.groups.contains(group)) {
+                let text = format!("User {} does not belong to {group}", caller.user);
+                return Err(Refusal::new(ACCESS_CONTROL, text));
+            }
         }
-        if let Some(group) = group.as_ref().filter(|group| !caller.groups.contains(group)) {
-            let text = format!("User {} does not belong to {group}", caller.user);
-            return Err(Refusal::new(ACCESS_CONTROL, text));
+        let new = NewAttributes { owner: owner.clone(), group: group.clone(), ..NewAttributes::default() };
+        match set_seen(gateway, &way, new).await {
+            Err(error) => looks.again(error)?,
+            Ok(()) => return Ok(()),
         }
     }
-    let new = NewAttributes { owner, group, ..NewAttributes::default() };
-    Ok(gateway.client.set_attributes(&way.path, new).await?)
 }
 
 /// Does setTimes.
 pub(crate) async fn times(gateway: &Gateway, caller: &Caller, ask: SetTimesRequest) -> Result<(), Refusal> {
-    let way = Way::look(gateway, caller, &ask.path, Purpose::Write).await?;
-    permission::check(&gateway.superuser, caller, &way, Wanted { access: WRITE, ..Wanted::default() })?;
-    if way.last().is_none() {
-        return Err(Refusal::not_found(format!("File/Directory {} does not exist.", way.path)));
-    }
     let said = |time: u64| i64::try_from(time).is_ok().then_some(time);
     let (modified_ms, accessed_ms) = (said(ask.modified), said(ask.accessed));
     let new = NewAttributes { modified_ms, accessed_ms, ..NewAttributes::default() };
-    Ok(gateway.client.set_attributes(&way.path, new).await?)
+    let mut looks = Looks::default();
+    loop {
+        let way = Way::look(gateway, caller, &ask.path, Purpose::Write).await?;
+        permission::check(&gateway.superuser, caller, &way, Wanted { access: WRITE, ..Wanted::default() })?;
+        if way.last().is_none() {
+            return Err(Refusal::not_found(format!("File/Directory {} does not exist.", way.path)));
+        }
+        match set_seen(gateway, &way, new.clone()).await {
+            Err(error) => looks.again(error)?,
+            Ok(()) => return Ok(()),
+        }
+    }
 }
 
 /// Does setReplication: false for a directory, and if there is nothing of that name.
@@ -79,13 +99,19 @@ pub(crate) async fn replication(
     ask: SetReplicationRequest,
 ) -> Result<bool, Refusal> {
     check_replication(ask.replication, &ask.path)?;
-    let way = Way::look(gateway, caller, &ask.path, Purpose::Write).await?;
-    permission::check(&gateway.superuser, caller, &way, Wanted { access: WRITE, ..Wanted::default() })?;
-    if way.last().is_none_or(|last| last.directory) {
-        return Ok(false);
+    let mut looks = Looks::default();
+    loop {
+        let way = Way::look(gateway, caller, &ask.path, Purpose::Write).await?;
+        permission::check(&gateway.superuser, caller, &way, Wanted { access: WRITE, ..Wanted::default() })?;
+        if way.last().is_none_or(|last| last.directory) {
+            return Ok(false);
+        }
+        let changed = change_note(gateway, &way, Some(ask.replication), |note| note.replication = ask.replication);
+        match changed.await? {
+            Err(error) => looks.again(error)?,
+            Ok(()) => return Ok(true),
+        }
     }
-    change_note(gateway, &way.path, Some(ask.replication), |note| note.replication = ask.replication).await?;
-    Ok(true)
 }
 
 /// Refuses a number of copies that HDFS refuses.
@@ -106,9 +132,20 @@ pub(crate) async fn change_acl(
     ask: AclRequest,
 ) -> Result<(), Refusal> {
     let spec: Vec<AclEntry> = ask.entries.into_iter().map(stored_entry).collect();
-    let way = owned(gateway, caller, &ask.path).await?;
-    let _one_at_a_time = gateway.note_changes.lock().await;
-    let before = gateway.client.stat(&way.path).await?;
+    let mut looks = Looks::default();
+    loop {
+        let way = owned(gateway, caller, &ask.path).await?;
+        let new = with_acl(&way, change, spec.clone())?;
+        match set_seen(gateway, &way, new).await {
+            Err(error) => looks.again(error)?,
+            Ok(()) => return Ok(()),
+        }
+    }
+}
+
+/// What is to be set at the end of a way to change its access control list.
+fn with_acl(way: &Way, change: AclChange, spec: Vec<AclEntry>) -> Result<NewAttributes, Refusal> {
+    let before = way.any("Directory/File does not exist ")?;
     let mut note = Note::read(&before.note);
     let empty = spec.is_empty();
     let with_path = |refusal: Refusal| match refusal.class {
@@ -135,8 +172,7 @@ pub(crate) async fn change_acl(
     }
     let (mode, entries) = acl::stored(&list, before.mode);
     note.acl = entries;
-    let new = NewAttributes { mode: Some(mode), note: Some(encoded(&note)?), ..NewAttributes::default() };
-    Ok(gateway.client.set_attributes(&way.path, new).await?)
+    Ok(NewAttributes { mode: Some(mode), note: Some(encoded(&note)?), ..NewAttributes::default() })
 }
 
 /// Does getAclStatus.
@@ -152,18 +188,23 @@ pub(crate) async fn acl_status(gateway: &Gateway, caller: &Caller, path: &str) -
     })
 }
 
-/// Changes the note of what has this path, and how often it counts against quotas if that is given. Changes of notes through one gateway come one after another, so none is lost.
+/// Changes the note of what was found at the end of a way, and how often it counts against quotas if that is given. `Stale` if it has
+/// another one by now, whichever gateway set that: then look again (`Looks::again`).
 pub(crate) async fn change_note(
     gateway: &Gateway,
-    path: &str,
+    way: &Way,
     copies: Option<u32>,
     change: impl FnOnce(&mut Note),
-) -> Result<(), Refusal> {
-    let _one_at_a_time = gateway.note_changes.lock().await;
-    let mut note = Note::read(&gateway.client.stat(path).await?.note);
+) -> Result<Stored<()>, Refusal> {
+    let mut note = Note::read(&way.any("cannot find ")?.note);
     change(&mut note);
     let new = NewAttributes { note: Some(encoded(&note)?), copies, ..NewAttributes::default() };
-    Ok(gateway.client.set_attributes(path, new).await?)
+    Ok(set_seen(gateway, way, new).await)
+}
+
+/// Sets attributes of what was found at the end of a way. `Stale` if that is otherwise by now.
+async fn set_seen(gateway: &Gateway, way: &Way, new: NewAttributes) -> Stored<()> {
+    gateway.client.relying_on(way.looked()).set_attributes(&way.path, new).await
 }
 
 /// The way to something that the caller owns.

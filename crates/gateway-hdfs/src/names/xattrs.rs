@@ -3,9 +3,11 @@
 use crate::caller::Caller;
 use crate::gateway::Gateway;
 use crate::message::names::{XattrProto, XattrRequest, XattrsRequest};
+use crate::names::looks::Looks;
 use crate::names::permission::{self, READ, WRITE, Wanted};
 use crate::names::set::change_note;
 use crate::names::way::{Purpose, Way};
+use crate::note::Note;
 use crate::refusal::{ACCESS_CONTROL, ILLEGAL_ARGUMENT, Refusal, XATTR_NOT_FOUND};
 use base::error::ErrorKind;
 
@@ -38,48 +40,67 @@ pub(crate) async fn set(gateway: &Gateway, caller: &Caller, ask: XattrRequest) -
         );
         return Err(Refusal::new(ILLEGAL_ARGUMENT, text));
     }
-    let (way, name) = to_change(gateway, caller, &ask.path, &xattr).await?;
-    let there = gateway.client.xattrs(&way.path).await?;
-    let exists = there.iter().any(|(other, _)| *other == name);
-    if flag & (CREATE | REPLACE) == 0 {
-        return Err(Refusal::new(ILLEGAL_ARGUMENT, "A flag must be specified."));
-    }
-    if exists && flag & REPLACE == 0 {
-        let text = format!("XAttr: {} already exists. The REPLACE flag must be specified.", xattr.name);
-        return Err(Refusal::io(text));
-    }
-    if !exists && flag & CREATE == 0 {
-        let text = format!("XAttr: {} does not exist. The CREATE flag must be specified.", xattr.name);
-        return Err(Refusal::io(text));
-    }
-    let visible = |name: &str| name.starts_with("user.") || name.starts_with("trusted.");
-    let count = there.iter().filter(|(name, _)| visible(name)).count();
-    if !exists && visible(&name) && count >= VISIBLE_MAX {
-        let text = format!("Cannot add additional XAttr to inode, would exceed limit of {VISIBLE_MAX}");
-        return Err(Refusal::io(text));
-    }
-    if is_unreadable(&xattr) {
-        if way.last().is_some_and(|last| last.directory) {
-            return Err(Refusal::io(format!("Can only set 'security.{UNREADABLE}' on a file.")));
+    let mut looks = Looks::default();
+    loop {
+        let (way, name) = to_change(gateway, caller, &ask.path, &xattr).await?;
+        let there = gateway.client.xattrs(&way.path).await?;
+        let exists = there.iter().any(|(other, _)| *other == name);
+        if flag & (CREATE | REPLACE) == 0 {
+            return Err(Refusal::new(ILLEGAL_ARGUMENT, "A flag must be specified."));
         }
-        // First what counts, then what is shown.
-        change_note(gateway, &way.path, None, |note| note.unreadable_by_superuser = true).await?;
+        if exists && flag & REPLACE == 0 {
+            let text = format!("XAttr: {} already exists. The REPLACE flag must be specified.", xattr.name);
+            return Err(Refusal::io(text));
+        }
+        if !exists && flag & CREATE == 0 {
+            let text = format!("XAttr: {} does not exist. The CREATE flag must be specified.", xattr.name);
+            return Err(Refusal::io(text));
+        }
+        let visible = |name: &str| name.starts_with("user.") || name.starts_with("trusted.");
+        let count = there.iter().filter(|(name, _)| visible(name)).count();
+        if !exists && visible(&name) && count >= VISIBLE_MAX {
+            let text = format!("Cannot add additional XAttr to inode, would exceed limit of {VISIBLE_MAX}");
+            return Err(Refusal::io(text));
+        }
+        if is_unreadable(&xattr) {
+            if way.last().is_some_and(|last| last.directory) {
+                return Err(Refusal::io(format!("Can only set 'security.{UNREADABLE}' on a file.")));
+            }
+            // First what counts, then what is shown: that has to be looked up again then.
+            if !way.last().is_some_and(|last| Note::read(&last.note).unreadable_by_superuser) {
+                if let Err(error) = change_note(gateway, &way, None, |note| note.unreadable_by_superuser = true).await?
+                {
+                    looks.again(error)?;
+                }
+                continue;
+            }
+        }
+        let store = caller.store(&gateway.client).relying_on(way.looked());
+        match store.set_xattr(&way.path, &name, Some(value.clone())).await {
+            Err(error) => looks.again(error)?,
+            Ok(()) => return Ok(()),
+        }
     }
-    Ok(caller.store(&gateway.client).set_xattr(&way.path, &name, Some(value)).await?)
 }
 
 /// Does removeXAttr.
 pub(crate) async fn remove(gateway: &Gateway, caller: &Caller, ask: XattrRequest) -> Result<(), Refusal> {
     let xattr = ask.xattr.unwrap_or_default();
-    let (way, name) = to_change(gateway, caller, &ask.path, &xattr).await?;
-    if is_unreadable(&xattr) {
-        let text = format!("The xattr 'security.{UNREADABLE}' can not be deleted.");
-        return Err(Refusal::new(ACCESS_CONTROL, text));
+    let mut looks = Looks::default();
+    loop {
+        let (way, name) = to_change(gateway, caller, &ask.path, &xattr).await?;
+        if is_unreadable(&xattr) {
+            let text = format!("The xattr 'security.{UNREADABLE}' can not be deleted.");
+            return Err(Refusal::new(ACCESS_CONTROL, text));
+        }
+        match caller.store(&gateway.client).relying_on(way.looked()).set_xattr(&way.path, &name, None).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return Err(Refusal::io("No matching attributes found for remove operation"));
+            }
+            Err(error) => looks.again(error)?,
+            Ok(()) => return Ok(()),
+        }
     }
-    caller.store(&gateway.client).set_xattr(&way.path, &name, None).await.map_err(|error| match error.kind() {
-        ErrorKind::NotFound => Refusal::io("No matching attributes found for remove operation"),
-        _ => Refusal::from(error),
-    })
 }
 
 /// Does getXAttrs, and without names listXAttrs: those that the caller may see.

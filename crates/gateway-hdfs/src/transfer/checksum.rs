@@ -2,7 +2,7 @@
 
 use super::connection::Connection;
 use super::read::{Opened, open_block};
-use crate::files::blocks::{Base, Place};
+use crate::files::blocks::place;
 use crate::gateway::Gateway;
 use crate::message::transfer::{
     BlockChecksum, BlockChecksumAnswer, CHECKSUM_CRC32C, COMPOSITE_CRC, ChecksumOptions, ERROR, ERROR_UNSUPPORTED,
@@ -37,10 +37,9 @@ async fn sum(gateway: &Arc<Gateway>, request: &BlockChecksum, kind: i32) -> Resu
     let block = &request.header.block;
     let Opened { reader, base, length } = open_block(gateway, block).await?;
     // A regular block ends where the next one begins, an irregular one where its writer said.
-    let whole = match gateway.files.blocks.place(block.id, gateway.clock.now()) {
-        Some(Place { base: Base::Blocks(_), .. }) => length.min(Note::read(&reader.attributes().note).block_size()),
-        _ => length,
-    };
+    let size = Note::read(&reader.attributes().note).block_size();
+    let end = place(block.id).and_then(|place| place.end(size));
+    let whole = end.map_or(length, |end| length.min(end.saturating_sub(base)));
     let wanted = block.length.filter(|length| *length > 0).map_or(whole, |length| length.min(whole));
     let mut range = reader.range(base, wanted, ReadOptions::default(), Sums::Sectors);
     let (mut md5, mut composite, mut left) = (Md5::new(), 0, wanted);

@@ -1,7 +1,7 @@
 //! READ_BLOCK: bytes of a block in packets, each made of one piece of the file as the store hands it out, not copied.
 
 use super::connection::{Connection, SILENCE_MAX, nonsense};
-use crate::files::blocks::{FIRST_STAMP, Place};
+use crate::files::blocks::{generation_of, place};
 use crate::files::located::show;
 use crate::gateway::Gateway;
 use crate::message::hdfs::ExtendedBlock;
@@ -60,7 +60,7 @@ pub async fn read_block(gateway: &Arc<Gateway>, connection: &mut Connection, req
 pub fn suspect(gateway: &Gateway, block: &ExtendedBlock) {
     let name = show(block);
     (gateway.on_trouble)(format!("a client says that {name} is damaged; `stormwell device scrub` looks"));
-    if let Some(place) = gateway.files.blocks.place(block.id, gateway.clock.now()) {
+    if let Some(place) = place(block.id) {
         gateway.files.readers.suspect(place.inode);
     }
 }
@@ -106,14 +106,14 @@ pub struct Opened {
 
 /// Opens the file of a block. `NotFound` if the block is none.
 pub async fn open_block(gateway: &Gateway, block: &ExtendedBlock) -> Result<Opened> {
-    let place = gateway.files.blocks.place(block.id, gateway.clock.now());
-    let Some(Place { inode, base }) = place else { return Err(missing(block)) };
-    let generation = block.generation_stamp.saturating_sub(FIRST_STAMP);
-    let reader = match gateway.files.readers.open(&gateway.client, inode, generation).await {
+    let Some(place) = place(block.id) else { return Err(missing(block)) };
+    let generation = generation_of(block.generation_stamp);
+    let reader = match gateway.files.readers.open(&gateway.client, place.inode, generation).await {
         Err(error) if error.kind() == ErrorKind::NotFound => return Err(missing(block)),
         other => other?,
     };
-    let base = base.byte(Note::read(&reader.attributes().note).block_size()).ok_or_else(|| missing(block))?;
+    let attributes = reader.attributes();
+    let base = place.byte(&attributes, Note::read(&attributes.note).block_size()).ok_or_else(|| missing(block))?;
     let length = reader.length_known_or_asked().await?.saturating_sub(base);
     Ok(Opened { reader, base, length })
 }
@@ -136,7 +136,7 @@ async fn wait_for(gateway: &Gateway, block: &ExtendedBlock, mut opened: Opened, 
 }
 
 fn forget(gateway: &Gateway, block: &ExtendedBlock) {
-    if let Some(place) = gateway.files.blocks.place(block.id, gateway.clock.now()) {
+    if let Some(place) = place(block.id) {
         gateway.files.readers.forget(place.inode);
     }
 }

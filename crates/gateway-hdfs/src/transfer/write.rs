@@ -2,6 +2,7 @@
 
 use super::connection::{Connection, SILENCE_MAX};
 use super::gathering::{Gathering, Piece};
+use crate::files::blocks::place;
 use crate::files::open::{Syncing, Turn};
 use crate::gateway::Gateway;
 use crate::message::transfer::{
@@ -46,7 +47,7 @@ pub(crate) async fn write_block(
     }
     let file = turn.file.clone();
     let was_full = no_room(&file.written.borrow()).is_some();
-    let written = Writing::new(turn, gathering).run(connection).await;
+    let written = Writing::new(turn, gathering).run(gateway, connection).await;
     let full = no_room(&file.written.borrow());
     if let Some(by) = full.filter(|_| !was_full) {
         gateway.files.room.was_refused(gateway, &file, by).await;
@@ -63,8 +64,7 @@ fn no_room(written: &Written) -> Option<Option<DeviceId>> {
 /// The right to write into the block, if the file is open and the generation stamp a present one.
 async fn begin(gateway: &Gateway, request: &WriteBlock) -> Result<Turn> {
     let block = &request.header.base.block;
-    let place = gateway.files.blocks.place(block.id, gateway.clock.now());
-    let Some(file) = place.and_then(|place| gateway.files.open.get(place.inode)) else {
+    let Some(file) = place(block.id).and_then(|place| gateway.files.open.get(place.inode)) else {
         let text = format!("block {} is not of a file that is open for writing", block.id);
         return Err(Error::new(ErrorKind::NotFound, text));
     };
@@ -138,14 +138,17 @@ impl Writing {
         }
     }
 
-    async fn run(mut self, connection: &mut Connection) -> Result<()> {
+    async fn run(mut self, gateway: &Gateway, connection: &mut Connection) -> Result<()> {
         loop {
             if self.acknowledge(connection).await? {
                 return self.damage.map_or(Ok(()), Err);
             }
             let mut handed_over = self.hand_over_full().await;
             match self.event(connection).await {
-                Event::Packet(Ok(header)) => self.came(header),
+                Event::Packet(Ok(header)) => {
+                    self.turn.file.hear(gateway.clock.now());
+                    self.came(header);
+                }
                 Event::Packet(Err(error)) if error.kind() == ErrorKind::Corrupt => self.damaged(error),
                 Event::Packet(Err(error)) => return Err(error),
                 Event::Quiet => handed_over = self.hand_over_rest().await,

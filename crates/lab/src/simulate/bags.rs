@@ -65,7 +65,7 @@ impl Pusher {
     }
 
     async fn batch(&mut self) -> Check<()> {
-        let window = 32 << (10 + self.random.below(4));
+        let window = 32 << (10 + self.random.below(7));
         let was_sealed = self.scene.oracle().sealed.contains(&self.number);
         // Small, so that it is reached while a push has no answer.
         let (ahead, planted) = (1 + self.random.below(12), self.scene.planted());
@@ -293,7 +293,8 @@ impl Puller {
             let oracle = self.scene.oracle();
             let mine = oracle.chunks.iter().filter(|(_, state)| state.bag == self.number);
             for (number, state) in mine {
-                self.scene.count("chunks accounted for");
+                let is_known = state.pushed && state.unsure == 0;
+                self.scene.count(if is_known { "chunks accounted for" } else { "chunks whose fate is not known" });
                 if state.pushed && state.accepted == 0 && state.unsure == 0 {
                     return Err(Broken(format!("{}: chunk {number} was pushed and never came: {state:?}", self.name)));
                 }

@@ -110,7 +110,8 @@ impl ClusterDirector {
         let number = self.members.len();
         let random = self.scene.random.fork(&format!("node{number}"));
         let devices = 1 + random.below(2) as usize;
-        let hardware = Hardware::new(devices, &random, self.scene.clock.clone(), self.stopped.clone());
+        let mut hardware = Hardware::new(devices, &random, self.scene.clock.clone(), self.stopped.clone());
+        hardware.remembered_calls = self.scene.remembered_calls;
         let member = Member::new(&self.scene, number, random, hardware, (self.capacity, self.cluster));
         self.members.push(member);
         number
@@ -172,8 +173,10 @@ impl ClusterDirector {
         let mut roles = vec![Role::Push(0), Role::Pull(0), Role::Pull(0), Role::Push(1), Role::Pull(1)];
         roles.extend((0..2 + self.random.below(2) as usize).map(Role::Files));
         roles.extend((4..6).map(Role::SlowFiles));
-        roles.extend([Role::Passes, Role::Onlooker]);
-        for (role, rare) in [(Role::Returned, 2), (Role::Witness, 2), (Role::Rivals, 3), (Role::Passing, 2)] {
+        roles.extend([Role::Passes, Role::Onlooker, Role::Hdfs(0)]);
+        for (role, rare) in
+            [(Role::Returned, 2), (Role::Witness, 2), (Role::Rivals, 3), (Role::Passing, 2), (Role::Again, 3)]
+        {
             if self.random.one_in(rare) {
                 roles.push(role);
             }
@@ -278,7 +281,7 @@ impl ClusterDirector {
         let member = &mut self.members[number];
         let how = if member.machine.must_lose_power() { End::PowerLoss } else { how };
         if how == End::PowerLoss {
-            self.scene.oracle().power_lost();
+            self.scene.power_lost(&member.name);
         }
         let silent = how == End::PowerLoss && self.random.one_in(2);
         member.end(how, if silent { Gone::Silent } else { Gone::Reset });

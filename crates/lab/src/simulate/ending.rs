@@ -1,5 +1,6 @@
 //! The end of a history: everything is compared, then deleted, and the space has to come back.
 
+use super::again;
 use super::bags::{self, Puller};
 use super::files::Files;
 use super::hardware::Hardware;
@@ -51,7 +52,7 @@ impl Ending {
             self.files.push(files);
         }
         witness::compare(scene, "finale", client).await?;
-        for directory in [returned::DIRECTORY, rivals::DIRECTORY, witness::DIRECTORY] {
+        for directory in [again::DIRECTORY, returned::DIRECTORY, rivals::DIRECTORY, witness::DIRECTORY] {
             match scene.insist("finale", "delete_all", || client.delete(directory, true)).await? {
                 Err(error) if error.kind() != ErrorKind::NotFound => {
                     return Err(Broken(format!("{directory}: {error}")));

@@ -3,6 +3,7 @@
 use super::format::content;
 use super::oracle::{Broken, Check, Promise, Stand};
 use super::scene::{Scene, nothing_done};
+use super::whereabouts;
 use base::env::Random;
 use base::error::{Error, ErrorKind};
 use base::limit::SMALL_PAYLOAD_MAX;
@@ -39,7 +40,7 @@ pub struct Files {
     looked_after: u64,
     /// Everything was looked at while a device was out of service.
     looked_out_of_service: bool,
-    /// Power losses before the file was opened that is written now.
+    /// Power losses where its bytes were before the file was opened that is written now.
     losses_at_open: u64,
     /// Longest pause between two things, in milliseconds.
     pause_max: u64,
@@ -165,12 +166,13 @@ impl Files {
     /// Writes a file from its start or from its end.
     async fn write(&mut self) -> Check<()> {
         let Some((path, stand)) = self.certain_path() else { return Ok(()) };
-        self.losses_at_open = self.scene.oracle().power_losses;
+        let losses_before = stand.map_or(0, |tag| self.scene.oracle().losses_of(tag));
         let opened = match stand {
             Some(tag) if self.random.one_in(2) => self.open_to_append(&path, tag).await?,
             _ => self.open_new(&path, stand).await?,
         };
         let Some((tag, mut writer)) = opened else { return Ok(()) };
+        self.losses_at_open = if stand == Some(tag) { losses_before } else { self.scene.oracle().losses_of(tag) };
         let steps = if self.is_slow { 1 + self.random.below(4) } else { self.random.below(8) };
         if self.is_slow {
             tokio::time::sleep(Duration::from_millis(self.random.below(SLOW_START_MAX))).await;
@@ -183,7 +185,13 @@ impl Files {
                 // The writer has failed: what is there is between what was acknowledged and what was handed in.
                 return self.recover(&path, tag).await;
             }
-            if self.is_slow && self.random.one_in(2) && !self.sync(tag, &mut writer).await? {
+            let well = match self.random.below(3) {
+                _ if !self.is_slow => true,
+                0 => true,
+                1 => self.sync(tag, &mut writer).await?,
+                _ => self.flush(tag, &mut writer).await?,
+            };
+            if !well {
                 return self.recover(&path, tag).await;
             }
         }
@@ -280,23 +288,10 @@ impl Files {
                 };
                 let bytes = Bytes::from(content(tag, position, length as usize));
                 self.scene.oracle().promise_mut(tag).handed = position + length;
+                self.scene.oracle().may_be_anywhere(tag);
                 Ok(self.scene.call(&self.name, "write", writer.write(bytes)).await?.is_ok())
             }
-            4 => {
-                let done = self.scene.call(&self.name, "hflush", writer.hflush()).await?.is_ok();
-                let mut oracle = self.scene.oracle();
-                // After a power loss an hflush with nothing to send is answered by the client alone: it promises what the one
-                // before it did, which the power took.
-                if done && oracle.power_losses == self.losses_at_open {
-                    let promise = oracle.promise_mut(tag);
-                    promise.written = promise.written.max(position);
-                }
-                drop(oracle);
-                if done {
-                    self.scene.acknowledged(&self.random);
-                }
-                Ok(done)
-            }
+            4 => self.flush(tag, writer).await,
             5 => self.sync(tag, writer).await,
             _ => {
                 let read = self.scene.call(&self.name, "read_while_written", self.client.read_small(path)).await?;
@@ -307,6 +302,38 @@ impl Files {
                 Ok(true)
             }
         }
+    }
+
+    /// Hands everything to the devices, and looks where it is. False: the writer has failed.
+    async fn flush(&self, tag: u64, writer: &mut FileWriter) -> Check<bool> {
+        if self.scene.call(&self.name, "hflush", writer.hflush()).await?.is_err() {
+            return Ok(false);
+        }
+        let promised = self.promise_written(tag, writer.position());
+        // An end right after the answer meets the bytes on their way to the disk; one that comes later knows whose they are.
+        let at_once = self.random.one_in(2);
+        if at_once {
+            self.scene.acknowledged(&self.random);
+        }
+        if promised {
+            whereabouts::look(&self.scene, &self.name, &self.client, tag, writer.inode()).await?;
+        }
+        if !at_once {
+            self.scene.acknowledged(&self.random);
+        }
+        Ok(true)
+    }
+
+    /// An hflush up to here was acknowledged. False: it promises nothing. After a power loss one with nothing to send is answered by the
+    /// client alone: it promises what the one before it did, which the power took.
+    fn promise_written(&self, tag: u64, position: u64) -> bool {
+        let mut oracle = self.scene.oracle();
+        let promised = oracle.losses_of(tag) == self.losses_at_open;
+        if promised {
+            let promise = oracle.promise_mut(tag);
+            promise.written = promise.written.max(position);
+        }
+        promised
     }
 
     /// Syncs an open file. False: the writer has failed.

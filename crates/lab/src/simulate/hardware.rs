@@ -1,5 +1,6 @@
 //! What a simulated node stands on: devices that outlive its processes, and the one process that has them now.
 
+use super::oracle::{Broken, Check};
 use base::buffer::Pool;
 use base::checksum::crc32c;
 use base::disk::{BlockFile, Disk, DiskError, Done, FileKind, FileName, Op, Wake};
@@ -38,11 +39,32 @@ pub struct Hardware {
     pub slowness: AtomicU64,
     /// A device stopped at the operation it was told to. All machines of a history have the same.
     pub stopped: Arc<Notify>,
+    /// Answers that the metadata store remembers for a session, at the most.
+    pub remembered_calls: usize,
     /// Everything is to stop when a checkpoint of a device was synced.
     pub stop_at_checkpoint: AtomicBool,
     halted: AtomicBool,
+    sizes: Sizes,
     /// What the node complained of, for `--verbose`.
     pub complaints: Mutex<Vec<String>>,
+}
+
+/// What is large in life and small here.
+struct Sizes {
+    data_segment: u64,
+    checkpoint_bytes: u64,
+    writes_max: usize,
+}
+
+impl Sizes {
+    /// A segment has room for hardly more than one large record, or for some. What waits to be written may be more than that.
+    fn draw(random: &SimRandom) -> Sizes {
+        Sizes {
+            data_segment: [1280 * KIB, 2 * MIB][random.below(2) as usize],
+            checkpoint_bytes: [256 * KIB, MIB, 4 * MIB][random.below(3) as usize],
+            writes_max: [1, 2, 4, 4][random.below(4) as usize],
+        }
+    }
 }
 
 /// How a process of the node ends.
@@ -82,8 +104,10 @@ impl Hardware {
             history: Mutex::new(0),
             slowness: AtomicU64::new(0),
             stopped,
+            remembered_calls: base::limit::REMEMBERED_CALLS,
             stop_at_checkpoint: AtomicBool::new(false),
             halted: AtomicBool::new(false),
+            sizes: Sizes::draw(&random.fork("sizes")),
             complaints: Mutex::new(Vec::new()),
         }
     }
@@ -115,6 +139,15 @@ impl Hardware {
         let devices = self.devices.iter().chain([&self.log]).flat_map(SimDevice::fired);
         let failed = |(name, _): &(&str, u64)| matches!(*name, "sync_error" | "tree_sync_error");
         devices.chain(self.tree.fired()).filter(failed).map(|(_, count)| count).sum()
+    }
+
+    /// Nothing rots before the end: a device that says at its start that something of its log is lost is wrong, or lost it.
+    pub fn refuse_damage(&self) -> Check<()> {
+        let complaints = lock(&self.complaints);
+        match complaints.iter().find(|complaint| complaint.contains("is lost here; restore it from replicas")) {
+            None => Ok(()),
+            Some(complaint) => Err(Broken(complaint.clone())),
+        }
     }
 
     /// How often each fault of a disk fired, by name.
@@ -271,10 +304,11 @@ impl World for SimWorld {
     /// Small segments, so that everything happens within a few MiB.
     fn chunk_settings(&self, capacity: u64, pool: Pool) -> chunk::Settings {
         chunk::Settings {
-            data_segment: 2 * MIB,
+            data_segment: self.hardware.sizes.data_segment,
             journal_segment: 256 * KIB,
-            checkpoint_bytes: MIB,
+            checkpoint_bytes: self.hardware.sizes.checkpoint_bytes,
             checkpoint_journal: 256 * KIB,
+            writes_max: self.hardware.sizes.writes_max,
             reserve: 4 * MIB,
             tails_max: MIB / 2,
             group_max: 128 << 10,
@@ -287,7 +321,9 @@ impl World for SimWorld {
         let settle_bytes = MIB as usize / 2;
         // As small as the chunks of the clients there: files of some hundred KiB have several columns.
         let widths = meta::Widths { cell: 16 * KIB, narrow: 64 * KIB, full: 256 * KIB, columns_max: 3 };
-        meta::Settings { segment_length: MIB, segments_max: 4, settle_bytes, random, widths, planted: self.planted }
+        let remembered_calls = self.hardware.remembered_calls;
+        let planted = self.planted;
+        meta::Settings { segment_length: MIB, segments_max: 4, settle_bytes, random, widths, remembered_calls, planted }
     }
 
     fn run(&self, _name: &str, mut disk: Box<dyn Disk>, open: Open) -> Result<Ended> {

@@ -22,6 +22,15 @@ pub struct Promise {
     pub synced: u64,
 }
 
+/// Where the bytes of a file are that only a kill may not take.
+#[derive(Clone, Debug, Default)]
+struct Whereabouts {
+    /// The machines that have them; none: nobody looked, and they may be anywhere.
+    machines: Option<BTreeSet<String>>,
+    /// Power losses that may have taken some.
+    losses: u64,
+}
+
 /// What may stand at a path: nothing, or the file of this tag.
 pub type Stand = Option<u64>;
 
@@ -40,8 +49,9 @@ pub struct Oracle {
     files: BTreeMap<u64, Promise>,
     renames: Vec<Rename>,
     next_tag: u64,
-    /// Power losses so far.
-    pub power_losses: u64,
+    whereabouts: BTreeMap<u64, Whereabouts>,
+    /// The machine of each device that somebody was told of.
+    devices: BTreeMap<u128, String>,
     /// Kills and power losses so far.
     pub ends: u64,
     /// Chunks of all bags.
@@ -128,12 +138,45 @@ impl Oracle {
         self.becomes(to, if happened { Some(tag) } else { before });
     }
 
-    /// The power went: only what was synced is promised.
-    pub fn power_lost(&mut self) {
-        self.power_losses += 1;
-        for promise in self.files.values_mut() {
+    /// Bytes are handed to the writer of this file: nobody knows on which machine they come to lie.
+    pub fn may_be_anywhere(&mut self, tag: u64) {
+        self.whereabouts.entry(tag).or_default().machines = None;
+    }
+
+    /// What is not synced of a file is on these devices, all of them: a power loss elsewhere does not touch it. False: of one of them it
+    /// is not known whose it is.
+    pub fn is_on(&mut self, tag: u64, devices: &BTreeSet<u128>) -> bool {
+        let machines: Option<BTreeSet<String>> =
+            devices.iter().map(|device| self.devices.get(device).cloned()).collect();
+        let known = machines.is_some();
+        self.whereabouts.entry(tag).or_default().machines = machines;
+        known
+    }
+
+    /// A device is in this machine. It stays there, whatever becomes of the node.
+    pub fn device_is_at(&mut self, device: u128, machine: &str) {
+        self.devices.insert(device, machine.to_string());
+    }
+
+    /// Power losses that may have taken bytes of this file which were not synced.
+    pub fn losses_of(&self, tag: u64) -> u64 {
+        self.whereabouts.get(&tag).map_or(0, |whereabouts| whereabouts.losses)
+    }
+
+    /// The power of a machine went: of files with bytes there only what was synced is promised. Returns how many promises of more were
+    /// kept because their bytes are elsewhere.
+    pub fn power_lost(&mut self, machine: &str) -> u64 {
+        let mut kept = 0;
+        for (tag, promise) in &mut self.files {
+            let whereabouts = self.whereabouts.entry(*tag).or_default();
+            if whereabouts.machines.as_ref().is_some_and(|machines| !machines.contains(machine)) {
+                kept += u64::from(promise.written > promise.synced);
+                continue;
+            }
+            whereabouts.losses += 1;
             promise.written = promise.synced;
         }
+        kept
     }
 
     /// Everything below a directory is gone.
@@ -197,5 +240,32 @@ impl Oracle {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Oracle, Promise};
+    use std::collections::BTreeSet;
+
+    /// A power loss takes back what is promised of files with bytes on that machine, or of which nobody knows where they are, and
+    /// of no others.
+    #[test]
+    fn power_is_lost_where_it_is() {
+        let mut oracle = Oracle::default();
+        oracle.device_is_at(1, "node1");
+        oracle.device_is_at(2, "node2");
+        let [here, both, unknown, again] = [&[1][..], &[1, 2], &[1, 3], &[1]].map(|devices| {
+            let tag = oracle.new_tag();
+            *oracle.promise_mut(tag) = Promise { handed: 9, written: 7, synced: 3 };
+            assert_eq!(oracle.is_on(tag, &BTreeSet::from_iter(devices.iter().copied())), !devices.contains(&3));
+            tag
+        });
+        oracle.may_be_anywhere(again);
+        assert_eq!(oracle.power_lost("node2"), 1);
+        let left = |oracle: &Oracle, tag| (oracle.promise(tag).written, oracle.losses_of(tag));
+        assert_eq!([here, both, unknown, again].map(|tag| left(&oracle, tag)), [(7, 0), (3, 1), (3, 1), (3, 1)]);
+        assert_eq!(oracle.power_lost("node1"), 0);
+        assert_eq!(left(&oracle, here), (3, 1));
     }
 }

@@ -139,8 +139,9 @@ impl Passes<'_> {
             self.learn(results)?;
         }
         for number in self.pushed.keys() {
-            self.scene.count("chunks accounted for");
             let handled = self.handled.get(number).copied().unwrap_or_default();
+            let is_known = handled.unsure == 0;
+            self.scene.count(if is_known { "chunks accounted for" } else { "chunks whose fate is not known" });
             if handled.accepted == 0 && handled.unsure == 0 {
                 return Err(Broken(format!("{}: the pass ended before chunk {number} was handled", self.name)));
             }

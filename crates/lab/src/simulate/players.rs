@@ -1,7 +1,9 @@
 //! The clients of a history: what each does from its first call to its last, and the hosts that they are.
 
+use super::again;
 use super::bags::{self, Puller, Pusher};
 use super::files::Files;
+use super::hdfs::{self, Hdfs};
 use super::onlooker;
 use super::operator;
 use super::oracle::Check;
@@ -29,6 +31,8 @@ pub enum Role {
     Files(usize),
     /// The same, and writes slowly.
     SlowFiles(usize),
+    /// Works with files in the directory of this number as a program of Hadoop does.
+    Hdfs(usize),
     /// Pushes into the bag of this number.
     Push(usize),
     /// Pulls from it.
@@ -39,6 +43,8 @@ pub enum Role {
     Witness,
     /// Changes the same names as others.
     Rivals,
+    /// Loses answers to changes, and asks them again.
+    Again,
     /// Makes bags and deletes them.
     Passing,
     /// Goes through a bag several times.
@@ -120,7 +126,7 @@ impl Players {
     fn replace(&mut self, place: usize, pause: Duration) {
         let Player { role, life, .. } = self.players[place];
         // What the one before has under way must be over for those who know what is there.
-        let knows = matches!(role, Role::Files(_) | Role::SlowFiles(_) | Role::Rivals | Role::Returned);
+        let knows = matches!(role, Role::Files(_) | Role::SlowFiles(_) | Role::Hdfs(_) | Role::Rivals | Role::Returned);
         let pause = if knows { pause.max(self.scene.late) } else { pause };
         self.players[place] = self.player(place, role, life + 1, pause);
     }
@@ -135,6 +141,7 @@ impl Players {
     pub fn directories(&self) -> Vec<String> {
         let place = |player: &Player| match player.role {
             Role::Files(place) | Role::SlowFiles(place) => Some(directory_of(place)),
+            Role::Hdfs(place) => Some(hdfs::directory_of(place)),
             _ => None,
         };
         self.players.iter().filter_map(place).collect()
@@ -159,12 +166,14 @@ impl Players {
         let name = match role {
             Role::Files(_) => format!("files {place}.{life}"),
             Role::SlowFiles(_) => format!("slow files {place}.{life}"),
+            Role::Hdfs(_) => format!("hdfs {place}.{life}"),
             Role::Push(bag) => format!("push {place}.{life} to bag {bag}"),
             Role::Pull(bag) => format!("pull {place}.{life} from bag {bag}"),
             Role::Returned => format!("returned {place}.{life}"),
             Role::Witness => format!("witness {place}.{life}"),
             Role::Passing => format!("passing {place}.{life}"),
             Role::Rivals => format!("rivals {place}.{life}"),
+            Role::Again => format!("again {place}.{life}"),
             Role::Passes => format!("passes {place}.{life}"),
             Role::Onlooker => format!("onlooker {place}.{life}"),
             Role::Operator(node) => format!("operator {place}.{life} of node{node}"),
@@ -187,7 +196,7 @@ fn directory_of(place: usize) -> String {
 }
 
 async fn act(scene: Arc<Scene>, role: Role, name: String, random: SimRandom) -> Check<Option<()>> {
-    let (client, _) = scene.connect(&name, &random).await?;
+    let (client, host) = scene.connect(&name, &random).await?;
     let mut others = Vec::new();
     let labels: &[&str] = match role {
         Role::Files(_) if !scene.late.is_zero() => &["reader"],
@@ -205,7 +214,7 @@ async fn act(scene: Arc<Scene>, role: Role, name: String, random: SimRandom) -> 
     tokio::select! {
         biased;
         () = one_over(sessions), if may_end => Ok(None),
-        outcome = play(scene, role, name, random, client, others) => outcome.map(Some),
+        outcome = play(scene, role, name, random, (client, host), others) => outcome.map(Some),
     }
 }
 
@@ -228,7 +237,7 @@ async fn play(
     role: Role,
     name: String,
     random: SimRandom,
-    client: Client,
+    (client, host): (Client, SimNet),
     mut others: Vec<Client>,
 ) -> Check<()> {
     let several = !scene.late.is_zero();
@@ -244,6 +253,7 @@ async fn play(
             let files = Files::new(scene, client, random, &name, &directory_of(place));
             files.read_by(others.swap_remove(0)).slowly().work(20).await
         }
+        Role::Hdfs(place) => Hdfs::new(scene, client, host, random, &name, place).work(40).await,
         Role::Push(number) => {
             let bag = bags::open(&scene, &name, &client, number).await?;
             let (pause_max, turns) = if several { (800, 60) } else { (100, 25) };
@@ -260,6 +270,7 @@ async fn play(
             others.insert(0, client);
             Rivals::new(scene, random, &name, others).work(12).await
         }
+        Role::Again => again::play(&scene, &random, &name, &client).await,
         Role::Passes => passes::play(&scene, &random, &name, &client, &others[0]).await,
         Role::Onlooker => onlooker::play(&scene, &random, &name, &client).await,
         Role::Operator(node) => operator::play(&scene, &random, &name, &client, &format!("node{node}")).await,

@@ -1,11 +1,12 @@
 //! What everybody in one simulated history shares, and how calls are bounded and counted.
 
+use super::hdfs;
 use super::oracle::{Broken, Check, Oracle};
 use base::buffer::Pool;
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
 use base::id::SessionId;
-use base::limit::CALL_SILENCE_MAX;
+use base::limit::{CALL_SILENCE_MAX, REMEMBERED_CALLS};
 use base::net::Net;
 use base::planted::Planted;
 use client::{Client, Settings, Sizes};
@@ -27,6 +28,9 @@ pub const ADDRESS: &str = "node:7400";
 /// attempts, 10 s of waiting on a full device, twice over.
 pub const CALL_BOUND: Duration = Duration::from_secs(180);
 
+/// What a device says that left service because a write failed, was repeated, and failed again.
+const FAILED_TWICE: &str = "failed to write twice";
+
 /// Everything that one history has.
 pub struct Scene {
     /// Chance; everybody takes a fork.
@@ -35,12 +39,19 @@ pub struct Scene {
     pub clock: Arc<RuntimeClock>,
     /// The network.
     pub net: SimNet,
+    /// Changes of a session from its oldest unanswered one on, which metadata stores remember: mostly far fewer than in life.
+    pub remembered_calls: usize,
     /// What must be there.
     oracle: Mutex<Oracle>,
     counts: Mutex<BTreeMap<&'static str, u64>>,
     log: Option<Mutex<Vec<String>>>,
     /// The node is to end now, right after an acknowledgement.
     pub end_now: Notify,
+    /// Something durable was acknowledged.
+    pub promised: Notify,
+    /// Calls of clients under way, by a number that rises: whose, and what.
+    under_way: Mutex<BTreeMap<u64, String>>,
+    calls: AtomicU64,
     /// Where nodes are, for those who come.
     addresses: Mutex<Vec<String>>,
     /// So long after a call was given up it may still be carried out, because it was held on the way. Zero: an end of the node ends
@@ -59,14 +70,19 @@ impl Scene {
     /// A scene in which nothing has happened. `late`: see there. `keep_log`: remember what happens, for people.
     pub fn new(random: SimRandom, clock: Arc<RuntimeClock>, net: SimNet, late: Duration, keep_log: bool) -> Scene {
         let log = keep_log.then(Mutex::default);
+        let remembered_calls = [4, 12, 64, REMEMBERED_CALLS][random.fork("remembered calls").below(4) as usize];
         Scene {
             random,
+            remembered_calls,
             clock,
             net,
             oracle: Mutex::default(),
             counts: Mutex::default(),
             log,
             end_now: Notify::new(),
+            promised: Notify::new(),
+            under_way: Mutex::default(),
+            calls: AtomicU64::new(0),
             addresses: Mutex::new(vec![ADDRESS.to_string()]),
             late,
             acknowledged: AtomicU64::new(0),
@@ -97,6 +113,14 @@ impl Scene {
         if self.late.is_zero() { addresses.first().cloned() } else { None }
     }
 
+    /// Where the nodes' HDFS gateways are.
+    pub fn gateways(&self) -> Vec<String> {
+        let addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        let machine =
+            |address: &String| address.split_once(':').map(|(machine, _)| format!("{machine}:{}", hdfs::PORT));
+        addresses.iter().filter_map(machine).collect()
+    }
+
     fn address(&self, random: &SimRandom) -> String {
         let addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
         match addresses.len() {
@@ -120,8 +144,17 @@ impl Scene {
         self.oracle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The power of a machine is gone.
+    pub fn power_lost(&self, machine: &str) {
+        let kept = self.oracle().power_lost(machine);
+        if kept > 0 {
+            self.count_more("promises kept beside a power loss", kept);
+        }
+    }
+
     /// Something was acknowledged: now and then that is the moment for the node to end.
     pub fn acknowledged(&self, random: &SimRandom) {
+        self.promised.notify_one();
         if random.one_in(25) {
             self.end_now.notify_one();
         }
@@ -156,6 +189,11 @@ impl Scene {
         self.log.as_ref().map(|log| log.lock().unwrap_or_else(PoisonError::into_inner).clone()).unwrap_or_default()
     }
 
+    /// Calls that have not ended.
+    pub fn calls_under_way(&self) -> MutexGuard<'_, BTreeMap<u64, String>> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Makes a call that has to end within `CALL_BOUND`.
     pub async fn call<T>(
         &self,
@@ -165,12 +203,24 @@ impl Scene {
     ) -> Check<Result<T>> {
         self.count(what);
         self.say(|| format!("{who}: {what}"));
-        let Ok(result) = tokio::time::timeout(CALL_BOUND, call).await else {
+        let number = self.calls.fetch_add(1, Ordering::Relaxed);
+        self.calls_under_way().insert(number, format!("{who}: {what}"));
+        let under_way = UnderWay { scene: self, number };
+        let ended = tokio::time::timeout(CALL_BOUND, call).await;
+        drop(under_way);
+        let Ok(result) = ended else {
             return Err(Broken(format!("{who}: {what} did not end within {} s", CALL_BOUND.as_secs())));
         };
         self.acknowledged.fetch_add(u64::from(result.is_ok()), Ordering::Relaxed);
         if let Err(error) = &result {
             self.say(|| format!("{who}: {what}: {:?} {error}", error.kind()));
+            if error.text().contains("no room to write it again elsewhere") {
+                self.count("no room to repair");
+            }
+            if error.text().contains(FAILED_TWICE) && error.text().contains("(simulated)") {
+                // Nobody lets writes of one life of a node fail for two causes.
+                return Err(Broken(format!("{who}: {what}: a device left service for one failure: {error}")));
+            }
             if error.kind() == ErrorKind::Corrupt || error.kind() == ErrorKind::Protocol {
                 return Err(Broken(format!("{who}: {what}: {error}")));
             }
@@ -204,6 +254,8 @@ impl Scene {
 
     /// What bare links of a session of its own are made with, which nobody begins or renews.
     pub fn bare_session(&self, name: &str, random: &SimRandom) -> LinkSettings {
+        let numbers = CallNumbers::default();
+        numbers.set_room(self.remembered_calls);
         LinkSettings {
             session: SessionId(random.wide()),
             program: name.to_string(),
@@ -214,7 +266,7 @@ impl Scene {
             random: Arc::new(random.fork("link")),
             credentials: net::Credentials::default(),
             asker: net::Asker::Client,
-            numbers: CallNumbers::default(),
+            numbers,
         }
     }
 
@@ -245,6 +297,7 @@ impl Scene {
             Ok(client) => client,
             Err(error) => return Err(Broken(format!("{name}: cannot connect: {error}"))),
         };
+        client.set_changes_under_way(self.remembered_calls);
         let piece = 16 << (10 + 2 * random.below(3));
         let sizes = Sizes {
             piece,
@@ -254,6 +307,18 @@ impl Scene {
             read_window: 256 << 10,
         };
         Ok((client.with_sizes(sizes), host))
+    }
+}
+
+/// A call that has not ended. Its client may be gone before it does.
+struct UnderWay<'a> {
+    scene: &'a Scene,
+    number: u64,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.scene.calls_under_way().remove(&self.number);
     }
 }
 

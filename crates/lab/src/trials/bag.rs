@@ -200,7 +200,7 @@ impl Bag {
                 return Err(Finding::new(Kind::Resurrected, format!("bag {} was deleted", self.name(number))));
             }
         }
-        counts.operations += 1;
+        counts.compared += 1;
         self.holding = false;
         match (client.bag_exists(&name).await?, self.there) {
             (true, Sure::No) => Err(Finding::new(Kind::Resurrected, format!("bag {name} is there"))),
@@ -248,7 +248,7 @@ impl Bag {
                 }
                 continue;
             };
-            counts.operations += 1;
+            counts.compared += 1;
             counts.bytes += chunk.bytes.len() as u64;
             let content = read(&chunk)?;
             if self.gone.contains(&content) {

@@ -36,7 +36,7 @@ pub async fn check_files(worker: &mut Worker, client: &Client) -> Found<()> {
     while let Some(directory) = directories.pop() {
         let mut listing = client.list_all(&directory);
         while let Some(entry) = listing.next().await? {
-            worker.counts.operations += 1;
+            worker.counts.compared += 1;
             let path = format!("{directory}/{}", entry.name);
             if entry.attributes.directory {
                 directories.push(path.clone());

@@ -139,7 +139,7 @@ async fn run_one(seed: u64) -> Result<Found<Counts>> {
                 eprintln!("lab: seed {seed}: configurations, logs and devices are kept in {}", scratch.path.display());
                 return Ok(Err(finding));
             }
-            Ok(counts) => return Ok(Ok(counts)),
+            Ok(counts) => return Ok(Ok(Counts { repeats: u64::from(stood_still), ..counts })),
         }
     }
 }

@@ -104,10 +104,10 @@ impl Worker {
                 }
                 Phase::Image(_) | Phase::Load | Phase::Killed => {}
             }
-            self.counts.operations += 1;
             if let Ended::Open = self.step(client).await? {
                 return Ok(());
             }
+            self.counts.steps += 1;
         }
     }
 

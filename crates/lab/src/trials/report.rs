@@ -62,8 +62,10 @@ pub struct Counts {
     pub stops: u64,
     /// Of these, before the server served.
     pub stops_at_start: u64,
-    /// Operations whose answer or effect was compared.
-    pub operations: u64,
+    /// Steps of the load that were answered. Some do nothing.
+    pub steps: u64,
+    /// Names, bags and chunks that were looked at after a kill, and compared.
+    pub compared: u64,
     /// Bytes compared.
     pub bytes: u64,
     /// Times that everything was deleted and space came back.
@@ -76,6 +78,8 @@ pub struct Counts {
     pub half_cuts: u64,
     /// Disks that were full for a while.
     pub filled: u64,
+    /// Trials that were made again because the machine stood still.
+    pub repeats: u64,
 }
 
 impl Counts {
@@ -84,7 +88,8 @@ impl Counts {
         vec![
             ("servers killed", self.stops),
             ("of these while they started", self.stops_at_start),
-            ("operations compared", self.operations),
+            ("steps of the load answered", self.steps),
+            ("names, bags and chunks compared", self.compared),
             ("bytes compared", self.bytes),
             ("times everything was deleted and the space came back", self.sweeps),
         ]
@@ -100,7 +105,9 @@ impl Counts {
             ("links cut, and nodes cut off", self.cuts),
             ("links cut one way", self.half_cuts),
             ("disks full", self.filled),
-            ("operations compared", self.operations),
+            ("trials made again because the machine stood still", self.repeats),
+            ("steps of the load answered", self.steps),
+            ("names, bags and chunks compared", self.compared),
             ("bytes compared", self.bytes),
             ("times everything was deleted and the space came back", self.sweeps),
         ]
@@ -133,7 +140,9 @@ impl AddAssign for Counts {
         self.trials += other.trials;
         self.stops += other.stops;
         self.stops_at_start += other.stops_at_start;
-        self.operations += other.operations;
+        self.steps += other.steps;
+        self.compared += other.compared;
+        self.repeats += other.repeats;
         self.bytes += other.bytes;
         self.sweeps += other.sweeps;
         self.pauses += other.pauses;

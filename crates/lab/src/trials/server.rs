@@ -130,6 +130,11 @@ impl Server {
         unsafe { libc::kill(self.child.id() as i32, signal) };
     }
 
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Whether it has ended, and how.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.child.try_wait()?)

@@ -34,6 +34,10 @@ pub struct Attributes {
     pub note: Vec<u8>,
     /// Who holds it in a gateway's protocol while it is written; empty: nobody in particular.
     pub holder: String,
+    /// Rises when its mode, its owner, its group, its note or its extended attributes change.
+    pub version: u64,
+    /// Where the block begins that a gateway's client writes, and its number, as `BeginBlock` said last; none: it said none.
+    pub block: Option<(u64, u32)>,
 }
 
 /// One line of a listing.
@@ -63,6 +67,8 @@ pub struct NewGroup {
     pub cell: u64,
     /// Bytes after which it ends, for who writes it; zero: nobody says.
     pub room: u64,
+    /// Only a newer program knows what kind of group it is, and where else its bytes are.
+    pub newer: bool,
 }
 
 impl NewGroup {
@@ -271,7 +277,9 @@ pub struct Orphan {
     pub generation: Generation,
     /// Its last group, to be sealed.
     pub group: NewGroup,
-    /// Bytes in the group known to be synced: a shorter chunk has lost some.
+    /// Where in the file the group begins.
+    pub start: u64,
+    /// Bytes in the group recorded as synced: a shorter chunk has lost some, and the file keeps its length.
     pub length: u64,
 }
 

@@ -27,7 +27,7 @@ fn world(seed: u64, nodes: u128) -> World {
 }
 
 fn ask(world: &mut World, session: SessionId, call: u64, request: Request) -> base::error::Result<Reply> {
-    world.ask_as(Caller { session, call }, request).expect("answered")
+    world.ask_as(Caller { session, call, floor: 0 }, request).expect("answered")
 }
 
 fn asked(client: u128, call: u32, change: Request) -> Request {

@@ -128,7 +128,7 @@ fn belongs_to_the_session() {
     let mut call = 0;
     let mut ask = |world: &mut World, request| {
         call += 1;
-        world.ask_as(Caller { session, call }, request).expect("answered").expect("done")
+        world.ask_as(Caller { session, call, floor: 0 }, request).expect("answered").expect("done")
     };
     ask(&mut world, Request::OpenSession { user });
     ask(&mut world, create("/f"));
@@ -155,7 +155,10 @@ fn belongs_to_the_session() {
         }
     }
     assert_eq!(attributes(&mut world, "/a").mode, 0o755);
-    world.ask_as(Caller { session: SESSION, call: 1 << 20 }, create("/mine")).expect("answered").expect("done");
+    world
+        .ask_as(Caller { session: SESSION, call: 1 << 20, floor: 0 }, create("/mine"))
+        .expect("answered")
+        .expect("done");
     assert_eq!(attributes(&mut world, "/mine").owner, None);
 }
 
@@ -222,7 +225,7 @@ fn notes() {
     assert_eq!(world.refusal(set("/g", note(&[9; NOTE_MAX + 1]))), ErrorKind::Invalid);
     world.crash(1);
     assert_eq!(attributes(&mut world, "/g").note, [9; NOTE_MAX]);
-    let caller = Caller { session: SESSION, call: 1 << 20 };
+    let caller = Caller { session: SESSION, call: 1 << 20, floor: 0 };
     let Reply::Handle(handle) = world.ask_as(caller, create("/h")).expect("answered").expect("created") else {
         panic!("no handle")
     };
@@ -234,7 +237,7 @@ fn notes() {
         modified: None,
         mode: None,
     };
-    let caller = Caller { session: SESSION, call: 1 + (1 << 20) };
+    let caller = Caller { session: SESSION, call: 1 + (1 << 20), floor: 0 };
     for life in 0..2 {
         let reply = world.ask_as(caller, close.clone()).expect("answered");
         assert!(matches!(&reply, Ok(Reply::Attributes(file)) if file.note == b"h"), "life {life}: {reply:?}");

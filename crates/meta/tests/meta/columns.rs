@@ -49,7 +49,7 @@ fn widens() {
     let file = handle(world.ask(create("/f")));
     assert_eq!((file.group.columns.len(), file.group.cell, file.group.room), (1, 0, NARROW_COLUMN));
     let ask = next_of(&file, (file.group.group, NARROW_COLUMN), 16);
-    let caller = Caller { session: crate::world::SESSION, call: 1 << 40 };
+    let caller = Caller { session: crate::world::SESSION, call: 1 << 40, floor: 0 };
     let second = group(world.ask_as(caller, ask.clone()).expect("answered"));
     assert_eq!((devices(&second).len(), second.cell, second.room), (4, MIB, 4 * NARROW_COLUMN));
     assert_eq!(group(world.ask_as(caller, ask).expect("answered")), second, "asked again");
@@ -134,7 +134,7 @@ fn recovered() {
     let file = handle(world.ask(create("/f")));
     let wide = group(world.ask(next_of(&file, (file.group.group, 10), 16)));
     assert_eq!(wide.columns.len(), 4);
-    let fence = Request::Fence { inode: file.inode, only_gone: false };
+    let fence = Request::Fence { inode: file.inode, only_gone: false, generation: None };
     let Ok(Reply::Orphans(orphans)) = world.ask(fence) else { panic!("nothing to seal") };
     assert_eq!(orphans[0].group.columns, wide.columns);
     let kept = 5 * MIB + 7;

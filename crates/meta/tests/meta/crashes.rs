@@ -89,7 +89,7 @@ impl Run {
         self.offset += 4096;
         let call = self.world.next_call;
         self.world.next_call += 1;
-        let tag = self.world.submit_as(Caller { session: SESSION, call }, request.clone());
+        let tag = self.world.submit_as(Caller { session: SESSION, call, floor: 0 }, request.clone());
         self.sent.push(Sent { call, request, outcomes, after, tag, reply: None });
     }
 
@@ -117,10 +117,8 @@ impl Run {
         let seed = self.world.seed;
         self.job = None;
         let found = self.world.dump();
-        // A refusal, or a directory that was there already, says nothing about changes before it.
-        let changed = |sent: &Sent| {
-            matches!(sent.reply, Some(Ok(_))) && !matches!(sent.request, Request::Mkdir { parents: true, .. })
-        };
+        // A refusal says nothing about changes before it.
+        let changed = |sent: &Sent| matches!(sent.reply, Some(Ok(_)));
         let acknowledged = self.sent.iter().rposition(changed).map_or(0, |place| place + 1);
         let states = std::iter::once(&self.base).chain(self.sent.iter().map(|sent| &sent.after));
         let Some(kept) =
@@ -133,13 +131,12 @@ impl Run {
         };
         // Among equal states the first was taken: later changes that changed no name may have been made too.
         for (place, sent) in std::mem::take(&mut self.sent).into_iter().enumerate() {
-            // What failed may succeed now, and what is not remembered would be done again, after what came later.
-            let remembered = !matches!(&sent.request, Request::Mkdir { parents: true, .. });
-            if place < kept && (!remembered || sent.outcomes.iter().all(|outcome| outcome.is_err())) {
+            // What failed may succeed now.
+            if place < kept && sent.outcomes.iter().all(|outcome| outcome.is_err()) {
                 self.base = sent.after;
                 continue;
             }
-            let caller = Caller { session: SESSION, call: sent.call };
+            let caller = Caller { session: SESSION, call: sent.call, floor: 0 };
             let Some(again) = self.world.ask_as(caller, sent.request.clone()) else {
                 panic!("seed {seed}: {:?} was not answered again", sent.request)
             };

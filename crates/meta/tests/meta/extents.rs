@@ -10,6 +10,7 @@ use std::time::Duration;
 
 /// Makes a closed file of groups with these lengths; the groups.
 fn file(world: &mut World, name: &str, lengths: &[u64]) -> Vec<GroupId> {
+    world.floor = world.next_call;
     let Ok(Reply::Handle(handle)) = world.ask(create(name)) else { panic!("not created") };
     let (inode, generation) = (handle.inode, handle.generation);
     let mut groups = vec![handle.group.group];

@@ -2,8 +2,10 @@
 
 use crate::world::{SESSION, World, create, delete, mkdir, path, stat};
 use base::error::ErrorKind;
-use meta::request::{Garbage, NewAttributes};
+use base::limit::{HOLDER_MAX, HOLDERS_TOLD_MAX};
+use meta::request::{Garbage, NewAttributes, Seen};
 use meta::{Caller, Reply, Request};
+use std::time::Duration;
 
 /// How many attributes a lookup answers, the version, and whether it left out what is above.
 fn look(world: &mut World, name: &str, known: u64) -> (usize, u64, bool) {
@@ -56,19 +58,19 @@ fn versions_of_directories() {
         rename("/a/d", "/a/c"),
     ] {
         world.ask(other.clone()).expect("done");
-        let made = Request::Provided { directories: version, change: Box::new(create("/a/new")) };
+        let made = Request::Provided { directories: version, seen: vec![], change: Box::new(create("/a/new")) };
         assert_eq!(world.refusal(made), ErrorKind::Stale, "{other:?}");
         assert_eq!(world.refusal(stat("/a/new")), ErrorKind::NotFound);
         let (found, now, without_above) = look(&mut world, "/a/f", version);
         assert!(found == 3 && now != version && !without_above, "{other:?}");
         version = now;
     }
-    let made = Request::Provided { directories: version, change: Box::new(create("/a/new")) };
+    let made = Request::Provided { directories: version, seen: vec![], change: Box::new(create("/a/new")) };
     assert!(matches!(world.ask(made), Ok(Reply::Handle(_))));
     world.ask(stat("/a/new")).expect("made");
     world.crash(7);
     assert!(look(&mut world, "/a/new", version).1 != version, "a version does not outlive the store");
-    let none = Request::Provided { directories: 0, change: Box::new(mkdir("/z")) };
+    let none = Request::Provided { directories: 0, seen: vec![], change: Box::new(mkdir("/z")) };
     assert_eq!(world.refusal(none), ErrorKind::Stale);
 }
 
@@ -78,11 +80,11 @@ fn calls_without_a_number() {
     let mut world = World::new(2);
     let version = look(&mut world, "/a", 0).1;
     let exclusive = |name: &str| Request::Mkdir { path: path(name), parents: false, new: Default::default() };
-    let provided = Request::Provided { directories: version, change: Box::new(exclusive("/a")) };
+    let provided = Request::Provided { directories: version, seen: vec![], change: Box::new(exclusive("/a")) };
     for (call, request, again) in
         [(77, exclusive("/b"), true), (78, provided, true), (0, exclusive("/c"), false), (0, exclusive("/d"), false)]
     {
-        let caller = Caller { session: SESSION, call };
+        let caller = Caller { session: SESSION, call, floor: 0 };
         let first = world.ask_as(caller, request.clone()).expect("answered");
         assert!(first.is_ok(), "{first:?}");
         let second = world.ask_as(caller, request.clone()).expect("answered");
@@ -130,4 +132,80 @@ fn work_is_told() {
     }
     let listed: Vec<_> = garbage(&mut world).groups.iter().map(|group| group.group).collect();
     assert_eq!(listed, [groups[4]]);
+}
+
+/// What a path stands for and the version of its rights, as the store says.
+fn seen(world: &mut World, name: &str) -> Seen {
+    match world.ask(stat(name)) {
+        Ok(Reply::Attributes(found)) => Seen { inode: Some(found.inode), version: Some(found.version) },
+        other => panic!("{name}: {other:?}"),
+    }
+}
+
+/// A change that relies on what was found at its paths is refused, and does nothing, if another thing has a path by now, or its rights, its
+/// note or its extended attributes changed; not for what nobody judges by, as times and bytes. A path with nothing is relied on, too.
+#[test]
+fn changes_of_what_was_seen() {
+    let mut world = World::new(4);
+    for request in [mkdir("/d"), create("/d/a"), create("/d/b"), create("/d/c")] {
+        world.ask(request).expect("made");
+    }
+    let provided =
+        |seen: Vec<Seen>, change: Request| Request::Provided { directories: 0, seen, change: Box::new(change) };
+    let nothing = Seen { inode: None, version: None };
+    let set = |new: NewAttributes| Request::SetAttributes { path: path("/d/a"), new };
+    let before = seen(&mut world, "/d/a");
+    world.ask(set(NewAttributes { modified: Some(world.wall), ..Default::default() })).expect("set");
+    assert_eq!(seen(&mut world, "/d/a"), before);
+    world.ask(provided(vec![before], chmod("/d/a", 0o600))).expect("it is as it was");
+    for change in [
+        chmod("/d/a", 0o640),
+        set(NewAttributes { owner: Some("ann".to_string()), ..Default::default() }),
+        set(NewAttributes { note: Some(vec![7]), ..Default::default() }),
+        Request::SetXattr { path: path("/d/a"), name: "user.x".to_string(), value: Some(vec![1]) },
+        Request::SetXattr { path: path("/d/a"), name: "user.x".to_string(), value: Some(vec![2]) },
+        rename("/d/b", "/d/a"),
+    ] {
+        let before = seen(&mut world, "/d/a");
+        world.ask(change.clone()).expect("done");
+        for relying in [chmod("/d/a", 0o777), delete("/d/a")] {
+            assert_eq!(world.refusal(provided(vec![before], relying)), ErrorKind::Stale, "{change:?}");
+        }
+        let whatever = Seen { version: None, ..before };
+        let same = !matches!(change, Request::Rename { .. });
+        assert_eq!(world.ask(provided(vec![whatever], chmod("/d/a", 0o644))).is_ok(), same, "{change:?}");
+    }
+    let a = seen(&mut world, "/d/a");
+    assert_eq!(world.refusal(provided(vec![a, nothing], rename("/d/a", "/d/c"))), ErrorKind::Stale);
+    assert_eq!(world.refusal(provided(vec![nothing], create("/d/c"))), ErrorKind::Stale);
+    assert_eq!(world.refusal(provided(vec![a], rename("/d/a", "/d/e"))), ErrorKind::Invalid);
+    assert_eq!(world.refusal(provided(vec![nothing], create("/none/f"))), ErrorKind::NotFound);
+    world.ask(provided(vec![a, nothing], rename("/d/a", "/d/e"))).expect("nothing was in the way");
+    assert_eq!(world.refusal(provided(vec![a], delete("/d/a"))), ErrorKind::Stale);
+    world.ask(provided(vec![a], delete("/d/e"))).expect("it is the same under another name");
+    assert_eq!(world.refusal(stat("/d/e")), ErrorKind::NotFound);
+}
+
+/// A holder is silent since it was told of last, by whoever; one that nobody told of, since the store was opened.
+#[test]
+fn holders_are_heard_of() {
+    let mut world = World::new(5);
+    let silent = |world: &mut World, seen: &[(&str, u64)]| {
+        let seen = seen.iter().map(|(name, ago)| (name.to_string(), Duration::from_secs(*ago))).collect();
+        let asked = ["one", "two"].map(str::to_string).to_vec();
+        match world.ask(Request::Holders { seen, asked }) {
+            Ok(Reply::Silent(silent)) => [silent[0].as_secs(), silent[1].as_secs()],
+            other => panic!("{other:?}"),
+        }
+    };
+    let opened = silent(&mut world, &[])[0];
+    world.now = world.now.after(Duration::from_secs(100));
+    assert_eq!(silent(&mut world, &[("one", 30)]), [30, 100 + opened]);
+    assert_eq!(silent(&mut world, &[("one", 50), ("two", 0)]), [30, 0], "older news changes nothing");
+    world.crash(9);
+    assert_eq!(silent(&mut world, &[]), [0, 0], "nobody was silent for longer than the store is open");
+    let many = (0..=HOLDERS_TOLD_MAX).map(|number| (number.to_string(), Duration::ZERO)).collect();
+    assert_eq!(world.refusal(Request::Holders { seen: many, asked: vec![] }), ErrorKind::Invalid);
+    let long = vec![("h".repeat(HOLDER_MAX + 1), Duration::ZERO)];
+    assert_eq!(world.refusal(Request::Holders { seen: long, asked: vec![] }), ErrorKind::Invalid);
 }

@@ -2,6 +2,7 @@
 
 mod answers;
 mod attributes;
+mod calls;
 mod columns;
 mod crashes;
 mod extents;
@@ -9,6 +10,7 @@ mod formats;
 mod known;
 mod model;
 mod moves;
+mod newer;
 mod nodes;
 mod quotas;
 mod rules;

@@ -166,7 +166,7 @@ fn a_lost_writer_frees_what_it_reserved() {
     world.ask(mkdir("/q")).expect("mkdir");
     world.ask(set("/q", Limit::Keep, Limit::Most(1000))).expect("set");
     let other = SessionId(99);
-    let caller = |call| Caller { session: other, call };
+    let caller = |call| Caller { session: other, call, floor: 0 };
     world.ask_as(caller(1), Request::OpenSession { user: User::default() }).expect("answered").expect("a session");
     let Some(Ok(Reply::Handle(handle))) = world.ask_as(caller(2), create("/q/f")) else { panic!("no handle") };
     world.ask_as(caller(3), reserve(handle.inode, handle.generation, 1000)).expect("answered").expect("reserved");

@@ -291,7 +291,7 @@ fn bags() {
     let name = "words".to_string();
     assert_eq!((bag.retain, bag.pass), (true, 0));
     let rewind = Request::BagRewind { name: name.clone() };
-    let again = Caller { session: SESSION, call: 1 << 20 };
+    let again = Caller { session: SESSION, call: 1 << 20, floor: 0 };
     for _ in 0..2 {
         let rewound = world.ask_as(again, rewind.clone()).expect("answered");
         assert!(matches!(rewound, Ok(Reply::Bag(bag)) if bag.pass == 1), "asked again it is one rewind");
@@ -360,7 +360,7 @@ fn disk_usage() {
 #[test]
 fn a_number_used_twice() {
     let mut world = World::new(91);
-    let caller = Caller { session: SESSION, call: 5000 };
+    let caller = Caller { session: SESSION, call: 5000, floor: 0 };
     let first = world.ask_as(caller, create("/a")).expect("answered").expect("made");
     let others = [
         Request::Delete { path: path("/a"), recursive: false },

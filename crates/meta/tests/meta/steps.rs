@@ -1,9 +1,9 @@
 //! Things that are done in steps or take time: taking big trees apart, ending sessions, the end of the log, failures.
 
-use crate::world::{SESSION, World, append, create, delete, mkdir, path, stat};
+use crate::world::{World, append, create, delete, mkdir, path, stat};
 use base::error::ErrorKind;
 use base::id::{GroupId, SessionId};
-use base::limit::{REMEMBERED_CALLS, SESSION_LEASE};
+use base::limit::SESSION_LEASE;
 use meta::request::{FileHandle, PutFile, Totals, User};
 use meta::{Caller, Reply, Request};
 use sim::disk::{SimFaults, When};
@@ -79,7 +79,7 @@ fn sessions_end() {
     let Ok(Reply::Orphans(orphans)) = world.ask(Request::FenceList { limit: 10 }) else { panic!("no list") };
     assert_eq!(orphans.iter().map(|orphan| orphan.inode).collect::<Vec<_>>(), [inode, empty.inode]);
     assert_eq!((orphans[0].group.group, orphans[0].length), (group, 110));
-    let other = Caller { session: SessionId(8), call: 1 };
+    let other = Caller { session: SessionId(8), call: 1, floor: 0 };
     world.ask_as(other, Request::OpenSession { user: User::default() }).expect("answered").expect("opened");
     let open_end = append("/f");
     let busy = world.ask_as(other, open_end.clone()).expect("answered");
@@ -94,36 +94,6 @@ fn sessions_end() {
     let appended = handle(world.ask_as(Caller { call: 2, ..other }, open_end).expect("answered"));
     assert_eq!(appended.length, 120);
     assert!(appended.generation > orphans[0].generation);
-}
-
-/// The answers to the last calls of a session are remembered, over restarts too, and no more than those.
-#[test]
-fn remembered_calls() {
-    let mut world = World::new(1);
-    let first = world.next_call;
-    let mut made = Vec::new();
-    for number in 0..REMEMBERED_CALLS + 10 {
-        made.push(world.ask(create(&format!("/f{number}"))));
-        if number % 200 == 0 {
-            world.settle();
-        }
-    }
-    for (life, number) in [(0, 10), (0, REMEMBERED_CALLS + 9), (1, 500), (2, 10)] {
-        let caller = Caller { session: SESSION, call: first + number as u64 };
-        let again = world.ask_as(caller, create(&format!("/f{number}"))).expect("answered");
-        assert_eq!(again, made[number], "life {life}, call {number}");
-        if life == 1 {
-            world.crash(1);
-        } else {
-            world.kill();
-        }
-    }
-    let caller = Caller { session: SESSION, call: first + 9 };
-    let forgotten = world.ask_as(caller, create("/f9")).expect("answered");
-    assert_eq!(forgotten.map_err(|error| error.kind()), Err(ErrorKind::Exists), "call 9 left the window");
-    // That refusal took no slot: the oldest answer is still there.
-    let caller = Caller { session: SESSION, call: first + 10 };
-    assert_eq!(world.ask_as(caller, create("/f10")).expect("answered"), made[10]);
 }
 
 /// Without settling the log fills: changes are refused with a reason, reads go on; after settling all goes on, and nothing was lost.
@@ -202,4 +172,29 @@ fn the_tree_fails() {
     world.crash(3);
     assert!(world.ask(stat("/a")).is_ok());
     world.ask(mkdir("/b")).expect("a restart heals");
+}
+
+/// A file whose devices have less than was recorded as synced, when its writer's session has ended, keeps its length: what is missing is
+/// seen by whoever reads it. What they have beyond that is kept as well.
+#[test]
+fn what_was_synced_keeps_its_length() {
+    for (found, kept) in [(0, 110), (50, 110), (110, 110), (300, 300)] {
+        let mut world = World::new(1);
+        let file = handle(world.ask(create("/f")));
+        let (inode, generation, group) = (file.inode, file.generation, file.group.group);
+        world.ask(Request::SyncLength { inode, generation, group, length: 110 }).expect("length");
+        let Ok(Reply::Orphans(orphans)) = world.ask(Request::Fence { inode, only_gone: false, generation: None })
+        else {
+            panic!("a writer")
+        };
+        assert_eq!((orphans[0].start, orphans[0].length), (0, 110));
+        let recovered = Request::Recovered { inode, generation: orphans[0].generation, length: found };
+        let ended = world.ask(recovered);
+        assert!(matches!(&ended, Ok(Reply::Attributes(file)) if file.length == kept), "{found}: {ended:?}");
+        world.crash(1);
+        let locate = Request::Locate { file: meta::request::Place::Inode(inode), offset: 0, length: 1000 };
+        let Ok(Reply::Located(located)) = world.ask(locate) else { panic!("it is there") };
+        let extents: Vec<_> = located.extents.iter().map(|extent| (extent.length, extent.open)).collect();
+        assert_eq!((located.attributes.length, extents), (kept, vec![(kept, false)]), "{found}");
+    }
 }

@@ -28,6 +28,10 @@ pub struct World {
     pub replies: BTreeMap<u64, Result<Reply>>,
     pub opened: Opened,
     pub next_call: u64,
+    /// What callers that say no other session ask no call below of again.
+    pub floor: u64,
+    /// Answers remembered for a session, if not as many as usual; counts when the store is opened.
+    pub calls_max: Option<usize>,
     random: Arc<SimRandom>,
     next_tag: u64,
     process: Option<(SimDisk, Store<u64>)>,
@@ -45,6 +49,8 @@ impl World {
             replies: BTreeMap::new(),
             opened: Opened { replayed: 0, sessions: 0 },
             next_call: 1,
+            floor: 0,
+            calls_max: None,
             random: Arc::new(SimRandom::new(seed)),
             next_tag: 0,
             process: None,
@@ -70,6 +76,7 @@ impl World {
             Settings::for_capacity(base::unit::GIB << 10, Arc::clone(&self.random) as Arc<dyn base::env::Random>);
         settings.segment_length = MIB;
         settings.segments_max = 4;
+        settings.remembered_calls = self.calls_max.unwrap_or(settings.remembered_calls);
         let tree = Box::new(self.file.open());
         let (store, opened) = Store::open(&mut disk, tree, &settings, self.now, self.wall)?;
         self.opened = opened;
@@ -86,7 +93,7 @@ impl World {
     pub fn submit(&mut self, request: Request) -> u64 {
         self.next_call += 1;
         let call = self.next_call - 1;
-        self.submit_as(Caller { session: SESSION, call }, request)
+        self.submit_as(Caller { session: SESSION, call, floor: self.floor }, request)
     }
 
     /// Hands in a request; its tag.
@@ -148,7 +155,7 @@ impl World {
         let call = self.next_call - 1;
         let seed = self.seed;
         let shown = format!("{request:?}");
-        self.ask_as(Caller { session: SESSION, call }, request)
+        self.ask_as(Caller { session: SESSION, call, floor: self.floor }, request)
             .unwrap_or_else(|| panic!("seed {seed}: {shown} was not answered"))
     }
 

@@ -2,6 +2,7 @@
 
 use super::asking::Asking;
 use super::greeting::greet;
+use super::numbers::CallNumber;
 use super::{Answer, LinkSettings, Sent};
 use crate::call::Outlet;
 use crate::connection::Connection;
@@ -53,6 +54,8 @@ impl Shared {
 
 /// A call that waits for its answer.
 pub(super) struct Pending {
+    /// Held as long as it may be sent again.
+    pub(super) number: CallNumber,
     pub(super) kind: u16,
     pub(super) message: Bytes,
     pub(super) payload: Payload,
@@ -125,7 +128,8 @@ impl Slot {
     }
 
     /// Puts a call on this connection, now or as soon as there is one.
-    pub(super) fn put(&self, number: u64, call: Pending) {
+    pub(super) fn put(&self, call: Pending) {
+        let number = call.number.value();
         let mut state = self.lock();
         // Closing sets the flag before it takes the lock: either it finds this call, or this finds the flag.
         if self.shared.closed.load(Ordering::Acquire) {
@@ -370,7 +374,7 @@ impl State {
         let length = call.payload.length();
         if length <= SMALL_PAYLOAD_MAX {
             call.sent.again();
-            let header = Header { kind: call.kind, number, ..Header::default() };
+            let header = Header { kind: call.kind, number, floor: call.number.floor(), ..Header::default() };
             outlet.outbound.push(header, |bytes| bytes.extend_from_slice(&call.message), &call.payload);
             return;
         }
@@ -409,7 +413,8 @@ impl State {
             let wished = if again { length } else { 0 };
             credit.wished += u64::from(wished);
             call.sent.again();
-            let header = Header { kind: call.kind, number, credit: wished, ..Header::default() };
+            let header =
+                Header { kind: call.kind, number, floor: call.number.floor(), credit: wished, ..Header::default() };
             outlet.outbound.push(header, |bytes| bytes.extend_from_slice(&call.message), &call.payload);
         }
     }

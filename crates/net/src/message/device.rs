@@ -89,6 +89,9 @@ pub struct OwnedRange {
     /// Whether it belongs to a bag.
     #[prost(bool, tag = "6")]
     pub of_bag: bool,
+    /// What `owner` is a number of, as `Owner::kind` says; zero: as `of_bag` says.
+    #[prost(uint32, tag = "7")]
+    pub owner_kind: u32,
 }
 
 /// Begins to empty a device: nothing new comes there, what is there moves to others, and in the end it is none of the store's.

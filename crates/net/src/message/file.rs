@@ -1,6 +1,8 @@
 //! Names, files and devices: the questions that the metadata store answers.
 
 use super::Id;
+pub use super::looked::{BeginBlock, Holders, HoldersAnswer, Looked, Seen, SeenHolder};
+pub use super::xattrs::{GetXattrs, SetXattr, Xattr, XattrsAnswer};
 use prost::Message;
 
 /// Asks for the attributes of a path.
@@ -53,6 +55,15 @@ pub struct Attributes {
     /// Who holds it in a gateway's protocol while it is written; empty: nobody in particular.
     #[prost(string, tag = "21")]
     pub holder: String,
+    /// Rises when its mode, its owner, its group, its note or its extended attributes change.
+    #[prost(uint64, tag = "22")]
+    pub version: u64,
+    /// Where the block begins that a gateway's client writes, as `BeginBlock` said last; 0: it said none.
+    #[prost(uint64, tag = "23")]
+    pub block_base: u64,
+    /// That block's number among those of the file.
+    #[prost(uint32, tag = "24")]
+    pub block_number: u32,
 }
 
 /// Asks for the attributes of everything on the way to a path.
@@ -125,53 +136,9 @@ pub struct SetAttributes {
     /// How often its bytes count against quotas.
     #[prost(uint32, optional, tag = "20")]
     pub copies: Option<u32>,
-}
-
-/// Asks for extended attributes.
-#[derive(Clone, PartialEq, Eq, Message)]
-pub struct GetXattrs {
-    /// Absolute path.
-    #[prost(string, tag = "1")]
-    pub path: String,
-    /// Only this one; empty: all.
-    #[prost(string, tag = "2")]
-    pub name: String,
-}
-
-/// An extended attribute.
-#[derive(Clone, PartialEq, Eq, Message)]
-pub struct Xattr {
-    /// Its name with the namespace: `user.origin`.
-    #[prost(string, tag = "1")]
-    pub name: String,
-    /// Any bytes.
-    #[prost(bytes = "vec", tag = "2")]
-    pub value: Vec<u8>,
-}
-
-/// Extended attributes in the order of their names' bytes; `base::limit::XATTRS_BYTES_MAX` bounds them all together.
-#[derive(Clone, PartialEq, Eq, Message)]
-pub struct XattrsAnswer {
-    /// The attributes.
-    #[prost(message, repeated, tag = "1")]
-    pub xattrs: Vec<Xattr>,
-}
-
-/// Sets or removes an extended attribute.
-#[derive(Clone, PartialEq, Eq, Message)]
-pub struct SetXattr {
-    /// Absolute path.
-    #[prost(string, tag = "1")]
-    pub path: String,
-    /// Its name with the namespace.
-    #[prost(string, tag = "2")]
-    pub name: String,
-    /// Its value; absent removes it.
-    #[prost(bytes = "vec", optional, tag = "3")]
-    pub value: Option<Vec<u8>>,
-    /// Which call of a gateway's client this is; absent: none that may be asked at another gateway.
-    #[prost(message, optional, tag = "30")]
-    pub asked: Option<Asked>,
+    /// What the asker looked up and relies on: if it is otherwise by now the answer is `Stale`, and nothing is done; absent: nothing.
+    #[prost(message, optional, tag = "31")]
+    pub looked: Option<Looked>,
 }
 
 /// Cuts off the end of a closed file.
@@ -183,6 +150,9 @@ pub struct Truncate {
     /// Bytes to keep; more than it has is refused.
     #[prost(uint64, tag = "2")]
     pub length: u64,
+    /// What the asker looked up and relies on: if it is otherwise by now the answer is `Stale`, and nothing is done; absent: nothing.
+    #[prost(message, optional, tag = "31")]
+    pub looked: Option<Looked>,
 }
 
 /// Joins closed files to the end of another; they are gone then. All or none.
@@ -197,6 +167,9 @@ pub struct Concat {
     /// Which call of a gateway's client this is; absent: none that may be asked at another gateway.
     #[prost(message, optional, tag = "30")]
     pub asked: Option<Asked>,
+    /// What the asker looked up and relies on: if it is otherwise by now the answer is `Stale`, and nothing is done; absent: nothing.
+    #[prost(message, optional, tag = "31")]
+    pub looked: Option<Looked>,
 }
 
 /// Asks for a page of a directory, in the order of the names' bytes.
@@ -312,6 +285,9 @@ pub struct Create {
     /// Which call of a gateway's client this is; absent: none that may be asked at another gateway.
     #[prost(message, optional, tag = "30")]
     pub asked: Option<Asked>,
+    /// What the asker looked up and relies on: if it is otherwise by now the answer is `Stale`, and nothing is done; absent: nothing.
+    #[prost(message, optional, tag = "31")]
+    pub looked: Option<Looked>,
 }
 
 /// Opens a closed file to write at its end. While a writer has it open the answer is `Busy`; a writer whose session ended is
@@ -331,6 +307,9 @@ pub struct Append {
     /// Which call of a gateway's client this is; absent: none that may be asked at another gateway.
     #[prost(message, optional, tag = "30")]
     pub asked: Option<Asked>,
+    /// What the asker looked up and relies on: if it is otherwise by now the answer is `Stale`, and nothing is done; absent: nothing.
+    #[prost(message, optional, tag = "31")]
+    pub looked: Option<Looked>,
 }
 
 /// Takes a file away from whoever writes it: what is written is kept and synced, the writer is refused from then on, and the
@@ -344,6 +323,9 @@ pub struct Recover {
     /// the writer may live.
     #[prost(bool, tag = "2")]
     pub only_gone: bool,
+    /// Only if its generation is this still, else `Stale`; 0: whatever it is.
+    #[prost(uint64, tag = "3")]
+    pub generation: u64,
 }
 
 /// A file that is open for writing.
@@ -582,6 +564,9 @@ pub struct Rename {
     /// Which call of a gateway's client this is; absent: none that may be asked at another gateway.
     #[prost(message, optional, tag = "30")]
     pub asked: Option<Asked>,
+    /// What the asker looked up and relies on: if it is otherwise by now the answer is `Stale`, and nothing is done; absent: nothing.
+    #[prost(message, optional, tag = "31")]
+    pub looked: Option<Looked>,
 }
 
 /// Removes a file or directory.
@@ -599,6 +584,9 @@ pub struct Delete {
     /// Which call of a gateway's client this is; absent: none that may be asked at another gateway.
     #[prost(message, optional, tag = "30")]
     pub asked: Option<Asked>,
+    /// What the asker looked up and relies on: if it is otherwise by now the answer is `Stale`, and nothing is done; absent: nothing.
+    #[prost(message, optional, tag = "31")]
+    pub looked: Option<Looked>,
 }
 
 /// Wishes for the bytes under a directory.

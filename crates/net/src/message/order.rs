@@ -100,6 +100,9 @@ pub struct Stored {
     /// CRC32C of all its bytes so far.
     #[prost(fixed32, tag = "7")]
     pub crc: u32,
+    /// What `owner` is a number of, as `Owner::kind` says; zero: as `of_bag` says.
+    #[prost(uint32, tag = "8")]
+    pub owner_kind: u32,
 }
 
 /// Asks which bytes of a chunk were not released.

@@ -12,7 +12,11 @@ use crate::outbound::Outbound;
 use crate::payload::Payload;
 use crate::stats::count;
 use base::error::{Error, ErrorKind, Result};
-use base::limit::{CONNECTION_IDLE_MAX, HELLO_WAIT_MAX, SMALL_FRAMES_MAX, SMALL_PAYLOAD_MAX};
+use base::limit::{
+    CONNECTION_IDLE_MAX, CREDIT_IDLE_MAX, FRAME_RATE_MIN, HELLO_WAIT_MAX, LARGE_MESSAGE, SMALL_FRAMES_MAX,
+    SMALL_PAYLOAD_MAX,
+};
+use base::places::{Place, Taken};
 use base::unit::Time;
 use bytes::Bytes;
 use prost::Message;
@@ -44,7 +48,10 @@ pub(super) struct Serving {
     stop: Pin<Box<dyn Future<Output = ()> + Send>>,
     stopping: bool,
     greeting: Greeting,
-    begun: Option<Time>,
+    place: Place,
+    begun: Time,
+    /// Since when the client has credit of which it used nothing.
+    unused_since: Option<Time>,
     /// When a call last came in.
     called: Time,
     /// Credit that the client has and has not used.
@@ -58,17 +65,20 @@ impl Serving {
         service: Arc<dyn Service>,
         settings: Arc<ServerSettings>,
         shutdown: watch::Receiver<bool>,
+        place: Place,
     ) -> Serving {
         let outlet = Arc::new(Outlet::new(settings.outgoing.clone(), settings.stats.clone(), settings.clock.clone()));
         Serving {
             outlet,
             service,
             called: settings.clock.now(),
+            begun: settings.clock.now(),
             settings,
             stop: Box::pin(stopped(shutdown)),
             stopping: false,
             greeting: Greeting::default(),
-            begun: None,
+            place,
+            unused_since: None,
             granted: None,
             wishes: VecDeque::new(),
             acquiring: None,
@@ -84,7 +94,14 @@ impl Serving {
     }
 
     fn greet(&mut self, frame: &Frame) -> Result<()> {
-        let answer = match self.greeting.hear(&frame.message, &self.settings) {
+        let heard = self.greeting.hear(&frame.message, &self.settings);
+        let heard = heard.and_then(|answer| {
+            if self.greeting.known().is_some() {
+                self.place.prove().map_err(full)?;
+            }
+            Ok(answer)
+        });
+        let answer = match heard {
             Ok(answer) => answer,
             Err(error) => {
                 let header = Header { kind: HELLO, flags: REPLY | FAILURE, ..Header::default() };
@@ -107,10 +124,10 @@ impl Serving {
 
     fn call(&mut self, known: Known, frame: Frame) {
         let Known { session, asker } = known;
-        let Frame { header: Header { kind, number, .. }, message, payload } = frame;
+        let Frame { header: Header { kind, number, floor, .. }, message, payload } = frame;
         count(&self.settings.stats.calls, 1);
         let respond = Responder::to_connection(self.outlet.clone(), kind, number, self.called);
-        self.service.handle(Call { kind, session, asker, number, message, payload, respond });
+        self.service.handle(Call { kind, session, asker, number, floor, message, payload, respond });
     }
 
     /// The client gives back so much and wishes for nothing any more.
@@ -127,13 +144,18 @@ impl Serving {
     fn spend(&mut self, bytes: u32) -> Result<Piece> {
         let granted = self.granted.as_ref().map_or(0, Piece::bytes);
         match self.granted.as_mut().and_then(|granted| granted.split(u64::from(bytes))) {
-            Some(piece) => Ok(piece),
+            Some(piece) => {
+                let left = self.granted.as_ref().is_some_and(|granted| granted.bytes() > 0);
+                self.unused_since = left.then(|| self.settings.clock.now());
+                Ok(piece)
+            }
             None => Err(frame::broken(format!("{bytes} bytes of payload came against a credit of {granted}"))),
         }
     }
 
     fn grant(&mut self, piece: Piece) {
         self.outbound().grant(piece.bytes());
+        self.unused_since.get_or_insert_with(|| self.settings.clock.now());
         match &mut self.granted {
             Some(granted) => granted.merge(piece),
             None => self.granted = Some(piece),
@@ -160,6 +182,17 @@ impl Role for Serving {
         }
         if header.kind < frame::OWN_KINDS && self.outlet.unanswered.load(Ordering::Relaxed) >= SMALL_FRAMES_MAX {
             return Err(frame::broken(format!("more than {SMALL_FRAMES_MAX} unanswered calls")));
+        }
+        if header.message_length as usize > LARGE_MESSAGE {
+            if header.payload_length as usize > SMALL_PAYLOAD_MAX {
+                return Err(frame::broken("a large message beside a large payload"));
+            }
+            return self.settings.messages.try_acquire(header.message_length.into()).map(Some).ok_or_else(|| {
+                let most = self.settings.messages.total();
+                busy(format!(
+                    "large messages of {most} bytes are worked on, which is the most; this one was not read; try again"
+                ))
+            });
         }
         if header.payload_length as usize <= SMALL_PAYLOAD_MAX {
             return Ok(None);
@@ -191,6 +224,9 @@ impl Role for Serving {
     }
 
     fn turn(&mut self, context: &mut Context<'_>) -> Result<bool> {
+        if let Poll::Ready(taken) = self.place.poll_leave(context) {
+            return Err(full(taken));
+        }
         loop {
             if let Some(acquiring) = &mut self.acquiring {
                 let Poll::Ready(piece) = acquiring.as_mut().poll(context) else { break };
@@ -218,16 +254,33 @@ impl Role for Serving {
     }
 
     fn tick(&mut self, moments: &Moments) -> Result<()> {
-        let Moments { now, heard, stuck_since, in_frame } = *moments;
-        let begun = *self.begun.get_or_insert(now);
+        let Moments { now, heard, stuck_since, frame } = *moments;
         let silence_max = self.settings.silence_max;
-        if self.greeting.known().is_none() && now.since(begun) >= HELLO_WAIT_MAX {
+        if self.greeting.known().is_none() && now.since(self.begun) >= HELLO_WAIT_MAX {
             return Err(frame::broken(format!("no greeting within {} s", HELLO_WAIT_MAX.as_secs())));
         }
         if stuck_since.is_some_and(|since| now.since(since) >= silence_max) {
             return Err(gone(format!("it took no bytes for {} s", silence_max.as_secs())));
         }
-        let owes = in_frame || self.granted.as_ref().is_some_and(|granted| granted.bytes() > 0);
+        if let Some((since, bytes)) = frame
+            && now.since(since) >= silence_max + Duration::from_secs(bytes / FRAME_RATE_MIN)
+        {
+            return Err(gone(format!("a frame of {bytes} bytes was not there after {} s", now.since(since).as_secs())));
+        }
+        // While a frame comes in, what is behind it cannot be used; its own time is bounded above.
+        let unused = self.unused_since.filter(|_| frame.is_none()).map(|since| now.since(since)).unwrap_or_default();
+        // A client whose calls are worked on may be about to send the next ones: it has longer, and is left alone if nobody waits.
+        let (works, short) = (self.outlet.unanswered.load(Ordering::Relaxed) > 0, self.settings.budget.is_short());
+        let withdrawn = match (works, short) {
+            (true, false) => false,
+            (false, true) => unused >= CREDIT_IDLE_MAX,
+            (true, true) | (false, false) => unused >= silence_max,
+        };
+        if withdrawn {
+            let held = self.granted.as_ref().map_or(0, Piece::bytes);
+            return Err(busy(format!("of its credit of {held} bytes nothing was used for {} s", unused.as_secs())));
+        }
+        let owes = frame.is_some() || self.granted.as_ref().is_some_and(|granted| granted.bytes() > 0);
         if owes && self.may_read() && now.since(heard) >= silence_max {
             return Err(gone(format!(
                 "nothing came for {} s while it held credit or a frame was unfinished",
@@ -254,6 +307,14 @@ fn left(message: &Bytes) -> Error {
     let words = Failure::decode(message.clone()).map(|failure| failure.text).unwrap_or_default();
     let words: String = words.chars().take(LAST_WORDS_SHOWN).flat_map(char::escape_debug).collect();
     Error::new(ErrorKind::Io, format!("the client closed the connection and said: {words}"))
+}
+
+fn full(taken: Taken) -> Error {
+    busy(taken.to_string())
+}
+
+fn busy(text: String) -> Error {
+    Error::new(ErrorKind::Busy, text)
 }
 
 fn gone(text: String) -> Error {

@@ -1,6 +1,6 @@
 //! Calls that go well: many at once, of every size, over memory and over sockets.
 
-use crate::support::{Doing, LoopbackNet, MemoryNet, echo, link, payload, push, serve};
+use crate::support::{Doing, LoopbackNet, MemoryNet, echo, link, link_settings, payload, push, serve};
 use base::error::{Error, ErrorKind};
 use base::id::{NodeId, SessionId};
 use base::net::Net;
@@ -116,4 +116,49 @@ async fn a_local_link_is_a_function_call() {
     assert_eq!(back.into_bytes().as_ptr(), sent.as_ptr());
     let dropping = Link::local(Arc::new(Doing(drop)), SessionId(3));
     assert_eq!(dropping.call(&push(8), Payload::empty()).await.unwrap_err().kind(), ErrorKind::Io);
+}
+
+/// Each call says which change of its session is the oldest that may be asked again: that one's number, however many are answered after
+/// it and over whichever link of the session they go. So many changes as are remembered are begun from it on, and the next one waits.
+#[tokio::test(start_paused = true)]
+async fn calls_carry_the_floor() {
+    use net::message::file::{Delete, Stat};
+    let held: Arc<std::sync::Mutex<Vec<Call>>> = Arc::default();
+    let seen: Arc<std::sync::Mutex<Vec<(u64, u64)>>> = Arc::default();
+    let (holding, noting) = (held.clone(), seen.clone());
+    let service = Doing(move |call: Call| {
+        noting.lock().unwrap().push((call.number, call.floor));
+        match call.ask::<Delete>() {
+            Ok(delete) if delete.path == "held" => holding.lock().unwrap().push(call),
+            _ => call.respond.answer(&net::message::Done {}, Payload::empty()),
+        }
+    });
+    let net = Arc::new(MemoryNet::default());
+    let _server = serve(&*net, "a", 64 << 20, Arc::new(service)).await;
+    let settings = link_settings(1, 2);
+    settings.numbers.set_room(4);
+    let first = Link::connect(net.clone(), "a", settings.clone()).await.unwrap();
+    let second = Link::connect(net, "a", settings).await.unwrap();
+    let delete = |path: &str| Delete { path: path.to_string(), ..Delete::default() };
+    let stat = Stat { path: "x".to_string(), ..Stat::default() };
+    second.call(&delete("x"), Payload::empty()).await.unwrap();
+    let (asking, question) = (first.clone(), delete("held"));
+    let oldest = tokio::spawn(async move { asking.call(&question, Payload::empty()).await });
+    while held.lock().unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    for link in [&second, &first, &second] {
+        link.call(&delete("x"), Payload::empty()).await.unwrap();
+    }
+    assert_eq!(*seen.lock().unwrap(), [(1, 1), (2, 2), (3, 2), (4, 2), (5, 2)]);
+    let fifth = tokio::spawn(async move { second.call(&delete("x"), Payload::empty()).await.map(drop) });
+    // A read goes on, and whatever had begun before it would have come before it.
+    let read = first.call(&stat, Payload::empty()).await;
+    assert!(read.is_ok() && !fifth.is_finished(), "{read:?}");
+    assert_eq!(seen.lock().unwrap().last(), Some(&(6, 2)));
+    let call = held.lock().unwrap().pop().unwrap();
+    call.respond.answer(&net::message::Done {}, Payload::empty());
+    oldest.await.unwrap().unwrap();
+    fifth.await.unwrap().unwrap();
+    assert_eq!(seen.lock().unwrap().last(), Some(&(7, 7)));
 }

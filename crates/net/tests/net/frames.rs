@@ -3,18 +3,19 @@
 use crate::support::Seeded;
 use base::buffer::Pool;
 use base::env::Random;
+use base::error::ErrorKind;
 use net::decode::{Decoder, Frame};
 use net::frame::{self, FAILURE, HELLO, Header, REPLY};
 use net::message::session::Hello;
 use net::message::{Ask, bag};
 use prost::Message;
 
-/// A greeting, a push with 5,000 bytes beside it, and a refusal, as version 1 writes them.
+/// A greeting, a push with 5,000 bytes beside it, and a refusal, as version 2 writes them.
 fn golden_frames() -> Vec<u8> {
     let mut bytes = Vec::new();
     let hello = Hello {
-        version_min: 1,
-        version_max: 1,
+        version_min: 2,
+        version_max: 2,
         session: 5.into(),
         program: "stormwell put".into(),
         ..Hello::default()
@@ -27,6 +28,8 @@ fn golden_frames() -> Vec<u8> {
         payload_length: 5000,
         payload_crc: base::checksum::crc32c(&payload),
         credit: 4 << 20,
+        floor: 0x0102_0304_0506_0700,
+        request: 0x1111_2222_3333_4444_5555_6666_7777_8888,
         ..Header::default()
     };
     let push = crate::support::push(3);
@@ -77,11 +80,11 @@ pub fn fuzz_decoder(bytes: &[u8]) {
     }
 }
 
-/// Version 1 frames are written today as they were when the golden file was made, and read back.
+/// Version 2 frames are written today as they were when the golden file was made, and read back.
 #[test]
 fn golden() {
     let bytes = golden_frames();
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/net/golden/frames-1.bin");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/net/golden/frames-2.bin");
     if std::env::var_os("STORMWELL_WRITE_GOLDEN").is_some() {
         std::fs::create_dir_all(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/net/golden")).unwrap();
         std::fs::write(path, &bytes).unwrap();
@@ -92,7 +95,23 @@ fn golden() {
     assert_eq!(frames.len(), 3);
     assert_eq!(frames[1].payload.length(), 5000);
     assert_eq!(frames[1].payload.verify(), Ok(()));
-    assert_eq!((frames[1].header.number, frames[1].header.credit), (0x0102_0304_0506_0708, 4 << 20));
+    let header = frames[1].header;
+    assert_eq!((header.number, header.floor, header.credit), (0x0102_0304_0506_0708, 0x0102_0304_0506_0700, 4 << 20));
+}
+
+/// Whoever speaks version 1 is told that it is another version, and which, as soon as its first bytes are here: they are fewer than a
+/// header of today.
+#[test]
+fn an_older_version_is_named() {
+    let old = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/net/golden/frames-1.bin")).unwrap();
+    for length in [6, 48, 71, old.len()] {
+        for step in [1, 48, 5000] {
+            let (frames, ending) = decode(&old[..length], step);
+            let error = ending.unwrap_err();
+            assert_eq!((frames.len(), error.kind()), (0, ErrorKind::Unsupported), "{length} {step}");
+            assert!(error.text().contains("versions 2 to 2, the other side 1 to 1"), "{error}");
+        }
+    }
 }
 
 /// Frames cut, mixed up and damaged at random never panic, and the damage is always noticed in headers and messages.

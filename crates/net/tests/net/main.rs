@@ -5,6 +5,7 @@
 mod calls;
 mod credit;
 mod frames;
+mod places;
 mod secrets;
 mod strangers;
 mod support;

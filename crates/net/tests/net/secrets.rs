@@ -184,8 +184,8 @@ fn framed(header: Header, message: &impl Message) -> Vec<u8> {
 
 fn hello(nonce: &[u8]) -> Vec<u8> {
     let hello = Hello {
-        version_min: 1,
-        version_max: 1,
+        version_min: 2,
+        version_max: 2,
         session: 5.into(),
         program: "thief\n".into(),
         nonce: nonce.to_vec().into(),
@@ -220,6 +220,8 @@ const PROOF: Header = Header {
     payload_length: 0,
     payload_crc: 0,
     credit: 0,
+    floor: 0,
+    request: 0,
 };
 
 /// What somebody overheard is of no use: neither a client's words said again to the node, nor the node's proof given back

@@ -52,11 +52,11 @@ async fn each_breach_has_its_reason() {
     let server = serve(&*net, "a", 64 << 20, Arc::new(Doing(echo))).await;
     let good = link(net.clone(), "a").await;
     let ask = Header { kind: bag::Push::KIND, number: 1, ..Header::default() };
-    let greeted = |bytes: Vec<u8>| [hello(1, 1), bytes].concat();
+    let greeted = |bytes: Vec<u8>| [hello(2, 2), bytes].concat();
     let mut damaged_header = call(ask);
     damaged_header[20] ^= 1;
     let mut damaged_message = call(ask);
-    damaged_message[50] ^= 1;
+    damaged_message[frame::HEADER_LENGTH + 2] ^= 1;
     let mut other_layout = call(ask);
     other_layout[4] = 9;
     let breaches: Vec<(Vec<u8>, &str)> = vec![
@@ -69,10 +69,10 @@ async fn each_breach_has_its_reason() {
         (greeted(damaged_message), "message was damaged"),
         (greeted(call(Header { payload_length: 1 << 20, ..ask })), "against a credit of 0"),
         (greeted(call(Header { kind: frame::RETURN, credit: 7, ..ask })), "against a credit of 0"),
-        (greeted(hello(1, 1)), "second greeting"),
+        (greeted(hello(2, 2)), "second greeting"),
         (call(ask), "must be a greeting"),
-        (hello(7, 9), "speaks protocol versions 1 to 1, the other side 7 to 9"),
-        (greeted(other_layout), "speaks protocol versions 1 to 1, the other side 9 to 9"),
+        (hello(7, 9), "speaks protocol versions 2 to 2, the other side 7 to 9"),
+        (greeted(other_layout), "speaks protocol versions 2 to 2, the other side 9 to 9"),
     ];
     let count = breaches.len() as u64;
     for (bytes, reason) in breaches {
@@ -90,7 +90,7 @@ async fn each_breach_has_its_reason() {
 async fn unfinished_and_mute() {
     let net = Arc::new(MemoryNet::default());
     let server = serve(&*net, "a", 64 << 20, Arc::new(Doing(echo))).await;
-    let cut = [hello(1, 1), call(Header { kind: bag::Push::KIND, ..Header::default() })[..60].to_vec()].concat();
+    let cut = [hello(2, 2), call(Header { kind: bag::Push::KIND, ..Header::default() })[..60].to_vec()].concat();
     provoke(&net, &server, &cut).await;
     assert!(server.troubles.lock().unwrap().concat().contains("in the middle of a frame"));
     let mut mute = net.connect("a").await.unwrap();
@@ -113,7 +113,7 @@ async fn a_peer_that_does_not_read() {
     });
     let server = serve(&*net, "a", 64 << 20, Arc::new(service)).await;
     let mut stream = net.connect("a").await.unwrap();
-    stream.write_all(&hello(1, 1)).await.unwrap();
+    stream.write_all(&hello(2, 2)).await.unwrap();
     stream.write_all(&call(Header { kind: bag::Push::KIND, ..Header::default() })).await.unwrap();
     while server.stats.connections_open.load(Ordering::Relaxed) != 0 || server.troubles.lock().unwrap().is_empty() {
         tokio::time::sleep(std::time::Duration::from_secs(1)).await;

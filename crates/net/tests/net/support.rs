@@ -275,6 +275,8 @@ pub async fn serve_to(
         incarnation: 1,
         budget: budget.clone(),
         outgoing: Budget::new(32 << 20),
+        messages: Budget::new(24 << 20),
+        places: base::places::Places::new(64),
         credentials,
         random: Arc::new(Seeded::new(42)),
         pool: Pool::new(64 << 20),

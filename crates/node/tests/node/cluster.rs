@@ -88,7 +88,7 @@ impl Cluster {
         }
     }
 
-    fn ahead(&self, time: Duration) {
+    pub fn ahead(&self, time: Duration) {
         self.clock.ahead.fetch_add(time.as_secs() + 1, Ordering::Relaxed);
     }
 
@@ -563,7 +563,7 @@ async fn a_node_is_drained() {
     let long_path = open.path;
     let appends = cluster.calls(2, "chunk_append").await;
     // Of one the first half is cut away.
-    ask(&client.keeper, &file::Truncate { path: files[2].clone(), length: 200_000 }).await.expect("cut");
+    ask(&client.keeper, &file::Truncate { path: files[2].clone(), length: 200_000, looked: None }).await.expect("cut");
     let mut writing = client.create_on(far, "writing").await;
     client.append(&mut writing, b"begun").await.expect("written");
     let info = client.bag("b", false).await;

@@ -97,9 +97,10 @@ impl Corpus {
                 name: "user.a".to_string(),
                 value: Some(vec![1; 20]),
                 asked: None,
+                looked: None,
             }),
-            of(&file::Truncate { path: path.clone(), length: 3 }),
-            of(&file::Concat { target: path, sources: vec![to], asked: None }),
+            of(&file::Truncate { path: path.clone(), length: 3, looked: None }),
+            of(&file::Concat { target: path, sources: vec![to], asked: None, looked: None }),
             of(&chunk::AppendCell { append: append.clone(), length: 8192 }),
             of(&append),
             of(&chunk::Read {
@@ -167,7 +168,7 @@ pub fn damage(random: &SimRandom, message: &mut Vec<u8>) {
 fn ask_all(address: &str, session: u128, questions: &[(u16, Vec<u8>)], random: &SimRandom) {
     let mut stream = TcpStream::connect(address).expect("it listens");
     let hello =
-        Hello { version_min: 1, version_max: 1, session: session.into(), program: "fuzz".into(), ..Hello::default() };
+        Hello { version_min: 2, version_max: 2, session: session.into(), program: "fuzz".into(), ..Hello::default() };
     let mut bytes = Vec::new();
     frame::append(&mut bytes, Header { kind: HELLO, ..Header::default() }, |bytes| hello.encode(bytes).expect("room"));
     for (number, (kind, message)) in questions.iter().enumerate() {

@@ -6,7 +6,9 @@ use crate::hdfs_user::{CLIENT_PROTOCOL, User, client_of, content};
 use base::error::ErrorKind;
 use bytes::Bytes;
 use client::{Client, CreateOptions};
-use gateway_hdfs::message::files::{AddBlock, BlockAnswer, CREATE, Complete, Create, CreateAnswer, Truth};
+use gateway_hdfs::message::files::{
+    AddBlock, Append, AppendAnswer, BlockAnswer, CREATE, Complete, Create, CreateAnswer, Truth,
+};
 use gateway_hdfs::message::hdfs::Permission;
 use gateway_hdfs::message::hdfs::{DatanodeInfo, LocatedBlocks};
 use gateway_hdfs::message::located::{GetBlockLocations, GetBlockLocationsAnswer};
@@ -18,7 +20,7 @@ use node::Door;
 use std::collections::BTreeSet;
 
 /// Three nodes, each with a gateway.
-async fn three(name: &str) -> Cluster {
+pub async fn three(name: &str) -> Cluster {
     let mut cluster = Cluster::new(name);
     cluster.hdfs = Door::Near("127.0.0.1:0".to_string());
     for number in 0..3 {
@@ -182,5 +184,38 @@ async fn hdfs_files_go_on_at_another_gateway() {
         assert!(!found.open && found.length == 0, "{found:?}");
     }
     assert_eq!(client.list("/", "", 9).await.expect("listed").entries.len(), 2);
+    cluster.stop_all().await;
+}
+
+/// A file that was open at a gateway, went on at another one and was closed there, is opened again; the answer is lost, and the first
+/// gateway is asked again: it opens the file as it is now, not as it knew it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hdfs_append_asked_again_where_it_was_open_before() {
+    let cluster = three("hdfs-was-open").await;
+    let superuser = os::user::current().0;
+    let mut users = Vec::new();
+    for number in 0..3 {
+        users.push(User::connect_to(cluster.hdfs_of(number), &superuser).await);
+    }
+    let (path, holder) = ("/f".to_string(), "one".to_string());
+    let masked = Permission { bits: 0o644 };
+    let (flags, parents, replication, block_size) = (CREATE, true, 1, 1 << 20);
+    let (at, by) = (path.clone(), holder.clone());
+    let create = Create { path: at, masked, holder: by, flags, parents, replication, block_size, ..Create::default() };
+    let made: CreateAnswer = users[0].call(CLIENT_PROTOCOL, "create", &create).await.expect("made");
+    let inode = made.status.and_then(|status| status.inode);
+    let add = AddBlock { path: path.clone(), holder: holder.clone(), previous: None, inode };
+    let block: BlockAnswer = users[1].call(CLIENT_PROTOCOL, "addBlock", &add).await.expect("it goes on there");
+    let last = Some(gateway_hdfs::message::hdfs::ExtendedBlock { length: Some(0), ..block.block.block });
+    let complete = |last| Complete { path: path.clone(), holder: holder.clone(), last, inode };
+    assert!(users[1].call::<Truth>(CLIENT_PROTOCOL, "complete", &complete(last)).await.expect("closed").result);
+
+    let append = Append { path: path.clone(), holder: holder.clone(), flags: Some(0) };
+    users[2].call::<AppendAnswer>(CLIENT_PROTOCOL, "append", &append).await.expect("open");
+    let [first, _, third] = users.as_mut_slice() else { unreachable!("there are three") };
+    first.go_on_as(third);
+    first.call::<AppendAnswer>(CLIENT_PROTOCOL, "append", &append).await.expect("answered as then");
+    assert!(first.call::<Truth>(CLIENT_PROTOCOL, "complete", &complete(None)).await.expect("it is its own").result);
+    assert!(!client_of(cluster.address(0)).await.stat(&path).await.expect("there").open);
     cluster.stop_all().await;
 }

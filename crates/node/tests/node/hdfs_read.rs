@@ -147,7 +147,7 @@ async fn write(client: &Client, path: &str, bytes: &Bytes) -> ExtendedBlock {
 /// The first block of a file, as the gateway would name it.
 async fn block_of(client: &Client, path: &str) -> ExtendedBlock {
     let attributes = client.stat(path).await.expect("it is there");
-    let generation_stamp = 1000 + attributes.generation;
+    let generation_stamp = 1000 + (attributes.generation << 16);
     ExtendedBlock { pool: "pool".to_string(), id: attributes.inode << 20, generation_stamp, length: None }
 }
 

@@ -9,6 +9,7 @@ use client::Client;
 use gateway_hdfs::message::rpc::{CallHeader, ConnectionContext, RequestHeader, ResponseHeader, UserInformation};
 use prost::Message;
 use sim::random::SimRandom;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -39,17 +40,22 @@ impl User {
 
     /// The same at the gateway of any node.
     pub async fn connect_to(address: &str, name: &str) -> User {
-        let mut stream = TcpStream::connect(address).await.expect("it listens");
-        stream.set_nodelay(true).expect("set");
-        stream.write_all(b"hrpc\x09\x00\x00").await.expect("sent");
+        User::try_connect_to(address, name).await.expect("it listens")
+    }
+
+    /// The same at one that may not listen yet, or end the connection.
+    pub async fn try_connect_to(address: &str, name: &str) -> io::Result<User> {
+        let mut stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        stream.write_all(b"hrpc\x09\x00\x00").await?;
         // Each is a client of its own: a call that seems to be repeated would be answered from memory.
         static CLIENTS: AtomicU64 = AtomicU64::new(1);
         let client = Bytes::copy_from_slice(&u128::from(CLIENTS.fetch_add(1, Ordering::Relaxed)).to_be_bytes());
         let mut user = User { name: name.to_string(), stream, client, call: 0, retry: -1 };
         let said = UserInformation { effective: Some(name.to_string()), real: None };
         let context = ConnectionContext { user: Some(said), protocol: Some(CLIENT_PROTOCOL.to_string()) };
-        user.say(CONTEXT, &context.encode_length_delimited_to_vec()).await;
-        user
+        user.say(CONTEXT, &context.encode_length_delimited_to_vec()).await?;
+        Ok(user)
     }
 
     /// The user who runs the server.
@@ -62,13 +68,25 @@ impl User {
         (self.client, self.call, self.retry) = (other.client.clone(), other.call - 1, 1);
     }
 
-    async fn say(&mut self, call: i32, rest: &[u8]) {
+    async fn say(&mut self, call: i32, rest: &[u8]) -> io::Result<()> {
         let client = self.client.clone();
         let header = RequestHeader { kind: Some(2), operation: Some(0), call, client, retry: Some(self.retry) };
         let mut frame = header.encode_length_delimited_to_vec();
         frame.extend_from_slice(rest);
-        self.stream.write_u32(frame.len() as u32).await.expect("sent");
-        self.stream.write_all(&frame).await.expect("sent");
+        self.stream.write_u32(frame.len() as u32).await?;
+        self.stream.write_all(&frame).await
+    }
+
+    /// The same of a gateway that may end the connection meanwhile: none if it did.
+    pub async fn try_call<M: Message + Default>(
+        &mut self,
+        protocol: &str,
+        method: &str,
+        ask: &impl Message,
+    ) -> Option<Result<M, Refused>> {
+        self.call += 1;
+        self.put(protocol, method, ask).await.ok()?;
+        self.take().await.ok()
     }
 
     /// Asks a call of a protocol.
@@ -79,20 +97,28 @@ impl User {
         ask: &impl Message,
     ) -> Result<M, Refused> {
         self.call += 1;
+        self.put(protocol, method, ask).await.expect("sent");
+        self.take().await.expect("an answer")
+    }
+
+    async fn put(&mut self, protocol: &str, method: &str, ask: &impl Message) -> io::Result<()> {
         let (named, spoken) = (Bytes::copy_from_slice(method.as_bytes()), Bytes::copy_from_slice(protocol.as_bytes()));
         let mut rest = CallHeader { method: named, protocol: spoken, version: 1 }.encode_length_delimited_to_vec();
         ask.encode_length_delimited(&mut rest).expect("room");
-        self.say(self.call, &rest).await;
-        let length = self.stream.read_u32().await.expect("an answer");
+        self.say(self.call, &rest).await
+    }
+
+    async fn take<M: Message + Default>(&mut self) -> io::Result<Result<M, Refused>> {
+        let length = self.stream.read_u32().await?;
         let mut answer = vec![0; length as usize];
-        self.stream.read_exact(&mut answer).await.expect("the rest of it");
+        self.stream.read_exact(&mut answer).await?;
         let mut answer = answer.as_slice();
         let header = ResponseHeader::decode_length_delimited(&mut answer).expect("a header");
         assert_eq!(header.call, self.call as u32);
         if header.status != 0 {
-            return Err((header.class.unwrap_or_default(), header.text.unwrap_or_default()));
+            return Ok(Err((header.class.unwrap_or_default(), header.text.unwrap_or_default())));
         }
-        Ok(M::decode_length_delimited(&mut answer).expect("a message"))
+        Ok(Ok(M::decode_length_delimited(&mut answer).expect("a message")))
     }
 }
 

@@ -132,7 +132,18 @@ impl Writer {
         stamp: u64,
         kind: i32,
     ) -> Result<Writer, OperationAnswer> {
-        let stream = TcpStream::connect(hdfs(fixture)).await.expect("it listens");
+        Writer::begin_at(hdfs(fixture), block, stage, stamp, kind).await
+    }
+
+    /// The same at the gateway of any node.
+    pub async fn begin_at(
+        address: &str,
+        block: &ExtendedBlock,
+        stage: i32,
+        stamp: u64,
+        kind: i32,
+    ) -> Result<Writer, OperationAnswer> {
+        let stream = TcpStream::connect(address).await.expect("it listens");
         stream.set_nodelay(true).expect("set");
         let mut writer = Writer { stream, kind, number: 0, sent: Vec::new() };
         let base = BaseHeader { block: block.clone(), token: None };

@@ -9,6 +9,7 @@ mod failing;
 mod fuzz;
 mod hdfs_calls;
 mod hdfs_cluster;
+mod hdfs_gateways;
 mod hdfs_names;
 mod hdfs_pipeline;
 mod hdfs_quotas;

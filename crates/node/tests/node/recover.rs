@@ -32,7 +32,7 @@ async fn taken_from_its_writer() {
         if !bytes.is_empty() {
             append(&first, &opened, 0, bytes).await.expect("written");
         }
-        let recover = file::Recover { inode: opened.inode, only_gone: false };
+        let recover = file::Recover { inode: opened.inode, only_gone: false, generation: 0 };
         let wary = file::Recover { only_gone: true, ..recover };
         let busy = second.call(&wary, Payload::empty()).await.expect_err("its writer lives");
         assert_eq!(busy.kind(), ErrorKind::Busy);
@@ -74,7 +74,7 @@ async fn taken_from_who_is_gone() {
         append(link, &file, 0, b"kept").await.expect("written");
         opened.push(file.inode);
     }
-    let wary = |inode| file::Recover { inode, only_gone: true };
+    let wary = |inode| file::Recover { inode, only_gone: true, generation: 0 };
     assert_eq!(own.call(&wary(opened[0]), Payload::empty()).await.expect_err("it lives").kind(), ErrorKind::Busy);
     let (found, _) = own.call(&wary(opened[1]), Payload::empty()).await.expect("taken");
     assert_eq!((found.open, found.length), (false, 4));

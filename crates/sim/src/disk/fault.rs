@@ -1,5 +1,7 @@
 //! Which faults a simulated device has, and when each fires.
 
+use base::disk::FileKind;
+
 /// When a fault fires, among the operations that could have it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum When {
@@ -12,6 +14,8 @@ pub enum When {
     OneIn(u64),
     /// Once: at the next operation after the faults were set.
     Once,
+    /// The same, and at so many in all of those that are under way then: they fail for one cause.
+    Together(u64),
     /// Every time.
     Always,
 }
@@ -25,6 +29,12 @@ pub struct SimFaults {
     pub rot_on_read: When,
     /// Writes that end with an I/O error; any part of their bytes may have reached the disk.
     pub write_error: When,
+    /// Removals of files that end with an I/O error.
+    pub remove_error: When,
+    /// Files of this kind find no room: making one ends with no space, however much there is.
+    pub no_room_for: Option<FileKind>,
+    /// A power loss takes every write to files of this kind that was not synced, instead of some.
+    pub forgets: Option<FileKind>,
     /// Writes that are reported done and never happen.
     pub lost_write: When,
     /// Writes that are reported done and land at another block of the same file.

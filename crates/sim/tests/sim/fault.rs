@@ -1,7 +1,7 @@
 //! Each fault fires, does what it says, and is counted.
 
 use crate::{FILE, SYNC, blocks, create, fired, read, run, write};
-use base::disk::{Disk, DiskError, Op};
+use base::disk::{Disk, DiskError, FileKind, FileName, Op};
 use sim::disk::{SimDevice, SimDisk, SimFaults, When};
 
 fn with(faults: SimFaults) -> (SimDevice, SimDisk) {
@@ -39,6 +39,43 @@ fn write_and_sync_errors() {
     device.crash();
     assert_eq!(device.peek(FILE)[0], 7);
     assert_eq!(fired(&device, "sync_error"), 1);
+}
+
+/// Writes that are under way when one fails fail with it, as many as are told, and no later one.
+#[test]
+fn writes_fail_together() {
+    let (device, mut disk) = with(SimFaults { write_error: When::Together(3), ..SimFaults::default() });
+    let mut done = Vec::new();
+    (0..5).for_each(|token| disk.submit(token, write(token, blocks(1, 8))));
+    while done.len() < 5 {
+        disk.poll(None, &mut done);
+    }
+    assert_eq!(done.iter().filter(|done| done.result.is_err()).count(), 3);
+    run(&device, &mut disk, write(0, blocks(1, 8))).unwrap().unwrap();
+    assert_eq!((fired(&device, "write_error"), fired(&device, "write_errors_together")), (1, 2));
+}
+
+/// A removal that fails leaves the file; a kind of file finds no room while others do; a power loss takes all of a kind that
+/// was not synced.
+#[test]
+fn faults_of_a_kind() {
+    let (device, mut disk) = with(SimFaults { remove_error: When::Once, ..SimFaults::default() });
+    assert!(run(&device, &mut disk, Op::Remove { file: FILE }).unwrap().is_err());
+    assert_eq!(disk.list().unwrap().len(), 1);
+    run(&device, &mut disk, Op::Remove { file: FILE }).unwrap().unwrap();
+
+    let (device, mut disk) = with(SimFaults { no_room_for: Some(FileKind::Checkpoint), ..SimFaults::default() });
+    let make = |kind| Op::Create { file: FileName::new(kind, 9), size: 4096, fill: base::disk::Fill::Zeros };
+    assert_eq!(run(&device, &mut disk, make(FileKind::Checkpoint)).unwrap().unwrap_err(), DiskError::NoSpace);
+    run(&device, &mut disk, make(FileKind::Journal)).unwrap().unwrap();
+    assert_eq!(fired(&device, "no_room_for_kind"), 1);
+
+    for _ in 0..10 {
+        let (device, mut disk) = with(SimFaults { forgets: Some(FILE.kind), ..SimFaults::default() });
+        run(&device, &mut disk, write(0, blocks(1, 8))).unwrap().unwrap();
+        device.crash();
+        assert_eq!(device.peek(FILE)[0], 7);
+    }
 }
 
 /// Lost and misdirected writes are reported done and do not show where they should.

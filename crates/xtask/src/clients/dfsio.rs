@@ -76,9 +76,12 @@ fn compare(root: &Path, kit: &Kit, jobs: &Kit, directory: &Path, size: &Size, de
     for (number, device) in data.iter().enumerate().filter(|_| wanted("stormwell")) {
         let (name, bytes) = (format!("node-{number}"), device.join("stormwell").display().to_string());
         let keeper = nodes.first().map(Stormwell::store);
-        // Metadata lie in the first directory: on the machine's own disk, as the NameNode's do. No bytes of files go to bulk.
-        let bytes: &[&str] = if keeper.is_none() { &["metadata:bulk:1G", &bytes] } else { &[&bytes] };
-        nodes.push(Stormwell::prepare_node(root, directory, &configuration, (&name, bytes), keeper)?.start()?);
+        let mut node = Stormwell::prepare_node(root, directory, &configuration, (&name, &[&bytes]), keeper)?;
+        if keeper.is_none() {
+            // On the machine's own disk, as the NameNode's metadata are.
+            node.say("--metadata-dir", "metadata");
+        }
+        nodes.push(node.start()?);
     }
     let addresses: Vec<String> = nodes.iter().map(Stormwell::address).collect();
     let processes = nodes.iter().map(Stormwell::processes).collect::<Result<Vec<String>, String>>()?;

@@ -193,6 +193,11 @@ pub struct PreparedStormwell {
 }
 
 impl PreparedStormwell {
+    /// Says one option more when it is started.
+    pub fn say(&mut self, option: &str, value: &str) {
+        self.run.words.extend([option, value].map(str::to_owned));
+    }
+
     /// What a client will write as fs.defaultFS.
     pub fn address(&self) -> String {
         format!("hdfs://127.0.0.1:{}", self.ports[1])

@@ -15,7 +15,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("gateway-hdfs", &["base", "client"]),
     ("node", &["base", "os", "net", "chunk", "meta", "client", "gateway-hdfs"]),
     ("cli", &["base", "os", "net", "client", "node"]),
-    ("lab", &["base", "os", "sim", "net", "chunk", "meta", "client", "node"]),
+    ("lab", &["base", "os", "sim", "net", "chunk", "meta", "client", "gateway-hdfs", "node"]),
     ("xtask", &[]),
 ];
 

@@ -53,6 +53,8 @@ impl Nodes {
             incarnation: 1,
             budget: Budget::new(64 << 20),
             outgoing: Budget::new(64 << 20),
+            messages: Budget::new(64 << 20),
+            places: base::places::Places::new(64),
             pool: Pool::new(64 << 20),
             clock: self.fake.clock.clone(),
             silence_max: Duration::from_secs(10),

@@ -1,6 +1,7 @@
 //! One node of a simulated cluster: its machine, and what goes wrong with it now.
 
 use crate::simulate::hardware::{End, Hardware};
+use crate::simulate::hdfs;
 use crate::simulate::machine::Machine;
 use crate::simulate::oracle::{Broken, Check};
 use crate::simulate::scene::Scene;
@@ -8,7 +9,7 @@ use base::env::Random;
 use base::id::ClusterId;
 use base::planted::Planted;
 use base::policy::Class;
-use node::{Cluster, DeviceSetting, MetaPlace, Settings};
+use node::{Cluster, DeviceSetting, Door, MetaPlace, Settings};
 use sim::disk::{SimFaults, When};
 use sim::net::Gone;
 use sim::random::SimRandom;
@@ -80,6 +81,7 @@ impl Member {
         let mut settings = Settings::new(&address, (0..devices).map(device).collect());
         let meta = if number == 0 { MetaPlace::Local } else { MetaPlace::Node(address_of(0)) };
         settings.cluster = Some(Cluster { name: name.clone(), meta, ..Cluster::new(cluster) });
+        settings.hdfs = Door::At(format!("{name}:{}", hdfs::PORT));
         let drift = random.below(2 * DRIFT_MAX + 1) as i64 - DRIFT_MAX as i64;
         let clock = Arc::new(MachineClock::new(scene.clock.clone(), drift));
         Member {
@@ -103,7 +105,7 @@ impl Member {
         for _ in 0..STARTS_MAX {
             let started = self.machine.start(scene, self.settings.clone(), planted).await?;
             if let Err(reason) = started {
-                scene.oracle().power_lost();
+                scene.power_lost(&self.name);
                 self.end(End::PowerLoss, Gone::Reset);
                 ends.push("power loss");
                 scene.say(|| format!("{}: {reason}", self.name));

@@ -36,8 +36,17 @@ pub const TROUBLES: [&str; 21] = [
 ];
 
 /// What clients of a cluster do beside what those of one node do.
-pub const OPERATIONS: [&str; 8] =
-    ["view", "bag", "recover", "bag_rewind", "node_drain", "node_remove", "devices_and_hosts", "report_late"];
+pub const OPERATIONS: [&str; 9] = [
+    "view",
+    "extents",
+    "bag",
+    "recover",
+    "bag_rewind",
+    "node_drain",
+    "node_remove",
+    "devices_and_hosts",
+    "report_late",
+];
 
 /// Nodes of a cluster, at the most.
 const MEMBERS_MAX: usize = 7;

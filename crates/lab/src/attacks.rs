@@ -1,0 +1,258 @@
+//! `cargo x attacks`: the real server with little memory, a healthy client beside it, and strangers who want all of it.
+//!
+//! Each attack is a function of its own in `attacks/`, and a line in `ATTACKS`. For each one a server is started afresh; what is judged is
+//! the server and the healthy client, never what the attack was told.
+
+mod connections;
+mod credit;
+mod frames;
+mod healthy;
+mod ranges;
+mod target;
+mod verdict;
+
+use crate::trials::server::{Scratch, Server, program};
+use base::error::{Error, ErrorKind, Result};
+use base::unit::{GIB, MIB};
+use healthy::Healthy;
+use serde_json::json;
+use std::os::unix::process::CommandExt;
+use std::pin::Pin;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use target::Target;
+use tokio::runtime::Runtime;
+use verdict::Verdict;
+
+/// Which attacks, and how they are judged.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Only these; without names all of them
+    names: Vec<String>,
+    /// Connections that an attack by their number opens
+    #[arg(long, default_value_t = 6000)]
+    connections: usize,
+    /// How long each attack goes on, in seconds
+    #[arg(long, default_value_t = 6)]
+    seconds: u64,
+    /// Address space of the server, in MiB; 0: no limit
+    #[arg(long, default_value_t = 2048)]
+    space: u64,
+    /// Judge by the bars for a machine with nothing else to do: p99 of `stat` 100 ms, half of the throughput
+    #[arg(long)]
+    strict: bool,
+    /// One JSON object an attack on stdout
+    #[arg(long)]
+    json: bool,
+    /// Say which attacks there are, and do nothing
+    #[arg(long)]
+    list: bool,
+}
+
+/// What an attack does until it is dropped. One that ends earlier has done all it wanted; an error means that it could not be made.
+type Attacking<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
+
+/// One attack.
+struct Attack {
+    name: &'static str,
+    /// What is done, in a line.
+    about: &'static str,
+    run: for<'a> fn(&'a Target) -> Attacking<'a>,
+}
+
+/// All of them, in the order in which they are made.
+const ATTACKS: [Attack; 9] = [
+    Attack {
+        name: "ranges",
+        about: "reads that name one byte 65,536 times",
+        run: |target| Box::pin(ranges::many_equal(target)),
+    },
+    Attack {
+        name: "ranges-apart",
+        about: "reads of single bytes that lie far apart",
+        run: |target| Box::pin(ranges::far_apart(target)),
+    },
+    Attack {
+        name: "silent-store",
+        about: "connections to the store's port that say nothing",
+        run: |target| Box::pin(connections::silent(target, &target.store)),
+    },
+    Attack {
+        name: "drip-store",
+        about: "connections to the store's port that say a byte a second of a greeting",
+        run: |target| Box::pin(connections::dripping(target, &target.store, frames::greeting())),
+    },
+    Attack {
+        name: "silent-console",
+        about: "connections to the console that say nothing",
+        run: |target| Box::pin(connections::silent(target, &target.console)),
+    },
+    Attack {
+        name: "drip-console",
+        about: "connections to the console that say a byte a second of a request",
+        run: |target| Box::pin(connections::dripping(target, &target.console, connections::endless_request())),
+    },
+    Attack {
+        name: "credit",
+        about: "greeted connections that wish for all credit, and ping instead of using it",
+        run: |target| Box::pin(credit::hoarded(target)),
+    },
+    Attack {
+        name: "half-frames",
+        about: "greeted connections that send messages of 1 MiB but for the last byte",
+        run: |target| Box::pin(frames::half(target)),
+    },
+    Attack {
+        name: "nested",
+        about: "messages of 1 MiB that hold as many things as fit in them",
+        run: |target| Box::pin(frames::nested(target)),
+    },
+];
+
+/// The server's memory is looked at so often.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// The healthy client is alone for so long at first: what it reaches then is what it is compared with.
+const ALONE: Duration = Duration::from_secs(3);
+
+/// Runs the attacks. `Ok(false)`: one of them did what it wanted.
+pub fn run(args: &Args) -> Result<bool> {
+    if args.list {
+        ATTACKS.iter().for_each(|attack| println!("{:<16} {}", attack.name, attack.about));
+        return Ok(true);
+    }
+    if let Some(name) = args.names.iter().find(|name| !ATTACKS.iter().any(|attack| attack.name == **name)) {
+        let names: Vec<&str> = ATTACKS.iter().map(|attack| attack.name).collect();
+        let text = format!("there is no attack '{name}'; there are {}", names.join(", "));
+        return Err(Error::new(ErrorKind::Invalid, text));
+    }
+    // Both ends of thousands of connections are files, here and, by inheritance of the hard limit, there.
+    os::machine::raise_open_files()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut good = true;
+    for attack in ATTACKS.iter().filter(|attack| args.names.is_empty() || args.names.iter().any(|n| n == attack.name)) {
+        let verdict = make(&runtime, args, attack)?;
+        let faults = verdict.faults(args.strict);
+        if args.json {
+            let mut object = verdict.json();
+            object["attack"] = json!(attack.name);
+            object["faults"] = json!(faults);
+            println!("{object}");
+        } else {
+            println!("{}: {verdict}: {}", attack.name, if faults.is_empty() { "good" } else { "FAILED" });
+        }
+        for fault in &faults {
+            eprintln!("lab: {}: {fault}", attack.name);
+        }
+        if !faults.is_empty() {
+            eprintln!("repeat: cargo x attacks {}", attack.name);
+        }
+        good &= faults.is_empty();
+    }
+    Ok(good)
+}
+
+/// Starts a server, lets the healthy client run alone for a while, then makes the attack beside it.
+fn make(runtime: &Runtime, args: &Args, attack: &Attack) -> Result<Verdict> {
+    let scratch = Scratch::new(&format!("attack-{}", attack.name))?;
+    let command = command(&scratch, args.space)?;
+    let started = runtime.block_on(Server::start(command));
+    let mut server = started.map_err(|finding| Error::new(ErrorKind::Unreachable, finding.text))?;
+    let target = Arc::new(Target::of(&server, args.connections)?);
+    let healthy = Healthy::start(&target)?;
+    let memory = Memory::watch(server.id())?;
+    let pause = |length: Duration| runtime.block_on(async { tokio::time::sleep(length).await });
+    pause(ALONE);
+    let alone = healthy.mark();
+    let attacker = attacker(target.clone(), attack.run, Duration::from_secs(args.seconds))?;
+    let attacked = attacker.join().map_err(|_| Error::new(ErrorKind::Io, "the attack panicked"))?;
+    let beside = healthy.mark().since(&alone);
+    let most_memory = memory.most();
+    let ended = server.ended()?;
+    healthy.stop();
+    let words = server.said().into_iter().filter(|line| line.split_whitespace().nth(1) == Some("error")).collect();
+    Ok(Verdict {
+        lives: ended.is_none(),
+        most_memory,
+        alone,
+        beside,
+        told: target.told(),
+        words,
+        attacked: attacked.err(),
+    })
+}
+
+/// The server, with so many MiB of address space.
+fn command(scratch: &Scratch, space: u64) -> Result<Command> {
+    let mut command = Command::new(program()?);
+    command.args(["serve", "--at", "127.0.0.1:0", "--hdfs", "127.0.0.1:0", "--console", "127.0.0.1:0", "--data"]);
+    // Of a size of its own, so that no attack is kept from a full disk.
+    command.arg(format!("{}:ssd:{}", scratch.path.join("data").display(), 4 * GIB));
+    command.env_remove("STORMWELL_SKIP_SYNC");
+    if space > 0 {
+        let limit = libc::rlimit { rlim_cur: space * MIB, rlim_max: space * MIB };
+        // SAFETY: setrlimit is a plain system call, safe between fork and exec; it allocates nothing and takes no lock.
+        unsafe {
+            command.pre_exec(move || match libc::setrlimit(libc::RLIMIT_AS, &raw const limit) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            })
+        };
+    }
+    Ok(command)
+}
+
+/// A thread that makes the attack for so long.
+fn attacker(
+    target: Arc<Target>,
+    run: for<'a> fn(&'a Target) -> Attacking<'a>,
+    length: Duration,
+) -> Result<JoinHandle<Result<()>>> {
+    os::thread::spawn("attacker", move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let end = tokio::time::sleep(length);
+            let ended = tokio::time::timeout(length, run(&target)).await;
+            // What it left in the server is a part of the attack: the healthy client has the whole time with it.
+            end.await;
+            ended.unwrap_or(Ok(()))
+        })
+    })
+}
+
+/// A thread that looks at a process's memory.
+struct Memory {
+    most: Arc<AtomicU64>,
+    over: Arc<AtomicBool>,
+}
+
+impl Memory {
+    fn watch(process: u32) -> Result<Memory> {
+        let memory = Memory { most: Arc::default(), over: Arc::default() };
+        let (most, over) = (memory.most.clone(), memory.over.clone());
+        os::thread::spawn("memory", move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+            while !over.load(Ordering::Relaxed) {
+                // One that is gone has no memory.
+                let now = os::process::usage(process).map_or(0, |usage| usage.anonymous_bytes);
+                most.fetch_max(now, Ordering::Relaxed);
+                runtime.block_on(async { tokio::time::sleep(LOOK).await });
+            }
+            Ok::<(), Error>(())
+        })?;
+        Ok(memory)
+    }
+
+    fn most(&self) -> u64 {
+        self.most.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,274 @@
+//! What a newer program has written into the metadata: a newer format is refused as it is; groups of kinds that are not known, and
+//! notes of gateways that are not, are kept.
+
+use crate::world::{World, append, create, delete, mkdir, path, stat};
+use base::checksum::crc32c;
+use base::disk::{BlockFile, FileKind, FileName};
+use base::error::{Error, ErrorKind};
+use base::id::{DeviceId, GroupId};
+use base::limit::BLOCK;
+use base::version::ProgramVersion;
+use meta::request::{FileHandle, NewAttributes, Place};
+use meta::{Reply, Request};
+use sim::file::SimFile;
+use std::time::Duration;
+
+const SEGMENT: FileName = FileName::new(FileKind::Log, 0);
+/// Bytes of the header of a group of log entries.
+const HEADER: usize = 64;
+
+fn is_newer(error: &Error, says: &str) {
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    let text = error.text();
+    assert!(text.starts_with("newer: ") && text.contains("data is safe") && text.contains(says), "{text}");
+}
+
+fn eight(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+fn four(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+/// A change in the log: sequence number, key, value if it was not removed.
+type Change = (u64, Vec<u8>, Option<Vec<u8>>);
+
+/// The changes in the first segment of the log, and where the next group goes.
+fn log_of(world: &World) -> (Vec<Change>, usize) {
+    let bytes = world.device.peek(SEGMENT);
+    let (mut changes, mut at) = (Vec::new(), 0);
+    while bytes[at..].starts_with(b"SWmetalg") {
+        let end = at + HEADER + eight(&bytes, at + 40) as usize;
+        let mut entry = at + HEADER;
+        while entry < end {
+            let (sequence, count) = (eight(&bytes, entry), four(&bytes, entry + 8));
+            entry += 12;
+            for _ in 0..count {
+                let key = usize::from(u16::from_le_bytes(bytes[entry..entry + 2].try_into().expect("two bytes")));
+                let value = four(&bytes, entry + 2);
+                let from = entry + 6 + key;
+                let length = if value == u32::MAX { 0 } else { value as usize };
+                let stored = (value != u32::MAX).then(|| bytes[from..from + length].to_vec());
+                changes.push((sequence, bytes[entry + 6..from].to_vec(), stored));
+                entry = from + length;
+            }
+        }
+        at = end.next_multiple_of(BLOCK);
+    }
+    (changes, at)
+}
+
+/// Adds a change to the log of a store that is not open, as a program with this format version does.
+fn write(world: &World, key: &[u8], value: &[u8], version: u32) {
+    let (changes, at) = log_of(world);
+    let sequence = changes.last().expect("a change").0 + 1;
+    let mut entry = [&sequence.to_le_bytes()[..], &1u32.to_le_bytes()].concat();
+    entry.extend((key.len() as u16).to_le_bytes());
+    entry.extend((value.len() as u32).to_le_bytes());
+    entry.extend([key, value].concat());
+    let mut group = b"SWmetalg".to_vec();
+    group.extend([version.to_le_bytes(), 1u32.to_le_bytes()].concat());
+    group.extend(&world.device.peek(SEGMENT)[16..24]);
+    group.extend([sequence, sequence, entry.len() as u64].map(u64::to_le_bytes).concat());
+    group.resize(HEADER, 0);
+    group.extend(entry);
+    let crc = crc32c(&group);
+    group[48..52].copy_from_slice(&crc.to_le_bytes());
+    world.device.poke(SEGMENT, at as u64, &group);
+}
+
+fn key(ordinal: u8, number: u64) -> Vec<u8> {
+    [&[ordinal][..], &number.to_be_bytes()].concat()
+}
+
+/// What the log has under a key now.
+fn value(world: &World, key: &[u8]) -> Option<Vec<u8>> {
+    let (changes, _) = log_of(world);
+    changes.into_iter().rev().find(|(_, known, _)| known == key).and_then(|(_, _, value)| value)
+}
+
+fn closed(world: &mut World, name: &str) -> FileHandle {
+    let Ok(Reply::Handle(file)) = world.ask(create(name)) else { panic!("{name} was not made") };
+    let finished = Some((file.group.group, 1000));
+    let (inode, generation) = (file.inode, file.generation);
+    world.ask(Request::Close { inode, generation, finished, modified: None, mode: None }).expect("closed");
+    file
+}
+
+fn all_bytes(world: &World) -> Vec<(FileName, Vec<u8>)> {
+    world.device.files().into_iter().map(|(name, _)| (name, world.device.peek(name))).collect()
+}
+
+/// Tags 8 to 10 of `GroupRecord`: kind 7, k 6, m 3.
+const CODED: [u8; 6] = [0x40, 7, 0x48, 6, 0x50, 3];
+
+/// A file in a group of a kind that is not known is listed and renamed; to read, append, cut or delete it is refused as newer, and its
+/// group is neither moved nor collected nor written anew, nor are its chunks said to be nobody's. Everything else goes on.
+#[test]
+fn groups_of_unknown_kinds_are_kept() {
+    let mut world = World::new(1);
+    world.ask(mkdir("/d")).expect("mkdir");
+    let (file, other) = (closed(&mut world, "/d/f"), closed(&mut world, "/d/g"));
+    let group = file.group.group;
+    let (device, chunk) = file.group.columns[0].replicas[0];
+    world.power_off(1);
+    let record = key(0x13, group.0);
+    let coded = [&value(&world, &record).expect("a record")[..], &CODED].concat();
+    write(&world, &record, &coded, 2);
+    for _ in 0..2 {
+        world.open();
+        let attributes = world.ask(stat("/d/f"));
+        assert!(matches!(attributes, Ok(Reply::Attributes(found)) if found.length == 1000));
+        let refused = [
+            Request::Locate { file: Place::Path(path("/d/f")), offset: 0, length: 10 },
+            Request::Truncate { path: path("/d/f"), length: 10 },
+            Request::Truncate { path: path("/d/f"), length: 0 },
+            delete("/d/f"),
+            Request::MoveGroup { group, chunk, from: device, to: DeviceId(3 - device.0) },
+        ];
+        for request in refused {
+            let shown = format!("{request:?}");
+            let error = world.ask(request).map(|reply| panic!("{shown}: {reply:?}")).expect_err("newer");
+            is_newer(&error, "kind 7 with 6 data and 3 parity");
+        }
+        let Ok(Reply::GroupsOn { groups, .. }) = world.ask(Request::GroupsOn { device, after: None, limit: 100 })
+        else {
+            panic!("no groups")
+        };
+        assert!(groups.iter().all(|on| on.group != group), "it would be moved");
+        let Ok(Reply::Known(known)) = world.ask(Request::KnownGroups { groups: vec![group, other.group.group] }) else {
+            panic!("no answer")
+        };
+        assert_eq!(known.iter().map(|group| group.newer).collect::<Vec<_>>(), [true, false]);
+        world.crash(3);
+        assert_eq!(value(&world, &record), Some(coded.clone()), "its record was changed");
+        world.power_off(4);
+    }
+    world.open();
+    let rename = Request::Rename { from: path("/d/f"), to: path("/d/h"), replace: false };
+    world.ask(rename).expect("renamed");
+    world.ask(delete("/d/g")).expect("deleted");
+    assert_eq!(garbage(&mut world), [other.group.group]);
+    world.ask(append("/d/h")).expect("opened, for a group of its own");
+}
+
+fn garbage(world: &mut World) -> Vec<GroupId> {
+    let Ok(Reply::Garbage(garbage)) = world.ask(Request::Garbage { limit: 100 }) else { panic!("no garbage") };
+    garbage.groups.iter().map(|group| group.group).collect()
+}
+
+/// A directory that was deleted is taken apart up to such a file; that one waits for the newer program, and holds up nothing else.
+#[test]
+fn taking_apart_passes_them_over() {
+    let mut world = World::new(2);
+    for directory in ["/d", "/e"] {
+        world.ask(mkdir(directory)).expect("mkdir");
+    }
+    let (file, other) = (closed(&mut world, "/d/f"), closed(&mut world, "/e/g"));
+    world.power_off(1);
+    let record = key(0x13, file.group.group.0);
+    let coded = [&value(&world, &record).expect("a record")[..], &CODED].concat();
+    write(&world, &record, &coded, 2);
+    write(&world, &key(0x31, file.group.group.0), &[], 2);
+    world.open();
+    world.ask(delete("/d")).expect("deleted");
+    world.ask(delete("/e")).expect("deleted");
+    world.pass(Duration::from_secs(2));
+    assert_eq!(garbage(&mut world), [other.group.group]);
+    let collected = Request::Collected { groups: vec![file.group.group], ranges: vec![], bags: vec![] };
+    is_newer(&world.ask(collected).expect_err("it is not this program's to collect"), "kind 7");
+    world.ask(mkdir("/d")).expect("the name is free");
+    assert_eq!(value(&world, &record), Some(coded));
+}
+
+/// What another gateway keeps with a file stays with it, whatever is changed of the file.
+#[test]
+fn notes_of_other_gateways_are_kept() {
+    let mut world = World::new(3);
+    let file = closed(&mut world, "/f");
+    world.power_off(1);
+    let record = key(0x11, file.inode.0);
+    // Tag 22: gateway 9, note "abc".
+    let note = [0xB2, 0x01, 7, 0x08, 9, 0x12, 3, b'a', b'b', b'c'];
+    write(&world, &record, &[&value(&world, &record).expect("a record")[..], &note].concat(), 2);
+    world.open();
+    let new = NewAttributes { mode: Some(0o600), note: Some(vec![1]), ..NewAttributes::default() };
+    world.ask(Request::SetAttributes { path: path("/f"), new }).expect("set");
+    world.ask(Request::Truncate { path: path("/f"), length: 10 }).expect("cut");
+    let rename = Request::Rename { from: path("/f"), to: path("/g"), replace: false };
+    world.ask(rename).expect("renamed");
+    let kept = value(&world, &record).expect("a record");
+    assert!(kept.windows(note.len()).any(|bytes| bytes == note), "{kept:02x?}");
+}
+
+/// A newer format in the log or in the tree is refused by its name, and no byte of log or tree is another afterwards.
+#[test]
+fn a_newer_format_is_refused() {
+    for (settled, says) in [(false, "the metadata has format version 3"), (true, "use a version of at least 9.1.2")] {
+        let mut world = World::new(4);
+        world.ask(mkdir("/d")).expect("mkdir");
+        world.settle();
+        world.power_off(1);
+        if settled {
+            // Version 3, sequence number as it is, the least program 9.1.2.
+            let least = ProgramVersion { major: 9, minor: 1, patch: 2 }.to_number();
+            let sequence = log_of(&world).0.last().expect("a change").0;
+            let numbers = [(1, 3), (2, sequence), (3, least)];
+            let record = numbers.into_iter().flat_map(|(tag, number)| [vec![tag << 3], varint(number)].concat());
+            put_into_tree(&world, &[1], &record.collect::<Vec<u8>>());
+        } else {
+            write(&world, &key(0x11, 99), &[], 3);
+        }
+        let before = (all_bytes(&world), tree_of(&world));
+        is_newer(&world.try_open().expect_err("it is newer"), says);
+        assert!((all_bytes(&world), tree_of(&world)) == before, "what was refused has other bytes now");
+    }
+}
+
+fn varint(mut number: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+    bytes
+}
+
+fn tree_of(world: &World) -> Vec<u8> {
+    let file = world.file.open();
+    let mut bytes = vec![0; file.length().expect("a length") as usize];
+    file.read(0, &mut bytes).expect("read");
+    bytes
+}
+
+/// Puts a value into the tree of a store that is not open.
+fn put_into_tree(world: &World, key: &[u8], value: &[u8]) {
+    let table: redb::TableDefinition<'_, &[u8], &[u8]> = redb::TableDefinition::new("state");
+    let tree = redb::Builder::new().create_with_backend(Tree(world.file.open())).expect("a tree");
+    let change = tree.begin_write().expect("a change");
+    change.open_table(table).expect("the table").insert(key, value).expect("put");
+    change.commit().expect("committed");
+}
+
+#[derive(Debug)]
+struct Tree(SimFile);
+
+impl redb::StorageBackend for Tree {
+    fn len(&self) -> std::io::Result<u64> {
+        self.0.length()
+    }
+    fn read(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
+        self.0.read(offset, out)
+    }
+    fn set_len(&self, length: u64) -> std::io::Result<()> {
+        self.0.set_length(length)
+    }
+    fn sync_data(&self) -> std::io::Result<()> {
+        self.0.sync()
+    }
+    fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
+        self.0.write(offset, data)
+    }
+}
