@@ -778,26 +778,3 @@ fn answer_wire(respond: Responder, result: Result<Reply>, piece: Option<Piece>) 
 pub fn wire_cell(cell: Cell) -> wire::Cell {
     wire::Cell { offset: cell.offset, length: cell.length, stored: cell.stored }
 }
-
-/// What the wire asks of a chunk, as the engine takes it. `cell`: bytes that the payload stands for; 0: for itself.
-pub fn append_request(ask: &wire::Append, payload: Payload, cell: u64) -> Result<Request> {
-    let level = match ask.level {
-        0 => Level::Received,
-        1 => Level::Written,
-        2 => Level::Synced,
-        other => return Err(Error::new(ErrorKind::Protocol, format!("there is no acknowledgement level {other}"))),
-    };
-    let (payload, sums) = payload.into_verified()?;
-    Ok(Request::Append {
-        chunk: ChunkId(ask.chunk.value()),
-        owner: Owner::Group(base::id::GroupId(ask.group)),
-        generation: base::id::Generation(ask.generation),
-        offset: ask.offset,
-        payload,
-        sums,
-        level,
-        seal: ask.seal,
-        small_parts: ask.small_parts,
-        cell,
-    })
-}

@@ -1,7 +1,7 @@
 //! What a node does with each call: which thread takes it, or which steps it needs when several must take part.
 
 use crate::bags::Waiter;
-use crate::device::{self, Consumer, Device, Item, Pushed, Then};
+use crate::device::{Consumer, Device, Item, Pushed, Then};
 use crate::fetching::Neighbours;
 use crate::health;
 use crate::housekeeping;
@@ -293,7 +293,7 @@ impl Node {
     /// `cell`: bytes that the payload stands for; 0: for itself.
     fn append_as(self: &Arc<Self>, call: Call, ask: wire::Append, cell: u64) {
         let device = device!(self, call, ask.device);
-        match device::append_request(&ask, call.payload, cell) {
+        match translate::append_request(&ask, call.payload, cell) {
             Ok(request) if self.sends_on(device) => {
                 let (node, device, respond) = (self.clone(), device.clone(), call.respond);
                 self.runtime.spawn(async move {
@@ -723,35 +723,7 @@ impl Node {
             missing: true,
             ..file::Device::default()
         });
-        self.served().map(|device| self.own_device(device)).chain(missing).collect()
-    }
-
-    fn own_device(&self, device: &Device) -> file::Device {
-        let usage = device.usage();
-        let trouble = match (usage.failed, usage.damaged) {
-            (true, _) => health::OUT_OF_SERVICE.to_string(),
-            (false, 0) => String::new(),
-            (false, damaged) => format!("{damaged} damaged chunks were found; their bytes are not served"),
-        };
-        file::Device {
-            device: device.id.0.into(),
-            class: device.class.code(),
-            capacity: usage.capacity,
-            used: usage.used,
-            reserve: usage.reserve,
-            live: usage.live,
-            chunks: usage.chunks,
-            place: device.place.clone(),
-            backend: device.backend.to_string(),
-            trouble,
-            missing: false,
-            out_of_service: usage.failed,
-            drain: device.draining().map(|draining| draining.state()),
-            scrub: device.scrubbed().map(|scrubbed| scrubbed.state()),
-            failures: self.metrics.disks.get(&device.id).map_or(0, |stats| stats.failures()),
-            full: usage.full,
-            node: None,
-        }
+        self.served().map(|device| health::reported(self, device)).chain(missing).collect()
     }
 }
 
