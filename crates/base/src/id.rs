@@ -68,6 +68,49 @@ wide_id!(
     ClusterId
 );
 
+impl SessionId {
+    /// The session's part of the names of what it pushes. Sessions are drawn at random: if two ever had the same, a device would
+    /// remember what they pushed for longer than it had to.
+    pub const fn mark(self) -> u64 {
+        (self.0 >> 64) as u64
+    }
+}
+
+/// The name of a pushed chunk taken apart. It says who pushed it, so that a device can recognise the push for as long as it may be
+/// asked again: until the pusher says that it has an answer to all pushes before a later one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PushName {
+    /// `SessionId::mark` of the session that pushes.
+    pub session: u64,
+    /// Which of the session's streams: it has one for each device that it pushes to.
+    pub stream: u16,
+    /// Counts the pushes of the stream. 48 bits: at a million pushes a second they last nine years.
+    pub number: u64,
+}
+
+impl PushName {
+    const NUMBER_BITS: u32 = 48;
+
+    /// The largest number that a name has room for.
+    pub const NUMBER_MAX: u64 = (1 << PushName::NUMBER_BITS) - 1;
+
+    /// The parts of a chunk's name: `session 64 | stream 16 | number 48`, most significant first.
+    pub const fn of(chunk: ChunkId) -> PushName {
+        let low = chunk.0 as u64;
+        PushName {
+            session: (chunk.0 >> 64) as u64,
+            stream: (low >> PushName::NUMBER_BITS) as u16,
+            number: low & PushName::NUMBER_MAX,
+        }
+    }
+
+    /// The chunk's name. A number beyond `NUMBER_MAX` is cut.
+    pub const fn chunk(self) -> ChunkId {
+        let low = (self.stream as u64) << PushName::NUMBER_BITS | self.number & PushName::NUMBER_MAX;
+        ChunkId((self.session as u128) << 64 | low as u128)
+    }
+}
+
 impl ClusterId {
     /// The id as `Display` writes it: 32 hexadecimal digits. None for anything else.
     pub fn from_hex(text: &str) -> Option<ClusterId> {
@@ -163,6 +206,25 @@ impl fmt::Display for Owner {
             Owner::Newer(owner) => {
                 write!(f, "owner {} of kind {}, which a newer Stormwell knows", owner.number, owner.kind)
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ChunkId, PushName, SessionId};
+
+    /// A name is its parts and nothing else, and names of one stream are in the order of their numbers.
+    #[test]
+    fn names_of_pushes() {
+        let session = SessionId(0x0123_4567_89AB_CDEF_0011_2233_4455_6677).mark();
+        assert_eq!(session, 0x0123_4567_89AB_CDEF);
+        let name = |stream, number| PushName { session, stream, number };
+        let mut before = ChunkId(0);
+        for name in [name(0, 0), name(0, 1), name(0, PushName::NUMBER_MAX), name(1, 0), name(u16::MAX, 7)] {
+            assert_eq!(PushName::of(name.chunk()), name);
+            assert!(name.chunk() > before);
+            before = name.chunk();
         }
     }
 }

@@ -216,6 +216,26 @@ pub const CALL_SILENCE_MAX: Duration = Duration::from_secs(10);
 /// long enough for a machine's service to be started again.
 pub const UNANSWERED_MAX: Duration = Duration::from_secs(60);
 
+/// A session's pushes to one device go so far ahead of the oldest that has no answer: a device remembers no more of them after they
+/// were handled. Links of eight connections have half as many under way. With 100 bytes each 400 KiB; over all streams that a session
+/// may have at a device (`PUSH_STREAMS_MAX`) 26 MiB, of a session that is out for it.
+pub const PUSHES_AHEAD_MAX: u64 = 4096;
+const _: () = assert!(PUSHES_AHEAD_MAX as usize >= 2 * 8 * SMALL_FRAMES_MAX);
+
+/// Streams of pushes that one session may have at a device: one of its own, and those of the other devices of its node, whose pushes
+/// it takes while they are emptied.
+pub const PUSH_STREAMS_MAX: usize = NODE_DEVICES_MAX;
+
+/// Acknowledgements that one message carries: 40 bytes each make 40 KiB.
+pub const ACKNOWLEDGED_AT_ONCE_MAX: usize = 1000;
+
+/// A session's messages of acknowledgements to one device go so far ahead of the oldest that has no answer. A device remembers
+/// 64,000 acknowledged chunks for it then, with 100 bytes each 6 MiB.
+pub const ACKNOWLEDGEMENTS_AHEAD_MAX: u64 = 64;
+
+/// Sessions of which a node asks at once whether they are over, for what its devices remember of them.
+pub const SESSIONS_ASKED_MAX: usize = 1000;
+
 /// A writer on a full device waits this long without any space coming back before it is told so.
 pub const FULL_WAIT: Duration = Duration::from_secs(10);
 

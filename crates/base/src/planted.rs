@@ -43,6 +43,10 @@ pub enum Planted {
     ChangeNotRemembered,
     /// The metadata store answers a question before the changes that the answer shows are synced.
     ReadAnsweredBeforeSync,
+    /// A device remembers the last few chunks that were handled, however long their pushes may still be asked again.
+    HandledForgottenByCount,
+    /// A sealed bag has ended for a device although a push that it accepted before is not durable yet.
+    EndedBeforeDurable,
     /// Devices of nodes that are silent are left out when somebody asks for a bag's members.
     SilentMemberLeftOut,
     /// An acknowledgement counts for the pass that its device is in, whichever it was sent for.
@@ -67,11 +71,13 @@ pub enum Planted {
     SealedBagJoined,
     /// A device that joins a bag is not told that the bag retains its chunks, neither then nor by those who acknowledge them.
     JoinerNotToldOfPass,
+    /// A push that was sent to a device and has no answer is pushed elsewhere when the device has left.
+    UnansweredPushedElsewhere,
 }
 
 impl Planted {
     /// Every one of them.
-    pub const ALL: [Planted; 31] = [
+    pub const ALL: [Planted; 34] = [
         Planted::AnsweredBeforeSync,
         Planted::AnsweredBeforeWrite,
         Planted::ChangeAnsweredBeforeSync,
@@ -91,6 +97,8 @@ impl Planted {
         Planted::AnswerForgottenByCount,
         Planted::ChangeNotRemembered,
         Planted::ReadAnsweredBeforeSync,
+        Planted::HandledForgottenByCount,
+        Planted::EndedBeforeDurable,
         Planted::SilentMemberLeftOut,
         Planted::WrongPassAccepted,
         Planted::OldIncarnationAccepted,
@@ -103,6 +111,7 @@ impl Planted {
         Planted::BagLeftWithChunks,
         Planted::SealedBagJoined,
         Planted::JoinerNotToldOfPass,
+        Planted::UnansweredPushedElsewhere,
     ];
 
     /// Whether only several nodes together can have it.
@@ -132,6 +141,10 @@ impl Planted {
             Planted::AnswerForgottenByCount => "an answer is forgotten because others came",
             Planted::ChangeNotRemembered => "a setting asked again undoes a later one",
             Planted::ReadAnsweredBeforeSync => "a question is answered before what it saw is synced",
+            Planted::HandledForgottenByCount => {
+                "a chunk that was handled is forgotten while its push may be asked again"
+            }
+            Planted::EndedBeforeDurable => "a bag ends before a push that it accepted is durable",
             Planted::SilentMemberLeftOut => "a bag is told without the members that are silent",
             Planted::WrongPassAccepted => "an acknowledgement of an earlier pass counts in this one",
             Planted::OldIncarnationAccepted => "an earlier start of a node is believed",
@@ -144,6 +157,7 @@ impl Planted {
             Planted::BagLeftWithChunks => "a drained device leaves a bag with its chunks",
             Planted::SealedBagJoined => "a device joins a bag that is sealed",
             Planted::JoinerNotToldOfPass => "a device that joins a bag does not know that it retains",
+            Planted::UnansweredPushedElsewhere => "a push that was not answered is pushed elsewhere, too",
         }
     }
 }

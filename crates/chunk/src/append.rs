@@ -5,8 +5,8 @@ use crate::core::Core;
 use crate::data::record_max;
 use crate::format::{JOURNAL_PAYLOAD_MAX, Record, is_cell, record_blocks};
 use crate::held::LARGE;
-use crate::index::Open;
-use crate::request::{Reply, Request};
+use crate::index::{Open, Recent};
+use crate::request::{Asking, Handling, Reply, Request};
 use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, Generation, Owner};
@@ -33,6 +33,9 @@ fn not_of_a_bag(id: ChunkId) -> Error {
     let text = format!("chunk {id} is not a complete chunk of a bag; only those are acknowledged");
     Error::new(ErrorKind::Invalid, text)
 }
+
+/// With the fault put in that chunks which were handled are forgotten by count, so many are remembered.
+const FORGOTTEN_BEYOND: usize = 4;
 
 /// An append taken apart.
 struct Append {
@@ -74,7 +77,13 @@ impl Core {
         };
         let append = Append { chunk, owner, generation, offset, level, seal, small_parts, cell };
         match self.course(&append, &payload, sums.whole()) {
-            Err(error) => self.reply(ticket, Err(error)),
+            Err(error) => {
+                // Whatever is still on its way of a push that is refused must not be stored: it is pushed elsewhere.
+                if matches!(owner, Owner::Bag(_)) && !self.index.chunks.contains_key(&chunk) {
+                    self.index.remembered.refuse(chunk);
+                }
+                self.reply(ticket, Err(error));
+            }
             Ok(Course::Consumed(length)) => {
                 self.reply_at(level, [0, self.journal.last], ticket, Reply::Appended { length });
             }
@@ -125,10 +134,16 @@ impl Core {
             return Err(Error::new(ErrorKind::Invalid, text));
         }
         let Some(chunk) = self.index.chunks.get(&id) else {
-            if let Some(recent) = self.index.recent.get(&id)
+            if let Some(recent) = self.index.remembered.get(id)
                 && self.settings.planted != Some(Planted::RetriedPushRepeated)
             {
                 return Ok(Course::Consumed(u64::from(recent.length)));
+            }
+            if matches!(owner, Owner::Bag(_)) && self.index.remembered.is_over(id) {
+                let text = format!(
+                    "the push of chunk {id} was answered, given up or refused before; it was not stored again; push it under another name"
+                );
+                return Err(Error::new(ErrorKind::Stale, text));
             }
             if let Owner::Bag(bag) = owner
                 && self.index.bags.get(&bag).is_some_and(|stat| stat.sealed_epoch.is_some())
@@ -393,7 +408,18 @@ impl Core {
     }
 
     /// Handles acknowledgements.
-    pub fn acknowledge(&mut self, ticket: u64, chunks: &[(ChunkId, u64)], pass: u32, retain: bool) {
+    pub fn acknowledge(
+        &mut self,
+        ticket: u64,
+        chunks: &[(ChunkId, u64)],
+        (pass, retain): (u32, bool),
+        by: Option<Asking>,
+    ) {
+        if let Some(asking) = &by
+            && let Err(error) = self.index.remembered.heard_acknowledgement(asking)
+        {
+            return self.reply(ticket, Err(error));
+        }
         let mut data = 0;
         let mut results = Vec::with_capacity(chunks.len());
         let retain = retain && self.settings.planted != Some(Planted::JoinerNotToldOfPass);
@@ -401,18 +427,21 @@ impl Core {
             if retain {
                 self.learn_retain(*chunk);
             }
-            let verdict = self.may_acknowledge(*chunk, *grant, pass);
+            let verdict = self.may_acknowledge(*chunk, *grant, pass, by);
             if let Ok(true) = verdict {
                 data = data.max(self.needs(*chunk)[0]);
+                let handling = Handling { grant: *grant, by, push_floor: self.index.remembered.push_floor(*chunk) };
                 if self.index.retains(*chunk) {
-                    self.record(Record::Handle { chunk: *chunk, grant: *grant, pass });
-                    self.index.handle(*chunk, *grant, pass);
-                    results.push(Ok(()));
-                    continue;
+                    self.record(Record::Handle { chunk: *chunk, pass, handling });
+                    self.index.handle(*chunk, handling, pass);
+                } else {
+                    self.record(Record::Acknowledge { chunk: *chunk, pass, handling });
+                    let runs = self.index.acknowledge(*chunk, handling);
+                    self.bury(&runs);
                 }
-                self.record(Record::Acknowledge { chunk: *chunk, grant: *grant, pass });
-                let runs = self.index.acknowledge(*chunk, *grant);
-                self.bury(&runs);
+                if self.settings.planted == Some(Planted::HandledForgottenByCount) {
+                    self.index.remembered.keep_last(*chunk, FORGOTTEN_BEYOND);
+                }
             }
             results.push(verdict.map(drop));
         }
@@ -430,13 +459,17 @@ impl Core {
     }
 
     /// True: it is to be recorded; false: it was already.
-    fn may_acknowledge(&self, id: ChunkId, grant: u64, pass: u32) -> Result<bool> {
+    fn may_acknowledge(&self, id: ChunkId, grant: u64, pass: u32, by: Option<Asking>) -> Result<bool> {
         let other_grant = || {
             let text = format!("chunk {id} was acknowledged under another grant; discard what was made of it");
             Err(Error::new(ErrorKind::Stale, text))
         };
-        let recent = self.index.recent.get(&id);
-        if recent.is_some_and(|recent| recent.grant == grant) {
+        let recent = self.index.remembered.get(id);
+        let is_same = |recent: Recent| {
+            let sessions = recent.by.zip(by).map(|((session, _), by)| (session, by.session));
+            recent.grant == grant && sessions.is_none_or(|(one, other)| one == other)
+        };
+        if recent.is_some_and(is_same) {
             return Ok(false);
         }
         let Some(chunk) = self.index.chunks.get(&id) else {

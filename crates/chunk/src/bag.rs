@@ -83,8 +83,9 @@ impl BagQueue {
     /// asking again under a live grant gives the same chunk (the first answer may have been lost).
     pub fn pull(&mut self, now: Time, consumer: SessionId, grant: u64) -> Option<(ChunkId, u64)> {
         self.expire(now);
-        if let Some(chunk) = self.grants.get(&grant).copied() {
-            self.renew(now, chunk, grant);
+        if let Some(chunk) = self.grants.get(&grant).copied()
+            && self.renew(now, chunk, grant, consumer)
+        {
             return self.chunks.get(&chunk).map(|entry| (chunk, entry.length));
         }
         while let Some(chunk) = self.waiting.pop_front() {
@@ -104,10 +105,10 @@ impl BagQueue {
     }
 
     /// Prolongs a live grant to `GRANT_LEASE` from now. False: the grant has ended, the chunk may be with somebody else.
-    pub fn renew(&mut self, now: Time, chunk: ChunkId, grant: u64) -> bool {
+    pub fn renew(&mut self, now: Time, chunk: ChunkId, grant: u64, consumer: SessionId) -> bool {
         self.expire(now);
         let Some(Entry { granted: Some(granted), .. }) = self.chunks.get_mut(&chunk) else { return false };
-        if granted.grant != grant {
+        if (granted.grant, granted.consumer) != (grant, consumer) {
             return false;
         }
         self.ends.remove(&(granted.end, chunk));
@@ -116,21 +117,21 @@ impl BagQueue {
         true
     }
 
-    /// Whether an acknowledgement under `grant` may be made durable: the chunk is there and nobody else holds a live grant
-    /// on it. So one that comes after its grant ended, or after a restart, is good as long as the chunk was not given again.
+    /// Whether an acknowledgement under a grant by this consumer may be made durable: the chunk is there and nobody else holds a live
+    /// grant on it, nor another session one of that number. So one that comes after its grant ended, or after a restart, is good as long as the chunk was not given again.
     /// The chunk is not given to anybody while its acknowledgement is under way: it counts as granted until `acknowledged`
     /// or the grant's end.
-    pub fn acknowledge(&mut self, now: Time, chunk: ChunkId, grant: u64) -> Verdict {
+    pub fn acknowledge(&mut self, now: Time, chunk: ChunkId, (grant, consumer): (u64, SessionId)) -> Verdict {
         self.expire(now);
         let Some(entry) = self.chunks.get_mut(&chunk) else { return Verdict::Unknown };
         match entry.granted {
-            Some(granted) if granted.grant == grant => Verdict::Accept,
+            Some(granted) if (granted.grant, granted.consumer) == (grant, consumer) => Verdict::Accept,
             Some(_) => Verdict::Refuse(
                 "the grant ended and the chunk was given to another consumer; discard what was made of it",
             ),
             None => {
                 let end = now.after(GRANT_LEASE);
-                entry.granted = Some(Granted { grant, consumer: SessionId::default(), end });
+                entry.granted = Some(Granted { grant, consumer, end });
                 self.ends.insert((end, chunk));
                 self.grants.insert(grant, chunk);
                 self.waiting_count -= 1;
@@ -255,9 +256,9 @@ mod tests {
     fn acknowledged_once() {
         let mut queue = three();
         queue.pull(Time::ZERO, A, 7);
-        assert_eq!(queue.acknowledge(Time::ZERO, ChunkId(1), 7), Verdict::Accept);
+        assert_eq!(queue.acknowledge(Time::ZERO, ChunkId(1), (7, A)), Verdict::Accept);
         queue.acknowledged(ChunkId(1));
-        assert_eq!(queue.acknowledge(Time::ZERO, ChunkId(1), 7), Verdict::Unknown);
+        assert_eq!(queue.acknowledge(Time::ZERO, ChunkId(1), (7, A)), Verdict::Unknown);
         assert_eq!(queue.lengths(), QueueLength { waiting: 2, waiting_bytes: 50, granted: 0 });
     }
 
@@ -269,9 +270,9 @@ mod tests {
         let late = Time::ZERO.after(GRANT_LEASE);
         assert_eq!(queue.next_expiry(), Some(late));
         assert_eq!(queue.pull(late, B, 8), Some((ChunkId(1), 10)));
-        assert!(refused(&queue.acknowledge(late, ChunkId(1), 7)));
-        assert!(!queue.renew(late, ChunkId(1), 7));
-        assert_eq!(queue.acknowledge(late, ChunkId(1), 8), Verdict::Accept);
+        assert!(refused(&queue.acknowledge(late, ChunkId(1), (7, A))));
+        assert!(!queue.renew(late, ChunkId(1), 7, A));
+        assert_eq!(queue.acknowledge(late, ChunkId(1), (8, B)), Verdict::Accept);
     }
 
     /// A late acknowledgement of a chunk that nobody else was given is good, also one from before a restart, and from
@@ -279,13 +280,25 @@ mod tests {
     #[test]
     fn late_but_first() {
         let mut queue = three();
-        assert_eq!(queue.acknowledge(Time::ZERO, ChunkId(2), 99), Verdict::Accept);
+        assert_eq!(queue.acknowledge(Time::ZERO, ChunkId(2), (99, A)), Verdict::Accept);
         assert_eq!(queue.pull(Time::ZERO, B, 8), Some((ChunkId(1), 10)));
         assert_eq!(queue.pull(Time::ZERO, B, 9), Some((ChunkId(3), 30)));
-        assert!(refused(&queue.acknowledge(Time::ZERO, ChunkId(2), 98)));
+        assert!(refused(&queue.acknowledge(Time::ZERO, ChunkId(2), (98, A))));
         queue.acknowledged(ChunkId(2));
         assert_eq!(queue.pull(Time::ZERO, B, 10), None);
         assert_eq!(queue.lengths(), QueueLength { waiting: 0, waiting_bytes: 0, granted: 2 });
+    }
+
+    /// A grant is of the session that pulled under it: another one that knows its number can neither acknowledge nor prolong it, and is
+    /// not given the same chunk.
+    #[test]
+    fn bound_to_the_session() {
+        let mut queue = three();
+        queue.pull(Time::ZERO, A, 7);
+        assert!(refused(&queue.acknowledge(Time::ZERO, ChunkId(1), (7, B))));
+        assert!(!queue.renew(Time::ZERO, ChunkId(1), 7, B));
+        assert_eq!(queue.pull(Time::ZERO, B, 7), Some((ChunkId(2), 20)));
+        assert_eq!(queue.acknowledge(Time::ZERO, ChunkId(1), (7, A)), Verdict::Accept);
     }
 
     /// Renewal moves the end; a session that ends gives everything back at once, oldest first.
@@ -295,7 +308,7 @@ mod tests {
         queue.pull(Time::ZERO, A, 7);
         queue.pull(Time::ZERO, B, 8);
         let half = Time::ZERO.after(GRANT_LEASE / 2);
-        assert!(queue.renew(half, ChunkId(1), 7));
+        assert!(queue.renew(half, ChunkId(1), 7, A));
         queue.expire(Time::ZERO.after(GRANT_LEASE));
         assert_eq!(queue.lengths(), QueueLength { waiting: 2, waiting_bytes: 50, granted: 1 });
         queue.release(A);

@@ -200,7 +200,9 @@ impl Core {
             Request::Delete { chunks } => self.delete(ticket, &chunks),
             Request::Release { chunk, ranges } => self.release(ticket, chunk, &ranges),
             Request::BagPass { bag, pass, retain } => self.bag_pass(ticket, bag, pass, retain),
-            Request::Acknowledge { chunks, pass, retain } => self.acknowledge(ticket, &chunks, pass, retain),
+            Request::Acknowledge { chunks, pass, retain, by } => {
+                self.acknowledge(ticket, &chunks, (pass, retain), by);
+            }
             Request::SealBag { bag, epoch } => self.seal_bag(ticket, bag, epoch),
             Request::DropBag { bag } => self.drop_bag(ticket, bag),
             Request::Read { chunk, ranges, caching, check, cells } => {
@@ -212,6 +214,12 @@ impl Core {
             }
             Request::List { after, limit } => self.list(ticket, after, limit),
         }
+    }
+
+    /// Whether an append to this chunk waits, for room or for its turn.
+    pub fn waits(&self, chunk: base::id::ChunkId) -> bool {
+        let is_its = |parked: &Parked| matches!(&parked.request, Request::Append { chunk: its, .. } if *its == chunk);
+        self.held.has(chunk) || self.waiting.iter().any(is_its)
     }
 
     /// Does an append, or lets it wait for room behind those that do.
@@ -404,6 +412,9 @@ impl Core {
                     base::unit::show_bytes(reserve),
                 );
                 self.replies.push((parked.ticket, Err(Error::new(ErrorKind::Full, text))));
+                if let Request::Append { chunk, owner: Owner::Bag(_), .. } = parked.request {
+                    self.index.remembered.refuse(chunk);
+                }
             }
         }
     }

@@ -111,9 +111,32 @@ impl<T> Engine<T> {
         self.core.index.chunks.get(&chunk).is_some_and(|chunk| chunk.runs.len() > 1 && chunk.runs.iter().all(small))
     }
 
-    /// Whether this chunk is here, or was and is remembered as acknowledged.
+    /// Whether this chunk is here, or was and is remembered as acknowledged, or waits for room or for its turn.
     pub fn knows(&self, chunk: ChunkId) -> bool {
-        self.holds(chunk) || self.core.index.recent.contains_key(&chunk)
+        self.holds(chunk) || self.core.index.remembered.get(chunk).is_some() || self.core.waits(chunk)
+    }
+
+    /// Hears of a push of this chunk, and that no push of its stream (`PushName`) with a lower number than `floor` is asked again.
+    ///
+    /// # Errors
+    /// `Invalid`, `Busy`: it must not be submitted, because more would have to be remembered than one session may want.
+    pub fn heard_push(&mut self, chunk: ChunkId, floor: u64) -> Result<()> {
+        self.core.index.remembered.heard_push(chunk, floor)
+    }
+
+    /// This push, which was heard, is refused, now and whenever it comes again: it may be pushed elsewhere under another name.
+    pub fn refuse_push(&mut self, chunk: ChunkId) {
+        self.core.index.remembered.refuse(chunk);
+    }
+
+    /// The sessions, by their marks and in their order behind `after`, of whose pushes and acknowledgements anything is remembered.
+    pub fn sessions(&self, after: Option<u64>, limit: usize) -> Vec<u64> {
+        self.core.index.remembered.sessions(after, limit)
+    }
+
+    /// These sessions are over: nothing of them is asked again.
+    pub fn forget_sessions(&mut self, sessions: &[u64]) {
+        self.core.index.remembered.forget_sessions(sessions);
     }
 
     /// Whether this chunk of a bag is here to be handled in the bag's present pass.

@@ -2,6 +2,7 @@
 //! All integers little-endian (ids most significant byte first), everything starts at multiples of 4 KiB.
 //! Every CRC32C begins with the device's id, so that another device's block is never taken for one of ours.
 
+use crate::request::{Asking, Handling};
 use base::checksum::{combine, crc32c};
 use base::id::{BagId, ChunkId, DeviceId, Generation, Owner};
 use base::limit::{BLOCK, CHUNK_MAX, RECORD_PAYLOAD_MAX};
@@ -9,7 +10,8 @@ use base::version::ProgramVersion;
 use bytes::Bytes;
 
 /// The version of everything here. Versions 1 to 3 are read, too: 1 had another checkpoint (`index::format`), 2 knew no cells
-/// (`DataHeader::cell`), 3 took owners of other kinds than two for damage (`Owner::Newer`); the rest is the same.
+/// (`DataHeader::cell`), 3 did not keep who acknowledged (`Record::Acknowledge`, `index::format`) and took owners of other kinds than
+/// two for damage (`Owner::Newer`); the rest is the same.
 pub const VERSION: u32 = 4;
 /// The least program that reads `VERSION`. Who raises the one raises the other.
 pub const VERSION_SINCE: ProgramVersion = ProgramVersion { major: 0, minor: 1, patch: 0 };
@@ -39,6 +41,8 @@ pub const RECORD_FRAME: usize = 16;
 /// Largest payload in one journal record: appends of at least `RECORD_PAYLOAD_MIN` are data records, and longer
 /// unjournaled tails are cut into several records.
 pub const JOURNAL_PAYLOAD_MAX: usize = 64 * 1024;
+/// Bytes of a journal record's body that say who handled a chunk, from version 4 on: four numbers.
+const HANDLER_BYTES: usize = 32;
 /// The highest kind of a journal record that is known.
 const KIND_MAX: u32 = 10;
 
@@ -82,6 +86,26 @@ impl<'a> Reader<'a> {
     pub fn owner(&mut self) -> Option<Owner> {
         let (kind, number) = (self.four()?, self.eight()?);
         Owner::new(u8::try_from(kind).ok()?, number)
+    }
+    /// A chunk, the pass of its bag and how it was handled; who handled it only if that is there. What is left is of a newer program.
+    fn handling(&mut self) -> Option<(ChunkId, u32, Handling)> {
+        let (chunk, grant, pass) = (self.chunk()?, self.eight()?, self.four()?);
+        if self.0.len() < HANDLER_BYTES {
+            return Some((chunk, pass, Handling { grant, by: None, push_floor: 0 }));
+        }
+        let by = Asking { session: self.eight()?, number: self.eight()?, floor: self.eight()? };
+        Some((chunk, pass, Handling { grant, by: Some(by), push_floor: self.eight()? }))
+    }
+}
+
+fn put_handling(out: &mut Vec<u8>, chunk: ChunkId, pass: u32, handling: &Handling) {
+    out.extend_from_slice(&chunk.to_bytes());
+    out.extend_from_slice(&handling.grant.to_le_bytes());
+    out.extend_from_slice(&pass.to_le_bytes());
+    if let Some(Asking { session, number, floor }) = handling.by {
+        for value in [session, number, floor, handling.push_floor] {
+            out.extend_from_slice(&value.to_le_bytes());
+        }
     }
 }
 
@@ -498,14 +522,15 @@ pub enum Record {
         /// Behind the last byte.
         end: u32,
     },
-    /// A chunk of a bag was handled. Kind 6: `chunk 16 | grant 8 | pass 4`.
+    /// A chunk of a bag was handled. Kind 6: `chunk 16 | grant 8 | pass 4`, and from version 4 on, if the acknowledgement may be asked
+    /// again: `session 8 | number 8 | floor 8 | push floor 8`.
     Acknowledge {
         /// The chunk.
         chunk: ChunkId,
-        /// The grant under which it was handled.
-        grant: u64,
         /// The pass of the bag.
         pass: u32,
+        /// Under which grant, and who said so.
+        handling: Handling,
     },
     /// A bag refuses pushes. Kind 7: `bag 8 | epoch 8`.
     SealBag {
@@ -519,14 +544,14 @@ pub enum Record {
         /// The bag.
         bag: BagId,
     },
-    /// A chunk of a bag that retains was handled, and stays. Kind 9: `chunk 16 | grant 8 | pass 4`.
+    /// A chunk of a bag that retains was handled, and stays. Kind 9: as kind 6.
     Handle {
         /// The chunk.
         chunk: ChunkId,
-        /// The grant under which it was handled.
-        grant: u64,
         /// The pass of the bag.
         pass: u32,
+        /// Under which grant, and who said so.
+        handling: Handling,
     },
     /// A bag is in this pass now. Kind 10: `bag 8 | pass 4 | retain 4 (0 or 1)`.
     Pass {
@@ -584,10 +609,8 @@ impl Record {
                 out.extend_from_slice(&end.to_le_bytes());
                 5
             }
-            Record::Acknowledge { chunk, grant, pass } => {
-                out.extend_from_slice(&chunk.to_bytes());
-                out.extend_from_slice(&grant.to_le_bytes());
-                out.extend_from_slice(&pass.to_le_bytes());
+            Record::Acknowledge { chunk, pass, handling } => {
+                put_handling(out, *chunk, *pass, handling);
                 6
             }
             Record::SealBag { bag, epoch } => {
@@ -599,10 +622,8 @@ impl Record {
                 out.extend_from_slice(&bag.0.to_le_bytes());
                 8
             }
-            Record::Handle { chunk, grant, pass } => {
-                out.extend_from_slice(&chunk.to_bytes());
-                out.extend_from_slice(&grant.to_le_bytes());
-                out.extend_from_slice(&pass.to_le_bytes());
+            Record::Handle { chunk, pass, handling } => {
+                put_handling(out, *chunk, *pass, handling);
                 9
             }
             Record::Pass { bag, pass, retain } => {
@@ -646,10 +667,16 @@ impl Record {
             3 => Record::Fence { chunk: body.chunk()?, generation: Generation(body.eight()?) },
             4 => Record::Delete { chunk: body.chunk()? },
             5 => Record::Release { chunk: body.chunk()?, start: body.four()?, end: body.four()? },
-            6 => Record::Acknowledge { chunk: body.chunk()?, grant: body.eight()?, pass: body.four()? },
+            6 => {
+                let (chunk, pass, handling) = body.handling()?;
+                Record::Acknowledge { chunk, pass, handling }
+            }
             7 => Record::SealBag { bag: BagId(body.eight()?), epoch: body.eight()? },
             8 => Record::DropBag { bag: BagId(body.eight()?) },
-            9 => Record::Handle { chunk: body.chunk()?, grant: body.eight()?, pass: body.four()? },
+            9 => {
+                let (chunk, pass, handling) = body.handling()?;
+                Record::Handle { chunk, pass, handling }
+            }
             10 => Record::Pass { bag: BagId(body.eight()?), pass: body.four()?, retain: body.four()? == 1 },
             0 => return None,
             _ => Record::Newer { kind, body: Bytes::copy_from_slice(whole) },

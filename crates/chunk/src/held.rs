@@ -41,6 +41,11 @@ impl Held {
         Some(parked)
     }
 
+    /// Whether an append to this chunk waits.
+    pub fn has(&self, chunk: ChunkId) -> bool {
+        self.chunks.contains_key(&chunk)
+    }
+
     /// Gives up everything: the tickets.
     pub fn give_up(&mut self) -> Vec<u64> {
         self.chunks.clear();

@@ -1,25 +1,24 @@
-//! What exists: chunks and where their bytes lie, open tails, bags, recent acknowledgements; and how the log's records change it.
+//! What exists: chunks and where their bytes lie, open tails, bags, what may be asked again; and how the log's records change it.
 
 mod chunks;
 #[cfg(test)]
 mod footprint;
 mod format;
+mod remembered;
 mod snapshot;
 
 use crate::format::{DataHeader, Place, Record};
-use crate::request::{BagStat, ChunkStat};
+use crate::request::{Asking, BagStat, ChunkStat, Handling};
 use base::checksum::{combine, crc32c};
 use base::id::{BagId, ChunkId, Generation, Owner};
 use base::limit::{BLOCK, RECORD_PAYLOAD_MAX};
 use bytes::Bytes;
 use chunks::{Chunk, Chunks, Fields};
+pub(crate) use remembered::Recent;
+use remembered::Remembered;
 use snapshot::Snapshot;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Deref;
-
-/// Acknowledgements that are remembered, so that a retried one is answered as the first was. A consumer retries within
-/// seconds; 4096 chunks of 4 MiB are 16 GiB of consumption.
-pub(crate) const RECENT_MAX: usize = 4096;
 
 /// One data record of a chunk: 16 bytes. Its two sizes share one word: payload bytes take 21 bits (`RECORD_PAYLOAD_MAX` is 2^20),
 /// the blocks of a cell 9 (256 at the most).
@@ -126,13 +125,6 @@ impl Open {
     }
 }
 
-/// A remembered acknowledgement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Recent {
-    pub grant: u64,
-    pub length: u32,
-}
-
 /// What others may look at; it is changed only by the index, which notes for the checkpoints what changes.
 #[derive(Debug, Default)]
 pub(crate) struct Watched<T>(T);
@@ -152,8 +144,8 @@ pub(crate) struct Index {
     pub bags: BTreeMap<BagId, BagStat>,
     /// Ranges of chunks that were released, sorted, joined.
     pub released: Watched<BTreeMap<ChunkId, Vec<(u32, u32)>>>,
-    pub recent: BTreeMap<ChunkId, Recent>,
-    recent_order: VecDeque<ChunkId>,
+    /// What may be asked again.
+    pub remembered: Remembered,
     /// Payload bytes of all chunks, tails included; of records whose space was given back as many as they stood for.
     pub live: u64,
     /// Bytes of all tails.
@@ -272,7 +264,7 @@ impl Index {
     }
 
     /// Counts and remembers an acknowledgement and removes the chunk.
-    pub fn acknowledge(&mut self, id: ChunkId, grant: u64) -> Vec<Run> {
+    pub fn acknowledge(&mut self, id: ChunkId, handling: Handling) -> Vec<Run> {
         let Some(chunk) = self.chunks.get(&id) else { return Vec::new() };
         let length = chunk.length;
         if let Owner::Bag(bag) = chunk.owner {
@@ -280,13 +272,13 @@ impl Index {
             stat.acknowledged += 1;
             stat.acknowledged_bytes += u64::from(length);
         }
-        self.remember(id, Recent { grant, length });
+        self.remember(id, handling, length);
         self.remove(id)
     }
 
     /// Counts and remembers an acknowledgement of a chunk that stays. Its generation, which no push raises, says in which
     /// pass it was handled last: the first push gives 1, pass 0 raises it to 2.
-    pub fn handle(&mut self, id: ChunkId, grant: u64, pass: u32) {
+    pub fn handle(&mut self, id: ChunkId, handling: Handling, pass: u32) {
         let generation = handled_in(pass);
         let Some(chunk) = self.chunk_mut(id).filter(|chunk| chunk.generation < generation) else { return };
         if let Owner::Bag(bag) = chunk.owner() {
@@ -295,7 +287,7 @@ impl Index {
             let stat = self.bags.entry(bag).or_default();
             stat.acknowledged += 1;
             stat.acknowledged_bytes += u64::from(length);
-            self.remember(id, Recent { grant, length });
+            self.remember(id, handling, length);
         }
     }
 
@@ -326,15 +318,15 @@ impl Index {
         }
     }
 
-    fn remember(&mut self, id: ChunkId, recent: Recent) {
-        if self.recent.insert(id, recent).is_none() {
-            self.recent_order.push_back(id);
+    fn remember(&mut self, id: ChunkId, Handling { grant, by, push_floor }: Handling, length: u32) {
+        if push_floor > 0 {
+            self.remembered.raise_push_floor(id, push_floor);
         }
-        if self.recent_order.len() > RECENT_MAX
-            && let Some(oldest) = self.recent_order.pop_front()
-        {
-            self.recent.remove(&oldest);
+        if let Some(Asking { session, floor, .. }) = by {
+            self.remembered.raise_acknowledged_floor(session, floor);
         }
+        let by = by.map(|asking| (asking.session, asking.number));
+        self.remembered.insert(id, Recent { grant, length, by });
     }
 
     /// Releases a range: remembers it and gives back the runs that lie in released ranges altogether.
@@ -457,10 +449,10 @@ impl Index {
             }
             Record::Delete { chunk } => drop(self.remove(*chunk)),
             Record::Release { chunk, start, end } => drop(self.release(*chunk, *start, *end)),
-            Record::Acknowledge { chunk, grant, pass: _ } => drop(self.acknowledge(*chunk, *grant)),
+            Record::Acknowledge { chunk, pass: _, handling } => drop(self.acknowledge(*chunk, *handling)),
             Record::SealBag { bag, epoch } => self.seal_bag(*bag, *epoch),
             Record::DropBag { bag } => drop(self.drop_bag(*bag)),
-            Record::Handle { chunk, grant, pass } => self.handle(*chunk, *grant, *pass),
+            Record::Handle { chunk, pass, handling } => self.handle(*chunk, *handling, *pass),
             Record::Pass { bag, pass, retain } => self.bag_pass(*bag, *pass, *retain),
             // A device with one is not opened.
             Record::Newer { .. } => return false,

@@ -21,5 +21,5 @@ mod settings;
 mod space;
 
 pub use engine::Engine;
-pub use request::{BagStat, Cell, Check, ChunkStat, Effect, Opened, Reply, Request, Usage};
+pub use request::{Asking, BagStat, Cell, Check, ChunkStat, Effect, Handling, Opened, Reply, Request, Usage};
 pub use settings::Settings;

@@ -102,6 +102,8 @@ pub enum Request {
         /// Their bag retains. A device need not know that yet, or may have forgotten it with its power: it learns it here, before a chunk
         /// that has to stay would go.
         retain: bool,
+        /// Which message says so, so that it is recognised when it comes again; none: it does not.
+        by: Option<Asking>,
     },
     /// The bag is in this pass from now on, durably; acknowledgements of earlier ones are refused. `Reply::Done`. The highest
     /// pass is kept, and that a bag retains stays so.
@@ -137,6 +139,28 @@ pub enum Request {
         /// At most so many.
         limit: usize,
     },
+}
+
+/// Which message of acknowledgements of whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asking {
+    /// `SessionId::mark` of the session.
+    pub session: u64,
+    /// Counts the session's messages of acknowledgements to this device, from 1.
+    pub number: u64,
+    /// The lowest number that may be asked again: all below have their answers.
+    pub floor: u64,
+}
+
+/// How a chunk was acknowledged, as it is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handling {
+    /// The grant under which it was handled.
+    pub grant: u64,
+    /// Which message said so; none: it does not come again.
+    pub by: Option<Asking>,
+    /// The lowest number of a push of the chunk's stream (`PushName`) that may be asked again, as far as that was heard.
+    pub push_floor: u64,
 }
 
 /// The answer to a request that went well.

@@ -2,6 +2,7 @@
 
 use crate::compressed::Compressor;
 use crate::routes::{Connector, Links, Route, Routes};
+use crate::streams::Streams;
 use base::buffer::Pool;
 use base::checksum::{UnitSums, combine};
 use base::env::{Clock, Random};
@@ -14,7 +15,7 @@ use bytes::Bytes;
 use net::message::cluster::{View, ViewAnswer};
 use net::message::file::{Answered, Asked, Looked};
 use net::message::{Ask, Id, chunk, session};
-use net::{Asker, CallNumbers, Credentials, Link, LinkSettings, Payload};
+use net::{Asker, CallNumbers, Credentials, Link, LinkSettings, Payload, Sent};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -106,6 +107,8 @@ pub(crate) struct Session {
     pub(crate) random: Arc<dyn Random>,
     pub(crate) pool: Pool,
     pub(crate) compressor: Compressor,
+    /// The numbers of what is asked of devices and may be asked again.
+    pub(crate) streams: Streams,
     /// Bytes that ranges being read may have asked for beyond their first pieces.
     pub(crate) ahead: AtomicU64,
     renewal: JoinHandle<()>,
@@ -175,13 +178,14 @@ impl Client {
     }
 
     fn start(routes: Routes, renewal: session::Renew, surroundings: Surroundings) -> Client {
-        let Surroundings { clock, random, pool } = surroundings;
+        let Surroundings { clock, random, pool, session } = surroundings;
+        let streams = Streams::new(session.mark());
         let routes = Arc::new(routes);
         let (say_over, over) = watch::channel(false);
         let renewal = tokio::spawn(renew(routes.clone(), renewal, say_over));
         let (next_lane, ahead) = (AtomicUsize::new(0), AtomicU64::new(0));
         let compressor = Compressor::new(pool.clone());
-        let session = Session { routes, next_lane, clock, random, pool, compressor, ahead, renewal, over };
+        let session = Session { routes, next_lane, clock, random, pool, compressor, streams, ahead, renewal, over };
         Client { session: Arc::new(session), sizes: Sizes::default(), asked: None, looked: None }
     }
 
@@ -261,11 +265,25 @@ impl Client {
 
     /// Asks the node that has this device, with a payload. Asked again, the question must do no harm.
     pub(crate) async fn call_at<A: Ask>(&self, device: Id, ask: &A, payload: Payload) -> Result<(A::Answer, Payload)> {
+        self.call_at_counted(device, ask, payload, &Sent::default()).await
+    }
+
+    /// The same, and counts in `sent` how often the question left and was answered.
+    pub(crate) async fn call_at_counted<A: Ask>(
+        &self,
+        device: Id,
+        ask: &A,
+        payload: Payload,
+        sent: &Sent,
+    ) -> Result<(A::Answer, Payload)> {
         let mut route = self.route(device).await?;
         loop {
-            match route.link().call(ask, payload.clone()).await {
+            match route.link().call_counted(ask, payload.clone(), sent).await {
                 Err(error) => route = route.after(error).await?,
-                answered => return answered,
+                Ok((answer, payload)) => {
+                    payload.verify()?;
+                    return Ok((answer, payload));
+                }
             }
         }
     }
@@ -334,11 +352,12 @@ struct Start {
     surroundings: Surroundings,
 }
 
-/// Time, chance and memory.
+/// Time, chance and memory, and the session.
 struct Surroundings {
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
     pool: Pool,
+    session: SessionId,
 }
 
 impl Start {
@@ -363,7 +382,7 @@ impl Start {
             connector: Connector { net, settings },
             address,
             renewal,
-            surroundings: Surroundings { clock, random, pool },
+            surroundings: Surroundings { clock, random, pool, session },
         }
     }
 }

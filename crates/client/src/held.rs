@@ -4,9 +4,10 @@ use crate::bag::Bag;
 use crate::client::Client;
 use base::error::{Error, ErrorKind, Result};
 use base::id::ChunkId;
-use base::limit::UNANSWERED_MAX;
+use base::limit::{ACKNOWLEDGED_AT_ONCE_MAX, ACKNOWLEDGEMENTS_AHEAD_MAX, UNANSWERED_MAX};
 use base::unit::Time;
 use bytes::Bytes;
+use net::message::Id;
 use net::message::bag::{Acknowledge, AcknowledgeAnswer, Grant, RenewGrants};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -120,8 +121,8 @@ const LATE_MAX: Duration = Duration::from_millis(100);
 /// A device that could not be reached is asked again after this long.
 const AGAIN_PAUSE: Duration = Duration::from_secs(1);
 
-/// So many acknowledgements or renewals travel in one message: 40 bytes each make 40 KiB.
-const BATCH_MAX: usize = 1000;
+/// So many acknowledgements or renewals travel in one message.
+const BATCH_MAX: usize = ACKNOWLEDGED_AT_ONCE_MAX;
 
 /// Grants that end sooner are renewed as if they ended then: nobody can renew more often.
 const GRANT_MIN: Duration = Duration::from_millis(100);
@@ -220,9 +221,7 @@ impl Ledger {
     }
 
     async fn send(self: Arc<Self>, member: u128, pass: u32, keys: Vec<Key>) {
-        let grants = grants_of(&keys);
-        let ask = Acknowledge { bag: self.bag, device: member.into(), pass, grants, retain: self.retain };
-        let result = self.ask_until_answered(&ask).await;
+        let result = self.ask_until_answered(member.into(), pass, &keys).await;
         let mut book = self.book();
         let unusable = match &result {
             Ok(answer) if answer.results.len() == keys.len() => None,
@@ -230,7 +229,7 @@ impl Ledger {
                 ErrorKind::Protocol,
                 "the node answered for another number of chunks than were acknowledged; whether they count as handled is not known; check that client and node have one version",
             )),
-            Err(error) => Some(error.clone().during("acknowledge (whether the chunk counts as handled is not known)")),
+            Err(error) => Some(unknown(error)),
         };
         let failures = result.map(|answer| answer.results).unwrap_or_default();
         let mut failures = failures.into_iter();
@@ -252,13 +251,17 @@ impl Ledger {
 
     /// Asks a device that cannot be reached again and again, `UNANSWERED_MAX` at most: a second acknowledgement of the same chunk
     /// under the same grant does no harm.
-    async fn ask_until_answered(&self, ask: &Acknowledge) -> Result<AcknowledgeAnswer> {
+    async fn ask_until_answered(&self, device: Id, pass: u32, keys: &[Key]) -> Result<AcknowledgeAnswer> {
         let session = &self.client.session;
+        let number = session.streams.acknowledgement(device, ACKNOWLEDGEMENTS_AHEAD_MAX).await?;
         let began = session.clock.now();
+        let (bag, retain, grants) = (self.bag, self.retain, grants_of(keys));
+        let mut ask = Acknowledge { bag, device, pass, grants, retain, number: number.number, floor: 0 };
         loop {
-            match self.client.ask_at(ask.device, ask).await {
+            ask.floor = number.floor();
+            match self.client.ask_at(device, &ask).await {
                 Err(error)
-                    if session.routes.may_come_back(ask.device, &error)
+                    if session.routes.may_come_back(device, &error)
                         && session.clock.now().since(began) < UNANSWERED_MAX =>
                 {
                     tokio::time::sleep(AGAIN_PAUSE).await;
@@ -322,6 +325,15 @@ impl Ledger {
     fn book(&self) -> MutexGuard<'_, Book> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The message as a whole was refused or not answered: it may have counted when it was asked before, so the refusal is no word on it.
+fn unknown(error: &Error) -> Error {
+    let kind = match error.kind() {
+        ErrorKind::Stale | ErrorKind::NotFound => ErrorKind::Unreachable,
+        kind => kind,
+    };
+    Error::new(kind, error.text()).during("acknowledge (whether the chunk counts as handled is not known)")
 }
 
 fn grants_of(keys: &[Key]) -> Vec<Grant> {

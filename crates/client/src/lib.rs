@@ -22,6 +22,7 @@ mod reader;
 mod routes;
 mod sides;
 mod stream;
+mod streams;
 mod writer;
 
 pub use attributes::NewAttributes;

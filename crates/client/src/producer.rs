@@ -4,13 +4,15 @@ use crate::bag::{Bag, LOOK_EVERY, Scope, follow};
 use crate::sides::{SIDES, Side, Sides};
 use base::env::Random;
 use base::error::{Error, ErrorKind, Result};
-use base::limit::{BAG_CHUNK_MAX, FULL_WAIT, UNANSWERED_MAX};
+use base::id::ChunkId;
+use base::limit::{BAG_CHUNK_MAX, FULL_WAIT, PUSHES_AHEAD_MAX, UNANSWERED_MAX};
+use base::planted::Planted;
 use base::policy::Compression;
 use base::unit::{MIB, Time, show_bytes};
 use bytes::Bytes;
-use net::Payload;
 use net::message::Id;
 use net::message::bag::{Info, Push, PushAnswer};
+use net::{Payload, Sent};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -22,12 +24,16 @@ pub struct ProducerOptions {
     pub window: usize,
     /// Where chunks may go.
     pub scope: Scope,
+    /// To one device pushes go so far ahead of the oldest that has no answer, within `base::limit::PUSHES_AHEAD_MAX`.
+    pub ahead: u64,
+    /// A fault put in on purpose, by the simulation alone.
+    pub planted: Option<Planted>,
 }
 
 impl Default for ProducerOptions {
     /// Sixteen chunks of 4 MiB: enough for several devices to have the next ones waiting while they sync.
     fn default() -> ProducerOptions {
-        ProducerOptions { window: 64 * MIB as usize, scope: Scope::Cluster }
+        ProducerOptions { window: 64 * MIB as usize, scope: Scope::Cluster, ahead: PUSHES_AHEAD_MAX, planted: None }
     }
 }
 
@@ -44,6 +50,8 @@ struct Shared {
     scope: Scope,
     window: Arc<Semaphore>,
     permits: u32,
+    ahead: u64,
+    planted: Option<Planted>,
     failed: OnceLock<Error>,
     load: Mutex<Load>,
 }
@@ -121,6 +129,8 @@ impl Producer {
             scope,
             window: Arc::new(Semaphore::new(permits)),
             permits: permits as u32,
+            ahead: options.ahead.clamp(1, PUSHES_AHEAD_MAX),
+            planted: options.planted,
             failed: OnceLock::new(),
             load: Mutex::new(load),
         };
@@ -184,7 +194,10 @@ impl Shared {
             self.look_if_due();
             let device = self.choose(length);
             let began = self.bag.client.session.clock.now();
-            let result = self.push(device, &payload).await;
+            let result = match self.push(device, &payload).await {
+                Ok(PushAnswer { refused: Some(why), .. }) => Err(self.refused(why.into()).await),
+                result => result,
+            };
             match self.note(device, length, began, result) {
                 Next::Done => break,
                 Next::TryAgain => tokio::time::sleep(pause).await,
@@ -200,26 +213,49 @@ impl Shared {
     }
 
     /// Pushes a chunk to this device. Without an answer it may be there: it is asked again under the same name, at this device
-    /// and no other, until the device has left.
+    /// and no other. An error of the kinds `Full` and `NotFound` says that it is not there, nor will be.
     async fn push(&self, device: Id, payload: &Payload) -> Result<PushAnswer> {
         let client = &self.bag.client;
         let clock = &client.session.clock;
         // A new name for every device: one that is full has refused, so the chunk is not there.
-        let ask = Push { bag: self.bag.number, device, chunk: client.session.random.wide().into() };
-        let (mut pause, mut since) = (AGAIN_PAUSE_FIRST, None);
+        let push = client.session.streams.push(device, self.ahead).await?;
+        let (chunk, sent) = (push.name.0.into(), Sent::default());
+        let (mut pause, mut since, mut doubtful) = (AGAIN_PAUSE_FIRST, None, false);
         loop {
-            let error = match client.call_at(device, &ask, payload.clone()).await {
+            let ask = Push { bag: self.bag.number, device, chunk, floor: push.number.floor() };
+            let error = match client.call_at_counted(device, &ask, payload.clone(), &sent).await {
                 Ok((answer, _)) => return Ok(answer),
                 Err(error) => error,
             };
             let since = *since.get_or_insert_with(|| clock.now());
-            let unanswered = error.kind() == ErrorKind::Unreachable;
-            let patient = unanswered && client.session.routes.may_come_back(device, &error);
+            // A node may say, too, that nobody knows what became of it.
+            doubtful |= error.kind() == ErrorKind::Unreachable && sent.is_sent();
+            let unanswered =
+                (doubtful || sent.is_unanswered()) && self.planted != Some(Planted::UnansweredPushedElsewhere);
+            let patient = match error.kind() {
+                ErrorKind::Unreachable => client.session.routes.may_come_back(device, &error),
+                // It refused one of several that it was sent. Asked again, it says what became of all of them.
+                ErrorKind::Full => unanswered,
+                _ => false,
+            };
             if !patient || clock.now().since(since) >= UNANSWERED_MAX || self.failed.get().is_some() {
-                return Err(error);
+                return Err(if unanswered { unknown(push.name, &error) } else { error });
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(AGAIN_PAUSE_LAST);
+        }
+    }
+
+    /// A device refused a chunk for good, because the bag takes none there: because it is sealed, or has left that device. In
+    /// that case others take chunks, and it is as if the device were full.
+    async fn refused(&self, why: Error) -> Error {
+        match self.bag.look(false).await {
+            Ok(info) if !info.sealed => {
+                self.learn(&info);
+                Error::new(ErrorKind::Full, why.text())
+            }
+            Ok(_) => why,
+            Err(error) => error,
         }
     }
 
@@ -267,7 +303,8 @@ impl Shared {
                 let since = *full_since.get_or_insert(now);
                 if now.since(since) < FULL_WAIT { Next::TryAgain } else { Next::Fail(error) }
             }
-            // The node answered for none of its devices: no other is asked while the view may still name this one.
+            // It was never sent there, or the node answered for none of its devices: no other is asked while the view may still name
+            // this one.
             ErrorKind::NotFound if !session.routes.has(device) => {
                 // The last one stays in the list: others choose from it until they hear of the failure.
                 if members.iter().all(|member| member.device == device) {
@@ -409,6 +446,20 @@ impl Member {
     fn new(device: Id, side: Side) -> Member {
         Member { device, side, waiting: 0, of_others: 0, avoided: 0, on_their_way: 0, quiet_since: None }
     }
+}
+
+/// A push that was sent and never answered did not end well: it must not be taken for one that is nowhere.
+fn unknown(chunk: ChunkId, error: &Error) -> Error {
+    let kind = match error.kind() {
+        ErrorKind::NotFound | ErrorKind::Full => ErrorKind::Unreachable,
+        kind => kind,
+    };
+    let text = format!(
+        "whether chunk {chunk} was stored is not known: it was sent, and no answer came ({}); it was not pushed elsewhere, where it might \
+         be handled a second time; look at what the bag's consumers got before it is pushed again",
+        error.text()
+    );
+    Error::new(kind, text)
 }
 
 #[cfg(test)]

@@ -175,6 +175,9 @@ async fn of_a_node(seed: u64, planted: Option<Planted>, keep_lines: bool, report
     let mut hardware = Hardware::new(count, &random, clock.clone(), Arc::default());
     let net = SimNet::new(random.fork("net").next(), clock.clone(), "nobody");
     let scene = Arc::new(Scene::new(random, clock, net, Duration::ZERO, keep_lines));
+    if let Some(planted) = planted {
+        scene.plant(planted);
+    }
     hardware.remembered_calls = scene.remembered_calls;
     let mut director = Director::new(scene.clone(), hardware, planted);
     let outcome = async {
@@ -191,6 +194,9 @@ async fn of_a_cluster(seed: u64, planted: Option<Planted>, keep_lines: bool, rep
     let clock = Arc::new(RuntimeClock::starting_now());
     let net = SimNet::new(random.fork("net").next(), clock.clone(), "nobody");
     let scene = Arc::new(Scene::new(random, clock, net, cluster::LATE, keep_lines));
+    if let Some(planted) = planted {
+        scene.plant(planted);
+    }
     let mut director = ClusterDirector::new(scene.clone(), planted);
     let outcome = async {
         director.start().await?;

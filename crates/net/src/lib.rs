@@ -17,7 +17,7 @@ mod tls;
 
 pub use call::{Call, Responder, Service};
 pub use credit::{Budget, Piece};
-pub use link::{CallNumbers, Link, LinkSettings};
+pub use link::{CallNumbers, Link, LinkSettings, Sent};
 pub use message::Ask;
 pub use payload::Payload;
 pub use secret::{Asker, Credentials, Secret};

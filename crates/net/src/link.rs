@@ -21,7 +21,7 @@ pub use numbers::CallNumbers;
 use prost::Message;
 use slot::{Made, Pending, Shared, Slot, make};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -61,6 +61,39 @@ pub struct Link {
 enum Route {
     Local { service: Arc<dyn Service>, session: SessionId },
     Remote(Arc<Remote>),
+}
+
+/// How often a question was put on a connection, and answered. One that was sent on a connection that broke may have been done, or be
+/// done yet; one that found no connection was not sent.
+#[derive(Clone, Debug, Default)]
+pub struct Sent {
+    counts: Arc<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    sent: AtomicU64,
+    answered: AtomicU64,
+}
+
+impl Sent {
+    fn again(&self) {
+        self.counts.sent.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn answered(&self) {
+        self.counts.answered.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether it was sent at all.
+    pub fn is_sent(&self) -> bool {
+        self.counts.sent.load(Ordering::Acquire) > 0
+    }
+
+    /// Whether it was sent more often than it was answered.
+    pub fn is_unanswered(&self) -> bool {
+        self.counts.sent.load(Ordering::Acquire) > self.counts.answered.load(Ordering::Acquire)
+    }
 }
 
 /// A link's connections. Dropping it ends their tasks.
@@ -124,6 +157,11 @@ impl Link {
     /// As `call`, but whether the answer's payload is what its CRC says is for the caller to find out: it goes over the bytes
     /// anyway and does it on the way.
     pub async fn call_unverified<A: Ask>(&self, ask: &A, payload: Payload) -> Result<(A::Answer, Payload)> {
+        self.call_counted(ask, payload, &Sent::default()).await
+    }
+
+    /// As `call_unverified`, and counts in `sent` how often the question left and was answered.
+    pub async fn call_counted<A: Ask>(&self, ask: &A, payload: Payload, sent: &Sent) -> Result<(A::Answer, Payload)> {
         let name = kind_name(A::KIND).unwrap_or("unknown");
         let length = ask.encoded_len();
         if length > FRAME_MESSAGE_MAX || payload.length() > FRAME_PAYLOAD_MAX {
@@ -142,13 +180,16 @@ impl Link {
                 let message = ask.encode_to_vec().into();
                 let asker = Asker::Client;
                 let (kind, session) = (A::KIND, *session);
+                sent.again();
                 service.handle(Call { kind, session, asker, number: 0, floor: 0, message, payload, respond });
-                match receiver.await {
+                let answer = receiver.await;
+                sent.answered();
+                match answer {
                     Ok(answer) => answer?,
                     Err(_) => unreachable!("a responder answers when it is dropped"),
                 }
             }
-            Route::Remote(remote) => remote.ask(A::KIND, ask.encode_to_vec().into(), payload).await?,
+            Route::Remote(remote) => remote.ask(A::KIND, ask.encode_to_vec().into(), payload, sent).await?,
         };
         let answer = A::Answer::decode(message).map_err(|error| {
             Error::new(
@@ -177,7 +218,7 @@ impl Link {
 }
 
 impl Remote {
-    async fn ask(&self, kind: u16, message: Bytes, payload: Payload) -> Result<(Bytes, Payload)> {
+    async fn ask(&self, kind: u16, message: Bytes, payload: Payload, sent: &Sent) -> Result<(Bytes, Payload)> {
         let number = self.shared.settings.numbers.begin(kind).await;
         let slot = self.choose(payload.length());
         match slot.allowance.acquire().await {
@@ -187,7 +228,7 @@ impl Remote {
         }
         let (answer, receiver) = oneshot::channel();
         let since = self.shared.settings.clock.now();
-        slot.put(Pending { number, kind, message, payload, answer, since, attempts: 0 });
+        slot.put(Pending { number, kind, message, payload, answer, since, attempts: 0, sent: sent.clone() });
         let Ok(answer) = receiver.await else { return Err(self.closed()) };
         let (answered, message, payload) = answer?;
         if answered != kind {

@@ -2,6 +2,7 @@
 
 use crate::device::Then;
 use base::id::{BagId, ChunkId, Owner, SessionId};
+use base::planted::Planted;
 use base::unit::Time;
 use chunk::bag::BagQueue;
 use chunk::{BagStat, Check, Engine};
@@ -44,6 +45,8 @@ pub struct Bags {
 
 struct Bag {
     queue: BagQueue,
+    /// Pushes that the engine has and has not answered: what may become chunks yet.
+    pushes: usize,
     /// Consumers that wait, oldest first. Bounded by the calls that connections may have unanswered.
     waiters: VecDeque<Waiter>,
 }
@@ -66,7 +69,23 @@ impl Bags {
     }
 
     fn bag(&mut self, bag: BagId, engine: &Engine<Then>) -> &mut Bag {
-        self.bags.entry(bag).or_insert_with(|| Bag { queue: queue_of(bag, engine), waiters: VecDeque::new() })
+        self.bags.entry(bag).or_insert_with(|| Bag {
+            queue: queue_of(bag, engine),
+            pushes: 0,
+            waiters: VecDeque::new(),
+        })
+    }
+
+    /// The engine gets a push to this bag.
+    pub fn push_begins(&mut self, bag: BagId, engine: &Engine<Then>) {
+        self.bag(bag, engine).pushes += 1;
+    }
+
+    /// The engine answered it, one way or the other.
+    pub fn push_ended(&mut self, bag: BagId) {
+        if let Some(entry) = self.bags.get_mut(&bag) {
+            entry.pushes = entry.pushes.saturating_sub(1);
+        }
     }
 
     /// A new pass has begun: every chunk that is there waits again, and no grant counts any more.
@@ -82,7 +101,7 @@ impl Bags {
         let stat = engine.bag_stat(bag);
         let ended = ended || stat.sealed_epoch.is_some();
         let entry = self.bag(bag, engine);
-        if ended && entry.queue.is_empty() {
+        if ended && entry.is_empty(engine) {
             return answer_empty(waiter, Pulled::Ended, &entry.queue, stat.pass);
         }
         if waiter.deadline <= now {
@@ -95,7 +114,7 @@ impl Bags {
     pub fn next_served(&mut self, now: Time, bag: BagId, engine: &Engine<Then>) -> Option<(ChunkId, u64, Waiter)> {
         let stat = engine.bag_stat(bag);
         let entry = self.bags.get_mut(&bag)?;
-        if stat.sealed_epoch.is_some() && entry.queue.is_empty() {
+        if stat.sealed_epoch.is_some() && entry.is_empty(engine) {
             for waiter in entry.waiters.drain(..) {
                 answer_empty(waiter, Pulled::Ended, &entry.queue, stat.pass);
             }
@@ -141,6 +160,13 @@ impl Bags {
     }
 }
 
+impl Bag {
+    /// No chunk is there to be handled, and none that was accepted is on its way to the disk.
+    fn is_empty(&self, engine: &Engine<Then>) -> bool {
+        self.queue.is_empty() && (self.pushes == 0 || engine.planted() == Some(Planted::EndedBeforeDurable))
+    }
+}
+
 /// The chunks of a bag on this device that were not handled in its present pass.
 fn queue_of(bag: BagId, engine: &Engine<Then>) -> BagQueue {
     let wanted = |(chunk, _, sealed): &(ChunkId, u64, bool)| *sealed && engine.wants_handling(*chunk);
@@ -164,17 +190,24 @@ fn answer_empty(waiter: Waiter, pulled: Pulled, queue: &BagQueue, pass: u32) {
 
 #[cfg(test)]
 mod tests {
-    use crate::device::{Device, Item, Start, spawn};
+    use super::Waiter;
+    use crate::device::{Device, Item, Pushed, Start, spawn};
     use crate::world::{OsWorld, World};
     use base::buffer::Pool;
     use base::checksum::BlockSums;
-    use base::id::{BagId, ChunkId, DeviceId, Generation, Owner};
+    use base::disk::{Disk, DiskError, Done, FileKind, FileName, Op, Wake};
+    use base::id::{BagId, ChunkId, DeviceId, Generation, Owner, PushName, SessionId};
     use base::policy::{Class, Level};
+    use base::unit::Time;
     use bytes::Bytes;
     use chunk::Request;
+    use net::message::{Ask, bag};
+    use net::{Call, Link, Payload, Service};
     use os::disk::Backend;
     use std::path::Path;
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
 
     const BAG: BagId = BagId(1);
 
@@ -193,6 +226,111 @@ mod tests {
             cell: 0,
         };
         device.ask(request).await.expect("pushed");
+    }
+
+    /// A disk on which syncs of data wait as long as they are held.
+    struct SlowDisk {
+        disk: Box<dyn Disk>,
+        is_held: Arc<AtomicBool>,
+        held: Vec<(u64, Op)>,
+    }
+
+    impl Disk for SlowDisk {
+        fn list(&mut self) -> std::result::Result<Vec<(FileName, u64)>, DiskError> {
+            self.disk.list()
+        }
+
+        fn submit(&mut self, token: u64, op: Op) {
+            let is_sync = matches!(&op, Op::Sync { file } if file.kind == FileKind::Data);
+            if is_sync && self.is_held.load(Ordering::Acquire) {
+                self.held.push((token, op));
+            } else {
+                self.disk.submit(token, op);
+            }
+        }
+
+        fn poll(&mut self, wait: Option<Duration>, done: &mut Vec<Done>) {
+            if !self.is_held.load(Ordering::Acquire) {
+                self.held.drain(..).for_each(|(token, op)| self.disk.submit(token, op));
+            }
+            self.disk.poll(wait, done);
+        }
+
+        fn waker(&self) -> Arc<dyn Wake> {
+            self.disk.waker()
+        }
+
+        fn backend(&self) -> &'static str {
+            self.disk.backend()
+        }
+    }
+
+    /// Pushes to and pulls from a device.
+    struct Direct(Arc<Device>);
+
+    impl Service for Direct {
+        fn handle(&self, call: Call) {
+            if call.kind == bag::Push::KIND {
+                let ask: bag::Push = call.ask().expect("a push");
+                let push = Pushed { bag: BAG, chunk: ChunkId(ask.chunk.value()), floor: ask.floor };
+                let (bytes, sums) = call.payload.into_verified().expect("whole");
+                return self.0.send(Item::Push { push, bytes, sums, respond: call.respond });
+            }
+            let ask: bag::Pull = call.ask().expect("a pull");
+            let deadline = Time::from_nanos(u64::MAX / 2);
+            let (grant, check, respond) = (ask.grant, chunk::Check::Here, call.respond);
+            let waiter = Waiter { consumer: call.session, grant, deadline, check, respond };
+            self.0.send(Item::Pull { bag: BAG, waiter });
+        }
+    }
+
+    /// A push that was accepted before the seal is on its way to a slow disk while the seal is durable already: who waits for a chunk is
+    /// given it, and is not told that the bag has ended.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn the_end_waits_for_pushes() {
+        let pool = Pool::new(64 << 20);
+        let opened = OsWorld.disk(Path::new("/nowhere"), Backend::Memory, pool.clone()).expect("a disk");
+        let (is_held, waker) = (Arc::new(AtomicBool::new(false)), opened.disk.waker());
+        let start = Start {
+            disk: Box::new(SlowDisk { disk: opened.disk, is_held: is_held.clone(), held: Vec::new() }),
+            settings: OsWorld.chunk_settings(256 << 20, pool.clone()),
+            new_id: DeviceId(7),
+            class: Class::Memory,
+            place: "memory".to_string(),
+            clock: Arc::new(os::clock::SystemClock::new()),
+            outgoing: net::Budget::new(1 << 24),
+        };
+        let started = spawn(&OsWorld, start).expect("it starts");
+        let device = started.device;
+        let link = Link::local(Arc::new(Direct(device.clone())), SessionId(9 << 64));
+        let chunk = PushName { session: 9, stream: 0, number: 1 }.chunk();
+        is_held.store(true, Ordering::Release);
+        let push = bag::Push { bag: 1, device: 7.into(), chunk: chunk.0.into(), floor: 1 };
+        let payload = || Payload::new(Bytes::from(vec![9; 100_000]));
+        let mut push = Box::pin(link.call(&push, payload()));
+        tokio::select! {
+            biased;
+            _ = &mut push => panic!("its data is not synced"),
+            known = device.look(move |engine| engine.holds(chunk)) => assert_eq!(known, Ok(true)),
+        }
+        device.seal_bag(BAG, 1).await.expect("sealed");
+        let pull = bag::Pull { bag: 1, device: 7.into(), grant: 5, ..bag::Pull::default() };
+        let mut pull = Box::pin(link.call(&pull, Payload::empty()));
+        tokio::select! {
+            biased;
+            answer = &mut pull => panic!("nothing can be said yet: {:?}", answer.map(|(answer, _)| answer)),
+            looked = device.look(|_| ()) => assert_eq!(looked, Ok(())),
+        }
+        // Had the end been told, it would be on its way by now.
+        assert_eq!(device.look(|_| ()).await, Ok(()));
+        is_held.store(false, Ordering::Release);
+        waker.wake();
+        push.await.expect("it was accepted");
+        let (answer, bytes) = pull.await.expect("answered");
+        assert_eq!((answer.pulled, bytes.length()), (bag::Pulled::Chunk as i32, 100_000));
+        drop(link);
+        device.send(Item::Stop);
+        assert!(started.ended.await.is_err(), "its end is told by nobody being left to tell");
     }
 
     /// What is counted of a bag is of one moment, while chunks are acknowledged: who leaves it takes the counts of no chunks along.
@@ -219,7 +357,10 @@ mod tests {
         let handling = tokio::spawn(async move {
             for chunk in 1..=CHUNKS {
                 let chunks = vec![(ChunkId(chunk), 5)];
-                handled.ask(Request::Acknowledge { chunks, pass: 0, retain: false }).await.expect("acknowledged");
+                handled
+                    .ask(Request::Acknowledge { chunks, pass: 0, retain: false, by: None })
+                    .await
+                    .expect("acknowledged");
             }
         });
         loop {

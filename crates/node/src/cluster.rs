@@ -8,7 +8,7 @@ use crate::service::{Keeper, Node};
 use crate::settings::{Cluster, Settings};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, NodeId, SessionId};
-use base::limit::NODE_DEVICES_MAX;
+use base::limit::{NODE_DEVICES_MAX, SESSIONS_ASKED_MAX};
 use base::policy::Class;
 use meta::Caller;
 use meta::request::{DeviceInfo, NodeInfo, NodeState};
@@ -74,7 +74,7 @@ impl Node {
     }
 
     async fn report_taken(&self, keeper: &Keeper, from: Asker, ask: wire::Report) -> Result<wire::ReportAnswer> {
-        let wire::Report { node, mut devices, epoch } = ask;
+        let wire::Report { node, mut devices, epoch, mut remembered } = ask;
         let info = info_of(&node);
         self.check_reporter(from, &info, devices.len())?;
         let of = (info.node, info.incarnation);
@@ -103,6 +103,8 @@ impl Node {
         }
         let mut answer = keeper.answer_to(self.id, info.node, epoch).await?;
         answer.removed = removed;
+        remembered.truncate(SESSIONS_ASKED_MAX);
+        answer.over = keeper.metadata.over(remembered);
         Ok(answer)
     }
 
@@ -270,7 +272,7 @@ impl Keeper {
         let sessions = leases.into_iter().map(open).filter(|open| open.lease_ms > 0).collect();
         let devices = self.devices().await?.into_iter();
         let draining = devices.filter(|info| info.node == node && info.draining).map(|info| info.device.0.into());
-        Ok(wire::ReportAnswer { view, sessions, draining: draining.collect(), removed: Vec::new() })
+        Ok(wire::ReportAnswer { view, sessions, draining: draining.collect(), removed: Vec::new(), over: Vec::new() })
     }
 }
 

@@ -11,13 +11,13 @@ use base::checksum::BlockSums;
 use base::disk::{Caching, Disk, Done};
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
-use base::id::{BagId, ChunkId, DeviceId, Owner};
+use base::id::{BagId, ChunkId, DeviceId, Owner, SessionId};
 use base::limit::{FRAME_PAYLOAD_MAX, READ_COST_MAX};
 use base::policy::{Class, Level};
 use base::unit::{Time, WallTime};
 use bytes::Bytes;
 use chunk::bag::Verdict;
-use chunk::{Cell, Effect, Engine, Reply, Request, Usage};
+use chunk::{Asking, Cell, Effect, Engine, Reply, Request, Usage};
 use net::message::{bag, chunk as wire};
 use net::{Budget, Payload, Piece, Responder};
 use std::collections::VecDeque;
@@ -43,6 +43,8 @@ pub struct Device {
     draining: Mutex<Option<Draining>>,
     /// The same as whether `draining` says anything, for those who ask for each call.
     is_draining: AtomicBool,
+    /// The last of the sessions that it remembered when it was asked for them; none: the next one that asks begins anew.
+    sessions_after: Mutex<Option<u64>>,
 }
 
 impl Device {
@@ -100,6 +102,15 @@ impl Device {
         }
     }
 
+    /// Sessions, by their marks, of which it remembers what they may ask again; at most so many, and others the next time.
+    pub async fn sessions(&self, limit: usize) -> Result<Vec<u64>> {
+        let after = *self.sessions_after.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = self.look(move |engine| engine.sessions(after, limit)).await?;
+        let last = found.last().copied().filter(|_| found.len() >= limit);
+        *self.sessions_after.lock().unwrap_or_else(PoisonError::into_inner) = last;
+        Ok(found)
+    }
+
     /// Begins a scrub, so many bytes a second, unless one is under way.
     pub async fn scrub(&self, rate: u64) -> Result<()> {
         let (tell, told) = oneshot::channel();
@@ -130,13 +141,15 @@ pub enum Item {
     /// Something for the engine, and what to do with the answer.
     Chunk { request: Request, then: Then },
     /// A chunk for a bag.
-    Push { bag: BagId, chunk: ChunkId, bytes: Bytes, sums: BlockSums, respond: Responder },
+    Push { push: Pushed, bytes: Bytes, sums: BlockSums, respond: Responder },
     /// A chunk from a bag.
     Pull { bag: BagId, waiter: Waiter },
     /// Chunks of a bag are done with.
-    Acknowledge { bag: BagId, pass: (u32, bool), grants: Vec<(ChunkId, u64)>, respond: Responder },
+    Acknowledge { bag: BagId, pass: (u32, bool), grants: Vec<(ChunkId, u64)>, by: Consumer, respond: Responder },
     /// Chunks of a bag are still being worked on.
-    Renew { bag: BagId, grants: Vec<(ChunkId, u64)>, respond: Responder },
+    Renew { bag: BagId, grants: Vec<(ChunkId, u64)>, consumer: SessionId, respond: Responder },
+    /// These sessions, by their marks, are over: what is remembered of them may be forgotten.
+    SessionsOver(Vec<u64>),
     /// A bag is sealed, or dropped: those who wait for its chunks must hear of it.
     BagChanged { bag: BagId },
     /// A bag began a new pass.
@@ -155,6 +168,26 @@ pub enum Item {
     Scrub { rate: u64, tell: oneshot::Sender<()> },
     /// End when nothing is under way.
     Stop,
+}
+
+/// Which chunk is pushed to which bag.
+#[derive(Clone, Copy, Debug)]
+pub struct Pushed {
+    /// The bag.
+    pub bag: BagId,
+    /// The chunk.
+    pub chunk: ChunkId,
+    /// The lowest number of a push of its stream that may be asked again.
+    pub floor: u64,
+}
+
+/// Who acknowledges.
+#[derive(Clone, Copy, Debug)]
+pub struct Consumer {
+    /// Whose session it is.
+    pub session: SessionId,
+    /// Which of its messages says so; none: it is not asked again.
+    pub asking: Option<Asking>,
 }
 
 /// A look at an engine, which tells whoever asks by itself.
@@ -231,6 +264,7 @@ pub fn spawn(world: &dyn World, start: Start) -> Result<Started> {
                     scrubbed: Mutex::new(None),
                     draining: Mutex::new(None),
                     is_draining: AtomicBool::new(false),
+                    sessions_after: Mutex::default(),
                 });
                 // Whoever started this thread waits for the word.
                 let _ = tell.send(Ok((device.clone(), opened)));
@@ -356,13 +390,16 @@ impl Thread {
                 }
             }
             Item::Look(question) => question(&self.engine),
-            Item::Push { bag, chunk, bytes, sums, respond } => self.push(now, (bag, chunk), bytes, sums, respond),
+            Item::Push { push, bytes, sums, respond } => self.push(now, push, bytes, sums, respond),
             Item::Pull { bag, waiter } => self.pull(now, bag, waiter),
-            Item::Acknowledge { bag, pass, grants, respond } => self.acknowledge(now, bag, pass, grants, respond),
-            Item::Renew { bag, grants, respond } => {
+            Item::Acknowledge { bag, pass, grants, by, respond } => {
+                self.acknowledge(now, (bag, pass), grants, by, respond);
+            }
+            Item::SessionsOver(sessions) => self.engine.forget_sessions(&sessions),
+            Item::Renew { bag, grants, consumer, respond } => {
                 let queue = self.bags.queue(bag, &self.engine);
                 for (chunk, grant) in grants {
-                    queue.renew(now, chunk, grant);
+                    queue.renew(now, chunk, grant, consumer);
                 }
                 respond.answer(&net::message::Done {}, Payload::empty());
             }
@@ -439,10 +476,17 @@ impl Thread {
         }
     }
 
-    fn push(&mut self, now: Time, (bag, chunk): (BagId, ChunkId), bytes: Bytes, sums: BlockSums, respond: Responder) {
-        if let Some(error) = self.refusal(chunk) {
+    fn push(&mut self, now: Time, push: Pushed, bytes: Bytes, sums: BlockSums, respond: Responder) {
+        let Pushed { bag, chunk, floor } = push;
+        if let Err(error) = self.engine.heard_push(chunk, floor) {
             return respond.fail(error);
         }
+        if let Some(error) = self.refusal(chunk) {
+            // It is pushed elsewhere: nothing that still comes of it may be stored.
+            self.engine.refuse_push(chunk);
+            return respond.fail(error);
+        }
+        self.bags.push_begins(bag, &self.engine);
         let length = bytes.len() as u64;
         self.pushes = self.pushes.saturating_add(length);
         let request = Request::Append {
@@ -519,9 +563,9 @@ impl Thread {
     fn acknowledge(
         &mut self,
         now: Time,
-        bag: BagId,
-        (pass, retain): (u32, bool),
+        (bag, (pass, retain)): (BagId, (u32, bool)),
         grants: Vec<(ChunkId, u64)>,
+        by: Consumer,
         respond: Responder,
     ) {
         let mut results = Vec::with_capacity(grants.len());
@@ -531,7 +575,10 @@ impl Thread {
         let queue = self.bags.queue(bag, &self.engine);
         for (place, (chunk, grant)) in grants.into_iter().enumerate() {
             // Of an earlier pass only the engine knows: it was accepted then, or is refused now.
-            let verdict = if pass == present { queue.acknowledge(now, chunk, grant) } else { Verdict::Unknown };
+            let verdict = match pass == present {
+                true => queue.acknowledge(now, chunk, (grant, by.session)),
+                false => Verdict::Unknown,
+            };
             match verdict {
                 Verdict::Refuse(reason) => results.push(Err(Error::new(ErrorKind::Stale, reason))),
                 // Of a chunk that is not here any more the engine knows who acknowledged it, across restarts.
@@ -544,7 +591,7 @@ impl Thread {
         }
         self.engine.submit(
             now,
-            Request::Acknowledge { chunks, pass, retain },
+            Request::Acknowledge { chunks, pass, retain, by: by.asking },
             Then::Acknowledged { bag, pass, asked, results, respond },
         );
     }
@@ -586,20 +633,7 @@ impl Thread {
                 self.scrubbing.took(&result, &self.engine);
                 self.show_scrub(None);
             }
-            Then::Pushed { bag, chunk, length, respond } => match result {
-                Ok(_) => {
-                    // A push asked again may be of a chunk that was consumed meanwhile: it must not come back.
-                    let here = self.engine.wants_handling(chunk);
-                    let queue = self.bags.queue(bag, &self.engine);
-                    if here {
-                        queue.push(chunk, length);
-                    }
-                    let waiting = queue.lengths().waiting as u64;
-                    respond.answer(&bag::PushAnswer { waiting, under_way: Some(self.pushes) }, Payload::empty());
-                    self.serve_waiters(now, bag);
-                }
-                Err(error) => respond.fail(error),
-            },
+            Then::Pushed { bag, chunk, length, respond } => self.pushed(now, bag, (chunk, length), respond, result),
             Then::Pulled { bag, pass, chunk, length, waiter, piece, reading } => {
                 self.pulls -= 1;
                 let service_us = u32::try_from(now.since(reading.began).as_micros()).unwrap_or(u32::MAX).max(1);
@@ -609,6 +643,38 @@ impl Thread {
                 self.acknowledged(now, (bag, pass), asked, results, respond, result);
             }
         }
+    }
+
+    fn pushed(
+        &mut self,
+        now: Time,
+        bag: BagId,
+        (chunk, length): (ChunkId, u64),
+        respond: Responder,
+        result: Result<Reply>,
+    ) {
+        self.bags.push_ended(bag);
+        match result {
+            Ok(_) => {
+                // A push asked again may be of a chunk that was consumed meanwhile: it must not come back.
+                let here = self.engine.wants_handling(chunk);
+                let queue = self.bags.queue(bag, &self.engine);
+                if here {
+                    queue.push(chunk, length);
+                }
+                let waiting = queue.lengths().waiting as u64;
+                let answer = bag::PushAnswer { waiting, under_way: Some(self.pushes), refused: None };
+                respond.answer(&answer, Payload::empty());
+            }
+            // The bag takes no chunks here, or this push was refused before: the engine stores nothing of it any more.
+            Err(error) if error.kind() == ErrorKind::Stale && !self.engine.holds(chunk) => {
+                let refused = Some(net::message::Failure::from(error));
+                respond.answer(&bag::PushAnswer { refused, ..bag::PushAnswer::default() }, Payload::empty());
+            }
+            Err(error) => respond.fail(error),
+        }
+        // One that failed may have been all that the end of the bag waited for.
+        self.serve_waiters(now, bag);
     }
 
     fn pulled(
@@ -711,27 +777,4 @@ fn answer_wire(respond: Responder, result: Result<Reply>, piece: Option<Piece>) 
 /// A cell as the wire has it.
 pub fn wire_cell(cell: Cell) -> wire::Cell {
     wire::Cell { offset: cell.offset, length: cell.length, stored: cell.stored }
-}
-
-/// What the wire asks of a chunk, as the engine takes it. `cell`: bytes that the payload stands for; 0: for itself.
-pub fn append_request(ask: &wire::Append, payload: Payload, cell: u64) -> Result<Request> {
-    let level = match ask.level {
-        0 => Level::Received,
-        1 => Level::Written,
-        2 => Level::Synced,
-        other => return Err(Error::new(ErrorKind::Protocol, format!("there is no acknowledgement level {other}"))),
-    };
-    let (payload, sums) = payload.into_verified()?;
-    Ok(Request::Append {
-        chunk: ChunkId(ask.chunk.value()),
-        owner: Owner::Group(base::id::GroupId(ask.group)),
-        generation: base::id::Generation(ask.generation),
-        offset: ask.offset,
-        payload,
-        sums,
-        level,
-        seal: ask.seal,
-        small_parts: ask.small_parts,
-        cell,
-    })
 }

@@ -2,7 +2,7 @@
 //! was cut short goes on at the next start. Reads and writes go on meanwhile.
 
 use crate::bags::BagCounts;
-use crate::device::{Device, Item};
+use crate::device::{Device, Item, Pushed};
 use crate::housekeeping::{compare, join};
 use crate::log::Level;
 use crate::moving::{Move, STEP};
@@ -262,6 +262,15 @@ impl Moves<'_> {
 async fn leave_bags(node: &Node, place: &Place, waits: &mut Vec<String>) -> Result<()> {
     for bag in node.bags().await?.into_iter().filter(|bag| bag.members.contains(&place.id())) {
         node.others_join(&bag).await?;
+        match place {
+            Place::Near(device) if place.has_failed() => device.send(Item::BagChanged { bag: bag.bag }),
+            // It takes nothing, and a node that is started with it again is refused as long as anything is on it.
+            Place::Far(_) if place.has_failed() => (),
+            // Before it is counted what is there: a push that waits for room in the device would come after the count. And for good:
+            // its node may start again with the device as a new one, and producers name it until they ask who is in the bag. What they
+            // push there would be found by nobody.
+            place => place.seal_bag(bag.bag, bag.epoch).await?,
+        }
         let BagCounts { stat, chunks, .. } = place.bag_counts(bag.bag).await?;
         if chunks > 0 && node.planted != Some(Planted::BagLeftWithChunks) {
             let kept = if bag.retain { ", which retains them: until it is removed" } else { "" };
@@ -274,14 +283,6 @@ async fn leave_bags(node: &Node, place: &Place, waits: &mut Vec<String>) -> Resu
             acknowledged: stat.acknowledged,
             acknowledged_bytes: stat.acknowledged_bytes,
         };
-        match place {
-            Place::Near(device) if place.has_failed() => device.send(Item::BagChanged { bag: bag.bag }),
-            // It takes nothing, and a node that is started with it again is refused as long as anything is on it.
-            Place::Far(_) if place.has_failed() => (),
-            // For good: its node may start again with the device as a new one, and producers name it until they ask who is in the
-            // bag. What they push there would be found by nobody.
-            place => place.seal_bag(bag.bag, bag.epoch).await?,
-        }
         let leaving = Some((place.id(), counts));
         node.metadata()?
             .ask(meta::Request::BagMembers { bag: bag.bag, state: bag.state, joining: Vec::new(), leaving })
@@ -495,12 +496,12 @@ impl Node {
     pub async fn push_elsewhere(
         &self,
         device: &Arc<Device>,
-        (bag, chunk): (BagId, ChunkId),
+        push: Pushed,
         (bytes, sums): (Bytes, BlockSums),
         respond: Responder,
     ) {
-        match self.taker(device, bag, chunk).await {
-            Ok(taker) => taker.send(Item::Push { bag, chunk, bytes, sums, respond }),
+        match self.taker(device, push.bag, push.chunk).await {
+            Ok(taker) => taker.send(Item::Push { push, bytes, sums, respond }),
             Err(error) => respond.fail(error),
         }
     }

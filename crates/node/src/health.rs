@@ -1,7 +1,9 @@
 //! Whether a node can do what it is there for, and what stands in the way.
 
+use crate::device::Device;
 use crate::metadata::Metadata;
 use crate::service::{Node, Role};
+use net::message::file;
 use std::time::Duration;
 
 /// What is said of a device that a failed write or sync took out of service.
@@ -68,5 +70,34 @@ async fn trouble_of(metadata: &Metadata) -> Option<String> {
             "the metadata store has not answered for {} s; what was acknowledged is safe; look at its disk",
             PATIENCE.as_secs()
         )),
+    }
+}
+
+/// A device of this node as others are told of it.
+pub fn reported(node: &Node, device: &Device) -> file::Device {
+    let usage = device.usage();
+    let trouble = match (usage.failed, usage.damaged) {
+        (true, _) => OUT_OF_SERVICE.to_string(),
+        (false, 0) => String::new(),
+        (false, damaged) => format!("{damaged} damaged chunks were found; their bytes are not served"),
+    };
+    file::Device {
+        device: device.id.0.into(),
+        class: device.class.code(),
+        capacity: usage.capacity,
+        used: usage.used,
+        reserve: usage.reserve,
+        live: usage.live,
+        chunks: usage.chunks,
+        place: device.place.clone(),
+        backend: device.backend.to_string(),
+        trouble,
+        missing: false,
+        out_of_service: usage.failed,
+        drain: device.draining().map(|draining| draining.state()),
+        scrub: device.scrubbed().map(|scrubbed| scrubbed.state()),
+        failures: node.metrics.disks.get(&device.id).map_or(0, |stats| stats.failures()),
+        full: usage.full,
+        node: None,
     }
 }

@@ -113,6 +113,8 @@ async fn report(node: &Node) -> Result<()> {
     }
     let devices = node.served().map(|device| device.id).collect();
     node.metadata()?.ask(meta::Request::NodeReport { node: node.id, keeps: true, devices }).await?;
+    let over = node.metadata()?.over(node.remembered_sessions().await);
+    node.sessions_over(&over);
     Ok(())
 }
 

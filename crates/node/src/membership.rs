@@ -1,12 +1,13 @@
 //! A node that does not keep the metadata: how it reports to the one that does, what it is told there, and whose writes it takes
 //! meanwhile.
 
+use crate::device::Item;
 use crate::log::{Level, Log};
 use crate::service::{Node, NodeService};
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, NodeId, SessionId};
-use base::limit::{CLOCK_DRIFT_MAX, REPORT_EVERY, SESSION_LEASE};
+use base::limit::{CLOCK_DRIFT_MAX, REPORT_EVERY, SESSION_LEASE, SESSIONS_ASKED_MAX};
 use base::net::Net;
 use base::planted::Planted;
 use base::unit::Time;
@@ -281,7 +282,8 @@ pub async fn run(node: Arc<Node>, membership: Arc<Membership>, itself: wire::Nod
 /// Whether the answer told of something for which the node that keeps the metadata waits to hear that it is known here.
 async fn report(node: &Node, membership: &Membership, itself: &wire::Node) -> Result<bool> {
     let epoch = membership.state().view.as_ref().map_or(0, |view| view.epoch);
-    let ask = wire::Report { node: itself.clone(), devices: node.own_devices(), epoch };
+    let remembered = node.remembered_sessions().await;
+    let ask = wire::Report { node: itself.clone(), devices: node.own_devices(), epoch, remembered };
     let sent = membership.clock.now();
     let answer = membership.ask(&ask).await?;
     // Before anybody may write: a device that is to be emptied takes nothing new.
@@ -299,6 +301,7 @@ async fn report(node: &Node, membership: &Membership, itself: &wire::Node) -> Re
         }
     }
     membership.told(sent, &answer);
+    node.sessions_over(&answer.over);
     Ok(begins)
 }
 
@@ -328,6 +331,29 @@ fn say_what_changed(membership: &Membership, log: &Log, reported: Result<()>) {
     drop(state);
     if !same {
         log.say(Level::Warn, "cluster", &format!("{waits}; it waits and goes on by itself"), &[]);
+    }
+}
+
+impl Node {
+    /// Sessions, by their marks, of which devices here remember what they may ask again; at most `SESSIONS_ASKED_MAX`.
+    pub async fn remembered_sessions(&self) -> Vec<u64> {
+        let mut found = Vec::new();
+        let share = SESSIONS_ASKED_MAX / self.devices.len().max(1);
+        for device in self.devices.values() {
+            // One that is not served any more remembers nothing.
+            found.extend(device.sessions(share.max(1)).await.unwrap_or_default());
+        }
+        found.sort_unstable();
+        found.dedup();
+        found.truncate(SESSIONS_ASKED_MAX);
+        found
+    }
+
+    /// These sessions are over: devices here forget what was remembered of them.
+    pub fn sessions_over(&self, over: &[u64]) {
+        if !over.is_empty() {
+            self.devices.values().for_each(|device| device.send(Item::SessionsOver(over.to_vec())));
+        }
     }
 }
 

@@ -65,6 +65,15 @@ impl Metadata {
         self.open_sessions.read().unwrap_or_else(PoisonError::into_inner).contains(&session)
     }
 
+    /// Those of these marks of sessions (`SessionId::mark`) that no open session has.
+    pub fn over(&self, mut marks: Vec<u64>) -> Vec<u64> {
+        let open = self.open_sessions.read().unwrap_or_else(PoisonError::into_inner);
+        let of =
+            |mark: u64| SessionId(u128::from(mark) << 64)..=SessionId(u128::from(mark) << 64 | u128::from(u64::MAX));
+        marks.retain(|mark| open.range(of(*mark)).next().is_none());
+        marks
+    }
+
     /// This session does not end for want of renewal. The first one that is named counts.
     pub fn keep_open(&self, session: SessionId) {
         let _named = self.kept_open.set(session);

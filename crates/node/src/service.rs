@@ -1,7 +1,7 @@
 //! What a node does with each call: which thread takes it, or which steps it needs when several must take part.
 
 use crate::bags::Waiter;
-use crate::device::{self, Device, Item, Then};
+use crate::device::{Consumer, Device, Item, Pushed, Then};
 use crate::fetching::Neighbours;
 use crate::health;
 use crate::housekeeping;
@@ -18,11 +18,12 @@ use crate::troubles::Troubles;
 use base::disk::Caching;
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
-use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, NodeId};
+use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, NodeId, PushName};
+use base::limit::ACKNOWLEDGED_AT_ONCE_MAX;
 use base::planted::Planted;
 use base::policy::{Class, Compression};
 use base::unit::Time;
-use chunk::{Check, Request};
+use chunk::{Asking, Check, Request};
 use meta::Caller;
 use net::message::{Ask, Done, Id, bag, chunk as wire, cluster, device as whole, file, kind_name, order, session};
 use net::{Asker, Call, Payload, Responder, Service};
@@ -98,7 +99,7 @@ impl Service for NodeService {
     fn handle(&self, call: Call) {
         let node = &self.0;
         match call.kind {
-            wire::Append::KIND | wire::AppendCell::KIND | bag::Push::KIND => {
+            wire::Append::KIND | wire::AppendCell::KIND | bag::Push::KIND | bag::Acknowledge::KIND => {
                 if let Some(call) = node.admit(call) {
                     self.handle_admitted(call);
                 }
@@ -107,7 +108,6 @@ impl Service for NodeService {
             wire::Seal::KIND => node.seal(call),
             wire::Stat::KIND => node.stat(call),
             bag::Pull::KIND => node.pull(call),
-            bag::Acknowledge::KIND => node.acknowledge(call),
             bag::RenewGrants::KIND => node.renew_grants(call),
             bag::Create::KIND | bag::Stat::KIND | bag::List::KIND => node.in_steps(call),
             bag::Seal::KIND | bag::Delete::KIND | bag::Rewind::KIND => node.in_steps(call),
@@ -129,6 +129,7 @@ impl NodeService {
         match call.kind {
             wire::Append::KIND => self.0.append(call),
             wire::AppendCell::KIND => self.0.append_cell(call),
+            bag::Acknowledge::KIND => self.0.acknowledge(call),
             _ => self.0.push(call),
         }
     }
@@ -292,7 +293,7 @@ impl Node {
     /// `cell`: bytes that the payload stands for; 0: for itself.
     fn append_as(self: &Arc<Self>, call: Call, ask: wire::Append, cell: u64) {
         let device = device!(self, call, ask.device);
-        match device::append_request(&ask, call.payload, cell) {
+        match translate::append_request(&ask, call.payload, cell) {
             Ok(request) if self.sends_on(device) => {
                 let (node, device, respond) = (self.clone(), device.clone(), call.respond);
                 self.runtime.spawn(async move {
@@ -376,17 +377,24 @@ impl Node {
         if call.payload.is_empty() {
             return call.respond.fail(Error::new(ErrorKind::Invalid, "an empty chunk cannot be pushed; leave it out"));
         }
+        let push = Pushed { bag: BagId(ask.bag), chunk: ChunkId(ask.chunk.value()), floor: ask.floor };
+        if PushName::of(push.chunk).session != call.session.mark() {
+            let text = format!(
+                "chunk {} has not the name of a push of this session; it was not stored; use one version of client and node",
+                push.chunk
+            );
+            return call.respond.fail(Error::new(ErrorKind::Invalid, text));
+        }
         match call.payload.into_verified() {
             Ok((bytes, sums)) => {
-                let (bag, chunk) = (BagId(ask.bag), ChunkId(ask.chunk.value()));
                 if self.sends_on(device) {
                     let (node, device, respond) = (self.clone(), device.clone(), call.respond);
                     self.runtime.spawn(async move {
-                        node.push_elsewhere(&device, (bag, chunk), (bytes, sums), respond).await;
+                        node.push_elsewhere(&device, push, (bytes, sums), respond).await;
                     });
                     return;
                 }
-                device.send(Item::Push { bag, chunk, bytes, sums, respond: call.respond });
+                device.send(Item::Push { push, bytes, sums, respond: call.respond });
             }
             Err(error) => call.respond.fail(error),
         }
@@ -409,16 +417,25 @@ impl Node {
     fn acknowledge(&self, call: Call) {
         let ask = ask!(call as bag::Acknowledge);
         let device = device!(self, call, ask.device);
+        if ask.grants.len() > ACKNOWLEDGED_AT_ONCE_MAX {
+            let text = format!(
+                "{} chunks were acknowledged at once, {ACKNOWLEDGED_AT_ONCE_MAX} are the most; none was counted; say it in parts",
+                ask.grants.len()
+            );
+            return call.respond.fail(Error::new(ErrorKind::Invalid, text));
+        }
         let grants = grants(&ask.grants);
         let (bag, pass) = (BagId(ask.bag), (ask.pass, ask.retain));
-        device.send(Item::Acknowledge { bag, pass, grants, respond: call.respond });
+        let asking = Asking { session: call.session.mark(), number: ask.number, floor: ask.floor };
+        let by = Consumer { session: call.session, asking: (ask.number > 0).then_some(asking) };
+        device.send(Item::Acknowledge { bag, pass, grants, by, respond: call.respond });
     }
 
     fn renew_grants(&self, call: Call) {
         let ask = ask!(call as bag::RenewGrants);
         let device = device!(self, call, ask.device);
         let grants = grants(&ask.grants);
-        device.send(Item::Renew { bag: BagId(ask.bag), grants, respond: call.respond });
+        device.send(Item::Renew { bag: BagId(ask.bag), grants, consumer: call.session, respond: call.respond });
     }
 
     fn status(&self, call: Call) {
@@ -706,35 +723,7 @@ impl Node {
             missing: true,
             ..file::Device::default()
         });
-        self.served().map(|device| self.own_device(device)).chain(missing).collect()
-    }
-
-    fn own_device(&self, device: &Device) -> file::Device {
-        let usage = device.usage();
-        let trouble = match (usage.failed, usage.damaged) {
-            (true, _) => health::OUT_OF_SERVICE.to_string(),
-            (false, 0) => String::new(),
-            (false, damaged) => format!("{damaged} damaged chunks were found; their bytes are not served"),
-        };
-        file::Device {
-            device: device.id.0.into(),
-            class: device.class.code(),
-            capacity: usage.capacity,
-            used: usage.used,
-            reserve: usage.reserve,
-            live: usage.live,
-            chunks: usage.chunks,
-            place: device.place.clone(),
-            backend: device.backend.to_string(),
-            trouble,
-            missing: false,
-            out_of_service: usage.failed,
-            drain: device.draining().map(|draining| draining.state()),
-            scrub: device.scrubbed().map(|scrubbed| scrubbed.state()),
-            failures: self.metrics.disks.get(&device.id).map_or(0, |stats| stats.failures()),
-            full: usage.full,
-            node: None,
-        }
+        self.served().map(|device| health::reported(self, device)).chain(missing).collect()
     }
 }
 

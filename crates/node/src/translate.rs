@@ -2,8 +2,8 @@
 
 use crate::metadata::Translate;
 use base::error::{Error, ErrorKind, Result};
-use base::id::{ChunkId, DeviceId, Generation, GroupId, InodeId};
-use base::policy::{Class, Compression, Policy};
+use base::id::{ChunkId, DeviceId, Generation, GroupId, InodeId, Owner};
+use base::policy::{Class, Compression, Level, Policy};
 use base::unit::WallTime;
 use meta::request::{
     Asked, Attributes, BagInfo, BagState, DIRECTORY_MODE, Entry, Extent, Limit, Located, NewAttributes, NewGroup,
@@ -512,6 +512,29 @@ pub fn totals(reply: Reply) -> file::DevicesAnswer {
 pub fn sessions(reply: Reply) -> u64 {
     let Reply::Sessions(count) = reply else { other(&reply) };
     count
+}
+
+/// What the wire asks of a chunk, as the engine takes it. `cell`: bytes that the payload stands for; 0: for itself.
+pub fn append_request(ask: &net::message::chunk::Append, payload: Payload, cell: u64) -> Result<chunk::Request> {
+    let level = match ask.level {
+        0 => Level::Received,
+        1 => Level::Written,
+        2 => Level::Synced,
+        other => return Err(Error::new(ErrorKind::Protocol, format!("there is no acknowledgement level {other}"))),
+    };
+    let (payload, sums) = payload.into_verified()?;
+    Ok(chunk::Request::Append {
+        chunk: ChunkId(ask.chunk.value()),
+        owner: Owner::Group(GroupId(ask.group)),
+        generation: Generation(ask.generation),
+        offset: ask.offset,
+        payload,
+        sums,
+        level,
+        seal: ask.seal,
+        small_parts: ask.small_parts,
+        cell,
+    })
 }
 
 /// The limit of a page as asked over the wire.

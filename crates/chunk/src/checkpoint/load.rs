@@ -89,7 +89,7 @@ fn load_chain(driver: &mut Driver<'_>, headers: &Headers, number: u64) -> Result
         if version == 1 {
             (index, segments) = Index::decode_first_version(&body).ok_or(Fault::Damaged)?;
         } else {
-            segments = index.decode(&body)?;
+            segments = index.decode(&body, version)?;
         }
     }
     index.all_is_kept();

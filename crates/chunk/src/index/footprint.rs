@@ -112,7 +112,7 @@ fn chunks_and_runs_are_small() {
             );
             drop(index);
             let mut index = Index::default();
-            assert!(index.decode(&body).is_ok());
+            assert!(index.decode(&body, crate::format::VERSION).is_ok());
             index.all_is_kept();
             assert_small(
                 &format!("{what}, from a checkpoint"),

@@ -3,7 +3,8 @@
 //! body of versions 2 to 4: head | entries up to the end
 //! head: count 8 of bags, each: id 8 | pushed 8, bytes 8 | acknowledged 8, bytes 8
 //!     | flags 4 (1: sealed, 2: retains) | pass 4 | epoch 8
-//!     | count 8 of acknowledgements, oldest first, each: chunk 16 | grant 8 | length 4
+//!     | count 8 of acknowledgements, each: chunk 16 | grant 8 | length 4 | session 8 of who made it | number 8 of its message
+//!     (0: it is not asked again; up to version 3 session and number are missing)
 //!     | count 8 of data segments, each: number 4 | incarnation 8
 //! entry: state 4 (0 open, 1 sealed, 2 gone) | id 16; then, unless it is gone:
 //!     owner 12 | generation 8 | length 4 | crc 4 (open: of the flushed bytes) | count 4 of tail bytes
@@ -15,7 +16,8 @@
 //! | length 4 | crc 4 | count 4 of tail bytes | tail | count 4 of runs | runs | count 4 of released ranges | released ranges`.
 
 use super::chunks::{Chunk, Fields};
-use super::{Index, Open, Recent, Run, saved};
+use super::remembered::Recent;
+use super::{Index, Open, Run, saved};
 use crate::format::{Fault, Reader, is_cell, put_owner};
 use crate::request::BagStat;
 use base::checksum::crc32c;
@@ -92,7 +94,7 @@ struct Entry<'a> {
 impl Index {
     /// The head of a checkpoint's body: all that is no chunk.
     pub fn encode_head(&self, segments: &[(u32, u64)]) -> Vec<u8> {
-        let mut out = Vec::with_capacity(24 + self.bags.len() * 56 + self.recent.len() * 28 + segments.len() * 12);
+        let mut out = Vec::with_capacity(24 + self.bags.len() * 56 + self.remembered.len() * 44 + segments.len() * 12);
         out.extend_from_slice(&(self.bags.len() as u64).to_le_bytes());
         for (bag, stat) in &self.bags {
             let flags =
@@ -102,11 +104,14 @@ impl Index {
                 out.extend_from_slice(&value.to_le_bytes());
             }
         }
-        out.extend_from_slice(&(self.recent_order.len() as u64).to_le_bytes());
-        for (id, recent) in self.recent_order.iter().filter_map(|id| Some((id, self.recent.get(id)?))) {
+        out.extend_from_slice(&(self.remembered.len() as u64).to_le_bytes());
+        for (id, recent) in self.remembered.iter() {
             out.extend_from_slice(&id.to_bytes());
             out.extend_from_slice(&recent.grant.to_le_bytes());
             out.extend_from_slice(&recent.length.to_le_bytes());
+            let (session, number) = recent.by.unwrap_or_default();
+            out.extend_from_slice(&session.to_le_bytes());
+            out.extend_from_slice(&number.to_le_bytes());
         }
         out.extend_from_slice(&(segments.len() as u64).to_le_bytes());
         for (number, incarnation) in segments {
@@ -117,10 +122,10 @@ impl Index {
     }
 
     /// Applies the body of a checkpoint to the state of the one before (to nothing, if it is a full one): the data segments
-    /// with their incarnations. If it cannot be read the index is of no use.
-    pub fn decode(&mut self, body: &[u8]) -> Result<Vec<(u32, u64)>, Fault> {
+    /// with their incarnations. If it cannot be read the index is of no use. `version`: 2 or a later one.
+    pub fn decode(&mut self, body: &[u8], version: u32) -> Result<Vec<(u32, u64)>, Fault> {
         let mut reader = Reader(body);
-        let segments = self.decode_head(&mut reader).ok_or(Fault::Damaged)?;
+        let segments = self.decode_head(&mut reader, version).ok_or(Fault::Damaged)?;
         while !reader.0.is_empty() {
             let state = reader.four().ok_or(Fault::Damaged)?;
             if state > GONE {
@@ -150,14 +155,13 @@ impl Index {
         for _ in 0..reader.eight()? {
             index.put(Entry::decode_first_version(&mut reader)?)?;
         }
-        let segments = index.decode_head(&mut reader)?;
+        let segments = index.decode_head(&mut reader, 1)?;
         reader.0.is_empty().then_some((index, segments))
     }
 
-    fn decode_head(&mut self, reader: &mut Reader<'_>) -> Option<Vec<(u32, u64)>> {
+    fn decode_head(&mut self, reader: &mut Reader<'_>, version: u32) -> Option<Vec<(u32, u64)>> {
         self.bags.clear();
-        self.recent.clear();
-        self.recent_order.clear();
+        self.remembered.clear();
         for _ in 0..reader.eight()? {
             let bag = BagId(reader.eight()?);
             let mut stat = BagStat {
@@ -174,7 +178,10 @@ impl Index {
         }
         for _ in 0..reader.eight()? {
             let chunk = reader.chunk()?;
-            self.remember(chunk, Recent { grant: reader.eight()?, length: reader.four()? });
+            let (grant, length) = (reader.eight()?, reader.four()?);
+            let (session, number) = if version < 4 { (0, 0) } else { (reader.eight()?, reader.eight()?) };
+            let by = (number > 0).then_some((session, number));
+            self.remembered.insert(chunk, Recent { grant, length, by });
         }
         let mut segments = Vec::new();
         for _ in 0..reader.eight()? {

@@ -52,7 +52,7 @@ fn script(world: &mut World, seed: u64) -> Acknowledged {
             let id = ChunkId(10);
             acknowledged.present.retain(|(known, _)| *known != id);
             if !matches!(
-                world.try_call(Request::Acknowledge { chunks: vec![(id, 5)], pass: 0, retain: false }),
+                world.try_call(Request::Acknowledge { chunks: vec![(id, 5)], pass: 0, retain: false, by: None }),
                 Some(Ok(_))
             ) {
                 return acknowledged;

@@ -189,7 +189,8 @@ fn a_bag_streams_through_a_small_device() {
     for place in 0..100u128 {
         world.push(BAG, place, &chunk).expect("pushed");
         if let Some(old) = place.checked_sub(4) {
-            let done = world.call(Request::Acknowledge { chunks: vec![(ChunkId(old), 1)], pass: 0, retain: false });
+            let done =
+                world.call(Request::Acknowledge { chunks: vec![(ChunkId(old), 1)], pass: 0, retain: false, by: None });
             assert_eq!(done, Ok(Reply::Acknowledged { results: vec![Ok(())] }));
         }
     }
@@ -274,7 +275,12 @@ fn dead_space_is_known_when_opened() {
     for place in 0..20u128 {
         world.push(BAG, place, &chunk).expect("pushed");
         if place % 4 != 0 {
-            let done = world.call(Request::Acknowledge { chunks: vec![(ChunkId(place), 1)], pass: 0, retain: false });
+            let done = world.call(Request::Acknowledge {
+                chunks: vec![(ChunkId(place), 1)],
+                pass: 0,
+                retain: false,
+                by: None,
+            });
             assert_eq!(done, Ok(Reply::Acknowledged { results: vec![Ok(())] }));
         }
     }

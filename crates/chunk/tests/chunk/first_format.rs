@@ -90,7 +90,8 @@ fn check(world: &mut World) {
     assert_eq!((stat.generation, stat.sealed, stat.length), (Generation(4), false, 9000));
     let stat = world.engine.bag_stat(BagId(2));
     assert_eq!((stat.pushed, stat.acknowledged, stat.sealed_epoch), (6, 2, Some(9)));
-    let again = |id, grant| Request::Acknowledge { chunks: vec![(ChunkId(id), grant)], pass: 0, retain: false };
+    let again =
+        |id, grant| Request::Acknowledge { chunks: vec![(ChunkId(id), grant)], pass: 0, retain: false, by: None };
     assert_eq!(world.call(again(10, 5)), Ok(Reply::Acknowledged { results: vec![Ok(())] }));
     let Ok(Reply::Acknowledged { results }) = world.call(again(12, 5)) else { panic!("no answer") };
     assert!(results[0].is_err(), "acknowledged twice");

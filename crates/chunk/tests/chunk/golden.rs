@@ -6,6 +6,7 @@ use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, Owner};
 use base::version::ProgramVersion;
 use bytes::Bytes;
 use chunk::format::{CheckpointHeader, DataHeader, GROUP_HEADER, GroupHeader, Identity, Place, Reader, Record};
+use chunk::{Asking, Handling};
 use sim::random::SimRandom;
 
 const DEVICE: DeviceId = DeviceId(0x0123_4567_89ab_cdef_0011_2233_4455_6677);
@@ -72,10 +73,29 @@ fn records() -> Vec<Record> {
         Record::Fence { chunk, generation },
         Record::Delete { chunk },
         Record::Release { chunk, start: 3, end: 9 },
-        Record::Acknowledge { chunk, grant: 44, pass: 1 },
+        Record::Acknowledge { chunk, pass: 1, handling: Handling { grant: 44, by: None, push_floor: 0 } },
         Record::SealBag { bag: BagId(6), epoch: 12 },
         Record::DropBag { bag: BagId(6) },
     ]
+}
+
+/// Acknowledgements that may be asked again, as version 4 has them, and of bags that retain.
+fn handled() -> Vec<Record> {
+    let chunk = ChunkId(0x0123_4567_89AB_CDEF_0002_0000_0000_0009);
+    let by = Some(Asking { session: 0xFEDC_BA98_7654_3210, number: 12, floor: 11 });
+    let handling = Handling { grant: 44, by, push_floor: 8 };
+    let old = Handling { grant: 45, by: None, push_floor: 0 };
+    vec![
+        Record::Acknowledge { chunk, pass: 1, handling },
+        Record::Handle { chunk, pass: 2, handling },
+        Record::Handle { chunk, pass: 3, handling: old },
+    ]
+}
+
+fn handled_bytes() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    handled().iter().zip(60..).for_each(|(record, sequence)| record.encode(sequence, &mut bytes));
+    bytes
 }
 
 fn group() -> Vec<u8> {
@@ -129,6 +149,7 @@ fn encoded() -> Vec<(&'static str, Vec<u8>)> {
         ("data-header", header),
         ("cell-header", cell),
         ("journal-group", group()),
+        ("handled-records", handled_bytes()),
         ("checkpoint-header", checkpoint().encode(DEVICE)),
     ]
 }
@@ -157,6 +178,7 @@ fn golden_files() {
             "data-header" => assert_eq!(DataHeader::decode(DEVICE, &kept), Some(data_header())),
             "cell-header" => assert_eq!(DataHeader::decode(DEVICE, &kept), Some(cell_header())),
             "journal-group" => assert_eq!(decode_records(&kept[GROUP_HEADER..]), records()),
+            "handled-records" => assert_eq!(decode_records(&kept), handled()),
             _ => assert_eq!(CheckpointHeader::decode(DEVICE, &kept), Some(checkpoint())),
         }
     }
@@ -194,7 +216,7 @@ fn fuzz_decoders() {
 fn added_records() {
     let mut out = Vec::new();
     let (handle, pass) = (
-        Record::Handle { chunk: ChunkId(9), grant: 44, pass: 1 },
+        Record::Handle { chunk: ChunkId(9), pass: 1, handling: Handling { grant: 44, by: None, push_floor: 0 } },
         Record::Pass { bag: BagId(6), pass: 3, retain: true },
     );
     handle.encode(70, &mut out);

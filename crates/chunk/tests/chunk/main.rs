@@ -1,5 +1,6 @@
 //! The engine on a simulated device: crashes, faults, full devices, formats.
 
+mod again;
 mod cells;
 mod crash;
 mod faults;

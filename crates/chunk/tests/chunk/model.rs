@@ -108,7 +108,8 @@ impl Model {
                 let mine = Owner::Bag(BAG);
                 if let Some(id) = self.pick(|known| known.sealed && known.owner == mine && !known.deleting) {
                     self.known.get_mut(&id).expect("picked").deleting = true;
-                    let tag = world.submit(Request::Acknowledge { chunks: vec![(id, 7)], pass: 0, retain: false });
+                    let tag =
+                        world.submit(Request::Acknowledge { chunks: vec![(id, 7)], pass: 0, retain: false, by: None });
                     self.acknowledging += 1;
                     self.asked.insert(tag, Asked::Acknowledge(id));
                 }

@@ -89,7 +89,7 @@ fn chunks_of_unknown_owners_are_kept() {
             let refused = world.call(change).expect_err("a change of what is not known");
             is_newer(&refused, "owner 77 of kind 9");
         }
-        let acknowledge = Request::Acknowledge { chunks: vec![(ChunkId(1), 4)], pass: 0, retain: false };
+        let acknowledge = Request::Acknowledge { chunks: vec![(ChunkId(1), 4)], pass: 0, retain: false, by: None };
         assert!(format!("{:?}", world.call(acknowledge)).contains("Invalid"));
         world.call(Request::DropBag { bag: BagId(77) }).expect("a bag of the same number");
         assert_eq!(world.read_all(ChunkId(3)).expect("read"), content(3, 5000), "deleted with one that was refused");
@@ -165,7 +165,9 @@ fn records_with_unknown_flags() {
 /// A journal record of a kind that is not known, or with more in it than is known: the device is refused as it is.
 #[test]
 fn journal_records_of_unknown_kinds() {
-    for newer in [(4_000_000, vec![1; 24]), (4, vec![1; 17])] {
+    // Acknowledgements have 28 bytes, or 60 with who made them.
+    let acknowledgements = [(6, vec![1; 29]), (6, vec![1; 61]), (9, vec![1; 68])];
+    for newer in [(4_000_000, vec![1; 24]), (4, vec![1; 17])].into_iter().chain(acknowledgements) {
         let device = device();
         let (mut world, _) = opened(&device);
         world.push(FILE, 1, &content(1, 5000).into()).expect("pushed");

@@ -11,7 +11,7 @@ use sim::random::SimRandom;
 const BAG: BagId = BagId(6);
 
 fn acknowledge(world: &mut World, chunk: u128, grant: u64, pass: u32) -> base::error::Result<()> {
-    match world.call(Request::Acknowledge { chunks: vec![(ChunkId(chunk), grant)], pass, retain: false }) {
+    match world.call(Request::Acknowledge { chunks: vec![(ChunkId(chunk), grant)], pass, retain: false, by: None }) {
         Ok(Reply::Acknowledged { mut results }) => results.remove(0),
         other => panic!("{other:?}"),
     }
@@ -97,7 +97,7 @@ fn told_by_consumers() {
         for chunk in 1..=2 {
             world.push(Owner::Bag(BAG), chunk, &content).expect("pushed");
         }
-        let told = Request::Acknowledge { chunks: vec![(ChunkId(1), 5)], pass: 0, retain: true };
+        let told = Request::Acknowledge { chunks: vec![(ChunkId(1), 5)], pass: 0, retain: true, by: None };
         assert_eq!(world.call(told), Ok(Reply::Acknowledged { results: vec![Ok(())] }));
         world = restarted(world, end);
         assert_eq!(wanted(&world), [2], "{end:?}");

@@ -1,7 +1,7 @@
 //! A device with checkpoints of version 2, a full one and one that builds upon it, kept in `golden/second-device.bin` in the form
-//! of the first one's image: it is read. So is one of version 3, with cells, in `golden/third-device.bin`. One of version 4, with chunks of
-//! an owner of a kind that is not known, in `golden/fourth-device.bin`: today's program writes the same checkpoints. And what damage makes
-//! of them.
+//! of the first one's image: it is read. So is one of version 3, with cells, in `golden/third-device.bin`. One of version 4, which
+//! keeps who acknowledged and has chunks of an owner of a kind that is not known, in `golden/fourth-device.bin`: today's program writes
+//! the same checkpoints. And what damage makes of them.
 
 use crate::first_format::{self, content};
 use crate::world::{DEVICE, World, append, append_cell, small, stands_for};
@@ -14,14 +14,13 @@ use base::policy::Level;
 use base::unit::MIB;
 use bytes::Bytes;
 use chunk::format::{CheckpointHeader, VERSION};
-use chunk::{Reply, Request};
+use chunk::{Asking, Reply, Request};
 use sim::disk::{SimDevice, SimFaults};
 use sim::random::SimRandom;
 use std::panic::AssertUnwindSafe;
 
 const SECOND: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/chunk/golden/second-device.bin");
 const THIRD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/chunk/golden/third-device.bin");
-
 const FOURTH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/chunk/golden/fourth-device.bin");
 
 const FILE: Owner = Owner::Group(GroupId(1));
@@ -43,7 +42,13 @@ fn write(device: &SimDevice) {
     world.call(append(FILE, ChunkId(2), 0, &content(2, 70_000).into(), Level::Synced, true)).expect("appended");
     world.call(append(FILE, ChunkId(3), 0, &content(3, 200).into(), Level::Synced, true)).expect("appended");
     add_cells(&mut world, 5);
-    world.call(Request::Acknowledge { chunks: vec![(ChunkId(10), 5)], pass: 0, retain: false }).expect("acknowledged");
+    let acknowledge = |id, grant, number| Request::Acknowledge {
+        chunks: vec![(ChunkId(id), grant)],
+        pass: 0,
+        retain: false,
+        by: Some(Asking { session: 8, number, floor: 3 }),
+    };
+    world.call(acknowledge(10, 5, 3)).expect("acknowledged");
     world.call(Request::BagPass { bag: BagId(4), pass: 3, retain: true }).expect("a pass");
     world.push(newer(), 30, &content(30, 3000).into()).expect("pushed");
     for _ in 0..2 {
@@ -60,7 +65,7 @@ fn write(device: &SimDevice) {
     world.engine.want_checkpoint();
     world.settle();
     world.call(append(FILE, ChunkId(1), 7000, &part(1, 7000, 9000, 9000), Level::Synced, false)).expect("appended");
-    world.call(Request::Acknowledge { chunks: vec![(ChunkId(12), 6)], pass: 0, retain: false }).expect("acknowledged");
+    world.call(acknowledge(12, 6, 4)).expect("acknowledged");
     world.push(newer(), 31, &content(31, 70_000).into()).expect("pushed");
 }
 
@@ -106,7 +111,8 @@ fn check(world: &mut World) {
     assert_eq!((stat.pushed, stat.acknowledged, stat.sealed_epoch), (5, 2, Some(9)));
     let stat = world.engine.bag_stat(BagId(4));
     assert_eq!((stat.pass, stat.retain), (3, true));
-    let again = |id, grant| Request::Acknowledge { chunks: vec![(ChunkId(id), grant)], pass: 0, retain: false };
+    let again =
+        |id, grant| Request::Acknowledge { chunks: vec![(ChunkId(id), grant)], pass: 0, retain: false, by: None };
     assert_eq!(world.call(again(10, 5)), Ok(Reply::Acknowledged { results: vec![Ok(())] }));
 }
 
@@ -172,13 +178,23 @@ fn third_device_is_read() {
     });
 }
 
-/// The same of one of version 4, chunks of an owner included that is of no kind that was known.
+/// The same of one of version 4, chunks of an owner included that is of no kind that was known; who acknowledged is known there, too,
+/// from the checkpoint as from the log behind it.
 #[test]
 fn fourth_device_is_read() {
     is_read(&fourth_device(), 4, |world| {
         check(world);
         check_cells(world);
         check_newer(world);
+        for (id, grant) in [(10, 5), (12, 6)] {
+            for (session, accepted) in [(8, true), (9, false)] {
+                let by = Some(Asking { session, number: 5, floor: 3 });
+                let chunks = vec![(ChunkId(id), grant)];
+                let again = Request::Acknowledge { chunks, pass: 0, retain: false, by };
+                let Ok(Reply::Acknowledged { results }) = world.call(again) else { panic!("no answer") };
+                assert_eq!(results[0].is_ok(), accepted, "chunk {id} by session {session}: {results:?}");
+            }
+        }
     });
 }
 

@@ -52,6 +52,8 @@ pub struct Faults {
     pub unreachable: bool,
     /// Calls are carried out, but nothing is answered in time.
     pub unanswered: bool,
+    /// Pushes to this device are carried out, but not answered in time.
+    pub silent_device: Option<u128>,
     /// The next so many reads bring bytes that do not match their checksum, or find them so themselves.
     pub damaged: u32,
     /// The node is older and knows nothing of stored checksums.
@@ -168,7 +170,10 @@ impl Fake {
             answer = self.answer(call).await;
         }
         self.delay(faults.delay_max).await;
-        if faults.unanswered {
+        let to_silent = |device: u128| {
+            call.kind == bags::Push::KIND && call.ask::<bags::Push>().is_ok_and(|ask| ask.device.value() == device)
+        };
+        if faults.unanswered || faults.silent_device.is_some_and(to_silent) {
             return Err(Error::new(ErrorKind::Unreachable, "nothing was heard for 10 s"));
         }
         answer

@@ -259,7 +259,35 @@ async fn a_node_that_stays_away() {
     assert!(error.text().contains("node n2"), "{error}");
 }
 
-/// A device that leaves the cluster settles what was pushed to it and not answered: it goes elsewhere.
+/// What was sent to a device and not answered is pushed nowhere else when the device has left the cluster: it may have been handled there
+/// before. The producer says that it is not known whether it was stored.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_leaves_without_an_answer() {
+    let fake = Fake::new(8);
+    let nodes = Nodes::new(&fake, 3).await;
+    let client = nodes.client("node1").await;
+    let bag = client.bag_create("work", false).await.expect("new");
+    fake.state().faults.silent_device = Some(2);
+    let producer = bag.producer(ProducerOptions::default());
+    for number in 0..30 {
+        producer.push(numbered(number)).await.expect("admitted");
+    }
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let (first, silent, third) = (pushed_to(&fake, 1), pushed_to(&fake, 2), pushed_to(&fake, 3));
+    assert!(silent > 0 && first + silent + third == 30, "{first}, {silent} and {third}");
+    nodes.kill("node2");
+    {
+        let mut state = fake.state();
+        state.view.members.retain(|member| member.node.node.value() != 2);
+        state.bags.values_mut().for_each(|bag| drop(bag.members.remove(&2)));
+    }
+    let error = producer.flush().await.expect_err("nobody can know");
+    assert_eq!(error.kind(), ErrorKind::Unreachable);
+    assert!(error.text().contains("was stored is not known"), "{error}");
+    assert_eq!((pushed_to(&fake, 1), pushed_to(&fake, 3)), (first, third), "nothing was pushed twice");
+}
+
+/// A device that leaves the cluster before anything was sent to it settles what was to be pushed there: it goes elsewhere.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_leaves() {
     let fake = Fake::new(7);

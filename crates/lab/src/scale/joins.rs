@@ -119,7 +119,11 @@ impl Joins {
     fn push(&self, tools: &Tools, seats: &[Seat], count: &Arc<Count>, stop: &Arc<AtomicBool>) -> JoinSet<Result<u64>> {
         let mut tasks = JoinSet::new();
         for Seat { bag, scope } in seats {
-            let producer = bag.producer(ProducerOptions { window: self.load.window * self.load.chunk, scope: *scope });
+            let producer = bag.producer(ProducerOptions {
+                window: self.load.window * self.load.chunk,
+                scope: *scope,
+                ..ProducerOptions::default()
+            });
             let (bytes, count, stop) = (tools.pattern.first(self.load.chunk), count.clone(), stop.clone());
             tasks.spawn(async move {
                 let mut pushed = 0;

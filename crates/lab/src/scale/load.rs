@@ -92,7 +92,8 @@ impl Work {
     pub fn push(tools: &Tools, seats: &[Seat], load: Load, each: u64, count: &Arc<Count>) -> Work {
         let mut tasks = JoinSet::new();
         for Seat { bag, scope } in seats {
-            let options = ProducerOptions { window: load.window * load.chunk, scope: *scope };
+            let options =
+                ProducerOptions { window: load.window * load.chunk, scope: *scope, ..ProducerOptions::default() };
             let producer = bag.producer(options);
             let (bytes, count) = (tools.pattern.first(load.chunk), count.clone());
             tasks.spawn(async move {

@@ -236,7 +236,11 @@ impl Paced {
 
     /// A client pushes chunks to a bag.
     pub fn push(&mut self, tools: &Tools, bag: &Bag, pace: Pace, load: Load, count: &Arc<Count>) {
-        let producer = bag.producer(ProducerOptions { window: load.window * load.chunk, scope: Scope::Cluster });
+        let producer = bag.producer(ProducerOptions {
+            window: load.window * load.chunk,
+            scope: Scope::Cluster,
+            ..ProducerOptions::default()
+        });
         let (bytes, count, shared) = (tools.pattern.first(load.chunk), count.clone(), self.shared.clone());
         self.tasks.spawn(async move {
             while !shared.stop.load(Ordering::Relaxed) {

@@ -67,7 +67,9 @@ impl Pusher {
     async fn batch(&mut self) -> Check<()> {
         let window = 32 << (10 + self.random.below(7));
         let was_sealed = self.scene.oracle().sealed.contains(&self.number);
-        let producer = self.bag.producer(ProducerOptions { window, ..ProducerOptions::default() });
+        // Small, so that it is reached while a push has no answer.
+        let (ahead, planted) = (1 + self.random.below(12), self.scene.planted());
+        let producer = self.bag.producer(ProducerOptions { window, ahead, planted, ..ProducerOptions::default() });
         let mut numbers = Vec::new();
         for _ in 0..1 + self.random.below(6) {
             let (least, most) = match self.random.below(60) {
@@ -93,14 +95,23 @@ impl Pusher {
                 self.scene.end_now.notify_one();
             }
         }
+        // While pushes are on their way to the disk: the bag ends when they are handled.
+        if self.random.one_in(90) && self.scene.call(&self.name, "bag_seal", self.bag.seal()).await?.is_ok() {
+            self.scene.oracle().sealed.insert(self.number);
+        }
         if self.scene.call(&self.name, "push_flush", producer.flush()).await?.is_ok() {
             if was_sealed {
                 return Err(Broken(format!("{}: chunks {numbers:?} were taken after the bag was sealed", self.name)));
             }
             let mut oracle = self.scene.oracle();
+            let ended = oracle.ended.contains(&self.number);
             for number in numbers {
-                if let Some(chunk) = oracle.chunks.get_mut(&number) {
-                    chunk.pushed = true;
+                let Some(chunk) = oracle.chunks.get_mut(&number) else { continue };
+                chunk.pushed = true;
+                if ended && chunk.accepted == 0 && chunk.unsure == 0 {
+                    let text =
+                        format!("{}: chunk {number} was acknowledged after the end of its bag: {chunk:?}", self.name);
+                    return Err(Broken(text));
                 }
             }
             drop(oracle);
@@ -186,7 +197,8 @@ impl Puller {
 
     /// The bag is said to have ended: then each chunk of it was handled.
     fn check_end(&self) -> Check<()> {
-        let oracle = self.scene.oracle();
+        let mut oracle = self.scene.oracle();
+        oracle.ended.insert(self.number);
         let mut mine = oracle.chunks.iter().filter(|(_, state)| state.bag == self.number);
         match mine.find(|(_, state)| state.pushed && state.accepted == 0 && state.unsure == 0) {
             None => Ok(()),

@@ -56,7 +56,7 @@ async fn say_late(scene: &Scene, random: &SimRandom, name: &str, view: &ViewAnsw
     let settings = LinkSettings { asker, ..scene.bare_session(name, random) };
     let link = scene.link(name, &keeper.node.address, &settings).await?;
     let text = format!("{name}: {} is in another start and its start {} is believed", node.name, node.incarnation);
-    let report = Report { node, devices: Vec::new(), epoch: 0 };
+    let report = Report { node, devices: Vec::new(), epoch: 0, remembered: Vec::new() };
     match scene.call(name, "report_late", link.call(&report, Payload::empty())).await? {
         Ok(_) => Err(Broken(text)),
         Err(_) => Ok(()),

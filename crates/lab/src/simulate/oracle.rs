@@ -58,6 +58,8 @@ pub struct Oracle {
     pub chunks: BTreeMap<u64, ChunkState>,
     /// Bags whose seal was acknowledged: they take no chunks any more.
     pub sealed: BTreeSet<usize>,
+    /// Bags whose end was told: every chunk that they took has been handled, one whose push is acknowledged later, too.
+    pub ended: BTreeSet<usize>,
     /// A device left service after a failed sync, and nothing else is wrong: everything can be read.
     pub out_of_service: bool,
     /// Names that somebody saw who did not make them.

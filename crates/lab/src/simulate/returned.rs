@@ -6,6 +6,7 @@ use super::format::{chunk_bytes, content};
 use super::oracle::{Broken, Check, ChunkState};
 use super::scene::Scene;
 use base::env::{Clock, Random};
+use base::id::PushName;
 use base::unit::Time;
 use bytes::Bytes;
 use client::Client;
@@ -167,7 +168,9 @@ impl Returned {
             number
         };
         let device = self.bag.members[self.random.below(self.bag.members.len() as u64) as usize];
-        let push = bag::Push { bag: self.bag.bag, device, chunk: self.random.wide().into() };
+        let session = self.settings.session.mark();
+        let name = PushName { session, stream: u16::MAX, number: 1 + self.random.below(1000) }.chunk();
+        let push = bag::Push { bag: self.bag.bag, device, chunk: name.0.into(), floor: 1 };
         let bytes = Bytes::from(chunk_bytes(number, 9000));
         self.refused(when, &self.link_to(device).await?, &push, Payload::new(bytes)).await
     }

@@ -8,6 +8,7 @@ use base::error::{Error, ErrorKind, Result};
 use base::id::SessionId;
 use base::limit::{CALL_SILENCE_MAX, REMEMBERED_CALLS};
 use base::net::Net;
+use base::planted::Planted;
 use client::{Client, Settings, Sizes};
 use net::{CallNumbers, Link, LinkSettings};
 use sim::net::SimNet;
@@ -16,7 +17,7 @@ use sim::runtime_clock::RuntimeClock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -61,6 +62,8 @@ pub struct Scene {
     pub goal: AtomicU64,
     /// Nodes of which somebody said that they are out of the cluster now.
     pub left: Mutex<BTreeSet<String>>,
+    /// A fault put in on purpose, for the clients that can have it.
+    planted: OnceLock<Planted>,
 }
 
 impl Scene {
@@ -85,7 +88,18 @@ impl Scene {
             acknowledged: AtomicU64::new(0),
             goal: AtomicU64::new(0),
             left: Mutex::default(),
+            planted: OnceLock::new(),
         }
+    }
+
+    /// The fault that was put in on purpose.
+    pub fn planted(&self) -> Option<Planted> {
+        self.planted.get().copied()
+    }
+
+    /// Clients have this fault from now on, if it is one of theirs.
+    pub fn plant(&self, planted: Planted) {
+        let _first = self.planted.set(planted);
     }
 
     /// Who comes from now on goes to one of these addresses.

@@ -3,7 +3,7 @@
 use super::asking::Asking;
 use super::greeting::greet;
 use super::numbers::CallNumber;
-use super::{Answer, LinkSettings};
+use super::{Answer, LinkSettings, Sent};
 use crate::call::Outlet;
 use crate::connection::Connection;
 use crate::credit::Budget;
@@ -62,6 +62,8 @@ pub(super) struct Pending {
     pub(super) answer: oneshot::Sender<Answer>,
     pub(super) since: Time,
     pub(super) attempts: u32,
+    /// Counts how often it is sent, for those who ask.
+    pub(super) sent: Sent,
 }
 
 /// One connection's place in the link.
@@ -165,6 +167,7 @@ impl Slot {
     pub(super) fn answered(&self, number: u64, answer: Answer) {
         let call = self.settle(&mut self.lock(), number);
         if let Some(call) = call {
+            call.sent.answered();
             // The caller may have stopped waiting: nobody minds.
             drop(call.answer.send(answer));
         }
@@ -370,6 +373,7 @@ impl State {
         let Some(call) = self.pending.get(&number) else { return };
         let length = call.payload.length();
         if length <= SMALL_PAYLOAD_MAX {
+            call.sent.again();
             let header = Header { kind: call.kind, number, floor: call.number.floor(), ..Header::default() };
             outlet.outbound.push(header, |bytes| bytes.extend_from_slice(&call.message), &call.payload);
             return;
@@ -408,6 +412,7 @@ impl State {
             let again = credit.have + credit.wished < credit.waiting_bytes + window;
             let wished = if again { length } else { 0 };
             credit.wished += u64::from(wished);
+            call.sent.again();
             let header =
                 Header { kind: call.kind, number, floor: call.number.floor(), credit: wished, ..Header::default() };
             outlet.outbound.push(header, |bytes| bytes.extend_from_slice(&call.message), &call.payload);

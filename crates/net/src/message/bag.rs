@@ -146,12 +146,16 @@ pub struct Push {
     /// The member that takes it.
     #[prost(message, required, tag = "2")]
     pub device: Id,
-    /// The chunk's name, drawn by the client; asking again with the same name does not push twice.
+    /// The chunk's name, a `base::id::PushName` of the client's session; asking again with the same name does not push twice.
     #[prost(message, required, tag = "3")]
     pub chunk: Id,
+    /// The lowest number of a push of the name's stream that may be asked again: all below have their answers, or were given up. The
+    /// member remembers what was handled that long, and stores nothing that still comes of pushes before.
+    #[prost(uint64, tag = "4")]
+    pub floor: u64,
 }
 
-/// The chunk is in the bag.
+/// The chunk is in the bag, unless it says that it was refused.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct PushAnswer {
     /// Chunks that wait on this device, for choosing the next one.
@@ -160,6 +164,10 @@ pub struct PushAnswer {
     /// Bytes of all producers' pushes, without this one, that the device has taken and not answered for; none: it did not count.
     #[prost(uint64, optional, tag = "2")]
     pub under_way: Option<u64>,
+    /// Why the chunk was not stored and will not be, whatever is still on its way of this push: the bag takes no chunks here. It may be
+    /// pushed to another member, under another name.
+    #[prost(message, optional, tag = "3")]
+    pub refused: Option<Failure>,
 }
 
 /// Asks for one chunk that nobody else has.
@@ -253,6 +261,12 @@ pub struct Acknowledge {
     /// The bag retains: the chunks stay, even if the member was not told.
     #[prost(bool, tag = "5")]
     pub retain: bool,
+    /// Counts the session's messages of this kind to the member, from 1: asked again, it has the same number.
+    #[prost(uint64, tag = "6")]
+    pub number: u64,
+    /// The lowest number that may be asked again: all below have their answers. The member remembers what was acknowledged that long.
+    #[prost(uint64, tag = "7")]
+    pub floor: u64,
 }
 
 /// How each acknowledgement fared, in their order.

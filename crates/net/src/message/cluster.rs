@@ -43,6 +43,10 @@ pub struct Report {
     /// The epoch of the view that it has; zero: none.
     #[prost(uint64, tag = "3")]
     pub epoch: u64,
+    /// Sessions, by the marks of their ids, of which its devices remember something; at most `base::limit::SESSIONS_ASKED_MAX`, other
+    /// ones in other reports.
+    #[prost(fixed64, repeated, tag = "4")]
+    pub remembered: Vec<u64>,
 }
 
 /// What the node has to know.
@@ -60,6 +64,9 @@ pub struct ReportAnswer {
     /// Those of the devices that it reported which were emptied and are none of the store's any more.
     #[prost(message, repeated, tag = "4")]
     pub removed: Vec<Id>,
+    /// Those of the sessions that its devices remember which are over.
+    #[prost(fixed64, repeated, tag = "5")]
+    pub over: Vec<u64>,
 }
 
 /// Asks the node that keeps the metadata whether a session is open.

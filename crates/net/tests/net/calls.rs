@@ -87,7 +87,7 @@ async fn parts_and_damage() {
     let service = Doing(|call: Call| match call.ask::<Push>().unwrap().bag {
         0 => echo(call),
         1 => call.respond.answer(
-            &net::message::bag::PushAnswer { waiting: 0, under_way: None },
+            &net::message::bag::PushAnswer { waiting: 0, under_way: None, refused: None },
             Payload::with_crc(vec![b"abc".as_slice().into()], 1),
         ),
         2 => call.respond.fail(Error::new(ErrorKind::Full, "no room; delete something")),

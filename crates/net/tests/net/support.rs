@@ -217,7 +217,7 @@ impl<F: Fn(Call) + Send + Sync> Service for Doing<F> {
 pub fn echo(call: Call) {
     match call.ask::<net::message::bag::Push>() {
         Ok(push) => {
-            let answer = net::message::bag::PushAnswer { waiting: push.bag, under_way: None };
+            let answer = net::message::bag::PushAnswer { waiting: push.bag, under_way: None, refused: None };
             call.respond.answer(&answer, call.payload);
         }
         Err(error) => call.respond.fail(error),
@@ -226,7 +226,7 @@ pub fn echo(call: Call) {
 
 /// A push of this bag number.
 pub fn push(bag: u64) -> net::message::bag::Push {
-    net::message::bag::Push { bag, device: 7.into(), chunk: 9.into() }
+    net::message::bag::Push { bag, device: 7.into(), chunk: 9.into(), floor: 0 }
 }
 
 /// `length` bytes that follow from `seed`, with their checksum.

@@ -275,8 +275,9 @@ impl Client {
     }
 
     async fn push(&self, bag: u64, device: Id, name: u128) -> Result<()> {
-        let push = bag::Push { bag, device, chunk: name.into() };
-        self.at(device).call(&push, Payload::new(Bytes::from(vec![name as u8; 10_000]))).await.map(drop)
+        let push = bag::Push { bag, device, chunk: name.into(), floor: 0 };
+        let (answer, _) = self.at(device).call(&push, Payload::new(Bytes::from(vec![name as u8; 10_000]))).await?;
+        answer.refused.map_or(Ok(()), |why| Err(why.into()))
     }
 
     async fn pull(&self, bag: u64, device: Id, grant: u64) -> bag::PullAnswer {
@@ -285,8 +286,15 @@ impl Client {
     }
 
     async fn acknowledge(&self, bag: u64, device: Id, (chunk, pass): (Id, u32), grant: u64) {
-        let acknowledge =
-            bag::Acknowledge { bag, device, pass, grants: vec![bag::Grant { chunk, grant }], retain: false };
+        let acknowledge = bag::Acknowledge {
+            bag,
+            device,
+            pass,
+            grants: vec![bag::Grant { chunk, grant }],
+            retain: false,
+            number: 0,
+            floor: 0,
+        };
         let answer = ask(self.at(device), &acknowledge).await.expect("answered");
         assert_eq!(answer.results[0].code, 0, "{answer:?}");
     }
@@ -480,7 +488,7 @@ async fn the_keeper_is_away() {
     assert_eq!(pulled.pulled, bag::Pulled::Chunk as i32);
     assert_eq!(view.expect("what it was told last").members.len(), 2);
     let stranger = link_to(cluster.address(1), 77).await;
-    let push = bag::Push { bag: info.bag, device: far, chunk: 6.into() };
+    let push = bag::Push { bag: info.bag, device: far, chunk: 6.into(), floor: 0 };
     let waiting = tokio::spawn(async move { stranger.call(&push, Payload::new(Bytes::from_static(b"x"))).await });
     until("it waits for the keeper", async || !cluster.troubles(1).await.0).await;
     cluster.run(0).await;

@@ -117,9 +117,17 @@ impl Corpus {
             of(&bag::Stat { name: name.clone(), ..bag::Stat::default() }),
             of(&bag::List { after: String::new(), limit: 3 }),
             of(&bag::Seal { name: name.clone() }),
-            of(&bag::Push { bag, device, chunk: 77_u128.into() }),
+            of(&bag::Push { bag, device, chunk: 77_u128.into(), floor: 0 }),
             of(&pull(bag, device, 5)),
-            of(&bag::Acknowledge { bag, device, pass: 0, grants: vec![grant.clone(), grant.clone()], retain: true }),
+            of(&bag::Acknowledge {
+                bag,
+                device,
+                pass: 0,
+                grants: vec![grant.clone(), grant.clone()],
+                retain: true,
+                number: 0,
+                floor: 0,
+            }),
             of(&bag::RenewGrants { bag, device, grants: vec![grant] }),
             of(&bag::Rewind { name: name.clone() }),
             of(&bag::Delete { name }),
@@ -213,7 +221,7 @@ async fn fuzz_questions() {
         let create = bag::Create { name: format!("after{round}"), ..bag::Create::default() };
         let (info, _) = link.call(&create, Payload::empty()).await.expect("the metadata store goes on");
         let (bag, device) = (info.bag, info.members[0]);
-        let push = bag::Push { bag, device, chunk: (1000 + u128::from(round)).into() };
+        let push = bag::Push { bag, device, chunk: (1000 + u128::from(round)).into(), floor: 0 };
         link.call(&push, Payload::new(Bytes::from(vec![1; 5000]))).await.expect("the device goes on");
         let (answer, bytes) = link.call(&pull(bag, device, 1 << 40), Payload::empty()).await.expect("answered");
         assert_eq!((answer.pulled, bytes.length()), (bag::Pulled::Chunk as i32, 5000), "round {round}");

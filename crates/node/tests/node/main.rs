@@ -152,7 +152,7 @@ async fn asked_again() {
     let create = bag::Create { name: "b".to_string(), ..bag::Create::default() };
     let (info, _) = link.call(&create, Payload::empty()).await.expect("a bag");
     let (bag, device) = (info.bag, info.members[0]);
-    let push = bag::Push { bag, device, chunk: 77_u128.into() };
+    let push = bag::Push { bag, device, chunk: 77_u128.into(), floor: 0 };
     let payload = || Payload::new(Bytes::from(vec![9; 100_000]));
     link.call(&push, payload()).await.expect("pushed");
     link.call(&push, payload()).await.expect("pushed again");
@@ -168,6 +168,8 @@ async fn asked_again() {
         pass: 0,
         grants: vec![bag::Grant { chunk: 77_u128.into(), grant }],
         retain: false,
+        number: 0,
+        floor: 0,
     };
     for (grant, accepted) in [(8, false), (5, true), (5, true), (8, false)] {
         let (answer, _) = link.call(&acknowledge(grant), Payload::empty()).await.expect("answered");
@@ -196,11 +198,19 @@ async fn rewound_while_consumers_pull() {
     assert!(info.retain && info.pass == 0);
     let (bag, device) = (info.bag, info.members[0]);
     for chunk in 1..=3_u128 {
-        let push = bag::Push { bag, device, chunk: chunk.into() };
+        let push = bag::Push { bag, device, chunk: chunk.into(), floor: 0 };
         link.call(&push, Payload::new(Bytes::from(vec![chunk as u8; 5000]))).await.expect("pushed");
     }
     let acknowledge = async |chunk: net::message::Id, grant, pass| {
-        let ask = bag::Acknowledge { bag, device, pass, grants: vec![bag::Grant { chunk, grant }], retain: false };
+        let ask = bag::Acknowledge {
+            bag,
+            device,
+            pass,
+            grants: vec![bag::Grant { chunk, grant }],
+            retain: false,
+            number: 0,
+            floor: 0,
+        };
         let (answer, _) = link.call(&ask, Payload::empty()).await.expect("answered");
         answer.results[0].code == 0
     };
@@ -294,7 +304,7 @@ async fn too_late_for_its_bag_and_file() {
     // The garbage of both is collected before they come.
     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     let payload = || Payload::new(Bytes::from(vec![9; 100_000]));
-    link.call(&bag::Push { bag, device, chunk: 7_u128.into() }, payload()).await.expect("pushed");
+    link.call(&bag::Push { bag, device, chunk: 7_u128.into(), floor: 0 }, payload()).await.expect("pushed");
     let file::NewGroup { group, device, chunk, .. } = opened.group;
     let generation = opened.generation;
     let append = chunk::Append { device, chunk, group, generation, level: 2, ..chunk::Append::default() };
@@ -318,7 +328,7 @@ async fn dropped_after_the_end_of_its_session() {
     let create = bag::Create { name: "b".to_string(), ..bag::Create::default() };
     let (info, _) = dead.call(&create, Payload::empty()).await.expect("a bag");
     let (bag, device) = (info.bag, info.members[0]);
-    let push = |chunk: u128| bag::Push { bag, device, chunk: chunk.into() };
+    let push = |chunk: u128| bag::Push { bag, device, chunk: chunk.into(), floor: 0 };
     let payload = || Payload::new(Bytes::from(vec![9; 100_000]));
     dead.call(&push(1), payload()).await.expect("pushed");
     let create = file::Create { path: "/f".to_string(), overwrite: false, parents: false, ..file::Create::default() };

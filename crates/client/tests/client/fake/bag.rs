@@ -124,7 +124,7 @@ impl State {
             member.waiting.push_back(chunk);
             member.pushed += 1;
         }
-        Ok(PushAnswer { waiting: member.waiting.len() as u64, under_way: Some(0) })
+        Ok(PushAnswer { waiting: member.waiting.len() as u64, under_way: Some(0), refused: None })
     }
 
     pub fn pull(&mut self, now: Time, ask: &Pull) -> Result<(PullAnswer, Bytes)> {
