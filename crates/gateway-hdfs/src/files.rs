@@ -31,6 +31,7 @@ pub use leases::{close_all, watch};
 const REPORTED_MAX: usize = 16;
 
 /// What is known of open files and their blocks.
+#[derive(Default)]
 pub struct Files {
     /// Files that were read lately.
     pub readers: readers::Readers,
@@ -41,18 +42,6 @@ pub struct Files {
     /// Devices that had no room lately.
     pub room: room::Room,
     opening: locks::Locks,
-}
-
-impl Default for Files {
-    fn default() -> Files {
-        Files {
-            readers: readers::Readers::default(),
-            open: open::OpenFiles::default(),
-            memory: Arc::default(),
-            room: room::Room::default(),
-            opening: locks::Locks::default(),
-        }
-    }
 }
 
 impl Files {

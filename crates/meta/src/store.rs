@@ -63,6 +63,7 @@ pub struct Opened {
 
 /// What the store wants done.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "effects are taken at once, and answers are most of them")]
 pub enum Effect<T> {
     /// Put this to the disk; its `Done` goes to `completed`. In the order given.
     Disk {

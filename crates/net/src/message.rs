@@ -120,28 +120,34 @@ asks! {
 /// Whether a question of this kind changes what the metadata store keeps. What is answered to it is remembered for as long as the
 /// session may ask it again, so these alone hold a session's floor.
 pub fn is_change(kind: u16) -> bool {
-    match kind {
+    matches!(
+        kind,
         file::MakeDirectory::KIND
-        | file::Create::KIND
-        | file::Append::KIND
-        | file::NextGroup::KIND
-        | file::Close::KIND
-        | file::PackGroup::KIND
-        | file::PutFiles::KIND
-        | file::Rename::KIND
-        | file::Delete::KIND
-        | file::SetPolicy::KIND
-        | file::SetAttributes::KIND
-        | file::SetXattr::KIND
-        | file::Truncate::KIND
-        | file::Concat::KIND
-        | file::BeginBlock::KIND
-        | file::Recover::KIND => true,
-        quota::SetQuota::KIND | quota::Reserve::KIND => true,
-        bag::Create::KIND | bag::Seal::KIND | bag::Delete::KIND | bag::Rewind::KIND => true,
-        device::Drain::KIND | cluster::DrainNode::KIND | cluster::RemoveNode::KIND => true,
-        _ => false,
-    }
+            | file::Create::KIND
+            | file::Append::KIND
+            | file::NextGroup::KIND
+            | file::Close::KIND
+            | file::PackGroup::KIND
+            | file::PutFiles::KIND
+            | file::Rename::KIND
+            | file::Delete::KIND
+            | file::SetPolicy::KIND
+            | file::SetAttributes::KIND
+            | file::SetXattr::KIND
+            | file::Truncate::KIND
+            | file::Concat::KIND
+            | file::BeginBlock::KIND
+            | file::Recover::KIND
+            | quota::SetQuota::KIND
+            | quota::Reserve::KIND
+            | bag::Create::KIND
+            | bag::Seal::KIND
+            | bag::Delete::KIND
+            | bag::Rewind::KIND
+            | device::Drain::KIND
+            | cluster::DrainNode::KIND
+            | cluster::RemoveNode::KIND
+    )
 }
 
 /// The answer to a question that only wants to be done.

@@ -94,8 +94,7 @@ async fn open(
     let identity = Identity::start(world.as_ref(), &directory, settings.backend, random.as_ref())?;
     let hdfs = hdfs_listener.as_ref().map(|listener| listener.address());
     let itself = cluster::itself(&settings, &identity, &address, hdfs.as_deref());
-    let mut places = Places::read(world.as_ref(), &directory)?;
-    settings.as_new.iter().for_each(|directory| places.forget(directory));
+    let mut places = places_of(&settings, world.as_ref(), &directory)?;
     let mut metadata = None;
     if let Some(kept) = kept {
         notes.extend(kept.note);
@@ -162,6 +161,13 @@ async fn open(
     let listeners = Listeners { store: listener, console: console_listener, hdfs: hdfs_listener };
     let tasks = begin(&node, listeners, server_settings, (network, itself, &settings)).await?;
     Ok(Running { address, console, hdfs, notes, missing: node.missing.clone(), tasks, node, engines })
+}
+
+/// Where devices were at the last start, without those that somebody said are gone for good.
+fn places_of(settings: &Settings, world: &dyn World, directory: &Path) -> Result<Places> {
+    let mut places = Places::read(world, directory)?;
+    settings.as_new.iter().for_each(|directory| places.forget(directory));
+    Ok(places)
 }
 
 /// Writes down which device is where; a member on all of its disks.

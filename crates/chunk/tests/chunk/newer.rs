@@ -131,9 +131,9 @@ fn a_newer_format_is_refused() {
 fn change_header(device: &SimDevice, change: impl Fn(DataHeader) -> DataHeader) {
     let file = FileName::new(FileKind::Data, 0);
     let bytes = device.peek(file);
-    let headers =
+    let mut headers =
         bytes.chunks(BLOCK).enumerate().filter_map(|(at, block)| Some((at, DataHeader::decode(DEVICE, block)?)));
-    let (at, header) = headers.last().expect("a record");
+    let (at, header) = headers.next_back().expect("a record");
     let mut block = vec![0; BLOCK];
     change(header).encode(DEVICE, &mut block);
     device.poke(file, (at * BLOCK) as u64, &block);

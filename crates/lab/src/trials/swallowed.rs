@@ -7,16 +7,18 @@ use super::report::{Counts, Finding, Found, Kind};
 use super::server::{Launch, Scratch, Server};
 use super::store::Caller;
 use base::buffer::Pool;
+use base::env::Clock;
 use base::env::Random;
 use base::error::ErrorKind;
 use base::id::ChunkId;
 use client::{Acknowledged, Bag, Client, ConsumerOptions, ProducerOptions};
+use os::clock::SystemClock;
 use os::net::TcpNet;
 use proxy::Proxy;
 use sim::random::SimRandom;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::task::JoinSet;
 
 /// Bytes of a chunk.
@@ -92,7 +94,8 @@ async fn stream(server: &Server, random: &SimRandom, chunks: u64) -> Found<Count
         streamed = streamed => streamed?,
         () = disturb([&pushes, &pulls], random, &ledger, &mut cuts) => {}
     }
-    compare(&direct, &lock(&ledger), chunks).await?;
+    let ledger = std::mem::take(&mut *lock(&ledger));
+    compare(&direct, &ledger, chunks).await?;
     if cuts > 0 && pushes.swallowed() + pulls.swallowed() == 0 {
         return Err(Finding::new(Kind::Trouble, "no answer was swallowed: the trial tried nothing"));
     }
@@ -165,9 +168,10 @@ async fn disturb(proxies: [&Proxy; 2], random: &SimRandom, ledger: &Shared, cuts
         tokio::time::sleep(Duration::from_millis(20 + random.below(600))).await;
         let proxy = proxies[random.below(2) as usize];
         let enough = lock(ledger).accepted.len() as u64 + 1 + random.below(12_000);
-        let begun = Instant::now();
+        let clock = SystemClock::new();
+        let begun = clock.now();
         proxy.swallow();
-        while (lock(ledger).accepted.len() as u64) < enough && begun.elapsed() < SWALLOW_MAX {
+        while (lock(ledger).accepted.len() as u64) < enough && clock.now().since(begun) < SWALLOW_MAX {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         proxy.cut();

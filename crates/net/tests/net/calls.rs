@@ -140,7 +140,7 @@ async fn calls_carry_the_floor() {
     let first = Link::connect(net.clone(), "a", settings.clone()).await.unwrap();
     let second = Link::connect(net, "a", settings).await.unwrap();
     let delete = |path: &str| Delete { path: path.to_string(), ..Delete::default() };
-    let stat = Stat { path: "x".to_string(), ..Stat::default() };
+    let stat = Stat { path: "x".to_string() };
     second.call(&delete("x"), Payload::empty()).await.unwrap();
     let (asking, question) = (first.clone(), delete("held"));
     let oldest = tokio::spawn(async move { asking.call(&question, Payload::empty()).await });
