@@ -53,6 +53,8 @@ pub fn nightly(root: &Path, names: &[String]) -> Result<bool, String> {
         ("trials", 90, "trials --count 150"),
         ("blind", 60, "trials --blind"),
         ("clusters", 60, "trials --kind cluster --count 50"),
+        ("swallowed", 10, "trials --kind swallowed --count 20"),
+        ("attacks", 15, "attacks"),
     ];
     let mut stages =
         vec![Stage { needed: true, ..cargo("build", 12, "cargo build --release --workspace --bins --locked") }];
@@ -146,6 +148,7 @@ fn test_stages(root: &Path) -> Result<Vec<Stage>, String> {
         ("simulation", 6, "sim --seeds 100"),
         ("trials", 3, "trials --count 15"),
         ("clusters", 3, "trials --kind cluster --count 3"),
+        ("swallowed", 3, "trials --kind swallowed --count 2"),
     ];
     for (name, bound, words) in experiments {
         let action = Action::Run(lab_run(root, words));
