@@ -33,6 +33,12 @@ pub fn contained<F: Future>(future: F) -> Contained<F> {
     Contained(Box::pin(future))
 }
 
+/// Does work of a connection on another thread: a fault in it ends that work and is counted.
+pub fn contained_work<T>(work: impl FnOnce() -> T) -> T {
+    let _inside = Inside(CONTAINED.replace(true));
+    work()
+}
+
 struct Inside(bool);
 
 impl Drop for Inside {

@@ -63,10 +63,11 @@ const _: () = assert!((PATH_DEPTH_MAX + 1) * (2 * USER_NAME_MAX + ATTRIBUTES_MAX
 const _: () = assert!(LIST_PAGE_BYTES + NAME_MAX + 2 * USER_NAME_MAX + ATTRIBUTES_MAX + NOTE_MAX < FRAME_MESSAGE_MAX);
 const _: () = assert!(XATTRS_BYTES_MAX + XATTRS_MAX * 16 < FRAME_MESSAGE_MAX);
 
-/// Texts, lists and messages that one message may hold, whatever lies in what: one for eight of its bytes. The largest that is made of
-/// two bytes, a file of a compound request, takes 250 in memory: 32 MiB for the worst message.
-pub const FRAME_FIELDS_MAX: usize = FRAME_MESSAGE_MAX / 8;
-const _: () = assert!(FRAME_FIELDS_MAX > 4 * CONCAT_FILES_MAX && FRAME_FIELDS_MAX > 16 * COMPOUND_FILES_MAX);
+/// Texts, lists and messages that one question may hold, whatever lies in what: four times as many as the longest list has entries. The
+/// largest that is made of two bytes, a file of a compound request, takes 250 in memory: 4 MiB for the worst question.
+pub const FRAME_FIELDS_MAX: usize = 4 * CONCAT_FILES_MAX;
+const _: () = assert!(FRAME_FIELDS_MAX >= 16 * LIST_PAGE_MAX && FRAME_FIELDS_MAX > 16 * COMPOUND_FILES_MAX);
+const _: () = assert!(FRAME_FIELDS_MAX > XATTR_VALUE_MAX / 2 + XATTR_NAME_MAX + PATH_MAX);
 
 /// Messages in messages that are looked into when they are counted; none of ours is deeper.
 pub const FRAME_DEPTH_MAX: usize = 8;
@@ -163,6 +164,18 @@ const _: () = assert!(REMEMBERED_CALLS >= 4 * SMALL_FRAMES_MAX && REMEMBERED_CAL
 /// ten minutes of HDFS's own window at 100.
 pub const REMEMBERED_ANSWERS: usize = 65_536;
 const _: () = assert!(REMEMBERED_ANSWERS <= u32::MAX as usize);
+
+/// Clients of gateways to whom answers were forgotten, of whom it is kept up to which call that is so: 50 bytes each on disk, 3 MiB, and
+/// 10 MiB of memory. A hundred new clients a second, each of which changes something, for the ten minutes of HDFS's own window.
+pub const FORGOTTEN_CLIENTS_MAX: usize = 65_536;
+
+/// It is kept no longer than this after the last such answer was forgotten. A client that numbers 12,000 calls a second and changes nothing
+/// all that time has by then come to numbers that look older; and a connection that is silent is ended after minutes.
+pub const FORGOTTEN_CLIENTS_AGE: Duration = Duration::from_secs(24 * 3600);
+const _: () = assert!(FORGOTTEN_CLIENTS_AGE.as_secs() > 10 * HDFS_RETRY_WINDOW.as_secs());
+
+/// Directories of which a change says that they have to be empty still: each is a question to the store's tree, a millisecond for all.
+pub const EMPTY_DIRECTORIES_MAX: usize = 256;
 
 /// Longest name of a holder of files in a gateway's protocol, in bytes. A longer one is not kept.
 pub const HOLDER_MAX: usize = 255;
@@ -276,6 +289,12 @@ pub const fn connections(open_files: Option<u64>) -> usize {
     let each = (files - kept) / 2;
     if each < CONNECTIONS_MAX as u64 { each as usize } else { CONNECTIONS_MAX }
 }
+/// Connections that the console keeps open: a few scrapers and browsers, and room for newcomers. A quarter of them are for those without
+/// a whole request, the oldest of which goes when another comes: while 6,000 connect in a second, one has 40 ms to ask.
+pub const fn console_connections(open_files: Option<u64>) -> usize {
+    connections(open_files) / 4
+}
+
 const _: () = assert!(
     connections(Some(4096)) == 1536 && connections(Some(256)) == 64 && connections(Some(20_000)) == CONNECTIONS_MAX
 );
@@ -285,13 +304,31 @@ const _: () = assert!(
 pub const FRAME_RATE_MIN: u64 = 64 * KIB;
 
 /// Messages of more than `LARGE_MESSAGE` bytes that are on their way or worked on, over all connections of a node, in bytes.
-pub const LARGE_MESSAGES_MAX: u64 = 64 * MIB;
+pub const LARGE_MESSAGES_MAX: u64 = 32 * MIB;
 /// See `LARGE_MESSAGES_MAX`.
 pub const LARGE_MESSAGE: usize = 32 * KIB as usize;
 
-/// Credit that was granted and of which nothing was used for so long is withdrawn, with its connection, if somebody else waits for credit.
-/// Our own clients give back what they do not use after a second.
-pub const CREDIT_IDLE_MAX: Duration = Duration::from_secs(3);
+/// Memory for which nothing came for so long, although it was granted as credit, is given to others if they wait; the credit stays. Our own
+/// clients give back what they do not use after a second.
+pub const CREDIT_IDLE_MAX: Duration = Duration::from_secs(1);
+
+/// A large frame of which nothing comes for so long ends with its connection while others wait for the memory that it holds; and so does one
+/// that is slower than `FRAME_RATE_MIN` from then on.
+pub const FRAME_STALL_MAX_PRESSED: Duration = Duration::from_secs(2);
+
+/// Bytes that the questions which a node works on may take, over all connections: some 15,000 usual ones.
+pub const CALLS_MEMORY_MAX: u64 = 48 * MIB;
+
+/// The same for questions of nodes, and for those that keep clients' claims alive.
+pub const URGENT_CALLS_MEMORY_MAX: u64 = 16 * MIB;
+
+/// What a question of so many bytes takes at the most until it is answered. The worst that is taken are many short paths, 24 bytes for each
+/// of theirs, of which there are `CONCAT_FILES_MAX` at the most; long texts are there three times for a moment.
+pub const fn call_memory(message: usize) -> u64 {
+    let short = if message < 3 * CONCAT_FILES_MAX { message } else { 3 * CONCAT_FILES_MAX };
+    (KIB as usize + 3 * message + 24 * short) as u64
+}
+const _: () = assert!(3 * call_memory(FRAME_MESSAGE_MAX) < URGENT_CALLS_MEMORY_MAX && call_memory(100) < 4 * KIB);
 
 /// Largest frame of Hadoop RPC that is sent, in bytes, its length not counted (`ipc.maximum.data.length` of Hadoop).
 pub const HDFS_FRAME_MAX: usize = 128 * MIB as usize;
@@ -310,12 +347,19 @@ pub const HDFS_CALL_FIELDS_MAX: usize = 1024;
 /// The same for methods that name many things: `concat` names up to 4,096.
 pub const HDFS_LONG_CALL_FIELDS_MAX: usize = 8192;
 
+/// The same for one that names servers: 64 of them, their stores, and as many that are to be left out.
+pub const HDFS_SERVERS_FIELDS_MAX: usize = 200;
+
 /// Calls of one connection that the HDFS gateway works on at once. Further ones wait in the socket.
 pub const HDFS_CALLS_MAX: usize = 256;
 
 /// Bytes that calls of one connection to the HDFS gateway hold, under way or with answers that wait to be written; beyond, it reads
 /// no further calls. 256 calls of 4 KiB, and as much again for what they ask.
 pub const HDFS_BACKLOG_MAX: usize = 2 * MIB as usize;
+
+/// The same while others wait for memory for small answers.
+pub const HDFS_BACKLOG_MAX_PRESSED: usize = 64 * KIB as usize;
+const _: () = assert!(HDFS_BACKLOG_MAX_PRESSED > HDFS_OWN_ANSWER);
 
 /// Calls to the HDFS gateway of more bytes than this are read a few at a time: 4,096 connections that send up to it hold 64 MiB.
 pub const HDFS_LARGE_CALL: usize = 16 * KIB as usize;
@@ -327,6 +371,10 @@ const _: () = assert!(HDFS_CALL_MAX + 4 <= HDFS_LARGE_CALLS_MAX);
 
 /// Bytes that a small answer of the HDFS gateway is taken for before it is built: a status has two names of 255 bytes.
 pub const HDFS_SMALL_ANSWER: usize = 4 * KIB as usize;
+
+/// Memory for one small call that each connection to the HDFS gateway has whatever others hold: a question of 1,365 bytes and its answer.
+/// 4,096 connections have 32 MiB.
+pub const HDFS_OWN_ANSWER: usize = 8 * KIB as usize;
 
 /// Bytes of small answers that are being made or wait to be written, over all connections: 16,384 of them.
 pub const HDFS_SMALL_ANSWERS_MAX: usize = 64 * MIB as usize;
@@ -342,9 +390,16 @@ pub const HDFS_LOCATED_PAGE: usize = HDFS_PAGE + HDFS_BLOCKS_SHOWN as usize * HD
 /// Bytes of larger answers, over all connections: 128 plain pages of listings that are being made.
 pub const HDFS_LARGE_ANSWERS_MAX: usize = 96 * MIB as usize;
 
-/// The same for one connection: 21 plain pages at once, or five that name blocks.
-pub const HDFS_LARGE_ANSWERS_EACH: usize = 16 * MIB as usize;
-const _: () = assert!(2 * HDFS_LOCATED_PAGE <= HDFS_LARGE_ANSWERS_EACH);
+/// What a large answer takes at least of its connection's part, until it was written.
+pub const HDFS_LARGE_ANSWER: usize = HDFS_LOCATED_PAGE;
+
+/// Bytes of larger answers for one connection: four of them. One that does not read has no more made for it, so that a hundred such
+/// connections leave room for others.
+pub const HDFS_LARGE_ANSWERS_EACH: usize = 4 * HDFS_LARGE_ANSWER;
+
+/// Large answers that are made at once, over all connections: a page takes the store some milliseconds, and what is small waits for no
+/// more of them than these.
+pub const HDFS_LARGE_ANSWERS_MADE: usize = 8;
 
 /// Bytes of answers that name more than `HDFS_BLOCKS_SHOWN` blocks, over all connections: two of the longest. A connection has one.
 pub const HDFS_LOCATED_MAX: usize = 2 * HDFS_LOCATED_BLOCKS_MAX as usize * HDFS_LOCATED_BLOCK;
@@ -413,6 +468,22 @@ pub const HDFS_WRITE_MEMORY_MAX: u64 = 128 * MIB;
 
 /// The same for packets of more than 1 MiB, which have their own, so that they keep no other writer waiting: four of the largest.
 pub const HDFS_LARGE_PACKETS_MAX: u64 = 4 * (HDFS_PACKET_MAX as u64 + 2 * MIB);
+
+/// What one read through the HDFS gateway may have in memory: a piece of 1 MiB that is sent, and as much again twice that was asked for
+/// ahead.
+pub const HDFS_READ_MEMORY: usize = 3 * MIB as usize;
+
+/// The same for all reads: 40 of them go at full speed, and the others with `HDFS_READ_MEMORY_MIN` each.
+pub const HDFS_READ_MEMORY_MAX: usize = 40 * HDFS_READ_MEMORY;
+
+/// What a read has that finds no room there: on all of 4,096 connections 256 MiB.
+pub const HDFS_READ_MEMORY_MIN: usize = 64 * KIB as usize;
+
+/// Pieces that those reads with little memory ask the store for at once: as many as keep a device busy.
+pub const HDFS_READS_WITH_LITTLE: usize = 16;
+
+/// Entries of a listing, or blocks, that the HDFS gateway makes before other tasks have their turns: a fraction of a millisecond's work.
+pub const HDFS_ENTRIES_AT_ONCE: usize = 128;
 
 /// Files that the HDFS gateway keeps open to read: a kilobyte each and 100 bytes for each extent.
 pub const HDFS_READERS_MAX: usize = 1024;

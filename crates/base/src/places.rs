@@ -1,8 +1,10 @@
 //! Who may be connected to a server: a number of places that peers who have not proved who they are cannot take from others.
 //!
 //! A connection enters unproven. Unproven ones hold a quarter of all places at the most: when another comes, the one that has been there
-//! longest is told to leave, one of this machine last. So whoever connects has a moment to prove itself, whatever others do. Those that
-//! have proved themselves hold the rest, up to what is kept for newcomers and, beyond that, for peers of this machine.
+//! longest is told to leave, one of this machine last. So whoever connects has a moment to prove itself, whatever others do; one that
+//! proves itself before it has left stays. Those that have proved themselves hold the rest, up to what is kept for newcomers and, beyond
+//! that, for peers of this machine. If all of that is taken, and some of them have said that nothing is under way on theirs, the one for
+//! which that is true longest gives way as strangers do, unless something comes over it before it has left.
 //!
 //! A place is a number in a table: no socket, no clock. What leaving means is up to whoever holds the place.
 
@@ -10,6 +12,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+
+/// Turns that whoever takes connections gives to others before it takes the next one, however many have not left by then.
+const TURNS: usize = 8;
 
 /// The places of one server.
 #[derive(Debug)]
@@ -21,18 +26,16 @@ pub struct Places {
 #[derive(Debug, Default)]
 struct Table {
     next: u64,
-    /// By number, so the first is the oldest.
-    unproven: BTreeMap<u64, Unproven>,
+    unproven: Leavers,
     /// Told to leave, and still there.
     leaving: usize,
     proven: usize,
+    /// Those of the proven on which nothing is under way.
+    resting: Leavers,
 }
 
-#[derive(Debug)]
-struct Unproven {
-    near: bool,
-    waker: Option<Waker>,
-}
+/// Those that can be told to leave, and what wakes them: first those that are not of this machine, each kind in the order of its numbers.
+type Leavers = BTreeMap<(bool, u64), Option<Waker>>;
 
 /// A connection's place, free again when this is dropped.
 #[derive(Debug)]
@@ -41,6 +44,8 @@ pub struct Place {
     number: u64,
     near: bool,
     proven: bool,
+    /// Its number among those that rest.
+    resting: Option<u64>,
 }
 
 /// No place was to be had: why, for people at both ends.
@@ -50,6 +55,50 @@ pub struct Taken(String);
 impl fmt::Display for Taken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+impl Table {
+    fn open(&self) -> usize {
+        self.unproven.len() + self.leaving + self.proven
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// Those that are leaving need a moment, for which there is room beyond the limit, but not for any number of them.
+    fn may_tell(&self, most: usize) -> bool {
+        self.leaving < most / 4
+    }
+
+    /// Tells the oldest stranger to leave, for a newcomer that is `near`. What wakes it, if one was told.
+    fn tell_stranger(&mut self, most: usize, near: bool) -> Option<Option<Waker>> {
+        let waker = self.may_tell(most).then(|| tell_first(&mut self.unproven, near)).flatten()?;
+        self.leaving += 1;
+        Some(waker)
+    }
+
+    /// The same of those that have proved themselves and rest.
+    fn tell_resting(&mut self, most: usize, near: bool) -> Option<Option<Waker>> {
+        let waker = self.may_tell(most).then(|| tell_first(&mut self.resting, near)).flatten()?;
+        self.leaving += 1;
+        self.proven -= 1;
+        Some(waker)
+    }
+}
+
+/// Tells the first to leave; one of this machine gives way only to another of it, and last. What wakes it, if one was told.
+fn tell_first(leavers: &mut Leavers, near: bool) -> Option<Option<Waker>> {
+    let first = leavers.first_entry().filter(|first| near || !first.key().0)?;
+    Some(first.remove())
+}
+
+/// Wakes one that was told to leave. Never with the table locked.
+fn wake(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        waker.wake();
     }
 }
 
@@ -66,41 +115,46 @@ impl Places {
 
     /// Connections that have a place now.
     pub fn open(&self) -> usize {
-        let table = self.lock();
-        table.unproven.len() + table.leaving + table.proven
+        self.lock().open()
     }
 
     /// A place for one who has just connected; `near`: from this machine. If there are too many of its kind, the oldest is told to leave.
     pub fn enter(self: &Arc<Self>, near: bool) -> Result<Place, Taken> {
-        let (number, woken) = {
+        let most = self.most;
+        let (number, told) = {
             let mut table = self.lock();
-            let table = &mut *table;
-            let full = table.unproven.len() + table.leaving + table.proven >= self.most;
-            let mut woken = None;
-            if full || table.unproven.len() >= self.most / 4 {
-                let far = table.unproven.iter().find(|(_, unproven)| !unproven.near).map(|(number, _)| *number);
-                // One of this machine gives way only to another of it.
-                let oldest = far.or_else(|| table.unproven.keys().next().copied().filter(|_| near));
-                // Those that are leaving need a moment, for which there is room beyond the limit, but not for any number of them.
-                let oldest = oldest.filter(|_| table.leaving < self.most / 4);
-                let Some(left) = oldest.and_then(|number| table.unproven.remove(&number)) else {
+            let full = table.open() >= most;
+            let mut told = None;
+            if full || table.unproven.len() >= most / 4 {
+                let stranger = table.tell_stranger(most, near);
+                let Some(waker) = stranger.or_else(|| if full { table.tell_resting(most, near) } else { None }) else {
                     return Err(Taken(format!(
-                        "{} connections are open, which is the most; nothing was done; try again in a moment, or end some",
-                        self.most
+                        "{most} connections are open, which is the most; nothing was done; try again in a moment, or end some"
                     )));
                 };
-                table.leaving += 1;
-                woken = left.waker;
+                told = waker;
             }
-            let number = table.next;
-            table.next += 1;
-            table.unproven.insert(number, Unproven { near, waker: None });
-            (number, woken)
+            let number = table.number();
+            table.unproven.insert((near, number), None);
+            (number, told)
         };
-        if let Some(waker) = woken {
-            waker.wake();
+        wake(told);
+        Ok(Place { places: self.clone(), number, near, proven: false, resting: None })
+    }
+
+    /// Whether so many were told to leave, and are still there, that newcomers will soon find no room.
+    pub fn is_crowded(&self) -> bool {
+        self.lock().leaving >= self.most / 16
+    }
+
+    /// Lets those that were told to leave have their turns, for a moment: between two newcomers, so that the second finds room.
+    pub async fn let_leave(&self) {
+        for _ in 0..TURNS {
+            if !self.is_crowded() {
+                return;
+            }
+            tokio::task::yield_now().await;
         }
-        Ok(Place { places: self.clone(), number, near, proven: false })
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -114,43 +168,90 @@ impl Place {
         self.near
     }
 
-    /// The peer has proved who it is: it is not told to leave any more. Refused if all places for such peers are taken.
+    /// How many that have proved themselves may be there for this one to be one of them. A sixteenth is for newcomers, who would not come
+    /// to prove themselves without it; another one for peers of this machine.
+    fn allowed(&self) -> usize {
+        let most = self.places.most;
+        if self.near { most - most / 16 } else { most - most / 8 }
+    }
+
+    /// The peer has proved who it is: it is not told to leave as long as something is under way, and stays if it was. If all places for
+    /// such peers are taken, the one that rests longest is told to leave; refused if none does.
     pub fn prove(&mut self) -> Result<(), Taken> {
         if self.proven {
             return Ok(());
         }
         let most = self.places.most;
-        // A sixteenth is for newcomers, who would not come to prove themselves without it; another one for peers of this machine.
-        let allowed = if self.near { most - most / 16 } else { most - most / 8 };
         let mut table = self.places.lock();
-        if table.proven >= allowed {
-            return Err(Taken(format!(
-                "{} connections are open, and the others are kept; nothing was done; try again in a moment, or end some",
-                table.proven
-            )));
+        let mut told = None;
+        if table.proven >= self.allowed() {
+            let Some(waker) = table.tell_resting(most, self.near) else {
+                return Err(Taken(format!(
+                    "{} connections are open, and the others are kept; nothing was done; try again in a moment, or end some",
+                    table.proven
+                )));
+            };
+            told = waker;
         }
-        if table.unproven.remove(&self.number).is_none() {
-            return Err(Taken(pushed_out(most)));
+        if table.unproven.remove(&(self.near, self.number)).is_none() {
+            // It was told to leave, and is not the stranger that it was taken for.
+            table.leaving -= 1;
         }
         table.proven += 1;
         drop(table);
         self.proven = true;
+        wake(told);
         Ok(())
     }
 
-    /// Ready once this connection has to leave because others came before it had proved who it is; with the reason.
-    pub fn poll_leave(&self, context: &Context<'_>) -> Poll<Taken> {
-        if self.proven {
-            return Poll::Pending;
+    /// Of one that has proved itself: nothing is under way from now on, so it may be told to leave.
+    pub fn rest(&mut self) {
+        if !self.proven || self.resting.is_some() {
+            return;
         }
-        match self.places.lock().unproven.get_mut(&self.number) {
-            Some(unproven) => {
-                if !unproven.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
-                    unproven.waker = Some(context.waker().clone());
+        let mut table = self.places.lock();
+        let number = table.number();
+        table.resting.insert((self.near, number), None);
+        self.resting = Some(number);
+    }
+
+    /// Something is under way again: it stays. If it was told to leave, and its place is needed, another one that rests goes in its stead;
+    /// refused if none does.
+    pub fn work(&mut self) -> Result<(), Taken> {
+        let Some(number) = self.resting else { return Ok(()) };
+        let most = self.places.most;
+        let mut table = self.places.lock();
+        let mut told = None;
+        if table.resting.remove(&(self.near, number)).is_none() {
+            if table.proven >= self.allowed() || table.open() > most {
+                let Some(waker) = table.tell_resting(most, self.near) else { return Err(Taken(gave_way(most))) };
+                told = waker;
+            }
+            table.leaving -= 1;
+            table.proven += 1;
+        }
+        drop(table);
+        self.resting = None;
+        wake(told);
+        Ok(())
+    }
+
+    /// Ready once this connection has to leave because others came before it had proved who it is, or while it rests; with the reason.
+    pub fn poll_leave(&self, context: &Context<'_>) -> Poll<Taken> {
+        let mut table = self.places.lock();
+        let (waker, reason) = match (self.proven, self.resting) {
+            (false, _) => (table.unproven.get_mut(&(self.near, self.number)), pushed_out as fn(usize) -> String),
+            (true, Some(number)) => (table.resting.get_mut(&(self.near, number)), gave_way as fn(usize) -> String),
+            (true, None) => return Poll::Pending,
+        };
+        match waker {
+            Some(waker) => {
+                if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+                    *waker = Some(context.waker().clone());
                 }
                 Poll::Pending
             }
-            None => Poll::Ready(Taken(pushed_out(self.places.most))),
+            None => Poll::Ready(Taken(reason(self.places.most))),
         }
     }
 }
@@ -158,10 +259,15 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut table = self.places.lock();
-        if self.proven {
-            table.proven -= 1;
-        } else if table.unproven.remove(&self.number).is_none() {
+        let told = match (self.proven, self.resting) {
+            (false, _) => table.unproven.remove(&(self.near, self.number)).is_none(),
+            (true, Some(number)) => table.resting.remove(&(self.near, number)).is_none(),
+            (true, None) => false,
+        };
+        if told {
             table.leaving -= 1;
+        } else if self.proven {
+            table.proven -= 1;
         }
     }
 }
@@ -169,6 +275,12 @@ impl Drop for Place {
 fn pushed_out(most: usize) -> String {
     format!(
         "others connected, and of the {most} connections a quarter is for those that have not said who they are; nothing was done; try again"
+    )
+}
+
+fn gave_way(most: usize) -> String {
+    format!(
+        "others connected, all of the {most} connections are taken, and on this one nothing was under way for longest; connect again"
     )
 }
 
@@ -192,8 +304,8 @@ mod tests {
         place.poll_leave(&Context::from_waker(Waker::noop())).is_ready()
     }
 
-    /// Those that have not proved themselves have a quarter; the oldest goes when another comes, is woken to hear it, and cannot prove
-    /// itself any more. Those that have are left alone.
+    /// Those that have not proved themselves have a quarter; the oldest goes when another comes, and is woken to hear it. Those that have
+    /// are left alone.
     #[test]
     fn the_oldest_stranger_goes() {
         let places = Places::new(64);
@@ -206,7 +318,7 @@ mod tests {
         assert!(strangers[0].poll_leave(&Context::from_waker(&waker)).is_pending());
         let newcomer = places.enter(false).unwrap();
         assert_eq!(woken.0.load(Ordering::Relaxed), 1);
-        assert!(leaves(&strangers[0]) && strangers[0].prove().is_err());
+        assert!(leaves(&strangers[0]));
         assert!(!strangers[1..].iter().any(leaves) && !leaves(&newcomer) && !leaves(&good));
         assert_eq!(places.open(), 18);
         strangers.clear();
@@ -235,6 +347,20 @@ mod tests {
         assert!(!leaves(&good) && !leaves(&near));
     }
 
+    /// One whose proof was on its way when it was told to leave stays, and is counted as those that have proved themselves are; the places
+    /// are said to be crowded while many have not left.
+    #[test]
+    fn who_proves_itself_before_it_has_left_stays() {
+        let places = Places::new(64);
+        let mut strangers: Vec<Place> = (0..20).map(|_| places.enter(false).unwrap()).collect();
+        assert!(strangers[..4].iter().all(leaves) && places.is_crowded());
+        strangers[0].prove().unwrap();
+        assert!(!leaves(&strangers[0]) && !places.is_crowded() && places.open() == 20);
+        strangers.clear();
+        assert_eq!(places.open(), 0);
+        assert!(!places.is_crowded());
+    }
+
     /// Those that have proved themselves cannot fill all places either: newcomers can come and be told, and peers of this machine get in.
     #[test]
     fn some_places_are_kept() {
@@ -252,5 +378,84 @@ mod tests {
         assert!(full.unwrap().to_string().contains("56 connections are open"));
         let mut near = places.enter(true).unwrap();
         near.prove().unwrap();
+    }
+
+    /// So many that have proved themselves, and rest.
+    fn resting(places: &Arc<Places>, count: usize) -> Vec<Place> {
+        let one = |_| {
+            let mut place = places.enter(false).unwrap();
+            place.prove().unwrap();
+            place.rest();
+            place
+        };
+        (0..count).map(one).collect()
+    }
+
+    /// Those that say who they are and nothing more keep nobody out, however many come: the one that rests longest goes, and is woken
+    /// to hear it; those on which something is under way stay.
+    #[test]
+    fn who_rests_longest_gives_way() {
+        let places = Places::new(64);
+        let mut busy = places.enter(false).unwrap();
+        busy.prove().unwrap();
+        busy.rest();
+        busy.work().unwrap();
+        let mut idle = resting(&places, 55);
+        assert!(!idle.iter().any(leaves));
+        let woken = Arc::new(Woken::default());
+        assert!(idle[0].poll_leave(&Context::from_waker(&Waker::from(woken.clone()))).is_pending());
+        // What came over the oldest but one makes it the youngest.
+        idle[1].work().unwrap();
+        idle[1].rest();
+        idle.extend(resting(&places, 2));
+        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+        let told: Vec<usize> = (0..idle.len()).filter(|at| leaves(&idle[*at])).collect();
+        assert_eq!(told, [0, 2]);
+        assert!(!leaves(&busy));
+        for _ in 0..1000 {
+            idle.retain(|place| !leaves(place));
+            idle.extend(resting(&places, 1));
+        }
+        assert!(!leaves(&busy) && places.open() <= 57, "{}", places.open());
+        drop((idle, busy));
+        assert_eq!(places.open(), 0);
+    }
+
+    /// One over which something comes before it has left stays, and another one goes for it: however many do that, the places that are
+    /// kept for newcomers stay free. Those of this machine give way to others of it alone.
+    #[test]
+    fn what_comes_before_it_has_left_counts() {
+        let places = Places::new(64);
+        let mut idle = resting(&places, 56);
+        let mut stayed = 0;
+        for _ in 0..25 {
+            let mut place = places.enter(false).unwrap();
+            place.prove().unwrap();
+            idle.push(place);
+            for told in idle.iter_mut().filter(|place| leaves(place)) {
+                if told.work().is_ok() {
+                    told.rest();
+                    stayed += 1;
+                }
+            }
+            idle.retain(|place| !leaves(place));
+            assert!(places.open() <= 57, "{}", places.open());
+        }
+        assert!(stayed >= 8, "{stayed}");
+        drop(idle);
+        let mut near = Vec::new();
+        for _ in 0..60 {
+            let mut place = places.enter(true).unwrap();
+            place.prove().unwrap();
+            place.rest();
+            near.push(place);
+        }
+        let mut far = places.enter(false).unwrap();
+        assert!(far.prove().is_err());
+        let mut other = places.enter(true).unwrap();
+        other.prove().unwrap();
+        assert_eq!(near.iter().filter(|place| leaves(place)).count(), 1);
+        drop((near, far, other));
+        assert_eq!(places.open(), 0);
     }
 }

@@ -47,6 +47,8 @@ pub enum Planted {
     HandledForgottenByCount,
     /// A sealed bag has ended for a device although a push that it accepted before is not durable yet.
     EndedBeforeDurable,
+    /// A push that waits for room is stored although its session is over and nobody knows any more whether it was handled.
+    WaitingPushOutlivesSession,
     /// Devices of nodes that are silent are left out when somebody asks for a bag's members.
     SilentMemberLeftOut,
     /// An acknowledgement counts for the pass that its device is in, whichever it was sent for.
@@ -73,11 +75,21 @@ pub enum Planted {
     JoinerNotToldOfPass,
     /// A push that was sent to a device and has no answer is pushed elsewhere when the device has left.
     UnansweredPushedElsewhere,
+    /// A change that a gateway's client asked long ago, and to which the answer was forgotten, is done again when it comes late.
+    ForgottenCallRepeated,
+    /// An append takes the file from its own holder, with nothing of what was written and is not recorded yet.
+    LateCallTakesFile,
+    /// The chunks of a group that was taken from its writer before it had a byte are collected at once.
+    FenceForgotten,
+    /// Chunks that were never made are not fenced when their file is taken from its writer.
+    UnmadeNotFenced,
+    /// A remembered answer to a create or append says that its file is open, whoever has it now.
+    RememberedLeaseBelieved,
 }
 
 impl Planted {
     /// Every one of them.
-    pub const ALL: [Planted; 34] = [
+    pub const ALL: [Planted; 40] = [
         Planted::AnsweredBeforeSync,
         Planted::AnsweredBeforeWrite,
         Planted::ChangeAnsweredBeforeSync,
@@ -99,6 +111,7 @@ impl Planted {
         Planted::ReadAnsweredBeforeSync,
         Planted::HandledForgottenByCount,
         Planted::EndedBeforeDurable,
+        Planted::WaitingPushOutlivesSession,
         Planted::SilentMemberLeftOut,
         Planted::WrongPassAccepted,
         Planted::OldIncarnationAccepted,
@@ -112,6 +125,11 @@ impl Planted {
         Planted::SealedBagJoined,
         Planted::JoinerNotToldOfPass,
         Planted::UnansweredPushedElsewhere,
+        Planted::ForgottenCallRepeated,
+        Planted::LateCallTakesFile,
+        Planted::FenceForgotten,
+        Planted::UnmadeNotFenced,
+        Planted::RememberedLeaseBelieved,
     ];
 
     /// Whether only several nodes together can have it.
@@ -145,6 +163,7 @@ impl Planted {
                 "a chunk that was handled is forgotten while its push may be asked again"
             }
             Planted::EndedBeforeDurable => "a bag ends before a push that it accepted is durable",
+            Planted::WaitingPushOutlivesSession => "a push that waits is stored after its session is over",
             Planted::SilentMemberLeftOut => "a bag is told without the members that are silent",
             Planted::WrongPassAccepted => "an acknowledgement of an earlier pass counts in this one",
             Planted::OldIncarnationAccepted => "an earlier start of a node is believed",
@@ -158,6 +177,13 @@ impl Planted {
             Planted::SealedBagJoined => "a device joins a bag that is sealed",
             Planted::JoinerNotToldOfPass => "a device that joins a bag does not know that it retains",
             Planted::UnansweredPushedElsewhere => "a push that was not answered is pushed elsewhere, too",
+            Planted::ForgottenCallRepeated => {
+                "a call of Hadoop's that comes late is done again when its answer is forgotten"
+            }
+            Planted::LateCallTakesFile => "a call that comes late takes a file as if nothing were written",
+            Planted::FenceForgotten => "a writer that lost its file before its first byte is obeyed later",
+            Planted::UnmadeNotFenced => "a writer that lost its file before its first byte is obeyed",
+            Planted::RememberedLeaseBelieved => "an answer that is remembered opens a file for a second writer",
         }
     }
 }

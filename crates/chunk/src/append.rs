@@ -435,7 +435,10 @@ impl Core {
                     self.record(Record::Handle { chunk: *chunk, pass, handling });
                     self.index.handle(*chunk, handling, pass);
                 } else {
-                    self.record(Record::Acknowledge { chunk: *chunk, pass, handling });
+                    let sequence = self.record(Record::Acknowledge { chunk: *chunk, pass, handling });
+                    if let Some((bag, length)) = self.bag_of(*chunk) {
+                        self.acknowledged.push_back((sequence, bag, length));
+                    }
                     let runs = self.index.acknowledge(*chunk, handling);
                     self.bury(&runs);
                 }
@@ -446,6 +449,15 @@ impl Core {
             results.push(verdict.map(drop));
         }
         self.reply_at(Level::Synced, [data, self.journal.last], ticket, Reply::Acknowledged { results });
+    }
+
+    /// The bag that a chunk is of, and the chunk's length.
+    fn bag_of(&self, chunk: ChunkId) -> Option<(BagId, u32)> {
+        let chunk = self.index.chunks.get(&chunk)?;
+        match chunk.owner {
+            Owner::Bag(bag) => Some((bag, chunk.length)),
+            Owner::Group(_) | Owner::Newer(_) => None,
+        }
     }
 
     /// The bag of this chunk retains.

@@ -12,7 +12,7 @@ use crate::settings::Settings;
 use crate::space::Space;
 use base::disk::{DiskError, Done, FileKind, FileName, Op};
 use base::error::{Error, ErrorKind, Result};
-use base::id::{ChunkId, DeviceId, Owner};
+use base::id::{BagId, ChunkId, DeviceId, Owner, PushName};
 use base::planted::Planted;
 use base::policy::Level;
 use base::unit::Time;
@@ -79,6 +79,8 @@ pub(crate) struct Core {
     pub waiting_seals: VecDeque<Parked>,
     /// Sequence number of the last deletion.
     pub deleted: u64,
+    /// Acknowledgements that deleted a chunk of a bag, its bytes, and whose record is not known to be durable.
+    pub acknowledged: VecDeque<(u64, BagId, u32)>,
     /// Why the device left service.
     pub failed: Option<String>,
     /// `Identity::least`.
@@ -115,6 +117,7 @@ impl Core {
             held: Held::default(),
             waiting_seals: VecDeque::new(),
             deleted: 0,
+            acknowledged: VecDeque::new(),
             failed: None,
             least: ProgramVersion::default(),
             damaged: BTreeSet::new(),
@@ -222,6 +225,28 @@ impl Core {
         self.held.has(chunk) || self.waiting.iter().any(is_its)
     }
 
+    /// These sessions are over: nothing of them is asked again, and what of their pushes waits for room or for its turn is not stored any
+    /// more. It may be the copy of a push that was handled, which nobody remembers from now on.
+    pub fn forget_sessions(&mut self, sessions: &[u64]) {
+        let over: BTreeSet<u64> = sessions.iter().copied().collect();
+        let stays = self.settings.planted == Some(Planted::WaitingPushOutlivesSession);
+        let is_theirs = |parked: &Parked| match &parked.request {
+            Request::Append { chunk, owner: Owner::Bag(_), .. } => {
+                !stays && over.contains(&PushName::of(*chunk).session)
+            }
+            _ => false,
+        };
+        let (mut left, waiting): (VecDeque<Parked>, VecDeque<Parked>) =
+            std::mem::take(&mut self.waiting).into_iter().partition(is_theirs);
+        self.waiting = waiting;
+        left.extend(self.held.take(is_theirs));
+        for parked in left {
+            let text = "the session that pushed this chunk is over; it was not stored; push it in a new session";
+            self.reply(parked.ticket, Err(Error::new(ErrorKind::Stale, text)));
+        }
+        self.index.remembered.forget_sessions(sessions);
+    }
+
     /// Does an append, or lets it wait for room behind those that do.
     pub fn take_append(&mut self, parked: Parked) {
         let Parked { since, ticket, request } = parked;
@@ -275,6 +300,8 @@ impl Core {
         if self.failed.is_some() {
             return;
         }
+        let durable = self.journal.durable;
+        while self.acknowledged.pop_front_if(|(sequence, ..)| *sequence <= durable).is_some() {}
         let mut replies = Vec::new();
         self.waiters.release(&mut self.data, &mut replies);
         self.waiters.release(&mut self.journal, &mut replies);
@@ -398,6 +425,13 @@ impl Core {
             let what = "failed to write and has no room to write it again elsewhere";
             self.fail(what, "make room on its file system and start its node again");
         }
+        if self.journal_ends().is_some_and(|at| at <= self.now) {
+            let what = "has no room for its journal";
+            self.fail(what, "make room on its file system and start its node again");
+        }
+        if self.space.is_making() {
+            return;
+        }
         let limit = base::limit::FULL_WAIT;
         let (used, reserve) = (self.used(), self.settings.reserve);
         for queue in [&mut self.waiting, &mut self.waiting_seals] {
@@ -422,13 +456,19 @@ impl Core {
     /// When `tick` is due next.
     pub fn next_tick(&self) -> Option<Time> {
         let limit = base::limit::FULL_WAIT;
+        // While a segment is being made the device is slow, not full: who waits is told so only after that.
         let waiting = [self.waiting.front(), self.waiting_seals.front()];
-        let ends = waiting.into_iter().flatten().map(|parked| parked.since.max(self.space.came_back).after(limit));
+        let ends = waiting
+            .into_iter()
+            .flatten()
+            .filter(|_| !self.space.is_making())
+            .map(|parked| parked.since.max(self.space.came_back).after(limit));
         let retries = [self.space.retry_at, self.checkpoint.retry_at].into_iter().flatten();
         ends.chain(retries.filter(|at| *at > self.now))
             .chain(self.garbage_due())
             .chain(self.reclaim_due())
             .chain(self.repair_ends())
+            .chain(self.journal_ends())
             .min()
     }
 }

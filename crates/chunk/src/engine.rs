@@ -78,7 +78,8 @@ impl<T> Engine<T> {
             live: self.core.index.live,
             reserve: self.core.settings.reserve,
             chunks: self.core.index.chunks.len() as u64,
-            full: !self.core.waiting.is_empty(),
+            // While a segment is being made the device is slow, not full: others would be told that nobody takes what they write.
+            full: !self.core.waiting.is_empty() && !self.core.space.is_making(),
             failed: self.core.failed.is_some(),
             damaged: self.core.damaged.len() as u64,
         }
@@ -105,6 +106,11 @@ impl<T> Engine<T> {
         self.core.index.chunks.contains_key(&chunk)
     }
 
+    /// Whether a chunk is complete without a byte.
+    pub fn is_closed_empty(&self, chunk: ChunkId) -> bool {
+        self.core.index.chunks.get(&chunk).is_some_and(|chunk| chunk.sealed && chunk.length == 0)
+    }
+
     /// Whether a chunk was written to be read in small parts, as far as its records show.
     pub fn has_small_records(&self, chunk: ChunkId) -> bool {
         let small = |run: &Run| run.length() as usize <= RECORD_PAYLOAD_MIN;
@@ -116,10 +122,16 @@ impl<T> Engine<T> {
         self.holds(chunk) || self.core.index.remembered.get(chunk).is_some() || self.core.waits(chunk)
     }
 
+    /// Whether what is to become of a push of this chunk is decided here: it is known, or was answered, given up or refused before.
+    pub fn decides(&self, chunk: ChunkId) -> bool {
+        self.knows(chunk) || self.core.index.remembered.is_over(chunk)
+    }
+
     /// Hears of a push of this chunk, and that no push of its stream (`PushName`) with a lower number than `floor` is asked again.
     ///
     /// # Errors
-    /// `Invalid`, `Busy`: it must not be submitted, because more would have to be remembered than one session may want.
+    /// `Invalid`, `Busy`, `Full`: it must not be submitted, because more would have to be remembered than one session may want. `Full`:
+    /// nor will a copy of it be taken later, so it may be pushed elsewhere under another name.
     pub fn heard_push(&mut self, chunk: ChunkId, floor: u64) -> Result<()> {
         self.core.index.remembered.heard_push(chunk, floor)
     }
@@ -134,9 +146,9 @@ impl<T> Engine<T> {
         self.core.index.remembered.sessions(after, limit)
     }
 
-    /// These sessions are over: nothing of them is asked again.
+    /// These sessions are over: nothing of them is asked again, and pushes of theirs that wait are refused.
     pub fn forget_sessions(&mut self, sessions: &[u64]) {
-        self.core.index.remembered.forget_sessions(sessions);
+        self.core.forget_sessions(sessions);
     }
 
     /// Whether this chunk of a bag is here to be handled in the bag's present pass.
@@ -147,6 +159,19 @@ impl<T> Engine<T> {
     /// A bag's counters on this device.
     pub fn bag_stat(&self, bag: base::id::BagId) -> crate::request::BagStat {
         self.core.index.bags.get(&bag).copied().unwrap_or_default()
+    }
+
+    /// Chunks of a bag that are not here any more because they were acknowledged, and that may come back: the acknowledgement is not
+    /// durable yet, or never was because the device failed. How many, and their bytes.
+    pub fn acknowledged_for_now(&self, bag: base::id::BagId) -> (u64, u64) {
+        let durable = self.core.journal.durable;
+        let unsure = self.core.acknowledged.iter().filter(|(sequence, of, _)| *sequence > durable && *of == bag);
+        unsure.fold((0, 0), |(count, bytes), (.., length)| (count + 1, bytes + u64::from(*length)))
+    }
+
+    /// Whether chunks of a bag are here, or may be again.
+    pub fn has_chunks(&self, bag: base::id::BagId) -> bool {
+        self.chunks_of(Owner::Bag(bag)).next().is_some() || self.acknowledged_for_now(bag).0 > 0
     }
 
     /// Every bag that has chunks or counters here.

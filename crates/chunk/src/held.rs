@@ -46,6 +46,19 @@ impl Held {
         self.chunks.contains_key(&chunk)
     }
 
+    /// Takes out the appends that `leaves` names.
+    pub fn take(&mut self, leaves: impl Fn(&Parked) -> bool) -> Vec<Parked> {
+        let (taken, kept): (VecDeque<Parked>, VecDeque<Parked>) =
+            std::mem::take(&mut self.queue).into_iter().partition(leaves);
+        self.chunks.clear();
+        for parked in kept {
+            if let Request::Append { chunk, .. } = &parked.request {
+                self.push(*chunk, parked);
+            }
+        }
+        taken.into()
+    }
+
     /// Gives up everything: the tickets.
     pub fn give_up(&mut self) -> Vec<u64> {
         self.chunks.clear();

@@ -3,7 +3,8 @@
 use crate::core::{Core, Purpose, journal_file};
 use crate::format::{GROUP_HEADER, GroupHeader, JOURNAL_PAYLOAD_MAX, Place, Record};
 use base::disk::{DiskError, Fill, Op};
-use base::limit::BLOCK;
+use base::limit::{BLOCK, FULL_WAIT};
+use base::unit::Time;
 use std::collections::{BTreeMap, VecDeque};
 
 /// A record with the largest payload, its frame, fields and padding.
@@ -32,6 +33,8 @@ pub(crate) struct JournalLog {
     /// Segments that may be used next.
     pub free: VecDeque<u32>,
     creating: bool,
+    /// Since when a group has waited for a segment.
+    waits_since: Option<Time>,
     /// Every segment with the incarnation in which it was last used (0: never).
     pub segments: BTreeMap<u32, u64>,
 }
@@ -65,9 +68,11 @@ impl Core {
         if self.journal_log.current.is_none_or(|(_, block)| block + blocks > size) {
             let Some(number) = self.journal_log.free.pop_front() else {
                 self.journal_log.current = None;
+                self.journal_log.waits_since.get_or_insert(self.now);
                 self.prepare_journal();
                 return;
             };
+            self.journal_log.waits_since = None;
             let incarnation = self.sequence();
             self.journal_log.segments.insert(number, incarnation);
             self.journal_log.current = Some((number, 0));
@@ -97,6 +102,14 @@ impl Core {
         self.journal_log.written_bytes += bytes as u64;
         let offset = u64::from(block) * BLOCK as u64;
         self.start(Purpose::JournalWrite, Op::Write { file: journal_file(segment), offset, parts: vec![out.freeze()] });
+    }
+
+    /// When the device leaves service because no segment comes for its journal: whoever waits for it would wait for ever.
+    pub fn journal_ends(&self) -> Option<Time> {
+        let log = &self.journal_log;
+        // While one is being made it is not refused, however long that takes.
+        let since = log.waits_since.filter(|_| self.failed.is_none() && !log.creating)?;
+        Some(since.max(self.space.came_back).after(FULL_WAIT))
     }
 
     /// A journal write ended. A failed one is written once more, to another segment.

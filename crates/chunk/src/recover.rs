@@ -23,9 +23,6 @@ use base::version::newer;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
-/// Sequence numbers skipped by every recovery: more than can be in flight, so that one that was given to a lost record is
-/// never given again.
-const SEQUENCE_GAP: u64 = 1 << 20;
 /// `Disk::poll` without an end to wait for returns early only when somebody wakes it; so often, nobody does.
 const EMPTY_POLLS_MAX: u32 = 500;
 /// Reads in flight at once, and the bytes of each: 8 MiB of memory.
@@ -179,7 +176,10 @@ pub(crate) fn open(disk: &mut dyn Disk, mut settings: Settings, new_id: DeviceId
     if let Some(fault) = settings.fault() {
         return Err(Error::new(ErrorKind::Invalid, format!("{fault}; give the device more room")));
     }
-    let (mut core, mut opened) = recover(&mut driver, &files, settings, &identity)?;
+    // Of a life of which nothing was found the numbers are not known: each begins elsewhere, by chance, so that a segment that two of
+    // them used is not taken to be of one. The id was drawn for a device that has none yet; its chance is as good as any.
+    let life = (new_id.0 >> 96) as u64;
+    let (mut core, mut opened) = recover(&mut driver, &files, settings, &identity, life)?;
     core.least = identity.least;
     upgrade(&mut driver, identity)?;
     (opened.version, opened.formatted) = (identity.version, formatted);
@@ -400,6 +400,7 @@ fn recover(
     files: &[(FileName, u64)],
     settings: Settings,
     identity: &Identity,
+    life: u64,
 ) -> Result<(Core, Opened)> {
     let device = identity.device;
     let mut opened = Opened { id: device, ..Opened::default() };
@@ -439,7 +440,7 @@ fn recover(
         index.close(id);
     }
     opened.bytes_scanned = driver.bytes_read;
-    let next = log.beyond.saturating_add(SEQUENCE_GAP);
+    let next = log.beyond.saturating_add(settings.sequence_gap).saturating_add(life);
     let mut core = Core::new(settings, device, index, next, last);
     core.space.floor = floor;
     core.checkpoint.number = header.number;
@@ -582,5 +583,47 @@ fn rebuild_journal(
             }
         });
         core.journal_log.segments.insert(number, incarnation);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Disk, Record, Settings};
+    use base::buffer::Pool;
+    use base::id::{BagId, DeviceId};
+    use base::unit::{MIB, Time};
+    use sim::disk::{SimDevice, SimFaults};
+
+    /// Numbers of records that were lost are not given again, however many these were: here as many as go into the journal of a
+    /// large device before a checkpoint, of which the first came to the disk. A life of which nothing was found begins elsewhere
+    /// than the next one.
+    #[test]
+    fn numbers_of_lost_records_are_not_given_again() {
+        let device = SimDevice::new(1, SimFaults::default());
+        let settings = Settings::for_capacity(256 * MIB, Pool::new(8 << 20));
+        let open = |disk: &mut dyn Disk, life: u128| match super::open(
+            disk,
+            settings.clone(),
+            DeviceId(life << 96),
+            Time::ZERO,
+        ) {
+            Ok((core, _)) => core,
+            Err(error) => panic!("{error}"),
+        };
+        let first = open(&mut device.attach(), 1).next_sequence;
+        device.kill();
+        assert_ne!(open(&mut device.attach(), 2).next_sequence, first);
+        device.kill();
+        let mut disk = device.attach();
+        let mut core = open(&mut disk, 3);
+        for epoch in 0..128 * MIB / 32 {
+            core.record(Record::SealBag { bag: BagId(1), epoch });
+            if epoch == 0 {
+                super::settle(&mut core, &mut disk).unwrap_or_else(|error| panic!("{error}"));
+            }
+        }
+        let given = core.next_sequence;
+        device.kill();
+        assert!(open(&mut device.attach(), 1).next_sequence > given);
     }
 }

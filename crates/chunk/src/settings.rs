@@ -32,6 +32,10 @@ pub struct Settings {
     pub writes_max: usize,
     /// Bytes of one journal group.
     pub group_max: usize,
+    /// Sequence numbers skipped by every recovery: more than can have been given to records that are lost behind one that was found, so
+    /// that none of those is given again. A checkpoint is due after 128 MiB of journal, four million records; where none can be made,
+    /// so many as this are 128 GiB. Enough numbers are left for billions of recoveries.
+    pub sequence_gap: u64,
     /// A fault put in on purpose, by the simulation alone.
     pub planted: Option<Planted>,
 }
@@ -64,6 +68,7 @@ impl Settings {
             tails_max: (capacity / 16).min(64 * MIB),
             writes_max: 4,
             group_max: (MIB as usize).min(journal_segment as usize),
+            sequence_gap: 1 << 32,
             planted: None,
         }
     }

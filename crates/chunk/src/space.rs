@@ -124,6 +124,11 @@ pub(crate) struct Space {
 }
 
 impl Space {
+    /// Whether a segment is being made.
+    pub fn is_making(&self) -> bool {
+        self.creating
+    }
+
     /// A range of a segment is of no use once the journal is durable up to `after`.
     pub fn kill(&mut self, segment: u32, block: u32, blocks: u32, after: u64) {
         let Some(found) = self.segments.get_mut(&segment) else { return };

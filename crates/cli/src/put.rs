@@ -22,7 +22,10 @@ use std::sync::Arc;
   zcat big.gz | stormwell put - /2026/big.csv
 
 DST follows the rules of `cp -r`: below DST if that is a directory, else as DST. When put ends with 0, everything is on
-stable media. Modification times and permission bits are kept. Links named on the command line are followed.")]
+stable media. Modification times and permission bits are kept. Links named on the command line are followed.
+
+With --overwrite an old file is given up when its copy begins, as in HDFS: if put is cut off, the beginning of the new
+one may be all there is. To keep the old one until then: put under another name, then `stormwell mv --replace`.")]
 pub struct Put {
     /// Replace files that exist
     #[arg(long)]

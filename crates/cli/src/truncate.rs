@@ -9,7 +9,7 @@ use clap::Args;
 /// Cuts off the end of a file that nobody is writing
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  stormwell truncate --size 1MiB /logs/today.log\n\nA size above the file's is refused: append what is missing. The space of what is cut off comes back by itself."
+    after_help = "Example:\n  stormwell truncate --size 1MiB /logs/today.log\n\nA size above the file's is refused. The space of what is cut off comes back by itself."
 )]
 pub struct Truncate {
     /// Bytes to keep

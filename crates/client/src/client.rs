@@ -8,7 +8,7 @@ use base::checksum::{UnitSums, combine};
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{NodeId, SessionId};
-use base::limit::{FILE_CHUNK, RECORD_PAYLOAD_MAX, SESSION_LEASE};
+use base::limit::{FILE_CHUNK, RECORD_PAYLOAD_MAX, SESSION_LEASE, SMALL_PAYLOAD_MAX};
 use base::net::Net;
 use base::unit::MIB;
 use bytes::Bytes;
@@ -277,8 +277,11 @@ impl Client {
         sent: &Sent,
     ) -> Result<(A::Answer, Payload)> {
         let mut route = self.route(device).await?;
+        let lane = (payload.length() > SMALL_PAYLOAD_MAX).then(|| self.lane());
         loop {
-            match route.link().call_counted(ask, payload.clone(), sent).await {
+            // A payload that waits for memory holds up what is behind it: what keeps sessions and grants alive is not.
+            let link = lane.map_or_else(|| route.link(), |lane| route.ordered(lane));
+            match link.call_counted(ask, payload.clone(), sent).await {
                 Err(error) => route = route.after(error).await?,
                 Ok((answer, payload)) => {
                     payload.verify()?;

@@ -5,6 +5,7 @@ mod format;
 use base::buffer::{Buffer, Pool};
 use base::checksum::{combine, crc32c};
 use base::error::{Error, ErrorKind, Result};
+use base::fault::contained_work;
 use base::limit::{BAG_HEADER, COMPRESSED_PART, SMALL_PAYLOAD_MAX};
 use base::policy::Compression;
 use bytes::Bytes;
@@ -64,7 +65,8 @@ impl Compressor {
             return Ok(work());
         }
         let Ok(_turn) = self.turns.acquire().await else { unreachable!("nobody closes the turns") };
-        spawn_blocking(work).await.map_err(|error| {
+        // Bytes that somebody made are looked at there, for a connection of a gateway maybe.
+        spawn_blocking(|| contained_work(work)).await.map_err(|error| {
             let text = format!("compressing a chunk was cut off: {error}; what is stored is safe; do it again");
             Error::new(ErrorKind::Io, text)
         })
@@ -179,7 +181,7 @@ fn decompress(
 
 #[cfg(test)]
 mod tests {
-    use super::{compress_cell, restore, restore_cell, shrink};
+    use super::{Compressor, compress_cell, restore, restore_cell, shrink};
     use base::buffer::Pool;
     use base::env::Random;
     use base::error::ErrorKind;
@@ -222,6 +224,17 @@ mod tests {
             assert!(stored(how, &words(1 << 20), &pool).len() < 1 << 17, "{how:?} of words");
             assert_eq!(stored(how, &noise(5000, 4), &pool).len(), 5000 + BAG_HEADER, "{how:?} of noise");
         }
+    }
+
+    /// A fault in a compressor ends what it was doing, and no more.
+    #[tokio::test]
+    async fn faults_are_contained() {
+        let compressor = Compressor::new(Pool::new(1 << 20));
+        let before = base::fault::contained_faults();
+        let ended: Result<(), _> = compressor.work(1 << 20, || panic!("planted")).await;
+        assert!(ended.is_err_and(|error| error.kind() == ErrorKind::Io));
+        assert!(base::fault::contained_faults() > before, "it would have ended the process");
+        assert_eq!(compressor.work(1 << 20, || 7).await, Ok(7));
     }
 
     /// A cell of a file comes back, is noticed if it is of another length, and is not made where it would hardly be smaller.

@@ -5,6 +5,7 @@ use crate::columns::{Columns, together};
 use crate::writer::Written;
 use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
+use base::fault::contained;
 use base::id::DeviceId;
 use base::limit::{BLOCK, COLUMNS_MAX, COMPRESSED_MIN, FULL_WAIT, RECORD_PAYLOAD_MAX};
 use base::policy::{Compression, Level};
@@ -137,6 +138,15 @@ const PIECES_OF_COLUMN: usize = 2;
 /// The first wait for room on a full device; each is twice the one before, up to the last.
 const FULL_PAUSE_FIRST: Duration = Duration::from_millis(20);
 const FULL_PAUSE_LAST: Duration = Duration::from_secs(1);
+
+/// A fault ends the flow alone (`contained`): whoever waits for what it does has to hear of it.
+impl Drop for Flow {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.fail(crate::writer::broken(&self.path));
+        }
+    }
+}
 
 impl Flow {
     pub(crate) fn new(
@@ -411,7 +421,7 @@ impl Flow {
         // The first poll puts it into the link's queue, so pieces leave in their order; the rest of it needs no order.
         match poll_fn(|context| Poll::Ready(call.as_mut().poll(context))).await {
             Poll::Ready(outcome) => self.sort(outcome),
-            Poll::Pending => drop(self.in_flight.spawn(call)),
+            Poll::Pending => drop(self.in_flight.spawn(contained(call))),
         }
     }
 

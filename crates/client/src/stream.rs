@@ -3,6 +3,7 @@
 use crate::client::Sizes;
 use crate::reader::FileReader;
 use base::error::{Error, ErrorKind, Result};
+use base::fault::contained;
 use base::limit::CELL;
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -106,7 +107,7 @@ impl FileStream {
         while self.on_their_way.len() < depth && self.asked < self.end {
             let length = piece.min(self.end - self.asked);
             let (reader, offset) = (self.reader.clone(), self.asked);
-            let task = tokio::spawn(async move { reader.read_at(offset, length).await });
+            let task = tokio::spawn(contained(async move { reader.read_at(offset, length).await }));
             self.on_their_way.push_back(ReadAhead { length, task });
             self.asked += length;
         }

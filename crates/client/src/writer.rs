@@ -4,6 +4,7 @@ use crate::client::Client;
 use crate::flow::{Compressing, Flow, Order};
 use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
+use base::fault::contained;
 use base::id::DeviceId;
 use base::limit::{BLOCK, COMPRESSED_MIN, RECORD_PAYLOAD_MAX, SMALL_PAYLOAD_MAX};
 use base::net::Boxed;
@@ -73,6 +74,8 @@ pub struct FileWriter {
     compression: Compression,
     /// It made the file.
     made: bool,
+    /// See `is_lost`.
+    lost: bool,
     attributes: Attributes,
     /// Bytes that wait to become a piece.
     gathered: BytesMut,
@@ -123,23 +126,16 @@ impl Client {
     /// Opens a closed file to write at its end. `Busy` while somebody writes it; after a writer that went away, until its
     /// session has ended and the node has sealed its last chunk.
     pub async fn append(&self, path: &str) -> Result<FileWriter> {
-        self.append_as(path, "").await
+        self.append_as(path, "", (0, 0)).await
     }
 
-    /// The same for somebody who holds the file in a gateway's protocol.
-    pub async fn append_as(&self, path: &str, holder: &str) -> Result<FileWriter> {
-        self.open_end(path, holder, false).await
-    }
-
-    /// The same, taken from whoever has the file open for the same holder, who has written nothing since: there is nothing to be waited
-    /// for. `Busy` if something of it is synced: `recover` it.
-    pub async fn take_over(&self, path: &str, holder: &str) -> Result<FileWriter> {
-        self.open_end(path, holder, true).await
-    }
-
-    async fn open_end(&self, path: &str, holder: &str, instead: bool) -> Result<FileWriter> {
+    /// The same for somebody who holds the file in a gateway's protocol. `began`: `began_length` and `began_generation` of the file that was
+    /// taken from another gateway, with which its holder goes on; zeros: it begins.
+    pub async fn append_as(&self, path: &str, holder: &str, began: (u64, u64)) -> Result<FileWriter> {
         let (path_text, holder) = (path.to_string(), holder.to_string());
-        let ask = file::Append { path: path_text, holder, instead, asked: self.asked, looked: self.looked() };
+        let (began_length, began_generation) = began;
+        let (asked, looked) = (self.asked, self.looked());
+        let ask = file::Append { path: path_text, holder, began_length, began_generation, asked, looked };
         let opened = self.ask(&ask).await?;
         FileWriter::start(self.relying_on_nothing(), path, opened, 0)
     }
@@ -179,7 +175,7 @@ impl FileWriter {
         let window_bytes = window_of(&client);
         let window = Arc::new(Semaphore::new(window_bytes));
         let (inode, position) = (opened.inode, opened.length);
-        let (generation, limited) = (opened.generation, opened.limited);
+        let (generation, limited, lost) = (opened.generation, opened.limited, opened.lost);
         let compression = Compression::from_code(opened.compression).unwrap_or_default();
         let (progress, written) = watch::channel(Written { length: position, ..Written::default() });
         let of_flow = (window.clone(), window_bytes);
@@ -192,6 +188,7 @@ impl FileWriter {
             limited,
             compression,
             made: false,
+            lost,
             attributes,
             gathered: BytesMut::new(),
             behind: Behind::Idle(Box::new(flow)),
@@ -209,6 +206,12 @@ impl FileWriter {
     /// What was known about the file when it was opened here.
     pub fn attributes(&self) -> &Attributes {
         &self.attributes
+    }
+
+    /// Whether the file was opened by an answer that was given before, and another session has it open by now, or nobody: nothing can be
+    /// written by this writer.
+    pub fn is_lost(&self) -> bool {
+        self.lost
     }
 
     /// Whether a quota limits the bytes of what is above the file.
@@ -361,7 +364,7 @@ impl FileWriter {
             return None;
         }
         let (client, bytes) = (self.client.clone(), bytes.clone());
-        Some(tokio::spawn(async move { client.session.compressor.compress_cell(how, bytes).await }))
+        Some(tokio::spawn(contained(async move { client.session.compressor.compress_cell(how, bytes).await })))
     }
 
     async fn permits(&self, bytes: usize) -> Result<tokio::sync::OwnedSemaphorePermit> {
@@ -394,7 +397,7 @@ impl FileWriter {
         if let Behind::Idle(_) = self.behind {
             let (orders, inbox) = mpsc::channel(ORDERS_MAX);
             if let Behind::Idle(flow) = std::mem::replace(&mut self.behind, Behind::Running(orders)) {
-                tokio::spawn(flow.run(inbox));
+                tokio::spawn(contained(flow.run(inbox)));
             }
         }
         match &self.behind {
@@ -414,9 +417,9 @@ impl FileWriter {
 }
 
 /// Nobody carries out what is ordered.
-fn broken(path: &str) -> Error {
+pub(crate) fn broken(path: &str) -> Error {
     let text = format!(
-        "writing {path} was cut off because the program is ending; what hflush or sync reported before is safe; append to go on"
+        "writing {path} was cut off because the program is ending, or by a fault of its own; what hflush or sync reported before is safe; append to go on"
     );
     Error::new(ErrorKind::Io, text)
 }

@@ -22,6 +22,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long a connection that we end is kept for the other side to hear why.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// A connection that does nothing is closed after this long while half of all places are taken. Hadoop's clients close those of calls
+/// after ten seconds (`ipc.client.connection.maxidletime`).
+pub const IDLE_MAX_CROWDED: Duration = Duration::from_secs(20);
+
 /// Bytes that say what a connection is for.
 const FIRST_BYTES: usize = 4;
 
@@ -40,9 +44,19 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Who is at the other end has said it: it gives way to no newcomer any more. Refused if there are too many of its kind.
+    /// Who is at the other end has said it. Refused if there are too many of its kind, and none of them rests.
     pub fn known(&mut self) -> Result<(), Taken> {
         self.place.prove()
+    }
+
+    /// Nothing is under way: it gives way to newcomers if there is no other place for them, those that rest longest first.
+    pub fn rest(&mut self) {
+        self.place.rest();
+    }
+
+    /// Something is under way: it gives way to nobody. Refused if it has given way already, and there is no room for it to stay.
+    pub fn work(&mut self) -> Result<(), Taken> {
+        self.place.work()
     }
 
     /// Ready once the connection has to leave; with the reason.
@@ -91,6 +105,7 @@ pub async fn run(gateway: Arc<Gateway>, mut listener: Box<dyn Listener>, shutdow
                 }
             },
         }
+        places.let_leave().await;
     }
     drop(listener);
     let finish = async { while connections.join_next().await.is_some() {} };
@@ -108,7 +123,7 @@ async fn converse(
     let begun = tokio::select! {
         biased;
         begun = timeout(HELLO_WAIT_MAX, first_bytes(&mut stream)) => begun,
-        taken = poll_fn(|context| ticket.poll_leave(context)) => return refuse(stream, taken).await,
+        taken = poll_fn(|context| ticket.poll_leave(context)) => return say_why(&mut stream, &taken).await,
     };
     // A connection that says nothing at first is closed; nobody needs to be told.
     let Ok(Some(begun)) = begun else { return };
@@ -132,15 +147,19 @@ async fn converse(
     }
 }
 
-/// Says in the words of Hadoop RPC why there is no place: what the connection is for is not known yet, and a client of the data
-/// transfer protocol takes this for the end.
+/// Tells one that has no place why, and waits a little for the word to arrive.
 async fn refuse(mut stream: Box<dyn Stream>, taken: Taken) {
+    say_why(&mut stream, &taken).await;
+    linger(&mut stream).await;
+}
+
+/// Says in the words of Hadoop RPC why there is no place: what the connection is for is not known yet, and a client of the data
+/// transfer protocol takes this for the end. A place is not kept for them to arrive: others want it.
+async fn say_why(stream: &mut Box<dyn Stream>, taken: &Taken) {
     let mut words = Vec::new();
     rpc::append_fatal(&mut words, CALL_UNKNOWN, &Refusal::new(RETRIABLE, taken.to_string()), FATAL_UNKNOWN);
     // Whoever goes away first is no news.
-    if let Ok(Ok(())) = timeout(LAST_WORDS, stream.write_all(&words)).await {
-        linger(&mut stream).await;
-    }
+    drop(timeout(LAST_WORDS, stream.write_all(&words)).await);
 }
 
 /// The first bytes of a connection. `None`: it ended before.

@@ -18,11 +18,12 @@ use crate::message::files::{
     AbandonBlock, Fsync, IsFileClosed, Nothing, RecoverLease, RenewLease, ReportBadBlocks, Truth,
 };
 use crate::names;
-use crate::refusal::{RETRIABLE, Refusal};
+use crate::refusal::Refusal;
 use crate::transfer::Incoming;
 use bytes::Bytes;
 use prost::Message;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use elsewhere::opened_elsewhere;
 pub use leases::{close_all, watch};
@@ -42,13 +43,28 @@ pub struct Files {
     /// Devices that had no room lately.
     pub room: room::Room,
     opening: locks::Locks,
+    /// Held by each call from when it asks the store to open a file until that is in the table.
+    opening_now: tokio::sync::RwLock<()>,
 }
 
 impl Files {
     /// Nobody else opens this path for writing until what is answered is dropped: a file that the store says is open and that is
     /// not open here belongs to somebody who is gone.
     async fn opening(&self, path: &str) -> locks::Held<'_> {
-        self.opening.lock(path).await
+        // As the store has it: clients may write a path in several ways.
+        let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
+        self.opening.lock(&names.join("/")).await
+    }
+
+    /// Before the store is asked to open a file, to be dropped when that is in the table: no device is asked for anything in between.
+    async fn open_soon(&self) -> tokio::sync::RwLockReadGuard<'_, ()> {
+        self.opening_now.read().await
+    }
+
+    /// Waits until every file that calls here asked the store to open by now is in the table, or was not opened. Not to be asked by who
+    /// opens one.
+    async fn opened_by_now(&self) {
+        drop(self.opening_now.write().await);
     }
 }
 
@@ -81,7 +97,7 @@ pub async fn call(
             Err(refusal) => Err(refusal),
         },
         "getAdditionalDatanode" => match decode(request) {
-            Ok(ask) => encoded(writing::additional_datanode(gateway, ask).await),
+            Ok(ask) => encoded(writing::additional_datanode(gateway, caller, ask).await),
             Err(refusal) => Err(refusal),
         },
         "updateBlockForPipeline" => match decode(request) {
@@ -112,15 +128,10 @@ async fn about_leases(
             }
             Err(refusal) => Err(refusal),
         },
-        "renewLease" => decode::<RenewLease>(request).and_then(|ask| {
-            making::check_holder(&ask.holder)?;
-            if gateway.files.open.renew(&ask.holder, gateway.clock.now()) {
-                return encoded(Ok(Nothing {}));
-            }
-            let text =
-                "more clients than can be noted renewed leases of files that are open at other gateways; try again";
-            Err(Refusal::new(RETRIABLE, text))
-        }),
+        "renewLease" => match decode::<RenewLease>(request) {
+            Ok(ask) => encoded(renew_lease(gateway, ask.holder).await.map(|()| Nothing {})),
+            Err(refusal) => Err(refusal),
+        },
         "recoverLease" => match decode::<RecoverLease>(request) {
             Ok(ask) => encoded(recover_lease(gateway, caller, &ask.path).await.map(|()| Truth { result: true })),
             Err(refusal) => Err(refusal),
@@ -143,6 +154,15 @@ async fn about_leases(
         },
         _ => return None,
     })
+}
+
+async fn renew_lease(gateway: &Gateway, holder: String) -> Result<(), Refusal> {
+    making::check_holder(&holder)?;
+    if !gateway.files.open.renew(&holder, gateway.clock.now()) {
+        // More than can be noted were heard of, or invented, since the store was told last: of this one it is told now.
+        gateway.client.holders_heard(vec![(holder, Duration::ZERO)], Vec::new()).await?;
+    }
+    Ok(())
 }
 
 async fn recover_lease(gateway: &Gateway, caller: &Caller, path: &str) -> Result<(), Refusal> {

@@ -4,6 +4,7 @@ use crate::cluster::Cluster;
 use crate::files::Files;
 use crate::names::{Known, Walks};
 use crate::rpc::Rpc;
+use crate::transfer::Reads;
 use base::env::{Clock, Random};
 use base::limit::HDFS_SUMS_MAX;
 use base::net::{Boxed, Listener};
@@ -76,6 +77,8 @@ pub struct Gateway {
     pub(crate) sums: Semaphore,
     /// See `sums`.
     pub(crate) compares: Semaphore,
+    /// What reads of blocks share.
+    pub(crate) reads: Arc<Reads>,
 }
 
 impl Gateway {
@@ -109,6 +112,7 @@ impl Gateway {
             walks: Walks::default(),
             sums: Semaphore::new(HDFS_SUMS_MAX),
             compares: Semaphore::new(1),
+            reads: Arc::default(),
         };
         let gateway = Arc::new(gateway);
         let leases = tokio::spawn(crate::files::watch(Arc::downgrade(&gateway)));

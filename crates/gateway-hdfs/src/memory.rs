@@ -34,14 +34,19 @@ impl Memory {
         if let Some(permit) = self.now(bytes) {
             return permit;
         }
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        let waits = Waits(&self);
+        let wants = self.want();
         let permit = self.bytes.clone().acquire_many_owned(self.at_most(bytes)).await;
-        drop(waits);
+        drop(wants);
         match permit {
             Ok(permit) => permit,
             Err(_) => unreachable!("nobody closes it"),
         }
+    }
+
+    /// Somebody who goes on with less than it wants: as long as what is answered lives, others know that there is too little.
+    pub fn want(self: &Arc<Memory>) -> Wants {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        Wants(self.clone())
     }
 
     fn at_most(&self, bytes: usize) -> u32 {
@@ -50,9 +55,9 @@ impl Memory {
 }
 
 /// Counts one that waits, until it has what it waits for or gives up.
-struct Waits<'a>(&'a Memory);
+pub struct Wants(Arc<Memory>);
 
-impl Drop for Waits<'_> {
+impl Drop for Wants {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
@@ -82,6 +87,10 @@ mod tests {
         assert!(futures_pending(&mut waiting).await && memory.is_wanted());
         drop(waiting);
         assert!(!memory.is_wanted(), "it gave up");
+        let wants = memory.want();
+        assert!(memory.is_wanted());
+        drop(wants);
+        assert!(!memory.is_wanted());
         drop(held);
         let all = memory.clone().take(1000).await;
         assert_eq!(all.num_permits(), 100);

@@ -4,6 +4,7 @@ mod checksum;
 pub(crate) mod connection;
 mod gathering;
 mod read;
+mod source;
 mod write;
 
 use crate::door::Ticket;
@@ -18,6 +19,7 @@ use base::net::Stream;
 use connection::{Connection, nonsense};
 pub(crate) use gathering::Incoming;
 pub use read::suspect;
+pub(crate) use source::Reads;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,13 +68,13 @@ async fn serve(gateway: &Arc<Gateway>, connection: &mut Connection, ticket: &mut
         };
         let Ok(request) = request else { return Ok(()) };
         let request = request?;
-        if let Err(taken) = ticket.known() {
+        if let Err(taken) = ticket.known().and_then(|()| ticket.work()) {
             return answer(connection, ERROR, &taken.to_string()).await;
         }
         match request {
             Request::Write(request) => return write::write_block(gateway, connection, *request).await,
             Request::Read(request) => {
-                if !read::read_block(gateway, connection, &request).await? {
+                if !read::read_block(gateway, connection, ticket, &request).await? {
                     return Ok(());
                 }
             }
@@ -85,6 +87,7 @@ async fn serve(gateway: &Arc<Gateway>, connection: &mut Connection, ticket: &mut
             }
         }
         wait = KEEP_ALIVE;
+        ticket.rest();
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod connections;
 mod credit;
+mod data;
 mod frames;
 mod hdfs;
 mod healthy;
@@ -34,7 +35,7 @@ pub struct Args {
     /// Only these; without names all of them
     names: Vec<String>,
     /// Connections that an attack by their number opens
-    #[arg(long, default_value_t = 6000)]
+    #[arg(long, default_value_t = 10_000)]
     connections: usize,
     /// How long each attack goes on, in seconds
     #[arg(long, default_value_t = 6)]
@@ -65,7 +66,7 @@ struct Attack {
 }
 
 /// All of them, in the order in which they are made.
-const ATTACKS: [Attack; 17] = [
+const ATTACKS: [Attack; 28] = [
     Attack {
         name: "ranges",
         about: "reads that name one byte 65,536 times",
@@ -112,6 +113,11 @@ const ATTACKS: [Attack; 17] = [
         run: |target| Box::pin(frames::nested(target)),
     },
     Attack {
+        name: "concat",
+        about: "questions that join 4,096 files, 256 of them unanswered on each of 16 connections",
+        run: |target| Box::pin(frames::concats(target)),
+    },
+    Attack {
         name: "paths-hdfs",
         about: "calls of Hadoop's with paths of 60 MiB",
         run: |target| Box::pin(hdfs::long_paths(target)),
@@ -139,7 +145,7 @@ const ATTACKS: [Attack; 17] = [
     Attack {
         name: "idle-hdfs",
         about: "connections to Hadoop's port that say who they are, and nothing more",
-        run: |target| Box::pin(hdfs::idle(target)),
+        run: |target| Box::pin(connections::idle(target, &target.hdfs, hdfs::greeting())),
     },
     Attack {
         name: "silent-hdfs",
@@ -150,6 +156,56 @@ const ATTACKS: [Attack; 17] = [
         name: "drip-hdfs",
         about: "connections to Hadoop's port that say a byte a second of who they are",
         run: |target| Box::pin(connections::dripping(target, &target.hdfs, hdfs::greeting())),
+    },
+    Attack {
+        name: "drip-data-hdfs",
+        about: "connections to Hadoop's port that say a byte a second of a write",
+        run: |target| Box::pin(connections::dripping(target, &target.hdfs, data::greeting())),
+    },
+    Attack {
+        name: "slow-hdfs",
+        about: "connections to Hadoop's port that say a byte every 9 s of who they are",
+        run: |target| Box::pin(connections::slowly(target, &target.hdfs, hdfs::greeting())),
+    },
+    Attack {
+        name: "slow-data-hdfs",
+        about: "connections to Hadoop's port that say a byte every 9 s of a write",
+        run: |target| Box::pin(connections::slowly(target, &target.hdfs, data::greeting())),
+    },
+    Attack {
+        name: "pings-hdfs",
+        about: "connections to Hadoop's port that send a ping of 16 KiB, and nothing more",
+        run: |target| Box::pin(hdfs::padded_pings(target)),
+    },
+    Attack {
+        name: "walks-hdfs",
+        about: "sums over a tree, many at once on many connections",
+        run: |target| Box::pin(hdfs::walks(target)),
+    },
+    Attack {
+        name: "holders-hdfs",
+        about: "files that are made for holders with names of 60 KiB",
+        run: |target| Box::pin(hdfs::long_holders(target)),
+    },
+    Attack {
+        name: "blocks-hdfs",
+        about: "the places of 15,360 blocks, asked for without an end and never read",
+        run: |target| Box::pin(data::blocks(target)),
+    },
+    Attack {
+        name: "packets-hdfs",
+        about: "packets of 15 MiB that stop behind their header",
+        run: |target| Box::pin(data::half_packets(target)),
+    },
+    Attack {
+        name: "sums-hdfs",
+        about: "checksums of a large block, asked for by clients that do not wait for them",
+        run: |target| Box::pin(data::sums(target)),
+    },
+    Attack {
+        name: "reads-hdfs",
+        about: "a large block, read by clients that take none of it",
+        run: |target| Box::pin(data::unread(target)),
     },
 ];
 

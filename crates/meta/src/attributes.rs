@@ -11,7 +11,10 @@ use crate::request::{NewAttributes, NewInode, Request, Seen, User};
 use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
 use base::id::InodeId;
-use base::limit::{HOLDER_MAX, NOTE_MAX, USER_NAME_MAX, XATTR_NAME_MAX, XATTR_VALUE_MAX, XATTRS_BYTES_MAX, XATTRS_MAX};
+use base::limit::{
+    EMPTY_DIRECTORIES_MAX, HOLDER_MAX, NOTE_MAX, USER_NAME_MAX, XATTR_NAME_MAX, XATTR_VALUE_MAX, XATTRS_BYTES_MAX,
+    XATTRS_MAX,
+};
 
 /// The permission bits that there are: read, write and execute for three, and three special ones.
 const MODE_BITS: u32 = 0o7777;
@@ -117,6 +120,24 @@ impl State {
             };
             if !same {
                 let text = format!("'{path}' has changed since it was looked up; nothing was done: look again");
+                return Err(Error::new(ErrorKind::Stale, text));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses if somebody has put something into one of these directories since it was found empty. One that is gone is empty.
+    pub fn check_empty(&self, directories: &[InodeId]) -> Result<()> {
+        let count = directories.len();
+        if count > EMPTY_DIRECTORIES_MAX {
+            let text = format!(
+                "{count} directories were said to be empty, {EMPTY_DIRECTORIES_MAX} are the most; nothing was done: do it in several steps"
+            );
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        for directory in directories {
+            if self.has_names(*directory)? {
+                let text = "a directory that was empty is not any more; nothing was done: look again";
                 return Err(Error::new(ErrorKind::Stale, text));
             }
         }

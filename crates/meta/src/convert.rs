@@ -1,14 +1,14 @@
 //! Between records on disk and the types of requests and replies.
 
 use crate::format::{
-    AttributesRecord, BagRecord, CarriedRecord, ColumnRecord, FencedRecord, FileResultRecord, FilesRecord, GroupRecord,
-    HandleRecord, InodeRecord, LimitsRecord, PlacedRecord, PolicyRecord, QuotaRecord, ReplicaRecord, ReplyRecord,
-    WalkRecord,
+    AttributesRecord, BagRecord, CarriedRecord, ColumnRecord, FIRST_GENERATION, FencedRecord, FileResultRecord,
+    FilesRecord, GroupRecord, HandleRecord, InodeRecord, LimitsRecord, PlacedRecord, PolicyRecord, QuotaRecord,
+    ReplicaRecord, ReplyRecord, WalkRecord, WriterRecord,
 };
 use crate::reply::Reply;
-use crate::request::{Attributes, BagInfo, BagState, Carried, Column, FileHandle, NewGroup, Orphan, Quota};
+use crate::request::{Attributes, BagInfo, BagState, Began, Carried, Column, FileHandle, NewGroup, Orphan, Quota};
 use base::error::{Error, ErrorKind, Result};
-use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, InodeId};
+use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, InodeId, SessionId};
 use base::policy::{Class, Compression, Policy};
 use base::unit::WallTime;
 
@@ -64,6 +64,10 @@ pub fn placed(group: GroupId, record: &GroupRecord) -> NewGroup {
 /// What is said of a stored file or directory.
 pub fn attributes(inode: InodeId, record: InodeRecord) -> Attributes {
     let block = record.writer.as_ref().map(|writer| (writer.block_base, writer.block_number));
+    let began = record.writer.as_ref().map(|writer| match writer.appending {
+        true => Began { length: writer.began_length, generation: writer.began_generation },
+        false => Began { length: 0, generation: FIRST_GENERATION },
+    });
     Attributes {
         inode,
         directory: record.directory,
@@ -80,6 +84,7 @@ pub fn attributes(inode: InodeId, record: InodeRecord) -> Attributes {
         holder: record.writer.map(|writer| writer.holder).unwrap_or_default(),
         version: record.version,
         block: block.filter(|(base, _)| *base != 0),
+        began: began.filter(|began| began.generation != 0),
     }
 }
 
@@ -168,18 +173,23 @@ pub fn reply_record(reply: &Reply) -> ReplyRecord {
     record
 }
 
-/// A remembered reply. `bag` and `file` give what is known of a bag and of a file now.
+/// A remembered reply for a session. `bag` and `file` give what is known of a bag and of a file now.
 pub fn reply(
     record: ReplyRecord,
+    session: SessionId,
     bag: impl Fn(BagId) -> Result<BagInfo>,
     file: impl Fn(InodeId) -> Result<Option<InodeRecord>>,
 ) -> Result<Reply> {
     if let Some(handle) = record.handle {
         let inode = InodeId(handle.inode);
+        // Whoever uses the lease of a file that is gone is told so then.
+        let now = file(inode)?.unwrap_or_default();
+        let writes = |writer: &WriterRecord| !writer.ended && writer.session == session.to_bytes();
+        let lost = now.generation != handle.generation || !now.writer.as_ref().is_some_and(writes);
         return Ok(Reply::Handle(FileHandle {
             inode,
-            // Whoever uses the lease of a file that is gone is told so then.
-            attributes: attributes(inode, file(inode)?.unwrap_or_default()),
+            lost,
+            attributes: attributes(inode, now),
             generation: Generation(handle.generation),
             length: handle.length,
             group: new_group(handle.group.unwrap_or_default()),

@@ -100,6 +100,11 @@ impl Devices {
         self.known.get(&device).map(|device| device.info.class)
     }
 
+    /// Whether a device lies in memory and its node, which says what it has, does not name it: nobody brings that one back.
+    pub fn is_gone_memory(&self, device: DeviceId) -> bool {
+        self.known.get(&device).is_some_and(|device| device.info.class == Class::Memory && !device.info.reported)
+    }
+
     /// The node that has a device, if it was ever registered.
     pub fn node_of(&self, device: DeviceId) -> Option<NodeId> {
         self.known.get(&device).map(|device| device.info.node)

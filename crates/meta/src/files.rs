@@ -9,7 +9,7 @@ use crate::path::Path;
 use crate::place::{self, Candidate};
 use crate::quota::{Load, Taken};
 use crate::reply::Reply;
-use crate::request::{Column, Extent, FileHandle, Located, NewGroup, NewInode, Orphan, Place};
+use crate::request::{Began, Column, Extent, FileHandle, Located, NewGroup, NewInode, Orphan, Place};
 use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, Generation, GroupId, InodeId, SessionId};
@@ -22,6 +22,9 @@ use prost::Message;
 
 /// Most extents in one answer to `Locate`: with their groups about 100 KiB, with the widest ones 500 KiB.
 const LOCATE_PAGE_MAX: usize = 512;
+
+/// Groups that go with a file because a writer lost it before their first byte; older ones go with their writers' sessions.
+const FENCED_MAX: usize = 16;
 
 impl State {
     /// A new group of up to so many columns where the policy wants it, held by nobody yet.
@@ -113,29 +116,44 @@ impl State {
         }
         self.put(&Key::Inode(inode), &record);
         self.mark(&Key::SessionFile(session, inode));
+        self.heard_of(&new.holder);
         let generation = Generation(record.generation);
         let limited = self.is_limited(directory.inode)?;
         let attributes = convert::attributes(inode, record);
         let compression = directory.policy.compression.unwrap_or_default();
-        Ok(Reply::Handle(FileHandle { inode, generation, length: 0, group, attributes, limited, compression }))
+        Ok(Reply::Handle(FileHandle {
+            inode,
+            generation,
+            length: 0,
+            group,
+            attributes,
+            limited,
+            compression,
+            lost: false,
+        }))
+    }
+
+    /// Who opens a file is heard of: its gateway tells that only some time later, and by then another one could take the file from a
+    /// holder that did nothing for a while before.
+    fn heard_of(&mut self, holder: &str) {
+        if !holder.is_empty() {
+            self.holders.hear(holder, self.now);
+        }
     }
 
     /// Does `AppendOpen`.
-    pub fn append_open(&mut self, session: SessionId, path: &Path, holder: &str, instead: bool) -> Result<Reply> {
+    pub fn append_open(
+        &mut self,
+        session: SessionId,
+        path: &Path,
+        holder: &str,
+        began: Option<Began>,
+    ) -> Result<Reply> {
         check_holder(holder)?;
         let Found { inode, mut record, policy } = self.find_file(path)?;
         let before = Taken::of(&record);
-        if let Some(writer) = &record.writer
-            && instead
-            && !holder.is_empty()
-            && (writer.holder.as_str(), writer.length) == (holder, 0)
-        {
-            match SessionId::from_slice(&writer.session) {
-                Some(session) if !writer.ended => self.remove(&Key::SessionFile(session, inode)),
-                _ => self.remove(&Key::Orphan(inode)),
-            }
-            self.drop_reference(GroupId(writer.group), None)?;
-            record.writer = None;
+        if self.planted == Some(Planted::LateCallTakesFile) {
+            self.take_as_empty(inode, &mut record, holder)?;
         }
         if let Some(writer) = &record.writer {
             let who = if writer.ended { "is being recovered after its writer went away" } else { "has a writer" };
@@ -143,10 +161,16 @@ impl State {
         }
         let group = self.allocate_for_file(policy, None, usize::MAX)?;
         record.generation = record.generation.saturating_add(1);
+        let here = Began { length: record.length, generation: record.generation };
+        let Began { length: began_length, generation: began_generation } = began
+            .filter(|before| before.length <= here.length && (1..here.generation).contains(&before.generation))
+            .unwrap_or(here);
         record.writer = Some(WriterRecord {
             session: session.to_bytes().to_vec(),
             group: group.group.0,
             start: record.length,
+            began_length,
+            began_generation,
             appending: true,
             holder: holder.to_string(),
             policy: Some(convert::policy_record(policy)),
@@ -154,11 +178,33 @@ impl State {
         });
         self.put_file_anyway(inode, &record, before)?;
         self.mark(&Key::SessionFile(session, inode));
+        self.heard_of(holder);
         let (generation, length) = (Generation(record.generation), record.length);
         let limited = self.is_limited(InodeId(record.parent))?;
         let attributes = convert::attributes(inode, record);
         let compression = policy.compression.unwrap_or_default();
-        Ok(Reply::Handle(FileHandle { inode, generation, length, group, attributes, limited, compression }))
+        Ok(Reply::Handle(FileHandle {
+            inode,
+            generation,
+            length,
+            group,
+            attributes,
+            limited,
+            compression,
+            lost: false,
+        }))
+    }
+
+    /// What `Planted::LateCallTakesFile` does.
+    fn take_as_empty(&mut self, inode: InodeId, record: &mut InodeRecord, holder: &str) -> Result<()> {
+        let is_its = |writer: &WriterRecord| {
+            !holder.is_empty() && !writer.ended && (writer.holder.as_str(), writer.length) == (holder, 0)
+        };
+        let Some(writer) = record.writer.take_if(|writer| is_its(writer)) else { return Ok(()) };
+        if let Some(session) = SessionId::from_slice(&writer.session) {
+            self.remove(&Key::SessionFile(session, inode));
+        }
+        self.drop_reference(GroupId(writer.group), None)
     }
 
     /// The record and the lease of a file, if this session has it with this generation, and what the file takes.
@@ -305,6 +351,35 @@ impl State {
         if writer.length > 0 && self.group(group)?.columns.len() > 1 {
             let rest = RangeRecord { length: u64::MAX - writer.length };
             self.put(&Key::GarbageRange(group, writer.length), &rest);
+        }
+        Ok(())
+    }
+
+    /// The fenced chunks of a group that never had a byte stay for as long as its writer's session, or the file: without them a first append
+    /// that comes late would make them anew, and be acknowledged.
+    fn keep_fence(&mut self, record: &mut InodeRecord, writer: &WriterRecord) -> Result<()> {
+        let group = GroupId(writer.group);
+        let Some(session) = SessionId::from_slice(&writer.session).filter(|session| self.sessions.is_open(*session))
+        else {
+            return Ok(());
+        };
+        let kept = GroupRecord { session: writer.session.clone(), ..self.group(group)? };
+        self.put(&Key::Group(group), &kept);
+        self.mark(&Key::SessionGroup(session, group));
+        if record.fenced.len() == FENCED_MAX {
+            record.fenced.remove(0);
+        }
+        record.fenced.push(group.0);
+        Ok(())
+    }
+
+    /// A file goes: whoever appends to it does no harm.
+    pub fn give_up_fences(&mut self, record: &mut InodeRecord) -> Result<()> {
+        for group in std::mem::take(&mut record.fenced) {
+            let kept = self.layers.record::<GroupRecord>(&Key::Group(GroupId(group)))?;
+            if let Some(session) = kept.and_then(|kept| SessionId::from_slice(&kept.session)) {
+                self.give_up_pack(session, GroupId(group))?;
+            }
         }
         Ok(())
     }
@@ -485,6 +560,9 @@ impl State {
                 let length = length.max(writer.length);
                 let group = GroupId(writer.group);
                 self.set_open_length(&mut record, &mut writer, (group, length))?;
+                if length == 0 && self.planted != Some(Planted::FenceForgotten) {
+                    self.keep_fence(&mut record, &writer)?;
+                }
                 self.finish_group(inode, &writer)?;
                 self.drop_rest(&writer)?;
                 self.remove(&Key::Orphan(inode));

@@ -14,6 +14,9 @@ pub const VERSION_MIN: u32 = 1;
 /// The least program that reads `VERSION`. Who raises the one raises the other.
 pub const VERSION_SINCE: ProgramVersion = ProgramVersion { major: 0, minor: 1, patch: 0 };
 
+/// A new file's generation.
+pub const FIRST_GENERATION: u64 = 1;
+
 /// Under `Key::Settled`.
 #[derive(Clone, PartialEq, Message)]
 pub struct SettledRecord {
@@ -143,6 +146,10 @@ pub struct InodeRecord {
     /// Rises when its rights, its note or its extended attributes change.
     #[prost(uint64, tag = "24")]
     pub version: u64,
+    /// Groups without bytes that were taken from its writers, as far as they are kept for the time that those writers' sessions last. A
+    /// program that does not know them keeps them for as long.
+    #[prost(uint64, repeated, tag = "26")]
+    pub fenced: Vec<u64>,
 }
 
 /// What one gateway keeps with a file or directory.
@@ -253,6 +260,13 @@ pub struct WriterRecord {
     /// That block's number among those of this file.
     #[prost(uint32, tag = "25")]
     pub block_number: u32,
+    /// Bytes that the file had when its holder opened it, which may have gone on with it through other gateways since. Not of a file that
+    /// its holder made.
+    #[prost(uint64, tag = "26")]
+    pub began_length: u64,
+    /// And the generation that it got then; zero: nobody knows.
+    #[prost(uint64, tag = "27")]
+    pub began_generation: u64,
 }
 
 /// Under `Key::Extent`.
@@ -293,7 +307,7 @@ pub struct GroupRecord {
     /// It holds many small files.
     #[prost(bool, tag = "5")]
     pub packed: bool,
-    /// Sixteen bytes, of a packed group that a session still adds to.
+    /// Sixteen bytes, of a packed group that a session still adds to, or of one without bytes that was taken from the session's writer.
     #[prost(bytes = "vec", tag = "6")]
     pub session: Vec<u8>,
     /// Bytes of a cell; zero in groups of one column, which need none.
@@ -384,6 +398,17 @@ pub struct AnswerRecord {
     /// What was answered.
     #[prost(message, optional, tag = "5")]
     pub reply: Option<ReplyRecord>,
+}
+
+/// Under `Key::Floor`. A program that does not know it forgets answers without raising it.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct FloorRecord {
+    /// The last of that client's calls whose answer was forgotten.
+    #[prost(uint32, tag = "1")]
+    pub call: u32,
+    /// Counts how often a client's was raised.
+    #[prost(uint64, tag = "2")]
+    pub order: u64,
 }
 
 /// A remembered reply: at most one part is there, none means done.

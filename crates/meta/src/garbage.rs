@@ -44,6 +44,7 @@ impl State {
         }
         let before = Taken::of(&record);
         self.charge(InodeId(record.parent), &record.name, Load { names: -1, bytes: -before.space })?;
+        self.give_up_fences(&mut record)?;
         if let Some(writer) = record.writer.take() {
             match SessionId::from_slice(&writer.session) {
                 Some(session) if !writer.ended => self.remove(&Key::SessionFile(session, inode)),

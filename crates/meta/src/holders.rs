@@ -25,7 +25,7 @@ impl Holders {
     }
 
     /// The holder was heard of at this time.
-    fn hear(&mut self, holder: &str, at: Time) {
+    pub fn hear(&mut self, holder: &str, at: Time) {
         match self.heard.get_mut(holder) {
             Some(heard) => *heard = at.max(*heard),
             None => {

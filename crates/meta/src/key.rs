@@ -34,9 +34,11 @@ pub enum Key<'a> {
     Call(SessionId, u16),
     /// `AnswerRecord`: a remembered reply to a gateway's client; slots are used in a circle.
     Answer(u32),
+    /// `FloorRecord`: up to which number answers to this client of a gateway were forgotten.
+    Floor(u128),
     /// Nothing: the session writes this file.
     SessionFile(SessionId, InodeId),
-    /// Nothing: the session owns this group for small files.
+    /// Nothing: the group is garbage no sooner than the session is over: it owns it for small files, or had it taken away.
     SessionGroup(SessionId, GroupId),
     /// Nothing: a file whose writer's session ended; its last group has to be sealed.
     Orphan(InodeId),
@@ -77,6 +79,7 @@ impl Key<'_> {
             Key::SessionGroup(..) => 0x23,
             Key::Orphan(_) => 0x24,
             Key::Answer(_) => 0x25,
+            Key::Floor(_) => 0x26,
             Key::Detached(_) => 0x30,
             Key::GarbageGroup(_) => 0x31,
             Key::GarbageRange(..) => 0x32,

@@ -9,6 +9,7 @@ mod convert;
 mod devices;
 mod extents;
 mod files;
+mod floors;
 mod format;
 mod garbage;
 mod holders;

@@ -32,7 +32,7 @@ impl State {
     /// Does `DeviceRemove`. Memory follows when it is committed.
     pub fn remove_device(&mut self, device: DeviceId) -> Result<Reply> {
         match self.device_record(device) {
-            Ok(record) if record.draining => {
+            Ok(record) if record.draining || self.devices.is_gone_memory(device) => {
                 self.remove(&Key::Device(device));
                 if self.devices.node_of(device).is_some_and(|node| self.nodes.is_known(node)) {
                     self.raise_epoch();

@@ -2,7 +2,7 @@
 
 use crate::attributes::check_new;
 use crate::convert;
-use crate::format::{InodeRecord, NameRecord};
+use crate::format::{FIRST_GENERATION, InodeRecord, NameRecord};
 use crate::key::{Key, after_prefix};
 use crate::path::Path;
 use crate::quota::Load;
@@ -120,7 +120,7 @@ impl State {
             mode: new.mode,
             note: new.note.clone(),
             copies: new.copies,
-            generation: 1,
+            generation: FIRST_GENERATION,
             parent: parent.0,
             name: name.to_string(),
             ..InodeRecord::default()

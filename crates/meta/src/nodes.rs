@@ -30,11 +30,6 @@ struct Node {
 }
 
 impl Nodes {
-    /// How many there are.
-    pub fn count(&self) -> usize {
-        self.known.len()
-    }
-
     /// Whether the node is one of the store's.
     pub fn is_known(&self, node: NodeId) -> bool {
         self.known.contains_key(&node)

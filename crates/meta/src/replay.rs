@@ -167,22 +167,30 @@ fn read_groups(
         }
         let Some(block) = window.get((offset - window_at) as usize..) else { return Ok(()) };
         let decoded = GroupHeader::decode(block);
+        if let Some((_, version)) = decoded
+            && offset == 0
+        {
+            // A segment begins with a header that a program wrote, whether its group is whole to us or not: of a newer one nothing is
+            // passed over.
+            check_version(version, ProgramVersion::default())?;
+        }
         if let Some((header, version)) = decoded
             && incarnation.is_none_or(|incarnation| incarnation == header.incarnation)
+            && header.padded() <= length - offset
         {
-            check_version(version, ProgramVersion::default())?;
-            if header.padded() <= length - offset {
-                // Bounded by the segment's length, as just checked.
-                let bytes = read(disk, segment, offset, header.padded() as usize)?;
-                if format::group_is_whole(&bytes, &header) {
-                    offset += header.padded();
-                    incarnation = Some(header.incarnation);
-                    if header.last > settled {
-                        needed = true;
-                        groups.push(Group { header, bytes });
-                    }
-                    continue;
+            // Bounded by the segment's length, as just checked.
+            let bytes = read(disk, segment, offset, header.padded() as usize)?;
+            if format::group_is_whole(&bytes, &header) {
+                // Behind the first header only now: bytes of a torn group, which anybody may have written, can look like the header of another
+                // version.
+                check_version(version, ProgramVersion::default())?;
+                offset += header.padded();
+                incarnation = Some(header.incarnation);
+                if header.last > settled {
+                    needed = true;
+                    groups.push(Group { header, bytes });
                 }
+                continue;
             }
         }
         // Past the end of what was settled there is nothing to miss.

@@ -3,8 +3,8 @@
 mod said;
 
 pub use said::{
-    Attributes, BagInfo, BagState, Carried, Column, DeviceInfo, Entry, Extent, FileHandle, FilePiece, Garbage, Limit,
-    Located, NewGroup, NodeInfo, NodeState, Orphan, Quota, Totals,
+    Attributes, BagInfo, BagState, Began, Carried, Column, DeviceInfo, Entry, Extent, FileHandle, FilePiece, Garbage,
+    Limit, Located, NewGroup, NodeInfo, NodeState, Orphan, Quota, Totals,
 };
 
 use crate::path::Path;
@@ -195,6 +195,8 @@ pub enum Request {
         directories: u64,
         /// For each of the change's paths (`Request::paths`) what was found there; empty: nothing is compared.
         seen: Vec<Seen>,
+        /// Directories that were found empty and have to be so still; at most `EMPTY_DIRECTORIES_MAX`.
+        empty: Vec<InodeId>,
         /// The change.
         change: Box<Request>,
     },
@@ -237,9 +239,8 @@ pub enum Request {
         path: Path,
         /// Who holds it in a gateway's protocol; empty: nobody in particular.
         holder: String,
-        /// Takes it from whoever has it open for the same holder: what was written since counts for nothing. `Busy` if some of that
-        /// is synced.
-        instead: bool,
+        /// Where that holder began, if it goes on with what it has open through another gateway.
+        began: Option<Began>,
     },
     /// Records what the finished group holds and gives the next, a wider one where there are devices for it. `Group`.
     NextGroup {

@@ -6,6 +6,9 @@ use crate::request::{Caller, Request, Totals};
 use crate::state::State;
 use base::error::Result;
 
+/// Files that are joined in a small part of a millisecond.
+const SHORT_CONCAT: usize = 64;
+
 impl Request {
     /// Whether it may change the state; others are reads and are answered from it.
     pub fn is_change(&self) -> bool {
@@ -59,6 +62,15 @@ impl Request {
             // A node's own. What was collected is gone, and its number is not used again.
             Request::Collected { .. } => false,
             change => change.is_change(),
+        }
+    }
+
+    /// Whether it names so many paths that it may take milliseconds.
+    pub fn is_long(&self) -> bool {
+        match self {
+            Request::Provided { change, .. } | Request::Asked { change, .. } => change.is_long(),
+            Request::Concat { sources, .. } => sources.len() > SHORT_CONCAT,
+            _ => false,
         }
     }
 
@@ -116,7 +128,7 @@ impl State {
             Request::Stat { path } => self.stat(&path),
             Request::Lookup { path, known } => self.lookup(&path, known),
             Request::PathOf { inode } => self.answer_path_of(inode),
-            Request::Answered { asked } => self.answered(asked),
+            Request::Answered { asked } => self.answered(caller.session, asked),
             Request::List { path, after, limit } => self.list(&path, after.as_deref(), limit),
             Request::Locate { file, offset, length } => self.locate(&file, offset, length),
             Request::GetXattrs { path, name } => self.get_xattrs(&path, name.as_deref()),
@@ -163,17 +175,18 @@ impl State {
         match request {
             Request::OpenSession { user } => self.open_session(session, user),
             Request::CloseSession => self.end_session(session),
-            Request::Provided { directories, seen, change } => {
+            Request::Provided { directories, seen, empty, change } => {
                 if *directories != 0 || seen.is_empty() {
                     self.check_directories(*directories)?;
                 }
                 self.check_seen(change, seen)?;
+                self.check_empty(empty)?;
                 self.serve(caller, change)
             }
             Request::Asked { asked, change } => self.serve_asked(caller, *asked, change),
             Request::Mkdir { path, parents, new } => self.mkdir(path, *parents, new),
             Request::Create { path, overwrite, parents, new } => self.create(session, path, *overwrite, *parents, new),
-            Request::AppendOpen { path, holder, instead } => self.append_open(session, path, holder, *instead),
+            Request::AppendOpen { path, holder, began } => self.append_open(session, path, holder, *began),
             Request::NextGroup { inode, generation, finished, columns_max } => {
                 self.next_group_of(session, *inode, *generation, *finished, *columns_max)
             }

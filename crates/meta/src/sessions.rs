@@ -198,11 +198,11 @@ impl State {
         let Some(slot) = self.sessions.slot_of(caller) else { return Ok(None) };
         let record: CallRecord =
             self.layers.record(&Key::Call(caller.session, slot))?.ok_or_else(|| missing("a remembered call"))?;
-        self.recall(record.reply.unwrap_or_default()).map(Some)
+        self.recall(caller.session, record.reply.unwrap_or_default()).map(Some)
     }
 
-    /// A remembered answer as it is given again.
-    pub fn recall(&self, record: ReplyRecord) -> Result<Reply> {
+    /// A remembered answer as it is given again, to a session.
+    pub fn recall(&self, session: SessionId, record: ReplyRecord) -> Result<Reply> {
         let file = |inode| self.layers.record(&Key::Inode(inode));
         if let Some(FencedRecord { inode, generation }) = record.fenced {
             let inode = InodeId(inode);
@@ -214,7 +214,11 @@ impl State {
                 Ok(Reply::Attributes(convert::attributes(inode, now)))
             };
         }
-        convert::reply(record, |bag| self.bag_info(bag), file)
+        let mut reply = convert::reply(record, session, |bag| self.bag_info(bag), file)?;
+        if let (Reply::Handle(handle), Some(Planted::RememberedLeaseBelieved)) = (&mut reply, self.planted) {
+            handle.lost = false;
+        }
+        Ok(reply)
     }
 
     /// `Stale` for a change that the session has said it does not ask again: it was answered or given up, and what was answered is

@@ -41,6 +41,13 @@ impl<N: Copy + Ord> Slots<N> {
         ((self.order % self.count as u64) as usize, self.order)
     }
 
+    /// The call whose answer is forgotten for the next one.
+    pub fn forgets(&self) -> Option<N> {
+        let (slot, _) = self.next();
+        let old = (*self.names.get(slot)?)?;
+        (self.of.get(&old) == Some(&slot)).then_some(old)
+    }
+
     /// The answer to the call is in the slot that `next` gave.
     pub fn remember(&mut self, name: N) {
         let (slot, _) = self.next();
@@ -73,9 +80,11 @@ mod tests {
         let found = |slots: &Slots<u64>| (10..16).map(|call| slots.find(&call)).collect::<Vec<_>>();
         let expected = [None, None, Some(2), Some(0), Some(1), None];
         assert_eq!(found(&slots), expected);
+        assert_eq!(slots.forgets(), Some(12));
         let loaded = Slots::load(3, vec![(4, 14), (2, 12), (3, 13)]);
         assert_eq!((found(&loaded), loaded.next()), (expected.to_vec(), (2, 5)));
         let mut few = Slots::load(3, vec![(4, 14)]);
+        assert_eq!(few.forgets(), None);
         few.remember(15);
         assert_eq!((few.find(&14), few.find(&15), few.next()), (Some(1), Some(2), (0, 6)));
     }

@@ -1,6 +1,7 @@
 //! The state and its transactions: what a request reads and changes, kept whole or taken back whole.
 
 use crate::devices::Devices;
+use crate::floors::Floors;
 use crate::format::{self, CountersRecord, InodeRecord, NameRecord, SEQUENCE_MAX};
 use crate::holders::Holders;
 use crate::key::Key;
@@ -15,7 +16,7 @@ use crate::widen::Widths;
 use base::env::Random;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, GroupId, InodeId};
-use base::limit::{REMEMBERED_ANSWERS, REMEMBERED_CALLS};
+use base::limit::{FORGOTTEN_CLIENTS_MAX, REMEMBERED_ANSWERS, REMEMBERED_CALLS};
 use base::planted::Planted;
 use base::unit::{Time, WallTime};
 use base::version::ProgramVersion;
@@ -36,6 +37,8 @@ pub struct State {
     pub sessions: Sessions,
     /// Which calls of gateways' clients are remembered.
     pub answers: Slots<Asked>,
+    /// Up to which numbers answers to such clients were forgotten.
+    pub floors: Floors,
     /// The call whose answer the transaction under way remembers.
     pub answering: Option<Asked>,
     /// What devices reported.
@@ -105,6 +108,7 @@ impl State {
             counters,
             sessions: Sessions::default(),
             answers: Slots::new(REMEMBERED_ANSWERS),
+            floors: Floors::new(FORGOTTEN_CLIENTS_MAX),
             answering: None,
             devices: Devices::default(),
             nodes: Nodes::default(),

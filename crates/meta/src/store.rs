@@ -12,7 +12,7 @@ use base::disk::{BlockFile, Disk, Done, Op};
 use base::env::Random;
 use base::error::{Error, ErrorKind, Result};
 use base::id::SessionId;
-use base::limit::{BLOCK, REMEMBERED_CALLS};
+use base::limit::{BLOCK, REMEMBERED_ANSWERS, REMEMBERED_CALLS};
 use base::planted::Planted;
 use base::unit::{MIB, Time, WallTime};
 use std::collections::BTreeMap;
@@ -37,6 +37,8 @@ pub struct Settings {
     pub widths: Widths,
     /// Answers that are remembered for one session at the most, up to 65,536. `limit::REMEMBERED_CALLS` unless there is a reason.
     pub remembered_calls: usize,
+    /// Answers that are remembered for all clients of gateways together. `limit::REMEMBERED_ANSWERS` unless there is a reason.
+    pub remembered_answers: usize,
     /// A fault put in on purpose, by the simulation alone.
     pub planted: Option<Planted>,
 }
@@ -47,8 +49,18 @@ impl Settings {
     pub fn for_capacity(capacity: u64, random: Arc<dyn Random>) -> Settings {
         let segment_length = (capacity / 128 / MIB * MIB).clamp(MIB, 16 * MIB);
         let (settle_bytes, widths) = (segment_length as usize / 2, Widths::default());
-        let remembered_calls = REMEMBERED_CALLS;
-        Settings { segment_length, segments_max: 16, settle_bytes, random, widths, remembered_calls, planted: None }
+        let (remembered_calls, remembered_answers) = (REMEMBERED_CALLS, REMEMBERED_ANSWERS);
+        let (segments_max, planted) = (16, None);
+        Settings {
+            segment_length,
+            segments_max,
+            settle_bytes,
+            random,
+            widths,
+            remembered_calls,
+            remembered_answers,
+            planted,
+        }
     }
 }
 
@@ -138,7 +150,7 @@ impl<T> Store<T> {
         state.remembered_max = settings.remembered_calls;
         state.holders = Holders::since(now);
         state.load_sessions()?;
-        state.load_answers()?;
+        state.load_answers(settings.remembered_answers)?;
         state.load_nodes()?;
         state.load_devices()?;
         let random = Arc::clone(&settings.random);

@@ -1,6 +1,6 @@
 //! The serving side as a service sees it: a call comes in, an answer goes out, from whatever thread has it.
 
-use crate::credit::Budget;
+use crate::credit::{Budget, Piece};
 use crate::frame::{FAILURE, Header, REPLY};
 use crate::message::{Ask, Failure, kind_name};
 use crate::outbound::Outbound;
@@ -10,8 +10,7 @@ use crate::stats::NetStats;
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::id::SessionId;
-use base::limit::{FRAME_DEPTH_MAX, FRAME_FIELDS_MAX, FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX};
-use base::protobuf::{Bounds, check};
+use base::limit::{FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX};
 use base::unit::Time;
 use bytes::Bytes;
 use prost::Message;
@@ -46,9 +45,8 @@ pub struct Call {
 }
 
 impl Call {
-    /// The question. `Protocol` if the bytes are none of this type, or hold more than a message may.
+    /// The question. `Protocol` if the bytes are none of this type. What may be in it was counted when it came.
     pub fn ask<A: Ask>(&self) -> Result<A> {
-        check(&self.message, Bounds { fields: FRAME_FIELDS_MAX, depth: FRAME_DEPTH_MAX })?;
         A::decode(self.message.clone()).map_err(|error| {
             let name = kind_name(self.kind).unwrap_or("unknown");
             Error::new(
@@ -103,16 +101,24 @@ pub struct Responder {
     number: u64,
     /// When the call came.
     started: Time,
+    /// What the question takes in memory, in whatever form: given back when it is answered.
+    _piece: Option<Piece>,
 }
 
 impl Responder {
-    pub(crate) fn to_connection(outlet: Arc<Outlet>, kind: u16, number: u64, started: Time) -> Responder {
+    pub(crate) fn to_connection(
+        outlet: Arc<Outlet>,
+        kind: u16,
+        number: u64,
+        started: Time,
+        piece: Option<Piece>,
+    ) -> Responder {
         outlet.unanswered.fetch_add(1, Ordering::Relaxed);
-        Responder { target: Some(Target::Connection(outlet)), kind, number, started }
+        Responder { target: Some(Target::Connection(outlet)), kind, number, started, _piece: piece }
     }
 
     pub(crate) fn to_local(sender: oneshot::Sender<LocalAnswer>, kind: u16) -> Responder {
-        Responder { target: Some(Target::Local(sender)), kind, number: 0, started: Time::ZERO }
+        Responder { target: Some(Target::Local(sender)), kind, number: 0, started: Time::ZERO, _piece: None }
     }
 
     /// Answers. Cheap: encodes into the connection's queue and wakes its task at most once a burst. An answer that does not

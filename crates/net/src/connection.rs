@@ -26,6 +26,16 @@ use tokio::time::{Sleep, sleep};
 /// Turns of reading and writing before other tasks of the runtime get theirs.
 const TURNS: usize = 32;
 
+/// Bytes read before other tasks of the runtime get their turns: a fraction of a millisecond's work, and one question with thousands of
+/// texts. Some dozen connections that send all they can then keep a small call waiting for some milliseconds.
+const TURN_BYTES: usize = 256 << 10;
+
+/// A byte of a message, which is decoded and handed over, is as much work as so many that are only read.
+const MESSAGE_WORK: usize = 16;
+
+/// Bytes that are read and thrown away of a peer that is being told why its connection ends.
+const DISCARDED_MAX: usize = 256 << 10;
+
 /// How long a closing connection tries to say why.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -36,8 +46,9 @@ pub(crate) fn is_said(kind: ErrorKind) -> bool {
 
 /// What the two kinds of connection do differently. An error from any of these ends the connection with that reason.
 pub(crate) trait Role: Send {
-    /// Judges a header before anything is allocated for its frame.
-    fn admit(&mut self, header: &Header) -> Result<Option<Piece>>;
+    /// Judges a header before anything is allocated for its frame. Pending: there is no memory for it now; nothing is read until `turn` has
+    /// found some and `may_read` says so, and then the header is judged again.
+    fn admit(&mut self, header: &Header) -> Result<Poll<Option<Piece>>>;
     /// Takes a frame.
     fn take(&mut self, frame: Frame) -> Result<()>;
     /// Does what waits for something else than bytes. `Ok(false)`: the connection ends once what waits is written.
@@ -59,6 +70,8 @@ pub(crate) struct Moments {
     pub(crate) stuck_since: Option<Time>,
     /// The frame that has begun and not ended: since when, at the latest, and its bytes as far as they are known.
     pub(crate) frame: Option<(Time, u64)>,
+    /// How many of these have come.
+    pub(crate) come: u64,
 }
 
 /// A stream and the frames on it.
@@ -80,6 +93,8 @@ struct Running<R> {
     stuck_since: Option<Time>,
     /// The frame that had begun when it was last looked: its number in the stream, and since when.
     frame: Option<(u64, Time)>,
+    /// What was done since other tasks had their turns, in bytes read.
+    work: usize,
     timer: Pin<Box<Sleep>>,
 }
 
@@ -97,6 +112,7 @@ impl<R: Role> Connection<R> {
             heard,
             stuck_since: None,
             frame: None,
+            work: 0,
             timer,
         };
         let ending = poll_fn(|context| running.poll(context)).await;
@@ -116,8 +132,12 @@ impl<R: Role> Connection<R> {
 impl<R: Role> Running<R> {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
         self.connection.outlet.outbound.awake();
+        self.work = 0;
         for _ in 0..TURNS {
-            let wrote = self.write(context)?;
+            let wrote = match self.write(context) {
+                Ok(wrote) => wrote,
+                Err(error) => return Poll::Ready(Err(self.words_of_peer(context).unwrap_or(error))),
+            };
             let read = match self.read(context)? {
                 Poll::Ready(0) => return Poll::Ready(self.ended()),
                 Poll::Ready(_) => true,
@@ -126,8 +146,12 @@ impl<R: Role> Running<R> {
             while self.timer.as_mut().poll(context).is_ready() {
                 self.tick()?;
             }
+            let waited = !self.connection.role.may_read();
             let goes_on = self.connection.role.turn(context)?;
-            if wrote || read {
+            if self.work >= TURN_BYTES {
+                break;
+            }
+            if wrote || read || waited && self.connection.role.may_read() {
                 continue;
             }
             if !goes_on && self.batch.is_done() && !self.flushing && self.connection.outlet.outbound.backlog() == 0 {
@@ -140,6 +164,18 @@ impl<R: Role> Running<R> {
         }
         context.waker().wake_by_ref();
         Poll::Pending
+    }
+
+    /// What the peer said last, after a write failed: it may have come before the end did.
+    fn words_of_peer(&mut self, context: &mut Context<'_>) -> Option<Error> {
+        for _ in 0..TURNS {
+            match self.read(context) {
+                Ok(Poll::Ready(1..)) => (),
+                Ok(_) => return None,
+                Err(error) => return is_said(error.kind()).then_some(error),
+            }
+        }
+        None
     }
 
     fn ended(&self) -> Result<()> {
@@ -163,7 +199,8 @@ impl<R: Role> Running<R> {
             (None, _) => None,
         };
         let frame = unfinished.zip(self.frame).map(|((_, bytes), (_, since))| (since, bytes));
-        let moments = Moments { now, heard: self.heard, stuck_since: self.stuck_since, frame };
+        let come = self.connection.decoder.come();
+        let moments = Moments { now, heard: self.heard, stuck_since: self.stuck_since, frame, come };
         self.connection.role.tick(&moments)
     }
 
@@ -196,8 +233,22 @@ impl<R: Role> Running<R> {
         }
     }
 
+    /// The frames that are here whole, for as long as more may be taken.
+    fn take_frames(&mut self) -> Result<()> {
+        let Connection { decoder, role, .. } = &mut self.connection;
+        while role.may_read()
+            && let Some(frame) = decoder.next(&mut |header| role.admit(header))?
+        {
+            self.work += frame.message.len() * MESSAGE_WORK;
+            role.take(frame)?;
+        }
+        Ok(())
+    }
+
     /// One read and the frames it completes. Ready with the number of bytes; zero at the stream's end.
     fn read(&mut self, context: &mut Context<'_>) -> Result<Poll<usize>> {
+        // What had come before nothing more could be taken.
+        self.take_frames()?;
         let Connection { stream, decoder, role, clock, stats, .. } = &mut self.connection;
         if !role.may_read() {
             return Ok(Poll::Pending);
@@ -210,10 +261,9 @@ impl<R: Role> Running<R> {
         let length = space.filled().len();
         decoder.filled(length);
         self.heard = clock.now();
+        self.work += length;
         count(&stats.bytes_in, length as u64);
-        while let Some(frame) = decoder.next(&mut |header| role.admit(header))? {
-            role.take(frame)?;
-        }
+        self.take_frames()?;
         Ok(Poll::Ready(length))
     }
 
@@ -223,6 +273,7 @@ impl<R: Role> Running<R> {
         let header = Header { kind: CLOSING, flags: FAILURE, ..Header::default() };
         let outbound = &self.connection.outlet.outbound;
         outbound.push(header, |bytes| encode(&failure, bytes), &Payload::empty());
+        let mut left = DISCARDED_MAX;
         let words = poll_fn(|context| {
             while !self.batch.is_done() || self.connection.outlet.outbound.backlog() > 0 {
                 if !self.write(context)? {
@@ -239,7 +290,8 @@ impl<R: Role> Running<R> {
             for _ in 0..TURNS {
                 let mut space = ReadBuf::new(&mut discarded);
                 ready!(Pin::new(&mut *stream).poll_read(context, &mut space))?;
-                if space.filled().is_empty() {
+                left = left.saturating_sub(space.filled().len());
+                if space.filled().is_empty() || left == 0 {
                     return Poll::Ready(Ok(()));
                 }
             }
@@ -260,10 +312,10 @@ pub(crate) async fn exchange(
 ) -> Result<Frame> {
     let mut bytes = Vec::new();
     frame::append(&mut bytes, header, encode);
-    stream.write_all(&bytes).await?;
-    stream.flush().await?;
+    // Who has no place for us may have said so and closed before this left: its words come first.
+    let sent = async { stream.write_all(&bytes).await.and(stream.flush().await) }.await;
     let mut admit = |header: &Header| match header.message_length as usize {
-        length if length <= GREETING_ANSWER_MAX && header.payload_length == 0 => Ok(None),
+        length if length <= GREETING_ANSWER_MAX && header.payload_length == 0 => Ok(Poll::Ready(None)),
         length => Err(frame::broken(format!(
             "it answered a greeting with {length} bytes and a payload of {}",
             header.payload_length
@@ -279,6 +331,11 @@ pub(crate) async fn exchange(
             Poll::Ready(std::io::Result::Ok(space.filled().len()))
         })
         .await?;
+        if length == 0
+            && let Err(error) = sent
+        {
+            return Err(error.into());
+        }
         if length == 0 && decoder.holds_tls() {
             return Err(crate::tls::unexpected());
         }

@@ -6,11 +6,16 @@ use crate::payload::Payload;
 use base::buffer::{Buffer, Pool};
 use base::checksum::{BlockSums, crc32c};
 use base::error::Result;
-use base::limit::{BLOCK, LARGE_MESSAGE};
+use base::limit::{BLOCK, GREETING_MAX, LARGE_MESSAGE};
 use bytes::Bytes;
+use std::task::Poll;
 
 /// Bytes read at once while frames are small.
 const STAGING: usize = 64 << 10;
+
+/// Bytes read at once before the first frame is whole: strangers have not more, and a greeting fits.
+const FIRST: usize = 8 << 10;
+const _: () = assert!(FIRST >= HEADER_LENGTH + GREETING_MAX);
 
 /// Message and payload together up to here are gathered in the staging buffer and copied out; half of it, so that
 /// moving a frame that was cut by the buffer's end costs less than the reads it saves.
@@ -19,6 +24,9 @@ const _: () = assert!(STAGED_MAX == LARGE_MESSAGE);
 
 /// Bytes of a payload read at once: their checksums are computed while they are still in the processor's own cache.
 const PAYLOAD_READ: usize = 512 << 10;
+
+/// Bytes of a large message read at once: others have their turns between two of them.
+const MESSAGE_READ: usize = 256 << 10;
 
 /// Bytes read at once where a frame with a large payload is expected: all of the payload that staging swallows is copied once more.
 const LEAN_READ: usize = 4096;
@@ -77,13 +85,19 @@ enum State {
 impl Decoder {
     /// A decoder whose payload buffers come from `pool`.
     pub fn new(pool: Pool) -> Decoder {
-        Decoder { staging: vec![0; STAGING], start: 0, end: 0, state: State::Header, lean: false, pool, frames: 0 }
+        Decoder { staging: vec![0; FIRST], start: 0, end: 0, state: State::Header, lean: false, pool, frames: 0 }
     }
 
     /// Where the next bytes of the stream go. Never empty once `next` has returned none.
     pub fn space(&mut self) -> &mut [u8] {
+        if self.staging.len() < STAGING && (self.frames > 0 || matches!(self.state, State::Staged { .. })) {
+            self.staging.resize(STAGING, 0);
+        }
         match &mut self.state {
-            State::Message { message, filled, .. } => &mut message[*filled..],
+            State::Message { message, filled, .. } => {
+                let end = message.len().min(*filled + MESSAGE_READ);
+                &mut message[*filled..end]
+            }
             State::Payload { buffer, filled, .. } => {
                 let end = buffer.len().min(*filled + PAYLOAD_READ);
                 &mut buffer[*filled..end]
@@ -136,20 +150,29 @@ impl Decoder {
         Some((self.frames, u64::from(header.message_length) + u64::from(header.payload_length)))
     }
 
+    /// Bytes of a large frame that has not ended which have come.
+    pub(crate) fn come(&self) -> u64 {
+        match &self.state {
+            State::Message { filled, .. } | State::Payload { filled, .. } => *filled as u64,
+            State::Header | State::Staged { .. } => 0,
+        }
+    }
+
     /// Whether what came, too little for a frame, is the beginning of TLS.
     pub(crate) fn holds_tls(&self) -> bool {
         crate::tls::begins(&self.staging[self.start..self.end])
     }
 
     /// The next frame if it is here whole. `admit` sees each header before anything is allocated for it; it may refuse the
-    /// frame, and gives the budget that a large message or payload was granted; at most one of both is large. After an error the stream is of no use any more.
-    pub fn next(&mut self, admit: &mut dyn FnMut(&Header) -> Result<Option<Piece>>) -> Result<Option<Frame>> {
+    /// frame, and gives the budget that a large message or payload was granted; at most one of both is large. Where it is pending there is no
+    /// frame, and the same header is seen again next time. After an error the stream is of no use any more.
+    pub fn next(&mut self, admit: &mut dyn FnMut(&Header) -> Result<Poll<Option<Piece>>>) -> Result<Option<Frame>> {
         let frame = self.step(admit)?;
         self.frames += u64::from(frame.is_some());
         Ok(frame)
     }
 
-    fn step(&mut self, admit: &mut dyn FnMut(&Header) -> Result<Option<Piece>>) -> Result<Option<Frame>> {
+    fn step(&mut self, admit: &mut dyn FnMut(&Header) -> Result<Poll<Option<Piece>>>) -> Result<Option<Frame>> {
         loop {
             match std::mem::replace(&mut self.state, State::Header) {
                 State::Header => {
@@ -159,7 +182,7 @@ impl Decoder {
                         return Ok(None);
                     };
                     let header = Header::decode(bytes)?;
-                    let piece = admit(&header)?;
+                    let Poll::Ready(piece) = admit(&header)? else { return Ok(None) };
                     self.start += HEADER_LENGTH;
                     self.state = self.body(header, piece);
                 }

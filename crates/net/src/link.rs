@@ -19,7 +19,7 @@ use base::net::Net;
 use bytes::Bytes;
 pub use numbers::CallNumbers;
 use prost::Message;
-use slot::{Made, Pending, Shared, Slot, make};
+use slot::{Made, Pending, Shared, Slot, make_first};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -108,15 +108,20 @@ type Answer = Result<(u16, Bytes, Payload)>;
 
 impl Link {
     /// Connects to the node at `address` (`host:port`). Fails at once if nothing listens there (`Unreachable`), and if one side
-    /// does not want the other (`Refused`: secret or cluster; `Unsupported`: version).
+    /// does not want the other (`Refused`: secret or cluster; `Unsupported`: version). A node that has no place just now is asked again for
+    /// `silence_max` (`Busy`).
     pub async fn connect(net: Arc<dyn Net>, address: &str, settings: LinkSettings) -> Result<Link> {
         let silence_max = settings.silence_max;
         let shared = Arc::new(Shared::new(net, address, settings));
-        let made = match timeout(silence_max, make(&shared)).await {
+        let mut busy = None;
+        let made = match timeout(silence_max, make_first(&shared, &mut busy)).await {
             Ok(Ok(made)) => made,
             Ok(Err(error)) if error.kind() == ErrorKind::Unreachable => return Err(nobody(address, error.text())),
             Ok(Err(error)) => return Err(error),
-            Err(_) => return Err(nobody(address, &format!("silence for {} s", silence_max.as_secs()))),
+            Err(_) => {
+                let silence = || nobody(address, &format!("silence for {} s", silence_max.as_secs()));
+                return Err(busy.map_or_else(silence, |busy| busy.during(address)));
+            }
         };
         Ok(Link::start(shared, Some(made)))
     }

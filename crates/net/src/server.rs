@@ -2,6 +2,7 @@
 
 mod greeting;
 mod serving;
+mod wishes;
 
 use crate::call::{Outlet, Service, bounded_failure, encode};
 use crate::connection::{Connection, is_said};
@@ -40,6 +41,12 @@ pub struct ServerSettings {
     pub outgoing: Budget,
     /// Bounds the large messages that clients have begun to send and the service still holds.
     pub messages: Budget,
+    /// Bounds what the questions that are worked on take once they are decoded (`limit::call_memory`). A call that finds none waits, and its
+    /// connection is not read.
+    pub calls: Budget,
+    /// The same for questions that others may wait for: of nodes, and what keeps clients' claims alive. Never one with `calls`: a circle of
+    /// waits would not end.
+    pub urgent: Budget,
     /// Who may be connected. Of a server's own: what two share, the strangers of one take from the other.
     pub places: Arc<Places>,
     /// What is wanted of who connects, and shown to them.
@@ -104,6 +111,7 @@ impl Server {
                     }
                 },
             }
+            settings.places.let_leave().await;
         }
         drop(listener);
         let finish = async { while connections.join_next().await.is_some() {} };

@@ -27,13 +27,13 @@ pub struct Waiter {
 /// What a device has counted of a bag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BagCounts {
-    /// What is durable or on its way there.
+    /// What is durable or on its way there; of acknowledgements what is durable.
     pub stat: BagStat,
     /// Chunks that wait to be pulled.
     pub waiting: u64,
     /// Chunks granted and not yet acknowledged.
     pub granted: u64,
-    /// Chunks that are there.
+    /// Chunks that are there, or may be again: a device that failed has them after its next start although they were acknowledged.
     pub chunks: u64,
 }
 
@@ -60,11 +60,15 @@ impl Bags {
     /// What is counted of a bag.
     pub fn counts(&mut self, bag: BagId, engine: &Engine<Then>) -> BagCounts {
         let lengths = self.queue(bag, engine).lengths();
+        let (unsure, unsure_bytes) = engine.acknowledged_for_now(bag);
+        let mut stat = engine.bag_stat(bag);
+        stat.acknowledged = stat.acknowledged.saturating_sub(unsure);
+        stat.acknowledged_bytes = stat.acknowledged_bytes.saturating_sub(unsure_bytes);
         BagCounts {
-            stat: engine.bag_stat(bag),
+            stat,
             waiting: lengths.waiting as u64,
             granted: lengths.granted as u64,
-            chunks: engine.chunks_of(Owner::Bag(bag)).count() as u64,
+            chunks: engine.chunks_of(Owner::Bag(bag)).count() as u64 + unsure,
         }
     }
 
@@ -128,7 +132,7 @@ impl Bags {
     /// Reads the bag anew from the device at its next use; those who wait stay.
     pub fn forget_state(&mut self, bag: BagId, engine: &Engine<Then>) {
         if let Some(entry) = self.bags.get_mut(&bag)
-            && engine.chunks_of(Owner::Bag(bag)).next().is_none()
+            && !engine.has_chunks(bag)
         {
             entry.queue = BagQueue::default();
         }
@@ -191,7 +195,7 @@ fn answer_empty(waiter: Waiter, pulled: Pulled, queue: &BagQueue, pass: u32) {
 #[cfg(test)]
 mod tests {
     use super::Waiter;
-    use crate::device::{Device, Item, Pushed, Start, spawn};
+    use crate::device::{Device, Item, Pushed, Start, Started, spawn};
     use crate::world::{OsWorld, World};
     use base::buffer::Pool;
     use base::checksum::BlockSums;
@@ -210,6 +214,22 @@ mod tests {
     use std::time::Duration;
 
     const BAG: BagId = BagId(1);
+
+    /// A device in memory, on such a disk as `on` makes of one.
+    fn started(on: impl FnOnce(Box<dyn Disk>) -> Box<dyn Disk>) -> Started {
+        let pool = Pool::new(64 << 20);
+        let opened = OsWorld.disk(Path::new("/nowhere"), Backend::Memory, pool.clone()).expect("a disk");
+        let start = Start {
+            disk: on(opened.disk),
+            settings: OsWorld.chunk_settings(256 << 20, pool),
+            new_id: DeviceId(7),
+            class: Class::Memory,
+            place: "memory".to_string(),
+            clock: Arc::new(os::clock::SystemClock::new()),
+            outgoing: net::Budget::new(1 << 24),
+        };
+        spawn(&OsWorld, start).expect("it starts")
+    }
 
     async fn push(device: &Device, chunk: ChunkId) {
         let payload = Bytes::from(vec![9; 1000]);
@@ -288,19 +308,13 @@ mod tests {
     /// given it, and is not told that the bag has ended.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn the_end_waits_for_pushes() {
-        let pool = Pool::new(64 << 20);
-        let opened = OsWorld.disk(Path::new("/nowhere"), Backend::Memory, pool.clone()).expect("a disk");
-        let (is_held, waker) = (Arc::new(AtomicBool::new(false)), opened.disk.waker());
-        let start = Start {
-            disk: Box::new(SlowDisk { disk: opened.disk, is_held: is_held.clone(), held: Vec::new() }),
-            settings: OsWorld.chunk_settings(256 << 20, pool.clone()),
-            new_id: DeviceId(7),
-            class: Class::Memory,
-            place: "memory".to_string(),
-            clock: Arc::new(os::clock::SystemClock::new()),
-            outgoing: net::Budget::new(1 << 24),
-        };
-        let started = spawn(&OsWorld, start).expect("it starts");
+        let is_held = Arc::new(AtomicBool::new(false));
+        let mut wake = None;
+        let started = started(|disk| {
+            wake = Some(disk.waker());
+            Box::new(SlowDisk { disk, is_held: is_held.clone(), held: Vec::new() })
+        });
+        let waker = wake.expect("it has a disk");
         let device = started.device;
         let link = Link::local(Arc::new(Direct(device.clone())), SessionId(9 << 64));
         let chunk = PushName { session: 9, stream: 0, number: 1 }.chunk();
@@ -333,22 +347,36 @@ mod tests {
         assert!(started.ended.await.is_err(), "its end is told by nobody being left to tell");
     }
 
+    /// A session that has more streams to a device than it may (one for each device that is emptied there) is refused for good what it pushes
+    /// in another, which is no error: it pushes that elsewhere. What the device has already it is not refused.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn streams_are_bounded() {
+        let started = started(|disk| disk);
+        let device = started.device;
+        let link = Link::local(Arc::new(Direct(device.clone())), SessionId(9 << 64));
+        let refused = async |stream: u16| {
+            let chunk = PushName { session: 9, stream, number: 1 }.chunk();
+            let push = bag::Push { bag: 1, device: 7.into(), chunk: chunk.0.into(), floor: 1 };
+            let (answer, _) = link.call(&push, Payload::new(Bytes::from(vec![9; 1000]))).await.expect("no error");
+            answer.refused.is_some()
+        };
+        // As before a restart: it is there, and its stream is not known.
+        push(&device, PushName { session: 9, stream: 1000, number: 1 }.chunk()).await;
+        for stream in 0..base::limit::PUSH_STREAMS_MAX as u16 {
+            assert!(!refused(stream).await, "stream {stream}");
+        }
+        assert!(refused(500).await && refused(500).await, "one too many");
+        assert!(!refused(1000).await, "it is there");
+        drop(link);
+        device.send(Item::Stop);
+        assert!(started.ended.await.is_err(), "its end is told by nobody being left to tell");
+    }
+
     /// What is counted of a bag is of one moment, while chunks are acknowledged: who leaves it takes the counts of no chunks along.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn counts_are_of_one_moment() {
         const CHUNKS: u128 = 2000;
-        let pool = Pool::new(64 << 20);
-        let opened = OsWorld.disk(Path::new("/nowhere"), Backend::Memory, pool.clone()).expect("a disk");
-        let start = Start {
-            disk: opened.disk,
-            settings: OsWorld.chunk_settings(256 << 20, pool.clone()),
-            new_id: DeviceId(7),
-            class: Class::Memory,
-            place: "memory".to_string(),
-            clock: Arc::new(os::clock::SystemClock::new()),
-            outgoing: net::Budget::new(1 << 20),
-        };
-        let started = spawn(&OsWorld, start).expect("it starts");
+        let started = started(|disk| disk);
         let device = started.device;
         for chunk in 1..=CHUNKS {
             push(&device, ChunkId(chunk)).await;

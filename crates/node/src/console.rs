@@ -23,10 +23,6 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Connections at once: a few scrapers and browsers. A quarter of them may be without a whole request; the oldest of those goes when
-/// another comes, so that whoever asks is heard, however many others only connect.
-const CONNECTIONS_MAX: usize = 256;
-
 /// A request is whole after this long.
 const REQUEST_MAX: Duration = Duration::from_secs(5);
 
@@ -40,9 +36,16 @@ const REQUEST_BYTES_MAX: usize = 8192;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Answers until the node stops.
-pub async fn run(mut listener: Box<dyn Listener>, node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
+///
+/// A quarter of `places` may be without a whole request; the oldest of those goes when another comes, so that whoever asks is heard,
+/// however many others only connect.
+pub async fn run(
+    mut listener: Box<dyn Listener>,
+    node: Arc<Node>,
+    places: Arc<Places>,
+    mut stopped: watch::Receiver<bool>,
+) {
     let mut connections = JoinSet::new();
-    let places = Places::new(CONNECTIONS_MAX);
     loop {
         tokio::select! {
             biased;
@@ -63,6 +66,7 @@ pub async fn run(mut listener: Box<dyn Listener>, node: Arc<Node>, mut stopped: 
                 }
             },
         }
+        places.let_leave().await;
     }
 }
 
@@ -88,6 +92,8 @@ async fn converse(stream: Box<dyn Stream>, node: Arc<Node>, place: Place) {
         }
     };
     tokio::select! {
+        // What has come is heard before the place is given up: a request that is there is answered.
+        biased;
         // A client that goes away, or speaks something else, is no news.
         _ = connection => (),
         () = late => (),

@@ -12,6 +12,9 @@ use std::sync::Arc;
 /// only a writer keeps a chunk for longer, and there are not so many.
 const GONE_MAX: usize = 65_536;
 
+/// Chunks without a byte that are remembered when they are gone: one for each writer that lost its file before its first byte.
+const EMPTY_MAX: usize = 65_536;
+
 /// The chunks that are leaving one device, and those that left it since the node started.
 #[derive(Default)]
 pub struct Departures {
@@ -21,6 +24,9 @@ pub struct Departures {
     unsure: BTreeSet<ChunkId>,
     gone: BTreeMap<ChunkId, Arc<Device>>,
     gone_order: VecDeque<ChunkId>,
+    /// Chunks that were fenced before their first byte and are elsewhere, or nowhere, by now.
+    empty: BTreeSet<ChunkId>,
+    empty_order: VecDeque<ChunkId>,
 }
 
 impl Departures {
@@ -36,8 +42,31 @@ impl Departures {
         std::mem::take(waiting)
     }
 
-    /// Why a request is refused: it changes a chunk of which nobody can say where it is.
+    /// Remembers the chunks that are deleted on this device, which is being emptied, and were taken from their writers before they had
+    /// a byte. A first append that still comes would make one anew, for nobody.
+    pub fn note_empty(&mut self, request: &Request, is_empty: impl Fn(ChunkId) -> bool) {
+        let Request::Delete { chunks } = request else { return };
+        for chunk in chunks.iter().copied().filter(|chunk| is_empty(*chunk)) {
+            if self.empty.insert(chunk) {
+                self.empty_order.push_back(chunk);
+            }
+            if self.empty_order.len() > EMPTY_MAX
+                && let Some(oldest) = self.empty_order.pop_front()
+            {
+                self.empty.remove(&oldest);
+            }
+        }
+    }
+
+    /// Why a request is refused: it changes a chunk of which nobody can say where it is, or one that was taken from its writer and has
+    /// left.
     pub fn refusal(&self, request: &Request) -> Option<Error> {
+        if let Request::Append { chunk, .. } = request
+            && self.empty.contains(chunk)
+        {
+            let text = format!("chunk {chunk} was taken from its writer, and has left this device; nothing was stored");
+            return Some(Error::new(ErrorKind::Stale, text));
+        }
         let chunk = changed_by(request).filter(|chunk| self.unsure.contains(chunk))?;
         let text = format!(
             "chunk {chunk} was being moved to another device when the metadata store stopped to take changes, so that nobody can say \

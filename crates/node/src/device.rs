@@ -170,6 +170,9 @@ pub enum Item {
     Stop,
 }
 
+// A call that comes over the network has as much counted for it at the least, for as long as it is in the queue.
+const _: () = assert!(size_of::<Item>() as u64 <= base::limit::call_memory(0));
+
 /// Which chunk is pushed to which bag.
 #[derive(Clone, Copy, Debug)]
 pub struct Pushed {
@@ -370,6 +373,9 @@ impl Thread {
     fn handle(&mut self, now: Time, item: Item) {
         match item {
             Item::Chunk { request, then } => {
+                if self.device.is_draining() {
+                    self.departures.note_empty(&request, |chunk| self.engine.is_closed_empty(chunk));
+                }
                 if let Some(refusal) = self.departures.refusal(&request) {
                     self.answer(now, then, Err(refusal));
                 } else if let Some((request, then)) = self.departures.route(request, then) {
@@ -478,13 +484,17 @@ impl Thread {
 
     fn push(&mut self, now: Time, push: Pushed, bytes: Bytes, sums: BlockSums, respond: Responder) {
         let Pushed { bag, chunk, floor } = push;
-        if let Err(error) = self.engine.heard_push(chunk, floor) {
-            return respond.fail(error);
+        match self.engine.heard_push(chunk, floor) {
+            Ok(()) => {}
+            // One that is known needs no more memory, and must not go elsewhere.
+            Err(error) if error.kind() == ErrorKind::Full && self.engine.knows(chunk) => {}
+            Err(error) if error.kind() == ErrorKind::Full => return refuse(respond, error),
+            Err(error) => return respond.fail(error),
         }
-        if let Some(error) = self.refusal(chunk) {
+        if let Some(why) = self.refusal(chunk) {
             // It is pushed elsewhere: nothing that still comes of it may be stored.
             self.engine.refuse_push(chunk);
-            return respond.fail(error);
+            return refuse(respond, why);
         }
         self.bags.push_begins(bag, &self.engine);
         let length = bytes.len() as u64;
@@ -504,8 +514,8 @@ impl Thread {
         self.engine.submit(now, request, Then::Pushed { bag, chunk, length, respond });
     }
 
-    /// Why a chunk is not taken for a bag, if it is not: as from a full device, so that its producer pushes it elsewhere. One
-    /// that may be here already, or was, must not go elsewhere.
+    /// Why a chunk is not taken for a bag, if it is not. It is refused for good, so that its producer pushes it elsewhere even if it
+    /// had no answer before. One that may be here already, or was, must not go elsewhere.
     fn refusal(&self, chunk: ChunkId) -> Option<Error> {
         let why = match (self.engine.usage().failed, self.device.is_draining()) {
             (true, _) => "is out of service after a failed write or sync",
@@ -526,7 +536,7 @@ impl Thread {
         let queue = self.bags.queue(bag, &self.engine);
         let Some((chunk, length)) = queue.pull(now, waiter.consumer, waiter.grant) else {
             // Where nothing new comes and nothing is, nothing will be.
-            let ended = self.device.is_draining() && self.engine.chunks_of(Owner::Bag(bag)).next().is_none();
+            let ended = self.device.is_draining() && !self.engine.has_chunks(bag);
             return self.bags.wait(now, bag, waiter, ended, &self.engine);
         };
         self.read_granted(now, bag, chunk, length, waiter);
@@ -668,8 +678,7 @@ impl Thread {
             }
             // The bag takes no chunks here, or this push was refused before: the engine stores nothing of it any more.
             Err(error) if error.kind() == ErrorKind::Stale && !self.engine.holds(chunk) => {
-                let refused = Some(net::message::Failure::from(error));
-                respond.answer(&bag::PushAnswer { refused, ..bag::PushAnswer::default() }, Payload::empty());
+                refuse(respond, error);
             }
             Err(error) => respond.fail(error),
         }
@@ -747,6 +756,13 @@ impl Thread {
             self.read_granted(now, bag, chunk, length, waiter);
         }
     }
+}
+
+/// Answers that a push is refused for good. That is no error: after an error a producer that had no answer before may believe that the
+/// chunk is here.
+fn refuse(respond: Responder, why: Error) {
+    let refused = Some(net::message::Failure::from(why));
+    respond.answer(&bag::PushAnswer { refused, ..bag::PushAnswer::default() }, Payload::empty());
 }
 
 /// Sends an engine's answer over the wire in the form that its kind has there.

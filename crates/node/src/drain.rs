@@ -3,7 +3,7 @@
 
 use crate::bags::BagCounts;
 use crate::device::{Device, Item, Pushed};
-use crate::housekeeping::{compare, join};
+use crate::housekeeping::{Left, compare, join};
 use crate::log::Level;
 use crate::moving::{Move, STEP};
 use crate::place::Place;
@@ -116,8 +116,14 @@ async fn pass(node: &Arc<Node>, place: &Place) -> Result<()> {
     move_groups(node, place, &mut waits).await?;
     leave_bags(node, place, &mut waits).await?;
     let left = leftovers(node, place).await?;
-    if left > 0 && waits.is_empty() {
-        waits.push(format!("{left} chunks that are being deleted"));
+    if left.chunks > 0 && waits.is_empty() {
+        waits.push(format!("{} chunks that are being deleted", left.chunks));
+    }
+    if left.newer > 0 {
+        waits.push(format!(
+            "{} chunks of a kind that only a newer program knows; they are kept; go on with that one",
+            left.newer
+        ));
     }
     if !waits.is_empty() {
         let text = waits.join("; ");
@@ -274,7 +280,8 @@ async fn leave_bags(node: &Node, place: &Place, waits: &mut Vec<String>) -> Resu
         let BagCounts { stat, chunks, .. } = place.bag_counts(bag.bag).await?;
         if chunks > 0 && node.planted != Some(Planted::BagLeftWithChunks) {
             let kept = if bag.retain { ", which retains them: until it is removed" } else { "" };
-            waits.push(format!("{chunks} chunks of bag {} to be handled{kept}", bag.name));
+            let failed = if place.has_failed() { "; they follow when its node was started again" } else { "" };
+            waits.push(format!("{chunks} chunks of bag {} to be handled{kept}{failed}", bag.name));
             continue;
         }
         let counts = Carried {
@@ -291,10 +298,21 @@ async fn leave_bags(node: &Node, place: &Place, waits: &mut Vec<String>) -> Resu
     Ok(())
 }
 
-/// Deletes chunks whose group is elsewhere by now. How many chunks are left.
-async fn leftovers(node: &Node, place: &Place) -> Result<usize> {
-    // A disk that failed a sync takes no deletion; what is on it by now is of no use to anybody.
-    if place.has_failed() { Ok(0) } else { compare(node, place).await }
+/// Deletes chunks whose group is elsewhere by now. What is left.
+async fn leftovers(node: &Node, place: &Place) -> Result<Left> {
+    if !place.has_failed() {
+        return compare(node, place).await;
+    }
+    // A disk that failed a sync takes no deletion. What is on it by now is of no use to anybody, but for what only a newer program knows.
+    let (mut left, mut after) = (Left::default(), None);
+    loop {
+        let (chunks, more) = place.inventory(after, LIST_PAGE_MAX).await?;
+        left.newer += node.unknown_chunks(place.id(), &chunks).await?.newer;
+        after = chunks.last().map(|(chunk, _)| *chunk);
+        if !more || after.is_none() {
+            return Ok(left);
+        }
+    }
 }
 
 impl Node {
@@ -470,12 +488,6 @@ impl Node {
         }
     }
 
-    /// The members of a bag that take chunks.
-    fn members_that_take(&self, bag: &BagInfo) -> Vec<&Arc<Device>> {
-        let takes = |device: &&Arc<Device>| !device.is_draining() && !device.usage().failed;
-        bag.members.iter().filter_map(|member| self.devices.get(member)).filter(takes).collect()
-    }
-
     /// A bag all of whose members are being emptied gets others.
     async fn others_join(&self, bag: &BagInfo) -> Result<BagInfo> {
         let takes = |member: &DeviceId| self.place(*member).is_ok_and(|place| place.is_able() && !place.is_draining());
@@ -500,6 +512,7 @@ impl Node {
         (bytes, sums): (Bytes, BlockSums),
         respond: Responder,
     ) {
+        let _turn = self.taking.lock().await;
         match self.taker(device, push.bag, push.chunk).await {
             Ok(taker) => taker.send(Item::Push { push, bytes, sums, respond }),
             Err(error) => respond.fail(error),
@@ -507,27 +520,25 @@ impl Node {
     }
 
     async fn taker(&self, device: &Arc<Device>, bag: BagId, chunk: ChunkId) -> Result<Arc<Device>> {
-        if device.look(move |engine| engine.knows(chunk)).await? {
-            return Ok(device.clone());
+        // Whichever had it decides, also one that is being emptied, failed or has left the bag since then: another one would store it
+        // again.
+        let others = self.devices.values().filter(|other| other.id != device.id);
+        for known in std::iter::once(device).chain(others) {
+            if known.look(move |engine| engine.decides(chunk)).await? {
+                return Ok(known.clone());
+            }
         }
         let meta::Reply::Bag(info) = self.metadata()?.ask(meta::Request::BagOf { bag }).await? else {
             unreachable!("a bag was asked for")
         };
         let info = self.others_join(&info).await?;
-        let members = self.members_that_take(&info);
-        for member in &members {
-            if member.look(move |engine| engine.knows(chunk)).await? {
-                return Ok((*member).clone());
-            }
-        }
+        let takes = |member: &&Arc<Device>| !member.is_draining() && !member.usage().failed;
+        let members = info.members.iter().filter_map(|member| self.devices.get(member)).filter(takes);
         // The same choice for the same chunk, even if two ask at once.
         let rank =
-            |member: &&&Arc<Device>| (member.id.0 ^ chunk.0).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835);
-        let chosen = members.iter().max_by_key(rank);
-        chosen.map(|member| (*member).clone()).ok_or_else(|| {
-            let text = "no member of the bag takes chunks; what was acknowledged is safe; add a device";
-            Error::new(ErrorKind::Full, text)
-        })
+            |member: &&Arc<Device>| (member.id.0 ^ chunk.0).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835);
+        // If nobody takes it, the device itself refuses it for good.
+        Ok(members.max_by_key(rank).unwrap_or(device).clone())
     }
 
     /// The device that has a group's chunk now, for an append to a device that is being emptied: its writer may have been told
@@ -555,8 +566,8 @@ impl Node {
         Ok(device.clone())
     }
 
-    /// Those of the chunks on a device that belong to no group that is there.
-    pub async fn unknown_chunks(&self, device: DeviceId, chunks: &[(ChunkId, ChunkStat)]) -> Result<Vec<ChunkId>> {
+    /// Those of the chunks on a device that belong to no group that is there, and how many only a newer program knows.
+    pub async fn unknown_chunks(&self, device: DeviceId, chunks: &[(ChunkId, ChunkStat)]) -> Result<Unknown> {
         let grouped: BTreeMap<ChunkId, GroupId> = chunks
             .iter()
             .filter_map(|(chunk, stat)| match stat.owner {
@@ -565,8 +576,9 @@ impl Node {
                 Owner::Bag(_) | Owner::Newer(_) => None,
             })
             .collect();
+        let mut newer = chunks.iter().filter(|(_, stat)| matches!(stat.owner, Owner::Newer(_))).count();
         if grouped.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Unknown { chunks: Vec::new(), newer });
         }
         let groups = grouped.values().copied().collect();
         let meta::Reply::Known(known) = self.metadata()?.ask(meta::Request::KnownGroups { groups }).await? else {
@@ -574,14 +586,28 @@ impl Node {
         };
         let known: BTreeMap<GroupId, NewGroup> = known.into_iter().map(|group| (group.group, group)).collect();
         let believed = self.planted != Some(Planted::ReturnedDeletedUncompared) || self.devices.contains_key(&device);
-        let is_there = |chunk: ChunkId, group: GroupId| {
-            believed
-                && known.get(&group).is_some_and(|group| {
-                    // What of a group that only a newer program knows is where, that one says.
-                    let mut places = group.columns.iter().flat_map(|column| &column.replicas);
-                    group.newer || places.any(|place| *place == (device, chunk))
-                })
-        };
-        Ok(grouped.into_iter().filter(|(chunk, group)| !is_there(*chunk, *group)).map(|(chunk, _)| chunk).collect())
+        let mut unknown = Vec::new();
+        for (chunk, group) in grouped {
+            let group = known.get(&group).filter(|_| believed);
+            // What of a group that only a newer program knows is where, that one says.
+            let is_newer = group.is_some_and(|group| group.newer);
+            let is_there = |group: &NewGroup| {
+                let mut places = group.columns.iter().flat_map(|column| &column.replicas);
+                places.any(|place| *place == (device, chunk))
+            };
+            newer += usize::from(is_newer);
+            if !is_newer && !group.is_some_and(is_there) {
+                unknown.push(chunk);
+            }
+        }
+        Ok(Unknown { chunks: unknown, newer })
     }
+}
+
+/// Chunks on a device that are of no group known here.
+pub struct Unknown {
+    /// Those that should not be there.
+    pub chunks: Vec<ChunkId>,
+    /// How many are of an owner, or a group, of a kind that only a newer program knows.
+    pub newer: usize,
 }

@@ -5,7 +5,7 @@ use crate::service::{Node, NodeService};
 use base::buffer::Pool;
 use base::env::Random;
 use base::error::Result;
-use base::id::SessionId;
+use base::id::{NodeId, SessionId};
 use base::limit::CALL_SILENCE_MAX;
 use base::net::{Listener, Net};
 use client::{Client, Near};
@@ -57,8 +57,9 @@ pub struct Hdfs {
 const AGAIN_PAUSE: Duration = Duration::from_millis(500);
 
 /// The session of the gateway in this start of the node: nobody needs to note it anywhere to find it at the next one.
-fn session_of(node: &Node, incarnation: u64) -> SessionId {
-    SessionId(node.id.0 ^ u128::from(incarnation))
+fn session_of(node: NodeId, incarnation: u64) -> SessionId {
+    // Into both halves: what devices remember is by a session's mark, and must not be taken for that of an earlier start.
+    SessionId(node.0 ^ (u128::from(incarnation) << 64 | u128::from(incarnation)))
 }
 
 impl Hdfs {
@@ -71,10 +72,10 @@ impl Hdfs {
             return Ok(Hdfs { node, session: None, task });
         }
         for before in 1..=STARTS_BEFORE.min(given.incarnation) {
-            let session = session_of(&node, given.incarnation - before);
+            let session = session_of(node.id, given.incarnation - before);
             node.metadata()?.ask_for(Caller { session, call: 0, floor: 0 }, meta::Request::CloseSession).await?;
         }
-        let session = session_of(&node, given.incarnation);
+        let session = session_of(node.id, given.incarnation);
         let (owner, group) = os::user::current();
         let user = User { owner, group };
         node.metadata()?.keep_open(session);
@@ -184,5 +185,21 @@ impl Given {
             on_trouble: self.on_trouble.clone(),
             min_block_size: self.min_block_size,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::session_of;
+    use base::id::NodeId;
+    use std::collections::BTreeSet;
+
+    /// The sessions of a node's starts differ, and so do their marks, by which devices remember what was pushed.
+    #[test]
+    fn each_start_has_a_mark() {
+        let node = NodeId(0x1234_5678_9abc_def0_0fed_cba9_8765_4321);
+        let sessions: BTreeSet<_> = (1..=1000).map(|start| session_of(node, start)).collect();
+        let marks: BTreeSet<u64> = sessions.iter().map(|session| session.mark()).collect();
+        assert_eq!((sessions.len(), marks.len()), (1000, 1000));
     }
 }

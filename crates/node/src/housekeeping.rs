@@ -12,11 +12,11 @@ use base::error::{ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, InodeId, Owner};
 use base::limit::LIST_PAGE_MAX;
 use base::planted::Planted;
-use base::policy;
+use base::policy::{self, Class};
 use bytes::Bytes;
 use chunk::BagStat;
 use meta::Caller;
-use meta::request::{BagInfo, BagState, DeviceInfo, Garbage, NewGroup, Orphan};
+use meta::request::{BagInfo, BagState, Carried, DeviceInfo, Garbage, NewGroup, Orphan};
 use net::message::file::{Attributes, Recover};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -50,6 +50,7 @@ pub async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
         said(&node, report(&node).await);
         said(&node, compare_returned(&node).await);
         said(&node, join_bags(&node, &mut joined).await);
+        said(&node, forget_memory(&node).await);
         said(&node, end_abandoned(&node).await);
         let more = matches!(collect(&node).await, Ok(true));
         if !more {
@@ -216,6 +217,32 @@ pub async fn join(node: &Node, bag: BagId, mut joining: Vec<DeviceId>) -> Result
     Ok(now)
 }
 
+/// Forgets devices in memory of earlier starts of their nodes: what was on them is gone, each start makes new ones, and nobody brings these
+/// back.
+async fn forget_memory(node: &Node) -> Result<()> {
+    let keeper = node.keeper()?;
+    let devices = keeper.devices().await?;
+    let is_heard = |id| id == node.id || keeper.peers.find(id).is_some_and(|peer| peer.is_reachable());
+    let is_gone =
+        |info: &&DeviceInfo| info.class == Class::Memory && !info.reported && !info.silent && is_heard(info.node);
+    for device in devices.iter().filter(is_gone).map(|info| info.device) {
+        for bag in node.bags().await?.into_iter().filter(|bag| bag.members.contains(&device)) {
+            if bag.members.len() == 1 {
+                let usable = |info: &&DeviceInfo| info.reported && !info.silent && !info.draining;
+                let fitting = devices.iter().filter(usable).filter(|info| bag.policy.fits(info.class));
+                join(node, bag.bag, fitting.map(|info| info.device).collect()).await?;
+            }
+            let leaving = Some((device, Carried::default()));
+            let request = meta::Request::BagMembers { bag: bag.bag, state: bag.state, joining: Vec::new(), leaving };
+            keeper.metadata.ask(request).await?;
+        }
+        keeper.metadata.ask(meta::Request::DeviceRemove { device }).await?;
+        let text = "a memory device of an earlier start is forgotten, and with it what was on it";
+        node.log.say(Level::Info, "housekeeping", text, &[("device", &device)]);
+    }
+    Ok(())
+}
+
 /// Frees what the metadata store says is garbage. True if there may be more.
 async fn collect(node: &Node) -> Result<bool> {
     let keeper = node.keeper()?;
@@ -302,15 +329,32 @@ async fn end_abandoned(node: &Node) -> Result<()> {
     let reply = node.metadata()?.ask(meta::Request::FenceList { limit: GARBAGE_AT_ONCE }).await?;
     let meta::Reply::Orphans(orphans) = reply else { unreachable!("files to recover were asked for") };
     for orphan in orphans {
-        let may_be_fenced =
-            |device: DeviceId| node.place(device).is_ok_and(|place| matches!(place, Place::Near(_)) || place.is_able());
-        // Else its turn comes with its devices, when they take a fence.
         let waits_for_none = node.planted == Some(Planted::UnreachableTakenForEmpty);
-        if waits_for_none || orphan.group.chunks().all(|(_, device, _)| may_be_fenced(device)) {
+        let mut may_be_fenced = true;
+        for (_, device, _) in orphan.group.chunks() {
+            may_be_fenced &= match known_place(node, device).await {
+                Ok(Some(place)) => matches!(place, Place::Near(_)) || place.is_able(),
+                Ok(None) => true,
+                Err(_) => false,
+            };
+        }
+        // Else its turn comes with its devices, when they take a fence.
+        if waits_for_none || may_be_fenced {
             said(node, end(node, orphan).await);
         }
     }
     Ok(())
+}
+
+/// A device of a group. None: it is none of the store's any more, as one in memory of an earlier start; what was there is lost.
+async fn known_place(node: &Node, device: DeviceId) -> Result<Option<Place>> {
+    match node.place(device) {
+        Err(error) => {
+            let is_known = node.keeper()?.devices().await?.iter().any(|info| info.device == device);
+            if is_known { Err(error) } else { Ok(None) }
+        }
+        found => found.map(Some),
+    }
 }
 
 /// Ends a file whose writer is fenced in the metadata.
@@ -378,13 +422,16 @@ async fn fence_and_seal(node: &Node, orphan: &Orphan) -> Result<u64> {
     let group = &orphan.group;
     let mut columns = Vec::with_capacity(group.columns.len());
     for (_, device, chunk) in group.chunks() {
-        let place = node.place(device)?;
-        let length = fence(&place, (group.group, chunk), orphan.generation).await?;
+        let (place, mut length) = (known_place(node, device).await?, None);
+        if let Some(place) = &place {
+            let makes = node.planted != Some(Planted::UnmadeNotFenced);
+            length = fence(place, (group.group, chunk), orphan.generation, makes).await?;
+        }
         columns.push((place, chunk, length));
     }
     let lengths: Vec<u64> = columns.iter().map(|(_, _, length)| length.unwrap_or(0)).collect();
     for (place, chunk, length) in columns {
-        if let Some(length) = length {
+        if let (Some(place), Some(length)) = (place, length) {
             place.seal(chunk, orphan.generation, length).await?;
         }
     }
@@ -394,9 +441,14 @@ async fn fence_and_seal(node: &Node, orphan: &Orphan) -> Result<u64> {
 /// Takes a chunk from its writer. Its length. One that is not there yet is made, empty: else a first append that is on its way
 /// would make it, and be acknowledged, after the file was closed without its bytes. None: it is not there, and its device takes
 /// no appends.
-async fn fence(place: &Place, (group, chunk): (GroupId, ChunkId), generation: Generation) -> Result<Option<u64>> {
+async fn fence(
+    place: &Place,
+    (group, chunk): (GroupId, ChunkId),
+    generation: Generation,
+    makes: bool,
+) -> Result<Option<u64>> {
     match place.fence(chunk, generation).await {
-        Err(error) if error.kind() == ErrorKind::NotFound && !place.is_able() => return Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound && !(makes && place.is_able()) => return Ok(None),
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         other => return other.map(Some),
     }
@@ -425,20 +477,30 @@ fn is_anything_draining(node: &Node) -> bool {
 }
 
 /// Deletes every chunk on a device that the metadata store does not know, or knows to be elsewhere: one that was to be deleted
-/// when the node was killed, or a copy that was not finished. How many of its groups' chunks and of its bags' are left.
-pub async fn compare(node: &Node, place: &Place) -> Result<usize> {
-    let (mut left, mut after) = (0, None);
+/// when the node was killed, or a copy that was not finished. What is left.
+pub async fn compare(node: &Node, place: &Place) -> Result<Left> {
+    let (mut left, mut after) = (Left::default(), None);
     loop {
         // A chunk that is being moved is at its old place or at its new one for the whole of a page.
         let _turn = node.moving.lock().await;
         let page = page_of(node, place, after).await?;
-        left += page.chunks - page.unknown.len();
+        left.chunks += page.chunks - page.unknown.len() - page.newer;
+        left.newer += page.newer;
         after = page.next;
         page.forget(place).await?;
         if after.is_none() {
             return Ok(left);
         }
     }
+}
+
+/// Chunks that stay on a device.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Left {
+    /// Of groups and bags.
+    pub chunks: usize,
+    /// Of owners of a kind that this program does not know: they are for a newer one to move or delete.
+    pub newer: usize,
 }
 
 /// Where the look at all chunks stands that never ends: the place of the device, and the last chunk.
@@ -472,6 +534,8 @@ impl Sweep {
 struct Page {
     /// How many.
     chunks: usize,
+    /// How many of them are of owners of a kind that is not known.
+    newer: usize,
     /// Of groups: those that should not be there.
     unknown: Vec<ChunkId>,
     /// Bags of chunks that are there, which do not exist any more.
@@ -498,12 +562,12 @@ async fn page_of(node: &Node, place: &Place, after: Option<ChunkId>) -> Result<P
             Err(error) => return Err(error),
         }
     }
-    let mut unknown = node.unknown_chunks(place.id(), &chunks).await?;
+    let drain::Unknown { chunks: mut unknown, newer } = node.unknown_chunks(place.id(), &chunks).await?;
     if matches!(place, Place::Far(_)) && node.planted == Some(Planted::ReturnedKeepsDeleted) {
         (unknown, unknown_bags) = (Vec::new(), Vec::new());
     }
     let next = chunks.last().map(|(chunk, _)| *chunk).filter(|_| more);
-    Ok(Page { chunks: chunks.len(), unknown, unknown_bags, next })
+    Ok(Page { chunks: chunks.len(), newer, unknown, unknown_bags, next })
 }
 
 impl Page {

@@ -2,7 +2,8 @@
 //! engines recover on disks whose writes stay in memory, so there is one recovery and it is the real one.
 
 use crate::device::wire_cell;
-use crate::settings::{DeviceSetting, metadata_directory, shown};
+use crate::keeping;
+use crate::settings::{DeviceSetting, shown};
 use base::buffer::Pool;
 use base::checksum::{combine, crc32c};
 use base::disk::{Caching, Disk, FileKind};
@@ -69,7 +70,8 @@ pub struct Damage {
 pub type Sink<'a> = &'a mut dyn FnMut(u64, Bytes) -> Result<()>;
 
 impl Inspection {
-    /// Opens what lies in these directories: each the `--data` of a server, or the directory `chunks` in one.
+    /// Opens what lies in these directories: each the `--data` of a server, or the directory `chunks` in one, or its `metadata_dir`. The
+    /// metadata are also found where a device says that they are.
     ///
     /// # Errors
     /// `NotFound`: no device is there. `Busy`: a server has it. Else what recovery says.
@@ -77,6 +79,10 @@ impl Inspection {
         let tops: Vec<PathBuf> = directories.iter().map(|directory| top_of(directory)).collect();
         let mut devices: Vec<InspectedDevice> = Vec::new();
         for (directory, top) in directories.iter().zip(&tops) {
+            // A place of the metadata alone.
+            if !top.join("chunks").is_dir() && top.join(keeping::DIRECTORY).is_dir() {
+                continue;
+            }
             let chunks = if top.join("chunks").is_dir() { top.join("chunks") } else { directory.clone() };
             let device = InspectedDevice::open(directory, &chunks, clock)
                 .map_err(|error| error.during(format!("inspect {}", shown(directory))))?;
@@ -90,13 +96,13 @@ impl Inspection {
             .into_iter()
             .map(|directory| DeviceSetting { directory, class: Class::default(), capacity: None })
             .collect();
-        let directory = metadata_directory(&crate::world::OsWorld, &settings, None)?;
-        let names = match directory.join("tree.redb").is_file() {
-            true => Some(
+        let found = keeping::find(&crate::world::OsWorld, &settings)?;
+        let names = match found.filter(|directory| directory.join("tree.redb").is_file()) {
+            Some(directory) => Some(
                 Names::open(&directory, clock, random)
                     .map_err(|error| error.during(format!("inspect {}", shown(&directory))))?,
             ),
-            false => None,
+            None => None,
         };
         Ok(Inspection { devices, names })
     }

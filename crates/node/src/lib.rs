@@ -14,6 +14,7 @@ mod home;
 mod housekeeping;
 mod identity;
 pub mod inspect;
+mod keeping;
 pub mod log;
 mod mailbox;
 mod membership;

@@ -4,11 +4,11 @@ use base::disk::Wake;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The sending and receiving side of one engine's queue. It refuses nothing, because its senders are bounded: a connection by the calls that
-/// it may have unanswered (`limit::SMALL_FRAMES_MAX`, of `limit::CONNECTIONS_MAX`) and by the payload budget; the gateway in the same
+/// The sending and receiving side of one engine's queue. It refuses nothing, because its senders are bounded: connections by the memory of
+/// the questions that are worked on, over all of them (`limit::CALLS_MEMORY_MAX` and `limit::URGENT_CALLS_MEMORY_MAX`, of which each item holds its part until it is answered),
+/// for pulls by the calls that each may have unanswered (`limit::SMALL_FRAMES_MAX`), and by the payload budget; the gateway in the same
 /// process, whose calls are function calls, by the calls that each of its connections may have at work (`limit::HDFS_CALLS_MAX`) and by
-/// `limit::HDFS_WRITE_MEMORY_MAX`; housekeeping, drains and scrubs by waiting for one answer before the next question. An item is some
-/// hundred bytes without its payload: all connections at their most would make some 200 MB of them.
+/// `limit::HDFS_WRITE_MEMORY_MAX`; housekeeping, drains and scrubs by waiting for one answer before the next question.
 pub struct Mailbox<T> {
     queue: Mutex<Vec<T>>,
     /// Whether the reader sleeps, or is about to. Only then is a wake, which is a system call, worth its price.

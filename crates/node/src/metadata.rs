@@ -10,7 +10,7 @@ use base::planted::Planted;
 use base::unit::Time;
 use meta::{Caller, Effect, Reply, Request, SettleJob, SettleResult, Store};
 use net::Responder;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
@@ -39,6 +39,9 @@ pub enum Item {
     /// End when nothing is under way.
     Stop,
 }
+
+// A call that comes over the network has as much counted for it at the least, for as long as it is in the queue.
+const _: () = assert!(size_of::<Item>() as u64 <= base::limit::call_memory(0));
 
 /// Turns an answer of the store into the one on the wire.
 pub type Translate = fn(Reply, Responder);
@@ -159,7 +162,17 @@ pub fn spawn(
                 // Whoever started this thread waits for the word.
                 let _ = opened.send(Ok(()));
                 let inbox = Vec::new();
-                Some(Box::new(Thread { metadata: served, store, clock, jobs, inbox, stopping: false, in_flight: 0 }))
+                let long = VecDeque::new();
+                Some(Box::new(Thread {
+                    metadata: served,
+                    store,
+                    clock,
+                    jobs,
+                    inbox,
+                    long,
+                    stopping: false,
+                    in_flight: 0,
+                }))
             }
             Err(error) => {
                 let _ = opened.send(Err(error));
@@ -186,8 +199,31 @@ struct Thread {
     jobs: mpsc::Sender<SettleJob>,
     /// What was taken out of the mailbox; kept for its memory.
     inbox: Vec<Item>,
+    /// Long ones (`Item::is_long`) that wait for their turns.
+    long: VecDeque<Item>,
     stopping: bool,
     in_flight: usize,
+}
+
+impl Item {
+    /// Whether it may take milliseconds, so that others should not wait behind many of its kind.
+    fn is_long(&self) -> bool {
+        matches!(self, Item::Ask { request, .. } if request.is_long())
+    }
+}
+
+/// Hands over everything short that has come, and one of what is long: the others wait for the next turns.
+fn in_turns<T>(come: &mut Vec<T>, long: &mut VecDeque<T>, is_long: impl Fn(&T) -> bool, mut take: impl FnMut(T)) {
+    for item in come.drain(..) {
+        if is_long(&item) {
+            long.push_back(item);
+        } else {
+            take(item);
+        }
+    }
+    if let Some(item) = long.pop_front() {
+        take(item);
+    }
 }
 
 impl Work for Thread {
@@ -201,16 +237,15 @@ impl Work for Thread {
         self.perform(disk);
         let mut inbox = std::mem::take(&mut self.inbox);
         self.metadata.mailbox.take(&mut inbox);
-        for item in inbox.drain(..) {
-            match item {
-                Item::Ask { caller, request, then } => {
-                    self.store.submit(now, self.clock.wall(), caller, request, then);
-                }
-                Item::Settled(settled) => self.store.settled(now, settled),
-                Item::Stop => self.stopping = true,
+        let mut long = std::mem::take(&mut self.long);
+        in_turns(&mut inbox, &mut long, Item::is_long, |item| match item {
+            Item::Ask { caller, request, then } => {
+                self.store.submit(now, self.clock.wall(), caller, request, then);
             }
-        }
-        self.inbox = inbox;
+            Item::Settled(settled) => self.store.settled(now, settled),
+            Item::Stop => self.stopping = true,
+        });
+        (self.inbox, self.long) = (inbox, long);
         if self.store.next_tick().is_some_and(|due| due <= now) {
             self.renew_kept_open(now);
             self.store.tick(now, self.clock.wall());
@@ -221,10 +256,10 @@ impl Work for Thread {
             unreachable!("the settling task takes one job at a time and lives as long as this one");
         }
         self.perform(disk);
-        if self.stopping && self.in_flight == 0 {
+        if self.stopping && self.in_flight == 0 && self.long.is_empty() {
             return Turn::End;
         }
-        Turn::Wait(if self.metadata.mailbox.may_sleep() {
+        Turn::Wait(if self.long.is_empty() && self.metadata.mailbox.may_sleep() {
             self.store.next_tick().map(|due| due.since(now))
         } else {
             Some(Duration::ZERO)
@@ -262,5 +297,23 @@ impl Thread {
                 Effect::Reply { tag: Then::Tell(tell), result } => drop(tell.send(result)),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_turns;
+    use std::collections::VecDeque;
+
+    /// What is short never waits behind more than one that is long, whatever came first; what is long keeps its order, and all of it is done.
+    #[test]
+    fn short_ones_pass() {
+        let (mut long, mut done) = (VecDeque::new(), Vec::new());
+        for mut come in [vec![100, 101, 1, 102, 2], vec![], vec![3, 103], vec![], vec![]] {
+            in_turns(&mut come, &mut long, |item| *item >= 100, |item| done.push(item));
+            assert!(come.is_empty());
+        }
+        assert_eq!(done, [1, 2, 100, 101, 3, 102, 103]);
+        assert!(long.is_empty());
     }
 }

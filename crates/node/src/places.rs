@@ -54,7 +54,7 @@ impl Places {
     /// The device that was in this directory, if it is not there any more.
     pub fn lost(&self, world: &dyn World, setting: &DeviceSetting) -> Result<Option<Missing>> {
         let Some(device) = self.device_at(setting) else { return Ok(None) };
-        if world.exists(&setting.chunks().join("identity-00000000"))? {
+        if world.exists(&setting.identity())? {
             return Ok(None);
         }
         let why = format!(
@@ -129,7 +129,7 @@ fn parse(text: &str) -> Option<BTreeMap<PathBuf, DeviceId>> {
 }
 
 /// The path from the root, without asking the disk that may be gone.
-fn absolute(path: &Path) -> PathBuf {
+pub fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
 }
 

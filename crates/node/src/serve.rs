@@ -4,6 +4,7 @@ use crate::device::{self, Device, Started};
 use crate::fetching::Neighbours;
 use crate::hdfs::{self, Hdfs};
 use crate::identity::Identity;
+use crate::keeping::metadata_directory;
 use crate::log::{Level, Log};
 use crate::membership::{self, Membership};
 use crate::metadata::{self, Metadata};
@@ -12,14 +13,15 @@ use crate::metrics::Metrics;
 use crate::peers::Peers;
 use crate::places::{Missing, Places};
 use crate::service::{Keeper, Node, NodeService, Role};
-use crate::settings::{DeviceSetting, Door, Settings, metadata_directory, shown};
+use crate::settings::{DeviceSetting, Door, Settings, shown};
 use crate::troubles::Troubles;
 use crate::world::{Ended, World};
-use crate::{cluster, console, home, housekeeping};
+use crate::{cluster, console, home, housekeeping, keeping};
 use base::buffer::Pool;
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, NodeId, SessionId};
+use base::limit::{connections, console_connections};
 use base::net::{Boxed, Listener, Net};
 use base::planted::Planted;
 use base::policy::Class;
@@ -28,7 +30,7 @@ use meta::request::{DeviceInfo, NodeInfo};
 use net::{Asker, Budget, CallNumbers, LinkSettings, Server, ServerSettings};
 use os::disk::Backend;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -83,14 +85,7 @@ async fn open(
     let outgoing = Budget::new(settings.outgoing_bytes);
     let mut notes: Vec<String> = os::disk::warning(settings.backend)?.into_iter().collect();
     let mut engines = Vec::new();
-    let (directory, kept) = match settings.keeper() {
-        None => {
-            let directory = metadata_directory(world.as_ref(), &settings.devices, settings.metadata_dir.as_deref())?;
-            let kept = open_metadata(&settings, world.as_ref(), &directory, (&pool, &clock, &random))?;
-            (directory, Some(kept))
-        }
-        Some(_) => (home::member_directory(world.as_ref(), &settings.devices)?, None),
-    };
+    let (directory, kept) = open_home(&settings, world.as_ref(), (&pool, &clock, &random))?;
     let identity = Identity::start(world.as_ref(), &directory, settings.backend, random.as_ref())?;
     let hdfs = hdfs_listener.as_ref().map(|listener| listener.address());
     let itself = cluster::itself(&settings, &identity, &address, hdfs.as_deref());
@@ -122,7 +117,6 @@ async fn open(
     let neighbours = Neighbours::new((identity.node, itself.address.clone()), network.clone(), links.clone());
     let role = role_of(&settings, &directory, metadata, (&network, links), world.planted());
     let (stats, incoming) = (Arc::new(net::NetStats::default()), Budget::new(settings.incoming_bytes));
-    let metrics = Metrics { net: stats.clone(), incoming: incoming.clone(), outgoing: outgoing.clone(), disks };
     let console = console_listener.as_ref().map(|listener| listener.address());
     let node = Arc::new(Node {
         id: identity.node,
@@ -137,8 +131,9 @@ async fn open(
         drains: tokio::sync::Notify::new(),
         neighbours,
         moving: tokio::sync::Mutex::new(()),
+        taking: tokio::sync::Mutex::new(()),
         joining: tokio::sync::Mutex::new(()),
-        metrics,
+        metrics: Metrics { net: stats.clone(), incoming: incoming.clone(), outgoing: outgoing.clone(), disks },
         troubles: Troubles::new(log.clone(), clock.clone()),
         log: log.clone(),
         planted: world.planted(),
@@ -151,7 +146,9 @@ async fn open(
         budget: incoming,
         outgoing,
         messages: Budget::new(base::limit::LARGE_MESSAGES_MAX),
-        places: base::places::Places::new(base::limit::connections(world.open_files())),
+        calls: Budget::new(base::limit::CALLS_MEMORY_MAX),
+        urgent: Budget::new(base::limit::URGENT_CALLS_MEMORY_MAX),
+        places: base::places::Places::new(connections(world.open_files())),
         pool,
         clock,
         silence_max: base::limit::CALL_SILENCE_MAX,
@@ -159,7 +156,7 @@ async fn open(
         on_trouble: told(&node.troubles, "connection"),
     };
     let listeners = Listeners { store: listener, console: console_listener, hdfs: hdfs_listener };
-    let tasks = begin(&node, listeners, server_settings, (network, itself, &settings)).await?;
+    let tasks = begin(&node, listeners, (server_settings, world.open_files()), (network, itself, &settings)).await?;
     Ok(Running { address, console, hdfs, notes, missing: node.missing.clone(), tasks, node, engines })
 }
 
@@ -170,7 +167,8 @@ fn places_of(settings: &Settings, world: &dyn World, directory: &Path) -> Result
     Ok(places)
 }
 
-/// Writes down which device is where; a member on all of its disks.
+/// Writes down which device is where; a member on all of its disks. On the devices of the node that keeps the metadata stands where these
+/// are.
 fn note_devices(
     settings: &Settings,
     world: &dyn World,
@@ -180,7 +178,7 @@ fn note_devices(
 ) -> Result<Vec<String>> {
     places.write(world, settings.backend)?;
     if settings.keeper().is_none() {
-        return Ok(Vec::new());
+        return Ok(keeping::note(world, directory, &settings.devices, settings.backend));
     }
     let there = |path: &Path| devices.values().any(|device| device.place == shown(path));
     home::copy(world, directory, &settings.devices, there, settings.backend)
@@ -233,6 +231,20 @@ struct Kept {
     note: Option<String>,
 }
 
+/// The directory of what the node keeps of itself, and the metadata store in it if it keeps one.
+fn open_home(
+    settings: &Settings,
+    world: &dyn World,
+    means: (&Pool, &Arc<dyn Clock>, &Arc<dyn Random>),
+) -> Result<(PathBuf, Option<Kept>)> {
+    if settings.keeper().is_some() {
+        return Ok((home::member_directory(world, &settings.devices)?, None));
+    }
+    let directory = metadata_directory(world, &settings.devices, settings.metadata_dir.as_deref())?;
+    let kept = open_metadata(settings, world, &directory, means)?;
+    Ok((directory, Some(kept)))
+}
+
 fn open_metadata(
     settings: &Settings,
     world: &dyn World,
@@ -277,7 +289,7 @@ struct Tasks {
 async fn begin(
     node: &Arc<Node>,
     listeners: Listeners,
-    settings: ServerSettings,
+    (settings, open_files): (ServerSettings, Option<u64>),
     (net, itself, said): (Arc<dyn Net>, NodeInfo, &Settings),
 ) -> Result<Tasks> {
     let (shutdown, stopped) = watch::channel(false);
@@ -308,7 +320,8 @@ async fn begin(
         Some(listener) => Some(Hdfs::start(given, listener, stopped.clone()).await?),
         None => None,
     };
-    let answer = |listener| tokio::spawn(console::run(listener, node.clone(), stopped));
+    let places = base::places::Places::new(console_connections(open_files));
+    let answer = |listener| tokio::spawn(console::run(listener, node.clone(), places, stopped));
     let console = listeners.console.map(answer);
     Ok(Tasks { shutdown, server, by_itself, console, hdfs })
 }
@@ -343,12 +356,15 @@ async fn open_devices(
     places: &mut Places,
 ) -> Result<OpenDevices> {
     let mut open = OpenDevices::default();
+    let in_memory = given.settings.devices.iter().filter(|setting| setting.class == Class::Memory);
+    let said: Vec<Option<u64>> = in_memory.map(|setting| setting.capacity).collect();
+    let mut in_memory = memory_capacities(&said, || given.world.free_memory())?.into_iter();
     for setting in &given.settings.devices {
         if let Some(lost) = places.lost(given.world, setting)? {
             open.missing.push(lost);
             continue;
         }
-        let Prepared { start, stats, note } = prepare_device(given, setting, random)?;
+        let Prepared { start, stats, note } = prepare_device(given, setting, &mut in_memory, random)?;
         open.notes.extend(note);
         let place = start.place.clone();
         let Started { device, ended, opened } = match device::spawn(given.world, start) {
@@ -491,25 +507,35 @@ struct Prepared {
     note: Option<String>,
 }
 
-/// What a device in memory may take of what is free: a quarter unless more is said, and never more than three quarters, because a system
-/// without memory kills whatever it likes.
-fn memory_capacity(said: Option<u64>, free: u64) -> Result<u64> {
-    let most = free / 4 * 3;
-    match said {
-        None => Ok(free / 4),
-        Some(said) if said <= most => Ok(said),
-        Some(said) => {
-            let (said, most, free) = (show_bytes(said), show_bytes(most), show_bytes(free));
-            let text = format!(
-                "a memory device of {said} is more than {most}, three quarters of the {free} of memory that are free; nothing was changed; \
-                 give it less, DIR:memory:CAPACITY, or leave the capacity out for a quarter"
-            );
-            Err(Error::new(ErrorKind::Invalid, text))
-        }
+/// What each device in memory may take of what is free when the node starts: as much as is said, the others together a quarter, in equal
+/// parts, and all of them never more than three quarters, because a system without memory kills whatever it likes.
+fn memory_capacities(said: &[Option<u64>], free: impl FnOnce() -> Result<u64>) -> Result<Vec<u64>> {
+    if said.is_empty() {
+        return Ok(Vec::new());
     }
+    let free = free()?;
+    let most = free / 4 * 3;
+    let wanted = said.iter().flatten().fold(0, |sum: u64, said| sum.saturating_add(*said));
+    let unsaid = said.iter().filter(|said| said.is_none()).count() as u64;
+    let each = (free / 4).min(most.saturating_sub(wanted)) / unsaid.max(1);
+    if wanted > most || unsaid > 0 && each == 0 {
+        let (wanted, most, free) = (show_bytes(wanted), show_bytes(most), show_bytes(free));
+        let text = format!(
+            "memory devices of {wanted} together are more than {most}, three quarters of the {free} of memory that are free, or leave nothing \
+             of that to those without a capacity; nothing was changed; give them less, DIR:memory:CAPACITY, or leave the capacities out for a \
+             quarter"
+        );
+        return Err(Error::new(ErrorKind::Invalid, text));
+    }
+    Ok(said.iter().map(|said| said.unwrap_or(each)).collect())
 }
 
-fn prepare_device(given: &Given<'_>, setting: &DeviceSetting, random: &dyn Random) -> Result<Prepared> {
+fn prepare_device(
+    given: &Given<'_>,
+    setting: &DeviceSetting,
+    in_memory: &mut impl Iterator<Item = u64>,
+    random: &dyn Random,
+) -> Result<Prepared> {
     let Given { settings, world, pool, outgoing, clock } = *given;
     let place = shown(&setting.directory);
     let directory = setting.chunks();
@@ -517,7 +543,7 @@ fn prepare_device(given: &Given<'_>, setting: &DeviceSetting, random: &dyn Rando
     let opened = world.disk(&directory, backend, pool.clone())?;
     let note = opened.note.map(|note| format!("{place}: {note}"));
     let capacity = match (setting.class, setting.capacity) {
-        (Class::Memory, said) => memory_capacity(said, world.free_memory()?).map_err(|error| error.during(&place))?,
+        (Class::Memory, _) => in_memory.next().unwrap_or_default(),
         (_, Some(capacity)) => capacity,
         (_, None) => world.free_bytes(&setting.directory)? / 10 * 9,
     };
@@ -539,16 +565,24 @@ fn prepare_device(given: &Given<'_>, setting: &DeviceSetting, random: &dyn Rando
 
 #[cfg(test)]
 mod tests {
-    use super::memory_capacity;
+    use super::memory_capacities;
     use base::error::ErrorKind;
+    use base::unit::GIB;
 
-    /// A memory device takes a quarter of what is free unless it is told, and is refused more than three quarters.
+    /// Memory devices that are told nothing share a quarter of what is free; all together are refused more than three quarters. Without one
+    /// nobody has to know what is free.
     #[test]
     fn memory_devices() {
-        assert_eq!(memory_capacity(None, 8 << 30).ok(), Some(2 << 30));
-        assert_eq!(memory_capacity(Some(6 << 30), 8 << 30).ok(), Some(6 << 30));
-        let refused = memory_capacity(Some((6 << 30) + 1), 8 << 30).expect_err("too much");
-        assert_eq!(refused.kind(), ErrorKind::Invalid);
-        assert!(refused.text().contains("three quarters of the 8.0 GiB"), "{refused}");
+        let of_eight = |said: &[Option<u64>]| memory_capacities(said, || Ok(8 * GIB));
+        assert_eq!(of_eight(&[None]).ok(), Some(vec![2 * GIB]));
+        assert_eq!(of_eight(&[None; 4]).ok(), Some(vec![GIB / 2; 4]));
+        assert_eq!(of_eight(&[Some(6 * GIB)]).ok(), Some(vec![6 * GIB]));
+        assert_eq!(of_eight(&[Some(5 * GIB), None, None]).ok(), Some(vec![5 * GIB, GIB / 2, GIB / 2]));
+        for said in [&[Some(6 * GIB + 1)][..], &[Some(2 * GIB); 4], &[Some(6 * GIB), None], &[Some(u64::MAX); 2]] {
+            let refused = of_eight(said).expect_err("too much");
+            assert_eq!(refused.kind(), ErrorKind::Invalid);
+            assert!(refused.text().contains("three quarters of the 8.0 GiB"), "{refused}");
+        }
+        assert_eq!(memory_capacities(&[], || panic!("nobody asked")).ok(), Some(Vec::new()));
     }
 }

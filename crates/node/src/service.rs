@@ -57,6 +57,9 @@ pub struct Node {
     pub neighbours: Neighbours,
     /// Held while chunks are freed, and while one changes its device: each must see the other as done or not begun.
     pub moving: tokio::sync::Mutex<()>,
+    /// Held while it is found out which device takes a push for one that is being emptied, and until it is in that one's queue: two that
+    /// are sent for the same chunk must not choose for themselves.
+    pub taking: tokio::sync::Mutex<()>,
     /// Held while devices become members of a bag.
     pub joining: tokio::sync::Mutex<()>,
     /// Counters for those who look.

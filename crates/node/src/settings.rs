@@ -1,8 +1,6 @@
 //! What a person may choose when starting a node, and where on disk everything lies.
 
 use crate::log::Form;
-use crate::world::World;
-use base::error::{Error, ErrorKind, Result};
 use base::id::ClusterId;
 use base::limit::HDFS_MIN_BLOCK_SIZE;
 use base::policy::Class;
@@ -151,39 +149,10 @@ impl DeviceSetting {
     pub fn chunks(&self) -> PathBuf {
         self.directory.join("chunks")
     }
-}
 
-/// The directory of the metadata store: in the place that was `said`; else in the one device directory that has one already, else in the
-/// first. A store whose devices are named in another order is the same store; two metadata stores are nobody's intention.
-pub fn metadata_directory(world: &dyn World, devices: &[DeviceSetting], said: Option<&Path>) -> Result<PathBuf> {
-    let mut found: Vec<PathBuf> = Vec::new();
-    for path in devices.iter().map(|device| device.directory.join("meta")) {
-        if world.exists(&path)? {
-            found.push(path);
-        }
-    }
-    if let Some(said) = said.map(|said| said.join("meta")) {
-        let Some(other) = found.iter().find(|found| **found != said) else { return Ok(said) };
-        let (other, said) = (shown(other), shown(&said));
-        let text = format!(
-            "{other} holds a metadata store, and metadata_dir wants it to be {said}; nothing was changed; move the directory there while no \
-             node runs, or leave metadata_dir out"
-        );
-        return Err(Error::new(ErrorKind::Invalid, text));
-    }
-    match (found.as_slice(), devices.first()) {
-        ([], Some(first)) => Ok(first.directory.join("meta")),
-        ([], None) => Err(Error::new(ErrorKind::Invalid, "no device was given; name at least one with --data DIR")),
-        ([one], _) => Ok(one.clone()),
-        ([one, other, ..], _) => Err(Error::new(
-            ErrorKind::Invalid,
-            format!(
-                "both {} and {} hold a metadata store, so they belong to different stores; start each with its own \
-                 `stormwell serve`. Nothing was changed",
-                shown(one),
-                shown(other)
-            ),
-        )),
+    /// Where it says which device it is: there as soon as the directory is a device.
+    pub fn identity(&self) -> PathBuf {
+        self.chunks().join("identity-00000000")
     }
 }
 

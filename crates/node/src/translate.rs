@@ -3,11 +3,12 @@
 use crate::metadata::Translate;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, DeviceId, Generation, GroupId, InodeId, Owner};
+use base::limit::{COMPOUND_FILES_MAX, CONCAT_FILES_MAX, HOLDERS_TOLD_MAX};
 use base::policy::{Class, Compression, Level, Policy};
 use base::unit::WallTime;
 use meta::request::{
-    Asked, Attributes, BagInfo, BagState, DIRECTORY_MODE, Entry, Extent, Limit, Located, NewAttributes, NewGroup,
-    NewInode, Place, PutFile, Seen, User,
+    Asked, Attributes, BagInfo, BagState, Began, DIRECTORY_MODE, Entry, Extent, Limit, Located, NewAttributes,
+    NewGroup, NewInode, Place, PutFile, Seen, User,
 };
 use meta::{Path, Reply, Request};
 use net::message::{Ask, Done, Failure, bag, file, kind_name, quota, session};
@@ -34,8 +35,10 @@ pub fn request(call: &Call) -> Result<(Request, Translate)> {
         file::MakeDirectory::KIND => (make_directory(call.ask()?)?, done),
         file::Create::KIND => (create(call.ask()?)?, opened),
         file::Append::KIND => {
-            let file::Append { path: text, holder, instead, asked, looked } = call.ask()?;
-            let append = Request::AppendOpen { path: path(&text)?, holder, instead };
+            let file::Append { path: text, holder, began_length: length, began_generation, asked, looked } =
+                call.ask()?;
+            let began = (began_generation != 0).then_some(Began { length, generation: began_generation });
+            let append = Request::AppendOpen { path: path(&text)?, holder, began };
             (self::asked(asked, seen(looked, append)), opened)
         }
         file::Answered::KIND => {
@@ -74,6 +77,7 @@ pub fn request(call: &Call) -> Result<(Request, Translate)> {
         }
         file::Concat::KIND => {
             let ask: file::Concat = call.ask()?;
+            at_most("files to be joined", ask.sources.len(), CONCAT_FILES_MAX)?;
             let sources = ask.sources.iter().map(|source| path(source)).collect::<Result<_>>()?;
             let concat = Request::Concat { target: path(&ask.target)?, sources };
             (asked(ask.asked, seen(ask.looked, concat)), attributes)
@@ -104,6 +108,7 @@ pub fn request(call: &Call) -> Result<(Request, Translate)> {
         }
         file::Holders::KIND => {
             let file::Holders { seen, asked } = call.ask()?;
+            at_most("holders", seen.len() + asked.len(), HOLDERS_TOLD_MAX)?;
             let seen = seen.into_iter().map(|holder| (holder.name, Duration::from_millis(holder.ago_ms)));
             (Request::Holders { seen: seen.collect(), asked }, silent)
         }
@@ -114,25 +119,38 @@ pub fn request(call: &Call) -> Result<(Request, Translate)> {
     })
 }
 
+/// Refuses a question that names more of something than it may, before each of them takes memory of its own: what waits for the store is
+/// then as large as `limit::call_memory` says.
+fn at_most(what: &str, count: usize, most: usize) -> Result<()> {
+    if count <= most {
+        return Ok(());
+    }
+    let text = format!(
+        "{count} {what} are named in one question, {most} are the most; nothing was done; do it in several steps"
+    );
+    Err(Error::new(ErrorKind::Invalid, text))
+}
+
 /// A change that depends on what the asker has looked up, unless it has looked up nothing.
 fn provided(directories: u64, change: Request) -> Request {
     match directories {
         0 => change,
-        _ => Request::Provided { directories, seen: Vec::new(), change: Box::new(change) },
+        _ => Request::Provided { directories, seen: Vec::new(), empty: Vec::new(), change: Box::new(change) },
     }
 }
 
 /// A change that depends on what the asker has found at its paths, unless it has looked at nothing.
 fn seen(looked: Option<file::Looked>, change: Request) -> Request {
-    let Some(file::Looked { directories, seen }) = looked else { return change };
-    if directories == 0 && seen.is_empty() {
+    let Some(file::Looked { directories, seen, empty }) = looked else { return change };
+    if directories == 0 && seen.is_empty() && empty.is_empty() {
         return change;
     }
     let seen = seen.into_iter().map(|file::Seen { inode, version }| {
         let inode = (inode != 0).then_some(InodeId(inode));
         Seen { inode, version }
     });
-    Request::Provided { directories, seen: seen.collect(), change: Box::new(change) }
+    let (seen, empty) = (seen.collect(), empty.into_iter().map(InodeId).collect());
+    Request::Provided { directories, seen, empty, change: Box::new(change) }
 }
 
 /// A change that may be asked again at another gateway, if it is one.
@@ -207,6 +225,7 @@ fn close(ask: file::Close) -> Request {
 }
 
 fn put_files(ask: file::PutFiles) -> Result<Request> {
+    at_most("files", ask.files.len(), COMPOUND_FILES_MAX)?;
     let files = ask
         .files
         .into_iter()
@@ -294,6 +313,7 @@ fn attributes(reply: Reply, respond: Responder) {
 /// Attributes as the wire has them.
 pub fn wire_attributes(found: Attributes) -> file::Attributes {
     let (block_base, block_number) = found.block.unwrap_or_default();
+    let (began_length, began_generation) = found.began.map_or((0, 0), |began| (began.length, began.generation));
     file::Attributes {
         inode: found.inode.0,
         directory: found.directory,
@@ -311,6 +331,8 @@ pub fn wire_attributes(found: Attributes) -> file::Attributes {
         version: found.version,
         block_base,
         block_number,
+        began_length,
+        began_generation,
     }
 }
 
@@ -382,6 +404,7 @@ fn opened(reply: Reply, respond: Responder) {
         attributes: Some(wire_attributes(handle.attributes)),
         limited: handle.limited,
         compression: handle.compression.code(),
+        lost: handle.lost,
     };
     answer(respond, &opened);
 }
@@ -546,8 +569,10 @@ pub fn page_limit(limit: u32) -> usize {
 mod tests {
     use super::request;
     use base::id::SessionId;
-    use net::message::{is_change, kind_name, session};
+    use base::limit::{COMPOUND_FILES_MAX, CONCAT_FILES_MAX, HOLDERS_TOLD_MAX};
+    use net::message::{Ask, file, is_change, kind_name, session};
     use net::{Call, Link, Payload, Service};
+    use prost::Message;
     use std::collections::BTreeSet;
     use std::sync::{Arc, Mutex};
 
@@ -581,5 +606,50 @@ mod tests {
             found.iter().filter(|kind| !is_change(**kind)).filter_map(|kind| kind_name(*kind)).collect();
         assert_eq!(lacking, Vec::<&str>::new());
         assert!(found.len() >= 15, "only {found:?} could be read");
+    }
+
+    /// Keeps the one call it gets.
+    #[derive(Default)]
+    struct One(Mutex<Option<Call>>);
+
+    impl Service for One {
+        fn handle(&self, call: Call) {
+            *self.0.lock().expect("no panic") = Some(call);
+        }
+    }
+
+    /// A question that names more of something than it may is refused before it waits for the store: what is in the store's queue is as
+    /// large as is counted for it.
+    #[tokio::test]
+    async fn what_a_question_names_is_counted_before_it_waits() {
+        let one = Arc::new(One::default());
+        let link = Link::local(one.clone(), SessionId(1));
+        let asking = tokio::spawn(async move { link.call(&session::NodeStatus {}, Payload::empty()).await });
+        while one.0.lock().expect("no panic").is_none() {
+            tokio::task::yield_now().await;
+        }
+        let mut call = one.0.lock().expect("no panic").take().expect("it came");
+        let sources =
+            |count| file::Concat { target: "/t".into(), sources: vec!["/".into(); count], ..Default::default() };
+        let files =
+            |count| file::PutFiles { files: vec![file::PutFile { path: "/a".into(), ..Default::default() }; count] };
+        let holders = |count| file::Holders { asked: vec!["h".into(); count], ..Default::default() };
+        let cases = [
+            (file::Concat::KIND, [CONCAT_FILES_MAX, CONCAT_FILES_MAX + 1].map(|count| sources(count).encode_to_vec())),
+            (
+                file::PutFiles::KIND,
+                [COMPOUND_FILES_MAX, COMPOUND_FILES_MAX + 1].map(|count| files(count).encode_to_vec()),
+            ),
+            (file::Holders::KIND, [HOLDERS_TOLD_MAX, HOLDERS_TOLD_MAX + 1].map(|count| holders(count).encode_to_vec())),
+        ];
+        for (kind, [most, more]) in cases {
+            (call.kind, call.message) = (kind, most.into());
+            assert!(request(&call).is_ok(), "{kind}");
+            call.message = more.into();
+            let Err(refused) = request(&call) else { panic!("{kind}: one too many") };
+            assert!(refused.text().contains("are the most; nothing was done"), "{refused}");
+        }
+        drop(call);
+        assert!(asking.await.expect("no panic").is_err());
     }
 }

@@ -129,6 +129,9 @@ mod tests {
         fn exists(&self, _: &Path) -> Result<bool> {
             unreachable!("a log needs none")
         }
+        fn is_same(&self, _: &Path, _: &Path) -> bool {
+            unreachable!("a log needs none")
+        }
         fn read_text(&self, _: &Path) -> Result<String> {
             unreachable!("a log needs none")
         }

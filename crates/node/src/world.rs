@@ -42,6 +42,8 @@ pub trait World: Send + Sync {
     fn tree(&self, path: &Path, backend: Backend) -> Result<Box<dyn BlockFile>>;
     /// Whether something is there.
     fn exists(&self, path: &Path) -> Result<bool>;
+    /// Whether both are there and are one, whatever links lead to it.
+    fn is_same(&self, one: &Path, other: &Path) -> bool;
     /// All of a small file.
     fn read_text(&self, path: &Path) -> Result<String>;
     /// Makes a small file hold these bytes, durably and whole.
@@ -56,7 +58,7 @@ pub trait World: Send + Sync {
             let text = "/proc/meminfo does not say how much memory is free; give memory devices a capacity, DIR:memory:CAPACITY";
             base::error::Error::new(base::error::ErrorKind::Unsupported, text)
         })?;
-        Ok(memory.group.map_or(memory.available, |group| group.min(memory.available)))
+        Ok(memory.group_left.map_or(memory.available, |left| left.min(memory.available)))
     }
     /// How the engine of a device of `capacity` bytes uses it.
     fn chunk_settings(&self, capacity: u64, pool: Pool) -> chunk::Settings;
@@ -95,6 +97,10 @@ impl World for OsWorld {
         os::file::exists(path)
     }
 
+    fn is_same(&self, one: &Path, other: &Path) -> bool {
+        os::file::is_same(one, other)
+    }
+
     fn read_text(&self, path: &Path) -> Result<String> {
         os::file::read_text(path)
     }
@@ -104,7 +110,7 @@ impl World for OsWorld {
     }
 
     fn make_directory(&self, path: &Path) -> Result<()> {
-        os::file::create_directories(path)
+        os::file::create_own_directory(path)
     }
 
     fn free_bytes(&self, path: &Path) -> Result<u64> {

@@ -116,13 +116,13 @@ pub fn warning(backend: Backend) -> Result<Option<String>> {
     if backend == Backend::Volatile { volatile::note().map(Some) } else { Ok(None) }
 }
 
-/// Who has a device directory open, for people. It is locked for a moment, so a server that starts just then is refused.
+/// Who has a device directory open, for people. It is locked for a moment, for which a server that starts just then waits.
 pub fn holder(directory: &Path) -> Result<Option<String>> {
     directory::holder(directory)
 }
 
 /// Opens a device directory to look at it: nothing in it is changed, whatever is written to the disk stays in memory.
-/// `Busy` while a server has it; a server that starts meanwhile is refused.
+/// `Busy` while a server has it; a server that starts meanwhile waits for some seconds, and is refused then.
 pub fn open_to_look(directory: &Path, pool: Pool) -> Result<Box<dyn Disk>> {
     Ok(Box::new(OverlayDisk::open(directory, pool)?))
 }

@@ -5,7 +5,7 @@ use base::disk::BlockFile;
 use base::error::{Error, Result};
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata, OpenOptions};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -70,6 +70,12 @@ pub fn exists(path: &Path) -> Result<bool> {
     named("look at", path, path.try_exists())
 }
 
+/// Whether two paths lead to one file or directory that is there.
+pub fn is_same(one: &Path, other: &Path) -> bool {
+    let number = |path: &Path| std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
+    number(one).is_some_and(|found| number(other) == Some(found))
+}
+
 /// The paths in a directory, sorted.
 pub fn read_directory(path: &Path) -> Result<Vec<PathBuf>> {
     let entries = named("list", path, std::fs::read_dir(path))?;
@@ -81,9 +87,29 @@ pub fn read_directory(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Makes a directory and those above it; one that is there is fine.
+/// Makes a directory and those above it, with durable names; one that is there is fine.
 pub fn create_directories(path: &Path) -> Result<()> {
-    named("make directory", path, std::fs::create_dir_all(path))
+    create_directories_with(path, sync_directory)
+}
+
+/// The same, but nobody else may look into the directory itself if it is made.
+pub fn create_own_directory(path: &Path) -> Result<()> {
+    if exists(path)? {
+        return Ok(());
+    }
+    create_directories(parent(path))?;
+    match std::fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        made => named("make directory", path, made).and_then(|()| sync_directory(parent(path))),
+    }
+}
+
+/// As `create_directories`, where `sync` makes the names in a directory durable.
+fn create_directories_with(path: &Path, sync: impl Fn(&Path) -> Result<()>) -> Result<()> {
+    let missing: Vec<&Path> =
+        path.ancestors().take_while(|above| !above.as_os_str().is_empty() && !above.exists()).collect();
+    named("make directory", path, std::fs::create_dir_all(path))?;
+    missing.iter().rev().try_for_each(|made| sync(parent(made)))
 }
 
 /// Gives a file another name, replacing what has it. Durable after `sync_directory`.
@@ -128,14 +154,16 @@ pub struct BlockingFile {
 }
 
 impl BlockingFile {
-    /// Opens the file, and makes it, with a durable name, if it is missing.
+    /// Opens the file, and makes it if it is missing. Its name is durable: whoever made it may have been killed before that.
     pub fn open(path: &Path) -> Result<BlockingFile> {
-        let fresh = !exists(path)?;
+        BlockingFile::open_with(path, sync_directory)
+    }
+
+    /// The same, where `sync` makes the names in a directory durable.
+    fn open_with(path: &Path, sync: impl Fn(&Path) -> Result<()>) -> Result<BlockingFile> {
         let file = open_or_create(path)?;
-        if fresh {
-            named("sync", path, file.sync_all())?;
-            sync_directory(parent(path))?;
-        }
+        named("sync", path, file.sync_all())?;
+        sync(parent(path))?;
         Ok(BlockingFile { file, path: path.to_path_buf() })
     }
 
@@ -267,5 +295,35 @@ impl BlockFile for UnchangedFile {
         }
         changes.length = changes.length.max(offset.saturating_add(data.len() as u64));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BlockingFile, create_directories_with};
+    use base::error::Result;
+    use std::cell::RefCell;
+    use std::path::{Path, PathBuf};
+
+    /// Every directory in which a name was made is synced, the one at the top first; so is that of a file that somebody else may have made
+    /// and not lived to sync.
+    #[test]
+    fn names_are_durable() {
+        let root = std::env::temp_dir().join(format!("stormwell-os-{}-names", std::process::id()));
+        std::fs::create_dir_all(&root).expect("a directory");
+        let synced = RefCell::new(Vec::<PathBuf>::new());
+        let sync = |path: &Path| -> Result<()> {
+            synced.borrow_mut().push(path.to_path_buf());
+            Ok(())
+        };
+        create_directories_with(&root.join("a/b/c"), sync).expect("made");
+        assert_eq!(synced.take(), [root.clone(), root.join("a"), root.join("a/b")]);
+        create_directories_with(&root.join("a/b"), sync).expect("there");
+        assert_eq!(synced.take(), [] as [PathBuf; 0]);
+        for _ in 0..2 {
+            BlockingFile::open_with(&root.join("a/file"), sync).expect("opened");
+            assert_eq!(synced.take(), [root.join("a")]);
+        }
+        std::fs::remove_dir_all(&root).expect("removed");
     }
 }

@@ -79,6 +79,8 @@ pub struct Memory {
     pub available: u64,
     /// What the control group of this process may have (`memory.max`), if it is limited.
     pub group: Option<u64>,
+    /// What of that it, and the groups around it, have not taken yet; pages of files that nobody uses count as not taken.
+    pub group_left: Option<u64>,
 }
 
 /// The machine's memory. None if /proc does not say.
@@ -88,11 +90,31 @@ pub fn memory() -> Option<Memory> {
         let rest = known.lines().find_map(|line| line.strip_prefix(key))?;
         rest.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib.saturating_mul(1024))
     };
-    let group = text("/proc/self/cgroup").and_then(|groups| {
-        let path = groups.lines().find_map(|line| line.strip_prefix("0::"))?.trim_end_matches('/').to_string();
-        text(&format!("/sys/fs/cgroup{path}/memory.max"))?.parse().ok()
+    let path = text("/proc/self/cgroup").and_then(|groups| {
+        groups.lines().find_map(|line| line.strip_prefix("0::")).map(|path| path.trim_end_matches('/').to_string())
     });
-    Some(Memory { total: kib("MemTotal:")?, available: kib("MemAvailable:")?, group })
+    let group = path.as_deref().and_then(|path| number(path, "memory.max"));
+    let group_left = path.as_deref().and_then(left_of_groups);
+    Some(Memory { total: kib("MemTotal:")?, available: kib("MemAvailable:")?, group, group_left })
+}
+
+/// What the tightest of a control group and those around it has left. None: none is limited.
+fn left_of_groups(path: &str) -> Option<u64> {
+    let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
+    ends.filter_map(|end| left_of_group(&path[..end])).min()
+}
+
+fn left_of_group(path: &str) -> Option<u64> {
+    let most = number(path, "memory.max")?;
+    let taken = number(path, "memory.current")?;
+    let unused = text(&format!("/sys/fs/cgroup{path}/memory.stat"))
+        .and_then(|stat| stat.lines().find_map(|line| line.strip_prefix("inactive_file "))?.parse::<u64>().ok());
+    Some(most.saturating_sub(taken.saturating_sub(unused.unwrap_or(0))))
+}
+
+/// A number that a control group says; `max` is none.
+fn number(group: &str, name: &str) -> Option<u64> {
+    text(&format!("/sys/fs/cgroup{group}/{name}"))?.parse().ok()
 }
 
 /// How the system's clock is.
@@ -140,6 +162,7 @@ mod tests {
         assert!(kernel().is_some_and(|release| release.contains('.')));
         let memory = memory().unwrap();
         assert!(memory.available > 0 && memory.available <= memory.total, "{memory:?}");
+        assert!(memory.group_left.is_none_or(|left| memory.group.is_none_or(|most| left <= most)), "{memory:?}");
         assert_eq!(chosen("always [madvise] never").as_deref(), Some("madvise"));
         assert_eq!((chosen("always"), chosen("[never")), (None, None));
     }

@@ -3,6 +3,7 @@
 
 mod holder;
 
+use crate::process::{ENDING_PAUSE, ENDING_WAIT};
 use base::error::{Error, ErrorKind, Result};
 use base::net::{Boxed, Listener, Net, Stream};
 use std::io::{self, IoSlice};
@@ -11,9 +12,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::time::sleep;
 
-/// Connections that may wait to be accepted. The kernel cuts it to net.core.somaxconn.
-const BACKLOG: u32 = 1024;
+/// Connections that may wait to be accepted. The kernel cuts it to net.core.somaxconn, which is this much where nobody said otherwise; one
+/// that finds no room is not told, and asks again after a second.
+const BACKLOG: u32 = 4096;
 
 /// TCP with TCP_NODELAY, and buffers that the kernel sizes itself. Needs a tokio runtime with I/O enabled.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,9 +58,9 @@ impl Net for TcpNet {
             let addresses: Vec<SocketAddr> = found.map_err(|error| name_error(address, &error))?.collect();
             let mut last = name_error(address, &io::Error::other("the name has no address"));
             for candidate in addresses {
-                match bind(candidate) {
+                match bind_when_free(candidate).await {
                     Ok(listening) => return Ok(Box::new(listening) as Box<dyn Listener>),
-                    Err(error) => last = bind_error(candidate, &error),
+                    Err(error) => last = error,
                 }
             }
             Err(last)
@@ -81,6 +84,23 @@ impl Net for TcpNet {
 fn is_own_name(host: &str) -> bool {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     !host.is_empty() && name.trim_end().eq_ignore_ascii_case(host)
+}
+
+/// Listens there. A port that is taken, and that no process has, is waited for: it was that of one that was killed.
+async fn bind_when_free(address: SocketAddr) -> Result<Listening> {
+    let mut left = ENDING_WAIT;
+    loop {
+        match bind(address) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            bound => return bound.map_err(|error| bind_error(address, &error)),
+        }
+        let holder = holder::listener_on(address.port());
+        if holder.is_some() || left.is_zero() {
+            return Err(taken_error(address, holder));
+        }
+        sleep(ENDING_PAUSE).await;
+        left = left.saturating_sub(ENDING_PAUSE);
+    }
 }
 
 fn bind(address: SocketAddr) -> io::Result<Listening> {
@@ -108,17 +128,15 @@ fn name_error(address: &str, error: &io::Error) -> Error {
 }
 
 fn bind_error(address: SocketAddr, error: &io::Error) -> Error {
-    if error.kind() != io::ErrorKind::AddrInUse {
-        return Error::new(
-            ErrorKind::Io,
-            format!("cannot listen on {address}: {error}; choose another address with --at"),
-        );
-    }
-    let text = match holder::listener_on(address.port()) {
+    Error::new(ErrorKind::Io, format!("cannot listen on {address}: {error}; choose another address"))
+}
+
+fn taken_error(address: SocketAddr, holder: Option<(u32, String)>) -> Error {
+    let text = match holder {
         Some((process, name)) => {
-            format!("{address} is taken by process {process} ({name}); stop it or choose another port with --at")
+            format!("{address} is taken by process {process} ({name}); stop it or choose another port")
         }
-        None => format!("{address} is taken by another process; choose another port with --at"),
+        None => format!("{address} is taken by a process that cannot be seen from here; choose another port"),
     };
     Error::new(ErrorKind::Busy, text)
 }

@@ -4,6 +4,13 @@
 use base::error::{Error, ErrorKind, Result};
 use std::time::Duration;
 
+/// What a process that was killed had, its locks and its ports, is free when the kernel is done with what the process had on its way to
+/// disks. Whoever wants it waits for so long.
+pub(crate) const ENDING_WAIT: Duration = Duration::from_secs(5);
+
+/// And looks so often whether it is free.
+pub(crate) const ENDING_PAUSE: Duration = Duration::from_millis(10);
+
 /// What a process has used so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {

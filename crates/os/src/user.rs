@@ -4,8 +4,10 @@
 use base::env::Clock;
 use base::unit::Time;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 /// The names of the process' effective user and group as /etc/passwd and /etc/group have them; their numbers where those
 /// do not know them (users of a directory service).
@@ -33,35 +35,80 @@ const BELIEVED: Duration = Duration::from_secs(60);
 /// Users whose groups are remembered at once. Programs may make up names.
 const REMEMBERED: usize = 1024;
 
-/// The groups of users, as /etc/passwd and /etc/group have them. Remembered for a minute.
+/// The groups of users, as /etc/passwd and /etc/group have them. Those are read once a minute, whoever is asked for.
 pub struct Groups {
     clock: Arc<dyn Clock>,
-    known: Mutex<BTreeMap<String, (Time, Vec<String>)>>,
+    directory: PathBuf,
+    lists: Mutex<Option<Arc<Lists>>>,
+    /// Held while the lists are read.
+    reading: Mutex<()>,
+}
+
+/// What the lists said.
+struct Lists {
+    read: Time,
+    users: String,
+    groups: String,
+    known: Mutex<BTreeMap<String, Vec<String>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Groups {
     /// Nothing is remembered yet.
     pub fn new(clock: Arc<dyn Clock>) -> Groups {
-        Groups { clock, known: Mutex::default() }
+        Groups { clock, directory: "/etc".into(), lists: Mutex::default(), reading: Mutex::default() }
     }
 
     /// The names of a user's groups, the primary one first; empty if the lists do not know the user.
     pub fn of(&self, user: &str) -> Vec<String> {
-        let now = self.clock.now();
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((since, groups)) = known.get(user)
-            && now.since(*since) < BELIEVED
-        {
+        let lists = self.lists();
+        let mut known = lock(&lists.known);
+        if let Some(groups) = known.get(user) {
             return groups.clone();
         }
         if known.len() >= REMEMBERED {
             known.clear();
         }
-        let list = |path: &str| std::fs::read(path).unwrap_or_default();
-        let (passwords, groups) = (list("/etc/passwd"), list("/etc/group"));
-        let groups = groups_in(&String::from_utf8_lossy(&passwords), &String::from_utf8_lossy(&groups), user);
-        known.insert(user.to_string(), (now, groups.clone()));
+        let groups = groups_in(&lists.users, &lists.groups, user);
+        known.insert(user.to_string(), groups.clone());
         groups
+    }
+
+    fn lists(&self) -> Arc<Lists> {
+        let now = self.clock.now();
+        let younger = |than: Duration| lock(&self.lists).clone().filter(|lists| now.since(lists.read) < than);
+        if let Some(lists) = younger(BELIEVED) {
+            return lists;
+        }
+        // While one reads, others go on with what they have, for as long again.
+        let reading = match self.reading.try_lock() {
+            Ok(reading) => reading,
+            Err(_) if let Some(lists) = younger(2 * BELIEVED) => return lists,
+            Err(_) => lock(&self.reading),
+        };
+        if let Some(lists) = younger(BELIEVED) {
+            return lists;
+        }
+        let list = |name: &str| {
+            let bytes = std::fs::read(self.directory.join(name)).unwrap_or_default();
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        let (users, groups) = aside(|| (list("passwd"), list("group")));
+        let lists = Arc::new(Lists { read: now, users, groups, known: Mutex::default() });
+        *lock(&self.lists) = Some(lists.clone());
+        drop(reading);
+        lists
+    }
+}
+
+/// Does something that may take a disk's time. On a thread that has other tasks they are given to another one before.
+fn aside<T>(does: impl FnOnce() -> T) -> T {
+    match Handle::try_current() {
+        Ok(runtime) if runtime.runtime_flavor() == RuntimeFlavor::MultiThread => tokio::task::block_in_place(does),
+        _ => does(),
     }
 }
 
@@ -86,9 +133,12 @@ fn groups_in(users: &str, groups: &str, user: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Groups, current, find, groups_in};
+    use super::{BELIEVED, Groups, current, find, groups_in};
     use crate::clock::SystemClock;
+    use base::env::Clock;
+    use base::unit::{Time, WallTime};
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     /// A user's groups are the primary one, then those that list them, each once; nobody is in none.
     #[test]
@@ -106,7 +156,33 @@ mod tests {
         for made_up in 0..3000 {
             assert!(known.of(&format!("no such user {made_up}")).is_empty());
         }
-        assert!(known.known.lock().unwrap().len() <= super::REMEMBERED);
+        assert!(known.lists().known.lock().unwrap().len() <= super::REMEMBERED);
+    }
+
+    /// The lists are read once a minute, whoever is asked for: names that somebody makes up cost no reading. On threads of a runtime as well.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn lists_are_read_once_a_minute() {
+        struct Still(AtomicU64);
+        impl Clock for Still {
+            fn now(&self) -> Time {
+                Time::from_nanos(self.0.load(Ordering::Relaxed))
+            }
+            fn wall(&self) -> WallTime {
+                WallTime(0)
+            }
+        }
+        let clock = Arc::new(Still(AtomicU64::new(1)));
+        let directory = std::env::temp_dir().join(format!("stormwell-os-{}-lists", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("made");
+        std::fs::write(directory.join("passwd"), "ada:x:1000:100::/:\nbob:x:1001:100::/:\n").expect("written");
+        std::fs::write(directory.join("group"), "users:x:100:\nwheel:x:10:ada,bob\n").expect("written");
+        let groups = Groups { directory: directory.clone(), ..Groups::new(clock.clone()) };
+        assert_eq!(groups.of("ada"), ["users", "wheel"]);
+        std::fs::write(directory.join("group"), "users:x:100:\n").expect("written");
+        assert_eq!((groups.of("ada").len(), groups.of("bob").len(), groups.of("eve").len()), (2, 2, 0));
+        clock.0.store(BELIEVED.as_nanos() as u64 + 1, Ordering::Relaxed);
+        assert_eq!((groups.of("ada").len(), groups.of("bob").len()), (1, 1));
+        std::fs::remove_dir_all(&directory).expect("removed");
     }
 
     /// Names are found by their number; broken lines and unknown numbers do no harm.

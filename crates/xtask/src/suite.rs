@@ -75,11 +75,26 @@ pub fn nightly(root: &Path, names: &[String]) -> Result<bool, String> {
     stage::run_all(root, stages)
 }
 
+/// Address space of a process that feeds damaged bytes to decoders, in KiB: one that believes a length which it was sent ends there.
+const DECODERS_SPACE_KIB: u64 = 2 << 20;
+
+/// All tests that feed damaged bytes to decoders.
+const DECODERS: &str = "cargo test --release --workspace --lib --bins --tests --locked -- fuzz";
+
+/// Those tests, each for this many seconds, in so little memory that no decoder can take whatever it is told to. Built before: a compiler
+/// needs more.
+fn decoders(seconds: u64) -> Run {
+    let words = ["sh", "-c"].map(str::to_owned).into_iter();
+    let limited = format!("ulimit -v {DECODERS_SPACE_KIB} && exec {DECODERS}");
+    let run = Run { words: words.chain([limited]).collect(), environment: Vec::new(), must_print: None };
+    // A heap for each thread would set aside 64 MiB of addresses each.
+    run.with("STORMWELL_FUZZ_SECONDS", &seconds.to_string()).with("MALLOC_ARENA_MAX", "2")
+}
+
 /// Runs every test with `fuzz` in its name, each for this many seconds of random input. An error if there is none.
 pub fn fuzz(root: &Path, seconds: u64) -> Result<bool, String> {
-    let words = "cargo test --release --workspace --lib --bins --tests --locked -- fuzz";
     let listing = Command::new("cargo")
-        .args(words.split_whitespace().skip(1))
+        .args(DECODERS.split_whitespace().skip(1))
         .args(["--list", "--format", "terse"])
         .current_dir(root)
         .stderr(Stdio::inherit())
@@ -93,7 +108,7 @@ pub fn fuzz(root: &Path, seconds: u64) -> Result<bool, String> {
     if count == 0 {
         return Err("no test has `fuzz` in its name".to_owned());
     }
-    let run = Run::of(words).with("STORMWELL_FUZZ_SECONDS", &seconds.to_string());
+    let run = decoders(seconds);
     println!("{count} tests, {seconds} s each\nrepeat: {}", run.shell());
     match run.execute(root, None) {
         Ok(()) => Ok(true),
@@ -133,7 +148,8 @@ fn test_stages(root: &Path) -> Result<Vec<Stage>, String> {
     };
     let mut stages = vec![
         Stage { needed: true, ..cargo("build", 12, "cargo build --release --workspace --all-targets --locked") },
-        unit(&format!("cargo test --release --workspace --locked --lib --bins{}", pick(false))),
+        cargo("unit", 6, &format!("cargo test --release --workspace --locked --lib --bins{}", pick(false))),
+        Stage { name: "decoders", bound: minutes(3), action: Action::Run(decoders(5)), needed: false },
     ];
     let end_to_end = pick(true);
     if !end_to_end.is_empty() {
@@ -171,12 +187,6 @@ fn on_threads(end_to_end: &str) -> Stage {
     Stage { name: "threads", bound: minutes(2), action: Action::Run(run), needed: false }
 }
 
-/// Unit and model tests; those that feed damaged bytes to decoders go on for five seconds each.
-fn unit(words: &str) -> Stage {
-    let run = Run::of(words).with("STORMWELL_FUZZ_SECONDS", "5");
-    Stage { name: "unit", bound: minutes(6), action: Action::Run(run), needed: false }
-}
-
 /// The integration tests of the tree as (crate, target), in the order of their names.
 fn test_targets(root: &Path) -> Result<Vec<(String, String)>, String> {
     let mut targets = Vec::new();
@@ -207,7 +217,7 @@ fn minutes(number: u64) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::{test_stages, test_targets};
+    use super::{decoders, test_stages, test_targets};
     use crate::stage::Action;
     use crate::tree;
 
@@ -226,5 +236,17 @@ mod tests {
             });
             assert_eq!(runs.count(), 1, "{target}");
         }
+    }
+
+    /// What the tests of decoders are run with does bound the memory of a process: one that asks for more has none.
+    #[test]
+    fn decoders_have_little_memory() {
+        let run = decoders(5);
+        let [shell, option, line] = &run.words[..] else { panic!("{:?}", run.words) };
+        let limit =
+            line.strip_suffix(super::DECODERS).and_then(|line| line.strip_suffix("exec ")).expect("a limit first");
+        let asked = format!("{limit}ulimit -v");
+        let output = std::process::Command::new(shell).args([option, &asked]).output().expect("a shell");
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "2097152", "KiB");
     }
 }

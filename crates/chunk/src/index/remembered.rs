@@ -95,8 +95,8 @@ impl Remembered {
         self.acknowledged.get(&session).copied().unwrap_or(0)
     }
 
-    /// Hears of a push, and that no lower number of its stream than `floor` is asked again. `Invalid`, `Busy`: it is refused, because
-    /// more would have to be remembered than one session may want.
+    /// Hears of a push, and that no lower number of its stream than `floor` is asked again. `Invalid`, `Busy`, `Full`: it is refused,
+    /// because more would have to be remembered than one session may want. `Full`: so is whatever else comes of its stream.
     pub fn heard_push(&mut self, chunk: ChunkId, floor: u64) -> Result<()> {
         let PushName { session, stream, number } = PushName::of(chunk);
         if floor > number {
@@ -109,10 +109,10 @@ impl Remembered {
         let known = self.streams.get(&(session, stream));
         if known.is_none() && self.streams.range((session, 0)..=(session, u16::MAX)).count() >= PUSH_STREAMS_MAX {
             let text = format!(
-                "a session pushes in more than {PUSH_STREAMS_MAX} streams to one device; chunk {chunk} was not stored; begin a new \
-                 session"
+                "a session pushes in more than {PUSH_STREAMS_MAX} streams to one device; chunk {chunk} was not stored; push it to \
+                 another device, or begin a new session"
             );
-            return Err(Error::new(ErrorKind::Busy, text));
+            return Err(Error::new(ErrorKind::Full, text));
         }
         // One that is below what was heard is late: `is_over` says so.
         if number.saturating_sub(known.map_or(0, |stream| stream.floor).max(floor)) >= PUSHES_AHEAD_MAX {
@@ -347,7 +347,11 @@ mod tests {
             remembered.heard_push(PushName { session: PUSHER, stream, number: 1 }.chunk(), 1).expect("heard");
         }
         let more = PushName { session: PUSHER, stream: u16::MAX, number: 1 }.chunk();
-        assert_eq!(remembered.heard_push(more, 1).map_err(|error| error.kind()), Err(ErrorKind::Busy));
+        assert_eq!(
+            remembered.heard_push(more, 1).map_err(|error| error.kind()),
+            Err(ErrorKind::Full),
+            "it goes elsewhere"
+        );
         let ahead = Asking { session: PULLER, number: ACKNOWLEDGEMENTS_AHEAD_MAX + 1, floor: 1 };
         assert_eq!(remembered.heard_acknowledgement(&ahead).map_err(|error| error.kind()), Err(ErrorKind::Busy));
         remembered.heard_acknowledgement(&Asking { floor: 2, ..ahead }).expect("heard");

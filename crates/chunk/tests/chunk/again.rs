@@ -5,10 +5,11 @@ use crate::world::{World, append, small};
 use base::error::{ErrorKind, Result};
 use base::id::{BagId, ChunkId, Owner, PushName};
 use base::limit::FULL_WAIT;
+use base::planted::Planted;
 use base::policy::Level;
 use base::unit::MIB;
 use bytes::Bytes;
-use chunk::{Asking, Reply, Request};
+use chunk::{Asking, Reply, Request, Settings};
 use sim::disk::{SimDevice, SimFaults};
 
 const BAG: Owner = Owner::Bag(BagId(1));
@@ -152,4 +153,40 @@ fn waited_in_vain() {
     assert_eq!(error.kind(), ErrorKind::Full, "{error}");
     world.call(Request::DropBag { bag: BagId(1) }).expect("dropped");
     assert_eq!(push(&mut world, chunk, 1).map_err(|error| error.kind()), Err(ErrorKind::Stale));
+}
+
+/// The copy of a push that was handled waits, for room or for its turn, when its session is over and all is forgotten that was remembered
+/// of it: it is refused, and not stored when there is room.
+#[test]
+fn parked_ones_end_with_their_session() {
+    for length in [5000, MIB as usize] {
+        let (stored, answer) = parked_at_the_end(length, None);
+        assert!(!stored, "handled, and here again");
+        assert_eq!(answer.map_err(|error| error.kind()), Err(ErrorKind::Stale));
+        assert!(parked_at_the_end(length, Some(Planted::WaitingPushOutlivesSession)).0, "this test sees nothing");
+    }
+}
+
+/// Whether the copy was stored, and what it was answered.
+fn parked_at_the_end(length: usize, planted: Option<Planted>) -> (bool, Result<Reply>) {
+    let device = SimDevice::new(1, SimFaults::default());
+    let (mut world, _) = World::open(&device, &Settings { planted, ..small(24 * MIB) }).expect("opened");
+    let (first, content) = (name(OTHER, 1), Bytes::from(vec![9; length]));
+    world.engine.heard_push(first, 1).expect("heard");
+    world.call(append(BAG, first, 0, &content, Level::Synced, true)).expect("pushed");
+    acknowledge(&mut world, first, 1, 1).expect("acknowledged");
+    let (_, blocked) = parked(&mut world);
+    let copy = world.submit(append(BAG, first, 0, &content, Level::Synced, true));
+    world.settle();
+    assert!(!world.replies.contains_key(&copy), "it waits behind the other one");
+    world.engine.forget_sessions(&[OTHER, PULLER]);
+    for number in 1..5 {
+        acknowledge(&mut world, name(PUSHER, number), 1, 1).expect("acknowledged");
+    }
+    for _ in 0..3 {
+        world.engine.want_checkpoint();
+        world.settle();
+    }
+    assert!(world.replies.remove(&blocked).is_some_and(|result| result.is_ok()), "there is room");
+    (world.engine.holds(first), world.replies.remove(&copy).expect("it has an answer"))
 }

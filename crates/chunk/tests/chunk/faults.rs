@@ -2,15 +2,16 @@
 
 use crate::world::{World, append, bytes, kind, small};
 use base::checksum::crc32c;
-use base::disk::{Caching, FileKind, FileName};
+use base::disk::{Caching, Disk, FileKind, FileName, Op};
 use base::error::ErrorKind;
 use base::id::{BagId, ChunkId, GroupId, Owner};
 use base::limit::FULL_WAIT;
 use base::policy::Level;
 use base::unit::MIB;
-use chunk::{Check, Reply, Request};
+use chunk::{Check, Effect, Reply, Request};
 use sim::disk::{SimDevice, SimFaults, When};
 use sim::random::SimRandom;
+use std::time::Duration;
 
 const BAG: Owner = Owner::Bag(BagId(2));
 
@@ -327,4 +328,114 @@ fn read_errors_while_opening() {
         }
     }
     assert!(refused > 0, "no open was refused");
+}
+
+/// The file system is full and the journal's segments are, too: whoever waits for the journal is told after a while, with what to do, and
+/// the device says that it is out of service; nobody waits for ever. After a start with room everything acknowledged is there.
+#[test]
+fn no_room_for_the_journal() {
+    let device = SimDevice::new(1, SimFaults::default());
+    let mut world = opened(&device, 32 * MIB);
+    let random = SimRandom::new(1);
+    let kept = bytes(&random, 100_000);
+    world.push(BAG, 1, &kept).expect("pushed");
+    let taken = device.files().into_iter().map(|(_, length)| length).sum();
+    device.set_faults(SimFaults { capacity: Some(taken), ..SimFaults::default() });
+    let mut sealed = 0;
+    let waiting = loop {
+        sealed += 1;
+        assert!(sealed < 10_000, "the journal takes whatever comes");
+        let tag = world.submit(Request::SealBag { bag: BagId(1000 + sealed), epoch: 1 });
+        world.settle();
+        match world.replies.remove(&tag) {
+            Some(answer) => assert_eq!(answer, Ok(Reply::Done)),
+            None => break tag,
+        }
+    };
+    for _ in 0..=FULL_WAIT.as_secs() {
+        world.later(Duration::from_secs(1));
+        world.settle();
+    }
+    let error = world.replies.remove(&waiting).expect("it is answered").expect_err("it is refused");
+    assert!(error.kind() == ErrorKind::Io && error.text().contains("no room for its journal"), "{error}");
+    assert!(error.text().contains("make room"), "{error}");
+    assert!(world.engine.usage().failed && world.engine.next_tick().is_none_or(|due| due > world.now));
+    assert_eq!(world.read_all(ChunkId(1)).expect("reads go on"), kept);
+    drop(world);
+    device.set_faults(SimFaults::default());
+    let mut world = opened(&device, 32 * MIB);
+    assert_eq!(world.read_all(ChunkId(1)).expect("read"), kept);
+    for bag in 1001..1000 + sealed {
+        assert_eq!(world.engine.bag_stat(BagId(bag)).sealed_epoch, Some(1));
+    }
+    world.call(Request::SealBag { bag: BagId(5), epoch: 1 }).expect("it takes changes again");
+}
+
+/// What a device acknowledged in memory and could not make durable is not done: it is counted as what may come back, and does.
+#[test]
+fn acknowledged_in_vain() {
+    let device = SimDevice::new(1, SimFaults::default());
+    let mut world = opened(&device, 32 * MIB);
+    let content = bytes(&SimRandom::new(1), 5000);
+    for chunk in 1..=3 {
+        world.push(BAG, chunk, &content).expect("pushed");
+    }
+    let acknowledge = |world: &mut World, chunk: u128| {
+        let chunks = vec![(ChunkId(chunk), 1)];
+        world.call(Request::Acknowledge { chunks, pass: 0, retain: false, by: None })
+    };
+    acknowledge(&mut world, 1).expect("acknowledged");
+    assert_eq!(world.engine.acknowledged_for_now(BagId(2)), (0, 0));
+    device.set_faults(SimFaults { sync_error: When::Always, ..SimFaults::default() });
+    acknowledge(&mut world, 2).expect_err("the device fails");
+    assert!(!world.engine.holds(ChunkId(2)), "not in memory");
+    assert_eq!(world.engine.acknowledged_for_now(BagId(2)), (1, 5000));
+    device.crash();
+    device.set_faults(SimFaults::default());
+    let mut world = opened(&device, 32 * MIB);
+    assert_eq!(world.read_all(ChunkId(2)).expect("it is here"), content);
+    assert_eq!(world.engine.acknowledged_for_now(BagId(2)), (0, 0));
+}
+
+/// While the next segment is being made the device is slow and not full, however long that takes: whoever looked for a device that takes
+/// writes would find none, and whoever waits would be refused.
+#[test]
+fn a_segment_that_is_slow_to_come() {
+    let device = SimDevice::new(1, SimFaults::default());
+    let mut world = opened(&device, 64 * MIB);
+    let content = bytes(&SimRandom::new(1), 100_000);
+    let (mut held, mut pushes, mut effects, mut done) = (Vec::new(), 0, Vec::new(), Vec::new());
+    while world.replies.len() == pushes {
+        pushes += 1;
+        assert!(pushes < 1000, "segments come from nowhere");
+        world.submit(append(BAG, ChunkId(pushes as u128), 0, &content, Level::Synced, true));
+        loop {
+            world.engine.take_effects(&mut effects);
+            for effect in effects.drain(..) {
+                match effect {
+                    Effect::Disk { token, op: op @ Op::Create { .. } } => held.push((token, op)),
+                    Effect::Disk { token, op } => {
+                        world.in_flight += 1;
+                        world.disk.submit(token, op);
+                    }
+                    Effect::Reply { tag, result } => drop(world.replies.insert(tag, result)),
+                }
+            }
+            if world.in_flight == 0 {
+                break;
+            }
+            world.disk.poll(None, &mut done);
+            world.in_flight -= done.len();
+            done.drain(..).for_each(|done| world.engine.completed(world.now, done));
+        }
+    }
+    assert!(!held.is_empty() && !world.engine.usage().full, "{:?}", world.engine.usage());
+    world.later(3 * FULL_WAIT);
+    assert!(!world.effects() || world.replies.len() + 1 == pushes, "it waits");
+    for (token, op) in held {
+        world.in_flight += 1;
+        world.disk.submit(token, op);
+    }
+    world.settle();
+    assert!(world.replies.len() == pushes && world.replies.values().all(Result::is_ok), "{:?}", world.replies);
 }

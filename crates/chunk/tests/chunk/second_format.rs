@@ -14,7 +14,7 @@ use base::policy::Level;
 use base::unit::MIB;
 use bytes::Bytes;
 use chunk::format::{CheckpointHeader, VERSION};
-use chunk::{Asking, Reply, Request};
+use chunk::{Asking, Reply, Request, Settings};
 use sim::disk::{SimDevice, SimFaults};
 use sim::random::SimRandom;
 use std::panic::AssertUnwindSafe;
@@ -33,7 +33,9 @@ fn cell(id: u128) -> Bytes {
 
 /// Checkpoints, the last but one of all that is there, the last of what changed after it. A little comes after them.
 fn write(device: &SimDevice) {
-    let (mut world, _) = World::open(device, &small(32 * MIB)).expect("opened");
+    // As many numbers as were skipped when the images were made.
+    let settings = Settings { sequence_gap: 1 << 20, ..small(32 * MIB) };
+    let (mut world, _) = World::open(device, &settings).expect("opened");
     let part = |id: u128, from: usize, to: usize, length| content(id, length)[from..to].to_vec().into();
     for id in 10..14 {
         world.push(BAG, id, &content(id, 3000).into()).expect("pushed");

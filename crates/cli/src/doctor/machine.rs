@@ -257,7 +257,7 @@ mod tests {
     /// What counts is the lesser of what the machine and the control group have.
     #[test]
     fn memories() {
-        let of = |available, group| memory(Memory { total: 8 << 30, available, group }).state;
+        let of = |available, group| memory(Memory { total: 8 << 30, available, group, group_left: group }).state;
         assert_eq!(of(4 << 30, None), State::Ok);
         assert_eq!(of(4 << 30, Some(256 << 20)), State::Warning);
         assert_eq!(of(64 << 20, Some(1 << 30)), State::Trouble);

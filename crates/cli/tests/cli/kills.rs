@@ -60,17 +60,16 @@ fn full() {
     let part = noise(16 << 20, 3);
     store.local("part", &part);
     let mut kept = Vec::new();
-    loop {
+    let why = loop {
         let name = format!("/part{}", kept.len());
         let ended = store.run(&["put", "part", &name]);
         if ended.code != 0 {
-            ended.failed(4, "is full");
-            break;
+            break ended.failed(4, "is full").stderr;
         }
         kept.push(name);
         assert!(kept.len() < 10, "160 MiB took {} files of 16 MiB", kept.len());
-    }
-    assert!(kept.len() >= 3, "only {} files of 16 MiB fitted in 160 MiB", kept.len());
+    };
+    assert!(kept.len() >= 3, "only {} files of 16 MiB fitted in 160 MiB: {why}", kept.len());
     store.kill();
     store.start_again();
     for name in &kept {

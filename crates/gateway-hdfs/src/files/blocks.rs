@@ -7,6 +7,7 @@
 //! long as it is being written. It is for the writer alone: readers are always shown regular blocks, so that what they know of a
 //! file does not change when it is closed.
 
+use crate::message::hdfs::ExtendedBlock;
 use client::Attributes;
 
 /// Bits of a number that say which block of its file it is.
@@ -48,6 +49,16 @@ pub fn last_stamp(generation: u64) -> u64 {
 /// The generation of a file that a stamp is of.
 pub fn generation_of(stamp: u64) -> u64 {
     stamp.saturating_sub(STAMP_BASE) >> GRANT_BITS
+}
+
+/// Bytes that a file had when its holder opened it, through whichever gateway; as many as it has, if that is not known.
+pub fn began_at(attributes: &Attributes) -> u64 {
+    if attributes.began_generation == 0 { attributes.length } else { attributes.began_length }
+}
+
+/// Whether a block is named as it was before the holder of its file opened that: what is said of it comes late.
+pub fn is_of_earlier(block: &ExtendedBlock, attributes: &Attributes) -> bool {
+    generation_of(block.generation_stamp) < attributes.began_generation
 }
 
 /// What a block's number says.

@@ -1,17 +1,18 @@
 //! Files that a client has open through another gateway and goes on with here, because that gateway is gone or out of reach: they are
 //! taken from there with what is written of them.
 
-use super::leases::{is_held, take_back};
+use super::blocks::{began_at, is_of_earlier};
+use super::leases::{has_ended, is_held, take_back};
+use super::located::visible_length;
 use super::making::{appended, created, opened};
 use super::open::{OpenFile, Opener};
 use crate::caller::Caller;
 use crate::gateway::Gateway;
 use crate::message::decode;
-use crate::message::files::{Append, Create};
+use crate::message::files::{Append, AppendAnswer, Create, CreateAnswer};
 use crate::message::hdfs::ExtendedBlock;
 use crate::note::Note;
 use crate::refusal::{LEASE_EXPIRED, Refusal};
-use base::error::ErrorKind;
 use base::limit::HOLDER_MAX;
 use bytes::Bytes;
 use client::{Attributes, Looked, Seen};
@@ -26,39 +27,50 @@ pub async fn opened_elsewhere(
     request: Bytes,
     inode: u64,
 ) -> Result<Vec<u8>, Refusal> {
-    let attributes = gateway.client.stat_inode(inode).await?;
-    // Its client did not hear that it is open, so nothing was written.
-    let machine = caller.machine();
     if method == "create" {
-        let ask: Create = decode(request)?;
-        let file = taken(gateway, &attributes, (&ask.holder, machine), true).await?;
-        return Ok(created(gateway, &file, &Note::read(&attributes.note)).encode_to_vec());
+        return Ok(created_elsewhere(gateway, caller, &decode(request)?, inode).await?.encode_to_vec());
     }
-    let ask: Append = decode(request)?;
-    let file = taken(gateway, &attributes, (&ask.holder, machine), true).await?;
-    Ok(appended(gateway, &file, ask.flags).await?.encode_to_vec())
+    Ok(appended_elsewhere(gateway, caller, &decode(request)?, inode).await?.encode_to_vec())
 }
 
-async fn taken(
-    gateway: &Gateway,
-    attributes: &Attributes,
-    who: (&str, &str),
-    untouched: bool,
-) -> Result<Arc<OpenFile>, Refusal> {
-    take_over(gateway, attributes, who, untouched, None).await?.ok_or_else(|| {
+/// The same of a create.
+pub async fn created_elsewhere(
+    gateway: &Arc<Gateway>,
+    caller: &Caller,
+    ask: &Create,
+    inode: u64,
+) -> Result<CreateAnswer, Refusal> {
+    let file = taken(gateway, inode, (&ask.holder, caller.machine())).await?;
+    Ok(created(gateway, &file, &Note::read(&file.attributes.note)))
+}
+
+/// The same of an append.
+pub async fn appended_elsewhere(
+    gateway: &Arc<Gateway>,
+    caller: &Caller,
+    ask: &Append,
+    inode: u64,
+) -> Result<AppendAnswer, Refusal> {
+    let file = taken(gateway, inode, (&ask.holder, caller.machine())).await?;
+    appended(gateway, &file, ask.flags).await
+}
+
+/// Its client did not hear that it is open, so it knows of no block.
+async fn taken(gateway: &Gateway, inode: u64, who: (&str, &str)) -> Result<Arc<OpenFile>, Refusal> {
+    let attributes = gateway.client.stat_inode(inode).await?;
+    take_over(gateway, &attributes, who, None).await?.ok_or_else(|| {
         let text = format!("File is not open for writing: (inode {}) Holder {}", attributes.inode, who.0);
         Refusal::new(LEASE_EXPIRED, text)
     })
 }
 
-/// A file that is open through another gateway for the same holder, on this machine, is open here from now on. `untouched`: its
-/// holder has written nothing since it opened it, so nothing has to be asked of the device that was to take it. `block`: the one that
-/// its holder takes for the last, which may have no byte yet. `None`: nobody has it open, or somebody else.
+/// A file that is open through another gateway for the same holder, on this machine, is open here from now on, with everything that is
+/// written of it. `block`: the one that its holder takes for the last, which may have no byte yet; none: it has written nothing since it
+/// opened the file. `None`: nobody has it open, or somebody else, or the call came late.
 pub async fn take_over(
     gateway: &Gateway,
     attributes: &Attributes,
     (holder, machine): (&str, &str),
-    untouched: bool,
     block: Option<&ExtendedBlock>,
 ) -> Result<Option<Arc<OpenFile>>, Refusal> {
     let inode = attributes.inode;
@@ -69,35 +81,49 @@ pub async fn take_over(
     let _alone = gateway.files.opening(&path).await;
     if let Some(file) = gateway.files.open.get(inode) {
         // Another call of the same client was faster.
-        if file.attributes.generation >= attributes.generation {
+        if !has_ended(&file, attributes) {
             return Ok(Some(file).filter(|file| *file.holder == *holder));
         }
         // It was open here before another gateway took it over: how long it is, and who writes it, is no more what is known here.
         drop(file.take_away().await);
-        gateway.files.open.remove(inode);
+        gateway.files.open.remove_this(&file);
+    }
+    // Somebody who knows of no block asks, and bytes were written since the file was opened; or of a block as it was before that: the call
+    // was on its way while its client went on at another gateway, and nobody waits for the answer. The stream there stays as it is. Asked
+    // before anything is done: while the device is away its client can ask again.
+    let late = match block {
+        Some(block) => is_of_earlier(block, attributes),
+        None => visible_length(gateway, attributes).await? > began_at(attributes),
+    };
+    if late {
+        return Ok(None);
+    }
+    // Its client may have closed it since it was looked up: nobody would close it again.
+    let now = gateway.client.stat_inode(inode).await?;
+    if !is_held(&now, holder) || now.generation != attributes.generation {
+        return Ok(None);
     }
     // Another file may have the name by now.
     let seen = Seen { inode, version: None };
-    let store = gateway.client.relying_on(Looked { directories: 0, seen: vec![seen] });
-    let unwritten = match untouched {
-        true => store.take_over(&path, holder).await.map(Some),
-        false => Ok(None),
-    };
-    let writer = match unwritten {
-        Ok(Some(writer)) => writer,
-        Err(error) if error.kind() != ErrorKind::Busy => return Err(error.into()),
-        // It has bytes that only the device has: it is closed as it is, and goes on behind them.
-        Ok(None) | Err(_) => {
-            gateway.client.recover_at(inode, false, attributes.generation).await?;
-            store.append_as(&path, holder).await?
+    let store = gateway.client.relying_on(Looked { seen: vec![seen], ..Looked::default() });
+    // It is closed with what its device has, which nobody adds to from then on, and goes on behind that.
+    let closed = gateway.client.recover_at(inode, false, attributes.generation).await?;
+    let file = {
+        let _opening = gateway.files.open_soon().await;
+        // Of one that an older program opened nobody knows where: nothing that is said of it counts as said of an earlier opening.
+        let began = (began_at(attributes), attributes.began_generation.max(1));
+        let writer = store.append_as(&path, holder, began).await?;
+        if writer.is_lost() {
+            return Ok(None);
         }
+        let note = Note::read(&writer.attributes().note);
+        // Who opened it there is not known here; the owner is the next best guess.
+        let user = attributes.owner.as_str().into();
+        opened(gateway, writer, Opener { holder, user: &user, machine }, &path, &note)
     };
-    let note = Note::read(&writer.attributes().note);
-    // Who opened it there is not known here; the owner is the next best guess.
-    let user = attributes.owner.as_str().into();
-    let file = opened(gateway, writer, Opener { holder, user: &user, machine }, &path, &note);
     let kept = (attributes.block_base != 0).then_some((attributes.block_base, attributes.block_number));
-    let gone_on = file.state.lock().await.go_on(&file, kept, block).await;
+    let begun = block.is_some() || closed.length > began_at(attributes);
+    let gone_on = file.state.lock().await.go_on(&file, (kept, begun), block).await;
     if let Err(error) = gone_on {
         take_back(gateway, &file).await?;
         return Err(error.into());

@@ -62,7 +62,13 @@ pub async fn may_take(
         return Ok(());
     }
     let held = |why: &str| Refusal::new(ALREADY_BEING_CREATED, wish.refused(path, holder, machine, why));
-    match present(gateway, attributes).await {
+    let mut there = present(gateway, attributes).await;
+    if there.is_none() {
+        // A call that opens it here at this moment, under whichever of its names, is waited for: its file is none that was left.
+        gateway.files.opened_by_now().await;
+        there = present(gateway, attributes).await;
+    }
+    match there {
         Some(file) if *file.holder == *holder => Err(held(&format!("{holder} is already the current lease holder."))),
         Some(file) if is_silent(gateway, &file.holder).await? => take_back(gateway, &file).await.map_err(Refusal::from),
         Some(file) => {
@@ -70,8 +76,9 @@ pub async fn may_take(
             Err(held(&format!("this file lease is currently owned by {owner} on {from}")))
         }
         // It was open through a gateway that is gone, or is through something else than a gateway.
-        None => match gateway.client.recover(attributes.inode, true).await {
+        None => match gateway.client.recover_at(attributes.inode, true, attributes.generation).await {
             Ok(_) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::Stale => Err(held("somebody else just opened it")),
             // It is open through a gateway that lives, which its holder may not.
             Err(error) if error.kind() == ErrorKind::Busy && may_be_silent(gateway, attributes, holder).await? => {
                 let (inode, generation) = (attributes.inode, attributes.generation);
@@ -90,12 +97,18 @@ pub async fn may_take(
 /// The file as it is open through this gateway. One that another gateway took since is not.
 async fn present(gateway: &Gateway, attributes: &Attributes) -> Option<Arc<OpenFile>> {
     let file = gateway.files.open.get(attributes.inode)?;
-    if attributes.generation <= file.attributes.generation {
+    if !has_ended(&file, attributes) {
         return Some(file);
     }
     drop(file.take_away().await);
     gateway.files.open.remove_this(&file);
     None
+}
+
+/// Whether somebody took the file since it was opened here, or it was closed. What was looked up before it was opened says nothing.
+pub fn has_ended(file: &OpenFile, now: &Attributes) -> bool {
+    let opened = file.attributes.generation;
+    now.generation > opened || now.generation == opened && !now.open
 }
 
 /// Whether a holder was silent for so long, at every gateway, that anybody may take its files.
@@ -161,14 +174,13 @@ pub async fn recover(gateway: &Gateway, attributes: &Attributes) -> Result<(), R
     }
 }
 
-/// The same, also if the holder opened it through another gateway: then it is taken from there. `untouched`: nothing was written since.
-/// `block`: the one that its holder takes for the last.
+/// The same, also if the holder opened it through another gateway: then it is taken from there. `block`: the one that its holder takes for
+/// the last; none: it has written nothing since it opened the file.
 pub async fn held(
     gateway: &Gateway,
     path: &str,
     inode: u64,
     holder: &str,
-    untouched: bool,
     block: Option<&ExtendedBlock>,
 ) -> Result<Arc<OpenFile>, Refusal> {
     let refusal = match leased(gateway, path, inode, holder).await {
@@ -178,7 +190,7 @@ pub async fn held(
     let attributes = if inode == 0 { gateway.client.stat(path).await } else { gateway.client.stat_inode(inode).await };
     match attributes {
         Ok(attributes) if gateway.files.open.get(attributes.inode).is_none() => {
-            take_over(gateway, &attributes, (holder, ELSEWHERE), untouched, block).await?.ok_or(refusal)
+            take_over(gateway, &attributes, (holder, ELSEWHERE), block).await?.ok_or(refusal)
         }
         _ => Err(refusal),
     }
@@ -224,12 +236,10 @@ pub async fn leased(gateway: &Gateway, path: &str, inode: u64, holder: &str) -> 
     };
     let text = lease_text(gateway, path, attributes.inode, holder);
     if let Some(file) = gateway.files.open.get(attributes.inode)
-        && attributes.open
-        && attributes.generation != file.attributes.generation
+        && has_ended(&file, &attributes)
     {
-        // Another gateway took it over.
         drop(file.take_away().await);
-        gateway.files.open.remove(attributes.inode);
+        gateway.files.open.remove_this(&file);
     }
     if attributes.directory {
         return Err(Refusal::new(LEASE_EXPIRED, format!("INode is not a regular file: {text}")));

@@ -16,7 +16,7 @@ use crate::note::Note;
 use crate::refusal::{ILLEGAL_ARGUMENT, REPLICA_NOT_FOUND, Refusal};
 use base::error::ErrorKind;
 use base::id::NodeId;
-use base::limit::HDFS_LOCATED_BLOCKS_MAX;
+use base::limit::{HDFS_ENTRIES_AT_ONCE, HDFS_LOCATED_BLOCKS_MAX};
 use bytes::Bytes;
 use client::Attributes;
 use prost::Message;
@@ -46,7 +46,7 @@ pub async fn located(
     attributes: &Attributes,
     note: &Note,
 ) -> Result<LocatedBlocks, Refusal> {
-    let length = visible_length(gateway, attributes).await?;
+    let length = caller.share.aside(visible_length(gateway, attributes)).await?;
     blocks_of(gateway, caller, attributes, note, (length, 0..length)).await
 }
 
@@ -58,10 +58,14 @@ pub fn block_at(gateway: &Gateway, Block { id, base }: Block, generation_stamp: 
 
 /// A block at this gateway, as its writer names it.
 pub fn as_asked(gateway: &Gateway, block: ExtendedBlock) -> LocatedBlock {
+    at(this_datanode(gateway), block)
+}
+
+fn at(datanode: DatanodeInfo, block: ExtendedBlock) -> LocatedBlock {
     LocatedBlock {
         block,
         offset: 0,
-        locations: vec![this_datanode(gateway)],
+        locations: vec![datanode],
         corrupt: false,
         token: Token::default(),
         cached: vec![false],
@@ -86,7 +90,24 @@ async fn get_block_locations(gateway: &Gateway, caller: &Caller, request: Bytes)
     let visible = visible_length(gateway, &attributes).await?;
     let range = offset..offset.saturating_add(length);
     let located = blocks_of(gateway, caller, &attributes, &note, (visible, range)).await?;
-    Ok(GetBlockLocationsAnswer { located: Some(located) }.encode_to_vec())
+    Ok(encoded(located).await)
+}
+
+/// A `GetBlockLocationsAnswer` of these blocks; of many, made in turns.
+async fn encoded(mut located: LocatedBlocks) -> Vec<u8> {
+    if located.blocks.len() <= HDFS_ENTRIES_AT_ONCE {
+        return GetBlockLocationsAnswer { located: Some(located) }.encode_to_vec();
+    }
+    let blocks = std::mem::take(&mut located.blocks);
+    // Behind the other fields, which is as good as between them.
+    let mut fields = located.encode_to_vec();
+    for some in blocks.chunks(HDFS_ENTRIES_AT_ONCE) {
+        some.iter().for_each(|block| prost::encoding::message::encode(LocatedBlocks::BLOCKS, block, &mut fields));
+        tokio::task::yield_now().await;
+    }
+    let mut answer = Vec::with_capacity(fields.len() + 8);
+    prost::encoding::bytes::encode(GetBlockLocationsAnswer::LOCATED, &fields, &mut answer);
+    answer
 }
 
 async fn get_replica_visible_length(gateway: &Gateway, request: Bytes) -> Result<Vec<u8>, Refusal> {
@@ -112,7 +133,7 @@ pub fn show(block: &ExtendedBlock) -> String {
 }
 
 /// How many bytes of a file can be read now.
-async fn visible_length(gateway: &Gateway, attributes: &Attributes) -> Result<u64, Refusal> {
+pub async fn visible_length(gateway: &Gateway, attributes: &Attributes) -> Result<u64, Refusal> {
     if !attributes.open {
         return Ok(attributes.length);
     }
@@ -140,11 +161,13 @@ async fn blocks_of(
         return Err(Refusal::unsupported(text));
     }
     let last_place = place_of(length - 1, size).ok_or_else(too_long)?;
+    let (here, generation_stamp) = (this_datanode(gateway), first_stamp(attributes.generation));
     let block = |place: u64| {
         let base = start_of(place, size).unwrap_or(length);
         let behind = start_of(place.saturating_add(1), size).unwrap_or(length).min(length);
-        let block = Block { id: number(attributes.inode, place), base };
-        block_at(gateway, block, first_stamp(attributes.generation), behind.saturating_sub(base))
+        let (id, length) = (number(attributes.inode, place), Some(behind.saturating_sub(base)));
+        let block = ExtendedBlock { pool: POOL.to_string(), id, generation_stamp, length };
+        LocatedBlock { offset: base, ..at(here.clone(), block) }
     };
     let end = range.end.min(length);
     let first_place = place_of(range.start.min(length - 1), size).unwrap_or(last_place);
@@ -158,8 +181,15 @@ async fn blocks_of(
     }
     // One more is the last block.
     caller.share.blocks(count.saturating_add(1)).await;
-    let mut blocks: Vec<LocatedBlock> =
-        if range.start < end { (first_place..behind).map(block).collect() } else { Vec::new() };
+    let mut blocks = Vec::new();
+    if range.start < end {
+        for place in first_place..behind {
+            blocks.push(block(place));
+            if blocks.len().is_multiple_of(HDFS_ENTRIES_AT_ONCE) {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
     let mut last = vec![block(last_place)];
     let others = Others::of(gateway).await?;
     others.add_to(gateway, attributes.inode, size, &mut blocks).await?;
@@ -216,5 +246,28 @@ impl Others {
             block.storage_ids = vec![STORAGE.to_string(); count];
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LocatedBlocks, at, encoded};
+    use crate::message::hdfs::{DatanodeInfo, ExtendedBlock};
+    use crate::message::located::GetBlockLocationsAnswer;
+    use base::limit::HDFS_ENTRIES_AT_ONCE;
+    use prost::Message;
+
+    /// An answer that is made in turns says what one says that is made at once.
+    #[tokio::test]
+    async fn in_turns() {
+        for count in [0, 1, HDFS_ENTRIES_AT_ONCE, 3 * HDFS_ENTRIES_AT_ONCE + 1] {
+            let block = |id| at(DatanodeInfo::default(), ExtendedBlock { id, ..ExtendedBlock::default() });
+            let blocks = (0..count as u64).map(block).collect();
+            let located =
+                LocatedBlocks { file_length: 7, blocks, last_block: Some(block(9)), ..LocatedBlocks::default() };
+            let bytes = encoded(located.clone()).await;
+            let answer = GetBlockLocationsAnswer::decode(bytes.as_slice()).expect("an answer");
+            assert!(answer.located == Some(located), "{count}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Opening files for writing: create and append.
 
 use super::blocks;
-use super::elsewhere::held_by;
+use super::elsewhere::{appended_elsewhere, created_elsewhere, held_by};
 use super::leases::{Wish, may_take, take_back};
 use super::open::{OpenFile, Opener, located, reserve_block};
 use crate::caller::Caller;
@@ -16,25 +16,43 @@ use base::limit::HOLDER_MAX;
 use client::{Attributes, CreateOptions, FileWriter};
 use std::sync::Arc;
 
+/// How a file was opened.
+enum Made {
+    /// It is open here.
+    Here(Arc<OpenFile>),
+    /// The call was answered before, through another gateway: with the file of this number.
+    Before(u64),
+}
+
 /// Makes a file and opens it.
 pub async fn create(gateway: &Arc<Gateway>, caller: &Caller, ask: Create) -> Result<CreateAnswer, Refusal> {
+    match make(gateway, caller, &ask).await? {
+        Made::Here(file) => Ok(created(gateway, &file, &Note::read(&file.attributes.note))),
+        Made::Before(inode) => created_elsewhere(gateway, caller, &ask, inode).await,
+    }
+}
+
+async fn make(gateway: &Arc<Gateway>, caller: &Caller, ask: &Create) -> Result<Made, Refusal> {
     check_holder(&ask.holder)?;
     check_block_size(gateway, ask.block_size)?;
     let machine = caller.machine();
     let _alone = gateway.files.opening(&ask.path).await;
     names::check_replication(ask.replication, &ask.path)?;
     check_room(gateway, caller, &ask.path)?;
-    if let Some((writer, path, note)) = create_unseen(gateway, caller, &ask).await? {
-        let file = opened(gateway, writer, opener(caller, &ask.holder), &path, &note);
-        return Ok(created(gateway, &file, &note));
+    {
+        let _opening = gateway.files.open_soon().await;
+        if let Some((writer, path, note)) = create_unseen(gateway, caller, ask).await? {
+            return Ok(made(gateway, writer, opener(caller, &ask.holder), &path, &note));
+        }
     }
     let mut looks = Looks::default();
     loop {
-        let (creation, note) = to_create(gateway, caller, &ask).await?;
+        let (creation, note) = to_create(gateway, caller, ask).await?;
         let path = creation.path.as_str();
         let overwrite = ask.flags & OVERWRITE != 0;
-        let options = CreateOptions { overwrite, parents: ask.parents, ..options(&ask, &creation, &note) };
+        let options = CreateOptions { overwrite, parents: ask.parents, ..options(ask, &creation, &note) };
         let store = caller.store(&gateway.client).relying_on(creation.looked.clone());
+        let opening = gateway.files.open_soon().await;
         let writer = match store.create(path, options).await {
             Ok(writer) => writer,
             Err(error) if error.kind() == ErrorKind::Exists => return Err(exists(path, machine)),
@@ -44,11 +62,22 @@ pub async fn create(gateway: &Arc<Gateway>, caller: &Caller, ask: Create) -> Res
                 continue;
             }
         };
-        if let Some(replaced) = creation.existing {
+        let replaced = creation.existing.filter(|replaced| replaced.inode != writer.inode());
+        let file = made(gateway, writer, opener(caller, &ask.holder), &creation.path, &note);
+        // What was replaced may have a write under way, on a device that is away: nobody else waits for that.
+        drop(opening);
+        if let Some(replaced) = replaced {
             end(gateway, replaced.inode).await;
         }
-        let file = opened(gateway, writer, opener(caller, &ask.holder), &creation.path, &note);
-        return Ok(created(gateway, &file, &note));
+        return Ok(file);
+    }
+}
+
+/// A file that the store opened is open here from now on, unless its answer was one to another gateway.
+fn made(gateway: &Gateway, writer: FileWriter, opener: Opener<'_>, path: &str, note: &Note) -> Made {
+    match writer.is_lost() {
+        true => Made::Before(writer.inode()),
+        false => Made::Here(opened(gateway, writer, opener, path, note)),
     }
 }
 
@@ -134,12 +163,19 @@ fn options(ask: &Create, creation: &Creation, note: &Note) -> CreateOptions {
 
 /// Opens a file at its end.
 pub async fn append(gateway: &Arc<Gateway>, caller: &Caller, ask: Append) -> Result<AppendAnswer, Refusal> {
+    match open_end(gateway, caller, &ask).await? {
+        Made::Here(file) => appended(gateway, &file, ask.flags).await,
+        Made::Before(inode) => appended_elsewhere(gateway, caller, &ask, inode).await,
+    }
+}
+
+async fn open_end(gateway: &Arc<Gateway>, caller: &Caller, ask: &Append) -> Result<Made, Refusal> {
     check_holder(&ask.holder)?;
     let machine = caller.machine();
     let _alone = gateway.files.opening(&ask.path).await;
     check_room(gateway, caller, &ask.path)?;
     let mut looks = Looks::default();
-    let (path, writer) = loop {
+    loop {
         let found = names::way_to_file(gateway, caller, &ask.path, names::WRITE).await;
         let way = found.map_err(|refusal| not_appended(refusal, &ask.path, machine))?;
         let (path, old) = (way.path.as_str(), way.file()?);
@@ -148,8 +184,12 @@ pub async fn append(gateway: &Arc<Gateway>, caller: &Caller, ask: Append) -> Res
         }
         may_take(gateway, old, path, &ask.holder, machine, Wish::Append).await?;
         let store = caller.store(&gateway.client).relying_on(way.looked());
-        match store.append_as(path, &held_by(&ask.holder)).await {
-            Ok(writer) => break (way.path, writer),
+        let _opening = gateway.files.open_soon().await;
+        match store.append_as(path, &held_by(&ask.holder), (0, 0)).await {
+            Ok(writer) => {
+                let note = Note::read(&writer.attributes().note);
+                return Ok(made(gateway, writer, opener(caller, &ask.holder), path, &note));
+            }
             Err(error) if error.kind() == ErrorKind::Busy => {
                 let why = Wish::Append.refused(path, &ask.holder, machine, "somebody else just opened it");
                 return Err(Refusal::new(ALREADY_BEING_CREATED, why));
@@ -157,11 +197,7 @@ pub async fn append(gateway: &Arc<Gateway>, caller: &Caller, ask: Append) -> Res
             Err(error) if error.kind() == ErrorKind::Full => return Err(no_room(path)),
             Err(error) => looks.again(error)?,
         }
-    };
-    let path = path.as_str();
-    let note = Note::read(&writer.attributes().note);
-    let file = opened(gateway, writer, opener(caller, &ask.holder), path, &note);
-    appended(gateway, &file, ask.flags).await
+    }
 }
 
 /// What is answered to who opened this file at its end.

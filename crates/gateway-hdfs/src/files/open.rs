@@ -148,8 +148,13 @@ impl OpenFiles {
         lease.inodes.insert(file.inode);
         table.closed.remove(&file.inode);
         *table.users.entry(file.user.clone()).or_default() += 1;
+        let holder = file.holder.clone();
         if let Some(before) = table.by_inode.insert(file.inode, file) {
             table.one_fewer(&before.user);
+            // Else the end of that holder's lease would be the end of this file.
+            if before.holder != holder {
+                table.not_held(&before);
+            }
         }
     }
 
@@ -175,12 +180,7 @@ impl OpenFiles {
         }
         let Some(file) = table.by_inode.remove(&inode) else { return };
         table.one_fewer(&file.user);
-        if let Some(lease) = table.leases.get_mut(&file.holder) {
-            lease.inodes.remove(&inode);
-            if lease.inodes.is_empty() {
-                table.leases.remove(&file.holder);
-            }
-        }
+        table.not_held(&file);
     }
 
     /// Its holder closed it, with this last block.
@@ -286,6 +286,16 @@ impl Lease {
 }
 
 impl Table {
+    /// Its holder does not have this file open any more.
+    fn not_held(&mut self, file: &OpenFile) {
+        if let Some(lease) = self.leases.get_mut(&file.holder) {
+            lease.inodes.remove(&file.inode);
+            if lease.inodes.is_empty() {
+                self.leases.remove(&file.holder);
+            }
+        }
+    }
+
     /// A user has one file less open.
     fn one_fewer(&mut self, user: &Arc<str>) {
         if let Some(count) = self.users.get_mut(user) {
@@ -394,12 +404,13 @@ impl State {
         Ok(Block { id: regular.unwrap_or_else(|| irregular(file.inode, count)), base })
     }
 
-    /// The block that was being written when the file was taken from another gateway, which the store kept like this. `asked`: the one that
-    /// its holder takes for the last: it may be an empty one behind that, or the one before an empty one.
+    /// The block that was being written when the file was taken from another gateway: as the store kept it, or else the one with the last
+    /// byte if any was `begun` since the file was opened. `asked`: the one that its holder takes for the last: it may be an empty one behind
+    /// that, or the one before an empty one.
     pub async fn go_on(
         &mut self,
         file: &OpenFile,
-        kept: Option<(u64, u32)>,
+        (kept, begun): (Option<(u64, u32)>, bool),
         asked: Option<&ExtendedBlock>,
     ) -> Result<()> {
         let position = self.position();
@@ -412,7 +423,7 @@ impl State {
                 self.kept = Some(count);
                 Some(Block { id: regular(base).unwrap_or_else(|| irregular(file.inode, count)), base })
             }
-            None => position.checked_sub(1).and_then(|last| {
+            None => position.checked_sub(1).filter(|_| begun).and_then(|last| {
                 let base = last - last % file.block_size;
                 regular(base).map(|id| Block { id, base })
             }),

@@ -2,10 +2,11 @@
 
 use super::blocks::last_stamp;
 use super::elsewhere::take_over;
-use super::leases::{ELSEWHERE, failed, held, held_anywhere, is_held, leased};
+use super::leases::{ELSEWHERE, failed, has_ended, held, held_anywhere, is_held, leased};
 use super::making::{no_room, stamp_of};
 use super::open::{Block, OpenFile, State, located, reserve_block};
 use super::{blocks, located as shown};
+use crate::caller::Caller;
 use crate::cluster::this_datanode;
 use crate::gateway::Gateway;
 use crate::message::files::{
@@ -21,7 +22,7 @@ use std::sync::Arc;
 /// The next block of a file.
 pub async fn add_block(gateway: &Gateway, ask: AddBlock) -> Result<BlockAnswer, Refusal> {
     let AddBlock { path, holder, previous, inode } = ask;
-    let file = held(gateway, &path, inode.unwrap_or(0), &holder, previous.is_none(), previous.as_ref()).await?;
+    let file = held(gateway, &path, inode.unwrap_or(0), &holder, previous.as_ref()).await?;
     let mut state = file.state.lock().await;
     let Some(writer) = &state.writer else { return Err(not_open(&file)) };
     let position = writer.position();
@@ -29,6 +30,7 @@ pub async fn add_block(gateway: &Gateway, ask: AddBlock) -> Result<BlockAnswer, 
     if let Some(error) = ended {
         return Err(failed(&file, error));
     }
+    check_stamp(&file, previous.as_ref())?;
     let same = |block: Option<Block>| block.map(|block| block.id) == previous.as_ref().map(|block| block.id);
     let block = match state.present {
         // The answer to the same question was lost: nothing was written yet, so it is the same block.
@@ -58,6 +60,17 @@ pub async fn add_block(gateway: &Gateway, ask: AddBlock) -> Result<BlockAnswer, 
     Ok(BlockAnswer { block: located(gateway, block, state.stamp, 0) })
 }
 
+/// Refuses what is said of a block as it was before the file was opened: its holder has gone on since.
+fn check_stamp(file: &OpenFile, block: Option<&ExtendedBlock>) -> Result<(), Refusal> {
+    match block.filter(|block| blocks::is_of_earlier(block, &file.attributes)) {
+        Some(block) => {
+            let text = format!("{} of {} has been opened again since; nothing was done", shown::show(block), file.path);
+            Err(Refusal::io(text))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Whether what the client wrote to a block is there.
 fn check_length(file: &OpenFile, block: Block, length: u64, position: u64) -> Result<(), Refusal> {
     let have = position.saturating_sub(block.base);
@@ -80,8 +93,16 @@ pub async fn abandon_block(gateway: &Gateway, ask: AbandonBlock) -> Result<(), R
     };
     let mut state = file.state.lock().await;
     match state.present {
+        // Given back before, and its number given again: this comes late.
+        Some(present) if present.id == block.id && block.generation_stamp < state.stamp => Ok(()),
         Some(present) if present.id == block.id && present.base == state.position() => {
             state.present = state.before.take();
+            // The next block may have its number. Whoever began to write it does so no more.
+            if state.granted < last_stamp(file.attributes.generation) {
+                state.granted += 1;
+            }
+            let stamp = state.granted;
+            state.raise(stamp);
             Ok(())
         }
         Some(present) if present.id == block.id => {
@@ -116,7 +137,7 @@ async fn end(gateway: &Gateway, ask: Complete) -> Result<bool, Refusal> {
     let known = gateway.files.open.get(inode).filter(|file| *file.holder == *holder);
     let file = match known {
         Some(file) => file,
-        None => match held(gateway, &path, inode, &holder, last.is_none(), last.as_ref()).await {
+        None => match held(gateway, &path, inode, &holder, last.as_ref()).await {
             Err(refusal) if refusal.class == LEASE_EXPIRED => {
                 return if is_closed(gateway, &path, inode, last.as_ref()).await { Ok(true) } else { Err(refusal) };
             }
@@ -125,6 +146,7 @@ async fn end(gateway: &Gateway, ask: Complete) -> Result<bool, Refusal> {
     };
     let mut state = file.state.lock().await;
     let present = state.present;
+    check_stamp(&file, last.as_ref())?;
     if let Some(last) = &last {
         let Some(present) = present.filter(|present| present.id == last.id) else {
             // It was closed while this call waited for its turn.
@@ -141,6 +163,10 @@ async fn end(gateway: &Gateway, ask: Complete) -> Result<bool, Refusal> {
                 return Ok(false);
             }
         }
+    }
+    // Its holder knows of no block, and has written since: this was asked before that, and comes late.
+    if last.is_none() && state.writer.is_some() && state.position() > blocks::began_at(&file.attributes) {
+        return Ok(false);
     }
     let closed = match state.writer.take() {
         Some(writer) => writer.close().await.map(drop),
@@ -216,7 +242,7 @@ async fn file_of(gateway: &Gateway, block: &ExtendedBlock, holder: &str) -> Resu
         }
         (Err(error), None) if error.kind() == ErrorKind::NotFound => Err(none()),
         (Err(error), _) => Err(error.into()),
-        (Ok(attributes), Some(file)) if attributes.generation <= file.attributes.generation => Ok(Held::Here(file)),
+        (Ok(attributes), Some(file)) if !has_ended(&file, &attributes) => Ok(Held::Here(file)),
         (Ok(attributes), open) => {
             if let Some(outdated) = open {
                 drop(outdated.take_away().await);
@@ -238,7 +264,7 @@ pub async fn update_block(gateway: &Gateway, ask: UpdateBlockForPipeline) -> Res
         // Its stream is broken, so it goes on here.
         Held::Elsewhere(attributes) => {
             let who = (ask.holder.as_str(), ELSEWHERE);
-            let taken = take_over(gateway, &attributes, who, false, Some(&ask.block)).await?;
+            let taken = take_over(gateway, &attributes, who, Some(&ask.block)).await?;
             taken
                 .ok_or_else(|| Refusal::io(format!("{} is not under Construction any more", shown::show(&ask.block))))?
         }
@@ -284,18 +310,28 @@ fn present(file: &OpenFile, state: &State, block: &ExtendedBlock) -> Result<Bloc
     }
 }
 
-/// Another server to write a block to: there is none but this one.
-pub async fn additional_datanode(gateway: &Gateway, ask: GetAdditionalDatanode) -> Result<BlockAnswer, Refusal> {
-    let here = this_datanode(gateway);
-    let block = match held_anywhere(gateway, &ask.path, ask.inode.unwrap_or(0), &ask.holder).await? {
+/// The block that a holder asks another server for.
+async fn block_of(gateway: &Gateway, ask: &GetAdditionalDatanode) -> Result<LocatedBlock, Refusal> {
+    Ok(match held_anywhere(gateway, &ask.path, ask.inode.unwrap_or(0), &ask.holder).await? {
         Some(file) => {
             let state = file.state.lock().await;
             let present = present(&file, &state, &ask.block)?;
             located(gateway, present, state.stamp, 0)
         }
         // Open through another gateway, which goes on with it until this one is asked for the block's next stamp.
-        None => shown::as_asked(gateway, ask.block),
-    };
+        None => shown::as_asked(gateway, ask.block.clone()),
+    })
+}
+
+/// Another server to write a block to: there is none but this one.
+pub async fn additional_datanode(
+    gateway: &Gateway,
+    caller: &Caller,
+    ask: GetAdditionalDatanode,
+) -> Result<BlockAnswer, Refusal> {
+    let here = this_datanode(gateway);
+    // The file may be about to be closed, which takes as long as its device does; meanwhile others make their answers.
+    let block = caller.share.aside(block_of(gateway, &ask)).await?;
     let mut locations = ask.existing;
     let mut storage_ids = ask.existing_storages;
     storage_ids.resize(locations.len(), String::new());

@@ -149,6 +149,11 @@ pub struct LocatedBlocks {
     pub last_block_complete: bool,
 }
 
+impl LocatedBlocks {
+    /// The tag of `blocks`, for whoever encodes many of them one by one.
+    pub const BLOCKS: u32 = 2;
+}
+
 /// Permission bits, sticky included.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct Permission {

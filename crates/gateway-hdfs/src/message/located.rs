@@ -25,6 +25,11 @@ pub struct GetBlockLocationsAnswer {
     pub located: Option<LocatedBlocks>,
 }
 
+impl GetBlockLocationsAnswer {
+    /// The tag of `located`, for whoever encodes it in parts.
+    pub const LOCATED: u32 = 1;
+}
+
 /// `getReplicaVisibleLength`: asks how many bytes of a block can be read.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct GetReplicaVisibleLength {

@@ -15,7 +15,7 @@ use crate::refusal::{
     FILE_EXISTS, FILE_NOT_FOUND, ILLEGAL_ARGUMENT, JAVA_ARGUMENT, NOT_EMPTY, PARENT_NOT_DIRECTORY, Refusal,
 };
 use base::error::{Error, ErrorKind};
-use base::limit::CONCAT_FILES_MAX;
+use base::limit::{CONCAT_FILES_MAX, EMPTY_DIRECTORIES_MAX};
 use client::{Looked, Seen};
 
 /// Does mkdirs: true, also if it is there.
@@ -114,9 +114,9 @@ pub(crate) async fn rename2(gateway: &Gateway, caller: &Caller, ask: Rename2Requ
     }
     let mut looks = Looks::default();
     loop {
-        let (from, to) = to_rename(gateway, caller, &ask).await?;
+        let (from, to, empty) = to_rename(gateway, caller, &ask).await?;
         let directories = if whole { from.version } else { looks.walked(&from).directories };
-        let relied_on = Looked { directories, ..looked(&from, &[to.seen()]) };
+        let relied_on = Looked { directories, empty, ..looked(&from, &[to.seen()]) };
         let store = caller.store(&gateway.client).relying_on(relied_on);
         match store.rename(&from.path, &to.path, ask.overwrite).await {
             Ok(()) => return Ok(()),
@@ -129,14 +129,12 @@ pub(crate) async fn rename2(gateway: &Gateway, caller: &Caller, ask: Rename2Requ
     }
 }
 
-/// The ways to both names of a rename2 that may be done as far as was seen.
-async fn to_rename(gateway: &Gateway, caller: &Caller, ask: &Rename2Request) -> Result<(Way, Way), Refusal> {
+/// The ways to both names of a rename2 that may be done as far as was seen, if these directories are empty.
+async fn to_rename(gateway: &Gateway, caller: &Caller, ask: &Rename2Request) -> Result<(Way, Way, Vec<u64>), Refusal> {
     let from = Way::look(gateway, caller, &ask.from, Purpose::Write).await?;
     let to = Way::look(gateway, caller, &ask.to, Purpose::Create).await?;
     permission::check(&gateway.superuser, caller, &from, Wanted { parent: WRITE, ..Wanted::default() })?;
-    if ask.to_trash == Some(true) {
-        check_below(gateway, caller, &from).await?;
-    }
+    let empty = if ask.to_trash == Some(true) { check_below(gateway, caller, &from).await? } else { Vec::new() };
     permission::check(&gateway.superuser, caller, &to, Wanted { ancestor: WRITE, ..Wanted::default() })?;
     let Some(source) = from.last() else {
         return Err(Refusal::not_found(format!("rename source {} is not found.", from.path)));
@@ -170,7 +168,7 @@ async fn to_rename(gateway: &Gateway, caller: &Caller, ask: &Rename2Request) -> 
     if to.parent().is_some_and(|parent| !parent.directory) {
         return Err(Refusal::new(PARENT_NOT_DIRECTORY, format!("rename destination parent {} is a file.", to.path)));
     }
-    Ok((from, to))
+    Ok((from, to, empty))
 }
 
 /// Does delete: false if there is nothing of that name, and for the root.
@@ -190,15 +188,13 @@ pub(crate) async fn delete(gateway: &Gateway, caller: &Caller, ask: DeleteReques
         let way = Way::look(gateway, caller, &ask.path, Purpose::Write).await?;
         permission::check(&gateway.superuser, caller, &way, Wanted { parent: WRITE, ..Wanted::default() })?;
         let Some(last) = way.last() else { return Ok(false) };
-        if last.directory && !caller.superuser {
-            check_below(gateway, caller, &way).await?;
-        }
+        let empty = check_below(gateway, caller, &way).await?;
         if way.is_root() {
             let some = !gateway.client.list("/", "", 1).await?.entries.is_empty();
             return if some && !ask.recursive { Err(not_empty(&way)) } else { Ok(false) };
         }
         let walked = last.directory && !caller.superuser;
-        let relied_on = if walked { looks.walked(&way) } else { way.looked() };
+        let relied_on = if walked { Looked { empty, ..looks.walked(&way) } } else { way.looked() };
         match caller.store(&gateway.client).relying_on(relied_on).delete(&way.path, ask.recursive).await {
             Ok(()) => return Ok(true),
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
@@ -313,17 +309,32 @@ fn not_empty(way: &Way) -> Refusal {
     Refusal::new(NOT_EMPTY, format!("{} is non empty", way.path))
 }
 
-/// Whoever removes a tree must have all rights on every directory in it that has something in it.
-async fn check_below(gateway: &Gateway, caller: &Caller, way: &Way) -> Result<(), Refusal> {
-    let Some(last) = way.last().filter(|last| last.directory && !caller.superuser) else { return Ok(()) };
-    let _turn = gateway.walks.turn(&caller.user).await;
+/// Whoever removes a tree must have all rights on every directory in it that has something in it. Directories that may go only because
+/// they are empty: somebody else may put something there meanwhile.
+async fn check_below(gateway: &Gateway, caller: &Caller, way: &Way) -> Result<Vec<u64>, Refusal> {
+    let mut empty = Vec::new();
+    let Some(last) = way.last().filter(|last| last.directory && !caller.superuser) else { return Ok(empty) };
+    // Nothing was changed yet: nobody walks for a client that is gone.
+    caller.share.set_changes(false);
+    let _turn = caller.share.stand(gateway.walks.turn(&caller.user)).await?;
     let mut walk = Walk::new(gateway, &way.path, last.clone());
-    while let Some((directory, path, entry)) = walk.next().await? {
+    loop {
+        let next = walk.next().await?;
+        if let Some((directory, path)) = walk.take_empty()
+            && let Err(refusal) = permission::check_one(&gateway.superuser, caller, &directory, &path, ALL)
+        {
+            if empty.len() >= EMPTY_DIRECTORIES_MAX {
+                return Err(refusal);
+            }
+            empty.push(directory.inode);
+        }
+        let Some((directory, path, entry)) = next else { break };
         if walk.is_first() {
             permission::check_one(&gateway.superuser, caller, &directory, &path, ALL)?;
         }
         let below = format!("{}/{}", path.trim_end_matches('/'), entry.name);
         permission::check_sticky(&gateway.superuser, caller, (&directory, &path), (&entry.attributes, &below))?;
     }
-    Ok(())
+    caller.share.set_changes(true);
+    Ok(empty)
 }

@@ -14,7 +14,7 @@ use crate::note::Note;
 use crate::refusal::{ACCESS_CONTROL, FILE_NOT_FOUND, JAVA_ARGUMENT, Refusal};
 use base::checksum::crc32c;
 use base::error::ErrorKind;
-use base::limit::{HDFS_LOCATED_PAGE, HDFS_PAGE, HDFS_PAGE_BYTES, LIST_PAGE_MAX};
+use base::limit::{HDFS_ENTRIES_AT_ONCE, HDFS_LOCATED_PAGE, HDFS_PAGE, HDFS_PAGE_BYTES, LIST_PAGE_MAX};
 use client::Attributes;
 use prost::Message;
 
@@ -71,6 +71,9 @@ pub(crate) async fn listing(
         bytes += status.encoded_len();
         blocks += status.locations.as_ref().map_or(0, |locations| locations.blocks.len());
         entries.push(status);
+        if entries.len().is_multiple_of(HDFS_ENTRIES_AT_ONCE) {
+            tokio::task::yield_now().await;
+        }
         if blocks >= LIST_PAGE_MAX || bytes >= if ask.located { HDFS_LOCATED_PAGE } else { HDFS_PAGE_BYTES } {
             more |= entries.len() < count;
             break;

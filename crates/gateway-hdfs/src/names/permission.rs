@@ -213,6 +213,24 @@ mod tests {
         Attributes { note: note.encode_to_vec(), ..attributes }
     }
 
+    /// Of a list that counts as none nothing stays but the bits, and these are what clients are shown: what was its mask is what the group
+    /// may, no name in it has a right, and no client is told that there is a list.
+    #[test]
+    fn the_bits_of_a_dropped_list_are_enforced_as_shown() {
+        let foreign = [(0, 1, READ, ""), (0, 0, ALL, "bob")];
+        for mode in [0o640, 0o670, 0o604] {
+            let file = with_list(is(false, mode, "ann", "staff"), &foreign);
+            let note = Note::read(&file.note);
+            let shown = crate::names::file_status("f", &file, &note, "root");
+            assert_eq!((shown.permission.bits, shown.flags), (mode, Some(0)));
+            for access in [READ, WRITE, EXECUTE, ALL] {
+                let allowed = |user, groups| check_one("root", &caller(user, groups), &file, "/f", access).is_ok();
+                assert_eq!(allowed("cas", &["staff"][..]), mode >> 3 & 7 & access == access, "{mode:o} {access}");
+                assert_eq!(allowed("bob", &[]), mode & 7 & access == access, "{mode:o} {access}");
+            }
+        }
+    }
+
     /// Owner, then group, then others: the first class that fits decides, also against the caller. The superuser may all.
     #[test]
     fn classes() {

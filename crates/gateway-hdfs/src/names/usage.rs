@@ -36,7 +36,7 @@ pub(crate) async fn summary(gateway: &Gateway, caller: &Caller, path: &str) -> R
         if let Some(quota) = gateway.client.quota(&way.path).await? {
             (summary.quota, summary.space_quota) = (quota.names_max.unwrap_or(NONE), quota.bytes_max.unwrap_or(NONE));
         }
-        let _turn = gateway.walks.turn(&caller.user).await;
+        let _turn = caller.share.stand(gateway.walks.turn(&caller.user)).await?;
         let mut walk = Walk::new(gateway, &way.path, top.clone());
         while let Some((_, above, entry)) = walk.next().await? {
             let path = format!("{}/{}", above.trim_end_matches('/'), entry.name);

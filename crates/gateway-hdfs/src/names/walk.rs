@@ -11,6 +11,7 @@ pub(crate) struct Walk<'a> {
     gateway: &'a Gateway,
     levels: Vec<Level>,
     first: bool,
+    empty: Option<(Attributes, String)>,
 }
 
 struct Level {
@@ -23,7 +24,7 @@ struct Level {
 impl<'a> Walk<'a> {
     /// A walk below this directory.
     pub fn new(gateway: &'a Gateway, path: &str, directory: Attributes) -> Walk<'a> {
-        let mut walk = Walk { gateway, levels: Vec::new(), first: false };
+        let mut walk = Walk { gateway, levels: Vec::new(), first: false, empty: None };
         walk.enter(path.to_string(), directory);
         walk
     }
@@ -37,7 +38,9 @@ impl<'a> Walk<'a> {
                 Err(error) => return Err(error.into()),
             };
             let Some(entry) = entry else {
-                self.levels.pop();
+                if let Some(Level { path, directory, begun: false, .. }) = self.levels.pop() {
+                    self.empty = Some((directory, path));
+                }
                 continue;
             };
             self.first = !level.begun;
@@ -49,6 +52,11 @@ impl<'a> Walk<'a> {
             return Ok(Some((directory, path, entry)));
         }
         Ok(None)
+    }
+
+    /// The directory, and its path, that was found empty before what came last, if one was: no two are without something in between.
+    pub fn take_empty(&mut self) -> Option<(Attributes, String)> {
+        self.empty.take()
     }
 
     /// Whether what came last was the first of its directory.

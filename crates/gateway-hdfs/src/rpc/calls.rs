@@ -1,6 +1,7 @@
 //! The calls of one connection that are under way. They are worked on by the connection's own task: an answer of the store
 //! wakes that task and no other, and a call costs no task of its own.
 
+use crate::rpc::budget::Share;
 use base::limit::HDFS_CALLS_MAX;
 use std::future::Future;
 use std::pin::Pin;
@@ -22,7 +23,8 @@ pub struct Calls<A> {
 }
 
 struct Place<A> {
-    doing: Option<Doing<A>>,
+    /// With what it holds.
+    doing: Option<(Doing<A>, Arc<Share>)>,
     alarm: Arc<Alarm>,
     waker: Waker,
 }
@@ -89,8 +91,8 @@ impl<A> Calls<A> {
         self.len() < HDFS_CALLS_MAX
     }
 
-    /// Begins a call; the answer if it is there at once. There must be room.
-    pub fn begin(&mut self, doing: Doing<A>) -> Option<A> {
+    /// Begins a call, which holds `share`; the answer if it is there at once. There must be room.
+    pub fn begin(&mut self, doing: Doing<A>, share: Arc<Share>) -> Option<A> {
         assert!(self.has_room(), "a connection has {} calls under way", self.len());
         let at = self.free.pop().unwrap_or_else(|| {
             let woken = self.woken.clone();
@@ -98,8 +100,17 @@ impl<A> Calls<A> {
             self.places.push(Place { doing: None, waker: alarm.clone().into(), alarm });
             self.places.len() - 1
         });
-        self.places[at].doing = Some(doing);
+        self.places[at].doing = Some((doing, share));
         self.go_on(at)
+    }
+
+    /// Gives up those calls that change nothing, or nothing yet: nobody hears their answers.
+    pub fn forget_unchanged(&mut self) {
+        for (at, place) in self.places.iter_mut().enumerate() {
+            if place.doing.take_if(|(_, share)| !share.changes()).is_some() {
+                self.free.push(at);
+            }
+        }
     }
 
     /// Lets those calls go on that can, and hands over the answers that are there. Afterwards `context` is woken when another
@@ -141,7 +152,7 @@ impl<A> Calls<A> {
     fn go_on(&mut self, at: usize) -> Option<A> {
         let place = &mut self.places[at];
         // A call that is through may have left an alarm behind.
-        let doing = place.doing.as_mut()?;
+        let (doing, _) = place.doing.as_mut()?;
         match doing.as_mut().poll(&mut Context::from_waker(&place.waker)) {
             Poll::Ready(answer) => {
                 place.doing = None;
@@ -156,9 +167,11 @@ impl<A> Calls<A> {
 #[cfg(test)]
 mod tests {
     use super::{Calls, SPARE_PLACES};
+    use crate::rpc::budget::Share;
     use crate::rpc::frame::Answer;
     use base::limit::HDFS_CALLS_MAX;
     use std::future::poll_fn;
+    use std::sync::Arc;
     use std::task::Poll;
     use tokio::sync::oneshot;
 
@@ -186,19 +199,35 @@ mod tests {
     #[tokio::test]
     async fn any_order() {
         let mut calls = Calls::default();
-        assert_eq!(calls.begin(Box::pin(async { (9, Ok(vec![1])) })), Some((9, Ok(vec![1]))));
+        assert_eq!(calls.begin(Box::pin(async { (9, Ok(vec![1])) }), Arc::default()), Some((9, Ok(vec![1]))));
         assert_eq!(calls.len(), 0);
         let (first, doing) = waiting(1);
-        assert_eq!(calls.begin(doing), None);
+        assert_eq!(calls.begin(doing, Arc::default()), None);
         let (second, doing) = waiting(2);
-        assert_eq!(calls.begin(doing), None);
+        assert_eq!(calls.begin(doing, Arc::default()), None);
         drop(second);
         assert_eq!((answers(&mut calls).await, calls.len()), (vec![2], 1));
         let (third, doing) = waiting(3);
-        assert_eq!(calls.begin(doing), None);
+        assert_eq!(calls.begin(doing, Arc::default()), None);
         drop(third);
         drop(first);
         assert_eq!((answers(&mut calls).await, calls.len()), (vec![3, 1], 0), "both with one wake-up");
+    }
+
+    /// Calls whose answers nobody hears are given up, with all that they hold, unless they may change something.
+    #[tokio::test]
+    async fn given_up() {
+        let mut calls = Calls::default();
+        let changing = Arc::new(Share::default());
+        changing.set_changes(true);
+        let (tell, doing) = waiting(1);
+        assert_eq!(calls.begin(doing, changing), None);
+        let (told, doing) = waiting(2);
+        assert_eq!(calls.begin(doing, Arc::default()), None);
+        calls.forget_unchanged();
+        assert!(told.is_closed() && !tell.is_closed() && calls.len() == 1);
+        drop(tell);
+        assert_eq!((answers(&mut calls).await, calls.len()), (vec![1], 0));
     }
 
     /// Calls that end on other threads while the connection sleeps are all answered; their number is bounded, and afterwards
@@ -210,7 +239,7 @@ mod tests {
             let mut tells = Vec::new();
             for call in 0..HDFS_CALLS_MAX as i32 {
                 let (tell, doing) = waiting(call);
-                assert_eq!(calls.begin(doing), None);
+                assert_eq!(calls.begin(doing, Arc::default()), None);
                 tells.push(tell);
             }
             assert!(!calls.has_room());

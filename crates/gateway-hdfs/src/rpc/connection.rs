@@ -1,7 +1,7 @@
 //! One connection that carries calls: one task reads frames, works on calls and writes answers, as many at once as there are.
 
 use crate::caller::Caller;
-use crate::door::Ticket;
+use crate::door::{IDLE_MAX_CROWDED, Ticket};
 use crate::gateway::{Gateway, SUPERUSERS_GROUP};
 use crate::memory::is_too_slow;
 use crate::message::rpc::{
@@ -10,16 +10,17 @@ use crate::message::rpc::{
     FATAL_VERSION_MISMATCH, KIND_PROTOCOL_BUFFER, MAGIC, OPERATION_FINAL, RequestHeader, SASL_NEGOTIATE, Sasl, VERSION,
 };
 use crate::refusal::{ACCESS_CONTROL, RETRIABLE, RPC_SERVER, Refusal, VERSION_MISMATCH};
-use crate::rpc::budget::{self, Each, Share};
+use crate::rpc::budget::{self, Each, Share, Small};
 use crate::rpc::calls::Calls;
 use crate::rpc::dispatch;
 use crate::rpc::frame::{self, Front, LENGTH_BYTES};
 use crate::rpc::outgoing::{Done, Outgoing, Wrote};
 use base::limit::{
-    CONNECTION_IDLE_MAX, HDFS_BACKLOG_MAX, HDFS_CALL_MAX, HDFS_CONTEXT_MAX, HDFS_LARGE_CALL, HELLO_WAIT_MAX,
-    USER_NAME_MAX,
+    CONNECTION_IDLE_MAX, HDFS_BACKLOG_MAX, HDFS_BACKLOG_MAX_PRESSED, HDFS_CALL_MAX, HDFS_CONTEXT_MAX, HDFS_LARGE_CALL,
+    HELLO_WAIT_MAX, USER_NAME_MAX,
 };
 use base::net::Stream;
+use base::places::Taken;
 use base::unit::Time;
 use bytes::Bytes;
 use prost::Message;
@@ -39,18 +40,24 @@ const READ_AT_ONCE: usize = 16 << 10;
 /// Turns of reading and writing before other tasks of the runtime get theirs.
 const TURNS: usize = 16;
 
-/// A connection without any call is closed after this long while half of all places are taken. Hadoop's clients close theirs after ten
-/// seconds (`ipc.client.connection.maxidletime`).
-const IDLE_MAX_CROWDED: Duration = Duration::from_secs(20);
-
 /// How often a connection is looked at whose other side has something to do in time.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// A client that has said that it sends nothing more, and of which nothing was heard and that took nothing for so long, is taken to be gone:
+/// a closed program looks the same, and its calls that change nothing would go on for nobody.
+const GONE_AFTER: Duration = Duration::from_secs(10);
+
+/// How long the groups of a connection's user are believed. The lists of the system are read once a minute.
+const GROUPS_BELIEVED: Duration = Duration::from_secs(10);
 
 /// Length of what a connection begins with: the magic, a version, a class of service, how users prove who they are.
 pub const PREAMBLE_LENGTH: usize = 7;
 
 /// A future that a connection waits for beside its stream.
 type Waiting<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// What a call needs before it is taken: to be read, if it is large, and for its answer.
+type CallMemory = (Option<OwnedSemaphorePermit>, Option<Small>);
 
 /// What a connection expects next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +92,8 @@ pub struct Connection {
     stage: Stage,
     /// Who calls, once it is known. Client and number are filled in for each call.
     caller: Option<Caller>,
+    /// When the caller's groups were looked up.
+    grouped: Time,
     calls: Calls<Done>,
     /// Its place among all connections, and what its calls may have of the memory for answers.
     place: Ticket,
@@ -97,9 +106,9 @@ pub struct Connection {
     /// Memory to read a large call.
     large: Option<OwnedSemaphorePermit>,
     /// Memory for the next call's answer.
-    small: Option<OwnedSemaphorePermit>,
+    small: Option<Small>,
     /// The wait for one of them.
-    wait: Option<(For, Waiting<OwnedSemaphorePermit>)>,
+    wait: Option<Wait>,
     stop: Waiting<()>,
     /// Nothing more arrives.
     ended: bool,
@@ -117,13 +126,12 @@ pub struct Connection {
     looks: bool,
 }
 
-/// What memory is waited for.
-#[derive(Clone, Copy)]
-enum For {
-    /// A large call.
-    Call,
-    /// The answer to the next one.
-    Answer,
+/// Memory that is waited for.
+enum Wait {
+    /// Of a large call.
+    Call(Waiting<OwnedSemaphorePermit>),
+    /// Of the answer to the next one.
+    Answer(Waiting<Small>),
 }
 
 impl Connection {
@@ -142,6 +150,7 @@ impl Connection {
             stream,
             stage: Stage::Preamble,
             caller: None,
+            grouped: accepted,
             calls: Calls::default(),
             place,
             each: Each::default(),
@@ -188,13 +197,21 @@ impl Connection {
             if !self.ending && self.stop.as_mut().poll(context).is_ready() {
                 (self.ending, self.linger) = (true, true);
             }
-            if self.stage != Stage::Calls
-                && !self.ending
-                && let Poll::Ready(taken) = self.place.poll_leave(context)
-            {
-                let refusal = Refusal::new(RETRIABLE, taken.to_string());
-                self.end_because(&Fatal { call: CALL_UNKNOWN, refusal, detail: FATAL_UNKNOWN });
-                continue;
+            if self.stage == Stage::Calls && !self.is_resting() {
+                self.work();
+            } else if !self.ending {
+                self.place.rest();
+                if let Poll::Ready(taken) = self.place.poll_leave(context) {
+                    self.leave(&taken);
+                    continue;
+                }
+            }
+            if self.ending {
+                // No further call begins.
+                (self.wait, self.large, self.small) = (None, None, None);
+            }
+            if self.deaf {
+                self.calls.forget_unchanged();
             }
             if self.ending && self.calls.len() == 0 && (self.deaf || self.output.is_empty()) {
                 return Poll::Ready(());
@@ -207,9 +224,31 @@ impl Connection {
         Poll::Pending
     }
 
+    /// Whether nothing is under way that would be lost if the connection ended: a client makes another one for its next call.
+    fn is_resting(&self) -> bool {
+        self.calls.len() == 0 && !self.output.is_waiting() && self.wait.is_none() && self.large.is_none()
+    }
+
+    /// Something is under way. If its place was given away before that, the connection ends behind it.
+    fn work(&mut self) {
+        self.ending |= self.place.work().is_err();
+    }
+
+    /// Its place is given to a newcomer, and not kept for last words to arrive. One that rests just ends, as those do that are idle for long:
+    /// a word that answers no call would be an error to its client.
+    fn leave(&mut self, taken: &Taken) {
+        if self.stage == Stage::Calls {
+            (self.ending, self.deaf) = (true, true);
+            return;
+        }
+        let refusal = Refusal::new(RETRIABLE, taken.to_string());
+        self.end_because(&Fatal { call: CALL_UNKNOWN, refusal, detail: FATAL_UNKNOWN });
+        self.linger = false;
+    }
+
     /// Whether the other side has something to do in time: to say who it is, to send the rest of a frame, to take answers.
     fn is_watched(&self) -> bool {
-        self.stage != Stage::Calls || self.part_since.is_some() || self.output.is_waiting()
+        self.stage != Stage::Calls || self.part_since.is_some() || self.output.is_waiting() || self.ended
     }
 
     /// The other side has had its time, or nothing came or went for long: it is gone, or might as well be.
@@ -233,25 +272,35 @@ impl Connection {
             let text = format!("the rest of a call did not come: {} bytes of it are there", self.input.len());
             self.end_because(&Fatal::new(CALL_UNKNOWN, FATAL_DESERIALIZING, text));
         }
+        if self.ended && silence >= GONE_AFTER {
+            self.calls.forget_unchanged();
+        }
         self.looks = self.is_watched();
         self.timer.set(sleep(if self.looks { LOOK_EVERY } else { HELLO_WAIT_MAX }));
     }
 
     /// Whether more may be taken now. If not, an answer that leaves or a call that ends comes first.
     fn may_take(&self) -> bool {
-        !self.ending && self.wait.is_none() && self.calls.has_room() && self.output.held() < HDFS_BACKLOG_MAX
+        // Whoever has more than a few calls under way leaves what is free to those who wait.
+        let wanted = self.gateway.rpc.budget.small.is_wanted();
+        let backlog = if wanted { HDFS_BACKLOG_MAX_PRESSED } else { HDFS_BACKLOG_MAX };
+        !self.ending && self.wait.is_none() && self.calls.has_room() && self.output.held() < backlog
     }
 
     /// One read, and what it completes. True if something happened.
     fn read(&mut self, context: &mut Context<'_>) -> bool {
-        if let Some((what, wait)) = &mut self.wait {
-            let Poll::Ready(permit) = wait.as_mut().poll(context) else { return false };
-            match what {
-                For::Call => self.large = Some(permit),
-                For::Answer => self.small = Some(permit),
+        match &mut self.wait {
+            Some(Wait::Call(wait)) => {
+                let Poll::Ready(permit) = wait.as_mut().poll(context) else { return false };
+                self.large = Some(permit);
             }
-            self.wait = None;
+            Some(Wait::Answer(wait)) => {
+                let Poll::Ready(small) = wait.as_mut().poll(context) else { return false };
+                self.small = Some(small);
+            }
+            None => (),
         }
+        self.wait = None;
         if self.may_take() && self.take_waiting() {
             return true;
         }
@@ -350,7 +399,7 @@ impl Connection {
                 }
                 // Only one of which something came holds memory.
                 if length > HDFS_LARGE_CALL && rest.len() >= HDFS_LARGE_CALL && self.large.is_none() {
-                    self.wait = Some((For::Call, Box::pin(self.gateway.rpc.large.clone().take(length))));
+                    self.wait = Some(Wait::Call(Box::pin(self.gateway.rpc.large.clone().take(length))));
                 }
                 Ok(0)
             }
@@ -361,8 +410,9 @@ impl Connection {
                 self.part_since = None;
                 // Its own memory: a slice of a larger buffer would keep all of that for as long as the call takes.
                 let content = Bytes::copy_from_slice(&rest[LENGTH_BYTES..length]);
-                let large = self.large.take();
-                self.take_content(content, large).map(|()| length)
+                // What begins no call gives both back.
+                let memory = (self.large.take(), self.small.take());
+                self.take_content(content, memory).map(|()| length)
             }
             Front::TooLong(length) => {
                 let text = format!("a frame of {length} bytes; the most is {most}. Nothing of it was done");
@@ -374,18 +424,18 @@ impl Connection {
     /// Whether there is memory to begin a call of this length; if not it is waited for.
     fn has_memory(&mut self, length: usize) -> bool {
         let wanted = budget::before(length);
-        if self.small.as_ref().is_some_and(|held| held.num_permits() >= wanted) {
+        if self.small.as_ref().is_some_and(|held| held.bytes() >= wanted) {
             return true;
         }
-        let memory = &self.gateway.rpc.budget.small;
-        self.small = memory.now(wanted);
+        let budget = &self.gateway.rpc.budget;
+        self.small = self.each.now(budget, wanted);
         if self.small.is_none() {
-            self.wait = Some((For::Answer, Box::pin(memory.clone().take(wanted))));
+            self.wait = Some(Wait::Answer(Box::pin(self.each.clone().take(budget.clone(), wanted))));
         }
         self.small.is_some()
     }
 
-    fn take_content(&mut self, mut content: Bytes, large: Option<OwnedSemaphorePermit>) -> Result<(), Fatal> {
+    fn take_content(&mut self, mut content: Bytes, memory: CallMemory) -> Result<(), Fatal> {
         let unreadable = |call, what: &str| {
             Fatal::new(call, FATAL_DESERIALIZING, format!("{what} cannot be read. Nothing was done"))
         };
@@ -418,6 +468,7 @@ impl Connection {
                 let context =
                     frame::take_delimited(&mut content).and_then(|context| ConnectionContext::decode(context).ok());
                 let context = context.ok_or_else(|| unreadable(call, "the connection context"))?;
+                self.grouped = self.gateway.clock.now();
                 self.caller = Some(self.caller_of(context)?);
                 self.stage = Stage::Calls;
                 let crowded = |text: String| Fatal {
@@ -426,7 +477,7 @@ impl Connection {
                 };
                 self.place.known().map_err(|taken| crowded(taken.to_string()))
             }
-            0.. if self.stage == Stage::Calls => self.begin_call(&header, content, large),
+            0.. if self.stage == Stage::Calls => self.begin_call(&header, content, memory),
             0.. => Err(Fatal::new(call, FATAL_INVALID_HEADER, "Connection context not established")),
             _ => Err(Fatal::new(call, FATAL_INVALID_HEADER, format!("Unknown out of band call #{call}"))),
         }
@@ -440,8 +491,7 @@ impl Connection {
             let refusal = Refusal::new(ACCESS_CONTROL, text);
             return Err(Fatal { call: CALL_CONTEXT, refusal, detail: FATAL_UNAUTHORIZED });
         }
-        let groups: Arc<[String]> = (self.gateway.groups_of)(&user).into();
-        let superuser = user == self.gateway.superuser || groups.iter().any(|group| group == SUPERUSERS_GROUP);
+        let (groups, superuser) = self.groups_of(&user);
         let address = self.stream.peer().into();
         Ok(Caller {
             user: user.into(),
@@ -455,11 +505,32 @@ impl Connection {
         })
     }
 
+    /// The groups of a user, and whether it may do everything.
+    fn groups_of(&self, user: &str) -> (Arc<[String]>, bool) {
+        let groups: Arc<[String]> = (self.gateway.groups_of)(user).into();
+        let superuser = user == self.gateway.superuser || groups.iter().any(|group| group == SUPERUSERS_GROUP);
+        (groups, superuser)
+    }
+
+    /// A connection may be open for days: who left a group, or came into one, is believed to be in it for no longer than this.
+    fn look_up_groups(&mut self) {
+        let now = self.gateway.clock.now();
+        if now.since(self.grouped) < GROUPS_BELIEVED {
+            return;
+        }
+        self.grouped = now;
+        let Some(user) = self.caller.as_ref().map(|caller| caller.user.clone()) else { return };
+        let looked_up = self.groups_of(&user);
+        if let Some(caller) = &mut self.caller {
+            (caller.groups, caller.superuser) = looked_up;
+        }
+    }
+
     fn begin_call(
         &mut self,
         header: &RequestHeader,
         mut content: Bytes,
-        large: Option<OwnedSemaphorePermit>,
+        (large, small): CallMemory,
     ) -> Result<(), Fatal> {
         let call = header.call;
         let method = frame::take_delimited(&mut content).and_then(|method| CallHeader::decode(method).ok());
@@ -467,24 +538,25 @@ impl Connection {
         let (Some(method), Some(request)) = (method, request) else {
             return Err(Fatal::new(call, FATAL_DESERIALIZING, "IPC server unable to read call parameters"));
         };
+        self.look_up_groups();
         let Some(caller) = &self.caller else { unreachable!("calls come behind the context") };
         // A name of another length is nobody's: its calls are never remembered.
         let client_id = header.client.as_ref().try_into().unwrap_or_default();
         let again = header.retry.is_some_and(|retry| retry > 0);
-        let Some(small) = self.small.take() else {
-            unreachable!("a frame is taken when there is memory for its answer")
-        };
-        let counted = small.num_permits();
+        let Some(small) = small else { unreachable!("a frame is taken when there is memory for its answer") };
+        let counted = small.bytes();
         let share = Arc::new(Share::new(self.gateway.rpc.budget.clone(), self.each.clone(), small));
         let caller = Caller { client_id, call, again, share: share.clone(), ..caller.clone() };
-        let gateway = self.gateway.clone();
+        let (gateway, held) = (self.gateway.clone(), share.clone());
         let doing = async move {
             let result = dispatch::answer(&gateway, &caller, &method, request).await;
             drop(large);
-            Done { answer: (call, result), share, counted }
+            Done { answer: (call, result), share: held, counted }
         };
         self.output.begun(counted);
-        if let Some(done) = self.calls.begin(Box::pin(doing)) {
+        // Also if it is answered at once: the connection is no longer the one that rests longest.
+        self.work();
+        if let Some(done) = self.calls.begin(Box::pin(doing), share) {
             self.output.answered(done);
         }
         Ok(())

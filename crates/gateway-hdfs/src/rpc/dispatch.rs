@@ -9,7 +9,7 @@ use crate::refusal::{NO_SUCH_METHOD, NO_SUCH_PROTOCOL, Refusal, VERSION_MISMATCH
 use crate::rpc::budget;
 use crate::rpc::retries::{self, Known};
 use crate::{cluster, files, names};
-use base::limit::{HDFS_CALL_FIELDS_MAX, HDFS_LONG_CALL_FIELDS_MAX};
+use base::limit::{HDFS_CALL_FIELDS_MAX, HDFS_LONG_CALL_FIELDS_MAX, HDFS_SERVERS_FIELDS_MAX};
 use base::protobuf::{self, Bounds};
 use bytes::Bytes;
 use prost::Message;
@@ -17,6 +17,32 @@ use std::sync::Arc;
 
 const CLIENT: &str = "org.apache.hadoop.hdfs.protocol.ClientProtocol";
 const CLIENT_DATANODE: &str = "org.apache.hadoop.hdfs.protocol.ClientDatanodeProtocol";
+
+/// Calls that change nothing, and may wait for the store: nobody needs their answers when the client is gone.
+const READING: [&str; 22] = [
+    "checkAccess",
+    "getAclStatus",
+    "getBatchedListing",
+    "getBlockLocations",
+    "getContentSummary",
+    "getDatanodeReport",
+    "getDatanodeStorageReport",
+    "getErasureCodingPolicy",
+    "getFileInfo",
+    "getFileLinkInfo",
+    "getFsStats",
+    "getLinkTarget",
+    "getListing",
+    "getLocatedFileInfo",
+    "getPreferredBlockSize",
+    "getQuotaUsage",
+    "getReplicaVisibleLength",
+    "getStoragePolicy",
+    "getXAttrs",
+    "isFileClosed",
+    "listOpenFiles",
+    "listXAttrs",
+];
 
 /// Version of every protocol.
 const PROTOCOL_VERSION: u64 = 1;
@@ -32,6 +58,8 @@ pub async fn answer(
     let (protocol, method) = (protocol.as_ref(), method.as_ref());
     caller.share.answer(budget::estimate(method, request.len())).await;
     check_fields(method, &request)?;
+    // Of those that are kept, the wait for others who ask the same comes first.
+    caller.share.set_changes(READING.binary_search(&method).is_err() && !retries::is_kept(method));
     let done = match protocol {
         _ if header.version != PROTOCOL_VERSION => return Err(wrong_version(protocol, header.version)),
         CLIENT if let Some(refusal) = cluster::refused_in_safe_mode(gateway, method) => Some(Err(refusal)),
@@ -54,6 +82,8 @@ pub async fn answer(
 fn check_fields(method: &str, request: &[u8]) -> Result<(), Refusal> {
     let fields = match method {
         "concat" => HDFS_LONG_CALL_FIELDS_MAX,
+        // Its answer repeats the servers that it names.
+        "getAdditionalDatanode" => HDFS_SERVERS_FIELDS_MAX,
         _ => HDFS_CALL_FIELDS_MAX,
     };
     protobuf::check(request, Bounds { fields, depth: 0 }).map_err(|error| Refusal::io(error.text()))
@@ -89,20 +119,40 @@ async fn once(
         Some(Known::Done(answer)) => {
             // Another gateway may have taken the file that was opened here, when it was asked the same: then it is taken back.
             let opened = matches!(method, "create" | "append");
+            caller.share.set_changes(opened);
             let now = if opened { elsewhere(gateway, caller, method, request).await } else { None };
             return now.or(Some(Ok(answer.to_vec())));
         }
+        Some(Known::Refused(refusal)) => return Some(Err(refusal)),
         Some(Known::Do(turn)) => Some(turn),
         None => None,
     };
+    caller.share.set_changes(true);
     let done = match elsewhere(gateway, caller, method, request.clone()).await {
-        None => client(gateway, caller, method, request).await,
+        None => match client(gateway, caller, method, request.clone()).await {
+            // It may have been done at another gateway just now, which is why it cannot be done here.
+            undone if is_undone(method, &undone) => elsewhere(gateway, caller, method, request).await.or(undone),
+            done => done,
+        },
         done => done,
     };
-    if let (Some(turn), Some(Ok(answer))) = (turn, &done) {
-        turn.done(gateway.clock.as_ref(), answer);
+    match (turn, &done) {
+        (Some(turn), Some(Ok(answer))) => turn.done(gateway.clock.as_ref(), answer),
+        (Some(turn), Some(Err(refusal))) => turn.refused(refusal),
+        _ => (),
     }
     done
+}
+
+/// Whether a change was refused, or there was nothing to change.
+fn is_undone(method: &str, done: &Option<Result<Vec<u8>, Refusal>>) -> bool {
+    match done {
+        Some(Err(_)) => true,
+        Some(Ok(answer)) => {
+            matches!(method, "delete" | "rename") && *answer == BoolAnswer { result: false }.encode_to_vec()
+        }
+        None => false,
+    }
 }
 
 /// The answer to a change that was made before through another gateway, if the client asks it again. `None`: it was not.
@@ -130,4 +180,16 @@ async fn elsewhere(
 fn wrong_version(protocol: &str, version: u64) -> Refusal {
     let text = format!("Protocol {protocol} version mismatch. (client = {version}, server = {PROTOCOL_VERSION})");
     Refusal::new(VERSION_MISMATCH, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::READING;
+    use crate::rpc::retries;
+
+    /// The list is searched by halves, and none of it is done only once.
+    #[test]
+    fn reading() {
+        assert!(READING.is_sorted() && !READING.iter().any(|method| retries::is_kept(method)));
+    }
 }

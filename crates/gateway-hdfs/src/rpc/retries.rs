@@ -2,6 +2,7 @@
 //! name and number, and the change must not be made twice. What was made through another gateway the store remembers.
 
 use crate::caller::Caller;
+use crate::refusal::Refusal;
 use base::env::Clock;
 use base::limit::{HDFS_RETRIES_BYTES_MAX, HDFS_RETRIES_MAX, HDFS_RETRY_WINDOW};
 use base::unit::Time;
@@ -35,8 +36,8 @@ struct Kept {
 }
 
 enum State {
-    /// It is being done; those who wait hear when it is not any more.
-    Doing(watch::Receiver<()>),
+    /// It is being done; those who wait hear when it is not any more, and why it was refused if it was.
+    Doing(watch::Receiver<Option<Refusal>>),
     /// It was done.
     Done(Arc<[u8]>),
 }
@@ -47,13 +48,15 @@ pub enum Known {
     Do(Turn),
     /// It was done, with this answer.
     Done(Arc<[u8]>),
+    /// It was not done: refused while this call waited for it, or it waited for too long.
+    Refused(Refusal),
 }
 
 /// The right to do a call. When it is dropped without an answer, others may do it.
 pub struct Turn {
     kept: Arc<Mutex<Kept>>,
     name: Name,
-    _over: watch::Sender<()>,
+    over: watch::Sender<Option<Refusal>>,
 }
 
 fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
@@ -74,8 +77,16 @@ impl Retries {
                 None => None,
             };
             match &mut doing {
-                // Nothing is ever sent: this ends when the turn is dropped.
-                Some(over) => while over.changed().await.is_ok() {},
+                Some(over) => {
+                    // It ends when the turn is dropped.
+                    let ended = caller.share.stand(async { while over.changed().await.is_ok() {} }).await;
+                    if let Err(refusal) = ended {
+                        return Some(Known::Refused(refusal));
+                    }
+                    if let Some(refusal) = over.borrow().clone() {
+                        return Some(Known::Refused(refusal));
+                    }
+                }
                 None => {
                     if let Some(turn) = self.take_turn(name) {
                         return Some(Known::Do(turn));
@@ -87,18 +98,24 @@ impl Retries {
 
     /// `None`: somebody else was faster.
     fn take_turn(&self, name: Name) -> Option<Turn> {
-        let (sender, over) = watch::channel(());
+        let (sender, over) = watch::channel(None);
         let mut kept = lock(&self.0);
         if kept.calls.contains_key(&name) {
             return None;
         }
         kept.calls.insert(name, State::Doing(over));
-        Some(Turn { kept: self.0.clone(), name, _over: sender })
+        Some(Turn { kept: self.0.clone(), name, over: sender })
     }
 }
 
 impl Turn {
-    /// It was done. What was refused is not kept: a client that asks again means it.
+    /// It was refused. That is not kept, for a client that asks again means it; but those who asked the same meanwhile are told, instead
+    /// of being refused one after another.
+    pub fn refused(self, refusal: &Refusal) {
+        self.over.send_replace(Some(refusal.clone()));
+    }
+
+    /// It was done.
     pub fn done(self, clock: &dyn Clock, answer: &[u8]) {
         let now = clock.now();
         let mut kept = lock(&self.kept);
@@ -138,6 +155,7 @@ impl Kept {
 mod tests {
     use super::{Known, ONCE, Retries, lock};
     use crate::caller::Caller;
+    use crate::refusal::Refusal;
     use base::limit::{HDFS_RETRIES_BYTES_MAX, HDFS_RETRIES_MAX, HDFS_RETRY_WINDOW};
     use sim::clock::SimClock;
     use std::sync::Arc;
@@ -200,7 +218,7 @@ mod tests {
                                 turn.done(&SimClock::new(), b"second");
                                 (b"second".to_vec(), 1)
                             }
-                            None => unreachable!("it has a name"),
+                            Some(Known::Refused(_)) | None => unreachable!("it has a name, and nobody was refused"),
                         }
                     })
                 })
@@ -222,6 +240,26 @@ mod tests {
             }
             assert_eq!(made, i32::from(!done));
         }
+    }
+
+    /// Those who wait for a call that is refused are refused with it; who asks later is not.
+    #[tokio::test]
+    async fn refused_together() {
+        let retries = Arc::new(Retries::default());
+        let first = turn(&retries, 5, 1).await;
+        let others: Vec<_> = (0..3)
+            .map(|_| {
+                let retries = retries.clone();
+                tokio::spawn(async move { retries.begin(&caller(5, 1)).await })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        assert!(others.iter().all(|other| !other.is_finished()));
+        first.refused(&Refusal::io("no"));
+        for other in others {
+            assert!(matches!(other.await.expect("no panic"), Some(Known::Refused(refusal)) if refusal.text == "no"));
+        }
+        turn(&retries, 5, 1).await.done(&SimClock::new(), b"yes");
     }
 
     /// After ten minutes an answer is forgotten, and before that if there are too many, or too many bytes of them.

@@ -25,7 +25,13 @@ pub async fn block_checksum(
     if kind != MD5_OF_CRCS && kind != COMPOSITE_CRC {
         return super::answer(connection, ERROR_UNSUPPORTED, &format!("checksums of kind {kind} are not known")).await;
     }
-    match sum(gateway, request, kind).await {
+    // A turn is over when its client is gone, and so is the wait for one.
+    let summed = tokio::select! {
+        biased;
+        summed = sum(gateway, request, kind) => summed,
+        gone = connection.gone() => return Err(gone),
+    };
+    match summed {
         Ok(checksum) => {
             connection.write_message(&OperationAnswer { checksum: Some(checksum), ..OperationAnswer::default() }).await
         }

@@ -1,16 +1,17 @@
 //! A connection of the data transfer protocol: bytes that were read and not used yet, messages with their length before
 //! them, and writes of several parts at once.
 
+use crate::memory::is_too_slow;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::HDFS_MESSAGE_MAX;
 use base::net::Stream;
 use prost::Message;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWrite};
-use tokio::time::timeout;
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::{sleep, timeout};
 
 /// Bytes that are kept ready at first, and while nothing larger comes: operations are small.
 const STAGING: usize = 1024;
@@ -20,6 +21,9 @@ const LENGTH_MAX: usize = 5;
 
 /// A client that neither takes nor gives anything for this long in the middle of an operation is given up, as in HDFS.
 pub const SILENCE_MAX: Duration = Duration::from_secs(480);
+
+/// How often a client that takes nothing is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// A connection. Its errors: `Unreachable` if the client went away, which is no trouble; `Protocol` if it sent nonsense.
 pub struct Connection {
@@ -54,6 +58,23 @@ impl Connection {
         assert!(self.start <= self.end, "{count} bytes were not there");
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
+            if self.staging.len() > STAGING {
+                // It was a large message; the next ones are small.
+                self.staging = Vec::new();
+            }
+        }
+    }
+
+    /// Waits until the client is gone. What it says meanwhile is kept, as far as there is room for it.
+    pub async fn gone(&mut self) -> Error {
+        loop {
+            let wanted = self.end - self.start + 1;
+            if wanted > STAGING {
+                return std::future::pending().await;
+            }
+            if let Err(error) = self.stage(wanted).await {
+                return error;
+            }
         }
     }
 
@@ -83,6 +104,20 @@ impl Connection {
         }
     }
 
+    /// Says that nothing more comes, and throws away what the client still sends until it has heard that: closing with something unread
+    /// could overtake what it was told.
+    pub async fn end(&mut self) {
+        self.take(self.end - self.start);
+        let ending = async {
+            self.stream.shutdown().await?;
+            let mut rest = vec![0; STAGING];
+            while self.stream.read(&mut rest).await? > 0 {}
+            Ok::<(), io::Error>(())
+        };
+        // One that is gone has heard what it could, and one that never is has had as long as a silent one has.
+        let _ended = timeout(SILENCE_MAX, ending).await;
+    }
+
     /// Waits for a message with its length before it.
     pub async fn read_message<M: Message + Default>(&mut self) -> Result<M> {
         let mut wanted = 1;
@@ -107,21 +142,33 @@ impl Connection {
     /// Sends a message with its length before it.
     pub async fn write_message<M: Message>(&mut self, message: &M) -> Result<()> {
         let bytes = message.encode_length_delimited_to_vec();
-        self.write_all(&mut [IoSlice::new(&bytes)]).await
+        self.write_all(&mut [IoSlice::new(&bytes)], || false).await
     }
 
-    /// Sends these parts one after another. An error if the client takes nothing for too long.
-    pub async fn write_all(&mut self, mut parts: &mut [IoSlice<'_>]) -> Result<()> {
+    /// Sends these parts one after another. An error if the client takes nothing for too long, or too little while others want the memory
+    /// that is held until it has.
+    pub async fn write_all(&mut self, mut parts: &mut [IoSlice<'_>], wanted: impl Fn() -> bool) -> Result<()> {
         IoSlice::advance_slices(&mut parts, 0);
+        let mut look = pin!(sleep(LOOK_EVERY));
+        let (mut taken, mut waited, mut silent) = (0, Duration::ZERO, Duration::ZERO);
         while !parts.is_empty() {
             let write = poll_fn(|context| Pin::new(&mut self.stream).poll_write_vectored(context, parts));
-            let written = match timeout(SILENCE_MAX, write).await {
-                Ok(written) => written.map_err(gone)?,
-                Err(_) => {
-                    let text = format!("the client took nothing for {} s", SILENCE_MAX.as_secs());
-                    return Err(Error::new(ErrorKind::Unreachable, text));
+            let written = tokio::select! {
+                biased;
+                written = write => written.map_err(gone)?,
+                () = &mut look => {
+                    look.set(sleep(LOOK_EVERY));
+                    waited += LOOK_EVERY;
+                    silent += LOOK_EVERY;
+                    if silent >= SILENCE_MAX || wanted() && is_too_slow(waited, taken, true) {
+                        let text = format!("the client took {taken} bytes in {} s", waited.as_secs());
+                        return Err(Error::new(ErrorKind::Unreachable, text));
+                    }
+                    continue;
                 }
             };
+            taken += written as u64;
+            silent = Duration::ZERO;
             if written == 0 {
                 return Err(gone(io::Error::from(io::ErrorKind::WriteZero)));
             }
@@ -155,13 +202,15 @@ pub fn nonsense(text: impl Into<String>) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use super::Connection;
+    use super::{Connection, SILENCE_MAX, STAGING};
     use crate::message::transfer::{OperationAnswer, ReadStatus};
     use base::error::ErrorKind;
+    use base::limit::{HDFS_RATE_MIN, HDFS_STALL_MAX, HDFS_STALL_MAX_PRESSED};
     use base::net::Stream;
     use std::io::{self, IoSlice};
     use std::pin::Pin;
     use std::task::{Context, Poll};
+    use std::time::Duration;
     use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 
     struct End(DuplexStream);
@@ -228,6 +277,59 @@ mod tests {
         }
     }
 
+    /// A client that takes nothing while others want what is held for it is sent away within seconds; if nobody wants it, only after HDFS's
+    /// own time. One that takes enough is kept.
+    #[tokio::test(start_paused = true)]
+    #[expect(clippy::disallowed_methods, reason = "it is the runtime's paused time that is looked at")]
+    async fn who_takes_nothing_gives_up() {
+        for (wanted, least, most) in
+            [(true, HDFS_STALL_MAX_PRESSED, HDFS_STALL_MAX), (false, SILENCE_MAX, 2 * SILENCE_MAX)]
+        {
+            let (here, _there) = duplex(100);
+            let mut connection = Connection::new(Box::new(End(here)), Vec::new());
+            let began = tokio::time::Instant::now();
+            let error =
+                connection.write_all(&mut [IoSlice::new(&[1; 101])], || wanted).await.expect_err("it takes 100");
+            assert_eq!(error.kind(), ErrorKind::Unreachable);
+            assert!((least..most).contains(&began.elapsed()), "{wanted}: {:?}", began.elapsed());
+        }
+        let (here, mut there) = duplex(HDFS_RATE_MIN as usize);
+        let mut connection = Connection::new(Box::new(End(here)), Vec::new());
+        let reading = tokio::spawn(async move {
+            let mut some = vec![0; HDFS_RATE_MIN as usize];
+            while there.read_exact(&mut some).await.is_ok() {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        });
+        let bytes = vec![1; 20 * HDFS_RATE_MIN as usize];
+        connection.write_all(&mut [IoSlice::new(&bytes)], || true).await.expect("it takes enough");
+        reading.abort();
+    }
+
+    /// That a client is gone is seen while nothing is written to it; what it said before is kept.
+    #[tokio::test]
+    async fn gone_while_it_waits() {
+        let (here, mut there) = duplex(5000);
+        let mut connection = Connection::new(Box::new(End(here)), Vec::new());
+        there.write_all(&[7; 20]).await.expect("sent");
+        let staged = async {
+            while connection.staged().len() < 20 {
+                let waiting = tokio::time::timeout(Duration::from_millis(1), connection.gone()).await;
+                assert!(waiting.is_err(), "it is there");
+            }
+        };
+        staged.await;
+        drop(there);
+        assert_eq!(connection.gone().await.kind(), ErrorKind::Unreachable);
+        assert_eq!(connection.staged(), [7; 20]);
+        let (here, mut there) = duplex(5000);
+        let mut connection = Connection::new(Box::new(End(here)), Vec::new());
+        there.write_all(&[7; 5000]).await.expect("sent");
+        drop(there);
+        let waiting = tokio::time::timeout(Duration::from_millis(1), connection.gone()).await;
+        assert!(waiting.is_err() && connection.staged().len() <= STAGING, "no more than there is room for");
+    }
+
     /// All parts of a write arrive in their order, also when the socket takes a few bytes at a time.
     #[tokio::test]
     async fn parts_arrive_in_order() {
@@ -238,7 +340,8 @@ mod tests {
             there.read_to_end(&mut all).await.map(|_| all)
         });
         let (a, b) = (vec![1; 50], vec![2; 33]);
-        connection.write_all(&mut [IoSlice::new(&a), IoSlice::new(&[]), IoSlice::new(&b)]).await.expect("sent");
+        let mut parts = [IoSlice::new(&a), IoSlice::new(&[]), IoSlice::new(&b)];
+        connection.write_all(&mut parts, || false).await.expect("sent");
         let answer = OperationAnswer { first_bad_link: Some(String::new()), ..OperationAnswer::default() };
         connection.write_message(&answer).await.expect("sent");
         drop(connection);

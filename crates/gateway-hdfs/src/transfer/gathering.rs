@@ -22,8 +22,11 @@ use tokio::time::{Sleep, sleep};
 /// Bytes of a packet's header at most: all its fields and some.
 const HEADER_MAX: usize = 64;
 
-/// Fewest bytes that one checksum may cover: with fewer there would be more checksums than data.
-const COVERED_MIN: u32 = 64;
+/// Fewest bytes that one checksum may cover: as many as Hadoop's do unless somebody sets it otherwise.
+const COVERED_MIN: u32 = 512;
+
+/// Memory for checksums that is kept for the next packet: those of 2 MiB. What a larger one needs is given back.
+const CHECKSUMS_KEPT: usize = 16 << 10;
 
 /// How often a packet that is halfway there is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -50,6 +53,11 @@ impl Incoming {
     fn of(&self, bytes: usize) -> &Arc<Memory> {
         if bytes <= RECORD_PAYLOAD_MAX { &self.plain } else { &self.large }
     }
+
+    /// Whether somebody waits for some of it.
+    pub fn is_wanted(&self) -> bool {
+        self.plain.is_wanted() || self.large.is_wanted()
+    }
 }
 
 /// Bytes in a row that are ready to go out.
@@ -75,14 +83,24 @@ pub struct Gathering {
     /// The end of the buffer before, for which there is no buffer yet.
     carried: Vec<u8>,
     ready: VecDeque<Piece>,
-    /// The packet whose bytes are coming, and how many are there behind `length`.
-    coming: Option<(PacketHeader, usize)>,
-    /// Checksums of the packet that is coming, as they were sent.
+    /// The packet that is coming.
+    coming: Option<Coming>,
+    /// Its checksums, as they were sent.
     checksums: Vec<u8>,
     number: i64,
     /// How often the packet that is coming was looked at, and when it is again.
     looks: u32,
     look: Pin<Box<Sleep>>,
+}
+
+/// A packet whose header is there.
+#[derive(Clone, Copy)]
+struct Coming {
+    header: PacketHeader,
+    /// Bytes of its checksums, which come first.
+    checksums: usize,
+    /// How many bytes of both are there; those of the data lie behind `Gathering::length`.
+    have: usize,
 }
 
 impl Gathering {
@@ -91,7 +109,9 @@ impl Gathering {
         let known = [CHECKSUM_CRC32, CHECKSUM_CRC32C].contains(&checksum.kind) && checksum.bytes >= COVERED_MIN;
         if checksum.kind != CHECKSUM_NULL && !known {
             let Checksum { kind, bytes } = checksum;
-            return Err(nonsense(format!("checksums of kind {kind} over {bytes} bytes are not served")));
+            return Err(nonsense(format!(
+                "checksums of kind {kind} over {bytes} bytes are not served; let one cover {COVERED_MIN} or more"
+            )));
         }
         Ok(Gathering {
             pool,
@@ -146,22 +166,28 @@ impl Gathering {
 
     /// Waits for the next packet, whose bytes are gathered when it is answered. May be dropped and called again with the same
     /// `next`: where in the block the next byte goes. What is there already is skipped. `Corrupt`: bytes do not match their
-    /// checksums, and nothing of the packet is kept.
+    /// checksums, and nothing of the packet is kept. `Busy`: the packet does not come on, and its memory is to be given up.
     pub async fn packet(&mut self, connection: &mut Connection, next: u64) -> Result<PacketHeader> {
         if self.coming.is_none() {
-            let header = self.head(connection, next).await?;
+            let (header, checksums) = self.head(connection, next).await?;
             self.number = header.number;
-            self.coming = Some((header, 0));
+            self.coming = Some(Coming { header, checksums, have: 0 });
             self.looks = 0;
         }
-        let Some((header, mut have)) = self.coming else { unreachable!("a packet is coming") };
+        let Some(Coming { header, checksums, mut have }) = self.coming else { unreachable!("a packet is coming") };
         let length = header.length as usize;
         if length > 0 {
             self.make_room(length, next, header.offset == next).await;
         }
-        while have < length {
-            let Some((buffer, _)) = &mut self.buffer else { unreachable!("there is room for the packet's bytes") };
-            let target = &mut buffer[self.length + have..self.length + length];
+        // Only now, with the right to the packet's memory: a client that says no more than a header holds nothing.
+        self.checksums.resize(checksums, 0);
+        while have < checksums + length {
+            let target = if have < checksums {
+                &mut self.checksums[have..]
+            } else {
+                let Some((buffer, _)) = &mut self.buffer else { unreachable!("there is room for the packet's bytes") };
+                &mut buffer[self.length + have - checksums..self.length + length]
+            };
             let staged = connection.staged();
             let got = staged.len().min(target.len());
             if got > 0 {
@@ -182,14 +208,19 @@ impl Gathering {
                 }
                 have += got;
             }
-            self.coming = Some((header, have));
+            self.coming = Some(Coming { header, checksums, have });
         }
         self.coming = None;
-        if length > 0 {
+        let taken = if length > 0 {
             let skip = usize::try_from(next - header.offset).map_or(length, |skip| skip.min(length));
-            self.take(length, skip)?;
+            self.take(length, skip)
+        } else {
+            Ok(())
+        };
+        if self.checksums.capacity() > CHECKSUMS_KEPT {
+            self.checksums = Vec::new();
         }
-        Ok(header)
+        taken.map(|()| header)
     }
 
     /// The rest of a packet is waited for, of which `have` bytes are there: it has to come in time, for it holds memory.
@@ -199,13 +230,13 @@ impl Gathering {
         let wanted = self.buffer.as_ref().is_some_and(|(buffer, _)| self.memory.of(buffer.len()).is_wanted());
         if is_too_slow(LOOK_EVERY * self.looks, have as u64, wanted) {
             let text = format!("the rest of a packet did not come for {} s; {have} bytes of it are there", self.looks);
-            return Err(Error::new(ErrorKind::Unreachable, text));
+            return Err(Error::new(ErrorKind::Busy, text));
         }
         Ok(())
     }
 
-    /// Reads what stands before a packet's bytes: header and checksums.
-    async fn head(&mut self, connection: &mut Connection, next: u64) -> Result<PacketHeader> {
+    /// Reads a packet's header, and says how many bytes of checksums follow it.
+    async fn head(&mut self, connection: &mut Connection, next: u64) -> Result<(PacketHeader, usize)> {
         let lengths = connection.stage(PACKET_LENGTHS).await?;
         let following = u32::from_be_bytes([lengths[0], lengths[1], lengths[2], lengths[3]]) as usize;
         let head = PACKET_LENGTHS + usize::from(u16::from_be_bytes([lengths[4], lengths[5]]));
@@ -237,11 +268,8 @@ impl Gathering {
                 "a packet begins at byte {offset} of its block where byte {next} comes next"
             )));
         }
-        let staged = connection.stage(head + checksums).await?;
-        self.checksums.clear();
-        self.checksums.extend_from_slice(&staged[head..head + checksums]);
-        connection.take(head + checksums);
-        Ok(header)
+        connection.take(head);
+        Ok((header, checksums))
     }
 
     /// Room for so many bytes behind those in the buffer, which end at `next` in the block. Waits while too much memory is in use.

@@ -1,6 +1,8 @@
 //! READ_BLOCK: bytes of a block in packets, each made of one piece of the file as the store hands it out, not copied.
 
 use super::connection::{Connection, SILENCE_MAX, nonsense};
+use super::source::Source;
+use crate::door::{IDLE_MAX_CROWDED, Ticket};
 use crate::files::blocks::{generation_of, place};
 use crate::files::located::show;
 use crate::gateway::Gateway;
@@ -12,8 +14,9 @@ use crate::message::transfer::{
 use crate::note::Note;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::BLOCK;
-use client::{FileReader, RangePiece, RangeStream, ReadOptions, Sums};
+use client::{FileReader, RangePiece, ReadOptions, Sums};
 use prost::Message;
+use std::future::poll_fn;
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +30,7 @@ const GROWTH_LOOK: Duration = Duration::from_millis(2);
 
 /// What is sent for one request.
 struct Sending {
-    range: RangeStream,
+    source: Source,
     /// Its first piece: damage there is told before anything else is said. None: no bytes were asked for.
     first: Option<RangePiece>,
     /// First byte within the block.
@@ -37,8 +40,16 @@ struct Sending {
     checksums: bool,
 }
 
+/// How often it is looked at how many connections there are while a client does not say how it went.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
 /// Sends bytes of a block. Answers whether the connection may carry another operation.
-pub async fn read_block(gateway: &Arc<Gateway>, connection: &mut Connection, request: &ReadBlock) -> Result<bool> {
+pub async fn read_block(
+    gateway: &Arc<Gateway>,
+    connection: &mut Connection,
+    ticket: &mut Ticket,
+    request: &ReadBlock,
+) -> Result<bool> {
     let sending = match begin(gateway, request).await {
         Ok(sending) => sending,
         Err(error) => {
@@ -47,12 +58,30 @@ pub async fn read_block(gateway: &Arc<Gateway>, connection: &mut Connection, req
         }
     };
     send(connection, sending).await?;
+    ticket.rest();
     // The client says whether the checksums were right, and the connection is free again. One that does not say it goes.
-    let Ok(status) = timeout(SILENCE_MAX, connection.read_message::<ReadStatus>()).await else { return Ok(false) };
-    if status?.status == ERROR_CHECKSUM {
+    let Some(status) = status(connection, ticket).await? else { return Ok(false) };
+    if status.status == ERROR_CHECKSUM {
         suspect(gateway, &request.header.base.block).await;
     }
     Ok(true)
+}
+
+/// What a client says of the bytes that it was sent. None: it does not say it, and its place is wanted, or it had HDFS's own time.
+async fn status(connection: &mut Connection, ticket: &Ticket) -> Result<Option<ReadStatus>> {
+    let mut waited = Duration::ZERO;
+    while waited < SILENCE_MAX && (waited < IDLE_MAX_CROWDED || !ticket.is_crowded()) {
+        let status = tokio::select! {
+            biased;
+            status = timeout(LOOK_EVERY, connection.read_message()) => status,
+            _taken = poll_fn(|context| ticket.poll_leave(context)) => return Ok(None),
+        };
+        match status {
+            Ok(status) => return status.map(Some),
+            Err(_) => waited += LOOK_EVERY,
+        }
+    }
+    Ok(None)
 }
 
 /// A client says that bytes of this block did not match the checksums that came with them. They are compared here, one block at a
@@ -103,9 +132,10 @@ async fn begin(gateway: &Arc<Gateway>, request: &ReadBlock) -> Result<Sending> {
         true => Sums::Stored,
     };
     let once = request.caching.and_then(|caching| caching.drop_behind).unwrap_or(false);
-    let mut range = reader.range(base + start, end - start, ReadOptions { once }, sums);
-    let first = range.next().await.inspect_err(|_| forget(gateway, block))?;
-    Ok(Sending { range, first, offset: start, length: end - start, checksums })
+    let range = base + start..base + end;
+    let mut source = Source::new(reader, range, (ReadOptions { once }, sums), gateway.reads.clone());
+    let first = source.next().await.inspect_err(|_| forget(gateway, block))?;
+    Ok(Sending { source, first, offset: start, length: end - start, checksums })
 }
 
 /// A block that can be read.
@@ -161,7 +191,7 @@ fn missing(block: &ExtendedBlock) -> Error {
 
 /// Sends the answer, the packets, and the empty packet that ends them.
 async fn send(connection: &mut Connection, sending: Sending) -> Result<()> {
-    let Sending { mut range, first, offset, length, checksums } = sending;
+    let Sending { mut source, first, offset, length, checksums } = sending;
     let kind = if checksums { CHECKSUM_CRC32C } else { CHECKSUM_NULL };
     let read = ReadChecksum { checksum: Checksum { kind, bytes: BLOCK as u32 }, offset };
     // What goes out before the next bytes: at first the answer itself.
@@ -172,26 +202,29 @@ async fn send(connection: &mut Connection, sending: Sending) -> Result<()> {
             PacketHeader { offset: offset + sent, number, length: piece.length as u32, ..PacketHeader::default() };
         sent += piece.length;
         number += 1;
-        write_packet(connection, &mut head, header, &piece, (sent == length).then_some(number)).await?;
-        next = if sent < length { range.next().await? } else { None };
+        let last = (sent == length).then_some(number);
+        write_packet(connection, &mut head, header, (&piece, last), source.is_wanted()).await?;
+        drop(piece);
+        next = if sent < length { source.next().await? } else { None };
     }
     if sent < length {
         return Err(nonsense(format!("{} bytes of a block are gone: its file was cut meanwhile", length - sent)));
     }
     if length == 0 {
         PacketHeader { offset, last: true, ..PacketHeader::default() }.encode(0, &mut head);
-        connection.write_all(&mut [IoSlice::new(&head)]).await?;
+        connection.write_all(&mut [IoSlice::new(&head)], || false).await?;
     }
     Ok(())
 }
 
-/// Sends a packet behind what `head` holds, and right behind it the last one, of number `last`, if there is one.
+/// Sends a packet behind what `head` holds, and right behind it the last one, of number `last`, if there is one. `wanted`: others want
+/// the memory that its bytes take.
 async fn write_packet(
     connection: &mut Connection,
     head: &mut Vec<u8>,
     header: PacketHeader,
-    piece: &RangePiece,
-    last: Option<i64>,
+    (piece, last): (&RangePiece, Option<i64>),
+    wanted: impl Fn() -> bool,
 ) -> Result<()> {
     let checksums = 4 * piece.sums.len();
     head.reserve(PACKET_HEADER + checksums);
@@ -206,7 +239,7 @@ async fn write_packet(
     parts.push(IoSlice::new(head));
     parts.extend(piece.parts.iter().map(|part| IoSlice::new(part)));
     parts.push(IoSlice::new(&tail));
-    connection.write_all(&mut parts).await?;
+    connection.write_all(&mut parts, wanted).await?;
     head.clear();
     Ok(())
 }

@@ -32,11 +32,15 @@ pub(crate) async fn write_block(
     connection: &mut Connection,
     request: WriteBlock,
 ) -> Result<()> {
+    // Before the turn is taken from the stream that has it.
+    let gathering = match Gathering::new(gateway.client.pool(), gateway.files.memory.clone(), request.checksum) {
+        Ok(gathering) => gathering,
+        Err(error) => return super::answer(connection, ERROR, error.text()).await,
+    };
     let turn = match begin(gateway, &request).await {
         Ok(turn) => turn,
         Err(error) => return super::answer(connection, ERROR, error.text()).await,
     };
-    let gathering = Gathering::new(gateway.client.pool(), gateway.files.memory.clone(), request.checksum)?;
     let first_bad_link = Some(String::new());
     connection
         .write_message(&OperationAnswer { status: SUCCESS, first_bad_link, ..OperationAnswer::default() })
@@ -70,7 +74,16 @@ async fn begin(gateway: &Gateway, request: &WriteBlock) -> Result<Turn> {
     };
     match request.stage {
         SETUP_CREATE | SETUP_APPEND | SETUP_APPEND_RECOVERY | SETUP_STREAMING_RECOVERY | CLOSE_RECOVERY => {
-            file.begin(block.id, block.generation_stamp.max(request.new_generation_stamp)).await
+            let turn = file.begin(block.id, block.generation_stamp.max(request.new_generation_stamp)).await?;
+            // What was lost with another gateway may have been the bytes before the block; none are written in their place.
+            if turn.position < turn.base {
+                let text = format!(
+                    "block {} begins at byte {} of {}, which ends at {}; what was acknowledged is safe; close the file and append",
+                    block.id, turn.base, file.path, turn.position
+                );
+                return Err(Error::new(ErrorKind::Stale, text));
+            }
+            Ok(turn)
         }
         stage => Err(Error::new(ErrorKind::Unsupported, format!("a write of stage {stage} is not served"))),
     }
@@ -140,7 +153,7 @@ impl Writing {
 
     async fn run(mut self, gateway: &Gateway, connection: &mut Connection) -> Result<()> {
         loop {
-            if self.acknowledge(connection).await? {
+            if self.acknowledge(gateway, connection).await? {
                 return self.damage.map_or(Ok(()), Err);
             }
             let mut handed_over = self.hand_over_full().await;
@@ -150,6 +163,11 @@ impl Writing {
                     self.came(header);
                 }
                 Event::Packet(Err(error)) if error.kind() == ErrorKind::Corrupt => self.damaged(error),
+                Event::Packet(Err(error)) if error.kind() == ErrorKind::Busy => {
+                    // Before anything is said, which may take its time: others wait for the memory.
+                    drop(self);
+                    return send_away(gateway, connection).await;
+                }
                 Event::Packet(Err(error)) => return Err(error),
                 Event::Quiet => handed_over = self.hand_over_rest().await,
                 Event::Written => (),
@@ -157,7 +175,7 @@ impl Writing {
                     let end = self.syncing.take().map_or(0, |(_, end)| end);
                     match synced {
                         Ok(()) => self.synced = self.synced.max(end),
-                        Err(error) => return self.give_up(connection, error).await,
+                        Err(error) => return self.give_up(gateway, connection, error).await,
                     }
                 }
                 Event::Silence => {
@@ -167,7 +185,7 @@ impl Writing {
             }
             let failed = self.written.borrow().failed.clone();
             if let Some(error) = failed.or(handed_over.err()) {
-                return self.give_up(connection, error).await;
+                return self.give_up(gateway, connection, error).await;
             }
         }
     }
@@ -271,7 +289,7 @@ impl Writing {
     }
 
     /// Acknowledges every packet whose turn has come. True: that was the last one.
-    async fn acknowledge(&mut self, connection: &mut Connection) -> Result<bool> {
+    async fn acknowledge(&mut self, gateway: &Gateway, connection: &mut Connection) -> Result<bool> {
         let written = self.written.borrow_and_update().length;
         while self.on_their_way.front().is_some_and(|(end, _)| *end <= written) {
             self.on_their_way.pop_front();
@@ -286,23 +304,38 @@ impl Writing {
             self.unacknowledged.pop_front();
         }
         if !acknowledgements.is_empty() {
-            connection.write_all(&mut [IoSlice::new(&acknowledgements)]).await?;
+            // While it is not taken, what came behind it holds its memory.
+            let wanted = || gateway.files.memory.is_wanted();
+            connection.write_all(&mut [IoSlice::new(&acknowledgements)], wanted).await?;
         }
         Ok(last)
     }
 
     /// The store does not take the bytes. Of a status the client would only make that all servers are bad; told that the
     /// server restarts, it comes back and asks for the block, and `updatePipeline` tells it in words.
-    async fn give_up(&mut self, connection: &mut Connection, error: Error) -> Result<()> {
-        self.acknowledge(connection).await?;
+    async fn give_up(&mut self, gateway: &Gateway, connection: &mut Connection, error: Error) -> Result<()> {
+        self.acknowledge(gateway, connection).await?;
         // Whoever lost its turn has nobody to tell: another connection speaks for the block.
         if error.kind() != ErrorKind::Stale {
-            let mut acknowledgement = Vec::new();
-            encode_acknowledgement(NO_PACKET, OOB_RESTART, &mut acknowledgement);
-            connection.write_all(&mut [IoSlice::new(&acknowledgement)]).await?;
+            say_restart(gateway, connection).await?;
         }
         Err(error.during(format!("write {}", self.turn.file.path)))
     }
+}
+
+/// A client whose packet stands still halfway may only be paused. Java's takes a connection that ends for a server that is bad, and there is
+/// no other; told that it restarts, it comes back when it goes on, with everything that was not acknowledged.
+async fn send_away(gateway: &Gateway, connection: &mut Connection) -> Result<()> {
+    say_restart(gateway, connection).await?;
+    connection.end().await;
+    Ok(())
+}
+
+/// Says that this server restarts, of no packet.
+async fn say_restart(gateway: &Gateway, connection: &mut Connection) -> Result<()> {
+    let mut acknowledgement = Vec::new();
+    encode_acknowledgement(NO_PACKET, OOB_RESTART, &mut acknowledgement);
+    connection.write_all(&mut [IoSlice::new(&acknowledgement)], || gateway.files.memory.is_wanted()).await
 }
 
 async fn synced(syncing: &mut Option<(Syncing, u64)>) -> Result<()> {

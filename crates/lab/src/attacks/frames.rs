@@ -2,9 +2,9 @@
 
 use super::target::Target;
 use base::error::Result;
-use base::limit::FRAME_MESSAGE_MAX;
+use base::limit::{CONCAT_FILES_MAX, FRAME_MESSAGE_MAX, SMALL_FRAMES_MAX};
 use base::net::Stream;
-use net::frame::{self, HELLO, Header};
+use net::frame::{self, HEADER_LENGTH, HELLO, Header};
 use net::message::session::Hello;
 use net::message::{Ask, chunk, file};
 use prost::Message;
@@ -13,6 +13,9 @@ use tokio::task::JoinSet;
 
 /// Connections that each send a large message.
 const CONNECTIONS: usize = 1000;
+
+/// Connections that join files.
+const CONCAT_CONNECTIONS: usize = 16;
 
 /// A frame with this message.
 pub fn begin(header: Header, message: &[u8]) -> Vec<u8> {
@@ -59,6 +62,49 @@ pub async fn nested(target: &Target) -> Result<()> {
         bytes.extend(begin(header(chunk::Read::KIND), &ranges));
     }
     send_and_hold(target, bytes).await
+}
+
+/// Joins files, as many at once as one question may name and with as many questions unanswered as a connection may have.
+pub async fn concats(target: &Target) -> Result<()> {
+    let concat =
+        file::Concat { target: "/t".into(), sources: vec!["/a".into(); CONCAT_FILES_MAX], ..Default::default() };
+    let message = concat.encode_to_vec();
+    let header = |number| Header { kind: file::Concat::KIND, number, ..Header::default() };
+    let bytes: Vec<u8> = (1..=SMALL_FRAMES_MAX as u64).flat_map(|number| begin(header(number), &message)).collect();
+    let bytes = std::sync::Arc::new(bytes);
+    let mut tasks = JoinSet::new();
+    for number in 0..CONCAT_CONNECTIONS {
+        let mut stream = greeted(target, 3000 + number as u128).await?;
+        target.count("connections");
+        let bytes = bytes.clone();
+        tasks.spawn(async move {
+            next(&mut stream).await?;
+            let (mut reading, mut writing) = tokio::io::split(stream);
+            let read = async {
+                let mut answers = 0;
+                while answers < SMALL_FRAMES_MAX {
+                    answers += usize::from(next(&mut reading).await?.kind == file::Concat::KIND);
+                }
+                std::io::Result::Ok(())
+            };
+            tokio::try_join!(writing.write_all(&bytes), read).map(drop)
+        });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        let ended: std::result::Result<std::io::Result<()>, _> = ended;
+        target.count(if matches!(ended, Ok(Ok(()))) { "answered" } else { "ended" });
+    }
+    Ok(())
+}
+
+/// The next frame's header; the rest of it is passed over.
+async fn next(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> std::io::Result<Header> {
+    let mut bytes = [0; HEADER_LENGTH];
+    stream.read_exact(&mut bytes).await?;
+    let header = Header::decode(&bytes).map_err(std::io::Error::other)?;
+    let mut rest = vec![0; header.message_length as usize + header.payload_length as usize];
+    stream.read_exact(&mut rest).await?;
+    Ok(header)
 }
 
 async fn send_and_hold(target: &Target, bytes: Vec<u8>) -> Result<()> {

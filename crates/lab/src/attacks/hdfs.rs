@@ -16,6 +16,9 @@ const CONNECTIONS: usize = 64;
 /// Calls that each of them makes without reading an answer.
 const CALLS: usize = 64;
 
+/// Connections that ping: as many as would hold all memory for answers, and not so many that no place is left.
+const PINGS: usize = 1500;
+
 /// A length-delimited field.
 fn field(tag: u8, bytes: &[u8]) -> Vec<u8> {
     let mut out = vec![tag << 3 | 2];
@@ -50,27 +53,40 @@ fn announced(length: usize) -> Vec<u8> {
 }
 
 /// What a user's connection begins with.
-fn context(user: &str) -> Vec<u8> {
+pub fn context(user: &str) -> Vec<u8> {
     let context = [field(2, &field(1, user.as_bytes())), field(3, PROTOCOL)].concat();
     [&b"hrpc\x09\x00\x00"[..], &frame(-3, &delimited(&context))].concat()
 }
 
-fn call(call: i32, method: &str, request: &[u8]) -> Vec<u8> {
+pub fn call(call: i32, method: &str, request: &[u8]) -> Vec<u8> {
     let header = [field(1, method.as_bytes()), field(2, PROTOCOL), number(3, 1)].concat();
     frame(call, &[delimited(&header), delimited(request)].concat())
 }
 
-/// Makes a call of the user who runs the server, and waits until something is answered.
-async fn asked(stream: &mut Box<dyn Stream>, at: i32, method: &str, request: &[u8]) -> Result<()> {
+/// Makes a call, and waits for what is answered, without its length.
+pub async fn asked(stream: &mut Box<dyn Stream>, at: i32, method: &str, request: &[u8]) -> Result<Vec<u8>> {
     stream.write_all(&call(at, method, request)).await?;
     let length = stream.read_u32().await?;
     let mut answer = vec![0; (length as usize).min(1 << 20)];
     stream.read_exact(&mut answer).await?;
-    Ok(())
+    Ok(answer)
+}
+
+/// What `hdfs dfs -ls /` asks, over a connection of its own.
+pub async fn listing(target: &Target) -> Result<()> {
+    let mut stream = target.connect(&target.hdfs).await?;
+    stream.write_all(&context("ada")).await?;
+    asked(&mut stream, 1, "getFileInfo", &field(1, b"/")).await?;
+    let answer = asked(&mut stream, 2, "getListing", &[field(1, b"/"), field(2, b""), number(3, 0)].concat()).await?;
+    // A refusal says which exception it is.
+    match answer.windows(10).any(|part| part == b"Exception:" || part == b".Retriable") {
+        false => Ok(()),
+        true => Err(base::error::Error::new(base::error::ErrorKind::Refused, String::from_utf8_lossy(&answer))),
+    }
 }
 
 /// Connections that say these bytes and hold what comes of it without reading it. One that the server ends is made again.
-async fn say_and_hold(target: &Target, count: usize, bytes: Vec<u8>) -> Result<()> {
+pub async fn say_and_hold(target: &Target, count: usize, bytes: Vec<u8>) -> Result<()> {
     let bytes = std::sync::Arc::new(bytes);
     let mut open = JoinSet::new();
     loop {
@@ -147,12 +163,40 @@ pub async fn half_calls(target: &Target) -> Result<()> {
     say_and_hold(target, CONNECTIONS, bytes).await
 }
 
-/// Connections that say who they are, and nothing more.
-pub async fn idle(target: &Target) -> Result<()> {
-    say_and_hold(target, target.connections, context("eve")).await
+/// Pings that are as long as a call without memory of its own may be.
+pub async fn padded_pings(target: &Target) -> Result<()> {
+    let ping = frame(-4, &vec![0; (16 << 10) - 64]);
+    say_and_hold(target, PINGS, [context("eve"), ping].concat()).await
 }
 
-/// What a connection of a user begins with, for those that say it slowly.
+/// Sums over a tree, asked for with as much around them as is read, on connections that each ask again and again.
+pub async fn walks(target: &Target) -> Result<()> {
+    let mut stream = target.connect(&target.hdfs).await?;
+    stream.write_all(&context(&os::user::current().0)).await?;
+    for at in 0..1000 {
+        let path = format!("/walked/{at}");
+        let directory = [field(1, path.as_bytes()), field(2, &number(1, 0o755)), number(3, 1)].concat();
+        asked(&mut stream, at + 1, "mkdirs", &directory).await?;
+    }
+    let request = [field(1, b"/walked"), field(15, &[0; 15 << 10])].concat();
+    let calls: Vec<u8> = (1..40).flat_map(|at| call(at, "getContentSummary", &request)).collect();
+    say_and_hold(target, CONNECTIONS, [context("eve"), calls].concat()).await
+}
+
+/// Files that are made for holders with names of 64 KiB.
+pub async fn long_holders(target: &Target) -> Result<()> {
+    let holder = field(3, &[b'h'; 60 << 10]);
+    let calls: Vec<u8> = (1..65)
+        .flat_map(|at| {
+            let path = field(1, format!("/held/{at}").as_bytes());
+            let rest = [number(4, 1), number(5, 1), number(6, 1), number(7, 1 << 20)].concat();
+            call(at, "create", &[path, field(2, &number(1, 0o644)), holder.clone(), rest].concat())
+        })
+        .collect();
+    say_and_hold(target, CONNECTIONS, [context(&os::user::current().0), calls].concat()).await
+}
+
+/// What a connection of a user begins with, for those that say it slowly, or nothing else.
 pub fn greeting() -> Vec<u8> {
     context("eve")
 }

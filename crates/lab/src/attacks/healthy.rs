@@ -59,6 +59,8 @@ pub struct Done {
     pub stats: Times,
     /// `/health/ready`.
     pub health: Times,
+    /// What `hdfs dfs -ls /` asks, by new connections.
+    pub listings: Times,
     /// Files written and read.
     pub files: Times,
     /// Bytes of those.
@@ -74,6 +76,7 @@ impl Done {
         Done {
             stats: self.stats.since(&earlier.stats),
             health: self.health.since(&earlier.health),
+            listings: self.listings.since(&earlier.listings),
             files: self.files.since(&earlier.files),
             bytes: self.bytes - earlier.bytes,
             at: self.at,
@@ -106,7 +109,9 @@ impl Healthy {
         let (clock, done, over) = (SystemClock::new(), Mutex::default(), AtomicBool::new(false));
         let shared = Arc::new(Shared { target: target.clone(), clock, done, over });
         let mut threads = Vec::new();
-        for (name, work) in [("stats", Work::Stats), ("files", Work::Files), ("health", Work::Health)] {
+        for (name, work) in
+            [("stats", Work::Stats), ("files", Work::Files), ("health", Work::Health), ("listings", Work::Listings)]
+        {
             let shared = shared.clone();
             threads.push(os::thread::spawn(name, move || {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -139,6 +144,7 @@ enum Work {
     Stats,
     Files,
     Health,
+    Listings,
 }
 
 impl Shared {
@@ -150,6 +156,7 @@ impl Shared {
                 Work::Stats => timeout(PATIENCE, self.stat()).await,
                 Work::Health => timeout(PATIENCE, self.health()).await,
                 Work::Files => timeout(PATIENCE, self.file(&mut client)).await,
+                Work::Listings => timeout(PATIENCE, super::hdfs::listing(&self.target)).await,
             };
             let outcome = outcome.unwrap_or_else(|_| {
                 let text = format!("nothing within {} s", PATIENCE.as_secs());
@@ -164,6 +171,7 @@ impl Shared {
                 let times = match work {
                     Work::Stats => &mut done.stats,
                     Work::Health => &mut done.health,
+                    Work::Listings => &mut done.listings,
                     Work::Files => &mut done.files,
                 };
                 times.took.push(took);

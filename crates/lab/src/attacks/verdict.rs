@@ -19,6 +19,9 @@ const STAT_MAX: (Duration, Duration) = (Duration::from_millis(100), Duration::fr
 /// `/health/ready` is answered within so long.
 const HEALTH_MAX: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(2));
 
+/// A listing through Hadoop's port is answered within so long.
+const LISTING_MAX: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(4));
+
 /// The part of its throughput that the client keeps at least: on a machine that has nothing else to do, and on any, where the attack
 /// has a processor less to share.
 const KEPT_MIN: (f64, f64) = (0.5, 0.05);
@@ -62,6 +65,7 @@ impl Verdict {
         for (what, times, most) in [
             ("stat", (&self.beside.stats, self.beside.stats.p99()), pick(STAT_MAX)),
             ("/health/ready", (&self.beside.health, self.beside.health.most()), pick(HEALTH_MAX)),
+            ("listing", (&self.beside.listings, self.beside.listings.most()), pick(LISTING_MAX)),
             ("files", (&self.beside.files, Duration::ZERO), Duration::MAX),
         ] {
             let (times, slow): (&Times, Duration) = times;
@@ -94,6 +98,9 @@ impl Verdict {
             "stats": self.beside.stats.took.len(),
             "stats_failed": self.beside.stats.failed.len(),
             "health_most_ms": ms(self.beside.health.most()),
+            "listings": self.beside.listings.took.len(),
+            "listings_failed": self.beside.listings.failed.len(),
+            "listing_most_ms": ms(self.beside.listings.most()),
             "bytes_per_second_alone": self.alone.rate(),
             "bytes_per_second": self.beside.rate(),
             "kept": self.kept(),
@@ -107,13 +114,16 @@ impl fmt::Display for Verdict {
         let told: Vec<String> = self.told.iter().map(|(what, number)| format!("{number} {what}")).collect();
         write!(
             f,
-            "{}; {} MB at most; stat p99 {} ms ({} alone), {} of {} failed; health {} ms at most; {:.0} MB/s ({:.0} alone); {}",
+            "{}; {} MB at most; stat p99 {} ms ({} alone), {} of {} failed; listing {} ms at most, {} of {} failed; health {} ms at most; {:.0} MB/s ({:.0} alone); {}",
             if self.lives { "lives" } else { "ended" },
             self.most_memory / MB,
             self.beside.stats.p99().as_millis(),
             self.alone.stats.p99().as_millis(),
             self.beside.stats.failed.len(),
             self.beside.stats.took.len(),
+            self.beside.listings.most().as_millis(),
+            self.beside.listings.failed.len(),
+            self.beside.listings.took.len(),
             self.beside.health.most().as_millis(),
             self.beside.rate() / 1e6,
             self.alone.rate() / 1e6,

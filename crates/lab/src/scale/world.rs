@@ -54,6 +54,10 @@ impl World for LimitedWorld {
         Ok(self.files().contains_key(path))
     }
 
+    fn is_same(&self, one: &Path, other: &Path) -> bool {
+        one == other
+    }
+
     fn read_text(&self, path: &Path) -> Result<String> {
         let bytes = self.files().get(path).cloned().unwrap_or_default();
         String::from_utf8(bytes).map_err(|error| Error::new(ErrorKind::Corrupt, error.to_string()))

@@ -112,6 +112,8 @@ impl ClusterDirector {
         let devices = 1 + random.below(2) as usize;
         let mut hardware = Hardware::new(devices, &random, self.scene.clock.clone(), self.stopped.clone());
         hardware.remembered_calls = self.scene.remembered_calls;
+        hardware.remembered_answers = self.scene.remembered_answers;
+        hardware.late_syncs = self.scene.late_syncs.clone();
         let member = Member::new(&self.scene, number, random, hardware, (self.capacity, self.cluster));
         self.members.push(member);
         number
@@ -173,10 +175,20 @@ impl ClusterDirector {
         let mut roles = vec![Role::Push(0), Role::Pull(0), Role::Pull(0), Role::Push(1), Role::Pull(1)];
         roles.extend((0..2 + self.random.below(2) as usize).map(Role::Files));
         roles.extend((4..6).map(Role::SlowFiles));
-        roles.extend([Role::Passes, Role::Onlooker, Role::Hdfs(0)]);
-        for (role, rare) in
-            [(Role::Returned, 2), (Role::Witness, 2), (Role::Rivals, 3), (Role::Passing, 2), (Role::Again, 3)]
-        {
+        // A bag that retains its chunks keeps a device from leaving for as long as it is gone through.
+        let passes = if self.random.one_in(3) { Role::Unanswered } else { Role::Passes };
+        roles.extend([passes, Role::Onlooker, Role::Hdfs(0)]);
+        let sometimes = [
+            (Role::Returned, 2),
+            (Role::Witness, 2),
+            (Role::Rivals, 3),
+            (Role::Passing, 2),
+            (Role::Again, 3),
+            (Role::Sealing, 3),
+            (Role::Taken, 2),
+            (Role::Settings, 3),
+        ];
+        for (role, rare) in sometimes {
             if self.random.one_in(rare) {
                 roles.push(role);
             }

@@ -65,7 +65,7 @@ pub const FAULTS: [&str; 17] = [
 ];
 
 /// Everything a workload does.
-pub const OPERATIONS: [&str; 44] = [
+pub const OPERATIONS: [&str; 46] = [
     "connect",
     "make_directory",
     "create",
@@ -107,9 +107,11 @@ pub const OPERATIONS: [&str; 44] = [
     "asked_again",
     "asked_in_between",
     "bag_list",
+    "bag",
     "read_out_of_service",
     "read_rotten",
     "devices",
+    "device_drain",
 ];
 
 /// The one who runs a history.
@@ -145,7 +147,7 @@ impl Director {
         let capacity = [10, 16, 32, 48][random.below(4) as usize] * MIB;
         let players = Players::new(scene.clone());
         Director {
-            machine: Machine::new(&scene, SimRandom::new(scene.random.seed()), "node ", hardware, scene.clock.clone()),
+            machine: Machine::new(&scene, SimRandom::new(scene.random.seed()), "node.", hardware, scene.clock.clone()),
             scene,
             planted,
             random,
@@ -269,9 +271,17 @@ impl Director {
     pub async fn work(&mut self) -> Check<()> {
         let mut roles = vec![Role::Push(0), Role::Pull(0), Role::Pull(0), Role::Push(1), Role::Pull(1), Role::Files(0)];
         roles.extend((1..1 + self.random.below(3) as usize).map(Role::Files));
-        for (role, rare) in
-            [(Role::Returned, 4), (Role::Witness, 2), (Role::Rivals, 3), (Role::Passing, 3), (Role::Again, 2)]
-        {
+        let sometimes = [
+            (Role::Returned, 4),
+            (Role::Witness, 2),
+            (Role::Rivals, 3),
+            (Role::Passing, 3),
+            (Role::Again, 2),
+            (Role::Sealing, 3),
+            (Role::Unanswered, 3),
+            (Role::Outlived, 4),
+        ];
+        for (role, rare) in sometimes {
             if self.random.one_in(rare) {
                 roles.push(role);
             }

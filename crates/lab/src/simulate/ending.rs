@@ -4,6 +4,7 @@ use super::again;
 use super::bags::{self, Puller};
 use super::files::Files;
 use super::hardware::Hardware;
+use super::hdfs;
 use super::oracle::{Broken, Check};
 use super::passing;
 use super::returned;
@@ -52,7 +53,9 @@ impl Ending {
             self.files.push(files);
         }
         witness::compare(scene, "finale", client).await?;
-        for directory in [again::DIRECTORY, returned::DIRECTORY, rivals::DIRECTORY, witness::DIRECTORY] {
+        let hdfs = [hdfs::settings::DIRECTORY, hdfs::taken::DIRECTORY];
+        let store = [again::DIRECTORY, returned::DIRECTORY, rivals::DIRECTORY, witness::DIRECTORY];
+        for directory in store.into_iter().chain(hdfs) {
             match scene.insist("finale", "delete_all", || client.delete(directory, true)).await? {
                 Err(error) if error.kind() != ErrorKind::NotFound => {
                     return Err(Broken(format!("{directory}: {error}")));

@@ -1,11 +1,12 @@
 //! A client that works with files in a directory of its own, and knows what must be in it.
 
+use super::directory::Directory;
 use super::format::content;
 use super::oracle::{Broken, Check, Promise, Stand};
 use super::scene::{Scene, nothing_done};
 use super::whereabouts;
 use base::env::Random;
-use base::error::{Error, ErrorKind};
+use base::error::ErrorKind;
 use base::limit::SMALL_PAYLOAD_MAX;
 use base::policy::{Compression, Policy};
 use bytes::Bytes;
@@ -35,7 +36,7 @@ pub struct Files {
     client: Client,
     random: SimRandom,
     name: String,
-    directory: String,
+    directory: Directory,
     /// Ends of the node after which everything was looked at.
     looked_after: u64,
     /// Everything was looked at while a device was out of service.
@@ -55,6 +56,7 @@ impl Files {
     pub fn new(scene: Arc<Scene>, client: Client, random: SimRandom, name: &str, directory: &str) -> Files {
         let looked_after = scene.oracle().ends;
         let pause_max = if scene.late.is_zero() { 30 } else { 200 };
+        let directory = Directory::new(scene.clone(), &random, name, directory, NAMES);
         Files {
             scene,
             reader: client.clone(),
@@ -62,7 +64,7 @@ impl Files {
             client,
             random,
             name: name.to_string(),
-            directory: directory.to_string(),
+            directory,
             looked_after,
             looked_out_of_service: false,
             losses_at_open: 0,
@@ -82,9 +84,9 @@ impl Files {
 
     /// Makes the directory, then does so many things and looks at everything after each end of the node.
     pub async fn work(&mut self, turns: u64) -> Check<()> {
-        let make = || self.client.make_directory(&self.directory, true);
+        let make = || self.client.make_directory(&self.directory.path, true);
         if let Err(error) = self.scene.insist(&self.name, "make_directory", make).await? {
-            return Err(Broken(format!("{}: {error}", self.directory)));
+            return Err(Broken(format!("{}: {error}", self.directory.path)));
         }
         self.wish().await?;
         for turn in 0.. {
@@ -93,7 +95,8 @@ impl Files {
             }
             tokio::time::sleep(Duration::from_millis(self.random.below(self.pause_max))).await;
             self.turn().await?;
-            if !self.scene.late.is_zero() && self.scene.oracle().uncertain_under(&self.directory) >= UNCERTAIN_MAX {
+            if !self.scene.late.is_zero() && self.scene.oracle().uncertain_under(&self.directory.path) >= UNCERTAIN_MAX
+            {
                 tokio::time::sleep(self.scene.late).await;
                 self.look_at_all(true).await?;
             }
@@ -122,9 +125,9 @@ impl Files {
         let sizes = Sizes { piece, file_chunk: 4 * piece as u64, write_window, read_piece: piece, read_window };
         self.client = self.client.with_sizes(sizes);
         let policy = Policy { compression: Some(how), ..Policy::default() };
-        let set = || self.client.set_policy(&self.directory, policy);
+        let set = || self.client.set_policy(&self.directory.path, policy);
         if let Err(error) = self.scene.insist(&self.name, "set_policy", set).await? {
-            return Err(Broken(format!("{}: {error}", self.directory)));
+            return Err(Broken(format!("{}: {error}", self.directory.path)));
         }
         self.scene.count("directories compressed");
         Ok(())
@@ -142,30 +145,9 @@ impl Files {
         }
     }
 
-    fn path(&self) -> String {
-        format!("{}/f{}", self.directory, self.random.below(NAMES))
-    }
-
-    /// A path and what stands there for certain.
-    fn certain_path(&self) -> Option<(String, Stand)> {
-        let path = self.path();
-        let stand = self.scene.oracle().certain(&path)?;
-        Some((path, stand))
-    }
-
-    /// A path at which a file stands for certain.
-    fn certain_file(&self) -> Option<(String, u64)> {
-        (0..NAMES).find_map(|_| self.certain_path().and_then(|(path, stand)| Some((path, stand?))))
-    }
-
-    fn gone(&self, what: &str, path: &str, tag: u64, error: &Error) -> Broken {
-        let promise = self.scene.oracle().promise(tag);
-        Broken(format!("{}: {what} {path}: file {tag} ({promise:?}) is not there: {error}", self.name))
-    }
-
     /// Writes a file from its start or from its end.
     async fn write(&mut self) -> Check<()> {
-        let Some((path, stand)) = self.certain_path() else { return Ok(()) };
+        let Some((path, stand)) = self.directory.certain_path() else { return Ok(()) };
         let losses_before = stand.map_or(0, |tag| self.scene.oracle().losses_of(tag));
         let opened = match stand {
             Some(tag) if self.random.one_in(2) => self.open_to_append(&path, tag).await?,
@@ -205,9 +187,7 @@ impl Files {
         let position = writer.position();
         match self.scene.call(&self.name, "close", writer.close()).await? {
             Ok(found) if found.length == position => {
-                *self.scene.oracle().promise_mut(tag) =
-                    Promise { handed: position, written: position, synced: position };
-                self.scene.acknowledged(&self.random);
+                self.directory.closed(tag, position);
                 Ok(())
             }
             Ok(found) => Err(Broken(format!("{path}: closed with {} bytes, {position} were written", found.length))),
@@ -227,13 +207,7 @@ impl Files {
         let Ok(found) = self.scene.insist(&self.name, "stat", || reader.stat(path)).await? else { return Ok(()) };
         let recovered = self.scene.insist(&self.name, "recover", || reader.recover(found.inode, false)).await?;
         let Ok(Attributes { length, .. }) = recovered else { return Ok(()) };
-        let mut oracle = self.scene.oracle();
-        let promise = oracle.promise_mut(tag);
-        if length < promise.written.max(promise.synced) || length > promise.handed {
-            return Err(Broken(format!("{path}: {length} bytes long when it was recovered, {promise:?}")));
-        }
-        *promise = Promise { handed: length, written: length, synced: length };
-        Ok(())
+        self.directory.recovered(path, tag, length)
     }
 
     async fn open_new(&self, path: &str, stand: Stand) -> Check<Option<(u64, FileWriter)>> {
@@ -246,31 +220,17 @@ impl Files {
                 self.scene.oracle().becomes(path, Some(tag));
                 Ok(Some((tag, writer)))
             }
-            Err(error) if error.kind() == ErrorKind::Exists => {
-                Err(Broken(format!("{}: create {path}: nothing should be there: {error}", self.name)))
-            }
-            Err(error) => {
-                if nothing_done(&error) {
-                    self.scene.oracle().becomes(path, stand);
-                }
-                Ok(None)
-            }
+            Err(error) => self.directory.not_made(path, stand, &error).map(|()| None),
         }
     }
 
     async fn open_to_append(&self, path: &str, tag: u64) -> Check<Option<(u64, FileWriter)>> {
         match self.scene.call(&self.name, "append", self.client.append(path)).await? {
             Ok(writer) => {
-                let mut oracle = self.scene.oracle();
-                let (length, promise) = (writer.position(), oracle.promise_mut(tag));
-                if length < promise.written.max(promise.synced) || length > promise.handed {
-                    return Err(Broken(format!("{path}: {length} bytes long when opened to append, {promise:?}")));
-                }
-                // Nobody else writes it any more: what is beyond this will never be there.
-                promise.handed = length;
+                self.directory.opened_at(path, tag, writer.position())?;
                 Ok(Some((tag, writer)))
             }
-            Err(error) if error.kind() == ErrorKind::NotFound => Err(self.gone("append", path, tag, &error)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(self.directory.gone("append", path, tag, &error)),
             Err(_) => Ok(None),
         }
     }
@@ -309,7 +269,7 @@ impl Files {
         if self.scene.call(&self.name, "hflush", writer.hflush()).await?.is_err() {
             return Ok(false);
         }
-        let promised = self.promise_written(tag, writer.position());
+        let promised = self.directory.hflushed(tag, writer.position(), self.losses_at_open);
         // An end right after the answer meets the bytes on their way to the disk; one that comes later knows whose they are.
         let at_once = self.random.one_in(2);
         if at_once {
@@ -324,28 +284,12 @@ impl Files {
         Ok(true)
     }
 
-    /// An hflush up to here was acknowledged. False: it promises nothing. After a power loss one with nothing to send is answered by the
-    /// client alone: it promises what the one before it did, which the power took.
-    fn promise_written(&self, tag: u64, position: u64) -> bool {
-        let mut oracle = self.scene.oracle();
-        let promised = oracle.losses_of(tag) == self.losses_at_open;
-        if promised {
-            let promise = oracle.promise_mut(tag);
-            promise.written = promise.written.max(position);
-        }
-        promised
-    }
-
     /// Syncs an open file. False: the writer has failed.
     async fn sync(&self, tag: u64, writer: &mut FileWriter) -> Check<bool> {
         let position = writer.position();
         let done = self.scene.call(&self.name, "sync", writer.sync()).await?.is_ok();
         if done {
-            let mut oracle = self.scene.oracle();
-            let promise = oracle.promise_mut(tag);
-            (promise.written, promise.synced) = (position, position);
-            drop(oracle);
-            self.scene.acknowledged(&self.random);
+            self.directory.synced(tag, position);
         }
         Ok(done)
     }
@@ -354,7 +298,7 @@ impl Files {
     async fn pack(&mut self) -> Check<()> {
         let mut wanted: BTreeMap<String, (Stand, u64, u64)> = BTreeMap::new();
         for _ in 0..1 + self.random.below(6) {
-            let Some((path, stand)) = self.certain_path() else { continue };
+            let Some((path, stand)) = self.directory.certain_path() else { continue };
             if wanted.contains_key(&path) {
                 continue;
             }
@@ -393,7 +337,7 @@ impl Files {
     }
 
     async fn read(&mut self) -> Check<()> {
-        let Some((path, tag)) = self.certain_file() else { return Ok(()) };
+        let Some((path, tag)) = self.directory.certain_file() else { return Ok(()) };
         if self.random.one_in(2) {
             match self.scene.call(&self.name, "read", self.reader.read_small(&path)).await? {
                 Ok(bytes) => {
@@ -401,7 +345,7 @@ impl Files {
                     self.scene.oracle().recognise(&path, &bytes)?;
                 }
                 Err(error) if error.kind() == ErrorKind::NotFound => {
-                    return Err(self.gone("read", &path, tag, &error));
+                    return Err(self.directory.gone("read", &path, tag, &error));
                 }
                 Err(_) => {}
             }
@@ -429,45 +373,26 @@ impl Files {
                 }
                 Ok(())
             }
-            Err(error) if error.kind() == ErrorKind::NotFound => Err(self.gone("read", &path, tag, &error)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(self.directory.gone("read", &path, tag, &error)),
             Err(_) => Ok(()),
         }
     }
 
     async fn delete(&mut self) -> Check<()> {
-        let Some((path, tag)) = self.certain_file() else { return Ok(()) };
-        self.scene.oracle().may_become(&path, None);
-        match self.scene.call(&self.name, "delete", self.client.delete(&path, false)).await? {
-            Ok(()) => self.scene.oracle().becomes(&path, None),
-            Err(error) if error.kind() == ErrorKind::NotFound => return Err(self.gone("delete", &path, tag, &error)),
-            Err(error) if nothing_done(&error) => self.scene.oracle().becomes(&path, Some(tag)),
-            Err(_) => {}
-        }
-        Ok(())
+        let Some((path, tag)) = self.directory.deleting() else { return Ok(()) };
+        let deleted = self.scene.call(&self.name, "delete", self.client.delete(&path, false)).await?;
+        self.directory.deleted(&path, tag, deleted)
     }
 
     async fn rename(&mut self) -> Check<()> {
-        let (Some((from, tag)), Some((to, before))) = (self.certain_file(), self.certain_path()) else {
-            return Ok(());
-        };
-        // Eight bytes tell files apart.
-        if from == to || self.scene.oracle().promise(tag).synced < 8 {
-            return Ok(());
-        }
-        self.scene.oracle().rename_begins(&from, &to, tag);
-        match self.scene.call(&self.name, "rename", self.client.rename(&from, &to, true)).await? {
-            Ok(()) => self.scene.oracle().rename_ends(&from, &to, tag, before, true),
-            Err(error) if error.kind() == ErrorKind::NotFound => return Err(self.gone("rename", &from, tag, &error)),
-            Err(error) if nothing_done(&error) => {
-                self.scene.oracle().rename_ends(&from, &to, tag, before, false);
-            }
-            Err(_) => {}
-        }
-        Ok(())
+        let Some(renaming) = self.directory.renaming() else { return Ok(()) };
+        let rename = self.client.rename(&renaming.from, &renaming.to, true);
+        let renamed = self.scene.call(&self.name, "rename", rename).await?;
+        self.directory.renamed(&renaming, renamed)
     }
 
     async fn stat(&mut self) -> Check<()> {
-        let Some((path, stand)) = self.certain_path() else { return Ok(()) };
+        let Some((path, stand)) = self.directory.certain_path() else { return Ok(()) };
         match (self.scene.call(&self.name, "stat", self.client.stat(&path)).await?, stand) {
             (Ok(found), Some(tag)) => {
                 let promise = self.scene.oracle().promise(tag);
@@ -478,7 +403,7 @@ impl Files {
             }
             (Ok(_), None) => return Err(Broken(format!("{path}: is there, but was deleted or never made"))),
             (Err(error), Some(tag)) if error.kind() == ErrorKind::NotFound => {
-                return Err(self.gone("stat", &path, tag, &error));
+                return Err(self.directory.gone("stat", &path, tag, &error));
             }
             (Err(_), _) => {}
         }
@@ -487,17 +412,17 @@ impl Files {
 
     async fn list(&mut self) -> Check<()> {
         let list = async {
-            let mut listing = self.client.list_all(&self.directory);
+            let mut listing = self.client.list_all(&self.directory.path);
             let mut names = BTreeSet::new();
             while let Some(entry) = listing.next().await? {
-                names.insert(format!("{}/{}", self.directory, entry.name));
+                names.insert(format!("{}/{}", self.directory.path, entry.name));
             }
             Ok(names)
         };
         let Ok(names) = self.scene.call(&self.name, "list", list).await? else { return Ok(()) };
         let oracle = self.scene.oracle();
         for number in 0..NAMES {
-            let path = format!("{}/f{number}", self.directory);
+            let path = format!("{}/f{number}", self.directory.path);
             match (oracle.certain(&path), names.contains(&path)) {
                 (Some(Some(tag)), false) => {
                     return Err(Broken(format!("{path}: file {tag} is not in the list of its directory")));
@@ -515,7 +440,7 @@ impl Files {
     /// so what is seen is what will be.
     pub async fn look_at_all(&mut self, settle: bool) -> Check<()> {
         self.scene.count("comparisons of everything");
-        let paths = self.scene.oracle().paths_under(&self.directory);
+        let paths = self.scene.oracle().paths_under(&self.directory.path);
         for path in paths {
             let seen = self.scene.insist(&self.name, "look", || self.client.read_small(&path)).await?;
             let stand = match seen {
@@ -527,7 +452,7 @@ impl Files {
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     let stands = self.scene.oracle().stands(&path);
                     if let (false, Some(tag)) = (stands.contains(&None), stands.iter().flatten().next()) {
-                        return Err(self.gone("look at", &path, *tag, &error));
+                        return Err(self.directory.gone("look at", &path, *tag, &error));
                     }
                     None
                 }
@@ -538,14 +463,14 @@ impl Files {
             }
         }
         if settle {
-            self.scene.oracle().check_renames(&self.directory)?;
+            self.scene.oracle().check_renames(&self.directory.path)?;
         }
         self.list().await
     }
 
     /// Reads everything that is certain: a device out of service refuses no read.
     async fn read_out_of_service(&mut self) -> Check<()> {
-        let paths = self.scene.oracle().paths_under(&self.directory);
+        let paths = self.scene.oracle().paths_under(&self.directory.path);
         for path in paths {
             let is_certain = matches!(self.scene.oracle().certain(&path), Some(Some(_)));
             if !is_certain {
@@ -574,7 +499,7 @@ impl Files {
 
     /// Reads everything after bits of it rotted: each file is what it was, or an error that says that it is damaged.
     pub async fn read_rotten(&mut self) -> Check<()> {
-        let paths = self.scene.oracle().paths_under(&self.directory);
+        let paths = self.scene.oracle().paths_under(&self.directory.path);
         for path in paths {
             let read = async { Ok(self.client.read_small(&path).await) };
             let read = self.scene.call(&self.name, "read_rotten", read).await?;
@@ -592,11 +517,12 @@ impl Files {
 
     /// Removes the directory with everything in it.
     pub async fn clear(&mut self) -> Check<()> {
-        let deleted = self.scene.insist(&self.name, "delete_all", || self.client.delete(&self.directory, true)).await?;
+        let deleted =
+            self.scene.insist(&self.name, "delete_all", || self.client.delete(&self.directory.path, true)).await?;
         if let Err(error) = deleted {
-            return Err(Broken(format!("{}: {error}", self.directory)));
+            return Err(Broken(format!("{}: {error}", self.directory.path)));
         }
-        self.scene.oracle().cleared(&self.directory);
+        self.scene.oracle().cleared(&self.directory.path);
         Ok(())
     }
 }

@@ -37,10 +37,14 @@ pub struct Hardware {
     history: Mutex<u32>,
     /// Disks take up to so many milliseconds; zero: 2, and half of the time none at all.
     pub slowness: AtomicU64,
+    /// A sync of data takes up to so many milliseconds more than anything else on its disk. All machines of a history have the same.
+    pub late_syncs: Arc<AtomicU64>,
     /// A device stopped at the operation it was told to. All machines of a history have the same.
     pub stopped: Arc<Notify>,
     /// Answers that the metadata store remembers for a session, at the most.
     pub remembered_calls: usize,
+    /// The same for all clients of gateways together.
+    pub remembered_answers: usize,
     /// Everything is to stop when a checkpoint of a device was synced.
     pub stop_at_checkpoint: AtomicBool,
     halted: AtomicBool,
@@ -103,8 +107,10 @@ impl Hardware {
             clock,
             history: Mutex::new(0),
             slowness: AtomicU64::new(0),
+            late_syncs: Arc::default(),
             stopped,
             remembered_calls: base::limit::REMEMBERED_CALLS,
+            remembered_answers: base::limit::REMEMBERED_ANSWERS,
             stop_at_checkpoint: AtomicBool::new(false),
             halted: AtomicBool::new(false),
             sizes: Sizes::draw(&random.fork("sizes")),
@@ -229,6 +235,10 @@ pub struct SimWorld {
 struct Pulse {
     woken: Notify,
     under_way: AtomicUsize,
+    /// Its engine is open: time passes while it waits.
+    serves: AtomicBool,
+    /// When the next sync begins that is held back.
+    late: Mutex<Option<Time>>,
 }
 
 impl Wake for Pulse {
@@ -267,20 +277,27 @@ impl World for SimWorld {
             device: device.clone(),
             hardware: self.hardware.clone(),
             under_way: BTreeSet::new(),
+            late: Vec::new(),
             checkpoints: BTreeSet::new(),
             pulse,
         };
         Ok(Opened { disk: Box::new(disk), note: None })
     }
 
-    fn tree(&self, _path: &Path, _backend: Backend) -> Result<Box<dyn BlockFile>> {
+    fn tree(&self, path: &Path, _backend: Backend) -> Result<Box<dyn BlockFile>> {
+        lock(&self.hardware.files).entry(path.to_path_buf()).or_default();
         Ok(Box::new(self.hardware.tree.open()))
     }
 
     fn exists(&self, path: &Path) -> Result<bool> {
-        // A device is there from the beginning, though its files come later.
-        let is_device = path.parent().and_then(device_number).is_some();
-        Ok(is_device || lock(&self.hardware.files).contains_key(path))
+        let files = lock(&self.hardware.files);
+        // A device is there from the first start on, though its files come later.
+        let is_device = !files.is_empty() && path.parent().and_then(device_number).is_some();
+        Ok(is_device || files.contains_key(path))
+    }
+
+    fn is_same(&self, one: &Path, other: &Path) -> bool {
+        one == other
     }
 
     fn read_text(&self, path: &Path) -> Result<String> {
@@ -321,9 +338,18 @@ impl World for SimWorld {
         let settle_bytes = MIB as usize / 2;
         // As small as the chunks of the clients there: files of some hundred KiB have several columns.
         let widths = meta::Widths { cell: 16 * KIB, narrow: 64 * KIB, full: 256 * KIB, columns_max: 3 };
-        let remembered_calls = self.hardware.remembered_calls;
-        let planted = self.planted;
-        meta::Settings { segment_length: MIB, segments_max: 4, settle_bytes, random, widths, remembered_calls, planted }
+        let Hardware { remembered_calls, remembered_answers, .. } = *self.hardware;
+        let (segment_length, segments_max, planted) = (MIB, 4, self.planted);
+        meta::Settings {
+            segment_length,
+            segments_max,
+            settle_bytes,
+            random,
+            widths,
+            remembered_calls,
+            remembered_answers,
+            planted,
+        }
     }
 
     fn run(&self, _name: &str, mut disk: Box<dyn Disk>, open: Open) -> Result<Ended> {
@@ -382,6 +408,7 @@ async fn serve(
     hardware: &Hardware,
     process: &Process,
 ) {
+    pulse.serves.store(true, Ordering::Relaxed);
     let mut done: Vec<Done> = Vec::new();
     // When the disk has something to say.
     let mut ready: Option<Time> = None;
@@ -400,7 +427,8 @@ async fn serve(
         } else if ready.is_none() {
             ready = Some(now.after(hardware.latency()));
         }
-        let rest = ready.map(|ready| ready.since(now)).into_iter().chain(wait).min();
+        let due = ready.into_iter().chain(*lock(&pulse.late)).min();
+        let rest = due.map(|due| due.since(now)).into_iter().chain(wait).min();
         let pause = async {
             match rest {
                 Some(Duration::ZERO) => tokio::task::yield_now().await,
@@ -414,7 +442,7 @@ async fn serve(
             () = pulse.woken.notified() => (),
             () = pause => (),
         }
-        if !hardware.has_stopped() && ready.is_some_and(|ready| ready <= hardware.clock.now()) {
+        if !hardware.has_stopped() && due.is_some_and(|due| due <= hardware.clock.now()) {
             disk.poll(Some(Duration::ZERO), &mut done);
             ready = None;
         }
@@ -433,6 +461,8 @@ struct ProcessDisk {
     device: SimDevice,
     hardware: Arc<Hardware>,
     under_way: BTreeSet<u64>,
+    /// Those of them that the disk itself has not been given yet, and when it is.
+    late: Vec<(Time, u64, Op)>,
     /// Syncs of checkpoints under way.
     checkpoints: BTreeSet<u64>,
     pulse: Arc<Pulse>,
@@ -441,6 +471,11 @@ struct ProcessDisk {
 impl ProcessDisk {
     fn is_gone(&self) -> bool {
         self.device.crashed() || self.hardware.halted.load(Ordering::Relaxed)
+    }
+
+    fn tell(&self) {
+        self.pulse.under_way.store(self.under_way.len() - self.late.len(), Ordering::Relaxed);
+        *lock(&self.pulse.late) = self.late.iter().map(|(when, ..)| *when).min();
     }
 }
 
@@ -460,12 +495,24 @@ impl Disk for ProcessDisk {
             self.checkpoints.insert(token);
         }
         self.under_way.insert(token);
-        self.pulse.under_way.store(self.under_way.len(), Ordering::Relaxed);
-        self.disk.submit(token, op);
+        let may_wait = device_number(Path::new(&self.name)).is_some() && self.pulse.serves.load(Ordering::Relaxed);
+        let late = if may_wait { self.hardware.late_syncs.load(Ordering::Relaxed) } else { 0 };
+        match &op {
+            Op::Sync { file } if file.kind == FileKind::Data && late > 0 => {
+                let pause = Duration::from_millis(1 + self.hardware.random.below(late));
+                self.late.push((self.hardware.clock.now().after(pause), token, op));
+            }
+            _ => self.disk.submit(token, op),
+        }
+        self.tell();
     }
 
     fn poll(&mut self, wait: Option<Duration>, done: &mut Vec<Done>) {
         if !self.is_gone() {
+            let now = self.hardware.clock.now();
+            for (_, token, op) in self.late.extract_if(.., |(when, ..)| *when <= now) {
+                self.disk.submit(token, op);
+            }
             self.disk.poll(wait, done);
         }
         for finished in done.iter() {
@@ -481,9 +528,10 @@ impl Disk for ProcessDisk {
             // An engine that is being opened waits here: it is told that the device is gone.
             let gone = || DiskError::Io("the device is gone: its machine has stopped".to_string());
             let left = std::mem::take(&mut self.under_way);
+            self.late.clear();
             done.extend(left.into_iter().map(|token| Done { token, result: Err(gone()) }));
         }
-        self.pulse.under_way.store(self.under_way.len(), Ordering::Relaxed);
+        self.tell();
     }
 
     fn waker(&self) -> Arc<dyn Wake> {

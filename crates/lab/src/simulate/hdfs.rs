@@ -4,16 +4,19 @@
 mod blocks;
 mod calls;
 mod format;
+pub mod settings;
+pub mod taken;
 
+use super::directory::Directory;
 use super::files::Files;
 use super::format::content;
-use super::oracle::{Broken, Check, Promise, Stand};
-use super::scene::{Scene, nothing_done};
+use super::oracle::{Broken, Check, Stand};
+use super::scene::Scene;
 use super::whereabouts;
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
 use blocks::BlockWriter;
-use calls::Calls;
+use calls::{Calls, wait_out};
 use client::Client;
 use gateway_hdfs::message::files::{
     AddBlock, Append, AppendAnswer, BlockAnswer, CREATE, Complete, Create, CreateAnswer, OVERWRITE, RecoverLease, Truth,
@@ -33,7 +36,7 @@ use std::time::Duration;
 pub const PORT: u16 = 8020;
 
 /// What it asks for, as it is counted.
-pub const OPERATIONS: [&str; 14] = [
+pub const OPERATIONS: [&str; 19] = [
     "hdfs mkdirs",
     "hdfs create",
     "hdfs append",
@@ -48,6 +51,11 @@ pub const OPERATIONS: [&str; 14] = [
     "hdfs read",
     "hdfs rename2",
     "hdfs delete",
+    "hdfs renewLease",
+    "hdfs fsync",
+    "hdfs arrives late",
+    "hdfs asked too late",
+    "hdfs settings",
 ];
 
 /// Names that its directory has.
@@ -79,7 +87,7 @@ pub struct Hdfs {
     net: SimNet,
     random: SimRandom,
     name: String,
-    directory: String,
+    directory: Directory,
     calls: Calls,
     /// Power losses where its bytes were before the file was opened that is written now.
     losses_at_open: u64,
@@ -118,17 +126,17 @@ impl Hdfs {
     /// A client on a host, named `name`, with a directory for itself.
     pub fn new(scene: Arc<Scene>, client: Client, net: SimNet, random: SimRandom, name: &str, place: usize) -> Hdfs {
         let calls = Calls::new(scene.clone(), net.clone(), random.fork("calls"), name);
-        let directory = directory_of(place);
+        let directory = Directory::new(scene.clone(), &random, name, &directory_of(place), NAMES);
         Hdfs { scene, client, net, random, name: name.to_string(), directory, calls, losses_at_open: 0 }
     }
 
     /// Makes the directory, then does so many things.
     pub async fn work(&mut self, turns: u64) -> Check<()> {
-        let (path, masked) = (self.directory.clone(), Permission { bits: 0o755 });
+        let (path, masked) = (self.directory.path.clone(), Permission { bits: 0o755 });
         let made: BoolAnswer =
             self.insist("hdfs mkdirs", "mkdirs", &MkdirsRequest { path, masked, parents: true, open: None }).await?;
         if !made.result {
-            return Err(Broken(format!("{}: {} was not made", self.name, self.directory)));
+            return Err(Broken(format!("{}: {} was not made", self.name, self.directory.path)));
         }
         for turn in 0.. {
             if turn >= turns && (self.scene.has_seen_enough() || turn > TURNS_MAX) {
@@ -145,7 +153,7 @@ impl Hdfs {
                 15..18 => self.rename().await?,
                 _ => self.stat().await?,
             }
-            if self.scene.oracle().uncertain_under(&self.directory) >= UNCERTAIN_MAX {
+            if self.scene.oracle().uncertain_under(&self.directory.path) >= UNCERTAIN_MAX {
                 self.look_at_all().await?;
             }
         }
@@ -157,7 +165,7 @@ impl Hdfs {
         // A gateway asks again for a while what its client gave up.
         tokio::time::sleep(2 * self.scene.late).await;
         let random = self.random.fork("look");
-        let mut files = Files::new(self.scene.clone(), self.client.clone(), random, &self.name, &self.directory);
+        let mut files = Files::new(self.scene.clone(), self.client.clone(), random, &self.name, &self.directory.path);
         files.look_at_all(true).await
     }
 
@@ -181,10 +189,7 @@ impl Hdfs {
         loop {
             match self.call(what, method, request).await? {
                 Ok(answer) => return Ok(answer),
-                Err(error) if self.scene.clock.now().since(begun) > RECOVERY_MAX => {
-                    return Err(Broken(format!("{}: {what} is refused for ever: {error}", self.name)));
-                }
-                Err(_) => tokio::time::sleep(Duration::from_millis(500)).await,
+                Err(refusal) => wait_out(&self.scene, begun, &self.name, what, refusal).await?,
             }
         }
     }
@@ -193,28 +198,9 @@ impl Hdfs {
         format!("DFSClient_{}", self.name)
     }
 
-    fn path(&self) -> String {
-        format!("{}/f{}", self.directory, self.random.below(NAMES))
-    }
-
-    fn certain_path(&self) -> Option<(String, Stand)> {
-        let path = self.path();
-        let stand = self.scene.oracle().certain(&path)?;
-        Some((path, stand))
-    }
-
-    fn certain_file(&self) -> Option<(String, u64)> {
-        (0..NAMES).find_map(|_| self.certain_path().and_then(|(path, stand)| Some((path, stand?))))
-    }
-
-    fn gone(&self, what: &str, path: &str, tag: u64, error: &Error) -> Broken {
-        let promise = self.scene.oracle().promise(tag);
-        Broken(format!("{}: {what} {path}: file {tag} ({promise:?}) is not there: {error}", self.name))
-    }
-
     /// Writes a file from its start or from its end.
     async fn write(&mut self) -> Check<()> {
-        let Some((path, stand)) = self.certain_path() else { return Ok(()) };
+        let Some((path, stand)) = self.directory.certain_path() else { return Ok(()) };
         let losses_before = stand.map_or(0, |tag| self.scene.oracle().losses_of(tag));
         let opened = match stand {
             Some(tag) if self.random.one_in(2) => self.append(&path, tag).await?,
@@ -251,11 +237,7 @@ impl Hdfs {
                 if !self.send(open, length, true).await? || !self.heard(open, "hdfs hsync").await? {
                     return Ok(false);
                 }
-                let mut oracle = self.scene.oracle();
-                let promise = oracle.promise_mut(open.tag);
-                (promise.written, promise.synced) = (open.position, open.position);
-                drop(oracle);
-                self.scene.acknowledged(&self.random);
+                self.directory.synced(open.tag, open.position);
                 Ok(true)
             }
             _ => {
@@ -340,15 +322,7 @@ impl Hdfs {
         if !self.heard(open, "hdfs hflush").await? {
             return Ok(false);
         }
-        let promised = {
-            let mut oracle = self.scene.oracle();
-            let promised = oracle.losses_of(open.tag) == self.losses_at_open;
-            if promised {
-                let promise = oracle.promise_mut(open.tag);
-                promise.written = promise.written.max(open.position);
-            }
-            promised
-        };
+        let promised = self.directory.hflushed(open.tag, open.position, self.losses_at_open);
         if promised {
             whereabouts::look(&self.scene, &self.name, &self.client, open.tag, open.inode).await?;
         }
@@ -367,9 +341,7 @@ impl Hdfs {
                 Ok(Truth { result: true }) => {
                     let length = open.position;
                     self.scene.say(|| format!("{}: {} has {length} bytes", self.name, open.path));
-                    *self.scene.oracle().promise_mut(open.tag) =
-                        Promise { handed: length, written: length, synced: length };
-                    self.scene.acknowledged(&self.random);
+                    self.directory.closed(open.tag, length);
                     return Ok(());
                 }
                 Ok(_) => tokio::time::sleep(Duration::from_millis(200)).await,
@@ -400,15 +372,7 @@ impl Hdfs {
                 let path = path.to_string();
                 Ok(Some(Open { path, tag, inode, position: 0, block: None, previous: None, writer: None }))
             }
-            Err(error) if error.kind() == ErrorKind::Exists => {
-                Err(Broken(format!("{}: create {path}: nothing should be there: {error}", self.name)))
-            }
-            Err(error) => {
-                if nothing_done(&error) {
-                    self.scene.oracle().becomes(path, stand);
-                }
-                Ok(None)
-            }
+            Err(error) => self.directory.not_made(path, stand, &error).map(|()| None),
         }
     }
 
@@ -418,18 +382,12 @@ impl Hdfs {
             Ok(AppendAnswer { block, status }) => {
                 let (length, inode) = status.map_or((0, 0), |status| (status.length, status.inode.unwrap_or_default()));
                 self.scene.say(|| format!("{}: {path} is open at {length}", self.name));
-                let mut oracle = self.scene.oracle();
-                let promise = oracle.promise_mut(tag);
-                if length < promise.written.max(promise.synced) || length > promise.handed {
-                    return Err(Broken(format!("{path}: {length} bytes long when opened to append, {promise:?}")));
-                }
-                // Nobody else writes it any more: what is beyond this will never be there.
-                promise.handed = length;
+                self.directory.opened_at(path, tag, length)?;
                 let block = block.map(|block| (length - length % BLOCK_SIZE, block, SETUP_APPEND));
                 let path = path.to_string();
                 Ok(Some(Open { path, tag, inode, position: length, block, previous: None, writer: None }))
             }
-            Err(error) if error.kind() == ErrorKind::NotFound => Err(self.gone("append", path, tag, &error)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(self.directory.gone("append", path, tag, &error)),
             Err(_) => Ok(None),
         }
     }
@@ -443,7 +401,7 @@ impl Hdfs {
             match self.call::<Truth>("hdfs recoverLease", "recoverLease", &ask).await? {
                 Ok(Truth { result: true }) => break,
                 Err(error) if error.kind() == ErrorKind::NotFound => {
-                    return Err(self.gone("recover", path, *tag, &error));
+                    return Err(self.directory.gone("recover", path, *tag, &error));
                 }
                 other if self.scene.clock.now().since(begun) > RECOVERY_MAX => {
                     return Err(Broken(format!("{}: the lease of {path} does not come back: {other:?}", self.name)));
@@ -455,19 +413,13 @@ impl Hdfs {
         let answer: StatusAnswer = self.insist("hdfs getFileInfo", "getFileInfo", &ask).await?;
         let Some(status) = answer.status else {
             let error = Error::new(ErrorKind::NotFound, "there is no status");
-            return Err(self.gone("look at", path, *tag, &error));
+            return Err(self.directory.gone("look at", path, *tag, &error));
         };
-        let (length, mut oracle) = (status.length, self.scene.oracle());
-        let promise = oracle.promise_mut(*tag);
-        if length < promise.written.max(promise.synced) || length > promise.handed {
-            return Err(Broken(format!("{path}: {length} bytes long when its lease was taken back, {promise:?}")));
-        }
-        *promise = Promise { handed: length, written: length, synced: length };
-        Ok(())
+        self.directory.recovered(path, *tag, status.length)
     }
 
     async fn read(&mut self) -> Check<()> {
-        let Some((path, _)) = self.certain_file() else { return Ok(()) };
+        let Some((path, _)) = self.directory.certain_file() else { return Ok(()) };
         self.read_path(&path).await
     }
 
@@ -479,7 +431,11 @@ impl Hdfs {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let stands = self.scene.oracle().stands(path);
                 let tag = stands.iter().flatten().next().copied().unwrap_or_default();
-                return if stands.contains(&None) { Ok(()) } else { Err(self.gone("read", path, tag, &error)) };
+                return if stands.contains(&None) {
+                    Ok(())
+                } else {
+                    Err(self.directory.gone("read", path, tag, &error))
+                };
             }
             Err(_) => return Ok(()),
         };
@@ -504,44 +460,27 @@ impl Hdfs {
     }
 
     async fn delete(&mut self) -> Check<()> {
-        let Some((path, tag)) = self.certain_file() else { return Ok(()) };
-        self.scene.oracle().may_become(&path, None);
+        let Some((path, tag)) = self.directory.deleting() else { return Ok(()) };
         let ask = DeleteRequest { path: path.clone(), recursive: false };
-        match self.call::<BoolAnswer>("hdfs delete", "delete", &ask).await? {
-            Ok(BoolAnswer { result: true }) => self.scene.oracle().becomes(&path, None),
-            Ok(_) => {
-                let error = Error::new(ErrorKind::NotFound, "delete says false");
-                return Err(self.gone("delete", &path, tag, &error));
-            }
-            Err(error) if nothing_done(&error) && error.kind() != ErrorKind::NotFound => {
-                self.scene.oracle().becomes(&path, Some(tag));
-            }
-            Err(_) => {}
-        }
-        Ok(())
+        let deleted = match self.call::<BoolAnswer>("hdfs delete", "delete", &ask).await? {
+            Ok(BoolAnswer { result: false }) => Err(Error::new(ErrorKind::NotFound, "delete says false")),
+            // Said of what lies above it.
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(Error::new(ErrorKind::Io, error.text())),
+            deleted => deleted.map(drop),
+        };
+        self.directory.deleted(&path, tag, deleted)
     }
 
     async fn rename(&mut self) -> Check<()> {
-        let (Some((from, tag)), Some((to, before))) = (self.certain_file(), self.certain_path()) else {
-            return Ok(());
-        };
-        // Eight bytes tell files apart.
-        if from == to || self.scene.oracle().promise(tag).synced < 8 {
-            return Ok(());
-        }
-        self.scene.oracle().rename_begins(&from, &to, tag);
-        let ask = Rename2Request { from: from.clone(), to: to.clone(), overwrite: true, to_trash: None };
-        match self.call::<EmptyAnswer>("hdfs rename2", "rename2", &ask).await? {
-            Ok(_) => self.scene.oracle().rename_ends(&from, &to, tag, before, true),
-            Err(error) if error.kind() == ErrorKind::NotFound => return Err(self.gone("rename", &from, tag, &error)),
-            Err(error) if nothing_done(&error) => self.scene.oracle().rename_ends(&from, &to, tag, before, false),
-            Err(_) => {}
-        }
-        Ok(())
+        let Some(renaming) = self.directory.renaming() else { return Ok(()) };
+        let (from, to) = (renaming.from.clone(), renaming.to.clone());
+        let ask = Rename2Request { from, to, overwrite: true, to_trash: None };
+        let renamed = self.call::<EmptyAnswer>("hdfs rename2", "rename2", &ask).await?;
+        self.directory.renamed(&renaming, renamed.map(drop))
     }
 
     async fn stat(&mut self) -> Check<()> {
-        let Some((path, stand)) = self.certain_path() else { return Ok(()) };
+        let Some((path, stand)) = self.directory.certain_path() else { return Ok(()) };
         let ask = PathRequest { path: path.clone() };
         let Ok(answer) = self.call::<StatusAnswer>("hdfs getFileInfo", "getFileInfo", &ask).await? else {
             return Ok(());
@@ -557,7 +496,7 @@ impl Hdfs {
             (Some(_), None) => Err(Broken(format!("{path}: is there, but was deleted or never made"))),
             (None, Some(tag)) => {
                 let error = Error::new(ErrorKind::NotFound, "there is no status");
-                Err(self.gone("stat", &path, tag, &error))
+                Err(self.directory.gone("stat", &path, tag, &error))
             }
             (None, None) => Ok(()),
         }

@@ -7,11 +7,14 @@ use super::hdfs::{self, Hdfs};
 use super::onlooker;
 use super::operator;
 use super::oracle::Check;
+use super::outlived;
 use super::passes;
 use super::passing;
 use super::returned;
 use super::rivals::Rivals;
 use super::scene::Scene;
+use super::sealing;
+use super::unanswered;
 use super::witness;
 use base::env::Random;
 use base::limit::SESSION_LEASE;
@@ -33,6 +36,10 @@ pub enum Role {
     SlowFiles(usize),
     /// Works with files in the directory of this number as a program of Hadoop does.
     Hdfs(usize),
+    /// Takes files from another program of Hadoop.
+    Taken,
+    /// Sets things of a directory while other programs of Hadoop do.
+    Settings,
     /// Pushes into the bag of this number.
     Push(usize),
     /// Pulls from it.
@@ -49,6 +56,12 @@ pub enum Role {
     Passing,
     /// Goes through a bag several times.
     Passes,
+    /// Seals bags while pushes are under way.
+    Sealing,
+    /// Pushes and hears no answer.
+    Unanswered,
+    /// Pushes to a full device, and its session ends.
+    Outlived,
     /// Looks at who is in the cluster.
     Onlooker,
     /// Takes the node of this number out of the cluster.
@@ -167,6 +180,8 @@ impl Players {
             Role::Files(_) => format!("files {place}.{life}"),
             Role::SlowFiles(_) => format!("slow files {place}.{life}"),
             Role::Hdfs(_) => format!("hdfs {place}.{life}"),
+            Role::Taken => format!("taken {place}.{life}"),
+            Role::Settings => format!("settings {place}.{life}"),
             Role::Push(bag) => format!("push {place}.{life} to bag {bag}"),
             Role::Pull(bag) => format!("pull {place}.{life} from bag {bag}"),
             Role::Returned => format!("returned {place}.{life}"),
@@ -175,6 +190,9 @@ impl Players {
             Role::Rivals => format!("rivals {place}.{life}"),
             Role::Again => format!("again {place}.{life}"),
             Role::Passes => format!("passes {place}.{life}"),
+            Role::Sealing => format!("sealing {place}.{life}"),
+            Role::Unanswered => format!("unanswered {place}.{life}"),
+            Role::Outlived => format!("outlived {place}.{life}"),
             Role::Onlooker => format!("onlooker {place}.{life}"),
             Role::Operator(node) => format!("operator {place}.{life} of node{node}"),
         };
@@ -203,7 +221,7 @@ async fn act(scene: Arc<Scene>, role: Role, name: String, random: SimRandom) -> 
         Role::SlowFiles(_) => &["reader"],
         Role::Witness => &["other"],
         Role::Rivals => &["second", "third"],
-        Role::Passes => &["second"],
+        Role::Passes | Role::Sealing => &["second"],
         _ => &[],
     };
     for label in labels {
@@ -254,6 +272,8 @@ async fn play(
             files.read_by(others.swap_remove(0)).slowly().work(20).await
         }
         Role::Hdfs(place) => Hdfs::new(scene, client, host, random, &name, place).work(40).await,
+        Role::Taken => hdfs::taken::play(&scene, &random, &name, &client).await,
+        Role::Settings => hdfs::settings::play(&scene, &random, &name).await,
         Role::Push(number) => {
             let bag = bags::open(&scene, &name, &client, number).await?;
             let (pause_max, turns) = if several { (800, 60) } else { (100, 25) };
@@ -272,6 +292,9 @@ async fn play(
         }
         Role::Again => again::play(&scene, &random, &name, &client).await,
         Role::Passes => passes::play(&scene, &random, &name, &client, &others[0]).await,
+        Role::Sealing => sealing::play(&scene, &random, &name, &client, &others[0]).await,
+        Role::Unanswered => unanswered::play(&scene, &random, &name, &client).await,
+        Role::Outlived => outlived::play(&scene, &random, &name, &client).await,
         Role::Onlooker => onlooker::play(&scene, &random, &name, &client).await,
         Role::Operator(node) => operator::play(&scene, &random, &name, &client, &format!("node{node}")).await,
     }

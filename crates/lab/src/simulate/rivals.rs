@@ -1,11 +1,13 @@
 //! Clients that change the same names at the same time, and all orders in which a store may have done what they asked. An
 //! answer that fits none of these orders is a broken promise.
 
+use super::format::{chunk_bytes, chunk_number};
 use super::oracle::{Broken, Check};
 use super::scene::Scene;
 use base::env::Random;
-use base::error::{ErrorKind, Result};
-use client::Client;
+use base::error::{Error, ErrorKind, Result};
+use bytes::Bytes;
+use client::{Client, PackOptions, PackerOptions};
 use sim::random::SimRandom;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,6 +20,9 @@ pub const DIRECTORY: &str = "/rivals";
 /// Names that they quarrel about.
 const NAMES: u64 = 3;
 
+/// No file has this many bytes beyond its first eight.
+const LENGTH_MAX: usize = 6_000;
+
 /// After a call whose outcome is not known nothing of it is under way any more when so much time has passed.
 const SURELY_OVER: Duration = Duration::from_secs(15);
 
@@ -28,6 +33,8 @@ type Name = u64;
 #[derive(Clone, Copy, Debug)]
 enum Wish {
     Make(Name),
+    /// Puts a file there whose bytes say which call it was of; true: in place of another one, too.
+    Put(Name, bool),
     Delete(Name),
     Rename(Name, Name),
     Look(Name),
@@ -59,6 +66,8 @@ type Stand = BTreeMap<Name, (u64, Option<u64>)>;
 
 /// Several clients, and what may be there.
 pub struct Rivals {
+    /// They quarrel about files with bytes, not about directories.
+    files: bool,
     scene: Arc<Scene>,
     random: SimRandom,
     name: String,
@@ -76,7 +85,8 @@ impl Rivals {
     /// Clients that have the directory for themselves.
     pub fn new(scene: Arc<Scene>, random: SimRandom, name: &str, clients: Vec<Client>) -> Rivals {
         let name = name.to_string();
-        Rivals { scene, random, name, clients, clock: AtomicU64::new(0), possible: BTreeSet::new(), made: 0 }
+        let files = random.fork("files").one_in(2);
+        Rivals { files, scene, random, name, clients, clock: AtomicU64::new(0), possible: BTreeSet::new(), made: 0 }
     }
 
     /// So many rounds. In each every client asks a few things; then what may be there is worked out.
@@ -134,6 +144,7 @@ impl Rivals {
         for _ in 0..1 + random.below(3) {
             let name = random.below(NAMES);
             let wish = match random.below(8) {
+                0..3 if self.files => Wish::Put(name, random.one_in(2)),
                 0..3 => Wish::Make(name),
                 3..5 => Wish::Delete(name),
                 5..7 => Wish::Rename(name, (name + 1 + random.below(NAMES - 1)) % NAMES),
@@ -150,8 +161,10 @@ impl Rivals {
             let done = |(): ()| None;
             match wish {
                 Wish::Make(name) => client.make_directory(&path_of(name), false).await.map(done),
+                Wish::Put(name, replace) => put(client, &path_of(name), begun, replace).await.map(done),
                 Wish::Delete(name) => client.delete(&path_of(name), false).await.map(done),
                 Wish::Rename(from, to) => client.rename(&path_of(from), &path_of(to), false).await.map(done),
+                Wish::Look(name) if self.files => read(client, &path_of(name)).await.map(Some),
                 Wish::Look(name) => client.stat(&path_of(name)).await.map(|found| Some(found.inode)),
             }
         };
@@ -206,6 +219,26 @@ impl Rivals {
     }
 }
 
+/// Puts a small file with bytes that follow from the number of a call.
+async fn put(client: &Client, path: &str, number: u64, overwrite: bool) -> Result<()> {
+    let mut packer = client.packer(PackerOptions::default());
+    let length = 8 + (number * 997) as usize % LENGTH_MAX;
+    let options = PackOptions { overwrite, ..PackOptions::default() };
+    packer.put(path, Bytes::from(chunk_bytes(number, length)), options).await?;
+    packer.close().await?.into_iter().try_for_each(|(_, put)| put)
+}
+
+/// The number of the call whose bytes are there.
+async fn read(client: &Client, path: &str) -> Result<u64> {
+    let file = client.open(path).await?;
+    // Another one may be there meanwhile, and the bytes of this one gone: that says nothing about the name.
+    let gone = |error: Error| Error::new(ErrorKind::Io, error.text());
+    let bytes = file.read_at(0, 8 + LENGTH_MAX as u64).await.map_err(gone)?.concat();
+    let whole = |number: &u64| bytes == chunk_bytes(*number, 8 + (number * 997) as usize % LENGTH_MAX);
+    let mixed = || Error::new(ErrorKind::Corrupt, format!("{path} has bytes that no call has put there"));
+    chunk_number(&bytes).filter(whole).ok_or_else(mixed)
+}
+
 /// What may stand after a call that comes next, if its answer fits.
 fn effects(stand: &Stand, call: &Asked, number: u64) -> Vec<Stand> {
     let mut after = stand.clone();
@@ -213,6 +246,11 @@ fn effects(stand: &Stand, call: &Asked, number: u64) -> Vec<Stand> {
         Wish::Make(name) if stand.contains_key(&name) => Answer::Exists,
         Wish::Make(name) => {
             after.insert(name, (number, None));
+            Answer::Done
+        }
+        Wish::Put(name, false) if stand.contains_key(&name) => Answer::Exists,
+        Wish::Put(name, _) => {
+            after.insert(name, (number, Some(call.begun)));
             Answer::Done
         }
         Wish::Delete(name) => after.remove(&name).map_or(Answer::Missing, |_| Answer::Done),
@@ -263,6 +301,9 @@ mod tests {
         assert_eq!(effects(&one, &asked(Wish::Delete(0), Answer::Unknown), 8), [one.clone(), empty.clone()]);
         let seen = effects(&one, &asked(Wish::Look(0), Answer::There(50)), 8).remove(0);
         assert!(effects(&seen, &asked(Wish::Look(0), Answer::There(51)), 9).is_empty(), "another one stands there");
+        let put = effects(&seen, &Asked { begun: 60, ..asked(Wish::Put(0, true), Answer::Done) }, 9).remove(0);
+        assert!(effects(&put, &asked(Wish::Look(0), Answer::There(50)), 9).is_empty(), "what was replaced is back");
+        assert!(effects(&put, &asked(Wish::Put(0, false), Answer::Done), 9).is_empty(), "replaced what it may not");
         let moved = effects(&seen, &asked(Wish::Rename(0, 1), Answer::Done), 9).remove(0);
         assert_eq!(moved.get(&1), Some(&(7, Some(50))));
         assert!(effects(&moved, &asked(Wish::Look(0), Answer::There(50)), 9).is_empty(), "it is in one place");

@@ -6,7 +6,7 @@ use base::buffer::Pool;
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
 use base::id::SessionId;
-use base::limit::{CALL_SILENCE_MAX, REMEMBERED_CALLS};
+use base::limit::{CALL_SILENCE_MAX, REMEMBERED_ANSWERS, REMEMBERED_CALLS};
 use base::net::Net;
 use base::planted::Planted;
 use client::{Client, Settings, Sizes};
@@ -41,6 +41,10 @@ pub struct Scene {
     pub net: SimNet,
     /// Changes of a session from its oldest unanswered one on, which metadata stores remember: mostly far fewer than in life.
     pub remembered_calls: usize,
+    /// Answers to gateways' clients that metadata stores remember: often far fewer than in life.
+    pub remembered_answers: usize,
+    /// Syncs of data take up to so many milliseconds more, on all devices.
+    pub late_syncs: Arc<AtomicU64>,
     /// What must be there.
     oracle: Mutex<Oracle>,
     counts: Mutex<BTreeMap<&'static str, u64>>,
@@ -71,9 +75,12 @@ impl Scene {
     pub fn new(random: SimRandom, clock: Arc<RuntimeClock>, net: SimNet, late: Duration, keep_log: bool) -> Scene {
         let log = keep_log.then(Mutex::default);
         let remembered_calls = [4, 12, 64, REMEMBERED_CALLS][random.fork("remembered calls").below(4) as usize];
+        let remembered_answers = [3, 24, REMEMBERED_ANSWERS][random.fork("remembered answers").below(3) as usize];
         Scene {
             random,
             remembered_calls,
+            remembered_answers,
+            late_syncs: Arc::default(),
             clock,
             net,
             oracle: Mutex::default(),

@@ -29,6 +29,7 @@ impl Key<'_> {
                 out.extend_from_slice(&session.to_bytes());
                 out.extend_from_slice(&slot.to_be_bytes());
             }
+            Key::Floor(client) => out.extend_from_slice(&client.to_be_bytes()),
             Key::Answer(slot) => out.extend_from_slice(&slot.to_be_bytes()),
             Key::SessionFile(session, inode) => {
                 out.extend_from_slice(&session.to_bytes());

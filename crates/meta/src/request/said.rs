@@ -38,6 +38,8 @@ pub struct Attributes {
     pub version: u64,
     /// Where the block begins that a gateway's client writes, and its number, as `BeginBlock` said last; none: it said none.
     pub block: Option<(u64, u32)>,
+    /// Where its holder began to write; none: nobody writes it, or nobody knows.
+    pub began: Option<Began>,
 }
 
 /// One line of a listing.
@@ -115,6 +117,8 @@ pub struct FileHandle {
     pub limited: bool,
     /// How its writer shall make bytes smaller: for as long as it has the file open.
     pub compression: Compression,
+    /// It is an answer that was remembered, and the asker does not have this lease.
+    pub lost: bool,
 }
 
 /// A piece of a file.
@@ -329,4 +333,13 @@ pub struct Totals {
     pub directories: u64,
     /// Bytes of all files.
     pub bytes: u64,
+}
+
+/// Where the holder of a file in a gateway's protocol began to write it: it may have gone on through other gateways since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Began {
+    /// Bytes that the file had.
+    pub length: u64,
+    /// The generation that it got.
+    pub generation: u64,
 }

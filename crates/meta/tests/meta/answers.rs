@@ -4,7 +4,8 @@
 use crate::world::{World, delete, mkdir, path, stat};
 use base::error::ErrorKind;
 use base::id::{DeviceId, NodeId, SessionId};
-use meta::request::{Asked, FileHandle, NewInode, NodeInfo, User};
+use base::planted::Planted;
+use meta::request::{Asked, FileHandle, NewInode, NodeInfo, Orphan, User};
 use meta::{Caller, Reply, Request};
 use std::time::Duration;
 
@@ -18,12 +19,16 @@ fn world(seed: u64, nodes: u128) -> World {
         let info = NodeInfo { node: NodeId(node), incarnation: 1, name, address, ..NodeInfo::default() };
         world.ask(Request::NodeJoin { node: info }).expect("a node");
     }
-    let report = Request::NodeReport { node: NodeId(1), keeps: true, devices: vec![DeviceId(1), DeviceId(2)] };
-    world.ask(report).expect("it joined");
+    report(&mut world);
     for session in GATEWAYS {
         ask(&mut world, session, 1, Request::OpenSession { user: User::default() }).expect("a session");
     }
     world
+}
+
+fn report(world: &mut World) {
+    let report = Request::NodeReport { node: NodeId(1), keeps: true, devices: vec![DeviceId(1), DeviceId(2)] };
+    world.ask(report).expect("it joined");
 }
 
 fn ask(world: &mut World, session: SessionId, call: u64, request: Request) -> base::error::Result<Reply> {
@@ -86,47 +91,166 @@ fn done_once() {
     assert_eq!(ask(&mut world, first, 8, asked(5, 1, rename("/a", "/b"))), Ok(Reply::Done), "even so");
 }
 
-/// A store of one node remembers nothing of it: there is no other gateway.
+/// A store of one node remembers them as well: its gateway forgets all when it is started again.
 #[test]
 fn alone() {
     let mut world = world(2, 1);
     world.ask(mkdir("/a")).expect("mkdir");
     assert_eq!(ask(&mut world, GATEWAYS[0], 2, asked(5, 1, rename("/a", "/b"))), Ok(Reply::Done));
-    assert_eq!(answered(&mut world, 5, 1), None);
+    world.crash(1);
+    assert_eq!(ask(&mut world, GATEWAYS[1], 2, asked(5, 1, rename("/a", "/b"))), Ok(Reply::Done), "it was done");
+    assert_eq!(answered(&mut world, 5, 1), Some(Reply::Done));
 }
 
-/// A file that was opened through one gateway goes on through another for the same holder, at once if nothing of it is synced: the
-/// first cannot write it any more. Nobody else gets it so, and what is synced is never given up.
+/// A call that comes when its answer is forgotten is not done again, whatever came between and also after a crash: what was made since at its
+/// path stays. Later calls of the same client are done, and calls of others, whatever their numbers.
 #[test]
-fn taken_over() {
+fn forgotten() {
+    let mut world = world(6, 1);
+    world.answers_max = Some(4);
+    world.crash(1);
+    report(&mut world);
+    let [first, second] = GATEWAYS;
+    let mut number = 10;
+    let mut say = |world: &mut World, session, client, call, change| {
+        number += 1;
+        ask(world, session, number, asked(client, call, change))
+    };
+    let made = handle(say(&mut world, first, 5, 7, create("/f", "c")));
+    let close = Request::Close {
+        inode: made.inode,
+        generation: made.generation,
+        finished: Some((made.group.group, 5)),
+        modified: None,
+        mode: None,
+    };
+    ask(&mut world, first, 3, close).expect("closed");
+    world.ask(mkdir("/a")).expect("mkdir");
+    assert_eq!(say(&mut world, first, 5, 9, rename("/a", "/b")), Ok(Reply::Done), "not in order");
+    assert_eq!(say(&mut world, first, 5, 8, rename("/b", "/a")), Ok(Reply::Done), "as calls of several threads are");
+    let busy = |world: &mut World,
+                say: &mut dyn FnMut(&mut World, u128, u32, Request) -> base::error::Result<Reply>| {
+        for (at, (from, to)) in [("/a", "/b"), ("/b", "/a"), ("/a", "/b"), ("/b", "/a")].into_iter().enumerate() {
+            assert_eq!(say(world, 6, 1 + at as u32, rename(from, to)), Ok(Reply::Done));
+        }
+    };
+    busy(&mut world, &mut |world, client, call, change| say(world, first, client, call, change));
+    for round in 0..3 {
+        assert_eq!(answered(&mut world, 5, 7), None, "it is forgotten");
+        for (call, change) in [(7, create("/f", "c")), (8, rename("/b", "/a")), (9, delete("/f")), (1, delete("/f"))] {
+            let refused = say(&mut world, second, 5, call, change).expect_err("it may have been done long ago");
+            assert_eq!(refused.kind(), ErrorKind::Protocol, "call {call} in round {round}: {refused}");
+        }
+        let now = world.ask(stat("/f"));
+        assert!(matches!(now, Ok(Reply::Attributes(found)) if found.inode == made.inode && found.length == 5));
+        assert_eq!(say(&mut world, second, 6, 4, rename("/b", "/a")), Ok(Reply::Done), "it is remembered");
+        world.crash(2 + round);
+    }
+    assert_eq!(say(&mut world, second, 7, 1, rename("/a", "/c")), Ok(Reply::Done), "another client");
+    assert_eq!(say(&mut world, second, 5, 10, rename("/c", "/a")), Ok(Reply::Done), "a later call");
+    assert_eq!(say(&mut world, first, 5, 10, rename("/c", "/a")), Ok(Reply::Done), "it was done");
+    let refused = say(&mut world, first, 6, 1, rename("/a", "/b")).expect_err("forgotten by now");
+    assert_eq!(refused.kind(), ErrorKind::Protocol);
+}
+
+/// The lease of a remembered answer is said to be lost to whoever does not have it: another session, and its own once somebody took the
+/// file.
+#[test]
+fn leases_of_remembered_answers() {
+    let mut world = world(4, 2);
+    let [first, second] = GATEWAYS;
+    let made = handle(ask(&mut world, first, 2, asked(5, 1, create("/f", "c"))));
+    let here = handle(ask(&mut world, first, 2, asked(5, 1, create("/f", "c"))));
+    let there = handle(ask(&mut world, second, 2, asked(5, 1, create("/f", "c"))));
+    assert_eq!([&made, &here, &there].map(|answer| answer.lost), [false, false, true]);
+    assert_eq!([&here, &there].map(|answer| (answer.inode, answer.generation)), [(made.inode, made.generation); 2]);
+    let there = handle(ask(&mut world, second, 2, asked(5, 1, create("/f", "c"))));
+    assert!(there.lost, "as the session was told before");
+    let fence = Request::Fence { inode: made.inode, only_gone: false, generation: None };
+    world.ask(fence).expect("fenced");
+    assert!(handle(ask(&mut world, first, 2, asked(5, 1, create("/f", "c")))).lost);
+}
+
+/// Nobody takes a file whose writer lives by opening it, whoever holds it; what was recovered of it without a byte stays fenced on its
+/// device until the session of that writer is over, or the file is gone.
+#[test]
+fn taken_without_bytes() {
+    for deleted in [false, true] {
+        take_without_bytes(deleted);
+    }
+}
+
+fn take_without_bytes(deleted: bool) {
     let mut world = world(3, 2);
     let [first, second] = GATEWAYS;
-    let take = |holder: &str| Request::AppendOpen { path: path("/f"), holder: holder.to_string(), instead: true };
+    let open = |holder: &str| Request::AppendOpen { path: path("/f"), holder: holder.to_string(), began: None };
     let made = handle(ask(&mut world, first, 2, create("/f", "c")));
-    for wrong in ["d", ""] {
-        assert_eq!(ask(&mut world, second, 2, take(wrong)).expect_err("not its own").kind(), ErrorKind::Busy);
+    for holder in ["c", "d", ""] {
+        assert_eq!(ask(&mut world, second, 2, open(holder)).expect_err("it has a writer").kind(), ErrorKind::Busy);
     }
-    let taken = handle(ask(&mut world, second, 3, take("c")));
-    assert_eq!((taken.inode, taken.length), (made.inode, 0));
+    let fence = Request::Fence { inode: made.inode, only_gone: false, generation: Some(made.generation) };
+    let Ok(Reply::Orphans(orphans)) = ask(&mut world, second, 3, fence) else { panic!("not fenced") };
+    let Orphan { inode, generation, .. } = orphans[0].clone();
+    ask(&mut world, second, 4, Request::Recovered { inode, generation, length: 0 }).expect("closed");
+    let taken = handle(ask(&mut world, second, 5, open("c")));
     assert!(taken.generation > made.generation && taken.group.group != made.group.group);
     let close = |of: &FileHandle, length| {
         let (inode, generation, group) = (of.inode, of.generation, of.group.group);
         Request::Close { inode, generation, finished: Some((group, length)), modified: None, mode: None }
     };
     assert_eq!(ask(&mut world, first, 3, close(&made, 5)).expect_err("not its own any more").kind(), ErrorKind::Stale);
-    let sync =
-        Request::SyncLength { inode: taken.inode, generation: taken.generation, group: taken.group.group, length: 7 };
-    ask(&mut world, second, 4, sync).expect("synced");
-    assert_eq!(ask(&mut world, first, 4, take("c")).expect_err("it has bytes").kind(), ErrorKind::Busy);
-    ask(&mut world, second, 5, close(&taken, 9)).expect("closed");
-    let now = world.ask(stat("/f"));
+    ask(&mut world, second, 6, close(&taken, 9)).expect("closed");
+    world.crash(1);
+    let group = made.group.group;
+    let is_garbage = |world: &mut World| {
+        let Ok(Reply::Garbage(garbage)) = world.ask(Request::Garbage { limit: 9 }) else { panic!("no list") };
+        garbage.groups.iter().any(|found| found.group == group)
+    };
+    let known = world.ask(Request::KnownGroups { groups: vec![group] });
     assert!(
-        matches!(now, Ok(Reply::Attributes(found)) if found.length == 9 && found.holder.is_empty() && !found.writing)
+        matches!(known, Ok(Reply::Known(known)) if known.len() == 1) && !is_garbage(&mut world),
+        "it is fenced there"
     );
-    let Ok(Reply::Garbage(garbage)) = world.ask(Request::Garbage { limit: 9 }) else { panic!("no list") };
-    assert!(garbage.groups.iter().any(|group| group.group == made.group.group), "its chunk goes");
-    // The first one's session ends without harm to the file.
-    ask(&mut world, first, 6, Request::CloseSession).expect("over");
+    if deleted {
+        world.ask(delete("/f")).expect("deleted");
+        assert!(is_garbage(&mut world), "it goes with the file");
+        return;
+    }
+    ask(&mut world, first, 4, Request::CloseSession).expect("over");
     world.pass(Duration::ZERO);
+    assert!(is_garbage(&mut world), "it goes with its writer's session");
     assert!(matches!(world.ask(Request::FenceList { limit: 9 }), Ok(Reply::Orphans(none)) if none.is_empty()));
+    let now = world.ask(stat("/f"));
+    assert!(matches!(now, Ok(Reply::Attributes(found)) if found.length == 9 && !found.writing));
+    world.ask(delete("/f")).expect("deleted");
+}
+
+/// Faults that are put in on purpose do what the two tests before this one would see.
+#[test]
+fn planted_faults_are_seen() {
+    let with = |planted| {
+        let mut world = world(3, 2);
+        world.planted = Some(planted);
+        world.crash(1);
+        let report = Request::NodeReport { node: NodeId(1), keeps: true, devices: vec![DeviceId(1), DeviceId(2)] };
+        world.ask(report).expect("it is heard again");
+        world
+    };
+    let [first, second] = GATEWAYS;
+    let mut world = with(Planted::RememberedLeaseBelieved);
+    for session in [first, second] {
+        assert!(!handle(ask(&mut world, session, 2, asked(5, 1, create("/f", "c")))).lost);
+    }
+    let mut world = with(Planted::LateCallTakesFile);
+    let made = handle(ask(&mut world, first, 2, create("/f", "c")));
+    let append = Request::AppendOpen { path: path("/f"), holder: "c".to_string(), began: None };
+    assert_ne!(handle(ask(&mut world, second, 2, append)).group.group, made.group.group);
+    let mut world = with(Planted::FenceForgotten);
+    let made = handle(ask(&mut world, first, 2, create("/f", "c")));
+    let fence = Request::Fence { inode: made.inode, only_gone: false, generation: Some(made.generation) };
+    let Ok(Reply::Orphans(orphans)) = ask(&mut world, second, 2, fence) else { panic!("not fenced") };
+    let Orphan { inode, generation, .. } = orphans[0].clone();
+    ask(&mut world, second, 3, Request::Recovered { inode, generation, length: 0 }).expect("closed");
+    let Ok(Reply::Garbage(garbage)) = world.ask(Request::Garbage { limit: 9 }) else { panic!("no list") };
+    assert!(garbage.groups.iter().any(|found| found.group == made.group.group));
 }

@@ -40,7 +40,7 @@ struct Run {
 fn same(again: &Result<Reply>, first: &Result<Reply>) -> bool {
     let mut again = again.clone();
     if let (Ok(Reply::Handle(again)), Ok(Reply::Handle(first))) = (&mut again, first) {
-        again.attributes = first.attributes.clone();
+        (again.attributes, again.lost) = (first.attributes.clone(), first.lost);
     }
     again == *first
 }

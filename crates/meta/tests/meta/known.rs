@@ -3,7 +3,7 @@
 use crate::world::{SESSION, World, create, delete, mkdir, path, stat};
 use base::error::ErrorKind;
 use base::limit::{HOLDER_MAX, HOLDERS_TOLD_MAX};
-use meta::request::{Garbage, NewAttributes, Seen};
+use meta::request::{Garbage, NewAttributes, NewInode, Seen};
 use meta::{Caller, Reply, Request};
 use std::time::Duration;
 
@@ -58,19 +58,21 @@ fn versions_of_directories() {
         rename("/a/d", "/a/c"),
     ] {
         world.ask(other.clone()).expect("done");
-        let made = Request::Provided { directories: version, seen: vec![], change: Box::new(create("/a/new")) };
+        let made =
+            Request::Provided { directories: version, seen: vec![], empty: vec![], change: Box::new(create("/a/new")) };
         assert_eq!(world.refusal(made), ErrorKind::Stale, "{other:?}");
         assert_eq!(world.refusal(stat("/a/new")), ErrorKind::NotFound);
         let (found, now, without_above) = look(&mut world, "/a/f", version);
         assert!(found == 3 && now != version && !without_above, "{other:?}");
         version = now;
     }
-    let made = Request::Provided { directories: version, seen: vec![], change: Box::new(create("/a/new")) };
+    let made =
+        Request::Provided { directories: version, seen: vec![], empty: vec![], change: Box::new(create("/a/new")) };
     assert!(matches!(world.ask(made), Ok(Reply::Handle(_))));
     world.ask(stat("/a/new")).expect("made");
     world.crash(7);
     assert!(look(&mut world, "/a/new", version).1 != version, "a version does not outlive the store");
-    let none = Request::Provided { directories: 0, seen: vec![], change: Box::new(mkdir("/z")) };
+    let none = Request::Provided { directories: 0, seen: vec![], empty: vec![], change: Box::new(mkdir("/z")) };
     assert_eq!(world.refusal(none), ErrorKind::Stale);
 }
 
@@ -80,7 +82,8 @@ fn calls_without_a_number() {
     let mut world = World::new(2);
     let version = look(&mut world, "/a", 0).1;
     let exclusive = |name: &str| Request::Mkdir { path: path(name), parents: false, new: Default::default() };
-    let provided = Request::Provided { directories: version, seen: vec![], change: Box::new(exclusive("/a")) };
+    let provided =
+        Request::Provided { directories: version, seen: vec![], empty: vec![], change: Box::new(exclusive("/a")) };
     for (call, request, again) in
         [(77, exclusive("/b"), true), (78, provided, true), (0, exclusive("/c"), false), (0, exclusive("/d"), false)]
     {
@@ -150,8 +153,12 @@ fn changes_of_what_was_seen() {
     for request in [mkdir("/d"), create("/d/a"), create("/d/b"), create("/d/c")] {
         world.ask(request).expect("made");
     }
-    let provided =
-        |seen: Vec<Seen>, change: Request| Request::Provided { directories: 0, seen, change: Box::new(change) };
+    let provided = |seen: Vec<Seen>, change: Request| Request::Provided {
+        directories: 0,
+        seen,
+        empty: vec![],
+        change: Box::new(change),
+    };
     let nothing = Seen { inode: None, version: None };
     let set = |new: NewAttributes| Request::SetAttributes { path: path("/d/a"), new };
     let before = seen(&mut world, "/d/a");
@@ -208,4 +215,65 @@ fn holders_are_heard_of() {
     assert_eq!(world.refusal(Request::Holders { seen: many, asked: vec![] }), ErrorKind::Invalid);
     let long = vec![("h".repeat(HOLDER_MAX + 1), Duration::ZERO)];
     assert_eq!(world.refusal(Request::Holders { seen: long, asked: vec![] }), ErrorKind::Invalid);
+}
+
+/// Who opens a file is heard of then, before its gateway tells of it: a holder that was silent before, or that is new, loses nothing.
+#[test]
+fn holders_that_open_files_are_heard_of() {
+    let mut world = World::new(5);
+    let new = NewInode { holder: "one".to_string(), ..NewInode::default() };
+    let (path, holder) = (path("/f"), "two".to_string());
+    let make = Request::Create { path: path.clone(), overwrite: false, parents: false, new };
+    let append = Request::AppendOpen { path, holder, began: None };
+    let silent = |world: &mut World| {
+        world.now = world.now.after(Duration::from_secs(100));
+        let asked = ["one", "two"].map(str::to_string).to_vec();
+        match world.ask(Request::Holders { seen: vec![], asked }) {
+            Ok(Reply::Silent(silent)) => [silent[0].as_secs(), silent[1].as_secs()],
+            other => panic!("{other:?}"),
+        }
+    };
+    let opened = silent(&mut world)[0] - 100;
+    let made = match world.ask(make) {
+        Ok(Reply::Handle(made)) => made,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(silent(&mut world), [100, opened + 200]);
+    assert_eq!(world.refusal(append.clone()), ErrorKind::Busy);
+    assert_eq!(silent(&mut world), [200, opened + 300], "who was refused has opened nothing");
+    let (inode, generation, finished) = (made.inode, made.generation, Some((made.group.group, 0)));
+    world.ask(Request::Close { inode, generation, finished, modified: None, mode: None }).expect("closed");
+    world.ask(append).expect("opened");
+    assert_eq!(silent(&mut world), [300, 100]);
+}
+
+/// A change that relies on directories to be empty is refused once one of them is not, and does nothing; one that is gone is empty. Nobody
+/// names more of them than there may be.
+#[test]
+fn directories_that_were_empty() {
+    let mut world = World::new(6);
+    for request in [mkdir("/t"), mkdir("/t/a"), mkdir("/t/b")] {
+        world.ask(request).expect("made");
+    }
+    let number = |world: &mut World, name: &str| match world.ask(stat(name)) {
+        Ok(Reply::Attributes(found)) => found.inode,
+        other => panic!("{name}: {other:?}"),
+    };
+    let top = Seen { version: None, ..seen(&mut world, "/t") };
+    let empty = vec![number(&mut world, "/t/a"), number(&mut world, "/t/b")];
+    let delete_tree = |empty: Vec<base::id::InodeId>| Request::Provided {
+        directories: 0,
+        seen: vec![top],
+        empty,
+        change: Box::new(Request::Delete { path: path("/t"), recursive: true }),
+    };
+    world.ask(create("/t/b/f")).expect("made");
+    assert_eq!(world.refusal(delete_tree(empty.clone())), ErrorKind::Stale);
+    world.ask(stat("/t/b/f")).expect("nothing was done");
+    let many = vec![empty[0]; base::limit::EMPTY_DIRECTORIES_MAX + 1];
+    assert_eq!(world.refusal(delete_tree(many)), ErrorKind::Invalid);
+    world.ask(rename("/t/b/f", "/f")).expect("moved");
+    world.ask(delete("/t/a")).expect("deleted");
+    world.ask(delete_tree(empty)).expect("they are empty again, or gone");
+    assert_eq!(world.refusal(stat("/t")), ErrorKind::NotFound);
 }

@@ -4,6 +4,7 @@ use crate::model::OPEN;
 use base::disk::Disk;
 use base::error::{ErrorKind, Result};
 use base::id::{DeviceId, NodeId, SessionId};
+use base::planted::Planted;
 use base::policy::Class;
 use base::unit::{MIB, Time, WallTime};
 use meta::request::{Attributes, NewInode, User};
@@ -32,6 +33,10 @@ pub struct World {
     pub floor: u64,
     /// Answers remembered for a session, if not as many as usual; counts when the store is opened.
     pub calls_max: Option<usize>,
+    /// The same for all clients of gateways together.
+    pub answers_max: Option<usize>,
+    /// A fault put in on purpose; counts when the store is opened.
+    pub planted: Option<Planted>,
     random: Arc<SimRandom>,
     next_tag: u64,
     process: Option<(SimDisk, Store<u64>)>,
@@ -51,6 +56,8 @@ impl World {
             next_call: 1,
             floor: 0,
             calls_max: None,
+            answers_max: None,
+            planted: None,
             random: Arc::new(SimRandom::new(seed)),
             next_tag: 0,
             process: None,
@@ -76,7 +83,9 @@ impl World {
             Settings::for_capacity(base::unit::GIB << 10, Arc::clone(&self.random) as Arc<dyn base::env::Random>);
         settings.segment_length = MIB;
         settings.segments_max = 4;
+        settings.planted = self.planted;
         settings.remembered_calls = self.calls_max.unwrap_or(settings.remembered_calls);
+        settings.remembered_answers = self.answers_max.unwrap_or(settings.remembered_answers);
         let tree = Box::new(self.file.open());
         let (store, opened) = Store::open(&mut disk, tree, &settings, self.now, self.wall)?;
         self.opened = opened;
@@ -290,7 +299,7 @@ pub fn create(text: &str) -> Request {
 
 /// Opens a file at its end.
 pub fn append(text: &str) -> Request {
-    Request::AppendOpen { path: path(text), holder: String::new(), instead: false }
+    Request::AppendOpen { path: path(text), holder: String::new(), began: None }
 }
 
 /// Asks for attributes.

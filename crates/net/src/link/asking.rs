@@ -11,7 +11,7 @@ use base::error::{Error, ErrorKind, Result};
 use base::unit::Time;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Context;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// How often silence and idle credit are looked at.
@@ -35,11 +35,11 @@ impl Asking {
 }
 
 impl Role for Asking {
-    fn admit(&mut self, header: &Header) -> Result<Option<Piece>> {
+    fn admit(&mut self, header: &Header) -> Result<Poll<Option<Piece>>> {
         if header.flags & REPLY == 0 && !matches!(header.kind, CREDIT | CLOSING) {
             return Err(frame::broken("a question came to a client"));
         }
-        Ok(None)
+        Ok(Poll::Ready(None))
     }
 
     fn take(&mut self, frame: Frame) -> Result<()> {

@@ -29,6 +29,9 @@ use tokio::time::{sleep, timeout};
 /// A call is given up after it was sent on this many connections that all broke: it may be what breaks them.
 const ATTEMPTS_MAX: u32 = 10;
 
+/// A link's first connection is made anew so often if it ends without a word before it is welcomed: nobody who means us may be there.
+const CUT_MAX: u32 = 3;
+
 /// What all connections of a link share.
 pub(super) struct Shared {
     pub(super) net: Arc<dyn Net>,
@@ -436,8 +439,13 @@ pub(super) struct Made {
 
 /// Connects and greets.
 pub(super) async fn make(shared: &Shared) -> Result<Made> {
+    let stream = shared.net.connect(&shared.address).await?;
+    greeted(shared, stream).await
+}
+
+/// Greets whoever took the connection.
+async fn greeted(shared: &Shared, mut stream: Box<dyn Stream>) -> Result<Made> {
     let settings = &shared.settings;
-    let mut stream = shared.net.connect(&shared.address).await?;
     let mut decoder = Decoder::new(settings.pool.clone());
     let node = greet(&mut stream, &mut decoder, settings).await.map_err(|error| match error.kind() {
         ErrorKind::Refused | ErrorKind::Unsupported | ErrorKind::Protocol => error.during(&shared.address),
@@ -445,6 +453,26 @@ pub(super) async fn make(shared: &Shared) -> Result<Made> {
     })?;
     shared.hear(settings.clock.now());
     Ok(Made { stream, decoder, node })
+}
+
+/// The first connection of a link. That nothing listens is said at once; a node that has no place for a newcomer in this moment, or no
+/// time to say so before it ends the connection, is asked again.
+/// `busy` keeps what it said last, for whom has waited long enough.
+pub(super) async fn make_first(shared: &Shared, busy: &mut Option<Error>) -> Result<Made> {
+    let (mut wait, wait_max) = RECONNECT_WAIT;
+    let mut cut = 0;
+    loop {
+        let stream = shared.net.connect(&shared.address).await?;
+        match greeted(shared, stream).await {
+            Err(error) if error.kind() == ErrorKind::Busy => *busy = Some(error),
+            Err(error) if matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Io) && cut < CUT_MAX => cut += 1,
+            ended => return ended,
+        }
+        // Between half and all of the wait, so that those who were sent away together do not come back at once.
+        let half = wait / 2;
+        sleep(half + Duration::from_nanos(shared.settings.random.below(half.as_nanos() as u64 + 1))).await;
+        wait = (wait * 2).min(wait_max);
+    }
 }
 
 /// The error in a failure's message.

@@ -64,6 +64,12 @@ pub struct Attributes {
     /// That block's number among those of the file.
     #[prost(uint32, tag = "24")]
     pub block_number: u32,
+    /// Bytes that an open file had when its holder opened it, which may have gone on with it through other gateways since.
+    #[prost(uint64, tag = "25")]
+    pub began_length: u64,
+    /// And the generation that it got then; 0: nobody knows.
+    #[prost(uint64, tag = "26")]
+    pub began_generation: u64,
 }
 
 /// Asks for the attributes of everything on the way to a path.
@@ -300,10 +306,13 @@ pub struct Append {
     /// Who holds it in a gateway's protocol while it is written; empty: nobody in particular.
     #[prost(string, tag = "21")]
     pub holder: String,
-    /// Takes it from whoever has it open for the same holder: what was written since counts for nothing. `Busy` if some of that is
-    /// synced.
-    #[prost(bool, tag = "22")]
-    pub instead: bool,
+    // 22 was a wish to take the file from whoever has it open, with nothing kept of what was written: it is answered `Busy`.
+    /// `Attributes::began_length` of what the holder goes on with, after it was taken from another gateway.
+    #[prost(uint64, tag = "23")]
+    pub began_length: u64,
+    /// The same of `Attributes::began_generation`; 0: it begins here.
+    #[prost(uint64, tag = "24")]
+    pub began_generation: u64,
     /// Which call of a gateway's client this is; absent: none that may be asked at another gateway.
     #[prost(message, optional, tag = "30")]
     pub asked: Option<Asked>,
@@ -352,6 +361,10 @@ pub struct OpenedFile {
     /// How its writer shall make bytes smaller: `base::policy::Compression::code`.
     #[prost(uint32, tag = "21")]
     pub compression: u32,
+    /// This was answered before, and by now the session that asks does not have the file open: it never had, as its answer is another
+    /// session's, or it lost it.
+    #[prost(bool, tag = "22")]
+    pub lost: bool,
 }
 
 /// One of several columns of a group.

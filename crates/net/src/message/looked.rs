@@ -12,6 +12,9 @@ pub struct Looked {
     /// What each path of the change stood for, in the order of the change's fields; empty: the change relies on none.
     #[prost(message, repeated, tag = "2")]
     pub seen: Vec<Seen>,
+    /// Directories by their numbers that were found empty, and have to be so still; at most `base::limit::EMPTY_DIRECTORIES_MAX`.
+    #[prost(uint64, repeated, tag = "3")]
+    pub empty: Vec<u64>,
 }
 
 /// What a path stood for.

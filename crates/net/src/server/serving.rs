@@ -1,26 +1,28 @@
 //! The serving side of one connection: greets, grants credit, hands calls to the service.
 
 use super::greeting::{Answer, Greeting, Known};
+use super::wishes::{Acquiring, Credit, acquiring};
 use super::{ServerSettings, stopped};
 use crate::call::{Call, Outlet, Responder, Service, bounded_failure, encode};
 use crate::connection::{Moments, Role};
-use crate::credit::Piece;
+use crate::credit::{Budget, Piece};
 use crate::decode::Frame;
 use crate::frame::{self, CLOSING, CREDIT, FAILURE, HELLO, Header, PING, PROVE, REPLY, RETURN};
-use crate::message::Failure;
+use crate::message::{Ask, Failure, bag, session};
 use crate::outbound::Outbound;
 use crate::payload::Payload;
+use crate::secret::Asker;
 use crate::stats::count;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::{
-    CONNECTION_IDLE_MAX, CREDIT_IDLE_MAX, FRAME_RATE_MIN, HELLO_WAIT_MAX, LARGE_MESSAGE, SMALL_FRAMES_MAX,
-    SMALL_PAYLOAD_MAX,
+    CONNECTION_IDLE_MAX, CREDIT_IDLE_MAX, FRAME_DEPTH_MAX, FRAME_FIELDS_MAX, FRAME_RATE_MIN, FRAME_STALL_MAX_PRESSED,
+    HELLO_WAIT_MAX, LARGE_MESSAGE, SMALL_FRAMES_MAX, SMALL_PAYLOAD_MAX, call_memory,
 };
 use base::places::{Place, Taken};
+use base::protobuf::{Bounds, check};
 use base::unit::Time;
 use bytes::Bytes;
 use prost::Message;
-use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -29,16 +31,24 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Wishes for credit that may be open. A client wishes once for each unanswered call and once for what follows it.
-const WISHES_MAX: usize = 4 * SMALL_FRAMES_MAX;
-
 /// A peer whose untaken answers are this many bytes is not asked for more.
 const BACKLOG_MAX: usize = 2 << 20;
 
 /// How often deadlines are looked at.
 const TICK: Duration = Duration::from_secs(1);
 
-type Acquiring = Pin<Box<dyn Future<Output = Piece> + Send>>;
+/// Memory for a large message or payload whose header has come and found none.
+enum Awaited {
+    Now(Acquiring),
+    Over(Piece),
+}
+
+/// A call that is here and waits until there is memory to work on it.
+struct Held {
+    known: Known,
+    frame: Frame,
+    acquiring: Acquiring,
+}
 
 /// What a serving connection knows.
 pub(super) struct Serving {
@@ -50,14 +60,13 @@ pub(super) struct Serving {
     greeting: Greeting,
     place: Place,
     begun: Time,
-    /// Since when the client has credit of which it used nothing.
-    unused_since: Option<Time>,
     /// When a call last came in.
     called: Time,
-    /// Credit that the client has and has not used.
-    granted: Option<Piece>,
-    wishes: VecDeque<u32>,
-    acquiring: Option<Acquiring>,
+    credit: Credit,
+    awaited: Option<Awaited>,
+    /// Where the memory of the frame is from that has begun, if it is large.
+    holds: Option<Budget>,
+    held: Option<Held>,
 }
 
 impl Serving {
@@ -78,10 +87,10 @@ impl Serving {
             stopping: false,
             greeting: Greeting::default(),
             place,
-            unused_since: None,
-            granted: None,
-            wishes: VecDeque::new(),
-            acquiring: None,
+            credit: Credit::default(),
+            awaited: None,
+            holds: None,
+            held: None,
         }
     }
 
@@ -122,51 +131,93 @@ impl Serving {
         Ok(())
     }
 
+    /// A call is here: the service has it as soon as there is memory to work on it.
     fn call(&mut self, known: Known, frame: Frame) {
+        let bytes = call_memory(frame.message.len());
+        // A pull waits for others to push: what it holds meanwhile must not keep them from it.
+        if frame.header.kind == bag::Pull::KIND {
+            return self.hand_over(known, frame, None);
+        }
+        let calls = if is_urgent(&known, frame.header.kind) { &self.settings.urgent } else { &self.settings.calls };
+        match calls.try_acquire(bytes) {
+            Some(piece) => self.hand_over(known, frame, Some(piece)),
+            None => self.held = Some(Held { known, frame, acquiring: acquiring(calls, bytes) }),
+        }
+    }
+
+    fn hand_over(&mut self, known: Known, frame: Frame, piece: Option<Piece>) {
         let Known { session, asker } = known;
         let Frame { header: Header { kind, number, floor, .. }, message, payload } = frame;
         count(&self.settings.stats.calls, 1);
-        let respond = Responder::to_connection(self.outlet.clone(), kind, number, self.called);
+        let respond = Responder::to_connection(self.outlet.clone(), kind, number, self.called, piece);
         self.service.handle(Call { kind, session, asker, number, floor, message, payload, respond });
     }
 
-    /// The client gives back so much and wishes for nothing any more.
-    fn take_back(&mut self, bytes: u32) -> Result<()> {
-        self.wishes.clear();
-        self.acquiring = None;
-        if bytes > 0 {
-            drop(self.spend(bytes)?);
+    /// Memory for the frame whose header is judged: now, or when it is judged again.
+    fn memory(&mut self, budget: &Budget, bytes: u64) -> Poll<Piece> {
+        if let Some(Awaited::Over(piece)) = self.awaited.take() {
+            return Poll::Ready(piece);
         }
-        Ok(())
-    }
-
-    /// So many bytes of the client's credit.
-    fn spend(&mut self, bytes: u32) -> Result<Piece> {
-        let granted = self.granted.as_ref().map_or(0, Piece::bytes);
-        match self.granted.as_mut().and_then(|granted| granted.split(u64::from(bytes))) {
-            Some(piece) => {
-                let left = self.granted.as_ref().is_some_and(|granted| granted.bytes() > 0);
-                self.unused_since = left.then(|| self.settings.clock.now());
-                Ok(piece)
+        match budget.try_acquire(bytes) {
+            Some(piece) => Poll::Ready(piece),
+            None => {
+                // A wish is not looked at meanwhile, and must not hold what it came to.
+                self.credit.let_go();
+                self.awaited = Some(Awaited::Now(acquiring(budget, bytes)));
+                Poll::Pending
             }
-            None => Err(frame::broken(format!("{bytes} bytes of payload came against a credit of {granted}"))),
         }
     }
 
-    fn grant(&mut self, piece: Piece) {
-        self.outbound().grant(piece.bytes());
-        self.unused_since.get_or_insert_with(|| self.settings.clock.now());
-        match &mut self.granted {
-            Some(granted) => granted.merge(piece),
-            None => self.granted = Some(piece),
+    /// Memory for a payload that comes against the client's credit.
+    fn spend(&mut self, bytes: u32) -> Result<Poll<Piece>> {
+        let (now, bytes) = (self.settings.clock.now(), u64::from(bytes));
+        self.credit.check(bytes)?;
+        if self.awaited.is_none()
+            && let Some(piece) = self.credit.spend_kept(bytes, now)
+        {
+            return Ok(Poll::Ready(piece));
+        }
+        // Who waits for memory holds none that others wait for.
+        self.credit.let_go();
+        let budget = self.settings.budget.clone();
+        Ok(self.memory(&budget, bytes).map(|piece| {
+            self.credit.spend_promised(bytes);
+            piece
+        }))
+    }
+
+    /// Whether it waits for memory, and reads nothing meanwhile.
+    fn waits(&self) -> bool {
+        self.held.is_some() || matches!(self.awaited, Some(Awaited::Now(_)))
+    }
+
+    /// Looks whether what it waits for is there.
+    fn look_for_memory(&mut self, context: &mut Context<'_>) {
+        if let Some(Awaited::Now(acquiring)) = &mut self.awaited
+            && let Poll::Ready(piece) = acquiring.as_mut().poll(context)
+        {
+            self.awaited = Some(Awaited::Over(piece));
+        }
+        if let Some(mut held) = self.held.take() {
+            match held.acquiring.as_mut().poll(context) {
+                Poll::Ready(piece) => self.hand_over(held.known, held.frame, Some(piece)),
+                Poll::Pending => self.held = Some(held),
+            }
+        }
+        if self.awaited.is_none() {
+            let granted = self.credit.turn(&self.settings.budget, self.settings.clock.now(), context);
+            if granted > 0 {
+                self.outbound().grant(granted);
+            }
         }
     }
 }
 
 impl Role for Serving {
-    fn admit(&mut self, header: &Header) -> Result<Option<Piece>> {
+    fn admit(&mut self, header: &Header) -> Result<Poll<Option<Piece>>> {
         if self.greeting.known().is_none() {
-            return self.greeting.admit(header).map(|()| None);
+            return self.greeting.admit(header).map(|()| Poll::Ready(None));
         }
         if header.flags != 0 && header.kind != CLOSING {
             return Err(frame::broken("an answer came to a node that asked nothing"));
@@ -174,33 +225,32 @@ impl Role for Serving {
         if matches!(header.kind, HELLO | PROVE) {
             return Err(frame::broken("a second greeting"));
         }
-        if header.kind != RETURN && header.credit > 0 {
-            if self.wishes.len() >= WISHES_MAX {
-                return Err(frame::broken(format!("more than {WISHES_MAX} wishes for credit")));
-            }
-            self.wishes.push_back(header.credit);
-        }
         if header.kind < frame::OWN_KINDS && self.outlet.unanswered.load(Ordering::Relaxed) >= SMALL_FRAMES_MAX {
             return Err(frame::broken(format!("more than {SMALL_FRAMES_MAX} unanswered calls")));
         }
-        if header.message_length as usize > LARGE_MESSAGE {
-            if header.payload_length as usize > SMALL_PAYLOAD_MAX {
+        let large = header.payload_length as usize > SMALL_PAYLOAD_MAX;
+        let admitted = if header.message_length as usize > LARGE_MESSAGE {
+            if large {
                 return Err(frame::broken("a large message beside a large payload"));
             }
-            return self.settings.messages.try_acquire(header.message_length.into()).map(Some).ok_or_else(|| {
-                let most = self.settings.messages.total();
-                busy(format!(
-                    "large messages of {most} bytes are worked on, which is the most; this one was not read; try again"
-                ))
-            });
+            let messages = self.settings.messages.clone();
+            self.holds = Some(messages.clone());
+            self.memory(&messages, header.message_length.into()).map(Some)
+        } else if large {
+            if header.kind >= frame::OWN_KINDS {
+                return Err(frame::broken("a payload beside a message that has none"));
+            }
+            self.holds = Some(self.settings.budget.clone());
+            self.spend(header.payload_length)?.map(Some)
+        } else {
+            self.holds = None;
+            Poll::Ready(None)
+        };
+        // A header that is judged again wishes once.
+        if admitted.is_ready() && header.kind != RETURN && header.credit > 0 {
+            self.credit.wish(header.credit)?;
         }
-        if header.payload_length as usize <= SMALL_PAYLOAD_MAX {
-            return Ok(None);
-        }
-        if header.kind >= frame::OWN_KINDS {
-            return Err(frame::broken("a payload beside a message that has none"));
-        }
-        self.spend(header.payload_length).map(Some)
+        Ok(admitted)
     }
 
     fn take(&mut self, frame: Frame) -> Result<()> {
@@ -212,10 +262,15 @@ impl Role for Serving {
                 Ok(())
             }
             (CREDIT, _) => Ok(()),
-            (RETURN, _) => self.take_back(frame.header.credit),
+            (RETURN, _) => self.credit.take_back(frame.header.credit),
             (CLOSING, _) => Err(left(&frame.message)),
             (_, Some(known)) => {
+                // One that would become much more than it is does not come in good faith: it is not read, and no further one is.
+                check(&frame.message, Bounds { fields: FRAME_FIELDS_MAX, depth: FRAME_DEPTH_MAX })?;
                 self.called = self.settings.clock.now();
+                if frame.payload.length() > SMALL_PAYLOAD_MAX {
+                    self.credit.arrived(frame.payload.length() as u64);
+                }
                 self.call(known, frame);
                 Ok(())
             }
@@ -227,21 +282,7 @@ impl Role for Serving {
         if let Poll::Ready(taken) = self.place.poll_leave(context) {
             return Err(full(taken));
         }
-        loop {
-            if let Some(acquiring) = &mut self.acquiring {
-                let Poll::Ready(piece) = acquiring.as_mut().poll(context) else { break };
-                self.acquiring = None;
-                self.grant(piece);
-            }
-            let Some(wish) = self.wishes.pop_front() else { break };
-            match self.settings.budget.try_acquire(u64::from(wish)) {
-                Some(piece) => self.grant(piece),
-                None => {
-                    let budget = self.settings.budget.clone();
-                    self.acquiring = Some(Box::pin(async move { budget.acquire(u64::from(wish)).await }));
-                }
-            }
-        }
+        self.look_for_memory(context);
         if !self.stopping && self.stop.as_mut().poll(context).is_ready() {
             self.stopping = true;
         }
@@ -250,11 +291,11 @@ impl Role for Serving {
     }
 
     fn may_read(&self) -> bool {
-        !self.stopping && self.outbound().backlog() < BACKLOG_MAX
+        !self.stopping && !self.waits() && self.outbound().backlog() < BACKLOG_MAX
     }
 
     fn tick(&mut self, moments: &Moments) -> Result<()> {
-        let Moments { now, heard, stuck_since, frame } = *moments;
+        let Moments { now, heard, stuck_since, frame, come } = *moments;
         let silence_max = self.settings.silence_max;
         if self.greeting.known().is_none() && now.since(self.begun) >= HELLO_WAIT_MAX {
             return Err(frame::broken(format!("no greeting within {} s", HELLO_WAIT_MAX.as_secs())));
@@ -267,20 +308,29 @@ impl Role for Serving {
         {
             return Err(gone(format!("a frame of {bytes} bytes was not there after {} s", now.since(since).as_secs())));
         }
-        // While a frame comes in, what is behind it cannot be used; its own time is bounded above.
-        let unused = self.unused_since.filter(|_| frame.is_none()).map(|since| now.since(since)).unwrap_or_default();
-        // A client whose calls are worked on may be about to send the next ones: it has longer, and is left alone if nobody waits.
-        let (works, short) = (self.outlet.unanswered.load(Ordering::Relaxed) > 0, self.settings.budget.is_short());
-        let withdrawn = match (works, short) {
-            (true, false) => false,
-            (false, true) => unused >= CREDIT_IDLE_MAX,
-            (true, true) | (false, false) => unused >= silence_max,
-        };
-        if withdrawn {
-            let held = self.granted.as_ref().map_or(0, Piece::bytes);
-            return Err(busy(format!("of its credit of {held} bytes nothing was used for {} s", unused.as_secs())));
+        if let Some((since, bytes)) = frame
+            && bytes > LARGE_MESSAGE as u64
+            && self.holds.as_ref().is_some_and(Budget::is_short)
+            && (now.since(heard) >= FRAME_STALL_MAX_PRESSED
+                // What has come counts, not what is to come: a byte now and then does not keep the memory of the whole.
+                || now.since(since) >= FRAME_STALL_MAX_PRESSED + Duration::from_secs(come / FRAME_RATE_MIN))
+        {
+            return Err(busy(format!(
+                "a frame of {bytes} bytes was not there after {} s, and others wait for the memory that it holds; try again",
+                now.since(since).as_secs()
+            )));
         }
-        let owes = frame.is_some() || self.granted.as_ref().is_some_and(|granted| granted.bytes() > 0);
+        // Credit stays good without memory kept for it: what comes against it waits for memory then.
+        let idle_max = if self.settings.budget.is_short() { CREDIT_IDLE_MAX } else { silence_max };
+        if self.credit.unused(now) >= idle_max {
+            self.credit.withdraw();
+        }
+        if self.waits() {
+            // The client's own question whether we are there waits unread.
+            let header = Header { kind: PING, flags: REPLY, ..Header::default() };
+            self.outbound().push(header, |_| (), &Payload::empty());
+        }
+        let owes = frame.is_some() || self.credit.kept() > 0;
         if owes && self.may_read() && now.since(heard) >= silence_max {
             return Err(gone(format!(
                 "nothing came for {} s while it held credit or a frame was unfinished",
@@ -297,6 +347,13 @@ impl Role for Serving {
     fn tick_every(&self) -> Duration {
         TICK.min(self.settings.silence_max / 4)
     }
+}
+
+/// Whether questions of others may wait for this one to be answered, so that it must not wait for their memory: those of nodes, which speak
+/// for whoever asked them, and those that keep a client's claims alive or make room.
+fn is_urgent(known: &Known, kind: u16) -> bool {
+    matches!(known.asker, Asker::Node { .. })
+        || [bag::Acknowledge::KIND, bag::RenewGrants::KIND, session::Renew::KIND].contains(&kind)
 }
 
 /// Longest part of a client's last words that is repeated to people.

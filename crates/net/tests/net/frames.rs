@@ -48,7 +48,7 @@ fn decode(bytes: &[u8], step: usize) -> (Vec<Frame>, base::error::Result<()>) {
     let mut rest = bytes;
     loop {
         loop {
-            match decoder.next(&mut |_| Ok(None)) {
+            match decoder.next(&mut |_| Ok(std::task::Poll::Ready(None))) {
                 Ok(Some(frame)) => frames.push(frame),
                 Ok(None) => break,
                 Err(error) => return (frames, Err(error)),

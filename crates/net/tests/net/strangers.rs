@@ -69,6 +69,7 @@ async fn each_breach_has_its_reason() {
         (greeted(damaged_message), "message was damaged"),
         (greeted(call(Header { payload_length: 1 << 20, ..ask })), "against a credit of 0"),
         (greeted(call(Header { kind: frame::RETURN, credit: 7, ..ask })), "against a credit of 0"),
+        (greeted(call(Header { credit: (16 << 20) + 4097, ..ask })), "more than any payload has"),
         (greeted(hello(2, 2)), "second greeting"),
         (call(ask), "must be a greeting"),
         (hello(7, 9), "speaks protocol versions 2 to 2, the other side 7 to 9"),

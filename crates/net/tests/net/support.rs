@@ -245,6 +245,8 @@ pub struct Serving {
     pub stats: Arc<NetStats>,
     /// Its budget for payloads that came in.
     pub budget: Budget,
+    /// Its budget for questions that are worked on.
+    pub calls: Budget,
     /// Ends it in order when true is sent.
     pub shutdown: watch::Sender<bool>,
     /// Its task. Aborting it is a kill.
@@ -269,13 +271,15 @@ pub async fn serve_to(
     let troubles = Arc::new(Mutex::new(Vec::new()));
     let told = troubles.clone();
     let stats = Arc::new(NetStats::default());
-    let budget = Budget::new(budget);
+    let (budget, calls) = (Budget::new(budget), Budget::new(24 << 20));
     let settings = ServerSettings {
         node: NodeId(42),
         incarnation: 1,
         budget: budget.clone(),
         outgoing: Budget::new(32 << 20),
         messages: Budget::new(24 << 20),
+        calls: calls.clone(),
+        urgent: Budget::new(16 << 20),
         places: base::places::Places::new(64),
         credentials,
         random: Arc::new(Seeded::new(42)),
@@ -287,7 +291,7 @@ pub async fn serve_to(
     };
     let (shutdown, stop) = watch::channel(false);
     let task = tokio::spawn(Server::serve(listener, service, settings, stop));
-    Serving { address, troubles, stats, budget, shutdown, task }
+    Serving { address, troubles, stats, budget, calls, shutdown, task }
 }
 
 /// How the tests connect.

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 mod identity;
+mod leaving;
 
 /// The cluster that all of them are of.
 const ID: ClusterId = ClusterId(77);
@@ -583,7 +584,10 @@ async fn a_node_is_drained() {
             .is_some_and(|waits| waits.contains("1 chunks that are still being written") && waits.contains("of bag b"))
     })
     .await;
-    assert_eq!(client.push(info.bag, far, 2).await.expect_err("it takes nothing new").kind(), ErrorKind::Full);
+    let push = bag::Push { bag: info.bag, device: far, chunk: 2.into(), floor: 0 };
+    let (answer, _) =
+        client.at(far).call(&push, Payload::new(Bytes::from_static(b"x"))).await.expect("refused for good is no error");
+    assert!(answer.refused.is_some(), "it takes nothing new");
     // Four chunks have moved, with all bytes but those that were cut away, of what was there when it began.
     let listed = client.listed().await;
     let drain =

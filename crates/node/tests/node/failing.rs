@@ -79,6 +79,10 @@ impl World for FailingWorld {
         OsWorld.exists(path)
     }
 
+    fn is_same(&self, one: &Path, other: &Path) -> bool {
+        OsWorld.is_same(one, other)
+    }
+
     fn read_text(&self, path: &Path) -> Result<String> {
         OsWorld.read_text(path)
     }

@@ -23,26 +23,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-const ALREADY: &str = "org.apache.hadoop.hdfs.protocol.AlreadyBeingCreatedException";
+pub const ALREADY: &str = "org.apache.hadoop.hdfs.protocol.AlreadyBeingCreatedException";
 
-async fn ask<M: Message + Default>(user: &mut User, method: &str, ask: &impl Message) -> Result<M, Refused> {
+pub async fn ask<M: Message + Default>(user: &mut User, method: &str, ask: &impl Message) -> Result<M, Refused> {
     user.call(CLIENT_PROTOCOL, method, ask).await
 }
 
 /// A superuser's connection to the gateway of a node.
-async fn superuser(cluster: &Cluster, number: usize) -> User {
+pub async fn superuser(cluster: &Cluster, number: usize) -> User {
     User::connect_to(cluster.hdfs_of(number), &os::user::current().0).await
 }
 
 /// A file that a holder has open, and what it asks of it at any gateway.
-struct File {
-    path: String,
-    holder: String,
-    inode: u64,
+pub struct File {
+    pub path: String,
+    pub holder: String,
+    pub inode: u64,
 }
 
 impl File {
-    async fn create(at: &mut User, path: &str, holder: &str) -> File {
+    pub async fn create(at: &mut User, path: &str, holder: &str) -> File {
+        File::try_create(at, path, holder).await.expect("made")
+    }
+
+    pub async fn try_create(at: &mut User, path: &str, holder: &str) -> Result<File, Refused> {
         let create = Create {
             path: path.to_string(),
             masked: Permission { bits: 0o644 },
@@ -53,51 +57,51 @@ impl File {
             block_size: BLOCK_SIZE,
             ..Create::default()
         };
-        let answer: CreateAnswer = ask(at, "create", &create).await.expect("made");
+        let answer: CreateAnswer = ask(at, "create", &create).await?;
         let inode = answer.status.and_then(|status| status.inode).expect("clients need it");
-        File { path: path.to_string(), holder: holder.to_string(), inode }
+        Ok(File { path: path.to_string(), holder: holder.to_string(), inode })
     }
 
-    async fn append(at: &mut User, path: &str, holder: &str, flags: u32) -> Result<File, Refused> {
+    pub async fn append(at: &mut User, path: &str, holder: &str, flags: u32) -> Result<File, Refused> {
         let append = Append { path: path.to_string(), holder: holder.to_string(), flags: Some(flags) };
         let answer: AppendAnswer = ask(at, "append", &append).await?;
         let inode = answer.status.and_then(|status| status.inode).expect("clients need it");
         Ok(File { path: path.to_string(), holder: holder.to_string(), inode })
     }
 
-    async fn add(&self, at: &mut User, previous: Option<&ExtendedBlock>) -> Result<ExtendedBlock, Refused> {
+    pub async fn add(&self, at: &mut User, previous: Option<&ExtendedBlock>) -> Result<ExtendedBlock, Refused> {
         let (path, holder, previous) = (self.path.clone(), self.holder.clone(), previous.cloned());
         let add = AddBlock { path, holder, previous, inode: Some(self.inode) };
         ask::<BlockAnswer>(at, "addBlock", &add).await.map(|answer| answer.block.block)
     }
 
-    async fn update(&self, at: &mut User, block: &ExtendedBlock) -> Result<ExtendedBlock, Refused> {
+    pub async fn update(&self, at: &mut User, block: &ExtendedBlock) -> Result<ExtendedBlock, Refused> {
         let update = UpdateBlockForPipeline { block: block.clone(), holder: self.holder.clone() };
         ask::<BlockAnswer>(at, "updateBlockForPipeline", &update).await.map(|answer| answer.block.block)
     }
 
-    async fn fsync(&self, at: &mut User) -> Result<Nothing, Refused> {
+    pub async fn fsync(&self, at: &mut User) -> Result<Nothing, Refused> {
         let fsync = Fsync { path: self.path.clone(), holder: self.holder.clone(), inode: Some(self.inode) };
         ask(at, "fsync", &fsync).await
     }
 
-    async fn complete(&self, at: &mut User, last: Option<ExtendedBlock>) -> Result<bool, Refused> {
+    pub async fn complete(&self, at: &mut User, last: Option<ExtendedBlock>) -> Result<bool, Refused> {
         let (path, holder) = (self.path.clone(), self.holder.clone());
         let complete = Complete { path, holder, last, inode: Some(self.inode) };
         ask::<Truth>(at, "complete", &complete).await.map(|answer| answer.result)
     }
 }
 
-async fn writer(cluster: &Cluster, number: usize, block: &ExtendedBlock, stage: i32) -> Writer {
+pub async fn writer(cluster: &Cluster, number: usize, block: &ExtendedBlock, stage: i32) -> Writer {
     let begun = Writer::begin_at(cluster.hdfs_of(number), block, stage, block.generation_stamp, CHECKSUM_CRC32C).await;
     begun.expect("it may write")
 }
 
-async fn stored(cluster: &Cluster, path: &str) -> Bytes {
+pub async fn stored(cluster: &Cluster, path: &str) -> Bytes {
     client_of(cluster.address(0)).await.read_small(path).await.expect("it is there")
 }
 
-fn of_length(block: &ExtendedBlock, length: usize) -> ExtendedBlock {
+pub fn of_length(block: &ExtendedBlock, length: usize) -> ExtendedBlock {
     ExtendedBlock { length: Some(length as u64), ..block.clone() }
 }
 
@@ -221,7 +225,7 @@ async fn hdfs_irregular_blocks_go_on_at_another_gateway() {
 
 /// The gateway of a node that serves under a session of its own again, after the clock went ahead: it ends the connections of the one
 /// before.
-async fn superuser_again(cluster: &Cluster, number: usize, mut before: User) -> User {
+pub async fn superuser_again(cluster: &Cluster, number: usize, mut before: User) -> User {
     let look = IsFileClosed { path: "/".to_string() };
     let again = async {
         while before.try_call::<Truth>(CLIENT_PROTOCOL, "isFileClosed", &look).await.is_some() {
@@ -239,7 +243,7 @@ async fn superuser_again(cluster: &Cluster, number: usize, mut before: User) -> 
     tokio::time::timeout(Duration::from_secs(60), again).await.expect("the gateway serves again")
 }
 
-async fn is_closed(at: &mut User, path: &str) -> bool {
+pub async fn is_closed(at: &mut User, path: &str) -> bool {
     ask::<Truth>(at, "isFileClosed", &IsFileClosed { path: path.to_string() }).await.expect("told").result
 }
 

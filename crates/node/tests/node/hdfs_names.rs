@@ -739,3 +739,49 @@ async fn hdfs_remembers_nothing_stale() {
     assert_eq!(class_of(root.mkdirs("/e/x/more", 0o755).await), "ParentNotDirectoryException");
     fixture.stop().await;
 }
+
+/// Who removes a tree removes no file from a directory that was empty, and not that user's to empty, when it was looked at: either that file
+/// was not made, or the tree stays.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hdfs_removed_trees_take_no_unseen_files() {
+    let mut fixture = Fixture::start("hdfs-unseen-files").await;
+    let mut root = User::superuser(&fixture).await;
+    root.chmod("/", 0o777).await.expect("set");
+    let (mut ann, mut bob) = (User::connect(&fixture, "ann-x").await, User::connect(&fixture, "bob-x").await);
+    let (mut removed, mut kept) = (0, 0);
+    for round in 0..300 {
+        let (tree, inner) = (format!("/t{round}"), format!("/t{round}/bobs"));
+        assert_eq!(ann.mkdirs(&tree, 0o777).await, Ok(true));
+        ann.chmod(&tree, 0o777).await.expect("set");
+        assert_eq!(bob.mkdirs(&inner, 0o700).await, Ok(true));
+        let create = Create {
+            path: format!("{inner}/f"),
+            masked: Permission { bits: 0o600 },
+            holder: "bob".to_string(),
+            flags: CREATE,
+            replication: 1,
+            block_size: 1 << 20,
+            ..Create::default()
+        };
+        let delete = DeleteRequest { path: tree, recursive: true };
+        let making = async {
+            // Earlier or later in what the other one does.
+            for _ in 0..20 * (round % 50) {
+                tokio::task::yield_now().await;
+            }
+            bob.ask::<CreateAnswer>("create", &create).await
+        };
+        let (deleted, made) = tokio::join!(ann.whether("delete", &delete), making);
+        match (deleted, made) {
+            (Ok(true), Err(_)) => removed += 1,
+            (Err((class, _)), Ok(_)) => {
+                assert_eq!(class, "AccessControlException");
+                assert!(bob.info(&format!("{inner}/f")).await.expect("allowed").is_some());
+                kept += 1;
+            }
+            other => panic!("round {round}: {other:?}"),
+        }
+    }
+    assert!(removed > 0 && kept > 0, "{removed} removed, {kept} kept");
+    fixture.stop().await;
+}

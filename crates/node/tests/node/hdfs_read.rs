@@ -49,7 +49,7 @@ impl Reader {
         Reader { stream }
     }
 
-    async fn say(&mut self, operation: u8, message: &impl Message) {
+    pub async fn say(&mut self, operation: u8, message: &impl Message) {
         let mut bytes = vec![0, 28, operation];
         message.encode_length_delimited(&mut bytes).expect("room");
         self.stream.write_all(&bytes).await.expect("sent");
@@ -145,7 +145,7 @@ async fn write(client: &Client, path: &str, bytes: &Bytes) -> ExtendedBlock {
 }
 
 /// The first block of a file, as the gateway would name it.
-async fn block_of(client: &Client, path: &str) -> ExtendedBlock {
+pub async fn block_of(client: &Client, path: &str) -> ExtendedBlock {
     let attributes = client.stat(path).await.expect("it is there");
     let generation_stamp = 1000 + (attributes.generation << 16);
     ExtendedBlock { pool: "pool".to_string(), id: attributes.inode << 20, generation_stamp, length: None }
@@ -400,6 +400,43 @@ async fn hdfs_rot_is_not_served() {
         for (offset, length) in [(0, bad), (bad + 4096, bytes.len() - bad - 4096)] {
             let read = reader.read(&about(offset as u64, length as u64)).await.expect("it is sound");
             assert!(read.bytes == bytes[offset..offset + length]);
+        }
+    }
+    fixture.stop().await;
+}
+
+/// Whoever says that a sound block is damaged takes the fast way from nobody: its bytes still come with the checksums that they were
+/// stored with, which shows in one that rots later, and a client that says so then is believed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hdfs_reports_of_damage_are_compared() {
+    let mut fixture = Fixture::start("hdfs-reports").await;
+    let client = client(&fixture).await;
+    let bytes = content(2 << 20, 9);
+    let block = write(&client, "/a", &bytes).await;
+    let ask = ask(&block, 0, bytes.len() as u64);
+    let mut reader = Reader::connect(&fixture).await;
+    let _begun = reader.begin(&ask).await.expect("an answer");
+    while !reader.packet().await.expect("a packet").0.last {}
+    reader.say_status(ERROR_CHECKSUM).await;
+    // It is compared before this connection does anything else.
+    reader.read(&ask).await.expect("the connection goes on");
+    assert_eq!(rot(&fixture.directory, &bytes[1 << 20..(1 << 20) + 512]), 1, "where is it?");
+    for believed in [false, true] {
+        let mut reader = Reader::connect(&fixture).await;
+        assert_eq!(reader.begin(&ask).await.expect("an answer").status, SUCCESS);
+        let mut came = 0;
+        let whole = loop {
+            match reader.packet().await {
+                Ok((header, ..)) if header.last => break true,
+                Ok((_, _, more)) => came += more.len(),
+                Err(_) => break false,
+            }
+        };
+        assert_eq!(whole, !believed, "{came} bytes came");
+        if whole {
+            reader.say_status(ERROR_CHECKSUM).await;
+            let sound = ReadBlock { length: 1, ..ask.clone() };
+            reader.read(&sound).await.expect("the connection goes on");
         }
     }
     fixture.stop().await;

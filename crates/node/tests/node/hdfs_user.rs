@@ -68,6 +68,16 @@ impl User {
         (self.client, self.call, self.retry) = (other.client.clone(), other.call - 1, 1);
     }
 
+    /// The same as if it was never asked before: as a call that was on its way for long.
+    pub fn be_late_as(&mut self, other: &User) {
+        (self.client, self.call, self.retry) = (other.client.clone(), other.call - 1, -1);
+    }
+
+    /// The same with the call that the other one asks next.
+    pub fn will_ask_as(&mut self, other: &User) {
+        (self.client, self.call, self.retry) = (other.client.clone(), other.call, 1);
+    }
+
     async fn say(&mut self, call: i32, rest: &[u8]) -> io::Result<()> {
         let client = self.client.clone();
         let header = RequestHeader { kind: Some(2), operation: Some(0), call, client, retry: Some(self.retry) };

@@ -213,6 +213,13 @@ impl Writer {
         self.heard().await;
     }
 
+    /// Sends bytes in one packet, and hears that they are synced.
+    pub async fn send_synced(&mut self, offset: u64, bytes: &[u8]) {
+        let packet = self.packet(offset, bytes, false, true);
+        self.stream.write_all(&packet).await.expect("sent");
+        self.heard().await;
+    }
+
     async fn beat(&mut self) {
         let mut packet = Vec::new();
         PacketHeader { number: HEARTBEAT, ..PacketHeader::default() }.encode(0, &mut packet);
@@ -395,7 +402,8 @@ async fn hdfs_wrong_packets() {
         writer.stream.write_all(&bytes).await.expect("sent");
         assert_eq!(writer.said_to_the_end().await, []);
     }
-    for checksum in [Checksum { kind: CHECKSUM_CRC32C, bytes: 0 }, Checksum { kind: 9, bytes: 512 }] {
+    for (kind, covered) in [(CHECKSUM_CRC32C, 0), (CHECKSUM_CRC32C, 511), (9, 512)] {
+        let checksum = Checksum { kind, bytes: covered };
         let base = BaseHeader { block: block.clone(), token: None };
         let header = OperationHeader { base, client: "one".to_string() };
         let request = WriteBlock {
@@ -414,7 +422,9 @@ async fn hdfs_wrong_packets() {
         stream.write_all(&bytes).await.expect("sent");
         let mut said = Vec::new();
         stream.read_to_end(&mut said).await.expect("it ends");
-        assert!(said.is_empty());
+        let answer = OperationAnswer::decode_length_delimited(said.as_slice()).expect("an answer");
+        let text = answer.text.unwrap_or_default();
+        assert!(answer.status == ERROR && text.contains(&format!("{covered} bytes are not served")), "{text}");
     }
     file.fill(&fixture, &block, 0, &bytes).await;
     let last = ExtendedBlock { length: Some(bytes.len() as u64), ..block };

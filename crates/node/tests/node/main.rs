@@ -5,19 +5,23 @@
 mod cluster;
 mod columns;
 mod compressed;
+mod drains;
 mod failing;
 mod fuzz;
 mod hdfs_bounds;
 mod hdfs_calls;
 mod hdfs_cluster;
 mod hdfs_gateways;
+mod hdfs_late;
 mod hdfs_names;
 mod hdfs_pipeline;
 mod hdfs_quotas;
 mod hdfs_read;
+mod hdfs_shares;
 mod hdfs_trouble;
 mod hdfs_user;
 mod hdfs_write;
+mod metadata_dir;
 mod recover;
 
 use base::buffer::Pool;
@@ -58,6 +62,10 @@ struct Fixture {
     clock: Arc<AheadClock>,
     /// Of which class each of its devices is.
     classes: Vec<Class>,
+    /// Bytes that each of them may have.
+    capacity: u64,
+    /// Where its metadata are, if not beside its first device.
+    metadata_dir: Option<PathBuf>,
     /// The node as a process of its own, while it is one.
     elsewhere: Option<hdfs_trouble::Elsewhere>,
 }
@@ -70,21 +78,33 @@ impl Fixture {
         fixture
     }
 
+    /// One with several devices, of which each may leave: the metadata are elsewhere.
+    async fn start_with(name: &str, classes: Vec<Class>, capacity: u64) -> Fixture {
+        let mut fixture =
+            Fixture::at(std::env::temp_dir().join(format!("stormwell-node-{}-{name}", std::process::id())));
+        (fixture.classes, fixture.capacity) = (classes, capacity);
+        fixture.metadata_dir = Some(fixture.directory.join("metadata"));
+        fixture.run().await;
+        fixture
+    }
+
     /// One that does not run yet.
     fn at(directory: PathBuf) -> Fixture {
         let clock = Arc::new(AheadClock { clock: os::clock::SystemClock::new(), ahead: AtomicU64::new(0) });
-        Fixture { running: None, directory, clock, classes: vec![Class::Ssd], elsewhere: None }
+        let (classes, capacity) = (vec![Class::Ssd], 256 << 20);
+        Fixture { running: None, directory, clock, classes, capacity, metadata_dir: None, elsewhere: None }
     }
 
     async fn run(&mut self) {
         let device = |(number, class): (usize, &Class)| {
             let several = self.classes.len() > 1;
             let own = if several { self.directory.join(format!("{number}")) } else { self.directory.clone() };
-            DeviceSetting { directory: own, class: *class, capacity: Some(256 << 20) }
+            DeviceSetting { directory: own, class: *class, capacity: Some(self.capacity) }
         };
         let devices = self.classes.iter().enumerate().map(device).collect();
         let hdfs = Door::At("127.0.0.1:0".to_string());
-        let settings = Settings { hdfs, ..Settings::new("127.0.0.1:0", devices) };
+        let metadata_dir = self.metadata_dir.clone();
+        let settings = Settings { hdfs, metadata_dir, ..Settings::new("127.0.0.1:0", devices) };
         let (world, random) = (Arc::new(node::OsWorld), Arc::new(os::random::SystemRandom));
         let started = node::start(settings, world, Arc::new(os::net::TcpNet), self.clock.clone(), random).await;
         self.running = Some(started.expect("the node starts"));

@@ -1,6 +1,7 @@
 //! A device directory on a file system: its lock, its files and their open descriptors, and every operation done blocking.
 #![allow(clippy::disallowed_methods)] // The real files of a device.
 
+use crate::process::{ENDING_PAUSE, ENDING_WAIT};
 use base::buffer::{Buffer, Pool};
 use base::disk::{Caching, DiskError, FileName, Fill, Op};
 use base::error::{Error, ErrorKind, Result};
@@ -9,10 +10,11 @@ use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 /// Files whose descriptors are kept; two each.
 const FILES_OPEN_MAX: usize = 512;
@@ -32,7 +34,7 @@ pub(super) struct Directory {
     /// Whether the file system takes O_DIRECT.
     direct: bool,
     files: Mutex<OpenFiles>,
-    _lock: File,
+    lock: File,
 }
 
 #[derive(Default)]
@@ -100,14 +102,14 @@ impl Directory {
     /// Makes the directory if it is missing, locks it, removes what a killed process left half made, and learns what the file system takes.
     /// The note says what it does not take.
     pub(super) fn open(path: &Path) -> Result<(Directory, Option<String>)> {
-        crate::file::create_directories(path)?;
+        crate::file::create_own_directory(path)?;
         let lock = lock(path)?;
         for leftover in crate::file::read_directory(path)? {
             if leftover.to_string_lossy().ends_with(MAKING) {
                 crate::file::remove(&leftover)?;
             }
         }
-        let mut directory = Directory { path: path.to_path_buf(), direct: true, files: Mutex::default(), _lock: lock };
+        let mut directory = Directory { path: path.to_path_buf(), direct: true, files: Mutex::default(), lock };
         let mut note = None;
         if let Err(error) = directory.probe(|_| Ok(())) {
             if error.raw_os_error() != Some(libc::EINVAL) {
@@ -126,6 +128,11 @@ impl Directory {
     /// Where it is.
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The descriptor that holds the lock, and so does whatever else holds it.
+    pub(super) fn lock_descriptor(&self) -> RawFd {
+        self.lock.as_raw_fd()
     }
 
     /// Hands a file of one block, opened like those of the device, to `test`.
@@ -375,7 +382,7 @@ pub(super) fn disk_error(what: &str, file: FileName, error: &io::Error) -> DiskE
 fn lock(path: &Path) -> Result<File> {
     let lock_path = path.join("lock");
     let file = crate::file::open_or_create(&lock_path)?;
-    take(&file, path, libc::LOCK_EX)?;
+    take(&file, path, libc::LOCK_EX, ENDING_WAIT)?;
     let write = || -> io::Result<()> {
         file.set_len(0)?;
         file.write_all_at(format!("{}\n", std::process::id()).as_bytes(), 0)
@@ -387,30 +394,39 @@ fn lock(path: &Path) -> Result<File> {
 /// Keeps servers away from the directory, others who look at it not, and writes nothing. A directory that was never locked
 /// has nothing to lock by.
 pub(super) fn lock_for_looking(path: &Path) -> Result<Option<File>> {
+    lock_shared(path, ENDING_WAIT)
+}
+
+fn lock_shared(path: &Path, wait: Duration) -> Result<Option<File>> {
     let lock_path = path.join("lock");
     if !crate::file::exists(&lock_path)? {
         return Ok(None);
     }
     let file = crate::file::open(&lock_path)?;
-    take(&file, path, libc::LOCK_SH)?;
+    take(&file, path, libc::LOCK_SH, wait)?;
     Ok(Some(file))
 }
 
-/// Takes the directory's lock in this way, or says who has it.
-fn take(file: &File, path: &Path, way: libc::c_int) -> Result<()> {
+/// Takes the directory's lock in this way, or says who still has it after this time.
+fn take(file: &File, path: &Path, way: libc::c_int, wait: Duration) -> Result<()> {
     let lock_path = path.join("lock");
+    let mut left = wait;
     // SAFETY: the call takes a descriptor that is open and a number.
-    if unsafe { libc::flock(file.as_raw_fd(), way | libc::LOCK_NB) } != 0 {
+    while unsafe { libc::flock(file.as_raw_fd(), way | libc::LOCK_NB) } != 0 {
         let error = io::Error::last_os_error();
         if error.kind() != io::ErrorKind::WouldBlock {
             return Err(Error::from(error).during(format!("cannot lock {}", lock_path.display())));
         }
-        let text = format!(
-            "data directory {} is in use by {}; nothing was changed; stop it or choose another directory",
-            path.display(),
-            written_in(&lock_path)
-        );
-        return Err(Error::new(ErrorKind::Busy, text));
+        if left.is_zero() {
+            let text = format!(
+                "data directory {} is in use by {}; nothing was changed; stop it or choose another directory",
+                path.display(),
+                written_in(&lock_path)
+            );
+            return Err(Error::new(ErrorKind::Busy, text));
+        }
+        std::thread::sleep(ENDING_PAUSE);
+        left = left.saturating_sub(ENDING_PAUSE);
     }
     Ok(())
 }
@@ -428,7 +444,7 @@ fn written_in(lock: &Path) -> String {
 
 /// Who has the directory now, for people; nobody of one that is not there or was never locked.
 pub(super) fn holder(path: &Path) -> Result<Option<String>> {
-    match lock_for_looking(path) {
+    match lock_shared(path, Duration::ZERO) {
         Ok(_free) => Ok(None),
         Err(error) if error.kind() == ErrorKind::Busy => Ok(Some(written_in(&path.join("lock")))),
         Err(error) => Err(error),

@@ -106,6 +106,9 @@ impl EventWaker {
 }
 
 /// The ring for a disk, after one read through another ring showed that it works here; else why not.
+///
+/// It holds the directory's lock as well: the kernel goes on with the writes of a process that was killed after the process
+/// is gone, and lets go of what a ring holds when all of them have ended.
 pub(super) fn build_ring(directory: &Directory) -> std::result::Result<IoUring, String> {
     let mut probed = Err(io::Error::other("not tried"));
     let result = directory.probe(|file| {
@@ -113,7 +116,10 @@ pub(super) fn build_ring(directory: &Directory) -> std::result::Result<IoUring, 
         Ok(())
     });
     result.and(probed).map_err(|error| error.to_string())?;
-    ring()
+    let ring = ring()?;
+    let held = ring.submitter().register_files(&[directory.lock_descriptor()]);
+    held.map_err(|error| format!("it cannot hold the lock: {error}"))?;
+    Ok(ring)
 }
 
 /// A ring of the most entries that the kernel gives, or why there is none.
@@ -471,5 +477,32 @@ impl Drop for UringDisk {
             }
             self.reap(&mut done);
         }
+        // Nothing is in the ring: the lock goes with the directory, not some time later with the ring.
+        drop(self.ring.submitter().unregister_files());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Directory, build_ring};
+    use base::error::ErrorKind;
+
+    /// Whoever has the ring has the directory, also when the descriptor of the lock is closed, as in a process that was
+    /// killed. Who comes then waits until the kernel is done with the ring.
+    #[test]
+    fn a_ring_holds_the_lock() {
+        let path = std::env::temp_dir().join(format!("stormwell-held-{}", std::process::id()));
+        let (directory, _) = Directory::open(&path).expect("a fresh directory");
+        match build_ring(&directory) {
+            Ok(ring) => {
+                drop(directory);
+                let refused = Directory::open(&path).err().map(|error| error.kind());
+                assert_eq!(refused, Some(ErrorKind::Busy), "the ring is there");
+                drop(ring);
+            }
+            Err(reason) => println!("not tried, there is no ring here: {reason}"),
+        }
+        Directory::open(&path).expect("the ring ended");
+        std::fs::remove_dir_all(&path).expect("it is ours");
     }
 }

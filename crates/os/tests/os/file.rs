@@ -20,6 +20,21 @@ fn errors_name_the_path() {
     assert_eq!(os::file::create_new(&path).unwrap_err().kind(), ErrorKind::Exists);
 }
 
+/// What a store makes for itself nobody else can look into; what is there already, and what is above, is as it is.
+#[test]
+fn own_directories() {
+    use std::os::unix::fs::PermissionsExt;
+    let scratch = Scratch::new();
+    let mode = |path: &std::path::Path| std::fs::metadata(path).expect("there").permissions().mode() & 0o777;
+    let (above, own) = (scratch.0.join("above"), scratch.0.join("above/own"));
+    os::file::create_own_directory(&own).expect("made");
+    assert_eq!((mode(&own), mode(&above) & 0o700), (0o700, 0o700));
+    assert_eq!(mode(&above), mode(&scratch.0), "as usual");
+    std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o750)).expect("set");
+    os::file::create_own_directory(&own).expect("there");
+    assert_eq!(mode(&own), 0o750);
+}
+
 /// The blocking file reads what was written, grows with zeros, and refuses to read beyond its end.
 #[test]
 fn blocking_file() {

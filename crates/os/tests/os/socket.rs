@@ -81,6 +81,30 @@ fn errors_say_who_and_what() {
     });
 }
 
+/// A port that is taken and that no process has is waited for, as that of a process that was killed and whose writes are still on their
+/// way. Here a thread has it whose descriptors are not those of its process.
+#[test]
+fn ports_of_the_dying_are_waited_for() {
+    run(async {
+        let (told, address) = std::sync::mpsc::channel();
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let holder = std::thread::spawn(move || {
+            // SAFETY: from here on the thread has its own table of descriptors, and nobody else uses it.
+            assert_eq!(unsafe { libc::unshare(libc::CLONE_FILES) }, 0);
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+            told.send(listener.local_addr().expect("it has one")).expect("somebody listens");
+            released.recv().expect("it is said when");
+        });
+        let address = address.recv().expect("it has a port").to_string();
+        let mut listening = std::pin::pin!(TcpNet.listen(&address));
+        let early = poll_fn(|context| Poll::Ready(listening.as_mut().poll(context).is_ready())).await;
+        assert!(!early, "it waits");
+        release.send(()).expect("it is there");
+        holder.join().expect("no panic");
+        assert_eq!(listening.await.expect("it is free").address(), address);
+    });
+}
+
 /// A machine knows its own addresses and its own name, whatever listens there; other names and machines are not here.
 #[test]
 fn own_addresses() {

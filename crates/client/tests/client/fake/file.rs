@@ -163,7 +163,7 @@ impl State {
         let inode = self.make(&ask.path, ask.overwrite, file)?;
         let attributes = self.stat(&ask.path).ok();
         let compression = self.compression.code();
-        Ok(OpenedFile { inode, generation: 1, length: 0, group, attributes, limited: false, compression })
+        Ok(OpenedFile { inode, generation: 1, length: 0, group, attributes, limited: false, compression, lost: false })
     }
 
     pub fn append_open(&mut self, _session: u128, path: &str) -> Result<OpenedFile> {
@@ -176,7 +176,7 @@ impl State {
         file.writer = Some(group.group);
         let attributes = Some(State::attributes(inode, file));
         let (generation, length) = (file.generation, file.length);
-        Ok(OpenedFile { inode, generation, length, group, attributes, limited: false, compression })
+        Ok(OpenedFile { inode, generation, length, group, attributes, limited: false, compression, lost: false })
     }
 
     /// What a node does when the leases of all writers are over: their chunks are fenced and keep what they have.

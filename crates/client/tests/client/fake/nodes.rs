@@ -54,6 +54,8 @@ impl Nodes {
             budget: Budget::new(64 << 20),
             outgoing: Budget::new(64 << 20),
             messages: Budget::new(64 << 20),
+            calls: Budget::new(64 << 20),
+            urgent: Budget::new(64 << 20),
             places: base::places::Places::new(64),
             pool: Pool::new(64 << 20),
             clock: self.fake.clock.clone(),

@@ -36,17 +36,8 @@ pub const TROUBLES: [&str; 21] = [
 ];
 
 /// What clients of a cluster do beside what those of one node do.
-pub const OPERATIONS: [&str; 9] = [
-    "view",
-    "extents",
-    "bag",
-    "recover",
-    "bag_rewind",
-    "node_drain",
-    "node_remove",
-    "devices_and_hosts",
-    "report_late",
-];
+pub const OPERATIONS: [&str; 8] =
+    ["view", "extents", "recover", "bag_rewind", "node_drain", "node_remove", "devices_and_hosts", "report_late"];
 
 /// Nodes of a cluster, at the most.
 const MEMBERS_MAX: usize = 7;
@@ -176,6 +167,10 @@ impl ClusterDirector {
         member.must_restart = true;
         let pause = 500 + self.outage();
         self.plan(pause, Deed::Restart(number));
+        if self.random.one_in(4) {
+            // What is acknowledged on it now does not become durable, and it is emptied.
+            self.one_leaves(number);
+        }
     }
 
     fn stop_at_checkpoint(&mut self, number: usize) {
@@ -257,6 +252,17 @@ impl ClusterDirector {
             return;
         }
         self.count("node is taken out");
+        if self.random.one_in(2) {
+            // Pushes wait for room in it, and appends, while it is emptied.
+            let member = &mut self.members[number];
+            member.must_restart = true;
+            for (device, faults) in member.machine.hardware.devices.iter().zip(&mut member.faults) {
+                faults.capacity = Some(device.space() + self.random.below(MIB));
+            }
+            member.apply_faults();
+            let pause = self.outage();
+            self.plan(pause, Deed::Calm(number));
+        }
         self.players.begin(Role::Operator(number));
     }
 

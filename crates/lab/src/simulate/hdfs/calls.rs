@@ -1,11 +1,13 @@
 //! A client of Hadoop RPC on the simulated network. It asks again what was not answered, under the number that the call has, at the
 //! same gateway or another one.
 
-use super::format;
+use super::{RECOVERY_MAX, format};
+use crate::simulate::oracle::{Broken, Check};
 use crate::simulate::scene::Scene;
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
 use base::net::{Net, Stream};
+use base::unit::Time;
 use bytes::Bytes;
 use gateway_hdfs::message::rpc::{
     AUTHENTICATION_NONE, CALL_CONTEXT, CallHeader, ConnectionContext, KIND_PROTOCOL_BUFFER, MAGIC, OPERATION_FINAL,
@@ -46,6 +48,14 @@ const MEANINGS: [(&str, ErrorKind); 9] = [
     ("java.io.IOException", ErrorKind::Io),
 ];
 
+/// A call as it was made.
+#[derive(Clone, Default)]
+pub struct Said {
+    call: i32,
+    method: &'static str,
+    request: Vec<u8>,
+}
+
 /// One program that calls gateways.
 pub struct Calls {
     scene: Arc<Scene>,
@@ -55,6 +65,10 @@ pub struct Calls {
     /// What the program is known by when it asks again.
     id: Bytes,
     call: i32,
+    /// The last call that was made.
+    pub said: Said,
+    /// Calls that were not answered at once.
+    pub doubts: u64,
     /// Where the connection is, or the next one will be.
     at: String,
     stream: Option<Box<dyn Stream>>,
@@ -64,8 +78,8 @@ impl Calls {
     /// A program on this host.
     pub fn new(scene: Arc<Scene>, net: SimNet, random: SimRandom, name: &str) -> Calls {
         let id = Bytes::copy_from_slice(&format::id(random.wide()));
-        let mut calls =
-            Calls { scene, net, random, name: name.to_string(), id, call: 0, at: String::new(), stream: None };
+        let (name, said, at) = (name.to_string(), Said::default(), String::new());
+        let mut calls = Calls { scene, net, random, name, id, call: 0, said, doubts: 0, at, stream: None };
         calls.go_elsewhere();
         calls
     }
@@ -84,9 +98,10 @@ impl Calls {
         self.call += 1;
         let begun = self.scene.clock.now();
         let request = request.encode_length_delimited_to_vec();
+        self.said = Said { call: self.call, method, request: request.clone() };
         for retry in 0.. {
             self.scene.say(|| format!("{}: {method} {} to {}", self.name, self.call, self.at));
-            let error = match timeout(SILENCE_MAX, self.once(method, &request, retry)).await {
+            let error = match timeout(SILENCE_MAX, self.once((self.call, method), &request, retry)).await {
                 Ok(Ok(Ok(answer))) => {
                     return A::decode_length_delimited(answer.as_slice())
                         .map_err(|error| Error::new(ErrorKind::Protocol, format!("the answer to {method}: {error}")));
@@ -106,21 +121,47 @@ impl Calls {
             if self.scene.clock.now().since(begun) > RETRIES_MAX {
                 return Err(Error::new(ErrorKind::Unreachable, error.text()));
             }
+            self.doubts += 1;
             self.scene.count("hdfs calls asked again");
             tokio::time::sleep(Duration::from_millis(self.random.below(PAUSE_MAX))).await;
         }
         unreachable!("it is asked again and again")
     }
 
+    /// The same call, of which a second copy arrives at any gateway at the same time. Its answer is heard by nobody.
+    pub async fn ask_twice<A: Message + Default>(&mut self, method: &'static str, request: &impl Message) -> Result<A> {
+        let said = Said { call: self.call + 1, method, request: request.encode_length_delimited_to_vec() };
+        let random = self.random.fork(&format!("twice {}", said.call));
+        let (scene, net) = (self.scene.clone(), self.net.clone());
+        let mut copy = Calls { id: self.id.clone(), ..Calls::new(scene, net, random, &self.name) };
+        tokio::join!(self.ask(method, request), copy.arrives_late(&said)).0
+    }
+
+    /// A call that was answered before arrives once more, at any gateway.
+    pub async fn arrives_late(&mut self, said: &Said) -> Result<()> {
+        self.go_elsewhere();
+        self.scene.say(|| format!("{}: {} {} arrives late at {}", self.name, said.method, said.call, self.at));
+        let asked = timeout(SILENCE_MAX, self.once((said.call, said.method), &said.request, 0)).await;
+        match asked {
+            Ok(asked) => asked?.map(drop),
+            Err(_) => Err(Error::new(ErrorKind::Unreachable, format!("{} was not answered", said.method))),
+        }
+    }
+
     /// Asks once. The outer error: nobody knows what became of it; the inner one: it was refused.
-    async fn once(&mut self, method: &'static str, request: &[u8], retry: i32) -> Result<Result<Vec<u8>>> {
+    async fn once(
+        &mut self,
+        (call, method): (i32, &'static str),
+        request: &[u8],
+        retry: i32,
+    ) -> Result<Result<Vec<u8>>> {
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
             None => self.connected().await?,
         };
         let named = CallHeader { method: method.into(), protocol: PROTOCOL.into(), version: 1 };
         let rest = [named.encode_length_delimited_to_vec().as_slice(), request].concat();
-        stream.write_all(&self.frame(self.call, retry, &rest)).await?;
+        stream.write_all(&self.frame(call, retry, &rest)).await?;
         stream.flush().await?;
         if self.random.one_in(12) {
             // The answer is lost.
@@ -137,8 +178,8 @@ impl Calls {
         let mut answer = answer.as_slice();
         let header = ResponseHeader::decode_length_delimited(&mut answer)
             .map_err(|error| Error::new(ErrorKind::Protocol, format!("the header of an answer: {error}")))?;
-        if header.call != self.call as u32 {
-            let text = format!("an answer to call {} where {} was asked", header.call, self.call);
+        if header.call != call as u32 {
+            let text = format!("an answer to call {} where {call} was asked", header.call);
             return Err(Error::new(ErrorKind::Protocol, text));
         }
         if header.status == STATUS_SUCCESS {
@@ -165,4 +206,14 @@ impl Calls {
         let header = RequestHeader { kind, operation, call, client: self.id.clone(), retry: Some(retry) };
         format::frame([&header.encode_length_delimited_to_vec(), rest])
     }
+}
+
+/// Waits before something that was refused is asked again. What is refused for longer than a recovery takes, counted from `begun`,
+/// is broken.
+pub async fn wait_out(scene: &Scene, begun: Time, who: &str, what: &str, refusal: Error) -> Check<()> {
+    if scene.clock.now().since(begun) > RECOVERY_MAX {
+        return Err(Broken(format!("{who}: {what} is refused for ever: {refusal}")));
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    Ok(())
 }
