@@ -5,6 +5,8 @@ use base::net::Net;
 use os::net::TcpNet;
 use std::future::poll_fn;
 use std::io::IoSlice;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
 use std::pin::Pin;
 use std::task::Poll;
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -82,27 +84,46 @@ fn errors_say_who_and_what() {
 }
 
 /// A port that is taken and that no process has is waited for, as that of a process that was killed and whose writes are still on their
-/// way. Here a thread has it whose descriptors are not those of its process.
+/// way. Here the listener is in a message that nobody has received.
 #[test]
 fn ports_of_the_dying_are_waited_for() {
     run(async {
-        let (told, address) = std::sync::mpsc::channel();
-        let (release, released) = std::sync::mpsc::channel::<()>();
-        let holder = std::thread::spawn(move || {
-            // SAFETY: from here on the thread has its own table of descriptors, and nobody else uses it.
-            assert_eq!(unsafe { libc::unshare(libc::CLONE_FILES) }, 0);
-            let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-            told.send(listener.local_addr().expect("it has one")).expect("somebody listens");
-            released.recv().expect("it is said when");
-        });
-        let address = address.recv().expect("it has a port").to_string();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it has one").to_string();
+        let message = sent_away(listener);
         let mut listening = std::pin::pin!(TcpNet.listen(&address));
         let early = poll_fn(|context| Poll::Ready(listening.as_mut().poll(context).is_ready())).await;
         assert!(!early, "it waits");
-        release.send(()).expect("it is there");
-        holder.join().expect("no panic");
+        drop(message);
         assert_eq!(listening.await.expect("it is free").address(), address);
     });
+}
+
+/// Sends a descriptor, closes it, and returns the two ends of the stream on which it is under way: it lives as long as they do. See
+/// unix(7), `SCM_RIGHTS`.
+fn sent_away(listener: std::net::TcpListener) -> (UnixStream, UnixStream) {
+    let ends = UnixStream::pair().expect("a pair of sockets");
+    let mut byte = [0_u8; 1];
+    let mut part = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: byte.len() };
+    // 64 bytes, aligned for the header of 16 bytes and the descriptor of 4.
+    let mut control = [0_u64; 8];
+    // SAFETY: the header is all zero but for what is set here: one part and one control message, which lie in this function's memory, and
+    // `CMSG_FIRSTHDR` gives the start of `control`, which has room for both.
+    let count = unsafe {
+        let mut header: libc::msghdr = std::mem::zeroed();
+        header.msg_iov = &raw mut part;
+        header.msg_iovlen = 1;
+        header.msg_control = control.as_mut_ptr().cast();
+        header.msg_controllen = libc::CMSG_SPACE(size_of::<RawFd>() as u32) as usize;
+        let first = libc::CMSG_FIRSTHDR(&raw const header);
+        (*first).cmsg_level = libc::SOL_SOCKET;
+        (*first).cmsg_type = libc::SCM_RIGHTS;
+        (*first).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as u32) as usize;
+        libc::CMSG_DATA(first).cast::<RawFd>().write_unaligned(listener.as_raw_fd());
+        libc::sendmsg(ends.0.as_raw_fd(), &raw const header, 0)
+    };
+    assert_eq!(count, 1, "{}", std::io::Error::last_os_error());
+    ends
 }
 
 /// A machine knows its own addresses and its own name, whatever listens there; other names and machines are not here.
