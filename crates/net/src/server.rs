@@ -17,7 +17,7 @@ use base::error::{Error, ErrorKind};
 use base::fault::contained;
 use base::id::NodeId;
 use base::net::{Listener, Stream};
-use base::places::{Place, Places};
+use base::places::Places;
 use serving::Serving;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Waker};
 use std::time::Duration;
 use tokio::io::AsyncWrite;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 /// What a server needs to know.
@@ -82,6 +82,7 @@ impl Server {
         shutdown: watch::Receiver<bool>,
     ) {
         let settings = Arc::new(settings);
+        let turns = Arc::new(Semaphore::new(1));
         let mut connections = JoinSet::new();
         let mut stop = Box::pin(stopped(shutdown.clone()));
         loop {
@@ -96,8 +97,8 @@ impl Server {
                 accepted = listener.accept() => match accepted {
                     Ok(stream) => match settings.places.enter(stream.is_near()) {
                         Ok(place) => {
-                            let stop = shutdown.clone();
-                            connections.spawn(contained(converse(stream, service.clone(), settings.clone(), stop, place)));
+                            let role = Serving::new(service.clone(), settings.clone(), turns.clone(), shutdown.clone(), place);
+                            connections.spawn(contained(converse(stream, role, settings.clone())));
                         }
                         Err(taken) => {
                             count(&settings.stats.refused_connections, 1);
@@ -154,19 +155,12 @@ impl Drop for Open {
 }
 
 /// One connection from its first byte to its last.
-async fn converse(
-    stream: Box<dyn Stream>,
-    service: Arc<dyn Service>,
-    settings: Arc<ServerSettings>,
-    shutdown: watch::Receiver<bool>,
-    place: Place,
-) {
+async fn converse(stream: Box<dyn Stream>, role: Serving, settings: Arc<ServerSettings>) {
     let stats = settings.stats.clone();
     count(&stats.connections, 1);
     count(&stats.connections_open, 1);
     let _open = Open(stats.clone());
     let peer = stream.peer();
-    let role = Serving::new(service, settings.clone(), shutdown, place);
     let _closing = Closing(role.outlet());
     let connection = Connection {
         stream,

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 /// A peer whose untaken answers are this many bytes is not asked for more.
 const BACKLOG_MAX: usize = 2 << 20;
@@ -43,18 +43,29 @@ enum Awaited {
     Over(Piece),
 }
 
-/// A call that is here and waits until there is memory to work on it.
+/// A call that is here and waits until there is memory to work on it and, if it is long, until it is its turn to be decoded.
 struct Held {
     known: Known,
     frame: Frame,
-    acquiring: Acquiring,
+    admitted: Pin<Box<dyn Future<Output = Admitted> + Send>>,
 }
+
+/// Memory to work on a call, and the turn to decode it, if it needs one.
+type Admitted = (Piece, Option<OwnedSemaphorePermit>);
+
+/// Questions longer than this are decoded one after another, over all connections: some hundred texts take as long as the rest of a call.
+const LONG_QUESTION: usize = 4 << 10;
+
+/// Decodes long questions one at a time. Without it as many connections as send them at once are always ready to run, and each short
+/// question of others waits for a decoding of every one of them, at each step of its way.
+pub(super) type DecodeTurns = Arc<Semaphore>;
 
 /// What a serving connection knows.
 pub(super) struct Serving {
     outlet: Arc<Outlet>,
     service: Arc<dyn Service>,
     settings: Arc<ServerSettings>,
+    turns: DecodeTurns,
     stop: Pin<Box<dyn Future<Output = ()> + Send>>,
     stopping: bool,
     greeting: Greeting,
@@ -73,6 +84,7 @@ impl Serving {
     pub(super) fn new(
         service: Arc<dyn Service>,
         settings: Arc<ServerSettings>,
+        turns: DecodeTurns,
         shutdown: watch::Receiver<bool>,
         place: Place,
     ) -> Serving {
@@ -83,6 +95,7 @@ impl Serving {
             called: settings.clock.now(),
             begun: settings.clock.now(),
             settings,
+            turns,
             stop: Box::pin(stopped(shutdown)),
             stopping: false,
             greeting: Greeting::default(),
@@ -131,7 +144,7 @@ impl Serving {
         Ok(())
     }
 
-    /// A call is here: the service has it as soon as there is memory to work on it.
+    /// A call is here: the service has it as soon as there is memory to work on it, and it is its turn.
     fn call(&mut self, known: Known, frame: Frame) {
         let bytes = call_memory(frame.message.len());
         // A pull waits for others to push: what it holds meanwhile must not keep them from it.
@@ -139,9 +152,10 @@ impl Serving {
             return self.hand_over(known, frame, None);
         }
         let calls = if is_urgent(&known, frame.header.kind) { &self.settings.urgent } else { &self.settings.calls };
+        let turns = (frame.message.len() > LONG_QUESTION).then(|| self.turns.clone());
         match calls.try_acquire(bytes) {
-            Some(piece) => self.hand_over(known, frame, Some(piece)),
-            None => self.held = Some(Held { known, frame, acquiring: acquiring(calls, bytes) }),
+            Some(piece) if turns.is_none() => self.hand_over(known, frame, Some(piece)),
+            early => self.held = Some(Held { known, frame, admitted: admitted(calls.clone(), bytes, early, turns) }),
         }
     }
 
@@ -200,8 +214,9 @@ impl Serving {
             self.awaited = Some(Awaited::Over(piece));
         }
         if let Some(mut held) = self.held.take() {
-            match held.acquiring.as_mut().poll(context) {
-                Poll::Ready(piece) => self.hand_over(held.known, held.frame, Some(piece)),
+            match held.admitted.as_mut().poll(context) {
+                // The turn is over when the service has decoded the call.
+                Poll::Ready((piece, _turn)) => self.hand_over(held.known, held.frame, Some(piece)),
                 Poll::Pending => self.held = Some(held),
             }
         }
@@ -347,6 +362,26 @@ impl Role for Serving {
     fn tick_every(&self) -> Duration {
         TICK.min(self.settings.silence_max / 4)
     }
+}
+
+/// Waits for memory, unless it is there, then for the turn: who has one does not wait for memory.
+fn admitted(
+    calls: Budget,
+    bytes: u64,
+    early: Option<Piece>,
+    turns: Option<DecodeTurns>,
+) -> Pin<Box<dyn Future<Output = Admitted> + Send>> {
+    Box::pin(async move {
+        let piece = match early {
+            Some(piece) => piece,
+            None => calls.acquire(bytes).await,
+        };
+        match turns {
+            // It is never closed.
+            Some(turns) => (piece, turns.acquire_owned().await.ok()),
+            None => (piece, None),
+        }
+    })
 }
 
 /// Whether questions of others may wait for this one to be answered, so that it must not wait for their memory: those of nodes, which speak
