@@ -18,16 +18,10 @@ pub struct Run {
 }
 
 impl Run {
-    /// A run of the code that is checked out, with these numbers. Refused if the tree has changes (the document aside), so that the
-    /// commit does not say what ran, and if numbers among these were counted at this commit before.
+    /// A run of the code that is checked out, with these numbers. Refused as `commit` is, and if numbers among these were counted at this
+    /// commit before.
     pub fn begin(path: &Path, table: &str, kind: &str, from: u64, count: u64) -> Result<Run> {
-        let document = format!(":(exclude){}", path.display());
-        if !git(&["status", "--porcelain", "--", ".", &document])?.trim().is_empty() {
-            let text =
-                "the tree has changes that are no commit, so what ran could not be said; nothing was run; commit them";
-            return Err(Error::new(ErrorKind::Invalid, text));
-        }
-        let commit = git(&["rev-parse", "--short", "HEAD"])?.trim().to_string();
+        let commit = commit(path)?;
         let numbers = (from, from.saturating_add(count.saturating_sub(1)));
         let run = Run { table: table.to_string(), commit, kind: kind.to_string(), numbers };
         run.is_new(&os::file::read_text(path)?)?;
@@ -71,6 +65,17 @@ impl Run {
         // No row begins with this whole one: it is appended.
         with_row(text, &format!("runs: {table}"), &row, &row)
     }
+}
+
+/// The commit that is checked out. Refused if the tree has changes, the document at `path` aside: then no commit says what runs.
+pub fn commit(path: &Path) -> Result<String> {
+    let document = format!(":(exclude){}", path.display());
+    if !git(&["status", "--porcelain", "--", ".", &document])?.trim().is_empty() {
+        let text =
+            "the tree has changes that are no commit, so what ran could not be said; nothing was run; commit them";
+        return Err(Error::new(ErrorKind::Invalid, text));
+    }
+    Ok(git(&["rev-parse", "--short", "HEAD"])?.trim().to_string())
 }
 
 fn git(arguments: &[&str]) -> Result<String> {

@@ -4,8 +4,9 @@ use crate::fake::Fake;
 use crate::fake::nodes::Nodes;
 use crate::files::{SMALL, content, write};
 use base::env::Clock;
-use base::error::ErrorKind;
+use base::error::{ErrorKind, Result};
 use base::id::NodeId;
+use base::planted::Planted;
 use bytes::Bytes;
 use client::{Bag, ConsumerOptions, CreateOptions, PackOptions, PackerOptions, ProducerOptions, Scope};
 use net::message::{Ask, cluster};
@@ -263,12 +264,23 @@ async fn a_node_that_stays_away() {
 /// before. The producer says that it is not known whether it was stored.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_leaves_without_an_answer() {
+    let (flushed, elsewhere) = left_without_an_answer(None).await;
+    let error = flushed.expect_err("nobody can know");
+    assert_eq!(error.kind(), ErrorKind::Unreachable);
+    assert!(error.text().contains("was stored is not known"), "{error}");
+    assert_eq!(elsewhere, 0, "nothing was pushed twice");
+    let planted = left_without_an_answer(Some(Planted::UnansweredPushedElsewhere)).await;
+    assert!(planted.0.is_ok() && planted.1 > 0, "this test sees nothing: {planted:?}");
+}
+
+/// One of three devices takes pushes, answers none, and leaves the cluster. How the producer ends, and how many chunks others got since.
+async fn left_without_an_answer(planted: Option<Planted>) -> (Result<()>, u64) {
     let fake = Fake::new(8);
     let nodes = Nodes::new(&fake, 3).await;
     let client = nodes.client("node1").await;
     let bag = client.bag_create("work", false).await.expect("new");
     fake.state().faults.silent_device = Some(2);
-    let producer = bag.producer(ProducerOptions::default());
+    let producer = bag.producer(ProducerOptions { planted, ..ProducerOptions::default() });
     for number in 0..30 {
         producer.push(numbered(number)).await.expect("admitted");
     }
@@ -281,10 +293,8 @@ async fn a_node_that_leaves_without_an_answer() {
         state.view.members.retain(|member| member.node.node.value() != 2);
         state.bags.values_mut().for_each(|bag| drop(bag.members.remove(&2)));
     }
-    let error = producer.flush().await.expect_err("nobody can know");
-    assert_eq!(error.kind(), ErrorKind::Unreachable);
-    assert!(error.text().contains("was stored is not known"), "{error}");
-    assert_eq!((pushed_to(&fake, 1), pushed_to(&fake, 3)), (first, third), "nothing was pushed twice");
+    let flushed = producer.flush().await;
+    (flushed, pushed_to(&fake, 1) + pushed_to(&fake, 3) - first - third)
 }
 
 /// A device that leaves the cluster before anything was sent to it settles what was to be pushed there: it goes elsewhere.
