@@ -327,7 +327,8 @@ impl Core {
 
     /// When a checkpoint is due for that, if nothing changes.
     pub fn garbage_due(&self) -> Option<Time> {
-        let possible = self.failed.is_none() && self.checkpoint.is_idle();
+        // None begins while records wait for another place; what gives them one is an event, and the pump goes on with it.
+        let possible = self.failed.is_none() && self.checkpoint.is_idle() && !self.needs_fresh_segment();
         let due = self.space.held_since.filter(|_| possible)?.after(HELD_WAIT);
         Some(due.max(self.checkpoint.retry_at.unwrap_or(due)))
     }

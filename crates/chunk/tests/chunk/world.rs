@@ -138,6 +138,15 @@ impl World {
 
     pub fn settle(&mut self) {
         while self.turn() {}
+        // An engine at rest is not due, however often it is ticked: the thread of a device would go round and round.
+        for _ in 0..8 {
+            if self.device.crashed() || self.engine.next_tick().is_none_or(|due| due > self.now) {
+                return;
+            }
+            self.engine.tick(self.now);
+            while self.turn() {}
+        }
+        panic!("it is at rest and due at {:?}, and it is {:?}", self.engine.next_tick(), self.now);
     }
 
     pub fn later(&mut self, delay: Duration) {

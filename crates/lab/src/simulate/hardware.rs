@@ -400,6 +400,9 @@ async fn when_it_goes_on(process: &Process, mut work: Boxed<'static, ()>) {
     }
 }
 
+/// Turns of an engine at one instant of virtual time. No history comes near them.
+const TURNS_AT_ONCE: u64 = 1_000_000;
+
 /// Serves one engine until it ends, its process ends, or something stops.
 async fn serve(
     mut work: Box<dyn Work>,
@@ -412,7 +415,11 @@ async fn serve(
     let mut done: Vec<Done> = Vec::new();
     // When the disk has something to say.
     let mut ready: Option<Time> = None;
+    let (mut turns, mut since) = (0, hardware.clock.now());
     loop {
+        // Time goes on when all are at rest: with an engine that never is, the history would not end.
+        (turns, since) = if hardware.clock.now() == since { (turns + 1, since) } else { (0, hardware.clock.now()) };
+        assert!(turns < TURNS_AT_ONCE, "an engine asked for {TURNS_AT_ONCE} turns at the same instant");
         if process.is_held() {
             tokio::select! {
                 biased;
