@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Takes the node of this name out, as far as that goes while everything else goes on.
 pub async fn play(scene: &Scene, random: &SimRandom, name: &str, client: &Client, node: &str) -> Check<()> {
     let Some(id) = find(scene, name, client, node).await? else { return Ok(()) };
-    if let Err(error) = scene.insist(name, "node_drain", || client.drain_node(id)).await? {
+    if let Err(error) = scene.insist_with_room(name, "node_drain", || client.drain_node(id)).await? {
         // Too little room elsewhere, or nobody else: nothing was done.
         scene.say(|| format!("{name}: {error}"));
         return Ok(());

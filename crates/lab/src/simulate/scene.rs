@@ -240,12 +240,32 @@ impl Scene {
         &self,
         who: &str,
         what: &'static str,
+        call: impl FnMut() -> F,
+    ) -> Check<Result<T>> {
+        self.insist_unless(who, what, |_| false, call).await
+    }
+
+    /// The same for what needs room: that there is too little may stay so.
+    pub async fn insist_with_room<T, F: Future<Output = Result<T>>>(
+        &self,
+        who: &str,
+        what: &'static str,
+        call: impl FnMut() -> F,
+    ) -> Check<Result<T>> {
+        self.insist_unless(who, what, |error| error.kind() == ErrorKind::Full, call).await
+    }
+
+    async fn insist_unless<T, F: Future<Output = Result<T>>>(
+        &self,
+        who: &str,
+        what: &'static str,
+        stays: impl Fn(&Error) -> bool,
         mut call: impl FnMut() -> F,
     ) -> Check<Result<T>> {
         let begun = self.clock.now();
         loop {
             match self.call(who, what, call()).await? {
-                Err(error) if may_pass(&error) => {
+                Err(error) if may_pass(&error) && !stays(&error) => {
                     if self.clock.now().since(begun) > CALL_BOUND {
                         return Err(Broken(format!(
                             "{who}: {what} was refused for {} s: {error}",

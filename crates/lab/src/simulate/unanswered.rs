@@ -178,7 +178,8 @@ impl Unanswered<'_> {
 
     /// Empties the device, and waits until it is gone.
     async fn leave(&mut self, device: Id, consumer: &mut Consumer) -> Check<()> {
-        if let Err(error) = self.scene.insist(self.name, "device_drain", || self.client.drain(device)).await? {
+        if let Err(error) = self.scene.insist_with_room(self.name, "device_drain", || self.client.drain(device)).await?
+        {
             // Too little room elsewhere, or nobody else: nothing was done.
             self.scene.say(|| format!("{}: {error}", self.name));
             return Ok(());
