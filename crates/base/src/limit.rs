@@ -397,9 +397,9 @@ pub const HDFS_LARGE_ANSWER: usize = HDFS_LOCATED_PAGE;
 /// connections leave room for others.
 pub const HDFS_LARGE_ANSWERS_EACH: usize = 4 * HDFS_LARGE_ANSWER;
 
-/// Large answers that are made at once, over all connections: a page takes the store and the gateway some milliseconds each, so that one
-/// is made while the next is asked for, and what is small waits for no more of them than these.
-pub const HDFS_LARGE_ANSWERS_MADE: usize = 2;
+/// Large answers that are made at once, over all connections: a page takes the store some milliseconds, and what is small waits for no
+/// more of them than these.
+pub const HDFS_LARGE_ANSWERS_MADE: usize = 8;
 
 /// Bytes of answers that name more than `HDFS_BLOCKS_SHOWN` blocks, over all connections: two of the longest. A connection has one.
 pub const HDFS_LOCATED_MAX: usize = 2 * HDFS_LOCATED_BLOCKS_MAX as usize * HDFS_LOCATED_BLOCK;

@@ -208,6 +208,7 @@ impl Core {
             }
             Request::SealBag { bag, epoch } => self.seal_bag(ticket, bag, epoch),
             Request::DropBag { bag } => self.drop_bag(ticket, bag),
+            Request::ReadmitBag { bag } => self.readmit_bag(ticket, bag),
             Request::Read { chunk, ranges, caching, check, cells } => {
                 self.read(ticket, chunk, &ranges, (caching, check, cells));
             }

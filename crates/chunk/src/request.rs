@@ -127,6 +127,11 @@ pub enum Request {
         /// The bag.
         bag: BagId,
     },
+    /// Takes chunks of a bag again that was sealed here and has none here; changes nothing if it has, or was not. `Reply::Done`.
+    ReadmitBag {
+        /// The bag.
+        bag: BagId,
+    },
     /// What is known about a chunk: `Reply::Stat`.
     Stat {
         /// The chunk.

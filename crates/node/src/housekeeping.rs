@@ -201,7 +201,7 @@ pub async fn join(node: &Node, bag: BagId, mut joining: Vec<DeviceId>) -> Result
             }
         } else {
             // It may have left this bag before, and refuses its chunks since then.
-            node.place(*device)?.drop_bag(bag.bag).await?;
+            node.place(*device)?.readmit_bag(bag.bag).await?;
         }
         if (bag.pass > 0 || bag.retain) && node.planted != Some(Planted::JoinerNotToldOfPass) {
             node.place(*device)?.begin_pass(bag.bag, bag.pass, bag.retain).await?;

@@ -151,6 +151,13 @@ impl Device {
         Ok(())
     }
 
+    /// Takes chunks of a bag again that the device has left, durably.
+    pub async fn readmit_bag(&self, bag: BagId) -> Result<()> {
+        self.ask(Request::ReadmitBag { bag }).await?;
+        self.send(Item::BagChanged { bag });
+        Ok(())
+    }
+
     /// Deletes all chunks of a bag and forgets its counters, durably.
     pub async fn drop_bag(&self, bag: BagId) -> Result<()> {
         self.ask(Request::DropBag { bag }).await?;
@@ -251,7 +258,11 @@ impl Node {
     }
 
     async fn order_drop(&self, ask: wire::DropBag) -> Result<Done> {
-        self.device(ask.device)?.drop_bag(BagId(ask.bag)).await?;
+        let (device, bag) = (self.device(ask.device)?, BagId(ask.bag));
+        match ask.only_left {
+            true => device.readmit_bag(bag).await?,
+            false => device.drop_bag(bag).await?,
+        }
         Ok(Done {})
     }
 

@@ -308,7 +308,22 @@ impl Place {
     pub async fn drop_bag(&self, bag: BagId) -> Result<()> {
         match self {
             Place::Near(device) => device.drop_bag(bag).await,
-            Place::Far(far) => far.ask(&wire::DropBag { device: far.id(), bag: bag.0 }).await.map(drop),
+            Place::Far(far) => {
+                let ask = wire::DropBag { device: far.id(), bag: bag.0, only_left: false };
+                far.ask(&ask).await.map(drop)
+            }
+        }
+    }
+
+    /// Takes chunks of a bag again that the device has left, durably. If it did not, nothing is done: the order may come late, when it is
+    /// a member and has chunks.
+    pub async fn readmit_bag(&self, bag: BagId) -> Result<()> {
+        match self {
+            Place::Near(device) => device.readmit_bag(bag).await,
+            Place::Far(far) => {
+                let ask = wire::DropBag { device: far.id(), bag: bag.0, only_left: true };
+                far.ask(&ask).await.map(drop)
+            }
         }
     }
 }

@@ -131,3 +131,26 @@ fn consumed() {
         assert_eq!(wanted(&world), [], "a push asked again does not come back: {end:?}");
     }
 }
+
+/// A device that comes back into a bag which it has left takes chunks again. The order for that may come late, or twice, when chunks have
+/// come since: they stay, and so do those of a bag that is sealed.
+#[test]
+fn late_returns_take_no_chunks() {
+    let device = SimDevice::new(4, SimFaults::default());
+    let (mut world, _) = World::open(&device, &small(32 * MIB)).expect("opened");
+    let content = bytes(&SimRandom::new(4), 100_000);
+    world.push(Owner::Bag(BAG), 1, &content).expect("pushed");
+    assert_eq!(acknowledge(&mut world, 1, 1, 0), Ok(()));
+    assert_eq!(world.call(Request::SealBag { bag: BAG, epoch: 1 }), Ok(Reply::Done), "it leaves");
+    assert!(stale(world.push(Owner::Bag(BAG), 2, &content).map(drop)));
+    for chunk in 3..5 {
+        assert_eq!(world.call(Request::ReadmitBag { bag: BAG }), Ok(Reply::Done));
+        world.push(Owner::Bag(BAG), chunk, &content).expect("it takes chunks again");
+    }
+    assert_eq!(world.call(Request::SealBag { bag: BAG, epoch: 2 }), Ok(Reply::Done), "the bag is sealed");
+    assert_eq!(world.call(Request::ReadmitBag { bag: BAG }), Ok(Reply::Done));
+    for chunk in 3..5 {
+        assert_eq!(world.read_all(ChunkId(chunk)).expect("it is there"), content);
+    }
+    assert!(stale(world.push(Owner::Bag(BAG), 5, &content).map(drop)));
+}

@@ -461,6 +461,7 @@ impl Hdfs {
 
     async fn delete(&mut self) -> Check<()> {
         let Some((path, tag)) = self.directory.deleting() else { return Ok(()) };
+        self.scene.say(|| format!("{}: deletes {path}", self.name));
         let ask = DeleteRequest { path: path.clone(), recursive: false };
         let deleted = match self.call::<BoolAnswer>("hdfs delete", "delete", &ask).await? {
             Ok(BoolAnswer { result: false }) => Err(Error::new(ErrorKind::NotFound, "delete says false")),
@@ -474,6 +475,7 @@ impl Hdfs {
     async fn rename(&mut self) -> Check<()> {
         let Some(renaming) = self.directory.renaming() else { return Ok(()) };
         let (from, to) = (renaming.from.clone(), renaming.to.clone());
+        self.scene.say(|| format!("{}: renames {from} to {to}", self.name));
         let ask = Rename2Request { from, to, overwrite: true, to_trash: None };
         let renamed = self.call::<EmptyAnswer>("hdfs rename2", "rename2", &ask).await?;
         self.directory.renamed(&renaming, renamed.map(drop))

@@ -219,6 +219,9 @@ pub struct DropBag {
     /// The bag.
     #[prost(uint64, tag = "2")]
     pub bag: u64,
+    /// Only if the device has left the bag, so that it takes chunks of it again; else nothing is done.
+    #[prost(bool, tag = "3")]
+    pub only_left: bool,
 }
 
 /// Bytes of a chunk are to be taken over from another device: the node asks the one that has them, and adds them to its copy of the

@@ -151,8 +151,10 @@ impl Serving {
         if frame.header.kind == bag::Pull::KIND {
             return self.hand_over(known, frame, None);
         }
-        let calls = if is_urgent(&known, frame.header.kind) { &self.settings.urgent } else { &self.settings.calls };
-        let turns = (frame.message.len() > LONG_QUESTION).then(|| self.turns.clone());
+        let urgent = is_urgent(&known, frame.header.kind);
+        let calls = if urgent { &self.settings.urgent } else { &self.settings.calls };
+        // Nodes count as silent after seconds, and claims end: what is urgent stands in no line of others.
+        let turns = (frame.message.len() > LONG_QUESTION && !urgent).then(|| self.turns.clone());
         match calls.try_acquire(bytes) {
             Some(piece) if turns.is_none() => self.hand_over(known, frame, Some(piece)),
             early => self.held = Some(Held { known, frame, admitted: admitted(calls.clone(), bytes, early, turns) }),
