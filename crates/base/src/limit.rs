@@ -308,6 +308,11 @@ pub const LARGE_MESSAGES_MAX: u64 = 32 * MIB;
 /// See `LARGE_MESSAGES_MAX`.
 pub const LARGE_MESSAGE: usize = 32 * KIB as usize;
 
+/// Questions of more bytes are decoded one after another, over all connections of a server: a thousand texts of two letters take some tenth of
+/// a millisecond, as much as all the rest of a call.
+pub const LONG_QUESTION: usize = 4 * KIB as usize;
+const _: () = assert!(LONG_QUESTION < LARGE_MESSAGE);
+
 /// Memory for which nothing came for so long, although it was granted as credit, is given to others if they wait; the credit stays. Our own
 /// clients give back what they do not use after a second.
 pub const CREDIT_IDLE_MAX: Duration = Duration::from_secs(1);

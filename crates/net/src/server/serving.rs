@@ -16,7 +16,7 @@ use crate::stats::count;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::{
     CONNECTION_IDLE_MAX, CREDIT_IDLE_MAX, FRAME_DEPTH_MAX, FRAME_FIELDS_MAX, FRAME_RATE_MIN, FRAME_STALL_MAX_PRESSED,
-    HELLO_WAIT_MAX, LARGE_MESSAGE, SMALL_FRAMES_MAX, SMALL_PAYLOAD_MAX, call_memory,
+    HELLO_WAIT_MAX, LARGE_MESSAGE, LONG_QUESTION, SMALL_FRAMES_MAX, SMALL_PAYLOAD_MAX, call_memory,
 };
 use base::places::{Place, Taken};
 use base::protobuf::{Bounds, check};
@@ -52,9 +52,6 @@ struct Held {
 
 /// Memory to work on a call, and the turn to decode it, if it needs one.
 type Admitted = (Piece, Option<OwnedSemaphorePermit>);
-
-/// Questions longer than this are decoded one after another, over all connections: some hundred texts take as long as the rest of a call.
-const LONG_QUESTION: usize = 4 << 10;
 
 /// Decodes long questions one at a time. Without it as many connections as send them at once are always ready to run, and each short
 /// question of others waits for a decoding of every one of them, at each step of its way.
