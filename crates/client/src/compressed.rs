@@ -60,8 +60,8 @@ impl Compressor {
         self.work(stored.cell as usize, move || restore_cell(&stored, &pool)).await?
     }
 
-    /// Does what is soon done here, and other work on so many bytes elsewhere, when it is its turn. A runtime of one thread has no elsewhere:
-    /// it is that of a simulation, whose history must be the same again, whichever thread is the quicker.
+    /// Does work on few bytes in place, and other work on a thread for blocking work, when it is its turn. On a current-thread runtime, which
+    /// only simulations and tests have, everything is done in place: a history must not depend on how fast another thread is.
     async fn work<T: Send + 'static>(&self, bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
         if bytes <= SMALL_PAYLOAD_MAX || Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
             return Ok(work());

@@ -183,7 +183,7 @@ async fn join_bag(node: &Node, bag: &BagInfo, devices: &[DeviceInfo]) -> Result<
 
 /// Makes devices members of a bag, those that are none yet, and answers with what the bag is then.
 pub async fn join(node: &Node, bag: BagId, mut joining: Vec<DeviceId>) -> Result<BagInfo> {
-    // One after another, each by what the bag is now: who joined already may have acknowledged chunks, which would be dropped below.
+    // One after another, each by what the bag is now: a device that another join has just made a member needs no order, nor is it joined twice.
     let _turn = node.joining.lock().await;
     let meta::Reply::Bag(bag) = node.metadata()?.ask(meta::Request::BagOf { bag }).await? else {
         unreachable!("a bag was asked for")
