@@ -221,8 +221,8 @@ async fn fuzz_questions() {
         let create = bag::Create { name: format!("after{round}"), ..bag::Create::default() };
         let (info, _) = link.call(&create, Payload::empty()).await.expect("the metadata store goes on");
         let (bag, device) = (info.bag, info.members[0]);
-        // Of a stream (`base::id::PushName`) that no question is of: theirs have any number.
-        let push = bag::Push { bag, device, chunk: (9 << 48 | u128::from(round)).into(), floor: 0 };
+        // Of a stream (`base::id::PushName`) that no question is of: theirs have any number. The earlier ones were answered.
+        let push = bag::Push { bag, device, chunk: (9 << 48 | u128::from(round)).into(), floor: round };
         link.call(&push, Payload::new(Bytes::from(vec![1; 5000]))).await.expect("the device goes on");
         let (answer, bytes) = link.call(&pull(bag, device, 1 << 40), Payload::empty()).await.expect("answered");
         assert_eq!((answer.pulled, bytes.length()), (bag::Pulled::Chunk as i32, 5000), "round {round}");
