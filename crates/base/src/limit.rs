@@ -308,8 +308,8 @@ pub const LARGE_MESSAGES_MAX: u64 = 32 * MIB;
 /// See `LARGE_MESSAGES_MAX`.
 pub const LARGE_MESSAGE: usize = 32 * KIB as usize;
 
-/// Questions of more bytes are decoded one after another, over all connections of a server: a thousand texts of two letters take some tenth of
-/// a millisecond, as much as all the rest of a call.
+/// Questions of more bytes are decoded one after another, over all connections of a server: decoding takes time by the texts that a question
+/// holds, and a thousand of two letters fit into so many bytes. Most questions are far shorter.
 pub const LONG_QUESTION: usize = 4 * KIB as usize;
 const _: () = assert!(LONG_QUESTION < LARGE_MESSAGE);
 
