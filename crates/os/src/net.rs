@@ -3,7 +3,7 @@
 
 mod holder;
 
-use crate::process::{ENDING_PAUSE, ENDING_WAIT};
+use crate::process::{Ending, is_ending};
 use base::error::{Error, ErrorKind, Result};
 use base::net::{Boxed, Listener, Net, Stream};
 use std::io::{self, IoSlice};
@@ -86,20 +86,19 @@ fn is_own_name(host: &str) -> bool {
     !host.is_empty() && name.trim_end().eq_ignore_ascii_case(host)
 }
 
-/// Listens there. A port that is taken, and that no process has, is waited for: it was that of one that was killed.
+/// Listens there. A port that is taken, and that no process has but one that is ending, is waited for.
 async fn bind_when_free(address: SocketAddr) -> Result<Listening> {
-    let mut left = ENDING_WAIT;
+    let mut ending = Ending::new(true);
     loop {
         match bind(address) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
             bound => return bound.map_err(|error| bind_error(address, &error)),
         }
         let holder = holder::listener_on(address.port());
-        if holder.is_some() || left.is_zero() {
-            return Err(taken_error(address, holder));
-        }
-        sleep(ENDING_PAUSE).await;
-        left = left.saturating_sub(ENDING_PAUSE);
+        let seen = holder.as_ref().map(|(process, _)| *process);
+        let pause = if seen.is_none_or(is_ending) { ending.pause(seen) } else { None };
+        let Some(pause) = pause else { return Err(taken_error(address, holder)) };
+        sleep(pause).await;
     }
 }
 

@@ -6,10 +6,61 @@ use std::time::Duration;
 
 /// What a process that was killed had, its locks and its ports, is free when the kernel is done with what the process had on its way to
 /// disks. Whoever wants it waits for so long.
-pub(crate) const ENDING_WAIT: Duration = Duration::from_secs(5);
+const ENDING_WAIT: Duration = Duration::from_secs(5);
+
+/// If the process is still seen, and to be ending, so long: before its ports and locks the kernel gives back its memory, which took
+/// 0.1 s and more for each GB here, and a server may have hundreds.
+const SEEN_ENDING_WAIT: Duration = Duration::from_mins(2);
 
 /// And looks so often whether it is free.
-pub(crate) const ENDING_PAUSE: Duration = Duration::from_millis(10);
+const ENDING_PAUSE: Duration = Duration::from_millis(10);
+
+/// How long is waited for what a process has that may be ending.
+pub(crate) struct Ending {
+    unseen: Duration,
+    seen: Duration,
+}
+
+impl Ending {
+    /// The whole wait, or none.
+    pub(crate) fn new(waits: bool) -> Ending {
+        if waits {
+            Ending { unseen: ENDING_WAIT, seen: SEEN_ENDING_WAIT }
+        } else {
+            Ending { unseen: Duration::ZERO, seen: Duration::ZERO }
+        }
+    }
+
+    /// How long to wait now, or none: that was long enough. `holder` has what is waited for, if it is seen.
+    pub(crate) fn pause(&mut self, holder: Option<u32>) -> Option<Duration> {
+        let left = if holder.is_some_and(is_ending) { &mut self.seen } else { &mut self.unseen };
+        *left = left.checked_sub(ENDING_PAUSE)?;
+        Some(ENDING_PAUSE)
+    }
+}
+
+/// Whether a process was killed, or ends of itself, and is not gone yet.
+pub(crate) fn is_ending(process: u32) -> bool {
+    let read = |file| read(process, file).unwrap_or_default();
+    has_exiting_flag(&read("stat")) || has_kill_pending(&read("status"))
+}
+
+/// Field 9 of /proc/PID/stat are the kernel's flags of the process; 4 is PF_EXITING (include/linux/sched.h).
+fn has_exiting_flag(stat: &str) -> bool {
+    const EXITING: u64 = 4;
+    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let flags = after_name.split_whitespace().nth(6).and_then(|field| field.parse::<u64>().ok());
+    flags.is_some_and(|flags| flags & EXITING != 0)
+}
+
+/// SIGKILL, which is signal 9, was sent to it and has not been taken.
+fn has_kill_pending(status: &str) -> bool {
+    let pending = ["SigPnd:", "ShdPnd:"].into_iter().filter_map(|key| {
+        let rest = status.lines().find_map(|line| line.strip_prefix(key))?;
+        u64::from_str_radix(rest.trim(), 16).ok()
+    });
+    pending.fold(0, |all, some| all | some) & (1 << 8) != 0
+}
 
 /// What a process has used so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,7 +120,7 @@ fn number_after(text: &str, key: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{name, processor_ticks, usage};
+    use super::{has_exiting_flag, has_kill_pending, is_ending, name, processor_ticks, usage};
 
     /// A process sees its own use; a name with spaces and parentheses does not shift the fields.
     #[test]
@@ -80,5 +131,23 @@ mod tests {
         assert!(usage(u32::MAX).is_err());
         assert_eq!(processor_ticks("7 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 30 12 0 0"), 42);
         assert_eq!(processor_ticks("nonsense"), 0);
+    }
+
+    /// One that was killed is told from one that lives: by the kernel's flags, or by the signal that it has not taken yet.
+    #[test]
+    fn those_that_end() {
+        assert!(!is_ending(std::process::id()) && !is_ending(u32::MAX));
+        assert!(!has_exiting_flag("7 (a) b (c) S 1 2 3 4 5 4194304 7") && !has_exiting_flag("nonsense"));
+        assert!(has_exiting_flag("7 (a) b (c) D 1 2 3 4 5 4194308 7"));
+        assert!(!has_kill_pending("SigPnd:\t0000000000000000\nShdPnd:\t0000000000004000\n"));
+        assert!(has_kill_pending("SigPnd:\t0000000000000000\nShdPnd:\t0000000000000100\n"));
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        assert!(!is_ending(child.id()));
+        child.kill().unwrap();
+        // It is not gone before it is waited for.
+        while !is_ending(child.id()) {
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
     }
 }

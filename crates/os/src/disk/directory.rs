@@ -1,7 +1,7 @@
 //! A device directory on a file system: its lock, its files and their open descriptors, and every operation done blocking.
 #![allow(clippy::disallowed_methods)] // The real files of a device.
 
-use crate::process::{ENDING_PAUSE, ENDING_WAIT};
+use crate::process::Ending;
 use base::buffer::{Buffer, Pool};
 use base::disk::{Caching, DiskError, FileName, Fill, Op};
 use base::error::{Error, ErrorKind, Result};
@@ -14,7 +14,6 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
 
 /// Files whose descriptors are kept; two each.
 const FILES_OPEN_MAX: usize = 512;
@@ -382,7 +381,7 @@ pub(super) fn disk_error(what: &str, file: FileName, error: &io::Error) -> DiskE
 fn lock(path: &Path) -> Result<File> {
     let lock_path = path.join("lock");
     let file = crate::file::open_or_create(&lock_path)?;
-    take(&file, path, libc::LOCK_EX, ENDING_WAIT)?;
+    take(&file, path, libc::LOCK_EX, true)?;
     let write = || -> io::Result<()> {
         file.set_len(0)?;
         file.write_all_at(format!("{}\n", std::process::id()).as_bytes(), 0)
@@ -394,46 +393,45 @@ fn lock(path: &Path) -> Result<File> {
 /// Keeps servers away from the directory, others who look at it not, and writes nothing. A directory that was never locked
 /// has nothing to lock by.
 pub(super) fn lock_for_looking(path: &Path) -> Result<Option<File>> {
-    lock_shared(path, ENDING_WAIT)
+    lock_shared(path, true)
 }
 
-fn lock_shared(path: &Path, wait: Duration) -> Result<Option<File>> {
+fn lock_shared(path: &Path, waits: bool) -> Result<Option<File>> {
     let lock_path = path.join("lock");
     if !crate::file::exists(&lock_path)? {
         return Ok(None);
     }
     let file = crate::file::open(&lock_path)?;
-    take(&file, path, libc::LOCK_SH, wait)?;
+    take(&file, path, libc::LOCK_SH, waits)?;
     Ok(Some(file))
 }
 
-/// Takes the directory's lock in this way, or says who still has it after this time.
-fn take(file: &File, path: &Path, way: libc::c_int, wait: Duration) -> Result<()> {
+/// Takes the directory's lock in this way, or says who still has it. `waits`: after a time in which one that was killed would be gone.
+fn take(file: &File, path: &Path, way: libc::c_int, waits: bool) -> Result<()> {
     let lock_path = path.join("lock");
-    let mut left = wait;
+    let mut ending = Ending::new(waits);
     // SAFETY: the call takes a descriptor that is open and a number.
     while unsafe { libc::flock(file.as_raw_fd(), way | libc::LOCK_NB) } != 0 {
         let error = io::Error::last_os_error();
         if error.kind() != io::ErrorKind::WouldBlock {
             return Err(Error::from(error).during(format!("cannot lock {}", lock_path.display())));
         }
-        if left.is_zero() {
+        let Some(pause) = ending.pause(number_in(&lock_path)) else {
             let text = format!(
                 "data directory {} is in use by {}; nothing was changed; stop it or choose another directory",
                 path.display(),
                 written_in(&lock_path)
             );
             return Err(Error::new(ErrorKind::Busy, text));
-        }
-        std::thread::sleep(ENDING_PAUSE);
-        left = left.saturating_sub(ENDING_PAUSE);
+        };
+        std::thread::sleep(pause);
     }
     Ok(())
 }
 
 /// The process that wrote its number into a lock, for people.
 fn written_in(lock: &Path) -> String {
-    match std::fs::read_to_string(lock).ok().and_then(|text| text.trim().parse::<u32>().ok()) {
+    match number_in(lock) {
         Some(process) => {
             let name = crate::process::name(process).unwrap_or_else(|| "name unknown".to_string());
             format!("process {process} ({name})")
@@ -442,9 +440,13 @@ fn written_in(lock: &Path) -> String {
     }
 }
 
+fn number_in(lock: &Path) -> Option<u32> {
+    std::fs::read_to_string(lock).ok()?.trim().parse().ok()
+}
+
 /// Who has the directory now, for people; nobody of one that is not there or was never locked.
 pub(super) fn holder(path: &Path) -> Result<Option<String>> {
-    match lock_shared(path, Duration::ZERO) {
+    match lock_shared(path, false) {
         Ok(_free) => Ok(None),
         Err(error) if error.kind() == ErrorKind::Busy => Ok(Some(written_in(&path.join("lock")))),
         Err(error) => Err(error),
