@@ -104,9 +104,9 @@ impl From<Error> for Refusal {
             ErrorKind::Exists => FILE_EXISTS,
             ErrorKind::Invalid => ILLEGAL_ARGUMENT,
             ErrorKind::Stale => LEASE_EXPIRED,
-            ErrorKind::Busy => ALREADY_BEING_CREATED,
             ErrorKind::Unsupported => UNSUPPORTED,
-            ErrorKind::Unreachable => RETRIABLE,
+            // Whoever finds that a file is open says so in HDFS's words before it comes here: what is busy is the store.
+            ErrorKind::Busy | ErrorKind::Unreachable => RETRIABLE,
             ErrorKind::Corrupt | ErrorKind::Full | ErrorKind::Io | ErrorKind::Protocol | ErrorKind::Refused => IO,
             ErrorKind::OverQuota => IO,
         };
@@ -151,9 +151,15 @@ fn bytes(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{BYTES_OVER_QUOTA, NAMES_OVER_QUOTA, Refusal, bytes};
-    use base::error::Error;
+    use super::{BYTES_OVER_QUOTA, NAMES_OVER_QUOTA, RETRIABLE, Refusal, bytes};
+    use base::error::{Error, ErrorKind};
     use base::quota::Exceeded;
+
+    /// A store that is busy is asked again: it holds no file.
+    #[test]
+    fn busy() {
+        assert_eq!(Refusal::from(Error::new(ErrorKind::Busy, "ask again")).class, RETRIABLE);
+    }
 
     /// A quota that is used up is said in HDFS's own classes and words.
     #[test]

@@ -190,7 +190,7 @@ async fn open_end(gateway: &Arc<Gateway>, caller: &Caller, ask: &Append) -> Resu
                 let note = Note::read(&writer.attributes().note);
                 return Ok(made(gateway, writer, opener(caller, &ask.holder), path, &note));
             }
-            Err(error) if error.kind() == ErrorKind::Busy => {
+            Err(error) if error.kind() == ErrorKind::Busy && gateway.client.stat_inode(old.inode).await?.open => {
                 let why = Wish::Append.refused(path, &ask.holder, machine, "somebody else just opened it");
                 return Err(Refusal::new(ALREADY_BEING_CREATED, why));
             }

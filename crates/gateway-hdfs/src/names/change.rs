@@ -12,7 +12,8 @@ use crate::names::walk::Walk;
 use crate::names::way::{Purpose, Way};
 use crate::note::Note;
 use crate::refusal::{
-    FILE_EXISTS, FILE_NOT_FOUND, ILLEGAL_ARGUMENT, JAVA_ARGUMENT, NOT_EMPTY, PARENT_NOT_DIRECTORY, Refusal,
+    ALREADY_BEING_CREATED, FILE_EXISTS, FILE_NOT_FOUND, ILLEGAL_ARGUMENT, JAVA_ARGUMENT, NOT_EMPTY,
+    PARENT_NOT_DIRECTORY, Refusal,
 };
 use base::error::{Error, ErrorKind};
 use base::limit::{CONCAT_FILES_MAX, EMPTY_DIRECTORIES_MAX};
@@ -294,6 +295,9 @@ pub(crate) async fn truncate(gateway: &Gateway, caller: &Caller, ask: TruncateRe
             return Err(Refusal::new(ILLEGAL_ARGUMENT, text));
         }
         match gateway.client.relying_on(way.looked()).truncate(&way.path, ask.length).await {
+            Err(error) if error.kind() == ErrorKind::Busy && file.open => {
+                return Err(Refusal::new(ALREADY_BEING_CREATED, error.text()));
+            }
             Err(error) => looks.again(error)?,
             Ok(_) => return Ok(true),
         }
