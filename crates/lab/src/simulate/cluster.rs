@@ -380,11 +380,11 @@ impl ClusterDirector {
                 !device.missing && !device.out_of_service && host.as_ref().is_some_and(|host| !host.silent)
             });
             let runs = self.members.iter().filter(|member| member.state == State::Runs).count();
-            let heard: std::collections::BTreeSet<_> =
-                well.clone().flat_map(|(_, host)| host).map(|host| host.node).collect();
-            // One that is being taken out may have no devices any more.
-            let leaving = self.players.leaving();
-            if well.count() == devices.len() && heard.len() + leaving >= runs {
+            // Nodes, not their devices: whose devices have all been taken out is there, too. One that is being taken out may not be.
+            let view = self.scene.insist("finale", "view", || client.view()).await?;
+            let view = view.map_err(|error| Broken(format!("view: {error}")))?;
+            let heard = view.members.iter().filter(|member| !member.silent).count();
+            if well.count() == devices.len() && heard + self.players.leaving() >= runs {
                 return Ok(());
             }
             if self.now().since(begun) > HEALED {

@@ -154,10 +154,7 @@ impl Unanswered<'_> {
     fn take(&mut self, chunk: client::Chunk) -> Check<()> {
         let number = chunk_number(&chunk.bytes).unwrap_or_default();
         self.scene.say(|| format!("{}: pulled {number} as {}", self.name, chunk.id));
-        if self.handled.contains(&number) {
-            let text = format!("{}: chunk {number} came again as {} after its acknowledgement", self.name, chunk.id);
-            return Err(Broken(text));
-        }
+        // It may be given again before its acknowledgement arrives. What counts is whose acknowledgement is accepted.
         self.numbers.insert(chunk.id, number);
         self.scene.count("acknowledge");
         chunk.acknowledge();
