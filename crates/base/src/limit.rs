@@ -321,8 +321,11 @@ pub const CREDIT_IDLE_MAX: Duration = Duration::from_secs(1);
 /// that is slower than `FRAME_RATE_MIN` from then on.
 pub const FRAME_STALL_MAX_PRESSED: Duration = Duration::from_secs(2);
 
-/// Bytes that the questions which a node works on may take, over all connections: some 15,000 usual ones.
-pub const CALLS_MEMORY_MAX: u64 = 48 * MIB;
+/// Bytes that the questions about names which a node works on may take, over all connections: some 6,000 usual ones.
+pub const CALLS_MEMORY_MAX: u64 = 24 * MIB;
+
+/// The same for questions that devices answer, apart from the former: a device that stands still holds all that it is asked.
+pub const DEVICE_CALLS_MEMORY_MAX: u64 = 24 * MIB;
 
 /// The same for questions of nodes, and for those that keep clients' claims alive.
 pub const URGENT_CALLS_MEMORY_MAX: u64 = 16 * MIB;

@@ -150,6 +150,22 @@ pub fn is_change(kind: u16) -> bool {
     )
 }
 
+/// Whether a device answers a question of this kind, when it has done its part: not before, if it stands still.
+pub fn is_for_device(kind: u16) -> bool {
+    matches!(
+        kind,
+        chunk::Append::KIND
+            | chunk::AppendCell::KIND
+            | chunk::Read::KIND
+            | chunk::Seal::KIND
+            | chunk::Stat::KIND
+            | bag::Push::KIND
+            | device::Scrub::KIND
+            | device::Damage::KIND
+            | device::Scrubbed::KIND
+    )
+}
+
 /// The answer to a question that only wants to be done.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Done {}

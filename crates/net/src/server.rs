@@ -44,7 +44,9 @@ pub struct ServerSettings {
     /// Bounds what the questions that are worked on take once they are decoded (`limit::call_memory`). A call that finds none waits, and its
     /// connection is not read.
     pub calls: Budget,
-    /// The same for questions that others may wait for: of nodes, and what keeps clients' claims alive. Never one with `calls`: a circle of
+    /// The same for questions that devices answer (`message::is_for_device`): one that stands still keeps nobody from names.
+    pub device_calls: Budget,
+    /// The same for questions that others may wait for: of nodes, and what keeps clients' claims alive. Never one with the others: a circle of
     /// waits would not end.
     pub urgent: Budget,
     /// Who may be connected. Of a server's own: what two share, the strangers of one take from the other.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The sending and receiving side of one engine's queue. It refuses nothing, because its senders are bounded: connections by the memory of
-/// the questions that are worked on, over all of them (`limit::CALLS_MEMORY_MAX` and `limit::URGENT_CALLS_MEMORY_MAX`, of which each item holds its part until it is answered),
+/// the questions that are worked on, over all of them (`limit::CALLS_MEMORY_MAX`, `limit::DEVICE_CALLS_MEMORY_MAX` and `limit::URGENT_CALLS_MEMORY_MAX`, of which each item holds its part until it is answered),
 /// for pulls by the calls that each may have unanswered (`limit::SMALL_FRAMES_MAX`), and by the payload budget; the gateway in the same
 /// process, whose calls are function calls, by the calls that each of its connections may have at work (`limit::HDFS_CALLS_MAX`) and by
 /// `limit::HDFS_WRITE_MEMORY_MAX`; housekeeping, drains and scrubs by waiting for one answer before the next question.

@@ -147,6 +147,7 @@ async fn open(
         outgoing,
         messages: Budget::new(base::limit::LARGE_MESSAGES_MAX),
         calls: Budget::new(base::limit::CALLS_MEMORY_MAX),
+        device_calls: Budget::new(base::limit::DEVICE_CALLS_MEMORY_MAX),
         urgent: Budget::new(base::limit::URGENT_CALLS_MEMORY_MAX),
         places: base::places::Places::new(connections(world.open_files())),
         pool,

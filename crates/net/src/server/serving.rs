@@ -8,7 +8,7 @@ use crate::connection::{Moments, Role};
 use crate::credit::{Budget, Piece};
 use crate::decode::Frame;
 use crate::frame::{self, CLOSING, CREDIT, FAILURE, HELLO, Header, PING, PROVE, REPLY, RETURN};
-use crate::message::{Ask, Failure, bag, session};
+use crate::message::{Ask, Failure, bag, is_for_device, session};
 use crate::outbound::Outbound;
 use crate::payload::Payload;
 use crate::secret::Asker;
@@ -145,11 +145,16 @@ impl Serving {
     fn call(&mut self, known: Known, frame: Frame) {
         let bytes = call_memory(frame.message.len());
         // A pull waits for others to push: what it holds meanwhile must not keep them from it.
-        if frame.header.kind == bag::Pull::KIND {
+        let kind = frame.header.kind;
+        if kind == bag::Pull::KIND {
             return self.hand_over(known, frame, None);
         }
-        let urgent = is_urgent(&known, frame.header.kind);
-        let calls = if urgent { &self.settings.urgent } else { &self.settings.calls };
+        let urgent = is_urgent(&known, kind);
+        let calls = match kind {
+            _ if urgent => &self.settings.urgent,
+            kind if is_for_device(kind) => &self.settings.device_calls,
+            _ => &self.settings.calls,
+        };
         // Nodes count as silent after seconds, and claims end: what is urgent stands in no line of others.
         let turns = (frame.message.len() > LONG_QUESTION && !urgent).then(|| self.turns.clone());
         match calls.try_acquire(bytes) {

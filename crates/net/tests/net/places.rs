@@ -332,6 +332,38 @@ async fn questions_that_are_worked_on_are_bounded() {
     assert_eq!(server.calls.available(), total);
 }
 
+/// A device that stands still holds the questions of fifty connections, more than there is memory for: names are asked for all the while.
+#[tokio::test(start_paused = true)]
+async fn a_device_that_stands_still_keeps_nobody_from_names() {
+    let net = Arc::new(MemoryNet::default());
+    let held = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let stands = held.clone();
+    let service = Doing(move |call: Call| match call.kind == net::message::chunk::Append::KIND {
+        true => stands.lock().unwrap().push(call),
+        false => echo(call),
+    });
+    let server = serve(&*net, "a", 64 << 20, Arc::new(service)).await;
+    let mut connections = Vec::new();
+    for _ in 0..50 {
+        let mut stream = greeted(&net).await;
+        let questions = (1..=200).flat_map(|number| {
+            begin(Header { kind: net::message::chunk::Append::KIND, number, ..Header::default() }, &[0; 100])
+        });
+        stream.write_all(&questions.collect::<Vec<u8>>()).await.unwrap();
+        connections.push(stream);
+    }
+    // Long enough for all that would be taken.
+    sleep(Duration::from_secs(5)).await;
+    let taken = held.lock().unwrap().len() as u64;
+    assert!(taken < 50 * 200 && (taken + 1) * base::limit::call_memory(100) > 24 << 20, "{taken} questions");
+    let name = net::message::file::SetXattr::default();
+    let asked = link(net.clone(), "a").await.call(&name, net::Payload::empty()).await;
+    assert!(!asked.is_err_and(|error| error.kind() == base::error::ErrorKind::Unreachable));
+    drop(connections);
+    held.lock().unwrap().drain(..).for_each(echo);
+    assert_eq!(server.calls.available(), server.calls.total());
+}
+
 /// A fault in the service while it takes a call ends that connection and is counted; the others go on, and the client's next call is
 /// served over a new one.
 #[tokio::test(start_paused = true)]
@@ -354,19 +386,25 @@ async fn a_fault_ends_one_connection() {
     is_served(&link(net.clone(), "a").await).await;
 }
 
+/// As many large messages as there is memory for, each on a connection of its own, of which no more comes than the beginning.
+async fn all_messages_begun(net: &MemoryNet) -> Vec<Box<dyn Stream>> {
+    let half = begin(Header { kind: bag::Push::KIND, number: 1, ..Header::default() }, &vec![0; 1 << 20]);
+    let mut held = Vec::new();
+    for _ in 0..32 {
+        let mut stream = greeted(net).await;
+        stream.write_all(&half[..1000]).await.unwrap();
+        held.push(stream);
+    }
+    held
+}
+
 /// Large messages that do not end take no more memory than there is for them. One more waits, and has its turn as soon as those that stand
 /// still have been ended for it; small calls go on all the while.
 #[tokio::test(start_paused = true)]
 async fn large_messages_are_bounded() {
     let net = Arc::new(MemoryNet::default());
     let server = serve(&*net, "a", 64 << 20, Arc::new(Doing(echo))).await;
-    let half = begin(Header { kind: bag::Push::KIND, number: 1, ..Header::default() }, &vec![0; 1 << 20]);
-    let mut held = Vec::new();
-    for _ in 0..32 {
-        let mut stream = greeted(&net).await;
-        stream.write_all(&half[..1000]).await.unwrap();
-        held.push(stream);
-    }
+    let _held = all_messages_begun(&net).await;
     let good = link(net.clone(), "a").await;
     is_served(&good).await;
     let question = net::message::file::SetXattr { value: Some(vec![1; 100_000]), ..Default::default() };
@@ -389,13 +427,7 @@ async fn who_holds_other_memory_goes_on() {
     let (beginning, rest) = whole.split_at(whole.len() / 2);
     slow.write_all(beginning).await.unwrap();
     until("it has its memory", || server.budget.available() < 64 << 20).await;
-    let half = begin(Header { kind: bag::Push::KIND, number: 1, ..Header::default() }, &vec![0; 1 << 20]);
-    let mut held = Vec::new();
-    for _ in 0..32 {
-        let mut stream = greeted(&net).await;
-        stream.write_all(&half[..1000]).await.unwrap();
-        held.push(stream);
-    }
+    let _held = all_messages_begun(&net).await;
     let good = link(net.clone(), "a").await;
     let question = net::message::file::SetXattr { value: Some(vec![1; 100_000]), ..Default::default() };
     drop(good.call(&question, net::Payload::empty()).await);

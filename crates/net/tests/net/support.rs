@@ -279,6 +279,7 @@ pub async fn serve_to(
         outgoing: Budget::new(32 << 20),
         messages: Budget::new(24 << 20),
         calls: calls.clone(),
+        device_calls: Budget::new(24 << 20),
         urgent: Budget::new(16 << 20),
         places: base::places::Places::new(64),
         credentials,

@@ -55,6 +55,7 @@ impl Nodes {
             outgoing: Budget::new(64 << 20),
             messages: Budget::new(64 << 20),
             calls: Budget::new(64 << 20),
+            device_calls: Budget::new(64 << 20),
             urgent: Budget::new(64 << 20),
             places: base::places::Places::new(64),
             pool: Pool::new(64 << 20),
