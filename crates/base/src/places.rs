@@ -238,6 +238,9 @@ impl Place {
 
     /// Ready once this connection has to leave because others came before it had proved who it is, or while it rests; with the reason.
     pub fn poll_leave(&self, context: &Context<'_>) -> Poll<Taken> {
+        if self.proven && self.resting.is_none() {
+            return Poll::Pending;
+        }
         let mut table = self.places.lock();
         let (waker, reason) = match (self.proven, self.resting) {
             (false, _) => (table.unproven.get_mut(&(self.near, self.number)), pushed_out as fn(usize) -> String),

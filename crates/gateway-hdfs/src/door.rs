@@ -44,6 +44,20 @@ pub struct Ticket {
 }
 
 impl Ticket {
+    /// One of few places, all others of which are free.
+    #[cfg(test)]
+    pub fn alone() -> Ticket {
+        Ticket::among(&Places::new(16))
+    }
+
+    /// One of these places, of a client of another machine that has said who it is.
+    #[cfg(test)]
+    pub fn among(places: &Arc<Places>) -> Ticket {
+        let mut place = places.enter(false).unwrap_or_else(|taken| unreachable!("{taken}"));
+        place.prove().unwrap_or_else(|taken| unreachable!("{taken}"));
+        Ticket { place, places: places.clone() }
+    }
+
     /// Who is at the other end has said it. Refused if there are too many of its kind, and none of them rests.
     pub fn known(&mut self) -> Result<(), Taken> {
         self.place.prove()

@@ -7,6 +7,7 @@ pub mod located;
 mod locks;
 mod making;
 pub mod open;
+mod openings;
 pub mod readers;
 pub mod room;
 mod writing;
@@ -43,8 +44,8 @@ pub struct Files {
     /// Devices that had no room lately.
     pub room: room::Room,
     opening: locks::Locks,
-    /// Held by each call from when it asks the store to open a file until that is in the table.
-    opening_now: tokio::sync::RwLock<()>,
+    /// Calls that ask the store to open a file, until that is in the table.
+    openings: openings::Openings,
 }
 
 impl Files {
@@ -54,17 +55,6 @@ impl Files {
         // As the store has it: clients may write a path in several ways.
         let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
         self.opening.lock(&names.join("/")).await
-    }
-
-    /// Before the store is asked to open a file, to be dropped when that is in the table: no device is asked for anything in between.
-    async fn open_soon(&self) -> tokio::sync::RwLockReadGuard<'_, ()> {
-        self.opening_now.read().await
-    }
-
-    /// Waits until every file that calls here asked the store to open by now is in the table, or was not opened. Not to be asked by who
-    /// opens one.
-    async fn opened_by_now(&self) {
-        drop(self.opening_now.write().await);
     }
 }
 

@@ -20,7 +20,6 @@ use connection::{Connection, nonsense};
 pub(crate) use gathering::Incoming;
 pub use read::suspect;
 pub(crate) use source::Reads;
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -44,37 +43,34 @@ enum Request {
 }
 
 /// Serves a connection whose first bytes, `begun`, say that it carries data, until it ends.
-pub async fn converse(gateway: Arc<Gateway>, stream: Box<dyn Stream>, mut ticket: Ticket, begun: Vec<u8>) {
-    let mut connection = Connection::new(stream, begun);
-    // A client that goes away is no trouble, whenever it does.
-    if let Err(error) = serve(&gateway, &mut connection, &mut ticket).await
-        && error.kind() != ErrorKind::Unreachable
+pub async fn converse(gateway: Arc<Gateway>, stream: Box<dyn Stream>, ticket: Ticket, begun: Vec<u8>) {
+    let mut connection = Connection::new(stream, ticket, begun);
+    // A client that goes away is no trouble, whenever it does, and neither is one that rested and gave way.
+    if let Err(error) = serve(&gateway, &mut connection).await
+        && !matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Busy)
     {
         (gateway.on_trouble)(format!("data connection from {}: {}", connection.peer(), error.text()));
     }
 }
 
 /// Serves operations one after another until one of them is the last.
-async fn serve(gateway: &Arc<Gateway>, connection: &mut Connection, ticket: &mut Ticket) -> Result<()> {
+async fn serve(gateway: &Arc<Gateway>, connection: &mut Connection) -> Result<()> {
     let mut wait = HELLO_WAIT_MAX;
     loop {
         // Silence between two operations is how connections end.
-        let request = tokio::select! {
-            biased;
-            request = timeout(wait, read_request(connection)) => request,
-            taken = poll_fn(|context| ticket.poll_leave(context)) => {
-                return answer(connection, ERROR, &taken.to_string()).await;
-            }
+        let Ok(request) = timeout(wait, read_request(connection)).await else { return Ok(()) };
+        let request = match request {
+            Err(error) if error.kind() == ErrorKind::Busy => return answer(connection, ERROR, error.text()).await,
+            other => other?,
         };
-        let Ok(request) = request else { return Ok(()) };
-        let request = request?;
+        let ticket = &mut connection.ticket;
         if let Err(taken) = ticket.known().and_then(|()| ticket.work()) {
             return answer(connection, ERROR, &taken.to_string()).await;
         }
         match request {
             Request::Write(request) => return write::write_block(gateway, connection, *request).await,
             Request::Read(request) => {
-                if !read::read_block(gateway, connection, ticket, &request).await? {
+                if !read::read_block(gateway, connection, &request).await? {
                     return Ok(());
                 }
             }
@@ -87,7 +83,7 @@ async fn serve(gateway: &Arc<Gateway>, connection: &mut Connection, ticket: &mut
             }
         }
         wait = KEEP_ALIVE;
-        ticket.rest();
+        connection.ticket.rest();
     }
 }
 

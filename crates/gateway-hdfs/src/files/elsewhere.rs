@@ -109,7 +109,7 @@ pub async fn take_over(
     // It is closed with what its device has, which nobody adds to from then on, and goes on behind that.
     let closed = gateway.client.recover_at(inode, false, attributes.generation).await?;
     let file = {
-        let _opening = gateway.files.open_soon().await;
+        let _opening = gateway.files.openings.begin();
         // Of one that an older program opened nobody knows where: nothing that is said of it counts as said of an earlier opening.
         let began = (began_at(attributes), attributes.began_generation.max(1));
         let writer = store.append_as(&path, holder, began).await?;

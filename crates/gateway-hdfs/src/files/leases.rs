@@ -65,7 +65,7 @@ pub async fn may_take(
     let mut there = present(gateway, attributes).await;
     if there.is_none() {
         // A call that opens it here at this moment, under whichever of its names, is waited for: its file is none that was left.
-        gateway.files.opened_by_now().await;
+        gateway.files.openings.ended_by_now().await;
         there = present(gateway, attributes).await;
     }
     match there {

@@ -40,7 +40,7 @@ async fn make(gateway: &Arc<Gateway>, caller: &Caller, ask: &Create) -> Result<M
     names::check_replication(ask.replication, &ask.path)?;
     check_room(gateway, caller, &ask.path)?;
     {
-        let _opening = gateway.files.open_soon().await;
+        let _opening = gateway.files.openings.begin();
         if let Some((writer, path, note)) = create_unseen(gateway, caller, ask).await? {
             return Ok(made(gateway, writer, opener(caller, &ask.holder), &path, &note));
         }
@@ -52,7 +52,7 @@ async fn make(gateway: &Arc<Gateway>, caller: &Caller, ask: &Create) -> Result<M
         let overwrite = ask.flags & OVERWRITE != 0;
         let options = CreateOptions { overwrite, parents: ask.parents, ..options(ask, &creation, &note) };
         let store = caller.store(&gateway.client).relying_on(creation.looked.clone());
-        let opening = gateway.files.open_soon().await;
+        let opening = gateway.files.openings.begin();
         let writer = match store.create(path, options).await {
             Ok(writer) => writer,
             Err(error) if error.kind() == ErrorKind::Exists => return Err(exists(path, machine)),
@@ -184,7 +184,7 @@ async fn open_end(gateway: &Arc<Gateway>, caller: &Caller, ask: &Append) -> Resu
         }
         may_take(gateway, old, path, &ask.holder, machine, Wish::Append).await?;
         let store = caller.store(&gateway.client).relying_on(way.looked());
-        let _opening = gateway.files.open_soon().await;
+        let _opening = gateway.files.openings.begin();
         match store.append_as(path, &held_by(&ask.holder), (0, 0)).await {
             Ok(writer) => {
                 let note = Note::read(&writer.attributes().note);

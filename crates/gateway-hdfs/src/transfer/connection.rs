@@ -1,10 +1,12 @@
-//! A connection of the data transfer protocol: bytes that were read and not used yet, messages with their length before
-//! them, and writes of several parts at once.
+//! A connection of the data transfer protocol and its place among all: bytes that were read and not used yet, messages with their length
+//! before them, and writes of several parts at once.
 
+use crate::door::Ticket;
 use crate::memory::is_too_slow;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::HDFS_MESSAGE_MAX;
 use base::net::Stream;
+use base::places::Taken;
 use prost::Message;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -25,10 +27,13 @@ pub const SILENCE_MAX: Duration = Duration::from_secs(480);
 /// How often a client that takes nothing is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// A connection. Its errors: `Unreachable` if the client went away, which is no trouble; `Protocol` if it sent nonsense.
+/// A connection. Its errors: `Unreachable` if the client went away, which is no trouble; `Protocol` if it sent nonsense; `Busy` if it
+/// rested, and others wanted its place.
 pub struct Connection {
     /// The socket. Whoever reads from it must take what is staged first.
     pub stream: Box<dyn Stream>,
+    /// Its place.
+    pub ticket: Ticket,
     /// What was read: `staging[start..end]` is not used yet.
     staging: Vec<u8>,
     start: usize,
@@ -37,9 +42,9 @@ pub struct Connection {
 
 impl Connection {
     /// A connection that has said `begun` so far.
-    pub fn new(stream: Box<dyn Stream>, begun: Vec<u8>) -> Connection {
+    pub fn new(stream: Box<dyn Stream>, ticket: Ticket, begun: Vec<u8>) -> Connection {
         let end = begun.len();
-        Connection { stream, staging: begun, start: 0, end }
+        Connection { stream, ticket, staging: begun, start: 0, end }
     }
 
     /// Who is at the other end, for people.
@@ -83,7 +88,11 @@ impl Connection {
     pub async fn stage(&mut self, count: usize) -> Result<&[u8]> {
         while self.end - self.start < count {
             self.make_room(count);
-            let got = self.stream.read(&mut self.staging[self.end..]).await.map_err(gone)?;
+            let got = tokio::select! {
+                biased;
+                got = self.stream.read(&mut self.staging[self.end..]) => got.map_err(gone)?,
+                taken = poll_fn(|context| self.ticket.poll_leave(context)) => return Err(gave_way(&taken)),
+            };
             if got == 0 {
                 return Err(Error::new(ErrorKind::Unreachable, "the client closed the connection"));
             }
@@ -105,9 +114,10 @@ impl Connection {
     }
 
     /// Says that nothing more comes, and throws away what the client still sends until it has heard that: closing with something unread
-    /// could overtake what it was told.
+    /// could overtake what it was told. Nothing is under way meanwhile.
     pub async fn end(&mut self) {
         self.take(self.end - self.start);
+        self.ticket.rest();
         let ending = async {
             self.stream.shutdown().await?;
             let mut rest = vec![0; STAGING];
@@ -115,7 +125,11 @@ impl Connection {
             Ok::<(), io::Error>(())
         };
         // One that is gone has heard what it could, and one that never is has had as long as a silent one has.
-        let _ended = timeout(SILENCE_MAX, ending).await;
+        tokio::select! {
+            biased;
+            _ended = timeout(SILENCE_MAX, ending) => (),
+            _taken = poll_fn(|context| self.ticket.poll_leave(context)) => (),
+        }
     }
 
     /// Waits for a message with its length before it.
@@ -146,11 +160,12 @@ impl Connection {
     }
 
     /// Sends these parts one after another. An error if the client takes nothing for too long, or too little while others want the memory
-    /// that is held until it has.
-    pub async fn write_all(&mut self, mut parts: &mut [IoSlice<'_>], wanted: impl Fn() -> bool) -> Result<()> {
+    /// that is held until it has: `wanted` is asked that while it takes too little. One that takes too little for a while rests: a
+    /// client that is only paused finds its connection, unless others need the place.
+    pub async fn write_all(&mut self, mut parts: &mut [IoSlice<'_>], mut wanted: impl FnMut() -> bool) -> Result<()> {
         IoSlice::advance_slices(&mut parts, 0);
         let mut look = pin!(sleep(LOOK_EVERY));
-        let (mut taken, mut waited, mut silent) = (0, Duration::ZERO, Duration::ZERO);
+        let (mut taken, mut waited, mut silent, mut rested) = (0, Duration::ZERO, Duration::ZERO, false);
         while !parts.is_empty() {
             let write = poll_fn(|context| Pin::new(&mut self.stream).poll_write_vectored(context, parts));
             let written = tokio::select! {
@@ -160,12 +175,18 @@ impl Connection {
                     look.set(sleep(LOOK_EVERY));
                     waited += LOOK_EVERY;
                     silent += LOOK_EVERY;
-                    if silent >= SILENCE_MAX || wanted() && is_too_slow(waited, taken, true) {
+                    let slow = is_too_slow(waited, taken, true);
+                    if silent >= SILENCE_MAX || slow && wanted() {
                         let text = format!("the client took {taken} bytes in {} s", waited.as_secs());
                         return Err(Error::new(ErrorKind::Unreachable, text));
                     }
+                    if slow {
+                        self.ticket.rest();
+                        rested = true;
+                    }
                     continue;
                 }
+                leave = poll_fn(|context| self.ticket.poll_leave(context)) => return Err(gave_way(&leave)),
             };
             taken += written as u64;
             silent = Duration::ZERO;
@@ -174,7 +195,7 @@ impl Connection {
             }
             IoSlice::advance_slices(&mut parts, written);
         }
-        Ok(())
+        if rested { self.ticket.work().map_err(|taken| gave_way(&taken)) } else { Ok(()) }
     }
 }
 
@@ -195,6 +216,11 @@ pub fn gone(error: io::Error) -> Error {
     Error::new(ErrorKind::Unreachable, format!("the connection ended: {error}"))
 }
 
+/// Others wanted the place of a connection that rested.
+fn gave_way(taken: &Taken) -> Error {
+    Error::new(ErrorKind::Busy, taken.to_string())
+}
+
 /// The client broke the protocol.
 pub fn nonsense(text: impl Into<String>) -> Error {
     Error::new(ErrorKind::Protocol, text)
@@ -203,10 +229,12 @@ pub fn nonsense(text: impl Into<String>) -> Error {
 #[cfg(test)]
 mod tests {
     use super::{Connection, SILENCE_MAX, STAGING};
+    use crate::door::Ticket;
     use crate::message::transfer::{OperationAnswer, ReadStatus};
     use base::error::ErrorKind;
     use base::limit::{HDFS_RATE_MIN, HDFS_STALL_MAX, HDFS_STALL_MAX_PRESSED};
     use base::net::Stream;
+    use base::places::Places;
     use std::io::{self, IoSlice};
     use std::pin::Pin;
     use std::task::{Context, Poll};
@@ -249,7 +277,7 @@ mod tests {
         let bytes: Vec<u8> = [&[2, 8, 6, 2, 8, 0][..], &[9; 3000], &[2, 8, 1]].concat();
         for step in [1, 2, 5, 999, 5000] {
             let (here, mut there) = duplex(step);
-            let mut connection = Connection::new(Box::new(End(here)), bytes[..1].to_vec());
+            let mut connection = Connection::new(Box::new(End(here)), Ticket::alone(), bytes[..1].to_vec());
             let rest = bytes[1..].to_vec();
             let sending = tokio::spawn(async move { there.write_all(&rest).await.map(|()| there) });
             for status in [6, 0] {
@@ -270,7 +298,7 @@ mod tests {
         for begun in
             [&[0xFF; 5][..], &[0xFF, 0xFF, 0xFF, 0xFF, 0x0F], &[0x81, 0x80, 0x04], &[3, 0x08, 0xFF, 0xFF], &[5]]
         {
-            let mut connection = Connection::new(Box::new(End(duplex(10).0)), begun.to_vec());
+            let mut connection = Connection::new(Box::new(End(duplex(10).0)), Ticket::alone(), begun.to_vec());
             let error = connection.read_message::<ReadStatus>().await.expect_err("nonsense");
             let expected = if *begun == [5] { ErrorKind::Unreachable } else { ErrorKind::Protocol };
             assert_eq!(error.kind(), expected, "{begun:?}: {}", error.text());
@@ -286,7 +314,7 @@ mod tests {
             [(true, HDFS_STALL_MAX_PRESSED, HDFS_STALL_MAX), (false, SILENCE_MAX, 2 * SILENCE_MAX)]
         {
             let (here, _there) = duplex(100);
-            let mut connection = Connection::new(Box::new(End(here)), Vec::new());
+            let mut connection = Connection::new(Box::new(End(here)), Ticket::alone(), Vec::new());
             let began = tokio::time::Instant::now();
             let error =
                 connection.write_all(&mut [IoSlice::new(&[1; 101])], || wanted).await.expect_err("it takes 100");
@@ -294,7 +322,7 @@ mod tests {
             assert!((least..most).contains(&began.elapsed()), "{wanted}: {:?}", began.elapsed());
         }
         let (here, mut there) = duplex(HDFS_RATE_MIN as usize);
-        let mut connection = Connection::new(Box::new(End(here)), Vec::new());
+        let mut connection = Connection::new(Box::new(End(here)), Ticket::alone(), Vec::new());
         let reading = tokio::spawn(async move {
             let mut some = vec![0; HDFS_RATE_MIN as usize];
             while there.read_exact(&mut some).await.is_ok() {
@@ -306,11 +334,53 @@ mod tests {
         reading.abort();
     }
 
+    /// A client that takes nothing, or that never ends its half, keeps nobody out: its place is another's as soon as somebody needs it.
+    /// One that goes on before has its place again.
+    #[tokio::test(start_paused = true)]
+    async fn who_takes_nothing_gives_way() {
+        for ending in [false, true] {
+            let places = Places::new(16);
+            let (here, _there) = duplex(100);
+            let mut connection = Connection::new(Box::new(End(here)), Ticket::among(&places), Vec::new());
+            // Those of other machines have 14 places.
+            let _others: Vec<Ticket> = (1..14).map(|_| Ticket::among(&places)).collect();
+            let stalled = async {
+                if ending {
+                    connection.end().await;
+                    return ErrorKind::Busy;
+                }
+                connection.write_all(&mut [IoSlice::new(&[1; 101])], || false).await.expect_err("it gave way").kind()
+            };
+            let newcomer = async {
+                let mut newcomer = places.enter(false).expect("newcomers are let in");
+                while newcomer.prove().is_err() {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+                newcomer
+            };
+            let both = async { tokio::join!(stalled, newcomer) };
+            let (kind, _newcomer) = tokio::time::timeout(HDFS_STALL_MAX, both).await.expect("within seconds");
+            assert_eq!(kind, ErrorKind::Busy, "ending: {ending}");
+        }
+        let places = Places::new(16);
+        let (here, mut there) = duplex(100);
+        let mut connection = Connection::new(Box::new(End(here)), Ticket::among(&places), Vec::new());
+        let _others: Vec<Ticket> = (1..14).map(|_| Ticket::among(&places)).collect();
+        let mut parts = [IoSlice::new(&[1; 101])];
+        let taking = async {
+            tokio::time::sleep(2 * HDFS_STALL_MAX).await;
+            there.read_exact(&mut [0; 101]).await
+        };
+        let (sent, taken) = tokio::join!(connection.write_all(&mut parts, || false), taking);
+        assert!(sent.is_ok() && taken.is_ok());
+        assert!(places.enter(false).expect("newcomers are let in").prove().is_err(), "nobody rests any more");
+    }
+
     /// That a client is gone is seen while nothing is written to it; what it said before is kept.
     #[tokio::test]
     async fn gone_while_it_waits() {
         let (here, mut there) = duplex(5000);
-        let mut connection = Connection::new(Box::new(End(here)), Vec::new());
+        let mut connection = Connection::new(Box::new(End(here)), Ticket::alone(), Vec::new());
         there.write_all(&[7; 20]).await.expect("sent");
         let staged = async {
             while connection.staged().len() < 20 {
@@ -323,7 +393,7 @@ mod tests {
         assert_eq!(connection.gone().await.kind(), ErrorKind::Unreachable);
         assert_eq!(connection.staged(), [7; 20]);
         let (here, mut there) = duplex(5000);
-        let mut connection = Connection::new(Box::new(End(here)), Vec::new());
+        let mut connection = Connection::new(Box::new(End(here)), Ticket::alone(), Vec::new());
         there.write_all(&[7; 5000]).await.expect("sent");
         drop(there);
         let waiting = tokio::time::timeout(Duration::from_millis(1), connection.gone()).await;
@@ -334,7 +404,7 @@ mod tests {
     #[tokio::test]
     async fn parts_arrive_in_order() {
         let (here, mut there) = duplex(7);
-        let mut connection = Connection::new(Box::new(End(here)), Vec::new());
+        let mut connection = Connection::new(Box::new(End(here)), Ticket::alone(), Vec::new());
         let reading = tokio::spawn(async move {
             let mut all = Vec::new();
             there.read_to_end(&mut all).await.map(|_| all)

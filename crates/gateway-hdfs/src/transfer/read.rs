@@ -2,7 +2,7 @@
 
 use super::connection::{Connection, SILENCE_MAX, nonsense};
 use super::source::Source;
-use crate::door::{IDLE_MAX_CROWDED, Ticket};
+use crate::door::IDLE_MAX_CROWDED;
 use crate::files::blocks::{generation_of, place};
 use crate::files::located::show;
 use crate::gateway::Gateway;
@@ -16,7 +16,6 @@ use base::error::{Error, ErrorKind, Result};
 use base::limit::BLOCK;
 use client::{FileReader, RangePiece, ReadOptions, Sums};
 use prost::Message;
-use std::future::poll_fn;
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,12 +43,7 @@ struct Sending {
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// Sends bytes of a block. Answers whether the connection may carry another operation.
-pub async fn read_block(
-    gateway: &Arc<Gateway>,
-    connection: &mut Connection,
-    ticket: &mut Ticket,
-    request: &ReadBlock,
-) -> Result<bool> {
+pub async fn read_block(gateway: &Arc<Gateway>, connection: &mut Connection, request: &ReadBlock) -> Result<bool> {
     let sending = match begin(gateway, request).await {
         Ok(sending) => sending,
         Err(error) => {
@@ -58,9 +52,9 @@ pub async fn read_block(
         }
     };
     send(connection, sending).await?;
-    ticket.rest();
+    connection.ticket.rest();
     // The client says whether the checksums were right, and the connection is free again. One that does not say it goes.
-    let Some(status) = status(connection, ticket).await? else { return Ok(false) };
+    let Some(status) = status(connection).await? else { return Ok(false) };
     if status.status == ERROR_CHECKSUM {
         suspect(gateway, &request.header.base.block).await;
     }
@@ -68,15 +62,10 @@ pub async fn read_block(
 }
 
 /// What a client says of the bytes that it was sent. None: it does not say it, and its place is wanted, or it had HDFS's own time.
-async fn status(connection: &mut Connection, ticket: &Ticket) -> Result<Option<ReadStatus>> {
+async fn status(connection: &mut Connection) -> Result<Option<ReadStatus>> {
     let mut waited = Duration::ZERO;
-    while waited < SILENCE_MAX && (waited < IDLE_MAX_CROWDED || !ticket.is_crowded()) {
-        let status = tokio::select! {
-            biased;
-            status = timeout(LOOK_EVERY, connection.read_message()) => status,
-            _taken = poll_fn(|context| ticket.poll_leave(context)) => return Ok(None),
-        };
-        match status {
+    while waited < SILENCE_MAX && (waited < IDLE_MAX_CROWDED || !connection.ticket.is_crowded()) {
+        match timeout(LOOK_EVERY, connection.read_message()).await {
             Ok(status) => return status.map(Some),
             Err(_) => waited += LOOK_EVERY,
         }
@@ -203,7 +192,7 @@ async fn send(connection: &mut Connection, sending: Sending) -> Result<()> {
         sent += piece.length;
         number += 1;
         let last = (sent == length).then_some(number);
-        write_packet(connection, &mut head, header, (&piece, last), source.is_wanted()).await?;
+        write_packet(connection, &mut head, header, (&piece, last), || source.is_slow()).await?;
         drop(piece);
         next = if sent < length { source.next().await? } else { None };
     }
@@ -217,14 +206,14 @@ async fn send(connection: &mut Connection, sending: Sending) -> Result<()> {
     Ok(())
 }
 
-/// Sends a packet behind what `head` holds, and right behind it the last one, of number `last`, if there is one. `wanted`: others want
-/// the memory that its bytes take.
+/// Sends a packet behind what `head` holds, and right behind it the last one, of number `last`, if there is one. `wanted`: asked while
+/// the client takes too little, whether others want the memory that its bytes take.
 async fn write_packet(
     connection: &mut Connection,
     head: &mut Vec<u8>,
     header: PacketHeader,
     (piece, last): (&RangePiece, Option<i64>),
-    wanted: impl Fn() -> bool,
+    wanted: impl FnMut() -> bool,
 ) -> Result<()> {
     let checksums = 4 * piece.sums.len();
     head.reserve(PACKET_HEADER + checksums);

@@ -48,7 +48,7 @@ enum Holds {
     /// As little as every connection may have.
     Little,
     /// The same, although there is more to read.
-    TooLittle { _wants: Wants },
+    TooLittle { wants: Option<Wants> },
     /// Enough to ask ahead.
     Enough { _permit: OwnedSemaphorePermit },
 }
@@ -78,10 +78,24 @@ impl Source {
         Ok(piece)
     }
 
-    /// Says whether others want the memory that this holds now.
-    pub fn is_wanted(&self) -> impl Fn() -> bool + use<> {
-        let held = matches!(self.holds, Holds::Enough { .. }).then(|| self.reads.memory.clone());
-        move || held.as_ref().is_some_and(|memory| memory.is_wanted())
+    /// The client takes too little: whether others want the memory that this holds.
+    pub fn is_slow(&mut self) -> bool {
+        self.holds.is_slow(&self.reads.memory)
+    }
+}
+
+impl Holds {
+    /// The same. One that has too little itself needs no more for such a client, and says no longer that it wants some: those that have
+    /// enough would end for it.
+    fn is_slow(&mut self, memory: &Memory) -> bool {
+        match self {
+            Holds::Enough { .. } => memory.is_wanted(),
+            Holds::Little => false,
+            Holds::TooLittle { wants } => {
+                *wants = None;
+                false
+            }
+        }
     }
 }
 
@@ -105,7 +119,7 @@ fn hold(memory: &Arc<Memory>, left: u64) -> (Holds, u64) {
     }
     match memory.now(left.min(HDFS_READ_MEMORY as u64) as usize) {
         Some(permit) => (Holds::Enough { _permit: permit }, left),
-        None => (Holds::TooLittle { _wants: memory.want() }, little),
+        None => (Holds::TooLittle { wants: Some(memory.want()) }, little),
     }
 }
 
@@ -131,6 +145,15 @@ mod tests {
         assert!(matches!(hold(&memory, 4096), (Holds::Little, 4096)));
         drop((first, third));
         assert!(matches!(hold(&memory, large).0, Holds::Enough { .. }) && !memory.is_wanted());
+    }
+
+    /// One that has too little, and whose client takes nothing, wants no more: others that are slow are left alone.
+    #[test]
+    fn who_does_not_take_wants_nothing() {
+        let memory = Memory::new(HDFS_READ_MEMORY);
+        let (mut first, mut second) = (hold(&memory, 1 << 30).0, hold(&memory, 1 << 30).0);
+        assert!(first.is_slow(&memory));
+        assert!(!second.is_slow(&memory) && !first.is_slow(&memory));
     }
 
     /// Who asks a device that does not answer keeps others waiting for a moment, and goes on waiting itself.
