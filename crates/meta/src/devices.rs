@@ -181,6 +181,14 @@ impl State {
 
     /// Does `DeviceRegister`. Memory follows with `Devices::registered` when it is committed.
     pub fn register_device(&mut self, info: &DeviceInfo) -> Result<Reply> {
+        // Its node was removed while it said what it has: the device would be one that nobody has. A store of before nodes knows none.
+        if !self.nodes.is_known(info.node) && self.nodes.are_known() {
+            let text = format!(
+                "node {} of device {} is none of this cluster's; nothing was changed; it joins with its next report",
+                info.node, info.device
+            );
+            return Err(Error::new(ErrorKind::NotFound, text));
+        }
         let known = self.layers.record::<DeviceRecord>(&Key::Device(info.device))?;
         let record = DeviceRecord {
             class: info.class.code(),

@@ -30,6 +30,11 @@ struct Node {
 }
 
 impl Nodes {
+    /// Whether any node is.
+    pub fn are_known(&self) -> bool {
+        !self.known.is_empty()
+    }
+
     /// Whether the node is one of the store's.
     pub fn is_known(&self, node: NodeId) -> bool {
         self.known.contains_key(&node)

@@ -81,9 +81,13 @@ impl Node {
         // In this order: one that is not known any more was marked before.
         let known: BTreeMap<DeviceId, DeviceInfo> =
             keeper.devices().await?.into_iter().map(|info| (info.device, info)).collect();
-        let removed: Vec<_> = devices.iter().map(|device| device.device).collect();
-        let removed =
-            removed.into_iter().filter(|id| keeper.peers.was_removed(DeviceId(id.value()), of)).collect::<Vec<_>>();
+        // One that is being emptied and is not known was removed before this node started: what it says of the drain is of this start
+        // of its node, and no device is emptied that was not known. Taken for a new one it would get files, and may be gone tomorrow.
+        let was_removed = |said: &file::Device| {
+            let device = DeviceId(said.device.value());
+            keeper.peers.was_removed(device, of) || said.drain.is_some() && !known.contains_key(&device)
+        };
+        let removed: Vec<_> = devices.iter().filter(|device| was_removed(device)).map(|device| device.device).collect();
         devices.retain(|device| !removed.contains(&device.device));
         for device in &devices {
             check_device(&info, device, known.get(&DeviceId(device.device.value())))?;
@@ -218,6 +222,11 @@ impl Keeper {
                 device.missing = true;
                 device.trouble = format!(
                     "node {name} is silent; what is on it is safe there and comes back with it; start it again"
+                );
+            } else if !info.reported && !device.missing {
+                device.missing = true;
+                device.trouble = format!(
+                    "missing: node {name} has not said that it has it; what is on it is safe; start that node with its --data too"
                 );
             }
             device.device = info.device.0.into();

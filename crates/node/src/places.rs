@@ -1,5 +1,5 @@
 //! Which device was found where at earlier starts: a small text file beside the metadata store. Without it, an empty mount
-//! point would look like a new device, and a lost one like none.
+//! point would look like a new device, and a lost one, or one that nobody named this time, like none.
 
 use crate::settings::DeviceSetting;
 use crate::world::World;
@@ -10,7 +10,7 @@ use os::disk::Backend;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// A device that was named at the start and could not be opened.
+/// A device that was named at the start and could not be opened, or was named at an earlier one and not at this.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
     /// Which.
@@ -73,6 +73,21 @@ impl Places {
             }
             _ => Err(error),
         }
+    }
+
+    /// Devices whose directories were not named at this start, when those that were are found.
+    pub fn left_out(&self, named: &[DeviceSetting]) -> Vec<Missing> {
+        let is_named = |directory: &Path| named.iter().any(|setting| absolute(&setting.directory) == directory);
+        let left_out = self.known.iter().filter(|(directory, _)| !is_named(directory));
+        let missing = |(directory, device): (&PathBuf, &DeviceId)| {
+            let place = directory.display().to_string();
+            let why = format!(
+                "it was not named at this start, and what is on it is safe; start again with --data {place} too; to do without it, \
+                 empty it then with `stormwell device rm`; if it is gone for good, start with --as-new {place}"
+            );
+            Missing { device: *device, place, why }
+        };
+        left_out.map(missing).collect()
     }
 
     fn device_at(&self, setting: &DeviceSetting) -> Option<DeviceId> {

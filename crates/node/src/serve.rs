@@ -382,7 +382,12 @@ async fn open_devices(
         }
         open.disks.insert(device.id, stats);
         if let Some(metadata) = metadata {
-            register(metadata, node, &device, given.clock.wall()).await.map_err(|error| error.during(&place))?;
+            let registered = register(metadata, node, &device, given.clock.wall()).await;
+            if registered.map_err(|error| error.during(&place))? && !opened.formatted {
+                open.notes.push(format!(
+                    "{place}: this device was empty and none of the store's; it is one of them from now on"
+                ));
+            }
         }
         if open.devices.insert(device.id, device.clone()).is_some() {
             return Err(Error::new(
@@ -391,6 +396,10 @@ async fn open_devices(
             ));
         }
         open.engines.push(ended);
+    }
+    // A member cannot know which of the devices that it had are the store's still; the node that keeps the metadata can.
+    if metadata.is_some() {
+        open.missing.extend(places.left_out(&given.settings.devices));
     }
     Ok(open)
 }
@@ -469,14 +478,15 @@ async fn listen(door: &Door, name: &str, network: &dyn Net, log: &Log) -> Result
 }
 
 /// Tells the metadata store of a device. One that holds chunks and is not known there belongs to another store: serving
-/// it would mean deleting everything on it.
-async fn register(metadata: &Metadata, node: NodeId, device: &Device, now: WallTime) -> Result<()> {
+/// it would mean deleting everything on it. Answers whether it is new there.
+async fn register(metadata: &Metadata, node: NodeId, device: &Device, now: WallTime) -> Result<bool> {
     let known = devices_of(metadata).await?;
+    let new = !known.iter().any(|info| info.device == device.id);
     if known.iter().any(|info| info.device == device.id && info.draining) {
         device.begin_draining(now);
     }
     let usage = device.usage();
-    if usage.chunks > 0 && !known.iter().any(|info| info.device == device.id) {
+    if usage.chunks > 0 && new {
         return Err(Error::new(
             ErrorKind::Unsupported,
             format!(
@@ -489,7 +499,7 @@ async fn register(metadata: &Metadata, node: NodeId, device: &Device, now: WallT
     let capacity = usage.capacity;
     metadata.ask(meta::Request::DeviceRegister { device: device.id, class: device.class, capacity, node }).await?;
     metadata.ask(housekeeping::report_of(device)).await?;
-    Ok(())
+    Ok(new)
 }
 
 async fn devices_of(metadata: &Metadata) -> Result<Vec<DeviceInfo>> {

@@ -25,6 +25,7 @@ fn one_lost_device() {
     let listed = store.run(&["device", "ls"]).done().text();
     let states: Vec<&str> = listed.lines().filter_map(|line| line.split_whitespace().next()).collect();
     assert!(states.contains(&"serving") && states.contains(&"missing"), "{listed}");
+    store.run(&["device", "scrub", "all", "--rate", "4G"]).failed(1, "data1 is missing");
     let (status, health) = get(&store.console, "/health/ready");
     assert!(status == 200 && health.contains("data1 is missing"), "{status} {health}");
     assert!(get(&store.console, "/metrics").1.contains("\nstormwell_devices_missing 1\n"));
@@ -88,4 +89,36 @@ fn a_new_device_in_the_old_place() {
     store.kill();
     store.start_again();
     assert!(!store.run(&["device", "ls"]).done().text().contains("missing"));
+}
+
+/// A device that nobody names at a start is missed, with its directory; named again it is as it was. One that was removed is not missed,
+/// and when it is named again that is said.
+#[test]
+fn a_device_that_is_left_out_is_missed() {
+    let mut store = Store::with_devices(3);
+    for number in 0..8 {
+        store.run_with(&["put", "-", &format!("/f{number}")], &noise(LARGE, number)).done();
+    }
+    let listed = |store: &Store| store.run(&["device", "ls"]).done().text();
+    store.kill();
+    store.start_without_the_last();
+    let place = store.directory.join("data2").display().to_string();
+    assert!(listed(&store).contains(&format!("--data {place}")), "{}", listed(&store));
+    let read = |store: &Store, number: u64| store.run(&["cat", &format!("/f{number}")]);
+    let lost: Vec<u64> = (0..8).filter(|number| read(&store, *number).code != 0).collect();
+    assert!(!lost.is_empty() && lost.len() < 8, "{lost:?}");
+    assert!(read(&store, lost[0]).stderr.contains(&place), "{}", read(&store, lost[0]).stderr);
+    store.kill();
+    store.start_again();
+    assert!(!listed(&store).contains("missing"));
+    (0..8).for_each(|number| {
+        assert!(read(&store, number).done().stdout == noise(LARGE, number), "file {number} has changed")
+    });
+    store.run(&["device", "rm", "data2"]).done();
+    store.kill();
+    store.start_without_the_last();
+    assert!(!listed(&store).contains("missing"), "{}", listed(&store));
+    store.kill();
+    store.start_again();
+    assert!(listed(&store).contains("data2"));
 }

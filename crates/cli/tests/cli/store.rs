@@ -128,6 +128,12 @@ impl Store {
         (self.server, self.address, self.console) = serve(&self.devices, &self.address, words);
     }
 
+    /// The same without its last device.
+    pub fn start_without_the_last(&mut self) {
+        let devices = &self.devices[..self.devices.len() - 1];
+        (self.server, self.address, self.console) = serve(devices, &self.address, &[]);
+    }
+
     /// A command against this store.
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = binary();

@@ -55,7 +55,8 @@ pub fn program() -> Result<PathBuf> {
 impl Launch {
     fn command(&self, random: &SimRandom) -> Command {
         let mut command = Command::new(&self.program);
-        command.args(["--quiet", "serve", "--at", "127.0.0.1:0"]);
+        // The usual ports may be those of another server on this machine, of which it would have to tell.
+        command.args(["--quiet", "serve", "--at", "127.0.0.1:0", "--console", "127.0.0.1:0", "--hdfs", "127.0.0.1:0"]);
         for data in &self.data {
             command.args(["--data", data]);
         }

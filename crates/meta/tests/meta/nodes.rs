@@ -127,6 +127,9 @@ fn leaving() {
         world.ask(Request::DeviceRemove { device: DeviceId(device) }).expect("removed");
     }
     world.ask(Request::NodeRemove { node: NodeId(2) }).expect("removed");
+    // It said so before it was removed: nobody would have the device.
+    let late = Request::DeviceRegister { device: DeviceId(22), class: Class::Ssd, capacity: 1 << 40, node: NodeId(2) };
+    assert_eq!(world.refusal(late), ErrorKind::NotFound);
     join(&mut world, info(2, 3, "two")).expect("joins");
     register(&mut world, 23, 2);
     assert_eq!(draining(&mut world), []);

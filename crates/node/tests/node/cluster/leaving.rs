@@ -113,6 +113,34 @@ async fn taken_before_its_first_byte() {
     cluster.stop_all().await;
 }
 
+/// A device that was emptied and removed stays removed when the node that keeps the metadata is started again while its own goes on and
+/// reports it: whoever was told that it is out of the store may take its disk away. When its own node starts with it, it is a new one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn removed_before_the_keeper_started_again() {
+    let mut cluster = Cluster::start("removed", 3).await;
+    let client = cluster.client(1).await;
+    let members = ask(&client.keeper, &cluster::View {}).await.expect("a view").members;
+    let device = members.iter().find(|member| member.node.name == "n1").expect("it is there").devices[0];
+    ask(&client.keeper, &device::Drain { device }).await.expect("it begins");
+    let is_gone = async |client: &super::Client| client.listed().await.iter().all(|known| known.device != device);
+    until("it is empty, and gone", async || is_gone(&client).await).await;
+    cluster.stop(0).await;
+    cluster.run(0).await;
+    let keeper = link_to(&cluster.keeper, 906).await;
+    let view = async || ask(&keeper, &cluster::View {}).await.expect("a view").members;
+    until("all were heard of", async || {
+        let members = view().await;
+        members.len() == 3 && members.iter().all(|member| !member.silent)
+    })
+    .await;
+    let client = cluster.again(client).await;
+    assert!(is_gone(&client).await, "{:?}", client.listed().await);
+    cluster.stop(1).await;
+    cluster.run(1).await;
+    until("it is there again", async || !is_gone(&client).await).await;
+    cluster.stop_all().await;
+}
+
 /// Devices in memory are new at each start of their node; those of earlier starts are forgotten, on the node that keeps the metadata and on
 /// others, and nobody waits for them. One of a node that is away stays, until that node was started again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
