@@ -23,7 +23,7 @@ CLASS is memory, nvm, ssd or hdd (ssd unless said). CAPACITY is what the device 
 most of what the file system has free. Port 0 picks a free port. When it is ready it says on stderr
 `stormwell: serving on HOST:PORT` (with --log json a line with \"text\":\"serving\"). Hadoop's clients reach the store as
 hdfs://127.0.0.1:8020 (a free port if that one is taken; the log says which): set fs.defaultFS to it. The console answers /metrics,
-/health/live and /health/ready over HTTP; curl 127.0.0.1:7401/metrics shows them. STORMWELL_DISK=auto|uring|threads|memory chooses how disks are driven
+/health/live and /health/ready over HTTP; curl 127.0.0.1:7401/metrics shows them. STORMWELL_DISK=auto|uring|threads chooses how disks are driven
 (volatile, for trials, forgets at the end of the process what was not synced).")]
 pub struct Serve {
     /// Where to listen; without it at the store's address, --at
@@ -50,7 +50,7 @@ pub struct Serve {
     /// Where the metadata are kept, which need not be a device; without it the first --data directory
     #[arg(long, value_name = "DIR")]
     metadata_dir: Option<String>,
-    /// How disks are driven: auto, uring, threads, memory or volatile
+    /// How disks are driven: auto, uring, threads or volatile
     #[arg(long, hide = true, value_parser = backend)]
     disk: Option<String>,
     /// A --data directory whose device is gone for good: a new device is made there

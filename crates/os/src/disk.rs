@@ -39,17 +39,18 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// The way with this name: `auto`, `io_uring`, `threads`, `memory` or `volatile`.
+    /// The way with this name: `auto`, `io_uring`, `threads` or `volatile`. Not memory: a device has that as its class, while the
+    /// metadata's tree is always a file.
     pub fn from_name(name: &str) -> Result<Backend> {
         match name {
             "auto" => Ok(Backend::Auto),
             "io_uring" | "uring" => Ok(Backend::Uring),
             "threads" => Ok(Backend::Threads),
-            "memory" => Ok(Backend::Memory),
             "volatile" => Ok(Backend::Volatile),
             _ => {
                 let text = format!(
-                    "'{name}' is no way to reach a disk; choose auto, io_uring, threads or memory (volatile is for trials)"
+                    "'{name}' is no way to reach a disk; choose auto, io_uring or threads (volatile is for trials); a device in \
+                     memory has that as its class, DIR:memory"
                 );
                 Err(Error::new(ErrorKind::Invalid, text))
             }

@@ -80,7 +80,7 @@ pub const KEYS: &[Key] = &[
         "disk",
         Takes::Text,
         "auto",
-        "How disks are driven: `auto` (io_uring where it may; the metadata log by threads), `uring`, `threads`, `memory` or `volatile`",
+        "How disks are driven: `auto` (io_uring where it may; the metadata log by threads), `uring`, `threads` or `volatile`",
     ),
     key(
         "console",

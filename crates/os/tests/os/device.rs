@@ -219,7 +219,7 @@ fn on_tmpfs() {
 #[test]
 fn names() {
     assert_eq!(Backend::from_name("threads"), Ok(Backend::Threads));
-    assert!(Backend::from_name("fast").unwrap_err().text().contains("auto, io_uring, threads or memory"));
+    assert!(Backend::from_name("fast").unwrap_err().text().contains("auto, io_uring or threads"));
 }
 
 /// A device that is only looked at shows its files and the changes made to them, and keeps the changes to itself. It is
