@@ -11,12 +11,18 @@ use client::{Client, Settings};
 use net::{Credentials, Tls};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Bytes of aligned memory kept for later: two windows of a file writer or reader.
 const POOL_IDLE_MAX: usize = 32 << 20;
 
 /// Connections to the node: two keep the wire busy while one of them waits for its turn; more cost more than they bring.
 const CONNECTIONS: usize = 2;
+
+/// What a port that is no store's may say of itself, and how long it has for it.
+const ANSWER_MAX: u64 = 4096;
+const ANSWER_WAIT: Duration = Duration::from_secs(2);
 
 /// The surroundings of one run of one command.
 pub struct Context {
@@ -64,7 +70,10 @@ impl Context {
 
     /// A session with the store, under the name of the command that wants it.
     pub async fn connect(&self, command: &str) -> Result<Client> {
-        Client::connect(self.settings(command)?).await
+        match Client::connect(self.settings(command)?).await {
+            Err(error) if error.kind() == ErrorKind::Protocol => Err(other_port(&self.at).await.unwrap_or(error)),
+            connected => connected,
+        }
     }
 
     /// Says what an option says of the secret.
@@ -107,4 +116,27 @@ impl Context {
             silence_max: CALL_SILENCE_MAX,
         })
     }
+}
+
+/// Whether what is at this address, and is no store, is another port of one of ours, both of which answer browsers: the error that
+/// says so.
+async fn other_port(at: &str) -> Option<Error> {
+    let question = async {
+        let mut stream = os::net::TcpNet.connect(at).await.ok()?;
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: stormwell\r\nConnection: close\r\n\r\n").await.ok()?;
+        let mut answer = Vec::new();
+        stream.take(ANSWER_MAX).read_to_end(&mut answer).await.ok()?;
+        Some(String::from_utf8_lossy(&answer).into_owned())
+    };
+    let answer = tokio::time::timeout(ANSWER_WAIT, question).await.ok()??;
+    let port = match answer.split_once("\r\n\r\n")?.1 {
+        words if words.starts_with("stormwell\n") => "the console of a node",
+        words if words.contains("HDFS port of Stormwell") => "the HDFS gateway of a node",
+        _ if answer.starts_with("HTTP/") => "a web server",
+        _ => return None,
+    };
+    let text = format!(
+        "{at} is the port of {port}, not of a store; nothing was done; name the address that `stormwell serve` says it serves on, with the port 7400 if nothing else was said"
+    );
+    Some(Error::new(ErrorKind::Invalid, text))
 }

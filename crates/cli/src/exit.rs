@@ -108,6 +108,8 @@ pub fn say(line: &str) {
 fn sentences(error: &Error) -> (&str, Option<&str>) {
     match error.text().rsplit_once("; ") {
         Some((what, advice)) if !what.is_empty() && !advice.is_empty() => (what, Some(advice)),
+        // What the system refused here is about this machine, on which the store's advice is wrong.
+        _ if error.text().contains("(os error ") => (error.text(), None),
         _ => (error.text(), advice(error.kind())),
     }
 }
@@ -142,6 +144,12 @@ mod tests {
         assert_eq!(sentences(&error).0, "127.0.0.1:1 refused the connection");
         assert!(sentences(&error).1.is_some_and(|hint| hint.contains("stormwell serve")));
         assert_eq!(sentences(&Error::new(ErrorKind::Io, "EIO")), ("EIO", None));
+        assert!(sentences(&Error::new(ErrorKind::NotFound, "there is no /a")).1.is_some());
+        for local in [std::io::ErrorKind::NotFound, std::io::ErrorKind::StorageFull] {
+            let number = if local == std::io::ErrorKind::NotFound { libc::ENOENT } else { libc::ENOSPC };
+            let error = Error::from(std::io::Error::from_raw_os_error(number)).during("cannot look at a");
+            assert_eq!(sentences(&error).1, None, "{error}");
+        }
     }
 
     /// Scripts rely on these numbers.

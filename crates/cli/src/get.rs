@@ -24,7 +24,9 @@ use std::sync::Arc;
   stormwell get /2026/big.csv - | wc -l
 
 DST follows the rules of `cp -r`: below DST if that is a directory, else as DST. A file appears under its name when it is
-whole; every byte is checked. Modification times and permission bits are kept.")]
+whole; every byte is checked. Modification times and permission bits are kept.
+
+What cannot be copied because its node does not answer is left out, by name, and the exit code is not 0.")]
 pub struct Get {
     /// Replace files that exist
     #[arg(long)]
@@ -86,13 +88,7 @@ impl Get {
             progress: progress.clone(),
         });
         // Half a file under a strange name would be left behind by a plain Ctrl-C.
-        let interrupted = progress.clone();
-        let signals = tokio::spawn(async move {
-            if let Ok(signal) = os::signal::end().await {
-                let text = format!("{signal} ended it; files that were copied are whole, run it again for the others");
-                interrupted.stop(Error::new(ErrorKind::Io, text));
-            }
-        });
+        let signals = progress.stop_at_signal("files that were copied are whole, run it again for the others");
         let fetched = fetch::everything(client, tops, &local).await;
         signals.abort();
         fetched.map_err(Fault::Error)

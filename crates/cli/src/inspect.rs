@@ -8,7 +8,7 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::show;
 use base::error::{Error, ErrorKind};
-use base::id::{ChunkId, Owner};
+use base::id::{ChunkId, DeviceId, Owner};
 use base::unit::show_bytes;
 use bytes::Bytes;
 use clap::Args;
@@ -27,7 +27,8 @@ use std::path::PathBuf;
 
 Name each directory that was given to `stormwell serve --data`. Files are found by their names if the directory that holds
 `meta` is among them; without it only chunks can be listed and exported. Nothing in these directories is changed. A
-directory that a server has open is refused. Exit code 6: something is damaged.")]
+directory that a server has open is refused. Exit code 6: something is damaged. Exit code 1 of --verify: what was looked at is
+whole, but devices of this store were not named, so not all of it was looked at.")]
 pub struct Inspect {
     /// Directories of devices
     #[arg(required = true, value_name = "DEVICE_DIR")]
@@ -62,8 +63,8 @@ impl Inspect {
         }
         output.flush()?;
         let mut exit = Exit::Done;
-        if self.verify && !verify(context, &mut found, &mut output)? {
-            exit = Exit::Corrupt;
+        if self.verify {
+            exit = verify(context, &mut found, &mut output)?;
         }
         if let Some(directory) = &self.export
             && !export::export(context, &mut found, directory, &mut output)?
@@ -108,8 +109,7 @@ fn summary(context: &Context, found: &mut Inspection, output: &mut Output) -> Re
         return Ok(());
     };
     let (totals, bags) = (names.totals()?, names.bags()?.len() as u64);
-    let here: BTreeSet<_> = found.devices.iter().map(|device| device.opened.id).collect();
-    let missing: Vec<String> = classes.keys().filter(|id| !here.contains(id)).map(ToString::to_string).collect();
+    let missing = missing(&found.devices, classes.keys().copied());
     if context.json {
         return output.json(&json!({
             "kind": "metadata",
@@ -133,6 +133,12 @@ fn summary(context: &Context, found: &mut Inspection, output: &mut Output) -> Re
         output.line(&format!("device {id} belongs to this store too and was not named"))?;
     }
     Ok(())
+}
+
+/// The devices of the store that are not among those that were named.
+fn missing(here: &[InspectedDevice], all: impl Iterator<Item = DeviceId>) -> Vec<String> {
+    let here: BTreeSet<_> = here.iter().map(|device| device.opened.id).collect();
+    all.filter(|id| !here.contains(id)).map(|id| id.to_string()).collect()
 }
 
 /// Chunks of a device: (sealed, open, of files, of bags).
@@ -266,8 +272,8 @@ fn list_files(context: &Context, found: &mut Inspection, output: &mut Output) ->
     Ok(())
 }
 
-/// Reads every chunk. True if all are whole.
-fn verify(context: &Context, found: &mut Inspection, output: &mut Output) -> Result<bool> {
+/// Reads every chunk and says what is damaged, and what could not be looked at.
+fn verify(context: &Context, found: &mut Inspection, output: &mut Output) -> Result<Exit> {
     let (progress, ticker) = Progress::start(context, "verify", "chunk");
     let mut all = Vec::new();
     for device in &mut found.devices {
@@ -310,9 +316,11 @@ fn verify(context: &Context, found: &mut Inspection, output: &mut Output) -> Res
     drop(ticker);
     progress.summary();
     let files = if rotten.is_empty() { Vec::new() } else { files_in(found, &rotten)? };
+    let missing = not_named(found)?;
     if context.json {
         output.json(&json!({
             "kind": "verified", "good": good, "damaged": rotten.len(), "files_touched": files,
+            "devices_missing": missing,
         }))?;
     } else {
         for file in &files {
@@ -325,11 +333,28 @@ fn verify(context: &Context, found: &mut Inspection, output: &mut Output) -> Res
             show::thousands(rotten.len() as u64)
         ))?;
     }
-    Ok(rotten.is_empty())
+    Ok(match (rotten.is_empty(), missing.is_empty()) {
+        (false, _) => Exit::Corrupt,
+        (true, false) => Exit::Failed,
+        (true, true) => Exit::Done,
+    })
+}
+
+/// Says which devices of the store were not looked at, as far as that is known.
+fn not_named(found: &mut Inspection) -> Result<Vec<String>> {
+    let Some(names) = &mut found.names else {
+        say("stormwell: whether the store has other devices is not known without the directory that holds `meta`");
+        return Ok(Vec::new());
+    };
+    let missing = missing(&found.devices, names.devices()?.into_iter().map(|(id, _)| id));
+    for id in &missing {
+        say(&format!("stormwell: device {id} belongs to this store too and was not named: nothing on it was compared"));
+    }
+    Ok(missing)
 }
 
 /// The files that have bytes in one of these chunks.
-fn files_in(found: &mut Inspection, chunks: &BTreeSet<(base::id::DeviceId, ChunkId)>) -> Result<Vec<String>> {
+fn files_in(found: &mut Inspection, chunks: &BTreeSet<(DeviceId, ChunkId)>) -> Result<Vec<String>> {
     let Some(names) = &mut found.names else {
         say("stormwell: which files these chunks belong to is not known without the directory that holds `meta`");
         return Ok(Vec::new());

@@ -29,7 +29,8 @@ Files of more than 1 MiB, and those that are written piece by piece, are compres
 who writes them; what gets no smaller, and pieces under 64 KiB, are stored as they are. `stormwell df` shows what
 is stored (live).
 
-What is not named is inherited from the directory above. One node keeps one copy: other redundancy is refused.")]
+Wishes that are not named stay as they are; what has no wish inherits it from the directory above. To take one back: --inherit
+takes all back, then set the others again. One node keeps one copy: other redundancy is refused.")]
     Set {
         /// The file or directory
         path: String,
@@ -98,6 +99,14 @@ impl Policy {
                     let text = "no wish is named; use --tier, --redundancy, --compression or --inherit";
                     return Err(Error::new(ErrorKind::Invalid, text).into());
                 }
+                // The store does not compare before it sets: of two that are set in the same moment the later may undo the other.
+                let (own, _) = client.get_policy(&path).await?;
+                let kept = if inherit { Wishes::default() } else { own };
+                let wishes = Wishes {
+                    tier: tier.or(kept.tier),
+                    replicas: redundancy.or(kept.replicas),
+                    compression: compression.or(kept.compression),
+                };
                 client.set_policy(&path, wishes).await?;
                 let devices = client.devices().await?.devices;
                 if let Some(tier) = tier

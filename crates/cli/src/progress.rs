@@ -12,6 +12,7 @@ use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 /// The live line changes this often: a person sees it move, and the drawing costs nothing.
@@ -43,6 +44,8 @@ pub struct Progress {
     first: OnceLock<ErrorKind>,
     /// What makes going on pointless.
     end: OnceLock<Error>,
+    /// Whether there is that.
+    over: watch::Sender<bool>,
 }
 
 /// What the counters said at one moment.
@@ -102,6 +105,7 @@ impl Progress {
             skipped: AtomicU64::new(0),
             first: OnceLock::new(),
             end: OnceLock::new(),
+            over: watch::Sender::new(false),
         });
         let task = (!context.quiet).then(|| tokio::spawn(progress.clone().tick()));
         (progress.clone(), Ticker { progress, task })
@@ -165,9 +169,45 @@ impl Progress {
         }
     }
 
+    /// Says that one thing was left out because nobody answers who has it. Each is named, however many they are: whoever reads this
+    /// has to get them again.
+    pub fn leave_out(&self, name: &str, error: &Error) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+        if self.first.set(error.kind()).is_ok() {
+            return self.between_lines(|| report(&error.clone().during(format!("left out {name}"))));
+        }
+        let why = error.text().split("; ").next().unwrap_or_default();
+        let why = why.strip_prefix(&format!("read {name}: ")).unwrap_or(why);
+        self.between_lines(|| say(&format!("stormwell: left out {name}: {why}")));
+    }
+
+    /// What ended the copy, if that is that nobody answers any more.
+    pub fn lost(&self) -> Option<&Error> {
+        self.end.get().filter(|error| error.kind() == ErrorKind::Unreachable)
+    }
+
     /// Ends the copy: what is on its way is finished or dropped, nothing new is begun. The first reason is told at the end.
     pub fn stop(&self, reason: Error) {
         let _earlier = self.end.set(reason);
+        self.over.send_replace(true);
+    }
+
+    /// Ends the copy when a signal comes that would end the program, with these words on what stands and what to do. For as long
+    /// as what comes back is not aborted.
+    pub fn stop_at_signal(self: &Arc<Progress>, stands: &'static str) -> JoinHandle<()> {
+        let interrupted = self.clone();
+        tokio::spawn(async move {
+            if let Ok(signal) = os::signal::end().await {
+                interrupted.stop(Error::new(ErrorKind::Io, format!("{signal} ended it; {stands}")));
+            }
+        })
+    }
+
+    /// Waits until the copy has to end.
+    pub async fn until_stopped(&self) {
+        let mut over = self.over.subscribe();
+        // Its sender lives as long as `self`.
+        let _over = over.wait_for(|over| *over).await;
     }
 
     /// Whether the copy has to end.
@@ -201,6 +241,11 @@ impl Progress {
             Some(bar) => bar.suspend(print),
             None => print(),
         }
+    }
+
+    /// Files, or chunks, that were copied so far.
+    pub fn done(&self) -> u64 {
+        self.files.load(Ordering::Relaxed)
     }
 
     /// Things that failed so far.

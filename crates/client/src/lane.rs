@@ -6,7 +6,7 @@
 
 use crate::attributes::NewAttributes;
 use crate::client::Client;
-use crate::packer::{Compound, Results, Work};
+use crate::packer::{Compound, Results, Touched, Work};
 use crate::writer::CreateOptions;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::FULL_WAIT;
@@ -29,13 +29,14 @@ const FULL_PAUSE_LAST: Duration = Duration::from_secs(1);
 pub(crate) struct Lane {
     client: Client,
     results: Results,
+    touched: Touched,
     /// The group in use and its length in bytes.
     group: Option<(NewGroup, u64)>,
 }
 
 impl Lane {
-    pub(crate) fn new(client: Client, results: Results) -> Lane {
-        Lane { client, results, group: None }
+    pub(crate) fn new(client: Client, results: Results, touched: Touched) -> Lane {
+        Lane { client, results, touched, group: None }
     }
 
     /// Puts compounds until there will be no more.
@@ -73,19 +74,28 @@ impl Lane {
         }
     }
 
-    /// Writes a file that cannot share a group as a file of its own.
+    /// Writes a file that cannot share a group as a file of its own: it, too, is there whole or not at all.
     async fn write_alone(&self, file: &PutFile, bytes: Bytes) -> Result<()> {
         let PutFile { overwrite, parents, mode, modified_ms, accessed_ms, .. } = *file;
         let mode = (mode != 0).then_some(mode);
         let options = CreateOptions { overwrite, parents, mode, modified_ms, ..CreateOptions::default() };
-        let mut writer = self.client.create(&file.path, options).await?;
-        writer.write(bytes).await?;
-        writer.close().await?;
-        if accessed_ms != 0 {
-            let accessed = NewAttributes { accessed_ms: Some(accessed_ms), ..NewAttributes::default() };
-            self.client.set_attributes(&file.path, accessed).await?;
+        let (unfinished, mut writer) = self.client.create_beside(&file.path, options).await?;
+        let written = async {
+            writer.write(bytes).await?;
+            writer.close().await?;
+            if accessed_ms != 0 {
+                let accessed = NewAttributes { accessed_ms: Some(accessed_ms), ..NewAttributes::default() };
+                self.client.set_attributes(unfinished.temporary(), accessed).await?;
+            }
+            unfinished.finish().await
+        };
+        match written.await {
+            Ok(()) => {
+                self.touched.lock().unwrap_or_else(PoisonError::into_inner).insert(unfinished.directory().to_string());
+                Ok(())
+            }
+            Err(error) => Err(unfinished.give_up(error).await),
         }
-        Ok(())
     }
 
     /// Makes the bytes durable, and notes in each file where its own are.

@@ -23,6 +23,7 @@ mod routes;
 mod sides;
 mod stream;
 mod streams;
+mod unfinished;
 mod writer;
 
 pub use attributes::NewAttributes;
@@ -47,4 +48,5 @@ pub use quota::NewQuota;
 pub use range::{RangePiece, RangeStream, Sums};
 pub use reader::{FileReader, ReadOptions};
 pub use stream::FileStream;
+pub use unfinished::Unfinished;
 pub use writer::{CreateOptions, FileWriter, Written};

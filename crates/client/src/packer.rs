@@ -7,6 +7,7 @@ use base::limit::{COMPOUND_FILES_MAX, SMALL_FILE_MAX};
 use base::unit::show_bytes;
 use bytes::Bytes;
 use net::message::file::PutFile;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Mutex as Turn, Semaphore, mpsc};
 use tokio::task::JoinSet;
@@ -58,11 +59,15 @@ pub struct Packer {
     /// One permit for each compound on its way or waiting for a lane.
     room: Arc<Semaphore>,
     results: Results,
+    touched: Touched,
     lanes: JoinSet<()>,
 }
 
 /// Results that nobody has taken yet.
 pub(crate) type Results = Arc<Mutex<Vec<Packed>>>;
+
+/// Directories in which files were renamed.
+pub(crate) type Touched = Arc<Mutex<BTreeSet<String>>>;
 
 /// Files that travel together.
 #[derive(Default)]
@@ -90,10 +95,10 @@ impl Client {
         };
         let (compounds, inbox) = mpsc::channel(lanes);
         let inbox = Arc::new(Turn::new(inbox));
-        let results = Results::default();
+        let (results, touched) = (Results::default(), Touched::default());
         let mut tasks = JoinSet::new();
         for _ in 0..lanes {
-            tasks.spawn(Lane::new(self.clone(), results.clone()).run(inbox.clone()));
+            tasks.spawn(Lane::new(self.clone(), results.clone(), touched.clone()).run(inbox.clone()));
         }
         Packer {
             options,
@@ -101,6 +106,7 @@ impl Client {
             compounds: Some(compounds),
             room: Arc::new(Semaphore::new(2 * lanes)),
             results,
+            touched,
             lanes: tasks,
         }
     }
@@ -154,6 +160,12 @@ impl Packer {
     /// The results that have come in since somebody last took them. Does not wait.
     pub fn take_results(&mut self) -> Vec<Packed> {
         std::mem::take(&mut *self.results.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Directories that were changed as such by files that could not share a group, and so have the time of that, since somebody last
+    /// asked.
+    pub fn take_touched(&mut self) -> BTreeSet<String> {
+        std::mem::take(&mut *self.touched.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Waits until every file is put or refused, and answers with the results that nobody has taken yet.

@@ -4,7 +4,7 @@
 use super::id_of;
 use super::named::named;
 use crate::context::Context;
-use crate::exit::{Exit, Result};
+use crate::exit::{Exit, Result, say};
 use crate::output::Output;
 use crate::progress::Progress;
 use base::error::{Error, ErrorKind};
@@ -22,7 +22,8 @@ use std::time::Duration;
 
 The node reads, at a bounded rate and behind the reads and writes of others; this command shows how far it is. Interrupted, it
 leaves the scrub going on: `stormwell device ls` shows how the last one of each device went, and running this command again
-follows it. Exit code 1: something is damaged. Damaged bytes are not served; put these files again from where they came from.")]
+follows it. Exit code 1: something is damaged, or `all` leaves out a device because it is missing. Damaged bytes are not served; put
+these files again from where they came from.")]
 pub struct Scrub {
     /// The directory of a device as `device ls` shows it, in a cluster as NODE:DIRECTORY, the first digits of its id, or `all`
     #[arg(value_name = "DEVICE|all")]
@@ -54,14 +55,24 @@ impl Scrub {
         drop(ticker);
         progress.summary();
         let mut output = Output::open()?;
-        let mut damaged = false;
+        let mut failed = self.device == "all" && leaves_out(&client).await?;
         for (device, state) in devices.iter().zip(states) {
-            damaged |= state.damaged_ranges > 0;
+            failed |= state.damaged_ranges > 0;
             tell(context, &client, (device, &state), &mut output).await?;
         }
         output.flush()?;
-        Ok(if damaged { Exit::Failed } else { Exit::Done })
+        Ok(if failed { Exit::Failed } else { Exit::Done })
     }
+}
+
+/// Says which devices could not be scrubbed because they are missing; whether there are any.
+async fn leaves_out(client: &Client) -> Result<bool> {
+    let devices = client.devices().await?.devices;
+    let missing = || devices.iter().filter(|device| device.missing);
+    for device in missing() {
+        say(&format!("stormwell: {} is missing: nothing on it was compared", device.place));
+    }
+    Ok(missing().next().is_some())
 }
 
 /// Looks how far the scrubs of these devices are until all are over, at the node of each: what others know of it may be of before.

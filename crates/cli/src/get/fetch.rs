@@ -7,6 +7,7 @@ use base::error::{Error, ErrorKind, Result};
 use base::limit::SMALL_FILE_MAX;
 use bytes::Bytes;
 use client::{Attributes, Client, ReadOptions};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex as Lock, PoisonError};
 use tokio::sync::Mutex;
@@ -43,10 +44,10 @@ pub async fn everything(client: &Client, tops: Vec<Top>, local: &Arc<Local>) -> 
     let to_write = Arc::new(Lock::new(to_write));
     let large = Arc::new(tokio::sync::Semaphore::new(LARGE_FILES));
     let mut workers = JoinSet::new();
+    let away = Away::default();
     for _ in 0..FETCHERS {
-        let fetcher =
-            Fetcher { client: client.clone(), local: local.clone(), fetched: fetched.clone(), large: large.clone() };
-        workers.spawn(fetcher.run(to_fetch.clone()));
+        let (client, local, fetched, large) = (client.clone(), local.clone(), fetched.clone(), large.clone());
+        workers.spawn(Fetcher { client, local, fetched, large, away: away.clone() }.run(to_fetch.clone()));
     }
     for _ in 0..WRITERS {
         let (local, to_write) = (local.clone(), to_write.clone());
@@ -104,6 +105,10 @@ async fn list(client: &Client, tops: Vec<Top>, local: &Local, wanted: Sender<Wan
         }
     }
     while let Some(Wanted { remote, local: target, attributes }) = pending.pop() {
+        if let Some(error) = progress.lost() {
+            progress.leave_out(&format!("{remote} with everything below"), error);
+            continue;
+        }
         if progress.stopped() {
             break;
         }
@@ -114,8 +119,14 @@ async fn list(client: &Client, tops: Vec<Top>, local: &Local, wanted: Sender<Wan
                 continue;
             }
         };
-        if let Err(error) = directory(client, &remote, &target, local, &wanted, &mut pending).await {
-            progress.complain(&error);
+        match directory(client, &remote, &target, local, &wanted, &mut pending).await {
+            // Without the node that keeps the metadata nothing goes on.
+            Err(error) if error.kind() == ErrorKind::Unreachable => {
+                progress.leave_out(&format!("what is below {remote} and was not listed"), &error);
+                progress.stop(error);
+            }
+            Err(error) => progress.complain(&error),
+            Ok(()) => {}
         }
         directories.push(Made { local: target, attributes: made.then_some(attributes) });
     }
@@ -141,12 +152,17 @@ async fn directory(
         }
         local.progress.found(1, entry.attributes.length);
         let given_up = wanted.send(Wanted { remote, local: below, attributes: entry.attributes }).await.is_err();
-        if given_up || local.progress.stopped() {
+        // What was listed is named, too, when nobody answers any more.
+        if given_up || local.progress.stopped() && local.progress.lost().is_none() {
             break;
         }
     }
     Ok(())
 }
+
+/// Devices of nodes that do not answer, by their ids, with the names of the nodes. What is on them is not asked for again: each
+/// question would wait as long as the first.
+type Away = Arc<Lock<BTreeMap<u128, String>>>;
 
 /// One of those that fetch.
 struct Fetcher {
@@ -154,21 +170,65 @@ struct Fetcher {
     local: Arc<Local>,
     fetched: Sender<Fetched>,
     large: Arc<tokio::sync::Semaphore>,
+    away: Away,
 }
 
 impl Fetcher {
     async fn run(self, to_fetch: Arc<Mutex<Receiver<Wanted>>>) {
+        let progress = &self.local.progress;
         loop {
             let wanted = to_fetch.lock().await.recv().await;
             let Some(wanted) = wanted else { return };
-            if self.local.progress.stopped() {
+            if let Some(error) = progress.lost() {
+                progress.leave_out(&wanted.remote, error);
+                continue;
+            }
+            if progress.stopped() {
                 // Drained without effect, so that the listing does not wait for ever.
                 continue;
             }
-            if let Err(error) = self.fetch(wanted).await {
-                self.local.progress.complain(&error);
+            let remote = wanted.remote.clone();
+            match self.fetch(wanted).await {
+                Err(error) if error.kind() == ErrorKind::Unreachable => {
+                    progress.leave_out(&remote, &error);
+                    self.look_who_is_away().await;
+                }
+                Err(error) => progress.complain(&error),
+                Ok(()) => {}
             }
         }
+    }
+
+    /// After a node did not answer: files on others are fetched all the same, unless it is the one without which nothing goes on.
+    async fn look_who_is_away(&self) {
+        match self.client.devices_and_hosts().await {
+            Ok(devices) => {
+                let mut away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
+                for (device, host) in devices {
+                    if let Some(host) = host.filter(|host| host.silent) {
+                        away.insert(device.device.value(), host.name);
+                    }
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::Unreachable => self.local.progress.stop(error),
+            // Then each file says what is wrong with it.
+            Err(_) => {}
+        }
+    }
+
+    /// Refuses a file whose first bytes are on a node that is away.
+    async fn refuse_if_away(&self, attributes: &Attributes) -> Result<()> {
+        if self.away.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
+            return Ok(());
+        }
+        let (extents, _) = self.client.extents(attributes.inode, 0).await?;
+        let away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
+        for extent in &extents {
+            if let Some(node) = client::parts(extent)?.iter().find_map(|part| away.get(&part.device.value())) {
+                return Err(Error::new(ErrorKind::Unreachable, format!("node {node} does not answer")));
+            }
+        }
+        Ok(())
     }
 
     async fn fetch(&self, wanted: Wanted) -> Result<()> {
@@ -178,6 +238,7 @@ impl Fetcher {
         let attributes = reader.attributes();
         let small = !attributes.open && attributes.length <= SMALL_FILE_MAX;
         if small {
+            self.refuse_if_away(&attributes).await?;
             let parts = reader.read_at(0, attributes.length).await?;
             whole(&wanted.remote, &attributes, parts.iter().map(|part| part.len() as u64).sum())?;
             let wanted = Wanted { attributes, ..wanted };
@@ -186,10 +247,11 @@ impl Fetcher {
             return Ok(());
         }
         let Ok(_turn) = self.large.acquire().await else { unreachable!("nobody closes this semaphore") };
+        self.refuse_if_away(&attributes).await?;
         let mut unfinished = block_in_place(|| self.local.begin(&wanted.local, attributes.length))?;
         let (mut stream, mut length) = (reader.stream(0), 0);
         while let Some(bytes) = stream.next().await? {
-            if self.local.progress.stopped() {
+            if self.local.progress.stopped() && self.local.progress.lost().is_none() {
                 return Ok(());
             }
             block_in_place(|| unfinished.write(&bytes))?;
@@ -220,7 +282,8 @@ fn write(local: &Local, to_write: &Lock<Receiver<Fetched>>) {
     loop {
         let fetched = to_write.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
         let Some(Fetched { wanted, parts }) = fetched else { return };
-        if local.progress.stopped() {
+        // What came before the store was lost is whole.
+        if local.progress.stopped() && local.progress.lost().is_none() {
             continue;
         }
         match local.small(&wanted.local, &wanted.attributes, &parts) {

@@ -7,6 +7,7 @@ use crate::progress::Progress;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::SMALL_FILE_MAX;
 use bytes::Bytes;
+use std::collections::BTreeSet;
 use std::fs::{File, Metadata};
 use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -313,6 +314,23 @@ fn read_small(mut file: &File, length: usize, bytes: &mut Vec<u8>) -> std::io::R
     let most = SMALL_FILE_MAX as usize + 1;
     file.take(most as u64).read_to_end(bytes)?;
     Ok(bytes.len() - start < most)
+}
+
+/// What is kept of those of these directories of the store that were made for one below `tops`. One that has gone meanwhile is left out.
+pub fn kept_of(tops: &[Top], directories: BTreeSet<String>) -> Vec<(String, Kept)> {
+    let local = |remote: &str| {
+        tops.iter().rev().filter(|top| top.directory).find_map(|top| match remote.strip_prefix(top.remote.as_str()) {
+            Some("") => top.made.then(|| top.local.clone()),
+            Some(below) if top.remote == "/" => Some(top.local.join(below)),
+            Some(below) => below.strip_prefix('/').map(|below| top.local.join(below)),
+            None => None,
+        })
+    };
+    let kept_of = |remote: String| {
+        let metadata = local(&remote).and_then(|local| std::fs::metadata(local).ok())?;
+        Some((remote, kept(&metadata)))
+    };
+    directories.into_iter().filter_map(kept_of).collect()
 }
 
 fn kept(metadata: &Metadata) -> Kept {

@@ -1,15 +1,17 @@
-//! The store's side of `put`: small files through a packer, large ones as streams, several at a time.
+//! The store's side of `put`: small files through a packer, large ones as streams, several at a time. Both are there whole or not at all.
 
 use super::local::{BATCHES_WAITING, Item, Kept, Reader, Ready};
 use crate::progress::Progress;
 use base::buffer::{Buffer, Pool};
 use base::error::{Error, ErrorKind, Result};
 use base::unit::MIB;
-use client::{Client, CreateOptions, FileWriter, NewAttributes, PackOptions, Packed, PackerOptions};
+use client::{Client, CreateOptions, FileWriter, NewAttributes, PackOptions, Packed, PackerOptions, Unfinished};
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io::Read;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
-use tokio::sync::mpsc::{self, Receiver, Sender};
+use tokio::sync::mpsc::{self, Receiver};
 use tokio::task::{JoinSet, spawn_blocking};
 
 /// Threads that open and read small files. More than cores, because opening a file that is not cached waits for a disk.
@@ -29,71 +31,203 @@ pub struct Source<R> {
     pub shown: String,
 }
 
-/// Copies everything that the walk finds.
-pub async fn everything(
-    client: &Client,
-    pool: Pool,
-    found: Receiver<Vec<Item>>,
-    overwrite: bool,
-    progress: &Arc<Progress>,
-) -> Result<()> {
-    let found = Arc::new(Mutex::new(found));
-    let (small, small_ready) = mpsc::channel(BATCHES_WAITING);
-    let (large, large_ready) = mpsc::channel(LARGE_FILES);
-    let mut workers = JoinSet::new();
-    for _ in 0..READERS {
-        let reader =
-            Reader { found: found.clone(), small: small.clone(), large: large.clone(), progress: progress.clone() };
-        workers.spawn_blocking(move || reader.run());
-    }
-    drop((found, small, large));
-    let large_ready = Arc::new(tokio::sync::Mutex::new(large_ready));
-    for _ in 0..LARGE_FILES {
-        let (client, pool, large_ready, progress) =
-            (client.clone(), pool.clone(), large_ready.clone(), progress.clone());
-        workers.spawn(async move {
-            loop {
-                let ready = large_ready.lock().await.recv().await;
-                let Some(ready) = ready else { return };
-                if let Err(error) = one(&client, &pool, ready, overwrite, &progress).await {
-                    progress.complain(&error);
-                }
-            }
-        });
-    }
-    let packed = pack(client, small_ready, overwrite, progress).await;
-    while let Some(ended) = workers.join_next().await {
-        if let Err(error) = ended {
-            progress.stop(Error::new(ErrorKind::Io, format!("the copy was cut off: {error}; run it again")));
-        }
-    }
-    packed
+/// Puts files: what all of them share.
+#[derive(Clone)]
+pub struct Sender {
+    /// The store.
+    pub client: Client,
+    /// Aligned memory.
+    pub pool: Pool,
+    /// Replace files that exist.
+    pub overwrite: bool,
+    /// Who hears of what goes on.
+    pub progress: Arc<Progress>,
 }
 
-/// Puts small files until no more come.
-async fn pack(client: &Client, mut ready: Receiver<Ready>, overwrite: bool, progress: &Progress) -> Result<()> {
-    let mut packer = client.packer(PackerOptions::default());
-    let mut directories = BTreeSet::new();
-    while let Some(ready) = ready.recv().await {
-        let Ready::Small(batch) = ready else { unreachable!("readers send nothing else here") };
-        if progress.stopped() {
-            // Drained without effect, so that no reader waits for ever.
-            continue;
+/// Directories of the store whose times are not those that they were given, because files got their names in them since.
+pub type Touched = BTreeSet<String>;
+
+impl Sender {
+    /// What ended a copy to this destination; where room was missing, with what stands.
+    pub fn explained(&self, error: Error, destination: &str) -> Error {
+        if error.kind() != ErrorKind::Full {
+            return error;
         }
-        let mut bytes = 0;
-        for (path, range, kept) in batch.files {
-            bytes += range.len() as u64;
-            packer.put(&path, batch.bytes.slice(range), options(kept, overwrite)).await?;
-        }
-        for (path, kept) in batch.directories {
-            packer.put_directory(&path, options(kept, overwrite)).await?;
-            directories.insert(path);
-        }
-        progress.copied_bytes(bytes);
-        account(packer.take_results(), &mut directories, progress);
+        let what = error.text().rsplit_once("; ").map_or(error.text(), |(what, _)| what);
+        let stands = match self.progress.done() {
+            0 => "no file was put".to_string(),
+            files => format!(
+                "{} put: whatever `stormwell ls -R {destination}` shows is whole",
+                crate::show::count(files, "file is", "files are")
+            ),
+        };
+        let text = format!(
+            "{what}; {stands}; nothing half is left of the others, and files that had their names are as they were; make room with `stormwell rm` or one more --data DIR of `stormwell serve`, and put the others again"
+        );
+        Error::new(ErrorKind::Full, text)
     }
-    account(packer.close().await?, &mut directories, progress);
-    Ok(())
+
+    /// Copies everything that the walk finds.
+    pub async fn everything(&self, found: Receiver<Vec<Item>>) -> Result<Touched> {
+        let found = Arc::new(Mutex::new(found));
+        let (small, small_ready) = mpsc::channel(BATCHES_WAITING);
+        let (large, large_ready) = mpsc::channel(LARGE_FILES);
+        let (mut readers, mut large_files) = (JoinSet::new(), JoinSet::new());
+        for _ in 0..READERS {
+            let (found, small, large) = (found.clone(), small.clone(), large.clone());
+            let reader = Reader { found, small, large, progress: self.progress.clone() };
+            readers.spawn_blocking(move || reader.run());
+        }
+        drop((found, small, large));
+        let large_ready = Arc::new(tokio::sync::Mutex::new(large_ready));
+        for _ in 0..LARGE_FILES {
+            large_files.spawn(self.clone().large_files(large_ready.clone()));
+        }
+        let packed = self.pack(small_ready).await;
+        let cut_off = |error| {
+            self.progress.stop(Error::new(ErrorKind::Io, format!("the copy was cut off: {error}; run it again")));
+        };
+        let mut touched = Touched::new();
+        while let Some(ended) = large_files.join_next().await {
+            ended.map_or_else(cut_off, |more| touched.extend(more));
+        }
+        while let Some(ended) = readers.join_next().await {
+            ended.unwrap_or_else(cut_off);
+        }
+        touched.extend(packed?);
+        Ok(touched)
+    }
+
+    /// Puts large files, one after another, until no more come.
+    async fn large_files(self, ready: Arc<tokio::sync::Mutex<Receiver<Ready>>>) -> Touched {
+        let mut touched = Touched::new();
+        loop {
+            let next = ready.lock().await.recv().await;
+            let Some(next) = next else { return touched };
+            if self.progress.stopped() {
+                // Taken without effect, so that no reader waits for ever.
+                continue;
+            }
+            let Ready::Large(file, local, path, kept) = next else { unreachable!("small files go to the packer") };
+            match self.large(file, &local, &path, kept).await {
+                Ok(false) => {}
+                Ok(true) => {
+                    self.progress.copied(1);
+                    let directory = path.rsplit_once('/').map_or("", |(directory, _)| directory);
+                    touched.insert(if directory.is_empty() { "/" } else { directory }.to_string());
+                }
+                Err(error) => self.progress.complain(&error),
+            }
+        }
+    }
+
+    async fn large(&self, file: File, local: &Path, path: &str, kept: Kept) -> Result<bool> {
+        let Kept { modified_ms, accessed_ms, mode } = kept;
+        let mode = (mode != 0).then_some(mode);
+        let options = CreateOptions { parents: true, mode, modified_ms, ..CreateOptions::default() };
+        let source = Source { stream: file, shown: crate::path::shown(local) };
+        self.stream(path, source, options, Some(accessed_ms)).await
+    }
+
+    /// Puts small files until no more come.
+    async fn pack(&self, mut ready: Receiver<Ready>) -> Result<Touched> {
+        let (mut packer, progress) = (self.client.packer(PackerOptions::default()), &self.progress);
+        let mut directories = BTreeSet::new();
+        while let Some(ready) = ready.recv().await {
+            let Ready::Small(batch) = ready else { unreachable!("readers send nothing else here") };
+            if progress.stopped() {
+                // Drained without effect, so that no reader waits for ever.
+                continue;
+            }
+            let mut bytes = 0;
+            for (path, range, kept) in batch.files {
+                bytes += range.len() as u64;
+                packer.put(&path, batch.bytes.slice(range), options(kept, self.overwrite)).await?;
+            }
+            for (path, kept) in batch.directories {
+                packer.put_directory(&path, options(kept, self.overwrite)).await?;
+                directories.insert(path);
+            }
+            progress.copied_bytes(bytes);
+            account(packer.take_results(), &mut directories, progress);
+        }
+        account(packer.flush().await?, &mut directories, progress);
+        let touched = packer.take_touched();
+        packer.close().await?;
+        Ok(touched)
+    }
+
+    /// Gives directories their times, when nothing gets a name in them any more.
+    pub async fn dress(&self, directories: Vec<(String, Kept)>) -> Result<()> {
+        let mut packer = self.client.packer(PackerOptions { lanes: 1, ..PackerOptions::default() });
+        for (path, kept) in directories {
+            packer.put_directory(&path, options(kept, true)).await?;
+        }
+        for (path, result) in packer.close().await? {
+            if let Err(error) = result {
+                self.progress.complain(&refused(error, &path));
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies a stream into a file, which has its name only when it is whole and on stable media. What was made of a copy that fails
+    /// is removed. Answers whether the file is there: not if the copy was stopped meanwhile, the reason of which is told elsewhere.
+    pub async fn stream<R: Read + Send + 'static>(
+        &self,
+        path: &str,
+        source: Source<R>,
+        options: CreateOptions,
+        accessed_ms: Option<u64>,
+    ) -> Result<bool> {
+        let options = CreateOptions { overwrite: self.overwrite, ..options };
+        let begun = self.client.create_beside(path, options).await.map_err(|error| refused(error, path))?;
+        let (unfinished, writer) = begun;
+        let written = tokio::select! {
+            biased;
+            () = self.progress.until_stopped() => None,
+            written = self.write(&unfinished, writer, source, accessed_ms) => Some(written),
+        };
+        let named = match written {
+            Some(Ok(())) => unfinished.finish().await.map(|()| true),
+            Some(Err(error)) => Err(error),
+            None => Ok(false),
+        };
+        if !matches!(named, Ok(true))
+            && let Err(left) = unfinished.remove().await
+        {
+            // By itself it is no reason to stop.
+            self.progress.complain(&Error::new(ErrorKind::Io, left.text()));
+        }
+        named.map_err(|error| refused(unfinished.named(error), path))
+    }
+
+    /// Writes and closes a file. Dropped in the middle, it leaves a file that is not whole.
+    async fn write<R: Read + Send + 'static>(
+        &self,
+        unfinished: &Unfinished,
+        mut writer: FileWriter,
+        source: Source<R>,
+        accessed_ms: Option<u64>,
+    ) -> Result<()> {
+        let (pieces, mut ready) = mpsc::channel(PIECES_WAITING);
+        let (pool, shown) = (self.pool.clone(), source.shown.clone());
+        let reading = spawn_blocking(move || read_pieces(source, &pool, &pieces));
+        while let Some(piece) = ready.recv().await {
+            let length = piece.len() as u64;
+            writer.write(piece.freeze()).await?;
+            self.progress.copied_bytes(length);
+        }
+        reading.await.unwrap_or_else(|error| {
+            Err(Error::new(ErrorKind::Io, format!("reading {shown} was cut off: {error}; put it again")))
+        })?;
+        writer.close().await?;
+        if accessed_ms.is_some() {
+            let accessed = NewAttributes { accessed_ms, ..NewAttributes::default() };
+            self.client.set_attributes(unfinished.temporary(), accessed).await?;
+        }
+        Ok(())
+    }
 }
 
 fn options(kept: Kept, overwrite: bool) -> PackOptions {
@@ -117,6 +251,11 @@ fn account(results: Vec<Packed>, directories: &mut BTreeSet<String>, progress: &
 /// A refusal that names the file and says what to do.
 fn refused(error: Error, path: &str) -> Error {
     match error.kind() {
+        ErrorKind::Exists if error.text().contains("is a directory; ") => {
+            let text =
+                format!("{path} is a directory, so no file can be put in its place; remove it, or choose another DST");
+            Error::new(ErrorKind::Exists, text)
+        }
         ErrorKind::Exists => {
             Error::new(ErrorKind::Exists, format!("{path} exists already; use --overwrite to replace it"))
         }
@@ -129,73 +268,8 @@ fn refused(error: Error, path: &str) -> Error {
     }
 }
 
-/// Puts one large file.
-async fn one(client: &Client, pool: &Pool, ready: Ready, overwrite: bool, progress: &Arc<Progress>) -> Result<()> {
-    if progress.stopped() {
-        return Ok(());
-    }
-    match ready {
-        Ready::Large(file, local, path, Kept { modified_ms, accessed_ms, mode }) => {
-            let mode = (mode != 0).then_some(mode);
-            let options = CreateOptions { overwrite, parents: true, mode, modified_ms, ..CreateOptions::default() };
-            let source = Source { stream: file, shown: crate::path::shown(&local) };
-            stream(client, pool.clone(), &path, source, options, progress).await?;
-            let accessed = NewAttributes { accessed_ms: Some(accessed_ms), ..NewAttributes::default() };
-            client.set_attributes(&path, accessed).await?;
-            progress.copied(1);
-            Ok(())
-        }
-        Ready::Small(_) => unreachable!("small files go to the packer"),
-    }
-}
-
-/// Copies a stream into a new file and closes it. A copy that fails leaves no half file: what was made is removed.
-pub async fn stream<R: Read + Send + 'static>(
-    client: &Client,
-    pool: Pool,
-    path: &str,
-    source: Source<R>,
-    options: CreateOptions,
-    progress: &Arc<Progress>,
-) -> Result<()> {
-    let mut writer = client.create(path, options).await.map_err(|error| refused(error, path))?;
-    let (pieces, mut ready) = mpsc::channel(PIECES_WAITING);
-    let reading = spawn_blocking(move || read_pieces(source, &pool, &pieces));
-    let copied = async {
-        while let Some(piece) = ready.recv().await {
-            let length = piece.len() as u64;
-            writer.write(piece.freeze()).await?;
-            progress.copied_bytes(length);
-            if progress.stopped() {
-                return Err(Error::new(ErrorKind::Io, format!("putting {path} was given up; put it again")));
-            }
-        }
-        Ok(())
-    };
-    let copied = copied.await;
-    drop(ready);
-    let read = reading.await.unwrap_or_else(|error| {
-        Err(Error::new(ErrorKind::Io, format!("reading for {path} was cut off: {error}; put it again")))
-    });
-    match copied.and(read) {
-        Ok(()) => writer.close().await.map(|_| ()).map_err(|error| refused(error, path)),
-        // Another writer has the file now: it is theirs.
-        Err(error) if error.kind() == ErrorKind::Stale => Err(error),
-        Err(error) => {
-            give_up(client, writer, path).await;
-            Err(error)
-        }
-    }
-}
-
-/// Removes what was begun, so that nobody takes half a file for a whole one. Errors were told already.
-async fn give_up(client: &Client, writer: FileWriter, path: &str) {
-    drop(writer);
-    let _unreachable = client.delete(path, false).await;
-}
-
 /// Reads pieces until the stream ends or nobody wants more.
-fn read_pieces<R: Read>(mut source: Source<R>, pool: &Pool, pieces: &Sender<Buffer>) -> Result<()> {
+fn read_pieces<R: Read>(mut source: Source<R>, pool: &Pool, pieces: &mpsc::Sender<Buffer>) -> Result<()> {
     loop {
         let mut piece = pool.take(PIECE);
         let mut filled = 0;

@@ -111,7 +111,10 @@ fn health_says_why() {
     filling.kill().expect("it is killed");
     filling.wait().expect("it ends");
     feeding.join().expect("feeding ends");
-    store.run(&["rm", "/big"]).done();
+    // What a put leaves that is killed.
+    let left = store.run(&["ls", "/"]).done().text();
+    assert!(left.starts_with(".stormwell-put-") && left.lines().count() == 1, "{left}");
+    store.run(&["rm", &format!("/{}", left.trim_end())]).done();
     let ready = (0..10_000).any(|_| get(&store.console, "/health/ready").0 == 200);
     assert!(ready, "never ready again: {:?}", get(&store.console, "/health/ready"));
 }

@@ -131,3 +131,39 @@ fn drain_with_a_missing_disk() {
         assert!(read == noise(LARGE, number + 1), "file {number} has changed");
     }
 }
+
+/// A tree of which a node that does not answer has a part comes without that part: each file that is left out is named, all others are
+/// there, and the exit code says so.
+#[test]
+fn a_part_is_left_out() {
+    let mut cluster = two_nodes(&["disk"]);
+    let tree = cluster.directory.join("tree");
+    std::fs::create_dir_all(&tree).expect("a directory");
+    let name = |number: u64| format!("f{number:02}");
+    for number in 0..70 {
+        std::fs::write(tree.join(name(number)), noise(LARGE, number + 1)).expect("a file");
+    }
+    cluster.command("a", &["put", "tree", "/tree"]).done();
+    let on_b = |number: &u64| {
+        let path = format!("/tree/{}", name(*number));
+        cluster.command("a", &["explain", &path, "--json"]).done().text().contains("\"place\":\"b:")
+    };
+    let there: Vec<u64> = (0..70).filter(on_b).collect();
+    // More than are complained about of anything else.
+    assert!((21..70).contains(&there.len()), "{there:?} are on b");
+    cluster.kill("b");
+    let ended = cluster.command("a", &["get", "/tree", "back"]).failed(1, "node b");
+    for number in 0..70 {
+        let (path, back) = (format!("/tree/{}", name(number)), cluster.directory.join("back").join(name(number)));
+        let named = ended.stderr.lines().filter(|line| line.contains(&format!("left out {path}: "))).count();
+        let left_out = there.contains(&number);
+        assert_eq!(named, usize::from(left_out), "{path}: {}", ended.stderr);
+        match std::fs::read(back) {
+            Ok(bytes) => assert!(!left_out && bytes == noise(LARGE, number + 1), "{path} has changed"),
+            Err(_) => assert!(left_out, "{path} is not there and was not named"),
+        }
+    }
+    // Whose node answers nothing is not asked for again, and whatever is asked for is left out with its name.
+    let one = format!("/tree/{}", name(there[0]));
+    cluster.command("a", &["get", &one, "one"]).failed(5, &format!("left out {one}"));
+}

@@ -125,3 +125,27 @@ fn without_names() {
         run(command, b"").failed(3, word);
     }
 }
+
+/// A device of the store that was not named is said to be missing, and the exit code tells a script that not all was compared.
+#[test]
+fn verify_misses_a_device() {
+    let mut store = Store::with_devices(2);
+    store.run_with(&["put", "-", "/f"], &noise(3_000_000, 3)).done();
+    store.kill();
+    let verify = |words: &[&str]| {
+        let mut command = binary();
+        command.arg("inspect").args(words).arg("--verify").current_dir(&store.directory);
+        run(command, b"")
+    };
+    verify(&["data0"]).failed(1, "belongs to this store too");
+    let told = verify(&["data0", "--json"]).text();
+    let verified: serde_json::Value = serde_json::from_str(told.lines().last().expect("a line")).expect("an object");
+    assert_eq!(verified["devices_missing"].as_array().map(Vec::len), Some(1), "{told}");
+    verify(&["data0", "data1"]).done();
+    // A device knows where its metadata are; if they are not there, nobody knows.
+    verify(&["data1"]).failed(1, "belongs to this store too");
+    let (place, away) = (store.directory.join("data0"), store.directory.join("away"));
+    std::fs::rename(place, away).expect("the disk is unplugged");
+    let ended = verify(&["data1"]).done();
+    assert!(ended.stderr.contains("is not known"), "{}", ended.stderr);
+}

@@ -23,4 +23,5 @@ mod shapes;
 mod small;
 mod store;
 mod tails;
+mod unfinished;
 mod wishes;

@@ -29,6 +29,21 @@ fn wished() {
     store.run(&["policy", "get", "/nowhere"]).failed(3, "/nowhere");
 }
 
+/// Wishes that are not named stay as they are.
+#[test]
+fn one_at_a_time() {
+    let store = Store::start();
+    store.run(&["mkdir", "/a"]).done();
+    store.run(&["policy", "set", "/a", "--tier", "ssd"]).done();
+    store.run(&["policy", "set", "/a", "--compression", "zstd"]).done();
+    let own = || store.run(&["policy", "get", "/a"]).done().text().lines().next().expect("a line").to_string();
+    assert_eq!(own(), "own       tier ssd, redundancy inherited, compression zstd");
+    store.run(&["policy", "set", "/a", "--redundancy", "replica(1)", "--compression", "lz4"]).done();
+    assert_eq!(own(), "own       tier ssd, redundancy replica(1), compression lz4");
+    store.run(&["policy", "set", "/a", "--inherit"]).done();
+    assert_eq!(own(), "own       tier inherited, redundancy inherited, compression inherited");
+}
+
 /// Files below a directory that wishes so are compressed, as policy and stat say; what is read, in whole and in parts, is what was put.
 #[test]
 fn compressed() {
