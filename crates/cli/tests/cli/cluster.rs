@@ -1,7 +1,7 @@
 //! Several processes as one store, as docs/operate/cluster.md has it: a tree and a bag through every node, a node killed and started
 //! again, one added, one emptied and taken out, and no byte lost.
 
-use crate::store::{Ended, binary, noise, run, started, tree};
+use crate::store::{Ended, binary, noise, run, soon, started, tree};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Child, Command};
@@ -203,7 +203,7 @@ fn a_full_cluster() {
         listed.lines().map(used).all(|used| used.expect("a number") < 64 << 20)
     };
     // Each question takes some milliseconds; devices report every second, and free segments when these have rested for some.
-    assert!((0..5000).any(|_| roomy()), "no room came back");
+    assert!(soon(roomy), "no room came back");
     (0..9).for_each(|number| drop(put(number).done()));
     (0..9).for_each(same);
 }

@@ -1,6 +1,6 @@
 //! The console: metrics that a scraper can read and that count what happened, health that says why, ports that are taken.
 
-use crate::store::{Store, binary, noise, run};
+use crate::store::{Store, binary, noise, run, soon};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -115,7 +115,7 @@ fn health_says_why() {
     let left = store.run(&["ls", "/"]).done().text();
     assert!(left.starts_with(".stormwell-put-") && left.lines().count() == 1, "{left}");
     store.run(&["rm", &format!("/{}", left.trim_end())]).done();
-    let ready = (0..10_000).any(|_| get(&store.console, "/health/ready").0 == 200);
+    let ready = soon(|| get(&store.console, "/health/ready").0 == 200);
     assert!(ready, "never ready again: {:?}", get(&store.console, "/health/ready"));
 }
 

@@ -1,7 +1,7 @@
 //! Several devices in one store, one of them lost: the rest is served, what is not is said, and everything comes back with it.
 
 use crate::console::get;
-use crate::store::{Store, noise};
+use crate::store::{Store, noise, soon};
 
 /// Two files as large as this do not share a chunk.
 const LARGE: usize = 1_200_000;
@@ -71,7 +71,7 @@ fn wait_for_chunks(store: &Store, expected: u64) {
         let objects = listed.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("an object"));
         objects.map(|object| object["chunks"].as_u64().expect("a number")).sum()
     };
-    assert!((0..300).any(|_| count() == expected), "{} chunks stay, {expected} are named", count());
+    assert!(soon(|| count() == expected), "{} chunks stay, {expected} are named", count());
 }
 
 /// A disk that is gone for good makes place for a new device only when somebody says so.

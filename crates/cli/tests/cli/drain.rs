@@ -1,7 +1,7 @@
 //! `device rm`: everything moves to the other devices while the store is used, a kill changes nothing, and no byte is lost.
 
 use crate::console::{get, samples};
-use crate::store::{Store, noise};
+use crate::store::{Store, noise, soon};
 use std::process::Stdio;
 
 /// Files that do not share a chunk.
@@ -91,7 +91,7 @@ fn under_load_and_killed() {
     let streamed = noise(9_000_000, 77);
     std::io::Write::write_all(&mut pipe, &streamed[..3_000_000]).expect("the first part");
     let mut following = store.command(&["device", "rm", "data1"]).spawn().expect("the command");
-    let draining = (0..300).any(|_| state_of(&store, "data1").as_deref() == Some("draining"));
+    let draining = soon(|| state_of(&store, "data1").as_deref() == Some("draining"));
     assert!(draining, "it does not begin");
     std::io::Write::write_all(&mut pipe, &streamed[3_000_000..]).expect("the rest");
     drop(pipe);
@@ -129,7 +129,7 @@ fn bags_are_waited_for() {
     let store = Store::with_devices(2);
     store.run_with(&["bag", "push", "b", "-", "--create", "--chunk", "64K"], &noise(2_000_000, 7)).done();
     let mut following = store.command(&["device", "rm", "data1"]).spawn().expect("the command");
-    let waits = (0..300).any(|_| store.run(&["device", "ls"]).done().text().contains("chunks of bag b to be handled"));
+    let waits = soon(|| store.run(&["device", "ls"]).done().text().contains("chunks of bag b to be handled"));
     assert!(waits, "it does not say what it waits for");
     let listed = store.run(&["device", "ls"]).done().text();
     assert!(listed.lines().any(|line| line.contains(" % emptied: ")), "{listed}");

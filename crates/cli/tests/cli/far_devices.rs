@@ -1,7 +1,7 @@
 //! Devices of several nodes, all of which have the same directories, as the manual has it.
 
 use crate::cluster::Cluster;
-use crate::store::{noise, rot};
+use crate::store::{noise, rot, soon};
 use serde_json::Value;
 use std::ops::Range;
 
@@ -115,7 +115,7 @@ fn drain_with_a_missing_disk() {
     let waits = |device: &Value| {
         device["drain"]["waits"].as_str().is_some_and(|waits| waits.contains("b:disk2, which is missing"))
     };
-    let says = (0..5000).any(|_| devices(&cluster, "a").iter().any(|device| missing(device) && waits(device)));
+    let says = soon(|| devices(&cluster, "a").iter().any(|device| missing(device) && waits(device)));
     assert!(says, "it does not say what it waits for: {:?}", devices(&cluster, "a"));
     let nodes = cluster.command("b", &["node", "ls"]).done().text();
     assert!(nodes.contains(" % emptied: ") && nodes.contains("waits for b:disk2, which is missing"), "{nodes}");

@@ -1,7 +1,7 @@
 //! `device scrub`: rot is found by the running node, the file is named, and everything else stays readable.
 
 use crate::console::get;
-use crate::store::{Store, noise};
+use crate::store::{Store, noise, soon};
 
 /// Bytes that rotted while the server was down, in a large file, in a packed one and in a chunk of a bag, are found by a
 /// scrub, which names each with the bytes, and no other; what is whole is read as before; and the result stays to be seen.
@@ -61,7 +61,7 @@ fn rot_is_found_and_named() {
     store.run(&["rm", "-r", "/tree"]).done();
     store.run(&["put", "tree", "/tree"]).done();
     store.run(&["bag", "rm", "b"]).done();
-    let clean = (0..200).any(|_| store.run(&["device", "scrub", "all"]).code == 0);
+    let clean = soon(|| store.run(&["device", "scrub", "all"]).code == 0);
     assert!(clean, "{}", store.run(&["device", "scrub", "all"]).text());
 }
 

@@ -1,7 +1,7 @@
 //! What small files cost: room at rest, and reads of the disk.
 
 use crate::console::{get, samples};
-use crate::store::{Store, noise};
+use crate::store::{Store, noise, soon};
 use serde_json::Value;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -47,7 +47,7 @@ fn small_files_are_cheap() {
     store.start_again();
     let most = (FILES * SIZE) as u64 * 8 / 5;
     let cost = || (used(&store).saturating_sub(used_before), occupied(&data).saturating_sub(occupied_before));
-    let settled = (0..300).any(|_| cost().0 <= most && cost().1 <= most);
+    let settled = soon(|| cost().0 <= most && cost().1 <= most);
     let (by_store, by_blocks) = cost();
     let ratio = |bytes: u64| bytes as f64 / (FILES * SIZE) as f64;
     eprintln!("{FILES} files of {SIZE} bytes take {:.2} by df and {:.2} by blocks", ratio(by_store), ratio(by_blocks));

@@ -4,6 +4,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// Longest wait for something that is so within a second on a machine that is not busy.
+const SOON: Duration = Duration::from_secs(60);
 
 /// A running store; killed by its process id, and its directory removed, when dropped.
 pub struct Store {
@@ -215,6 +219,19 @@ impl Drop for Store {
         let _ended_before = self.server.kill();
         let _reaped = self.server.wait();
         let _gone = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Whether this becomes so. By time: a number of questions is over at once when the answers are quick and a disk stands still.
+pub fn soon(is_so: impl Fn() -> bool) -> bool {
+    let began = Instant::now();
+    loop {
+        if is_so() {
+            return true;
+        }
+        if began.elapsed() > SOON {
+            return false;
+        }
     }
 }
 
