@@ -55,8 +55,9 @@ pub fn program() -> Result<PathBuf> {
 impl Launch {
     fn command(&self, random: &SimRandom) -> Command {
         let mut command = Command::new(&self.program);
-        // The usual ports may be those of another server on this machine, of which it would have to tell.
-        command.args(["--quiet", "serve", "--at", "127.0.0.1:0", "--console", "127.0.0.1:0", "--hdfs", "127.0.0.1:0"]);
+        // What a trial does not use is off: another server may have the usual ports, and somebody's client may know a free one from the
+        // server that had it before, of both of which this one would have to tell.
+        command.args(["--quiet", "serve", "--at", "127.0.0.1:0", "--console", "off", "--hdfs", "off"]);
         for data in &self.data {
             command.args(["--data", data]);
         }
