@@ -26,7 +26,7 @@ use std::sync::Arc;
 DST follows the rules of `cp -r`: below DST if that is a directory, else as DST. A file appears under its name when it is
 whole; every byte is checked. Modification times and permission bits are kept.
 
-What cannot be copied because its node does not answer is left out, by name, and the exit code is not 0.")]
+What cannot be read is left out, by name, and the exit code is not 0.")]
 pub struct Get {
     /// Replace files that exist
     #[arg(long)]

@@ -9,6 +9,7 @@ use crate::progress::Progress;
 use crate::show;
 use base::error::{Error, ErrorKind};
 use base::id::{ChunkId, DeviceId, Owner};
+use base::policy::Class;
 use base::unit::show_bytes;
 use bytes::Bytes;
 use clap::Args;
@@ -346,7 +347,9 @@ fn not_named(found: &mut Inspection) -> Result<Vec<String>> {
         say("stormwell: whether the store has other devices is not known without the directory that holds `meta`");
         return Ok(Vec::new());
     };
-    let missing = missing(&found.devices, names.devices()?.into_iter().map(|(id, _)| id));
+    // What was in memory went with its node.
+    let on_disks = names.devices()?.into_iter().filter(|(_, class)| *class != Class::Memory);
+    let missing = missing(&found.devices, on_disks.map(|(id, _)| id));
     for id in &missing {
         say(&format!("stormwell: device {id} belongs to this store too and was not named: nothing on it was compared"));
     }

@@ -100,8 +100,7 @@ impl Policy {
                     return Err(Error::new(ErrorKind::Invalid, text).into());
                 }
                 // The store does not compare before it sets: of two that are set in the same moment the later may undo the other.
-                let (own, _) = client.get_policy(&path).await?;
-                let kept = if inherit { Wishes::default() } else { own };
+                let kept = if inherit { Wishes::default() } else { client.get_policy(&path).await?.0 };
                 let wishes = Wishes {
                     tier: tier.or(kept.tier),
                     replicas: redundancy.or(kept.replicas),

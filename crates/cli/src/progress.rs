@@ -169,7 +169,7 @@ impl Progress {
         }
     }
 
-    /// Says that one thing was left out because nobody answers who has it. Each is named, however many they are: whoever reads this
+    /// Says that one thing was left out because it cannot be read. Each is named, however many they are: whoever reads this
     /// has to get them again.
     pub fn leave_out(&self, name: &str, error: &Error) {
         self.failed.fetch_add(1, Ordering::Relaxed);
@@ -192,13 +192,19 @@ impl Progress {
         self.over.send_replace(true);
     }
 
-    /// Ends the copy when a signal comes that would end the program, with these words on what stands and what to do. For as long
-    /// as what comes back is not aborted.
+    /// Ends the copy when a signal comes that would end the program, with these words on what stands and what to do; a second one ends
+    /// the program at once, for a disk or a pipe may never answer who reads from it. For as long as what comes back is not aborted.
     pub fn stop_at_signal(self: &Arc<Progress>, stands: &'static str) -> JoinHandle<()> {
         let interrupted = self.clone();
         tokio::spawn(async move {
             if let Ok(signal) = os::signal::end().await {
                 interrupted.stop(Error::new(ErrorKind::Io, format!("{signal} ended it; {stands}")));
+            }
+            if let Ok(signal) = os::signal::end().await {
+                say(&format!(
+                    "stormwell: {signal} came again: what was on its way may be left as .stormwell-put-* or .stormwell-get-*"
+                ));
+                std::process::exit(code_of(ErrorKind::Io) as i32);
             }
         })
     }

@@ -14,6 +14,8 @@ pub struct Unfinished {
     path: String,
     temporary: String,
     overwrite: bool,
+    /// Of the file; none as long as it is not known that it was made.
+    inode: Option<u64>,
 }
 
 impl Client {
@@ -43,9 +45,12 @@ impl Client {
             return Err(Error::new(ErrorKind::Invalid, text));
         }
         let overwrite = options.overwrite;
-        let begun = Unfinished { client: self.clone(), path: path.to_string(), temporary, overwrite };
+        let mut begun = Unfinished { client: self.clone(), path: path.to_string(), temporary, overwrite, inode: None };
         match self.create(&begun.temporary, CreateOptions { overwrite: false, ..options }).await {
-            Ok(writer) => Ok((begun, writer)),
+            Ok(writer) => {
+                begun.inode = Some(writer.inode());
+                Ok((begun, writer))
+            }
             // It may have been made all the same.
             Err(error) if error.kind() == ErrorKind::Unreachable => Err(begun.give_up(error).await),
             Err(error) => Err(begun.named(error)),
@@ -67,14 +72,42 @@ impl Unfinished {
         }
     }
 
-    /// Gives it its name, once it is closed. `Exists` if somebody else has the name by now and it may not be replaced.
+    /// Gives it its name, once it is closed. `Exists` if somebody else has the name by now and it may not be replaced. If its directory
+    /// has another name by now, it gets its own there, as a file that is open does.
     pub async fn finish(&self) -> Result<()> {
-        self.client.rename(&self.temporary, &self.path, self.overwrite).await
+        match self.client.rename(&self.temporary, &self.path, self.overwrite).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let Some(now) = self.moved().await? else { return Err(error) };
+                let name = self.path.rsplit_once('/').map_or(self.path.as_str(), |(_, name)| name);
+                self.client.rename(&now, &format!("{}/{name}", directory_of(&now)), self.overwrite).await
+            }
+            ended => ended,
+        }
+    }
+
+    /// Where it is, still under its temporary name, if its directory was moved.
+    async fn moved(&self) -> Result<Option<String>> {
+        let Some(inode) = self.inode else { return Ok(None) };
+        match self.client.path_of(inode).await {
+            Ok(now) => {
+                let name = |path: &str| path.rsplit_once('/').map(|(_, name)| name.to_string());
+                Ok((now != self.temporary && name(&now) == name(&self.temporary)).then_some(now))
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Removes it. The error says what may be left.
     pub async fn remove(&self) -> Result<()> {
-        match self.client.delete(&self.temporary, false).await {
+        let removed = match self.client.delete(&self.temporary, false).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => match self.moved().await {
+                Ok(Some(now)) => self.client.delete(&now, false).await,
+                looked => looked.map(|_| ()),
+            },
+            removed => removed.map(|_| ()),
+        };
+        match removed {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 let text = format!(
                     "what was written of {} may be left in the store, because it could not be removed ({}); remove {} by hand",

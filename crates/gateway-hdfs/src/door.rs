@@ -5,7 +5,7 @@ use crate::message::rpc::{CALL_UNKNOWN, FATAL_UNKNOWN};
 use crate::refusal::{RETRIABLE, Refusal};
 use crate::{rpc, transfer};
 use base::fault::contained;
-use base::limit::{CALL_SILENCE_MAX, CONNECTIONS_MAX, HELLO_WAIT_MAX};
+use base::limit::{CALL_SILENCE_MAX, HELLO_WAIT_MAX};
 use base::net::{Listener, Stream};
 use base::places::{Place, Places, Taken};
 use std::future::poll_fn;
@@ -84,10 +84,10 @@ impl Ticket {
     }
 }
 
-/// Takes connections until `shutdown` becomes true (or its sender is dropped); then lets what is under way end, for
+/// Takes connections, `most` at once, until `shutdown` becomes true (or its sender is dropped); then lets what is under way end, for
 /// `CALL_SILENCE_MAX` at most, and returns.
-pub async fn run(gateway: Arc<Gateway>, mut listener: Box<dyn Listener>, shutdown: watch::Receiver<bool>) {
-    let places = Places::new(CONNECTIONS_MAX);
+pub async fn run(gateway: Arc<Gateway>, mut listener: Box<dyn Listener>, most: usize, shutdown: watch::Receiver<bool>) {
+    let places = Places::new(most);
     let mut connections = JoinSet::new();
     let mut stopping = shutdown.clone();
     let mut stop = Box::pin(async move { drop(stopping.wait_for(|stop| *stop).await) });
@@ -108,7 +108,7 @@ pub async fn run(gateway: Arc<Gateway>, mut listener: Box<dyn Listener>, shutdow
                     }
                     Err(taken) => {
                         (gateway.on_trouble)(format!("{}: refused: {taken}", stream.peer()));
-                        if connections.len() < CONNECTIONS_MAX + REFUSED_MAX {
+                        if connections.len() < most + REFUSED_MAX {
                             drop(connections.spawn(contained(refuse(stream, taken))));
                         }
                     }

@@ -32,6 +32,8 @@ pub struct Settings {
     pub on_trouble: Arc<dyn Fn(String) + Send + Sync>,
     /// Least bytes in a block of a new file.
     pub min_block_size: u64,
+    /// Most connections at once, `base::limit::connections`.
+    pub connections: usize,
 }
 
 /// Members of this group may do everything, too, as in HDFS.
@@ -92,7 +94,8 @@ impl Gateway {
     }
 
     async fn run(settings: Settings, listener: Box<dyn Listener>, shutdown: watch::Receiver<bool>) {
-        let Settings { client, clock, random, superuser, groups_of, on_trouble, min_block_size } = settings;
+        let Settings { client, clock, random, superuser, groups_of, on_trouble, min_block_size, connections } =
+            settings;
         let address = listener.address();
         let started = clock.now();
         let gateway = Gateway {
@@ -116,7 +119,7 @@ impl Gateway {
         };
         let gateway = Arc::new(gateway);
         let leases = tokio::spawn(crate::files::watch(Arc::downgrade(&gateway)));
-        crate::door::run(gateway.clone(), listener, shutdown).await;
+        crate::door::run(gateway.clone(), listener, connections, shutdown).await;
         leases.abort();
         crate::files::close_all(&gateway).await;
     }

@@ -226,7 +226,8 @@ impl Keeper {
             } else if !info.reported && !device.missing {
                 device.missing = true;
                 device.trouble = format!(
-                    "missing: node {name} has not said that it has it; what is on it is safe; start that node with its --data too"
+                    "missing: node {name} has not said that it has it; what is on it cannot be read; if its disk is well, start that \
+                     node with its --data too"
                 );
             }
             device.device = info.device.0.into();

@@ -41,6 +41,8 @@ pub struct Given {
     pub keeper: Option<String>,
     /// Least bytes in a block of a new file.
     pub min_block_size: u64,
+    /// Most connections at once.
+    pub connections: usize,
     /// Told why connections were refused or cut.
     pub on_trouble: Arc<dyn Fn(String) + Send + Sync>,
 }
@@ -184,6 +186,7 @@ impl Given {
             groups_of: Arc::new(move |user| groups.of(user)),
             on_trouble: self.on_trouble.clone(),
             min_block_size: self.min_block_size,
+            connections: self.connections,
         }
     }
 }

@@ -95,8 +95,11 @@ async fn open(
         notes.extend(kept.note);
         engines.extend(kept.engines);
         kept.metadata.ask(meta::Request::NodeJoin { node: itself.clone() }).await?;
-        let known: Vec<DeviceId> = devices_of(&kept.metadata).await?.iter().map(|info| info.device).collect();
-        places.keep(|device| known.contains(&device));
+        // Another node may have been started with one of its devices meanwhile, which then is that node's.
+        let known = devices_of(&kept.metadata).await?;
+        let nodes = nodes_of(&kept.metadata).await?;
+        let of_another = |node| node != identity.node && nodes.contains(&node);
+        places.keep(|device| known.iter().any(|info| info.device == device && !of_another(info.node)));
         metadata = Some((kept.metadata, kept.disk));
     }
 
@@ -315,6 +318,7 @@ async fn begin(
         credentials,
         keeper,
         min_block_size,
+        connections: connections(open_files),
         on_trouble,
     };
     let hdfs = match listeners.hdfs {
@@ -500,6 +504,13 @@ async fn register(metadata: &Metadata, node: NodeId, device: &Device, now: WallT
     metadata.ask(meta::Request::DeviceRegister { device: device.id, class: device.class, capacity, node }).await?;
     metadata.ask(housekeeping::report_of(device)).await?;
     Ok(new)
+}
+
+async fn nodes_of(metadata: &Metadata) -> Result<Vec<NodeId>> {
+    match metadata.ask(meta::Request::NodeList).await? {
+        meta::Reply::Nodes { nodes, .. } => Ok(nodes.iter().map(|node| node.info.node).collect()),
+        other => unreachable!("nodes were asked for: {other:?}"),
+    }
 }
 
 async fn devices_of(metadata: &Metadata) -> Result<Vec<DeviceInfo>> {

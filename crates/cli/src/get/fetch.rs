@@ -193,7 +193,9 @@ impl Fetcher {
                     progress.leave_out(&remote, &error);
                     self.look_who_is_away().await;
                 }
-                Err(error) => progress.complain(&error),
+                // Those two are the same for many, and need no list: what is there already, and a local disk without room.
+                Err(error) if matches!(error.kind(), ErrorKind::Exists | ErrorKind::Full) => progress.complain(&error),
+                Err(error) => progress.leave_out(&remote, &error),
                 Ok(()) => {}
             }
         }

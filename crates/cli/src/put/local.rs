@@ -318,16 +318,15 @@ fn read_small(mut file: &File, length: usize, bytes: &mut Vec<u8>) -> std::io::R
 
 /// What is kept of those of these directories of the store that were made for one below `tops`. One that has gone meanwhile is left out.
 pub fn kept_of(tops: &[Top], directories: BTreeSet<String>) -> Vec<(String, Kept)> {
-    let local = |remote: &str| {
-        tops.iter().rev().filter(|top| top.directory).find_map(|top| match remote.strip_prefix(top.remote.as_str()) {
-            Some("") => top.made.then(|| top.local.clone()),
-            Some(below) if top.remote == "/" => Some(top.local.join(below)),
-            Some(below) => below.strip_prefix('/').map(|below| top.local.join(below)),
-            None => None,
-        })
+    let local = |top: &Top, remote: &str| match remote.strip_prefix(top.remote.as_str())? {
+        "" => top.made.then(|| top.local.clone()),
+        below if top.remote == "/" => Some(top.local.join(below)),
+        below => below.strip_prefix('/').map(|below| top.local.join(below)),
     };
     let kept_of = |remote: String| {
-        let metadata = local(&remote).and_then(|local| std::fs::metadata(local).ok())?;
+        // Several tops may go into one directory; the last that has this one gave it its time.
+        let mut tops = tops.iter().rev().filter(|top| top.directory);
+        let metadata = tops.find_map(|top| std::fs::metadata(local(top, &remote)?).ok())?;
         Some((remote, kept(&metadata)))
     };
     directories.into_iter().filter_map(kept_of).collect()

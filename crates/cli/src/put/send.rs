@@ -62,7 +62,7 @@ impl Sender {
             ),
         };
         let text = format!(
-            "{what}; {stands}; nothing half is left of the others, and files that had their names are as they were; make room with `stormwell rm` or one more --data DIR of `stormwell serve`, and put the others again"
+            "{what}; {stands}; none of the others has its name, and files that had these names are as they were; make room with `stormwell rm` or one more --data DIR of `stormwell serve`, and put the others again"
         );
         Error::new(ErrorKind::Full, text)
     }

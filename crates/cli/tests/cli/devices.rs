@@ -108,6 +108,8 @@ fn a_device_that_is_left_out_is_missed() {
     let lost: Vec<u64> = (0..8).filter(|number| read(&store, *number).code != 0).collect();
     assert!(!lost.is_empty() && lost.len() < 8, "{lost:?}");
     assert!(read(&store, lost[0]).stderr.contains(&place), "{}", read(&store, lost[0]).stderr);
+    let got = store.run(&["get", "/", "back"]).failed(1, &place).stderr;
+    assert!(lost.iter().all(|number| got.contains(&format!("left out /f{number}: "))), "{got}");
     store.kill();
     store.start_again();
     assert!(!listed(&store).contains("missing"));

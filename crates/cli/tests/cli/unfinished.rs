@@ -1,6 +1,6 @@
 //! What a put leaves that does not come to its end: the old file, or nothing, and no half file under any name.
 
-use crate::store::{Ended, Store, binary, noise, run, started};
+use crate::store::{Ended, Store, binary, noise, run, soon, started};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
@@ -84,6 +84,29 @@ fn interrupted() {
     assert!(store.run(&["cat", "/old"]).done().stdout == new);
 }
 
+/// A directory that is moved while a file is put into it takes the file with it, as it does with a file that is open: it has its name there
+/// when it is whole, and nothing is left of one that is interrupted.
+#[test]
+fn the_directory_is_moved() {
+    let store = Store::start();
+    let bytes = noise(3_000_000, 4);
+    let begun = |store: &Store, directory: &str| {
+        assert!(soon(|| store.run(&["ls", directory]).done().text().contains(".stormwell-put-")), "it does not begin");
+    };
+    store.run(&["mkdir", "/a"]).done();
+    let put = Begun::start(&store, &["/a/f"], &bytes);
+    begun(&store, "/a");
+    store.run(&["mv", "/a", "/b"]).done();
+    put.end().done();
+    assert_eq!(store.run(&["ls", "/b"]).done().text(), "f\n");
+    assert!(store.run(&["cat", "/b/f"]).done().stdout == bytes);
+    let put = Begun::start(&store, &["/b/g"], &bytes);
+    begun(&store, "/b");
+    store.run(&["mv", "/b", "/c"]).done();
+    put.interrupt().failed(1, "SIGINT");
+    assert_eq!(store.run(&["ls", "/c"]).done().text(), "f\n");
+}
+
 /// Of two puts of one name that does not exist the first to be whole has it, and the other one is refused.
 #[test]
 fn two_of_one_name() {
@@ -118,7 +141,7 @@ fn full() {
         kept.push(format!("{:02}", kept.len()));
         assert!(kept.len() < 40, "160 MiB took {} files of 4 MiB", kept.len());
     };
-    assert!(refused.contains("nothing half is left") && refused.contains("hint: make room"), "{refused}");
+    assert!(refused.contains("none of the others has its name") && refused.contains("hint: make room"), "{refused}");
     assert_eq!(names(&store), kept);
     // There is room to begin, and not to end.
     for name in kept.split_off(kept.len() - 3) {
@@ -161,7 +184,7 @@ fn full_memory() {
     let said = ask(&["put", "tree", "/m"]).done().stderr;
     assert!(said.contains("wishes for memory"), "{said}");
     fill(1000, 70);
-    ask(&["put", "tree", "/m", "--overwrite"]).failed(4, "nothing half is left");
+    ask(&["put", "tree", "/m", "--overwrite"]).failed(4, "none of the others has its name");
     ask(&["get", "/m/tree", "back"]).done();
     let mut whole = BTreeMap::new();
     for entry in std::fs::read_dir(directory.join("back")).expect("what is there") {

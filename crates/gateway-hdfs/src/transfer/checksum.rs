@@ -10,10 +10,11 @@ use crate::message::transfer::{
 };
 use crate::note::Note;
 use base::checksum::{SECTOR, combine};
-use base::error::Result;
+use base::error::{ErrorKind, Result};
 use client::{ReadOptions, Sums};
 use md5::{Digest, Md5};
 use std::sync::Arc;
+use tokio::sync::SemaphorePermit;
 
 /// Answers with the checksum of a block or of its first bytes.
 pub async fn block_checksum(
@@ -25,7 +26,11 @@ pub async fn block_checksum(
     if kind != MD5_OF_CRCS && kind != COMPOSITE_CRC {
         return super::answer(connection, ERROR_UNSUPPORTED, &format!("checksums of kind {kind} are not known")).await;
     }
-    // A turn is over when its client is gone, and so is the wait for one.
+    let _turn = match turn(gateway, connection).await {
+        Err(error) if error.kind() == ErrorKind::Busy => return super::answer(connection, ERROR, error.text()).await,
+        turn => turn?,
+    };
+    // It is over when its client is gone.
     let summed = tokio::select! {
         biased;
         summed = sum(gateway, request, kind) => summed,
@@ -39,8 +44,16 @@ pub async fn block_checksum(
     }
 }
 
+/// Waits for the turn to make a checksum.
+async fn turn<'a>(gateway: &'a Gateway, connection: &mut Connection) -> Result<SemaphorePermit<'a>> {
+    if let Ok(turn) = gateway.sums.try_acquire() {
+        return Ok(turn);
+    }
+    let turn = connection.rest_until(gateway.sums.acquire()).await?;
+    Ok(turn.unwrap_or_else(|_| unreachable!("nobody closes it")))
+}
+
 async fn sum(gateway: &Arc<Gateway>, request: &BlockChecksum, kind: i32) -> Result<BlockChecksumAnswer> {
-    let Ok(_turn) = gateway.sums.acquire().await else { unreachable!("nobody closes it") };
     let block = &request.header.block;
     let Opened { reader, base, length } = open_block(gateway, block).await?;
     // A regular block ends where the next one begins, an irregular one where its writer said.

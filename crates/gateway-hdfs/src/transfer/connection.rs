@@ -70,12 +70,24 @@ impl Connection {
         }
     }
 
-    /// Waits until the client is gone. What it says meanwhile is kept, as far as there is room for it.
+    /// Waits for others, while nothing is under way here: the connection rests until then, and gives way to whoever needs its place.
+    pub async fn rest_until<T>(&mut self, wait: impl Future<Output = T>) -> Result<T> {
+        self.ticket.rest();
+        let come = tokio::select! {
+            biased;
+            come = wait => come,
+            gone = self.gone() => return Err(gone),
+        };
+        self.ticket.work().map_err(|taken| gave_way(&taken))?;
+        Ok(come)
+    }
+
+    /// Waits until the client is gone, or gives way. What it says meanwhile is kept, as far as there is room for it.
     pub async fn gone(&mut self) -> Error {
         loop {
             let wanted = self.end - self.start + 1;
             if wanted > STAGING {
-                return std::future::pending().await;
+                return gave_way(&poll_fn(|context| self.ticket.poll_leave(context)).await);
             }
             if let Err(error) = self.stage(wanted).await {
                 return error;

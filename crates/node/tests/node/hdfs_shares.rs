@@ -279,6 +279,7 @@ async fn gateway(fixture: &Fixture, leads: Arc<AtomicBool>) -> (String, watch::S
         groups_of: Arc::new(groups_of),
         on_trouble: Arc::new(on_trouble),
         min_block_size: 1024,
+        connections: CONNECTIONS_MAX,
     };
     let (stop, stopped) = watch::channel(false);
     tokio::spawn(gateway_hdfs::Gateway::serve(settings, listener, stopped));
@@ -416,9 +417,11 @@ async fn one_user_has_half_of_the_open_files() {
     end(fixture).await;
 }
 
-/// Checksums of a large block, asked for by thousands who do not wait for them, are not made: who waits gets one.
+/// Checksums of a large block, asked for by thousands who do not wait for them, are not made: who waits gets one. Thousands who do wait keep
+/// nobody out: they rest until it is their turn.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn checksums_are_made_for_those_who_wait() {
+    os::machine::raise_open_files().expect("a system that says it");
     let fixture = elsewhere("shares-sums").await;
     let bytes = content(64 << 20, 8);
     // One block of all its bytes: it is as large as the file says that its blocks are.
@@ -439,5 +442,13 @@ async fn checksums_are_made_for_those_who_wait() {
     let mut answer = [0; 3];
     timeout(PATIENCE, healthy.stream.read_exact(&mut answer)).await.expect("in time").expect("an answer");
     assert_eq!((answer[1], i32::from(answer[2])), (8, SUCCESS));
+    let mut waiting = Vec::new();
+    for _ in 0..CONNECTIONS_MAX + 100 {
+        let mut stranger = Stranger::silent(&fixture).await;
+        stranger.say(&ask).await;
+        waiting.push(stranger);
+    }
+    answered(&fixture, "ada").await;
+    drop(waiting);
     end(fixture).await;
 }
