@@ -12,7 +12,7 @@ use crate::message::decode;
 use crate::message::files::{Append, AppendAnswer, Create, CreateAnswer};
 use crate::message::hdfs::ExtendedBlock;
 use crate::note::Note;
-use crate::refusal::{LEASE_EXPIRED, Refusal};
+use crate::refusal::{FILE_NOT_FOUND, LEASE_EXPIRED, RETRIABLE, Refusal};
 use base::limit::HOLDER_MAX;
 use bytes::Bytes;
 use client::{Attributes, Looked, Seen};
@@ -68,6 +68,23 @@ async fn taken(gateway: &Gateway, inode: u64, who: (&str, &str)) -> Result<Arc<O
 /// written of it. `block`: the one that its holder takes for the last, which may have no byte yet; none: it has written nothing since it
 /// opened the file. `None`: nobody has it open, or somebody else, or the call came late.
 pub async fn take_over(
+    gateway: &Gateway,
+    attributes: &Attributes,
+    (holder, machine): (&str, &str),
+    block: Option<&ExtendedBlock>,
+) -> Result<Option<Arc<OpenFile>>, Refusal> {
+    match taken_over(gateway, attributes, (holder, machine), block).await {
+        // That may also be of a chunk that is being moved, or of the path while it is renamed: then the file is there.
+        Err(refusal)
+            if refusal.class == FILE_NOT_FOUND && gateway.client.stat_inode(attributes.inode).await.is_ok() =>
+        {
+            Err(Refusal::new(RETRIABLE, refusal.text))
+        }
+        taken => taken,
+    }
+}
+
+async fn taken_over(
     gateway: &Gateway,
     attributes: &Attributes,
     (holder, machine): (&str, &str),

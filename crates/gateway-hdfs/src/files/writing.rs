@@ -171,8 +171,19 @@ async fn end(gateway: &Gateway, ask: Complete) -> Result<bool, Refusal> {
     let closed = match state.writer.take() {
         Some(writer) => writer.close().await.map(drop),
         None if gateway.files.open.was_closed(file.inode, present.map(|present| present.id)) => return Ok(true),
-        // An earlier try failed halfway.
-        None => gateway.client.recover_at(file.inode, false, file.attributes.generation).await.map(drop),
+        // An earlier try failed halfway: the file ends with what its device has.
+        None => match gateway.client.recover_at(file.inode, false, file.attributes.generation).await {
+            Ok(now) if now.length < whole(present, last.as_ref()) => {
+                gateway.files.open.remove(file.inode);
+                let text = format!(
+                    "{path} is closed with {} of {} bytes: its device has lost the others, which were not synced; write them again",
+                    now.length,
+                    whole(present, last.as_ref())
+                );
+                return Err(Refusal::io(text));
+            }
+            closed => closed.map(drop),
+        },
     };
     match closed {
         Ok(()) => {
@@ -191,6 +202,12 @@ async fn end(gateway: &Gateway, ask: Complete) -> Result<bool, Refusal> {
 }
 
 /// Whether a file that nobody writes ends with this block: then a client asks again because it did not hear the answer.
+/// Bytes that a file has, as its writer says of the last block.
+fn whole(present: Option<Block>, last: Option<&ExtendedBlock>) -> u64 {
+    let length = last.and_then(|last| last.length).unwrap_or(0);
+    present.map_or(0, |present| present.base.saturating_add(length))
+}
+
 async fn is_closed(gateway: &Gateway, path: &str, inode: u64, last: Option<&ExtendedBlock>) -> bool {
     let found = if inode == 0 { gateway.client.stat(path).await } else { gateway.client.stat_inode(inode).await };
     let Ok(found) = found else { return false };
