@@ -1,4 +1,4 @@
-//! The volatile side of a bag on one device: which chunk may be given to whom.
+//! The queue of a bag on one device, in memory: which chunk is granted to which consumer, and when a grant ends.
 
 use base::id::{ChunkId, SessionId};
 use base::limit::GRANT_LEASE;

@@ -1,4 +1,4 @@
-//! The state of an engine and its pump: what may go on goes on. Requests are known by a ticket here.
+//! Engine state and its `pump`, which advances every operation that is ready. Requests are identified by tickets.
 
 use crate::checkpoint::Checkpoint;
 use crate::commit::{Stream, Waiters};

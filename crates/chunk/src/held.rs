@@ -1,5 +1,5 @@
-//! Large appends that wait their turn: the data log takes only as many as keep the disk busy, so that a small one that somebody
-//! waits for passes the rest of a stream instead of queueing behind all of it.
+//! Admission queue for large appends: only as many as keep the disk busy enter the data log, so that small appends that are latency-critical
+//! overtake the rest of a stream instead of queueing behind all of it.
 
 use crate::core::{Core, Parked};
 use crate::request::Request;

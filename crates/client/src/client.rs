@@ -32,7 +32,7 @@ pub struct Settings {
     pub program: String,
     /// The cluster that is meant and its secret, as far as they are known.
     pub credentials: Credentials,
-    /// Whom what is made belongs to: owner and group; empty names: nobody in particular.
+    /// Owner and group of what this session creates; empty names: nobody in particular.
     pub user: (String, String),
     /// Time.
     pub clock: Arc<dyn Clock>,

@@ -1,4 +1,4 @@
-//! Looking at a node without a session: for those who want to know how it is, most of all when it is not well.
+//! Status queries to a node without a session; they work while the node is not well.
 
 use crate::client::Settings;
 use base::error::{Error, ErrorKind, Result};

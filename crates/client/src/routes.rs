@@ -269,7 +269,7 @@ impl Route<'_> {
                 return Ok(Route { routes, device, table, peer: other, again: true });
             }
         }
-        // Of a store of one node it goes without saying.
+        // In a store of one node the error need not name the node.
         if table.view.members.len() <= 1 { Err(error) } else { Err(error.during(format!("node {}", peer.name))) }
     }
 }

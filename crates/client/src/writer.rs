@@ -20,7 +20,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 /// How far a file that is being written has come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// The file's first so many bytes are written: all appends up to there are acknowledged.
+    /// Length of the acknowledged prefix of the file, in bytes.
     pub length: u64,
     /// Why it goes no further.
     pub failed: Option<Error>,

@@ -95,7 +95,7 @@ impl Sessions {
         leases
     }
 
-    /// Whom what the session makes belongs to.
+    /// Owner and group of what this session creates.
     pub fn user(&self, session: SessionId) -> Arc<User> {
         self.open.get(&session).map(|session| session.user.clone()).unwrap_or_default()
     }

@@ -58,7 +58,7 @@ pub struct State {
     pub now: Time,
     /// The same moment on the calendar.
     pub wall: WallTime,
-    /// Whom what the request under way makes belongs to.
+    /// Owner and group of what the current request creates.
     pub user: Arc<User>,
     /// How wide files become.
     pub widths: Widths,

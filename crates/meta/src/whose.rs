@@ -1,5 +1,5 @@
-//! Which files have bytes in given groups: the way back from a chunk to names. There is no index for it, so it is a walk over all
-//! extents, in steps; damage is rare and worth the walk.
+//! Reverse lookup from groups to files. There is no index for it: all extents are scanned, in bounded steps, which is acceptable because
+//! only damage asks for it.
 
 use crate::format::{ExtentRecord, InodeRecord};
 use crate::key::{Key, after_prefix, number_at};

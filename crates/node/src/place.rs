@@ -1,5 +1,5 @@
-//! A device wherever it is: on this node, or on another one and reached over a link. Only what the node that keeps the metadata
-//! does with devices by itself; appends and reads of clients never come here.
+//! Handle to a device, on this node or on another one over a link, for the control operations of the node that keeps the metadata.
+//! Appends and reads of clients never come here.
 
 use crate::bags::BagCounts;
 use crate::device::Device;

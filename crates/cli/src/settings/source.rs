@@ -73,7 +73,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Everything that was said, each key by the strongest who said it.
+/// The merged settings: each key with the value of its highest-priority source.
 #[derive(Clone, Debug, Default)]
 pub struct Said(BTreeMap<&'static str, (Value, Origin)>);
 

@@ -55,8 +55,7 @@ pub struct QuotaAnswer {
     pub quota: Option<Quota>,
 }
 
-/// Says how long a file that is open for writing may become before this is said again: so much counts against quotas until it is
-/// closed. `OverQuota` if that is too much.
+/// Reserves quota for a file that is open for writing, up to this file length, until it is closed. `OverQuota` if there is not as much.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct Reserve {
     /// The file.

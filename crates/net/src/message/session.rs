@@ -92,10 +92,10 @@ pub struct Welcome {
 /// Keeps the session's leases; at least every third of `base::limit::SESSION_LEASE`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Renew {
-    /// Whom what the session makes belongs to; empty: nobody in particular. Counts when the session begins.
+    /// Owner of what this session creates; empty: nobody in particular. Counts when the session begins.
     #[prost(string, tag = "1")]
     pub owner: String,
-    /// And which group of people.
+    /// Group of people of what it creates.
     #[prost(string, tag = "2")]
     pub group: String,
     /// The session has begun before: if it is over, that is said, and it does not begin anew.
