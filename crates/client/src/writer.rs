@@ -12,8 +12,10 @@ use base::policy::Compression;
 use bytes::{Bytes, BytesMut};
 use net::message::file::{self, Attributes, BeginBlock, HoldersAnswer, SeenHolder};
 use net::message::quota::Reserve;
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Poll, ready};
 use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
@@ -88,10 +90,51 @@ pub struct FileWriter {
 
 /// What carries out a writer's orders.
 enum Behind {
-    /// Nothing yet: a file that is closed without a write needs no task.
+    /// The writer itself, which waits for each thing that it wants done.
     Idle(Box<Flow>),
+    /// The same, at work. It stays so only if the runtime ended meanwhile.
+    Here,
     /// A task that takes them in order.
     Running(mpsc::Sender<Order>),
+}
+
+/// A sync or flush that the writer's own task carries out: a log that waits for each of its syncs needs no other task, and no wake-up of
+/// one. Dropped before it has ended, it goes on in a task, and so does the writer.
+struct Here<'a> {
+    behind: &'a mut Behind,
+    doing: Option<Doing>,
+}
+
+/// What a flow does for its writer, and the flow afterwards.
+type Doing = Pin<Box<dyn Future<Output = (Box<Flow>, Result<()>)> + Send>>;
+
+impl Here<'_> {
+    async fn run(behind: &mut Behind, what: impl FnOnce(Box<Flow>) -> Doing) -> Result<()> {
+        let Behind::Idle(flow) = std::mem::replace(behind, Behind::Here) else {
+            unreachable!("the writer has given no order")
+        };
+        let mut here = Here { behind, doing: Some(what(flow)) };
+        poll_fn(|context| {
+            let Some(doing) = &mut here.doing else { unreachable!("it is not polled again when it has ended") };
+            let (flow, done) = ready!(doing.as_mut().poll(context));
+            here.doing = None;
+            *here.behind = Behind::Idle(flow);
+            Poll::Ready(done)
+        })
+        .await
+    }
+}
+
+impl Drop for Here<'_> {
+    fn drop(&mut self) {
+        if let Some(doing) = self.doing.take()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            let (orders, inbox) = mpsc::channel(ORDERS_MAX);
+            *self.behind = Behind::Running(orders);
+            runtime.spawn(contained(async move { doing.await.0.run(inbox).await }));
+        }
+    }
 }
 
 /// Orders that wait for the flow, besides the window of bytes: enough that neither side waits for the other's turn.
@@ -279,7 +322,7 @@ impl FileWriter {
     }
 
     /// The same with bytes that have to be on stable media, with everything before them: the answer's future, which does not need
-    /// the writer, ends when they are. Before it ends nothing that is added goes out.
+    /// the writer, ends when they are. What is added meanwhile goes out, too: any number of syncs are on their way at once.
     pub async fn sync_now(
         &mut self,
         bytes: Bytes,
@@ -297,6 +340,18 @@ impl FileWriter {
 
     /// Waits until everything so far is written on its device and visible to readers.
     pub async fn hflush(&mut self) -> Result<()> {
+        self.check()?;
+        if let Behind::Idle(_) = self.behind {
+            let permits = self.permits(self.gathered.len()).await?;
+            let last = std::mem::take(&mut self.gathered).freeze();
+            let flush = |mut flow: Box<Flow>| -> Doing {
+                Box::pin(async move {
+                    let flushed = flow.flush_here(last, permits).await;
+                    (flow, flushed)
+                })
+            };
+            return Here::run(&mut self.behind, flush).await;
+        }
         self.send_gathered().await?;
         self.ask(Order::Flush).await
     }
@@ -304,8 +359,18 @@ impl FileWriter {
     /// Waits until everything so far is on stable media and visible to readers.
     pub async fn sync(&mut self) -> Result<()> {
         self.check()?;
+        // In this order: whoever stops waiting for permits has lost no byte.
+        let permits = self.permits(self.gathered.len()).await?;
         let last = std::mem::take(&mut self.gathered).freeze();
-        let permits = self.permits(last.len()).await?;
+        if let Behind::Idle(_) = self.behind {
+            let sync = |mut flow: Box<Flow>| -> Doing {
+                Box::pin(async move {
+                    let synced = flow.sync_here(last, permits).await;
+                    (flow, synced)
+                })
+            };
+            return Here::run(&mut self.behind, sync).await;
+        }
         self.ask(|reply| Order::Sync { last, sums: None, permits, reply }).await
     }
 
@@ -331,8 +396,9 @@ impl FileWriter {
 
     async fn end(mut self) -> Result<Attributes> {
         self.check()?;
+        // In this order: whoever stops waiting for permits has lost no byte.
+        let permits = self.permits(self.gathered.len()).await?;
         let last = std::mem::take(&mut self.gathered).freeze();
-        let permits = self.permits(last.len()).await?;
         if let Behind::Idle(flow) = &mut self.behind {
             return flow.close(last, permits).await;
         }
@@ -350,7 +416,7 @@ impl FileWriter {
     async fn send(&mut self, bytes: Bytes, sums: Option<BlockSums>) -> Result<()> {
         let permits = self.permits(bytes.len()).await?;
         let ahead = self.compress_ahead(&bytes);
-        match self.orders().send(Order::Piece { bytes, sums, permits, ahead }).await {
+        match self.orders()?.send(Order::Piece { bytes, sums, permits, ahead }).await {
             Ok(()) => self.check(),
             Err(_) => Err(self.broken()),
         }
@@ -386,14 +452,14 @@ impl FileWriter {
         order: impl FnOnce(oneshot::Sender<Result<T>>) -> Order,
     ) -> Result<oneshot::Receiver<Result<T>>> {
         let (reply, answer) = oneshot::channel();
-        match self.orders().send(order(reply)).await {
+        match self.orders()?.send(order(reply)).await {
             Ok(()) => Ok(answer),
             Err(_) => Err(self.broken()),
         }
     }
 
-    /// Where orders go; whoever carries them out is started with the first.
-    fn orders(&mut self) -> &mpsc::Sender<Order> {
+    /// Where orders go; the task that carries them out is started with the first.
+    fn orders(&mut self) -> Result<&mpsc::Sender<Order>> {
         if let Behind::Idle(_) = self.behind {
             let (orders, inbox) = mpsc::channel(ORDERS_MAX);
             if let Behind::Idle(flow) = std::mem::replace(&mut self.behind, Behind::Running(orders)) {
@@ -401,7 +467,8 @@ impl FileWriter {
             }
         }
         match &self.behind {
-            Behind::Running(orders) => orders,
+            Behind::Running(orders) => Ok(orders),
+            Behind::Here => Err(self.broken()),
             Behind::Idle(_) => unreachable!("it was started above"),
         }
     }
