@@ -18,8 +18,7 @@
 //!  68  header CRC32C    u32   of bytes 0 to 67, so that no length is believed before it is known to be whole
 //!  72  message, then payload
 //! ```
-//! All numbers are little-endian. Version 1 had a header of 48 bytes, without a floor and a request id (records 0230 and 0231);
-//! version 2 named the chunks of groups without their replicas (record 0405).
+//! All numbers are little-endian. Version 1 had a header of 48 bytes, without a floor and a request id (records 0230 and 0231).
 
 use base::checksum::crc32c;
 use base::error::{Error, ErrorKind, Result};
@@ -29,9 +28,9 @@ use base::limit::{FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX};
 pub const HEADER_LENGTH: usize = 72;
 
 /// The oldest protocol version that this program speaks.
-pub const VERSION_MIN: u16 = 3;
+pub const VERSION_MIN: u16 = 2;
 /// The newest protocol version that this program speaks.
-pub const VERSION_MAX: u16 = 3;
+pub const VERSION_MAX: u16 = 2;
 
 /// "SWFR" as it lies in memory.
 const MAGIC: u32 = u32::from_le_bytes(*b"SWFR");

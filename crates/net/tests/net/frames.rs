@@ -10,12 +10,12 @@ use net::message::session::Hello;
 use net::message::{Ask, bag};
 use prost::Message;
 
-/// A greeting, a push with 5,000 bytes beside it, and a refusal, as version 3 writes them.
+/// A greeting, a push with 5,000 bytes beside it, and a refusal, as version 2 writes them.
 fn golden_frames() -> Vec<u8> {
     let mut bytes = Vec::new();
     let hello = Hello {
-        version_min: 3,
-        version_max: 3,
+        version_min: 2,
+        version_max: 2,
         session: 5.into(),
         program: "stormwell put".into(),
         ..Hello::default()
@@ -109,7 +109,7 @@ fn an_older_version_is_named() {
             let (frames, ending) = decode(&old[..length], step);
             let error = ending.unwrap_err();
             assert_eq!((frames.len(), error.kind()), (0, ErrorKind::Unsupported), "{length} {step}");
-            assert!(error.text().contains("versions 3 to 3, the other side 1 to 1"), "{error}");
+            assert!(error.text().contains("versions 2 to 2, the other side 1 to 1"), "{error}");
         }
     }
 }
