@@ -8,6 +8,7 @@ pub mod env;
 pub mod error;
 pub mod fault;
 pub mod id;
+pub mod layout;
 pub mod limit;
 pub mod metric;
 pub mod net;

@@ -37,6 +37,9 @@ pub const COMPRESSED_PART: usize = 16;
 /// Most columns of a group. With 1 MiB for each under way, and one behind it, a writer has 32 MiB.
 pub const COLUMNS_MAX: usize = 16;
 
+/// Most replicas of a column. Nobody asks for so many; a list from elsewhere is refused beyond it.
+pub const REPLICAS_MAX: usize = 16;
+
 /// A file goes on wider once each column of its group has so many bytes: a file that is no longer is on one device.
 pub const NARROW_COLUMN: u64 = 8 * MIB;
 const _: () = assert!(NARROW_COLUMN.is_multiple_of(CELL) && FILE_CHUNK.is_multiple_of(CELL));

@@ -1,4 +1,4 @@
-//! How the bytes of a group lie in its columns: cell after cell goes round the columns. Arithmetic alone.
+//! How the bytes of a group go round its columns, cell after cell. Arithmetic alone; which chunks the columns are says `layout`.
 
 use std::ops::Range;
 

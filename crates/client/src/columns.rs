@@ -1,69 +1,40 @@
 //! The chunks of a group as a client has them, and waiting for several of them at once.
 
 use base::error::{Error, ErrorKind, Result};
-use base::limit::{BLOCK, COLUMNS_MAX};
-use base::stripe::Stripe;
+use base::layout::{Column, Layout, Replica};
 use net::message::Id;
-use net::message::file::{Column, Extent, NewGroup};
+use net::message::file::{Extent, NewGroup};
 use std::future::{Future, poll_fn};
 use std::task::Poll;
 
-/// Where the bytes of a group are: one chunk, or several columns.
-#[derive(Clone, Debug)]
-pub(crate) struct Columns {
-    chunks: Vec<Column>,
-    stripe: Stripe,
+/// The chunk that is asked for a column's bytes, and the device that is asked, as messages name them: the column's head.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head {
+    pub(crate) device: Id,
+    pub(crate) chunk: Id,
 }
 
-impl Columns {
-    /// Those of a group to write to. `Protocol` if no group can have them.
-    pub(crate) fn of_group(group: &NewGroup) -> Result<Columns> {
-        Columns::new(Column { device: group.device, chunk: group.chunk }, &group.columns, group.cell)
-    }
-
-    /// Those of a part of a file. `Protocol` if no group can have them.
-    pub(crate) fn of_extent(extent: &Extent) -> Result<Columns> {
-        Columns::new(Column { device: extent.device, chunk: extent.chunk }, &extent.columns, extent.cell)
-    }
-
-    fn new(only: Column, several: &[Column], cell: u64) -> Result<Columns> {
-        let chunks = if several.is_empty() { vec![only] } else { several.to_vec() };
-        let whole_blocks = chunks.len() == 1 || cell.is_multiple_of(BLOCK as u64);
-        match Stripe::new(chunks.len(), cell) {
-            Some(stripe) if whole_blocks && chunks.len() <= COLUMNS_MAX => Ok(Columns { chunks, stripe }),
-            _ => {
-                let text = format!(
-                    "the node says that bytes go round {} columns in cells of {cell} bytes, which cannot be; nothing was changed; \
-                     check that client and node have one version",
-                    chunks.len()
-                );
-                Err(Error::new(ErrorKind::Protocol, text))
-            }
-        }
-    }
-
-    /// How the bytes lie in them.
-    pub(crate) fn stripe(&self) -> Stripe {
-        self.stripe
-    }
-
-    /// How many they are.
-    pub(crate) fn count(&self) -> usize {
-        self.chunks.len()
-    }
-
-    /// The chunk of a column.
-    pub(crate) fn chunk(&self, column: usize) -> Column {
-        self.chunks[column]
-    }
-
-    /// All of them, in their order.
-    pub(crate) fn chunks(&self) -> &[Column] {
-        &self.chunks
+impl From<&Column> for Head {
+    fn from(column: &Column) -> Head {
+        Head { device: column.head().0.into(), chunk: column.chunk().0.into() }
     }
 }
 
-/// What a column has of an extent.
+/// The layout of a group to write to. `Protocol` if no group can have it; `Unsupported` if a column has several replicas, all of which
+/// would have to get the bytes: this program sends them to one.
+pub(crate) fn to_write(group: &NewGroup) -> Result<Layout> {
+    let layout = group.layout.checked()?;
+    if layout.columns().iter().all(|column| column.others().is_empty()) {
+        return Ok(layout);
+    }
+    let text = format!(
+        "group {} has several replicas, and this program writes one; nothing was written; use a client of the node's version",
+        group.group
+    );
+    Err(Error::new(ErrorKind::Unsupported, text))
+}
+
+/// What a replica of a column has of an extent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Which column, from 0 on.
@@ -82,17 +53,17 @@ pub struct Part {
     pub bytes: u64,
 }
 
-/// Where the bytes of an extent are: a part for each column that has some, or may get some. `Protocol` if no group is like this.
+/// Where the bytes of an extent are: a part for each replica of a column that has some, or may get some. `Protocol` if no group is like this.
 pub fn parts(extent: &Extent) -> Result<Vec<Part>> {
-    let columns = Columns::of_extent(extent)?;
-    let range = extent.chunk_offset..extent.chunk_offset.saturating_add(extent.length);
-    let part = |(column, place): (usize, &Column)| {
-        let there = columns.stripe().column_range(range.clone(), column);
-        let Column { device, chunk } = *place;
-        let bytes = there.end - there.start;
-        Part { column, columns: columns.count(), cell: extent.cell, device, chunk, start: there.start, bytes }
+    let layout = extent.layout.checked()?;
+    let (columns, cell) = (layout.columns().len(), layout.cell());
+    let range = extent.group_offset..extent.group_offset.saturating_add(extent.length);
+    let part = |Replica { column, device, chunk }: Replica| {
+        let there = layout.stripe().column_range(range.clone(), column);
+        let (device, chunk, bytes) = (device.0.into(), chunk.0.into(), there.end - there.start);
+        Part { column, columns, cell, device, chunk, start: there.start, bytes }
     };
-    let parts = columns.chunks().iter().enumerate().map(part);
+    let parts = layout.replicas().map(part);
     Ok(parts.filter(|part| part.bytes > 0 || extent.open).collect())
 }
 
@@ -117,23 +88,41 @@ pub(crate) async fn together<F: Future>(futures: impl IntoIterator<Item = F>) ->
 
 #[cfg(test)]
 mod tests {
-    use super::{Columns, together};
+    use super::{parts, to_write, together};
     use base::error::ErrorKind;
-    use net::message::file::{Column, Extent};
+    use base::id::{ChunkId, DeviceId};
+    use base::layout::{Column, Layout};
+    use net::message::file::{Extent, NewGroup};
+    use net::message::layout;
     use std::time::Duration;
 
     /// A node that says nonsense about columns is refused.
     #[test]
     fn nonsense() {
-        let extent =
-            |columns: usize, cell| Extent { columns: vec![Column::default(); columns], cell, ..Extent::default() };
-        for (columns, cell) in [(2, 0), (2, 5), (16, 4097), (17, 4096), (100_000, 1 << 20)] {
-            let refused = Columns::of_extent(&extent(columns, cell)).map_err(|error| error.kind());
+        let column = |number: u128| layout::Column { chunk: number.into(), ..layout::Column::default() };
+        let said = |columns: u128, cell| layout::Layout { columns: (0..columns).map(column).collect(), cell };
+        for (columns, cell) in [(0, 0), (2, 0), (2, 5), (16, 4097), (17, 4096), (100_000, 1 << 20)] {
+            let refused = said(columns, cell).checked().map_err(|error| error.kind());
             assert_eq!(refused.err(), Some(ErrorKind::Protocol), "{columns} of {cell}");
         }
-        for (columns, cell) in [(0, 0), (0, 5), (1, 0), (2, 4096), (16, u64::MAX / 4096 * 4096)] {
-            assert_eq!(Columns::of_extent(&extent(columns, cell)).unwrap().count(), columns.max(1));
+        for (columns, cell) in [(1, 0), (1, 5), (2, 4096), (16, u64::MAX / 4096 * 4096)] {
+            assert_eq!(said(columns, cell).checked().unwrap().columns().len(), columns as usize);
         }
+    }
+
+    /// What lies on several devices is shown for each of them, and not written to one of them alone.
+    #[test]
+    fn replicas() {
+        let column =
+            |chunk: u128, devices: [u128; 2]| Column::new(ChunkId(chunk), devices.into_iter().map(DeviceId)).unwrap();
+        let both = Layout::new(vec![column(5, [1, 2]), column(6, [3, 1])], 4096).unwrap();
+        let sent = layout::Layout::from(&both);
+        assert_eq!(sent.checked().unwrap(), both, "it passes the wire as it is");
+        let extent = Extent { length: 4096 + 10, layout: sent.clone(), ..Extent::default() };
+        let found = parts(&extent).unwrap().into_iter().map(|part| (part.column, part.device.value(), part.bytes));
+        assert_eq!(found.collect::<Vec<_>>(), [(0, 1, 4096), (0, 2, 4096), (1, 3, 10), (1, 1, 10)]);
+        let refused = to_write(&NewGroup { group: 1, room: 0, layout: sent }).map_err(|error| error.kind());
+        assert_eq!(refused.err(), Some(ErrorKind::Unsupported));
     }
 
     /// What is waited for together comes in its order, after the time of the slowest.

@@ -1,16 +1,18 @@
 //! What happens behind a file writer: one task that keeps pieces in order, starts new chunks, and asks again where that helps.
 
 use crate::client::Client;
-use crate::columns::{Columns, together};
+use crate::columns::{Head, to_write, together};
 use crate::writer::Written;
 use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
-use base::fault::contained;
 use base::id::DeviceId;
+use base::layout::Layout;
 use base::limit::{BLOCK, COLUMNS_MAX, COMPRESSED_MIN, FULL_WAIT, RECORD_PAYLOAD_MAX};
 use base::policy::{Compression, Level};
 use base::unit::Time;
 use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use net::message::chunk;
 use net::message::file::{self, Attributes, NewGroup, OpenedFile};
 use net::{Link, Payload};
@@ -21,7 +23,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinHandle;
 
 /// What a writer wants done, in order.
 pub(crate) enum Order {
@@ -54,11 +56,15 @@ pub(crate) struct Flow {
     sent: u64,
     /// Which of a node's ordered links it takes first.
     lane: Option<usize>,
-    in_flight: JoinSet<Outcome>,
+    in_flight: FuturesUnordered<Calling>,
     /// Appends that were refused because they overtook others, or because there was no room.
     refused: Vec<(Append, Error)>,
-    /// Appends from the first that is not acknowledged on: where in the group they begin and end, and whether they are.
-    unacknowledged: VecDeque<(u64, u64, bool)>,
+    /// Appends from the first that is not acknowledged on, without a gap in their numbers.
+    unacknowledged: VecDeque<Sent>,
+    /// The number of the next append.
+    next: u64,
+    /// Who waits for appends to be acknowledged, in their order.
+    markers: VecDeque<Marker>,
     /// One permit for each byte that may be on its way; more when the file goes over more columns.
     window: Arc<Semaphore>,
     /// All of them.
@@ -70,7 +76,7 @@ pub(crate) struct Flow {
 /// The group that is written to.
 struct Group {
     number: u64,
-    columns: Columns,
+    layout: Layout,
     /// Of each column.
     states: Vec<ColumnState>,
     /// Bytes after which it ends. When they are on their way, all columns are, with their seals.
@@ -91,19 +97,40 @@ struct ColumnState {
 impl Group {
     /// `chunk`: most bytes of a chunk.
     fn new(group: &NewGroup, chunk: u64) -> Result<Group> {
-        let columns = Columns::of_group(group)?;
-        let most = chunk.saturating_mul(columns.count() as u64);
+        let layout = to_write(group)?;
+        let columns = layout.columns().len();
+        let most = chunk.saturating_mul(columns as u64);
         let room = if group.room == 0 { most } else { group.room.min(most) };
-        Ok(Group { number: group.group, states: vec![ColumnState::default(); columns.count()], columns, room })
+        Ok(Group { number: group.group, states: vec![ColumnState::default(); columns], layout, room })
     }
+
+    /// Where a column's bytes go.
+    fn head(&self, column: usize) -> Head {
+        Head::from(&self.layout.columns()[column])
+    }
+}
+
+/// An append that was sent.
+struct Sent {
+    /// Where in the group its bytes end.
+    end: u64,
+    acknowledged: bool,
+}
+
+/// A place between two appends of a stream. What comes behind it does not wait for it.
+struct Marker {
+    /// All appends with lower numbers come before it.
+    behind: u64,
+    /// Told when these are acknowledged, or that the stream has failed.
+    reply: oneshot::Sender<Result<()>>,
 }
 
 /// One append, with what is needed to ask again.
 struct Append {
     ask: chunk::Append,
+    /// Counts the appends of the stream.
+    number: u64,
     column: usize,
-    /// Where in the group its bytes begin.
-    begin: u64,
     part: Part,
     _permits: Option<OwnedSemaphorePermit>,
 }
@@ -131,6 +158,9 @@ impl Part {
 }
 
 type Outcome = (Append, Result<chunk::AppendAnswer>);
+
+/// An append on its way.
+type Calling = Pin<Box<dyn Future<Output = Outcome> + Send + Sync>>;
 
 /// What a writer may have on its way for each column, in pieces: one that the device writes and one that waits for it.
 const PIECES_OF_COLUMN: usize = 2;
@@ -169,9 +199,11 @@ impl Flow {
             start: opened.length,
             sent: 0,
             lane: None,
-            in_flight: JoinSet::new(),
+            in_flight: FuturesUnordered::new(),
             refused: Vec::new(),
             unacknowledged: VecDeque::new(),
+            next: 0,
+            markers: VecDeque::new(),
             window,
             window_bytes,
             progress,
@@ -188,7 +220,7 @@ impl Flow {
             }
             tokio::select! {
                 biased;
-                Some(done) = self.in_flight.join_next(), if !self.in_flight.is_empty() => self.note(done),
+                Some(outcome) = self.in_flight.next(), if !self.in_flight.is_empty() => self.sort(outcome),
                 order = inbox.recv() => match order {
                     Some(order) => self.carry_out(order).await,
                     None => break,
@@ -205,14 +237,11 @@ impl Flow {
                 let sent = self.add(bytes, (sums, ahead), permits).await;
                 self.keep(sent);
             }
-            Order::Flush(reply) => {
-                let settled = self.settle().await;
-                self.answer(reply, settled);
-            }
-            Order::Sync { last, sums, permits, reply } => {
-                let synced = self.sync(last, sums, permits).await;
-                self.answer(reply, synced);
-            }
+            Order::Flush(reply) => self.mark(reply),
+            Order::Sync { last, sums, permits, reply } => match self.send_synced(last, sums, permits).await {
+                Ok(()) => self.mark(reply),
+                Err(error) => self.answer(reply, Err(error)),
+            },
             Order::Close { last, permits, reply } => {
                 let closed = self.close(last, permits).await;
                 self.answer(reply, closed);
@@ -221,21 +250,38 @@ impl Flow {
     }
 
     /// Remembers the first error, which stays.
-    fn keep<T>(&self, result: Result<T>) {
+    fn keep<T>(&mut self, result: Result<T>) {
         if let Err(error) = result {
             self.fail(error);
         }
     }
 
-    fn fail(&self, error: Error) {
+    fn fail(&mut self, error: Error) {
         self.progress.send_if_modified(|written| {
             let first = written.failed.is_none();
             written.failed.get_or_insert(error);
             first
         });
+        self.answer_markers();
     }
 
-    fn answer<T>(&self, reply: oneshot::Sender<Result<T>>, result: Result<T>) {
+    /// Answers `reply` when everything that was sent so far is acknowledged.
+    fn mark(&mut self, reply: oneshot::Sender<Result<()>>) {
+        self.markers.push_back(Marker { behind: self.next, reply });
+        self.answer_markers();
+    }
+
+    /// Answers markers with nothing unacknowledged before them; all of them once the stream has failed.
+    fn answer_markers(&mut self) {
+        let failed = self.check();
+        let acknowledged = self.next - self.unacknowledged.len() as u64;
+        while let Some(marker) = self.markers.pop_front_if(|marker| failed.is_err() || marker.behind <= acknowledged) {
+            // Whoever stopped waiting does not need to know.
+            let _gone = marker.reply.send(failed.clone());
+        }
+    }
+
+    fn answer<T>(&mut self, reply: oneshot::Sender<Result<T>>, result: Result<T>) {
         if let Err(error) = &result {
             self.fail(error.clone());
         }
@@ -254,7 +300,7 @@ impl Flow {
     async fn reach_in_order(&mut self, column: usize) -> Result<()> {
         if self.group.states[column].link.is_none() {
             let lane = *self.lane.get_or_insert_with(|| self.client.lane());
-            let route = self.client.route(self.group.columns.chunk(column).device).await?;
+            let route = self.client.route(self.group.head(column).device).await?;
             self.group.states[column].link = Some(route.ordered(lane.wrapping_add(column)));
         }
         Ok(())
@@ -299,7 +345,7 @@ impl Flow {
         (level, end): (Level, u64),
         permits: Option<OwnedSemaphorePermit>,
     ) -> Result<()> {
-        let (mut permits, stripe) = (permits, self.group.columns.stripe());
+        let (mut permits, stripe) = (permits, self.group.layout.stripe());
         while !bytes.is_empty() {
             let mut piece = stripe.piece(self.sent, bytes.len() as u64);
             piece.length = self.cell_of(piece.length);
@@ -377,7 +423,7 @@ impl Flow {
 
     /// Lets so much be on its way that all columns have something to do.
     fn widen_window(&mut self) {
-        let wanted = self.client.sizes.piece.saturating_mul(PIECES_OF_COLUMN * self.group.columns.count());
+        let wanted = self.client.sizes.piece.saturating_mul(PIECES_OF_COLUMN * self.group.layout.columns().len());
         if wanted > self.window_bytes {
             self.window.add_permits(wanted - self.window_bytes);
             self.window_bytes = wanted;
@@ -393,63 +439,50 @@ impl Flow {
         permits: Option<OwnedSemaphorePermit>,
     ) -> Append {
         let begin = self.sent;
-        let file::Column { device, chunk } = self.group.columns.chunk(column);
+        let Head { device, chunk } = self.group.head(column);
         let ask = chunk::Append {
             device,
             chunk,
             group: self.group.number,
             generation: self.generation,
-            offset: self.group.columns.stripe().column_length(begin, column),
+            offset: self.group.layout.stripe().column_length(begin, column),
             level: level as u32,
             seal,
             small_parts: false,
         };
+        let number = self.next;
+        self.next += 1;
         self.sent += part.length();
-        if self.sent > begin {
-            self.unacknowledged.push_back((begin, self.sent, false));
-        }
+        self.unacknowledged.push_back(Sent { end: self.sent, acknowledged: false });
         let state = &mut self.group.states[column];
         state.unsynced = level < Level::Synced;
         state.sealing |= seal;
-        Append { ask, column, begin, part, _permits: permits }
+        Append { ask, number, column, part, _permits: permits }
     }
 
     /// Starts an append behind those that are on their way.
     async fn send(&mut self, append: Append) {
         let link = self.link(append.column);
-        let mut call: Pin<Box<dyn Future<Output = Outcome> + Send>> = Box::pin(perform(link, append));
+        let mut call: Calling = Box::pin(perform(link, append));
         // The first poll puts it into the link's queue, so pieces leave in their order; the rest of it needs no order.
         match poll_fn(|context| Poll::Ready(call.as_mut().poll(context))).await {
             Poll::Ready(outcome) => self.sort(outcome),
-            Poll::Pending => drop(self.in_flight.spawn(contained(call))),
+            Poll::Pending => self.in_flight.push(call),
         }
     }
 
     /// Waits until every append is answered, and asks again for those that were refused for a reason that passes.
     async fn settle(&mut self) -> Result<()> {
-        while let Some(done) = self.in_flight.join_next().await {
-            self.note(done);
+        while let Some(outcome) = self.in_flight.next().await {
+            self.sort(outcome);
         }
         let mut again = std::mem::take(&mut self.refused);
-        again.sort_by_key(|(append, _)| append.begin);
+        again.sort_by_key(|(append, _)| append.number);
         for (append, error) in again {
             self.check()?;
             self.insist(append, error).await?;
         }
         self.check()
-    }
-
-    fn note(&mut self, done: std::result::Result<Outcome, tokio::task::JoinError>) {
-        match done {
-            Ok(outcome) => self.sort(outcome),
-            Err(error) => {
-                let text = format!(
-                    "writing {} was cut off: {error}; what hflush or sync reported before is safe; append to go on",
-                    self.path
-                );
-                self.fail(Error::new(ErrorKind::Io, text));
-            }
-        }
     }
 
     /// Forgets an append that went well; keeps one that may go better when those before it are there.
@@ -494,18 +527,23 @@ impl Flow {
 
     /// An append is acknowledged: says up to where all are. What other columns have behind a byte that is not is no part of it.
     fn acknowledged(&mut self, append: &Append) {
-        let same = |known: &&mut (u64, u64, bool)| known.0 == append.begin && append.part.length() > 0;
-        if let Some(append) = self.unacknowledged.iter_mut().find(same) {
-            append.2 = true;
+        let first = self.next - self.unacknowledged.len() as u64;
+        // Of a group that was ended while an append of it was asked again nothing is expected any more.
+        if let Some(sent) = append.number.checked_sub(first).and_then(|at| self.unacknowledged.get_mut(at as usize)) {
+            sent.acknowledged = true;
         }
         let mut reached = None;
-        while let Some((_, end, true)) = self.unacknowledged.front().copied() {
-            reached = Some(end);
-            self.unacknowledged.pop_front();
+        while let Some(sent) = self.unacknowledged.pop_front_if(|sent| sent.acknowledged) {
+            reached = Some(sent.end);
         }
         if let Some(end) = reached {
             let length = self.start.saturating_add(end);
-            self.progress.send_modify(|written| written.length = length);
+            self.progress.send_if_modified(|written| {
+                let further = written.length < length;
+                written.length = length;
+                further
+            });
+            self.answer_markers();
         }
     }
 
@@ -544,39 +582,39 @@ impl Flow {
         }
     }
 
-    async fn sync(&mut self, last: Bytes, sums: Option<BlockSums>, permits: OwnedSemaphorePermit) -> Result<()> {
-        if last.is_empty() || self.is_full() || last.len() as u64 >= self.group.room - self.sent {
-            if !last.is_empty() {
-                self.add(last, (sums, None), permits).await?;
-            }
-            self.settle().await?;
-            // Sealed chunks were synced with their seals; a group without bytes has nothing to lose.
-            if self.is_full() || self.sent == 0 {
-                return Ok(());
-            }
-            self.sync_columns(true).await?;
-            return self.settle().await;
-        }
+    /// Sends the last bytes, and asks for everything so far to be synced. When all that was sent is acknowledged it is.
+    async fn send_synced(&mut self, last: Bytes, sums: Option<BlockSums>, permits: OwnedSemaphorePermit) -> Result<()> {
         self.check()?;
-        let piece = self.group.columns.stripe().piece(self.sent, last.len() as u64);
-        let others =
-            || self.group.states.iter().enumerate().any(|(column, state)| column != piece.column && state.unsynced);
-        if piece.length < last.len() as u64 || others() || self.compresses(piece.length) {
+        // The bytes and the wish to have them on stable media travel together: a synced append is answered when everything before it in
+        // the chunk is synced, too. Those that end the group are synced with their seals.
+        let within = !self.is_full() && !last.is_empty() && (last.len() as u64) < self.group.room - self.sent;
+        if within {
             self.add_within(last, (sums, None), (Level::Synced, self.group.room), Some(permits)).await?;
-            self.sync_columns(false).await?;
-            return self.settle().await;
+        } else if !last.is_empty() {
+            self.add(last, (sums, None), permits).await?;
         }
-        // One round trip: the bytes and the wish to have them on stable media travel together. A synced append is
-        // answered when everything before it in the chunk is synced, too.
-        self.reach_in_order(piece.column).await?;
-        let seal =
-            piece.offset + piece.length == self.group.columns.stripe().column_length(self.group.room, piece.column);
-        let part = Part::plain(last, sums);
-        let append = self.next_append(piece.column, part, (Level::Synced, seal), Some(permits));
-        // Waited for here and not in a task of its own: a lone synced append is all about wake-ups.
-        let outcome = perform(self.link(piece.column), append).await;
-        self.sort(outcome);
-        self.settle().await
+        // Sealed chunks are synced with their seals; a group without bytes has nothing to lose.
+        if self.is_full() || self.sent == 0 { Ok(()) } else { self.sync_columns(!within).await }
+    }
+
+    /// Syncs in the task of the writer, which has no order under way.
+    pub(crate) async fn sync_here(&mut self, last: Bytes, permits: OwnedSemaphorePermit) -> Result<()> {
+        let sent = self.send_synced(last, None, permits).await;
+        self.settle_here(sent).await
+    }
+
+    /// Writes the last bytes in the task of the writer, which has no order under way.
+    pub(crate) async fn flush_here(&mut self, last: Bytes, permits: OwnedSemaphorePermit) -> Result<()> {
+        let sent = self.add(last, (None, None), permits).await;
+        self.settle_here(sent).await
+    }
+
+    async fn settle_here(&mut self, sent: Result<()>) -> Result<()> {
+        let settled = match sent {
+            Ok(()) => self.settle().await,
+            failed => failed,
+        };
+        settled.inspect_err(|error| self.fail(error.clone()))
     }
 
     /// Asks the columns that have unsynced bytes to sync them. `ask_one`: at least the one with the last byte, which knows whether
@@ -585,7 +623,7 @@ impl Flow {
         let unsynced = |flow: &Flow| flow.group.states.iter().map(|state| state.unsynced).collect::<Vec<bool>>();
         let mut columns = unsynced(self);
         if ask_one && !columns.contains(&true) {
-            columns[self.group.columns.stripe().piece(self.sent - 1, 1).column] = true;
+            columns[self.group.layout.stripe().piece(self.sent - 1, 1).column] = true;
         }
         for column in (0..columns.len()).filter(|column| columns[*column]) {
             self.reach_in_order(column).await?;
@@ -603,10 +641,10 @@ impl Flow {
             self.make_room().await?;
             let room = self.group.room - self.sent;
             if (last.len() as u64) < room {
-                let piece = self.group.columns.stripe().piece(self.sent, last.len() as u64);
+                let piece = self.group.layout.stripe().piece(self.sent, last.len() as u64);
                 let alone = self.cell_of(piece.length) == last.len() as u64;
                 if alone && self.group.states[piece.column].link.is_none() {
-                    let route = self.client.route(self.group.columns.chunk(piece.column).device).await?;
+                    let route = self.client.route(self.group.head(piece.column).device).await?;
                     self.group.states[piece.column].link = Some(route.link());
                 }
                 // The end of each column is sealed and synced by the append that brings it.
@@ -631,14 +669,13 @@ impl Flow {
 
     /// Seals the columns that have bytes and were not sealed with their last ones.
     async fn seal_columns(&self) -> Result<()> {
-        let columns = &self.group.columns;
-        let seals =
-            columns.chunks().iter().zip(&self.group.states).enumerate().filter_map(|(column, (place, state))| {
-                let length = columns.stripe().column_length(self.sent, column);
-                let file::Column { device, chunk } = *place;
-                let seal = chunk::Seal { device, chunk, generation: self.generation, length };
-                (length > 0 && !state.sealing).then_some(seal)
-            });
+        let stripe = self.group.layout.stripe();
+        let seals = self.group.states.iter().enumerate().filter_map(|(column, state)| {
+            let length = stripe.column_length(self.sent, column);
+            let Head { device, chunk } = self.group.head(column);
+            let seal = chunk::Seal { device, chunk, generation: self.generation, length };
+            (length > 0 && !state.sealing).then_some(seal)
+        });
         let seal = |ask: chunk::Seal| async move { self.client.ask_at(ask.device, &ask).await };
         together(seals.map(seal)).await.into_iter().try_for_each(|sealed| sealed.map(drop))
     }

@@ -1,7 +1,6 @@
 //! The nodes as machines to go to: who they are, which of them hold a file's bytes, and what each has.
 
 use crate::client::Client;
-use crate::columns::Columns;
 use base::error::Result;
 use base::id::NodeId;
 use net::message::Id;
@@ -73,16 +72,16 @@ impl Client {
         while at < range.end {
             let (extents, more) = self.extents(inode, at).await?;
             for extent in &extents {
-                let columns = Columns::of_extent(extent)?;
+                let layout = extent.layout.checked()?;
                 let end = if extent.open { range.end } else { extent.offset.saturating_add(extent.length) };
                 let (mut from, end) = (extent.offset.max(range.start), end.min(range.end));
                 while from < end {
                     let place = (from - range.start) / block;
                     let stop = (range.start.saturating_add((place + 1).saturating_mul(block))).min(end);
-                    let within = |at: u64| (at - extent.offset).saturating_add(extent.chunk_offset);
-                    for (column, chunk) in columns.chunks().iter().enumerate() {
-                        let there = columns.stripe().column_range(within(from)..within(stop), column);
-                        if let Some(node) = nodes.get(&chunk.device.value())
+                    let within = |at: u64| (at - extent.offset).saturating_add(extent.group_offset);
+                    for replica in layout.replicas() {
+                        let there = layout.stripe().column_range(within(from)..within(stop), replica.column);
+                        if let Some(node) = nodes.get(&replica.device.0)
                             && let Some(held) = held.get_mut(place as usize)
                             && there.start < there.end
                         {

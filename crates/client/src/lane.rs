@@ -6,6 +6,7 @@
 
 use crate::attributes::NewAttributes;
 use crate::client::Client;
+use crate::columns::{Head, to_write};
 use crate::packer::{Compound, Results, Touched, Work};
 use crate::writer::CreateOptions;
 use base::error::{Error, ErrorKind, Result};
@@ -30,8 +31,32 @@ pub(crate) struct Lane {
     client: Client,
     results: Results,
     touched: Touched,
-    /// The group in use and its length in bytes.
-    group: Option<(NewGroup, u64)>,
+    /// The group in use.
+    group: Option<Shared>,
+}
+
+/// A group that small files share.
+struct Shared {
+    number: u64,
+    head: Head,
+    /// Bytes in it.
+    length: u64,
+}
+
+impl Shared {
+    /// One without bytes. `Protocol` if it has several columns: small files lie one after another in one chunk.
+    fn new(group: &NewGroup) -> Result<Shared> {
+        match to_write(group)?.columns() {
+            [column] => Ok(Shared { number: group.group, head: Head::from(column), length: 0 }),
+            columns => {
+                let text = format!(
+                    "the node gives small files a group of {} columns; nothing was written; check that client and node have one version",
+                    columns.len()
+                );
+                Err(Error::new(ErrorKind::Protocol, text))
+            }
+        }
+    }
 }
 
 impl Lane {
@@ -149,26 +174,27 @@ impl Lane {
     /// Appends to the group in use, or to a new one, and answers with group and offset.
     async fn append(&mut self, payload: &Payload) -> Result<(u64, u64)> {
         let length = payload.length() as u64;
-        if self.group.as_ref().is_some_and(|(_, used)| used.saturating_add(length) > self.client.sizes.file_chunk) {
+        if self.group.as_ref().is_some_and(|group| group.length.saturating_add(length) > self.client.sizes.file_chunk) {
             self.leave().await;
         }
         // Taken out, and put back only if all went well: after a failure nobody knows what is at that offset, and an
         // append of other bytes there would be taken for a repetition.
-        let (group, used) = match self.group.take() {
+        let Shared { number, head, length: used } = match self.group.take() {
             Some(in_use) => in_use,
-            None => (self.client.ask(&PackGroup {}).await?, 0),
+            None => Shared::new(&self.client.ask(&PackGroup {}).await?)?,
         };
+        let Head { device, chunk } = head;
         let ask = chunk::Append {
-            device: group.device,
-            chunk: group.chunk,
-            group: group.group,
+            device,
+            chunk,
+            group: number,
             generation: GENERATION,
             offset: used,
             level: Level::Synced as u32,
             seal: false,
             small_parts: true,
         };
-        let (answer, _) = self.client.call_at(group.device, &ask, payload.clone()).await?;
+        let (answer, _) = self.client.call_at(device, &ask, payload.clone()).await?;
         if answer.length != used.saturating_add(length) {
             let text = format!(
                 "the node says that a shared chunk is {} bytes long after {length} bytes at {used}; the files were not put; this is a fault in Stormwell",
@@ -176,8 +202,7 @@ impl Lane {
             );
             return Err(Error::new(ErrorKind::Protocol, text));
         }
-        let number = group.group;
-        self.group = Some((group, answer.length));
+        self.group = Some(Shared { number, head, length: answer.length });
         Ok((number, used))
     }
 
@@ -198,9 +223,9 @@ impl Lane {
 
     /// Seals the group in use. What is in it is durable whether this works or not.
     async fn leave(&mut self) {
-        if let Some((group, length)) = self.group.take() {
-            let ask = chunk::Seal { device: group.device, chunk: group.chunk, generation: GENERATION, length };
-            let _sealed_later_if_not = self.client.ask_at(group.device, &ask).await;
+        if let Some(Shared { head: Head { device, chunk }, length, .. }) = self.group.take() {
+            let ask = chunk::Seal { device, chunk, generation: GENERATION, length };
+            let _sealed_later_if_not = self.client.ask_at(device, &ask).await;
         }
     }
 }

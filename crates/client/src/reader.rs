@@ -1,10 +1,11 @@
 //! Reading one file: where its bytes are is asked for in pages and remembered; of what is being written, the chunk itself says how long it is.
 
 use crate::client::Client;
-use crate::columns::{Columns, together};
+use crate::columns::{Head, together};
 use crate::stream::FileStream;
 use base::checksum::UnitSums;
 use base::error::{Error, ErrorKind, Result};
+use base::layout::{Column, Layout};
 use base::limit::{FRAME_PAYLOAD_MAX, RECORD_PAYLOAD_MAX};
 use base::net::Boxed;
 use base::stripe::Piece;
@@ -12,7 +13,7 @@ use bytes::Bytes;
 use net::Payload;
 use net::cells;
 use net::message::chunk;
-use net::message::file::{Attributes, Column, Extent, Locate};
+use net::message::file::{Attributes, Extent, Locate};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -51,7 +52,7 @@ struct Known {
 /// An extent, and where its bytes are.
 struct Run {
     extent: Extent,
-    columns: Columns,
+    layout: Layout,
     /// Of an open one of several columns: bytes of its group that all of them were seen to hold.
     visible: AtomicU64,
 }
@@ -97,9 +98,9 @@ fn length_of(parts: &[Bytes]) -> u64 {
 }
 
 /// Asks for bytes of a chunk. `unchecked`, `blocks`: as `chunk::Read` has them.
-fn question(place: Column, piece: Piece, options: ReadOptions, (unchecked, blocks): (bool, bool)) -> chunk::Read {
+fn question(head: Head, piece: Piece, options: ReadOptions, (unchecked, blocks): (bool, bool)) -> chunk::Read {
     let ranges = vec![chunk::Range { offset: piece.offset, length: piece.length }];
-    let Column { device, chunk } = place;
+    let Head { device, chunk } = head;
     chunk::Read { device, chunk, ranges, once: options.once, unchecked, blocks, cells: true }
 }
 
@@ -185,7 +186,7 @@ impl FileReader {
         };
         let Some(run) = open else { return Ok(attributes.length) };
         let Grown { length, .. } = self.grown(&run).await?;
-        let within = length.saturating_sub(run.extent.chunk_offset);
+        let within = length.saturating_sub(run.extent.group_offset);
         Ok(run.extent.offset.saturating_add(within).max(attributes.length))
     }
 
@@ -244,7 +245,7 @@ impl FileReader {
 
     /// Columns that the bytes at this place are in, as far as that is remembered; 0: one, or it is not known.
     pub(crate) fn columns_at(&self, at: u64) -> usize {
-        self.extent_at(at).map(|run| run.columns.count()).filter(|count| *count > 1).unwrap_or(0)
+        self.extent_at(at).map(|run| run.layout.columns().len()).filter(|count| *count > 1).unwrap_or(0)
     }
 
     /// The client that it reads with.
@@ -267,11 +268,12 @@ impl FileReader {
         options: ReadOptions,
         gathered: &mut Gathered,
     ) -> Result<Got> {
-        let Run { extent, columns, .. } = run;
+        let Run { extent, layout, .. } = run;
+        let head = |piece: &Piece| Head::from(&layout.columns()[piece.column]);
         let within = *at - extent.offset;
-        let from = extent.chunk_offset.saturating_add(within);
+        let from = extent.group_offset.saturating_add(within);
         let mut length = (end - *at).min(if extent.open { u64::MAX } else { extent.length - within });
-        if extent.open && columns.count() > 1 {
+        if extent.open && layout.columns().len() > 1 {
             // What a column has behind a byte that another one lacks is not to be seen.
             let seen = run.visible.load(Ordering::Relaxed);
             let grown = if seen >= from.saturating_add(length) { None } else { Some(self.grown(run).await?) };
@@ -282,19 +284,19 @@ impl FileReader {
                 _ => length = length.min(visible - from),
             }
         }
-        let length = length.min(self.most_at_once(columns));
-        let pieces: Vec<Piece> = columns.stripe().pieces(from, length).take(PIECES_MAX).collect();
+        let length = length.min(self.most_at_once(layout));
+        let pieces: Vec<Piece> = layout.stripe().pieces(from, length).take(PIECES_MAX).collect();
         let length = pieces.iter().map(|piece| piece.length).sum::<u64>();
         let fetched = match (&mut gathered.sums, pieces.as_slice()) {
             (None, [_, _, ..]) => {
-                let fetch = |piece: &Piece| self.fetch(columns.chunk(piece.column), *piece, options);
+                let fetch = |piece: &Piece| self.fetch(head(piece), *piece, options);
                 together(pieces.iter().map(fetch)).await
             }
             _ => {
                 // Checksums of the whole are made in the order of the bytes.
                 let mut fetched = Vec::with_capacity(pieces.len());
                 for piece in &pieces {
-                    fetched.push(self.fetch_for(columns.chunk(piece.column), *piece, options, gathered).await);
+                    fetched.push(self.fetch_for(head(piece), *piece, options, gathered).await);
                     if !matches!(fetched.last(), Some(Ok((_, parts))) if length_of(parts) == piece.length) {
                         break;
                     }
@@ -319,7 +321,7 @@ impl FileReader {
             got += came;
             if came < piece.length {
                 // Where progress was made, what was located is no longer located for this very place.
-                return self.short(extent, columns.chunk(piece.column), &answer, fresh && got == 0);
+                return self.short(extent, head(piece), &answer, fresh && got == 0);
             }
         }
         assert!(got <= length, "each piece brought no more than was asked for");
@@ -327,7 +329,7 @@ impl FileReader {
     }
 
     /// What it means that a chunk had less than it was asked for.
-    fn short(&self, extent: &Extent, place: Column, answer: &chunk::ReadAnswer, fresh: bool) -> Result<Got> {
+    fn short(&self, extent: &Extent, head: Head, answer: &chunk::ReadAnswer, fresh: bool) -> Result<Got> {
         match extent.open {
             true if answer.sealed && !fresh => Ok(Got::Outdated),
             true => Ok(Got::End),
@@ -336,8 +338,8 @@ impl FileReader {
                 ErrorKind::Corrupt,
                 format!(
                     "chunk {:032x} on device {:032x} ends at byte {}, and bytes of the file at {} to {} are behind that: they are missing, the rest can be read; restore them, and look at the device with `stormwell device ls`",
-                    place.chunk.value(),
-                    place.device.value(),
+                    head.chunk.value(),
+                    head.device.value(),
                     answer.chunk_length,
                     extent.offset,
                     extent.offset.saturating_add(extent.length)
@@ -347,9 +349,9 @@ impl FileReader {
     }
 
     /// Bytes asked for at once: of several columns as many as one stream may, for they come from many devices.
-    fn most_at_once(&self, columns: &Columns) -> u64 {
+    fn most_at_once(&self, layout: &Layout) -> u64 {
         let sizes = self.shared.client.sizes;
-        let most = if columns.count() > 1 { sizes.read_piece.max(sizes.read_window) } else { sizes.read_piece };
+        let most = if layout.columns().len() > 1 { sizes.read_piece.max(sizes.read_window) } else { sizes.read_piece };
         // Of a cell at either end more may come than is asked for.
         most.min(FRAME_PAYLOAD_MAX - 2 * RECORD_PAYLOAD_MAX) as u64
     }
@@ -357,16 +359,16 @@ impl FileReader {
     /// Bytes of one chunk, and their checksums where those are gathered.
     async fn fetch_for(
         &self,
-        place: Column,
+        head: Head,
         piece: Piece,
         options: ReadOptions,
         gathered: &mut Gathered,
     ) -> Result<Fetched> {
         let stored = gathered.stored;
-        let Some(sums) = &mut gathered.sums else { return self.fetch(place, piece, options).await };
-        let ask = |unchecked| question(place, piece, options, (unchecked, unchecked && stored));
+        let Some(sums) = &mut gathered.sums else { return self.fetch(head, piece, options).await };
+        let ask = |unchecked| question(head, piece, options, (unchecked, unchecked && stored));
         let mark = sums.mark();
-        let fetched = self.shared.client.fetch_summed(place.device, ask, sums).await?;
+        let fetched = self.shared.client.fetch_summed(head.device, ask, sums).await?;
         if fetched.0.cells.is_empty() {
             return self.bounded(piece, fetched);
         }
@@ -380,9 +382,9 @@ impl FileReader {
     }
 
     /// Bytes of one chunk.
-    async fn fetch(&self, place: Column, piece: Piece, options: ReadOptions) -> Result<Fetched> {
-        let ask = |unchecked| question(place, piece, options, (unchecked, false));
-        let fetched = self.shared.client.fetch(place.device, ask).await?;
+    async fn fetch(&self, head: Head, piece: Piece, options: ReadOptions) -> Result<Fetched> {
+        let ask = |unchecked| question(head, piece, options, (unchecked, false));
+        let fetched = self.shared.client.fetch(head.device, ask).await?;
         if fetched.0.cells.is_empty() { self.bounded(piece, fetched) } else { self.restored(piece, fetched).await }
     }
 
@@ -415,12 +417,13 @@ impl FileReader {
     /// How far an open group is now: up to the first byte that one of its columns has not.
     async fn grown(&self, run: &Run) -> Result<Grown> {
         let client = &self.shared.client;
-        let stat = |place: &Column| {
-            let ask = chunk::Stat { device: place.device, chunk: place.chunk };
+        let stat = |column: &Column| {
+            let Head { device, chunk } = Head::from(column);
+            let ask = chunk::Stat { device, chunk };
             async move { client.ask_at(ask.device, &ask).await }
         };
-        let (mut lengths, mut sealed) = (Vec::with_capacity(run.columns.count()), false);
-        for answer in together(run.columns.chunks().iter().map(stat)).await {
+        let (mut lengths, mut sealed) = (Vec::with_capacity(run.layout.columns().len()), false);
+        for answer in together(run.layout.columns().iter().map(stat)).await {
             match answer {
                 Ok(answer) => {
                     lengths.push(answer.length);
@@ -431,7 +434,7 @@ impl FileReader {
                 Err(error) => return Err(self.explain(error)),
             }
         }
-        let length = run.columns.stripe().group_length(&lengths);
+        let length = run.layout.length(lengths.iter().copied().enumerate());
         run.visible.fetch_max(length, Ordering::Relaxed);
         Ok(Grown { length, over: sealed || lengths.iter().all(|length| *length == 0) })
     }
@@ -477,8 +480,8 @@ impl FileReader {
             known.extents.clear();
         }
         for extent in extents {
-            let columns = Columns::of_extent(&extent).map_err(|error| self.explain(error))?;
-            known.extents.insert(extent.offset, Arc::new(Run { extent, columns, visible: AtomicU64::new(0) }));
+            let layout = extent.layout.checked().map_err(|error| self.explain(error))?;
+            known.extents.insert(extent.offset, Arc::new(Run { extent, layout, visible: AtomicU64::new(0) }));
         }
         Ok(())
     }

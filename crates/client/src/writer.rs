@@ -12,10 +12,12 @@ use base::policy::Compression;
 use bytes::{Bytes, BytesMut};
 use net::message::file::{self, Attributes, BeginBlock, HoldersAnswer, SeenHolder};
 use net::message::quota::Reserve;
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Poll, ready};
 use std::time::Duration;
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
 /// How far a file that is being written has come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -88,10 +90,51 @@ pub struct FileWriter {
 
 /// What carries out a writer's orders.
 enum Behind {
-    /// Nothing yet: a file that is closed without a write needs no task.
+    /// The writer itself, which waits for each thing that it wants done.
     Idle(Box<Flow>),
+    /// The same, at work. It stays so only if the runtime ended meanwhile.
+    Here,
     /// A task that takes them in order.
     Running(mpsc::Sender<Order>),
+}
+
+/// A sync or flush that the writer's own task carries out: a log that waits for each of its syncs needs no other task, and no wake-up of
+/// one. Dropped before it has ended, it goes on in a task, and so does the writer.
+struct Here<'a> {
+    behind: &'a mut Behind,
+    doing: Option<Doing>,
+}
+
+/// What a flow does for its writer, and the flow afterwards.
+type Doing = Pin<Box<dyn Future<Output = (Box<Flow>, Result<()>)> + Send>>;
+
+impl Here<'_> {
+    async fn run(behind: &mut Behind, what: impl FnOnce(Box<Flow>) -> Doing) -> Result<()> {
+        let Behind::Idle(flow) = std::mem::replace(behind, Behind::Here) else {
+            unreachable!("the writer has given no order")
+        };
+        let mut here = Here { behind, doing: Some(what(flow)) };
+        poll_fn(|context| {
+            let Some(doing) = &mut here.doing else { unreachable!("it is not polled again when it has ended") };
+            let (flow, done) = ready!(doing.as_mut().poll(context));
+            here.doing = None;
+            *here.behind = Behind::Idle(flow);
+            Poll::Ready(done)
+        })
+        .await
+    }
+}
+
+impl Drop for Here<'_> {
+    fn drop(&mut self) {
+        if let Some(doing) = self.doing.take()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            let (orders, inbox) = mpsc::channel(ORDERS_MAX);
+            *self.behind = Behind::Running(orders);
+            runtime.spawn(contained(async move { doing.await.0.run(inbox).await }));
+        }
+    }
 }
 
 /// Orders that wait for the flow, besides the window of bytes: enough that neither side waits for the other's turn.
@@ -279,7 +322,7 @@ impl FileWriter {
     }
 
     /// The same with bytes that have to be on stable media, with everything before them: the answer's future, which does not need
-    /// the writer, ends when they are. Before it ends nothing that is added goes out.
+    /// the writer, ends when they are. What is added meanwhile goes out, too: any number of syncs are on their way at once.
     pub async fn sync_now(
         &mut self,
         bytes: Bytes,
@@ -289,7 +332,8 @@ impl FileWriter {
         self.send_gathered().await?;
         self.position = self.position.saturating_add(bytes.len() as u64);
         let permits = self.permits(bytes.len()).await?;
-        let answer = self.order(|reply| Order::Sync { last: bytes, sums: Some(sums), permits, reply }).await?;
+        let (reply, answer) = oneshot::channel();
+        self.slot().await?.send(Order::Sync { last: bytes, sums: Some(sums), permits, reply });
         let written = self.written.clone();
         let cut_off = broken(&self.path);
         Ok(async move { answer.await.unwrap_or_else(|_| Err(written.borrow().failed.clone().unwrap_or(cut_off))) })
@@ -297,16 +341,48 @@ impl FileWriter {
 
     /// Waits until everything so far is written on its device and visible to readers.
     pub async fn hflush(&mut self) -> Result<()> {
+        self.check()?;
+        if let Behind::Idle(_) = self.behind {
+            let (last, permits) = self.last().await?;
+            let flush = |mut flow: Box<Flow>| -> Doing {
+                Box::pin(async move {
+                    let flushed = flow.flush_here(last, permits).await;
+                    (flow, flushed)
+                })
+            };
+            return Here::run(&mut self.behind, flush).await;
+        }
         self.send_gathered().await?;
-        self.ask(Order::Flush).await
+        let (reply, answer) = oneshot::channel();
+        self.slot().await?.send(Order::Flush(reply));
+        self.answered(answer).await
     }
 
     /// Waits until everything so far is on stable media and visible to readers.
     pub async fn sync(&mut self) -> Result<()> {
         self.check()?;
+        if let Behind::Idle(_) = self.behind {
+            let (last, permits) = self.last().await?;
+            let sync = |mut flow: Box<Flow>| -> Doing {
+                Box::pin(async move {
+                    let synced = flow.sync_here(last, permits).await;
+                    (flow, synced)
+                })
+            };
+            return Here::run(&mut self.behind, sync).await;
+        }
+        let permits = self.permits(self.gathered.len()).await?;
+        let slot = self.slot().await?;
         let last = std::mem::take(&mut self.gathered).freeze();
-        let permits = self.permits(last.len()).await?;
-        self.ask(|reply| Order::Sync { last, sums: None, permits, reply }).await
+        let (reply, answer) = oneshot::channel();
+        slot.send(Order::Sync { last, sums: None, permits, reply });
+        self.answered(answer).await
+    }
+
+    /// What was gathered, with its permits: taken when there are some, so that whoever stops waiting has lost no byte.
+    async fn last(&mut self) -> Result<(Bytes, OwnedSemaphorePermit)> {
+        let permits = self.permits(self.gathered.len()).await?;
+        Ok((std::mem::take(&mut self.gathered).freeze(), permits))
     }
 
     /// Ends the file: all of it is on stable media and the name stands for it. Answers with its attributes. A file that it made and
@@ -331,29 +407,35 @@ impl FileWriter {
 
     async fn end(mut self) -> Result<Attributes> {
         self.check()?;
-        let last = std::mem::take(&mut self.gathered).freeze();
-        let permits = self.permits(last.len()).await?;
+        let (last, permits) = self.last().await?;
         if let Behind::Idle(flow) = &mut self.behind {
             return flow.close(last, permits).await;
         }
-        self.ask(|reply| Order::Close { last, permits, reply }).await
+        let (reply, answer) = oneshot::channel();
+        self.slot().await?.send(Order::Close { last, permits, reply });
+        self.answered(answer).await
     }
 
+    /// What was gathered goes out. Dropped before it has ended, all of it has, or nothing.
     async fn send_gathered(&mut self) -> Result<()> {
         self.check()?;
-        match std::mem::take(&mut self.gathered).freeze() {
-            nothing if nothing.is_empty() => Ok(()),
-            bytes => self.send(bytes, None).await,
+        if self.gathered.is_empty() {
+            return Ok(());
         }
+        let permits = self.permits(self.gathered.len()).await?;
+        let slot = self.slot().await?;
+        let bytes = std::mem::take(&mut self.gathered).freeze();
+        let ahead = self.compress_ahead(&bytes);
+        slot.send(Order::Piece { bytes, sums: None, permits, ahead });
+        self.check()
     }
 
     async fn send(&mut self, bytes: Bytes, sums: Option<BlockSums>) -> Result<()> {
         let permits = self.permits(bytes.len()).await?;
+        let slot = self.slot().await?;
         let ahead = self.compress_ahead(&bytes);
-        match self.orders().send(Order::Piece { bytes, sums, permits, ahead }).await {
-            Ok(()) => self.check(),
-            Err(_) => Err(self.broken()),
-        }
+        slot.send(Order::Piece { bytes, sums, permits, ahead });
+        self.check()
     }
 
     /// Begins to compress bytes that will go out together, beside those before them.
@@ -367,7 +449,7 @@ impl FileWriter {
         Some(tokio::spawn(contained(async move { client.session.compressor.compress_cell(how, bytes).await })))
     }
 
-    async fn permits(&self, bytes: usize) -> Result<tokio::sync::OwnedSemaphorePermit> {
+    async fn permits(&self, bytes: usize) -> Result<OwnedSemaphorePermit> {
         let count = bytes.min(window_of(&self.client)) as u32;
         match self.window.clone().acquire_many_owned(count).await {
             Ok(permits) => Ok(permits),
@@ -375,25 +457,21 @@ impl FileWriter {
         }
     }
 
-    async fn ask<T>(&mut self, order: impl FnOnce(oneshot::Sender<Result<T>>) -> Order) -> Result<T> {
-        let answer = self.order(order).await?;
-        answer.await.unwrap_or_else(|_| Err(self.broken()))
-    }
-
-    /// Hands over an order; its answer comes later.
-    async fn order<T>(
-        &mut self,
-        order: impl FnOnce(oneshot::Sender<Result<T>>) -> Order,
-    ) -> Result<oneshot::Receiver<Result<T>>> {
-        let (reply, answer) = oneshot::channel();
-        match self.orders().send(order(reply)).await {
-            Ok(()) => Ok(answer),
+    /// Room for an order of which nothing has been taken yet: whoever stops waiting for it has lost no byte.
+    async fn slot(&mut self) -> Result<mpsc::OwnedPermit<Order>> {
+        match self.orders()?.clone().reserve_owned().await {
+            Ok(slot) => Ok(slot),
             Err(_) => Err(self.broken()),
         }
     }
 
-    /// Where orders go; whoever carries them out is started with the first.
-    fn orders(&mut self) -> &mpsc::Sender<Order> {
+    /// Waits for the answer to an order.
+    async fn answered<T>(&self, answer: oneshot::Receiver<Result<T>>) -> Result<T> {
+        answer.await.unwrap_or_else(|_| Err(self.broken()))
+    }
+
+    /// Where orders go; the task that carries them out is started with the first.
+    fn orders(&mut self) -> Result<&mpsc::Sender<Order>> {
         if let Behind::Idle(_) = self.behind {
             let (orders, inbox) = mpsc::channel(ORDERS_MAX);
             if let Behind::Idle(flow) = std::mem::replace(&mut self.behind, Behind::Running(orders)) {
@@ -401,7 +479,8 @@ impl FileWriter {
             }
         }
         match &self.behind {
-            Behind::Running(orders) => orders,
+            Behind::Running(orders) => Ok(orders),
+            Behind::Here => Err(self.broken()),
             Behind::Idle(_) => unreachable!("it was started above"),
         }
     }

@@ -6,9 +6,11 @@ use crate::format::{
     ReplicaRecord, ReplyRecord, WalkRecord, WriterRecord,
 };
 use crate::reply::Reply;
-use crate::request::{Attributes, BagInfo, BagState, Began, Carried, Column, FileHandle, NewGroup, Orphan, Quota};
+use crate::request::{Attributes, BagInfo, BagState, Began, Carried, FileHandle, KnownGroup, NewGroup, Orphan, Quota};
+use crate::state::missing;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, InodeId, SessionId};
+use base::layout::{Column, Layout};
 use base::policy::{Class, Compression, Policy};
 use base::unit::WallTime;
 
@@ -31,22 +33,30 @@ pub fn policy(record: Option<PolicyRecord>) -> Policy {
     }
 }
 
-/// Columns as they are stored.
-pub fn column_records(columns: &[Column]) -> Vec<ColumnRecord> {
-    let replica = |(device, chunk): &(DeviceId, ChunkId)| ReplicaRecord {
-        device: device.to_bytes().to_vec(),
-        chunk: chunk.to_bytes().to_vec(),
+/// The columns of a layout as they are stored: each replica with the name of its column's chunk.
+pub fn column_records(layout: &Layout) -> Vec<ColumnRecord> {
+    let replicas = |column: &Column| {
+        let chunk = column.chunk().to_bytes();
+        let replica = |device: DeviceId| ReplicaRecord { device: device.to_bytes().to_vec(), chunk: chunk.to_vec() };
+        column.devices().map(replica).collect()
     };
-    let column = |column: &Column| ColumnRecord { replicas: column.replicas.iter().map(replica).collect() };
-    columns.iter().map(column).collect()
+    layout.columns().iter().map(|column| ColumnRecord { replicas: replicas(column) }).collect()
 }
 
-/// Stored columns. Ids of a wrong length are left out: the disk that wrote them is not to be believed.
-pub fn columns(records: &[ColumnRecord]) -> Vec<Column> {
-    let replica =
-        |record: &ReplicaRecord| Some((DeviceId::from_slice(&record.device)?, ChunkId::from_slice(&record.chunk)?));
-    let column = |record: &ColumnRecord| Column { replicas: record.replicas.iter().filter_map(replica).collect() };
-    records.iter().map(column).collect()
+/// Where the bytes of a stored group are. `Corrupt` if no group can be like this: the disk that wrote it is not to be believed.
+fn layout(group: GroupId, records: &[ColumnRecord], cell: u64) -> Result<Layout> {
+    let column = |record: &ColumnRecord| {
+        let chunk = &record.replicas.first()?.chunk;
+        let devices = record.replicas.iter().map(|replica| {
+            // All replicas of a column have one name.
+            DeviceId::from_slice(&replica.device).filter(|_| replica.chunk == *chunk)
+        });
+        let devices: Vec<DeviceId> = devices.collect::<Option<_>>()?;
+        Column::new(ChunkId::from_slice(chunk)?, devices.into_iter())
+    };
+    let columns = records.iter().map(column).collect::<Option<Vec<Column>>>();
+    let layout = columns.and_then(|columns| Layout::new(columns, cell));
+    layout.ok_or_else(|| missing(&format!("a readable layout of group {group}")))
 }
 
 impl GroupRecord {
@@ -56,9 +66,15 @@ impl GroupRecord {
     }
 }
 
-/// A stored group with its number.
-pub fn placed(group: GroupId, record: &GroupRecord) -> NewGroup {
-    NewGroup { group, columns: columns(&record.columns), cell: record.cell, room: 0, newer: record.is_newer() }
+/// A stored group with its number. `Corrupt` if its record says what no group can be.
+pub fn placed(group: GroupId, record: &GroupRecord) -> Result<NewGroup> {
+    Ok(NewGroup { group, layout: layout(group, &record.columns, record.cell)?, room: 0 })
+}
+
+/// The same of a group of any kind.
+pub fn known(group: GroupId, record: &GroupRecord) -> Result<KnownGroup> {
+    let layout = if record.is_newer() { None } else { Some(placed(group, record)?.layout) };
+    Ok(KnownGroup { group, layout })
 }
 
 /// What is said of a stored file or directory.
@@ -192,13 +208,13 @@ pub fn reply(
             attributes: attributes(inode, now),
             generation: Generation(handle.generation),
             length: handle.length,
-            group: new_group(handle.group.unwrap_or_default()),
+            group: new_group(handle.group.unwrap_or_default())?,
             limited: handle.limited,
             compression: Compression::from_code(handle.compression).unwrap_or_default(),
         }));
     }
     if let Some(group) = record.group {
-        return Ok(Reply::Group(new_group(group)));
+        return new_group(group).map(Reply::Group);
     }
     if let Some(remembered) = record.attributes {
         return Ok(Reply::Attributes(attributes(InodeId(remembered.inode), remembered.record.unwrap_or_default())));
@@ -226,13 +242,14 @@ fn fenced_record(orphan: &Orphan) -> FencedRecord {
 }
 
 fn placed_record(group: &NewGroup) -> PlacedRecord {
-    let NewGroup { group, columns, cell, room, newer: _ } = group;
-    PlacedRecord { group: group.0, columns: column_records(columns), cell: *cell, room: *room }
+    let NewGroup { group, layout, room } = group;
+    PlacedRecord { group: group.0, columns: column_records(layout), cell: layout.cell(), room: *room }
 }
 
-fn new_group(record: PlacedRecord) -> NewGroup {
-    let PlacedRecord { group, columns: records, cell, room } = record;
-    NewGroup { group: GroupId(group), columns: columns(&records), cell, room, newer: false }
+fn new_group(record: PlacedRecord) -> Result<NewGroup> {
+    let PlacedRecord { group, columns, cell, room } = record;
+    let group = GroupId(group);
+    Ok(NewGroup { group, layout: layout(group, &columns, cell)?, room })
 }
 
 fn attributes_record(attributes: &Attributes) -> AttributesRecord {

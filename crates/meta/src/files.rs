@@ -9,10 +9,11 @@ use crate::path::Path;
 use crate::place::{self, Candidate};
 use crate::quota::{Load, Taken};
 use crate::reply::Reply;
-use crate::request::{Began, Column, Extent, FileHandle, Located, NewGroup, NewInode, Orphan, Place};
+use crate::request::{Began, Extent, FileHandle, Located, NewGroup, NewInode, Orphan, Place};
 use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, Generation, GroupId, InodeId, SessionId};
+use base::layout::{Column, Layout};
 use base::limit::{CHUNK_MAX, LIST_PAGE_MAX};
 use base::planted::Planted;
 use base::policy::Policy;
@@ -43,12 +44,14 @@ impl State {
         let mut columns = Vec::with_capacity(devices.len());
         for device in devices {
             self.devices.place(device, wanted);
-            columns.push(Column { replicas: vec![(device, ChunkId(self.random.wide()))] });
+            columns.push(Column::single(ChunkId(self.random.wide()), device));
         }
-        let cell = if columns.len() > 1 { self.widths.cell } else { 0 };
-        let records = convert::column_records(&columns);
-        let record = GroupRecord { columns: records, cell, open: true, ..GroupRecord::default() };
-        Ok((NewGroup { group: self.next_group(), columns, cell, room: 0, newer: false }, record))
+        let Some(layout) = Layout::new(columns, self.widths.cell) else {
+            unreachable!("placement gives as many columns as a group may have, and chunks have names drawn at random")
+        };
+        let (columns, cell) = (convert::column_records(&layout), layout.cell());
+        let record = GroupRecord { columns, cell, open: true, ..GroupRecord::default() };
+        Ok((NewGroup { group: self.next_group(), layout, room: 0 }, record))
     }
 
     /// A new group for a writer who can write to so many columns: the first, or one behind a group of `before` columns.
@@ -58,7 +61,7 @@ impl State {
         let possible = possible.min(columns_max).min(self.widths.columns_max);
         let (group, record) = self.allocate(candidates, policy, self.widths.columns(before, possible))?;
         self.put(&Key::Group(group.group), &GroupRecord { references: 1, ..record });
-        let room = self.widths.room(group.columns.len(), possible);
+        let room = self.widths.room(group.layout.columns().len(), possible);
         Ok(NewGroup { room, ..group })
     }
 
@@ -399,7 +402,7 @@ impl State {
             return wrong(format!("group {group} had {} synced bytes and cannot have {length}", writer.length));
         }
         // The first column is the longest.
-        let stripe = convert::placed(group, &self.group(group)?).stripe();
+        let stripe = convert::placed(group, &self.group(group)?)?.layout.stripe();
         if stripe.column_length(length, 0) > CHUNK_MAX {
             return wrong(format!("group {group} cannot have {length} bytes, {CHUNK_MAX} are the most in a column"));
         }
@@ -476,7 +479,7 @@ impl State {
         numbers.dedup();
         let mut groups = Vec::with_capacity(numbers.len());
         for group in numbers {
-            groups.push(convert::placed(group, &self.group(group)?));
+            groups.push(convert::placed(group, &self.group(group)?)?);
         }
         Ok(Reply::Located(Located { attributes: convert::attributes(inode, record), extents, groups, more }))
     }
@@ -544,7 +547,7 @@ impl State {
             self.layers.record(&Key::Inode(inode))?.ok_or_else(|| missing("an orphan's record"))?;
         let writer = record.writer.ok_or_else(|| missing("an orphan's writer"))?;
         let group = GroupId(writer.group);
-        let group = convert::placed(group, &self.group(group)?);
+        let group = convert::placed(group, &self.group(group)?)?;
         let generation = Generation(record.generation);
         Ok(Orphan { inode, generation, group, start: writer.start, length: writer.length })
     }

@@ -196,7 +196,7 @@ impl State {
         let limit = limit.clamp(1, LIST_PAGE_MAX);
         let mut garbage = Garbage::default();
         for group in self.garbage_groups(limit)? {
-            garbage.groups.push(convert::placed(group, &self.group(group)?));
+            garbage.groups.push(convert::placed(group, &self.group(group)?)?);
         }
         let prefix = [Key::GarbageRange(GroupId(0), 0).ordinal()];
         let mut ranges = Vec::new();
@@ -209,7 +209,7 @@ impl State {
             Ok(ranges.len() < limit)
         })?;
         for (group, offset, length) in ranges {
-            garbage.ranges.push((convert::placed(group, &self.group(group)?), offset, length));
+            garbage.ranges.push((convert::placed(group, &self.group(group)?)?, offset, length));
         }
         for bag in self.numbers_under(&[Key::GarbageBag(BagId(0)).ordinal()], limit)? {
             let bag = BagId(bag);
@@ -285,7 +285,7 @@ impl State {
         let mut known = Vec::new();
         for group in groups {
             if let Some(record) = self.layers.record::<GroupRecord>(&Key::Group(*group))? {
-                known.push(convert::placed(*group, &record));
+                known.push(convert::known(*group, &record)?);
             }
         }
         Ok(Reply::Known(known))

@@ -1,7 +1,7 @@
 //! Taking a device out of use: what lies on it is listed, moved group by group, and in the end the device is forgotten.
 
 use crate::convert;
-use crate::format::{DeviceRecord, GroupRecord, ReplicaRecord};
+use crate::format::{ColumnRecord, DeviceRecord, GroupRecord, ReplicaRecord};
 use crate::key::{Key, after_prefix, number_at};
 use crate::reply::Reply;
 use crate::request::Request;
@@ -64,7 +64,7 @@ impl State {
             let group = GroupId(number_at(key, 1));
             // One of a kind that is not known here stays where it is.
             if !record.is_newer() && replicas(&record).any(|replica| replica.device == device.to_bytes()) {
-                groups.push(convert::placed(group, &record));
+                groups.push(convert::placed(group, &record)?);
                 if record.open {
                     open.push(group);
                 }
@@ -87,12 +87,17 @@ impl State {
             return gone("is garbage");
         }
         self.device_record(to)?;
-        let found = record.columns.iter_mut().flat_map(|column| &mut column.replicas);
-        let mut here = found.filter(|replica| replica.chunk == chunk.to_bytes());
-        match here.next() {
-            Some(replica) if replica.device == from.to_bytes() => replica.device = to.to_bytes().to_vec(),
-            Some(replica) if replica.device == to.to_bytes() => return Ok(Reply::Done),
-            _ => return gone(&format!("has no chunk {chunk} on device {from}")),
+        let of_chunk = |column: &&mut ColumnRecord| column.replicas.iter().any(|has| has.chunk == chunk.to_bytes());
+        let replicas = record.columns.iter_mut().find(of_chunk).map(|column| &mut column.replicas);
+        let on = |device: DeviceId| move |replica: &ReplicaRecord| replica.device == device.to_bytes();
+        match replicas {
+            Some(replicas) => match (replicas.iter().position(on(from)), replicas.iter().any(on(to))) {
+                (Some(at), false) => replicas[at].device = to.to_bytes().to_vec(),
+                (Some(_), true) => return gone(&format!("has a replica of chunk {chunk} on device {to} already")),
+                (None, true) => return Ok(Reply::Done),
+                (None, false) => return gone(&format!("has no chunk {chunk} on device {from}")),
+            },
+            None => return gone(&format!("has no chunk {chunk}")),
         }
         self.put(&Key::Group(group), &record);
         Ok(Reply::Done)

@@ -89,9 +89,8 @@ impl State {
     /// `Unsupported` if the directory's policy wants the bytes on another tier than that of the shared group.
     fn check_tier(&self, file: &PutFile, policy: Policy) -> Result<()> {
         let Some(tier) = policy.tier else { return Ok(()) };
-        let columns = convert::columns(&self.group(file.group)?.columns);
-        let mut replicas = columns.iter().flat_map(|column| &column.replicas);
-        if replicas.all(|(device, _)| self.devices.class(*device) == Some(tier)) {
+        let layout = convert::placed(file.group, &self.group(file.group)?)?.layout;
+        if layout.replicas().all(|replica| self.devices.class(replica.device) == Some(tier)) {
             return Ok(());
         }
         let (path, tier) = (&file.path, tier.name());

@@ -158,7 +158,6 @@ fn read_groups(
 ) -> Result<()> {
     let mut offset = 0;
     let mut incarnation = None;
-    let mut needed = false;
     let (mut window, mut window_at) = (Vec::new(), 0);
     while offset < length {
         if window_at + window.len() as u64 <= offset {
@@ -187,16 +186,12 @@ fn read_groups(
                 offset += header.padded();
                 incarnation = Some(header.incarnation);
                 if header.last > settled {
-                    needed = true;
                     groups.push(Group { header, bytes });
                 }
                 continue;
             }
         }
-        // Past the end of what was settled there is nothing to miss.
-        if incarnation.is_some() && !needed {
-            return Ok(());
-        }
+        // To the end of the segment, also where everything so far was settled: behind a damaged group others may follow, which show the gap.
         offset += BLOCK as u64;
     }
     Ok(())

@@ -1,8 +1,8 @@
 //! What the metadata store answers.
 
 use crate::request::{
-    Attributes, BagInfo, DeviceInfo, Entry, FileHandle, FilePiece, Garbage, Located, NewGroup, NodeState, Orphan,
-    Quota, Totals,
+    Attributes, BagInfo, DeviceInfo, Entry, FileHandle, FilePiece, Garbage, KnownGroup, Located, NewGroup, NodeState,
+    Orphan, Quota, Totals,
 };
 use base::error::Result;
 use base::id::{GroupId, InodeId, SessionId};
@@ -91,7 +91,7 @@ pub enum Reply {
     /// What can be removed.
     Garbage(Garbage),
     /// Those of the groups that exist, and where they are.
-    Known(Vec<NewGroup>),
+    Known(Vec<KnownGroup>),
     /// Groups with a chunk on a device.
     GroupsOn {
         /// In the order of their ids.

@@ -1,10 +1,10 @@
 //! What can be asked of the metadata store, and what its answers are made of. Plain types; the node translates to and from the wire.
 
-mod said;
+mod types;
 
-pub use said::{
-    Attributes, BagInfo, BagState, Began, Carried, Column, DeviceInfo, Entry, Extent, FileHandle, FilePiece, Garbage,
-    Limit, Located, NewGroup, NodeInfo, NodeState, Orphan, Quota, Totals,
+pub use types::{
+    Attributes, BagInfo, BagState, Began, Carried, DeviceInfo, Entry, Extent, FileHandle, FilePiece, Garbage,
+    KnownGroup, Limit, Located, NewGroup, NodeInfo, NodeState, Orphan, Quota, Totals,
 };
 
 use crate::path::Path;

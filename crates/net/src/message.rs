@@ -8,6 +8,7 @@ pub mod chunk;
 pub mod cluster;
 pub mod device;
 pub mod file;
+pub mod layout;
 mod looked;
 pub mod order;
 pub mod quota;

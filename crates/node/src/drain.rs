@@ -11,6 +11,7 @@ use crate::service::{Node, Role};
 use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, GroupId, NodeId, Owner};
+use base::layout::{Column, Layout, Replica};
 use base::limit::{LIST_PAGE_MAX, MOVES_MAX};
 use base::planted::Planted;
 use base::unit::{WallTime, show_bytes};
@@ -188,7 +189,7 @@ async fn find_moves(node: &Arc<Node>, place: &Place, moves: &mut Moves<'_>, wait
             unreachable!("the groups on a device were asked for")
         };
         for group in &groups {
-            for (_, chunk) in group.chunks_on(place.id()) {
+            for Replica { chunk, .. } in group.layout.on(place.id()) {
                 while moves.tasks.len() >= MOVES_MAX {
                     moves.next(waits).await?;
                 }
@@ -459,7 +460,7 @@ impl Node {
             return Err(Error::new(ErrorKind::Full, text));
         }
         let rank = |target: &Place| {
-            let apart = group.chunks_on(target.id()).next().is_none();
+            let apart = group.layout.on(target.id()).next().is_none();
             (apart, Reverse(under_way.get(&target.id()).copied().unwrap_or(0)), target.room())
         };
         let near = roomy.iter().filter(|target| is_near(target)).max_by_key(|target| rank(target));
@@ -552,8 +553,11 @@ impl Node {
             let text = format!("group {group} does not exist any more; its file was deleted");
             return Err(Error::new(ErrorKind::NotFound, text));
         };
-        let place = known.chunks().find(|(_, _, known)| *known == chunk);
-        Ok(place.and_then(|(_, place, _)| self.devices.get(&place)).unwrap_or(device).clone())
+        let columns = known.layout.iter().flat_map(Layout::columns);
+        let here = columns.filter(|column| column.chunk() == chunk).flat_map(Column::devices);
+        let here: Vec<&Arc<Device>> = here.filter_map(|place| self.devices.get(&place)).collect();
+        let is_there = here.iter().any(|place| Arc::ptr_eq(place, device));
+        Ok(if is_there { device } else { here.first().copied().unwrap_or(device) }.clone())
     }
 
     /// The device that holds a chunk which was on one that is being emptied; that one if none does.
@@ -584,20 +588,16 @@ impl Node {
         let meta::Reply::Known(known) = self.metadata()?.ask(meta::Request::KnownGroups { groups }).await? else {
             unreachable!("known groups were asked for")
         };
-        let known: BTreeMap<GroupId, NewGroup> = known.into_iter().map(|group| (group.group, group)).collect();
+        let known: BTreeMap<GroupId, Option<Layout>> =
+            known.into_iter().map(|group| (group.group, group.layout)).collect();
         let believed = self.planted != Some(Planted::ReturnedDeletedUncompared) || self.devices.contains_key(&device);
         let mut unknown = Vec::new();
         for (chunk, group) in grouped {
-            let group = known.get(&group).filter(|_| believed);
-            // What of a group that only a newer program knows is where, that one says.
-            let is_newer = group.is_some_and(|group| group.newer);
-            let is_there = |group: &NewGroup| {
-                let mut places = group.columns.iter().flat_map(|column| &column.replicas);
-                places.any(|place| *place == (device, chunk))
-            };
-            newer += usize::from(is_newer);
-            if !is_newer && !group.is_some_and(is_there) {
-                unknown.push(chunk);
+            match known.get(&group).filter(|_| believed) {
+                // What of a group that only a newer program knows is where, that one says.
+                Some(None) => newer += 1,
+                Some(Some(layout)) if layout.on(device).any(|replica| replica.chunk == chunk) => (),
+                Some(Some(_)) | None => unknown.push(chunk),
             }
         }
         Ok(Unknown { chunks: unknown, newer })

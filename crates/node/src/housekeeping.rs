@@ -10,6 +10,7 @@ use crate::service::Node;
 use crate::translate::wire_attributes;
 use base::error::{ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, InodeId, Owner};
+use base::layout::Replica;
 use base::limit::LIST_PAGE_MAX;
 use base::planted::Planted;
 use base::policy::{self, Class};
@@ -290,15 +291,15 @@ async fn collect(node: &Node) -> Result<bool> {
 
 /// `ending` are the bags that are gone after this round; others come again, and are dropped only where something is left.
 async fn free_on(place: &Place, garbage: &Garbage, ending: &[BagId]) -> Result<()> {
-    let here = |group: &NewGroup| group.chunks_on(place.id()).map(|(_, chunk)| chunk).collect::<Vec<_>>();
+    let here = |group: &NewGroup| group.layout.on(place.id()).map(|replica| replica.chunk).collect::<Vec<_>>();
     let chunks: Vec<ChunkId> = garbage.groups.iter().flat_map(here).collect();
     for chunks in chunks.chunks(LIST_PAGE_MAX) {
         place.delete(chunks.to_vec()).await?;
     }
     let mut released: BTreeMap<ChunkId, Vec<(u64, u64)>> = BTreeMap::new();
     for (group, offset, length) in &garbage.ranges {
-        for (column, chunk) in group.chunks_on(place.id()) {
-            let range = group.stripe().column_range(*offset..offset.saturating_add(*length), column);
+        for Replica { column, chunk, .. } in group.layout.on(place.id()) {
+            let range = group.layout.stripe().column_range(*offset..offset.saturating_add(*length), column);
             if range.start < range.end {
                 released.entry(chunk).or_default().push((range.start, range.end - range.start));
             }
@@ -331,8 +332,8 @@ async fn end_abandoned(node: &Node) -> Result<()> {
     for orphan in orphans {
         let waits_for_none = node.planted == Some(Planted::UnreachableTakenForEmpty);
         let mut may_be_fenced = true;
-        for (_, device, _) in orphan.group.chunks() {
-            may_be_fenced &= match known_place(node, device).await {
+        for replica in orphan.group.layout.replicas() {
+            may_be_fenced &= match known_place(node, replica.device).await {
                 Ok(Some(place)) => matches!(place, Place::Near(_)) || place.is_able(),
                 Ok(None) => true,
                 Err(_) => false,
@@ -381,7 +382,7 @@ async fn say_lost(node: &Node, orphan: &Orphan, length: u64) {
         Ok(meta::Reply::PathOf(path)) => path,
         _ => format!("file number {}", orphan.inode),
     };
-    let devices: BTreeSet<DeviceId> = orphan.group.chunks().map(|(_, device, _)| device).collect();
+    let devices: BTreeSet<DeviceId> = orphan.group.layout.replicas().map(|replica| replica.device).collect();
     let devices: Vec<String> = devices.into_iter().map(|device| device.to_string()).collect();
     let (from, to) = (orphan.start.saturating_add(length), orphan.start.saturating_add(orphan.length));
     let text = format!(
@@ -420,22 +421,23 @@ pub async fn recover(node: &Node, caller: Caller, ask: Recover) -> Result<Attrib
 /// column lacks. All columns have to answer: what one of them has may have been acknowledged.
 async fn fence_and_seal(node: &Node, orphan: &Orphan) -> Result<u64> {
     let group = &orphan.group;
-    let mut columns = Vec::with_capacity(group.columns.len());
-    for (_, device, chunk) in group.chunks() {
+    let mut replicas = Vec::with_capacity(group.layout.columns().len());
+    for Replica { column, device, chunk } in group.layout.replicas() {
         let (place, mut length) = (known_place(node, device).await?, None);
         if let Some(place) = &place {
             let makes = node.planted != Some(Planted::UnmadeNotFenced);
             length = fence(place, (group.group, chunk), orphan.generation, makes).await?;
         }
-        columns.push((place, chunk, length));
+        replicas.push((column, place, chunk, length));
     }
-    let lengths: Vec<u64> = columns.iter().map(|(_, _, length)| length.unwrap_or(0)).collect();
-    for (place, chunk, length) in columns {
+    let lengths: Vec<(usize, u64)> =
+        replicas.iter().map(|(column, _, _, length)| (*column, length.unwrap_or(0))).collect();
+    for (_, place, chunk, length) in replicas {
         if let (Some(place), Some(length)) = (place, length) {
             place.seal(chunk, orphan.generation, length).await?;
         }
     }
-    Ok(group.stripe().group_length(&lengths))
+    Ok(group.layout.length(lengths))
 }
 
 /// Takes a chunk from its writer. Its length. One that is not there yet is made, empty: else a first append that is on its way

@@ -10,6 +10,7 @@ use base::disk::{Caching, Disk, FileKind};
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, DeviceId, SessionId};
+use base::layout::Replica;
 use base::limit::{LIST_PAGE_MAX, RECORD_PAYLOAD_MAX};
 use base::policy::Class;
 use base::unit::MIB;
@@ -136,13 +137,13 @@ impl Inspection {
 
     /// How long a group is, by what its devices have; none of it where one of them is not here.
     fn group_length(&mut self, group: &NewGroup) -> Result<u64> {
-        let mut lengths = vec![0; group.stripe().columns()];
-        for (column, device, chunk) in group.chunks() {
+        let mut lengths = Vec::with_capacity(group.layout.columns().len());
+        for Replica { column, device, chunk } in group.layout.replicas() {
             if let Some(known) = self.devices.iter_mut().find(|known| known.opened.id == device) {
-                lengths[column] = known.length(chunk)?;
+                lengths.push((column, known.length(chunk)?));
             }
         }
-        Ok(group.stripe().group_length(&lengths))
+        Ok(group.layout.length(lengths))
     }
 
     /// Reads an extent of `length` bytes, piece after piece of its group's columns.
@@ -154,28 +155,26 @@ impl Inspection {
         (each, damage): (Sink<'_>, &mut Vec<Damage>),
     ) -> Result<()> {
         let mut start = extent.file_offset;
-        for piece in group.stripe().pieces(extent.group_offset, length) {
+        for piece in group.layout.stripe().pieces(extent.group_offset, length) {
             let end = start.saturating_add(piece.length);
-            let here = |device: DeviceId| move |known: &&mut InspectedDevice| known.opened.id == device;
-            match group.chunk_of(piece.column) {
-                None => note_damage(damage, start, end, "no device is recorded for it"),
-                Some((device, chunk)) => match self.devices.iter_mut().find(here(device)) {
-                    None => {
-                        let why = format!("it is on device {device}, whose directory was not given");
-                        note_damage(damage, start, end, &why);
-                    }
-                    Some(known) => {
-                        let in_file = |at: u64| at - piece.offset + start;
-                        let mut placed = |offset: u64, bytes: Bytes| each(in_file(offset), bytes);
-                        let bad =
-                            known.read(chunk, piece.offset, piece.offset.saturating_add(piece.length), &mut placed)?;
-                        damage.extend(bad.into_iter().map(|bad| Damage {
-                            start: in_file(bad.start),
-                            end: in_file(bad.end),
-                            why: bad.why,
-                        }));
-                    }
-                },
+            let column = &group.layout.columns()[piece.column];
+            match self.devices.iter_mut().find(|known| column.has(known.opened.id)) {
+                None => {
+                    let devices: Vec<String> = column.devices().map(|device| device.to_string()).collect();
+                    let why = format!("it is on device {}, whose directory was not given", devices.join(" or "));
+                    note_damage(damage, start, end, &why);
+                }
+                Some(known) => {
+                    let in_file = |at: u64| at - piece.offset + start;
+                    let mut placed = |offset: u64, bytes: Bytes| each(in_file(offset), bytes);
+                    let (from, to) = (piece.offset, piece.offset.saturating_add(piece.length));
+                    let bad = known.read(column.chunk(), from, to, &mut placed)?;
+                    damage.extend(bad.into_iter().map(|bad| Damage {
+                        start: in_file(bad.start),
+                        end: in_file(bad.end),
+                        why: bad.why,
+                    }));
+                }
             }
             start = end;
         }
@@ -462,8 +461,8 @@ impl Names {
                 let group = located.groups.iter().find(|group| group.group == extent.group);
                 let Some(group) = group else { unreachable!("the answer names the group of each extent") };
                 let range = extent.group_offset..extent.group_offset.saturating_add(extent.length);
-                for (column, device, chunk) in group.chunks() {
-                    let there = group.stripe().column_range(range.clone(), column);
+                for Replica { column, device, chunk } in group.layout.replicas() {
+                    let there = group.layout.stripe().column_range(range.clone(), column);
                     if there.start < there.end {
                         all.push((device, chunk, there.start, there.end - there.start));
                     }

@@ -5,11 +5,12 @@ use crate::place::{Place, owner_of};
 use crate::service::Node;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, GroupId, Owner};
+use base::layout::Layout;
 use base::limit::{LIST_PAGE_MAX, SCRUB_RATE};
 use base::unit::{Time, WallTime};
 use chunk::scrub::{DamagedRange, Scrub, ScrubReport};
 use chunk::{Engine, Reply, Request};
-use meta::request::{FilePiece, NewGroup};
+use meta::request::FilePiece;
 use net::message::{Done, Id, device as wire};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -164,14 +165,14 @@ impl Node {
         Ok(wire::DamageAnswer { ranges: damaged.iter().map(with_names).collect(), not_listed: found.not_listed })
     }
 
-    async fn known_groups(&self, groups: &[GroupId]) -> Result<BTreeMap<GroupId, NewGroup>> {
+    async fn known_groups(&self, groups: &[GroupId]) -> Result<BTreeMap<GroupId, Layout>> {
         let mut all = BTreeMap::new();
         for groups in groups.chunks(LIST_PAGE_MAX) {
             let request = meta::Request::KnownGroups { groups: groups.to_vec() };
             let meta::Reply::Known(known) = self.metadata()?.ask(request).await? else {
                 unreachable!("known groups were asked for")
             };
-            all.extend(known.into_iter().map(|group| (group.group, group)));
+            all.extend(known.into_iter().filter_map(|known| Some((known.group, known.layout?))));
         }
         Ok(all)
     }
@@ -245,10 +246,10 @@ fn named(
 }
 
 /// The bytes of a group that a damaged range of one of its columns holds. Of a group that is gone nothing is to be restored.
-fn within_group(range: &DamagedRange, group: Option<&NewGroup>) -> Vec<Range<u64>> {
-    let Some(group) = group else { return Vec::new() };
-    let column = group.chunks().find(|(_, _, chunk)| *chunk == range.chunk);
-    let ranges = column.map(|(column, _, _)| group.stripe().group_ranges(column, range.start..range.end));
+fn within_group(range: &DamagedRange, layout: Option<&Layout>) -> Vec<Range<u64>> {
+    let Some(layout) = layout else { return Vec::new() };
+    let column = layout.columns().iter().position(|column| column.chunk() == range.chunk);
+    let ranges = column.map(|column| layout.stripe().group_ranges(column, range.start..range.end));
     ranges.into_iter().flatten().take(CELLS_MAX).collect()
 }
 
@@ -264,8 +265,9 @@ fn within(range: &Range<u64>, piece: &FilePiece) -> Option<wire::FileRange> {
 mod tests {
     use super::{within, within_group};
     use base::id::{ChunkId, DeviceId, GroupId, Owner};
+    use base::layout::{Column, Layout};
     use chunk::scrub::DamagedRange;
-    use meta::request::{Column, FilePiece, NewGroup};
+    use meta::request::FilePiece;
 
     /// A damaged range of a chunk becomes the bytes of the file that lie in it, and no others.
     #[test]
@@ -284,13 +286,12 @@ mod tests {
     fn columns() {
         let owner = Owner::Group(GroupId(1));
         let damaged = |start, end| DamagedRange { chunk: ChunkId(7), owner, start, end, unreadable: false };
-        let column = |chunk| Column { replicas: vec![(DeviceId(1), ChunkId(chunk))] };
-        let columns = vec![column(6), column(7)];
-        let group = NewGroup { group: GroupId(1), columns, cell: 100, room: 0, newer: false };
-        let found = |start, end| within_group(&damaged(start, end), Some(&group));
-        assert_eq!(found(50, 250), [150..200, 300..400, 500..550]);
+        let column = |chunk| Column::single(ChunkId(chunk), DeviceId(1));
+        let layout = Layout::new(vec![column(6), column(7)], 4096).expect("it can be");
+        let found = |start, end| within_group(&damaged(start, end), Some(&layout));
+        assert_eq!(found(50, 10_000), [4146..8192, 12_288..16_384, 20_480..22_288]);
         assert_eq!(within_group(&damaged(0, 10), None), []);
-        let one = NewGroup { columns: vec![column(7)], cell: 0, ..group.clone() };
+        let one = Layout::single(ChunkId(7), DeviceId(1));
         assert_eq!(within_group(&damaged(50, 250), Some(&one)).first(), Some(&(50..250)));
     }
 }

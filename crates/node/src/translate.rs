@@ -2,7 +2,7 @@
 
 use crate::metadata::Translate;
 use base::error::{Error, ErrorKind, Result};
-use base::id::{ChunkId, DeviceId, Generation, GroupId, InodeId, Owner};
+use base::id::{ChunkId, Generation, GroupId, InodeId, Owner};
 use base::limit::{COMPOUND_FILES_MAX, CONCAT_FILES_MAX, HOLDERS_TOLD_MAX};
 use base::policy::{Class, Compression, Level, Policy};
 use base::unit::WallTime;
@@ -375,23 +375,7 @@ fn entries(reply: Reply, respond: Responder) {
 }
 
 fn wire_group(group: &NewGroup) -> file::NewGroup {
-    let NewGroup { group: number, cell, room, .. } = *group;
-    let (file::Column { device, chunk }, columns) = wire_columns(group);
-    file::NewGroup { group: number.0, device, chunk, columns, cell, room }
-}
-
-/// The one column of a group, or all of them if they are several. A column has one replica today.
-fn wire_columns(group: &NewGroup) -> (file::Column, Vec<file::Column>) {
-    let column = |(_, device, chunk): (usize, DeviceId, ChunkId)| file::Column {
-        device: device.0.into(),
-        chunk: chunk.0.into(),
-    };
-    let mut columns: Vec<file::Column> = group.chunks().map(column).collect();
-    match columns.len() {
-        0 => unreachable!("a group has a column and a replica: {group:?}"),
-        1 => (columns.remove(0), Vec::new()),
-        _ => (file::Column::default(), columns),
-    }
+    file::NewGroup { group: group.group.0, room: group.room, layout: (&group.layout).into() }
 }
 
 fn opened(reply: Reply, respond: Responder) {
@@ -427,17 +411,12 @@ fn located(reply: Reply, respond: Responder) {
         .map(|extent: &Extent| {
             let group = groups.iter().find(|group| group.group == extent.group);
             let Some(group) = group else { unreachable!("the answer names the group of each extent") };
-            let (file::Column { device, chunk }, columns) = wire_columns(group);
-            let (offset, chunk_offset, cell) = (extent.file_offset, extent.group_offset, group.cell);
             file::Extent {
-                offset,
+                offset: extent.file_offset,
                 length: extent.length,
-                device,
-                chunk,
-                chunk_offset,
+                group_offset: extent.group_offset,
                 open: extent.open,
-                columns,
-                cell,
+                layout: (&group.layout).into(),
             }
         })
         .collect();

@@ -1,23 +1,23 @@
 //! Files over several columns: what is ahead in one of them is not seen before the others have what comes before it.
 
 use crate::fake::Fake;
-use crate::fake::file::columns_of;
+use crate::fake::file::layout_of;
 use crate::files::{DELAYED, SMALL, WIDE, content, narrow_or_wide};
 use base::env::Random;
 use base::error::ErrorKind;
+use base::layout::Replica;
 use bytes::Bytes;
 use client::{CreateOptions, FileReader, ReadOptions, Sums};
-use net::message::file::Column;
 use std::sync::Arc;
 
 /// Whether the columns of some group hold bytes behind one that is missing.
 fn is_ahead(fake: &Arc<Fake>) -> bool {
     let state = fake.state();
     state.files.groups.values().any(|group| {
-        let (columns, stripe) = columns_of(group);
-        let length = |column: &Column| state.chunks.get(&column.chunk.value()).map_or(0, |chunk| chunk.length);
-        let lengths: Vec<u64> = columns.iter().map(length).collect();
-        stripe.group_length(&lengths) < lengths.iter().sum()
+        let layout = layout_of(group);
+        let length = |replica: Replica| state.chunks.get(&replica.chunk.0).map_or(0, |chunk| chunk.length);
+        let lengths: Vec<(usize, u64)> = layout.replicas().map(|replica| (replica.column, length(replica))).collect();
+        layout.length(lengths.iter().copied()) < lengths.iter().map(|(_, length)| length).sum()
     })
 }
 

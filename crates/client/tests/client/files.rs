@@ -241,6 +241,94 @@ async fn progress_is_told() {
     }
 }
 
+/// Any number of syncs of one stream are on their way at once: the node has been asked for all of them before the first is answered.
+#[tokio::test(start_paused = true)]
+async fn syncs_do_not_wait_for_each_other() {
+    let fake = narrow_or_wide(1, 6);
+    let client = fake.client().with_sizes(SMALL);
+    let bytes = content(4 * 500, 1);
+    let mut writer = client.create("/a", CreateOptions::default()).await.expect("the file is new");
+    // The way to its device is known afterwards.
+    writer.sync_now(bytes.slice(..1), BlockSums::of(&bytes[..1])).await.expect("handed over").await.expect("synced");
+    fake.fail(|faults| faults.delay_max = Duration::from_secs(1));
+    let mut syncs = Vec::new();
+    for number in 0..4 {
+        let part = bytes.slice(number * 500..(number + 1) * 500);
+        let sums = BlockSums::of(&part);
+        syncs.push(writer.sync_now(part, sums).await.expect("handed over"));
+    }
+    let asked = || fake.state().calls.get(&net::message::chunk::Append::KIND).copied().unwrap_or_default();
+    // No time passes as long as somebody has something to do.
+    for _ in 0..1000 {
+        if asked() == 5 {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(asked(), 5, "they wait for each other");
+    assert_eq!(writer.written().borrow().length, 1);
+    for (number, sync) in syncs.into_iter().enumerate() {
+        sync.await.expect("synced");
+        assert!(writer.written().borrow().length > (number as u64 + 1) * 500);
+    }
+}
+
+/// Syncs are reported in their order, each when all bytes before it are synced, however calls overtake each other and answers are lost.
+#[tokio::test(start_paused = true)]
+async fn syncs_are_reported_in_their_order() {
+    for seed in 0..16 {
+        let fake = narrow_or_wide(seed, 8);
+        fake.fail(|faults| *faults = DELAYED);
+        let client = fake.client().with_sizes(SMALL);
+        let bytes = content(150_000, seed);
+        let mut writer = client.create("/a", CreateOptions::default()).await.expect("the file is new");
+        let (mut at, mut syncs) = (0, Vec::new());
+        while at < bytes.len() {
+            let length = (fake.random.below(4000) as usize + 1).min(bytes.len() - at);
+            let part = bytes.slice(at..at + length);
+            let sums = BlockSums::of(&part);
+            at += length;
+            if fake.random.one_in(3) {
+                writer.write_now(part, sums).await.expect("handed over");
+            } else {
+                syncs.push((at as u64, writer.sync_now(part, sums).await.expect("handed over")));
+            }
+        }
+        let written = writer.written();
+        for (end, sync) in syncs {
+            sync.await.expect("synced");
+            assert!(written.borrow().length >= end, "seed {seed}");
+            let synced: u64 = fake.state().chunks.values().map(|chunk| chunk.synced).sum();
+            assert!(synced >= end, "seed {seed}: {synced} bytes are synced, {end} were reported");
+        }
+        writer.close().await.expect("closed");
+        assert!(client.read_small("/a").await.expect("read") == bytes, "seed {seed}");
+    }
+}
+
+/// Whoever stops waiting for a sync or a flush loses nothing: it goes on, and so does the writer.
+#[tokio::test(start_paused = true)]
+async fn syncs_that_nobody_waits_for_go_on() {
+    for seed in 0..16 {
+        let fake = narrow_or_wide(seed, 8);
+        fake.fail(|faults| *faults = DELAYED);
+        let client = fake.client().with_sizes(SMALL);
+        let bytes = content(120_000, seed);
+        let mut writer = client.create("/a", CreateOptions::default()).await.expect("the file is new");
+        for part in bytes.chunks(1500) {
+            writer.write(Bytes::copy_from_slice(part)).await.expect("written");
+            let patience = Duration::from_millis(fake.random.below(12));
+            if seed % 2 == 0 {
+                let _left = tokio::time::timeout(patience, writer.sync()).await;
+            } else {
+                let _left = tokio::time::timeout(patience, writer.hflush()).await;
+            }
+        }
+        writer.close().await.expect("closed");
+        assert!(client.read_small("/a").await.expect("read") == bytes, "seed {seed}");
+    }
+}
+
 /// Appending goes on where the file ended, again and again.
 #[tokio::test(start_paused = true)]
 async fn append() {

@@ -23,6 +23,9 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 /// Pieces of at most 1 MiB that one connection has on their way to the store: with more the device is no faster.
 const PIECES_MAX: usize = 8;
 
+/// Syncs that one connection has under way: the store syncs what several of them want at once, so more would gain nothing.
+const SYNCS_MAX: usize = 8;
+
 /// Packets that wait for their acknowledgement. Clients send at most 80 ahead; one that sends more waits here.
 const PACKETS_MAX: usize = 4096;
 
@@ -121,8 +124,8 @@ struct Writing {
     /// What was handed over ends here.
     handed_over: u64,
     written: watch::Receiver<Written>,
-    /// The sync under way, and up to where.
-    syncing: Option<(Syncing, u64)>,
+    /// The syncs under way, and up to where each: they end in their order.
+    syncing: VecDeque<(Syncing, u64)>,
     /// A packet that must be synced ends here.
     sync_wanted: u64,
     synced: u64,
@@ -142,7 +145,7 @@ impl Writing {
             on_their_way: VecDeque::new(),
             handed_over: position,
             written,
-            syncing: None,
+            syncing: VecDeque::new(),
             sync_wanted: 0,
             synced: 0,
             unacknowledged: VecDeque::new(),
@@ -172,7 +175,7 @@ impl Writing {
                 Event::Quiet => handed_over = self.hand_over_rest().await,
                 Event::Written => (),
                 Event::Synced(synced) => {
-                    let end = self.syncing.take().map_or(0, |(_, end)| end);
+                    let end = self.syncing.pop_front().map_or(0, |(_, end)| end);
                     match synced {
                         Ok(()) => self.synced = self.synced.max(end),
                         Err(error) => return self.give_up(gateway, connection, error).await,
@@ -204,7 +207,7 @@ impl Writing {
             () = std::future::ready(()), if quiet => Event::Quiet,
             // Its sender lives as long as something is under way; if not, it has left its error.
             _ = self.written.changed(), if under_way => Event::Written,
-            synced = synced(&mut self.syncing), if self.syncing.is_some() => Event::Synced(synced),
+            synced = synced(&mut self.syncing), if !self.syncing.is_empty() => Event::Synced(synced),
             () = tokio::time::sleep(SILENCE_MAX) => Event::Silence,
         }
     }
@@ -212,7 +215,8 @@ impl Writing {
     /// Whether a sync should begin now.
     fn wants_sync(&self) -> bool {
         let ready = self.handed_over >= self.sync_wanted || !self.gathering.is_coming();
-        self.sync_wanted > self.synced && self.syncing.is_none() && ready
+        let asked = self.syncing.back().map_or(self.synced, |(_, end)| *end);
+        self.sync_wanted > asked && self.syncing.len() < SYNCS_MAX && ready
     }
 
     /// A packet came whose bytes are not what was sent: it is the last one, and is answered so in its turn.
@@ -277,7 +281,7 @@ impl Writing {
             self.on_their_way.push_back((end, memory));
         }
         self.handed_over = end;
-        self.syncing = Some((syncing, end));
+        self.syncing.push_back((syncing, end));
         Ok(())
     }
 
@@ -338,8 +342,8 @@ async fn say_restart(gateway: &Gateway, connection: &mut Connection) -> Result<(
     connection.write_all(&mut [IoSlice::new(&acknowledgement)], || gateway.files.memory.is_wanted()).await
 }
 
-async fn synced(syncing: &mut Option<(Syncing, u64)>) -> Result<()> {
-    match syncing {
+async fn synced(syncing: &mut VecDeque<(Syncing, u64)>) -> Result<()> {
+    match syncing.front_mut() {
         Some((syncing, _)) => syncing.await,
         None => std::future::pending().await,
     }

@@ -54,7 +54,7 @@ async fn read(target: &Target, range: fn(u64) -> chunk::Range) -> Result<()> {
     let locate = Locate { path: "/attacked".to_string(), length: LENGTH, ..Locate::default() };
     let (located, _) = link.call(&locate, Payload::empty()).await?;
     let extent = located.extents.first().ok_or_else(|| Error::new(ErrorKind::NotFound, "the file has no extent"))?;
-    let (device, name): (Id, Id) = (extent.device, extent.chunk);
+    let (device, name): (Id, Id) = (extent.layout.columns[0].device, extent.layout.columns[0].chunk);
     let ranges: Vec<chunk::Range> = (0..RANGES).map(range).collect();
     let question = chunk::Read { device, chunk: name, ranges, ..chunk::Read::default() };
     let mut tasks = JoinSet::new();

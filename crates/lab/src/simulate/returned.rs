@@ -103,7 +103,8 @@ impl Returned {
 
     fn append(&self, to: &file::OpenedFile, offset: u64) -> chunk::Append {
         let file::OpenedFile { generation, group, .. } = to.clone();
-        let (device, chunk, group) = (group.device, group.chunk, group.group);
+        let (column, group) = (&group.layout.columns[0], group.group);
+        let (device, chunk) = (column.device, column.chunk);
         chunk::Append { device, chunk, group, generation, offset, level: 2, seal: false, small_parts: false }
     }
 

@@ -29,7 +29,7 @@ fn group(reply: Result<Reply>) -> NewGroup {
 }
 
 fn devices(group: &NewGroup) -> BTreeSet<DeviceId> {
-    group.chunks().map(|(_, device, _)| device).collect()
+    group.layout.replicas().map(|replica| replica.device).collect()
 }
 
 /// A store with so many devices.
@@ -47,11 +47,11 @@ fn world(devices: u128) -> World {
 fn widens() {
     let mut world = world(20);
     let file = handle(world.ask(create("/f")));
-    assert_eq!((file.group.columns.len(), file.group.cell, file.group.room), (1, 0, NARROW_COLUMN));
+    assert_eq!((file.group.layout.columns().len(), file.group.layout.cell(), file.group.room), (1, 0, NARROW_COLUMN));
     let ask = next_of(&file, (file.group.group, NARROW_COLUMN), 16);
     let caller = Caller { session: crate::world::SESSION, call: 1 << 40, floor: 0 };
     let second = group(world.ask_as(caller, ask.clone()).expect("answered"));
-    assert_eq!((devices(&second).len(), second.cell, second.room), (4, MIB, 4 * NARROW_COLUMN));
+    assert_eq!((devices(&second).len(), second.layout.cell(), second.room), (4, MIB, 4 * NARROW_COLUMN));
     assert_eq!(group(world.ask_as(caller, ask).expect("answered")), second, "asked again");
     let third = group(world.ask(next_of(&file, (second.group, second.room), 16)));
     assert_eq!((devices(&third).len(), third.room), (16, 16 * FILE_CHUNK));
@@ -61,7 +61,7 @@ fn widens() {
     assert_eq!((devices(&narrower).len(), narrower.room), (5, 5 * FILE_CHUNK));
     assert_eq!(world.refusal(next_of(&file, (narrower.group, 5 * CHUNK_MAX + 1), 5)), ErrorKind::Invalid);
     let old = group(world.ask(next_of(&file, (narrower.group, 10), 1)));
-    assert_eq!((old.columns.len(), old.cell, old.room), (1, 0, FILE_CHUNK));
+    assert_eq!((old.layout.columns().len(), old.layout.cell(), old.room), (1, 0, FILE_CHUNK));
     world.settle();
     world.kill();
     let located = match world.ask(Request::Locate { file: Place::Path(path("/f")), offset: 0, length: u64::MAX }) {
@@ -69,7 +69,7 @@ fn widens() {
         other => panic!("{other:?}"),
     };
     let found = located.groups.iter().find(|found| found.group == third.group).expect("it is one of the file's");
-    assert_eq!((&found.columns, found.cell), (&third.columns, MIB));
+    assert_eq!((&found.layout, found.layout.cell()), (&third.layout, MIB));
 }
 
 /// With one device that fits, all groups have one column and the length that they always had; a group of small files has one column
@@ -79,12 +79,12 @@ fn stays_narrow() {
     let mut one = world(2);
     one.ask(Request::DeviceDrain { device: DeviceId(2) }).expect("drains");
     let file = handle(one.ask(create("/f")));
-    assert_eq!((file.group.columns.len(), file.group.room), (1, FILE_CHUNK));
+    assert_eq!((file.group.layout.columns().len(), file.group.room), (1, FILE_CHUNK));
     let next = group(one.ask(next_of(&file, (file.group.group, FILE_CHUNK), 16)));
-    assert_eq!((next.columns.len(), next.room), (1, FILE_CHUNK));
+    assert_eq!((next.layout.columns().len(), next.room), (1, FILE_CHUNK));
     let mut many = world(20);
     let pack = group(many.ask(Request::PackGroup { finished: None, policy: Policy::default() }));
-    assert_eq!((pack.columns.len(), pack.room), (1, 0));
+    assert_eq!((pack.layout.columns().len(), pack.room), (1, 0));
 }
 
 /// A device without room for a column of full length gets none of several columns.
@@ -133,19 +133,19 @@ fn recovered() {
     let mut world = world(4);
     let file = handle(world.ask(create("/f")));
     let wide = group(world.ask(next_of(&file, (file.group.group, 10), 16)));
-    assert_eq!(wide.columns.len(), 4);
+    assert_eq!(wide.layout.columns().len(), 4);
     let fence = Request::Fence { inode: file.inode, only_gone: false, generation: None };
     let Ok(Reply::Orphans(orphans)) = world.ask(fence) else { panic!("nothing to seal") };
-    assert_eq!(orphans[0].group.columns, wide.columns);
+    assert_eq!(orphans[0].group.layout, wide.layout);
     let kept = 5 * MIB + 7;
     let done = Request::Recovered { inode: file.inode, generation: orphans[0].generation, length: kept };
     assert!(matches!(world.ask(done), Ok(Reply::Attributes(closed)) if closed.length == 10 + kept && !closed.writing));
     let Ok(Reply::Garbage(garbage)) = world.ask(Request::Garbage { limit: 10 }) else { panic!("no garbage") };
     let (group, offset, length) = &garbage.ranges[0];
     assert_eq!((group.group, *offset, offset.checked_add(*length)), (wide.group, kept, Some(u64::MAX)));
-    let ranges = (0..4).map(|column| group.stripe().column_range(*offset..u64::MAX, column).start);
+    let ranges = (0..4).map(|column| group.layout.stripe().column_range(*offset..u64::MAX, column).start);
     assert_eq!(ranges.collect::<Vec<_>>(), [2 * MIB, MIB + 7, MIB, MIB]);
     world.ask(delete("/f")).expect("deleted");
     let Ok(Reply::Garbage(garbage)) = world.ask(Request::Garbage { limit: 10 }) else { panic!("no garbage") };
-    assert!(garbage.groups.iter().any(|group| group.columns == wide.columns));
+    assert!(garbage.groups.iter().any(|group| group.layout == wide.layout));
 }

@@ -136,6 +136,32 @@ fn rotten_log() {
     assert!(refused > 30 && opened > 0, "refused {refused}, opened {opened}");
 }
 
+/// A damaged group behind those that were settled is not the end of the log while others follow it: then the log is refused. Only the very
+/// last one may be taken for a group that was never acknowledged (docs/internals/metadata-log.md).
+#[test]
+fn rot_behind_what_was_settled() {
+    let mut refused = 0;
+    for block in 0..16 {
+        let mut world = World::new(5);
+        let mut make = |world: &mut World, numbers: std::ops::Range<u32>| {
+            numbers.for_each(|number| drop(world.ask(mkdir(&format!("/d{number}"))).expect("mkdir")));
+        };
+        make(&mut world, 0..5);
+        world.settle();
+        make(&mut world, 5..10);
+        world.power_off(5);
+        world.device.rot(SEGMENT, block * BLOCK as u64 + 70, 3);
+        match world.try_open() {
+            Ok(()) => assert!(world.dump().len() >= 9, "block {block}: only {:?} are left", world.dump().into_keys()),
+            Err(error) => {
+                refused += 1;
+                assert_eq!(error.kind(), ErrorKind::Corrupt, "block {block}: {error}");
+            }
+        }
+    }
+    assert!(refused >= 4, "{refused}");
+}
+
 /// A log without its tree is refused: the tree had what the log has no more.
 #[test]
 fn lost_tree() {

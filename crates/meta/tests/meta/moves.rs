@@ -15,7 +15,8 @@ fn handle(reply: Result<Reply>) -> FileHandle {
 }
 
 fn placed(group: &NewGroup) -> (DeviceId, ChunkId) {
-    group.columns[0].replicas[0]
+    let column = &group.layout.columns()[0];
+    (column.head(), column.chunk())
 }
 
 fn other(device: DeviceId) -> DeviceId {

@@ -6,7 +6,7 @@ use base::checksum::crc32c;
 use base::disk::{BlockFile, FileKind, FileName};
 use base::env::Random;
 use base::error::{Error, ErrorKind};
-use base::id::{DeviceId, GroupId};
+use base::id::{ChunkId, DeviceId, GroupId};
 use base::limit::BLOCK;
 use base::version::ProgramVersion;
 use meta::request::{FileHandle, NewAttributes, Place};
@@ -118,7 +118,7 @@ fn groups_of_unknown_kinds_are_kept() {
     world.ask(mkdir("/d")).expect("mkdir");
     let (file, other) = (closed(&mut world, "/d/f"), closed(&mut world, "/d/g"));
     let group = file.group.group;
-    let (device, chunk) = file.group.columns[0].replicas[0];
+    let (device, chunk) = (file.group.layout.columns()[0].head(), file.group.layout.columns()[0].chunk());
     world.power_off(1);
     let record = key(0x13, group.0);
     let coded = [&value(&world, &record).expect("a record")[..], &CODED].concat();
@@ -147,7 +147,7 @@ fn groups_of_unknown_kinds_are_kept() {
         let Ok(Reply::Known(known)) = world.ask(Request::KnownGroups { groups: vec![group, other.group.group] }) else {
             panic!("no answer")
         };
-        assert_eq!(known.iter().map(|group| group.newer).collect::<Vec<_>>(), [true, false]);
+        assert_eq!(known.iter().map(|group| group.layout.is_none()).collect::<Vec<_>>(), [true, false]);
         world.crash(3);
         assert_eq!(value(&world, &record), Some(coded.clone()), "its record was changed");
         world.power_off(4);
@@ -158,6 +158,70 @@ fn groups_of_unknown_kinds_are_kept() {
     world.ask(delete("/d/g")).expect("deleted");
     assert_eq!(garbage(&mut world), [other.group.group]);
     world.ask(append("/d/h")).expect("opened, for a group of its own");
+}
+
+/// A stored column whose chunk has replicas on these devices: tag 1 of `GroupRecord`, in it tag 1 for each replica.
+fn stored_column(devices: &[DeviceId], chunks: &[ChunkId]) -> Vec<u8> {
+    let replica = |(device, chunk): (&DeviceId, &ChunkId)| {
+        [&[0x0a, 36, 0x0a, 16][..], &device.to_bytes(), &[0x12, 16], &chunk.to_bytes()].concat()
+    };
+    let replicas = devices.iter().zip(chunks).flat_map(replica).collect::<Vec<u8>>();
+    [&[0x0a, replicas.len() as u8][..], &replicas].concat()
+}
+
+/// A group whose column has replicas is located with all of them, a replica is moved by itself and never onto a device that has another
+/// one, and all of that survives a restart.
+#[test]
+fn replicas_are_kept() {
+    let mut world = World::new(1);
+    let file = closed(&mut world, "/f");
+    let (group, column) = (file.group.group, file.group.layout.columns()[0].clone());
+    let (head, other, chunk) = (column.head(), DeviceId(3 - column.head().0), column.chunk());
+    let record = key(0x13, group.0);
+    world.power_off(1);
+    let (single, stored) = (stored_column(&[head], &[chunk]), value(&world, &record).expect("a record"));
+    let rest = stored.strip_prefix(&single[..]).expect("its one column comes first").to_vec();
+    let far = DeviceId(9);
+    write(&world, &record, &[stored_column(&[head, far], &[chunk, chunk]), rest].concat(), 2);
+    world.open();
+    let layout =
+        |world: &mut World| match world.ask(Request::Locate { file: Place::Path(path("/f")), offset: 0, length: 10 }) {
+            Ok(Reply::Located(located)) => Ok(located.groups[0].layout.clone()),
+            Err(error) => Err(error),
+            other => panic!("{other:?}"),
+        };
+    let devices = |world: &mut World| layout(world).expect("located").columns()[0].devices().collect::<Vec<_>>();
+    assert_eq!(devices(&mut world), [head, far]);
+    let to_itself = Request::MoveGroup { group, chunk, from: far, to: head };
+    assert_eq!(world.refusal(to_itself), ErrorKind::Stale, "two replicas on one device");
+    world.ask(Request::MoveGroup { group, chunk, from: far, to: other }).expect("moved");
+    world.ask(Request::MoveGroup { group, chunk, from: far, to: other }).expect("asked again");
+    world.crash(2);
+    assert_eq!(devices(&mut world), [head, other]);
+    let Ok(Reply::GroupsOn { groups, .. }) = world.ask(Request::GroupsOn { device: other, after: None, limit: 9 })
+    else {
+        panic!("no groups")
+    };
+    assert_eq!(groups.iter().map(|on| on.group).collect::<Vec<_>>(), [group]);
+}
+
+/// A record of a group that no group can have is damage, which reading the file says; nothing of it is taken for a layout.
+#[test]
+fn impossible_layouts_are_damage() {
+    let (device, chunk, other) = (DeviceId(1), ChunkId(5), ChunkId(6));
+    let two_names = stored_column(&[device, DeviceId(2)], &[chunk, other]);
+    let twice = stored_column(&[device, device], &[chunk, chunk]);
+    let two_columns_of_one_name =
+        [stored_column(&[device], &[chunk]), stored_column(&[DeviceId(2)], &[chunk])].concat();
+    for columns in [two_names, twice, two_columns_of_one_name, vec![0x0a, 0], Vec::new()] {
+        let mut world = World::new(1);
+        let group = closed(&mut world, "/f").group.group;
+        world.power_off(1);
+        write(&world, &key(0x13, group.0), &[columns, vec![0x10, 1, 0x18, 10, 0x38, 128, 32]].concat(), 2);
+        world.open();
+        let locate = Request::Locate { file: Place::Path(path("/f")), offset: 0, length: 10 };
+        assert_eq!(world.refusal(locate), ErrorKind::Corrupt);
+    }
 }
 
 fn garbage(world: &mut World) -> Vec<GroupId> {

@@ -148,7 +148,7 @@ fn silence() {
         for _ in 0..60 {
             number += 1;
             match world.ask(create(&format!("/f{number}"))) {
-                Ok(Reply::Handle(handle)) => used.insert(handle.group.columns[0].replicas[0].0.0),
+                Ok(Reply::Handle(handle)) => used.insert(handle.group.layout.columns()[0].head().0),
                 other => panic!("{other:?}"),
             };
         }

@@ -220,7 +220,7 @@ fn policies() {
     let set = |name: &str, policy| Request::SetPolicy { path: path(name), policy };
     world.ask(set("/cold", cold)).expect("set");
     let file = handle(world.ask(create("/cold/deep/f")));
-    assert_eq!(file.group.columns[0].replicas[0].0.0, 9);
+    assert_eq!(file.group.layout.columns()[0].head().0, 9);
     let effective = |world: &mut World, name: &str| match world.ask(Request::GetPolicy { path: path(name) }) {
         Ok(Reply::Policy { effective, .. }) => effective,
         other => panic!("{other:?}"),

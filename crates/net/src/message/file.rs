@@ -1,6 +1,7 @@
 //! Names, files and devices: the questions that the metadata store answers.
 
 use super::Id;
+pub use super::layout::Layout;
 pub use super::looked::{BeginBlock, Holders, HoldersAnswer, Looked, Seen, SeenHolder};
 pub use super::xattrs::{GetXattrs, SetXattr, Xattr, XattrsAnswer};
 use prost::Message;
@@ -367,38 +368,18 @@ pub struct OpenedFile {
     pub lost: bool,
 }
 
-/// One of several columns of a group.
-#[derive(Clone, Copy, PartialEq, Eq, Message)]
-pub struct Column {
-    /// The device that has its chunk.
-    #[prost(message, required, tag = "1")]
-    pub device: Id,
-    /// The chunk's name.
-    #[prost(message, required, tag = "2")]
-    pub chunk: Id,
-}
-
-/// A group to write into, from offset zero of its chunk or of each of its columns' chunks.
+/// A group to write into, from offset zero.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct NewGroup {
     /// The group.
     #[prost(uint64, tag = "1")]
     pub group: u64,
-    /// The device that takes its one chunk; zero if it has several columns, so that who knows nothing of them finds nothing.
-    #[prost(message, required, tag = "2")]
-    pub device: Id,
-    /// That chunk's name.
-    #[prost(message, required, tag = "3")]
-    pub chunk: Id,
-    /// All columns if they are several: their bytes go round them as `base::stripe` says.
-    #[prost(message, repeated, tag = "4")]
-    pub columns: Vec<Column>,
-    /// Bytes of a cell if there are several columns.
-    #[prost(uint64, tag = "5")]
-    pub cell: u64,
     /// Bytes after which a file goes on in the next group; zero: as many as the writer likes.
     #[prost(uint64, tag = "6")]
     pub room: u64,
+    /// Where its bytes go.
+    #[prost(message, required, tag = "7")]
+    pub layout: Layout,
 }
 
 /// Records that the current group is full (its chunks are sealed, and it has this length) and asks for the next.
@@ -525,24 +506,15 @@ pub struct Extent {
     /// Bytes; of an open extent what the metadata store has heard of: its chunk may have more.
     #[prost(uint64, tag = "2")]
     pub length: u64,
-    /// The device that holds the chunk; zero if its group has several columns, so that who knows nothing of them finds nothing.
-    #[prost(message, required, tag = "3")]
-    pub device: Id,
-    /// The chunk.
-    #[prost(message, required, tag = "4")]
-    pub chunk: Id,
-    /// First byte within the chunk; of several columns, within the group.
+    /// First byte within the group.
     #[prost(uint64, tag = "5")]
-    pub chunk_offset: u64,
+    pub group_offset: u64,
     /// Whether a writer may still be adding to it.
     #[prost(bool, tag = "6")]
     pub open: bool,
-    /// All columns of its group if they are several: the group's bytes go round them as `base::stripe` says.
-    #[prost(message, repeated, tag = "7")]
-    pub columns: Vec<Column>,
-    /// Bytes of a cell if there are several columns.
-    #[prost(uint64, tag = "8")]
-    pub cell: u64,
+    /// Where the bytes of its group are.
+    #[prost(message, required, tag = "9")]
+    pub layout: Layout,
 }
 
 /// Where a file's bytes are.

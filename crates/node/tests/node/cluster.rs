@@ -8,6 +8,7 @@ use base::id::{ClusterId, SessionId};
 use base::limit::{CALL_SILENCE_MAX, NODE_SILENCE_MAX, SESSION_LEASE};
 use base::policy::Class;
 use bytes::Bytes;
+use net::message::layout::Column;
 use net::message::{Ask, Id, bag, chunk, cluster, device, file, session};
 use net::{CallNumbers, Link, LinkSettings, Payload};
 use node::{DeviceSetting, Door, MetaPlace, Running, Settings};
@@ -221,7 +222,7 @@ impl Client {
     async fn create_on(&self, device: Id, name: &str) -> Open {
         for number in 0..1000 {
             let open = self.create(&format!("/{name}{number}")).await.expect("a file");
-            if open.opened.group.device == device {
+            if open.opened.group.layout.columns[0].device == device {
                 return open;
             }
         }
@@ -229,7 +230,8 @@ impl Client {
     }
 
     async fn append(&self, open: &mut Open, bytes: &[u8]) -> Result<()> {
-        let file::NewGroup { group, device, chunk, .. } = open.opened.group;
+        let file::NewGroup { group, layout, .. } = open.opened.group.clone();
+        let Column { device, chunk, .. } = layout.columns[0];
         let (generation, offset) = (open.opened.generation, open.written);
         let ask = chunk::Append { device, chunk, group, generation, offset, level: 2, ..chunk::Append::default() };
         self.at(device).call(&ask, Payload::new(Bytes::copy_from_slice(bytes))).await?;
@@ -256,9 +258,10 @@ impl Client {
             let mut at = 0;
             while at < extent.length {
                 let length = (extent.length - at).min(4_000_000);
-                let ranges = vec![chunk::Range { offset: extent.chunk_offset + at, length }];
-                let read = chunk::Read { device: extent.device, chunk: extent.chunk, ranges, ..chunk::Read::default() };
-                let (_, payload) = self.at(extent.device).call(&read, Payload::empty()).await?;
+                let ranges = vec![chunk::Range { offset: extent.group_offset + at, length }];
+                let Column { device, chunk, .. } = extent.layout.columns[0];
+                let read = chunk::Read { device, chunk, ranges, ..chunk::Read::default() };
+                let (_, payload) = self.at(device).call(&read, Payload::empty()).await?;
                 all.extend_from_slice(&payload.into_bytes());
                 at += length;
             }
@@ -440,7 +443,7 @@ async fn a_node_is_away() {
     .await;
     for number in 0..30 {
         let open = client.create(&format!("/new{number}")).await.expect("a file");
-        assert!(open.opened.group.device != far, "placed on a silent node");
+        assert!(open.opened.group.layout.columns[0].device != far, "placed on a silent node");
     }
     let near = client.bag("near", false).await;
     assert!(!near.members.contains(&far), "a silent node is no member of a new bag");
@@ -666,7 +669,7 @@ async fn a_failed_device_is_drained() {
     for (number, path) in (0..).zip(&files) {
         let locate = file::Locate { path: path.clone(), length: u64::MAX >> 1, ..file::Locate::default() };
         let located = ask(&client.keeper, &locate).await.expect("it is there");
-        assert!(located.extents.iter().all(|extent| extent.device != far), "{path} has not moved");
+        assert!(located.extents.iter().all(|extent| extent.layout.columns[0].device != far), "{path} has not moved");
         assert!(client.read(path).await.expect("it is read") == content(number), "{path} has changed");
     }
     // Its disk is tried anew; the file is closed by its writer.

@@ -127,7 +127,7 @@ async fn strangers() {
     put(&client, "/f", &Bytes::from(vec![7; 3 << 20])).await;
     let attributes = client.stat("/f").await.expect("it is there");
     let (extents, _) = client.extents(attributes.inode, 0).await.expect("located");
-    let (device, chunk) = (extents[0].device, extents[0].chunk);
+    let (device, chunk) = (extents[0].layout.columns[0].device, extents[0].layout.columns[0].chunk);
     let link = fixture.link(5).await;
     let ranges = vec![chunk::Range { offset: 100, length: 100 }];
     let ask = chunk::Read { device, chunk, ranges, ..chunk::Read::default() };

@@ -36,13 +36,13 @@ impl Corpus {
     fn questions(&self, round: u64) -> Vec<(u16, Vec<u8>)> {
         let (path, name) = (format!("/d{round}/f"), format!("b{round}-{round}"));
         let (bag, device, inode, generation) = (self.bag, self.device, self.opened.inode, self.opened.generation);
-        let group = &self.opened.group;
+        let (group, column) = (&self.opened.group, &self.opened.group.layout.columns[0]);
         let (to, other) = (format!("/d{round}/g"), format!("/d{round}"));
         let grant = bag::Grant { chunk: 77_u128.into(), grant: 5 };
         let range = chunk::Range { offset: 0, length: 4096 };
         let append = chunk::Append {
-            device: group.device,
-            chunk: group.chunk,
+            device: column.device,
+            chunk: column.chunk,
             group: group.group,
             generation,
             ..Default::default()
@@ -105,14 +105,14 @@ impl Corpus {
             of(&append),
             of(&chunk::Read {
                 device,
-                chunk: group.chunk,
+                chunk: column.chunk,
                 ranges: vec![range.clone()],
                 cells: true,
                 ..Default::default()
             }),
-            of(&chunk::Read { device, chunk: group.chunk, ranges: vec![range], ..Default::default() }),
-            of(&chunk::Seal { device, chunk: group.chunk, generation, length: 0 }),
-            of(&chunk::Stat { device, chunk: group.chunk }),
+            of(&chunk::Read { device, chunk: column.chunk, ranges: vec![range], ..Default::default() }),
+            of(&chunk::Seal { device, chunk: column.chunk, generation, length: 0 }),
+            of(&chunk::Stat { device, chunk: column.chunk }),
             of(&bag::Create { name: name.clone(), exists_ok: true, retain: false, ..bag::Create::default() }),
             of(&bag::Stat { name: name.clone(), ..bag::Stat::default() }),
             of(&bag::List { after: String::new(), limit: 3 }),

@@ -32,6 +32,7 @@ use base::limit::SESSION_LEASE;
 use base::policy::Class;
 use base::unit::{Time, WallTime};
 use bytes::Bytes;
+use net::message::layout::Column;
 use net::message::{Id, bag, chunk, file, session};
 use net::{Link, LinkSettings, Payload};
 use node::{DeviceSetting, Door, Running, Settings};
@@ -325,7 +326,8 @@ async fn too_late_for_its_bag_and_file() {
     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     let payload = || Payload::new(Bytes::from(vec![9; 100_000]));
     link.call(&bag::Push { bag, device, chunk: 7_u128.into(), floor: 0 }, payload()).await.expect("pushed");
-    let file::NewGroup { group, device, chunk, .. } = opened.group;
+    let file::NewGroup { group, layout, .. } = opened.group;
+    let Column { device, chunk, .. } = layout.columns[0];
     let generation = opened.generation;
     let append = chunk::Append { device, chunk, group, generation, level: 2, ..chunk::Append::default() };
     link.call(&append, payload()).await.expect("appended");
@@ -353,7 +355,8 @@ async fn dropped_after_the_end_of_its_session() {
     dead.call(&push(1), payload()).await.expect("pushed");
     let create = file::Create { path: "/f".to_string(), overwrite: false, parents: false, ..file::Create::default() };
     let (opened, _) = dead.call(&create, Payload::empty()).await.expect("a file");
-    let file::NewGroup { group, device: place, chunk, .. } = opened.group;
+    let file::NewGroup { group, layout, .. } = opened.group;
+    let Column { device: place, chunk, .. } = layout.columns[0];
     let (generation, level) = (opened.generation, 2);
     let append =
         chunk::Append { device: place, chunk, group, generation, offset: 0, level, seal: false, small_parts: false };

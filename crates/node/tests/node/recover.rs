@@ -4,6 +4,7 @@ use crate::Fixture;
 use base::error::ErrorKind;
 use base::limit::SESSION_LEASE;
 use bytes::Bytes;
+use net::message::layout::Column;
 use net::message::{chunk, file};
 use net::{Link, Payload};
 use std::sync::atomic::Ordering;
@@ -14,7 +15,8 @@ async fn open(link: &Link, path: &str) -> file::OpenedFile {
 }
 
 async fn append(link: &Link, opened: &file::OpenedFile, offset: u64, bytes: &'static [u8]) -> base::error::Result<()> {
-    let file::NewGroup { group, device, chunk, .. } = opened.group;
+    let file::NewGroup { group, layout, .. } = opened.group.clone();
+    let Column { device, chunk, .. } = layout.columns[0];
     let generation = opened.generation;
     let ask = chunk::Append { device, chunk, group, generation, offset, level: 1, ..chunk::Append::default() };
     link.call(&ask, Payload::new(Bytes::from_static(bytes))).await.map(drop)

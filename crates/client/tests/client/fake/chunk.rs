@@ -97,8 +97,7 @@ impl State {
     /// Moves a chunk to another name, as packing anew does.
     pub fn move_chunks(&mut self) {
         for group in self.files.groups.values_mut() {
-            let only = std::iter::once(&mut group.chunk);
-            for chunk in only.chain(group.columns.iter_mut().map(|column| &mut column.chunk)) {
+            for chunk in group.layout.columns.iter_mut().map(|column| &mut column.chunk) {
                 if let Some(stored) = self.chunks.remove(&chunk.value()) {
                     *chunk = (chunk.value() + (1 << 100)).into();
                     self.chunks.insert(chunk.value(), stored);

@@ -2,11 +2,11 @@
 
 use super::State;
 use base::error::{Error, ErrorKind, Result};
-use base::stripe::Stripe;
 use net::message::file::{
-    Attributes, Close, Column, Create, DiskUsage, DiskUsageAnswer, Entry, Extent, List, ListAnswer, Locate,
-    LocateAnswer, MakeDirectory, NewGroup, NextGroup, OpenedFile, PutFiles, PutFilesAnswer,
+    Attributes, Close, Create, DiskUsage, DiskUsageAnswer, Entry, Extent, List, ListAnswer, Locate, LocateAnswer,
+    MakeDirectory, NewGroup, NextGroup, OpenedFile, PutFiles, PutFilesAnswer,
 };
+use net::message::layout::{Column, Layout};
 use net::message::{Done, Failure};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +34,7 @@ pub struct Piece {
     pub start: u64,
     pub length: u64,
     pub group: u64,
-    pub chunk_offset: u64,
+    pub group_offset: u64,
 }
 
 /// How wide files become; nothing of it: one column, as long as the client likes.
@@ -48,12 +48,9 @@ pub struct Wide {
     pub room: u64,
 }
 
-/// The columns of a group.
-pub fn columns_of(group: &NewGroup) -> (Vec<Column>, Stripe) {
-    let only = vec![Column { device: group.device, chunk: group.chunk }];
-    let columns = if group.columns.is_empty() { only } else { group.columns.clone() };
-    let stripe = Stripe::new(columns.len(), group.cell).expect("the fake's own");
-    (columns, stripe)
+/// Where the bytes of a group are.
+pub fn layout_of(group: &NewGroup) -> base::layout::Layout {
+    group.layout.checked().expect("the fake's own")
 }
 
 fn error<T>(kind: ErrorKind, text: &str) -> Result<T> {
@@ -65,7 +62,8 @@ impl State {
         let group = self.number();
         let device = u128::from(group % self.devices) + 1;
         let (device, chunk) = (device.into(), (u128::from(group) << 64).into());
-        let answer = NewGroup { group, device, chunk, room: self.wide.narrow, ..NewGroup::default() };
+        let layout = Layout { columns: vec![Column { device, chunk, others: Vec::new() }], cell: 0 };
+        let answer = NewGroup { group, room: self.wide.narrow, layout };
         self.files.groups.insert(group, answer.clone());
         answer
     }
@@ -79,10 +77,11 @@ impl State {
         assert!(u64::from(most) >= columns, "a writer takes several columns");
         let column = |number: u64| Column {
             device: (u128::from((only.group + number) % self.devices) + 1).into(),
-            chunk: (only.chunk.value() + u128::from(number)).into(),
+            chunk: (only.layout.columns[0].chunk.value() + u128::from(number)).into(),
+            others: Vec::new(),
         };
         let columns = (0..columns).map(column).collect();
-        let answer = NewGroup { group: only.group, columns, cell, room, ..NewGroup::default() };
+        let answer = NewGroup { group: only.group, room, layout: Layout { columns, cell } };
         self.files.groups.insert(answer.group, answer.clone());
         answer
     }
@@ -188,21 +187,21 @@ impl State {
             file.generation += 1;
             file.writer = None;
             let generation = file.generation;
-            let (columns, stripe) = columns_of(&self.files.groups[&group]);
+            let layout = layout_of(&self.files.groups[&group]);
             let mut lengths = Vec::new();
-            for column in columns {
-                let stored = self.chunks.entry(column.chunk.value()).or_default();
+            for replica in layout.replicas() {
+                let stored = self.chunks.entry(replica.chunk.0).or_default();
                 (stored.sealed, stored.generation) = (true, generation);
-                lengths.push(stored.length);
+                lengths.push((replica.column, stored.length));
             }
-            self.finish(inode, group, stripe.group_length(&lengths));
+            self.finish(inode, group, layout.length(lengths));
         }
     }
 
     fn finish(&mut self, inode: u64, group: u64, length: u64) {
         let file = self.files.by_number.get_mut(&inode).expect("asked for before");
         if length > 0 {
-            file.extents.push(Piece { start: file.length, length, group, chunk_offset: 0 });
+            file.extents.push(Piece { start: file.length, length, group, group_offset: 0 });
             file.length += length;
         }
     }
@@ -212,10 +211,10 @@ impl State {
         if file.is_none_or(|file| file.generation != generation || file.writer != Some(group)) {
             return error(ErrorKind::Stale, "another writer took over");
         }
-        let (columns, stripe) = columns_of(&self.files.groups[&group]);
-        for (number, column) in columns.iter().enumerate() {
-            let length = stripe.column_length(length, number);
-            let stored = self.chunks.get(&column.chunk.value());
+        let layout = layout_of(&self.files.groups[&group]);
+        for (number, column) in layout.columns().iter().enumerate() {
+            let length = layout.stripe().column_length(length, number);
+            let stored = self.chunks.get(&column.chunk().0);
             let durable = stored.is_some_and(|stored| stored.sealed && stored.synced == length);
             assert!(
                 length == 0 || durable,
@@ -248,9 +247,9 @@ impl State {
             let mut file = File { length: put.length, modified_ms: put.modified_ms, mode: put.mode, ..File::default() };
             if put.length > 0 {
                 let place = &self.files.groups[&put.group];
-                let synced = self.chunks.get(&place.chunk.value()).map_or(0, |stored| stored.synced);
+                let synced = self.chunks.get(&place.layout.columns[0].chunk.value()).map_or(0, |stored| stored.synced);
                 assert!(synced >= put.offset + put.length, "{} is named before its bytes are durable", put.path);
-                file.extents.push(Piece { start: 0, length: put.length, group: put.group, chunk_offset: put.offset });
+                file.extents.push(Piece { start: 0, length: put.length, group: put.group, group_offset: put.offset });
             }
             let made = self.make(&put.path, put.overwrite, file);
             results.push(made.map_or_else(Failure::from, |_| Failure::default()));
@@ -264,15 +263,15 @@ impl State {
             return error(ErrorKind::NotFound, "the file is gone");
         };
         let extent = |piece: &Piece, open: bool| {
-            let NewGroup { device, chunk, columns, cell, .. } = self.files.groups[&piece.group].clone();
-            let Piece { start: offset, length, chunk_offset, .. } = *piece;
-            Extent { offset, length, device, chunk, chunk_offset, open, columns, cell }
+            let layout = self.files.groups[&piece.group].layout.clone();
+            let Piece { start: offset, length, group_offset, .. } = *piece;
+            Extent { offset, length, group_offset, open, layout }
         };
         let end = ask.offset.saturating_add(ask.length);
         let touching = |piece: &&Piece| piece.start < end && piece.start + piece.length > ask.offset;
         let mut extents: Vec<Extent> = file.extents.iter().filter(touching).map(|piece| extent(piece, false)).collect();
         if let Some(group) = file.writer {
-            extents.push(extent(&Piece { start: file.length, length: 0, group, chunk_offset: 0 }, true));
+            extents.push(extent(&Piece { start: file.length, length: 0, group, group_offset: 0 }, true));
         }
         // Pages of two: a file of a few chunks has several.
         let more = extents.len() > 2;

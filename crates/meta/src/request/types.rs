@@ -1,8 +1,8 @@
-//! What is said of files, groups, bags, devices and nodes, in questions and in answers.
+//! Value types of files, groups, bags, devices and nodes that requests and replies share.
 
-use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, InodeId, NodeId};
+use base::id::{BagId, DeviceId, Generation, GroupId, InodeId, NodeId};
+use base::layout::Layout;
 use base::policy::{Class, Compression, Policy};
-use base::stripe::Stripe;
 use base::unit::WallTime;
 
 /// What is said of a file or directory.
@@ -51,53 +51,24 @@ pub struct Entry {
     pub attributes: Attributes,
 }
 
-/// Chunks with the same bytes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Column {
-    /// Where they are.
-    pub replicas: Vec<(DeviceId, ChunkId)>,
-}
-
 /// A group and where its bytes are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewGroup {
     /// Its number.
     pub group: GroupId,
-    /// One or several, each with one replica today.
-    pub columns: Vec<Column>,
-    /// Bytes of a cell; zero in groups of one column, which need none.
-    pub cell: u64,
+    /// Where its bytes are.
+    pub layout: Layout,
     /// Bytes after which it ends, for who writes it; zero: nobody says.
     pub room: u64,
-    /// Only a newer program knows what kind of group it is, and where else its bytes are.
-    pub newer: bool,
 }
 
-impl NewGroup {
-    /// How its bytes lie in its columns.
-    pub fn stripe(&self) -> Stripe {
-        match Stripe::new(self.columns.len().max(1), self.cell.max(1)) {
-            Some(stripe) => stripe,
-            None => unreachable!("there is a column, and a cell has bytes"),
-        }
-    }
-
-    /// The chunks that hold its bytes: number of the column, device, chunk.
-    pub fn chunks(&self) -> impl Iterator<Item = (usize, DeviceId, ChunkId)> + '_ {
-        let columns = self.columns.iter().enumerate();
-        columns
-            .flat_map(|(number, column)| column.replicas.iter().map(move |(device, chunk)| (number, *device, *chunk)))
-    }
-
-    /// Those of them that are on this device.
-    pub fn chunks_on(&self, device: DeviceId) -> impl Iterator<Item = (usize, ChunkId)> + '_ {
-        self.chunks().filter(move |(_, on, _)| *on == device).map(|(column, _, chunk)| (column, chunk))
-    }
-
-    /// The chunk of a column, if there is such a column.
-    pub fn chunk_of(&self, column: usize) -> Option<(DeviceId, ChunkId)> {
-        self.columns.get(column).and_then(|column| column.replicas.first()).copied()
-    }
+/// A group that exists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownGroup {
+    /// Its number.
+    pub group: GroupId,
+    /// Where its bytes are; none: only a newer program knows what kind of group it is.
+    pub layout: Option<Layout>,
 }
 
 /// A write lease.
