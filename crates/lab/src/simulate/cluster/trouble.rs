@@ -152,8 +152,14 @@ impl ClusterDirector {
         member.apply_faults();
         // Set once, they fire once.
         (member.faults[device].write_error, member.faults[device].read_error) = (When::Never, When::Never);
+        let must_restart = member.must_restart;
         let pause = self.outage();
         self.plan(pause, Deed::Calm(number));
+        if must_restart {
+            // Its operator does what the device asks for: makes room, and starts the node again.
+            let later = pause + 500 + self.outage();
+            self.plan(later, Deed::Restart(number));
+        }
     }
 
     /// A sync of a device fails: it leaves service until its node starts again.
