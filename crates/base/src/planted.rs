@@ -144,7 +144,13 @@ impl Planted {
             Planted::ChainStaysEnded => Some("chunk recovery::two_power_losses_without_a_checkpoint"),
             Planted::StrikePerWrite => Some("chunk recovery::writes_that_fail_together_are_one_failure"),
             Planted::RepairInOnePiece => Some("chunk recovery::a_repair_takes_several_segments"),
+            Planted::WaitingPushOutlivesSession => Some("chunk again::parked_ones_end_with_their_session"),
             Planted::UnansweredPushedElsewhere => Some("client routes::a_node_that_leaves_without_an_answer"),
+            Planted::ForgottenCallRepeated => Some("meta answers::a_repeated_call_is_seen"),
+            Planted::LateCallTakesFile | Planted::FenceForgotten | Planted::RememberedLeaseBelieved => {
+                Some("meta answers::planted_faults_are_seen")
+            }
+            Planted::UnmadeNotFenced => Some("node recover::an_append_on_its_way_is_too_late"),
             _ => None,
         }
     }

@@ -66,3 +66,42 @@ impl Note {
         if self.replication == 0 { REPLICATION } else { self.replication }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{AclEntry, Note};
+    use crate::message::names::BatchedKey;
+    use crate::message::rpc::ConnectionContext;
+    use crate::names::acl;
+    use prost::Message;
+    use sim::random::SimRandom;
+
+    /// Whatever is in a note, or where an answer says that the next one goes on, or in what says who calls, is read or refused; a note is
+    /// read as one that this gateway writes, and that one is read as it is.
+    #[test]
+    fn fuzz_notes() {
+        let entry = |kind, name: &str| AclEntry { scope: 0, kind, permissions: 5, name: name.to_string() };
+        let acl = vec![entry(0, "ada"), entry(1, "")];
+        let whole = Note { block_size: 1 << 20, replication: 3, acl, ..Note::default() };
+        assert_eq!(Note::read(&whole.encode_to_vec()), whole);
+        for seed in sim::fuzz::seeds(2_000) {
+            let random = SimRandom::new(seed);
+            let mut note = whole.encode_to_vec();
+            let mut other = sim::fuzz::readable(&random, 10, |bytes| Note::decode(bytes).is_ok());
+            for _ in 0..5 {
+                sim::fuzz::damage(&random, &mut note);
+                sim::fuzz::damage(&random, &mut other);
+                for bytes in [&note, &other] {
+                    let read = Note::read(bytes);
+                    assert!(
+                        acl::is_stored(&read.acl) && read.block_size() > 0 && read.replication() > 0,
+                        "seed {seed}"
+                    );
+                    assert_eq!(Note::read(&read.encode_to_vec()), read, "seed {seed}");
+                    drop(BatchedKey::decode(bytes.as_slice()));
+                    drop(ConnectionContext::decode(bytes.as_slice()));
+                }
+            }
+        }
+    }
+}

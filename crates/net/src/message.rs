@@ -39,6 +39,25 @@ macro_rules! asks {
                 _ => None,
             }
         }
+        /// Every kind.
+        #[cfg(test)]
+        const KINDS: &[u16] = &[$($kind),*];
+        /// Reads a question of a kind, and writes it again.
+        #[cfg(test)]
+        fn reread_question(kind: u16, bytes: &[u8]) -> Result<Vec<u8>, prost::DecodeError> {
+            match kind {
+                $($kind => <$ask>::decode(bytes).map(|question| question.encode_to_vec()),)*
+                _ => unreachable!("it is no kind"),
+            }
+        }
+        /// The same of an answer to it.
+        #[cfg(test)]
+        fn reread_answer(kind: u16, bytes: &[u8]) -> Result<Vec<u8>, prost::DecodeError> {
+            match kind {
+                $($kind => <$answer>::decode(bytes).map(|answer| answer.encode_to_vec()),)*
+                _ => unreachable!("it is no kind"),
+            }
+        }
     };
 }
 
@@ -215,5 +234,51 @@ impl From<Error> for Failure {
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Error {
         Error::new(ErrorKind::from_code(failure.code), failure.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Failure, KINDS, reread_answer, reread_question};
+    use base::error::Error;
+    use base::limit::FRAME_MESSAGE_MAX;
+    use prost::Message;
+    use sim::random::SimRandom;
+
+    /// Answers of every kind, and refusals, with whatever bytes in them, are read or refused by whoever asked, and so are questions, also those
+    /// that only some nodes may ask; what is read is the same when it is written and read again.
+    #[test]
+    fn fuzz_answers() {
+        for seed in sim::fuzz::seeds(20) {
+            let random = SimRandom::new(seed);
+            for kind in KINDS {
+                for reread in [reread_question, reread_answer] {
+                    let mut message = sim::fuzz::readable(&random, 20, |bytes| reread(*kind, bytes).is_ok());
+                    for _ in 0..10 {
+                        if let Ok(written) = reread(*kind, &message) {
+                            assert_eq!(reread(*kind, &written).as_ref(), Ok(&written), "seed {seed}, kind {kind}");
+                        }
+                        sim::fuzz::damage(&random, &mut message);
+                    }
+                }
+            }
+            let mut refusal = sim::fuzz::readable(&random, 20, |bytes| Failure::decode(bytes).is_ok());
+            for _ in 0..10 {
+                drop(Failure::decode(refusal.as_slice()).map(Error::from));
+                sim::fuzz::damage(&random, &mut refusal);
+            }
+        }
+    }
+
+    /// The largest answers, of fields of two bytes that are hundreds in memory, are read or refused in the memory that a test of decoders
+    /// has: what a node answers may hold texts that look like fields, so it is not counted as questions are.
+    #[test]
+    fn fuzz_large_answers() {
+        for seed in sim::fuzz::seeds(2) {
+            for kind in KINDS {
+                let tag = 1 + ((seed + u64::from(*kind)) % 10) as u8;
+                drop(reread_answer(*kind, &[tag << 3 | 2, 0].repeat(FRAME_MESSAGE_MAX / 2)));
+            }
+        }
     }
 }

@@ -71,6 +71,22 @@ impl Identity {
 mod tests {
     use super::Identity;
     use base::id::NodeId;
+    use sim::random::SimRandom;
+
+    /// Whatever is in the file is an identity, which is then written as it is read, or none.
+    #[test]
+    fn fuzz_identities() {
+        let whole = Identity { node: NodeId(0xabc), incarnation: 7 }.text().into_bytes();
+        for seed in sim::fuzz::seeds(5_000) {
+            let (random, mut bytes) = (SimRandom::new(seed), whole.clone());
+            for _ in 0..4 {
+                sim::fuzz::damage(&random, &mut bytes);
+                if let Some(read) = Identity::parse(&String::from_utf8_lossy(&bytes)) {
+                    assert_eq!(Identity::parse(&read.text()), Some(read), "seed {seed}");
+                }
+            }
+        }
+    }
 
     /// What is written is read back; anything else is not taken for an identity.
     #[test]

@@ -137,7 +137,10 @@ fn noted(world: &dyn World, device: &DeviceSetting) -> Option<PathBuf> {
     if !world.exists(&path).unwrap_or(false) {
         return None;
     }
-    let text = world.read_text(&path).ok()?;
+    parse(&world.read_text(&path).ok()?)
+}
+
+fn parse(text: &str) -> Option<PathBuf> {
     text.strip_prefix(HEAD)?.strip_prefix('\n')?.strip_suffix('\n').map(PathBuf::from)
 }
 
@@ -157,4 +160,27 @@ pub fn note(world: &dyn World, directory: &Path, devices: &[DeviceSetting], back
         Some(format!("{device}: it was not noted where the metadata are: {error}; the node serves"))
     };
     devices.iter().filter(lacks).filter_map(failed).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HEAD, parse};
+    use sim::random::SimRandom;
+
+    /// Whatever is in a note is a directory, or nothing; one that can be written is read as it was.
+    #[test]
+    fn fuzz_metadata_notes() {
+        let whole = format!("{HEAD}\n/some/where\n");
+        assert!(parse(&whole).is_some_and(|directory| directory.ends_with("where")));
+        for seed in sim::fuzz::seeds(2_000) {
+            let (random, mut bytes) = (SimRandom::new(seed), whole.clone().into_bytes());
+            for _ in 0..4 {
+                sim::fuzz::damage(&random, &mut bytes);
+                let text = String::from_utf8_lossy(&bytes);
+                if let Some(read) = parse(&text) {
+                    assert_eq!(parse(&format!("{HEAD}\n{}\n", read.display())), Some(read), "seed {seed}");
+                }
+            }
+        }
+    }
 }

@@ -131,7 +131,8 @@ impl Places {
 }
 
 fn parse(text: &str) -> Option<BTreeMap<PathBuf, DeviceId>> {
-    let mut lines = text.lines();
+    // A directory may have a name that ends with a carriage return, which `lines` would take for a part of the end of a line.
+    let mut lines = text.split_terminator('\n');
     if lines.next()? != HEAD {
         return None;
     }
@@ -150,12 +151,29 @@ pub fn absolute(path: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::{Places, parse};
+    use super::{HEAD, Places, parse};
     use crate::settings::DeviceSetting;
     use base::id::DeviceId;
     use base::policy::Class;
+    use sim::random::SimRandom;
     use std::collections::BTreeMap;
     use std::path::PathBuf;
+
+    /// Whatever is in the file names devices, which are then written as they are read, or is refused.
+    #[test]
+    fn fuzz_places() {
+        let whole = format!("{HEAD}\n{} /a b\n{} /c\n", DeviceId(7), DeviceId(u128::MAX));
+        for seed in sim::fuzz::seeds(5_000) {
+            let (random, mut bytes) = (SimRandom::new(seed), whole.clone().into_bytes());
+            for _ in 0..4 {
+                sim::fuzz::damage(&random, &mut bytes);
+                if let Some(known) = parse(&String::from_utf8_lossy(&bytes)) {
+                    let places = Places { path: PathBuf::new(), known };
+                    assert_eq!(parse(&places.text()), Some(places.known), "seed {seed}");
+                }
+            }
+        }
+    }
 
     /// What is written is read back; a device that moved is known at its new place only; nonsense is refused.
     #[test]

@@ -277,6 +277,37 @@ async fn producers() {
     assert_eq!(producer.flush().await.map_err(|error| error.kind()), Err(ErrorKind::Stale));
 }
 
+/// What a device refuses for good, because the bag has left it, is pushed to others: every chunk is in the bag once. Refused because the
+/// bag is sealed, it ends the producer with words, and no device has it.
+#[tokio::test(start_paused = true)]
+async fn what_a_device_refuses() {
+    let fake = Fake::new(11);
+    let bag = fake.client().bag_create("work", false).await.expect("new");
+    let stored = || {
+        let state = fake.state();
+        let members = state.bags.values().next().expect("one bag").members.values();
+        members.map(|member| member.chunks.len()).collect::<Vec<_>>()
+    };
+    produce(bag.clone(), 0, 30).await;
+    let before = stored()[1];
+    assert!(before > 0);
+    let producer = bag.producer(ProducerOptions { window: 100, ..ProducerOptions::default() });
+    fake.fail(|faults| faults.left = Some(2));
+    for number in 0..30 {
+        producer.push(chunk(1, number)).await.expect("admitted");
+    }
+    producer.flush().await.expect("elsewhere");
+    let after = stored();
+    assert_eq!((after[1], after.iter().sum::<usize>()), (before, 60), "{after:?}");
+    assert!(fake.state().calls[&69] > 60, "the device was asked and refused");
+    bag.seal().await.expect("sealed");
+    producer.push(chunk(1, 30)).await.expect("admitted");
+    let error = producer.flush().await.expect_err("sealed");
+    assert_eq!(error.kind(), ErrorKind::Stale, "{error}");
+    assert!(error.text().contains("push to bag work") && error.text().contains("no more chunks"), "{error}");
+    assert_eq!(stored(), after, "nothing more is there");
+}
+
 /// A chunk that is damaged where it lies compressed is an error that names it; it is not acknowledged, and the others still come.
 #[tokio::test]
 async fn damage_of_a_compressed_chunk_is_told() {

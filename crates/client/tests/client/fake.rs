@@ -52,6 +52,8 @@ pub struct Faults {
     pub unreachable: bool,
     /// Calls are carried out, but nothing is answered in time.
     pub unanswered: bool,
+    /// This device is no member of any bag any more: it refuses for good what it does not have.
+    pub left: Option<u128>,
     /// Pushes to this device are carried out, but not answered in time.
     pub silent_device: Option<u128>,
     /// The next so many reads bring bytes that do not match their checksum, or find them so themselves.

@@ -30,6 +30,7 @@ pub const DELAYED: Faults = Faults {
     cut: 0,
     unreachable: false,
     unanswered: false,
+    left: None,
     silent_device: None,
     damaged: 0,
     without_blocks: false,

@@ -225,7 +225,30 @@ fn take_without_bytes(deleted: bool) {
     world.ask(delete("/f")).expect("deleted");
 }
 
-/// Faults that are put in on purpose do what the two tests before this one would see.
+/// A call whose answer was forgotten is done again when it comes late if that fault is put in: `forgotten` would see it.
+#[test]
+fn a_repeated_call_is_seen() {
+    for planted in [None, Some(Planted::ForgottenCallRepeated)] {
+        let mut world = world(6, 1);
+        (world.answers_max, world.planted) = (Some(2), planted);
+        world.crash(1);
+        report(&mut world);
+        let session = GATEWAYS[0];
+        ask(&mut world, session, 2, asked(5, 1, mkdir("/a"))).expect("made");
+        for (number, name) in ["/b", "/c"].into_iter().enumerate() {
+            ask(&mut world, session, 3 + number as u64, asked(6, 1 + number as u32, mkdir(name))).expect("made");
+        }
+        world.ask(delete("/a")).expect("deleted");
+        let late = ask(&mut world, session, 5, asked(5, 1, mkdir("/a")));
+        assert_eq!(
+            (late.is_ok(), world.ask(stat("/a")).is_ok()),
+            (planted.is_some(), planted.is_some()),
+            "{planted:?}"
+        );
+    }
+}
+
+/// Faults that are put in on purpose do what `leases_of_remembered_answers` and `taken_without_bytes` would see.
 #[test]
 fn planted_faults_are_seen() {
     let with = |planted| {

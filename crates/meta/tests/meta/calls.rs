@@ -2,10 +2,11 @@
 
 use crate::world::{SESSION, World, append, create, delete, mkdir, path, stat};
 use base::error::{ErrorKind, Result};
-use base::id::{GroupId, SessionId};
+use base::id::{DeviceId, GroupId, NodeId, SessionId};
 use base::policy::{Class, Compression, Policy};
-use meta::request::{Limit, NewAttributes, NewInode, PutFile, User};
+use meta::request::{FileHandle, Limit, NewAttributes, NewInode, NodeInfo, PutFile, User};
 use meta::{Caller, Reply, Request};
+use std::collections::BTreeSet;
 
 /// Another client's session.
 const OTHER: SessionId = SessionId(8);
@@ -77,40 +78,160 @@ fn bag(name: &str) -> Request {
     Request::BagCreate { name: name.to_string(), policy, chunk_size: 1 << 20, retain: false, compression }
 }
 
-/// A kind of change: what makes it possible, the change, and what another client does after it, which must stay.
-type Kind = (&'static str, Vec<Request>, Request, Vec<Request>);
+fn retaining(name: &str) -> Request {
+    let (policy, compression) = (Policy::default(), Compression::default());
+    Request::BagCreate { name: name.to_string(), policy, chunk_size: 1 << 20, retain: true, compression }
+}
+
+/// A change, and what another client does after it, which must stay.
+type Made = (Request, Vec<Request>);
+
+/// A kind of change: its name, what another client did before that makes it possible, and what makes the change for the session.
+type Kind = (&'static str, Vec<Request>, Box<dyn Fn(&mut World) -> Made>);
+
+/// Requests whose answers are remembered, and the others. A new one does not compile until it is in one of both lists, and one whose answer is
+/// remembered fails `each_kind_is_done_once` until `kinds` has it.
+macro_rules! requests {
+    (remembered: $($change:ident)*; others: $($other:ident)*) => {
+        const REMEMBERED: &[&str] = &[$(stringify!($change)),*];
+
+        /// Its place in that list.
+        fn remembered(request: &Request) -> Option<&'static str> {
+            match request {
+                $(Request::$change { .. } => Some(stringify!($change)),)*
+                $(Request::$other { .. } => None,)*
+            }
+        }
+    };
+}
+
+requests! {
+    remembered: Mkdir Create AppendOpen NextGroup SyncLength Reserve BeginBlock Close Abandon PackGroup PutFiles Rename Delete
+        SetAttributes SetXattr Truncate Concat SetPolicy SetQuota DeviceDrain NodeDrain NodeRemove BagCreate BagRewind BagSeal BagDelete
+        Fence;
+    others: OpenSession Renew Holders CloseSession Stat Lookup PathOf List Provided Asked Answered Locate GetXattrs GetPolicy
+        GetQuota DiskUsage Usage Sessions SessionLeases DeviceRegister DeviceReport DeviceList DeviceRemove NodeJoin NodeReport NodeList
+        GroupsOn MoveGroup BagStat BagList BagSealed BagMembers BagOf Garbage Collected KnownGroups FilesIn FenceList Recovered
+}
+
+/// A change that is the same in every world.
+fn plain(name: &'static str, before: Vec<Request>, change: Request, after: Vec<Request>) -> Kind {
+    (name, before, Box::new(move |_: &mut World| (change.clone(), after.clone())))
+}
+
+/// A change under the session's lease on a file.
+fn leased(name: &'static str, change: fn(&FileHandle) -> Request, after: fn(&FileHandle) -> Request) -> Kind {
+    let make = move |world: &mut World| {
+        let lease = match world.ask(create("/d/x")) {
+            Ok(Reply::Handle(lease)) => lease,
+            other => panic!("{other:?}"),
+        };
+        (change(&lease), vec![after(&lease)])
+    };
+    (name, vec![mkdir("/d")], Box::new(make))
+}
 
 fn kinds() -> Vec<Kind> {
+    let mut all = kinds_of_names();
+    all.extend(kinds_under_leases());
+    all.extend(kinds_of_nodes_and_bags());
+    all
+}
+
+fn kinds_of_names() -> Vec<Kind> {
     let d = || vec![mkdir("/d")];
     let f = || vec![put("/d/f", false)];
-    let plain = |name: &str| Request::Mkdir { path: path(name), parents: false, new: NewInode::with_mode(0o755) };
+    let new = |name: &str| Request::Mkdir { path: path(name), parents: false, new: NewInode::with_mode(0o755) };
     let truncate = |length| Request::Truncate { path: path("/d/f"), length };
     let concat = Request::Concat { target: path("/d/t"), sources: vec![path("/d/f")] };
-    let name = || "b".to_string();
     vec![
-        ("mkdir", d(), plain("/d/x"), vec![delete("/d/x")]),
-        ("mkdir -p", d(), mkdir("/d/x/y"), vec![delete("/d/x")]),
-        ("create", d(), create("/d/x"), vec![delete("/d/x")]),
-        ("put", d(), put("/d/x", true), vec![delete("/d/x")]),
-        ("put over", f(), put("/d/f", true), vec![delete("/d/f"), plain("/d/f")]),
-        ("rename", f(), rename("/d/f", "/d/x", false), vec![rename("/d/x", "/d/f", false)]),
-        ("rename over", f(), rename("/d/f", "/d/x", true), vec![rename("/d/x", "/d/f", true)]),
-        ("delete", f(), delete("/d/f"), f()),
-        ("mode", d(), set_mode(0o700), vec![set_mode(0o755)]),
-        ("note", d(), set_note(b"one"), vec![set_note(b"two")]),
-        ("attribute", d(), set_xattr(Some(b"one")), vec![set_xattr(None)]),
-        ("policy", d(), set_policy(Class::Ssd), vec![set_policy(Class::Hdd)]),
-        ("quota", d(), set_quota(5), vec![set_quota(500)]),
-        ("cut", f(), truncate(0), vec![delete("/d/f")]),
-        ("join", vec![put("/d/f", false), put("/d/t", false)], concat, f()),
-        ("bag", vec![], bag("b"), vec![Request::BagDelete { name: name() }]),
-        (
-            "sealing",
-            vec![bag("b")],
-            Request::BagSeal { name: name() },
-            vec![Request::BagDelete { name: name() }, bag("b")],
-        ),
-        ("bag's end", vec![bag("b")], Request::BagDelete { name: name() }, vec![bag("b")]),
+        plain("mkdir", d(), new("/d/x"), vec![delete("/d/x")]),
+        plain("mkdir -p", d(), mkdir("/d/x/y"), vec![delete("/d/x")]),
+        plain("create", d(), create("/d/x"), vec![delete("/d/x")]),
+        plain("put", d(), put("/d/x", true), vec![delete("/d/x")]),
+        plain("put over", f(), put("/d/f", true), vec![delete("/d/f"), new("/d/f")]),
+        plain("rename", f(), rename("/d/f", "/d/x", false), vec![rename("/d/x", "/d/f", false)]),
+        plain("rename over", f(), rename("/d/f", "/d/x", true), vec![rename("/d/x", "/d/f", true)]),
+        plain("delete", f(), delete("/d/f"), f()),
+        plain("mode", d(), set_mode(0o700), vec![set_mode(0o755)]),
+        plain("note", d(), set_note(b"one"), vec![set_note(b"two")]),
+        plain("attribute", d(), set_xattr(Some(b"one")), vec![set_xattr(None)]),
+        plain("policy", d(), set_policy(Class::Ssd), vec![set_policy(Class::Hdd)]),
+        plain("quota", d(), set_quota(5), vec![set_quota(500)]),
+        plain("cut", f(), truncate(0), vec![delete("/d/f")]),
+        plain("join", vec![put("/d/f", false), put("/d/t", false)], concat, f()),
+        plain("open to append", f(), append("/d/f"), vec![delete("/d/f"), put("/d/f", false)]),
+    ]
+}
+
+fn kinds_under_leases() -> Vec<Kind> {
+    // Done anew under a lease that was taken away, it would be refused.
+    let fence = |lease: &FileHandle| Request::Fence { inode: lease.inode, only_gone: false, generation: None };
+    let next_group = |lease: &FileHandle| {
+        let (inode, generation, finished) = (lease.inode, lease.generation, (lease.group.group, 100));
+        Request::NextGroup { inode, generation, finished, columns_max: 1 }
+    };
+    let sync = |lease: &FileHandle| {
+        let (inode, generation, group) = (lease.inode, lease.generation, lease.group.group);
+        Request::SyncLength { inode, generation, group, length: 100 }
+    };
+    let reserve = |lease: &FileHandle| {
+        let (inode, generation) = (lease.inode, lease.generation);
+        Request::Reserve { inode, generation, length: 4096 }
+    };
+    let block = |lease: &FileHandle| {
+        let (inode, generation) = (lease.inode, lease.generation);
+        Request::BeginBlock { inode, generation, base: 50, number: 3 }
+    };
+    let close = |lease: &FileHandle| {
+        let (inode, generation, finished) = (lease.inode, lease.generation, Some((lease.group.group, 7)));
+        Request::Close { inode, generation, finished, modified: None, mode: None }
+    };
+    let abandon = |lease: &FileHandle| Request::Abandon { inode: lease.inode, generation: lease.generation };
+    let take = |world: &mut World| {
+        let inode = match world.ask(stat("/d/f")) {
+            Ok(Reply::Attributes(found)) => found.inode,
+            other => panic!("{other:?}"),
+        };
+        // Done anew, it would take the file from the other one.
+        (Request::Fence { inode, only_gone: false, generation: None }, vec![append("/d/f")])
+    };
+    vec![
+        leased("next group", next_group, fence),
+        leased("length", sync, fence),
+        leased("room", reserve, fence),
+        leased("block", block, fence),
+        leased("close", close, |_| append("/d/x")),
+        leased("give up", abandon, |_| put("/d/x", false)),
+        ("fence", vec![put("/d/f", false)], Box::new(take)),
+    ]
+}
+
+fn kinds_of_nodes_and_bags() -> Vec<Kind> {
+    let name = || "b".to_string();
+    let (delete_bag, rewind) = (|| Request::BagDelete { name: name() }, || Request::BagRewind { name: name() });
+    let (device, node) = (DeviceId(3), NodeId(3));
+    let join = |node| {
+        let (name, address) = (format!("n{node}"), "host:1".to_string());
+        Request::NodeJoin { node: NodeInfo { node, incarnation: 1, name, address, ..NodeInfo::default() } }
+    };
+    let register = |node| Request::DeviceRegister { device, class: Class::Ssd, capacity: 1 << 40, node };
+    let drain = Request::DeviceDrain { device };
+    // Who drains the next one of that name empties it.
+    let gone = vec![Request::DeviceRemove { device }, register(NodeId(1))];
+    let next = vec![Request::NodeRemove { node }, join(node), register(node)];
+    // Once a node is known, so has that of the other devices to be.
+    let both = || vec![join(NodeId(1)), join(node)];
+    let pack = || Request::PackGroup { finished: None, policy: Policy::default() };
+    vec![
+        plain("group for small files", vec![], pack(), vec![pack()]),
+        plain("device's end", vec![register(NodeId(1))], drain, gone),
+        plain("node's leaving", both(), Request::NodeDrain { node }, next),
+        plain("node's end", both(), Request::NodeRemove { node }, vec![join(node)]),
+        plain("bag", vec![], bag("b"), vec![delete_bag()]),
+        plain("sealing", vec![bag("b")], Request::BagSeal { name: name() }, vec![delete_bag(), bag("b")]),
+        plain("pass", vec![retaining("b")], rewind(), vec![rewind()]),
+        plain("bag's end", vec![bag("b")], delete_bag(), vec![bag("b")]),
     ]
 }
 
@@ -124,17 +245,24 @@ fn seen(world: &mut World) -> String {
     let policy = world.ask(Request::GetPolicy { path: path("/d") });
     let quota = world.ask(Request::GetQuota { path: path("/d") });
     let bag = world.ask(Request::BagStat { name: "b".to_string() });
-    format!("{:?} {attributes:?} {xattrs:?} {policy:?} {quota:?} {bag:?}", world.dump())
+    let (devices, nodes) = (world.ask(Request::DeviceList), world.ask(Request::NodeList));
+    let groups = world.ask(Request::KnownGroups { groups: (0..50).map(GroupId).collect() });
+    let shown = format!("{attributes:?} {xattrs:?} {policy:?} {quota:?} {bag:?} {devices:?} {nodes:?} {groups:?}");
+    format!("{:?} {shown}", world.dump())
 }
 
 /// A change of any kind that was done, and whose answer was lost, is not done again after another client has changed the same: what
 /// that one was acknowledged stays. Not after a power loss either.
 #[test]
 fn each_kind_is_done_once() {
+    let mut missing: BTreeSet<&str> = REMEMBERED.iter().copied().collect();
     for crash in [false, true] {
-        for (kind, before, change, after) in kinds() {
+        for (kind, before, make) in kinds() {
             let mut world = world(1);
             before.into_iter().for_each(|request| other(&mut world, request));
+            let (change, after) = make(&mut world);
+            missing.remove(remembered(&change).unwrap_or_else(|| panic!("{kind} is on the other list")));
+            assert!(change.is_remembered(), "{kind}");
             let call = world.next_call;
             world.next_call += 1;
             let first = ask(&mut world, call, call, change.clone());
@@ -155,6 +283,7 @@ fn each_kind_is_done_once() {
             }
         }
     }
+    assert_eq!(missing, BTreeSet::new(), "changes that `kinds` does not have");
 }
 
 /// A file that was taken from its writer is not taken from the next one by the same call; what was left to be done of the first time is

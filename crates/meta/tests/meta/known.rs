@@ -193,6 +193,53 @@ fn changes_of_what_was_seen() {
     assert_eq!(world.refusal(stat("/d/e")), ErrorKind::NotFound);
 }
 
+/// Every change that may rely on what was found at its paths does: it is made while that is so, and is refused, and does nothing, once the
+/// rights of any of its files changed.
+#[test]
+fn each_change_may_rely() {
+    let changes: Vec<Request> = vec![
+        Request::Create { path: path("/d/a"), overwrite: true, parents: false, new: NewInode::default() },
+        Request::AppendOpen { path: path("/d/a"), holder: String::new(), began: None },
+        delete("/d/a"),
+        chmod("/d/a", 0o777),
+        Request::SetXattr { path: path("/d/a"), name: "user.x".to_string(), value: Some(vec![1]) },
+        Request::Truncate { path: path("/d/a"), length: 0 },
+        rename("/d/a", "/d/b"),
+        Request::Concat { target: path("/d/a"), sources: vec![path("/d/b")] },
+    ];
+    for change in changes {
+        for stale in std::iter::once(None).chain((0..change.paths().len()).map(Some)) {
+            let mut world = World::new(7);
+            let names = ["/d/a", "/d/b"];
+            for name in names {
+                world.ask(mkdir("/d")).expect("made");
+                closed(&mut world, name);
+            }
+            let found: Vec<Seen> = names[..change.paths().len()].iter().map(|name| seen(&mut world, name)).collect();
+            if let Some(stale) = stale {
+                world.ask(chmod(names[stale], 0o640)).expect("changed");
+            }
+            let before = names.map(|name| world.ask(stat(name)));
+            let relying =
+                Request::Provided { directories: 0, seen: found, empty: vec![], change: Box::new(change.clone()) };
+            match stale {
+                None => drop(world.ask(relying).unwrap_or_else(|error| panic!("{change:?}: {error}"))),
+                Some(_) => {
+                    assert_eq!(world.refusal(relying), ErrorKind::Stale, "{change:?}");
+                    assert_eq!(names.map(|name| world.ask(stat(name))), before, "{change:?}");
+                }
+            }
+        }
+    }
+}
+
+/// Makes a file of some bytes that nobody writes any more.
+fn closed(world: &mut World, name: &str) {
+    let Ok(Reply::Handle(file)) = world.ask(create(name)) else { panic!("{name} was not made") };
+    let (inode, generation, finished) = (file.inode, file.generation, Some((file.group.group, 5)));
+    world.ask(Request::Close { inode, generation, finished, modified: None, mode: None }).expect("closed");
+}
+
 /// A holder is silent since it was told of last, by whoever; one that nobody told of, since the store was opened.
 #[test]
 fn holders_are_heard_of() {

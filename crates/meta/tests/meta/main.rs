@@ -5,6 +5,7 @@ mod attributes;
 mod calls;
 mod columns;
 mod crashes;
+mod damaged;
 mod extents;
 mod formats;
 mod known;

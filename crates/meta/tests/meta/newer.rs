@@ -34,10 +34,10 @@ fn four(bytes: &[u8], at: usize) -> u32 {
 }
 
 /// A change in the log: sequence number, key, value if it was not removed.
-type Change = (u64, Vec<u8>, Option<Vec<u8>>);
+pub type Change = (u64, Vec<u8>, Option<Vec<u8>>);
 
 /// The changes in the first segment of the log, and where the next group goes.
-fn log_of(world: &World) -> (Vec<Change>, usize) {
+pub fn log_of(world: &World) -> (Vec<Change>, usize) {
     let bytes = world.device.peek(SEGMENT);
     let (mut changes, mut at) = (Vec::new(), 0);
     while bytes[at..].starts_with(b"SWmetalg") {
@@ -62,7 +62,7 @@ fn log_of(world: &World) -> (Vec<Change>, usize) {
 }
 
 /// Adds a change to the log of a store that is not open, as a program with this format version does.
-fn write(world: &World, key: &[u8], value: &[u8], version: u32) {
+pub fn write(world: &World, key: &[u8], value: &[u8], version: u32) {
     let (changes, at) = log_of(world);
     let sequence = changes.last().expect("a change").0 + 1;
     let mut entry = [&sequence.to_le_bytes()[..], &1u32.to_le_bytes()].concat();

@@ -148,3 +148,83 @@ async fn leave(stream: &mut Box<dyn Stream>, error: &Error) -> Result<()> {
     stream.shutdown().await?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{answer, welcomed};
+    use crate::decode::Frame;
+    use crate::frame::{HELLO, Header, PROVE, VERSION_MAX};
+    use crate::link::{CallNumbers, LinkSettings};
+    use crate::message::session::{Challenge, Welcome};
+    use crate::payload::Payload;
+    use crate::secret::{Asker, Credentials, NONCE_LENGTH, Secret, Side, Transcript};
+    use base::buffer::Pool;
+    use base::env::Random;
+    use base::id::{ClusterId, NodeId, SessionId};
+    use bytes::Bytes;
+    use prost::Message;
+    use sim::clock::SimClock;
+    use sim::random::SimRandom;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    const NODE: NodeId = NodeId(7);
+
+    fn settings(cluster: Option<ClusterId>) -> LinkSettings {
+        LinkSettings {
+            session: SessionId(1),
+            program: "test".to_string(),
+            connections: 1,
+            silence_max: Duration::from_secs(1),
+            pool: Pool::new(0),
+            clock: Arc::new(SimClock::new()),
+            random: Arc::new(SimRandom::new(1)),
+            credentials: Credentials { cluster, ..Credentials::default() },
+            asker: Asker::Client,
+            numbers: CallNumbers::default(),
+        }
+    }
+
+    fn frame(kind: u16, message: Vec<u8>) -> Frame {
+        Frame { header: Header { kind, ..Header::default() }, message: message.into(), payload: Payload::empty() }
+    }
+
+    /// Whatever a node answers to a greeting is read or refused. A challenge that anybody changed proves nothing, and a welcome is none of
+    /// another cluster's than the one that is meant, nor of another node than has proved itself.
+    #[test]
+    fn fuzz_greetings() {
+        let secret = Secret::from_hex(&"5a".repeat(32)).expect("a secret");
+        let (hello, nonce) = (Bytes::from_static(b"hello"), Bytes::from(vec![3; NONCE_LENGTH]));
+        let transcript = Transcript { hello: hello.clone(), nonce: nonce.clone(), node: NODE, incarnation: 5 };
+        let proof = transcript.prove(&secret, Side::Answering);
+        let challenge = Challenge { nonce, proof, node: NODE.0.into(), incarnation: 5 };
+        let cluster = ClusterId(9);
+        let welcome = Welcome {
+            version: VERSION_MAX.into(),
+            node: NODE.0.into(),
+            incarnation: 5,
+            cluster: Some(cluster.0.into()),
+        };
+        assert!(answer(&frame(PROVE, challenge.encode_to_vec()), hello.clone(), &secret).is_ok());
+        for seed in sim::fuzz::seeds(5_000) {
+            let random = SimRandom::new(seed);
+            let mut challenged = challenge.encode_to_vec();
+            let mut welcoming = welcome.encode_to_vec();
+            for _ in 0..=random.below(3) {
+                sim::fuzz::damage(&random, &mut challenged);
+                sim::fuzz::damage(&random, &mut welcoming);
+            }
+            let kind = if random.one_in(9) { HELLO } else { PROVE };
+            if answer(&frame(kind, challenged.clone()), hello.clone(), &secret).is_ok() {
+                assert_eq!(Challenge::decode(challenged.as_slice()), Ok(challenge.clone()), "seed {seed}");
+            }
+            let meant = settings(random.one_in(2).then_some(cluster));
+            let proved = random.one_in(2).then_some(NODE);
+            if let Ok(node) = welcomed(&frame(HELLO, welcoming.clone()), &meant, proved) {
+                let read = Welcome::decode(welcoming.as_slice()).expect("it was read");
+                assert!(node.0 == read.node.value() && proved.is_none_or(|proved| proved == node), "seed {seed}");
+                assert!(meant.credentials.cluster.is_none() || read.cluster == welcome.cluster, "seed {seed}");
+            }
+        }
+    }
+}

@@ -636,7 +636,7 @@ async fn a_failed_device_is_drained() {
     let mut cluster = Cluster::new("failed");
     cluster.run(0).await;
     let broken = Arc::new(AtomicBool::new(false));
-    let world = FailingWorld { place: cluster.directory(1), broken: broken.clone() };
+    let world = FailingWorld { place: cluster.directory(1), broken: broken.clone(), planted: None };
     let running = cluster.try_run_in(Arc::new(world), cluster.settings(1)).await.expect("the node starts");
     cluster.nodes.insert(1, running);
     cluster.all_there(2).await;

@@ -6,6 +6,7 @@ use base::env::Random;
 use base::error::{ErrorKind, Result};
 use base::limit::CALL_SILENCE_MAX;
 use base::net::Boxed;
+use base::planted::Planted;
 use base::policy::Class;
 use bytes::Bytes;
 use client::{Client, CreateOptions};
@@ -22,6 +23,8 @@ use std::time::Duration;
 pub struct FailingWorld {
     pub place: PathBuf,
     pub broken: Arc<AtomicBool>,
+    /// A fault put in on purpose.
+    pub planted: Option<Planted>,
 }
 
 struct FailingDisk {
@@ -116,6 +119,10 @@ impl World for FailingWorld {
     }
 
     fn say(&self, _line: &str) {}
+
+    fn planted(&self) -> Option<Planted> {
+        self.planted
+    }
 }
 
 /// A store of two devices, `good` and `bad`, that goes with the test.
@@ -138,7 +145,7 @@ impl Scene {
         };
         let mut settings = Settings::new("127.0.0.1:0", vec![device("good"), device("bad")]);
         settings.console = Door::At("127.0.0.1:0".to_string());
-        let world = FailingWorld { place: self.directory.join("bad"), broken: self.broken.clone() };
+        let world = FailingWorld { place: self.directory.join("bad"), broken: self.broken.clone(), planted: None };
         let (clock, random) = (Arc::new(os::clock::SystemClock::new()), Arc::new(os::random::SystemRandom));
         let net = Arc::new(os::net::TcpNet);
         let running = node::start(settings, Arc::new(world), net.clone(), clock.clone(), random.clone()).await;

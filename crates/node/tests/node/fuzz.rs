@@ -7,10 +7,11 @@ use base::limit::PATH_MAX;
 use bytes::Bytes;
 use net::frame::{self, HEADER_LENGTH, HELLO, Header};
 use net::message::session::Hello;
-use net::message::{Ask, Id, bag, chunk, file, quota, session};
+use net::message::{Ask, Id, bag, chunk, cluster, device, file, kind_name, order, quota, session};
 use net::{Link, Payload};
 use prost::Message;
 use sim::random::SimRandom;
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
@@ -31,6 +32,19 @@ impl Corpus {
             file::Create { path: format!("/d{round}/f"), overwrite: true, parents: true, ..file::Create::default() };
         let (opened, _) = link.call(&create, Payload::empty()).await.expect("a file");
         Corpus { bag: info.bag, device: info.members[0], opened }
+    }
+
+    /// Questions of gateways and of those who look.
+    fn questions_of_gateways(&self, round: u64) -> Vec<(u16, Vec<u8>)> {
+        let (path, inode, generation) = (format!("/d{round}/f"), self.opened.inode, self.opened.generation);
+        vec![
+            of(&session::Look {}),
+            of(&file::Lookup { path, known: 1 }),
+            of(&file::PathOf { inode }),
+            of(&file::Recover { inode, only_gone: true, generation }),
+            of(&file::Holders { seen: Vec::new(), asked: vec!["a".to_string()] }),
+            of(&file::BeginBlock { inode, generation, base: 50, number: 1 }),
+        ]
     }
 
     fn questions(&self, round: u64) -> Vec<(u16, Vec<u8>)> {
@@ -135,6 +149,42 @@ impl Corpus {
     }
 }
 
+/// Questions that name nothing of this node, whatever is damaged in them: what they ask for would end what the test is about, or only the
+/// node that keeps the metadata of another one may ask them.
+fn questions_about_others() -> Vec<(u16, Vec<u8>)> {
+    let (device, chunk): (Id, Id) = (77_u128.into(), 78_u128.into());
+    let node = cluster::Node { node: 79_u128.into(), name: "other".to_string(), ..cluster::Node::default() };
+    let range = chunk::Range { offset: 0, length: 4096 };
+    vec![
+        of(&device::Scrub { device, rate: 1 << 20 }),
+        of(&device::Damage { device }),
+        of(&device::Drain { device }),
+        of(&device::Scrubbed { device, ranges: true }),
+        of(&cluster::DrainNode { node: node.node }),
+        of(&cluster::RemoveNode { node: node.node }),
+        of(&cluster::Report { node, devices: Vec::new(), epoch: 1, remembered: vec![5] }),
+        of(&cluster::FindSession { session: 100_u128.into() }),
+        of(&cluster::View {}),
+        of(&order::Fence { device, chunk, generation: 2 }),
+        of(&order::Delete { device, chunks: vec![chunk] }),
+        of(&order::Release { device, chunk, ranges: vec![range] }),
+        of(&order::Inventory { device, after: Some(chunk), limit: 10 }),
+        of(&order::BagCounts { device, bag: 1 }),
+        of(&order::BeginPass { device, bag: 1, pass: 1, retain: true }),
+        of(&order::SealBag { device, bag: 1, epoch: 1 }),
+        of(&order::DropBag { device, bag: 1, only_left: false }),
+        of(&order::Kept { device, chunk, start: 0 }),
+        of(&order::Fetch {
+            device,
+            chunk,
+            from: device,
+            node: device,
+            address: "nowhere".to_string(),
+            ..Default::default()
+        }),
+    ]
+}
+
 fn of<A: Ask>(question: &A) -> (u16, Vec<u8>) {
     (A::KIND, question.encode_to_vec())
 }
@@ -208,6 +258,11 @@ async fn fuzz_questions() {
         let asking = fixture.link(session).await;
         let corpus = Corpus::make(&asking, round).await;
         let mut questions = corpus.questions(round);
+        questions.extend(corpus.questions_of_gateways(round));
+        questions.extend(questions_about_others());
+        let named: BTreeSet<u16> = questions.iter().map(|(kind, _)| *kind).collect();
+        let left_out = (0..=u16::MAX).filter(|kind| !named.contains(kind)).find_map(kind_name);
+        assert_eq!(left_out, None, "a kind of question that is not asked here");
         for (kind, message) in &mut questions {
             damage(&random, message);
             if *kind == bag::Pull::KIND {

@@ -247,8 +247,8 @@ pub async fn is_closed(at: &mut User, path: &str) -> bool {
     ask::<Truth>(at, "isFileClosed", &IsFileClosed { path: path.to_string() }).await.expect("told").result
 }
 
-/// A lease lives as long as its holder says so at any gateway or anything of its stream comes, also a heartbeat's worth of bytes; a holder
-/// that is silent everywhere loses its file after twenty minutes.
+/// A lease lives as long as its holder says so at any gateway or anything of its stream comes, also a heartbeat without bytes; a holder that
+/// is silent everywhere loses its file after twenty minutes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hdfs_leases_are_renewed_anywhere() {
     let cluster = three("hdfs-leases-anywhere").await;
@@ -256,7 +256,7 @@ async fn hdfs_leases_are_renewed_anywhere() {
     let second = superuser(&cluster, 1).await;
     let minutes = |count: u64| Duration::from_secs(60 * count);
     let mut streams = Vec::new();
-    for holder in ["calls", "data", "silent"] {
+    for holder in ["calls", "data", "beats", "silent"] {
         let file = File::create(&mut first, &format!("/{holder}"), holder).await;
         let block = file.add(&mut first, None).await.expect("a block");
         let mut stream = writer(&cluster, 0, &block, SETUP_CREATE).await;
@@ -268,6 +268,8 @@ async fn hdfs_leases_are_renewed_anywhere() {
     let renew = RenewLease { holder: "calls".to_string() };
     ask::<Nothing>(&mut second, "renewLease", &renew).await.expect("renewed");
     streams[1].2.send_all(6, b"second", PACKET).await;
+    streams[2].2.beat().await;
+    streams[2].2.heard().await;
     until("the store has heard of it", async || {
         let native = client_of(cluster.address(0)).await;
         let silent = native.holders_heard(Vec::new(), vec!["calls".to_string()]).await.expect("told");
@@ -278,10 +280,10 @@ async fn hdfs_leases_are_renewed_anywhere() {
     let native = client_of(cluster.address(0)).await;
     until("the silent one lost its file", async || !native.stat("/silent").await.expect("there").open).await;
     let mut first = superuser_again(&cluster, 0, first).await;
-    for (place, name) in ["/calls", "/data"].into_iter().enumerate() {
+    for (place, name) in ["/calls", "/data", "/beats"].into_iter().enumerate() {
         assert!(!is_closed(&mut first, name).await, "{name}");
         let (file, block, stream) = &mut streams[place];
-        let from = if place == 0 { 6 } else { 12 };
+        let from = if name == "/data" { 12 } else { 6 };
         stream.send_all(from, b" end", PACKET).await;
         let last = of_length(block, from as usize + 4);
         assert_eq!(file.complete(&mut first, Some(last)).await, Ok(true), "{name}");

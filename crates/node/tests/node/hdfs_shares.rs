@@ -262,7 +262,7 @@ async fn few_servers_are_named() {
 }
 
 /// A second gateway of the node, in this process, which looks groups up as the test says and panics for one user.
-async fn gateway(fixture: &Fixture, leads: Arc<AtomicBool>) -> (String, watch::Sender<bool>) {
+async fn gateway(fixture: &Fixture, leads: Arc<AtomicBool>, connections: usize) -> (String, watch::Sender<bool>) {
     let listener = os::net::TcpNet.listen("127.0.0.1:0").await.expect("it listens");
     let address = listener.address();
     let groups_of = move |user: &str| match user {
@@ -279,7 +279,7 @@ async fn gateway(fixture: &Fixture, leads: Arc<AtomicBool>) -> (String, watch::S
         groups_of: Arc::new(groups_of),
         on_trouble: Arc::new(on_trouble),
         min_block_size: 1024,
-        connections: CONNECTIONS_MAX,
+        connections,
     };
     let (stop, stopped) = watch::channel(false);
     tokio::spawn(gateway_hdfs::Gateway::serve(settings, listener, stopped));
@@ -291,7 +291,7 @@ async fn gateway(fixture: &Fixture, leads: Arc<AtomicBool>) -> (String, watch::S
 async fn groups_change_under_a_connection() {
     let mut fixture = Fixture::start("shares-groups").await;
     let leads = Arc::new(AtomicBool::new(false));
-    let (address, _stop) = gateway(&fixture, leads.clone()).await;
+    let (address, _stop) = gateway(&fixture, leads.clone(), CONNECTIONS_MAX).await;
     let mut root = User::superuser(&fixture).await;
     let permission = gateway_hdfs::message::hdfs::Permission { bits: 0o750 };
     let make =
@@ -322,7 +322,7 @@ async fn groups_change_under_a_connection() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fault_ends_one_connection() {
     let mut fixture = Fixture::start("shares-faults").await;
-    let (address, _stop) = gateway(&fixture, Arc::default()).await;
+    let (address, _stop) = gateway(&fixture, Arc::default(), CONNECTIONS_MAX).await;
     let mut ada = User::connect_to(&address, "ada").await;
     let root = PathRequest { path: "/".to_string() };
     let before = base::fault::contained_faults();
@@ -346,6 +346,25 @@ async fn a_fault_ends_one_connection() {
     let mut bob = User::connect_to(&address, "bob").await;
     let seen: Result<StatusAnswer, _> = bob.call(CLIENT_PROTOCOL, "getFileInfo", &root).await;
     assert!(seen.is_ok(), "and come: {seen:?}");
+    fixture.stop().await;
+}
+
+/// A client that has not said yet who it is, and has to leave when others come, is told why in the words of Hadoop RPC before its connection
+/// ends, and that it may try again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_to_leave_is_told_why() {
+    const PLACES: usize = 16;
+    let mut fixture = Fixture::start("shares-told").await;
+    let (address, _stop) = gateway(&fixture, Arc::default(), PLACES).await;
+    let mut silent = Stranger::at(&address).await;
+    let mut others = Vec::new();
+    for _ in 0..PLACES / 4 {
+        others.push(Stranger::at(&address).await);
+    }
+    let said = silent.hear().await.expect("a word");
+    assert_eq!(said.class.as_deref(), Some("org.apache.hadoop.ipc.RetriableException"), "{said:?}");
+    assert!(said.text.as_deref().is_some_and(|text| text.contains("have not said who they are")), "{said:?}");
+    assert!(silent.hear().await.is_none(), "its connection ends");
     fixture.stop().await;
 }
 

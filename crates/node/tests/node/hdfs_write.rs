@@ -220,7 +220,8 @@ impl Writer {
         self.heard().await;
     }
 
-    async fn beat(&mut self) {
+    /// Says that it lives, as a client does that has nothing to write.
+    pub async fn beat(&mut self) {
         let mut packet = Vec::new();
         PacketHeader { number: HEARTBEAT, ..PacketHeader::default() }.encode(0, &mut packet);
         self.sent.push(HEARTBEAT);

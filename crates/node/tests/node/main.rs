@@ -97,6 +97,11 @@ impl Fixture {
     }
 
     async fn run(&mut self) {
+        self.run_in(Arc::new(node::OsWorld)).await;
+    }
+
+    /// The same in another world.
+    async fn run_in(&mut self, world: Arc<dyn node::World>) {
         let device = |(number, class): (usize, &Class)| {
             let several = self.classes.len() > 1;
             let own = if several { self.directory.join(format!("{number}")) } else { self.directory.clone() };
@@ -106,7 +111,7 @@ impl Fixture {
         let hdfs = Door::At("127.0.0.1:0".to_string());
         let metadata_dir = self.metadata_dir.clone();
         let settings = Settings { hdfs, metadata_dir, ..Settings::new("127.0.0.1:0", devices) };
-        let (world, random) = (Arc::new(node::OsWorld), Arc::new(os::random::SystemRandom));
+        let random = Arc::new(os::random::SystemRandom);
         let started = node::start(settings, world, Arc::new(os::net::TcpNet), self.clock.clone(), random).await;
         self.running = Some(started.expect("the node starts"));
     }

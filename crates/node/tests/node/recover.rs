@@ -1,12 +1,15 @@
 //! Files are taken from their writers.
 
 use crate::Fixture;
+use crate::failing::FailingWorld;
 use base::error::ErrorKind;
 use base::limit::SESSION_LEASE;
+use base::planted::Planted;
 use bytes::Bytes;
 use net::message::layout::Column;
 use net::message::{chunk, file};
 use net::{Link, Payload};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 async fn open(link: &Link, path: &str) -> file::OpenedFile {
@@ -87,4 +90,27 @@ async fn taken_from_who_is_gone() {
     let missing = third.call(&wary(999), Payload::empty()).await;
     assert_eq!(missing.expect_err("there is none").kind(), ErrorKind::NotFound);
     fixture.stop().await;
+}
+
+/// An append that was on its way when its file was taken, before its chunk had a byte, is refused when it comes at last: the file is closed
+/// without its bytes. With the fault of that name put in it is taken.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_append_on_its_way_is_too_late() {
+    for planted in [None, Some(Planted::UnmadeNotFenced)] {
+        let directory = std::env::temp_dir().join(format!("stormwell-node-{}-way", std::process::id()));
+        let mut fixture = Fixture::at(directory.clone());
+        let place = directory.join("none of them fails");
+        fixture.run_in(Arc::new(FailingWorld { place, broken: Arc::default(), planted })).await;
+        let (first, second) = (fixture.link(1).await, fixture.link(2).await);
+        let opened = open(&first, "/f").await;
+        let recover = file::Recover { inode: opened.inode, only_gone: false, generation: 0 };
+        let (found, _) = second.call(&recover, Payload::empty()).await.expect("taken");
+        assert_eq!((found.open, found.length), (false, 0));
+        let late = append(&first, &opened, 0, b"acknowledged, and in no file").await;
+        assert_eq!(late.is_ok(), planted.is_some(), "{late:?}");
+        if let Err(error) = late {
+            assert_eq!(error.kind(), ErrorKind::Stale, "{error}");
+        }
+        fixture.stop().await;
+    }
 }

@@ -79,6 +79,7 @@ impl State {
 
     /// `tells`: every member of the present pass, as a node does that counts.
     pub fn bag_info(&mut self, name: &str, tells: bool) -> Result<Info> {
+        let left = self.faults.left;
         let found = self.bags.iter_mut().find(|(_, bag)| bag.name == name);
         let (number, bag) = found.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no bag {name}")))?;
         if tells {
@@ -91,7 +92,12 @@ impl State {
             compression: bag.compression,
             retain: bag.retain,
             pass: bag.pass,
-            members: bag.members.keys().map(|device| Id::from(*device)).collect(),
+            members: bag
+                .members
+                .keys()
+                .filter(|device| left != Some(**device))
+                .map(|device| Id::from(*device))
+                .collect(),
             pushed: bag.members.values().map(|member| member.pushed).sum(),
             acknowledged: bag.members.values().map(|member| member.acknowledged.len() as u64).sum(),
             ..Info::default()
@@ -114,10 +120,13 @@ impl State {
     pub fn push(&mut self, ask: &Push, bytes: Bytes) -> Result<PushAnswer> {
         self.refuse_full()?;
         let chunk = ask.chunk.value();
+        let left = self.faults.left == Some(ask.device.value());
         let member = self.member(ask.bag, ask.device)?;
         let known = member.chunks.contains_key(&chunk) || member.acknowledged.contains_key(&chunk);
-        if member.sealed && !known {
-            return Err(Error::new(ErrorKind::Stale, "the bag is sealed"));
+        if (member.sealed || left) && !known {
+            // As a device does: it cannot tell one from the other.
+            let why = Error::new(ErrorKind::Stale, "the bag takes no more chunks here");
+            return Ok(PushAnswer { refused: Some(why.into()), ..PushAnswer::default() });
         }
         if !known {
             member.chunks.insert(chunk, bytes);
