@@ -70,6 +70,8 @@ pub(crate) struct Moments {
     pub(crate) stuck_since: Option<Time>,
     /// Since when, at the latest, the peer has not taken all that waited for it then, and how many bytes of that it took.
     pub(crate) owed: Option<(Time, u64)>,
+    /// Whether payload that has a budget is among that.
+    pub(crate) owes_payload: bool,
     /// The frame that has begun and not ended: since when, at the latest, and its bytes as far as they are known.
     pub(crate) frame: Option<(Time, u64)>,
     /// How many of these have come.
@@ -206,7 +208,8 @@ impl<R: Role> Running<R> {
         let frame = unfinished.zip(self.frame).map(|((_, bytes), (_, since))| (since, bytes));
         let come = self.connection.decoder.come();
         let (heard, stuck_since, owed) = (self.heard, self.stuck_since, self.owed);
-        let moments = Moments { now, heard, stuck_since, owed, frame, come };
+        let owes_payload = owed.is_some() && self.batch.holds_payload();
+        let moments = Moments { now, heard, stuck_since, owed, owes_payload, frame, come };
         self.connection.role.tick(&moments)
     }
 

@@ -240,6 +240,11 @@ impl Batch {
         self.position == self.bytes.len() && self.spliced == self.splices.len()
     }
 
+    /// Whether payload that has a budget waits in it.
+    pub(crate) fn holds_payload(&self) -> bool {
+        self.splices[self.spliced..].iter().any(|splice| splice.piece.is_some())
+    }
+
     /// The next slices to write.
     fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES]) -> usize {
         let mut used = 0;

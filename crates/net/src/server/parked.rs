@@ -77,9 +77,15 @@ impl AnswerMemory {
         if let Some(piece) = budget.try_acquire(bytes as u64) {
             return Some(Room { bytes, piece: Some(piece) });
         }
-        let own = outlet.owed() == 0 && (bytes <= ANSWER_OWN || is_page(kind));
-        own.then(|| Room { bytes: bytes.min(ANSWER_OWN), piece: None })
+        own(outlet, question)
     }
+}
+
+/// What a connection to which nothing is owed has for an answer whatever others hold, if that is enough.
+fn own(outlet: &Outlet, question: &Question) -> Option<Room> {
+    let bytes = question.answer_max();
+    let fits = bytes <= ANSWER_OWN || is_page(question.frame.header.kind);
+    (fits && outlet.owed() == 0).then(|| Room { bytes: bytes.min(ANSWER_OWN), piece: None })
 }
 
 /// Whether a connection is owed so much that no answer of so many bytes is made for it.
@@ -178,8 +184,11 @@ impl Parked {
             return None;
         }
         let waiting = self.acquiring.get_or_insert_with(|| acquiring(budget, bytes as u64));
-        let Poll::Ready(piece) = waiting.as_mut().poll(context) else { return None };
+        let room = match waiting.as_mut().poll(context) {
+            Poll::Ready(piece) => Room { bytes, piece: Some(piece) },
+            Poll::Pending => own(outlet, first)?,
+        };
         self.acquiring = None;
-        self.large.pop_front().map(|question| (question, Room { bytes, piece: Some(piece) }))
+        self.large.pop_front().map(|question| (question, room))
     }
 }

@@ -16,9 +16,9 @@ use crate::secret::Asker;
 use crate::stats::count;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::{
-    ANSWER_OWN, CONNECTION_IDLE_MAX, CREDIT_IDLE_MAX, FRAME_DEPTH_MAX, FRAME_FIELDS_MAX, FRAME_RATE_MIN,
-    FRAME_STALL_MAX_PRESSED, HELLO_WAIT_MAX, LARGE_MESSAGE, LONG_QUESTION, SMALL_FRAMES_MAX, SMALL_PAYLOAD_MAX,
-    UNWRITTEN_ALL_MAX, UNWRITTEN_MAX, UNWRITTEN_MAX_PRESSED, call_memory,
+    ANSWER_OWN, CONNECTION_IDLE_MAX, CREDIT_IDLE_MAX, FRAME_DEPTH_MAX, FRAME_FIELDS_MAX, FRAME_PAYLOAD_MAX,
+    FRAME_RATE_MIN, FRAME_STALL_MAX_PRESSED, HELLO_WAIT_MAX, LARGE_MESSAGE, LONG_QUESTION, SMALL_FRAMES_MAX,
+    SMALL_PAYLOAD_MAX, UNWRITTEN_ALL_MAX, UNWRITTEN_MAX, UNWRITTEN_MAX_PRESSED, call_memory,
 };
 use base::places::{Place, Taken};
 use base::protobuf::{Bounds, check};
@@ -390,7 +390,7 @@ impl Role for Serving {
     }
 
     fn tick(&mut self, moments: &Moments) -> Result<()> {
-        let Moments { now, heard, stuck_since, owed, frame, come } = *moments;
+        let Moments { now, heard, stuck_since, owed, owes_payload, frame, come } = *moments;
         let silence_max = self.settings.silence_max;
         if self.greeting.known().is_none() && now.since(self.begun) >= HELLO_WAIT_MAX {
             return Err(frame::broken(format!("no greeting within {} s", HELLO_WAIT_MAX.as_secs())));
@@ -418,10 +418,11 @@ impl Role for Serving {
         self.slow = owed.is_some_and(|(since, taken)| {
             now.since(since) >= FRAME_STALL_MAX_PRESSED + Duration::from_secs(taken / FRAME_RATE_MIN)
         });
-        if self.slow
-            && self.outlet.owed() > ANSWER_OWN
-            && self.greeting.known().is_some_and(|known| self.settings.answers.is_short(&known.asker))
-        {
+        let short = |known: Known| self.settings.answers.is_short(&known.asker);
+        let holds_message = self.outlet.owed() > ANSWER_OWN && self.greeting.known().is_some_and(short);
+        // Nobody waits for payload in a line: devices look again.
+        let holds_payload = owes_payload && self.settings.outgoing.available() < FRAME_PAYLOAD_MAX as u64;
+        if self.slow && (holds_message || holds_payload) {
             return Err(busy(
                 "its answers were not taken, and others wait for the memory that they hold; try again".into(),
             ));

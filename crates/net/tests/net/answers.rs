@@ -6,7 +6,7 @@ use base::id::{ClusterId, NodeId};
 use base::limit::{ANSWER_OWN, ANSWERS_EACH, UNWRITTEN_ALL_MAX, UNWRITTEN_MAX_PRESSED};
 use base::net::Stream;
 use net::frame::Header;
-use net::message::{Ask, bag, file};
+use net::message::{Ask, bag, chunk, file};
 use net::{Asker, Call, Credentials, Link, Payload, Secret};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -61,7 +61,9 @@ async fn answers_that_are_not_read_are_bounded() {
     let made = answered.load(Ordering::Relaxed);
     assert!(made <= most, "{made} bytes, {most} are the most");
     let good = link(net.clone(), "a").await;
-    assert!(lists(&good).await.entries[0].name.len() <= ANSWER_OWN);
+    // The second waits beside the first, and needs nobody else's memory either.
+    let (one, two) = tokio::join!(lists(&good), lists(&good));
+    assert!([one, two].iter().all(|page| page.entries[0].name.len() <= ANSWER_OWN));
     is_served(&good).await;
     told(&server, "its answers were not taken").await;
     until("there is memory", || !server.answers.names.is_short()).await;
@@ -69,6 +71,36 @@ async fn answers_that_are_not_read_are_bounded() {
     drop(unread);
     until("all is given back", || server.answers.names.available() == server.answers.names.total()).await;
     assert!(lists(&good).await.entries[0].name.len() > 1 << 19);
+}
+
+/// Two clients read nearly all that there is memory for and take none of it: a third one is served as soon as they have been ended for it, long
+/// before they are for their silence.
+#[tokio::test(start_paused = true)]
+async fn reads_that_are_not_taken_end_for_others() {
+    let net = Arc::new(MemoryNet::default());
+    let service = Doing(|call: Call| {
+        if call.kind != chunk::Read::KIND {
+            return echo(call);
+        }
+        tokio::spawn(async move {
+            let piece = call.respond.outgoing_budget().acquire(15 << 20).await;
+            let answer = chunk::ReadAnswer::default();
+            call.respond.answer(&answer, payload(1, 1 << 20).with_piece(piece));
+        });
+    });
+    let server = serve(&*net, "a", 64 << 20, Arc::new(service)).await;
+    let mut unread = Vec::new();
+    for _ in 0..2 {
+        let mut stream = greeted(&net).await;
+        let question = Header { kind: chunk::Read::KIND, number: 1, ..Header::default() };
+        stream.write_all(&begin(question, &[])).await.unwrap();
+        unread.push(stream);
+    }
+    let good = link(net.clone(), "a").await;
+    let question = chunk::Read::default();
+    let asked = timeout(Duration::from_secs(6), good.call(&question, Payload::empty())).await;
+    assert_eq!(asked.expect("in time").unwrap().1.length(), 1 << 20);
+    told(&server, "its answers were not taken").await;
 }
 
 /// Short answers that are not read are bounded over all connections, although each has a few of them; who reads is served meanwhile.
