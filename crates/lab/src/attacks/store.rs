@@ -8,7 +8,6 @@ use base::limit::SMALL_FRAMES_MAX;
 use base::net::Stream;
 use net::frame::Header;
 use net::message::{Ask, Id, bag, file, session};
-use prost::Message;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::io::AsyncWriteExt;
