@@ -341,6 +341,58 @@ pub const fn call_memory(message: usize) -> u64 {
 }
 const _: () = assert!(3 * call_memory(FRAME_MESSAGE_MAX) < URGENT_CALLS_MEMORY_MAX && call_memory(100) < 4 * KIB);
 
+/// Bytes that large answers about names may take, over all connections of a node, from when their questions are handed over until they are
+/// written: 48 of the largest are made or wait at once. Once an answer is there it holds only what it takes.
+pub const ANSWERS_MEMORY_MAX: u64 = 48 * MIB;
+
+/// The same for large answers that devices or other nodes have a part in: one that stands still keeps nobody from names.
+pub const DEVICE_ANSWERS_MEMORY_MAX: u64 = 32 * MIB;
+
+/// The same for answers to nodes, which wait for nobody else's: reports of 32 nodes with the largest views at once.
+pub const URGENT_ANSWERS_MEMORY_MAX: u64 = 32 * MIB;
+
+/// Bytes of answers that are made for one connection, or wait to be written to it, before it is made another large one: sixteen of the
+/// largest.
+pub const ANSWERS_EACH: usize = 16 * FRAME_MESSAGE_MAX;
+
+/// The same while others hold more than half of the memory.
+pub const ANSWERS_EACH_PRESSED: usize = 4 * FRAME_MESSAGE_MAX;
+
+/// Bytes that the places of a file's bytes are taken for before they are looked up: 512 pieces on one device each. What is cut over many
+/// devices has more; it is counted when it is there.
+pub const LOCATED: usize = 64 * KIB as usize;
+
+/// Bytes of a large answer that a connection to which nothing is owed may have made whatever others hold; a page is made as short as that.
+/// Connections in all the places there are have 112 MiB.
+pub const ANSWER_OWN: usize = 32 * KIB as usize;
+const _: () = assert!(CONNECTIONS_MAX * ANSWER_OWN <= 128 * MIB as usize && ANSWER_OWN >= 7 * ENTRY_MAX);
+
+/// Bytes of one name of a listing at the most, with what it has.
+pub const ENTRY_MAX: usize = NAME_MAX + 2 * USER_NAME_MAX + ATTRIBUTES_MAX + NOTE_MAX + HOLDER_MAX;
+
+/// Bytes that a bag is taken for when it is told of: 1,600 members. A store with more devices than that has larger ones; they are counted
+/// when they are there.
+pub const BAG_INFO: usize = ANSWER_OWN;
+
+/// Questions with large answers that wait for memory beside a connection that goes on, so that what is short or urgent passes them; and as
+/// many pulls. With one more the connection is not read. 4,096 connections hold 30 MiB of usual ones.
+pub const PARKED_MAX: usize = 16;
+
+/// A peer that has not taken so many bytes of answers is not asked for more.
+pub const UNWRITTEN_MAX: usize = 2 * MIB as usize;
+
+/// Bytes of answers that wait to be written, over all connections of a node, before a peer is not asked for more once it has not taken
+/// `UNWRITTEN_MAX_PRESSED` bytes: 4,096 connections hold 64 MiB of them then, and this.
+pub const UNWRITTEN_ALL_MAX: usize = 64 * MIB as usize;
+/// See `UNWRITTEN_ALL_MAX`.
+pub const UNWRITTEN_MAX_PRESSED: usize = 16 * KIB as usize;
+
+/// Pulls that wait for a chunk, over all connections of a node, some 300 bytes each at their device, which looks at them in its turns. 64
+/// connections of the kind that our consumers make, with as many as they may have; each other one has `PULLS_OWN`.
+pub const PULLS_WAITING_MAX: usize = 64 * SMALL_FRAMES_MAX;
+/// See `PULLS_WAITING_MAX`.
+pub const PULLS_OWN: usize = 4;
+
 /// Largest frame of Hadoop RPC that is sent, in bytes, its length not counted (`ipc.maximum.data.length` of Hadoop).
 pub const HDFS_FRAME_MAX: usize = 128 * MIB as usize;
 

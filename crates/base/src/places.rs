@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -21,6 +22,7 @@ const TURNS: usize = 8;
 pub struct Places {
     most: usize,
     table: Mutex<Table>,
+    scarce: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -105,7 +107,7 @@ fn wake(waker: Option<Waker>) {
 impl Places {
     /// So many places, at least 16.
     pub fn new(most: usize) -> Arc<Places> {
-        Arc::new(Places { most: most.max(16), table: Mutex::default() })
+        Arc::new(Places { most: most.max(16), table: Mutex::default(), scarce: AtomicBool::new(false) })
     }
 
     /// Places in all.
@@ -145,6 +147,19 @@ impl Places {
     /// Whether so many were told to leave, and are still there, that newcomers will soon find no room.
     pub fn is_crowded(&self) -> bool {
         self.lock().leaving >= self.most / 16
+    }
+
+    /// Whether half of the places are taken by those that have proved themselves: who has nothing under way should say so at once.
+    pub fn is_scarce(&self) -> bool {
+        self.scarce.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether places are scarce now.
+    fn note(&self, table: &Table) {
+        let scarce = table.proven >= self.most / 2;
+        if scarce != self.is_scarce() {
+            self.scarce.store(scarce, Ordering::Relaxed);
+        }
     }
 
     /// Lets those that were told to leave have their turns, for a moment: between two newcomers, so that the second finds room.
@@ -198,6 +213,7 @@ impl Place {
             table.leaving -= 1;
         }
         table.proven += 1;
+        self.places.note(&table);
         drop(table);
         self.proven = true;
         wake(told);
@@ -230,6 +246,7 @@ impl Place {
             table.leaving -= 1;
             table.proven += 1;
         }
+        self.places.note(&table);
         drop(table);
         self.resting = None;
         wake(told);
@@ -272,6 +289,7 @@ impl Drop for Place {
         } else if self.proven {
             table.proven -= 1;
         }
+        self.places.note(&table);
     }
 }
 

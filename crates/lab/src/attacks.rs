@@ -10,6 +10,7 @@ mod frames;
 mod hdfs;
 mod healthy;
 mod ranges;
+mod store;
 mod target;
 mod verdict;
 
@@ -66,7 +67,7 @@ struct Attack {
 }
 
 /// All of them, in the order in which they are made.
-const ATTACKS: [Attack; 28] = [
+const ATTACKS: [Attack; 34] = [
     Attack {
         name: "ranges",
         about: "reads that name one byte 65,536 times",
@@ -88,6 +89,31 @@ const ATTACKS: [Attack; 28] = [
         run: |target| Box::pin(connections::dripping(target, &target.store, frames::greeting())),
     },
     Attack {
+        name: "slow-store",
+        about: "connections to the store's port that say a byte every 9 s of a greeting",
+        run: |target| Box::pin(connections::slowly(target, &target.store, frames::greeting())),
+    },
+    Attack {
+        name: "idle-store",
+        about: "connections to the store's port that greet, and say nothing more",
+        run: |target| Box::pin(connections::idle(target, &target.store, frames::greeting())),
+    },
+    Attack {
+        name: "unread-store",
+        about: "pages of a long directory that are asked for at the store's port and never read",
+        run: |target| Box::pin(store::unread(target)),
+    },
+    Attack {
+        name: "pulls",
+        about: "pulls of an empty bag, as many as may wait",
+        run: |target| Box::pin(store::pulls(target)),
+    },
+    Attack {
+        name: "bags",
+        about: "pulls, renewals and acknowledgements of bags that nobody made",
+        run: |target| Box::pin(store::bags(target)),
+    },
+    Attack {
         name: "silent-console",
         about: "connections to the console that say nothing",
         run: |target| Box::pin(connections::silent(target, &target.console)),
@@ -96,6 +122,11 @@ const ATTACKS: [Attack; 28] = [
         name: "drip-console",
         about: "connections to the console that say a byte a second of a request",
         run: |target| Box::pin(connections::dripping(target, &target.console, connections::endless_request())),
+    },
+    Attack {
+        name: "slow-console",
+        about: "connections to the console that say a byte every 9 s of a request",
+        run: |target| Box::pin(connections::slowly(target, &target.console, connections::endless_request())),
     },
     Attack {
         name: "credit",

@@ -2,7 +2,7 @@
 
 use crate::credit::{Budget, Piece};
 use crate::frame::{FAILURE, Header, REPLY};
-use crate::message::{Ask, Failure, kind_name};
+use crate::message::{Ask, Failure, bag, kind_name};
 use crate::outbound::Outbound;
 use crate::payload::Payload;
 use crate::secret::Asker;
@@ -65,27 +65,78 @@ pub(crate) struct Outlet {
     pub(crate) outbound: Outbound,
     /// Calls that were handed to the service and are not answered yet.
     pub(crate) unanswered: AtomicUsize,
+    /// How many of them are pulls.
+    pub(crate) pulls: AtomicUsize,
+    /// Bytes of large answers that are being made, as far as is known.
+    promised: AtomicUsize,
     /// Bounds the payload of answers that wait to be written.
     pub(crate) outgoing: Budget,
+    all: AllAnswers,
     stats: Arc<NetStats>,
     clock: Arc<dyn Clock>,
 }
 
+/// What the connections of a server count together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AllAnswers {
+    /// Bytes that wait to be written.
+    pub(crate) unwritten: Arc<AtomicUsize>,
+    /// Pulls that are not answered, of connections that have ended, too.
+    pub(crate) pulls: Arc<AtomicUsize>,
+}
+
+/// What a large answer may take.
+pub(crate) struct Room {
+    /// Bytes at the most.
+    pub(crate) bytes: usize,
+    /// The memory; none if it is the connection's own.
+    pub(crate) piece: Option<Piece>,
+}
+
+/// What a call takes of a server until its answer is written.
+#[derive(Default)]
+pub(crate) struct Holding {
+    /// What the question takes in memory, in whatever form: given back when it is answered.
+    pub(crate) _call: Option<Piece>,
+    /// What the answer may take, if it may be large.
+    pub(crate) answer: Option<Room>,
+}
+
 impl Outlet {
-    pub(crate) fn new(outgoing: Budget, stats: Arc<NetStats>, clock: Arc<dyn Clock>) -> Outlet {
-        Outlet { outbound: Outbound::default(), unanswered: AtomicUsize::new(0), outgoing, stats, clock }
+    pub(crate) fn new(outgoing: Budget, all: AllAnswers, stats: Arc<NetStats>, clock: Arc<dyn Clock>) -> Outlet {
+        Outlet {
+            outbound: Outbound::new(all.unwritten.clone()),
+            unanswered: AtomicUsize::new(0),
+            pulls: AtomicUsize::new(0),
+            promised: AtomicUsize::new(0),
+            outgoing,
+            all,
+            stats,
+            clock,
+        }
     }
 
-    /// Queues an answer. The count falls while the queue is locked: not after the client may ask again, and not before
-    /// a connection that is ending can see that there is something to write.
-    fn answered<M: Message>(&self, started: Time, header: Header, message: &M, payload: &Payload) {
+    /// Bytes of answers that are made for this connection, or wait to be written to it.
+    pub(crate) fn owed(&self) -> usize {
+        self.promised.load(Ordering::Relaxed) + self.outbound.backlog()
+    }
+
+    /// Queues an answer. The counts fall while the queue is locked: not after the client may ask again, and not before
+    /// a connection that is ending can see that there is something to write. A pull's own fall first, and whether anybody is there or not.
+    fn answered<M: Message>(&self, started: Time, header: Header, message: &M, payload: &Payload, room: Option<Room>) {
         let took = self.clock.now().since(started);
         self.stats.answers.add(header.kind, header.flags & FAILURE != 0, took);
+        if header.kind == bag::Pull::KIND {
+            self.pulls.fetch_sub(1, Ordering::Relaxed);
+            self.all.pulls.fetch_sub(1, Ordering::Relaxed);
+        }
+        let (promised, piece) = room.map_or((0, None), |room| (room.bytes, room.piece));
         let encode = |bytes: &mut Vec<u8>| {
+            self.promised.fetch_sub(promised, Ordering::Relaxed);
             self.unanswered.fetch_sub(1, Ordering::Release);
             encode(message, bytes);
         };
-        self.outbound.push(header, encode, payload);
+        self.outbound.push_holding(header, encode, payload, piece);
     }
 }
 
@@ -101,8 +152,7 @@ pub struct Responder {
     number: u64,
     /// When the call came.
     started: Time,
-    /// What the question takes in memory, in whatever form: given back when it is answered.
-    _piece: Option<Piece>,
+    holding: Holding,
 }
 
 impl Responder {
@@ -111,14 +161,27 @@ impl Responder {
         kind: u16,
         number: u64,
         started: Time,
-        piece: Option<Piece>,
+        holding: Holding,
     ) -> Responder {
         outlet.unanswered.fetch_add(1, Ordering::Relaxed);
-        Responder { target: Some(Target::Connection(outlet)), kind, number, started, _piece: piece }
+        if kind == bag::Pull::KIND {
+            outlet.pulls.fetch_add(1, Ordering::Relaxed);
+            outlet.all.pulls.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(room) = &holding.answer {
+            outlet.promised.fetch_add(room.bytes, Ordering::Relaxed);
+        }
+        Responder { target: Some(Target::Connection(outlet)), kind, number, started, holding }
     }
 
     pub(crate) fn to_local(sender: oneshot::Sender<LocalAnswer>, kind: u16) -> Responder {
-        Responder { target: Some(Target::Local(sender)), kind, number: 0, started: Time::ZERO, _piece: None }
+        Responder {
+            target: Some(Target::Local(sender)),
+            kind,
+            number: 0,
+            started: Time::ZERO,
+            holding: Holding::default(),
+        }
     }
 
     /// Answers. Cheap: encodes into the connection's queue and wakes its task at most once a burst. An answer that does not
@@ -137,7 +200,7 @@ impl Responder {
         match self.target.take() {
             Some(Target::Connection(outlet)) => {
                 let header = Header { kind: self.kind, flags: REPLY, number: self.number, ..Header::default() };
-                outlet.answered(self.started, header, message, &payload);
+                outlet.answered(self.started, header, message, &payload, self.holding.answer.take());
             }
             // The caller may have stopped waiting: nobody minds.
             Some(Target::Local(sender)) => drop(sender.send(Ok((message.encode_to_vec().into(), payload)))),
@@ -155,11 +218,17 @@ impl Responder {
             Some(Target::Connection(outlet)) => {
                 let header =
                     Header { kind: self.kind, flags: REPLY | FAILURE, number: self.number, ..Header::default() };
-                outlet.answered(self.started, header, &bounded_failure(error), &Payload::empty());
+                let (failure, room) = (bounded_failure(error), self.holding.answer.take());
+                outlet.answered(self.started, header, &failure, &Payload::empty(), room);
             }
             Some(Target::Local(sender)) => drop(sender.send(Err(error))),
             None => (),
         }
+    }
+
+    /// Bytes that the answer's message should have at the most, where it may as well have fewer entries (`message::is_page`).
+    pub fn room(&self) -> usize {
+        self.holding.answer.as_ref().map_or(FRAME_MESSAGE_MAX, |room| room.bytes)
     }
 
     /// The node's budget for payload of answers that are not written to a socket yet. Acquire a piece before reading from a

@@ -68,6 +68,10 @@ pub(crate) struct Moments {
     pub(crate) heard: Time,
     /// Since when bytes wait that the peer does not take.
     pub(crate) stuck_since: Option<Time>,
+    /// Since when, at the latest, the peer has not taken all that waited for it then, and how many bytes of that it took.
+    pub(crate) owed: Option<(Time, u64)>,
+    /// Whether payload that has a budget is among that.
+    pub(crate) owes_payload: bool,
     /// The frame that has begun and not ended: since when, at the latest, and its bytes as far as they are known.
     pub(crate) frame: Option<(Time, u64)>,
     /// How many of these have come.
@@ -91,6 +95,8 @@ struct Running<R> {
     flushing: bool,
     heard: Time,
     stuck_since: Option<Time>,
+    /// The batch that did not go out at once: since when, and how many bytes of it went since then.
+    owed: Option<(Time, u64)>,
     /// The frame that had begun when it was last looked: its number in the stream, and since when.
     frame: Option<(u64, Time)>,
     /// What was done since other tasks had their turns, in bytes read.
@@ -111,6 +117,7 @@ impl<R: Role> Connection<R> {
             flushing: false,
             heard,
             stuck_since: None,
+            owed: None,
             frame: None,
             work: 0,
             timer,
@@ -200,7 +207,9 @@ impl<R: Role> Running<R> {
         };
         let frame = unfinished.zip(self.frame).map(|((_, bytes), (_, since))| (since, bytes));
         let come = self.connection.decoder.come();
-        let moments = Moments { now, heard: self.heard, stuck_since: self.stuck_since, frame, come };
+        let (heard, stuck_since, owed) = (self.heard, self.stuck_since, self.owed);
+        let owes_payload = owed.is_some() && self.batch.holds_payload();
+        let moments = Moments { now, heard, stuck_since, owed, owes_payload, frame, come };
         self.connection.role.tick(&moments)
     }
 
@@ -217,7 +226,9 @@ impl<R: Role> Running<R> {
         match written {
             Poll::Ready(0) => Err(Error::new(ErrorKind::Unreachable, "the other side takes no more bytes")),
             Poll::Ready(written) => {
-                self.batch.advance(written);
+                outlet.outbound.written(self.batch.advance(written));
+                self.owed =
+                    self.owed.filter(|_| !self.batch.is_done()).map(|(since, taken)| (since, taken + written as u64));
                 if self.stuck_since.take().is_some() {
                     // The peer made room: a sign of life, even while its words wait behind our payload.
                     self.heard = clock.now();
@@ -227,7 +238,8 @@ impl<R: Role> Running<R> {
                 Ok(true)
             }
             Poll::Pending => {
-                self.stuck_since.get_or_insert_with(|| clock.now());
+                let since = *self.stuck_since.get_or_insert_with(|| clock.now());
+                self.owed.get_or_insert((since, 0));
                 Ok(false)
             }
         }

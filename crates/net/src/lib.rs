@@ -21,6 +21,6 @@ pub use link::{CallNumbers, Link, LinkSettings, Sent};
 pub use message::Ask;
 pub use payload::Payload;
 pub use secret::{Asker, Credentials, Secret};
-pub use server::{Server, ServerSettings};
+pub use server::{AnswerMemory, Server, ServerSettings};
 pub use stats::{Answers, KindStats, NetStats};
 pub use tls::Tls;

@@ -16,6 +16,7 @@ pub mod session;
 mod xattrs;
 
 use base::error::{Error, ErrorKind};
+use base::limit::{BAG_INFO, ENTRY_MAX, FRAME_MESSAGE_MAX, LOCATED, XATTRS_BYTES_MAX, XATTRS_MAX};
 use prost::Message;
 
 /// A question that has one kind of answer.
@@ -184,6 +185,38 @@ pub fn is_for_device(kind: u16) -> bool {
             | device::Damage::KIND
             | device::Scrubbed::KIND
     )
+}
+
+/// Most bytes of the answer to a question of this kind, if they may be many: memory for them is taken before the question is handed over.
+/// 0: it is short, or no longer than what was asked; so are refusals. `question`: its message.
+pub fn answer_max(kind: u16, question: &[u8]) -> usize {
+    match kind {
+        file::List::KIND | file::Devices::KIND => FRAME_MESSAGE_MAX,
+        cluster::Report::KIND | cluster::View::KIND | session::Look::KIND => FRAME_MESSAGE_MAX,
+        bag::List::KIND | device::Damage::KIND | device::Scrubbed::KIND => FRAME_MESSAGE_MAX,
+        order::Inventory::KIND | order::Kept::KIND => FRAME_MESSAGE_MAX,
+        file::GetXattrs::KIND => XATTRS_BYTES_MAX + XATTRS_MAX * 16,
+        bag::Create::KIND | bag::Stat::KIND | bag::Seal::KIND | bag::Rewind::KIND => BAG_INFO,
+        file::Locate::KIND => LOCATED,
+        // The attributes of each directory on the way.
+        file::Lookup::KIND => {
+            let names = question.iter().filter(|byte| **byte == b'/').count() + 1;
+            FRAME_MESSAGE_MAX.min(names * ENTRY_MAX)
+        }
+        _ => 0,
+    }
+}
+
+/// Whether the answer may have fewer entries than were asked for, and its asker then asks for the next ones.
+pub fn is_page(kind: u16) -> bool {
+    kind == file::List::KIND
+}
+
+/// Whether a device or another node has a part in the answer, so that it comes when that one has done its part.
+pub fn is_of_others(kind: u16) -> bool {
+    is_for_device(kind)
+        || (bag::Create::KIND..=bag::Rewind::KIND).contains(&kind)
+        || matches!(kind, file::Devices::KIND | session::Look::KIND)
 }
 
 /// The answer to a question that only wants to be done.

@@ -4,7 +4,9 @@ use crate::credit::Piece;
 use crate::frame::{self, CREDIT, Header};
 use crate::payload::Payload;
 use bytes::Bytes;
+use std::collections::VecDeque;
 use std::io::IoSlice;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 
@@ -22,9 +24,12 @@ const SPARE_MAX: usize = 256 << 10;
 
 /// The outbound queue of one connection. Its bound is the caller's: a client has `SMALL_FRAMES_MAX` calls unanswered at
 /// most, and a server stops reading from a peer that does not take its answers.
-#[derive(Default)]
 pub(crate) struct Outbound {
     queue: Mutex<Queue>,
+    /// Bytes that were put in and are not written, in the queue or in the batch that was taken out of it.
+    unwritten: AtomicUsize,
+    /// The same of all connections that share it.
+    all: Arc<AtomicUsize>,
 }
 
 #[derive(Default)]
@@ -48,22 +53,47 @@ pub(crate) struct Batch {
     spliced: usize,
     /// Bytes of the next splice that are written.
     splice_position: usize,
+    /// Memory of answers, in their order.
+    held: VecDeque<Held>,
+}
+
+/// Memory that is given back when so many bytes of the buffer, and so many splices, are written.
+struct Held {
+    at: usize,
+    splices: usize,
+    _piece: Piece,
 }
 
 /// A payload part that belongs after `at` bytes of the buffer.
 struct Splice {
     at: usize,
     part: Bytes,
-    _piece: Option<Arc<Piece>>,
+    piece: Option<Arc<Piece>>,
 }
 
 impl Outbound {
+    /// An empty queue. `all`: where the bytes of all connections are counted.
+    pub(crate) fn new(all: Arc<AtomicUsize>) -> Outbound {
+        Outbound { queue: Mutex::default(), unwritten: AtomicUsize::new(0), all }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Puts a frame in. `header` needs kind, flags, number and credit; `encode` appends the message. Does nothing once closed.
     pub(crate) fn push(&self, header: Header, encode: impl FnOnce(&mut Vec<u8>), payload: &Payload) {
+        self.push_holding(header, encode, payload, None);
+    }
+
+    /// The same with the memory that was taken for the frame: what it does not need of it is given back at once, the rest when it is written.
+    pub(crate) fn push_holding(
+        &self,
+        header: Header,
+        encode: impl FnOnce(&mut Vec<u8>),
+        payload: &Payload,
+        piece: Option<Piece>,
+    ) {
         let waker = {
             let mut queue = self.lock();
             if queue.closed {
@@ -71,7 +101,11 @@ impl Outbound {
             }
             let credit = if queue.grant > 0 { take_grant(&mut queue.grant) } else { header.credit };
             let header = Header { credit, ..header };
-            queue.batch.push(header, encode, payload);
+            let bytes = queue.batch.push(header, encode, payload);
+            self.add(bytes);
+            if let Some(piece) = piece {
+                queue.batch.hold(piece, bytes);
+            }
             queue.asleep.take()
         };
         if let Some(waker) = waker {
@@ -95,9 +129,25 @@ impl Outbound {
         }
     }
 
-    /// Bytes that wait in the buffer; large payload parts, which have a budget of their own, do not count.
+    /// Bytes that are not written; large payload parts that are in a budget do not count.
     pub(crate) fn backlog(&self) -> usize {
-        self.lock().batch.bytes.len()
+        self.unwritten.load(Ordering::Relaxed)
+    }
+
+    /// The same of all connections that share the count.
+    pub(crate) fn backlog_of_all(&self) -> usize {
+        self.all.load(Ordering::Relaxed)
+    }
+
+    fn add(&self, bytes: usize) {
+        self.unwritten.fetch_add(bytes, Ordering::Relaxed);
+        self.all.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// So many of the bytes that count are written. Only the connection's task says so, and it closes the queue when it writes no more.
+    pub(crate) fn written(&self, bytes: usize) {
+        self.unwritten.fetch_sub(bytes, Ordering::Relaxed);
+        self.all.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// The task runs: pushes need not wake it.
@@ -122,7 +172,7 @@ impl Outbound {
         if queue.grant > 0 {
             let credit = take_grant(&mut queue.grant);
             let header = Header { kind: CREDIT, credit, ..Header::default() };
-            queue.batch.push(header, |_| (), &Payload::empty());
+            self.add(queue.batch.push(header, |_| (), &Payload::empty()));
         }
         if queue.batch.bytes.is_empty() {
             return false;
@@ -137,6 +187,7 @@ impl Outbound {
             let mut queue = self.lock();
             queue.closed = true;
             queue.grant = 0;
+            self.all.fetch_sub(self.unwritten.swap(0, Ordering::Relaxed), Ordering::Relaxed);
             std::mem::take(&mut queue.batch)
         };
         drop(dropped);
@@ -150,7 +201,10 @@ fn take_grant(grant: &mut u64) -> u32 {
 }
 
 impl Batch {
-    fn push(&mut self, header: Header, encode: impl FnOnce(&mut Vec<u8>), payload: &Payload) {
+    /// Appends a frame; its bytes that count are returned.
+    fn push(&mut self, header: Header, encode: impl FnOnce(&mut Vec<u8>), payload: &Payload) -> usize {
+        let before = self.bytes.len();
+        let mut spliced = 0;
         let header = Header { payload_length: payload.length() as u32, payload_crc: payload.crc(), ..header };
         frame::append(&mut self.bytes, header, encode);
         for part in payload.parts() {
@@ -158,9 +212,17 @@ impl Batch {
                 self.bytes.extend_from_slice(part);
             } else {
                 let piece = payload.piece().cloned();
-                self.splices.push(Splice { at: self.bytes.len(), part: part.clone(), _piece: piece });
+                spliced += if piece.is_none() { part.len() } else { 0 };
+                self.splices.push(Splice { at: self.bytes.len(), part: part.clone(), piece });
             }
         }
+        self.bytes.len() - before + spliced
+    }
+
+    /// Holds so much of the piece until what is in the batch now is written.
+    fn hold(&mut self, mut piece: Piece, bytes: usize) {
+        drop(piece.split(piece.bytes().saturating_sub(bytes as u64)));
+        self.held.push_back(Held { at: self.bytes.len(), splices: self.splices.len(), _piece: piece });
     }
 
     fn clear(&mut self) {
@@ -169,12 +231,18 @@ impl Batch {
         }
         self.bytes.clear();
         self.splices.clear();
+        self.held.clear();
         (self.position, self.spliced, self.splice_position) = (0, 0, 0);
     }
 
     /// Whether everything is written.
     pub(crate) fn is_done(&self) -> bool {
         self.position == self.bytes.len() && self.spliced == self.splices.len()
+    }
+
+    /// Whether payload that has a budget waits in it.
+    pub(crate) fn holds_payload(&self) -> bool {
+        self.splices[self.spliced..].iter().any(|splice| splice.piece.is_some())
     }
 
     /// The next slices to write.
@@ -209,8 +277,9 @@ impl Batch {
         write(&slices[..used])
     }
 
-    /// So many bytes are written; payload parts that are through are let go at once.
-    pub(crate) fn advance(&mut self, mut written: usize) {
+    /// So many bytes are written; payload parts and memory that are through are let go at once. How many of them count.
+    pub(crate) fn advance(&mut self, mut written: usize) -> usize {
+        let mut counted = 0;
         while written > 0 {
             let (end, splice) = match self.splices.get_mut(self.spliced) {
                 Some(splice) => (splice.at, Some(splice)),
@@ -218,20 +287,25 @@ impl Batch {
             };
             let step = written.min(end - self.position);
             self.position += step;
+            counted += step;
             written -= step;
             let Some(splice) = splice else {
                 assert!(written == 0, "{written} bytes were written that nobody offered");
-                return;
+                break;
             };
             let step = written.min(splice.part.len() - self.splice_position);
             self.splice_position += step;
+            counted += if splice.piece.is_none() { step } else { 0 };
             written -= step;
             if self.splice_position == splice.part.len() {
-                splice.part = Bytes::new();
-                splice._piece = None;
+                (splice.part, splice.piece) = (Bytes::new(), None);
                 self.splice_position = 0;
                 self.spliced += 1;
             }
         }
+        while self.held.front().is_some_and(|held| self.position >= held.at && self.spliced >= held.splices) {
+            self.held.pop_front();
+        }
+        counted
     }
 }

@@ -1,6 +1,7 @@
 //! Takes connections and serves calls: the accept loop and its settings.
 
 mod greeting;
+mod parked;
 mod serving;
 mod wishes;
 
@@ -18,6 +19,7 @@ use base::fault::contained;
 use base::id::NodeId;
 use base::net::{Listener, Stream};
 use base::places::Places;
+pub use parked::AnswerMemory;
 use serving::Serving;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -49,6 +51,8 @@ pub struct ServerSettings {
     /// The same for questions that others may wait for: of nodes, and what keeps clients' claims alive. Never one with the others: a circle of
     /// waits would not end.
     pub urgent: Budget,
+    /// Bounds answers: large ones before they are made, all while they wait to be written.
+    pub answers: AnswerMemory,
     /// Who may be connected. Of a server's own: what two share, the strangers of one take from the other.
     pub places: Arc<Places>,
     /// What is wanted of who connects, and shown to them.

@@ -152,6 +152,7 @@ async fn open(
         calls: Budget::new(base::limit::CALLS_MEMORY_MAX),
         device_calls: Budget::new(base::limit::DEVICE_CALLS_MEMORY_MAX),
         urgent: Budget::new(base::limit::URGENT_CALLS_MEMORY_MAX),
+        answers: net::AnswerMemory::default(),
         places: base::places::Places::new(connections(world.open_files())),
         pool,
         clock,

@@ -3,7 +3,7 @@
 use crate::metadata::Translate;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, Generation, GroupId, InodeId, Owner};
-use base::limit::{COMPOUND_FILES_MAX, CONCAT_FILES_MAX, HOLDERS_TOLD_MAX};
+use base::limit::{COMPOUND_FILES_MAX, CONCAT_FILES_MAX, ENTRY_MAX, FRAME_MESSAGE_MAX, HOLDERS_TOLD_MAX};
 use base::policy::{Class, Compression, Level, Policy};
 use base::unit::WallTime;
 use meta::request::{
@@ -31,7 +31,7 @@ pub fn request(call: &Call) -> Result<(Request, Translate)> {
             (Request::Lookup { path: path(&ask.path)?, known: ask.known }, found)
         }
         file::PathOf::KIND => (Request::PathOf { inode: InodeId(call.ask::<file::PathOf>()?.inode) }, path_of),
-        file::List::KIND => (list(call.ask()?)?, entries),
+        file::List::KIND => (list(call.ask()?, call.respond.room())?, entries),
         file::MakeDirectory::KIND => (make_directory(call.ask()?)?, done),
         file::Create::KIND => (create(call.ask()?)?, opened),
         file::Append::KIND => {
@@ -184,9 +184,14 @@ fn page(limit: u32) -> usize {
     }
 }
 
-fn list(ask: file::List) -> Result<Request> {
+/// `room`: bytes that there are for the answer.
+fn list(ask: file::List, room: usize) -> Result<Request> {
     let after = (!ask.after.is_empty()).then_some(ask.after);
-    Ok(Request::List { path: path(&ask.path)?, after, limit: page(ask.limit) })
+    let limit = match room < FRAME_MESSAGE_MAX {
+        true => page(ask.limit).min(room / ENTRY_MAX),
+        false => page(ask.limit),
+    };
+    Ok(Request::List { path: path(&ask.path)?, after, limit })
 }
 
 fn make_directory(ask: file::MakeDirectory) -> Result<Request> {

@@ -98,7 +98,7 @@ pub async fn concats(target: &Target) -> Result<()> {
 }
 
 /// The next frame's header; the rest of it is passed over.
-async fn next(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> std::io::Result<Header> {
+pub async fn next(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> std::io::Result<Header> {
     let mut bytes = [0; HEADER_LENGTH];
     stream.read_exact(&mut bytes).await?;
     let header = Header::decode(&bytes).map_err(std::io::Error::other)?;

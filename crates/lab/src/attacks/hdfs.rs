@@ -87,11 +87,16 @@ pub async fn listing(target: &Target) -> Result<()> {
 
 /// Connections that say these bytes and hold what comes of it without reading it. One that the server ends is made again.
 pub async fn say_and_hold(target: &Target, count: usize, bytes: Vec<u8>) -> Result<()> {
+    say_and_hold_at(target, &target.hdfs, count, bytes).await
+}
+
+/// The same at another door.
+pub async fn say_and_hold_at(target: &Target, address: &str, count: usize, bytes: Vec<u8>) -> Result<()> {
     let bytes = std::sync::Arc::new(bytes);
     let mut open = JoinSet::new();
     loop {
         while open.len() < count {
-            let Ok(mut stream) = target.connect(&target.hdfs).await else {
+            let Ok(mut stream) = target.connect(address).await else {
                 target.count("not taken");
                 tokio::time::sleep(std::time::Duration::from_millis(100)).await;
                 continue;

@@ -4,7 +4,7 @@ use super::asking::Asking;
 use super::greeting::greet;
 use super::numbers::CallNumber;
 use super::{Answer, LinkSettings, Sent};
-use crate::call::Outlet;
+use crate::call::{AllAnswers, Outlet};
 use crate::connection::Connection;
 use crate::credit::Budget;
 use crate::decode::Decoder;
@@ -306,6 +306,10 @@ impl Slot {
     fn detach(&self, ending: Result<()>) {
         let mut state = self.lock();
         state.outlet = None;
+        // A place that went to somebody else is not lost by what was asked.
+        if ending.as_ref().is_err_and(|error| error.kind() == ErrorKind::Busy) {
+            state.pending.values_mut().for_each(|call| call.attempts = call.attempts.saturating_sub(1));
+        }
         state.trouble = Some(ending.map_or_else(|error| error.text().to_string(), |()| "the node closed it".into()));
     }
 
@@ -323,8 +327,8 @@ impl Slot {
                     None => continue,
                 },
             };
-            let outlet =
-                Arc::new(Outlet::new(Budget::new(0), self.shared.stats.clone(), self.shared.settings.clock.clone()));
+            let (stats, clock) = (self.shared.stats.clone(), self.shared.settings.clock.clone());
+            let outlet = Arc::new(Outlet::new(Budget::new(0), AllAnswers::default(), stats, clock));
             self.attach(outlet.clone());
             let connection = Connection {
                 stream: ready.stream,

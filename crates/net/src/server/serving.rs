@@ -1,9 +1,10 @@
 //! The serving side of one connection: greets, grants credit, hands calls to the service.
 
 use super::greeting::{Answer, Greeting, Known};
+use super::parked::{Parked, Question};
 use super::wishes::{Acquiring, Credit, acquiring};
 use super::{ServerSettings, stopped};
-use crate::call::{Call, Outlet, Responder, Service, bounded_failure, encode};
+use crate::call::{Call, Holding, Outlet, Responder, Room, Service, bounded_failure, encode};
 use crate::connection::{Moments, Role};
 use crate::credit::{Budget, Piece};
 use crate::decode::Frame;
@@ -15,8 +16,9 @@ use crate::secret::Asker;
 use crate::stats::count;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::{
-    CONNECTION_IDLE_MAX, CREDIT_IDLE_MAX, FRAME_DEPTH_MAX, FRAME_FIELDS_MAX, FRAME_RATE_MIN, FRAME_STALL_MAX_PRESSED,
-    HELLO_WAIT_MAX, LARGE_MESSAGE, LONG_QUESTION, SMALL_FRAMES_MAX, SMALL_PAYLOAD_MAX, call_memory,
+    ANSWER_OWN, CONNECTION_IDLE_MAX, CREDIT_IDLE_MAX, FRAME_DEPTH_MAX, FRAME_FIELDS_MAX, FRAME_PAYLOAD_MAX,
+    FRAME_RATE_MIN, FRAME_STALL_MAX_PRESSED, HELLO_WAIT_MAX, LARGE_MESSAGE, LONG_QUESTION, SMALL_FRAMES_MAX,
+    SMALL_PAYLOAD_MAX, UNWRITTEN_ALL_MAX, UNWRITTEN_MAX, UNWRITTEN_MAX_PRESSED, call_memory,
 };
 use base::places::{Place, Taken};
 use base::protobuf::{Bounds, check};
@@ -31,9 +33,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-/// A peer whose untaken answers are this many bytes is not asked for more.
-const BACKLOG_MAX: usize = 2 << 20;
-
 /// How often deadlines are looked at.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -45,8 +44,9 @@ enum Awaited {
 
 /// A call that is here and waits until there is memory to work on it and, if it is long, until it is its turn to be decoded.
 struct Held {
-    known: Known,
-    frame: Frame,
+    question: Question,
+    /// What its answer may take, if that may be large.
+    room: Option<Room>,
     admitted: Pin<Box<dyn Future<Output = Admitted> + Send>>,
 }
 
@@ -75,6 +75,12 @@ pub(super) struct Serving {
     /// Where the memory of the frame is from that has begun, if it is large.
     holds: Option<Budget>,
     held: Option<Held>,
+    /// Questions that wait for room for their answers, while the connection goes on.
+    parked: Parked,
+    /// A question has begun to come and is not here.
+    comes: bool,
+    /// It takes so little of what it is owed that its place may go to others.
+    slow: bool,
 }
 
 impl Serving {
@@ -85,7 +91,8 @@ impl Serving {
         shutdown: watch::Receiver<bool>,
         place: Place,
     ) -> Serving {
-        let outlet = Arc::new(Outlet::new(settings.outgoing.clone(), settings.stats.clone(), settings.clock.clone()));
+        let (outgoing, all) = (settings.outgoing.clone(), settings.answers.all.clone());
+        let outlet = Arc::new(Outlet::new(outgoing, all, settings.stats.clone(), settings.clock.clone()));
         Serving {
             outlet,
             service,
@@ -101,6 +108,9 @@ impl Serving {
             awaited: None,
             holds: None,
             held: None,
+            parked: Parked::default(),
+            comes: false,
+            slow: false,
         }
     }
 
@@ -141,33 +151,44 @@ impl Serving {
         Ok(())
     }
 
-    /// A call is here: the service has it as soon as there is memory to work on it, and it is its turn.
+    /// A call is here: the service has it as soon as there is room for its answer and memory to work on it, and it is its turn.
     fn call(&mut self, known: Known, frame: Frame) {
-        let bytes = call_memory(frame.message.len());
+        let (kind, question) = (frame.header.kind, Question { known, frame });
         // A pull waits for others to push: what it holds meanwhile must not keep them from it.
-        let kind = frame.header.kind;
         if kind == bag::Pull::KIND {
-            return self.hand_over(known, frame, None);
+            if let Some(pull) = self.parked.take_pull(question, &self.outlet, &self.settings.answers) {
+                self.hand_over(pull, Holding::default());
+            }
+        } else if question.answer_max() == 0 {
+            self.work_on(question, None);
+        } else if let Some((question, room)) = self.parked.take(question, &self.outlet, &self.settings.answers) {
+            self.work_on(question, Some(room));
         }
-        let urgent = is_urgent(&known, kind);
+    }
+
+    /// There is room for its answer.
+    fn work_on(&mut self, question: Question, room: Option<Room>) {
+        let (kind, length) = (question.frame.header.kind, question.frame.message.len());
+        let bytes = call_memory(length);
+        let urgent = is_urgent(&question.known, kind);
         let calls = match kind {
             _ if urgent => &self.settings.urgent,
             kind if is_for_device(kind) => &self.settings.device_calls,
             _ => &self.settings.calls,
         };
         // Nodes count as silent after seconds, and claims end: what is urgent stands in no line of others.
-        let turns = (frame.message.len() > LONG_QUESTION && !urgent).then(|| self.turns.clone());
+        let turns = (length > LONG_QUESTION && !urgent).then(|| self.turns.clone());
         match calls.try_acquire(bytes) {
-            Some(piece) if turns.is_none() => self.hand_over(known, frame, Some(piece)),
-            early => self.held = Some(Held { known, frame, admitted: admitted(calls.clone(), bytes, early, turns) }),
+            Some(piece) if turns.is_none() => self.hand_over(question, Holding { _call: Some(piece), answer: room }),
+            early => self.held = Some(Held { question, room, admitted: admitted(calls.clone(), bytes, early, turns) }),
         }
     }
 
-    fn hand_over(&mut self, known: Known, frame: Frame, piece: Option<Piece>) {
-        let Known { session, asker } = known;
+    fn hand_over(&mut self, question: Question, holding: Holding) {
+        let Question { known: Known { session, asker }, frame } = question;
         let Frame { header: Header { kind, number, floor, .. }, message, payload } = frame;
         count(&self.settings.stats.calls, 1);
-        let respond = Responder::to_connection(self.outlet.clone(), kind, number, self.called, piece);
+        let respond = Responder::to_connection(self.outlet.clone(), kind, number, self.called, holding);
         self.service.handle(Call { kind, session, asker, number, floor, message, payload, respond });
     }
 
@@ -207,7 +228,36 @@ impl Serving {
 
     /// Whether it waits for memory, and reads nothing meanwhile.
     fn waits(&self) -> bool {
-        self.held.is_some() || matches!(self.awaited, Some(Awaited::Now(_)))
+        self.held.is_some() || self.parked.is_full() || matches!(self.awaited, Some(Awaited::Now(_)))
+    }
+
+    /// Whether nothing is under way on it: no question that is worked on or comes, no answer that waits for anybody but its reader. A pull is
+    /// nothing: it waits for others, and is asked again over another connection.
+    fn is_idle(&self) -> bool {
+        let Outlet { unanswered, pulls, .. } = self.outlet.as_ref();
+        unanswered.load(Ordering::Relaxed).saturating_sub(pulls.load(Ordering::Relaxed)) == 0
+            && (self.slow || self.outbound().backlog() == 0)
+            && !self.comes
+            && self.held.is_none()
+            && self.awaited.is_none()
+            && self.parked.is_without_large()
+            && self.credit.kept() == 0
+    }
+
+    /// Who has said who it is and nothing more rests from the first moment on, whatever of our welcome it has taken.
+    fn rest_if_greeted(&mut self) {
+        let slow = std::mem::replace(&mut self.slow, true);
+        self.rest_if_idle();
+        self.slow = slow;
+    }
+
+    /// Lets its place go to somebody else who needs one. The links of nodes that have proved that they are some stay: others wait for them.
+    fn rest_if_idle(&mut self) {
+        let Some(known) = self.greeting.known() else { return };
+        let proved = self.settings.credentials.secret.is_some() && matches!(known.asker, Asker::Node { .. });
+        if !proved && self.is_idle() {
+            self.place.rest();
+        }
     }
 
     /// Looks whether what it waits for is there.
@@ -220,9 +270,19 @@ impl Serving {
         if let Some(mut held) = self.held.take() {
             match held.admitted.as_mut().poll(context) {
                 // The turn is over when the service has decoded the call.
-                Poll::Ready((piece, _turn)) => self.hand_over(held.known, held.frame, Some(piece)),
+                Poll::Ready((piece, _turn)) => {
+                    self.hand_over(held.question, Holding { _call: Some(piece), answer: held.room });
+                }
                 Poll::Pending => self.held = Some(held),
             }
+        }
+        while let Some(pull) = self.parked.next_pull(&self.outlet, &self.settings.answers) {
+            self.hand_over(pull, Holding::default());
+        }
+        while self.held.is_none()
+            && let Some((question, room)) = self.parked.next(&self.outlet, &self.settings.answers, context)
+        {
+            self.work_on(question, Some(room));
         }
         if self.awaited.is_none() {
             let granted = self.credit.turn(&self.settings.budget, self.settings.clock.now(), context);
@@ -244,8 +304,12 @@ impl Role for Serving {
         if matches!(header.kind, HELLO | PROVE) {
             return Err(frame::broken("a second greeting"));
         }
-        if header.kind < frame::OWN_KINDS && self.outlet.unanswered.load(Ordering::Relaxed) >= SMALL_FRAMES_MAX {
-            return Err(frame::broken(format!("more than {SMALL_FRAMES_MAX} unanswered calls")));
+        if header.kind < frame::OWN_KINDS {
+            if self.outlet.unanswered.load(Ordering::Relaxed) + self.parked.count() >= SMALL_FRAMES_MAX {
+                return Err(frame::broken(format!("more than {SMALL_FRAMES_MAX} unanswered calls")));
+            }
+            self.comes = true;
+            self.place.work().map_err(full)?;
         }
         let large = header.payload_length as usize > SMALL_PAYLOAD_MAX;
         let admitted = if header.message_length as usize > LARGE_MESSAGE {
@@ -273,8 +337,13 @@ impl Role for Serving {
     }
 
     fn take(&mut self, frame: Frame) -> Result<()> {
+        self.comes = false;
         match (frame.header.kind, self.greeting.known()) {
-            (HELLO | PROVE, _) => self.greet(&frame),
+            (HELLO | PROVE, _) => {
+                self.greet(&frame)?;
+                self.rest_if_greeted();
+                Ok(())
+            }
             (PING, _) => {
                 let header = Header { kind: PING, flags: REPLY, ..Header::default() };
                 self.outbound().push(header, |_| (), &Payload::empty());
@@ -298,6 +367,10 @@ impl Role for Serving {
     }
 
     fn turn(&mut self, context: &mut Context<'_>) -> Result<bool> {
+        // Else when the time is looked at: a place costs a lock.
+        if self.settings.places.is_scarce() {
+            self.rest_if_idle();
+        }
         if let Poll::Ready(taken) = self.place.poll_leave(context) {
             return Err(full(taken));
         }
@@ -310,11 +383,14 @@ impl Role for Serving {
     }
 
     fn may_read(&self) -> bool {
-        !self.stopping && !self.waits() && self.outbound().backlog() < BACKLOG_MAX
+        let unwritten = self.outbound().backlog();
+        let all = || self.outbound().backlog_of_all();
+        let takes = unwritten < UNWRITTEN_MAX && (unwritten < UNWRITTEN_MAX_PRESSED || all() < UNWRITTEN_ALL_MAX);
+        takes && !self.stopping && !self.waits()
     }
 
     fn tick(&mut self, moments: &Moments) -> Result<()> {
-        let Moments { now, heard, stuck_since, frame, come } = *moments;
+        let Moments { now, heard, stuck_since, owed, owes_payload, frame, come } = *moments;
         let silence_max = self.settings.silence_max;
         if self.greeting.known().is_none() && now.since(self.begun) >= HELLO_WAIT_MAX {
             return Err(frame::broken(format!("no greeting within {} s", HELLO_WAIT_MAX.as_secs())));
@@ -339,6 +415,18 @@ impl Role for Serving {
                 now.since(since).as_secs()
             )));
         }
+        self.slow = owed.is_some_and(|(since, taken)| {
+            now.since(since) >= FRAME_STALL_MAX_PRESSED + Duration::from_secs(taken / FRAME_RATE_MIN)
+        });
+        let short = |known: Known| self.settings.answers.is_short(&known.asker);
+        let holds_message = self.outlet.owed() > ANSWER_OWN && self.greeting.known().is_some_and(short);
+        // Nobody waits for payload in a line: devices look again.
+        let holds_payload = owes_payload && self.settings.outgoing.available() < FRAME_PAYLOAD_MAX as u64;
+        if self.slow && (holds_message || holds_payload) {
+            return Err(busy(
+                "its answers were not taken, and others wait for the memory that they hold; try again".into(),
+            ));
+        }
         // Credit stays good without memory kept for it: what comes against it waits for memory then.
         let idle_max = if self.settings.budget.is_short() { CREDIT_IDLE_MAX } else { silence_max };
         if self.credit.unused(now) >= idle_max {
@@ -356,6 +444,7 @@ impl Role for Serving {
                 silence_max.as_secs()
             )));
         }
+        self.rest_if_idle();
         let idle = self.outlet.unanswered.load(Ordering::Relaxed) == 0;
         if idle && now.since(self.called) >= CONNECTION_IDLE_MAX {
             self.stopping = true;

@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests bring their own clock and sockets")]
 #![allow(clippy::unwrap_used, missing_docs, reason = "a test may stop where it finds a surprise")]
 
+mod answers;
 mod calls;
 mod credit;
 mod frames;

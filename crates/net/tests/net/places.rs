@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep, timeout};
 
-fn hello() -> Vec<u8> {
+pub fn hello() -> Vec<u8> {
     let (session, program) = (5.into(), "stranger".into());
     let hello = Hello { version_min: 1, version_max: 9, session, program, ..Hello::default() };
     let mut bytes = Vec::new();
@@ -21,20 +21,20 @@ fn hello() -> Vec<u8> {
     bytes
 }
 
-fn begin(header: Header, message: &[u8]) -> Vec<u8> {
+pub fn begin(header: Header, message: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     frame::append(&mut bytes, header, |bytes| bytes.extend_from_slice(message));
     bytes
 }
 
-async fn greeted(net: &MemoryNet) -> Box<dyn Stream> {
+pub async fn greeted(net: &MemoryNet) -> Box<dyn Stream> {
     let mut stream = net.connect("a").await.unwrap();
     stream.write_all(&hello()).await.unwrap();
     stream
 }
 
 /// Waits, in time that passes at once, until the server has told of such a trouble.
-async fn told(server: &Serving, what: &str) {
+pub async fn told(server: &Serving, what: &str) {
     for _ in 0..10_000 {
         if server.troubles.lock().unwrap().iter().any(|trouble| trouble.contains(what)) {
             return;
@@ -45,7 +45,7 @@ async fn told(server: &Serving, what: &str) {
 }
 
 /// Waits, in time that passes at once, until this is so.
-async fn until(what: &str, is_so: impl Fn() -> bool) {
+pub async fn until(what: &str, is_so: impl Fn() -> bool) {
     for _ in 0..100_000 {
         if is_so() {
             return;
@@ -55,7 +55,7 @@ async fn until(what: &str, is_so: impl Fn() -> bool) {
     panic!("never: {what}");
 }
 
-async fn is_served(link: &Link) {
+pub async fn is_served(link: &Link) {
     let (_, back) = link.call(&push(1), payload(1, 100_000)).await.unwrap();
     assert_eq!(back.length(), 100_000);
 }
@@ -252,13 +252,21 @@ async fn who_waits_for_memory_hears_that_the_node_lives() {
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_full_is_asked_again() {
     let net = Arc::new(MemoryNet::default());
-    let server = serve(&*net, "a", 64 << 20, Arc::new(Doing(echo))).await;
+    let worked_on = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let stands = worked_on.clone();
+    let service = Doing(move |call: Call| match call.kind == net::message::chunk::Append::KIND {
+        true => stands.lock().unwrap().push(call),
+        false => echo(call),
+    });
+    let server = serve(&*net, "a", 64 << 20, Arc::new(service)).await;
     let mut held = Vec::new();
     for _ in 0..56 {
         let mut stream = greeted(&net).await;
-        stream.read_u8().await.unwrap();
+        let question = Header { kind: net::message::chunk::Append::KIND, number: 1, ..Header::default() };
+        stream.write_all(&begin(question, &[])).await.unwrap();
         held.push(stream);
     }
+    until("all are worked on", || worked_on.lock().unwrap().len() == 56).await;
     let refused = Link::connect(net.clone(), "a", crate::support::link_settings(1, 1)).await.err().unwrap();
     assert_eq!(refused.kind(), base::error::ErrorKind::Busy, "{refused}");
     assert!(refused.text().contains("56 connections are open"), "{refused}");

@@ -6,7 +6,10 @@ use base::error::{Error, ErrorKind, Result};
 use base::id::{NodeId, SessionId};
 use base::net::{Boxed, Listener, Net, Stream};
 use base::unit::{Time, WallTime};
-use net::{Asker, Budget, Call, Credentials, Link, LinkSettings, NetStats, Payload, Server, ServerSettings, Service};
+use net::{
+    AnswerMemory, Asker, Budget, Call, Credentials, Link, LinkSettings, NetStats, Payload, Server, ServerSettings,
+    Service,
+};
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -247,6 +250,8 @@ pub struct Serving {
     pub budget: Budget,
     /// Its budget for questions that are worked on.
     pub calls: Budget,
+    /// Its memory for large answers.
+    pub answers: AnswerMemory,
     /// Ends it in order when true is sent.
     pub shutdown: watch::Sender<bool>,
     /// Its task. Aborting it is a kill.
@@ -266,13 +271,24 @@ pub async fn serve_to(
     service: Arc<dyn Service>,
     credentials: Credentials,
 ) -> Serving {
+    serve_as(net, address, budget, service, |settings| settings.credentials = credentials).await
+}
+
+/// As `serve`, with settings that are changed like this.
+pub async fn serve_as(
+    net: &dyn Net,
+    address: &str,
+    budget: u64,
+    service: Arc<dyn Service>,
+    change: impl FnOnce(&mut ServerSettings),
+) -> Serving {
     let listener = net.listen(address).await.unwrap();
     let address = listener.address();
     let troubles = Arc::new(Mutex::new(Vec::new()));
     let told = troubles.clone();
     let stats = Arc::new(NetStats::default());
-    let (budget, calls) = (Budget::new(budget), Budget::new(24 << 20));
-    let settings = ServerSettings {
+    let (budget, calls, answers) = (Budget::new(budget), Budget::new(24 << 20), AnswerMemory::default());
+    let mut settings = ServerSettings {
         node: NodeId(42),
         incarnation: 1,
         budget: budget.clone(),
@@ -281,8 +297,9 @@ pub async fn serve_to(
         calls: calls.clone(),
         device_calls: Budget::new(24 << 20),
         urgent: Budget::new(16 << 20),
+        answers: answers.clone(),
         places: base::places::Places::new(64),
-        credentials,
+        credentials: Credentials::default(),
         random: Arc::new(Seeded::new(42)),
         pool: Pool::new(64 << 20),
         clock: TokioClock::shared(),
@@ -290,9 +307,10 @@ pub async fn serve_to(
         stats: stats.clone(),
         on_trouble: Arc::new(move |trouble| told.lock().unwrap().push(trouble)),
     };
+    change(&mut settings);
     let (shutdown, stop) = watch::channel(false);
     let task = tokio::spawn(Server::serve(listener, service, settings, stop));
-    Serving { address, troubles, stats, budget, calls, shutdown, task }
+    Serving { address, troubles, stats, budget, calls, answers, shutdown, task }
 }
 
 /// How the tests connect.

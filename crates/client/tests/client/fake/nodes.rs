@@ -57,6 +57,7 @@ impl Nodes {
             calls: Budget::new(64 << 20),
             device_calls: Budget::new(64 << 20),
             urgent: Budget::new(64 << 20),
+            answers: net::AnswerMemory::default(),
             places: base::places::Places::new(64),
             pool: Pool::new(64 << 20),
             clock: self.fake.clock.clone(),
