@@ -153,6 +153,9 @@ pub enum DiskError {
     NoSpace,
     /// The device reported an error: the text says which. After a failed `Sync` nothing unsynced may be believed.
     Io(String),
+    /// The names of files could not be made durable, in this `Create` or one before: the text says why. What the system says of them from
+    /// then on may not be believed, so no file is made any more.
+    Unnamed(String),
 }
 
 impl fmt::Display for DiskError {
@@ -160,7 +163,7 @@ impl fmt::Display for DiskError {
         match self {
             DiskError::NotFound => f.write_str("the file is not there"),
             DiskError::NoSpace => f.write_str("the file system has no room"),
-            DiskError::Io(text) => f.write_str(text),
+            DiskError::Io(text) | DiskError::Unnamed(text) => f.write_str(text),
         }
     }
 }

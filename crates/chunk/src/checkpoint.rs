@@ -221,8 +221,10 @@ impl Core {
     pub fn checkpoint_done(&mut self, result: std::result::Result<(), DiskError>) {
         self.checkpoint.in_flight = false;
         let Some(header) = self.checkpoint.header else { unreachable!("a checkpoint under way has a header") };
-        if result.is_err() && self.checkpoint.stage == Stage::Syncing {
-            self.fail("failed to sync its checkpoint", REPLACE);
+        match &result {
+            Err(_) if self.checkpoint.stage == Stage::Syncing => self.fail("failed to sync its checkpoint", REPLACE),
+            Err(error @ DiskError::Unnamed(_)) => self.failed_to_create(error),
+            _ => {}
         }
         match self.checkpoint.stage {
             Stage::Abandoned => self.checkpoint.stage = Stage::None,

@@ -326,9 +326,18 @@ impl Core {
     pub fn fail_to_write(&mut self, what: &str, error: &DiskError) {
         let remedy = match error {
             DiskError::NoSpace => "make room on its file system and start its node again",
-            DiskError::NotFound | DiskError::Io(_) => REPLACE,
+            DiskError::NotFound | DiskError::Io(_) | DiskError::Unnamed(_) => REPLACE,
         };
         self.fail(&format!("failed to write {what}twice ({error})"), remedy);
+    }
+
+    /// A file was not made: for want of room, which may come, or because names are not durable any more, which ends the device as a failed
+    /// sync of data does.
+    pub fn failed_to_create(&mut self, error: &DiskError) {
+        match error {
+            DiskError::Unnamed(_) => self.fail(&format!("failed to sync ({error})"), REPLACE),
+            DiskError::NoSpace | DiskError::NotFound | DiskError::Io(_) => self.retry_later(),
+        }
     }
 
     /// Takes the device out of service: everybody who waits for it is told, changes are refused from now on.

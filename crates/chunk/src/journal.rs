@@ -180,7 +180,7 @@ impl Core {
                 self.journal_log.segments.insert(number, 0);
                 self.journal_log.free.push_back(number);
             }
-            Err(_) => self.retry_later(),
+            Err(error) => self.failed_to_create(&error),
         }
     }
 }

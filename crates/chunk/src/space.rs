@@ -253,9 +253,9 @@ impl Core {
         self.space.creating = false;
         match result {
             Ok(()) => self.make_spare(number),
-            Err(_) => {
+            Err(error) => {
                 self.space.segments.remove(&number);
-                self.retry_later();
+                self.failed_to_create(&error);
             }
         }
     }

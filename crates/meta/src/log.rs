@@ -244,7 +244,11 @@ impl Log {
             self.making = None;
             self.making_failed = done.result.is_err();
             self.segments[number] = if done.result.is_ok() { Segment::Free } else { Segment::Missing };
-            return Ok(());
+            // Names are not durable any more: as after a failed sync.
+            return match &done.result {
+                Err(error @ DiskError::Unnamed(_)) => Err(write_failed(error)),
+                _ => Ok(()),
+            };
         }
         let Some(mut flight) = self.flight.filter(|flight| flight.token == done.token) else { return Ok(()) };
         self.flight = None;

@@ -86,7 +86,9 @@ impl MeteredDisk {
                 }
             }
             Err(DiskError::NoSpace) => (),
-            Err(DiskError::NotFound | DiskError::Io(_)) => count(&self.stats.failed[doing as usize], 1),
+            Err(DiskError::NotFound | DiskError::Io(_) | DiskError::Unnamed(_)) => {
+                count(&self.stats.failed[doing as usize], 1)
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 #![allow(clippy::disallowed_methods)] // This is where files are opened for real.
 
 use base::disk::BlockFile;
-use base::error::{Error, Result};
+use base::error::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
@@ -87,7 +87,8 @@ pub fn read_directory(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Makes a directory and those above it, with durable names; one that is there is fine.
+/// Makes a directory and those above it, with durable names; one that is there is fine: whoever made it may have been killed before its
+/// name was durable.
 pub fn create_directories(path: &Path) -> Result<()> {
     create_directories_with(path, sync_directory)
 }
@@ -95,7 +96,7 @@ pub fn create_directories(path: &Path) -> Result<()> {
 /// The same, but nobody else may look into the directory itself if it is made.
 pub fn create_own_directory(path: &Path) -> Result<()> {
     if exists(path)? {
-        return Ok(());
+        return create_directories(path);
     }
     create_directories(parent(path))?;
     match std::fs::DirBuilder::new().mode(0o700).create(path) {
@@ -106,10 +107,29 @@ pub fn create_own_directory(path: &Path) -> Result<()> {
 
 /// As `create_directories`, where `sync` makes the names in a directory durable.
 fn create_directories_with(path: &Path, sync: impl Fn(&Path) -> Result<()>) -> Result<()> {
-    let missing: Vec<&Path> =
-        path.ancestors().take_while(|above| !above.as_os_str().is_empty() && !above.exists()).collect();
+    let named_above = |path: &&Path| !path.as_os_str().is_empty() && path.file_name().is_some();
+    let missing = path.ancestors().take_while(named_above).take_while(|above| !above.exists()).count();
     named("make directory", path, std::fs::create_dir_all(path))?;
-    missing.iter().rev().try_for_each(|made| sync(parent(made)))
+    // What is above a mount was made by whoever mounts there, and its file system may know no syncs.
+    let ours: Vec<&Path> = path.ancestors().take_while(named_above).take_while(|path| !is_mount(path)).collect();
+    for (number, directory) in ours.iter().enumerate().rev() {
+        // Those that were there are above the user's own at last, and may be closed to him.
+        if number < missing || !is_closed(parent(directory)) {
+            sync(parent(directory))?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether we may not look into a directory.
+fn is_closed(path: &Path) -> bool {
+    File::open(path).is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
+}
+
+/// Whether another file system than that of its parent begins at a directory, as far as that can be seen.
+fn is_mount(path: &Path) -> bool {
+    let device = |path: &Path| std::fs::metadata(path).ok().map(|found| found.dev());
+    device(path) != device(parent(path))
 }
 
 /// Gives a file another name, replacing what has it. Durable after `sync_directory`.
@@ -132,7 +152,7 @@ pub fn sync_directory(path: &Path) -> Result<()> {
 pub fn free_bytes(path: &Path) -> Result<u64> {
     use std::os::unix::ffi::OsStrExt;
     let name = std::ffi::CString::new(path.as_os_str().as_bytes())
-        .map_err(|_| Error::new(base::error::ErrorKind::Invalid, format!("{} holds a zero byte", path.display())))?;
+        .map_err(|_| Error::new(ErrorKind::Invalid, format!("{} holds a zero byte", path.display())))?;
     // SAFETY: a zeroed statvfs is a valid value of that plain C struct.
     let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
     // SAFETY: `name` is a C string and `found` a struct of the right type, both alive during the call.
@@ -305,8 +325,8 @@ mod tests {
     use std::cell::RefCell;
     use std::path::{Path, PathBuf};
 
-    /// Every directory in which a name was made is synced, the one at the top first; so is that of a file that somebody else may have made
-    /// and not lived to sync.
+    /// Every directory in which a name is found or made is synced, the one at the top first, and that of a file: somebody else may have made
+    /// it and not lived to sync it.
     #[test]
     fn names_are_durable() {
         let root = std::env::temp_dir().join(format!("stormwell-os-{}-names", std::process::id()));
@@ -316,10 +336,11 @@ mod tests {
             synced.borrow_mut().push(path.to_path_buf());
             Ok(())
         };
-        create_directories_with(&root.join("a/b/c"), sync).expect("made");
-        assert_eq!(synced.take(), [root.clone(), root.join("a"), root.join("a/b")]);
-        create_directories_with(&root.join("a/b"), sync).expect("there");
-        assert_eq!(synced.take(), [] as [PathBuf; 0]);
+        for _ in 0..2 {
+            create_directories_with(&root.join("a/b/c"), sync).expect("made or there");
+            let order = synced.take();
+            assert!(order.ends_with(&[root.clone(), root.join("a"), root.join("a/b")]), "{order:?}");
+        }
         for _ in 0..2 {
             BlockingFile::open_with(&root.join("a/file"), sync).expect("opened");
             assert_eq!(synced.take(), [root.join("a")]);

@@ -331,6 +331,10 @@ impl State {
         if self.has_no_room(size) {
             return Err(DiskError::NoSpace);
         }
+        if self.faults.unnamed == Some(file.kind) {
+            self.count("unnamed");
+            return Err(DiskError::Unnamed(format!("cannot sync the directory of {file} (simulated)")));
+        }
         self.removed.retain(|(name, _)| *name != file);
         self.files.insert(file, Content::new(size));
         Ok(())

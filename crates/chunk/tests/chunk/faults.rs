@@ -229,6 +229,48 @@ fn errors_of_the_device() {
     assert_eq!(world.read_all(ChunkId(1)).expect("read"), big);
 }
 
+/// A device on which the name of a new file cannot be made durable takes itself out of service, as after a failed sync of data: what it
+/// acknowledged in that file could be lost with its name, though a second sync of the directory may go well. Reads go on, and after a start everything
+/// acknowledged is there.
+#[test]
+fn names_that_are_not_durable_end_a_device() {
+    for unnamed in [FileKind::Data, FileKind::Journal, FileKind::Checkpoint] {
+        let (device, random) = (SimDevice::new(1, SimFaults::default()), SimRandom::new(1));
+        let mut world = opened(&device, 64 * MIB);
+        let big = bytes(&random, 300_000);
+        device.set_faults(SimFaults { unnamed: Some(unnamed), ..SimFaults::default() });
+        let seal = |number| Request::SealBag { bag: BagId(1000 + number), epoch: 1 };
+        let mut kept = 0;
+        let error = loop {
+            assert!(kept < 10_000, "no {unnamed:?} was made");
+            let done = match unnamed {
+                // Nothing but the journal has these.
+                FileKind::Journal => world.call(seal(kept)).map(drop),
+                _ => world.push(BAG, kept.into(), &big).map(drop),
+            };
+            match done {
+                Ok(()) => kept += 1,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::Io, "{unnamed:?}: {error}");
+        assert!(error.text().contains("failed to sync") && error.text().contains("replace the disk"), "{error}");
+        assert!(world.engine.usage().failed && world.engine.next_tick().is_none_or(|due| due > world.now));
+        device.set_faults(SimFaults::default());
+        assert_eq!(kind(&world.push(BAG, 5000, &big)), Some(ErrorKind::Io), "{unnamed:?}: it stays so");
+        device.crash();
+        let mut world = opened(&device, 64 * MIB);
+        for number in 0..kept {
+            let is_there = match unnamed {
+                FileKind::Journal => world.engine.bag_stat(BagId(1000 + number)).sealed_epoch == Some(1),
+                _ => world.read_all(ChunkId(number.into())).is_ok(),
+            };
+            assert!(is_there, "{unnamed:?}: {number} of {kept}");
+        }
+        world.push(BAG, 5000, &big).expect("a start tries it anew");
+    }
+}
+
 /// A disk that cannot read says so for the bytes asked for, does not call them wrong, and serves them when it can again.
 #[test]
 fn a_read_that_fails_is_said_to_be_that() {

@@ -1,6 +1,7 @@
 //! Things that are done in steps or take time: taking big trees apart, ending sessions, the end of the log, failures.
 
 use crate::world::{World, append, create, delete, mkdir, path, stat};
+use base::disk::FileKind;
 use base::error::ErrorKind;
 use base::id::{GroupId, SessionId};
 use base::limit::SESSION_LEASE;
@@ -149,6 +150,29 @@ fn the_log_fails() {
     world.device.set_faults(SimFaults::default());
     world.crash(1);
     assert!(world.ask(stat("/a")).is_ok(), "it was shown, so it stays");
+    world.ask(mkdir("/b")).expect("a restart heals");
+}
+
+/// A segment of the log whose name cannot be made durable ends changes as a failed sync does: what was acknowledged in it could be lost with
+/// its name.
+#[test]
+fn the_log_has_no_names() {
+    let mut world = World::new(1);
+    world.device.set_faults(SimFaults { unnamed: Some(FileKind::Log), ..SimFaults::default() });
+    let mut made = 0;
+    let error = loop {
+        assert!(made < 100_000, "no segment was made");
+        match world.ask(mkdir(&format!("/{made}{}", "x".repeat(200)))) {
+            Ok(_) => made += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    assert!(made > 100 && error.text().contains("cannot sync the directory"), "{made}: {error}");
+    world.device.set_faults(SimFaults::default());
+    assert_eq!(world.refusal(mkdir("/b")), ErrorKind::Io, "it stays so");
+    world.crash(1);
+    assert!((0..made).all(|number| world.ask(stat(&format!("/{number}{}", "x".repeat(200)))).is_ok()));
     world.ask(mkdir("/b")).expect("a restart heals");
 }
 

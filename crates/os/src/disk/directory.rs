@@ -34,6 +34,8 @@ pub(super) struct Directory {
     direct: bool,
     files: Mutex<OpenFiles>,
     lock: File,
+    /// Why names are not durable any more, once a sync of the directory failed.
+    unnamed: OnceLock<String>,
 }
 
 #[derive(Default)]
@@ -98,7 +100,8 @@ fn open_once<'a>(place: &'a OnceLock<File>, path: &Path, flags: i32) -> io::Resu
 }
 
 impl Directory {
-    /// Makes the directory if it is missing, locks it, removes what a killed process left half made, and learns what the file system takes.
+    /// Makes the directory if it is missing, locks it, removes what a killed process left half made, makes the names of what it left whole
+    /// durable, and learns what the file system takes.
     /// The note says what it does not take.
     pub(super) fn open(path: &Path) -> Result<(Directory, Option<String>)> {
         crate::file::create_own_directory(path)?;
@@ -108,16 +111,19 @@ impl Directory {
                 crate::file::remove(&leftover)?;
             }
         }
-        let mut directory = Directory { path: path.to_path_buf(), direct: true, files: Mutex::default(), lock };
+        crate::file::sync_directory(path)?;
+        let path = path.to_path_buf();
+        let mut directory = Directory { path, direct: true, files: Mutex::default(), lock, unnamed: OnceLock::new() };
         let mut note = None;
         if let Err(error) = directory.probe(|_| Ok(())) {
             if error.raw_os_error() != Some(libc::EINVAL) {
-                return Err(Error::from(error).during(format!("data directory {} cannot be written", path.display())));
+                let shown = directory.path.display();
+                return Err(Error::from(error).during(format!("data directory {shown} cannot be written")));
             }
             directory.direct = false;
             let text = format!(
                 "the file system of {} refuses O_DIRECT; files go through the page cache, which costs memory and copies",
-                path.display()
+                directory.path.display()
             );
             note = Some(text);
         }
@@ -183,9 +189,7 @@ impl Directory {
     pub(super) fn execute(&self, op: Op, pool: &Pool) -> std::result::Result<Buffer, DiskError> {
         let nothing = |()| Buffer::zeroed(0);
         match op {
-            Op::Create { file, size, fill } => {
-                self.create(file, size, fill).map(nothing).map_err(|error| disk_error("create", file, &error))
-            }
+            Op::Create { file, size, fill } => self.create(file, size, fill, sync_names).map(nothing),
             Op::Remove { file } => self.remove(file).map(nothing).map_err(|error| disk_error("remove", file, &error)),
             Op::Read { file, offset, length, caching } => {
                 let open = self.file(file);
@@ -210,7 +214,27 @@ impl Directory {
         }
     }
 
-    fn create(&self, name: FileName, size: u64, fill: Fill) -> io::Result<()> {
+    /// Makes a file, where `sync` makes the names in a directory durable. Once that failed no file is made any more: tried again it may go well
+    /// without having written what the first one could not, and what is acknowledged in a file whose name is lost is lost with it.
+    fn create(
+        &self,
+        name: FileName,
+        size: u64,
+        fill: Fill,
+        sync: impl FnOnce(&Path) -> io::Result<()>,
+    ) -> std::result::Result<(), DiskError> {
+        if let Some(why) = self.unnamed.get() {
+            return Err(DiskError::Unnamed(why.clone()));
+        }
+        self.place(name, size, fill).map_err(|error| disk_error("create", name, &error))?;
+        sync(&self.path).map_err(|error| {
+            let why = format!("cannot sync the directory of {name}: {error}");
+            DiskError::Unnamed(self.unnamed.get_or_init(|| why).clone())
+        })
+    }
+
+    /// Makes a file that has its name; the name is not durable yet.
+    fn place(&self, name: FileName, size: u64, fill: Fill) -> io::Result<()> {
         let making = self.path.join(format!("{name}{MAKING}"));
         let made = self.make(&making).and_then(|file| {
             reserve(&file, size)?;
@@ -225,7 +249,7 @@ impl Directory {
         }
         std::fs::rename(&making, self.path.join(name.to_string()))?;
         self.forget(name);
-        File::open(&self.path)?.sync_all()
+        Ok(())
     }
 
     fn remove(&self, name: FileName) -> io::Result<()> {
@@ -236,6 +260,11 @@ impl Directory {
             other => other,
         }
     }
+}
+
+/// Makes the names in a directory durable.
+fn sync_names(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
 }
 
 /// The device's files in a directory and their lengths, in the order of their names.
@@ -455,10 +484,37 @@ pub(super) fn holder(path: &Path) -> Result<Option<String>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Directory, is_in_memory};
+    use super::{Directory, is_in_memory, sync_names};
     use base::buffer::{Buffer, Pool};
-    use base::disk::{Caching, FileKind, FileName, Fill, Op};
+    use base::disk::{Caching, DiskError, FileKind, FileName, Fill, Op};
     use base::limit::BLOCK;
+
+    /// A file whose name could not be made durable is not said to be made, and no other one is afterwards: not even where a second sync goes
+    /// well. A process that opens the directory anew tries it anew.
+    #[test]
+    fn names_that_were_not_synced() {
+        let path = std::env::temp_dir().join(format!("stormwell-unnamed-{}", std::process::id()));
+        let (directory, _) = Directory::open(&path).expect("a fresh directory");
+        let file = |number| FileName::new(FileKind::Data, number);
+        let size = BLOCK as u64;
+        directory.create(file(1), size, Fill::Reserved, sync_names).expect("made");
+        let broken = |_: &std::path::Path| Err(std::io::Error::from_raw_os_error(libc::EIO));
+        for (number, refused) in [directory.create(file(2), size, Fill::Reserved, broken)]
+            .into_iter()
+            .chain([2, 3].map(|number| directory.create(file(number), size, Fill::Reserved, sync_names)))
+            .enumerate()
+        {
+            assert!(
+                matches!(&refused, Err(DiskError::Unnamed(why)) if why.contains("error 5")),
+                "{number}: {refused:?}"
+            );
+        }
+        drop(directory);
+        let (directory, _) = Directory::open(&path).expect("opened again");
+        directory.create(file(3), size, Fill::Reserved, sync_names).expect("made");
+        drop(directory);
+        std::fs::remove_dir_all(&path).expect("it is ours");
+    }
 
     /// A large read takes from memory what lies there and leaves nothing there; what a read through memory brought is seen.
     #[test]

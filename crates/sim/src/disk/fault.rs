@@ -33,6 +33,8 @@ pub struct SimFaults {
     pub remove_error: When,
     /// Files of this kind find no room: making one ends with no space, however much there is.
     pub no_room_for: Option<FileKind>,
+    /// Names of files of this kind cannot be made durable: making one ends so.
+    pub unnamed: Option<FileKind>,
     /// A power loss takes every write to files of this kind that was not synced, instead of some.
     pub forgets: Option<FileKind>,
     /// Writes that are reported done and never happen.
