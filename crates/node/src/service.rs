@@ -102,7 +102,11 @@ impl Service for NodeService {
     fn handle(&self, call: Call) {
         let node = &self.0;
         match call.kind {
-            wire::Append::KIND | wire::AppendCell::KIND | bag::Push::KIND | bag::Acknowledge::KIND => {
+            wire::Append::KIND
+            | wire::AppendCell::KIND
+            | bag::Push::KIND
+            | bag::Pull::KIND
+            | bag::Acknowledge::KIND => {
                 if let Some(call) = node.admit(call) {
                     self.handle_admitted(call);
                 }
@@ -110,7 +114,6 @@ impl Service for NodeService {
             wire::Read::KIND => node.read(call),
             wire::Seal::KIND => node.seal(call),
             wire::Stat::KIND => node.stat(call),
-            bag::Pull::KIND => node.pull(call),
             bag::RenewGrants::KIND => node.renew_grants(call),
             bag::Create::KIND | bag::Stat::KIND | bag::List::KIND => node.in_steps(call),
             bag::Seal::KIND | bag::Delete::KIND | bag::Rewind::KIND => node.in_steps(call),
@@ -127,11 +130,12 @@ impl Service for NodeService {
 }
 
 impl NodeService {
-    /// Takes a call that changes something for a session that is open.
+    /// Takes a call that changes something, or takes something, for a session that is open.
     pub fn handle_admitted(&self, call: Call) {
         match call.kind {
             wire::Append::KIND => self.0.append(call),
             wire::AppendCell::KIND => self.0.append_cell(call),
+            bag::Pull::KIND => self.0.pull(call),
             bag::Acknowledge::KIND => self.0.acknowledge(call),
             _ => self.0.push(call),
         }
