@@ -18,6 +18,7 @@ use crate::troubles::Troubles;
 use base::disk::Caching;
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
+use base::fault::contained;
 use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, NodeId, PushName};
 use base::limit::ACKNOWLEDGED_AT_ONCE_MAX;
 use base::planted::Planted;
@@ -199,6 +200,12 @@ impl Node {
         }
     }
 
+    /// Does what a call needs beyond this moment, as a task. A fault in it ends this call alone: dropped, it answers that it was given up,
+    /// and what it shares with others is behind locks that go on (`base::fault`).
+    pub fn apart<F: Future<Output = ()> + Send + 'static>(&self, steps: F) {
+        self.runtime.spawn(contained(steps));
+    }
+
     /// Whether it is the node that keeps the metadata who orders, which alone may.
     pub fn may_order(&self, asker: Asker) -> Result<()> {
         if self.membership().is_some_and(|membership| membership.is_keeper(asker)) {
@@ -303,7 +310,7 @@ impl Node {
         match translate::append_request(&ask, call.payload, cell) {
             Ok(request) if self.sends_on(device) => {
                 let (node, device, respond) = (self.clone(), device.clone(), call.respond);
-                self.runtime.spawn(async move {
+                self.apart(async move {
                     match node.place_now(&device, GroupId(ask.group), ChunkId(ask.chunk.value())).await {
                         Ok(device) => device.send(Item::Chunk { request, then: Then::Answer(respond) }),
                         Err(error) => respond.fail(error),
@@ -360,7 +367,7 @@ impl Node {
         };
         if self.sends_on(device) {
             let (node, device, respond) = (self.clone(), device.clone(), call.respond);
-            self.runtime.spawn(async move {
+            self.apart(async move {
                 match node.holder(&device, ChunkId(ask.chunk.value())).await {
                     Ok(device) => device.send(Item::Chunk { request, then: Then::Answer(respond) }),
                     Err(error) => respond.fail(error),
@@ -396,7 +403,7 @@ impl Node {
             Ok((bytes, sums)) => {
                 if self.sends_on(device) {
                     let (node, device, respond) = (self.clone(), device.clone(), call.respond);
-                    self.runtime.spawn(async move {
+                    self.apart(async move {
                         node.push_elsewhere(&device, push, (bytes, sums), respond).await;
                     });
                     return;
@@ -476,7 +483,7 @@ impl Node {
     /// Calls that need the metadata store and devices one after another run as a task.
     fn in_steps(self: &Arc<Self>, call: Call) {
         let node = self.clone();
-        self.runtime.spawn(async move { node.step_through(call).await });
+        self.apart(async move { node.step_through(call).await });
     }
 
     async fn step_through(&self, call: Call) {
