@@ -14,6 +14,7 @@ mod hdfs_calls;
 mod hdfs_cluster;
 mod hdfs_gateways;
 mod hdfs_late;
+mod hdfs_lost;
 mod hdfs_names;
 mod hdfs_pipeline;
 mod hdfs_quotas;
