@@ -232,6 +232,17 @@ pub const CALL_SILENCE_MAX: Duration = Duration::from_secs(10);
 /// long enough for a machine's service to be started again.
 pub const UNANSWERED_MAX: Duration = Duration::from_secs(60);
 
+/// Pulls of one session that wait on a device for chunks to come. A program has one waiting for each of its consumers, 200 bytes each; one
+/// more is answered that there is nothing, as if its wait were over.
+pub const DEVICE_PULLS_WAITING_EACH: usize = 64;
+
+/// The same of all sessions: 16 MiB with the maps around them. Connections alone would let a million wait.
+pub const DEVICE_PULLS_WAITING_MAX: usize = 65_536;
+const _: () = assert!(
+    DEVICE_PULLS_WAITING_MAX >= 16 * DEVICE_PULLS_WAITING_EACH
+        && DEVICE_PULLS_WAITING_MAX < CONNECTIONS_MAX * SMALL_FRAMES_MAX
+);
+
 /// A session's pushes to one device go so far ahead of the oldest that has no answer: a device remembers no more of them after they
 /// were handled. Links of eight connections have half as many under way. With 100 bytes each 400 KiB; over all streams that a session
 /// may have at a device (`PUSH_STREAMS_MAX`) 26 MiB, of a session that is out for it.

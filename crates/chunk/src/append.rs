@@ -527,7 +527,7 @@ impl Core {
     /// Handles the return of a device into a bag that it has left. Asked late or twice, it finds chunks that came since, and leaves them.
     pub fn readmit_bag(&mut self, ticket: u64, bag: BagId) {
         let is_sealed = self.index.bags.get(&bag).is_some_and(|stat| stat.sealed_epoch.is_some());
-        if is_sealed && !self.index.chunks.iter().any(|(_, chunk)| chunk.owner == Owner::Bag(bag)) {
+        if is_sealed && self.index.chunks.of_bag(bag) == 0 {
             return self.drop_bag(ticket, bag);
         }
         self.reply_at(Level::Synced, [0, self.journal.last], ticket, Reply::Done);

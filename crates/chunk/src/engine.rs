@@ -169,9 +169,14 @@ impl<T> Engine<T> {
         unsure.fold((0, 0), |(count, bytes), (.., length)| (count + 1, bytes + u64::from(*length)))
     }
 
+    /// Chunks of a bag that are here, complete or not. Looks at none of them.
+    pub fn count_of(&self, bag: base::id::BagId) -> u64 {
+        self.core.index.chunks.of_bag(bag)
+    }
+
     /// Whether chunks of a bag are here, or may be again.
     pub fn has_chunks(&self, bag: base::id::BagId) -> bool {
-        self.chunks_of(Owner::Bag(bag)).next().is_some() || self.acknowledged_for_now(bag).0 > 0
+        self.count_of(bag) > 0 || self.acknowledged_for_now(bag).0 > 0
     }
 
     /// Every bag that has chunks or counters here.

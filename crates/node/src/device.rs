@@ -403,10 +403,7 @@ impl Thread {
             }
             Item::SessionsOver(sessions) => self.engine.forget_sessions(&sessions),
             Item::Renew { bag, grants, consumer, respond } => {
-                let queue = self.bags.queue(bag, &self.engine);
-                for (chunk, grant) in grants {
-                    queue.renew(now, chunk, grant, consumer);
-                }
+                self.bags.renew(now, bag, grants, consumer, &self.engine);
                 respond.answer(&net::message::Done {}, Payload::empty());
             }
             Item::BagChanged { bag } => {
@@ -533,8 +530,8 @@ impl Thread {
     }
 
     fn pull(&mut self, now: Time, bag: BagId, waiter: Waiter) {
-        let queue = self.bags.queue(bag, &self.engine);
-        let Some((chunk, length)) = queue.pull(now, waiter.consumer, waiter.grant) else {
+        let who = (waiter.consumer, waiter.grant);
+        let Some((chunk, length)) = self.bags.pull(now, bag, who, &self.engine) else {
             // Where nothing new comes and nothing is, nothing will be.
             let ended = self.device.is_draining() && !self.engine.has_chunks(bag);
             return self.bags.wait(now, bag, waiter, ended, &self.engine);
@@ -582,13 +579,12 @@ impl Thread {
         let mut asked = Vec::new();
         let mut chunks = Vec::new();
         let present = self.engine.bag_stat(bag).pass;
-        let queue = self.bags.queue(bag, &self.engine);
-        for (place, (chunk, grant)) in grants.into_iter().enumerate() {
-            // Of an earlier pass only the engine knows: it was accepted then, or is refused now.
-            let verdict = match pass == present {
-                true => queue.acknowledge(now, chunk, (grant, by.session)),
-                false => Verdict::Unknown,
-            };
+        // Of an earlier pass only the engine knows: it was accepted then, or is refused now.
+        let verdicts = match pass == present {
+            true => self.bags.acknowledge(now, bag, &grants, by.session, &self.engine),
+            false => vec![Verdict::Unknown; grants.len()],
+        };
+        for (place, ((chunk, grant), verdict)) in grants.into_iter().zip(verdicts).enumerate() {
             match verdict {
                 Verdict::Refuse(reason) => results.push(Err(Error::new(ErrorKind::Stale, reason))),
                 // Of a chunk that is not here any more the engine knows who acknowledged it, across restarts.
@@ -663,16 +659,12 @@ impl Thread {
         respond: Responder,
         result: Result<Reply>,
     ) {
-        self.bags.push_ended(bag);
+        // A push asked again may be of a chunk that was consumed meanwhile: it must not come back.
+        let is_here = result.is_ok() && self.engine.wants_handling(chunk);
+        self.bags.push_ended(bag, is_here.then_some((chunk, length)), &self.engine);
         match result {
             Ok(_) => {
-                // A push asked again may be of a chunk that was consumed meanwhile: it must not come back.
-                let here = self.engine.wants_handling(chunk);
-                let queue = self.bags.queue(bag, &self.engine);
-                if here {
-                    queue.push(chunk, length);
-                }
-                let waiting = queue.lengths().waiting as u64;
+                let waiting = self.bags.lengths(bag).waiting as u64;
                 let answer = bag::PushAnswer { waiting, under_way: Some(self.pushes), refused: None };
                 respond.answer(&answer, Payload::empty());
             }
@@ -697,7 +689,7 @@ impl Thread {
     ) {
         match result {
             Ok(Reply::Data { parts, crc, .. }) => {
-                let lengths = self.bags.queue(bag, &self.engine).lengths();
+                let lengths = self.bags.lengths(bag);
                 let answer = bag::PullAnswer {
                     pulled: bag::Pulled::Chunk as i32,
                     chunk: chunk.0.into(),
@@ -729,13 +721,14 @@ impl Thread {
                 assert_eq!(asked.len(), decided.len(), "one result for each chunk asked about");
                 // After a rewind on the way the chunk waits again, or was handled in the pass that the answer is about.
                 let present = self.engine.bag_stat(bag).pass;
-                let queue = self.bags.queue(bag, &self.engine);
+                let mut gone = Vec::with_capacity(asked.len());
                 for ((place, chunk), verdict) in asked.into_iter().zip(decided) {
                     if verdict.is_ok() && pass == present {
-                        queue.acknowledged(chunk);
+                        gone.push(chunk);
                     }
                     results[place] = verdict;
                 }
+                self.bags.acknowledged(bag, gone, &self.engine);
                 let results = results
                     .into_iter()
                     .map(|result| {

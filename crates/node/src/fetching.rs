@@ -5,6 +5,7 @@ use crate::device::Device;
 use crate::orders::Copied;
 use crate::service::Node;
 use base::error::{Error, ErrorKind, Result};
+use base::fault::contained;
 use base::id::{ChunkId, DeviceId, Generation, GroupId, NodeId};
 use base::limit::{FETCH_BUDGET, FETCH_MAX, NODES_MAX, RECORD_PAYLOAD_MAX};
 use base::net::Net;
@@ -179,7 +180,7 @@ impl Node {
         (start, end): (u64, u64),
         permit: OwnedSemaphorePermit,
     ) -> Coming {
-        self.runtime.spawn(async move { Ok((source.read(&ask, start, end).await?, permit)) })
+        self.runtime.spawn(contained(async move { Ok((source.read(&ask, start, end).await?, permit)) }))
     }
 }
 

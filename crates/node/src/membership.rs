@@ -62,6 +62,22 @@ const FIND_WAIT_MAX: Duration = SESSION_LEASE;
 /// Between two such attempts.
 const FIND_PAUSE: Duration = Duration::from_millis(200);
 
+/// A session that is asked for. If that ends by a fault, its calls are given up, which answers them, and the next one asks anew.
+struct AskingFor<'a> {
+    membership: &'a Membership,
+    session: SessionId,
+    is_over: bool,
+}
+
+impl Drop for AskingFor<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let calls = self.membership.sessions().asked.remove(&self.session);
+            drop(calls);
+        }
+    }
+}
+
 impl Membership {
     /// A node that has not reported yet to the one at `keeper`. `settings` are those of its link there.
     pub fn new(keeper: String, network: Arc<dyn Net>, settings: LinkSettings, planted: Option<Planted>) -> Membership {
@@ -152,7 +168,7 @@ impl Membership {
         sessions.asked.insert(session, vec![call]);
         drop(sessions);
         let (membership, service) = (self.clone(), NodeService(node.clone()));
-        node.runtime.spawn(async move { membership.find(session, service).await });
+        node.apart(async move { membership.find(session, service).await });
         None
     }
 
@@ -164,6 +180,7 @@ impl Membership {
 
     /// Asks for a session, and lets its calls go on in their order.
     async fn find(self: Arc<Self>, session: SessionId, service: NodeService) {
+        let mut asking = AskingFor { membership: &self, session, is_over: false };
         let found = self.lease_of(session).await;
         if let Ok(until) = &found {
             self.sessions().open.insert(session, *until);
@@ -174,6 +191,7 @@ impl Membership {
             if calls.is_empty() {
                 // Only now may calls pass by: none that came before is left.
                 sessions.asked.remove(&session);
+                asking.is_over = true;
                 return;
             }
             drop(sessions);

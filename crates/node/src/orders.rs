@@ -173,7 +173,7 @@ impl Node {
             return call.respond.fail(error);
         }
         let node = self.clone();
-        self.runtime.spawn(async move { node.carry_out(call).await });
+        self.apart(async move { node.carry_out(call).await });
     }
 
     async fn carry_out(&self, call: Call) {

@@ -18,6 +18,7 @@ use crate::troubles::Troubles;
 use base::disk::Caching;
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
+use base::fault::contained;
 use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, NodeId, PushName};
 use base::limit::ACKNOWLEDGED_AT_ONCE_MAX;
 use base::planted::Planted;
@@ -102,7 +103,11 @@ impl Service for NodeService {
     fn handle(&self, call: Call) {
         let node = &self.0;
         match call.kind {
-            wire::Append::KIND | wire::AppendCell::KIND | bag::Push::KIND | bag::Acknowledge::KIND => {
+            wire::Append::KIND
+            | wire::AppendCell::KIND
+            | bag::Push::KIND
+            | bag::Pull::KIND
+            | bag::Acknowledge::KIND => {
                 if let Some(call) = node.admit(call) {
                     self.handle_admitted(call);
                 }
@@ -110,7 +115,6 @@ impl Service for NodeService {
             wire::Read::KIND => node.read(call),
             wire::Seal::KIND => node.seal(call),
             wire::Stat::KIND => node.stat(call),
-            bag::Pull::KIND => node.pull(call),
             bag::RenewGrants::KIND => node.renew_grants(call),
             bag::Create::KIND | bag::Stat::KIND | bag::List::KIND => node.in_steps(call),
             bag::Seal::KIND | bag::Delete::KIND | bag::Rewind::KIND => node.in_steps(call),
@@ -127,11 +131,12 @@ impl Service for NodeService {
 }
 
 impl NodeService {
-    /// Takes a call that changes something for a session that is open.
+    /// Takes a call that changes something, or takes something, for a session that is open.
     pub fn handle_admitted(&self, call: Call) {
         match call.kind {
             wire::Append::KIND => self.0.append(call),
             wire::AppendCell::KIND => self.0.append_cell(call),
+            bag::Pull::KIND => self.0.pull(call),
             bag::Acknowledge::KIND => self.0.acknowledge(call),
             _ => self.0.push(call),
         }
@@ -193,6 +198,12 @@ impl Node {
             }
             Role::Member(membership) => membership.admit(self, call),
         }
+    }
+
+    /// Does what a call needs beyond this moment, as a task. A fault in it ends this call alone: dropped, it answers that it was given up,
+    /// and what it shares with others is behind locks that go on (`base::fault`).
+    pub fn apart<F: Future<Output = ()> + Send + 'static>(&self, steps: F) {
+        self.runtime.spawn(contained(steps));
     }
 
     /// Whether it is the node that keeps the metadata who orders, which alone may.
@@ -299,7 +310,7 @@ impl Node {
         match translate::append_request(&ask, call.payload, cell) {
             Ok(request) if self.sends_on(device) => {
                 let (node, device, respond) = (self.clone(), device.clone(), call.respond);
-                self.runtime.spawn(async move {
+                self.apart(async move {
                     match node.place_now(&device, GroupId(ask.group), ChunkId(ask.chunk.value())).await {
                         Ok(device) => device.send(Item::Chunk { request, then: Then::Answer(respond) }),
                         Err(error) => respond.fail(error),
@@ -356,7 +367,7 @@ impl Node {
         };
         if self.sends_on(device) {
             let (node, device, respond) = (self.clone(), device.clone(), call.respond);
-            self.runtime.spawn(async move {
+            self.apart(async move {
                 match node.holder(&device, ChunkId(ask.chunk.value())).await {
                     Ok(device) => device.send(Item::Chunk { request, then: Then::Answer(respond) }),
                     Err(error) => respond.fail(error),
@@ -392,7 +403,7 @@ impl Node {
             Ok((bytes, sums)) => {
                 if self.sends_on(device) {
                     let (node, device, respond) = (self.clone(), device.clone(), call.respond);
-                    self.runtime.spawn(async move {
+                    self.apart(async move {
                         node.push_elsewhere(&device, push, (bytes, sums), respond).await;
                     });
                     return;
@@ -472,7 +483,7 @@ impl Node {
     /// Calls that need the metadata store and devices one after another run as a task.
     fn in_steps(self: &Arc<Self>, call: Call) {
         let node = self.clone();
-        self.runtime.spawn(async move { node.step_through(call).await });
+        self.apart(async move { node.step_through(call).await });
     }
 
     async fn step_through(&self, call: Call) {

@@ -5,7 +5,7 @@
 //! than a hundredth at a time, not to twice its size; no chunk has memory of its own.
 
 use super::Run;
-use base::id::{ChunkId, Generation, GroupId, Owner};
+use base::id::{BagId, ChunkId, Generation, GroupId, Owner};
 use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
 
@@ -70,12 +70,19 @@ pub(crate) struct Chunks {
     leaves: BTreeMap<ChunkId, Leaf>,
     count: usize,
     runs: u64,
+    /// How many chunks each bag has, of those that have any: whoever names a bag without one is answered without a look at all chunks.
+    of_bags: BTreeMap<BagId, u64>,
 }
 
 impl Chunks {
     /// How many there are.
     pub fn len(&self) -> usize {
         self.count
+    }
+
+    /// How many of them are of this bag.
+    pub fn of_bag(&self, bag: BagId) -> u64 {
+        self.of_bags.get(&bag).copied().unwrap_or(0)
     }
 
     /// The runs of all.
@@ -118,6 +125,9 @@ impl Chunks {
 
     /// Adds a chunk, which is not there.
     pub fn insert(&mut self, mut fields: Fields, runs: &[Run]) {
+        if let Owner::Bag(bag) = fields.owner() {
+            *self.of_bags.entry(bag).or_default() += 1;
+        }
         let leaf = self.leaf_with_room(fields.id);
         let Err(place) = leaf.place(fields.id) else { unreachable!("a chunk is made twice") };
         let at = leaf.first_run(place);
@@ -161,6 +171,14 @@ impl Chunks {
         shrink(&mut leaf.fields);
         self.count -= 1;
         self.join_if_small(bound);
+        if let Owner::Bag(bag) = fields.owner()
+            && let Some(count) = self.of_bags.get_mut(&bag)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.of_bags.remove(&bag);
+            }
+        }
         Some((fields, runs))
     }
 
@@ -314,6 +332,8 @@ mod tests {
             chunks.iter().map(|(id, chunk)| (id, (chunk.owner, chunk.length, chunk.runs.to_vec()))).collect();
         let known: Vec<_> = model.iter().map(|(id, chunk)| (*id, chunk.clone())).collect();
         assert!(found == known, "seed {seed}: the chunks differ from those of the model");
+        let of_bag = model.values().filter(|(owner, ..)| *owner == Owner::Bag(BagId(9))).count() as u64;
+        assert_eq!((chunks.of_bag(BagId(9)), chunks.of_bag(BagId(8))), (of_bag, 0), "seed {seed}");
         let runs: usize = model.values().map(|(_, _, runs)| runs.len()).sum();
         assert_eq!((chunks.len(), chunks.runs()), (model.len(), runs as u64), "seed {seed}");
     }

@@ -201,13 +201,13 @@ async fn end(gateway: &Gateway, ask: Complete) -> Result<bool, Refusal> {
     }
 }
 
-/// Whether a file that nobody writes ends with this block: then a client asks again because it did not hear the answer.
 /// Bytes that a file has, as its writer says of the last block.
 fn whole(present: Option<Block>, last: Option<&ExtendedBlock>) -> u64 {
     let length = last.and_then(|last| last.length).unwrap_or(0);
     present.map_or(0, |present| present.base.saturating_add(length))
 }
 
+/// Whether a file that nobody writes ends with this block: then a client asks again because it did not hear the answer.
 async fn is_closed(gateway: &Gateway, path: &str, inode: u64, last: Option<&ExtendedBlock>) -> bool {
     let found = if inode == 0 { gateway.client.stat(path).await } else { gateway.client.stat_inode(inode).await };
     let Ok(found) = found else { return false };

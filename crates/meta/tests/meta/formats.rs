@@ -143,7 +143,7 @@ fn rot_behind_what_was_settled() {
     let mut refused = 0;
     for block in 0..16 {
         let mut world = World::new(5);
-        let mut make = |world: &mut World, numbers: std::ops::Range<u32>| {
+        let make = |world: &mut World, numbers: std::ops::Range<u32>| {
             numbers.for_each(|number| drop(world.ask(mkdir(&format!("/d{number}"))).expect("mkdir")));
         };
         make(&mut world, 0..5);

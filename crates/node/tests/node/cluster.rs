@@ -15,7 +15,7 @@ use node::{DeviceSetting, Door, MetaPlace, Running, Settings};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 mod identity;
@@ -40,7 +40,7 @@ impl Cluster {
         let root = std::env::temp_dir().join(format!("stormwell-cluster-{}-{name}", std::process::id()));
         let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let keeper = port.expect("a free port").to_string();
-        let clock = Arc::new(AheadClock { clock: os::clock::SystemClock::new(), ahead: AtomicU64::new(0) });
+        let clock = Arc::new(AheadClock::new());
         Cluster { root, keeper, nodes: BTreeMap::new(), clock, hdfs: Door::Off }
     }
 
@@ -54,7 +54,7 @@ impl Cluster {
         cluster
     }
 
-    fn directory(&self, number: usize) -> PathBuf {
+    pub fn directory(&self, number: usize) -> PathBuf {
         self.root.join(format!("n{number}"))
     }
 
@@ -636,7 +636,7 @@ async fn a_failed_device_is_drained() {
     let mut cluster = Cluster::new("failed");
     cluster.run(0).await;
     let broken = Arc::new(AtomicBool::new(false));
-    let world = FailingWorld { place: cluster.directory(1), broken: broken.clone(), planted: None };
+    let world = FailingWorld { place: cluster.directory(1), broken: broken.clone(), ..FailingWorld::default() };
     let running = cluster.try_run_in(Arc::new(world), cluster.settings(1)).await.expect("the node starts");
     cluster.nodes.insert(1, running);
     cluster.all_there(2).await;

@@ -13,7 +13,7 @@ use node::{DeviceSetting, Running, Settings};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A node with four devices that goes with the test.
 struct Scene {
@@ -28,7 +28,7 @@ impl Scene {
     async fn start(name: &str, how: Compression) -> Scene {
         let name = format!("stormwell-columns-{}-{name}-{}", std::process::id(), how.name());
         let directory = std::env::temp_dir().join(name);
-        let clock = Arc::new(AheadClock { clock: os::clock::SystemClock::new(), ahead: AtomicU64::new(0) });
+        let clock = Arc::new(AheadClock::new());
         let mut scene = Scene { how, running: None, directory, clock };
         scene.run().await;
         let policy = Policy { compression: Some(how), ..Policy::default() };

@@ -117,24 +117,11 @@ async fn a_push_waits_for_room() {
     fixture.stop().await;
 }
 
-/// Puts a chunk on a device that is not served, whose owner is of a kind that only a newer program knows.
-fn put_newer(chunks: &Path) {
+/// Has a device that is not served do something.
+pub fn do_unserved(chunks: &Path, request: Request) {
     let mut disk = os::disk::open(chunks, os::disk::Backend::Threads, Pool::new(1 << 20)).expect("its disk").disk;
     let settings = chunk::Settings::for_capacity(256 << 20, Pool::new(1 << 20));
     let (mut engine, _) = Engine::open(disk.as_mut(), settings, DeviceId(1), Time::ZERO).expect("a device");
-    let payload = Bytes::from(vec![9; 5000]);
-    let request = Request::Append {
-        chunk: ChunkId(77),
-        owner: Owner::new(9, 77).expect("an owner"),
-        generation: Generation(1),
-        offset: 0,
-        sums: BlockSums::of(&payload),
-        payload,
-        level: Level::Synced,
-        seal: true,
-        small_parts: false,
-        cell: 0,
-    };
     engine.submit(Time::ZERO, request, ());
     let (mut effects, mut done, mut answer) = (Vec::new(), Vec::new(), None);
     while answer.is_none() {
@@ -150,7 +137,25 @@ fn put_newer(chunks: &Path) {
             done.drain(..).for_each(|finished| engine.completed(Time::ZERO, finished));
         }
     }
-    answer.expect("there is one").expect("stored");
+    answer.expect("there is one").expect("done");
+}
+
+/// Puts a chunk on a device that is not served, whose owner is of a kind that only a newer program knows.
+fn put_newer(chunks: &Path) {
+    let payload = Bytes::from(vec![9; 5000]);
+    let request = Request::Append {
+        chunk: ChunkId(77),
+        owner: Owner::new(9, 77).expect("an owner"),
+        generation: Generation(1),
+        offset: 0,
+        sums: BlockSums::of(&payload),
+        payload,
+        level: Level::Synced,
+        seal: true,
+        small_parts: false,
+        cell: 0,
+    };
+    do_unserved(chunks, request);
 }
 
 /// A device with a chunk that only a newer program knows cannot be emptied, and says why; the chunk stays.

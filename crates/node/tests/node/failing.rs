@@ -15,16 +15,18 @@ use os::disk::{Backend, Opened};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// The real world, except that syncs of one device fail while `broken` says so.
+/// The real world, except that syncs of one device fail while `broken` says so, and that its log is kept.
+#[derive(Default)]
 pub struct FailingWorld {
     pub place: PathBuf,
     pub broken: Arc<AtomicBool>,
     /// A fault put in on purpose.
     pub planted: Option<Planted>,
+    pub said: Mutex<String>,
 }
 
 struct FailingDisk {
@@ -118,7 +120,11 @@ impl World for FailingWorld {
         OsWorld.aside(name, work)
     }
 
-    fn say(&self, _line: &str) {}
+    fn say(&self, line: &str) {
+        let mut said = self.said.lock().expect("nobody panicked");
+        said.push_str(line);
+        said.push('\n');
+    }
 
     fn planted(&self) -> Option<Planted> {
         self.planted
@@ -145,7 +151,8 @@ impl Scene {
         };
         let mut settings = Settings::new("127.0.0.1:0", vec![device("good"), device("bad")]);
         settings.console = Door::At("127.0.0.1:0".to_string());
-        let world = FailingWorld { place: self.directory.join("bad"), broken: self.broken.clone(), planted: None };
+        let world =
+            FailingWorld { place: self.directory.join("bad"), broken: self.broken.clone(), ..FailingWorld::default() };
         let (clock, random) = (Arc::new(os::clock::SystemClock::new()), Arc::new(os::random::SystemRandom));
         let net = Arc::new(os::net::TcpNet);
         let running = node::start(settings, Arc::new(world), net.clone(), clock.clone(), random.clone()).await;

@@ -7,12 +7,14 @@ mod columns;
 mod compressed;
 mod drains;
 mod failing;
+mod faults;
 mod fuzz;
 mod hdfs_bounds;
 mod hdfs_calls;
 mod hdfs_cluster;
 mod hdfs_gateways;
 mod hdfs_late;
+mod hdfs_lost;
 mod hdfs_names;
 mod hdfs_pipeline;
 mod hdfs_quotas;
@@ -38,13 +40,21 @@ use net::{Link, LinkSettings, Payload};
 use node::{DeviceSetting, Door, Running, Settings};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The clock of a machine that stands still now and then: it may be put ahead.
 struct AheadClock {
     clock: os::clock::SystemClock,
     ahead: AtomicU64,
+    /// Whoever asks it next for the time of day meets a fault, but for engines, which have threads of their own.
+    is_faulty: AtomicBool,
+}
+
+impl AheadClock {
+    fn new() -> AheadClock {
+        AheadClock { clock: os::clock::SystemClock::new(), ahead: AtomicU64::new(0), is_faulty: AtomicBool::new(false) }
+    }
 }
 
 impl Clock for AheadClock {
@@ -52,6 +62,8 @@ impl Clock for AheadClock {
         self.clock.now().after(Duration::from_secs(self.ahead.load(Ordering::Relaxed)))
     }
     fn wall(&self) -> WallTime {
+        let is_task = std::thread::current().name().is_some_and(|name| name.starts_with("tokio"));
+        assert!(!(is_task && self.is_faulty.swap(false, Ordering::Relaxed)), "planted");
         self.clock.wall()
     }
 }
@@ -69,6 +81,8 @@ struct Fixture {
     metadata_dir: Option<PathBuf>,
     /// The node as a process of its own, while it is one.
     elsewhere: Option<hdfs_trouble::Elsewhere>,
+    /// What it stands on.
+    world: Arc<dyn node::World>,
 }
 
 impl Fixture {
@@ -91,17 +105,21 @@ impl Fixture {
 
     /// One that does not run yet.
     fn at(directory: PathBuf) -> Fixture {
-        let clock = Arc::new(AheadClock { clock: os::clock::SystemClock::new(), ahead: AtomicU64::new(0) });
+        let clock = Arc::new(AheadClock::new());
         let (classes, capacity) = (vec![Class::Ssd], 256 << 20);
-        Fixture { running: None, directory, clock, classes, capacity, metadata_dir: None, elsewhere: None }
+        Fixture {
+            running: None,
+            directory,
+            clock,
+            classes,
+            capacity,
+            metadata_dir: None,
+            elsewhere: None,
+            world: Arc::new(node::OsWorld),
+        }
     }
 
     async fn run(&mut self) {
-        self.run_in(Arc::new(node::OsWorld)).await;
-    }
-
-    /// The same in another world.
-    async fn run_in(&mut self, world: Arc<dyn node::World>) {
         let device = |(number, class): (usize, &Class)| {
             let several = self.classes.len() > 1;
             let own = if several { self.directory.join(format!("{number}")) } else { self.directory.clone() };
@@ -111,7 +129,7 @@ impl Fixture {
         let hdfs = Door::At("127.0.0.1:0".to_string());
         let metadata_dir = self.metadata_dir.clone();
         let settings = Settings { hdfs, metadata_dir, ..Settings::new("127.0.0.1:0", devices) };
-        let random = Arc::new(os::random::SystemRandom);
+        let (world, random) = (self.world.clone(), Arc::new(os::random::SystemRandom));
         let started = node::start(settings, world, Arc::new(os::net::TcpNet), self.clock.clone(), random).await;
         self.running = Some(started.expect("the node starts"));
     }

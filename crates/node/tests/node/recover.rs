@@ -100,7 +100,8 @@ async fn an_append_on_its_way_is_too_late() {
         let directory = std::env::temp_dir().join(format!("stormwell-node-{}-way", std::process::id()));
         let mut fixture = Fixture::at(directory.clone());
         let place = directory.join("none of them fails");
-        fixture.run_in(Arc::new(FailingWorld { place, broken: Arc::default(), planted })).await;
+        fixture.world = Arc::new(FailingWorld { place, planted, ..FailingWorld::default() });
+        fixture.run().await;
         let (first, second) = (fixture.link(1).await, fixture.link(2).await);
         let opened = open(&first, "/f").await;
         let recover = file::Recover { inode: opened.inode, only_gone: false, generation: 0 };

@@ -21,7 +21,8 @@ async fn acknowledged_in_vain() {
         let mut cluster = Cluster::new(&format!("vain-{near}"));
         let broken = Arc::new(AtomicBool::new(false));
         let directory = cluster.root.join("bad");
-        let world = Arc::new(FailingWorld { place: directory.clone(), broken: broken.clone(), planted: None });
+        let world =
+            Arc::new(FailingWorld { place: directory.clone(), broken: broken.clone(), ..FailingWorld::default() });
         let with_bad = |number: usize| {
             let mut settings = cluster.settings(number);
             let bad = DeviceSetting { directory: directory.clone(), ..settings.devices[0].clone() };
