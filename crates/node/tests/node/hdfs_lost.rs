@@ -26,8 +26,12 @@ async fn apart(
         stream.send_all(0, b"acknowledged", PACKET).await;
         let (extents, _) = native.extents(file.inode, 0).await.expect("it has one");
         let devices = native.devices().await.expect("listed").devices;
-        let place =
-            devices.iter().find(|device| device.layout.columns[0].device == extents[0].device).expect("it is there").place.clone();
+        let place = devices
+            .iter()
+            .find(|device| device.device == extents[0].layout.columns[0].device)
+            .expect("it is there")
+            .place
+            .clone();
         for other in (1..3).filter(|other| *other != gateway) {
             if place.contains(&cluster.directory(other).display().to_string()) {
                 return (file, block, stream, other, ChunkId(extents[0].layout.columns[0].chunk.value()));
