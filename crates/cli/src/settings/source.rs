@@ -230,7 +230,26 @@ fn shown(value: &DeValue<'_>) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::{Fault, Origin, Said, Value, environment, parse};
+    use sim::random::SimRandom;
     use std::path::{Path, PathBuf};
+
+    /// Whatever is in a file, it is settings and faults, each with a line that there is.
+    #[test]
+    fn fuzz_settings() {
+        let whole = b"listen = \"a:1\"\n# words\ndata = [\"/a:ssd:1G\", '/b']\n[tls]\nx = { y = 1979-05-27, z = [1.5, true] }\n";
+        for seed in sim::fuzz::seeds(2_000) {
+            let (random, mut bytes) = (SimRandom::new(seed), whole.to_vec());
+            for _ in 0..4 {
+                sim::fuzz::damage(&random, &mut bytes);
+                let text = String::from_utf8_lossy(&bytes);
+                let lines = 1 + text.matches('\n').count();
+                for fault in parse(Path::new("s.toml"), &text).1 {
+                    let known = matches!(&fault.origin, Some(Origin::Line(_, line)) if (1..=lines).contains(line));
+                    assert!(known, "seed {seed}: {fault} of {text:?}");
+                }
+            }
+        }
+    }
 
     fn faults(text: &str) -> Vec<String> {
         parse(Path::new("c/s.toml"), text).1.iter().map(Fault::to_string).collect()

@@ -1,6 +1,6 @@
 //! policy and explain: wishes are inherited and followed, and what is said about safety is true.
 
-use crate::store::{Ended, Store, binary, run};
+use crate::store::{Ended, Store, binary, noise, run};
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
@@ -27,6 +27,51 @@ fn wished() {
     store.run(&["policy", "set", "/a", "--inherit"]).done();
     assert!(store.run(&["policy", "get", "/a"]).done().text().contains("in force  tier nvm, ssd or hdd"));
     store.run(&["policy", "get", "/nowhere"]).failed(3, "/nowhere");
+}
+
+/// What nobody wished into memory is never there, whatever room it has: neither a file over several devices, nor small files that are packed
+/// together, nor chunks of a bag, nor what a drain moves to other devices.
+#[test]
+fn nothing_is_in_memory_unasked() {
+    let mut store = Store::with_devices(2);
+    store.kill();
+    store.start_again_with(&["--data", "fast:memory:256M"]);
+    let live = || -> Vec<(String, u64, u64)> {
+        let shown = store.run(&["df", "--json"]).done().text();
+        let devices = shown.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("an object"));
+        let devices = devices.filter(|device| device["kind"] == "device");
+        let number = |device: &serde_json::Value, name: &str| device[name].as_u64().expect("a number");
+        let class = |device: &serde_json::Value| device["class"].as_str().expect("a word").to_string();
+        devices.map(|device| (class(&device), number(&device, "chunks"), number(&device, "live"))).collect()
+    };
+    let is_empty = |what: &str| {
+        let devices = live();
+        let memory: Vec<_> = devices.iter().filter(|(class, ..)| class == "memory").collect();
+        assert!(memory.len() == 1 && memory[0].1 == 0 && memory[0].2 == 0, "{what}: {devices:?}");
+    };
+    // More than the 8 MiB behind which a file gets more columns than one.
+    let large = noise(40 << 20, 1);
+    store.run_with(&["put", "-", "/large"], &large).done();
+    is_empty("a file");
+    for number in 0..200_u64 {
+        store.local(&format!("tree/{number}"), &noise(3000, number));
+    }
+    store.run(&["put", "tree", "/tree"]).done();
+    is_empty("small files");
+    store.run(&["bag", "create", "b"]).done();
+    store.run_with(&["bag", "push", "b", "-", "--chunk", "1M"], &noise(30 << 20, 2)).done();
+    is_empty("a bag");
+    // A drain waits for those who handle its chunks, and nobody does here.
+    store.run(&["bag", "rm", "b"]).done();
+    store.run(&["device", "rm", "data1"]).done();
+    is_empty("a drain");
+    assert!(store.run(&["cat", "/large"]).done().stdout == large);
+    assert_eq!(live().len(), 2);
+    // And it is used where somebody wishes so.
+    store.run(&["mkdir", "/m"]).done();
+    store.run(&["policy", "set", "/m", "--tier", "memory"]).done();
+    store.run_with(&["put", "-", "/m/f"], b"x").done();
+    assert!(live().iter().any(|(class, chunks, _)| class == "memory" && *chunks > 0));
 }
 
 /// Wishes that are not named stay as they are.
