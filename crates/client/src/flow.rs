@@ -2,6 +2,7 @@
 
 use crate::client::Client;
 use crate::columns::{Columns, together};
+use crate::synced::SyncedLength;
 use crate::writer::Written;
 use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
@@ -65,6 +66,8 @@ pub(crate) struct Flow {
     window_bytes: usize,
     /// Told to whoever looks.
     progress: watch::Sender<Written>,
+    /// Tells the metadata store what is synced of the present group.
+    synced: SyncedLength,
 }
 
 /// The group that is written to.
@@ -175,6 +178,7 @@ impl Flow {
             window,
             window_bytes,
             progress,
+            synced: SyncedLength::default(),
         })
     }
 
@@ -211,6 +215,11 @@ impl Flow {
             }
             Order::Sync { last, sums, permits, reply } => {
                 let synced = self.sync(last, sums, permits).await;
+                if synced.is_ok() && self.sent > 0 {
+                    let (inode, generation) = (self.inode, self.generation);
+                    let synced = file::SyncLength { inode, generation, group: self.group.number, length: self.sent };
+                    self.synced.note(&self.client, synced);
+                }
                 self.answer(reply, synced);
             }
             Order::Close { last, permits, reply } => {

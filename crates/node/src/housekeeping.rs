@@ -20,6 +20,7 @@ use meta::request::{BagInfo, BagState, Carried, DeviceInfo, Garbage, NewGroup, O
 use net::message::file::{Attributes, Recover};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -359,37 +360,62 @@ async fn known_place(node: &Node, device: DeviceId) -> Result<Option<Place>> {
 
 /// Ends a file whose writer is fenced in the metadata.
 async fn end(node: &Node, orphan: Orphan) -> Result<()> {
-    let length = match fence_and_seal(node, &orphan).await {
-        Err(_) if node.planted == Some(Planted::UnreachableTakenForEmpty) => 0,
-        length => length?,
+    let (length, without) = match fence_and_seal(node, &orphan).await {
+        Err(_) if node.planted == Some(Planted::UnreachableTakenForEmpty) => (0, BTreeSet::new()),
+        kept => kept?,
     };
-    if length < orphan.length {
-        say_lost(node, &orphan, length).await;
+    let lost = (length < orphan.length).then(|| orphan.group.chunks().map(|(_, device, _)| device).collect());
+    let is_damaged = lost.is_some() || !without.is_empty();
+    if is_damaged {
+        say_lost(node, &orphan, (length, lost), &without).await;
     }
     let request = meta::Request::Recovered { inode: orphan.inode, generation: orphan.generation, length };
     match node.metadata()?.ask(request).await {
         // Recovered by an earlier round whose answer was lost, or deleted meanwhile.
         Err(error) if matches!(error.kind(), ErrorKind::Stale | ErrorKind::NotFound) => Ok(()),
-        other => other.map(drop),
+        Err(error) => Err(error),
+        // Two may end it at once, and both say what is missing; the first one counts.
+        Ok(_) => {
+            node.metrics.damaged_ends.fetch_add(u64::from(is_damaged), Ordering::Relaxed);
+            Ok(())
+        }
     }
 }
 
-/// Says that devices have only so many bytes of a group of which more was synced.
-async fn say_lost(node: &Node, orphan: &Orphan, length: u64) {
+/// Says that devices have only so many bytes of a group of which more was synced, these devices (`lost`), and which devices have nothing
+/// of it to ask (`without`): what was synced there in the last second before its writer went need not be recorded.
+async fn say_lost(
+    node: &Node,
+    orphan: &Orphan,
+    (length, lost): (u64, Option<BTreeSet<DeviceId>>),
+    without: &BTreeSet<DeviceId>,
+) {
     let Ok(metadata) = node.metadata() else { return };
     let path = match metadata.ask(meta::Request::PathOf { inode: orphan.inode }).await {
         Ok(meta::Reply::PathOf(path)) => path,
         _ => format!("file number {}", orphan.inode),
     };
-    let devices: BTreeSet<DeviceId> = orphan.group.chunks().map(|(_, device, _)| device).collect();
-    let devices: Vec<String> = devices.into_iter().map(|device| device.to_string()).collect();
-    let (from, to) = (orphan.start.saturating_add(length), orphan.start.saturating_add(orphan.length));
-    let text = format!(
-        "bytes {from} to {to} of {path} were synced and are not there any more on device {}; the file keeps its length, reading them is an \
-         error, the rest can be read; restore these bytes, and look at that device (`stormwell device ls`)",
-        devices.join(" or ")
-    );
-    node.log.say(Level::Error, "housekeeping", &text, &[]);
+    let names =
+        |devices: &BTreeSet<DeviceId>| devices.iter().map(DeviceId::to_string).collect::<Vec<String>>().join(" or ");
+    let end = |length: u64| orphan.start.saturating_add(length);
+    if let Some(devices) = &lost {
+        let (from, to) = (end(length), end(orphan.length));
+        let text = format!(
+            "bytes {from} to {to} of {path} were synced and are not there any more on device {}; the file keeps its length, reading them is \
+             an error, the rest can be read; restore these bytes, and look at that device (`stormwell device ls`)",
+            names(devices)
+        );
+        node.log.say(Level::Error, "housekeeping", &text, &[]);
+    }
+    if !without.is_empty() {
+        let text = format!(
+            "{path}, whose writer is gone, ends at {} bytes and may have been longer: device {} does not have its chunk any more, or is none \
+             of this store's; compare the file with what it was made from, and look at that device (`stormwell device ls`)",
+            end(length.max(orphan.length)),
+            names(without)
+        );
+        node.log.say(Level::Error, "housekeeping", &text, &[]);
+    }
 }
 
 fn fence_of(ask: &Recover) -> meta::Request {
@@ -417,15 +443,20 @@ pub async fn recover(node: &Node, caller: Caller, ask: Recover) -> Result<Attrib
 }
 
 /// Takes every column of a group from its writer, then seals all of them. The bytes of the group that are kept: up to the first that a
-/// column lacks. All columns have to answer: what one of them has may have been acknowledged.
-async fn fence_and_seal(node: &Node, orphan: &Orphan) -> Result<u64> {
+/// column lacks. All columns have to answer: what one of them has may have been acknowledged. With them the devices that cannot say what
+/// they had.
+async fn fence_and_seal(node: &Node, orphan: &Orphan) -> Result<(u64, BTreeSet<DeviceId>)> {
     let group = &orphan.group;
     let mut columns = Vec::with_capacity(group.columns.len());
+    let mut without = BTreeSet::new();
     for (_, device, chunk) in group.chunks() {
         let (place, mut length) = (known_place(node, device).await?, None);
         if let Some(place) = &place {
             let makes = node.planted != Some(Planted::UnmadeNotFenced);
             length = fence(place, (group.group, chunk), orphan.generation, makes).await?;
+        }
+        if length.is_none() {
+            without.insert(device);
         }
         columns.push((place, chunk, length));
     }
@@ -435,7 +466,7 @@ async fn fence_and_seal(node: &Node, orphan: &Orphan) -> Result<u64> {
             place.seal(chunk, orphan.generation, length).await?;
         }
     }
-    Ok(group.stripe().group_length(&lengths))
+    Ok((group.stripe().group_length(&lengths), without))
 }
 
 /// Takes a chunk from its writer. Its length. One that is not there yet is made, empty: else a first append that is on its way

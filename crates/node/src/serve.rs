@@ -136,7 +136,7 @@ async fn open(
         moving: tokio::sync::Mutex::new(()),
         taking: tokio::sync::Mutex::new(()),
         joining: tokio::sync::Mutex::new(()),
-        metrics: Metrics { net: stats.clone(), incoming: incoming.clone(), outgoing: outgoing.clone(), disks },
+        metrics: Metrics::new(stats.clone(), (incoming.clone(), outgoing.clone()), disks),
         troubles: Troubles::new(log.clone(), clock.clone()),
         log: log.clone(),
         planted: world.planted(),

@@ -1,7 +1,7 @@
 //! Names, files and devices: the questions that the metadata store answers.
 
 use super::Id;
-pub use super::looked::{BeginBlock, Holders, HoldersAnswer, Looked, Seen, SeenHolder};
+pub use super::looked::{BeginBlock, Holders, HoldersAnswer, Looked, Seen, SeenHolder, SyncLength};
 pub use super::xattrs::{GetXattrs, SetXattr, Xattr, XattrsAnswer};
 use prost::Message;
 
