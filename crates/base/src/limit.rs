@@ -233,8 +233,8 @@ pub const CALL_SILENCE_MAX: Duration = Duration::from_secs(10);
 pub const UNANSWERED_MAX: Duration = Duration::from_secs(60);
 
 /// Pulls of one session that wait on a device for chunks to come. A program has one waiting for each of its consumers, 200 bytes each; one
-/// more is answered that there is nothing, as if its wait were over.
-pub const DEVICE_PULLS_WAITING_EACH: usize = 64;
+/// more is answered at once that there is nothing, and asks again.
+pub const DEVICE_PULLS_WAITING_EACH: usize = 256;
 
 /// The same of all sessions: 16 MiB with the maps around them. Connections alone would let a million wait.
 pub const DEVICE_PULLS_WAITING_MAX: usize = 65_536;
