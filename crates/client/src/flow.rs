@@ -597,26 +597,6 @@ impl Flow {
         if self.is_full() || self.sent == 0 { Ok(()) } else { self.sync_columns(!within).await }
     }
 
-    /// Syncs in the task of the writer, which has no order under way.
-    pub(crate) async fn sync_here(&mut self, last: Bytes, permits: OwnedSemaphorePermit) -> Result<()> {
-        let sent = self.send_synced(last, None, permits).await;
-        self.settle_here(sent).await
-    }
-
-    /// Writes the last bytes in the task of the writer, which has no order under way.
-    pub(crate) async fn flush_here(&mut self, last: Bytes, permits: OwnedSemaphorePermit) -> Result<()> {
-        let sent = self.add(last, (None, None), permits).await;
-        self.settle_here(sent).await
-    }
-
-    async fn settle_here(&mut self, sent: Result<()>) -> Result<()> {
-        let settled = match sent {
-            Ok(()) => self.settle().await,
-            failed => failed,
-        };
-        settled.inspect_err(|error| self.fail(error.clone()))
-    }
-
     /// Asks the columns that have unsynced bytes to sync them. `ask_one`: at least the one with the last byte, which knows whether
     /// the file is still this writer's.
     async fn sync_columns(&mut self, ask_one: bool) -> Result<()> {

@@ -12,10 +12,8 @@ use base::policy::Compression;
 use bytes::{Bytes, BytesMut};
 use net::message::file::{self, Attributes, BeginBlock, HoldersAnswer, SeenHolder};
 use net::message::quota::Reserve;
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::future::Future;
 use std::sync::Arc;
-use std::task::{Poll, ready};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
@@ -90,51 +88,10 @@ pub struct FileWriter {
 
 /// What carries out a writer's orders.
 enum Behind {
-    /// The writer itself, which waits for each thing that it wants done.
+    /// Nothing yet: a file that is closed without a write needs no task.
     Idle(Box<Flow>),
-    /// The same, at work. It stays so only if the runtime ended meanwhile.
-    Here,
     /// A task that takes them in order.
     Running(mpsc::Sender<Order>),
-}
-
-/// A sync or flush that the writer's own task carries out: a log that waits for each of its syncs needs no other task, and no wake-up of
-/// one. Dropped before it has ended, it goes on in a task, and so does the writer.
-struct Here<'a> {
-    behind: &'a mut Behind,
-    doing: Option<Doing>,
-}
-
-/// What a flow does for its writer, and the flow afterwards.
-type Doing = Pin<Box<dyn Future<Output = (Box<Flow>, Result<()>)> + Send>>;
-
-impl Here<'_> {
-    async fn run(behind: &mut Behind, what: impl FnOnce(Box<Flow>) -> Doing) -> Result<()> {
-        let Behind::Idle(flow) = std::mem::replace(behind, Behind::Here) else {
-            unreachable!("the writer has given no order")
-        };
-        let mut here = Here { behind, doing: Some(what(flow)) };
-        poll_fn(|context| {
-            let Some(doing) = &mut here.doing else { unreachable!("it is not polled again when it has ended") };
-            let (flow, done) = ready!(doing.as_mut().poll(context));
-            here.doing = None;
-            *here.behind = Behind::Idle(flow);
-            Poll::Ready(done)
-        })
-        .await
-    }
-}
-
-impl Drop for Here<'_> {
-    fn drop(&mut self) {
-        if let Some(doing) = self.doing.take()
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
-            let (orders, inbox) = mpsc::channel(ORDERS_MAX);
-            *self.behind = Behind::Running(orders);
-            runtime.spawn(contained(async move { doing.await.0.run(inbox).await }));
-        }
-    }
 }
 
 /// Orders that wait for the flow, besides the window of bytes: enough that neither side waits for the other's turn.
@@ -341,17 +298,6 @@ impl FileWriter {
 
     /// Waits until everything so far is written on its device and visible to readers.
     pub async fn hflush(&mut self) -> Result<()> {
-        self.check()?;
-        if let Behind::Idle(_) = self.behind {
-            let (last, permits) = self.last().await?;
-            let flush = |mut flow: Box<Flow>| -> Doing {
-                Box::pin(async move {
-                    let flushed = flow.flush_here(last, permits).await;
-                    (flow, flushed)
-                })
-            };
-            return Here::run(&mut self.behind, flush).await;
-        }
         self.send_gathered().await?;
         let (reply, answer) = oneshot::channel();
         self.slot().await?.send(Order::Flush(reply));
@@ -361,16 +307,6 @@ impl FileWriter {
     /// Waits until everything so far is on stable media and visible to readers.
     pub async fn sync(&mut self) -> Result<()> {
         self.check()?;
-        if let Behind::Idle(_) = self.behind {
-            let (last, permits) = self.last().await?;
-            let sync = |mut flow: Box<Flow>| -> Doing {
-                Box::pin(async move {
-                    let synced = flow.sync_here(last, permits).await;
-                    (flow, synced)
-                })
-            };
-            return Here::run(&mut self.behind, sync).await;
-        }
         let permits = self.permits(self.gathered.len()).await?;
         let slot = self.slot().await?;
         let last = std::mem::take(&mut self.gathered).freeze();
@@ -459,7 +395,7 @@ impl FileWriter {
 
     /// Room for an order of which nothing has been taken yet: whoever stops waiting for it has lost no byte.
     async fn slot(&mut self) -> Result<mpsc::OwnedPermit<Order>> {
-        match self.orders()?.clone().reserve_owned().await {
+        match self.orders().clone().reserve_owned().await {
             Ok(slot) => Ok(slot),
             Err(_) => Err(self.broken()),
         }
@@ -471,7 +407,7 @@ impl FileWriter {
     }
 
     /// Where orders go; the task that carries them out is started with the first.
-    fn orders(&mut self) -> Result<&mpsc::Sender<Order>> {
+    fn orders(&mut self) -> &mpsc::Sender<Order> {
         if let Behind::Idle(_) = self.behind {
             let (orders, inbox) = mpsc::channel(ORDERS_MAX);
             if let Behind::Idle(flow) = std::mem::replace(&mut self.behind, Behind::Running(orders)) {
@@ -479,8 +415,7 @@ impl FileWriter {
             }
         }
         match &self.behind {
-            Behind::Running(orders) => Ok(orders),
-            Behind::Here => Err(self.broken()),
+            Behind::Running(orders) => orders,
             Behind::Idle(_) => unreachable!("it was started above"),
         }
     }
