@@ -20,8 +20,8 @@ const REFUSED: [(&str, &str); 13] = [
     ("partition", "say region, part or range; only a network is partitioned"),
 ];
 
-/// Names of other people's interfaces that contain a refused word.
-const FOREIGN: [&str; 2] = ["partition_point", "is_partitioned"];
+/// Names of other people's crates and interfaces that contain a refused word.
+const FOREIGN: [&str; 3] = ["futures_util", "partition_point", "is_partitioned"];
 
 /// Where the word for a cut network is at home.
 const NETWORK_HOMES: [&str; 2] = ["crates/net/", "crates/sim/"];
