@@ -2,6 +2,7 @@
 
 use crate::client::Client;
 use crate::columns::{Head, to_write, together};
+use crate::synced::Synced;
 use crate::writer::Written;
 use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
@@ -71,6 +72,8 @@ pub(crate) struct Flow {
     window_bytes: usize,
     /// Told to whoever looks.
     progress: watch::Sender<Written>,
+    /// Tells the metadata store what is synced.
+    synced: Synced,
 }
 
 /// The group that is written to.
@@ -121,6 +124,8 @@ struct Sent {
 struct Marker {
     /// All appends with lower numbers come before it.
     behind: u64,
+    /// What of the present group is synced then; none if nothing asks for that.
+    synced: Option<u64>,
     /// Told when these are acknowledged, or that the stream has failed.
     reply: oneshot::Sender<Result<()>>,
 }
@@ -207,6 +212,7 @@ impl Flow {
             window,
             window_bytes,
             progress,
+            synced: Synced::default(),
         })
     }
 
@@ -237,9 +243,9 @@ impl Flow {
                 let sent = self.add(bytes, (sums, ahead), permits).await;
                 self.keep(sent);
             }
-            Order::Flush(reply) => self.mark(reply),
+            Order::Flush(reply) => self.mark(None, reply),
             Order::Sync { last, sums, permits, reply } => match self.send_synced(last, sums, permits).await {
-                Ok(()) => self.mark(reply),
+                Ok(()) => self.mark(Some(self.sent), reply),
                 Err(error) => self.answer(reply, Err(error)),
             },
             Order::Close { last, permits, reply } => {
@@ -266,8 +272,8 @@ impl Flow {
     }
 
     /// Answers `reply` when everything that was sent so far is acknowledged.
-    fn mark(&mut self, reply: oneshot::Sender<Result<()>>) {
-        self.markers.push_back(Marker { behind: self.next, reply });
+    fn mark(&mut self, synced: Option<u64>, reply: oneshot::Sender<Result<()>>) {
+        self.markers.push_back(Marker { behind: self.next, synced, reply });
         self.answer_markers();
     }
 
@@ -276,6 +282,12 @@ impl Flow {
         let failed = self.check();
         let acknowledged = self.next - self.unacknowledged.len() as u64;
         while let Some(marker) = self.markers.pop_front_if(|marker| failed.is_err() || marker.behind <= acknowledged) {
+            // No group is begun before every append to the last one, and so every marker behind it, is answered.
+            if let Some(length) = marker.synced.filter(|length| failed.is_ok() && *length > 0) {
+                let (inode, generation) = (self.inode, self.generation);
+                let synced = file::SyncLength { inode, generation, group: self.group.number, length };
+                self.synced.note(&self.client, synced);
+            }
             // Whoever stopped waiting does not need to know.
             let _gone = marker.reply.send(failed.clone());
         }

@@ -23,6 +23,7 @@ mod routes;
 mod sides;
 mod stream;
 mod streams;
+mod synced;
 mod unfinished;
 mod writer;
 

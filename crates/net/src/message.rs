@@ -93,6 +93,7 @@ asks! {
     40 file::Recover => file::Attributes,
     41 file::Holders => file::HoldersAnswer,
     42 file::BeginBlock => Done,
+    43 file::SyncLength => Done,
     44 quota::SetQuota => quota::QuotaAnswer,
     45 quota::GetQuota => quota::QuotaAnswer,
     46 quota::Reserve => Done,
@@ -158,6 +159,7 @@ pub fn is_change(kind: u16) -> bool {
             | file::Truncate::KIND
             | file::Concat::KIND
             | file::BeginBlock::KIND
+            | file::SyncLength::KIND
             | file::Recover::KIND
             | quota::SetQuota::KIND
             | quota::Reserve::KIND

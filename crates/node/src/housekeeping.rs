@@ -1,24 +1,20 @@
-//! What a node does by itself: frees the chunks that nothing names any more, ends files whose writer is gone, and tells
+//! What a node does by itself: frees the chunks that nothing names any more, starts what ends files whose writer is gone, and tells
 //! the metadata store how full its devices are. Everything here is computed from state and may be repeated or lost.
 
 use crate::device::Device;
 use crate::drain;
 use crate::log::Level;
-use crate::orders::Copied;
+use crate::orphans;
 use crate::place::Place;
 use crate::service::Node;
-use crate::translate::wire_attributes;
 use base::error::{ErrorKind, Result};
-use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, InodeId, Owner};
+use base::id::{BagId, ChunkId, DeviceId, Owner};
 use base::layout::Replica;
 use base::limit::LIST_PAGE_MAX;
 use base::planted::Planted;
-use base::policy::{self, Class};
-use bytes::Bytes;
+use base::policy::Class;
 use chunk::BagStat;
-use meta::Caller;
-use meta::request::{BagInfo, BagState, Carried, DeviceInfo, Garbage, NewGroup, Orphan};
-use net::message::file::{Attributes, Recover};
+use meta::request::{BagInfo, BagState, Carried, DeviceInfo, Garbage, NewGroup};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +28,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 const GATHER: Duration = Duration::from_millis(50);
 
 /// Garbage handled in one round; a round is one delete record a device and one metadata change.
-const GARBAGE_AT_ONCE: usize = 256;
+pub const GARBAGE_AT_ONCE: usize = 256;
 
 /// Chunks looked at in one step of the comparison of a device with the metadata store: about a millisecond each time that
 /// nothing else is to do, and all of a million within ten minutes.
@@ -52,7 +48,7 @@ pub async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
         said(&node, compare_returned(&node).await);
         said(&node, join_bags(&node, &mut joined).await);
         said(&node, forget_memory(&node).await);
-        said(&node, end_abandoned(&node).await);
+        said(&node, orphans::end_abandoned(&node).await);
         let more = matches!(collect(&node).await, Ok(true));
         if !more {
             tokio::select! {
@@ -83,7 +79,7 @@ async fn told(node: &Node) {
 }
 
 /// Says what went wrong, once a round; the next round tries again. Returns whether it went well.
-fn said(node: &Node, result: Result<()>) -> bool {
+pub fn said(node: &Node, result: Result<()>) -> bool {
     match result {
         Ok(()) => true,
         Err(error) => {
@@ -322,148 +318,6 @@ async fn free_on(place: &Place, garbage: &Garbage, ending: &[BagId]) -> Result<(
         place.drop_bag(bag.bag).await?;
     }
     Ok(())
-}
-
-/// Ends files whose writer's session is over: the chunk is fenced and sealed at the length that it kept, which becomes
-/// the file's.
-async fn end_abandoned(node: &Node) -> Result<()> {
-    let reply = node.metadata()?.ask(meta::Request::FenceList { limit: GARBAGE_AT_ONCE }).await?;
-    let meta::Reply::Orphans(orphans) = reply else { unreachable!("files to recover were asked for") };
-    for orphan in orphans {
-        let waits_for_none = node.planted == Some(Planted::UnreachableTakenForEmpty);
-        let mut may_be_fenced = true;
-        for replica in orphan.group.layout.replicas() {
-            may_be_fenced &= match known_place(node, replica.device).await {
-                Ok(Some(place)) => matches!(place, Place::Near(_)) || place.is_able(),
-                Ok(None) => true,
-                Err(_) => false,
-            };
-        }
-        // Else its turn comes with its devices, when they take a fence.
-        if waits_for_none || may_be_fenced {
-            said(node, end(node, orphan).await);
-        }
-    }
-    Ok(())
-}
-
-/// A device of a group. None: it is none of the store's any more, as one in memory of an earlier start; what was there is lost.
-async fn known_place(node: &Node, device: DeviceId) -> Result<Option<Place>> {
-    match node.place(device) {
-        Err(error) => {
-            let is_known = node.keeper()?.devices().await?.iter().any(|info| info.device == device);
-            if is_known { Err(error) } else { Ok(None) }
-        }
-        found => found.map(Some),
-    }
-}
-
-/// Ends a file whose writer is fenced in the metadata.
-async fn end(node: &Node, orphan: Orphan) -> Result<()> {
-    let length = match fence_and_seal(node, &orphan).await {
-        Err(_) if node.planted == Some(Planted::UnreachableTakenForEmpty) => 0,
-        length => length?,
-    };
-    if length < orphan.length {
-        say_lost(node, &orphan, length).await;
-    }
-    let request = meta::Request::Recovered { inode: orphan.inode, generation: orphan.generation, length };
-    match node.metadata()?.ask(request).await {
-        // Recovered by an earlier round whose answer was lost, or deleted meanwhile.
-        Err(error) if matches!(error.kind(), ErrorKind::Stale | ErrorKind::NotFound) => Ok(()),
-        other => other.map(drop),
-    }
-}
-
-/// Says that devices have only so many bytes of a group of which more was synced.
-async fn say_lost(node: &Node, orphan: &Orphan, length: u64) {
-    let Ok(metadata) = node.metadata() else { return };
-    let path = match metadata.ask(meta::Request::PathOf { inode: orphan.inode }).await {
-        Ok(meta::Reply::PathOf(path)) => path,
-        _ => format!("file number {}", orphan.inode),
-    };
-    let devices: BTreeSet<DeviceId> = orphan.group.layout.replicas().map(|replica| replica.device).collect();
-    let devices: Vec<String> = devices.into_iter().map(|device| device.to_string()).collect();
-    let (from, to) = (orphan.start.saturating_add(length), orphan.start.saturating_add(orphan.length));
-    let text = format!(
-        "bytes {from} to {to} of {path} were synced and are not there any more on device {}; the file keeps its length, reading them is an \
-         error, the rest can be read; restore these bytes, and look at that device (`stormwell device ls`)",
-        devices.join(" or ")
-    );
-    node.log.say(Level::Error, "housekeeping", &text, &[]);
-}
-
-fn fence_of(ask: &Recover) -> meta::Request {
-    let generation = (ask.generation != 0).then_some(Generation(ask.generation));
-    meta::Request::Fence { inode: InodeId(ask.inode), only_gone: ask.only_gone, generation }
-}
-
-/// Takes a file from its writer and closes it with what is written.
-pub async fn recover(node: &Node, caller: Caller, ask: Recover) -> Result<Attributes> {
-    let inode = InodeId(ask.inode);
-    match node.metadata()?.ask_for(caller, fence_of(&ask)).await? {
-        meta::Reply::Attributes(attributes) => return Ok(wire_attributes(attributes)),
-        meta::Reply::Orphans(orphans) => {
-            for orphan in orphans {
-                end(node, orphan).await?;
-            }
-        }
-        other => unreachable!("a fence was answered by {other:?}"),
-    }
-    let locate = meta::Request::Locate { file: meta::request::Place::Inode(inode), offset: 0, length: 0 };
-    match node.metadata()?.ask(locate).await? {
-        meta::Reply::Located(located) => Ok(wire_attributes(located.attributes)),
-        other => unreachable!("a file was asked for, not {other:?}"),
-    }
-}
-
-/// Takes every column of a group from its writer, then seals all of them. The bytes of the group that are kept: up to the first that a
-/// column lacks. All columns have to answer: what one of them has may have been acknowledged.
-async fn fence_and_seal(node: &Node, orphan: &Orphan) -> Result<u64> {
-    let group = &orphan.group;
-    let mut replicas = Vec::with_capacity(group.layout.columns().len());
-    for Replica { column, device, chunk } in group.layout.replicas() {
-        let (place, mut length) = (known_place(node, device).await?, None);
-        if let Some(place) = &place {
-            let makes = node.planted != Some(Planted::UnmadeNotFenced);
-            length = fence(place, (group.group, chunk), orphan.generation, makes).await?;
-        }
-        replicas.push((column, place, chunk, length));
-    }
-    let lengths: Vec<(usize, u64)> =
-        replicas.iter().map(|(column, _, _, length)| (*column, length.unwrap_or(0))).collect();
-    for (_, place, chunk, length) in replicas {
-        if let (Some(place), Some(length)) = (place, length) {
-            place.seal(chunk, orphan.generation, length).await?;
-        }
-    }
-    Ok(group.layout.length(lengths))
-}
-
-/// Takes a chunk from its writer. Its length. One that is not there yet is made, empty: else a first append that is on its way
-/// would make it, and be acknowledged, after the file was closed without its bytes. None: it is not there, and its device takes
-/// no appends.
-async fn fence(
-    place: &Place,
-    (group, chunk): (GroupId, ChunkId),
-    generation: Generation,
-    makes: bool,
-) -> Result<Option<u64>> {
-    match place.fence(chunk, generation).await {
-        Err(error) if error.kind() == ErrorKind::NotFound && !(makes && place.is_able()) => return Ok(None),
-        Err(error) if error.kind() == ErrorKind::NotFound => {}
-        other => return other.map(Some),
-    }
-    let nothing = Copied {
-        generation,
-        offset: 0,
-        bytes: Bytes::new(),
-        level: policy::Level::Synced,
-        small_parts: false,
-        cell: 0,
-    };
-    place.append((group, chunk), nothing).await?;
-    place.fence(chunk, generation).await.map(Some)
 }
 
 /// Compares all devices of this node with the metadata store, before anything is copied.

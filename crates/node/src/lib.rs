@@ -23,6 +23,7 @@ mod metered;
 mod metrics;
 mod moving;
 mod orders;
+mod orphans;
 mod peers;
 mod place;
 mod places;

@@ -27,6 +27,8 @@ pub struct Metrics {
     pub outgoing: Budget,
     /// What passed through each device.
     pub disks: BTreeMap<DeviceId, Arc<DiskStats>>,
+    /// Files whose writer is gone that were closed without bytes which were synced, or may have been.
+    pub damaged_ends: AtomicU64,
 }
 
 /// The page. An error if the metadata store does not answer.
@@ -39,6 +41,8 @@ pub async fn page(node: &Node) -> Result<String> {
     scrubs(&mut page, node);
     disks(&mut page, node);
     if let Role::Keeper(keeper) = &node.role {
+        let help = "Files whose writer is gone that ended without bytes which were synced, or may have been; the log names them.";
+        page.single("stormwell_damaged_ends_total", Kind::Counter, help, load(&node.metrics.damaged_ends));
         namespace(&mut page, &keeper.metadata).await?;
         bags(&mut page, node).await?;
     }

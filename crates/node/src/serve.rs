@@ -32,6 +32,7 @@ use os::disk::Backend;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use tokio::sync::watch;
 
 /// A node that serves.
@@ -136,7 +137,13 @@ async fn open(
         moving: tokio::sync::Mutex::new(()),
         taking: tokio::sync::Mutex::new(()),
         joining: tokio::sync::Mutex::new(()),
-        metrics: Metrics { net: stats.clone(), incoming: incoming.clone(), outgoing: outgoing.clone(), disks },
+        metrics: Metrics {
+            net: stats.clone(),
+            incoming: incoming.clone(),
+            outgoing: outgoing.clone(),
+            disks,
+            damaged_ends: AtomicU64::new(0),
+        },
         troubles: Troubles::new(log.clone(), clock.clone()),
         log: log.clone(),
         planted: world.planted(),

@@ -4,12 +4,12 @@ use crate::bags::Waiter;
 use crate::device::{Consumer, Device, Item, Pushed, Then};
 use crate::fetching::Neighbours;
 use crate::health;
-use crate::housekeeping;
 use crate::log::Log;
 use crate::membership::{self, Membership};
 use crate::metadata::{self, Metadata};
 use crate::metered::DiskStats;
 use crate::metrics::{self, Metrics};
+use crate::orphans;
 use crate::peers::Peers;
 use crate::place::Place;
 use crate::places::Missing;
@@ -539,7 +539,7 @@ impl Node {
             }
             file::Recover::KIND => {
                 let ask = ask!(call as file::Recover);
-                respond(call.respond, housekeeping::recover(self, caller, ask).await);
+                respond(call.respond, orphans::recover(self, caller, ask).await);
             }
             session::Look::KIND => {
                 let (answer, page) = self.look().await;

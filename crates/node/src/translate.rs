@@ -106,6 +106,7 @@ pub fn request(call: &Call) -> Result<(Request, Translate)> {
             let (inode, generation) = (InodeId(inode), Generation(generation));
             (Request::BeginBlock { inode, generation, base, number }, done)
         }
+        file::SyncLength::KIND => (sync_length(call.ask()?), done),
         file::Holders::KIND => {
             let file::Holders { seen, asked } = call.ask()?;
             at_most("holders", seen.len() + asked.len(), HOLDERS_TOLD_MAX)?;
@@ -208,6 +209,12 @@ fn create(ask: file::Create) -> Result<Request> {
     let new = NewInode { mode, owner, group, note, above_mode, above_note, copied, copies, holder };
     let create = Request::Create { path: path(&text)?, overwrite, parents, new };
     Ok(self::asked(asked, provided(known, seen(looked, create))))
+}
+
+fn sync_length(ask: file::SyncLength) -> Request {
+    let file::SyncLength { inode, generation, group, length } = ask;
+    let (inode, generation, group) = (InodeId(inode), Generation(generation), GroupId(group));
+    Request::SyncLength { inode, generation, group, length }
 }
 
 fn next_group(ask: file::NextGroup) -> Request {

@@ -2,7 +2,7 @@
 
 use super::Id;
 pub use super::layout::Layout;
-pub use super::looked::{BeginBlock, Holders, HoldersAnswer, Looked, Seen, SeenHolder};
+pub use super::looked::{BeginBlock, Holders, HoldersAnswer, Looked, Seen, SeenHolder, SyncLength};
 pub use super::xattrs::{GetXattrs, SetXattr, Xattr, XattrsAnswer};
 use prost::Message;
 

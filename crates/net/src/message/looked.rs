@@ -1,5 +1,5 @@
 //! What gateways rely on and tell each other through the store: what was looked up before a change, which holders of files were heard of,
-//! where the block begins that is being written.
+//! where the block begins that is being written; and how much of it is synced.
 
 use prost::Message;
 
@@ -74,4 +74,21 @@ pub struct BeginBlock {
     /// Its number among the blocks of the file.
     #[prost(uint32, tag = "4")]
     pub number: u32,
+}
+
+/// Says how much of the group that is being written is synced. Never less than before.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct SyncLength {
+    /// The file.
+    #[prost(uint64, tag = "1")]
+    pub inode: u64,
+    /// The writer's generation.
+    #[prost(uint64, tag = "2")]
+    pub generation: u64,
+    /// The group that is being written.
+    #[prost(uint64, tag = "3")]
+    pub group: u64,
+    /// Bytes in it.
+    #[prost(uint64, tag = "4")]
+    pub length: u64,
 }

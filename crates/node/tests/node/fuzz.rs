@@ -44,6 +44,7 @@ impl Corpus {
             of(&file::Recover { inode, only_gone: true, generation }),
             of(&file::Holders { seen: Vec::new(), asked: vec!["a".to_string()] }),
             of(&file::BeginBlock { inode, generation, base: 50, number: 1 }),
+            of(&file::SyncLength { inode, generation, group: self.opened.group.group, length: 10 }),
         ]
     }
 

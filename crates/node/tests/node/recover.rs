@@ -1,13 +1,18 @@
 //! Files are taken from their writers.
 
-use crate::Fixture;
+use crate::drains::do_unserved;
 use crate::failing::FailingWorld;
+use crate::hdfs_user::client_of;
+use crate::{Fixture, until};
 use base::error::ErrorKind;
+use base::id::ChunkId;
 use base::limit::SESSION_LEASE;
 use base::planted::Planted;
+use base::policy::{Class, Policy};
 use bytes::Bytes;
+use client::CreateOptions;
 use net::message::layout::Column;
-use net::message::{chunk, file};
+use net::message::{chunk, file, session};
 use net::{Link, Payload};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -114,4 +119,69 @@ async fn an_append_on_its_way_is_too_late() {
         }
         fixture.stop().await;
     }
+}
+
+/// A file whose writer is gone, and whose device lost what was synced of it, keeps the length that was synced; the log says which bytes of
+/// which file are missing, they are counted, and reading them is an error.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_synced_is_missed() {
+    let mut fixture = Fixture::at(std::env::temp_dir().join(format!("stormwell-node-{}-missed", std::process::id())));
+    let world = Arc::new(FailingWorld { place: "/nowhere".into(), ..FailingWorld::default() });
+    fixture.world = world.clone();
+    fixture.run().await;
+    let native = client_of(fixture.address()).await;
+    let mut writer = native.create("/f", CreateOptions::default()).await.expect("made");
+    let inode = writer.inode();
+    writer.write(Bytes::from(vec![7; 100_000])).await.expect("written");
+    writer.sync().await.expect("synced");
+    until("its length is known", async || native.stat("/f").await.expect("there").length == 100_000).await;
+    // What is synced soon after that is known soon after that.
+    writer.write(Bytes::from(vec![8; 50_000])).await.expect("written");
+    writer.sync().await.expect("synced");
+    until("its new length is known", async || native.stat("/f").await.expect("there").length == 150_000).await;
+    let (extents, _) = native.extents(inode, 0).await.expect("it has one");
+    fixture.stop().await;
+    drop(writer);
+    let chunks = vec![ChunkId(extents[0].layout.columns[0].chunk.value())];
+    do_unserved(&fixture.directory.join("chunks"), ::chunk::Request::Delete { chunks });
+    fixture.run().await;
+    let native = client_of(fixture.address()).await;
+    let closed = native.recover(inode, false).await.expect("taken");
+    assert_eq!((closed.open, closed.length), (false, 150_000));
+    let said = world.said.lock().expect("nobody panicked").clone();
+    assert!(said.contains("bytes 0 to 150000 of /f were synced and are not there any more"), "{said}");
+    assert!(native.read_small("/f").await.is_err(), "there is nothing to read");
+    let look = fixture.link(3).await.call(&session::Look::default(), Payload::empty()).await.expect("it answers");
+    let page = String::from_utf8(look.1.into_bytes().to_vec()).expect("it is a page");
+    assert!(page.contains("\nstormwell_damaged_ends_total 1\n"), "{page}");
+    fixture.stop().await;
+}
+
+/// A file whose writer is gone, whose device is none of the store's any more (in memory, of an earlier start), ends where the metadata know it
+/// to end, and the log says that it may have been longer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_may_have_been_is_said() {
+    let mut fixture = Fixture::at(std::env::temp_dir().join(format!("stormwell-node-{}-maybe", std::process::id())));
+    fixture.classes = vec![Class::Ssd, Class::Memory];
+    fixture.metadata_dir = Some(fixture.directory.join("metadata"));
+    let world = Arc::new(FailingWorld { place: "/nowhere".into(), ..FailingWorld::default() });
+    fixture.world = world.clone();
+    fixture.run().await;
+    let native = client_of(fixture.address()).await;
+    let policy = Policy { tier: Some(Class::Memory), ..Policy::default() };
+    native.set_policy("/", policy).await.expect("set");
+    let mut writer = native.create("/f", CreateOptions::default()).await.expect("made");
+    let inode = writer.inode();
+    writer.write(Bytes::from_static(b"lost")).await.expect("written");
+    writer.hflush().await.expect("written");
+    fixture.stop().await;
+    drop(writer);
+    fixture.run().await;
+    let native = client_of(fixture.address()).await;
+    until("the device is forgotten", async || native.recover(inode, false).await.is_ok()).await;
+    let closed = native.stat("/f").await.expect("there");
+    assert_eq!((closed.open, closed.length), (false, 0));
+    let said = world.said.lock().expect("nobody panicked").clone();
+    assert!(said.contains("/f, whose writer is gone, ends at 0 bytes and may have been longer"), "{said}");
+    fixture.stop().await;
 }

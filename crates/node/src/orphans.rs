@@ -1,0 +1,187 @@
+//! How a file is taken from a writer that is gone, or from whom somebody else takes it: fenced, sealed, closed with what is there, and what is
+//! missing of it is said.
+
+use crate::housekeeping::{GARBAGE_AT_ONCE, said};
+use crate::log::Level;
+use crate::orders::Copied;
+use crate::place::Place;
+use crate::service::Node;
+use crate::translate::wire_attributes;
+use base::error::{ErrorKind, Result};
+use base::id::{ChunkId, DeviceId, Generation, GroupId, InodeId};
+use base::layout::Replica;
+use base::planted::Planted;
+use base::policy;
+use bytes::Bytes;
+use meta::Caller;
+use meta::request::Orphan;
+use net::message::file::{Attributes, Recover};
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+
+/// Ends files whose writer's session is over: the chunk is fenced and sealed at the length that it kept, which becomes
+/// the file's.
+pub async fn end_abandoned(node: &Node) -> Result<()> {
+    let reply = node.metadata()?.ask(meta::Request::FenceList { limit: GARBAGE_AT_ONCE }).await?;
+    let meta::Reply::Orphans(orphans) = reply else { unreachable!("files to recover were asked for") };
+    for orphan in orphans {
+        let waits_for_none = node.planted == Some(Planted::UnreachableTakenForEmpty);
+        let mut may_be_fenced = true;
+        for replica in orphan.group.layout.replicas() {
+            may_be_fenced &= match known_place(node, replica.device).await {
+                Ok(Some(place)) => matches!(place, Place::Near(_)) || place.is_able(),
+                Ok(None) => true,
+                Err(_) => false,
+            };
+        }
+        // Else its turn comes with its devices, when they take a fence.
+        if waits_for_none || may_be_fenced {
+            said(node, end(node, orphan).await);
+        }
+    }
+    Ok(())
+}
+
+/// A device of a group. None: it is none of the store's any more, as one in memory of an earlier start; what was there is lost.
+async fn known_place(node: &Node, device: DeviceId) -> Result<Option<Place>> {
+    match node.place(device) {
+        Err(error) => {
+            let is_known = node.keeper()?.devices().await?.iter().any(|info| info.device == device);
+            if is_known { Err(error) } else { Ok(None) }
+        }
+        found => found.map(Some),
+    }
+}
+
+/// Ends a file whose writer is fenced in the metadata.
+async fn end(node: &Node, orphan: Orphan) -> Result<()> {
+    let (length, vanished) = match fence_and_seal(node, &orphan).await {
+        Err(_) if node.planted == Some(Planted::UnreachableTakenForEmpty) => (0, BTreeSet::new()),
+        kept => kept?,
+    };
+    let is_damaged = length < orphan.length || !vanished.is_empty();
+    if is_damaged {
+        say_lost(node, &orphan, length, &vanished).await;
+    }
+    let request = meta::Request::Recovered { inode: orphan.inode, generation: orphan.generation, length };
+    match node.metadata()?.ask(request).await {
+        // Recovered by an earlier round whose answer was lost, or deleted meanwhile.
+        Err(error) if matches!(error.kind(), ErrorKind::Stale | ErrorKind::NotFound) => Ok(()),
+        Err(error) => Err(error),
+        // Of two that end it at once both say what is missing, and the one that did it counts.
+        Ok(_) => {
+            node.metrics.damaged_ends.fetch_add(u64::from(is_damaged), Ordering::Relaxed);
+            Ok(())
+        }
+    }
+}
+
+/// Says that devices have only so many bytes of a group of which more was synced, and which devices are not there to be asked what else
+/// they had (`vanished`): what was synced in the second before its writer was gone need not be recorded.
+async fn say_lost(node: &Node, orphan: &Orphan, length: u64, vanished: &BTreeSet<DeviceId>) {
+    let Ok(metadata) = node.metadata() else { return };
+    let path = match metadata.ask(meta::Request::PathOf { inode: orphan.inode }).await {
+        Ok(meta::Reply::PathOf(path)) => path,
+        _ => format!("file number {}", orphan.inode),
+    };
+    let names =
+        |devices: &BTreeSet<DeviceId>| devices.iter().map(DeviceId::to_string).collect::<Vec<String>>().join(" or ");
+    let in_file = |in_group: u64| orphan.start.saturating_add(in_group);
+    if length < orphan.length {
+        let devices: BTreeSet<DeviceId> = orphan.group.layout.replicas().map(|replica| replica.device).collect();
+        let text = format!(
+            "bytes {} to {} of {path} were synced and are not there any more on device {}; the file keeps its length, reading them is an \
+             error, the rest can be read; restore these bytes, and look at that device (`stormwell device ls`)",
+            in_file(length),
+            in_file(orphan.length),
+            names(&devices)
+        );
+        node.log.say(Level::Error, "housekeeping", &text, &[]);
+    }
+    if !vanished.is_empty() {
+        let text = format!(
+            "{path}, whose writer is gone, ends at {} bytes and may have been longer: device {} is none of this store's any more; compare the \
+             file with what it was made from",
+            in_file(length.max(orphan.length)),
+            names(vanished)
+        );
+        node.log.say(Level::Error, "housekeeping", &text, &[]);
+    }
+}
+
+fn fence_of(ask: &Recover) -> meta::Request {
+    let generation = (ask.generation != 0).then_some(Generation(ask.generation));
+    meta::Request::Fence { inode: InodeId(ask.inode), only_gone: ask.only_gone, generation }
+}
+
+/// Takes a file from its writer and closes it with what is written.
+pub async fn recover(node: &Node, caller: Caller, ask: Recover) -> Result<Attributes> {
+    let inode = InodeId(ask.inode);
+    match node.metadata()?.ask_for(caller, fence_of(&ask)).await? {
+        meta::Reply::Attributes(attributes) => return Ok(wire_attributes(attributes)),
+        meta::Reply::Orphans(orphans) => {
+            for orphan in orphans {
+                end(node, orphan).await?;
+            }
+        }
+        other => unreachable!("a fence was answered by {other:?}"),
+    }
+    let locate = meta::Request::Locate { file: meta::request::Place::Inode(inode), offset: 0, length: 0 };
+    match node.metadata()?.ask(locate).await? {
+        meta::Reply::Located(located) => Ok(wire_attributes(located.attributes)),
+        other => unreachable!("a file was asked for, not {other:?}"),
+    }
+}
+
+/// Takes every column of a group from its writer, then seals all of them. The bytes of the group that are kept: up to the first that a
+/// column lacks. All columns have to answer: what one of them has may have been acknowledged. With them the devices that are none of the
+/// store's any more.
+async fn fence_and_seal(node: &Node, orphan: &Orphan) -> Result<(u64, BTreeSet<DeviceId>)> {
+    let (group, mut vanished) = (&orphan.group, BTreeSet::new());
+    let mut replicas = Vec::with_capacity(group.layout.columns().len());
+    for Replica { column, device, chunk } in group.layout.replicas() {
+        let (place, mut length) = (known_place(node, device).await?, None);
+        match &place {
+            Some(place) => {
+                let makes = node.planted != Some(Planted::UnmadeNotFenced);
+                length = fence(place, (group.group, chunk), orphan.generation, makes).await?;
+            }
+            None => drop(vanished.insert(device)),
+        }
+        replicas.push((column, place, chunk, length));
+    }
+    let lengths: Vec<(usize, u64)> =
+        replicas.iter().map(|(column, _, _, length)| (*column, length.unwrap_or(0))).collect();
+    for (_, place, chunk, length) in replicas {
+        if let (Some(place), Some(length)) = (place, length) {
+            place.seal(chunk, orphan.generation, length).await?;
+        }
+    }
+    Ok((group.layout.length(lengths), vanished))
+}
+
+/// Takes a chunk from its writer. Its length. One that is not there yet is made, empty: else a first append that is on its way
+/// would make it, and be acknowledged, after the file was closed without its bytes. None: it is not there, and its device takes
+/// no appends.
+async fn fence(
+    place: &Place,
+    (group, chunk): (GroupId, ChunkId),
+    generation: Generation,
+    makes: bool,
+) -> Result<Option<u64>> {
+    match place.fence(chunk, generation).await {
+        Err(error) if error.kind() == ErrorKind::NotFound && !(makes && place.is_able()) => return Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        other => return other.map(Some),
+    }
+    let nothing = Copied {
+        generation,
+        offset: 0,
+        bytes: Bytes::new(),
+        level: policy::Level::Synced,
+        small_parts: false,
+        cell: 0,
+    };
+    place.append((group, chunk), nothing).await?;
+    place.fence(chunk, generation).await.map(Some)
+}
