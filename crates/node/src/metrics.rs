@@ -31,6 +31,17 @@ pub struct Metrics {
     pub damaged_ends: AtomicU64,
 }
 
+impl Metrics {
+    /// With these counters, and the budgets for payload on its way in and out.
+    pub fn new(
+        net: Arc<NetStats>,
+        (incoming, outgoing): (Budget, Budget),
+        disks: BTreeMap<DeviceId, Arc<DiskStats>>,
+    ) -> Metrics {
+        Metrics { net, incoming, outgoing, disks, damaged_ends: AtomicU64::new(0) }
+    }
+}
+
 /// The page. An error if the metadata store does not answer.
 pub async fn page(node: &Node) -> Result<String> {
     let mut page = Page::default();

@@ -32,7 +32,6 @@ use os::disk::Backend;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use tokio::sync::watch;
 
 /// A node that serves.
@@ -137,13 +136,7 @@ async fn open(
         moving: tokio::sync::Mutex::new(()),
         taking: tokio::sync::Mutex::new(()),
         joining: tokio::sync::Mutex::new(()),
-        metrics: Metrics {
-            net: stats.clone(),
-            incoming: incoming.clone(),
-            outgoing: outgoing.clone(),
-            disks,
-            damaged_ends: AtomicU64::new(0),
-        },
+        metrics: Metrics::new(stats.clone(), (incoming.clone(), outgoing.clone()), disks),
         troubles: Troubles::new(log.clone(), clock.clone()),
         log: log.clone(),
         planted: world.planted(),
