@@ -7,7 +7,7 @@
 use crate::request::Asking;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, PushName};
-use base::limit::{ACKNOWLEDGEMENTS_AHEAD_MAX, PUSH_STREAMS_MAX, PUSHES_AHEAD_MAX};
+use base::limit::{ACKNOWLEDGEMENTS_AHEAD_MAX, PUSH_STREAMS_MAX, PUSHES_AHEAD_MAX, REMEMBERED_MAX};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A remembered acknowledgement.
@@ -24,7 +24,9 @@ pub(crate) struct Recent {
 struct Stream {
     /// No push with a lower number is asked again.
     floor: u64,
-    /// Pushes from there on that were refused: what is still on its way of them must not be stored. At most
+    /// None with this number or a higher one was heard. What may have to be remembered lies between.
+    end: u64,
+    /// Pushes from `floor` on that were refused: what is still on its way of them must not be stored. At most
     /// `PUSHES_AHEAD_MAX`.
     refused: BTreeSet<u64>,
 }
@@ -38,6 +40,11 @@ pub(crate) struct Remembered {
     streams: BTreeMap<(u64, u16), Stream>,
     /// No message of acknowledgements of the session with a lower number is asked again.
     acknowledged: BTreeMap<u64, u64>,
+    /// What may have to be remembered for each session: the numbers of its streams from their floors to their ends, and the entries whose
+    /// acknowledgement it may ask again.
+    held: BTreeMap<u64, u64>,
+    /// All of it.
+    total: u64,
     /// The entries in their order, with a fault put in on purpose.
     order: VecDeque<ChunkId>,
 }
@@ -61,7 +68,9 @@ impl Remembered {
     /// Forgets all entries, and keeps what was heard.
     pub fn clear(&mut self) {
         self.entries.clear();
-        self.by.clear();
+        for (session, ..) in std::mem::take(&mut self.by) {
+            self.give(session, 1);
+        }
     }
 
     /// Remembers an acknowledgement, unless neither its push nor itself may be asked again. An earlier one of the same chunk, in another
@@ -74,15 +83,51 @@ impl Remembered {
             return;
         }
         if let Some((session, number)) = by {
-            self.by.insert((session, number, chunk));
+            if self.by.insert((session, number, chunk)) {
+                self.take(session, 1);
+            }
         }
         self.entries.insert(chunk, Recent { by, ..recent });
     }
 
     fn remove(&mut self, chunk: ChunkId) {
         if let Some(Recent { by: Some((session, number)), .. }) = self.entries.remove(&chunk) {
-            self.by.remove(&(session, number, chunk));
+            self.asked_no_more((session, number, chunk));
         }
+    }
+
+    /// This acknowledgement is not asked again.
+    fn asked_no_more(&mut self, entry: (u64, u64, ChunkId)) {
+        if self.by.remove(&entry) {
+            self.give(entry.0, 1);
+        }
+    }
+
+    fn take(&mut self, session: u64, count: u64) {
+        self.total += count;
+        *self.held.entry(session).or_default() += count;
+    }
+
+    fn give(&mut self, session: u64, count: u64) {
+        self.total -= count;
+        if let Some(held) = self.held.get_mut(&session) {
+            *held -= count;
+            if *held == 0 {
+                self.held.remove(&session);
+            }
+        }
+    }
+
+    /// Whether more may be remembered for a session: it has at most as much as is free. So of `n` that want all each has one part of
+    /// `n + 1`, and who comes next finds the last one. Not asked for the oldest that a session has without an answer: refused, it would
+    /// keep what it waits for.
+    fn check_share(&self, session: u64) -> Result<()> {
+        if self.held.get(&session).copied().unwrap_or(0) < REMEMBERED_MAX.saturating_sub(self.total) {
+            return Ok(());
+        }
+        let text = "a device has to remember too much of what has no answer yet, most of it for this session; nothing was changed; ask again \
+                    when what was asked before has its answer";
+        Err(Error::new(ErrorKind::Busy, text))
     }
 
     /// The lowest number of this chunk's stream that may be asked again, as far as that was heard.
@@ -123,6 +168,15 @@ impl Remembered {
             return Err(Error::new(ErrorKind::Busy, text));
         }
         self.raise_push_floor(chunk, floor);
+        let end = self.streams.get(&(session, stream)).map_or(0, |stream| stream.end);
+        if number < end {
+            return Ok(());
+        }
+        if number > floor {
+            self.check_share(session)?;
+        }
+        self.take(session, number + 1 - end);
+        self.streams.entry((session, stream)).or_default().end = number + 1;
         Ok(())
     }
 
@@ -135,6 +189,9 @@ impl Remembered {
         }
         let before = std::mem::replace(&mut known.floor, floor);
         known.refused = known.refused.split_off(&floor);
+        let passed = floor.min(known.end) - before.min(known.end);
+        known.end = known.end.max(floor);
+        self.give(session, passed);
         let chunk = |number| PushName { session, stream, number }.chunk();
         let passed = self.entries.range(chunk(before)..chunk(floor));
         let done: Vec<ChunkId> = passed.filter(|(_, recent)| recent.by.is_none()).map(|(chunk, _)| *chunk).collect();
@@ -157,7 +214,7 @@ impl Remembered {
             return Err(Error::new(ErrorKind::Busy, text));
         }
         self.raise_acknowledged_floor(session, floor);
-        Ok(())
+        if number > floor { self.check_share(session) } else { Ok(()) }
     }
 
     /// No message of acknowledgements of the session with a lower number is asked again.
@@ -170,7 +227,7 @@ impl Remembered {
         let below = (session, floor, ChunkId::default());
         let passed: Vec<_> = self.by.range((session, 0, ChunkId::default())..below).copied().collect();
         for entry in passed {
-            self.by.remove(&entry);
+            self.asked_no_more(entry);
             self.cannot_be_acknowledged_again(entry.2);
         }
     }
@@ -228,7 +285,7 @@ impl Remembered {
             let (first, last) = (ChunkId::default(), ChunkId(u128::MAX));
             let made: Vec<_> = self.by.range((session, 0, first)..=(session, u64::MAX, last)).copied().collect();
             for entry in made {
-                self.by.remove(&entry);
+                self.asked_no_more(entry);
                 self.cannot_be_acknowledged_again(entry.2);
             }
         }
@@ -241,7 +298,10 @@ impl Remembered {
             pushed.into_iter().for_each(|chunk| self.remove(chunk));
             let streams = self.streams.range((session, 0)..=(session, u16::MAX));
             let streams: Vec<(u64, u16)> = streams.map(|(stream, _)| *stream).collect();
-            streams.into_iter().for_each(|stream| drop(self.streams.remove(&stream)));
+            for stream in streams {
+                let passed = self.streams.remove(&stream).map_or(0, |stream| stream.end - stream.floor);
+                self.give(session, passed);
+            }
         }
     }
 
@@ -262,7 +322,7 @@ mod tests {
     use crate::request::Asking;
     use base::error::ErrorKind;
     use base::id::{ChunkId, PushName};
-    use base::limit::{ACKNOWLEDGEMENTS_AHEAD_MAX, PUSH_STREAMS_MAX, PUSHES_AHEAD_MAX};
+    use base::limit::{ACKNOWLEDGEMENTS_AHEAD_MAX, PUSH_STREAMS_MAX, PUSHES_AHEAD_MAX, REMEMBERED_MAX};
 
     const PUSHER: u64 = 10;
     const PULLER: u64 = 20;
@@ -328,6 +388,40 @@ mod tests {
         assert_eq!(remembered.get(other), Some(Recent { by: None, ..by(2) }), "its pusher may ask again");
         remembered.forget_sessions(&[PUSHER + 1]);
         assert_eq!((remembered.len(), remembered.sessions(None, 9)), (0, vec![]));
+    }
+
+    /// Sessions that never say to have an answer share what a device remembers, and leave room for one that does.
+    #[test]
+    fn all_sessions_together_are_bounded() {
+        let mut remembered = Remembered::default();
+        let name = |session, number| PushName { session, stream: 0, number }.chunk();
+        for round in 0..PUSHES_AHEAD_MAX {
+            for session in 0..400 {
+                if remembered.heard_push(name(session, round), 0).is_ok() {
+                    remembered.insert(name(session, round), Recent { by: None, ..by(0) });
+                }
+            }
+        }
+        assert!(remembered.len() as u64 <= REMEMBERED_MAX, "{}", remembered.len());
+        assert!(remembered.len() as u64 > REMEMBERED_MAX * 9 / 10, "no less than there is: {}", remembered.len());
+        for number in 0..5000 {
+            let floor = u64::saturating_sub(number, 500);
+            remembered.heard_push(name(1000, number), floor).expect("an honest one has 500 on their way");
+        }
+        for session in 0..400 {
+            remembered.heard_push(name(session, 0), 0).expect("its oldest is heard however much there is");
+        }
+        let asking = |number| Asking { session: PULLER, number, floor: 1 };
+        for number in 1..ACKNOWLEDGEMENTS_AHEAD_MAX {
+            if remembered.heard_acknowledgement(&asking(number)).is_ok() {
+                (0..1000).for_each(|chunk| remembered.insert(name(2000, number * 1000 + chunk), by(number)));
+            }
+        }
+        assert!(remembered.total <= REMEMBERED_MAX + 1000, "{}", remembered.total);
+        let all: Vec<u64> = (0..3000).collect();
+        remembered.forget_sessions(&all);
+        remembered.forget_sessions(&all);
+        assert_eq!((remembered.len(), remembered.total, remembered.held.len()), (0, 0, 0));
     }
 
     /// A push that was refused is refused until its number is passed, and a stream is bounded however it is used.
