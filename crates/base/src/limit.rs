@@ -254,7 +254,7 @@ const _: () = assert!(PUSHES_AHEAD_MAX as usize >= 2 * 8 * SMALL_FRAMES_MAX);
 pub const PUSH_STREAMS_MAX: usize = NODE_DEVICES_MAX;
 
 /// What a device remembers of pushes and acknowledgements without an answer, of all sessions together: with 100 bytes each 50 MiB. A
-/// session has at most as much as is free, so alone half of it: what its streams may be ahead in all.
+/// session has at most as much as is free, so alone half of it: what its streams may be ahead in all; or one part of 2,048, 25 KiB.
 pub const REMEMBERED_MAX: u64 = 1 << 19;
 const _: () = assert!(REMEMBERED_MAX >= 2 * PUSHES_AHEAD_MAX * PUSH_STREAMS_MAX as u64);
 

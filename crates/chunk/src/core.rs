@@ -94,7 +94,8 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub fn new(settings: Settings, device: DeviceId, index: Index, next_sequence: u64, marks: [u64; 2]) -> Core {
+    pub fn new(settings: Settings, device: DeviceId, mut index: Index, next_sequence: u64, marks: [u64; 2]) -> Core {
+        index.remembered.most = settings.remembered_max;
         Core {
             settings,
             device,

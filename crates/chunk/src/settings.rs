@@ -30,6 +30,8 @@ pub struct Settings {
     pub tails_max: u64,
     /// Data writes in flight at once.
     pub writes_max: usize,
+    /// What is remembered of pushes and acknowledgements of all sessions (`base::limit::REMEMBERED_MAX`).
+    pub remembered_max: u64,
     /// Bytes of one journal group.
     pub group_max: usize,
     /// Sequence numbers skipped by every recovery: more than can have been given to records that are lost behind one that was found, so
@@ -67,6 +69,7 @@ impl Settings {
             reserve: whole((capacity / 16).clamp(MIB, GIB)) + (2 * journal_segments + 2) * journal_segment,
             tails_max: (capacity / 16).min(64 * MIB),
             writes_max: 4,
+            remembered_max: base::limit::REMEMBERED_MAX,
             group_max: (MIB as usize).min(journal_segment as usize),
             sequence_gap: 1 << 32,
             planted: None,

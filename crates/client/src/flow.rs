@@ -235,6 +235,7 @@ impl Flow {
         }
         let settled = self.settle().await;
         self.keep(settled);
+        self.synced.end(&self.client).await;
     }
 
     async fn carry_out(&mut self, order: Order) {
@@ -250,6 +251,10 @@ impl Flow {
             },
             Order::Close { last, permits, reply } => {
                 let closed = self.close(last, permits).await;
+                if closed.is_ok() {
+                    // The store knows how long the file is.
+                    self.synced = Synced::default();
+                }
                 self.answer(reply, closed);
             }
         }

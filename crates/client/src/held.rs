@@ -249,7 +249,7 @@ impl Ledger {
         self.open.send_modify(|open| *open -= keys.len());
     }
 
-    /// Asks a device that cannot be reached again and again, `UNANSWERED_MAX` at most: a second acknowledgement of the same chunk
+    /// Asks a device that cannot be reached, or remembers too much already, again and again, `UNANSWERED_MAX` at most: a second acknowledgement of the same chunk
     /// under the same grant does no harm.
     async fn ask_until_answered(&self, device: Id, pass: u32, keys: &[Key]) -> Result<AcknowledgeAnswer> {
         let session = &self.client.session;
@@ -261,7 +261,7 @@ impl Ledger {
             ask.floor = number.floor();
             match self.client.ask_at(device, &ask).await {
                 Err(error)
-                    if session.routes.may_come_back(device, &error)
+                    if (session.routes.may_come_back(device, &error) || error.kind() == ErrorKind::Busy)
                         && session.clock.now().since(began) < UNANSWERED_MAX =>
                 {
                     tokio::time::sleep(AGAIN_PAUSE).await;

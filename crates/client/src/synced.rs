@@ -31,9 +31,19 @@ impl Synced {
             }
         }
     }
+
+    /// No more is synced by this writer, and the file is not closed: it stays open until its session is over. Told once more, at once.
+    pub async fn end(&mut self, client: &Client) {
+        if let Some((newest, telling)) = self.telling.take() {
+            telling.abort();
+            let synced = *newest.borrow();
+            // Nobody is there to whom an error could be told, and the syncs were answered.
+            let _ = client.ask(&synced).await;
+        }
+    }
 }
 
-/// Its file is closed, which says how long it is, or has lost its writer.
+/// Its file is closed, or its writer is gone.
 impl Drop for Synced {
     fn drop(&mut self) {
         if let Some((_, telling)) = &self.telling {
@@ -51,8 +61,10 @@ async fn tell(client: Client, mut told: watch::Receiver<SyncLength>) {
             Ok(_) => true,
             // A store of an older version does not know it.
             Err(error) if error.kind() == ErrorKind::Unsupported => return,
-            // Silent, or short of memory: it is told again. Refused, it says nothing new: its group or its writer's time is over.
-            Err(error) => !matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Busy | ErrorKind::Io),
+            // Silent, or short of memory or log: it is told again. Refused, it says nothing new: its group or its writer's time is over.
+            Err(error) => {
+                !matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Busy | ErrorKind::Full | ErrorKind::Io)
+            }
         };
         if is_told && told.changed().await.is_err() {
             return;

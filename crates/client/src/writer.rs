@@ -232,7 +232,7 @@ impl FileWriter {
         self.client.ask(&ask).await.map(|_| ())
     }
 
-    /// The file's length with everything that was handed to `write`, in bytes.
+    /// The file's length with everything that `write` has taken, in bytes. Of a write that was not waited for it says how much.
     pub fn position(&self) -> u64 {
         self.position
     }
@@ -248,7 +248,6 @@ impl FileWriter {
     pub async fn write(&mut self, mut bytes: Bytes) -> Result<()> {
         self.check()?;
         let piece = self.client.sizes.piece;
-        self.position = self.position.saturating_add(bytes.len() as u64);
         while !bytes.is_empty() {
             if self.gathered.is_empty() && bytes.len() >= piece {
                 let whole = bytes.split_to(piece);
@@ -262,6 +261,7 @@ impl FileWriter {
             }
             let part = bytes.split_to(bytes.len().min(piece - have));
             self.gathered.extend_from_slice(&part);
+            self.counted(part.len());
             if self.gathered.len() == piece {
                 self.send_gathered().await?;
             }
@@ -274,7 +274,6 @@ impl FileWriter {
     pub async fn write_now(&mut self, bytes: Bytes, sums: BlockSums) -> Result<()> {
         assert!(bytes.len() <= self.client.sizes.piece, "{} bytes are more than a piece", bytes.len());
         self.send_gathered().await?;
-        self.position = self.position.saturating_add(bytes.len() as u64);
         self.send(bytes, Some(sums)).await
     }
 
@@ -287,10 +286,11 @@ impl FileWriter {
     ) -> Result<impl Future<Output = Result<()>> + Send + use<>> {
         assert!(bytes.len() <= self.client.sizes.piece, "{} bytes are more than a piece", bytes.len());
         self.send_gathered().await?;
-        self.position = self.position.saturating_add(bytes.len() as u64);
-        let permits = self.permits(bytes.len()).await?;
+        let length = bytes.len();
+        let permits = self.permits(length).await?;
         let (reply, answer) = oneshot::channel();
         self.slot().await?.send(Order::Sync { last: bytes, sums: Some(sums), permits, reply });
+        self.counted(length);
         let written = self.written.clone();
         let cut_off = broken(&self.path);
         Ok(async move { answer.await.unwrap_or_else(|_| Err(written.borrow().failed.clone().unwrap_or(cut_off))) })
@@ -369,9 +369,16 @@ impl FileWriter {
     async fn send(&mut self, bytes: Bytes, sums: Option<BlockSums>) -> Result<()> {
         let permits = self.permits(bytes.len()).await?;
         let slot = self.slot().await?;
-        let ahead = self.compress_ahead(&bytes);
+        let (length, ahead) = (bytes.len(), self.compress_ahead(&bytes));
         slot.send(Order::Piece { bytes, sums, permits, ahead });
+        self.counted(length);
         self.check()
+    }
+
+    /// So many bytes more are taken. They count from then on, not from when they came: whoever stops waiting for a write, and goes on
+    /// from `position`, leaves no gap.
+    fn counted(&mut self, bytes: usize) {
+        self.position = self.position.saturating_add(bytes as u64);
     }
 
     /// Begins to compress bytes that will go out together, beside those before them.

@@ -193,7 +193,9 @@ impl<T> Store<T> {
     }
 
     fn change(&mut self, caller: Caller, request: Request) -> Result<Reply> {
-        self.check_in_service()?;
+        if let Some(failure) = self.settle_failure.as_ref().or(self.log.failure()) {
+            return Err(failure.clone());
+        }
         let once =
             request.is_remembered() && !(self.planted == Some(Planted::ChangeNotRemembered) && request.is_setting());
         // A call without a number is never asked again.
@@ -212,6 +214,8 @@ impl<T> Store<T> {
                 self.state.may_be_done(caller)?;
             }
         }
+        // Not before: what was done is not said to be refused, however full the log is.
+        self.log.check()?;
         let result = self.state.serve(caller, &request).and_then(|reply| {
             if remembered {
                 self.state.remember(caller, &reply);

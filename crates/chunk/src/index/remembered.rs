@@ -32,7 +32,7 @@ struct Stream {
 }
 
 /// Acknowledgements that were made, and how far those are who pushed and who acknowledged.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Remembered {
     entries: BTreeMap<ChunkId, Recent>,
     /// The entries whose acknowledgement may be asked again, by who made it.
@@ -45,8 +45,25 @@ pub(crate) struct Remembered {
     held: BTreeMap<u64, u64>,
     /// All of it.
     total: u64,
+    /// What all sessions together may have of it, as a rule: see `check_share`.
+    pub most: u64,
     /// The entries in their order, with a fault put in on purpose.
     order: VecDeque<ChunkId>,
+}
+
+impl Default for Remembered {
+    fn default() -> Remembered {
+        Remembered {
+            entries: BTreeMap::new(),
+            by: BTreeSet::new(),
+            streams: BTreeMap::new(),
+            acknowledged: BTreeMap::new(),
+            held: BTreeMap::new(),
+            total: 0,
+            most: REMEMBERED_MAX,
+            order: VecDeque::new(),
+        }
+    }
 }
 
 impl Remembered {
@@ -118,11 +135,12 @@ impl Remembered {
         }
     }
 
-    /// Whether more may be remembered for a session: it has at most as much as is free. So of `n` that want all each has one part of
-    /// `n + 1`, and who comes next finds the last one. Not asked for the oldest that a session has without an answer: refused, it would
-    /// keep what it waits for.
-    fn check_share(&self, session: u64) -> Result<()> {
-        if self.held.get(&session).copied().unwrap_or(0) < REMEMBERED_MAX.saturating_sub(self.total) {
+    /// Whether so much more may be remembered for a session: it has at most as much as is free then. So of `n` that want all each has one
+    /// part of `n + 1`. Where some had theirs before the others came, little may be free; so each may have one part of 2,048 however
+    /// much there is. Not asked for the oldest that a session has without an answer: refused, it would keep what it waits for.
+    fn check_share(&self, session: u64, more: u64) -> Result<()> {
+        let own = self.held.get(&session).copied().unwrap_or(0) + more;
+        if own <= self.most.saturating_sub(self.total).max(self.most / 2048) {
             return Ok(());
         }
         let text = "a device has to remember too much of what has no answer yet, most of it for this session; nothing was changed; ask again \
@@ -168,12 +186,12 @@ impl Remembered {
             return Err(Error::new(ErrorKind::Busy, text));
         }
         self.raise_push_floor(chunk, floor);
-        let end = self.streams.get(&(session, stream)).map_or(0, |stream| stream.end);
+        let (floor, end) = self.streams.get(&(session, stream)).map_or((0, 0), |stream| (stream.floor, stream.end));
         if number < end {
             return Ok(());
         }
         if number > floor {
-            self.check_share(session)?;
+            self.check_share(session, number + 1 - end)?;
         }
         self.take(session, number + 1 - end);
         self.streams.entry((session, stream)).or_default().end = number + 1;
@@ -214,7 +232,7 @@ impl Remembered {
             return Err(Error::new(ErrorKind::Busy, text));
         }
         self.raise_acknowledged_floor(session, floor);
-        if number > floor { self.check_share(session) } else { Ok(()) }
+        if number > self.acknowledged_floor(session) { self.check_share(session, 1) } else { Ok(()) }
     }
 
     /// No message of acknowledgements of the session with a lower number is asked again.
@@ -404,6 +422,9 @@ mod tests {
         }
         assert!(remembered.len() as u64 <= REMEMBERED_MAX, "{}", remembered.len());
         assert!(remembered.len() as u64 > REMEMBERED_MAX * 9 / 10, "no less than there is: {}", remembered.len());
+        // One that asks for much at once when others have the rest gets none of it, and what is its due all the same.
+        assert!(remembered.heard_push(name(999, 4000), 0).is_err());
+        assert!(remembered.heard_push(name(999, REMEMBERED_MAX / 2048 - 1), 0).is_ok());
         for number in 0..5000 {
             let floor = u64::saturating_sub(number, 500);
             remembered.heard_push(name(1000, number), floor).expect("an honest one has 500 on their way");
@@ -422,6 +443,31 @@ mod tests {
         remembered.forget_sessions(&all);
         remembered.forget_sessions(&all);
         assert_eq!((remembered.len(), remembered.total, remembered.held.len()), (0, 0, 0));
+    }
+
+    /// Those who took all there is, one after another, keep nobody from a few, nor from the oldest, also when it is heard with an old floor.
+    #[test]
+    fn greedy_ones_keep_nobody_out() {
+        let mut remembered = Remembered { most: 40_960, ..Remembered::default() };
+        let name = |session, stream, number| PushName { session, stream, number }.chunk();
+        for session in 0..100 {
+            for stream in 0..PUSH_STREAMS_MAX as u16 {
+                for ahead in (0..12).rev().map(|power| 1 << power) {
+                    let _refused = remembered.heard_push(name(session, stream, ahead), 0);
+                }
+            }
+        }
+        assert!(remembered.total >= 40_000, "{}", remembered.total);
+        for number in 0..1000 {
+            let floor = u64::saturating_sub(number, 15);
+            remembered.heard_push(name(1000, 0, number), floor).expect("sixteen are on their way");
+        }
+        assert_eq!(remembered.heard_push(name(1000, 0, 1020), 985).map_err(|error| error.kind()), Err(ErrorKind::Busy));
+        remembered.heard_push(name(1000, 0, 999), 999).expect("all before have their answers");
+        remembered.heard_push(name(1000, 0, 1014), 999).expect("sixteen again");
+        remembered.heard_push(name(1000, 1, 5), 5).expect("the oldest of another stream");
+        remembered.raise_push_floor(name(1000, 2, 7), 7);
+        remembered.heard_push(name(1000, 2, 7), 3).expect("the oldest, sent again as it was");
     }
 
     /// A push that was refused is refused until its number is passed, and a stream is bounded however it is used.

@@ -277,6 +277,24 @@ async fn producers() {
     assert_eq!(producer.flush().await.map_err(|error| error.kind()), Err(ErrorKind::Stale));
 }
 
+/// A device that remembers too much of what has no answer is asked again: every chunk is pushed and acknowledged once.
+#[tokio::test(start_paused = true)]
+async fn a_crowded_device_is_asked_again() {
+    let fake = Fake::new(12);
+    let bag = fake.client().bag_create("work", false).await.expect("new");
+    fake.fail(|faults| faults.crowded = 40);
+    produce(bag.clone(), 0, 30).await;
+    assert_eq!(fake.state().faults.crowded, 0);
+    let mut consumer = bag.consumer(ConsumerOptions { wait: false, ..ConsumerOptions::default() });
+    fake.fail(|faults| faults.crowded = 10);
+    while let Some(chunk) = consumer.pull().await.expect("asked") {
+        chunk.acknowledge();
+    }
+    let acknowledged = consumer.flush().await;
+    assert_eq!((acknowledged.accepted.len(), acknowledged.refused.len()), (30, 0));
+    assert_eq!(fake.state().faults.crowded, 0);
+}
+
 /// What a device refuses for good, because the bag has left it, is pushed to others: every chunk is in the bag once. Refused because the
 /// bag is sealed, it ends the producer with words, and no device has it.
 #[tokio::test(start_paused = true)]

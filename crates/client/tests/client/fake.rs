@@ -46,6 +46,8 @@ pub struct Faults {
     pub lose_one_in: u64,
     /// The next so many appends and pushes find no room.
     pub full: u32,
+    /// The next so many pushes and messages of acknowledgements are too many for what a device remembers.
+    pub crowded: u32,
     /// The next so many appends are cut short: the first half of their bytes is there, and asked again they do not follow on.
     pub cut: u32,
     /// From now on nothing is answered in time.
@@ -274,6 +276,15 @@ impl State {
         }
         self.faults.full -= 1;
         Err(Error::new(ErrorKind::Full, "the device is full"))
+    }
+
+    /// Uses up one of the refusals for want of memory.
+    fn refuse_crowded(&mut self) -> Result<()> {
+        if self.faults.crowded == 0 {
+            return Ok(());
+        }
+        self.faults.crowded -= 1;
+        Err(Error::new(ErrorKind::Busy, "the device remembers too much"))
     }
 
     /// Uses up one of the damages.

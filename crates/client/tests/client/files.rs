@@ -27,6 +27,7 @@ pub const DELAYED: Faults = Faults {
     delay_max: Duration::from_millis(9),
     lose_one_in: 5,
     full: 0,
+    crowded: 0,
     cut: 0,
     unreachable: false,
     unanswered: false,
@@ -325,6 +326,28 @@ async fn syncs_that_nobody_waits_for_go_on() {
                 let _left = tokio::time::timeout(patience, writer.hflush()).await;
             }
         }
+        writer.close().await.expect("closed");
+        assert!(client.read_small("/a").await.expect("read") == bytes, "seed {seed}");
+    }
+}
+
+/// Whoever stops waiting for a write goes on from the writer's position, and no byte is missing or twice there.
+#[tokio::test(start_paused = true)]
+async fn writes_that_nobody_waits_for_are_counted() {
+    for seed in 0..16 {
+        let fake = narrow_or_wide(seed, 8);
+        fake.fail(|faults| *faults = DELAYED);
+        let client = fake.client().with_sizes(SMALL);
+        let bytes = content(400_000, seed);
+        let mut writer = client.create("/a", CreateOptions::default()).await.expect("the file is new");
+        let mut given_up = 0;
+        while writer.position() < 400_000 {
+            let at = writer.position() as usize;
+            let part = bytes.slice(at..400_000.min(at + 50_000));
+            let patience = Duration::from_millis(fake.random.below(12));
+            given_up += u32::from(tokio::time::timeout(patience, writer.write(part)).await.is_err());
+        }
+        assert!(given_up > 0, "seed {seed}");
         writer.close().await.expect("closed");
         assert!(client.read_small("/a").await.expect("read") == bytes, "seed {seed}");
     }

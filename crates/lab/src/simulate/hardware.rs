@@ -6,6 +6,7 @@ use base::checksum::crc32c;
 use base::disk::{BlockFile, Disk, DiskError, Done, FileKind, FileName, Op, Wake};
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
+use base::limit::REMEMBERED_MAX;
 use base::net::Boxed;
 use base::planted::Planted;
 use base::unit::{KIB, MIB, Time};
@@ -58,6 +59,7 @@ struct Sizes {
     data_segment: u64,
     checkpoint_bytes: u64,
     writes_max: usize,
+    remembered_max: u64,
 }
 
 impl Sizes {
@@ -67,6 +69,7 @@ impl Sizes {
             data_segment: [1280 * KIB, 2 * MIB][random.below(2) as usize],
             checkpoint_bytes: [256 * KIB, MIB, 4 * MIB][random.below(3) as usize],
             writes_max: [1, 2, 4, 4][random.below(4) as usize],
+            remembered_max: [12, 40, REMEMBERED_MAX, REMEMBERED_MAX][random.below(4) as usize],
         }
     }
 }
@@ -326,6 +329,7 @@ impl World for SimWorld {
             checkpoint_bytes: self.hardware.sizes.checkpoint_bytes,
             checkpoint_journal: 256 * KIB,
             writes_max: self.hardware.sizes.writes_max,
+            remembered_max: self.hardware.sizes.remembered_max,
             reserve: 4 * MIB,
             tails_max: MIB / 2,
             group_max: 128 << 10,

@@ -97,12 +97,20 @@ fn sessions_end() {
     assert!(appended.generation > orphans[0].generation);
 }
 
-/// Without settling the log fills: changes are refused with a reason, reads go on; after settling all goes on, and nothing was lost.
+/// Without settling the log fills: changes are refused with a reason, reads go on, and what was done is not said to be refused when it is
+/// asked again; after settling all goes on, and nothing was lost.
 #[test]
 fn the_log_fills() {
     let mut world = World::new(1);
     let name = |number: usize| format!("/{}{number}", "n".repeat(200));
     let mut made = 0;
+    let session = SessionId(77);
+    world
+        .ask_as(Caller { call: 1, session, floor: 1 }, Request::OpenSession { user: User::default() })
+        .expect("told")
+        .expect("opened");
+    let once = Caller { call: 2, session, floor: 2 };
+    world.ask_as(once, mkdir("/once")).expect("told").expect("made");
     let refused = loop {
         let files = (0..200).map(|place| put(&name(made * 200 + place))).collect();
         match world.submit(Request::PutFiles { files }) {
@@ -120,6 +128,7 @@ fn the_log_fills() {
     assert!(made > 20, "{made}");
     // The first change was durable long ago, the last ones wait for room.
     assert!(world.ask(stat(&name(0))).is_ok());
+    world.ask_as(once, mkdir("/once")).expect("told").expect("it was done");
     world.settle();
     world.settle();
     assert!(world.store().in_service().is_ok() && world.store().is_quiet());

@@ -119,6 +119,7 @@ impl State {
 
     pub fn push(&mut self, ask: &Push, bytes: Bytes) -> Result<PushAnswer> {
         self.refuse_full()?;
+        self.refuse_crowded()?;
         let chunk = ask.chunk.value();
         let left = self.faults.left == Some(ask.device.value());
         let member = self.member(ask.bag, ask.device)?;
@@ -156,6 +157,7 @@ impl State {
     }
 
     pub fn acknowledge(&mut self, now: Time, ask: &Acknowledge) -> Result<AcknowledgeAnswer> {
+        self.refuse_crowded()?;
         let member = self.member(ask.bag, ask.device)?;
         member.expire(now);
         let mut results = Vec::new();
