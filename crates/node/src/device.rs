@@ -102,10 +102,13 @@ impl Device {
         }
     }
 
-    /// Sessions, by their marks, of which it remembers what they may ask again; at most so many, and others the next time.
+    /// Sessions, by their marks, of which it remembers what they may ask again, or that hold grants or wait for chunks; at most so many,
+    /// and others the next time.
     pub async fn sessions(&self, limit: usize) -> Result<Vec<u64>> {
         let after = *self.sessions_after.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = self.look(move |engine| engine.sessions(after, limit)).await?;
+        let (tell, told) = oneshot::channel();
+        self.send(Item::Sessions { after, limit, tell });
+        let found: Vec<u64> = told.await.map_err(|_| gone(self.id))?;
         let last = found.last().copied().filter(|_| found.len() >= limit);
         *self.sessions_after.lock().unwrap_or_else(PoisonError::into_inner) = last;
         Ok(found)
@@ -148,7 +151,9 @@ pub enum Item {
     Acknowledge { bag: BagId, pass: (u32, bool), grants: Vec<(ChunkId, u64)>, by: Consumer, respond: Responder },
     /// Chunks of a bag are still being worked on.
     Renew { bag: BagId, grants: Vec<(ChunkId, u64)>, consumer: SessionId, respond: Responder },
-    /// These sessions, by their marks, are over: what is remembered of them may be forgotten.
+    /// Asks which sessions (`Device::sessions`) of higher marks than this there are.
+    Sessions { after: Option<u64>, limit: usize, tell: oneshot::Sender<Vec<u64>> },
+    /// These sessions, by their marks, are over: what is remembered of them may be forgotten, and others may have what they hold.
     SessionsOver(Vec<u64>),
     /// A bag is sealed, or dropped: those who wait for its chunks must hear of it.
     BagChanged { bag: BagId },
@@ -401,7 +406,16 @@ impl Thread {
             Item::Acknowledge { bag, pass, grants, by, respond } => {
                 self.acknowledge(now, (bag, pass), grants, by, respond);
             }
-            Item::SessionsOver(sessions) => self.engine.forget_sessions(&sessions),
+            Item::Sessions { after, limit, tell } => {
+                // The one who asked may be gone; then nobody misses the answer.
+                let _ = tell.send(self.sessions(after, limit));
+            }
+            Item::SessionsOver(sessions) => {
+                self.engine.forget_sessions(&sessions);
+                for bag in self.bags.sessions_over(&sessions, &self.engine) {
+                    self.serve_waiters(now, bag);
+                }
+            }
             Item::Renew { bag, grants, consumer, respond } => {
                 self.bags.renew(now, bag, grants, consumer, &self.engine);
                 respond.answer(&net::message::Done {}, Payload::empty());
@@ -428,6 +442,15 @@ impl Thread {
             }
             Item::Stop => self.stopping = true,
         }
+    }
+
+    fn sessions(&self, after: Option<u64>, limit: usize) -> Vec<u64> {
+        let mut found = self.engine.sessions(after, limit);
+        found.extend(self.bags.holders(after, limit));
+        found.sort_unstable();
+        found.dedup();
+        found.truncate(limit);
+        found
     }
 
     /// The next step of a scrub under way, when it is due.
