@@ -15,8 +15,8 @@ pub struct BagQueue {
     chunks: BTreeMap<ChunkId, Entry>,
     /// Live grants by their end.
     ends: BTreeSet<(Time, ChunkId)>,
-    /// Live grants by their number, so that a pull asked again gets the same chunk.
-    grants: BTreeMap<u64, ChunkId>,
+    /// Live grants by whose they are and their number: a pull asked again gets the same chunk, and a session that is over gives all back.
+    grants: BTreeMap<(SessionId, u64), ChunkId>,
     waiting_count: usize,
     waiting_bytes: u64,
     /// A fault put in on purpose, by the simulation alone.
@@ -34,6 +34,8 @@ struct Granted {
     grant: u64,
     consumer: SessionId,
     end: Time,
+    /// An acknowledgement under it was accepted and is not durable yet.
+    acknowledging: bool,
 }
 
 /// Whether an acknowledgement may be made durable.
@@ -83,7 +85,7 @@ impl BagQueue {
     /// asking again under a live grant gives the same chunk (the first answer may have been lost).
     pub fn pull(&mut self, now: Time, consumer: SessionId, grant: u64) -> Option<(ChunkId, u64)> {
         self.expire(now);
-        if let Some(chunk) = self.grants.get(&grant).copied()
+        if let Some(chunk) = self.grants.get(&(consumer, grant)).copied()
             && self.renew(now, chunk, grant, consumer)
         {
             return self.chunks.get(&chunk).map(|entry| (chunk, entry.length));
@@ -94,9 +96,9 @@ impl BagQueue {
                 continue;
             }
             let end = now.after(GRANT_LEASE);
-            entry.granted = Some(Granted { grant, consumer, end });
+            entry.granted = Some(Granted { grant, consumer, end, acknowledging: false });
             self.ends.insert((end, chunk));
-            self.grants.insert(grant, chunk);
+            self.grants.insert((consumer, grant), chunk);
             self.waiting_count -= 1;
             self.waiting_bytes -= entry.length;
             return Some((chunk, entry.length));
@@ -124,16 +126,19 @@ impl BagQueue {
     pub fn acknowledge(&mut self, now: Time, chunk: ChunkId, (grant, consumer): (u64, SessionId)) -> Verdict {
         self.expire(now);
         let Some(entry) = self.chunks.get_mut(&chunk) else { return Verdict::Unknown };
-        match entry.granted {
-            Some(granted) if (granted.grant, granted.consumer) == (grant, consumer) => Verdict::Accept,
+        match &mut entry.granted {
+            Some(granted) if (granted.grant, granted.consumer) == (grant, consumer) => {
+                granted.acknowledging = true;
+                Verdict::Accept
+            }
             Some(_) => Verdict::Refuse(
                 "the grant ended and the chunk was given to another consumer; discard what was made of it",
             ),
             None => {
                 let end = now.after(GRANT_LEASE);
-                entry.granted = Some(Granted { grant, consumer, end });
+                entry.granted = Some(Granted { grant, consumer, end, acknowledging: true });
                 self.ends.insert((end, chunk));
-                self.grants.insert(grant, chunk);
+                self.grants.insert((consumer, grant), chunk);
                 self.waiting_count -= 1;
                 self.waiting_bytes -= entry.length;
                 Verdict::Accept
@@ -147,7 +152,7 @@ impl BagQueue {
         match entry.granted {
             Some(granted) => {
                 self.ends.remove(&(granted.end, chunk));
-                self.grants.remove(&granted.grant);
+                self.grants.remove(&(granted.consumer, granted.grant));
             }
             None => {
                 self.waiting_count -= 1;
@@ -166,15 +171,30 @@ impl BagQueue {
         }
     }
 
-    /// Takes back everything that `consumer` holds: its session has ended.
-    pub fn release(&mut self, consumer: SessionId) {
-        let held =
-            |entry: &Entry| entry.granted.filter(|granted| granted.consumer == consumer).map(|granted| granted.end);
-        let ended: Vec<(Time, ChunkId)> =
-            self.chunks.iter().filter_map(|(chunk, entry)| Some((held(entry)?, *chunk))).collect();
-        for (end, chunk) in ended {
-            self.take_back(end, chunk);
+    /// Takes back what sessions of this mark (`SessionId::mark`) hold: they are over. True: there was something. A chunk whose
+    /// acknowledgement is under way stays: it must not be given again to be refused then.
+    pub fn release(&mut self, mark: u64) -> bool {
+        let grants =
+            self.grants.range((of_mark(mark), 0)..=(SessionId(of_mark(mark).0 | u128::from(u64::MAX)), u64::MAX));
+        let ended = |chunk: &ChunkId| {
+            let granted = self.chunks.get(chunk)?.granted.filter(|granted| !granted.acknowledging)?;
+            Some((granted.end, *chunk))
+        };
+        let ended: Vec<(Time, ChunkId)> = grants.filter_map(|(_, chunk)| ended(chunk)).collect();
+        ended.iter().for_each(|(end, chunk)| self.take_back(*end, *chunk));
+        !ended.is_empty()
+    }
+
+    /// Marks of the sessions that hold grants, in order: those above `after`, at most `limit`.
+    pub fn holders(&self, after: Option<u64>, limit: usize) -> Vec<u64> {
+        let mut found = Vec::new();
+        let mut from = after.map_or(Some(0), |after| after.checked_add(1));
+        while let Some(mark) = from.filter(|_| found.len() < limit) {
+            let Some(((session, _), _)) = self.grants.range((of_mark(mark), 0)..).next() else { break };
+            found.push(session.mark());
+            from = session.mark().checked_add(1);
         }
+        found
     }
 
     /// How much waits and how much is given.
@@ -199,13 +219,18 @@ impl BagQueue {
         }
         if let Some(entry) = self.chunks.get_mut(&chunk) {
             if let Some(granted) = entry.granted.take() {
-                self.grants.remove(&granted.grant);
+                self.grants.remove(&(granted.consumer, granted.grant));
             }
             self.waiting_count += 1;
             self.waiting_bytes += entry.length;
             self.waiting.push_front(chunk);
         }
     }
+}
+
+/// The lowest session of this mark.
+fn of_mark(mark: u64) -> SessionId {
+    SessionId(u128::from(mark) << 64)
 }
 
 #[cfg(test)]
@@ -215,8 +240,8 @@ mod tests {
     use base::limit::GRANT_LEASE;
     use base::unit::Time;
 
-    const A: SessionId = SessionId(1);
-    const B: SessionId = SessionId(2);
+    const A: SessionId = SessionId(1 << 64 | 5);
+    const B: SessionId = SessionId(2 << 64 | 5);
 
     fn three() -> BagQueue {
         BagQueue::new([(ChunkId(1), 10), (ChunkId(2), 20), (ChunkId(3), 30)])
@@ -301,7 +326,7 @@ mod tests {
         assert_eq!(queue.acknowledge(Time::ZERO, ChunkId(1), (7, A)), Verdict::Accept);
     }
 
-    /// Renewal moves the end; a session that ends gives everything back at once, oldest first.
+    /// Renewal moves the end; a session that is over gives everything back at once, and nobody else does.
     #[test]
     fn renewed_and_released() {
         let mut queue = three();
@@ -311,9 +336,42 @@ mod tests {
         assert!(queue.renew(half, ChunkId(1), 7, A));
         queue.expire(Time::ZERO.after(GRANT_LEASE));
         assert_eq!(queue.lengths(), QueueLength { waiting: 2, waiting_bytes: 50, granted: 1 });
-        queue.release(A);
+        assert!(!queue.release(B.mark()));
+        assert!(queue.release(A.mark()));
         assert_eq!(queue.next_expiry(), None);
         assert_eq!(queue.lengths(), QueueLength { waiting: 3, waiting_bytes: 60, granted: 0 });
+        assert!(!queue.renew(half, ChunkId(1), 7, A));
         assert_eq!(queue.pull(half, B, 9), Some((ChunkId(1), 10)));
+    }
+
+    /// What is being acknowledged is not given again because its session ended meanwhile; if nothing comes of the acknowledgement, it
+    /// is when its grant ends.
+    #[test]
+    fn acknowledged_and_over() {
+        let mut queue = three();
+        queue.pull(Time::ZERO, A, 7);
+        queue.pull(Time::ZERO, A, 8);
+        assert_eq!(queue.acknowledge(Time::ZERO, ChunkId(1), (7, A)), Verdict::Accept);
+        assert_eq!(queue.acknowledge(Time::ZERO, ChunkId(3), (9, A)), Verdict::Accept);
+        assert!(queue.release(A.mark()));
+        assert_eq!(queue.lengths(), QueueLength { waiting: 1, waiting_bytes: 20, granted: 2 });
+        assert_eq!(queue.pull(Time::ZERO, B, 1), Some((ChunkId(2), 20)));
+        assert_eq!(queue.pull(Time::ZERO, B, 2), None);
+        queue.acknowledged(ChunkId(1));
+        queue.acknowledged(ChunkId(2));
+        assert_eq!(queue.pull(Time::ZERO.after(GRANT_LEASE), B, 3), Some((ChunkId(3), 30)));
+    }
+
+    /// Whoever holds something is named once, in parts if there are many.
+    #[test]
+    fn holders_in_parts() {
+        let mut queue = three();
+        queue.pull(Time::ZERO, B, 7);
+        queue.pull(Time::ZERO, A, 7);
+        queue.pull(Time::ZERO, A, 8);
+        assert_eq!(queue.holders(None, 9), [A.mark(), B.mark()]);
+        assert_eq!(queue.holders(None, 1), [A.mark()]);
+        assert_eq!(queue.holders(Some(A.mark()), 9), [B.mark()]);
+        assert!(queue.holders(Some(u64::MAX), 9).is_empty());
     }
 }

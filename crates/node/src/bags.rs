@@ -284,6 +284,39 @@ impl Bags {
         over
     }
 
+    /// Marks of the sessions that hold grants or wait, in order: those above `after`, at most `limit`.
+    pub fn holders(&self, after: Option<u64>, limit: usize) -> Vec<u64> {
+        let is_after = |mark: &u64| after.is_none_or(|after| *mark > after);
+        let waiting = self.waiting.keys().map(|session| session.mark()).filter(is_after);
+        // Who holds a grant makes its bag due some day.
+        let entries = self.due.iter().filter_map(|(_, bag)| self.bags.get(bag));
+        let found: BTreeSet<u64> = entries.flat_map(|entry| entry.queue.holders(after, limit)).chain(waiting).collect();
+        found.into_iter().take(limit).collect()
+    }
+
+    /// Sessions of these marks are over: their grants and waits end. Returns the bags that may have something to give again.
+    pub fn sessions_over(&mut self, marks: &[u64], engine: &Engine<Then>) -> Vec<BagId> {
+        let due: Vec<BagId> = self.due.iter().map(|(_, bag)| *bag).collect();
+        let mut released = Vec::new();
+        for bag in due {
+            let Some(entry) = self.bags.get_mut(&bag) else { continue };
+            let gave_back = marks.iter().filter(|mark| entry.queue.release(**mark)).count();
+            if gave_back > 0 {
+                released.push(bag);
+            }
+            let lengths = entry.queue.lengths();
+            let over = entry.waiters.iter().filter(|(_, waiter)| marks.contains(&waiter.consumer.mark()));
+            let over: Vec<u64> = over.map(|(number, _)| *number).collect();
+            for number in over {
+                if let Some(waiter) = self.take(bag, number) {
+                    answer_empty(waiter, Pulled::Nothing, lengths, engine.bag_stat(bag).pass);
+                }
+            }
+            self.settle(bag, engine);
+        }
+        released
+    }
+
     /// When `expire` must be called next.
     pub fn next_due(&self) -> Option<Time> {
         self.due.first().map(|(due, _)| *due)

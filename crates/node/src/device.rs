@@ -1,12 +1,15 @@
 //! What serves one device, in a thread of its own: it owns the disk, the chunk engine and the volatile queues of the bags, runs each
 //! request to its end, and answers straight from here. No other thread touches a device.
 
+pub mod answer;
+
 use crate::bags::{BagCounts, Bags, Waiter};
 use crate::departures::Departures;
 use crate::drain::Draining;
 use crate::mailbox::Mailbox;
 use crate::scrub::{Scrubbed, Scrubbing};
 use crate::world::{Ended, Turn, Work, World};
+use answer::answer_wire;
 use base::checksum::BlockSums;
 use base::disk::{Caching, Disk, Done};
 use base::env::Clock;
@@ -17,8 +20,8 @@ use base::policy::{Class, Level};
 use base::unit::{Time, WallTime};
 use bytes::Bytes;
 use chunk::bag::Verdict;
-use chunk::{Asking, Cell, Effect, Engine, Reply, Request, Usage};
-use net::message::{bag, chunk as wire};
+use chunk::{Asking, Effect, Engine, Reply, Request, Usage};
+use net::message::bag;
 use net::{Budget, Payload, Piece, Responder};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -102,10 +105,13 @@ impl Device {
         }
     }
 
-    /// Sessions, by their marks, of which it remembers what they may ask again; at most so many, and others the next time.
+    /// Sessions, by their marks, of which it remembers what they may ask again, or that hold grants or wait for chunks; at most so many,
+    /// and others the next time.
     pub async fn sessions(&self, limit: usize) -> Result<Vec<u64>> {
         let after = *self.sessions_after.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = self.look(move |engine| engine.sessions(after, limit)).await?;
+        let (tell, told) = oneshot::channel();
+        self.send(Item::Sessions { after, limit, tell });
+        let found: Vec<u64> = told.await.map_err(|_| gone(self.id))?;
         let last = found.last().copied().filter(|_| found.len() >= limit);
         *self.sessions_after.lock().unwrap_or_else(PoisonError::into_inner) = last;
         Ok(found)
@@ -148,7 +154,9 @@ pub enum Item {
     Acknowledge { bag: BagId, pass: (u32, bool), grants: Vec<(ChunkId, u64)>, by: Consumer, respond: Responder },
     /// Chunks of a bag are still being worked on.
     Renew { bag: BagId, grants: Vec<(ChunkId, u64)>, consumer: SessionId, respond: Responder },
-    /// These sessions, by their marks, are over: what is remembered of them may be forgotten.
+    /// Asks which sessions (`Device::sessions`) of higher marks than this there are.
+    Sessions { after: Option<u64>, limit: usize, tell: oneshot::Sender<Vec<u64>> },
+    /// These sessions, by their marks, are over: what is remembered of them may be forgotten, and others may have what they hold.
     SessionsOver(Vec<u64>),
     /// A bag is sealed, or dropped: those who wait for its chunks must hear of it.
     BagChanged { bag: BagId },
@@ -401,7 +409,16 @@ impl Thread {
             Item::Acknowledge { bag, pass, grants, by, respond } => {
                 self.acknowledge(now, (bag, pass), grants, by, respond);
             }
-            Item::SessionsOver(sessions) => self.engine.forget_sessions(&sessions),
+            Item::Sessions { after, limit, tell } => {
+                // The one who asked may be gone; then nobody misses the answer.
+                let _ = tell.send(self.sessions(after, limit));
+            }
+            Item::SessionsOver(sessions) => {
+                self.engine.forget_sessions(&sessions);
+                for bag in self.bags.sessions_over(&sessions, &self.engine) {
+                    self.serve_waiters(now, bag);
+                }
+            }
             Item::Renew { bag, grants, consumer, respond } => {
                 self.bags.renew(now, bag, grants, consumer, &self.engine);
                 respond.answer(&net::message::Done {}, Payload::empty());
@@ -428,6 +445,15 @@ impl Thread {
             }
             Item::Stop => self.stopping = true,
         }
+    }
+
+    fn sessions(&self, after: Option<u64>, limit: usize) -> Vec<u64> {
+        let mut found = self.engine.sessions(after, limit);
+        found.extend(self.bags.holders(after, limit));
+        found.sort_unstable();
+        found.dedup();
+        found.truncate(limit);
+        found
     }
 
     /// The next step of a scrub under way, when it is due.
@@ -756,34 +782,4 @@ impl Thread {
 fn refuse(respond: Responder, why: Error) {
     let refused = Some(net::message::Failure::from(why));
     respond.answer(&bag::PushAnswer { refused, ..bag::PushAnswer::default() }, Payload::empty());
-}
-
-/// Sends an engine's answer over the wire in the form that its kind has there.
-fn answer_wire(respond: Responder, result: Result<Reply>, piece: Option<Piece>) {
-    match result {
-        Ok(Reply::Appended { length }) => respond.answer(&wire::AppendAnswer { length }, Payload::empty()),
-        Ok(Reply::Data { parts, crc, blocks, cells, chunk_length, sealed }) => {
-            let payload: Payload = Payload::with_crc(parts, crc);
-            let payload = match piece {
-                Some(piece) => payload.with_piece(piece),
-                None => payload,
-            };
-            let cells = cells.into_iter().map(wire_cell).collect();
-            respond.answer(&wire::ReadAnswer { chunk_length, sealed, blocks, cells }, payload);
-        }
-        Ok(Reply::Sealed { length, crc }) => respond.answer(&wire::SealAnswer { length, crc }, Payload::empty()),
-        Ok(Reply::Stat(stat)) => respond.answer(
-            &wire::StatAnswer { length: stat.length, sealed: stat.sealed, generation: stat.generation.0 },
-            Payload::empty(),
-        ),
-        Ok(Reply::Length(_) | Reply::Done | Reply::Acknowledged { .. } | Reply::List { .. }) => {
-            unreachable!("the wire does not ask for this")
-        }
-        Err(error) => respond.fail(error),
-    }
-}
-
-/// A cell as the wire has it.
-pub fn wire_cell(cell: Cell) -> wire::Cell {
-    wire::Cell { offset: cell.offset, length: cell.length, stored: cell.stored }
 }

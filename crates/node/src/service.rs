@@ -105,6 +105,7 @@ impl Service for NodeService {
         match call.kind {
             wire::Append::KIND
             | wire::AppendCell::KIND
+            | wire::Seal::KIND
             | bag::Push::KIND
             | bag::Pull::KIND
             | bag::Acknowledge::KIND => {
@@ -113,8 +114,8 @@ impl Service for NodeService {
                 }
             }
             wire::Read::KIND => node.read(call),
-            wire::Seal::KIND => node.seal(call),
             wire::Stat::KIND => node.stat(call),
+            // Of a session that is over there is nothing to renew, and one whose keeper is not heard of for long keeps what it works on.
             bag::RenewGrants::KIND => node.renew_grants(call),
             bag::Create::KIND | bag::Stat::KIND | bag::List::KIND => node.in_steps(call),
             bag::Seal::KIND | bag::Delete::KIND | bag::Rewind::KIND => node.in_steps(call),
@@ -136,6 +137,7 @@ impl NodeService {
         match call.kind {
             wire::Append::KIND => self.0.append(call),
             wire::AppendCell::KIND => self.0.append_cell(call),
+            wire::Seal::KIND => self.0.seal(call),
             bag::Pull::KIND => self.0.pull(call),
             bag::Acknowledge::KIND => self.0.acknowledge(call),
             _ => self.0.push(call),

@@ -385,3 +385,36 @@ async fn waiting_pulls_are_bounded() {
         assert_eq!(call.await.pulled, bag::Pulled::Nothing as i32);
     }
 }
+
+/// Who holds a chunk or waits for one is named, so that it is asked whether its session is over; when it is, its wait is over, too, and what it
+/// held is for the others who wait.
+#[tokio::test]
+async fn what_a_session_has_ends_with_it() {
+    let (table, [gone, other]) = (Table::new(), [7 << 64, 8 << 64]);
+    let links = [table.link(gone), table.link(other)];
+    let chunk = (ChunkId(4), 1000);
+    {
+        let Parts { bags, engine, .. } = &mut *table.parts();
+        bags.push_begins(BAG, engine);
+        bags.push_ended(BAG, Some(chunk), engine);
+        assert_eq!(bags.pull(Time::ZERO, BAG, (SessionId(gone), 1), engine), Some(chunk));
+    }
+    let asks = [pull_of(1, 2, 2000), pull_of(1, 3, 2000)];
+    let mut waiting: Vec<_> =
+        links.iter().zip(&asks).map(|(link, ask)| Box::pin(link.call(ask, Payload::empty()))).collect();
+    for call in &mut waiting {
+        assert!(std::future::poll_fn(|context| Poll::Ready(call.as_mut().poll(context).is_pending())).await);
+    }
+    {
+        let Parts { bags, engine, now, .. } = &mut *table.parts();
+        assert_eq!(
+            (bags.holders(None, 9), bags.holders(None, 1), bags.holders(Some(7), 9)),
+            (vec![7, 8], vec![7], vec![8])
+        );
+        assert_eq!(bags.sessions_over(&[9], engine), []);
+        assert_eq!(bags.sessions_over(&[7], engine), [BAG]);
+        let (given, _, waiter) = bags.next_served(*now, BAG, engine).expect("one waits");
+        assert_eq!((given, waiter.consumer, bags.waiters), (chunk.0, SessionId(other), 0));
+    }
+    assert_eq!(waiting.remove(0).await.expect("answered").0.pulled, bag::Pulled::Nothing as i32);
+}

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 mod identity;
 mod leaving;
+mod sessions;
 
 /// The cluster that all of them are of.
 const ID: ClusterId = ClusterId(77);

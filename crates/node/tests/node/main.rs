@@ -365,7 +365,7 @@ async fn too_late_for_its_bag_and_file() {
 }
 
 /// What a session sends after its end is dropped, however it comes and even after a restart: a push that was under way does not
-/// come into the bag, the first append to a file makes no chunk, and renewing does not begin the session anew.
+/// come into the bag, the first append to a file makes no chunk, none is sealed, and renewing does not begin the session anew.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dropped_after_the_end_of_its_session() {
     let mut fixture = Fixture::start("ended").await;
@@ -383,6 +383,7 @@ async fn dropped_after_the_end_of_its_session() {
     let (generation, level) = (opened.generation, 2);
     let append =
         chunk::Append { device: place, chunk, group, generation, offset: 0, level, seal: false, small_parts: false };
+    let seal = chunk::Seal { device: place, chunk, generation, length: 0 };
     fixture.clock.ahead.fetch_add(SESSION_LEASE.as_secs() + 1, Ordering::Relaxed);
     // A turn of the metadata thread may have begun with the time before: the second answer is of a turn that did not.
     for _ in 0..2 {
@@ -398,6 +399,7 @@ async fn dropped_after_the_end_of_its_session() {
         refused(dead.call(&push(1), payload()).await.map(drop));
         refused(dead.call(&push(2), payload()).await.map(drop));
         refused(dead.call(&append, payload()).await.map(drop));
+        refused(dead.call(&seal, Payload::empty()).await.map(drop));
         refused(
             dead.call(&session::Renew { again: true, ..session::Renew::default() }, Payload::empty()).await.map(drop),
         );
