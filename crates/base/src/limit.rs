@@ -375,7 +375,7 @@ pub const ANSWERS_EACH: usize = 16 * FRAME_MESSAGE_MAX;
 pub const ANSWERS_EACH_PRESSED: usize = 4 * FRAME_MESSAGE_MAX;
 
 /// Bytes that the places of a file's bytes are taken for before they are looked up: 512 pieces on one device each. What is cut over many
-/// devices has more; it is counted when it is there.
+/// devices has more; it is counted when it is there. A connection that has only `ANSWER_OWN` for it is told of as many as fit.
 pub const LOCATED: usize = 64 * KIB as usize;
 
 /// Bytes of a large answer that a connection to which nothing is owed may have made whatever others hold; a page is made as short as that.
@@ -389,6 +389,10 @@ pub const ENTRY_MAX: usize = NAME_MAX + 2 * USER_NAME_MAX + ATTRIBUTES_MAX + NOT
 /// Bytes that a bag is taken for when it is told of: 1,600 members. A store with more devices than that has larger ones; they are counted
 /// when they are there.
 pub const BAG_INFO: usize = ANSWER_OWN;
+
+/// Bytes that a view of the cluster is taken for when a client asks who is there: 150 nodes. That of a larger cluster, 1 MiB at the most, is
+/// counted when it is there.
+pub const VIEWED: usize = ANSWER_OWN;
 
 /// Questions with large answers that wait for memory beside a connection that goes on, so that what is short or urgent passes them; and as
 /// many pulls. With one more the connection is not read. 4,096 connections hold 30 MiB of usual ones.

@@ -16,7 +16,7 @@ pub mod session;
 mod xattrs;
 
 use base::error::{Error, ErrorKind};
-use base::limit::{BAG_INFO, ENTRY_MAX, FRAME_MESSAGE_MAX, LOCATED, XATTRS_BYTES_MAX, XATTRS_MAX};
+use base::limit::{BAG_INFO, ENTRY_MAX, FRAME_MESSAGE_MAX, LOCATED, VIEWED, XATTRS_BYTES_MAX, XATTRS_MAX};
 use prost::Message;
 
 /// A question that has one kind of answer.
@@ -194,7 +194,8 @@ pub fn is_for_device(kind: u16) -> bool {
 pub fn answer_max(kind: u16, question: &[u8]) -> usize {
     match kind {
         file::List::KIND | file::Devices::KIND => FRAME_MESSAGE_MAX,
-        cluster::Report::KIND | cluster::View::KIND | session::Look::KIND => FRAME_MESSAGE_MAX,
+        cluster::Report::KIND | session::Look::KIND => FRAME_MESSAGE_MAX,
+        cluster::View::KIND => VIEWED,
         bag::List::KIND | device::Damage::KIND | device::Scrubbed::KIND => FRAME_MESSAGE_MAX,
         order::Inventory::KIND | order::Kept::KIND => FRAME_MESSAGE_MAX,
         file::GetXattrs::KIND => XATTRS_BYTES_MAX + XATTRS_MAX * 16,
@@ -211,7 +212,7 @@ pub fn answer_max(kind: u16, question: &[u8]) -> usize {
 
 /// Whether the answer may have fewer entries than were asked for, and its asker then asks for the next ones.
 pub fn is_page(kind: u16) -> bool {
-    kind == file::List::KIND
+    matches!(kind, file::List::KIND | file::Locate::KIND)
 }
 
 /// Whether a device or another node has a part in the answer, so that it comes when that one has done its part.

@@ -300,7 +300,8 @@ impl Bags {
         let mut released = Vec::new();
         for bag in due {
             let Some(entry) = self.bags.get_mut(&bag) else { continue };
-            if marks.iter().fold(false, |any, mark| entry.queue.release(*mark) || any) {
+            let gave_back = marks.iter().filter(|mark| entry.queue.release(**mark)).count();
+            if gave_back > 0 {
                 released.push(bag);
             }
             let lengths = entry.queue.lengths();

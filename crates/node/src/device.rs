@@ -1,12 +1,15 @@
 //! What serves one device, in a thread of its own: it owns the disk, the chunk engine and the volatile queues of the bags, runs each
 //! request to its end, and answers straight from here. No other thread touches a device.
 
+pub mod answer;
+
 use crate::bags::{BagCounts, Bags, Waiter};
 use crate::departures::Departures;
 use crate::drain::Draining;
 use crate::mailbox::Mailbox;
 use crate::scrub::{Scrubbed, Scrubbing};
 use crate::world::{Ended, Turn, Work, World};
+use answer::answer_wire;
 use base::checksum::BlockSums;
 use base::disk::{Caching, Disk, Done};
 use base::env::Clock;
@@ -17,8 +20,8 @@ use base::policy::{Class, Level};
 use base::unit::{Time, WallTime};
 use bytes::Bytes;
 use chunk::bag::Verdict;
-use chunk::{Asking, Cell, Effect, Engine, Reply, Request, Usage};
-use net::message::{bag, chunk as wire};
+use chunk::{Asking, Effect, Engine, Reply, Request, Usage};
+use net::message::bag;
 use net::{Budget, Payload, Piece, Responder};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -779,34 +782,4 @@ impl Thread {
 fn refuse(respond: Responder, why: Error) {
     let refused = Some(net::message::Failure::from(why));
     respond.answer(&bag::PushAnswer { refused, ..bag::PushAnswer::default() }, Payload::empty());
-}
-
-/// Sends an engine's answer over the wire in the form that its kind has there.
-fn answer_wire(respond: Responder, result: Result<Reply>, piece: Option<Piece>) {
-    match result {
-        Ok(Reply::Appended { length }) => respond.answer(&wire::AppendAnswer { length }, Payload::empty()),
-        Ok(Reply::Data { parts, crc, blocks, cells, chunk_length, sealed }) => {
-            let payload: Payload = Payload::with_crc(parts, crc);
-            let payload = match piece {
-                Some(piece) => payload.with_piece(piece),
-                None => payload,
-            };
-            let cells = cells.into_iter().map(wire_cell).collect();
-            respond.answer(&wire::ReadAnswer { chunk_length, sealed, blocks, cells }, payload);
-        }
-        Ok(Reply::Sealed { length, crc }) => respond.answer(&wire::SealAnswer { length, crc }, Payload::empty()),
-        Ok(Reply::Stat(stat)) => respond.answer(
-            &wire::StatAnswer { length: stat.length, sealed: stat.sealed, generation: stat.generation.0 },
-            Payload::empty(),
-        ),
-        Ok(Reply::Length(_) | Reply::Done | Reply::Acknowledged { .. } | Reply::List { .. }) => {
-            unreachable!("the wire does not ask for this")
-        }
-        Err(error) => respond.fail(error),
-    }
-}
-
-/// A cell as the wire has it.
-pub fn wire_cell(cell: Cell) -> wire::Cell {
-    wire::Cell { offset: cell.offset, length: cell.length, stored: cell.stored }
 }

@@ -1,7 +1,7 @@
 //! Looking at devices without a server: what they hold, whether it is whole, and getting it out. Nothing is changed: the
 //! engines recover on disks whose writes stay in memory, so there is one recovery and it is the real one.
 
-use crate::device::wire_cell;
+use crate::device::answer::wire_cell;
 use crate::keeping;
 use crate::settings::{DeviceSetting, shown};
 use base::buffer::Pool;

@@ -2,7 +2,8 @@
 //! recovering and moving. Here they are done by the device's own node, and taken from the wire.
 
 use crate::bags::BagCounts;
-use crate::device::{Device, Item, wire_cell};
+use crate::device::answer::wire_cell;
+use crate::device::{Device, Item};
 use crate::service::{Node, respond};
 use base::checksum::BlockSums;
 use base::disk::Caching;

@@ -3,7 +3,7 @@
 use crate::metadata::Translate;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, Generation, GroupId, InodeId, Owner};
-use base::limit::{COMPOUND_FILES_MAX, CONCAT_FILES_MAX, ENTRY_MAX, FRAME_MESSAGE_MAX, HOLDERS_TOLD_MAX};
+use base::limit::{COMPOUND_FILES_MAX, CONCAT_FILES_MAX, ENTRY_MAX, FRAME_MESSAGE_MAX, HOLDERS_TOLD_MAX, LOCATED};
 use base::policy::{Class, Compression, Level, Policy};
 use base::unit::WallTime;
 use meta::request::{
@@ -13,6 +13,7 @@ use meta::request::{
 use meta::{Path, Reply, Request};
 use net::message::{Ask, Done, Failure, bag, file, kind_name, quota, session};
 use net::{Call, Payload, Responder};
+use prost::Message;
 use std::time::Duration;
 
 /// Permission bits when a client names none.
@@ -417,8 +418,8 @@ fn files(reply: Reply, respond: Responder) {
 }
 
 fn located(reply: Reply, respond: Responder) {
-    let Reply::Located(Located { attributes, extents, groups, more }) = reply else { other(&reply) };
-    let extents = extents
+    let Reply::Located(Located { attributes, extents, groups, mut more }) = reply else { other(&reply) };
+    let mut extents: Vec<file::Extent> = extents
         .iter()
         .map(|extent: &Extent| {
             let group = groups.iter().find(|group| group.group == extent.group);
@@ -432,7 +433,24 @@ fn located(reply: Reply, respond: Responder) {
             }
         })
         .collect();
-    answer(respond, &file::LocateAnswer { attributes: wire_attributes(attributes), extents, more });
+    let attributes = wire_attributes(attributes);
+    if respond.room() < LOCATED {
+        let fit = fitting(&extents, respond.room().saturating_sub(attributes.encoded_len()));
+        more |= fit < extents.len();
+        extents.truncate(fit);
+    }
+    answer(respond, &file::LocateAnswer { attributes, extents, more });
+}
+
+/// How many of these there is room for. One at least: who asks for the places of bytes must come further.
+fn fitting(extents: &[file::Extent], room: usize) -> usize {
+    // With each one come its tag and its length, of three bytes up to 2 MiB.
+    let mut left = room;
+    let fits = |extent: &&file::Extent| {
+        let rest = left.checked_sub(extent.encoded_len() + 4);
+        rest.inspect(|rest| left = *rest).is_some()
+    };
+    extents.iter().take_while(fits).count().max(1).min(extents.len())
 }
 
 fn policy(reply: Reply, respond: Responder) {
@@ -558,9 +576,9 @@ pub fn page_limit(limit: u32) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::request;
+    use super::{fitting, request};
     use base::id::SessionId;
-    use base::limit::{COMPOUND_FILES_MAX, CONCAT_FILES_MAX, HOLDERS_TOLD_MAX};
+    use base::limit::{ANSWER_OWN, COMPOUND_FILES_MAX, CONCAT_FILES_MAX, HOLDERS_TOLD_MAX};
     use net::message::{Ask, file, is_change, kind_name, session};
     use net::{Call, Link, Payload, Service};
     use prost::Message;
@@ -597,6 +615,31 @@ mod tests {
             found.iter().filter(|kind| !is_change(**kind)).filter_map(|kind| kind_name(*kind)).collect();
         assert_eq!(lacking, Vec::<&str>::new());
         assert!(found.len() >= 15, "only {found:?} could be read");
+    }
+
+    /// Of the places of a file's bytes there are as many as there is room for, and one where there is room for none.
+    #[test]
+    fn places_fit() {
+        let extent = |columns: usize| {
+            let column = net::message::layout::Column { chunk: (u128::MAX - 1).into(), ..Default::default() };
+            let layout = net::message::layout::Layout { columns: vec![column; columns], cell: 1 << 20 };
+            let offset = u64::MAX >> 1;
+            file::Extent { offset, length: offset, group_offset: offset, open: true, layout }
+        };
+        for columns in [1, 4, 16] {
+            let mut extents = vec![extent(columns); 2000];
+            let fit = fitting(&extents, ANSWER_OWN);
+            let answer = |extents| file::LocateAnswer { extents, ..Default::default() }.encoded_len();
+            let empty = answer(Vec::new());
+            assert!(answer(vec![extent(columns); fit]) - empty <= ANSWER_OWN, "{fit} of {columns} columns");
+            assert!(
+                answer(vec![extent(columns); fit + 1 + fit / 20]) - empty > ANSWER_OWN,
+                "{fit} of {columns} columns"
+            );
+            assert_eq!(fitting(&extents, 0), 1);
+            extents.truncate(fit);
+            assert_eq!((fitting(&extents, ANSWER_OWN), fitting(&[], 0)), (fit, 0));
+        }
     }
 
     /// Keeps the one call it gets.

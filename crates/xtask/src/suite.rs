@@ -143,7 +143,7 @@ fn lab_run(root: &Path, words: &str) -> Run {
 /// The attacks that CI makes, one for each thing that was to be had from others: processor time, memory for messages, calls, answers,
 /// packets and reads, and places. Judged as beside other work, so that they see a server that ends or stands still, not one that is slow.
 const ATTACKS: &str = "attacks ranges credit nested concat paths-hdfs xattrs-hdfs empty-hdfs unread-hdfs blocks-hdfs packets-hdfs \
-                       sums-hdfs reads-hdfs silent-store idle-store bags silent-console slow-hdfs --seconds 3 --connections 3000";
+                       sums-hdfs reads-hdfs silent-store idle-store unread-store bags silent-console slow-hdfs --seconds 3 --connections 3000";
 
 fn test_stages(root: &Path) -> Result<Vec<Stage>, String> {
     let targets = test_targets(root)?;

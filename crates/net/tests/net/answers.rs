@@ -6,7 +6,7 @@ use base::id::{ClusterId, NodeId};
 use base::limit::{ANSWER_OWN, ANSWERS_EACH, UNWRITTEN_ALL_MAX, UNWRITTEN_MAX_PRESSED};
 use base::net::Stream;
 use net::frame::Header;
-use net::message::{Ask, bag, chunk, file};
+use net::message::{Ask, bag, chunk, cluster, file};
 use net::{Asker, Call, Credentials, Link, Payload, Secret};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -152,6 +152,33 @@ async fn what_waits_for_its_answers_memory_is_passed() {
     assert!(timeout(Duration::from_secs(60), &mut waits).await.is_err(), "there is no memory for it");
     drop(all);
     waits.await.unwrap();
+}
+
+/// Whoever is owed nothing is told who is there, and where a file's bytes are, while others hold all memory for answers: else nobody could
+/// connect, or open a file, until those were cut.
+#[tokio::test(start_paused = true)]
+async fn who_is_owed_nothing_opens_files() {
+    let net = Arc::new(MemoryNet::default());
+    let most = Arc::new(AtomicUsize::new(0));
+    let seen = most.clone();
+    let service = Doing(move |call: Call| {
+        seen.fetch_max(call.respond.room(), Ordering::Relaxed);
+        match call.kind {
+            cluster::View::KIND => call.respond.answer(&cluster::ViewAnswer::default(), Payload::empty()),
+            _ => call.respond.answer(&file::LocateAnswer::default(), Payload::empty()),
+        }
+    });
+    let server = serve(&*net, "a", 64 << 20, Arc::new(service)).await;
+    let _all = server.answers.names.try_acquire(server.answers.names.total()).unwrap();
+    let good = Link::connect(net.clone(), "a", link_settings(1, 1)).await.unwrap();
+    let locate = file::Locate::default();
+    for _ in 0..3 {
+        let view = good.call(&cluster::View {}, Payload::empty());
+        timeout(Duration::from_secs(1), view).await.expect("it does not wait").unwrap();
+        let places = good.call(&locate, Payload::empty());
+        timeout(Duration::from_secs(1), places).await.expect("it does not wait").unwrap();
+    }
+    assert_eq!(most.load(Ordering::Relaxed), ANSWER_OWN, "what it may hold beside them");
 }
 
 /// Connections that have said who they are and nothing more.
