@@ -140,6 +140,13 @@ fn noted(world: &dyn World, device: &DeviceSetting) -> Option<PathBuf> {
     parse(&world.read_text(&path).ok()?)
 }
 
+/// Whether a device was served last with the metadata in this directory, as far as its own directory says: it notes them, and no member of a
+/// cluster, which would have left its identity there, had it since.
+pub fn is_of(world: &dyn World, device: &DeviceSetting, directory: &Path) -> bool {
+    let of_a_member = world.exists(&device.directory.join(identity::FILE)).unwrap_or(true);
+    !of_a_member && noted(world, device).is_some_and(|noted| is_same(world, &noted, directory))
+}
+
 fn parse(text: &str) -> Option<PathBuf> {
     text.strip_prefix(HEAD)?.strip_prefix('\n')?.strip_suffix('\n').map(PathBuf::from)
 }

@@ -7,7 +7,7 @@ use base::error::{Error, ErrorKind, Result};
 use base::id::DeviceId;
 use base::policy::Class;
 use os::disk::Backend;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// A device that was named at the start and could not be opened, or was named at an earlier one and not at this.
@@ -21,10 +21,24 @@ pub struct Missing {
     pub why: String,
 }
 
+/// Whose a device of an earlier start is, as the metadata have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// This node's.
+    Here,
+    /// Another node's: it was started there meanwhile.
+    Elsewhere,
+    /// Nobody's: it was removed.
+    Removed,
+}
+
 /// The devices by the directory in which each was found last.
 pub struct Places {
     path: PathBuf,
     known: BTreeMap<PathBuf, DeviceId>,
+    /// Those of earlier starts that were removed from the store since. They stay in the file, as such a directory may be named at any later
+    /// start, and only this tells it from one of another store.
+    removed: BTreeMap<PathBuf, DeviceId>,
 }
 
 /// The first line: what the file is and its version.
@@ -38,7 +52,7 @@ impl Places {
     pub fn read(world: &dyn World, directory: &Path) -> Result<Places> {
         let path = directory.join(FILE);
         if !world.exists(&path)? {
-            return Ok(Places { path, known: BTreeMap::new() });
+            return Ok(Places { path, known: BTreeMap::new(), removed: BTreeMap::new() });
         }
         let text = world.read_text(&path)?;
         let known = parse(&text).ok_or_else(|| {
@@ -48,7 +62,7 @@ impl Places {
             );
             Error::new(ErrorKind::Corrupt, text)
         })?;
-        Ok(Places { path, known })
+        Ok(Places { path, known, removed: BTreeMap::new() })
     }
 
     /// The device that was in this directory, if it is not there any more.
@@ -65,10 +79,15 @@ impl Places {
         Ok(Some(Missing { device, place: setting.directory.display().to_string(), why }))
     }
 
+    /// Whether a device cannot be opened because of what its disk says or holds.
+    pub fn is_of_the_disk(error: &Error) -> bool {
+        matches!(error.kind(), ErrorKind::Io | ErrorKind::Corrupt | ErrorKind::NotFound)
+    }
+
     /// The same for a device that cannot be opened. `Err`: the error is not the disk's, or nothing is known of such a device.
     pub fn unreadable(&self, setting: &DeviceSetting, error: Error) -> Result<Missing> {
         match self.device_at(setting) {
-            Some(device) if matches!(error.kind(), ErrorKind::Io | ErrorKind::Corrupt | ErrorKind::NotFound) => {
+            Some(device) if Places::is_of_the_disk(&error) => {
                 Ok(Missing { device, place: setting.directory.display().to_string(), why: error.text().to_string() })
             }
             _ => Err(error),
@@ -97,16 +116,42 @@ impl Places {
     /// A new device may be made in this directory, whatever was there.
     pub fn forget(&mut self, directory: &Path) {
         self.known.remove(&absolute(directory));
+        self.removed.remove(&absolute(directory));
     }
 
-    /// Forgets devices that are none of the store's any more: their directories may be empty, or hold new ones.
-    pub fn keep(&mut self, known: impl Fn(DeviceId) -> bool) {
-        self.known.retain(|_, device| known(*device));
+    /// Takes what the metadata say of the devices: those that are none of this node's any more are not missed, and their directories may be
+    /// empty or hold new ones.
+    pub fn compare(&mut self, standing: impl Fn(DeviceId) -> Standing) {
+        for (directory, device) in std::mem::take(&mut self.known) {
+            match standing(device) {
+                Standing::Here => self.known.insert(directory, device),
+                Standing::Elsewhere => None,
+                Standing::Removed => self.removed.insert(directory, device),
+            };
+        }
+    }
+
+    /// The devices that were the store's at an earlier start and were removed since.
+    pub fn removed(&self) -> BTreeSet<DeviceId> {
+        self.removed.values().copied().collect()
+    }
+
+    /// A removed device was found in this directory, and is left out.
+    pub fn stays_removed(&mut self, setting: &DeviceSetting, device: DeviceId) {
+        self.removed.retain(|_, removed| *removed != device);
+        self.removed.insert(absolute(&setting.directory), device);
+    }
+
+    /// The removed device that was in this directory.
+    pub fn removed_at(&self, setting: &DeviceSetting) -> Option<DeviceId> {
+        self.removed.get(&absolute(&setting.directory)).copied()
     }
 
     /// A device was found in this directory. Those in memory are new each time and not noted.
     pub fn found(&mut self, setting: &DeviceSetting, device: DeviceId) {
         self.known.retain(|_, known| *known != device);
+        self.removed.retain(|_, removed| *removed != device);
+        self.removed.remove(&absolute(&setting.directory));
         if setting.class != Class::Memory {
             self.known.insert(absolute(&setting.directory), device);
         }
@@ -119,7 +164,7 @@ impl Places {
 
     fn text(&self) -> String {
         let mut text = format!("{HEAD}\n");
-        for (directory, device) in &self.known {
+        for (directory, device) in self.known.iter().chain(&self.removed) {
             match directory.to_str() {
                 Some(name) if !name.contains('\n') => text.push_str(&format!("{device} {name}\n")),
                 // A name that no line can hold: that device is only known by what it says of itself.
@@ -151,12 +196,12 @@ pub fn absolute(path: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::{HEAD, Places, parse};
+    use super::{HEAD, Places, Standing, parse};
     use crate::settings::DeviceSetting;
     use base::id::DeviceId;
     use base::policy::Class;
     use sim::random::SimRandom;
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
     use std::path::PathBuf;
 
     /// Whatever is in the file names devices, which are then written as they are read, or is refused.
@@ -168,7 +213,7 @@ mod tests {
             for _ in 0..4 {
                 sim::fuzz::damage(&random, &mut bytes);
                 if let Some(known) = parse(&String::from_utf8_lossy(&bytes)) {
-                    let places = Places { path: PathBuf::new(), known };
+                    let places = Places { path: PathBuf::new(), known, removed: BTreeMap::new() };
                     assert_eq!(parse(&places.text()), Some(places.known), "seed {seed}");
                 }
             }
@@ -179,7 +224,7 @@ mod tests {
     #[test]
     fn text() {
         let setting = |name: &str, class| DeviceSetting { directory: PathBuf::from(name), class, capacity: None };
-        let mut places = Places { path: PathBuf::new(), known: BTreeMap::new() };
+        let mut places = Places { path: PathBuf::new(), known: BTreeMap::new(), removed: BTreeMap::new() };
         places.found(&setting("/a b", Class::Ssd), DeviceId(7));
         places.found(&setting("/c", Class::Hdd), DeviceId(u128::MAX));
         places.found(&setting("/m", Class::Memory), DeviceId(9));
@@ -188,6 +233,19 @@ mod tests {
         places.found(&setting("/d", Class::Ssd), DeviceId(7));
         assert_eq!(places.device_at(&setting("/a b", Class::Ssd)), None);
         assert_eq!(places.device_at(&setting("/d", Class::Ssd)), Some(DeviceId(7)));
+        // A removed one is not missed, and still known as one that was the store's when the file is read again, until its directory has another.
+        let standing = |device| if device == DeviceId(7) { Standing::Removed } else { Standing::Here };
+        places.compare(standing);
+        assert_eq!(places.left_out(&[setting("/c", Class::Hdd)]), []);
+        let known = parse(&places.text()).expect("it was written");
+        let mut places = Places { known, ..places };
+        places.compare(standing);
+        assert_eq!(
+            (places.removed(), places.device_at(&setting("/d", Class::Ssd))),
+            (BTreeSet::from([DeviceId(7)]), None)
+        );
+        places.found(&setting("/d", Class::Ssd), DeviceId(8));
+        assert_eq!((places.removed(), parse(&places.text())), (BTreeSet::new(), Some(places.known.clone())));
         for bad in ["", "stormwell devices 2\n", "stormwell devices 1\nx /a\n", "stormwell devices 1\n7\n"] {
             assert_eq!(parse(bad), None, "{bad:?}");
         }

@@ -11,7 +11,7 @@ use crate::metadata::{self, Metadata};
 use crate::metered::{DiskStats, MeteredDisk};
 use crate::metrics::Metrics;
 use crate::peers::Peers;
-use crate::places::{Missing, Places};
+use crate::places::{Missing, Places, Standing};
 use crate::service::{Keeper, Node, NodeService, Role};
 use crate::settings::{DeviceSetting, Door, Settings, shown};
 use crate::troubles::Troubles;
@@ -94,28 +94,28 @@ async fn open(
     if let Some(kept) = kept {
         notes.extend(kept.note);
         engines.extend(kept.engines);
-        kept.metadata.ask(meta::Request::NodeJoin { node: itself.clone() }).await?;
-        // Another node may have been started with one of its devices meanwhile, which then is that node's.
-        let known = devices_of(&kept.metadata).await?;
-        let nodes = nodes_of(&kept.metadata).await?;
-        let of_another = |node| node != identity.node && nodes.contains(&node);
-        places.keep(|device| known.iter().any(|info| info.device == device && !of_another(info.node)));
+        join(&kept.metadata, itself.clone(), &mut places).await?;
         metadata = Some((kept.metadata, kept.disk));
     }
 
-    let given = Given { settings: &settings, world: world.as_ref(), pool: &pool, outgoing: &outgoing, clock: &clock };
+    let given = Given {
+        settings: &settings,
+        world: world.as_ref(),
+        directory: &directory,
+        pool: &pool,
+        outgoing: &outgoing,
+        clock: &clock,
+    };
     let keeping = metadata.as_ref().map(|(metadata, _)| metadata.as_ref());
     let opened = open_devices(&given, random.as_ref(), keeping, identity.node, &mut places).await?;
-    let OpenDevices { devices, disks, missing, .. } = opened;
+    let OpenDevices { devices, disks, missing, removed, .. } = opened;
     notes.extend(opened.notes);
     opened.damage.iter().for_each(|damage| log.say(Level::Error, "device", damage, &[]));
     engines.extend(opened.engines);
-    tell_of_missing(&log, &missing, !devices.is_empty())?;
+    tell_of_missing(&log, &missing, &removed, !devices.is_empty())?;
+    notes.extend(removed);
     notes.extend(note_devices(&settings, world.as_ref(), &directory, &places, &devices)?);
-    if let Some(metadata) = keeping {
-        let (node, present) = (identity.node, devices.keys().copied().collect());
-        metadata.ask(meta::Request::NodeReport { node, keeps: true, devices: present }).await?;
-    }
+    report(keeping, identity.node, &devices).await?;
     let links = links_of(&settings, &identity, (&pool, &clock, &random));
     let neighbours = Neighbours::new((identity.node, itself.address.clone()), network.clone(), links.clone());
     let role = role_of(&settings, &directory, metadata, (&network, links), world.planted());
@@ -170,6 +170,31 @@ fn places_of(settings: &Settings, world: &dyn World, directory: &Path) -> Result
     let mut places = Places::read(world, directory)?;
     settings.as_new.iter().for_each(|directory| places.forget(directory));
     Ok(places)
+}
+
+/// The node that keeps the metadata is one of the store's from now on; and it looks up whose the devices of its earlier starts are by now.
+async fn join(metadata: &Metadata, itself: NodeInfo, places: &mut Places) -> Result<()> {
+    let node = itself.node;
+    metadata.ask(meta::Request::NodeJoin { node: itself }).await?;
+    let known = devices_of(metadata).await?;
+    let nodes = nodes_of(metadata).await?;
+    // Another node may have been started with one of its devices meanwhile, which then is that node's.
+    let of_another = |other| other != node && nodes.contains(&other);
+    places.compare(|device| match known.iter().find(|info| info.device == device) {
+        Some(info) if of_another(info.node) => Standing::Elsewhere,
+        Some(_) => Standing::Here,
+        None => Standing::Removed,
+    });
+    Ok(())
+}
+
+/// Tells the metadata store which devices can be used, if this node keeps it.
+async fn report(metadata: Option<&Metadata>, node: NodeId, devices: &BTreeMap<DeviceId, Arc<Device>>) -> Result<()> {
+    if let Some(metadata) = metadata {
+        let devices = devices.keys().copied().collect();
+        metadata.ask(meta::Request::NodeReport { node, keeps: true, devices }).await?;
+    }
+    Ok(())
 }
 
 /// Writes down which device is where; a member on all of its disks. On the devices of the node that keeps the metadata stands where these
@@ -336,6 +361,8 @@ async fn begin(
 struct Given<'a> {
     settings: &'a Settings,
     world: &'a dyn World,
+    /// What the node keeps of itself is there, and the metadata if it keeps them.
+    directory: &'a Path,
     pool: &'a Pool,
     outgoing: &'a Budget,
     clock: &'a Arc<dyn Clock>,
@@ -347,6 +374,8 @@ struct OpenDevices {
     devices: BTreeMap<DeviceId, Arc<Device>>,
     disks: BTreeMap<DeviceId, Arc<DiskStats>>,
     missing: Vec<Missing>,
+    /// Why devices are left out that were removed from the store, a sentence each.
+    removed: Vec<String>,
     engines: Vec<Ended>,
     notes: Vec<String>,
     /// What recovery found damaged.
@@ -362,6 +391,7 @@ async fn open_devices(
     places: &mut Places,
 ) -> Result<OpenDevices> {
     let mut open = OpenDevices::default();
+    let removed = places.removed();
     let in_memory = given.settings.devices.iter().filter(|setting| setting.class == Class::Memory);
     let said: Vec<Option<u64>> = in_memory.map(|setting| setting.capacity).collect();
     let mut in_memory = memory_capacities(&said, || given.world.free_memory())?.into_iter();
@@ -373,13 +403,29 @@ async fn open_devices(
         let Prepared { start, stats, note } = prepare_device(given, setting, &mut in_memory, random)?;
         open.notes.extend(note);
         let place = start.place.clone();
+        // A device that was removed may have been another store's since, whose chunks are then on it.
+        let is_ours = || keeping::is_of(given.world, setting, given.directory);
         let Started { device, ended, opened } = match device::spawn(given.world, start) {
             Ok(started) => started,
             Err(error) => {
-                open.missing.push(places.unreadable(setting, error).map_err(|error| error.during(&place))?);
+                match places.removed_at(setting).filter(|_| Places::is_of_the_disk(&error) && is_ours()) {
+                    Some(device) => open.removed.push(left_out(&place, device, &format!("cannot be opened ({error})"))),
+                    None => {
+                        open.missing.push(places.unreadable(setting, error).map_err(|error| error.during(&place))?);
+                    }
+                }
                 continue;
             }
         };
+        let chunks = device.usage().chunks;
+        if chunks > 0 && removed.contains(&device.id) && is_ours() {
+            // A disk that failed took no deletion when it was emptied.
+            open.removed.push(left_out(&place, device.id, &format!("still holds {chunks} chunks")));
+            places.stays_removed(setting, device.id);
+            device.send(device::Item::Stop);
+            open.engines.push(ended);
+            continue;
+        }
         places.found(setting, device.id);
         open.damage.extend(opened.rot.iter().map(|rot| format!("{place}: {rot}")));
         if opened.formatted {
@@ -439,16 +485,20 @@ impl Running {
     }
 }
 
-/// Says which devices are missing. An error if no other is served.
-fn tell_of_missing(log: &Log, missing: &[Missing], others: bool) -> Result<()> {
+/// Says which devices are missing. An error if no other is served than these and those that were removed.
+fn tell_of_missing(log: &Log, missing: &[Missing], removed: &[String], others: bool) -> Result<()> {
     for lost in missing {
         log.say(Level::Error, "device", &lost.why, &[("place", &lost.place), ("device", &lost.device)]);
     }
     match missing.first() {
         Some(lost) if !others => {
             let text = format!("no device can be served: {}: {}", lost.place, lost.why);
-            Err(Error::new(ErrorKind::Io, text))
+            return Err(Error::new(ErrorKind::Io, text));
         }
+        _ => (),
+    }
+    match removed.first() {
+        Some(why) if !others => Err(Error::new(ErrorKind::Invalid, format!("no device can be served: {why}"))),
         _ => Ok(()),
     }
 }
@@ -480,6 +530,15 @@ async fn listen(door: &Door, name: &str, network: &dyn Net, log: &Log) -> Result
             Ok(Some(listener))
         }
     }
+}
+
+/// Why a device is not served that was emptied and removed from the store.
+fn left_out(place: &str, device: DeviceId, state: &str) -> String {
+    format!(
+        "{place}: device {device} was emptied and removed from this store at an earlier start, and {state}; the store has no use for what \
+         is on it: it is left out, and nothing on it was changed. Start without this directory, and delete it; to use its disk again, \
+         empty the directory first"
+    )
 }
 
 /// Tells the metadata store of a device. One that holds chunks and is not known there belongs to another store: serving
@@ -559,7 +618,7 @@ fn prepare_device(
     in_memory: &mut impl Iterator<Item = u64>,
     random: &dyn Random,
 ) -> Result<Prepared> {
-    let Given { settings, world, pool, outgoing, clock } = *given;
+    let Given { settings, world, pool, outgoing, clock, .. } = *given;
     let place = shown(&setting.directory);
     let directory = setting.chunks();
     let backend = if setting.class == Class::Memory { Backend::Memory } else { settings.backend };

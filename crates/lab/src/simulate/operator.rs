@@ -39,12 +39,18 @@ pub async fn play(scene: &Scene, random: &SimRandom, name: &str, client: &Client
 /// Whether a node of this name is out of the cluster now: it is removed once nothing is on it.
 pub async fn remove(scene: &Scene, name: &str, client: &Client, node: &str) -> Check<bool> {
     let Some(id) = find(scene, name, client, node).await? else { return Ok(true) };
+    let leaving = || scene.leaving.lock().unwrap_or_else(PoisonError::into_inner);
+    // Before it is asked: nobody hears when it is done, only that it was.
+    leaving().insert(node.to_string());
     match scene.insist(name, "node_remove", || client.remove_node(id)).await? {
         Ok(()) => (),
         // An attempt whose answer was lost did it.
         Err(error) if error.kind() == ErrorKind::NotFound => (),
         // It has devices.
-        Err(error) if error.kind() == ErrorKind::Invalid => return Ok(false),
+        Err(error) if error.kind() == ErrorKind::Invalid => {
+            leaving().remove(node);
+            return Ok(false);
+        }
         Err(error) => return Err(Broken(format!("{name}: {error}"))),
     }
     scene.left.lock().unwrap_or_else(PoisonError::into_inner).insert(node.to_string());

@@ -11,7 +11,7 @@ use super::outlived;
 use super::passes;
 use super::passing;
 use super::returned;
-use super::rivals::Rivals;
+use super::rivals::{self, Rivals};
 use super::scene::Scene;
 use super::sealing;
 use super::unanswered;
@@ -139,8 +139,13 @@ impl Players {
     fn replace(&mut self, place: usize, pause: Duration) {
         let Player { role, life, .. } = self.players[place];
         // What the one before has under way must be over for those who know what is there.
-        let knows = matches!(role, Role::Files(_) | Role::SlowFiles(_) | Role::Hdfs(_) | Role::Rivals | Role::Returned);
-        let pause = if knows { pause.max(self.scene.late) } else { pause };
+        let pause = match role {
+            // Those who come next clear the names and then know of each what stands there: a change of the ones before that is still on the
+            // wire would come after that. One node ends what is under way only when it ends itself, and it need not.
+            Role::Rivals => pause.max(self.scene.late).max(rivals::SURELY_OVER),
+            Role::Files(_) | Role::SlowFiles(_) | Role::Hdfs(_) | Role::Returned => pause.max(self.scene.late),
+            _ => pause,
+        };
         self.players[place] = self.player(place, role, life + 1, pause);
     }
 

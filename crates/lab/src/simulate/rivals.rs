@@ -24,7 +24,7 @@ const NAMES: u64 = 3;
 const LENGTH_MAX: usize = 6_000;
 
 /// After a call whose outcome is not known nothing of it is under way any more when so much time has passed.
-const SURELY_OVER: Duration = Duration::from_secs(15);
+pub const SURELY_OVER: Duration = Duration::from_secs(15);
 
 /// A name, by its number.
 type Name = u64;
@@ -157,6 +157,7 @@ impl Rivals {
 
     async fn ask(&self, client: &Client, wish: Wish) -> Check<Asked> {
         let begun = self.clock.fetch_add(1, Ordering::Relaxed);
+        self.scene.say(|| format!("{}: {wish:?} {begun}", self.name));
         let call = async {
             let done = |(): ()| None;
             match wish {

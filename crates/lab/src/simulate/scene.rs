@@ -66,6 +66,8 @@ pub struct Scene {
     pub goal: AtomicU64,
     /// Nodes of which somebody said that they are out of the cluster now.
     pub left: Mutex<BTreeSet<String>>,
+    /// Nodes of which somebody asked that they be out of the cluster, and was not told that they stay.
+    pub leaving: Mutex<BTreeSet<String>>,
     /// A fault put in on purpose, for the clients that can have it.
     planted: OnceLock<Planted>,
 }
@@ -95,6 +97,7 @@ impl Scene {
             acknowledged: AtomicU64::new(0),
             goal: AtomicU64::new(0),
             left: Mutex::default(),
+            leaving: Mutex::default(),
             planted: OnceLock::new(),
         }
     }
@@ -102,6 +105,11 @@ impl Scene {
     /// The fault that was put in on purpose.
     pub fn planted(&self) -> Option<Planted> {
         self.planted.get().copied()
+    }
+
+    /// Whether the node of this name may be out of the cluster, which then knows no start of it any more.
+    pub fn may_have_left(&self, node: &str) -> bool {
+        self.leaving.lock().unwrap_or_else(PoisonError::into_inner).contains(node)
     }
 
     /// Clients have this fault from now on, if it is one of theirs.

@@ -1,5 +1,6 @@
 //! A disk that fails a sync: it leaves service at once, and nothing that was acknowledged goes with it.
 
+use crate::until;
 use base::buffer::Pool;
 use base::disk::{BlockFile, Disk, DiskError, Done, FileName, Op, Wake};
 use base::env::Random;
@@ -10,6 +11,7 @@ use base::planted::Planted;
 use base::policy::Class;
 use bytes::Bytes;
 use client::{Client, CreateOptions};
+
 use node::{DeviceSetting, Door, Ended, Open, OsWorld, Running, Settings, World};
 use os::disk::{Backend, Opened};
 use std::collections::BTreeSet;
@@ -145,33 +147,39 @@ impl Drop for Scene {
 
 impl Scene {
     async fn start(&self) -> (Running, Client) {
-        let device = |name: &str| {
+        let running = self.try_start(&["good", "bad"]).await.expect("the node starts");
+        let client = connect(&running).await;
+        (running, client)
+    }
+
+    async fn try_start(&self, names: &[&str]) -> Result<Running> {
+        let device = |name: &&str| {
             let directory = self.directory.join(name);
             DeviceSetting { directory, class: Class::Ssd, capacity: Some(256 << 20) }
         };
-        let mut settings = Settings::new("127.0.0.1:0", vec![device("good"), device("bad")]);
+        let mut settings = Settings::new("127.0.0.1:0", names.iter().map(device).collect());
         settings.console = Door::At("127.0.0.1:0".to_string());
         let world =
             FailingWorld { place: self.directory.join("bad"), broken: self.broken.clone(), ..FailingWorld::default() };
         let (clock, random) = (Arc::new(os::clock::SystemClock::new()), Arc::new(os::random::SystemRandom));
-        let net = Arc::new(os::net::TcpNet);
-        let running = node::start(settings, Arc::new(world), net.clone(), clock.clone(), random.clone()).await;
-        let running = running.expect("the node starts");
-        let client = Client::connect(client::Settings {
-            net,
-            address: running.address.clone(),
-            program: "node test".to_string(),
-            credentials: net::Credentials::default(),
-            user: (String::new(), String::new()),
-            clock,
-            random,
-            pool: Pool::new(1 << 20),
-            connections: 1,
-            silence_max: CALL_SILENCE_MAX,
-        });
-        let client = client.await.expect("it answers");
-        (running, client)
+        node::start(settings, Arc::new(world), Arc::new(os::net::TcpNet), clock, random).await
     }
+}
+
+async fn connect(running: &Running) -> Client {
+    let client = Client::connect(client::Settings {
+        net: Arc::new(os::net::TcpNet),
+        address: running.address.clone(),
+        program: "node test".to_string(),
+        credentials: net::Credentials::default(),
+        user: (String::new(), String::new()),
+        clock: Arc::new(os::clock::SystemClock::new()),
+        random: Arc::new(os::random::SystemRandom),
+        pool: Pool::new(1 << 20),
+        connections: 1,
+        silence_max: CALL_SILENCE_MAX,
+    });
+    client.await.expect("it answers")
 }
 
 fn content(number: u64) -> Bytes {
@@ -261,4 +269,98 @@ async fn a_failed_sync() {
     put(&client, 5000).await.expect("put");
     drop(client);
     running.stop().await;
+}
+
+/// A store whose device `bad` failed, was emptied and removed: it takes no deletion, so it still holds its chunks.
+async fn with_a_removed_device(name: &str) -> Scene {
+    let directory = std::env::temp_dir().join(format!("stormwell-node-{}-{name}", std::process::id()));
+    let scene = Scene { directory, broken: Arc::default() };
+    let (running, client) = scene.start().await;
+    for number in 0..20 {
+        put(&client, number).await.expect("put");
+    }
+    scene.broken.store(true, Ordering::SeqCst);
+    let mut refused = false;
+    for number in 100..1100 {
+        refused |= put(&client, number).await.is_err();
+        if refused {
+            break;
+        }
+    }
+    assert!(refused, "the device fails");
+    // It says so a moment after its first refusal.
+    let failed = async || listed(&client).await.into_iter().find(|device| device.out_of_service);
+    until("it is out of service", async || failed().await.is_some()).await;
+    let failed = failed().await.expect("one is");
+    assert!(failed.chunks > 0, "{failed:?}");
+    client.drain(failed.device).await.expect("it begins");
+    until("it is removed", async || !listed(&client).await.iter().any(|device| device.device == failed.device)).await;
+    drop(client);
+    running.stop().await;
+    scene.broken.store(false, Ordering::SeqCst);
+    scene
+}
+
+async fn listed(client: &Client) -> Vec<client::Device> {
+    client.devices().await.expect("listed").devices
+}
+
+/// Starts that name a removed device which still holds its chunks leave it out with a word, wherever it is, and serve the others; its place may
+/// have a new one. A device of another store is refused, also in that place.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_device_that_was_removed() {
+    let scene = with_a_removed_device("removed").await;
+    let bad = scene.directory.join("bad");
+    for names in [&["good", "bad"][..], &["bad", "good"], &["good"], &["good", "bad"]] {
+        let running = scene.try_start(names).await.expect("it starts with the other one");
+        let word = |note: &&String| note.contains("bad: ") && note.contains("was emptied and removed from this store");
+        let said = running.notes.iter().filter(word).count();
+        assert_eq!(said, usize::from(names.contains(&"bad")), "{:?}", running.notes);
+        assert_eq!(running.missing, []);
+        let client = connect(&running).await;
+        assert_eq!(listed(&client).await.len(), 1);
+        for number in 0..20 {
+            let read = client.read_small(&format!("/f{number}")).await.expect("it was moved");
+            assert!(read == content(number), "file {number} has changed");
+        }
+        drop(client);
+        running.stop().await;
+    }
+
+    // It is known wherever it is, and its place may have a new one.
+    std::fs::rename(&bad, scene.directory.join("old")).expect("moved away");
+    let running = scene.try_start(&["good", "bad", "old"]).await.expect("it starts");
+    let word = |word: &str| running.notes.iter().filter(|note| note.contains(word)).count();
+    assert_eq!((word("bad: made a new device"), word("old: device")), (1, 1), "{:?}", running.notes);
+    let client = connect(&running).await;
+    assert_eq!(listed(&client).await.len(), 2);
+    drop(client);
+    running.stop().await;
+
+    // In its place one of another store, whose own metadata are nowhere, so that nothing else says whose it is.
+    let directory = std::env::temp_dir().join(format!("stormwell-node-{}-foreign", std::process::id()));
+    let foreign = Scene { directory, broken: Arc::default() };
+    let (running, client) = foreign.start().await;
+    for number in 0..20 {
+        put(&client, number).await.expect("put");
+    }
+    drop(client);
+    running.stop().await;
+    std::fs::remove_dir_all(scene.directory.join("old")).expect("removed");
+    std::fs::rename(foreign.directory.join("bad"), scene.directory.join("old")).expect("moved here");
+    drop(foreign);
+    let error = scene.try_start(&["good", "bad", "old"]).await.map(drop).expect_err("it is another store's");
+    assert!(error.text().contains("chunks of another store"), "{error}");
+}
+
+/// A removed device that another store had since then holds that store's chunks: it is refused, whether that store was a node's own or had it
+/// as a member's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_removed_device_that_another_store_had() {
+    for (name, text) in [("metadata", "stormwell metadata 1\n/nowhere/meta\n"), ("node", "stormwell node 1\n")] {
+        let scene = with_a_removed_device(&format!("had-{name}")).await;
+        std::fs::write(scene.directory.join("bad").join(name), text).expect("written");
+        let error = scene.try_start(&["good", "bad"]).await.map(drop).expect_err("it may be another store's");
+        assert!(error.text().contains("chunks of another store"), "{error}");
+    }
 }
