@@ -183,6 +183,8 @@ async fn of_a_node(seed: u64, planted: Option<Planted>, keep_lines: bool, report
         scene.plant(planted);
     }
     hardware.remembered_calls = scene.remembered_calls;
+    hardware.remembered_answers = scene.remembered_answers;
+    hardware.page_max = scene.page_max;
     hardware.late_syncs = scene.late_syncs.clone();
     let mut director = Director::new(scene.clone(), hardware, planted);
     let outcome = async {

@@ -12,7 +12,7 @@ use crate::request::{BagInfo, BagState, Carried};
 use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, DeviceId};
-use base::limit::{BAG_CHUNK, BAG_CHUNK_MAX, BLOCK, LIST_PAGE_MAX};
+use base::limit::{BAG_CHUNK, BAG_CHUNK_MAX, BLOCK};
 use base::policy::{Compression, Policy};
 use prost::Message;
 
@@ -84,7 +84,7 @@ impl State {
 
     /// Answers `BagList`.
     pub fn list_bags(&self, after: Option<&str>, limit: usize) -> Result<Reply> {
-        let limit = limit.clamp(1, LIST_PAGE_MAX);
+        let limit = self.page(limit);
         let mut from = Key::BagName(after.unwrap_or_default()).encode();
         if after.is_some() {
             from.push(0);

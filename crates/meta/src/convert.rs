@@ -183,6 +183,7 @@ pub fn reply_record(reply: &Reply) -> ReplyRecord {
         | Reply::Known(_)
         | Reply::Pieces { .. }
         | Reply::GroupsOn { .. }
+        | Reply::FenceList { .. }
         | Reply::Leases(_)
         | Reply::Nodes { .. } => unreachable!("only replies to changes are remembered"),
     }

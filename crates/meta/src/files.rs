@@ -14,7 +14,7 @@ use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, Generation, GroupId, InodeId, SessionId};
 use base::layout::{Column, Layout};
-use base::limit::{CHUNK_MAX, LIST_PAGE_MAX};
+use base::limit::CHUNK_MAX;
 use base::planted::Planted;
 use base::policy::Policy;
 use base::unit::WallTime;
@@ -450,7 +450,7 @@ impl State {
             }
         };
         let end = offset.saturating_add(length);
-        let mut extents = Vec::new();
+        let (mut extents, page_max) = (Vec::new(), self.page(LOCATE_PAGE_MAX));
         let mut more = false;
         if length > 0 {
             let last = after_prefix(&Key::Extent(inode, 0).encode()[..9]);
@@ -459,7 +459,7 @@ impl State {
                 if extent.start >= end {
                     return Ok(false);
                 }
-                more = extents.len() == LOCATE_PAGE_MAX;
+                more = extents.len() == page_max;
                 if !more {
                     extents.push(extent_of(&extent));
                 }
@@ -470,7 +470,7 @@ impl State {
             && !more
             && writer.start < end
         {
-            more = extents.len() == LOCATE_PAGE_MAX;
+            more = extents.len() == page_max;
             if !more {
                 extents.push(open_extent(writer));
             }
@@ -530,16 +530,18 @@ impl State {
     }
 
     /// Answers `FenceList`.
-    pub fn fence_list(&mut self, limit: usize) -> Result<Reply> {
+    pub fn fence_list(&mut self, after: Option<InodeId>, limit: usize) -> Result<Reply> {
         let mut orphans = Vec::new();
-        for inode in self.numbers_under(&[Key::Orphan(InodeId(0)).ordinal()], limit.clamp(1, LIST_PAGE_MAX))? {
+        let (inodes, resume) =
+            self.numbers_from(|inode| Key::Orphan(InodeId(inode)), after.map(|after| after.0), limit)?;
+        for inode in inodes {
             match self.orphan_of(InodeId(inode)) {
                 // A newer program seals it.
                 Err(error) if error.kind() == ErrorKind::Unsupported => {}
                 orphan => orphans.push(orphan?),
             }
         }
-        Ok(Reply::Orphans(orphans))
+        Ok(Reply::FenceList { orphans, resume: resume.map(InodeId) })
     }
 
     /// What the node has to end of a file whose writer went away.

@@ -191,11 +191,32 @@ impl State {
         Ok(numbers)
     }
 
+    /// A page of the numbers of all keys of a kind, those after `after`; and the last of them if there may be more.
+    pub fn numbers_from(
+        &self,
+        key: impl Fn(u64) -> Key<'static>,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<(Vec<u64>, Option<u64>)> {
+        let (page, prefix) = (self.page(limit), [key(0).ordinal()]);
+        let mut from = after.map_or(prefix.to_vec(), |after| key(after).encode());
+        if after.is_some() {
+            from.push(0);
+        }
+        let mut numbers = Vec::new();
+        self.layers.scan(&from, &after_prefix(&prefix), |key, _| {
+            numbers.push(number_at(key, 1));
+            Ok(numbers.len() < page)
+        })?;
+        let resume = numbers.last().copied().filter(|_| numbers.len() == page);
+        Ok((numbers, resume))
+    }
+
     /// Answers `Garbage`.
-    pub fn garbage(&mut self, limit: usize) -> Result<Reply> {
-        let limit = limit.clamp(1, LIST_PAGE_MAX);
+    pub fn garbage(&mut self, bags_after: Option<BagId>, limit: usize) -> Result<Reply> {
+        let page = self.page(limit);
         let mut garbage = Garbage::default();
-        for group in self.garbage_groups(limit)? {
+        for group in self.garbage_groups(page)? {
             garbage.groups.push(convert::placed(group, &self.group(group)?)?);
         }
         let prefix = [Key::GarbageRange(GroupId(0), 0).ordinal()];
@@ -206,12 +227,15 @@ impl State {
             if !self.group_of_any_kind(group)?.is_newer() {
                 ranges.push((group, number_at(key, 9), record.length));
             }
-            Ok(ranges.len() < limit)
+            Ok(ranges.len() < page)
         })?;
         for (group, offset, length) in ranges {
             garbage.ranges.push((convert::placed(group, &self.group(group)?)?, offset, length));
         }
-        for bag in self.numbers_under(&[Key::GarbageBag(BagId(0)).ordinal()], limit)? {
+        let (bags, resume) =
+            self.numbers_from(|bag| Key::GarbageBag(BagId(bag)), bags_after.map(|after| after.0), limit)?;
+        garbage.bags_resume = resume.map(BagId);
+        for bag in bags {
             let bag = BagId(bag);
             if let Some(record) = self.layers.record::<BagRecord>(&Key::GarbageBag(bag))? {
                 garbage.bags.push(convert::bag(bag, record));

@@ -8,7 +8,6 @@ use crate::request::Request;
 use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, DeviceId, GroupId};
-use base::limit::LIST_PAGE_MAX;
 use prost::Message;
 
 /// Groups looked at in one step: about ten milliseconds.
@@ -51,7 +50,7 @@ impl State {
 
     /// Answers `GroupsOn`.
     pub fn groups_on(&self, device: DeviceId, after: Option<GroupId>, limit: usize) -> Result<Reply> {
-        let limit = limit.clamp(1, LIST_PAGE_MAX);
+        let limit = self.page(limit);
         let prefix = [Key::Group(GroupId(0)).ordinal()];
         let mut from = after.map_or(prefix.to_vec(), |after| Key::Group(after).encode());
         if after.is_some() {

@@ -11,7 +11,7 @@ use crate::request::{Attributes, Entry, NewInode};
 use crate::state::State;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{InodeId, ROOT};
-use base::limit::{ATTRIBUTES_MAX, LIST_PAGE_BYTES, LIST_PAGE_MAX};
+use base::limit::{ATTRIBUTES_MAX, LIST_PAGE_BYTES};
 use base::policy::Policy;
 
 /// A directory that was looked up.
@@ -203,7 +203,7 @@ impl State {
     /// Answers `List`.
     pub fn list(&mut self, path: &Path, after: Option<&str>, limit: usize) -> Result<Reply> {
         let directory = self.directory(path.text())?;
-        let limit = limit.clamp(1, LIST_PAGE_MAX);
+        let limit = self.page(limit);
         let names = self.names_in(directory.inode, after.unwrap_or_default(), limit + 1)?;
         let mut more = names.len() > limit;
         let mut entries: Vec<Entry> = Vec::with_capacity(names.len().min(limit));

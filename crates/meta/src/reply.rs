@@ -108,6 +108,13 @@ pub enum Reply {
         /// To go on with; none if this was the last part.
         resume: Option<Vec<u8>>,
     },
-    /// Files to recover.
+    /// A file to recover.
     Orphans(Vec<Orphan>),
+    /// Files to recover.
+    FenceList {
+        /// Those of this part.
+        orphans: Vec<Orphan>,
+        /// To go on after; none if this was the last part.
+        resume: Option<InodeId>,
+    },
 }

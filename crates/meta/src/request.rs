@@ -573,6 +573,8 @@ pub enum Request {
     },
     /// What the node can remove from devices. `Garbage`.
     Garbage {
+        /// Only bags after this one: those that have to wait for a member hold nobody up.
+        bags_after: Option<BagId>,
         /// At most so many of each kind, and at most `LIST_PAGE_MAX`.
         limit: usize,
     },
@@ -607,8 +609,10 @@ pub enum Request {
         /// Only the writer that opened it at this generation, else `Stale`; none: whoever writes it.
         generation: Option<Generation>,
     },
-    /// `Orphans`: files whose writer's session ended. Seal their chunks, then say `Recovered`.
+    /// `FenceList`: files whose writer's session ended, in the order of their numbers. Seal their chunks, then say `Recovered`.
     FenceList {
+        /// Only files after this one: those that have to wait for a device hold nobody up.
+        after: Option<InodeId>,
         /// At most so many, and at most `LIST_PAGE_MAX`.
         limit: usize,
     },

@@ -16,7 +16,7 @@ use crate::widen::Widths;
 use base::env::Random;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, GroupId, InodeId};
-use base::limit::{FORGOTTEN_CLIENTS_MAX, REMEMBERED_ANSWERS, REMEMBERED_CALLS};
+use base::limit::{FORGOTTEN_CLIENTS_MAX, LIST_PAGE_MAX, REMEMBERED_ANSWERS, REMEMBERED_CALLS};
 use base::planted::Planted;
 use base::unit::{Time, WallTime};
 use base::version::ProgramVersion;
@@ -64,6 +64,8 @@ pub struct State {
     pub widths: Widths,
     /// Answers that are remembered for one session at the most.
     pub remembered_max: usize,
+    /// Entries, extents, groups and the like in one page of an answer at the most.
+    pub page_max: usize,
     /// A fault put in on purpose, by the simulation alone.
     pub planted: Option<Planted>,
     /// Something is being taken apart in steps.
@@ -121,6 +123,7 @@ impl State {
             user: Arc::default(),
             widths: Widths::default(),
             remembered_max: REMEMBERED_CALLS,
+            page_max: LIST_PAGE_MAX,
             planted: None,
             collecting: true,
             counting: true,
@@ -134,6 +137,11 @@ impl State {
             settled_counters: counters,
             undo: Vec::new(),
         })
+    }
+
+    /// How much a page holds for an asker who wants at most so many.
+    pub fn page(&self, limit: usize) -> usize {
+        limit.clamp(1, self.page_max.max(1))
     }
 
     /// Sequence number of the last transaction.

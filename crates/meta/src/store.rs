@@ -12,7 +12,7 @@ use base::disk::{BlockFile, Disk, Done, Op};
 use base::env::Random;
 use base::error::{Error, ErrorKind, Result};
 use base::id::SessionId;
-use base::limit::{BLOCK, REMEMBERED_ANSWERS, REMEMBERED_CALLS};
+use base::limit::{BLOCK, LIST_PAGE_MAX, REMEMBERED_ANSWERS, REMEMBERED_CALLS};
 use base::planted::Planted;
 use base::unit::{MIB, Time, WallTime};
 use std::collections::BTreeMap;
@@ -39,6 +39,8 @@ pub struct Settings {
     pub remembered_calls: usize,
     /// Answers that are remembered for all clients of gateways together. `limit::REMEMBERED_ANSWERS` unless there is a reason.
     pub remembered_answers: usize,
+    /// Entries, extents, groups and the like in one page of an answer at the most. `limit::LIST_PAGE_MAX` unless there is a reason.
+    pub page_max: usize,
     /// A fault put in on purpose, by the simulation alone.
     pub planted: Option<Planted>,
 }
@@ -50,7 +52,7 @@ impl Settings {
         let segment_length = (capacity / 128 / MIB * MIB).clamp(MIB, 16 * MIB);
         let (settle_bytes, widths) = (segment_length as usize / 2, Widths::default());
         let (remembered_calls, remembered_answers) = (REMEMBERED_CALLS, REMEMBERED_ANSWERS);
-        let (segments_max, planted) = (16, None);
+        let (segments_max, page_max, planted) = (16, LIST_PAGE_MAX, None);
         Settings {
             segment_length,
             segments_max,
@@ -59,6 +61,7 @@ impl Settings {
             widths,
             remembered_calls,
             remembered_answers,
+            page_max,
             planted,
         }
     }
@@ -148,6 +151,7 @@ impl<T> Store<T> {
         state.least = replayed.least;
         state.widths = settings.widths;
         state.remembered_max = settings.remembered_calls;
+        state.page_max = settings.page_max;
         state.holders = Holders::since(now);
         state.load_sessions()?;
         state.load_answers(settings.remembered_answers)?;

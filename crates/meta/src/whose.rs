@@ -40,7 +40,7 @@ impl State {
             if wanted.contains(&extent.group) {
                 found.push((InodeId(number_at(key, 1)), extent.start, extent));
             }
-            let full = looked >= STEP_MAX || found.len() >= LIST_PAGE_MAX;
+            let full = looked >= STEP_MAX || found.len() >= self.page_max;
             last = full.then(|| key.to_vec());
             Ok(!full)
         })?;

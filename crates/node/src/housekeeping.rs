@@ -37,7 +37,7 @@ const INVENTORY_PAGE: usize = 1000;
 /// Runs until the node stops.
 pub async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
     let mut draining = None;
-    let (mut sweep, mut joined) = (Sweep::default(), Joined::default());
+    let (mut sweep, mut joined, mut bags_after) = (Sweep::default(), Joined::default(), None);
     while !*stopped.borrow() {
         // Unfinished copies go before new ones are made.
         if draining.is_none() && said(&node, compare_all(&node).await) {
@@ -49,7 +49,7 @@ pub async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
         said(&node, join_bags(&node, &mut joined).await);
         said(&node, forget_memory(&node).await);
         said(&node, orphans::end_abandoned(&node).await);
-        let more = matches!(collect(&node).await, Ok(true));
+        let more = matches!(collect(&node, &mut bags_after).await, Ok(true));
         if !more {
             tokio::select! {
                 biased;
@@ -240,12 +240,15 @@ async fn forget_memory(node: &Node) -> Result<()> {
     Ok(())
 }
 
-/// Frees what the metadata store says is garbage. True if there may be more.
-async fn collect(node: &Node) -> Result<bool> {
+/// Frees what the metadata store says is garbage, of bags those after `bags_after`. True if there may be more.
+async fn collect(node: &Node, bags_after: &mut Option<BagId>) -> Result<bool> {
     let keeper = node.keeper()?;
     let _turn = node.moving.lock().await;
-    let reply = keeper.metadata.ask(meta::Request::Garbage { limit: GARBAGE_AT_ONCE }).await?;
+    let reply = keeper.metadata.ask(meta::Request::Garbage { bags_after: *bags_after, limit: GARBAGE_AT_ONCE }).await?;
     let meta::Reply::Garbage(garbage) = reply else { unreachable!("garbage was asked for") };
+    // Bags that wait for a member stay on the list: whoever began with them each time would never come to the others.
+    let more_bags = garbage.bags_resume.is_some();
+    *bags_after = garbage.bags_resume;
     if garbage.groups.is_empty() && garbage.ranges.is_empty() && garbage.bags.is_empty() {
         return Ok(false);
     }
@@ -274,7 +277,7 @@ async fn collect(node: &Node) -> Result<bool> {
     }
     let bags: Vec<BagId> = garbage.bags.iter().filter(|bag| ends(bag, &waiting)).map(|bag| bag.bag).collect();
     if garbage.groups.is_empty() && garbage.ranges.is_empty() && bags.is_empty() {
-        return Ok(false);
+        return Ok(more_bags);
     }
     let collected = meta::Request::Collected {
         groups: garbage.groups.iter().map(|group| group.group).collect(),

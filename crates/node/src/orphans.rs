@@ -22,8 +22,23 @@ use std::sync::atomic::Ordering;
 /// Ends files whose writer's session is over: the chunk is fenced and sealed at the length that it kept, which becomes
 /// the file's.
 pub async fn end_abandoned(node: &Node) -> Result<()> {
-    let reply = node.metadata()?.ask(meta::Request::FenceList { limit: GARBAGE_AT_ONCE }).await?;
-    let meta::Reply::Orphans(orphans) = reply else { unreachable!("files to recover were asked for") };
+    let mut after = None;
+    loop {
+        let request = meta::Request::FenceList { after, limit: GARBAGE_AT_ONCE };
+        let meta::Reply::FenceList { orphans, resume } = node.metadata()?.ask(request).await? else {
+            unreachable!("files to recover were asked for")
+        };
+        end_those(node, orphans).await?;
+        // Those that wait for a device stay on the list: whoever began with them each time would never come to the others.
+        after = resume;
+        if after.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+/// Ends those of these files whose devices can be asked.
+async fn end_those(node: &Node, orphans: Vec<Orphan>) -> Result<()> {
     for orphan in orphans {
         let waits_for_none = node.planted == Some(Planted::UnreachableTakenForEmpty);
         let mut may_be_fenced = true;

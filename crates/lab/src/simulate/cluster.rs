@@ -113,6 +113,7 @@ impl ClusterDirector {
         let mut hardware = Hardware::new(devices, &random, self.scene.clock.clone(), self.stopped.clone());
         hardware.remembered_calls = self.scene.remembered_calls;
         hardware.remembered_answers = self.scene.remembered_answers;
+        hardware.page_max = self.scene.page_max;
         hardware.late_syncs = self.scene.late_syncs.clone();
         let member = Member::new(&self.scene, number, random, hardware, (self.capacity, self.cluster));
         self.members.push(member);

@@ -46,6 +46,8 @@ pub struct Hardware {
     pub remembered_calls: usize,
     /// The same for all clients of gateways together.
     pub remembered_answers: usize,
+    /// Entries, extents and the like in one page of an answer of the metadata store, at the most.
+    pub page_max: usize,
     /// Everything is to stop when a checkpoint of a device was synced.
     pub stop_at_checkpoint: AtomicBool,
     halted: AtomicBool,
@@ -114,6 +116,7 @@ impl Hardware {
             stopped,
             remembered_calls: base::limit::REMEMBERED_CALLS,
             remembered_answers: base::limit::REMEMBERED_ANSWERS,
+            page_max: base::limit::LIST_PAGE_MAX,
             stop_at_checkpoint: AtomicBool::new(false),
             halted: AtomicBool::new(false),
             sizes: Sizes::draw(&random.fork("sizes")),
@@ -342,7 +345,7 @@ impl World for SimWorld {
         let settle_bytes = MIB as usize / 2;
         // As small as the chunks of the clients there: files of some hundred KiB have several columns.
         let widths = meta::Widths { cell: 16 * KIB, narrow: 64 * KIB, full: 256 * KIB, columns_max: 3 };
-        let Hardware { remembered_calls, remembered_answers, .. } = *self.hardware;
+        let Hardware { remembered_calls, remembered_answers, page_max, .. } = *self.hardware;
         let (segment_length, segments_max, planted) = (MIB, 4, self.planted);
         meta::Settings {
             segment_length,
@@ -352,6 +355,7 @@ impl World for SimWorld {
             widths,
             remembered_calls,
             remembered_answers,
+            page_max,
             planted,
         }
     }

@@ -6,7 +6,7 @@ use base::buffer::Pool;
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
 use base::id::SessionId;
-use base::limit::{CALL_SILENCE_MAX, REMEMBERED_ANSWERS, REMEMBERED_CALLS};
+use base::limit::{CALL_SILENCE_MAX, LIST_PAGE_MAX, REMEMBERED_ANSWERS, REMEMBERED_CALLS};
 use base::net::Net;
 use base::planted::Planted;
 use client::{Client, Settings, Sizes};
@@ -43,6 +43,8 @@ pub struct Scene {
     pub remembered_calls: usize,
     /// Answers to gateways' clients that metadata stores remember: often far fewer than in life.
     pub remembered_answers: usize,
+    /// What a page of an answer of metadata stores holds: mostly far less than in life, so that what goes on after a page is gone on with.
+    pub page_max: usize,
     /// Syncs of data take up to so many milliseconds more, on all devices.
     pub late_syncs: Arc<AtomicU64>,
     /// What must be there.
@@ -78,10 +80,12 @@ impl Scene {
         let log = keep_log.then(Mutex::default);
         let remembered_calls = [4, 12, 64, REMEMBERED_CALLS][random.fork("remembered calls").below(4) as usize];
         let remembered_answers = [3, 24, REMEMBERED_ANSWERS][random.fork("remembered answers").below(3) as usize];
+        let page_max = [1, 2, 3, 7, LIST_PAGE_MAX][random.fork("pages").below(5) as usize];
         Scene {
             random,
             remembered_calls,
             remembered_answers,
+            page_max,
             late_syncs: Arc::default(),
             clock,
             net,

@@ -265,8 +265,10 @@ pub struct Garbage {
     pub groups: Vec<NewGroup>,
     /// Parts of groups that nothing names: where the group is, offset, length.
     pub ranges: Vec<(NewGroup, u64, u64)>,
-    /// Deleted bags.
+    /// Deleted bags, in the order of their numbers.
     pub bags: Vec<BagInfo>,
+    /// After which bag to go on; none if this was the last part.
+    pub bags_resume: Option<BagId>,
 }
 
 /// What becomes of a limit.

@@ -203,7 +203,9 @@ fn take_without_bytes(deleted: bool) {
     world.crash(1);
     let group = made.group.group;
     let is_garbage = |world: &mut World| {
-        let Ok(Reply::Garbage(garbage)) = world.ask(Request::Garbage { limit: 9 }) else { panic!("no list") };
+        let Ok(Reply::Garbage(garbage)) = world.ask(Request::Garbage { bags_after: None, limit: 9 }) else {
+            panic!("no list")
+        };
         garbage.groups.iter().any(|found| found.group == group)
     };
     let known = world.ask(Request::KnownGroups { groups: vec![group] });
@@ -219,7 +221,9 @@ fn take_without_bytes(deleted: bool) {
     ask(&mut world, first, 4, Request::CloseSession).expect("over");
     world.pass(Duration::ZERO);
     assert!(is_garbage(&mut world), "it goes with its writer's session");
-    assert!(matches!(world.ask(Request::FenceList { limit: 9 }), Ok(Reply::Orphans(none)) if none.is_empty()));
+    assert!(
+        matches!(world.ask(Request::FenceList { after: None, limit: 9 }), Ok(Reply::FenceList { orphans, resume: None }) if orphans.is_empty())
+    );
     let now = world.ask(stat("/f"));
     assert!(matches!(now, Ok(Reply::Attributes(found)) if found.length == 9 && !found.writing));
     world.ask(delete("/f")).expect("deleted");
@@ -274,6 +278,8 @@ fn planted_faults_are_seen() {
     let Ok(Reply::Orphans(orphans)) = ask(&mut world, second, 2, fence) else { panic!("not fenced") };
     let Orphan { inode, generation, .. } = orphans[0].clone();
     ask(&mut world, second, 3, Request::Recovered { inode, generation, length: 0 }).expect("closed");
-    let Ok(Reply::Garbage(garbage)) = world.ask(Request::Garbage { limit: 9 }) else { panic!("no list") };
+    let Ok(Reply::Garbage(garbage)) = world.ask(Request::Garbage { bags_after: None, limit: 9 }) else {
+        panic!("no list")
+    };
     assert!(garbage.groups.iter().any(|found| found.group == made.group.group));
 }

@@ -140,12 +140,16 @@ fn recovered() {
     let kept = 5 * MIB + 7;
     let done = Request::Recovered { inode: file.inode, generation: orphans[0].generation, length: kept };
     assert!(matches!(world.ask(done), Ok(Reply::Attributes(closed)) if closed.length == 10 + kept && !closed.writing));
-    let Ok(Reply::Garbage(garbage)) = world.ask(Request::Garbage { limit: 10 }) else { panic!("no garbage") };
+    let Ok(Reply::Garbage(garbage)) = world.ask(Request::Garbage { bags_after: None, limit: 10 }) else {
+        panic!("no garbage")
+    };
     let (group, offset, length) = &garbage.ranges[0];
     assert_eq!((group.group, *offset, offset.checked_add(*length)), (wide.group, kept, Some(u64::MAX)));
     let ranges = (0..4).map(|column| group.layout.stripe().column_range(*offset..u64::MAX, column).start);
     assert_eq!(ranges.collect::<Vec<_>>(), [2 * MIB, MIB + 7, MIB, MIB]);
     world.ask(delete("/f")).expect("deleted");
-    let Ok(Reply::Garbage(garbage)) = world.ask(Request::Garbage { limit: 10 }) else { panic!("no garbage") };
+    let Ok(Reply::Garbage(garbage)) = world.ask(Request::Garbage { bags_after: None, limit: 10 }) else {
+        panic!("no garbage")
+    };
     assert!(garbage.groups.iter().any(|group| group.layout == wide.layout));
 }

@@ -13,6 +13,7 @@ mod model;
 mod moves;
 mod newer;
 mod nodes;
+mod pages;
 mod quotas;
 mod rules;
 mod steps;

@@ -225,7 +225,9 @@ fn impossible_layouts_are_damage() {
 }
 
 fn garbage(world: &mut World) -> Vec<GroupId> {
-    let Ok(Reply::Garbage(garbage)) = world.ask(Request::Garbage { limit: 100 }) else { panic!("no garbage") };
+    let Ok(Reply::Garbage(garbage)) = world.ask(Request::Garbage { bags_after: None, limit: 100 }) else {
+        panic!("no garbage")
+    };
     garbage.groups.iter().map(|group| group.group).collect()
 }
 

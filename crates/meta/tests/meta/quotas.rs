@@ -174,7 +174,9 @@ fn a_lost_writer_frees_what_it_reserved() {
     world.ask_as(caller(5), create("/q/g")).expect("answered").expect("it is empty");
     world.ask_as(caller(4), Request::CloseSession).expect("answered").expect("over");
     world.pass(Duration::ZERO);
-    let Ok(Reply::Orphans(orphans)) = world.ask(Request::FenceList { limit: 10 }) else { panic!("no list") };
+    let Ok(Reply::FenceList { orphans, .. }) = world.ask(Request::FenceList { after: None, limit: 10 }) else {
+        panic!("no list")
+    };
     world.ask(set("/q", Limit::Keep, Limit::Most(10))).expect("less than there is");
     for (orphan, length) in orphans.iter().zip([77, 5]) {
         let recovered = Request::Recovered { inode: orphan.inode, generation: orphan.generation, length };

@@ -77,7 +77,9 @@ fn sessions_end() {
     );
     assert_eq!(world.refusal(create("/g")), ErrorKind::Stale);
     world.crash(1);
-    let Ok(Reply::Orphans(orphans)) = world.ask(Request::FenceList { limit: 10 }) else { panic!("no list") };
+    let Ok(Reply::FenceList { orphans, .. }) = world.ask(Request::FenceList { after: None, limit: 10 }) else {
+        panic!("no list")
+    };
     assert_eq!(orphans.iter().map(|orphan| orphan.inode).collect::<Vec<_>>(), [inode, empty.inode]);
     assert_eq!((orphans[0].group.group, orphans[0].length), (group, 110));
     let other = Caller { session: SessionId(8), call: 1, floor: 0 };

@@ -35,6 +35,8 @@ pub struct World {
     pub calls_max: Option<usize>,
     /// The same for all clients of gateways together.
     pub answers_max: Option<usize>,
+    /// What a page holds, if not as much as usual; counts when the store is opened.
+    pub page_max: Option<usize>,
     /// A fault put in on purpose; counts when the store is opened.
     pub planted: Option<Planted>,
     random: Arc<SimRandom>,
@@ -57,6 +59,7 @@ impl World {
             floor: 0,
             calls_max: None,
             answers_max: None,
+            page_max: None,
             planted: None,
             random: Arc::new(SimRandom::new(seed)),
             next_tag: 0,
@@ -85,6 +88,7 @@ impl World {
         settings.segments_max = 4;
         settings.planted = self.planted;
         settings.remembered_calls = self.calls_max.unwrap_or(settings.remembered_calls);
+        settings.page_max = self.page_max.unwrap_or(settings.page_max);
         settings.remembered_answers = self.answers_max.unwrap_or(settings.remembered_answers);
         let tree = Box::new(self.file.open());
         let (store, opened) = Store::open(&mut disk, tree, &settings, self.now, self.wall)?;

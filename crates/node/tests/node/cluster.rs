@@ -72,6 +72,18 @@ impl Cluster {
         self.nodes.insert(number, running);
     }
 
+    /// Runs one that others reach at this address. Where it listens.
+    pub async fn run_as(&mut self, number: usize, advertise: &str) -> String {
+        let mut settings = self.settings(number);
+        if let Some(cluster) = &mut settings.cluster {
+            cluster.advertise = Some(advertise.to_string());
+        }
+        let running = self.try_run(settings).await.expect("the node starts");
+        let address = running.address.clone();
+        self.nodes.insert(number, running);
+        address
+    }
+
     async fn try_run(&self, settings: Settings) -> Result<Running> {
         self.try_run_in(Arc::new(node::OsWorld), settings).await
     }

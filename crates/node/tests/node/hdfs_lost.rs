@@ -12,7 +12,7 @@ use gateway_hdfs::message::hdfs::ExtendedBlock;
 use gateway_hdfs::message::transfer::SETUP_CREATE;
 
 /// A file that is open at a node's gateway while its chunk is on another one that keeps no metadata; the number of that node.
-async fn apart(
+pub async fn apart(
     cluster: &Cluster,
     at: &mut User,
     gateway: usize,

@@ -9,6 +9,7 @@ mod drains;
 mod failing;
 mod faults;
 mod fuzz;
+mod hdfs_away;
 mod hdfs_bounds;
 mod hdfs_calls;
 mod hdfs_cluster;
