@@ -118,12 +118,16 @@ async fn once(
     let turn = match gateway.rpc.retries.begin(caller).await {
         Some(Known::Done(answer)) => {
             // Another gateway may have taken the file that was opened here, when it was asked the same: then it is taken back.
-            let opened = matches!(method, "create" | "append");
+            let (opened, done) = (matches!(method, "create" | "append"), Some(Ok(answer.to_vec())));
             caller.share.set_changes(opened);
-            let now = if opened { elsewhere(gateway, caller, method, request).await } else { None };
-            return now.or(Some(Ok(answer.to_vec())));
+            let asks = opened || is_undone(method, &done);
+            let now = if asks { elsewhere(gateway, caller, method, request).await } else { None };
+            return now.or(done);
         }
-        Some(Known::Refused(refusal)) => return Some(Err(refusal)),
+        // The first try was refused here, which does not ask elsewhere: it may have waited for the store while a later one was done there.
+        Some(Known::Refused(refusal)) => {
+            return elsewhere(gateway, caller, method, request).await.or(Some(Err(refusal)));
+        }
         Some(Known::Do(turn)) => Some(turn),
         None => None,
     };
