@@ -99,10 +99,10 @@ impl Remembered {
         if by.is_none() && name.number < self.push_floor(chunk) {
             return;
         }
-        if let Some((session, number)) = by {
-            if self.by.insert((session, number, chunk)) {
-                self.take(session, 1);
-            }
+        if let Some((session, number)) = by
+            && self.by.insert((session, number, chunk))
+        {
+            self.take(session, 1);
         }
         self.entries.insert(chunk, Recent { by, ..recent });
     }
