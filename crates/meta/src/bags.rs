@@ -144,7 +144,7 @@ impl State {
     }
 
     /// Does `BagMembers`. A member that left already counted already. A device that does not know that the bag is sealed must not
-    /// join one that is: it would take chunks that nobody looks for.
+    /// join one that is: it would take chunks that nobody looks for. One that was removed meanwhile does not join.
     pub fn change_members(
         &mut self,
         bag: BagId,
@@ -154,7 +154,7 @@ impl State {
         let mut record = self.bag_record(bag)?;
         let before = record.members.clone();
         let joining = if convert::bag_state(record.state) == state { joining } else { &[] };
-        for device in joining {
+        for device in joining.iter().filter(|device| self.devices.class(**device).is_some()) {
             if !record.members.iter().any(|member| *member == device.to_bytes()) {
                 record.members.push(device.to_bytes().to_vec());
             }

@@ -1,13 +1,13 @@
 //! Taking a device out of use: what lies on it is listed, moved group by group, and in the end the device is forgotten.
 
 use crate::convert;
-use crate::format::{ColumnRecord, DeviceRecord, GroupRecord, ReplicaRecord};
+use crate::format::{BagRecord, ColumnRecord, DeviceRecord, GroupRecord, ReplicaRecord};
 use crate::key::{Key, after_prefix, number_at};
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
-use base::id::{ChunkId, DeviceId, GroupId};
+use base::id::{BagId, ChunkId, DeviceId, GroupId};
 use prost::Message;
 
 /// Groups looked at in one step: about ten milliseconds.
@@ -32,6 +32,7 @@ impl State {
     pub fn remove_device(&mut self, device: DeviceId) -> Result<Reply> {
         match self.device_record(device) {
             Ok(record) if record.draining || self.devices.is_gone_memory(device) => {
+                self.check_no_member(device)?;
                 self.remove(&Key::Device(device));
                 if self.devices.node_of(device).is_some_and(|node| self.nodes.is_known(node)) {
                     self.raise_epoch();
@@ -46,6 +47,24 @@ impl State {
             Err(error) => return Err(error),
         }
         Ok(Reply::Done)
+    }
+
+    /// `Busy` for a device that some bag has as a member. It has left them all when it is empty, and may have joined one again since: a bag
+    /// with a member that is none of the store's could never be sealed.
+    fn check_no_member(&self, device: DeviceId) -> Result<()> {
+        let (mut of, prefix) = (None, [Key::Bag(BagId(0)).ordinal()]);
+        self.layers.scan(&prefix, &after_prefix(&prefix), |key, value| {
+            let record = BagRecord::decode(value).map_err(|_| missing("a readable bag record"))?;
+            if record.members.iter().any(|member| *member == device.to_bytes()) {
+                of = Some(number_at(key, 1));
+            }
+            Ok(of.is_none())
+        })?;
+        let Some(bag) = of else { return Ok(()) };
+        let text = format!(
+            "device {device} is a member of bag number {bag} again; it was not removed; it leaves that bag first"
+        );
+        Err(Error::new(ErrorKind::Busy, text))
     }
 
     /// Answers `GroupsOn`.

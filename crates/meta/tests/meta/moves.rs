@@ -1,9 +1,9 @@
 //! Devices that are drained: nothing new comes there, groups move as a whole, and both survive crashes.
 
-use crate::world::{World, create, delete, path};
+use crate::world::{World, create, delete, path, register};
 use base::error::{ErrorKind, Result};
 use base::id::{ChunkId, DeviceId, GroupId};
-use base::policy::{Compression, Policy};
+use base::policy::{Class, Compression, Policy};
 use meta::request::{BagInfo, BagState, Carried, FileHandle, Located, NewGroup, NewInode, Place, PutFile};
 use meta::{Reply, Request};
 
@@ -198,6 +198,7 @@ fn nobody_joins_unawares() {
         compression: Compression::None,
     };
     let Ok(Reply::Bag(made)) = world.ask(create) else { panic!("made") };
+    world.ask(register(9, Class::Ssd)).expect("registered");
     world.ask(Request::BagSeal { name: name() }).expect("sealing");
     let joining = |state| Request::BagMembers { bag: made.bag, state, joining: vec![DeviceId(9)], leaving: None };
     let members = |reply: Result<Reply>| match reply {
@@ -206,6 +207,40 @@ fn nobody_joins_unawares() {
     };
     assert_eq!(members(world.ask(joining(BagState::Open))), made.members, "it takes nothing any more");
     assert!(members(world.ask(joining(BagState::Sealing))).contains(&DeviceId(9)), "one that knows it joins");
+}
+
+/// A device that joined a bag again while it was being removed is not removed before it has left that, too; one that was removed joins none:
+/// a bag with a member that is none of the store's could never be sealed.
+#[test]
+fn members_are_of_the_store() {
+    let mut world = World::new(1);
+    let create = Request::BagCreate {
+        name: "b".to_string(),
+        policy: Policy::default(),
+        chunk_size: 0,
+        retain: false,
+        compression: Compression::None,
+    };
+    let Ok(Reply::Bag(made)) = world.ask(create) else { panic!("made") };
+    let device = DeviceId(2);
+    let change = |joining: Vec<DeviceId>, leaving| Request::BagMembers {
+        bag: made.bag,
+        state: BagState::Open,
+        joining,
+        leaving,
+    };
+    let members = |reply: Result<Reply>| match reply {
+        Ok(Reply::Bag(bag)) => bag.members,
+        other => panic!("{other:?}"),
+    };
+    let leaving = Some((device, Carried::default()));
+    world.ask(Request::DeviceDrain { device }).expect("drains");
+    assert!(!members(world.ask(change(vec![], leaving))).contains(&device));
+    assert!(members(world.ask(change(vec![device], None))).contains(&device));
+    assert_eq!(world.refusal(Request::DeviceRemove { device }), ErrorKind::Busy);
+    world.ask(change(vec![], leaving)).expect("left");
+    world.ask(Request::DeviceRemove { device }).expect("removed");
+    assert!(!members(world.ask(change(vec![device], None))).contains(&device));
 }
 
 /// The way back from groups to names finds every file with bytes in them, and the one that is being written; renamed files
