@@ -39,14 +39,18 @@ pub async fn end_abandoned(node: &Node) -> Result<()> {
 
 /// Ends those of these files whose devices can be asked.
 async fn end_those(node: &Node, orphans: Vec<Orphan>) -> Result<()> {
+    if orphans.is_empty() {
+        return Ok(());
+    }
+    // Once for all of them: those that wait for a device are looked at again and again.
+    let known: BTreeSet<DeviceId> = node.keeper()?.devices().await?.iter().map(|info| info.device).collect();
     for orphan in orphans {
         let waits_for_none = node.planted == Some(Planted::UnreachableTakenForEmpty);
         let mut may_be_fenced = true;
         for replica in orphan.group.layout.replicas() {
-            may_be_fenced &= match known_place(node, replica.device).await {
-                Ok(Some(place)) => matches!(place, Place::Near(_)) || place.is_able(),
-                Ok(None) => true,
-                Err(_) => false,
+            may_be_fenced &= match node.place(replica.device) {
+                Ok(place) => matches!(place, Place::Near(_)) || place.is_able(),
+                Err(_) => !known.contains(&replica.device),
             };
         }
         // Else its turn comes with its devices, when they take a fence.
