@@ -297,10 +297,13 @@ impl Bags {
     /// Sessions of these marks are over: their grants and waits end. Returns the bags that may have something to give again.
     pub fn sessions_over(&mut self, marks: &[u64], engine: &Engine<Then>) -> Vec<BagId> {
         let due: Vec<BagId> = self.due.iter().map(|(_, bag)| *bag).collect();
+        // Bags and sessions may be many, and few sessions have something of a bag: each bag is asked who has something of it.
+        let marks: BTreeSet<u64> = marks.iter().copied().collect();
         let mut released = Vec::new();
         for bag in due {
             let Some(entry) = self.bags.get_mut(&bag) else { continue };
-            let gave_back = marks.iter().filter(|mark| entry.queue.release(**mark)).count();
+            let holders = entry.queue.holders(None, usize::MAX).into_iter().filter(|mark| marks.contains(mark));
+            let gave_back = holders.filter(|mark| entry.queue.release(*mark)).count();
             if gave_back > 0 {
                 released.push(bag);
             }
