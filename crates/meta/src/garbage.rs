@@ -180,11 +180,16 @@ impl State {
 
     /// The numbers behind the first byte or bytes of up to `limit` keys that begin with `prefix`.
     pub fn numbers_under(&self, prefix: &[u8], limit: usize) -> Result<Vec<u64>> {
+        self.numbers_in(prefix, prefix, limit)
+    }
+
+    /// The same from the key `from` on.
+    fn numbers_in(&self, from: &[u8], prefix: &[u8], limit: usize) -> Result<Vec<u64>> {
         let mut numbers = Vec::new();
         if limit == 0 {
             return Ok(numbers);
         }
-        self.layers.scan(prefix, &after_prefix(prefix), |key, _| {
+        self.layers.scan(from, &after_prefix(prefix), |key, _| {
             numbers.push(number_at(key, prefix.len()));
             Ok(numbers.len() < limit)
         })?;
@@ -203,11 +208,7 @@ impl State {
         if after.is_some() {
             from.push(0);
         }
-        let mut numbers = Vec::new();
-        self.layers.scan(&from, &after_prefix(&prefix), |key, _| {
-            numbers.push(number_at(key, 1));
-            Ok(numbers.len() < page)
-        })?;
+        let numbers = self.numbers_in(&from, &prefix, page)?;
         let resume = numbers.last().copied().filter(|_| numbers.len() == page);
         Ok((numbers, resume))
     }

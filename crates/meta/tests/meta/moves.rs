@@ -130,13 +130,7 @@ fn nothing_new_comes() {
                 assert_eq!(placed(&file.group).0, DeviceId(1), "seed {seed}");
             }
             let name = format!("b{round}");
-            let create = Request::BagCreate {
-                name,
-                policy: Policy::default(),
-                chunk_size: 0,
-                retain: false,
-                compression: Compression::None,
-            };
+            let create = bag_named(name);
             assert!(matches!(world.ask(create), Ok(Reply::Bag(bag)) if bag.members == [DeviceId(1)]));
             if round == 0 {
                 world.crash(seed);
@@ -151,17 +145,16 @@ fn nothing_new_comes() {
     }
 }
 
+fn bag_named(name: String) -> Request {
+    let (policy, compression) = (Policy::default(), Compression::None);
+    Request::BagCreate { name, policy, chunk_size: 0, retain: false, compression }
+}
+
 /// A member leaves a bag once and its counts stay; others join once; the epoch rises with each change and only then.
 #[test]
 fn members_change() {
     let mut world = World::new(1);
-    let create = Request::BagCreate {
-        name: "b".to_string(),
-        policy: Policy::default(),
-        chunk_size: 0,
-        retain: false,
-        compression: Compression::None,
-    };
+    let create = bag_named("b".to_string());
     let bag = |reply: Result<Reply>| -> BagInfo {
         match reply {
             Ok(Reply::Bag(bag)) => bag,
@@ -190,13 +183,7 @@ fn members_change() {
 fn nobody_joins_unawares() {
     let mut world = World::new(1);
     let name = || "b".to_string();
-    let create = Request::BagCreate {
-        name: name(),
-        policy: Policy::default(),
-        chunk_size: 0,
-        retain: false,
-        compression: Compression::None,
-    };
+    let create = bag_named(name());
     let Ok(Reply::Bag(made)) = world.ask(create) else { panic!("made") };
     world.ask(register(9, Class::Ssd)).expect("registered");
     world.ask(Request::BagSeal { name: name() }).expect("sealing");
@@ -214,13 +201,7 @@ fn nobody_joins_unawares() {
 #[test]
 fn members_are_of_the_store() {
     let mut world = World::new(1);
-    let create = Request::BagCreate {
-        name: "b".to_string(),
-        policy: Policy::default(),
-        chunk_size: 0,
-        retain: false,
-        compression: Compression::None,
-    };
+    let create = bag_named("b".to_string());
     let Ok(Reply::Bag(made)) = world.ask(create) else { panic!("made") };
     let device = DeviceId(2);
     let change = |joining: Vec<DeviceId>, leaving| Request::BagMembers {
