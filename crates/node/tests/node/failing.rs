@@ -1,11 +1,11 @@
 //! A disk that fails a sync: it leaves service at once, and nothing that was acknowledged goes with it.
 
+use crate::hdfs_user::client_of;
 use crate::until;
 use base::buffer::Pool;
 use base::disk::{BlockFile, Disk, DiskError, Done, FileName, Op, Wake};
 use base::env::Random;
 use base::error::{ErrorKind, Result};
-use base::limit::CALL_SILENCE_MAX;
 use base::net::Boxed;
 use base::planted::Planted;
 use base::policy::Class;
@@ -148,7 +148,7 @@ impl Drop for Scene {
 impl Scene {
     async fn start(&self) -> (Running, Client) {
         let running = self.try_start(&["good", "bad"]).await.expect("the node starts");
-        let client = connect(&running).await;
+        let client = client_of(&running.address).await;
         (running, client)
     }
 
@@ -164,22 +164,6 @@ impl Scene {
         let (clock, random) = (Arc::new(os::clock::SystemClock::new()), Arc::new(os::random::SystemRandom));
         node::start(settings, Arc::new(world), Arc::new(os::net::TcpNet), clock, random).await
     }
-}
-
-async fn connect(running: &Running) -> Client {
-    let client = Client::connect(client::Settings {
-        net: Arc::new(os::net::TcpNet),
-        address: running.address.clone(),
-        program: "node test".to_string(),
-        credentials: net::Credentials::default(),
-        user: (String::new(), String::new()),
-        clock: Arc::new(os::clock::SystemClock::new()),
-        random: Arc::new(os::random::SystemRandom),
-        pool: Pool::new(1 << 20),
-        connections: 1,
-        silence_max: CALL_SILENCE_MAX,
-    });
-    client.await.expect("it answers")
 }
 
 fn content(number: u64) -> Bytes {
@@ -317,7 +301,7 @@ async fn a_failed_device_that_was_removed() {
         let said = running.notes.iter().filter(word).count();
         assert_eq!(said, usize::from(names.contains(&"bad")), "{:?}", running.notes);
         assert_eq!(running.missing, []);
-        let client = connect(&running).await;
+        let client = client_of(&running.address).await;
         assert_eq!(listed(&client).await.len(), 1);
         for number in 0..20 {
             let read = client.read_small(&format!("/f{number}")).await.expect("it was moved");
@@ -332,7 +316,7 @@ async fn a_failed_device_that_was_removed() {
     let running = scene.try_start(&["good", "bad", "old"]).await.expect("it starts");
     let word = |word: &str| running.notes.iter().filter(|note| note.contains(word)).count();
     assert_eq!((word("bad: made a new device"), word("old: device")), (1, 1), "{:?}", running.notes);
-    let client = connect(&running).await;
+    let client = client_of(&running.address).await;
     assert_eq!(listed(&client).await.len(), 2);
     drop(client);
     running.stop().await;

@@ -1,9 +1,10 @@
 //! Where the metadata are: in a place of their own or beside a device, and never made anew beside devices that have been in use.
 
+use crate::hdfs_user::client_of;
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
 use base::policy::Class;
-use client::{Client, CreateOptions};
+use client::CreateOptions;
 use node::inspect::Inspection;
 use node::{DeviceSetting, Running, Settings};
 use std::path::{Path, PathBuf};
@@ -76,24 +77,8 @@ fn names(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-async fn client(running: &Running) -> Client {
-    let settings = client::Settings {
-        net: Arc::new(os::net::TcpNet),
-        address: running.address.clone(),
-        program: "node test".to_string(),
-        credentials: net::Credentials::default(),
-        user: (String::new(), String::new()),
-        clock: Arc::new(os::clock::SystemClock::new()),
-        random: Arc::new(os::random::SystemRandom),
-        pool: base::buffer::Pool::new(1 << 20),
-        connections: 1,
-        silence_max: base::limit::CALL_SILENCE_MAX,
-    };
-    Client::connect(settings).await.expect("it answers")
-}
-
 async fn put_and_stop(running: Running) {
-    let client = client(&running).await;
+    let client = client_of(&running.address).await;
     let mut writer = client.create("/f", CreateOptions::default()).await.expect("a file");
     writer.write(bytes::Bytes::from(vec![7; 100_000])).await.expect("written");
     writer.close().await.expect("closed");
@@ -102,7 +87,7 @@ async fn put_and_stop(running: Running) {
 }
 
 async fn has_file(running: Running) -> bool {
-    let client = client(&running).await;
+    let client = client_of(&running.address).await;
     let read = client.read_small("/f").await;
     drop(client);
     running.stop().await;
