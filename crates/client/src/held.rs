@@ -249,8 +249,8 @@ impl Ledger {
         self.open.send_modify(|open| *open -= keys.len());
     }
 
-    /// Asks a device that cannot be reached, or remembers too much already, again and again, `UNANSWERED_MAX` at most: a second acknowledgement of the same chunk
-    /// under the same grant does no harm.
+    /// Asks a device that cannot be reached, or remembers too much already, again and again, `UNANSWERED_MAX` at most: a second
+    /// acknowledgement of the same chunk under the same grant does no harm.
     async fn ask_until_answered(&self, device: Id, pass: u32, keys: &[Key]) -> Result<AcknowledgeAnswer> {
         let session = &self.client.session;
         let number = session.streams.acknowledgement(device, ACKNOWLEDGEMENTS_AHEAD_MAX).await?;

@@ -236,7 +236,8 @@ impl Shared {
                 ErrorKind::Unreachable => client.session.routes.may_come_back(device, &error),
                 // It refused one of several that it was sent. Asked again, it says what became of all of them.
                 ErrorKind::Full => unanswered,
-                // It remembers too much already. What this session has without an answer gets one, and the oldest is never refused so.
+                // It remembers too much already: what this session has without an answer gets one, and the oldest is never refused so. Or its
+                // node is no member of the cluster for the moment.
                 ErrorKind::Busy => true,
                 _ => false,
             };

@@ -232,7 +232,7 @@ impl FileWriter {
         self.client.ask(&ask).await.map(|_| ())
     }
 
-    /// The file's length with everything that `write` has taken, in bytes. Of a write that was not waited for it says how much.
+    /// The file's length with everything that `write` has taken, in bytes. Of a write whose future was dropped it counts what was taken.
     pub fn position(&self) -> u64 {
         self.position
     }
