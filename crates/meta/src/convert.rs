@@ -178,6 +178,7 @@ pub fn reply_record(reply: &Reply) -> ReplyRecord {
         | Reply::Sessions(_)
         | Reply::Silent(_)
         | Reply::Devices(_)
+        | Reply::WereRemoved(_)
         | Reply::Bags { .. }
         | Reply::Garbage(_)
         | Reply::Known(_)

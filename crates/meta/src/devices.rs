@@ -196,6 +196,11 @@ impl State {
             node: info.node.to_bytes().to_vec(),
             draining: known.as_ref().is_some_and(|known| known.draining) || info.draining,
         };
+        let removed = Key::Removed(info.device);
+        if known.is_none() && self.layers.has(&removed)? {
+            // It was removed, and comes back empty.
+            self.remove(&removed);
+        }
         if known.as_ref() != Some(&record) {
             self.put(&Key::Device(info.device), &record);
         }

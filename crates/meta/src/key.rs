@@ -58,6 +58,8 @@ pub enum Key<'a> {
     Device(DeviceId),
     /// `NodeRecord`.
     Node(NodeId),
+    /// Nothing: the device was emptied and removed from the store.
+    Removed(DeviceId),
 }
 
 impl Key<'_> {
@@ -88,6 +90,7 @@ impl Key<'_> {
             Key::BagName(_) => 0x41,
             Key::Device(_) => 0x50,
             Key::Node(_) => 0x51,
+            Key::Removed(_) => 0x52,
         }
     }
 

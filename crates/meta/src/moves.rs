@@ -8,6 +8,7 @@ use crate::request::Request;
 use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, GroupId};
+use base::policy::Class;
 use prost::Message;
 
 /// Groups looked at in one step: about ten milliseconds.
@@ -34,6 +35,10 @@ impl State {
             Ok(record) if record.draining || self.devices.is_gone_memory(device) => {
                 self.check_no_member(device)?;
                 self.remove(&Key::Device(device));
+                // One in memory is new at each start of its node and never named again.
+                if Class::from_code(record.class) != Some(Class::Memory) {
+                    self.mark(&Key::Removed(device));
+                }
                 if self.devices.node_of(device).is_some_and(|node| self.nodes.is_known(node)) {
                     self.raise_epoch();
                 }
@@ -47,6 +52,17 @@ impl State {
             Err(error) => return Err(error),
         }
         Ok(Reply::Done)
+    }
+
+    /// Answers `DevicesRemoved`.
+    pub fn were_removed(&self, devices: &[DeviceId]) -> Result<Reply> {
+        let mut removed = Vec::new();
+        for device in devices {
+            if self.layers.has(&Key::Removed(*device))? {
+                removed.push(*device);
+            }
+        }
+        Ok(Reply::WereRemoved(removed))
     }
 
     /// `Busy` for a device that some bag has as a member. It has left them all when it is empty, and may have joined one again since: a bag

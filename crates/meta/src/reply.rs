@@ -5,7 +5,7 @@ use crate::request::{
     Orphan, Quota, Totals,
 };
 use base::error::Result;
-use base::id::{GroupId, InodeId, SessionId};
+use base::id::{DeviceId, GroupId, InodeId, SessionId};
 use base::policy::Policy;
 use std::time::Duration;
 
@@ -72,6 +72,8 @@ pub enum Reply {
     Silent(Vec<Duration>),
     /// All devices.
     Devices(Vec<DeviceInfo>),
+    /// Those of the devices that were removed.
+    WereRemoved(Vec<DeviceId>),
     /// All nodes.
     Nodes {
         /// Rises with every change of the nodes and of what devices they have.

@@ -454,10 +454,16 @@ pub enum Request {
         /// Which.
         device: DeviceId,
     },
-    /// Forgets a device that was drained and is empty. `Done`.
+    /// Takes a device out of the store that was drained and has nothing that is needed. `Done`.
     DeviceRemove {
         /// Which.
         device: DeviceId,
+    },
+    /// `WereRemoved`: which of these devices were taken out of the store and did not come back. One whose disk had failed took no
+    /// deletion, so chunks on it say nothing of another store.
+    DevicesRemoved {
+        /// Which are meant.
+        devices: Vec<DeviceId>,
     },
     /// Says that a node is one of the store's, or that what is known of it changed. `Done`. `Stale` if a newer start of it is known,
     /// `Exists` if another node has the name.

@@ -32,6 +32,7 @@ impl Request {
                 | Request::SessionLeases { .. }
                 | Request::DeviceReport { .. }
                 | Request::DeviceList
+                | Request::DevicesRemoved { .. }
                 | Request::NodeReport { .. }
                 | Request::NodeList
                 | Request::BagStat { .. }
@@ -149,6 +150,7 @@ impl State {
                 self.layers.observe(self.sequence());
                 Ok(Reply::Devices(self.list_devices()))
             }
+            Request::DevicesRemoved { devices } => self.were_removed(&devices),
             Request::SessionLeases { only, limit } => {
                 // Sessions are in memory when they are in the log, durable or not yet.
                 self.layers.observe(self.sequence());

@@ -13,7 +13,7 @@ use base::policy::Class;
 use meta::Caller;
 use meta::request::{DeviceInfo, NodeInfo, NodeState};
 use net::Asker;
-use net::message::{Done, cluster as wire, file};
+use net::message::{Done, Id, cluster as wire, file};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -77,17 +77,10 @@ impl Node {
         let wire::Report { node, mut devices, epoch, mut remembered } = ask;
         let info = info_of(&node);
         self.check_reporter(from, &info, devices.len())?;
-        let of = (info.node, info.incarnation);
         // In this order: one that is not known any more was marked before.
         let known: BTreeMap<DeviceId, DeviceInfo> =
             keeper.devices().await?.into_iter().map(|info| (info.device, info)).collect();
-        // One that is being emptied and is not known was removed before this node started: what it says of the drain is of this start
-        // of its node, and no device is emptied that was not known. Taken for a new one it would get files, and may be gone tomorrow.
-        let was_removed = |said: &file::Device| {
-            let device = DeviceId(said.device.value());
-            keeper.peers.was_removed(device, of) || said.drain.is_some() && !known.contains_key(&device)
-        };
-        let removed: Vec<_> = devices.iter().filter(|device| was_removed(device)).map(|device| device.device).collect();
+        let removed = keeper.removed_of(&devices, (info.node, info.incarnation), &known).await?;
         devices.retain(|device| !removed.contains(&device.device));
         for device in &devices {
             check_device(&info, device, known.get(&DeviceId(device.device.value())))?;
@@ -235,6 +228,31 @@ impl Keeper {
             devices.push(device);
         }
         Ok(devices)
+    }
+
+    /// Which of the devices that this start of a node reports were taken out of the store. They are told so, and never registered: one taken for
+    /// a new device would get files, and its disk may be gone tomorrow.
+    async fn removed_of(
+        &self,
+        devices: &[file::Device],
+        of: (NodeId, u64),
+        known: &BTreeMap<DeviceId, DeviceInfo>,
+    ) -> Result<Vec<Id>> {
+        let (mut removed, mut unknown) = (Vec::new(), Vec::new());
+        for said in devices {
+            let device = DeviceId(said.device.value());
+            let is_known = known.contains_key(&device);
+            // One that is being emptied was known. What its node says of the drain is of this start of it, so it was removed in this start.
+            if self.peers.was_removed(device, of) || said.drain.is_some() && !is_known {
+                removed.push(said.device);
+            } else if said.chunks > 0 && !is_known {
+                unknown.push(device);
+            }
+        }
+        // One whose disk had failed took no deletion when it was emptied: it has its chunks when its node is started with it again.
+        let before = self.metadata.removed(unknown).await?;
+        removed.extend(before.into_iter().map(|device| Id::from(device.0)));
+        Ok(removed)
     }
 
     async fn view(&self, keeper: NodeId) -> Result<wire::ViewAnswer> {

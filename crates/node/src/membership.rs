@@ -1,8 +1,9 @@
 //! A node that does not keep the metadata: how it reports to the one that does, what it is told there, and whose writes it takes
 //! meanwhile.
 
-use crate::device::Item;
+use crate::device::{Device, Item};
 use crate::log::{Level, Log};
+use crate::places::left_out;
 use crate::service::{Node, NodeService};
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
@@ -314,13 +315,23 @@ async fn report(node: &Node, membership: &Membership, itself: &wire::Node) -> Re
     }
     for device in &answer.removed {
         if let Some(device) = node.devices.get(&DeviceId(device.value())) {
-            device.begin_draining(node.clock.wall());
-            device.drained(|draining| draining.over = true);
+            leave_out(node, device);
         }
     }
     membership.told(sent, &answer);
     node.sessions_over(&answer.over);
     Ok(begins)
+}
+
+/// The device is none of the store's any more: nothing new goes there. If it was removed before this start, that is said, once.
+fn leave_out(node: &Node, device: &Device) {
+    let chunks = device.usage().chunks;
+    if !device.is_draining() && chunks > 0 {
+        let why = left_out(&device.place, device.id, &format!("still holds {chunks} chunks"));
+        node.log.say(Level::Warn, "device", &why, &[("place", &device.place), ("device", &device.id)]);
+    }
+    device.begin_draining(node.clock.wall());
+    device.drained(|draining| draining.over = true);
 }
 
 /// Says in the log, once, when the node begins to wait for the keeper or is its member (again).

@@ -5,7 +5,7 @@ use crate::world::{Ended, Turn, Work, World};
 use base::disk::{BlockFile, Disk, Done};
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
-use base::id::SessionId;
+use base::id::{DeviceId, SessionId};
 use base::planted::Planted;
 use base::unit::Time;
 use meta::{Caller, Effect, Reply, Request, SettleJob, SettleResult, Store};
@@ -119,6 +119,17 @@ impl Metadata {
         match self.ask(Request::SessionLeases { only, limit }).await? {
             Reply::Leases(leases) => Ok(leases),
             other => unreachable!("leases were asked for: {other:?}"),
+        }
+    }
+
+    /// Which of these devices were emptied and taken out of the store, and did not come back.
+    pub async fn removed(&self, devices: Vec<DeviceId>) -> Result<Vec<DeviceId>> {
+        if devices.is_empty() {
+            return Ok(devices);
+        }
+        match self.ask(Request::DevicesRemoved { devices }).await? {
+            Reply::WereRemoved(removed) => Ok(removed),
+            other => unreachable!("removed devices were asked for: {other:?}"),
         }
     }
 

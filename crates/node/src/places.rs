@@ -7,7 +7,7 @@ use base::error::{Error, ErrorKind, Result};
 use base::id::DeviceId;
 use base::policy::Class;
 use os::disk::Backend;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// A device that was named at the start and could not be opened, or was named at an earlier one and not at this.
@@ -131,11 +131,6 @@ impl Places {
         }
     }
 
-    /// The devices that were the store's at an earlier start and were removed since.
-    pub fn removed(&self) -> BTreeSet<DeviceId> {
-        self.removed.values().copied().collect()
-    }
-
     /// A removed device was found in this directory, and is left out.
     pub fn stays_removed(&mut self, setting: &DeviceSetting, device: DeviceId) {
         self.removed.retain(|_, removed| *removed != device);
@@ -194,6 +189,15 @@ pub fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
 }
 
+/// Why a device is not served that was emptied and removed from the store.
+pub fn left_out(place: &str, device: DeviceId, state: &str) -> String {
+    format!(
+        "{place}: device {device} was emptied and removed from this store at an earlier start, and {state}; the store has no use for what \
+         is on it: it is left out, and nothing on it was changed. Start without this directory, and delete it; to use its disk again, \
+         empty the directory first"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::{HEAD, Places, Standing, parse};
@@ -201,7 +205,7 @@ mod tests {
     use base::id::DeviceId;
     use base::policy::Class;
     use sim::random::SimRandom;
-    use std::collections::{BTreeMap, BTreeSet};
+    use std::collections::BTreeMap;
     use std::path::PathBuf;
 
     /// Whatever is in the file names devices, which are then written as they are read, or is refused.
@@ -240,12 +244,13 @@ mod tests {
         let known = parse(&places.text()).expect("it was written");
         let mut places = Places { known, ..places };
         places.compare(standing);
-        assert_eq!(
-            (places.removed(), places.device_at(&setting("/d", Class::Ssd))),
-            (BTreeSet::from([DeviceId(7)]), None)
-        );
+        let at = |places: &Places| {
+            (places.removed_at(&setting("/d", Class::Ssd)), places.device_at(&setting("/d", Class::Ssd)))
+        };
+        assert_eq!(at(&places), (Some(DeviceId(7)), None));
         places.found(&setting("/d", Class::Ssd), DeviceId(8));
-        assert_eq!((places.removed(), parse(&places.text())), (BTreeSet::new(), Some(places.known.clone())));
+        assert_eq!(at(&places), (None, Some(DeviceId(8))));
+        assert_eq!(parse(&places.text()), Some(places.known.clone()));
         for bad in ["", "stormwell devices 2\n", "stormwell devices 1\nx /a\n", "stormwell devices 1\n7\n"] {
             assert_eq!(parse(bad), None, "{bad:?}");
         }

@@ -11,7 +11,7 @@ use crate::metadata::{self, Metadata};
 use crate::metered::{DiskStats, MeteredDisk};
 use crate::metrics::Metrics;
 use crate::peers::Peers;
-use crate::places::{Missing, Places, Standing};
+use crate::places::{Missing, Places, Standing, left_out};
 use crate::service::{Keeper, Node, NodeService, Role};
 use crate::settings::{DeviceSetting, Door, Settings, shown};
 use crate::troubles::Troubles;
@@ -391,7 +391,6 @@ async fn open_devices(
     places: &mut Places,
 ) -> Result<OpenDevices> {
     let mut open = OpenDevices::default();
-    let removed = places.removed();
     let in_memory = given.settings.devices.iter().filter(|setting| setting.class == Class::Memory);
     let said: Vec<Option<u64>> = in_memory.map(|setting| setting.capacity).collect();
     let mut in_memory = memory_capacities(&said, || given.world.free_memory())?.into_iter();
@@ -418,7 +417,7 @@ async fn open_devices(
             }
         };
         let chunks = device.usage().chunks;
-        if chunks > 0 && removed.contains(&device.id) && is_ours() {
+        if chunks > 0 && was_removed(metadata, device.id).await? && is_ours() {
             // A disk that failed took no deletion when it was emptied.
             open.removed.push(left_out(&place, device.id, &format!("still holds {chunks} chunks")));
             places.stays_removed(setting, device.id);
@@ -532,15 +531,6 @@ async fn listen(door: &Door, name: &str, network: &dyn Net, log: &Log) -> Result
     }
 }
 
-/// Why a device is not served that was emptied and removed from the store.
-fn left_out(place: &str, device: DeviceId, state: &str) -> String {
-    format!(
-        "{place}: device {device} was emptied and removed from this store at an earlier start, and {state}; the store has no use for what \
-         is on it: it is left out, and nothing on it was changed. Start without this directory, and delete it; to use its disk again, \
-         empty the directory first"
-    )
-}
-
 /// Tells the metadata store of a device. One that holds chunks and is not known there belongs to another store: serving
 /// it would mean deleting everything on it. Answers whether it is new there.
 async fn register(metadata: &Metadata, node: NodeId, device: &Device, now: WallTime) -> Result<bool> {
@@ -564,6 +554,14 @@ async fn register(metadata: &Metadata, node: NodeId, device: &Device, now: WallT
     metadata.ask(meta::Request::DeviceRegister { device: device.id, class: device.class, capacity, node }).await?;
     metadata.ask(housekeeping::report_of(device)).await?;
     Ok(new)
+}
+
+/// Whether a device of this node was taken out of the store. A member is told so when it reports.
+async fn was_removed(metadata: Option<&Metadata>, device: DeviceId) -> Result<bool> {
+    match metadata {
+        Some(metadata) => Ok(!metadata.removed(vec![device]).await?.is_empty()),
+        None => Ok(false),
+    }
 }
 
 async fn nodes_of(metadata: &Metadata) -> Result<Vec<NodeId>> {

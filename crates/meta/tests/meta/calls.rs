@@ -110,8 +110,8 @@ requests! {
         SetAttributes SetXattr Truncate Concat SetPolicy SetQuota DeviceDrain NodeDrain NodeRemove BagCreate BagRewind BagSeal BagDelete
         Fence;
     others: OpenSession Renew Holders CloseSession Stat Lookup PathOf List Provided Asked Answered Locate GetXattrs GetPolicy
-        GetQuota DiskUsage Usage Sessions SessionLeases DeviceRegister DeviceReport DeviceList DeviceRemove NodeJoin NodeReport NodeList
-        GroupsOn MoveGroup BagStat BagList BagSealed BagMembers BagOf Garbage Collected KnownGroups FilesIn FenceList Recovered
+        GetQuota DiskUsage Usage Sessions SessionLeases DeviceRegister DeviceReport DeviceList DeviceRemove DevicesRemoved NodeJoin NodeReport
+        NodeList GroupsOn MoveGroup BagStat BagList BagSealed BagMembers BagOf Garbage Collected KnownGroups FilesIn FenceList Recovered
 }
 
 /// A change that is the same in every world.

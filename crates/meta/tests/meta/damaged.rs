@@ -81,6 +81,7 @@ fn ask_all(world: &mut World, random: &SimRandom) {
         Request::FenceList { after: None, limit: 100 },
         Request::Usage,
         Request::DeviceList,
+        Request::DevicesRemoved { devices: vec![DeviceId(1), DeviceId(9)] },
         Request::NodeList,
         Request::BagList { after: None, limit: 100 },
         Request::BagRewind { name: "b".into() },

@@ -2,7 +2,7 @@
 
 use crate::world::{World, create, delete, path, register};
 use base::error::{ErrorKind, Result};
-use base::id::{ChunkId, DeviceId, GroupId};
+use base::id::{ChunkId, DeviceId, GroupId, NodeId};
 use base::policy::{Class, Compression, Policy};
 use meta::request::{BagInfo, BagState, Carried, FileHandle, Located, NewGroup, NewInode, Place, PutFile};
 use meta::{Reply, Request};
@@ -142,6 +142,39 @@ fn nothing_new_comes() {
             Ok(Reply::Devices(devices)) => assert!(devices.iter().all(|info| info.device != device)),
             other => panic!("{other:?}"),
         }
+    }
+}
+
+/// Which devices were removed is known across crashes, until one comes back. Those in memory, new at each start, are not noted.
+#[test]
+fn removed_ones_are_known() {
+    for seed in 0..10 {
+        let mut world = World::new(seed);
+        // The first two register at each start of this world.
+        let (disk, memory) = (DeviceId(3), DeviceId(4));
+        let register = |device, class| Request::DeviceRegister { device, class, capacity: 1 << 30, node: NodeId(1) };
+        for (device, class) in [(disk, Class::Ssd), (memory, Class::Memory)] {
+            world.ask(register(device, class)).expect("registered");
+            world.ask(Request::DeviceDrain { device }).expect("drained");
+            world.ask(Request::DeviceRemove { device }).expect("removed");
+        }
+        let removed = |world: &mut World| {
+            let devices = vec![DeviceId(1), disk, memory, DeviceId(9)];
+            match world.ask(Request::DevicesRemoved { devices }) {
+                Ok(Reply::WereRemoved(removed)) => removed,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(removed(&mut world), [disk]);
+        if seed % 2 == 0 {
+            world.settle();
+        }
+        world.crash(seed);
+        assert_eq!(removed(&mut world), [disk], "seed {seed}");
+        world.ask(register(disk, Class::Ssd)).expect("registered");
+        assert_eq!(removed(&mut world), [], "seed {seed}");
+        world.crash(seed);
+        assert_eq!(removed(&mut world), [], "seed {seed}");
     }
 }
 

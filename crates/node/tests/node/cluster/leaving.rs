@@ -186,3 +186,53 @@ async fn memory_of_an_earlier_start() {
     assert!(listed.len() == 4 && listed.iter().all(|device| !device.missing), "{listed:?}");
     cluster.stop_all().await;
 }
+
+/// A member that is started with the directory of a device which failed, was emptied and removed, and still holds its chunks, leaves that out
+/// with a word and serves its other device, also when the keeper was started again meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_device_that_was_removed() {
+    let mut cluster = Cluster::new("left-out");
+    cluster.run(0).await;
+    let (broken, bad) = (Arc::new(AtomicBool::new(false)), cluster.directory(11));
+    let mut settings = cluster.settings(1);
+    settings.devices.push(DeviceSetting { directory: bad.clone(), ..settings.devices[0].clone() });
+    let world = || Arc::new(FailingWorld { place: bad.clone(), broken: broken.clone(), ..FailingWorld::default() });
+    let running = cluster.try_run_in(world(), settings.clone()).await.expect("the node starts");
+    cluster.nodes.insert(1, running);
+    cluster.all_there(2).await;
+    let client = cluster.client(1).await;
+    let place = |device: &file::Device| device.place.contains("n11");
+    let failing = client.listed().await.into_iter().find(place).expect("it is there").device;
+    let mut open = client.create_on(failing, "whole").await;
+    client.append(&mut open, b"kept").await.expect("written");
+    client.close(&open).await.expect("closed");
+    let mut lost = client.create_on(failing, "lost").await;
+    broken.store(true, Ordering::SeqCst);
+    client.append(&mut lost, b"lost").await.expect_err("the sync fails");
+    ask(&client.keeper, &file::Delete { path: lost.path.clone(), ..file::Delete::default() }).await.expect("deleted");
+    let of_failing = async || client.listed().await.into_iter().find(|device| device.device == failing);
+    until("the keeper knows", async || of_failing().await.is_some_and(|device| device.out_of_service)).await;
+    ask(&client.keeper, &device::Drain { device: failing }).await.expect("it begins");
+    until("it is removed", async || of_failing().await.is_none()).await;
+    broken.store(false, Ordering::SeqCst);
+    for keeper_too in [false, true] {
+        cluster.stop(1).await;
+        if keeper_too {
+            cluster.stop(0).await;
+            cluster.run(0).await;
+        }
+        let world = world();
+        let running = cluster.try_run_in(world.clone(), settings.clone()).await.expect("the node starts");
+        cluster.nodes.insert(1, running);
+        cluster.all_there(2).await;
+        let client = cluster.again(cluster.client(2).await).await;
+        let word =
+            || world.said.lock().expect("nobody panicked").matches("was emptied and removed from this store").count();
+        until("it says so", async || word() == 1).await;
+        assert_eq!(client.listed().await.len(), 2, "{:?}", client.listed().await);
+        assert_eq!(client.read(&open.path).await.expect("it was moved"), b"kept");
+        let (ready, troubles) = cluster.troubles(1).await;
+        assert!(ready, "{troubles}");
+    }
+    cluster.stop_all().await;
+}
