@@ -50,4 +50,4 @@ pub use range::{RangePiece, RangeStream, Sums};
 pub use reader::{FileReader, ReadOptions};
 pub use stream::FileStream;
 pub use unfinished::Unfinished;
-pub use writer::{CreateOptions, FileWriter, Written};
+pub use writer::{CreateOptions, FileWriter, GoesOn, Written};

@@ -58,6 +58,17 @@ pub struct CreateOptions {
     pub holder: String,
 }
 
+/// What a holder goes on with that had it open through another gateway.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GoesOn {
+    /// The file.
+    pub inode: u64,
+    /// `Attributes::began_length` of it when it was open there.
+    pub began_length: u64,
+    /// The same of `Attributes::began_generation`.
+    pub began_generation: u64,
+}
+
 /// A file that is being written at its end. Errors stay: after one, everything fails with it.
 ///
 /// What `hflush` reported is in the file whatever happens to the writer's process; what `sync` or `close` reported
@@ -126,16 +137,16 @@ impl Client {
     /// Opens a closed file to write at its end. `Busy` while somebody writes it; after a writer that went away, until its
     /// session has ended and the node has sealed its last chunk.
     pub async fn append(&self, path: &str) -> Result<FileWriter> {
-        self.append_as(path, "", (0, 0)).await
+        self.append_as(path, "", None).await
     }
 
-    /// The same for somebody who holds the file in a gateway's protocol. `began`: `began_length` and `began_generation` of the file that was
-    /// taken from another gateway, with which its holder goes on; zeros: it begins.
-    pub async fn append_as(&self, path: &str, holder: &str, began: (u64, u64)) -> Result<FileWriter> {
+    /// The same for somebody who holds the file in a gateway's protocol. `goes_on`: with a file that was taken from another gateway,
+    /// whatever its name is by now; none: it begins.
+    pub async fn append_as(&self, path: &str, holder: &str, goes_on: Option<GoesOn>) -> Result<FileWriter> {
         let (path_text, holder) = (path.to_string(), holder.to_string());
-        let (began_length, began_generation) = began;
+        let GoesOn { inode, began_length, began_generation } = goes_on.unwrap_or_default();
         let (asked, looked) = (self.asked, self.looked());
-        let ask = file::Append { path: path_text, holder, began_length, began_generation, asked, looked };
+        let ask = file::Append { path: path_text, holder, began_length, began_generation, inode, asked, looked };
         let opened = self.ask(&ask).await?;
         FileWriter::start(self.relying_on_nothing(), path, opened, 0)
     }

@@ -148,12 +148,17 @@ impl State {
     pub fn append_open(
         &mut self,
         session: SessionId,
-        path: &Path,
+        file: &Place,
         holder: &str,
         began: Option<Began>,
     ) -> Result<Reply> {
         check_holder(holder)?;
-        let Found { inode, mut record, policy } = self.find_file(path)?;
+        let path = match file {
+            Place::Path(path) => path.clone(),
+            // Its name is looked up in the same step: no rename comes in between.
+            Place::Inode(inode) => Path::parse(&self.path_of(*inode)?.ok_or_else(|| gone(*inode))?)?,
+        };
+        let Found { inode, mut record, policy } = self.find_file(&path)?;
         let before = Taken::of(&record);
         if self.planted == Some(Planted::LateCallTakesFile) {
             self.take_as_empty(inode, &mut record, holder)?;

@@ -236,7 +236,7 @@ pub enum Request {
     /// Leases a file to the caller, to write on at its end in a new group of one column. `Handle`.
     AppendOpen {
         /// The file.
-        path: Path,
+        file: Place,
         /// Who holds it in a gateway's protocol; empty: nobody in particular.
         holder: String,
         /// Where that holder began, if it goes on with what it has open through another gateway.

@@ -2,7 +2,7 @@
 
 use crate::path::Path;
 use crate::reply::Reply;
-use crate::request::{Caller, Request, Totals};
+use crate::request::{Caller, Place, Request, Totals};
 use crate::state::State;
 use base::error::Result;
 
@@ -95,7 +95,7 @@ impl Request {
     pub fn paths(&self) -> Vec<&Path> {
         match self {
             Request::Create { path, .. }
-            | Request::AppendOpen { path, .. }
+            | Request::AppendOpen { file: Place::Path(path), .. }
             | Request::Delete { path, .. }
             | Request::SetAttributes { path, .. }
             | Request::SetXattr { path, .. }
@@ -192,7 +192,7 @@ impl State {
             Request::Asked { asked, change } => self.serve_asked(caller, *asked, change),
             Request::Mkdir { path, parents, new } => self.mkdir(path, *parents, new),
             Request::Create { path, overwrite, parents, new } => self.create(session, path, *overwrite, *parents, new),
-            Request::AppendOpen { path, holder, began } => self.append_open(session, path, holder, *began),
+            Request::AppendOpen { file, holder, began } => self.append_open(session, file, holder, *began),
             Request::NextGroup { inode, generation, finished, columns_max } => {
                 self.next_group_of(session, *inode, *generation, *finished, *columns_max)
             }

@@ -35,13 +35,7 @@ pub fn request(call: &Call) -> Result<(Request, Translate)> {
         file::List::KIND => (list(call.ask()?, call.respond.room())?, entries),
         file::MakeDirectory::KIND => (make_directory(call.ask()?)?, done),
         file::Create::KIND => (create(call.ask()?)?, opened),
-        file::Append::KIND => {
-            let file::Append { path: text, holder, began_length: length, began_generation, asked, looked } =
-                call.ask()?;
-            let began = (began_generation != 0).then_some(Began { length, generation: began_generation });
-            let append = Request::AppendOpen { path: path(&text)?, holder, began };
-            (self::asked(asked, seen(looked, append)), opened)
-        }
+        file::Append::KIND => (append(call.ask()?)?, opened),
         file::Answered::KIND => {
             let file::Answered { asked } = call.ask()?;
             (Request::Answered { asked: asked_of(asked) }, answered)
@@ -210,6 +204,16 @@ fn create(ask: file::Create) -> Result<Request> {
     let new = NewInode { mode, owner, group, note, above_mode, above_note, copied, copies, holder };
     let create = Request::Create { path: path(&text)?, overwrite, parents, new };
     Ok(self::asked(asked, provided(known, seen(looked, create))))
+}
+
+fn append(ask: file::Append) -> Result<Request> {
+    let file::Append { path: text, holder, began_length: length, began_generation, inode, asked, looked } = ask;
+    let began = (began_generation != 0).then_some(Began { length, generation: began_generation });
+    let append = match inode {
+        0 => seen(looked, Request::AppendOpen { file: Place::Path(path(&text)?), holder, began }),
+        _ => Request::AppendOpen { file: Place::Inode(InodeId(inode)), holder, began },
+    };
+    Ok(self::asked(asked, append))
 }
 
 fn sync_length(ask: file::SyncLength) -> Request {

@@ -15,7 +15,7 @@ use crate::note::Note;
 use crate::refusal::{FILE_NOT_FOUND, LEASE_EXPIRED, RETRIABLE, Refusal};
 use base::limit::HOLDER_MAX;
 use bytes::Bytes;
-use client::{Attributes, Looked, Seen};
+use client::{Attributes, GoesOn, Looked, Seen};
 use prost::Message;
 use std::sync::Arc;
 
@@ -120,7 +120,8 @@ async fn taken_over(
     if !is_held(&now, holder) || now.generation != attributes.generation {
         return Ok(None);
     }
-    // Another file may have the name by now.
+    // The file is gone on with by its number: it may be renamed until then. What was looked up is for a node that knows paths alone, at
+    // which another file may have the name by now.
     let seen = Seen { inode, version: None };
     let store = gateway.client.relying_on(Looked { seen: vec![seen], ..Looked::default() });
     // It is closed with what its device has, which nobody adds to from then on, and goes on behind that.
@@ -128,8 +129,9 @@ async fn taken_over(
     let file = {
         let _opening = gateway.files.openings.begin();
         // Of one that an older program opened nobody knows where: nothing that is said of it counts as said of an earlier opening.
-        let began = (began_at(attributes), attributes.began_generation.max(1));
-        let writer = store.append_as(&path, holder, began).await?;
+        let (began_length, began_generation) = (began_at(attributes), attributes.began_generation.max(1));
+        let goes_on = GoesOn { inode, began_length, began_generation };
+        let writer = store.append_as(&path, holder, Some(goes_on)).await?;
         if writer.is_lost() {
             return Ok(None);
         }

@@ -185,7 +185,7 @@ async fn open_end(gateway: &Arc<Gateway>, caller: &Caller, ask: &Append) -> Resu
         may_take(gateway, old, path, &ask.holder, machine, Wish::Append).await?;
         let store = caller.store(&gateway.client).relying_on(way.looked());
         let _opening = gateway.files.openings.begin();
-        match store.append_as(path, &held_by(&ask.holder), (0, 0)).await {
+        match store.append_as(path, &held_by(&ask.holder), None).await {
             Ok(writer) => {
                 let note = Note::read(&writer.attributes().note);
                 return Ok(made(gateway, writer, opener(caller, &ask.holder), path, &note));

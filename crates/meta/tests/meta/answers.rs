@@ -5,7 +5,7 @@ use crate::world::{World, delete, mkdir, path, stat};
 use base::error::ErrorKind;
 use base::id::{DeviceId, NodeId, SessionId};
 use base::planted::Planted;
-use meta::request::{Asked, FileHandle, NewInode, NodeInfo, Orphan, User};
+use meta::request::{Asked, FileHandle, NewInode, NodeInfo, Orphan, Place, User};
 use meta::{Caller, Reply, Request};
 use std::time::Duration;
 
@@ -183,7 +183,8 @@ fn taken_without_bytes() {
 fn take_without_bytes(deleted: bool) {
     let mut world = world(3, 2);
     let [first, second] = GATEWAYS;
-    let open = |holder: &str| Request::AppendOpen { path: path("/f"), holder: holder.to_string(), began: None };
+    let open =
+        |holder: &str| Request::AppendOpen { file: Place::Path(path("/f")), holder: holder.to_string(), began: None };
     let made = handle(ask(&mut world, first, 2, create("/f", "c")));
     for holder in ["c", "d", ""] {
         assert_eq!(ask(&mut world, second, 2, open(holder)).expect_err("it has a writer").kind(), ErrorKind::Busy);
@@ -270,7 +271,7 @@ fn planted_faults_are_seen() {
     }
     let mut world = with(Planted::LateCallTakesFile);
     let made = handle(ask(&mut world, first, 2, create("/f", "c")));
-    let append = Request::AppendOpen { path: path("/f"), holder: "c".to_string(), began: None };
+    let append = Request::AppendOpen { file: Place::Path(path("/f")), holder: "c".to_string(), began: None };
     assert_ne!(handle(ask(&mut world, second, 2, append)).group.group, made.group.group);
     let mut world = with(Planted::FenceForgotten);
     let made = handle(ask(&mut world, first, 2, create("/f", "c")));

@@ -7,7 +7,7 @@ use base::id::{DeviceId, NodeId, SessionId};
 use base::planted::Planted;
 use base::policy::Class;
 use base::unit::{MIB, Time, WallTime};
-use meta::request::{Attributes, NewInode, User};
+use meta::request::{Attributes, NewInode, Place, User};
 use meta::{Caller, Effect, Opened, Path, Reply, Request, Settings, SettleJob, Store};
 use sim::disk::{SimDevice, SimDisk, SimFaults};
 use sim::file::SimFileDevice;
@@ -303,7 +303,7 @@ pub fn create(text: &str) -> Request {
 
 /// Opens a file at its end.
 pub fn append(text: &str) -> Request {
-    Request::AppendOpen { path: path(text), holder: String::new(), began: None }
+    Request::AppendOpen { file: Place::Path(path(text)), holder: String::new(), began: None }
 }
 
 /// Asks for attributes.

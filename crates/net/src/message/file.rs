@@ -314,6 +314,10 @@ pub struct Append {
     /// The same of `Attributes::began_generation`; 0: it begins here.
     #[prost(uint64, tag = "24")]
     pub began_generation: u64,
+    /// The file that the holder goes on with, whatever its name is by now; 0: the one at `path`. Where it is set a node looks at neither
+    /// `path` nor `looked`, which are for one that does not know it.
+    #[prost(uint64, tag = "25")]
+    pub inode: u64,
     /// Which call of a gateway's client this is; absent: none that may be asked at another gateway.
     #[prost(message, optional, tag = "30")]
     pub asked: Option<Asked>,

@@ -1,23 +1,41 @@
 //! What Hadoop's clients can do while somebody waits for a node that does not answer.
 
 use crate::cluster::Cluster;
-use crate::hdfs_gateways::{File, ask, superuser};
+use crate::hdfs_gateways::{File, ask, of_length, stored, superuser, writer};
 use crate::hdfs_lost::apart;
-use crate::hdfs_user::client_of;
+use crate::hdfs_user::{Refused, User, client_of};
+use crate::hdfs_write::PACKET;
 use crate::until;
-use gateway_hdfs::message::files::{RecoverLease, Truth};
+use client::CreateOptions;
+use gateway_hdfs::message::files::{Nothing, RecoverLease, Truth, UpdatePipeline};
+use gateway_hdfs::message::hdfs::ExtendedBlock;
+use gateway_hdfs::message::transfer::SETUP_STREAMING_RECOVERY;
+use net::Ask;
+use net::frame::{HEADER_LENGTH, Header};
+use net::message::chunk;
 use node::Door;
 use std::net::SocketAddr;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use std::sync::{Arc, Mutex};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-/// The way to a node, on which bytes may be held back.
+/// The way to a node, on which calls may be held back.
 struct Way {
     address: String,
-    held: watch::Sender<bool>,
+    holding: Arc<Holding>,
     serving: JoinHandle<()>,
+}
+
+/// What is held back on a way.
+struct Holding {
+    /// Everything, in its order.
+    all: watch::Sender<bool>,
+    /// The next call of this kind, alone: what comes after it passes it.
+    next: Mutex<Option<u16>>,
+    /// Whether that call has come and waits.
+    waits: watch::Sender<bool>,
 }
 
 impl Way {
@@ -25,22 +43,36 @@ impl Way {
     async fn new() -> (Way, watch::Sender<Option<SocketAddr>>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("bound").to_string();
-        let ((held, hold), (told, node)) = (watch::channel(false), watch::channel(None));
+        let (told, node) = watch::channel(None);
+        let (all, waits) = (watch::Sender::new(false), watch::Sender::new(false));
+        let holding = Arc::new(Holding { all, next: Mutex::new(None), waits });
+        let carried = holding.clone();
         let serving = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(carry(stream, node.clone(), hold.clone()));
+                tokio::spawn(carry(stream, node.clone(), carried.clone()));
             }
         });
-        (Way { address, held, serving }, told)
+        (Way { address, holding, serving }, told)
     }
 
     /// From now on nothing comes through.
     fn hold(&self) {
-        self.held.send_replace(true);
+        self.holding.all.send_replace(true);
+    }
+
+    /// The next call of this kind does not come through.
+    fn hold_next<A: Ask>(&self) {
+        *self.holding.next.lock().expect("nobody panicked") = Some(A::KIND);
+    }
+
+    /// Waits until that call has come.
+    async fn has_come(&self) {
+        self.holding.waits.subscribe().wait_for(|waits| *waits).await.expect("it is there");
     }
 
     fn let_go(&self) {
-        self.held.send_replace(false);
+        self.holding.all.send_replace(false);
+        self.holding.waits.send_replace(false);
     }
 }
 
@@ -50,28 +82,50 @@ impl Drop for Way {
     }
 }
 
-/// Carries one connection's bytes to the node and back. What goes there while the way is held waits.
-async fn carry(mut stream: TcpStream, mut node: watch::Receiver<Option<SocketAddr>>, mut hold: watch::Receiver<bool>) {
+/// Carries one connection's bytes to the node and back. What goes there while it is held waits.
+async fn carry(mut stream: TcpStream, mut node: watch::Receiver<Option<SocketAddr>>, holding: Arc<Holding>) {
     let Ok(Some(address)) = node.wait_for(Option::is_some).await.map(|there| *there) else { return };
     let Ok(mut there) = TcpStream::connect(address).await else { return };
     let ((mut from, mut to), (mut back, mut on)) = (stream.split(), there.split());
-    let mut buffer = vec![0; 64 << 10];
+    let (sender, mut frames) = mpsc::channel::<Vec<u8>>(1);
+    let gathering = async {
+        while let Some((kind, frame)) = next_frame(&mut from).await {
+            if holding.next.lock().expect("nobody panicked").take_if(|next| *next == kind).is_some() {
+                holding.waits.send_replace(true);
+                let (mut waits, later) = (holding.waits.subscribe(), sender.clone());
+                tokio::spawn(async move {
+                    let let_go = waits.wait_for(|waits| !waits).await.is_ok();
+                    let _is_carried = let_go && later.send(frame).await.is_ok();
+                });
+            } else if sender.send(frame).await.is_err() {
+                return;
+            }
+        }
+    };
+    let mut hold = holding.all.subscribe();
     let going = async {
-        loop {
-            match from.read(&mut buffer).await {
-                Ok(0) | Err(_) => return,
-                Ok(read) => {
-                    if hold.wait_for(|held| !held).await.is_err() || on.write_all(&buffer[..read]).await.is_err() {
-                        return;
-                    }
-                }
+        while let Some(frame) = frames.recv().await {
+            if hold.wait_for(|held| !held).await.is_err() || on.write_all(&frame).await.is_err() {
+                return;
             }
         }
     };
     tokio::select! {
+        () = gathering => (),
         () = going => (),
         _ = tokio::io::copy(&mut back, &mut to) => (),
     }
+}
+
+/// The next frame of a connection, and its kind; none: it ended.
+async fn next_frame(from: &mut (impl AsyncRead + Unpin)) -> Option<(u16, Vec<u8>)> {
+    let mut header = [0; HEADER_LENGTH];
+    from.read_exact(&mut header).await.ok()?;
+    let said = Header::decode(&header).expect("a frame of ours");
+    let mut frame = header.to_vec();
+    frame.resize(HEADER_LENGTH + (said.message_length + said.payload_length) as usize, 0);
+    from.read_exact(&mut frame[HEADER_LENGTH..]).await.ok()?;
+    Some((said.kind, frame))
 }
 
 /// Three nodes; all that the others say to the last one goes this way.
@@ -128,6 +182,97 @@ async fn hdfs_recovery_holds_up_nobody() {
     let native = client_of(cluster.address(0)).await;
     assert_eq!(native.read_small(&file.path).await.expect("it is closed"), "acknowledged");
     // While the metadata are there: a gateway that ends closes one open file after another, and for each would wait for a node that is gone.
+    cluster.stop(1).await;
+    cluster.stop_all().await;
+}
+
+/// What a client hears that goes on with its block at another gateway than before.
+type GoingOn = JoinHandle<(User, ExtendedBlock, Result<ExtendedBlock, Refused>)>;
+
+/// Goes on at the gateway of this node, and asks again as long as it is told to.
+async fn go_on(cluster: &Cluster, node: usize, file: &File, block: &ExtendedBlock) -> GoingOn {
+    let mut user = superuser(cluster, node).await;
+    let file = File { path: file.path.clone(), holder: file.holder.clone(), inode: file.inode };
+    let block = of_length(block, b"acknowledged".len());
+    tokio::spawn(async move {
+        loop {
+            match file.update(&mut user, &block).await {
+                Err(refused) if refused.0.ends_with("RetriableException") => {}
+                renewed => return (user, block, renewed),
+            }
+        }
+    })
+}
+
+/// The client goes on behind what was acknowledged, and closes its file.
+async fn end_well(cluster: &Cluster, file: &File, going_on: GoingOn) {
+    let (mut user, old, renewed) = going_on.await.expect("no panic");
+    let new = renewed.unwrap_or_else(|refused| panic!("{} does not go on: {refused:?}", file.path));
+    let mut stream = writer(cluster, 0, &new, SETUP_STREAMING_RECOVERY).await;
+    let pipeline = UpdatePipeline { holder: file.holder.clone(), old, new: new.clone() };
+    ask::<Nothing>(&mut user, "updatePipeline", &pipeline).await.expect("it goes on here");
+    stream.send_all(12, b", and more", PACKET).await;
+    stream.end(22).await;
+    assert_eq!(file.complete(&mut user, Some(of_length(&new, 22))).await, Ok(true));
+    assert_eq!(stored(cluster, &file.path).await, "acknowledged, and more");
+}
+
+/// The same client goes on at the last node, and what it has written so far goes from there to another device.
+async fn go_on_there_and_move(cluster: &Cluster, file: &File, block: &ExtendedBlock) {
+    let native = client_of(cluster.address(0)).await;
+    let of_first_chunk = async || {
+        let (extents, _) = native.extents(file.inode, 0).await.expect("it has one");
+        extents[0].layout.columns[0].device
+    };
+    let left = of_first_chunk().await;
+    let (_, _, renewed) = go_on(cluster, 2, file, block).await.await.expect("no panic");
+    renewed.expect("it goes on there");
+    native.drain(left).await.expect("it begins");
+    until("its chunk is elsewhere", async || of_first_chunk().await != left).await;
+}
+
+/// A file that is renamed while another gateway takes it over goes on there with what is written of it, also if another file has its
+/// old name by then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hdfs_renamed_while_it_is_taken_over() {
+    let (mut cluster, way) = behind_a_way("hdfs-renamed-taken").await;
+    let native = client_of(cluster.address(0)).await;
+    for name_is_taken in [false, true] {
+        let mut first = superuser(&cluster, 1).await;
+        let (file, block, _stream, on, _) = apart(&cluster, &mut first, 1, &format!("{name_is_taken}")).await;
+        assert_eq!(on, 2);
+        let before = generation(&cluster, &file).await;
+        way.hold();
+        let taking = go_on(&cluster, 0, &file, &block).await;
+        fenced(&cluster, &file, before).await;
+        let renamed = format!("/renamed{name_is_taken}");
+        native.rename(&file.path, &renamed, false).await.expect("renamed");
+        if name_is_taken {
+            let other = native.create(&file.path, CreateOptions::default()).await.expect("the name is free");
+            other.close().await.expect("closed");
+        }
+        way.let_go();
+        end_well(&cluster, &File { path: renamed, ..file }, taking).await;
+    }
+    cluster.stop(1).await;
+    cluster.stop_all().await;
+}
+
+/// Of a file that is taken over the chunk is fenced; before it is sealed its client goes on at a third gateway, and the chunk goes to
+/// another device. Asked again, the gateway that does not find it there takes the file over with what is written of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hdfs_moved_while_it_is_taken_over() {
+    let (mut cluster, way) = behind_a_way("hdfs-moved-taken").await;
+    let mut first = superuser(&cluster, 1).await;
+    let (file, block, _stream, on, _) = apart(&cluster, &mut first, 1, "f").await;
+    assert_eq!(on, 2);
+    way.hold_next::<chunk::Seal>();
+    let taking = go_on(&cluster, 0, &file, &block).await;
+    way.has_come().await;
+    go_on_there_and_move(&cluster, &file, &block).await;
+    way.let_go();
+    end_well(&cluster, &file, taking).await;
+    cluster.stop(2).await;
     cluster.stop(1).await;
     cluster.stop_all().await;
 }

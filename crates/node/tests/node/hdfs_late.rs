@@ -417,6 +417,26 @@ async fn hdfs_asked_at_two_gateways_at_once() {
     cluster.stop_all().await;
 }
 
+/// A rename that was made at one gateway while its first try was held up on the way to another one, which then found nothing to rename:
+/// asked again there, it is answered as made.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hdfs_first_tries_that_find_nothing() {
+    let cluster = three("hdfs-find-nothing").await;
+    let (mut first, mut second) = (superuser(&cluster, 1).await, superuser(&cluster, 2).await);
+    let masked = Permission { bits: 0o755 };
+    let made = MkdirsRequest { path: "/from".to_string(), masked, parents: true, open: None };
+    assert!(ask::<BoolAnswer>(&mut first, "mkdirs", &made).await.expect("made").result);
+    let moved = RenameRequest { from: "/from".to_string(), to: "/to".to_string() };
+    assert!(ask::<BoolAnswer>(&mut first, "rename", &moved).await.expect("moved").result);
+    second.be_late_as(&first);
+    let late = ask::<BoolAnswer>(&mut second, "rename", &moved).await.expect("answered, to nobody");
+    assert!(!late.result, "there is nothing to rename any more");
+    second.go_on_as(&first);
+    assert!(ask::<BoolAnswer>(&mut second, "rename", &moved).await.expect("answered as then").result);
+    assert!(!ask::<BoolAnswer>(&mut second, "rename", &moved).await.expect("answered").result, "another call");
+    cluster.stop_all().await;
+}
+
 /// A change that a client of a single node asks again after that was started again is answered as then, and not made twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hdfs_asked_after_a_restart() {
