@@ -227,6 +227,25 @@ impl Core {
         self.held.has(chunk) || self.waiting.iter().any(is_its)
     }
 
+    /// Takes out what waits, for room or for its turn, to change this chunk, in the order in which it came.
+    pub fn give_back(&mut self, chunk: base::id::ChunkId) -> Vec<Parked> {
+        let is_its = |parked: &Parked| match &parked.request {
+            Request::Append { chunk: its, .. } | Request::Seal { chunk: its, .. } => *its == chunk,
+            _ => false,
+        };
+        let mut left = Vec::new();
+        for queue in [&mut self.waiting, &mut self.waiting_seals] {
+            let (its, others): (VecDeque<Parked>, VecDeque<Parked>) =
+                std::mem::take(queue).into_iter().partition(is_its);
+            *queue = others;
+            left.extend(its);
+        }
+        // What is kept back comes behind what waits for room, and a seal behind all appends.
+        let appends = left.iter().take_while(|parked| matches!(parked.request, Request::Append { .. })).count();
+        left.splice(appends..appends, self.held.take(is_its));
+        left
+    }
+
     /// These sessions are over: nothing of them is asked again, and what of their pushes waits for room or for its turn is not stored any
     /// more. It may be the copy of a push that was handled, which nobody remembers from now on.
     pub fn forget_sessions(&mut self, sessions: &[u64]) {

@@ -38,6 +38,13 @@ impl<T> Engine<T> {
         self.core.submit(now, self.next_ticket, request);
     }
 
+    /// Gives back what waits, for room or for its turn, to change this chunk, in the order in which it came: nothing of it is done, and
+    /// nothing is answered. What is left under way of the chunk is part of it for everybody who looks (`Stat`, `Read`).
+    pub fn give_back(&mut self, chunk: ChunkId) -> Vec<(Request, T)> {
+        let parked = self.core.give_back(chunk).into_iter();
+        parked.filter_map(|parked| Some((parked.request, self.tags.remove(&parked.ticket)?))).collect()
+    }
+
     /// Takes a finished operation of this engine.
     pub fn completed(&mut self, now: Time, done: Done) {
         self.core.completed(now, done);

@@ -60,6 +60,9 @@ struct Run {
 /// Extents remembered: at 256 MiB each those of a 16 TiB file. Beyond that a reader starts to remember afresh.
 const EXTENTS_MAX: usize = 65_536;
 
+/// Times that one read looks again for bytes which were moved since it was told where they are. Each is a chunk's whole way.
+const MOVES_MAX: usize = 16;
+
 /// Pieces of columns that one read asks for at once.
 const PIECES_MAX: usize = 64;
 
@@ -80,6 +83,8 @@ enum Got {
     End,
     /// What is remembered about this place does not hold any more.
     Outdated,
+    /// A device does not have what it was just said to have.
+    Gone(Error),
 }
 
 /// How far an open group is.
@@ -218,7 +223,7 @@ impl FileReader {
         mut gathered: Gathered,
     ) -> Result<Gathered> {
         let end = offset.saturating_add(length);
-        let (mut at, mut located_at) = (offset, None);
+        let (mut at, mut located_at, mut moves) = (offset, None, 0);
         while at < end {
             let run = match self.extent_at(at) {
                 Some(run) => run,
@@ -237,6 +242,18 @@ impl FileReader {
                     self.known().extents.remove(&run.extent.offset);
                     self.locate(at).await?;
                     located_at = Some(at);
+                }
+                Got::Gone(error) => {
+                    // It may have been moved on the way from the metadata store to the device. Where it is said to be then is another place.
+                    self.known().extents.remove(&run.extent.offset);
+                    self.locate(at).await?;
+                    moves += 1;
+                    if moves == MOVES_MAX || self.extent_at(at).is_some_and(|now| now.layout == run.layout) {
+                        match run.extent.open {
+                            true => break,
+                            false => return Err(self.explain(error)),
+                        }
+                    }
                 }
             }
         }
@@ -312,7 +329,7 @@ impl FileReader {
                 Err(_) if got > 0 => break,
                 // Replaced, deleted, packed anew, or not begun: the metadata store knows.
                 Err(error) if error.kind() == ErrorKind::NotFound && !fresh => return Ok(Got::Outdated),
-                Err(error) if error.kind() == ErrorKind::NotFound && extent.open => return Ok(Got::End),
+                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Got::Gone(error)),
                 Err(error) => return Err(self.explain(error)),
             };
             let came = length_of(&parts);

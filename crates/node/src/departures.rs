@@ -30,9 +30,9 @@ pub struct Departures {
 }
 
 impl Departures {
-    /// From now on nothing changes the chunk here.
-    pub fn hold(&mut self, chunk: ChunkId) {
-        self.held.entry(chunk).or_default();
+    /// From now on nothing changes the chunk here. `waiting`: what came before and is not begun.
+    pub fn hold(&mut self, chunk: ChunkId, waiting: Vec<(Request, Then)>) {
+        self.held.entry(chunk).or_default().extend(waiting);
     }
 
     /// Where a held chunk is cannot be said for long. It stays held, but nobody waits for it any more: gives back what is to be refused.
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn nobody_waits_for_what_cannot_be_said() {
         let mut departures = Departures::default();
-        departures.hold(ChunkId(1));
+        departures.hold(ChunkId(1), Vec::new());
         let (request, then) = seal(1);
         assert!(departures.route(request, then).is_none(), "it waits");
         let (request, then) = seal(2);

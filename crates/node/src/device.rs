@@ -390,7 +390,8 @@ impl Thread {
                     self.serve(now, request, then);
                 }
             }
-            Item::Hold { chunk } => self.departures.hold(chunk),
+            // What waits in the engine would be done there later, and acknowledged, when the copy is complete without it.
+            Item::Hold { chunk } => self.departures.hold(chunk, self.engine.give_back(chunk)),
             Item::Unsure { chunk } => {
                 for (request, then) in self.departures.unsure(chunk) {
                     if let Some(refusal) = self.departures.refusal(&request) {

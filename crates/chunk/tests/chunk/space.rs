@@ -92,6 +92,49 @@ fn a_full_device_comes_back() {
     assert!(!world.engine.usage().full);
 }
 
+/// What waits for room to change one chunk is given back in its order, and nothing of it is done when room comes; what waits for others is.
+#[test]
+fn what_waits_is_given_back() {
+    let (device, random) = (SimDevice::new(1, SimFaults::default()), SimRandom::new(1));
+    let (mut world, _) = World::open(&device, &small(24 * MIB)).expect("opened");
+    let content = bytes(&random, MIB as usize);
+    let mut stored = 0u128;
+    let waiting = loop {
+        let tag = world.submit(append(BAG, ChunkId(stored), 0, &content, Level::Synced, true));
+        world.settle();
+        if world.replies.remove(&tag).is_none() {
+            break tag;
+        }
+        stored += 1;
+        assert!(stored < 64, "it is never full");
+    };
+    let (leaving, stays) = (ChunkId(1000), ChunkId(1001));
+    let ask = |world: &mut World, chunk, at: u64| {
+        let group = Owner::Group(GroupId(1));
+        world.submit(append(group, chunk, at * MIB, &content, Level::Written, false))
+    };
+    let tags = [ask(&mut world, leaving, 0), ask(&mut world, leaving, 1)];
+    let other = ask(&mut world, stays, 0);
+    world.settle();
+    let given = world.engine.give_back(leaving);
+    let offsets: Vec<(u64, u64)> = given
+        .into_iter()
+        .map(|(request, tag)| match request {
+            Request::Append { chunk, offset, .. } if chunk == leaving => (offset, tag),
+            request => panic!("{request:?} did not wait to change it"),
+        })
+        .collect();
+    assert_eq!(offsets, [(0, tags[0]), (MIB, tags[1])]);
+    let chunks = (0..stored).map(ChunkId).collect();
+    assert_eq!(world.call(Request::Delete { chunks }), Ok(Reply::Done));
+    ten_seconds(&mut world);
+    for tag in [waiting, other] {
+        assert_eq!(world.replies.remove(&tag), Some(Ok(Reply::Appended { length: MIB })));
+    }
+    assert!(!world.engine.holds(leaving) && world.engine.holds(stays));
+    assert!(tags.iter().all(|tag| !world.replies.contains_key(tag)), "nobody answers for it");
+}
+
 /// A device at rest stays at rest: dead space leads to a few checkpoints, not to one after another, also when the device failed.
 #[test]
 fn rest_is_rest() {

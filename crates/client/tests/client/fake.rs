@@ -60,6 +60,8 @@ pub struct Faults {
     pub silent_device: Option<u128>,
     /// The next so many reads bring bytes that do not match their checksum, or find them so themselves.
     pub damaged: u32,
+    /// The next so many times that somebody is told where bytes are, they are moved before he comes there.
+    pub moved: u32,
     /// The node is older and knows nothing of stored checksums.
     pub without_blocks: bool,
 }

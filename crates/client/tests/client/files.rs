@@ -32,6 +32,7 @@ pub const DELAYED: Faults = Faults {
     unreachable: false,
     unanswered: false,
     left: None,
+    moved: 0,
     silent_device: None,
     damaged: 0,
     without_blocks: false,
@@ -466,6 +467,12 @@ async fn moved_chunks_are_found_again() {
     assert!(read_stream(&reader, 0).await == bytes);
     fake.state().move_chunks();
     assert!(read_stream(&reader, 0).await == bytes);
+    // Again on the way from the metadata to the device, a few times.
+    for again in 1..4 {
+        fake.state().move_chunks();
+        fake.fail(|faults| faults.moved = again);
+        assert!(reader.read_at(0, 300_000).await.expect("found").concat() == bytes, "moved {again} times more");
+    }
     fake.state().chunks.clear();
     let error = reader.read_at(0, 10).await.expect_err("the chunk is gone");
     assert_eq!(error.kind(), ErrorKind::NotFound);

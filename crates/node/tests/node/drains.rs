@@ -8,9 +8,11 @@ use base::policy::{Class, Level};
 use base::unit::{MIB, Time};
 use bytes::Bytes;
 use chunk::{Effect, Engine, Request};
-use net::message::{Id, bag, device, file};
+use net::message::{Id, bag, chunk as wire, device, file};
 use net::{Link, Payload};
 use std::path::Path;
+use std::task::Poll;
+use tokio::task::JoinHandle;
 
 async fn devices(link: &Link) -> Vec<file::Device> {
     link.call(&file::Devices {}, Payload::empty()).await.expect("listed").0.devices
@@ -80,6 +82,21 @@ async fn the_taker_leaves() {
     fixture.stop().await;
 }
 
+/// Pushes chunks to a device until one waits for room: how many it took, and that one.
+async fn fill(link: &Link, bag: u64, device: Id) -> (u128, JoinHandle<bool>) {
+    let full = async || devices(link).await.iter().any(|found| found.device == device && found.full);
+    for taken in 0..100 {
+        let (asking, name) = (link.clone(), 100 + taken);
+        let waiting = tokio::spawn(async move { push(&asking, bag, device, name, 4 * MIB as usize).await });
+        until("it is taken or waits", async || waiting.is_finished() || full().await).await;
+        if !waiting.is_finished() {
+            return (taken, waiting);
+        }
+        assert!(waiting.await.expect("no panic"), "there was room");
+    }
+    panic!("it is never full");
+}
+
 /// A push waits for room on a full device when that begins to be emptied. It is refused for good before the chunks are counted, so that its
 /// producer takes it elsewhere; asked again it stays refused, and when the bag has left the device every chunk that was taken was handled.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -88,19 +105,7 @@ async fn a_push_waits_for_room() {
     let link = fixture.link(1).await;
     let info = make_bag(&link).await;
     let (bag, leaving, other) = (info.bag, info.members[0], info.members[1]);
-    let full = async || devices(&link).await.iter().any(|found| found.device == leaving && found.full);
-    let mut taken = 0;
-    let waiting = loop {
-        let (asking, name) = (link.clone(), 100 + taken);
-        let waiting = tokio::spawn(async move { push(&asking, bag, leaving, name, 4 * MIB as usize).await });
-        until("it is taken or waits", async || waiting.is_finished() || full().await).await;
-        if !waiting.is_finished() {
-            break waiting;
-        }
-        assert!(waiting.await.expect("no panic"), "there was room");
-        taken += 1;
-        assert!(taken < 100, "it is never full");
-    };
+    let (taken, waiting) = fill(&link, bag, leaving).await;
     drain(&link, leaving).await;
     assert!(!waiting.await.expect("no panic"), "it takes nothing any more");
     assert!(!push(&link, bag, leaving, 100 + taken, 4 * MIB as usize).await, "what was refused stays refused");
@@ -113,6 +118,48 @@ async fn a_push_waits_for_room() {
     until("it is removed", async || waits(&link, leaving).await.is_none()).await;
     let counted = counted(&link).await;
     assert_eq!((u128::from(counted.pushed), u128::from(counted.acknowledged), counted.waiting), (taken + 1, taken, 1));
+    link.close();
+    fixture.stop().await;
+}
+
+/// An append to a file waits for room on a full device when that begins to be emptied. It is done where the file's chunk goes, and its bytes
+/// are in the file: not where the chunk was, when room comes there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_append_waits_for_room() {
+    let mut fixture = Fixture::start_with("append-room", vec![Class::Ssd; 3], 96 * MIB).await;
+    let link = fixture.link(1).await;
+    let bag = make_bag(&link).await.bag;
+    let create = file::Create { path: "/f".to_string(), ..file::Create::default() };
+    let (opened, _) = link.call(&create, Payload::empty()).await.expect("a file");
+    let file::NewGroup { group, layout, .. } = opened.group;
+    let (leaving, chunk) = (layout.columns[0].device, layout.columns[0].chunk);
+    let (_, pushed) = fill(&link, bag, leaving).await;
+    let generation = opened.generation;
+    let append = wire::Append { device: leaving, chunk, group, generation, level: 1, ..wire::Append::default() };
+    let payload = Payload::new(Bytes::from(vec![7; 100_000]));
+    let mut appending = std::pin::pin!(link.call(&append, payload));
+    // Sent before anything else is.
+    let has_to_wait = std::future::poll_fn(|context| Poll::Ready(appending.as_mut().poll(context).is_pending())).await;
+    assert!(has_to_wait, "there is no room");
+    drain(&link, leaving).await;
+    assert!(!pushed.await.expect("no panic"), "it takes nothing any more");
+    let place = async || {
+        let locate = file::Locate { path: "/f".to_string(), length: u64::MAX, ..file::Locate::default() };
+        let (located, _) = link.call(&locate, Payload::empty()).await.expect("located");
+        located.extents[0].layout.columns[0].device
+    };
+    until("the file is elsewhere", async || place().await != leaving).await;
+    let mut handled = 0;
+    while handle(&link, bag, leaving, 1000 + handled).await {
+        handled += 1;
+    }
+    appending.await.expect("there was room where it went");
+    let (stat, _) = link
+        .call(&wire::Stat { device: place().await, chunk }, Payload::empty())
+        .await
+        .expect("what was acknowledged is where the file is");
+    assert_eq!(stat.length, 100_000);
+    until("it is removed", async || waits(&link, leaving).await.is_none()).await;
     link.close();
     fixture.stop().await;
 }
