@@ -1,7 +1,7 @@
 //! Who may be connected to a server: a number of places that peers who have not proved who they are cannot take from others.
 //!
 //! A connection enters unproven. Unproven ones hold a quarter of all places at the most: when another comes, the one that has been there
-//! longest is told to leave, one of this machine last. So whoever connects has a moment to prove itself, whatever others do; one that
+//! longest is told to leave, one of this machine last (where all places are taken and strangers are few, one that rests, as below). So whoever connects has a moment to prove itself, whatever others do; one that
 //! proves itself before it has left stays. Those that have proved themselves hold the rest, up to what is kept for newcomers and, beyond
 //! that, for peers of this machine. If all of that is taken, and some of them have said that nothing is under way on theirs, the one for
 //! which that is true longest gives way as strangers do, unless something comes over it before it has left.
@@ -128,7 +128,11 @@ impl Places {
             let full = table.open() >= most;
             let mut told = None;
             if full || table.unproven.len() >= most / 4 {
-                let stranger = table.tell_stranger(most, near);
+                // Where strangers are few, those that were told to leave and have not left yet are what fills the places: the stranger that
+                // is there longest may be about to prove itself.
+                let few = full && table.unproven.len() <= most / 16;
+                let first = if few { table.tell_resting(most, near) } else { None };
+                let stranger = first.or_else(|| table.tell_stranger(most, near));
                 let Some(waker) = stranger.or_else(|| if full { table.tell_resting(most, near) } else { None }) else {
                     return Err(Taken(format!(
                         "{most} connections are open, which is the most; nothing was done; try again in a moment, or end some"
@@ -399,6 +403,30 @@ mod tests {
         assert!(full.unwrap().to_string().contains("56 connections are open"));
         let mut near = places.enter(true).unwrap();
         near.prove().unwrap();
+    }
+
+    /// Places are all taken, because some that were told to leave are still there, and strangers are few: those that rest give way to
+    /// newcomers, not the stranger that has not been heard yet.
+    #[test]
+    fn few_strangers_are_waited_for() {
+        let places = Places::new(64);
+        let mut held = resting(&places, 56);
+        let mut strangers: Vec<Place> = (0..8).map(|_| places.enter(false).unwrap()).collect();
+        let mut good = strangers.pop().unwrap();
+        // Each tells one that rests to leave, which stays for a while.
+        for mut stranger in strangers {
+            stranger.prove().unwrap();
+            stranger.rest();
+            held.push(stranger);
+        }
+        assert!(places.open() == 64 && held[..7].iter().all(leaves) && !held[7..].iter().any(leaves));
+        let crowd: Vec<Place> = (0..4).map(|_| places.enter(false).unwrap()).collect();
+        assert!(!leaves(&good) && !crowd.iter().any(leaves));
+        good.prove().unwrap();
+        assert!(!leaves(&good) && held[..11].iter().all(leaves) && !held[11..].iter().any(leaves));
+        // Of many strangers the oldest goes, as ever.
+        let more: Vec<Place> = (0..2).map(|_| places.enter(false).unwrap()).collect();
+        assert!(leaves(&crowd[0]) && !crowd[1..].iter().chain(&more).any(leaves));
     }
 
     /// So many that have proved themselves, and rest.
