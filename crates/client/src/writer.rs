@@ -63,6 +63,8 @@ pub struct CreateOptions {
 pub struct GoesOn {
     /// The file.
     pub inode: u64,
+    /// Its generation as it was closed: nobody may have opened it since.
+    pub generation: u64,
     /// `Attributes::began_length` of it when it was open there.
     pub began_length: u64,
     /// The same of `Attributes::began_generation`.
@@ -144,9 +146,10 @@ impl Client {
     /// whatever its name is by now; none: it begins.
     pub async fn append_as(&self, path: &str, holder: &str, goes_on: Option<GoesOn>) -> Result<FileWriter> {
         let (path_text, holder) = (path.to_string(), holder.to_string());
-        let GoesOn { inode, began_length, began_generation } = goes_on.unwrap_or_default();
+        let GoesOn { inode, generation, began_length, began_generation } = goes_on.unwrap_or_default();
         let (asked, looked) = (self.asked, self.looked());
-        let ask = file::Append { path: path_text, holder, began_length, began_generation, inode, asked, looked };
+        let ask =
+            file::Append { path: path_text, holder, began_length, began_generation, inode, generation, asked, looked };
         let opened = self.ask(&ask).await?;
         FileWriter::start(self.relying_on_nothing(), path, opened, 0)
     }

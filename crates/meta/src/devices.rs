@@ -197,8 +197,8 @@ impl State {
             draining: known.as_ref().is_some_and(|known| known.draining) || info.draining,
         };
         let removed = Key::Removed(info.device);
-        if known.is_none() && self.layers.has(&removed)? {
-            // It was removed, and comes back empty.
+        if self.layers.has(&removed)? {
+            // It was removed, and came back empty.
             self.remove(&removed);
         }
         if known.as_ref() != Some(&record) {

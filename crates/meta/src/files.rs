@@ -150,7 +150,7 @@ impl State {
         session: SessionId,
         file: &Place,
         holder: &str,
-        began: Option<Began>,
+        (began, at): (Option<Began>, Option<Generation>),
     ) -> Result<Reply> {
         check_holder(holder)?;
         let path = match file {
@@ -159,6 +159,9 @@ impl State {
             Place::Inode(inode) => Path::parse(&self.path_of(*inode)?.ok_or_else(|| gone(*inode))?)?,
         };
         let Found { inode, mut record, policy } = self.find_file(&path)?;
+        if at.is_some_and(|at| at.0 != record.generation) {
+            return Err(stale(inode));
+        }
         let before = Taken::of(&record);
         if self.planted == Some(Planted::LateCallTakesFile) {
             self.take_as_empty(inode, &mut record, holder)?;

@@ -58,7 +58,8 @@ impl State {
     pub fn were_removed(&self, devices: &[DeviceId]) -> Result<Reply> {
         let mut removed = Vec::new();
         for device in devices {
-            if self.layers.has(&Key::Removed(*device))? {
+            // An older program leaves the mark where it is when the device comes back empty.
+            if self.layers.has(&Key::Removed(*device))? && !self.layers.has(&Key::Device(*device))? {
                 removed.push(*device);
             }
         }

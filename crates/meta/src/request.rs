@@ -241,6 +241,8 @@ pub enum Request {
         holder: String,
         /// Where that holder began, if it goes on with what it has open through another gateway.
         began: Option<Began>,
+        /// Only if its generation is this still, else `Stale`: nobody has opened it since it was closed so.
+        at: Option<Generation>,
     },
     /// Records what the finished group holds and gives the next, a wider one where there are devices for it. `Group`.
     NextGroup {

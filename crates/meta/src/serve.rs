@@ -192,7 +192,7 @@ impl State {
             Request::Asked { asked, change } => self.serve_asked(caller, *asked, change),
             Request::Mkdir { path, parents, new } => self.mkdir(path, *parents, new),
             Request::Create { path, overwrite, parents, new } => self.create(session, path, *overwrite, *parents, new),
-            Request::AppendOpen { file, holder, began } => self.append_open(session, file, holder, *began),
+            Request::AppendOpen { file, holder, began, at } => self.append_open(session, file, holder, (*began, *at)),
             Request::NextGroup { inode, generation, finished, columns_max } => {
                 self.next_group_of(session, *inode, *generation, *finished, *columns_max)
             }

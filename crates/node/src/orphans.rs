@@ -55,7 +55,7 @@ async fn end_those(node: &Node, orphans: Vec<Orphan>) -> Result<()> {
         }
         // Else its turn comes with its devices, when they take a fence.
         if waits_for_none || may_be_fenced {
-            said(node, end(node, orphan).await);
+            said(node, end(node, orphan).await.map(drop));
         }
     }
     Ok(())
@@ -72,8 +72,8 @@ async fn known_place(node: &Node, device: DeviceId) -> Result<Option<Place>> {
     }
 }
 
-/// Ends a file whose writer is fenced in the metadata.
-async fn end(node: &Node, orphan: Orphan) -> Result<()> {
+/// Ends a file whose writer is fenced in the metadata: the file as it was then, unless somebody else has ended it meanwhile.
+async fn end(node: &Node, orphan: Orphan) -> Result<Option<Attributes>> {
     let (length, vanished) = match fence_and_seal(node, &orphan).await {
         Err(_) if node.planted == Some(Planted::UnreachableTakenForEmpty) => (0, BTreeSet::new()),
         kept => kept?,
@@ -85,13 +85,14 @@ async fn end(node: &Node, orphan: Orphan) -> Result<()> {
     let request = meta::Request::Recovered { inode: orphan.inode, generation: orphan.generation, length };
     match node.metadata()?.ask(request).await {
         // Recovered by an earlier round whose answer was lost, or deleted meanwhile.
-        Err(error) if matches!(error.kind(), ErrorKind::Stale | ErrorKind::NotFound) => Ok(()),
+        Err(error) if matches!(error.kind(), ErrorKind::Stale | ErrorKind::NotFound) => Ok(None),
         Err(error) => Err(error),
         // Of two that end it at once both say what is missing, and the one that did it counts.
-        Ok(_) => {
+        Ok(meta::Reply::Attributes(attributes)) => {
             node.metrics.damaged_ends.fetch_add(u64::from(is_damaged), Ordering::Relaxed);
-            Ok(())
+            Ok(Some(wire_attributes(attributes)))
         }
+        Ok(other) => unreachable!("the end of a file was answered by {other:?}"),
     }
 }
 
@@ -133,14 +134,16 @@ fn fence_of(ask: &Recover) -> meta::Request {
     meta::Request::Fence { inode: InodeId(ask.inode), only_gone: ask.only_gone, generation }
 }
 
-/// Takes a file from its writer and closes it with what is written.
+/// Takes a file from its writer and closes it with what is written. The file as it was closed here: somebody may have opened it since.
 pub async fn recover(node: &Node, caller: Caller, ask: Recover) -> Result<Attributes> {
     let inode = InodeId(ask.inode);
     match node.metadata()?.ask_for(caller, fence_of(&ask)).await? {
         meta::Reply::Attributes(attributes) => return Ok(wire_attributes(attributes)),
         meta::Reply::Orphans(orphans) => {
             for orphan in orphans {
-                end(node, orphan).await?;
+                if let Some(ended) = end(node, orphan).await? {
+                    return Ok(ended);
+                }
             }
         }
         other => unreachable!("a fence was answered by {other:?}"),

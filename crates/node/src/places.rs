@@ -137,6 +137,11 @@ impl Places {
         self.removed.insert(absolute(&setting.directory), device);
     }
 
+    /// Whether this device of an earlier start is none of the store's any more.
+    pub fn was_removed(&self, device: DeviceId) -> bool {
+        self.removed.values().any(|removed| *removed == device)
+    }
+
     /// The removed device that was in this directory.
     pub fn removed_at(&self, setting: &DeviceSetting) -> Option<DeviceId> {
         self.removed.get(&absolute(&setting.directory)).copied()
@@ -193,8 +198,8 @@ pub fn absolute(path: &Path) -> PathBuf {
 pub fn left_out(place: &str, device: DeviceId, state: &str) -> String {
     format!(
         "{place}: device {device} was emptied and removed from this store at an earlier start, and {state}; the store has no use for what \
-         is on it: it is left out, and nothing on it was changed. Start without this directory, and delete it; to use its disk again, \
-         empty the directory first"
+         is on it: it is left out, and its chunks were not touched. Start without this directory. If another store has used it since, the chunks \
+         are that one's; else delete it. To use its disk here again, empty the directory and start with --as-new {place}"
     )
 }
 

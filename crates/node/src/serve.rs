@@ -417,7 +417,9 @@ async fn open_devices(
             }
         };
         let chunks = device.usage().chunks;
-        if chunks > 0 && was_removed(metadata, device.id).await? && is_ours() {
+        // An older program removed devices without a mark in the metadata; that one is none of theirs any more says the file of places.
+        let was_removed = chunks > 0 && (places.was_removed(device.id) || was_removed(metadata, device.id).await?);
+        if was_removed && is_ours() {
             // A disk that failed took no deletion when it was emptied.
             open.removed.push(left_out(&place, device.id, &format!("still holds {chunks} chunks")));
             places.stays_removed(setting, device.id);

@@ -207,11 +207,15 @@ fn create(ask: file::Create) -> Result<Request> {
 }
 
 fn append(ask: file::Append) -> Result<Request> {
-    let file::Append { path: text, holder, began_length: length, began_generation, inode, asked, looked } = ask;
+    let file::Append { path: text, holder, began_length: length, began_generation, .. } = ask;
+    let file::Append { inode, generation, asked, looked, .. } = ask;
     let began = (began_generation != 0).then_some(Began { length, generation: began_generation });
     let append = match inode {
-        0 => seen(looked, Request::AppendOpen { file: Place::Path(path(&text)?), holder, began }),
-        _ => Request::AppendOpen { file: Place::Inode(InodeId(inode)), holder, began },
+        0 => seen(looked, Request::AppendOpen { file: Place::Path(path(&text)?), holder, began, at: None }),
+        _ => {
+            let (file, at) = (Place::Inode(InodeId(inode)), Some(Generation(generation)));
+            Request::AppendOpen { file, holder, began, at }
+        }
     };
     Ok(self::asked(asked, append))
 }

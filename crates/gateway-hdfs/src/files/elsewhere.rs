@@ -107,12 +107,12 @@ async fn taken_over(
     }
     // Somebody who knows of no block asks, and bytes were written since the file was opened; or of a block as it was before that: the call
     // was on its way while its client went on at another gateway, and nobody waits for the answer. The stream there stays as it is. Asked
-    // before anything is done: while the device is away its client can ask again.
-    let late = match block {
-        Some(block) => is_of_earlier(block, attributes),
-        None => visible_length(gateway, attributes).await? > began_at(attributes),
-    };
-    if late {
+    // before anything is done: while the device is away its client can ask again, and the file stays its own meanwhile.
+    if block.is_some_and(|block| is_of_earlier(block, attributes)) {
+        return Ok(None);
+    }
+    let visible = visible_length(gateway, attributes).await?;
+    if block.is_none() && visible > began_at(attributes) {
         return Ok(None);
     }
     // Its client may have closed it since it was looked up: nobody would close it again.
@@ -126,11 +126,15 @@ async fn taken_over(
     let store = gateway.client.relying_on(Looked { seen: vec![seen], ..Looked::default() });
     // It is closed with what its device has, which nobody adds to from then on, and goes on behind that.
     let closed = gateway.client.recover_at(inode, false, attributes.generation).await?;
+    // The fence raises the generation by one. Who opened it after that may have written to it: it is not gone on with behind that.
+    if closed.open || closed.generation > attributes.generation.saturating_add(1) {
+        return Ok(None);
+    }
     let file = {
         let _opening = gateway.files.openings.begin();
         // Of one that an older program opened nobody knows where: nothing that is said of it counts as said of an earlier opening.
         let (began_length, began_generation) = (began_at(attributes), attributes.began_generation.max(1));
-        let goes_on = GoesOn { inode, began_length, began_generation };
+        let goes_on = GoesOn { inode, generation: closed.generation, began_length, began_generation };
         let writer = store.append_as(&path, holder, Some(goes_on)).await?;
         if writer.is_lost() {
             return Ok(None);

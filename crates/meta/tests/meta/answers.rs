@@ -180,11 +180,39 @@ fn taken_without_bytes() {
     }
 }
 
+/// A file that was closed for the next gateway is opened there by its number, whatever its name is by now, and only if nobody has opened it
+/// since.
+#[test]
+fn taken_by_its_number() {
+    let mut world = world(3, 2);
+    let [first, second] = GATEWAYS;
+    let made = handle(ask(&mut world, first, 2, create("/f", "c")));
+    let fence = Request::Fence { inode: made.inode, only_gone: false, generation: Some(made.generation) };
+    let Ok(Reply::Orphans(orphans)) = ask(&mut world, second, 3, fence) else { panic!("not fenced") };
+    let Orphan { inode, generation, .. } = orphans[0].clone();
+    ask(&mut world, second, 4, Request::Recovered { inode, generation, length: 9 }).expect("closed");
+    let rename = Request::Rename { from: path("/f"), to: path("/g"), replace: false };
+    ask(&mut world, first, 3, rename).expect("renamed");
+    let open =
+        Request::AppendOpen { file: Place::Inode(inode), holder: "c".to_string(), began: None, at: Some(generation) };
+    let taken = handle(ask(&mut world, second, 5, open.clone()));
+    assert_eq!((taken.inode, taken.length), (inode, 9));
+    let (generation, finished) = (taken.generation, Some((taken.group.group, 5)));
+    let close = Request::Close { inode, generation, finished, modified: None, mode: None };
+    ask(&mut world, second, 6, close).expect("closed");
+    let error = ask(&mut world, second, 7, open).expect_err("it was written to since");
+    assert_eq!(error.kind(), ErrorKind::Stale, "{error}");
+}
+
 fn take_without_bytes(deleted: bool) {
     let mut world = world(3, 2);
     let [first, second] = GATEWAYS;
-    let open =
-        |holder: &str| Request::AppendOpen { file: Place::Path(path("/f")), holder: holder.to_string(), began: None };
+    let open = |holder: &str| Request::AppendOpen {
+        file: Place::Path(path("/f")),
+        holder: holder.to_string(),
+        began: None,
+        at: None,
+    };
     let made = handle(ask(&mut world, first, 2, create("/f", "c")));
     for holder in ["c", "d", ""] {
         assert_eq!(ask(&mut world, second, 2, open(holder)).expect_err("it has a writer").kind(), ErrorKind::Busy);
@@ -271,7 +299,7 @@ fn planted_faults_are_seen() {
     }
     let mut world = with(Planted::LateCallTakesFile);
     let made = handle(ask(&mut world, first, 2, create("/f", "c")));
-    let append = Request::AppendOpen { file: Place::Path(path("/f")), holder: "c".to_string(), began: None };
+    let append = Request::AppendOpen { file: Place::Path(path("/f")), holder: "c".to_string(), began: None, at: None };
     assert_ne!(handle(ask(&mut world, second, 2, append)).group.group, made.group.group);
     let mut world = with(Planted::FenceForgotten);
     let made = handle(ask(&mut world, first, 2, create("/f", "c")));

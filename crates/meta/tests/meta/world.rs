@@ -303,7 +303,7 @@ pub fn create(text: &str) -> Request {
 
 /// Opens a file at its end.
 pub fn append(text: &str) -> Request {
-    Request::AppendOpen { file: Place::Path(path(text)), holder: String::new(), began: None }
+    Request::AppendOpen { file: Place::Path(path(text)), holder: String::new(), began: None, at: None }
 }
 
 /// Asks for attributes.

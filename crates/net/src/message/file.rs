@@ -318,6 +318,9 @@ pub struct Append {
     /// `path` nor `looked`, which are for one that does not know it.
     #[prost(uint64, tag = "25")]
     pub inode: u64,
+    /// With `inode`: only if its generation is this still, else `Stale`.
+    #[prost(uint64, tag = "26")]
+    pub generation: u64,
     /// Which call of a gateway's client this is; absent: none that may be asked at another gateway.
     #[prost(message, optional, tag = "30")]
     pub asked: Option<Asked>,

@@ -12,7 +12,7 @@ use gateway_hdfs::message::hdfs::ExtendedBlock;
 use gateway_hdfs::message::transfer::SETUP_STREAMING_RECOVERY;
 use net::Ask;
 use net::frame::{HEADER_LENGTH, Header};
-use net::message::chunk;
+use net::message::{chunk, order};
 use node::Door;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -217,18 +217,17 @@ async fn end_well(cluster: &Cluster, file: &File, going_on: GoingOn) {
     assert_eq!(stored(cluster, &file.path).await, "acknowledged, and more");
 }
 
-/// The same client goes on at the last node, and what it has written so far goes from there to another device.
-async fn go_on_there_and_move(cluster: &Cluster, file: &File, block: &ExtendedBlock) {
+/// Somebody else closes a file, and its chunk goes from the last node to another one.
+async fn close_and_move(cluster: &Cluster, file: &File) {
     let native = client_of(cluster.address(0)).await;
-    let of_first_chunk = async || {
+    native.recover(file.inode, false).await.expect("closed");
+    let place = async || {
         let (extents, _) = native.extents(file.inode, 0).await.expect("it has one");
         extents[0].layout.columns[0].device
     };
-    let left = of_first_chunk().await;
-    let (_, _, renewed) = go_on(cluster, 2, file, block).await.await.expect("no panic");
-    renewed.expect("it goes on there");
+    let left = place().await;
     native.drain(left).await.expect("it begins");
-    until("its chunk is elsewhere", async || of_first_chunk().await != left).await;
+    until("its chunk is elsewhere", async || place().await != left).await;
 }
 
 /// A file that is renamed while another gateway takes it over goes on there with what is written of it, also if another file has its
@@ -241,10 +240,9 @@ async fn hdfs_renamed_while_it_is_taken_over() {
         let mut first = superuser(&cluster, 1).await;
         let (file, block, _stream, on, _) = apart(&cluster, &mut first, 1, &format!("{name_is_taken}")).await;
         assert_eq!(on, 2);
-        let before = generation(&cluster, &file).await;
-        way.hold();
+        way.hold_next::<order::Fence>();
         let taking = go_on(&cluster, 0, &file, &block).await;
-        fenced(&cluster, &file, before).await;
+        way.has_come().await;
         let renamed = format!("/renamed{name_is_taken}");
         native.rename(&file.path, &renamed, false).await.expect("renamed");
         if name_is_taken {
@@ -258,21 +256,47 @@ async fn hdfs_renamed_while_it_is_taken_over() {
     cluster.stop_all().await;
 }
 
-/// Of a file that is taken over the chunk is fenced; before it is sealed its client goes on at a third gateway, and the chunk goes to
-/// another device. Asked again, the gateway that does not find it there takes the file over with what is written of it.
+/// Of a file that is taken over the chunk is fenced; before it is sealed somebody else does all of that, and the chunk goes to another
+/// device, where the gateway does not find it. It does not say that the file is not there: it is, with what is written of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hdfs_moved_while_it_is_taken_over() {
     let (mut cluster, way) = behind_a_way("hdfs-moved-taken").await;
     let mut first = superuser(&cluster, 1).await;
     let (file, block, _stream, on, _) = apart(&cluster, &mut first, 1, "f").await;
-    assert_eq!(on, 2);
+    // With this one on it the device stays.
+    let (_, _, _kept, also_on, _) = apart(&cluster, &mut first, 1, "g").await;
+    assert_eq!((on, also_on), (2, 2));
     way.hold_next::<chunk::Seal>();
-    let taking = go_on(&cluster, 0, &file, &block).await;
+    let taken = File { path: file.path.clone(), holder: file.holder.clone(), inode: file.inode };
+    let block = of_length(&block, b"acknowledged".len());
+    let mut user = superuser(&cluster, 0).await;
+    let taking = tokio::spawn(async move { taken.update(&mut user, &block).await });
     way.has_come().await;
-    go_on_there_and_move(&cluster, &file, &block).await;
+    close_and_move(&cluster, &file).await;
     way.let_go();
+    let refused = taking.await.expect("no panic").expect_err("somebody else has closed it");
+    assert!(refused.0.ends_with("RetriableException"), "{refused:?}");
+    assert_eq!(stored(&cluster, &file.path).await, "acknowledged");
+    cluster.stop(1).await;
+    cluster.stop_all().await;
+}
+
+/// While its device does not answer a file is not taken over: it stays its client's, who asks again and goes on when the device is back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hdfs_stays_its_clients_while_its_device_is_away() {
+    let (mut cluster, way) = behind_a_way("hdfs-away-taken").await;
+    let mut first = superuser(&cluster, 1).await;
+    let (file, block, _stream, on, _) = apart(&cluster, &mut first, 1, "f").await;
+    assert_eq!(on, 2);
+    let before = generation(&cluster, &file).await;
+    way.hold();
+    let mut user = superuser(&cluster, 0).await;
+    let refused = file.update(&mut user, &of_length(&block, 12)).await.expect_err("its device is away");
+    assert!(refused.0.ends_with("RetriableException"), "{refused:?}");
+    assert_eq!(generation(&cluster, &file).await, before, "it was taken from its writer, and can be nobody's by now");
+    way.let_go();
+    let taking = go_on(&cluster, 0, &file, &block).await;
     end_well(&cluster, &file, taking).await;
-    cluster.stop(2).await;
     cluster.stop(1).await;
     cluster.stop_all().await;
 }
