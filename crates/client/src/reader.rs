@@ -60,7 +60,8 @@ struct Run {
 /// Extents remembered: at 256 MiB each those of a 16 TiB file. Beyond that a reader starts to remember afresh.
 const EXTENTS_MAX: usize = 65_536;
 
-/// Times that one read looks again for bytes which were moved since it was told where they are. Each is a chunk's whole way.
+/// How often one read looks again for bytes that had moved on when it came to where it was told; then it fails. Each time a drain has copied
+/// a whole chunk meanwhile.
 const MOVES_MAX: usize = 16;
 
 /// Pieces of columns that one read asks for at once.
@@ -244,15 +245,16 @@ impl FileReader {
                     located_at = Some(at);
                 }
                 Got::Gone(error) => {
-                    // It may have been moved on the way from the metadata store to the device. Where it is said to be then is another place.
+                    // It may have moved on between the metadata store's answer and the read: then it is said to be elsewhere now.
                     self.known().extents.remove(&run.extent.offset);
                     self.locate(at).await?;
                     moves += 1;
-                    if moves == MOVES_MAX || self.extent_at(at).is_some_and(|now| now.layout == run.layout) {
-                        match run.extent.open {
-                            true => break,
-                            false => return Err(self.explain(error)),
-                        }
+                    let stays = self.extent_at(at).is_some_and(|now| now.layout == run.layout);
+                    if stays && run.extent.open {
+                        // Not begun yet.
+                        break;
+                    } else if stays || moves == MOVES_MAX {
+                        return Err(self.explain(error));
                     }
                 }
             }
