@@ -1,10 +1,11 @@
 //! Who may be connected to a server: a number of places that peers who have not proved who they are cannot take from others.
 //!
 //! A connection enters unproven. Unproven ones hold a quarter of all places at the most: when another comes, the one that has been there
-//! longest is told to leave, one of this machine last (where all places are taken and strangers are few, one that rests, as below). So whoever connects has a moment to prove itself, whatever others do; one that
+//! longest is told to leave, one of this machine last. So whoever connects has a moment to prove itself, whatever others do; one that
 //! proves itself before it has left stays. Those that have proved themselves hold the rest, up to what is kept for newcomers and, beyond
 //! that, for peers of this machine. If all of that is taken, and some of them have said that nothing is under way on theirs, the one for
-//! which that is true longest gives way as strangers do, unless something comes over it before it has left.
+//! which that is true longest gives way as strangers do, unless something comes over it before it has left. Where strangers are few it goes
+//! before any of them.
 //!
 //! A place is a number in a table: no socket, no clock. What leaving means is up to whoever holds the place.
 
@@ -128,12 +129,15 @@ impl Places {
             let full = table.open() >= most;
             let mut told = None;
             if full || table.unproven.len() >= most / 4 {
-                // Where strangers are few, those that were told to leave and have not left yet are what fills the places: the stranger that
-                // is there longest may be about to prove itself.
-                let few = full && table.unproven.len() <= most / 16;
-                let first = if few { table.tell_resting(most, near) } else { None };
-                let stranger = first.or_else(|| table.tell_stranger(most, near));
-                let Some(waker) = stranger.or_else(|| if full { table.tell_resting(most, near) } else { None }) else {
+                // Where strangers are few, those that were told to leave and have not left yet fill the places: the oldest stranger may be
+                // about to prove itself.
+                let leaver = if full && table.unproven.len() <= most / 16 {
+                    table.tell_resting(most, near).or_else(|| table.tell_stranger(most, near))
+                } else {
+                    let stranger = table.tell_stranger(most, near);
+                    stranger.or_else(|| if full { table.tell_resting(most, near) } else { None })
+                };
+                let Some(waker) = leaver else {
                     return Err(Taken(format!(
                         "{most} connections are open, which is the most; nothing was done; try again in a moment, or end some"
                     )));
