@@ -93,6 +93,13 @@ pub(crate) struct Core {
     pub tail_order: VecDeque<(base::id::ChunkId, u64)>,
 }
 
+/// Takes what `leaves` names out of a queue. Both keep their order.
+pub(crate) fn take_out(queue: &mut VecDeque<Parked>, leaves: impl Fn(&Parked) -> bool) -> VecDeque<Parked> {
+    let (taken, kept) = std::mem::take(queue).into_iter().partition(leaves);
+    *queue = kept;
+    taken
+}
+
 impl Core {
     pub fn new(settings: Settings, device: DeviceId, mut index: Index, next_sequence: u64, marks: [u64; 2]) -> Core {
         index.remembered.most = settings.remembered_max;
@@ -233,17 +240,11 @@ impl Core {
             Request::Append { chunk: its, .. } | Request::Seal { chunk: its, .. } => *its == chunk,
             _ => false,
         };
-        let mut left = Vec::new();
-        for queue in [&mut self.waiting, &mut self.waiting_seals] {
-            let (its, others): (VecDeque<Parked>, VecDeque<Parked>) =
-                std::mem::take(queue).into_iter().partition(is_its);
-            *queue = others;
-            left.extend(its);
-        }
         // What is kept back comes behind what waits for room, and a seal behind all appends.
-        let appends = left.iter().take_while(|parked| matches!(parked.request, Request::Append { .. })).count();
-        left.splice(appends..appends, self.held.take(is_its));
-        left
+        let mut given: Vec<Parked> = take_out(&mut self.waiting, is_its).into();
+        given.extend(self.held.take(is_its));
+        given.extend(take_out(&mut self.waiting_seals, is_its));
+        given
     }
 
     /// These sessions are over: nothing of them is asked again, and what of their pushes waits for room or for its turn is not stored any
@@ -257,9 +258,7 @@ impl Core {
             }
             _ => false,
         };
-        let (mut left, waiting): (VecDeque<Parked>, VecDeque<Parked>) =
-            std::mem::take(&mut self.waiting).into_iter().partition(is_theirs);
-        self.waiting = waiting;
+        let mut left = take_out(&mut self.waiting, is_theirs);
         left.extend(self.held.take(is_theirs));
         for parked in left {
             let text = "the session that pushed this chunk is over; it was not stored; push it in a new session";

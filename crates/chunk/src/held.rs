@@ -1,7 +1,7 @@
 //! Admission queue for large appends: only as many as keep the disk busy enter the data log, so that small appends that are latency-critical
 //! overtake the rest of a stream instead of queueing behind all of it.
 
-use crate::core::{Core, Parked};
+use crate::core::{Core, Parked, take_out};
 use crate::request::Request;
 use base::id::ChunkId;
 use base::unit::MIB;
@@ -48,10 +48,9 @@ impl Held {
 
     /// Takes out the appends that `leaves` names.
     pub fn take(&mut self, leaves: impl Fn(&Parked) -> bool) -> Vec<Parked> {
-        let (taken, kept): (VecDeque<Parked>, VecDeque<Parked>) =
-            std::mem::take(&mut self.queue).into_iter().partition(leaves);
+        let taken = take_out(&mut self.queue, leaves);
         self.chunks.clear();
-        for parked in kept {
+        for parked in std::mem::take(&mut self.queue) {
             if let Request::Append { chunk, .. } = &parked.request {
                 self.push(*chunk, parked);
             }
