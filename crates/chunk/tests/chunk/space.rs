@@ -5,6 +5,7 @@ use base::id::{BagId, ChunkId, GroupId, Owner};
 use base::limit::FULL_WAIT;
 use base::policy::Level;
 use base::unit::{KIB, MIB};
+use bytes::Bytes;
 use chunk::{Reply, Request, Settings};
 use sim::disk::{SimDevice, SimFaults, When};
 use sim::random::SimRandom;
@@ -59,22 +60,25 @@ fn deleted_space_comes_back() {
     }
 }
 
+/// Pushes chunks until one waits for room: how many were stored, and the tag of that one.
+fn fill(world: &mut World, content: &Bytes) -> (u128, u64) {
+    for stored in 0..64 {
+        let tag = world.submit(append(BAG, ChunkId(stored), 0, content, Level::Synced, true));
+        world.settle();
+        if world.replies.remove(&tag).is_none() {
+            return (stored, tag);
+        }
+    }
+    panic!("it is never full");
+}
+
 /// A full device serves reads and deletes, says that it is full, and takes writes again when space came back, without help.
 #[test]
 fn a_full_device_comes_back() {
     let (device, random) = (SimDevice::new(1, SimFaults::default()), SimRandom::new(1));
     let (mut world, _) = World::open(&device, &small(24 * MIB)).expect("opened");
     let content = bytes(&random, MIB as usize);
-    let mut stored = 0u128;
-    loop {
-        let tag = world.submit(append(BAG, ChunkId(stored), 0, &content, Level::Synced, true));
-        world.settle();
-        if world.replies.remove(&tag).is_none() {
-            break;
-        }
-        stored += 1;
-        assert!(stored < 64, "it is never full");
-    }
+    let (stored, _) = fill(&mut world, &content);
     let tail = bytes(&random, 1000);
     for id in 0..stored {
         assert_eq!(world.read_all(ChunkId(id)).expect("read on a full device"), content);
@@ -98,16 +102,7 @@ fn what_waits_is_given_back() {
     let (device, random) = (SimDevice::new(1, SimFaults::default()), SimRandom::new(1));
     let (mut world, _) = World::open(&device, &small(24 * MIB)).expect("opened");
     let content = bytes(&random, MIB as usize);
-    let mut stored = 0u128;
-    let waiting = loop {
-        let tag = world.submit(append(BAG, ChunkId(stored), 0, &content, Level::Synced, true));
-        world.settle();
-        if world.replies.remove(&tag).is_none() {
-            break tag;
-        }
-        stored += 1;
-        assert!(stored < 64, "it is never full");
-    };
+    let (stored, waiting) = fill(&mut world, &content);
     let (leaving, stays) = (ChunkId(1000), ChunkId(1001));
     let ask = |world: &mut World, chunk, at: u64| {
         let group = Owner::Group(GroupId(1));

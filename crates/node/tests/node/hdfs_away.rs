@@ -192,7 +192,7 @@ type GoingOn = JoinHandle<(User, ExtendedBlock, Result<ExtendedBlock, Refused>)>
 /// Goes on at the gateway of this node, and asks again as long as it is told to.
 async fn go_on(cluster: &Cluster, node: usize, file: &File, block: &ExtendedBlock) -> GoingOn {
     let mut user = superuser(cluster, node).await;
-    let file = File { path: file.path.clone(), holder: file.holder.clone(), inode: file.inode };
+    let file = file.clone();
     let block = of_length(block, b"acknowledged".len());
     tokio::spawn(async move {
         loop {
@@ -267,7 +267,7 @@ async fn hdfs_moved_while_it_is_taken_over() {
     let (_, _, _kept, also_on, _) = apart(&cluster, &mut first, 1, "g").await;
     assert_eq!((on, also_on), (2, 2));
     way.hold_next::<chunk::Seal>();
-    let taken = File { path: file.path.clone(), holder: file.holder.clone(), inode: file.inode };
+    let taken = file.clone();
     let block = of_length(&block, b"acknowledged".len());
     let mut user = superuser(&cluster, 0).await;
     let taking = tokio::spawn(async move { taken.update(&mut user, &block).await });

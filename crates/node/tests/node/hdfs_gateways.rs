@@ -35,6 +35,7 @@ pub async fn superuser(cluster: &Cluster, number: usize) -> User {
 }
 
 /// A file that a holder has open, and what it asks of it at any gateway.
+#[derive(Clone)]
 pub struct File {
     pub path: String,
     pub holder: String,
