@@ -252,7 +252,7 @@ mod tests {
         let at = |places: &Places| {
             (places.removed_at(&setting("/d", Class::Ssd)), places.device_at(&setting("/d", Class::Ssd)))
         };
-        assert_eq!(at(&places), (Some(DeviceId(7)), None));
+        assert!(at(&places) == (Some(DeviceId(7)), None) && places.was_removed(DeviceId(7)));
         places.found(&setting("/d", Class::Ssd), DeviceId(8));
         assert_eq!(at(&places), (None, Some(DeviceId(8))));
         assert_eq!(parse(&places.text()), Some(places.known.clone()));
