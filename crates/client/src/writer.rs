@@ -165,7 +165,13 @@ impl Client {
     /// The same, only if the file has this generation still, else `Stale`: then somebody else has opened or recovered it. 0: whatever
     /// it has.
     pub async fn recover_at(&self, inode: u64, only_gone: bool, generation: u64) -> Result<Attributes> {
-        self.ask(&file::Recover { inode, only_gone, generation }).await
+        self.ask(&file::Recover { inode, only_gone, generation, for_holder: false }).await
+    }
+
+    /// The same, whoever writes it, so that its holder in a gateway's protocol may go on with it: until somebody else opens it, or takes it
+    /// from him, `append_as` opens it for him.
+    pub async fn recover_for_holder(&self, inode: u64, generation: u64) -> Result<Attributes> {
+        self.ask(&file::Recover { inode, only_gone: false, generation, for_holder: true }).await
     }
 
     /// Tells the node that keeps the metadata which holders of files were heard of, and how long ago; answers for each of `asked` how

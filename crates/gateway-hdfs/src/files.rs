@@ -158,7 +158,7 @@ async fn renew_lease(gateway: &Gateway, holder: String) -> Result<(), Refusal> {
 async fn recover_lease(gateway: &Gateway, caller: &Caller, path: &str) -> Result<(), Refusal> {
     // It is closed only as it was found, so nobody has to wait for that while a device is away.
     let (_, found) = names::file_for(gateway, caller, path, 0).await?;
-    if !found.open {
+    if leases::is_nobodys(&found) {
         return Ok(());
     }
     names::file_for(gateway, caller, path, names::WRITE).await?;

@@ -2,8 +2,8 @@
 
 use crate::format::{
     AttributesRecord, BagRecord, CarriedRecord, ColumnRecord, FIRST_GENERATION, FencedRecord, FileResultRecord,
-    FilesRecord, GroupRecord, HandleRecord, InodeRecord, LimitsRecord, PlacedRecord, PolicyRecord, QuotaRecord,
-    ReplicaRecord, ReplyRecord, WalkRecord, WriterRecord,
+    FilesRecord, GroupRecord, HandleRecord, InodeRecord, KeptRecord, LimitsRecord, PlacedRecord, PolicyRecord,
+    QuotaRecord, ReplicaRecord, ReplyRecord, WalkRecord, WriterRecord,
 };
 use crate::reply::Reply;
 use crate::request::{Attributes, BagInfo, BagState, Began, Carried, FileHandle, KnownGroup, NewGroup, Orphan, Quota};
@@ -79,11 +79,9 @@ pub fn known(group: GroupId, record: &GroupRecord) -> Result<KnownGroup> {
 
 /// What is said of a stored file or directory.
 pub fn attributes(inode: InodeId, record: InodeRecord) -> Attributes {
-    let block = record.writer.as_ref().map(|writer| (writer.block_base, writer.block_number));
-    let began = record.writer.as_ref().map(|writer| match writer.appending {
-        true => Began { length: writer.began_length, generation: writer.began_generation },
-        false => Began { length: 0, generation: FIRST_GENERATION },
-    });
+    let KeptRecord { holder, block_base, block_number, began_length, began_generation, .. } =
+        record.writer.as_ref().map(kept).or_else(|| record.is_kept().cloned()).unwrap_or_default();
+    let began = Began { length: began_length, generation: began_generation };
     Attributes {
         inode,
         directory: record.directory,
@@ -97,10 +95,33 @@ pub fn attributes(inode: InodeId, record: InodeRecord) -> Attributes {
         generation: Generation(record.generation),
         writing: record.writer.is_some(),
         note: record.note,
-        holder: record.writer.map(|writer| writer.holder).unwrap_or_default(),
+        holder,
         version: record.version,
-        block: block.filter(|(base, _)| *base != 0),
-        began: began.filter(|began| began.generation != 0),
+        block: (block_base != 0).then_some((block_base, block_number)),
+        began: (began.generation != 0).then_some(began),
+    }
+}
+
+/// What a file is kept with for its holder when this writer ends; of one that was taken from its holder no holder.
+pub fn kept(writer: &WriterRecord) -> KeptRecord {
+    let (began_length, began_generation) = match writer.appending {
+        true => (writer.began_length, writer.began_generation),
+        false => (0, FIRST_GENERATION),
+    };
+    KeptRecord {
+        generation: 0,
+        holder: if writer.released { String::new() } else { writer.holder.clone() },
+        block_base: writer.block_base,
+        block_number: writer.block_number,
+        began_length,
+        began_generation,
+    }
+}
+
+impl InodeRecord {
+    /// For whom a file that nobody writes is kept: nobody has opened or changed it since it was closed for him.
+    pub fn is_kept(&self) -> Option<&KeptRecord> {
+        self.kept.as_ref().filter(|kept| self.writer.is_none() && kept.generation == self.generation)
     }
 }
 

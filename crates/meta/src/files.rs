@@ -2,7 +2,7 @@
 
 use crate::attributes::{check_holder, check_new};
 use crate::convert;
-use crate::format::{ExtentRecord, GroupRecord, InodeRecord, NameRecord, RangeRecord, WriterRecord};
+use crate::format::{ExtentRecord, GroupRecord, InodeRecord, KeptRecord, NameRecord, RangeRecord, WriterRecord};
 use crate::key::{Key, after_prefix};
 use crate::names::{Found, gone};
 use crate::path::Path;
@@ -159,7 +159,9 @@ impl State {
             Place::Inode(inode) => Path::parse(&self.path_of(*inode)?.ok_or_else(|| gone(*inode))?)?,
         };
         let Found { inode, mut record, policy } = self.find_file(&path)?;
-        if at.is_some_and(|at| at.0 != record.generation) {
+        // Whoever goes on with a file has it still: it was not taken from him since, and he has not closed it.
+        let is_its = |kept: &KeptRecord| kept.holder == holder;
+        if at.is_some_and(|at| at.0 != record.generation || !record.is_kept().is_some_and(is_its)) {
             return Err(stale(inode));
         }
         let before = Taken::of(&record);
@@ -172,6 +174,7 @@ impl State {
         }
         let group = self.allocate_for_file(policy, None, usize::MAX)?;
         record.generation = record.generation.saturating_add(1);
+        record.kept = None;
         let here = Began { length: record.length, generation: record.generation };
         let Began { length: began_length, generation: began_generation } = began
             .filter(|before| before.length <= here.length && (1..here.generation).contains(&before.generation))
@@ -510,14 +513,21 @@ impl State {
         &mut self,
         asker: SessionId,
         inode: InodeId,
-        only_gone: bool,
+        (only_gone, for_holder): (bool, bool),
         generation: Option<Generation>,
     ) -> Result<Reply> {
-        let record: InodeRecord = self.layers.record(&Key::Inode(inode))?.ok_or_else(|| gone(inode))?;
+        let mut record: InodeRecord = self.layers.record(&Key::Inode(inode))?.ok_or_else(|| gone(inode))?;
         if record.directory || record.parent == 0 {
             return Err(gone(inode));
         }
-        let Some(writer) = &record.writer else { return Ok(Reply::Attributes(convert::attributes(inode, record))) };
+        let Some(writer) = &record.writer else {
+            // For whom it was closed is looked for by who closed it: that raised the generation by one.
+            let is_of_earlier = |at: Generation| at.0 > record.generation || record.generation - at.0 > 1;
+            if !for_holder && !generation.is_some_and(is_of_earlier) && record.kept.take().is_some() {
+                self.put(&Key::Inode(inode), &record);
+            }
+            return Ok(Reply::Attributes(convert::attributes(inode, record)));
+        };
         // Fencing raises the generation by one: what was fenced and not closed is still that writer's, for who looked before and for
         // who has looked since.
         let fenced = u64::from(writer.ended);
@@ -534,7 +544,19 @@ impl State {
             }
             self.orphan(session, inode)?;
         }
+        if !for_holder {
+            self.release(inode)?;
+        }
         Ok(Reply::Orphans(vec![self.orphan_of(inode)?]))
+    }
+
+    /// The holder of a file whose writer is fenced may not go on with it.
+    fn release(&mut self, inode: InodeId) -> Result<()> {
+        let Some(mut record) = self.layers.record::<InodeRecord>(&Key::Inode(inode))? else { return Ok(()) };
+        let Some(writer) = record.writer.as_mut().filter(|writer| !writer.released) else { return Ok(()) };
+        writer.released = true;
+        self.put(&Key::Inode(inode), &record);
+        Ok(())
     }
 
     /// Answers `FenceList`.
@@ -580,6 +602,8 @@ impl State {
                 self.finish_group(inode, &writer)?;
                 self.drop_rest(&writer)?;
                 self.remove(&Key::Orphan(inode));
+                let kept = KeptRecord { generation: generation.0, ..convert::kept(&writer) };
+                record.kept = (!kept.holder.is_empty()).then_some(kept);
                 self.put_file_anyway(inode, &record, before)?;
                 Ok(Reply::Attributes(convert::attributes(inode, record)))
             }

@@ -150,6 +150,33 @@ pub struct InodeRecord {
     /// program that does not know them keeps them for as long.
     #[prost(uint64, repeated, tag = "26")]
     pub fenced: Vec<u64>,
+    /// For whom it was closed while he had it open; none: for nobody.
+    #[prost(message, optional, tag = "27")]
+    pub kept: Option<KeptRecord>,
+}
+
+/// A file that was closed although its holder in a gateway's protocol did not ask for that, because the gateway is gone or another one takes
+/// the file over: its holder may go on with it.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct KeptRecord {
+    /// The generation at which the file was closed; at any other one somebody has opened or changed it since.
+    #[prost(uint64, tag = "1")]
+    pub generation: u64,
+    /// `WriterRecord::holder`.
+    #[prost(string, tag = "2")]
+    pub holder: String,
+    /// `WriterRecord::block_base`.
+    #[prost(uint64, tag = "3")]
+    pub block_base: u64,
+    /// `WriterRecord::block_number`.
+    #[prost(uint32, tag = "4")]
+    pub block_number: u32,
+    /// `WriterRecord::began_length`, or zero of a file that its holder made.
+    #[prost(uint64, tag = "5")]
+    pub began_length: u64,
+    /// `WriterRecord::began_generation`, or the first one of a file that its holder made.
+    #[prost(uint64, tag = "6")]
+    pub began_generation: u64,
 }
 
 /// What one gateway keeps with a file or directory.
@@ -267,6 +294,9 @@ pub struct WriterRecord {
     /// And the generation that it got then; zero: nobody knows.
     #[prost(uint64, tag = "27")]
     pub began_generation: u64,
+    /// It was taken from its holder, too, who may not go on with it.
+    #[prost(bool, tag = "28")]
+    pub released: bool,
 }
 
 /// Under `Key::Extent`.

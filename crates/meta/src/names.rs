@@ -215,7 +215,10 @@ impl State {
             }
             let record = self.named_inode(&found)?;
             let said = |name: &Option<String>| name.as_ref().map_or(0, String::len);
-            let holder = record.writer.as_ref().map_or(0, |writer| writer.holder.len());
+            let holder = match &record.writer {
+                Some(writer) => writer.holder.len(),
+                None => record.is_kept().map_or(0, |kept| kept.holder.len()),
+            };
             bytes +=
                 name.len() + said(&record.owner) + said(&record.group) + record.note.len() + holder + ATTRIBUTES_MAX;
             entries.push(Entry { name, attributes: convert::attributes(InodeId(found.inode), record) });

@@ -241,7 +241,8 @@ pub enum Request {
         holder: String,
         /// Where that holder began, if it goes on with what it has open through another gateway.
         began: Option<Began>,
-        /// Only if its generation is this still, else `Stale`: nobody has opened it since it was closed so.
+        /// Only if its generation is this still, and it was closed for this holder so that he may go on with it (`Fence::for_holder`, or the end
+        /// of his gateway's session); else `Stale`.
         at: Option<Generation>,
     },
     /// Records what the finished group holds and gives the next, a wider one where there are devices for it. `Group`.
@@ -614,6 +615,8 @@ pub enum Request {
         inode: InodeId,
         /// Only if the writer's session has ended or is the asker's own; else `Busy`.
         only_gone: bool,
+        /// Its holder may go on with it: the next gateway opens it for him. Else it is taken from him, too, also if nobody writes it by now.
+        for_holder: bool,
         /// Only the writer that opened it at this generation, else `Stale`; none: whoever writes it.
         generation: Option<Generation>,
     },

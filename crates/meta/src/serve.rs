@@ -238,7 +238,9 @@ impl State {
             Request::BagSealed { bag, epoch } => self.bag_sealed(*bag, *epoch),
             Request::BagDelete { name } => self.delete_bag(name),
             Request::Collected { groups, ranges, bags } => self.collected(groups, ranges, bags),
-            Request::Fence { inode, only_gone, generation } => self.fence(session, *inode, *only_gone, *generation),
+            Request::Fence { inode, only_gone, for_holder, generation } => {
+                self.fence(session, *inode, (*only_gone, *for_holder), *generation)
+            }
             Request::Recovered { inode, generation, length } => self.recovered(*inode, *generation, *length),
             read => unreachable!("{read:?} is a read"),
         }

@@ -131,7 +131,7 @@ async fn say_lost(node: &Node, orphan: &Orphan, length: u64, vanished: &BTreeSet
 
 fn fence_of(ask: &Recover) -> meta::Request {
     let generation = (ask.generation != 0).then_some(Generation(ask.generation));
-    meta::Request::Fence { inode: InodeId(ask.inode), only_gone: ask.only_gone, generation }
+    meta::Request::Fence { inode: InodeId(ask.inode), only_gone: ask.only_gone, for_holder: ask.for_holder, generation }
 }
 
 /// Takes a file from its writer and closes it with what is written. The file as it was closed here: somebody may have opened it since.

@@ -2,7 +2,7 @@
 //! taken from there with what is written of them.
 
 use super::blocks::{began_at, is_of_earlier};
-use super::leases::{has_ended, is_held, take_back};
+use super::leases::{has_ended, is_held, leave};
 use super::located::visible_length;
 use super::making::{appended, created, opened};
 use super::open::{OpenFile, Opener};
@@ -124,8 +124,9 @@ async fn taken_over(
     // which another file may have the name by now.
     let seen = Seen { inode, version: None };
     let store = gateway.client.relying_on(Looked { seen: vec![seen], ..Looked::default() });
-    // It is closed with what its device has, which nobody adds to from then on, and goes on behind that.
-    let closed = gateway.client.recover_at(inode, false, attributes.generation).await?;
+    // It is closed with what its device has, which nobody adds to from then on, and goes on behind that. Until it does its holder has it all
+    // the same: should this gateway not come to open it, he can go on at any.
+    let closed = gateway.client.recover_for_holder(inode, attributes.generation).await?;
     // The fence raises the generation by one. Who opened it after that may have written to it: it is not gone on with behind that.
     if closed.open || closed.generation > attributes.generation.saturating_add(1) {
         return Ok(None);
@@ -148,7 +149,7 @@ async fn taken_over(
     let begun = block.is_some() || closed.length > began_at(attributes);
     let gone_on = file.state.lock().await.go_on(&file, (kept, begun), block).await;
     if let Err(error) = gone_on {
-        take_back(gateway, &file).await?;
+        leave(gateway, &file).await?;
         return Err(error.into());
     }
     Ok(Some(file))

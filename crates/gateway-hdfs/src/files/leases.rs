@@ -141,12 +141,21 @@ async fn silence(gateway: &Gateway, holder: &str) -> StoreResult<Option<Duration
     Ok(gateway.client.holders_heard(Vec::new(), vec![holder.to_string()]).await?.pop())
 }
 
-/// Closes a file that is open through this gateway, with what is written of it, whoever writes it. One that another gateway took since is
-/// left alone.
+/// Closes a file that is open through this gateway, with what is written of it, whoever writes it, and takes it from its holder. One that
+/// another gateway took since is left alone.
 pub async fn take_back(gateway: &Gateway, file: &OpenFile) -> StoreResult<()> {
     // What is under way still arrives, or is refused.
     drop(file.take_away().await);
-    let closed = gateway.client.recover_at(file.inode, false, file.attributes.generation).await;
+    closed_here(gateway, file, gateway.client.recover_at(file.inode, false, file.attributes.generation).await)
+}
+
+/// The same, but its holder may go on with it, at any gateway.
+pub async fn leave(gateway: &Gateway, file: &OpenFile) -> StoreResult<()> {
+    drop(file.take_away().await);
+    closed_here(gateway, file, gateway.client.recover_for_holder(file.inode, file.attributes.generation).await)
+}
+
+fn closed_here(gateway: &Gateway, file: &OpenFile, closed: StoreResult<Attributes>) -> StoreResult<()> {
     gateway.files.open.remove_this(file);
     match closed {
         Err(error) if error.kind() == ErrorKind::Stale => Ok(()),
@@ -154,9 +163,14 @@ pub async fn take_back(gateway: &Gateway, file: &OpenFile) -> StoreResult<()> {
     }
 }
 
-/// Closes a file whoever writes it.
+/// Whether nobody writes a file and nobody may go on with it.
+pub fn is_nobodys(attributes: &Attributes) -> bool {
+    !attributes.open && attributes.holder.is_empty()
+}
+
+/// Closes a file whoever writes it, and takes it from its holder.
 pub async fn recover(gateway: &Gateway, attributes: &Attributes) -> Result<(), Refusal> {
-    if !attributes.open {
+    if is_nobodys(attributes) {
         return Ok(());
     }
     let closed = match present(gateway, attributes).await {
@@ -170,7 +184,7 @@ pub async fn recover(gateway: &Gateway, attributes: &Attributes) -> Result<(), R
         return Err(error.into());
     }
     match gateway.client.stat_inode(attributes.inode).await {
-        Ok(now) if now.open => {
+        Ok(now) if !is_nobodys(&now) => {
             let text =
                 "the file is still open, or was opened again meanwhile; what is written of it is safe; ask again";
             Err(Refusal::new(RETRIABLE, text))
@@ -219,9 +233,9 @@ pub async fn held_anywhere(
     }
 }
 
-/// Whether a file is open for this holder, through whichever gateway.
+/// Whether this holder has a file, through whichever gateway: it is open for him, or was closed so that he can go on with it.
 pub fn is_held(attributes: &Attributes, holder: &str) -> bool {
-    attributes.open && !attributes.holder.is_empty() && attributes.holder == holder
+    !attributes.holder.is_empty() && attributes.holder == holder
 }
 
 /// The open file of this number, or else of this path, if this holder has it open. Texts are HDFS's: clients look for parts
@@ -350,7 +364,7 @@ async fn close_at_end(gateway: &Gateway, file: &OpenFile) {
         None => false,
     };
     if !closed
-        && let Err(error) = take_back(gateway, file).await
+        && let Err(error) = leave(gateway, file).await
         && error.kind() != ErrorKind::NotFound
     {
         (gateway.on_trouble)(format!("{} was left open: {error}; what is written of it is safe", file.path));

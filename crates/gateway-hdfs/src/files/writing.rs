@@ -241,7 +241,7 @@ enum Held {
 }
 
 async fn file_of(gateway: &Gateway, block: &ExtendedBlock, holder: &str) -> Result<Held, Refusal> {
-    let none = || Refusal::io(format!("{} does not exist or is not under Construction", shown::show(block)));
+    let none = || not_under_construction(block);
     let mismatch = || {
         let text = format!("Lease mismatch: {} is accessed by a non lease holder {holder}", shown::show(block));
         Refusal::new(LEASE_EXPIRED, text)
@@ -274,6 +274,10 @@ async fn file_of(gateway: &Gateway, block: &ExtendedBlock, holder: &str) -> Resu
     }
 }
 
+fn not_under_construction(block: &ExtendedBlock) -> Refusal {
+    Refusal::io(format!("{} does not exist or is not under Construction", shown::show(block)))
+}
+
 /// A new generation stamp for a block: to append to it, or to go on after its connection broke.
 pub async fn update_block(gateway: &Gateway, ask: UpdateBlockForPipeline) -> Result<BlockAnswer, Refusal> {
     let file = match file_of(gateway, &ask.block, &ask.holder).await? {
@@ -300,9 +304,12 @@ pub async fn update_block(gateway: &Gateway, ask: UpdateBlockForPipeline) -> Res
 
 /// The block goes on under its new generation stamp; whoever writes under an older one does so no more.
 pub async fn update_pipeline(gateway: &Gateway, ask: UpdatePipeline) -> Result<(), Refusal> {
-    let Held::Here(file) = file_of(gateway, &ask.old, &ask.holder).await? else {
+    let file = match file_of(gateway, &ask.old, &ask.holder).await? {
+        Held::Here(file) => file,
         // Its new connection is at the gateway that gave the stamp, which raised it when that connection began.
-        return Ok(());
+        Held::Elsewhere(attributes) if attributes.open => return Ok(()),
+        // That gateway is gone since, and the connection with it.
+        Held::Elsewhere(_) => return Err(not_under_construction(&ask.old)),
     };
     let mut state = file.state.lock().await;
     present(&file, &state, &ask.old)?;

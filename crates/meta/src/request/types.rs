@@ -32,13 +32,14 @@ pub struct Attributes {
     pub writing: bool,
     /// What a gateway keeps with it; empty: nothing.
     pub note: Vec<u8>,
-    /// Who holds it in a gateway's protocol while it is written; empty: nobody in particular.
+    /// Who holds it in a gateway's protocol while it is written, or may go on with it after it was closed without him; empty: nobody in
+    /// particular.
     pub holder: String,
     /// Rises when its mode, its owner, its group, its note or its extended attributes change.
     pub version: u64,
     /// Where the block begins that a gateway's client writes, and its number, as `BeginBlock` said last; none: it said none.
     pub block: Option<(u64, u32)>,
-    /// Where its holder began to write; none: nobody writes it, or nobody knows.
+    /// Where its holder began to write; none: nobody holds it, or nobody knows.
     pub began: Option<Began>,
 }
 

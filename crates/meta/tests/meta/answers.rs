@@ -3,7 +3,7 @@
 
 use crate::world::{World, delete, mkdir, path, stat};
 use base::error::ErrorKind;
-use base::id::{DeviceId, NodeId, SessionId};
+use base::id::{DeviceId, Generation, InodeId, NodeId, SessionId};
 use base::planted::Planted;
 use meta::request::{Asked, FileHandle, NewInode, NodeInfo, Orphan, Place, User};
 use meta::{Caller, Reply, Request};
@@ -166,7 +166,7 @@ fn leases_of_remembered_answers() {
     assert_eq!([&here, &there].map(|answer| (answer.inode, answer.generation)), [(made.inode, made.generation); 2]);
     let there = handle(ask(&mut world, second, 2, asked(5, 1, create("/f", "c"))));
     assert!(there.lost, "as the session was told before");
-    let fence = Request::Fence { inode: made.inode, only_gone: false, generation: None };
+    let fence = Request::Fence { inode: made.inode, only_gone: false, for_holder: false, generation: None };
     world.ask(fence).expect("fenced");
     assert!(handle(ask(&mut world, first, 2, asked(5, 1, create("/f", "c")))).lost);
 }
@@ -186,22 +186,77 @@ fn taken_without_bytes() {
 fn taken_by_its_number() {
     let mut world = world(3, 2);
     let [first, second] = GATEWAYS;
-    let made = handle(ask(&mut world, first, 2, create("/f", "c")));
-    let fence = Request::Fence { inode: made.inode, only_gone: false, generation: Some(made.generation) };
-    let Ok(Reply::Orphans(orphans)) = ask(&mut world, second, 3, fence) else { panic!("not fenced") };
-    let Orphan { inode, generation, .. } = orphans[0].clone();
-    ask(&mut world, second, 4, Request::Recovered { inode, generation, length: 9 }).expect("closed");
+    let (inode, generation) = closed_for(&mut world, true);
     let rename = Request::Rename { from: path("/f"), to: path("/g"), replace: false };
     ask(&mut world, first, 3, rename).expect("renamed");
-    let open =
-        Request::AppendOpen { file: Place::Inode(inode), holder: "c".to_string(), began: None, at: Some(generation) };
-    let taken = handle(ask(&mut world, second, 5, open.clone()));
+    let open = |holder: &str| Request::AppendOpen {
+        file: Place::Inode(inode),
+        holder: holder.to_string(),
+        began: None,
+        at: Some(generation),
+    };
+    let error = ask(&mut world, second, 5, open("d")).expect_err("another holder");
+    assert_eq!(error.kind(), ErrorKind::Stale, "{error}");
+    let taken = handle(ask(&mut world, second, 6, open("c")));
     assert_eq!((taken.inode, taken.length), (inode, 9));
     let (generation, finished) = (taken.generation, Some((taken.group.group, 5)));
     let close = Request::Close { inode, generation, finished, modified: None, mode: None };
-    ask(&mut world, second, 6, close).expect("closed");
-    let error = ask(&mut world, second, 7, open).expect_err("it was written to since");
+    ask(&mut world, second, 7, close).expect("closed");
+    let error = ask(&mut world, second, 8, open("c")).expect_err("it was written to since");
     assert_eq!(error.kind(), ErrorKind::Stale, "{error}");
+}
+
+/// A file that is closed for its holder shows him until somebody takes it from him, before or after it is closed, or changes it; what an
+/// earlier call takes it from is not he.
+#[test]
+fn kept_for_its_holder() {
+    let fence = |inode, for_holder, generation| Request::Fence { inode, only_gone: false, for_holder, generation };
+    let holder = |world: &mut World| match world.ask(stat("/f")) {
+        Ok(Reply::Attributes(found)) => (found.writing, found.holder, found.began.map(|began| began.generation)),
+        other => panic!("not there: {other:?}"),
+    };
+    let (nobody, its) = ((false, String::new(), None), (false, "c".to_string(), Some(1)));
+    let mut world = world(3, 2);
+    let (inode, generation) = closed_for(&mut world, true);
+    assert_eq!(holder(&mut world), its);
+    world.crash(1);
+    assert_eq!(holder(&mut world), its, "as it is stored");
+    let [first, second] = GATEWAYS;
+    ask(&mut world, second, 5, fence(inode, true, Some(generation))).expect("it is closed");
+    ask(&mut world, second, 6, fence(inode, false, Some(Generation(generation.0 - 2)))).expect("it is closed");
+    assert_eq!(holder(&mut world), its);
+    ask(&mut world, second, 7, fence(inode, false, Some(generation))).expect("it is closed");
+    assert_eq!(holder(&mut world), nobody);
+    // Whoever takes it between the two steps of the one that keeps it has it taken.
+    let mut world = self::world(3, 2);
+    let made = handle(ask(&mut world, first, 2, create("/f", "c")));
+    for for_holder in [true, false, true] {
+        world.ask(fence(made.inode, for_holder, Some(made.generation))).expect("fenced");
+    }
+    assert_eq!(holder(&mut world).1, "");
+    let generation = Generation(made.generation.0 + 1);
+    world.ask(Request::Recovered { inode: made.inode, generation, length: 9 }).expect("closed");
+    assert_eq!(holder(&mut world), nobody);
+    // Its gateway is gone.
+    let mut world = self::world(3, 2);
+    let made = handle(ask(&mut world, first, 2, create("/f", "c")));
+    ask(&mut world, first, 3, Request::CloseSession).expect("over");
+    world.pass(Duration::ZERO);
+    world.ask(Request::Recovered { inode: made.inode, generation, length: 9 }).expect("closed");
+    assert_eq!(holder(&mut world), its);
+    world.ask(Request::Truncate { path: path("/f"), length: 3 }).expect("shorter");
+    assert_eq!(holder(&mut world), nobody, "it is not the file that he wrote any more");
+}
+
+/// A file of one gateway's, "/f" of "c", that another one has closed with nine bytes; for its holder, or from him, too.
+fn closed_for(world: &mut World, for_holder: bool) -> (InodeId, Generation) {
+    let [first, second] = GATEWAYS;
+    let made = handle(ask(world, first, 2, create("/f", "c")));
+    let fence = Request::Fence { inode: made.inode, only_gone: false, for_holder, generation: Some(made.generation) };
+    let Ok(Reply::Orphans(orphans)) = ask(world, second, 3, fence) else { panic!("not fenced") };
+    let Orphan { inode, generation, .. } = orphans[0].clone();
+    ask(world, second, 4, Request::Recovered { inode, generation, length: 9 }).expect("closed");
+    (inode, generation)
 }
 
 fn take_without_bytes(deleted: bool) {
@@ -217,7 +272,8 @@ fn take_without_bytes(deleted: bool) {
     for holder in ["c", "d", ""] {
         assert_eq!(ask(&mut world, second, 2, open(holder)).expect_err("it has a writer").kind(), ErrorKind::Busy);
     }
-    let fence = Request::Fence { inode: made.inode, only_gone: false, generation: Some(made.generation) };
+    let fence =
+        Request::Fence { inode: made.inode, only_gone: false, for_holder: false, generation: Some(made.generation) };
     let Ok(Reply::Orphans(orphans)) = ask(&mut world, second, 3, fence) else { panic!("not fenced") };
     let Orphan { inode, generation, .. } = orphans[0].clone();
     ask(&mut world, second, 4, Request::Recovered { inode, generation, length: 0 }).expect("closed");
@@ -303,7 +359,8 @@ fn planted_faults_are_seen() {
     assert_ne!(handle(ask(&mut world, second, 2, append)).group.group, made.group.group);
     let mut world = with(Planted::FenceForgotten);
     let made = handle(ask(&mut world, first, 2, create("/f", "c")));
-    let fence = Request::Fence { inode: made.inode, only_gone: false, generation: Some(made.generation) };
+    let fence =
+        Request::Fence { inode: made.inode, only_gone: false, for_holder: false, generation: Some(made.generation) };
     let Ok(Reply::Orphans(orphans)) = ask(&mut world, second, 2, fence) else { panic!("not fenced") };
     let Orphan { inode, generation, .. } = orphans[0].clone();
     ask(&mut world, second, 3, Request::Recovered { inode, generation, length: 0 }).expect("closed");

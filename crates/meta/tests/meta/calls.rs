@@ -166,7 +166,12 @@ fn kinds_of_names() -> Vec<Kind> {
 
 fn kinds_under_leases() -> Vec<Kind> {
     // Done anew under a lease that was taken away, it would be refused.
-    let fence = |lease: &FileHandle| Request::Fence { inode: lease.inode, only_gone: false, generation: None };
+    let fence = |lease: &FileHandle| Request::Fence {
+        inode: lease.inode,
+        only_gone: false,
+        for_holder: false,
+        generation: None,
+    };
     let next_group = |lease: &FileHandle| {
         let (inode, generation, finished) = (lease.inode, lease.generation, (lease.group.group, 100));
         Request::NextGroup { inode, generation, finished, columns_max: 1 }
@@ -194,7 +199,7 @@ fn kinds_under_leases() -> Vec<Kind> {
             other => panic!("{other:?}"),
         };
         // Done anew, it would take the file from the other one.
-        (Request::Fence { inode, only_gone: false, generation: None }, vec![append("/d/f")])
+        (Request::Fence { inode, only_gone: false, for_holder: false, generation: None }, vec![append("/d/f")])
     };
     vec![
         leased("next group", next_group, fence),
@@ -295,7 +300,7 @@ fn a_fence_is_done_once() {
         Ok(Reply::Handle(handle)) => handle,
         reply => panic!("{reply:?}"),
     };
-    let fence = Request::Fence { inode: handle.inode, only_gone: false, generation: None };
+    let fence = Request::Fence { inode: handle.inode, only_gone: false, for_holder: false, generation: None };
     let call = world.next_call;
     world.next_call += 1;
     let Ok(Reply::Orphans(orphans)) = ask(&mut world, call, call, fence.clone()) else { panic!("it had a writer") };

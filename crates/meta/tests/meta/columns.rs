@@ -134,7 +134,7 @@ fn recovered() {
     let file = handle(world.ask(create("/f")));
     let wide = group(world.ask(next_of(&file, (file.group.group, 10), 16)));
     assert_eq!(wide.layout.columns().len(), 4);
-    let fence = Request::Fence { inode: file.inode, only_gone: false, generation: None };
+    let fence = Request::Fence { inode: file.inode, only_gone: false, for_holder: false, generation: None };
     let Ok(Reply::Orphans(orphans)) = world.ask(fence) else { panic!("nothing to seal") };
     assert_eq!(orphans[0].group.layout, wide.layout);
     let kept = 5 * MIB + 7;

@@ -218,7 +218,8 @@ fn what_was_synced_keeps_its_length() {
         let file = handle(world.ask(create("/f")));
         let (inode, generation, group) = (file.inode, file.generation, file.group.group);
         world.ask(Request::SyncLength { inode, generation, group, length: 110 }).expect("length");
-        let Ok(Reply::Orphans(orphans)) = world.ask(Request::Fence { inode, only_gone: false, generation: None })
+        let Ok(Reply::Orphans(orphans)) =
+            world.ask(Request::Fence { inode, only_gone: false, for_holder: false, generation: None })
         else {
             panic!("a writer")
         };

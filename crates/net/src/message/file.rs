@@ -53,7 +53,8 @@ pub struct Attributes {
     /// What a gateway keeps with it, opaque to everybody else; at most `base::limit::NOTE_MAX` bytes.
     #[prost(bytes = "vec", tag = "12")]
     pub note: Vec<u8>,
-    /// Who holds it in a gateway's protocol while it is written; empty: nobody in particular.
+    /// Who holds it in a gateway's protocol while it is written, or may go on with it after it was closed without him; empty: nobody in
+    /// particular.
     #[prost(string, tag = "21")]
     pub holder: String,
     /// Rises when its mode, its owner, its group, its note or its extended attributes change.
@@ -343,6 +344,9 @@ pub struct Recover {
     /// Only if its generation is this still, else `Stale`; 0: whatever it is.
     #[prost(uint64, tag = "3")]
     pub generation: u64,
+    /// Its holder may go on with it: `Append::generation` opens it for him. Else it is taken from him, too, also if nobody writes it by now.
+    #[prost(bool, tag = "4")]
+    pub for_holder: bool,
 }
 
 /// A file that is open for writing.

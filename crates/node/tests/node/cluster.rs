@@ -84,6 +84,11 @@ impl Cluster {
         address
     }
 
+    /// Those that are run from now on reach the first one at this address.
+    pub fn keeper_is_at(&mut self, address: &str) {
+        self.keeper = address.to_string();
+    }
+
     async fn try_run(&self, settings: Settings) -> Result<Running> {
         self.try_run_in(Arc::new(node::OsWorld), settings).await
     }

@@ -9,10 +9,10 @@ use crate::until;
 use client::CreateOptions;
 use gateway_hdfs::message::files::{Nothing, RecoverLease, Truth, UpdatePipeline};
 use gateway_hdfs::message::hdfs::ExtendedBlock;
-use gateway_hdfs::message::transfer::SETUP_STREAMING_RECOVERY;
+use gateway_hdfs::message::transfer::{SETUP_CREATE, SETUP_STREAMING_RECOVERY};
 use net::Ask;
 use net::frame::{HEADER_LENGTH, Header};
-use net::message::{chunk, order};
+use net::message::{chunk, file, order};
 use node::Door;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -297,6 +297,74 @@ async fn hdfs_stays_its_clients_while_its_device_is_away() {
     way.let_go();
     let taking = go_on(&cluster, 0, &file, &block).await;
     end_well(&cluster, &file, taking).await;
+    cluster.stop(1).await;
+    cluster.stop_all().await;
+}
+
+/// Three nodes; all that the others say to the first one, which keeps the metadata, goes this way.
+async fn keeper_behind_a_way(name: &str) -> (Cluster, Way) {
+    let (way, told) = Way::new().await;
+    let mut cluster = Cluster::new(name);
+    cluster.hdfs = Door::Near("127.0.0.1:0".to_string());
+    let listens = cluster.run_as(0, &way.address).await;
+    told.send_replace(Some(listens.parse().expect("an address")));
+    cluster.keeper_is_at(&way.address);
+    cluster.run(1).await;
+    cluster.run(2).await;
+    cluster.all_there(3).await;
+    (cluster, way)
+}
+
+/// A gateway that takes a file over has closed it, and does not come to open it: its client goes on at a third one with what was
+/// acknowledged, and what the second one asked for is refused when it comes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hdfs_taken_over_halfway_is_its_clients() {
+    let (cluster, way) = keeper_behind_a_way("hdfs-taken-halfway").await;
+    let (file, block, taking) = taken_halfway(&cluster, &way).await;
+    let third = go_on(&cluster, 0, &file, &block).await;
+    end_well(&cluster, &file, third).await;
+    way.let_go();
+    let (_, _, late) = taking.await.expect("no panic");
+    assert!(late.is_err(), "it was closed by its client: {late:?}");
+    assert_eq!(stored(&cluster, &file.path).await, "acknowledged, and more");
+    stop_gateways_first(cluster).await;
+}
+
+/// Who asks back such a file's lease has it: its client goes on nowhere, and nor does the gateway that was about to open it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hdfs_taken_over_halfway_is_recovered() {
+    let (cluster, way) = keeper_behind_a_way("hdfs-halfway-recovered").await;
+    let (file, block, taking) = taken_halfway(&cluster, &way).await;
+    let mut recoverer = superuser(&cluster, 0).await;
+    let recover = RecoverLease { path: file.path.clone(), holder: "another".to_string() };
+    assert_eq!(ask::<Truth>(&mut recoverer, "recoverLease", &recover).await, Ok(Truth { result: true }));
+    way.let_go();
+    for asked in [taking, go_on(&cluster, 0, &file, &block).await, go_on(&cluster, 2, &file, &block).await] {
+        let (_, _, gone_on) = asked.await.expect("no panic");
+        assert!(gone_on.is_err(), "its lease was asked back: {gone_on:?}");
+    }
+    let now = client_of(cluster.address(0)).await.stat(&file.path).await.expect("it is there");
+    assert_eq!((now.open, now.holder.as_str(), now.length), (false, "", 12));
+    assert_eq!(stored(&cluster, &file.path).await, "acknowledged");
+    stop_gateways_first(cluster).await;
+}
+
+/// A file that was open at the second gateway and is closed by the third, which does not come to open it: its call is held back.
+async fn taken_halfway(cluster: &Cluster, way: &Way) -> (File, ExtendedBlock, GoingOn) {
+    let mut first = superuser(cluster, 1).await;
+    let file = File::create(&mut first, "/f", "one").await;
+    let block = file.add(&mut first, None).await.expect("a block");
+    let mut stream = writer(cluster, 1, &block, SETUP_CREATE).await;
+    stream.send_all(0, b"acknowledged", PACKET).await;
+    way.hold_next::<file::Append>();
+    let taking = go_on(cluster, 2, &file, &block).await;
+    way.has_come().await;
+    (file, block, taking)
+}
+
+/// While the metadata are there: a gateway that ends closes what it has open.
+async fn stop_gateways_first(mut cluster: Cluster) {
+    cluster.stop(2).await;
     cluster.stop(1).await;
     cluster.stop_all().await;
 }

@@ -42,7 +42,7 @@ async fn taken_from_its_writer() {
         if !bytes.is_empty() {
             append(&first, &opened, 0, bytes).await.expect("written");
         }
-        let recover = file::Recover { inode: opened.inode, only_gone: false, generation: 0 };
+        let recover = file::Recover { inode: opened.inode, only_gone: false, generation: 0, for_holder: false };
         let wary = file::Recover { only_gone: true, ..recover };
         let busy = second.call(&wary, Payload::empty()).await.expect_err("its writer lives");
         assert_eq!(busy.kind(), ErrorKind::Busy);
@@ -84,7 +84,7 @@ async fn taken_from_who_is_gone() {
         append(link, &file, 0, b"kept").await.expect("written");
         opened.push(file.inode);
     }
-    let wary = |inode| file::Recover { inode, only_gone: true, generation: 0 };
+    let wary = |inode| file::Recover { inode, only_gone: true, generation: 0, for_holder: false };
     assert_eq!(own.call(&wary(opened[0]), Payload::empty()).await.expect_err("it lives").kind(), ErrorKind::Busy);
     let (found, _) = own.call(&wary(opened[1]), Payload::empty()).await.expect("taken");
     assert_eq!((found.open, found.length), (false, 4));
@@ -109,7 +109,7 @@ async fn an_append_on_its_way_is_too_late() {
         fixture.run().await;
         let (first, second) = (fixture.link(1).await, fixture.link(2).await);
         let opened = open(&first, "/f").await;
-        let recover = file::Recover { inode: opened.inode, only_gone: false, generation: 0 };
+        let recover = file::Recover { inode: opened.inode, only_gone: false, generation: 0, for_holder: false };
         let (found, _) = second.call(&recover, Payload::empty()).await.expect("taken");
         assert_eq!((found.open, found.length), (false, 0));
         let late = append(&first, &opened, 0, b"acknowledged, and in no file").await;

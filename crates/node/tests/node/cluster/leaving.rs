@@ -102,7 +102,7 @@ async fn taken_before_its_first_byte() {
     let (writer, other) = (cluster.client(1).await, cluster.client(2).await);
     let device = writer.far();
     let mut open = writer.create_on(device, "f").await;
-    let recover = file::Recover { inode: open.opened.inode, only_gone: false, generation: 0 };
+    let recover = file::Recover { inode: open.opened.inode, only_gone: false, generation: 0, for_holder: false };
     assert_eq!(ask(&other.keeper, &recover).await.expect("taken").length, 0);
     let late = writer.append(&mut open, b"too late").await.expect_err("fenced");
     assert_eq!(late.kind(), ErrorKind::Stale);
