@@ -49,6 +49,8 @@ pub enum Planted {
     EndedBeforeDurable,
     /// A push that waits for room is stored although its session is over and nobody knows any more whether it was handled.
     WaitingPushOutlivesSession,
+    /// What waits in a device to change a chunk stays there when the chunk is moved.
+    WaitingAppendStays,
     /// Devices of nodes that are silent are left out when somebody asks for a bag's members.
     SilentMemberLeftOut,
     /// An acknowledgement counts for the pass that its device is in, whichever it was sent for.
@@ -89,7 +91,7 @@ pub enum Planted {
 
 impl Planted {
     /// Every one of them.
-    pub const ALL: [Planted; 40] = [
+    pub const ALL: [Planted; 41] = [
         Planted::AnsweredBeforeSync,
         Planted::AnsweredBeforeWrite,
         Planted::ChangeAnsweredBeforeSync,
@@ -112,6 +114,7 @@ impl Planted {
         Planted::HandledForgottenByCount,
         Planted::EndedBeforeDurable,
         Planted::WaitingPushOutlivesSession,
+        Planted::WaitingAppendStays,
         Planted::SilentMemberLeftOut,
         Planted::WrongPassAccepted,
         Planted::OldIncarnationAccepted,
@@ -182,6 +185,7 @@ impl Planted {
             }
             Planted::EndedBeforeDurable => "a bag ends before a push that it accepted is durable",
             Planted::WaitingPushOutlivesSession => "a push that waits is stored after its session is over",
+            Planted::WaitingAppendStays => "an append that waits when its chunk is moved is done where the chunk was",
             Planted::SilentMemberLeftOut => "a bag is told without the members that are silent",
             Planted::WrongPassAccepted => "an acknowledgement of an earlier pass counts in this one",
             Planted::OldIncarnationAccepted => "an earlier start of a node is believed",

@@ -236,6 +236,9 @@ impl Core {
 
     /// Takes out what waits, for room or for its turn, to change this chunk, in the order in which it came.
     pub fn give_back(&mut self, chunk: base::id::ChunkId) -> Vec<Parked> {
+        if self.settings.planted == Some(Planted::WaitingAppendStays) {
+            return Vec::new();
+        }
         let is_its = |parked: &Parked| match &parked.request {
             Request::Append { chunk: its, .. } | Request::Seal { chunk: its, .. } => *its == chunk,
             _ => false,

@@ -7,6 +7,7 @@ mod director;
 mod directory;
 mod ending;
 mod files;
+mod filled;
 mod format;
 mod hardware;
 mod hdfs;

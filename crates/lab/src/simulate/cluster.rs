@@ -359,7 +359,7 @@ impl ClusterDirector {
         let machines: Vec<Arc<Hardware>> = self.members.iter().map(|member| member.machine.hardware.clone()).collect();
         machines.iter().for_each(|hardware| ending::rot(hardware, &random));
         ending.clear().await?;
-        ending.space_comes_back(self.capacity, &machines).await?;
+        ending.space_comes_back(&machines).await?;
         self.drains_end(&client).await?;
         for member in &mut self.members {
             if let Some(node) = member.machine.node.take()

@@ -122,6 +122,8 @@ pub struct Director {
     machine: Machine,
     /// Bytes that each device may use.
     capacity: u64,
+    /// The first one may use four times as many.
+    first_is_large: bool,
     faults: Vec<SimFaults>,
     net_faults: NetFaults,
     /// A write failed, or will, in this life of the node.
@@ -145,6 +147,7 @@ impl Director {
         let devices = hardware.devices.len();
         // On the smallest an engine has hardly room for a few segments.
         let capacity = [10, 16, 32, 48][random.below(4) as usize] * MIB;
+        let first_is_large = devices > 1 && random.one_in(2);
         let players = Players::new(scene.clone());
         Director {
             machine: Machine::new(&scene, SimRandom::new(scene.random.seed()), "node.", hardware, scene.clock.clone()),
@@ -152,6 +155,7 @@ impl Director {
             planted,
             random,
             capacity,
+            first_is_large,
             faults: vec![SimFaults::default(); devices],
             net_faults: NetFaults::default(),
             has_write_error: false,
@@ -189,7 +193,8 @@ impl Director {
             let device = |number| DeviceSetting {
                 directory: PathBuf::from(format!("/{number}")),
                 class: Class::Ssd,
-                capacity: Some(self.capacity),
+                // Half of the time the first one, with the metadata, has room for all that is on another one.
+                capacity: Some(if number == 0 && self.first_is_large { 4 * self.capacity } else { self.capacity }),
             };
             let settings = Settings::new(ADDRESS, (0..self.faults.len()).map(device).collect());
             match self.machine.start(&self.scene, settings, self.planted).await? {
@@ -280,6 +285,7 @@ impl Director {
             (Role::Sealing, 3),
             (Role::Unanswered, 3),
             (Role::Outlived, 4),
+            (Role::Filled, 3),
         ];
         for (role, rare) in sometimes {
             if self.random.one_in(rare) {
@@ -547,7 +553,7 @@ impl Director {
         ending::rot(&self.machine.hardware, &self.random);
         ending.clear().await?;
         let hardware = &self.machine.hardware;
-        ending.space_comes_back(self.capacity, std::slice::from_ref(hardware)).await?;
+        ending.space_comes_back(std::slice::from_ref(hardware)).await?;
         let Some(node) = self.machine.node.take() else { return Ok(()) };
         match tokio::time::timeout(CALL_BOUND, node.stop()).await {
             Ok(()) => Ok(()),

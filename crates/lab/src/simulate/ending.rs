@@ -3,6 +3,7 @@
 use super::again;
 use super::bags::{self, Puller};
 use super::files::Files;
+use super::filled;
 use super::hardware::Hardware;
 use super::hdfs;
 use super::oracle::{Broken, Check};
@@ -54,7 +55,7 @@ impl Ending {
         }
         witness::compare(scene, "finale", client).await?;
         let hdfs = [hdfs::settings::DIRECTORY, hdfs::taken::DIRECTORY];
-        let store = [again::DIRECTORY, returned::DIRECTORY, rivals::DIRECTORY, witness::DIRECTORY];
+        let store = [again::DIRECTORY, filled::DIRECTORY, returned::DIRECTORY, rivals::DIRECTORY, witness::DIRECTORY];
         for directory in store.into_iter().chain(hdfs) {
             match scene.insist("finale", "delete_all", || client.delete(directory, true)).await? {
                 Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -84,15 +85,15 @@ impl Ending {
     }
 
     /// Waits until nothing is left on any device of `capacity` bytes, `CALL_BOUND` at most.
-    pub async fn space_comes_back(&self, capacity: u64, machines: &[Arc<Hardware>]) -> Check<()> {
+    pub async fn space_comes_back(&self, machines: &[Arc<Hardware>]) -> Check<()> {
         let (scene, client) = (&self.scene, &self.client);
         let begun = scene.clock.now();
         // An engine gives space back when less than a quarter is free beside the reserve: so much may stay in use, no more.
-        let lazy = (capacity / 4 * 3 - RESERVE).max(EMPTY_MAX);
+        let lazy = |device: &Device| (device.capacity / 4 * 3).saturating_sub(RESERVE).max(EMPTY_MAX);
         loop {
             let asked = scene.insist("finale", "devices", || client.devices()).await?;
             let devices = asked.map_err(|error| Broken(format!("devices: {error}")))?.devices;
-            let empty = |device: &Device| device.chunks == 0 && device.live == 0 && device.used <= lazy;
+            let empty = |device: &Device| device.chunks == 0 && device.live == 0 && device.used <= lazy(device);
             if devices.iter().all(empty) {
                 return Ok(());
             }

@@ -3,6 +3,7 @@
 use super::again;
 use super::bags::{self, Puller, Pusher};
 use super::files::Files;
+use super::filled;
 use super::hdfs::{self, Hdfs};
 use super::onlooker;
 use super::operator;
@@ -62,6 +63,8 @@ pub enum Role {
     Unanswered,
     /// Pushes to a full device, and its session ends.
     Outlived,
+    /// Writes to a full device that is emptied.
+    Filled,
     /// Looks at who is in the cluster.
     Onlooker,
     /// Takes the node of this number out of the cluster.
@@ -198,6 +201,7 @@ impl Players {
             Role::Sealing => format!("sealing {place}.{life}"),
             Role::Unanswered => format!("unanswered {place}.{life}"),
             Role::Outlived => format!("outlived {place}.{life}"),
+            Role::Filled => format!("filled {place}.{life}"),
             Role::Onlooker => format!("onlooker {place}.{life}"),
             Role::Operator(node) => format!("operator {place}.{life} of node{node}"),
         };
@@ -300,6 +304,7 @@ async fn play(
         Role::Sealing => sealing::play(&scene, &random, &name, &client, &others[0]).await,
         Role::Unanswered => unanswered::play(&scene, &random, &name, &client).await,
         Role::Outlived => outlived::play(&scene, &random, &name, &client).await,
+        Role::Filled => filled::play(&scene, &random, &name, &client).await,
         Role::Onlooker => onlooker::play(&scene, &random, &name, &client).await,
         Role::Operator(node) => operator::play(&scene, &random, &name, &client, &format!("node{node}")).await,
     }
