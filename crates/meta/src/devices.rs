@@ -172,8 +172,7 @@ impl State {
         Ok(())
     }
 
-    /// What is known of a device that registers. One that a node brings which is to be emptied is to be emptied, too: a node that
-    /// was started again while it is drained has its emptied directories as new devices.
+    /// What is known of a device that registers. One that a node brings which is to be emptied is to be emptied, too.
     pub fn registering(&self, device: DeviceId, class: Class, capacity: u64, node: NodeId) -> DeviceInfo {
         let draining = self.nodes.is_leaving(node);
         DeviceInfo { device, class, node, capacity, taken: 0, full: false, reported: true, draining, silent: false }
@@ -190,17 +189,22 @@ impl State {
             return Err(Error::new(ErrorKind::NotFound, text));
         }
         let known = self.layers.record::<DeviceRecord>(&Key::Device(info.device))?;
+        let removed = Key::Removed(info.device);
+        if self.layers.has(&removed)? {
+            if known.is_none() {
+                let text =
+                    format!("device {} was emptied and removed from this store; nothing was changed", info.device);
+                return Err(Error::new(ErrorKind::Invalid, text));
+            }
+            // An older program took it again.
+            self.remove(&removed);
+        }
         let record = DeviceRecord {
             class: info.class.code(),
             capacity: info.capacity,
             node: info.node.to_bytes().to_vec(),
             draining: known.as_ref().is_some_and(|known| known.draining) || info.draining,
         };
-        let removed = Key::Removed(info.device);
-        if self.layers.has(&removed)? {
-            // It was removed, and came back empty.
-            self.remove(&removed);
-        }
         if known.as_ref() != Some(&record) {
             self.put(&Key::Device(info.device), &record);
         }

@@ -80,7 +80,7 @@ impl Node {
         // In this order: one that is not known any more was marked before.
         let known: BTreeMap<DeviceId, DeviceInfo> =
             keeper.devices().await?.into_iter().map(|info| (info.device, info)).collect();
-        let removed = keeper.removed_of(&devices, (info.node, info.incarnation), &known).await?;
+        let removed = keeper.removed_of(&devices, &known).await?;
         devices.retain(|device| !removed.contains(&device.device));
         for device in &devices {
             check_device(&info, device, known.get(&DeviceId(device.device.value())))?;
@@ -230,26 +230,21 @@ impl Keeper {
         Ok(devices)
     }
 
-    /// Which of the devices that this start of a node reports were taken out of the store. They are told so, and never registered: one taken for
-    /// a new device would get files, and its disk may be gone tomorrow.
-    async fn removed_of(
-        &self,
-        devices: &[file::Device],
-        of: (NodeId, u64),
-        known: &BTreeMap<DeviceId, DeviceInfo>,
-    ) -> Result<Vec<Id>> {
+    /// Which of the devices that a node reports were taken out of the store. They are told so, and never registered: one taken for a new device
+    /// would get files, and its disk may be gone tomorrow.
+    async fn removed_of(&self, devices: &[file::Device], known: &BTreeMap<DeviceId, DeviceInfo>) -> Result<Vec<Id>> {
         let (mut removed, mut unknown) = (Vec::new(), Vec::new());
         for said in devices {
             let device = DeviceId(said.device.value());
             let is_known = known.contains_key(&device);
-            // One that is being emptied was known. What its node says of the drain is of this start of it, so it was removed in this start.
-            if self.peers.was_removed(device, of) || said.drain.is_some() && !is_known {
+            // One that is being emptied was known. What its node says of the drain is of this start of it, so it was removed in this start. Of one
+            // in memory nobody else knows.
+            if self.peers.was_removed(device) || said.drain.is_some() && !is_known {
                 removed.push(said.device);
-            } else if said.chunks > 0 && !is_known {
+            } else if !is_known {
                 unknown.push(device);
             }
         }
-        // One whose disk had failed took no deletion when it was emptied: it has its chunks when its node is started with it again.
         let before = self.metadata.removed(unknown).await?;
         removed.extend(before.into_iter().map(|device| Id::from(device.0)));
         Ok(removed)

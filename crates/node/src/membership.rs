@@ -325,9 +325,8 @@ async fn report(node: &Node, membership: &Membership, itself: &wire::Node) -> Re
 
 /// The device is none of the store's any more: nothing new goes there. If it was removed before this start, that is said, once.
 fn leave_out(node: &Node, device: &Device) {
-    let chunks = device.usage().chunks;
-    if !device.is_draining() && chunks > 0 {
-        let why = left_out(&device.place, device.id, &format!("still holds {chunks} chunks"));
+    if !device.is_draining() {
+        let why = left_out(&device.place, device.id, device.usage().chunks);
         node.log.say(Level::Warn, "device", &why, &[("place", &device.place), ("device", &device.id)]);
     }
     device.begin_draining(node.clock.wall());

@@ -31,8 +31,8 @@ struct Marks {
     drains: BTreeMap<DeviceId, Draining>,
     /// Why a node was refused last.
     refused: BTreeMap<NodeId, String>,
-    /// Emptied and removed, in this start of their node: it may go on to report them.
-    removed: BTreeMap<DeviceId, (NodeId, u64)>,
+    /// Emptied and removed since this node started: their nodes go on to report them for as long as they run.
+    removed: BTreeSet<DeviceId>,
 }
 
 /// Another node.
@@ -111,7 +111,7 @@ impl Peers {
             found.extend(devices.into_iter().map(|device| Far { device, peer: peer.clone() }));
         }
         let marks = self.marks();
-        found.retain(|far| !marks.removed.contains_key(&far.device));
+        found.retain(|far| !marks.removed.contains(&far.device));
         found
     }
 
@@ -158,10 +158,9 @@ impl Peers {
 
     /// The device is none of the store's any more.
     pub fn removed(&self, far: &Far) {
-        let of = far.peer.incarnation();
         let mut marks = self.marks();
         marks.drains.remove(&far.device);
-        marks.removed.insert(far.device, of);
+        marks.removed.insert(far.device);
     }
 
     /// The device could not be removed.
@@ -169,18 +168,9 @@ impl Peers {
         self.marks().removed.remove(&device);
     }
 
-    /// Whether a device that this start of a node reports was removed.
-    pub fn was_removed(&self, device: DeviceId, of: (NodeId, u64)) -> bool {
-        let mut marks = self.marks();
-        match marks.removed.get(&device) {
-            Some(removed) if *removed == of => true,
-            // Its node was started with it again: it is a new device.
-            Some(_) => {
-                marks.removed.remove(&device);
-                false
-            }
-            None => false,
-        }
+    /// Whether a device was removed since this node started.
+    pub fn was_removed(&self, device: DeviceId) -> bool {
+        self.marks().removed.contains(&device)
     }
 }
 

@@ -194,8 +194,20 @@ pub fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
 }
 
-/// Why a device is not served that was emptied and removed from the store.
-pub fn left_out(place: &str, device: DeviceId, state: &str) -> String {
+/// Why a device is not served that was emptied and removed from the store, and holds so many chunks: one that failed took no deletion when it
+/// was emptied.
+pub fn left_out(place: &str, device: DeviceId, chunks: u64) -> String {
+    if chunks > 0 {
+        return left_out_as_it_is(place, device, &format!("still holds {chunks} chunks"));
+    }
+    format!(
+        "{place}: device {device} was emptied and removed from this store: it is left out, so that its disk may be taken away. Start \
+         without this directory; to use its disk here again, empty the directory and start with --as-new {place}"
+    )
+}
+
+/// The same of one that may hold something. `state`: what is known of that.
+pub fn left_out_as_it_is(place: &str, device: DeviceId, state: &str) -> String {
     format!(
         "{place}: device {device} was emptied and removed from this store at an earlier start, and {state}; the store has no use for what \
          is on it: it is left out, and its chunks were not touched. Start without this directory. If another store has used it since, the chunks \

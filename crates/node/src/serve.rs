@@ -11,7 +11,7 @@ use crate::metadata::{self, Metadata};
 use crate::metered::{DiskStats, MeteredDisk};
 use crate::metrics::Metrics;
 use crate::peers::Peers;
-use crate::places::{Missing, Places, Standing, left_out};
+use crate::places::{Missing, Places, Standing, left_out, left_out_as_it_is};
 use crate::service::{Keeper, Node, NodeService, Role};
 use crate::settings::{DeviceSetting, Door, Settings, shown};
 use crate::troubles::Troubles;
@@ -408,7 +408,10 @@ async fn open_devices(
             Ok(started) => started,
             Err(error) => {
                 match places.removed_at(setting).filter(|_| Places::is_of_the_disk(&error) && is_ours()) {
-                    Some(device) => open.removed.push(left_out(&place, device, &format!("cannot be opened ({error})"))),
+                    Some(device) => {
+                        let state = format!("cannot be opened ({error})");
+                        open.removed.push(left_out_as_it_is(&place, device, &state));
+                    }
                     None => {
                         open.missing.push(places.unreadable(setting, error).map_err(|error| error.during(&place))?);
                     }
@@ -418,10 +421,9 @@ async fn open_devices(
         };
         let chunks = device.usage().chunks;
         // An older program removed devices without a mark in the metadata; that one is none of theirs any more says the file of places.
-        let was_removed = chunks > 0 && (places.was_removed(device.id) || was_removed(metadata, device.id).await?);
-        if was_removed && is_ours() {
-            // A disk that failed took no deletion when it was emptied.
-            open.removed.push(left_out(&place, device.id, &format!("still holds {chunks} chunks")));
+        let was_removed = chunks > 0 && places.was_removed(device.id) || was_removed(metadata, device.id).await?;
+        if was_removed && (chunks == 0 || is_ours()) {
+            open.removed.push(left_out(&place, device.id, chunks));
             places.stays_removed(setting, device.id);
             device.send(device::Item::Stop);
             open.engines.push(ended);

@@ -222,8 +222,7 @@ fn kinds_of_nodes_and_bags() -> Vec<Kind> {
     };
     let register = |node| Request::DeviceRegister { device, class: Class::Ssd, capacity: 1 << 40, node };
     let drain = Request::DeviceDrain { device };
-    // Who drains the next one of that name empties it.
-    let gone = vec![Request::DeviceRemove { device }, register(NodeId(1))];
+    let gone = vec![Request::DeviceRemove { device }];
     let next = vec![Request::NodeRemove { node }, join(node), register(node)];
     // Once a node is known, so has that of the other devices to be.
     let both = || vec![join(NodeId(1)), join(node)];

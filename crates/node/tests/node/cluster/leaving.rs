@@ -115,7 +115,8 @@ async fn taken_before_its_first_byte() {
 }
 
 /// A device that was emptied and removed stays removed when the node that keeps the metadata is started again while its own goes on and
-/// reports it: whoever was told that it is out of the store may take its disk away. When its own node starts with it, it is a new one.
+/// reports it, and when its own node starts with it: whoever was told that it is out of the store may take its disk away, and what was pushed
+/// there and not answered would be stored there a second time. Once its directory was emptied there is a new one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn removed_before_the_keeper_started_again() {
     let mut cluster = Cluster::start("removed", 3).await;
@@ -138,7 +139,13 @@ async fn removed_before_the_keeper_started_again() {
     assert!(is_gone(&client).await, "{:?}", client.listed().await);
     cluster.stop(1).await;
     cluster.run(1).await;
-    until("it is there again", async || !is_gone(&client).await).await;
+    until("its node is there again", async || view().await.iter().all(|member| !member.silent)).await;
+    assert!(is_gone(&client).await, "{:?}", client.listed().await);
+    cluster.stop(1).await;
+    std::fs::remove_dir_all(cluster.directory(1)).expect("emptied");
+    cluster.run(1).await;
+    until("there is a new one", async || client.listed().await.len() == 3).await;
+    assert!(is_gone(&client).await, "{:?}", client.listed().await);
     cluster.stop_all().await;
 }
 
