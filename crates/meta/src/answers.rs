@@ -2,6 +2,8 @@
 //! repeated, nor one that is asked again at the same gateway after a restart. They are in the log with the change. The newest are kept;
 //! of the others it is kept up to which number they are forgotten, and what comes later under such a number is refused.
 
+pub mod format;
+
 use crate::convert;
 use crate::floors::Floors;
 use crate::format::{AnswerRecord, FloorRecord};
