@@ -127,10 +127,7 @@ async fn about_leases(
             Err(refusal) => Err(refusal),
         },
         "isFileClosed" => match decode::<IsFileClosed>(request) {
-            Ok(ask) => {
-                let found = names::file_for(gateway, caller, &ask.path, 0).await;
-                encoded(found.map(|(_, found)| Truth { result: !found.open }))
-            }
+            Ok(ask) => encoded(is_file_closed(gateway, caller, &ask.path).await.map(|result| Truth { result })),
             Err(refusal) => Err(refusal),
         },
         "reportBadBlocks" => match decode::<ReportBadBlocks>(request) {
@@ -153,6 +150,12 @@ async fn renew_lease(gateway: &Gateway, holder: String) -> Result<(), Refusal> {
         gateway.client.holders_heard(vec![(holder, Duration::ZERO)], Vec::new()).await?;
     }
     Ok(())
+}
+
+/// Whether a file is closed for good: who hears so may count on that nobody goes on with it.
+async fn is_file_closed(gateway: &Gateway, caller: &Caller, path: &str) -> Result<bool, Refusal> {
+    let (_, found) = names::file_for(gateway, caller, path, 0).await?;
+    Ok(!found.open && leases::has_no_holder(gateway, &found).await?)
 }
 
 async fn recover_lease(gateway: &Gateway, caller: &Caller, path: &str) -> Result<(), Refusal> {

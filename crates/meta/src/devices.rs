@@ -75,18 +75,19 @@ impl Devices {
         let before = before.unwrap_or(DeviceInfo { reported: false, ..info.clone() });
         let (taken, full) = (before.taken, before.full);
         let (reported, draining) = (info.reported || before.reported, info.draining || before.draining);
+        let drain = info.drain.max(before.drain);
         let placed = [0; COLUMNS_MAX + 1];
         let device = self.known.entry(info.device).or_insert_with(|| Device { info: info.clone(), placed });
-        device.info = DeviceInfo { taken, full, reported, draining, ..info };
+        device.info = DeviceInfo { taken, full, reported, draining, drain, ..info };
         if reported && !before.reported {
             self.count_anew();
         }
     }
 
-    /// Nothing new is placed on the device any more.
-    pub fn draining(&mut self, device: DeviceId) {
+    /// Nothing new is placed on the device any more. `drain`: `DeviceInfo::drain`.
+    pub fn draining(&mut self, device: DeviceId, drain: u64) {
         if let Some(device) = self.known.get_mut(&device) {
-            device.info.draining = true;
+            (device.info.draining, device.info.drain) = (true, drain);
         }
     }
 
@@ -162,6 +163,7 @@ impl State {
                 full: false,
                 reported: false,
                 draining: record.draining,
+                drain: record.drain,
                 silent: false,
             });
             Ok(true)
@@ -175,7 +177,8 @@ impl State {
     /// What is known of a device that registers. One that a node brings which is to be emptied is to be emptied, too.
     pub fn registering(&self, device: DeviceId, class: Class, capacity: u64, node: NodeId) -> DeviceInfo {
         let draining = self.nodes.is_leaving(node);
-        DeviceInfo { device, class, node, capacity, taken: 0, full: false, reported: true, draining, silent: false }
+        let (taken, full, reported, drain, silent) = (0, false, true, 0, false);
+        DeviceInfo { device, class, node, capacity, taken, full, reported, draining, drain, silent }
     }
 
     /// Does `DeviceRegister`. Memory follows with `Devices::registered` when it is committed.
@@ -204,6 +207,7 @@ impl State {
             capacity: info.capacity,
             node: info.node.to_bytes().to_vec(),
             draining: known.as_ref().is_some_and(|known| known.draining) || info.draining,
+            drain: known.as_ref().map_or(0, |known| known.drain),
         };
         if known.as_ref() != Some(&record) {
             self.put(&Key::Device(info.device), &record);

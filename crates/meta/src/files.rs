@@ -520,10 +520,12 @@ impl State {
         if record.directory || record.parent == 0 {
             return Err(gone(inode));
         }
+        // Who asks for what a writer that is gone left has not taken it yet: opening it does.
+        let releases = !for_holder && !only_gone;
         let Some(writer) = &record.writer else {
             // For whom it was closed is looked for by who closed it: that raised the generation by one.
             let is_of_earlier = |at: Generation| at.0 > record.generation || record.generation - at.0 > 1;
-            if !for_holder && !generation.is_some_and(is_of_earlier) && record.kept.take().is_some() {
+            if releases && !generation.is_some_and(is_of_earlier) && record.kept.take().is_some() {
                 self.put(&Key::Inode(inode), &record);
             }
             return Ok(Reply::Attributes(convert::attributes(inode, record)));
@@ -544,7 +546,7 @@ impl State {
             }
             self.orphan(session, inode)?;
         }
-        if !for_holder {
+        if releases {
             self.release(inode)?;
         }
         Ok(Reply::Orphans(vec![self.orphan_of(inode)?]))

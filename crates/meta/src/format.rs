@@ -415,6 +415,9 @@ pub struct DeviceRecord {
     /// It is being emptied and takes nothing new.
     #[prost(bool, tag = "4")]
     pub draining: bool,
+    /// Higher than that of all devices that were being emptied when this one was to be; zero: it is not, or an older program began that.
+    #[prost(uint64, tag = "5")]
+    pub drain: u64,
 }
 
 /// Under `Key::Node`.

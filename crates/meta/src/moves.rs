@@ -15,7 +15,8 @@ use prost::Message;
 const STEP_MAX: usize = 20_000;
 
 impl State {
-    fn device_record(&self, device: DeviceId) -> Result<DeviceRecord> {
+    /// The record of a device. `NotFound` if it is none of the store's.
+    pub fn device_record(&self, device: DeviceId) -> Result<DeviceRecord> {
         let unknown = || Error::new(ErrorKind::NotFound, format!("device {device} is not one of this store's"));
         self.layers.record(&Key::Device(device))?.ok_or_else(unknown)
     }
@@ -24,9 +25,21 @@ impl State {
     pub fn drain_device(&mut self, device: DeviceId) -> Result<Reply> {
         let record = self.device_record(device)?;
         if !record.draining {
-            self.put(&Key::Device(device), &DeviceRecord { draining: true, ..record });
+            let drain = self.last_drain()?.saturating_add(1);
+            self.put(&Key::Device(device), &DeviceRecord { draining: true, drain, ..record });
         }
         Ok(Reply::Done)
+    }
+
+    /// The highest `DeviceRecord::drain`.
+    fn last_drain(&self) -> Result<u64> {
+        let (mut last, prefix) = (0, [Key::Device(DeviceId(0)).ordinal()]);
+        self.layers.scan(&prefix, &after_prefix(&prefix), |_, value| {
+            let record = DeviceRecord::decode(value).map_err(|_| missing("a readable device record"))?;
+            last = last.max(record.drain);
+            Ok(true)
+        })?;
+        Ok(last)
     }
 
     /// Does `DeviceRemove`. Memory follows when it is committed.
@@ -141,7 +154,10 @@ impl State {
     /// What memory notes of a device once a change is committed.
     pub fn follow_device(&mut self, request: &Request) {
         match request {
-            Request::DeviceDrain { device } => self.devices.draining(*device),
+            Request::DeviceDrain { device } => {
+                let drain = self.device_record(*device).map_or(0, |record| record.drain);
+                self.devices.draining(*device, drain);
+            }
             Request::DeviceRemove { device } => self.devices.removed(*device),
             _ => {}
         }

@@ -152,7 +152,8 @@ impl State {
     pub fn node_leaves(&mut self, node: NodeId) {
         self.nodes.leaves(node);
         for device in self.devices.of_node(node) {
-            self.devices.draining(device);
+            let drain = self.device_record(device).map_or(0, |record| record.drain);
+            self.devices.draining(device, drain);
         }
     }
 

@@ -78,6 +78,32 @@ impl Taken {
     }
 }
 
+/// A way from a directory to the root. Damaged records may lead round in a circle: that comes back to where it was after 1, 2, 4, ... steps,
+/// whichever of these its length is below (Brent 1980).
+struct Way {
+    from: InodeId,
+    steps: u64,
+    passed: InodeId,
+}
+
+impl Way {
+    fn from(directory: InodeId) -> Way {
+        Way { from: directory, steps: 0, passed: directory }
+    }
+
+    /// `Corrupt` if it does not lead to the root.
+    fn goes_on(&mut self, at: InodeId) -> Result<()> {
+        if at == self.passed {
+            return Err(missing(&format!("the way from inode {} to the root", self.from)));
+        }
+        self.steps += 1;
+        if self.steps.is_power_of_two() {
+            self.passed = at;
+        }
+        Ok(())
+    }
+}
+
 impl State {
     /// The quotas that something in this directory counts against, the nearest first.
     fn quotas_above(&mut self, directory: InodeId) -> Result<Arc<[Charged]>> {
@@ -88,6 +114,7 @@ impl State {
             return Ok(known.clone());
         }
         let (mut found, mut at) = (Vec::new(), directory);
+        let mut way = Way::from(directory);
         while let Some(record) = self.layers.record::<InodeRecord>(&Key::Inode(at))? {
             if record.quota {
                 let Some(quota) = self.layers.record::<QuotaRecord>(&Key::Quota(at))? else {
@@ -106,6 +133,7 @@ impl State {
                 break;
             }
             at = InodeId(record.parent);
+            way.goes_on(at)?;
         }
         let found: Arc<[Charged]> = found.into();
         if self.quotas_known.len() >= KNOWN_MAX {
@@ -167,7 +195,7 @@ impl State {
     /// Whether the count of a quota has met this name: it has if it is complete.
     fn is_counted(&self, quota: &QuotaRecord, directory: InodeId, name: &str) -> Result<bool> {
         let Some(walk) = &quota.counting else { return Ok(true) };
-        let (mut at, mut name) = (directory, name.to_string());
+        let (mut at, mut name, mut way) = (directory, name.to_string(), Way::from(directory));
         loop {
             if let Some(level) = walk.levels.iter().find(|level| level.directory == at.0) {
                 return Ok(name <= level.after);
@@ -177,6 +205,7 @@ impl State {
                 return Ok(true);
             }
             (at, name) = (InodeId(record.parent), record.name);
+            way.goes_on(at)?;
         }
     }
 
@@ -417,4 +446,22 @@ fn being_counted() -> Error {
     let text = "this would move many names across a quota, and they have to be counted before; nothing was changed: \
                 count the directory (`stormwell quota --count`) and do it again";
     Error::new(ErrorKind::Busy, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Way;
+    use base::id::InodeId;
+
+    /// A way that leads into a circle of any length ends; one that does not goes on.
+    #[test]
+    fn circles_end() {
+        for (before, round) in [(0, 1), (0, 2), (5, 1), (3, 7), (100, 33)] {
+            let mut way = Way::from(InodeId(0));
+            let circle = (1..).map(|step| if step < before { step } else { before + (step - before) % round });
+            assert!(circle.take(1000).any(|at| way.goes_on(InodeId(at)).is_err()), "{before} and {round}");
+        }
+        let mut way = Way::from(InodeId(0));
+        assert!((1..1000).all(|at| way.goes_on(InodeId(at)).is_ok()));
+    }
 }

@@ -615,7 +615,8 @@ pub enum Request {
         inode: InodeId,
         /// Only if the writer's session has ended or is the asker's own; else `Busy`.
         only_gone: bool,
-        /// Its holder may go on with it: the next gateway opens it for him. Else it is taken from him, too, also if nobody writes it by now.
+        /// Its holder may go on with it: the next gateway opens it for him. Without this and `only_gone` it is taken from him, too, also if nobody
+        /// writes it by now.
         for_holder: bool,
         /// Only the writer that opened it at this generation, else `Stale`; none: whoever writes it.
         generation: Option<Generation>,

@@ -105,6 +105,20 @@ async fn note_away(node: &Node, away: &mut BTreeSet<DeviceId>) -> Result<()> {
     Ok(())
 }
 
+/// What a device waits for that is empty: others of this node whose drain was asked for before. They send their pushes on, and this one may
+/// have taken some that are asked again; removed, nobody would know what became of them, and another device would take them once more.
+async fn sent_here_from(node: &Node, device: &Device) -> Result<Option<String>> {
+    let known = node.keeper()?.devices().await?;
+    let Some(own) = known.iter().find(|info| info.device == device.id) else { return Ok(None) };
+    let before = |info: &&DeviceInfo| {
+        info.node == node.id && info.draining && (info.drain, info.device) < (own.drain, own.device)
+    };
+    let place = |info: &DeviceInfo| node.devices.get(&info.device).map(|device| device.place.clone());
+    let places: Vec<String> = known.iter().filter(before).filter_map(place).collect();
+    let text = format!("the end of drains that began before, of {}", places.join(" and "));
+    Ok((!places.is_empty()).then_some(text))
+}
+
 /// Does everything that can be done now for one device, and removes it if nothing is left on it.
 async fn pass(node: &Arc<Node>, place: &Place) -> Result<()> {
     let whole = place.holds();
@@ -125,6 +139,11 @@ async fn pass(node: &Arc<Node>, place: &Place) -> Result<()> {
             "{} chunks of a kind that only a newer program knows; they are kept; go on with that one",
             left.newer
         ));
+    }
+    if waits.is_empty()
+        && let Place::Near(device) = place
+    {
+        waits.extend(sent_here_from(node, device).await?);
     }
     if !waits.is_empty() {
         let text = waits.join("; ");

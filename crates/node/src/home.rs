@@ -50,8 +50,8 @@ pub fn member_directory(world: &dyn World, devices: &[DeviceSetting]) -> Result<
     }
 }
 
-/// Copies the small files to the directories of all devices that are `there`. What went wrong with one, a sentence each: the node serves
-/// without that copy.
+/// Copies the small files to the directories of all devices that are `there`, but not over those of another node. What went wrong with one,
+/// a sentence each: the node serves without that copy.
 pub fn copy(
     world: &dyn World,
     directory: &Path,
@@ -60,12 +60,27 @@ pub fn copy(
     backend: Backend,
 ) -> Result<Vec<String>> {
     let mut notes = Vec::new();
-    let is_copy = |device: &&DeviceSetting| {
+    let itself = Identity::read(world, directory)?.map(|identity| identity.node);
+    let may_have = |device: &&DeviceSetting| {
         device.class != Class::Memory && device.directory != directory && there(&device.directory)
     };
+    let mut copies = Vec::new();
+    for device in devices.iter().filter(may_have) {
+        match Identity::read(world, &device.directory) {
+            Ok(Some(other)) if Some(other.node) != itself => notes.push(format!(
+                "{}: its file `{}` says that it is another node's, {}; it was left as it is: this node would not know itself by this disk \
+                 alone; if that node is gone for good, remove the file",
+                shown(&device.directory),
+                identity::FILE,
+                other.node
+            )),
+            // One that cannot be read is made anew.
+            _ => copies.push(device),
+        }
+    }
     for name in [identity::FILE, places::FILE] {
         let text = world.read_text(&directory.join(name))?;
-        for device in devices.iter().filter(is_copy) {
+        for device in &copies {
             if let Err(error) = world.replace(&device.directory.join(name), text.as_bytes(), backend) {
                 notes.push(format!(
                     "{}: the copy of {name} was not written: {error}; the node serves, and would not know itself by this disk alone",
@@ -75,4 +90,42 @@ pub fn copy(
         }
     }
     Ok(notes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{copy, identity, places};
+    use crate::identity::Identity;
+    use crate::settings::DeviceSetting;
+    use crate::world::{OsWorld, World};
+    use base::policy::Class;
+    use os::disk::Backend;
+    use os::random::SystemRandom;
+
+    /// A directory of another node keeps that node's files, with a word; one without any gets this node's.
+    #[test]
+    fn another_nodes_files_stay() {
+        let root = std::env::temp_dir().join(format!("stormwell-home-{}", std::process::id()));
+        let [own, others, new] = ["own", "others", "new"].map(|name| root.join(name));
+        let start = |directory| {
+            OsWorld.make_directory(directory).expect("made");
+            Identity::start(&OsWorld, directory, Backend::Threads, &SystemRandom).expect("started")
+        };
+        let (itself, other) = (start(&own), start(&others));
+        std::fs::create_dir_all(&new).expect("made");
+        std::fs::write(own.join(places::FILE), "places").expect("written");
+        let setting = |directory: &std::path::PathBuf| DeviceSetting {
+            directory: directory.clone(),
+            class: Class::Ssd,
+            capacity: None,
+        };
+        let devices = [&own, &others, &new].map(setting);
+        let notes = copy(&OsWorld, &own, &devices, |_| true, Backend::Threads).expect("copied");
+        let read = |directory| Identity::read(&OsWorld, directory).expect("readable");
+        assert_eq!((read(&others), read(&new)), (Some(other), Some(itself)));
+        assert!(new.join(places::FILE).exists() && !others.join(places::FILE).exists());
+        let [note] = &notes[..] else { panic!("{notes:?}") };
+        assert!(note.contains(identity::FILE) && note.contains(&other.node.to_string()), "{note}");
+        std::fs::remove_dir_all(&root).expect("removed");
+    }
 }

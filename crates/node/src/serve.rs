@@ -207,10 +207,12 @@ fn note_devices(
     devices: &BTreeMap<DeviceId, Arc<Device>>,
 ) -> Result<Vec<String>> {
     places.write(world, settings.backend)?;
-    if settings.keeper().is_none() {
-        return Ok(keeping::note(world, directory, &settings.devices, settings.backend));
-    }
     let there = |path: &Path| devices.values().any(|device| device.place == shown(path));
+    if settings.keeper().is_none() {
+        let devices: Vec<DeviceSetting> =
+            settings.devices.iter().filter(|device| there(&device.directory)).cloned().collect();
+        return Ok(keeping::note(world, directory, &devices, settings.backend));
+    }
     home::copy(world, directory, &settings.devices, there, settings.backend)
 }
 
@@ -399,6 +401,13 @@ async fn open_devices(
             open.missing.push(lost);
             continue;
         }
+        // Its disk may have been taken away, and this be where it was mounted.
+        if let Some(device) = places.removed_at(setting)
+            && !given.world.exists(&setting.identity())?
+        {
+            open.removed.push(left_out(&shown(&setting.directory), device, 0));
+            continue;
+        }
         let Prepared { start, stats, note } = prepare_device(given, setting, &mut in_memory, random)?;
         open.notes.extend(note);
         let place = start.place.clone();
@@ -421,7 +430,7 @@ async fn open_devices(
         };
         let chunks = device.usage().chunks;
         // An older program removed devices without a mark in the metadata; that one is none of theirs any more says the file of places.
-        let was_removed = chunks > 0 && places.was_removed(device.id) || was_removed(metadata, device.id).await?;
+        let was_removed = places.was_removed(device.id) || was_removed(metadata, device.id).await?;
         if was_removed && (chunks == 0 || is_ours()) {
             open.removed.push(left_out(&place, device.id, chunks));
             places.stays_removed(setting, device.id);

@@ -73,14 +73,23 @@ pub async fn take_over(
     (holder, machine): (&str, &str),
     block: Option<&ExtendedBlock>,
 ) -> Result<Option<Arc<OpenFile>>, Refusal> {
-    match taken_over(gateway, attributes, (holder, machine), block).await {
-        // That may also be of a chunk that is being moved, or of the path while it is renamed: then the file is there.
-        Err(refusal)
-            if refusal.class == FILE_NOT_FOUND && gateway.client.stat_inode(attributes.inode).await.is_ok() =>
-        {
-            Err(Refusal::new(RETRIABLE, refusal.text))
+    let taken = taken_over(gateway, attributes, (holder, machine), block).await;
+    let is_lost = match &taken {
+        Ok(taken) => taken.is_none(),
+        Err(refusal) => [FILE_NOT_FOUND, LEASE_EXPIRED].contains(&refusal.class),
+    };
+    if !is_lost {
+        return taken;
+    }
+    // It may have been ended, or taken over, by somebody else for the same holder meanwhile: then he has it still. And what is not found may
+    // be a chunk that is being moved, or the path while it is renamed.
+    let is_not_found = matches!(&taken, Err(refusal) if refusal.class == FILE_NOT_FOUND);
+    match gateway.client.stat_inode(attributes.inode).await {
+        Ok(now) if is_not_found || now.generation != attributes.generation && is_held(&now, holder) => {
+            let text = format!("{holder} has file number {} still, which is being taken over; ask again", now.inode);
+            Err(Refusal::new(RETRIABLE, taken.err().map_or(text, |refusal| refusal.text)))
         }
-        taken => taken,
+        _ => taken,
     }
 }
 

@@ -15,7 +15,7 @@ use crate::message::files::{
 use crate::message::hdfs::{ExtendedBlock, LocatedBlock, STORAGE_DISK};
 use crate::note::Note;
 use crate::refusal::{FILE_NOT_FOUND, LEASE_EXPIRED, Refusal};
-use base::error::ErrorKind;
+use base::error::{Error, ErrorKind};
 use client::Attributes;
 use std::sync::Arc;
 
@@ -173,6 +173,8 @@ async fn end(gateway: &Gateway, ask: Complete) -> Result<bool, Refusal> {
         None if gateway.files.open.was_closed(file.inode, present.map(|present| present.id)) => return Ok(true),
         // An earlier try failed halfway: the file ends with what its device has.
         None => match gateway.client.recover_at(file.inode, false, file.attributes.generation).await {
+            // Another gateway has taken it over since, or was about to.
+            Ok(now) if is_held(&now, &holder) => Err(Error::new(ErrorKind::Stale, "another gateway has it")),
             Ok(now) if now.length < whole(present, last.as_ref()) => {
                 gateway.files.open.remove(file.inode);
                 let text = format!(
@@ -241,7 +243,7 @@ enum Held {
 }
 
 async fn file_of(gateway: &Gateway, block: &ExtendedBlock, holder: &str) -> Result<Held, Refusal> {
-    let none = || not_under_construction(block);
+    let none = || Refusal::io(format!("{} does not exist or is not under Construction", shown::show(block)));
     let mismatch = || {
         let text = format!("Lease mismatch: {} is accessed by a non lease holder {holder}", shown::show(block));
         Refusal::new(LEASE_EXPIRED, text)
@@ -274,10 +276,6 @@ async fn file_of(gateway: &Gateway, block: &ExtendedBlock, holder: &str) -> Resu
     }
 }
 
-fn not_under_construction(block: &ExtendedBlock) -> Refusal {
-    Refusal::io(format!("{} does not exist or is not under Construction", shown::show(block)))
-}
-
 /// A new generation stamp for a block: to append to it, or to go on after its connection broke.
 pub async fn update_block(gateway: &Gateway, ask: UpdateBlockForPipeline) -> Result<BlockAnswer, Refusal> {
     let file = match file_of(gateway, &ask.block, &ask.holder).await? {
@@ -304,12 +302,10 @@ pub async fn update_block(gateway: &Gateway, ask: UpdateBlockForPipeline) -> Res
 
 /// The block goes on under its new generation stamp; whoever writes under an older one does so no more.
 pub async fn update_pipeline(gateway: &Gateway, ask: UpdatePipeline) -> Result<(), Refusal> {
-    let file = match file_of(gateway, &ask.old, &ask.holder).await? {
-        Held::Here(file) => file,
-        // Its new connection is at the gateway that gave the stamp, which raised it when that connection began.
-        Held::Elsewhere(attributes) if attributes.open => return Ok(()),
-        // That gateway is gone since, and the connection with it.
-        Held::Elsewhere(_) => return Err(not_under_construction(&ask.old)),
+    let Held::Here(file) = file_of(gateway, &ask.old, &ask.holder).await? else {
+        // Its new connection is at the gateway that gave the stamp, which raised it when that connection began. If that one is gone since, so
+        // is the connection: then the client asks for the next stamp.
+        return Ok(());
     };
     let mut state = file.state.lock().await;
     present(&file, &state, &ask.old)?;

@@ -278,7 +278,7 @@ impl Director {
         roles.extend((1..1 + self.random.below(3) as usize).map(Role::Files));
         let sometimes = [
             (Role::Returned, 4),
-            (Role::Witness, 2),
+            (Role::Witness, 1),
             (Role::Rivals, 3),
             (Role::Passing, 3),
             (Role::Again, 2),

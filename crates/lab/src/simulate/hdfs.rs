@@ -4,6 +4,7 @@
 mod blocks;
 mod calls;
 mod format;
+mod going_on;
 pub mod settings;
 pub mod taken;
 
@@ -36,7 +37,7 @@ use std::time::Duration;
 pub const PORT: u16 = 8020;
 
 /// What it asks for, as it is counted.
-pub const OPERATIONS: [&str; 19] = [
+pub const OPERATIONS: [&str; 21] = [
     "hdfs mkdirs",
     "hdfs create",
     "hdfs append",
@@ -45,6 +46,8 @@ pub const OPERATIONS: [&str; 19] = [
     "hdfs write",
     "hdfs hflush",
     "hdfs hsync",
+    "hdfs updateBlockForPipeline",
+    "hdfs updatePipeline",
     "hdfs complete",
     "hdfs recoverLease",
     "hdfs getFileInfo",
@@ -211,7 +214,7 @@ impl Hdfs {
         self.losses_at_open = if stand == Some(tag) { losses_before } else { self.scene.oracle().losses_of(tag) };
         for _ in 0..self.random.below(8) {
             tokio::time::sleep(Duration::from_millis(self.random.below(PAUSE_MAX))).await;
-            if !self.step(&mut open).await? {
+            if !self.step(&mut open).await? && !(self.random.one_in(2) && self.goes_on(&mut open).await?) {
                 // The stream is broken: what is there is between what was acknowledged and what was sent.
                 return self.recover(&mut open).await;
             }

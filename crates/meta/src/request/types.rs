@@ -240,6 +240,9 @@ pub struct DeviceInfo {
     pub reported: bool,
     /// Whether it is being emptied: it is given nothing new.
     pub draining: bool,
+    /// In which order devices are emptied: higher than that of all which were being emptied when this one was to be. Zero: it is not, or
+    /// nobody knows.
+    pub drain: u64,
     /// Whether its node is silent: it is given nothing new until that is heard of.
     pub silent: bool,
 }

@@ -243,7 +243,9 @@ fn kept_for_its_holder() {
     ask(&mut world, first, 3, Request::CloseSession).expect("over");
     world.pass(Duration::ZERO);
     world.ask(Request::Recovered { inode: made.inode, generation, length: 9 }).expect("closed");
-    assert_eq!(holder(&mut world), its);
+    let only_gone = Request::Fence { inode: made.inode, only_gone: true, for_holder: false, generation: None };
+    ask(&mut world, second, 4, only_gone).expect("it is closed");
+    assert_eq!(holder(&mut world), its, "whoever wants what is left has not opened it");
     world.ask(Request::Truncate { path: path("/f"), length: 3 }).expect("shorter");
     assert_eq!(holder(&mut world), nobody, "it is not the file that he wrote any more");
 }

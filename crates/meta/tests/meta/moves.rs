@@ -145,6 +145,31 @@ fn nothing_new_comes() {
     }
 }
 
+/// In which order devices are emptied is known across crashes, and asked twice it stays.
+#[test]
+fn drains_have_an_order() {
+    let mut world = World::new(3);
+    let order = |world: &mut World| match world.ask(Request::DeviceList) {
+        Ok(Reply::Devices(devices)) => {
+            devices.iter().map(|info| (info.device.0, info.draining, info.drain)).collect::<Vec<_>>()
+        }
+        other => panic!("{other:?}"),
+    };
+    for device in [2, 1, 2] {
+        world.ask(Request::DeviceDrain { device: DeviceId(device) }).expect("it begins");
+    }
+    let expected = [(1, true, 2), (2, true, 1)];
+    assert_eq!(order(&mut world), expected);
+    world.crash(1);
+    assert_eq!(order(&mut world), expected);
+    world.ask(Request::DeviceRemove { device: DeviceId(2) }).expect("removed");
+    let device = DeviceId(3);
+    let register = Request::DeviceRegister { device, class: Class::Ssd, capacity: 1 << 30, node: NodeId(1) };
+    world.ask(register).expect("registered");
+    world.ask(Request::DeviceDrain { device }).expect("it begins");
+    assert_eq!(order(&mut world), [(1, true, 2), (3, true, 3)]);
+}
+
 /// Which devices were removed is known across crashes, for good: none registers again. Those in memory, new at each start, are not noted.
 #[test]
 fn removed_ones_are_known() {

@@ -344,7 +344,8 @@ pub struct Recover {
     /// Only if its generation is this still, else `Stale`; 0: whatever it is.
     #[prost(uint64, tag = "3")]
     pub generation: u64,
-    /// Its holder may go on with it: `Append::generation` opens it for him. Else it is taken from him, too, also if nobody writes it by now.
+    /// Its holder may go on with it: `Append::generation` opens it for him. Without this and `only_gone` it is taken from him, too, also if
+    /// nobody writes it by now.
     #[prost(bool, tag = "4")]
     pub for_holder: bool,
 }

@@ -57,7 +57,8 @@ async fn handle(link: &Link, bag: u64, device: Id, grant: u64) -> bool {
 }
 
 /// A push to a device that is being emptied was taken by another one, and its answer lost. It is asked again when that other one is being
-/// emptied, too, and when it has handled the chunk and left: it is recognised, and no third device stores it again.
+/// emptied, too, and when it has handled the chunk: it is recognised, also after a restart, and no third device stores it again. The other one
+/// stays until the first one, which sends its pushes there, is gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_taker_leaves() {
     let mut fixture = Fixture::start_with("taker", vec![Class::Ssd; 3], 256 * MIB).await;
@@ -74,10 +75,23 @@ async fn the_taker_leaves() {
     assert!(push(&link, bag, leaving, 7, 5000).await, "it is there");
     assert_eq!(counted(&link).await.pushed, 2, "stored twice");
     assert!(handle(&link, bag, taker, 5).await);
-    until("it is removed", async || waits(&link, taker).await.is_none()).await;
+    let waits_for_it = async |link: &Link| {
+        waits(link, taker).await.expect("it is there").contains("the end of drains that began before")
+    };
+    until("it waits for the other", async || waits_for_it(&link).await).await;
+    assert!(push(&link, bag, leaving, 7, 5000).await, "it was there");
+    link.close();
+    fixture.stop().await;
+    fixture.run().await;
+    let link = fixture.link(2).await;
+    until("it waits for the other", async || waits_for_it(&link).await).await;
     assert!(push(&link, bag, leaving, 7, 5000).await, "it was there");
     let counted = counted(&link).await;
     assert_eq!((counted.pushed, counted.waiting), (2, 1), "handled, and stored again");
+    assert!(handle(&link, bag, leaving, 6).await);
+    for device in [leaving, taker] {
+        until("it is removed", async || waits(&link, device).await.is_none()).await;
+    }
     link.close();
     fixture.stop().await;
 }

@@ -153,12 +153,17 @@ impl Scene {
     }
 
     async fn try_start(&self, names: &[&str]) -> Result<Running> {
+        self.try_start_as_new(names, None).await
+    }
+
+    async fn try_start_as_new(&self, names: &[&str], new: Option<&str>) -> Result<Running> {
         let device = |name: &&str| {
             let directory = self.directory.join(name);
             DeviceSetting { directory, class: Class::Ssd, capacity: Some(256 << 20) }
         };
         let mut settings = Settings::new("127.0.0.1:0", names.iter().map(device).collect());
         settings.console = Door::At("127.0.0.1:0".to_string());
+        settings.as_new = new.map(|name| self.directory.join(name)).into_iter().collect();
         let world =
             FailingWorld { place: self.directory.join("bad"), broken: self.broken.clone(), ..FailingWorld::default() };
         let (clock, random) = (Arc::new(os::clock::SystemClock::new()), Arc::new(os::random::SystemRandom));
@@ -311,9 +316,16 @@ async fn a_failed_device_that_was_removed() {
         running.stop().await;
     }
 
-    // It is known wherever it is, and its place may have a new one.
+    // It is known wherever it is. In its place, whose disk may have been taken away, a new one is made if somebody says so.
     std::fs::rename(&bad, scene.directory.join("old")).expect("moved away");
-    let running = scene.try_start(&["good", "bad", "old"]).await.expect("it starts");
+    let running = scene.try_start(&["good", "bad"]).await.expect("it starts");
+    assert!(
+        running.notes.iter().any(|note| note.contains("so that its disk may be taken away")),
+        "{:?}",
+        running.notes
+    );
+    running.stop().await;
+    let running = scene.try_start_as_new(&["good", "bad", "old"], Some("bad")).await.expect("it starts");
     let word = |word: &str| running.notes.iter().filter(|note| note.contains(word)).count();
     assert_eq!((word("bad: made a new device"), word("old: device")), (1, 1), "{:?}", running.notes);
     let client = client_of(&running.address).await;

@@ -1,7 +1,7 @@
 //! What Hadoop's clients can do while somebody waits for a node that does not answer.
 
 use crate::cluster::Cluster;
-use crate::hdfs_gateways::{File, ask, of_length, stored, superuser, writer};
+use crate::hdfs_gateways::{File, ask, is_closed, of_length, stored, superuser, writer};
 use crate::hdfs_lost::apart;
 use crate::hdfs_user::{Refused, User, client_of};
 use crate::hdfs_write::PACKET;
@@ -16,6 +16,7 @@ use net::message::{chunk, file, order};
 use node::Door;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
@@ -347,6 +348,64 @@ async fn hdfs_taken_over_halfway_is_recovered() {
     assert_eq!((now.open, now.holder.as_str(), now.length), (false, "", 12));
     assert_eq!(stored(&cluster, &file.path).await, "acknowledged");
     stop_gateways_first(cluster).await;
+}
+
+/// Such a file is not said to be closed as long as its client may go on with it; when that was silent for as long as leases last, it is, and
+/// the client does not go on any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hdfs_taken_over_halfway_is_not_closed() {
+    let (cluster, way) = keeper_behind_a_way("hdfs-halfway-closed").await;
+    let (file, block, taking) = taken_halfway(&cluster, &way).await;
+    let native = client_of(cluster.address(0)).await;
+    let now = native.stat(&file.path).await.expect("it is there");
+    assert!(!now.open && now.holder == file.holder, "{now:?}");
+    let mut another = superuser(&cluster, 0).await;
+    assert!(!is_closed(&mut another, &file.path).await);
+    taking.abort();
+    cluster.ahead(Duration::from_secs(21 * 60));
+    let mut another = superuser(&cluster, 0).await;
+    assert!(is_closed(&mut another, &file.path).await, "its holder was silent for too long");
+    way.let_go();
+    let (_, _, late) = go_on(&cluster, 0, &file, &block).await.await.expect("no panic");
+    assert!(late.is_err(), "it was said to be closed: {late:?}");
+    assert_eq!(stored(&cluster, &file.path).await, "acknowledged");
+    stop_gateways_first(cluster).await;
+}
+
+/// While a file is taken over another client is refused to make one of that name: that takes the file from nobody.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hdfs_made_again_while_it_is_taken_over() {
+    let (mut cluster, way) = behind_a_way("hdfs-made-taken").await;
+    let mut first = superuser(&cluster, 1).await;
+    let (file, block, _stream, on, _) = apart(&cluster, &mut first, 1, "f").await;
+    assert_eq!(on, 2);
+    way.hold_next::<order::Fence>();
+    let taking = go_on(&cluster, 0, &file, &block).await;
+    way.has_come().await;
+    let mut another = superuser(&cluster, 2).await;
+    let refused = File::try_create(&mut another, &file.path, "another").await.err().expect("it is there");
+    assert!(refused.0.ends_with("FileAlreadyExistsException"), "{refused:?}");
+    way.let_go();
+    end_well(&cluster, &file, taking).await;
+    cluster.stop(1).await;
+    cluster.stop_all().await;
+}
+
+/// A gateway that is stopped leaves its files to their clients, who go on at another one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hdfs_goes_on_when_its_gateway_is_stopped() {
+    let (mut cluster, _way) = behind_a_way("hdfs-gateway-stopped").await;
+    let mut first = superuser(&cluster, 1).await;
+    let (file, block, stream, on, _) = apart(&cluster, &mut first, 1, "f").await;
+    assert_eq!(on, 2);
+    cluster.stop(1).await;
+    drop(stream);
+    let (mut user, _, renewed) = go_on(&cluster, 0, &file, &block).await.await.expect("no panic");
+    let last = of_length(&renewed.expect("it goes on here"), 12);
+    // The store need not know yet that the device of the first one is gone, where the next bytes could go.
+    assert_eq!(file.complete(&mut user, Some(last)).await, Ok(true));
+    assert_eq!(stored(&cluster, &file.path).await, "acknowledged");
+    cluster.stop_all().await;
 }
 
 /// A file that was open at the second gateway and is closed by the third, which does not come to open it: its call is held back.

@@ -3,11 +3,12 @@
 use crate::Fixture;
 use crate::hdfs_bounds::{bounded, elsewhere, end, highest};
 use crate::hdfs_user::hdfs;
+use crate::until;
 use base::env::Random;
 use base::error::ErrorKind;
 use base::limit::HDFS_FRAME_MAX;
 use bytes::{Buf, Bytes};
-use gateway_hdfs::message::files::{Create, IsFileClosed};
+use gateway_hdfs::message::files::{Create, IsFileClosed, RecoverLease};
 use gateway_hdfs::message::hdfs::Permission;
 use gateway_hdfs::message::names::{
     BoolAnswer, DeleteRequest, ListingAnswer, ListingRequest, MkdirsRequest, PathRequest, RenameRequest, StatusAnswer,
@@ -157,6 +158,11 @@ impl Calls {
     async fn is_closed(&mut self, path: &str) -> bool {
         let ask = IsFileClosed { path: path.to_string() };
         self.ask::<BoolAnswer>("isFileClosed", &ask).await.expect("the file is there").result
+    }
+
+    async fn recover_lease(&mut self, path: &str) -> bool {
+        let ask = RecoverLease { path: path.to_string(), holder: "another".to_string() };
+        self.ask::<BoolAnswer>("recoverLease", &ask).await.expect("the file is there").result
     }
 }
 
@@ -415,7 +421,7 @@ async fn administrators() {
 }
 
 /// The gateway's session does not end while the node serves, however long the machine stood still: files stay open and calls go
-/// on. When the node stops, open files are closed.
+/// on. When the node stops, open files are closed, and stay their holders' until their leases are asked back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lives_as_long_as_the_node() {
     let mut fixture = Fixture::start("lives").await;
@@ -438,10 +444,14 @@ async fn lives_as_long_as_the_node() {
     fixture.stop().await;
     fixture.run().await;
     let mut calls = client(&fixture, &superuser()).await;
-    let closed = async { while !calls.is_closed("/open").await {} };
-    tokio::time::timeout(Duration::from_secs(10), closed)
-        .await
-        .expect("long before a session ends for want of renewal");
+    let native = fixture.link(6).await;
+    let look = file::Stat { path: "/open".to_string() };
+    let is_open = async || native.call(&look, Payload::empty()).await.expect("it is there").0.open;
+    until("long before a session ends for want of renewal", async || !is_open().await).await;
+    assert!(!calls.is_closed("/open").await, "its holder may go on with it");
+    assert!(calls.recover_lease("/open").await);
+    assert!(calls.is_closed("/open").await);
+    native.close();
     fixture.stop().await;
 }
 

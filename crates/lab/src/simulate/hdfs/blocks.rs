@@ -6,7 +6,7 @@ use base::net::{Net, Stream};
 use gateway_hdfs::message::hdfs::{ExtendedBlock, LocatedBlock};
 use gateway_hdfs::message::transfer::{
     BaseHeader, CHECKSUM_CRC32C, CHECKSUM_OK, Checksum, OperationAnswer, OperationHeader, PACKET_LENGTHS, PacketHeader,
-    ReadBlock, ReadStatus, SUCCESS, WriteBlock,
+    ReadBlock, ReadStatus, SETUP_STREAMING_RECOVERY, SUCCESS, WriteBlock,
 };
 use prost::Message;
 use sim::net::SimNet;
@@ -106,7 +106,7 @@ impl BlockWriter {
             pipeline_size: 1,
             acknowledged: 0,
             sent: 0,
-            new_generation_stamp: 0,
+            new_generation_stamp: if stage == SETUP_STREAMING_RECOVERY { block.block.generation_stamp } else { 0 },
             checksum: Checksum { kind: CHECKSUM_CRC32C, bytes: UNIT as u32 },
             caching: None,
         };
