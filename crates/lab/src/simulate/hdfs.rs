@@ -214,7 +214,8 @@ impl Hdfs {
         self.losses_at_open = if stand == Some(tag) { losses_before } else { self.scene.oracle().losses_of(tag) };
         for _ in 0..self.random.below(8) {
             tokio::time::sleep(Duration::from_millis(self.random.below(PAUSE_MAX))).await;
-            if !self.step(&mut open).await? && !(self.random.one_in(2) && self.goes_on(&mut open).await?) {
+            let went_on = self.step(&mut open).await? || self.random.one_in(2) && self.goes_on(&mut open).await?;
+            if !went_on {
                 // The stream is broken: what is there is between what was acknowledged and what was sent.
                 return self.recover(&mut open).await;
             }
