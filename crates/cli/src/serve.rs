@@ -53,7 +53,7 @@ pub struct Serve {
     /// How disks are driven: auto, uring, threads or volatile
     #[arg(long, hide = true, value_parser = backend)]
     disk: Option<String>,
-    /// A --data directory whose device is gone for good: a new device is made there
+    /// A --data directory whose device is gone for good, or was removed and its directory emptied: a new device is made there
     #[arg(long, value_name = "DIR")]
     as_new: Vec<String>,
     /// Where metrics and health are, or `off`; without it the port after the node's, on loopback

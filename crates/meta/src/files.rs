@@ -523,7 +523,7 @@ impl State {
         // Who asks for what a writer that is gone left has not taken it yet: opening it does.
         let releases = !for_holder && !only_gone;
         let Some(writer) = &record.writer else {
-            // For whom it was closed is looked for by who closed it: that raised the generation by one.
+            // Who asks may have looked before its writer was ended, which raised the generation by one.
             let is_of_earlier = |at: Generation| at.0 > record.generation || record.generation - at.0 > 1;
             if releases && !generation.is_some_and(is_of_earlier) && record.kept.take().is_some() {
                 self.put(&Key::Inode(inode), &record);

@@ -237,8 +237,8 @@ impl Keeper {
         for said in devices {
             let device = DeviceId(said.device.value());
             let is_known = known.contains_key(&device);
-            // One that is being emptied was known. What its node says of the drain is of this start of it, so it was removed in this start. Of one
-            // in memory nobody else knows.
+            // One that is being emptied was known. What its node says of the drain is of this start of it, so it was removed in this start: a
+            // device in memory leaves no mark in the metadata.
             if self.peers.was_removed(device) || said.drain.is_some() && !is_known {
                 removed.push(said.device);
             } else if !is_known {

@@ -119,8 +119,8 @@ impl Places {
         self.removed.remove(&absolute(directory));
     }
 
-    /// Takes what the metadata say of the devices: those that are none of this node's any more are not missed, and their directories may be
-    /// empty or hold new ones.
+    /// Takes what the metadata say of the devices: those that are none of this node's any more are not missed. One that another node has may
+    /// be followed by a new one in its directory, one that was removed only with `--as-new` (`removed_at`).
     pub fn compare(&mut self, standing: impl Fn(DeviceId) -> Standing) {
         for (directory, device) in std::mem::take(&mut self.known) {
             match standing(device) {
@@ -201,8 +201,8 @@ pub fn left_out(place: &str, device: DeviceId, chunks: u64) -> String {
         return left_out_as_it_is(place, device, &format!("still holds {chunks} chunks"));
     }
     format!(
-        "{place}: device {device} was emptied and removed from this store: it is left out, so that its disk may be taken away. Start \
-         without this directory; to use its disk here again, empty the directory and start with --as-new {place}"
+        "{place}: device {device} was emptied and removed from this store, so nothing is missing: it is left out, and its disk may be taken \
+         away. Start without this directory; to use its disk here again, empty the directory and start with --as-new {place}"
     )
 }
 

@@ -11,7 +11,7 @@ use crate::metadata::{self, Metadata};
 use crate::metered::{DiskStats, MeteredDisk};
 use crate::metrics::Metrics;
 use crate::peers::Peers;
-use crate::places::{Missing, Places, Standing, left_out, left_out_as_it_is};
+use crate::places::{Missing, Places, Standing, absolute, left_out, left_out_as_it_is};
 use crate::service::{Keeper, Node, NodeService, Role};
 use crate::settings::{DeviceSetting, Door, Settings, shown};
 use crate::troubles::Troubles;
@@ -402,7 +402,8 @@ async fn open_devices(
             continue;
         }
         // Its disk may have been taken away, and this be where it was mounted.
-        if let Some(device) = places.removed_at(setting)
+        if setting.class != Class::Memory
+            && let Some(device) = places.removed_at(setting)
             && !given.world.exists(&setting.identity())?
         {
             open.removed.push(left_out(&shown(&setting.directory), device, 0));
@@ -433,6 +434,11 @@ async fn open_devices(
         let was_removed = places.was_removed(device.id) || was_removed(metadata, device.id).await?;
         if was_removed && (chunks == 0 || is_ours()) {
             open.removed.push(left_out(&place, device.id, chunks));
+            if given.settings.as_new.iter().any(|directory| absolute(directory) == absolute(&setting.directory)) {
+                open.notes.push(format!(
+                    "{place}: --as-new changed nothing, the directory is not empty; nothing in it was touched"
+                ));
+            }
             places.stays_removed(setting, device.id);
             device.send(device::Item::Stop);
             open.engines.push(ended);

@@ -126,7 +126,7 @@ pub struct Director {
     first_is_large: bool,
     faults: Vec<SimFaults>,
     net_faults: NetFaults,
-    /// A write failed, or will, in this life of the node.
+    /// A write failed, or will, in this life of the node, be it for want of room.
     has_write_error: bool,
     /// How the node ends when a device stops by itself.
     end_when_stopped: End,
@@ -229,7 +229,7 @@ impl Director {
         self.count(if how == End::Kill { "kill" } else { "power loss" });
         let silent = how == End::PowerLoss && self.random.one_in(2);
         self.machine.end(how, if silent { Gone::Silent } else { Gone::Reset });
-        self.has_write_error = false;
+        self.has_write_error = self.faults.iter().any(|faults| faults.capacity.is_some());
         // Whatever was to stop has stopped.
         self.faults.iter_mut().for_each(|faults| faults.crash_at = None);
         self.apply_faults();
@@ -278,6 +278,7 @@ impl Director {
         roles.extend((1..1 + self.random.below(3) as usize).map(Role::Files));
         let sometimes = [
             (Role::Returned, 4),
+            // In every history: the only one that looks for a name at two clients.
             (Role::Witness, 1),
             (Role::Rivals, 3),
             (Role::Passing, 3),
@@ -363,6 +364,7 @@ impl Director {
             9 => self.faults[device].read_error = When::Once,
             10 => {
                 let room = self.random.below(3 * MIB);
+                self.has_write_error = true;
                 self.faults[device].capacity = Some(self.machine.hardware.devices[device].space() + room);
             }
             11 => self.machine.host.cut_all(),

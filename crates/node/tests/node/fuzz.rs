@@ -272,6 +272,8 @@ async fn fuzz_questions() {
                 message.extend([4 * 8, 0]);
             }
         }
+        // A long run outlives a session that nobody renews.
+        link.call(&session::Renew::default(), Payload::empty()).await.expect("renewed");
         let (address, seeded) = (fixture.address().to_string(), random.fork("payload"));
         let asked = tokio::task::spawn_blocking(move || ask_all(&address, session, &questions, &seeded));
         asked.await.unwrap_or_else(|_| panic!("round {round} was not answered: cargo test --release -p node fuzz"));

@@ -13,7 +13,7 @@ use gateway_hdfs::message::hdfs::{ExtendedBlock, LocatedBlock, Permission};
 use gateway_hdfs::message::transfer::{NO_PACKET, OOB_RESTART, SETUP_CREATE, SETUP_STREAMING_RECOVERY, SUCCESS};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -33,6 +33,8 @@ const LENGTH: usize = 16 << 20;
 pub struct Elsewhere {
     process: Child,
     pub hdfs: String,
+    /// Stays open: its test harness says after a minute that the test takes long, and would end if nobody could read that.
+    _said: BufReader<ChildStdout>,
 }
 
 impl Elsewhere {
@@ -42,10 +44,10 @@ impl Elsewhere {
         command.args(["--exact", "hdfs_trouble::node_of_a_test", "--nocapture"]).env(BE_NODE, &fixture.directory);
         let process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut process = process.expect("it starts");
-        let said = BufReader::new(process.stdout.take().expect("it is piped"));
-        let lines = said.lines().map_while(Result::ok);
+        let mut said = BufReader::new(process.stdout.take().expect("it is piped"));
+        let lines = said.by_ref().lines().map_while(Result::ok);
         let hdfs = lines.filter_map(|line| line.strip_prefix("hdfs ").map(str::to_string)).next();
-        Elsewhere { process, hdfs: hdfs.expect("the node says where it is") }
+        Elsewhere { process, hdfs: hdfs.expect("the node says where it is"), _said: said }
     }
 
     /// Its number, as the system knows it.
