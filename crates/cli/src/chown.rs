@@ -7,13 +7,14 @@ use base::error::{Error, ErrorKind};
 use clap::Args;
 use client::NewAttributes;
 
-/// Sets owner and group of files and directories, which are kept and shown but not enforced yet
+/// Sets owner and group of files and directories, which only the HDFS gateway enforces
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   stormwell chown ada:research -R /data
   stormwell chown :research /data/shared
 
-Owners are names, not numbers, and need not exist on any machine. Nobody enforces permissions yet.")]
+Owners are names, not numbers, and need not exist on any machine. Hadoop's clients are held to permissions,
+this program and other native clients are not.")]
 pub struct Chown {
     /// Everything below, too
     #[arg(short = 'R', long)]

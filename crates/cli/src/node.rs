@@ -30,7 +30,8 @@ enum What {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  stormwell node ls
 
-States: `keeper` keeps the metadata; `serving`; `draining` while its devices are being emptied, with how far that is below it; `silent` if it has not reported for some
+States: `keeper` keeps the metadata; `serving`; `draining` while its devices are being emptied, with how far that is below it; `no devices` if all were emptied or it was started
+without any: it keeps no bytes, and may be removed; `silent` if it has not reported for some
 seconds: its devices get nothing new, and what is on them cannot be read until it is back. Nothing is deleted for silence.")]
 struct Ls {}
 
@@ -121,7 +122,7 @@ async fn list(context: &Context) -> Result<Exit> {
 }
 
 fn row([name, state, devices, used, size]: [&str; 5], address: &str) -> String {
-    format!("{name:<16} {state:<9} {devices:>7} {used:>10} {size:>10}  {address}")
+    format!("{name:<16} {state:<10} {devices:>7} {used:>10} {size:>10}  {address}")
 }
 
 /// The devices of a node.
@@ -139,7 +140,11 @@ pub fn state(view: &ViewAnswer, member: &ClusterMember, its: &[&Device]) -> &'st
     if !its.is_empty() && its.iter().all(|device| device.drain.is_some()) {
         return "draining";
     }
-    if member.node.node == view.keeper { "keeper" } else { "serving" }
+    match (member.node.node == view.keeper, its.is_empty()) {
+        (true, _) => "keeper",
+        (false, true) => "no devices",
+        (false, false) => "serving",
+    }
 }
 
 /// Fewer digits of an id name nothing.

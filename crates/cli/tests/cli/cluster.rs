@@ -157,6 +157,7 @@ fn three_machines_one_store() {
     cluster.serve("d");
     cluster.until(&[("a", "keeper"), ("b", "serving"), ("c", "serving"), ("d", "serving")]);
     cluster.command("c", &["node", "drain", "b"]).done();
+    cluster.until(&[("a", "keeper"), ("b", "no devices"), ("c", "serving"), ("d", "serving")]);
     cluster.kill("b");
     cluster.command("c", &["node", "rm", "b"]).done();
     cluster.until(&[("a", "keeper"), ("c", "serving"), ("d", "serving")]);
