@@ -138,7 +138,7 @@ pub(super) fn ring() -> std::result::Result<IoUring, String> {
     Err(reason)
 }
 
-/// Reads the first block of a file over a ring.
+/// Reads the first block of a file over a ring; nothing is read of an empty one.
 pub(super) fn probe(file: &File) -> io::Result<()> {
     let mut ring = IoUring::new(2)?;
     let mut buffer = Buffer::zeroed(BLOCK);
@@ -151,7 +151,7 @@ pub(super) fn probe(file: &File) -> io::Result<()> {
         }
     }
     match ring.completion().next().map(|completion| completion.result()) {
-        Some(count) if count == BLOCK as i32 => Ok(()),
+        Some(count) if count == BLOCK as i32 || count == 0 => Ok(()),
         Some(errno) if errno < 0 => Err(io::Error::from_raw_os_error(-errno)),
         other => Err(io::Error::other(format!("a read of one block returned {other:?}"))),
     }

@@ -114,6 +114,11 @@ impl BlockWriter {
         Ok(BlockWriter { stream, number: 0, sent: VecDeque::new() })
     }
 
+    /// Whether anything was sent in this stream, whose acknowledgement is one of all that the gateway took before.
+    pub fn has_sent(&self) -> bool {
+        self.number > 0
+    }
+
     /// Sends bytes as one packet. `sync`: they have to be durable when it is acknowledged.
     pub async fn send(&mut self, offset: u64, bytes: &[u8], sync: bool) -> Result<()> {
         self.packet(PacketHeader { offset, number: self.number, last: false, length: bytes.len() as u32, sync }, bytes)
