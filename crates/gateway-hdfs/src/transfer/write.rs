@@ -44,12 +44,16 @@ pub(crate) async fn write_block(
         Ok(turn) => turn,
         Err(error) => return super::answer(connection, ERROR, error.text()).await,
     };
+    // All that the client wants is that the block ends as it is. The last packet, whose acknowledgement it missed, may have asked for a sync.
+    let ends = request.stage == CLOSE_RECOVERY;
+    if ends && let Err(error) = sync_all(&turn).await {
+        return super::answer(connection, ERROR, error.text()).await;
+    }
     let first_bad_link = Some(String::new());
     connection
         .write_message(&OperationAnswer { status: SUCCESS, first_bad_link, ..OperationAnswer::default() })
         .await?;
-    // All that the client wanted is that the block ends as it is.
-    if request.stage == CLOSE_RECOVERY {
+    if ends {
         return Ok(());
     }
     let file = turn.file.clone();
@@ -60,6 +64,11 @@ pub(crate) async fn write_block(
         gateway.files.room.was_refused(gateway, &file, by).await;
     }
     written
+}
+
+/// Waits until everything so far is synced.
+async fn sync_all(turn: &Turn) -> Result<()> {
+    turn.sync(Bytes::new(), BlockSums::default()).await?.await
 }
 
 /// Whether a file goes no further because there is no room, and on which device if that is known.
