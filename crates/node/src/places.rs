@@ -147,12 +147,12 @@ impl Places {
         self.removed.get(&absolute(&setting.directory)).copied()
     }
 
-    /// A device was found in this directory. Those in memory are new each time and not noted.
+    /// A device was found in this directory. Those in memory are new each time and not noted: who was removed there before stays removed.
     pub fn found(&mut self, setting: &DeviceSetting, device: DeviceId) {
         self.known.retain(|_, known| *known != device);
         self.removed.retain(|_, removed| *removed != device);
-        self.removed.remove(&absolute(&setting.directory));
         if setting.class != Class::Memory {
+            self.removed.remove(&absolute(&setting.directory));
             self.known.insert(absolute(&setting.directory), device);
         }
     }
@@ -265,6 +265,8 @@ mod tests {
             (places.removed_at(&setting("/d", Class::Ssd)), places.device_at(&setting("/d", Class::Ssd)))
         };
         assert!(at(&places) == (Some(DeviceId(7)), None) && places.was_removed(DeviceId(7)));
+        places.found(&setting("/d", Class::Memory), DeviceId(10));
+        assert_eq!(at(&places), (Some(DeviceId(7)), None));
         places.found(&setting("/d", Class::Ssd), DeviceId(8));
         assert_eq!(at(&places), (None, Some(DeviceId(8))));
         assert_eq!(parse(&places.text()), Some(places.known.clone()));
