@@ -436,7 +436,7 @@ async fn open_devices(
             open.removed.push(left_out(&place, device.id, chunks));
             if given.settings.as_new.iter().any(|directory| absolute(directory) == absolute(&setting.directory)) {
                 open.notes.push(format!(
-                    "{place}: --as-new changed nothing, the directory is not empty; nothing in it was touched"
+                    "{place}: --as-new changed nothing, the directory is not empty; nothing on its device was deleted"
                 ));
             }
             places.stays_removed(setting, device.id);
