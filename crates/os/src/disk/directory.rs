@@ -140,13 +140,13 @@ impl Directory {
         self.lock.as_raw_fd()
     }
 
-    /// Hands a file of one block, opened like those of the device, to `test`.
+    /// Hands a file of one block, opened like those of the device, to `test`; an empty one if the file system has no room for a block.
     pub(super) fn probe(&self, test: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
         let path = self.path.join(format!("probe{MAKING}"));
         let result = self.make(&path).and_then(|file| {
             match file.write_all_at(&Buffer::zeroed(BLOCK), 0) {
                 // It took the flags. Whoever can start the node on a full file system can delete something.
-                Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => {}
+                Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT)) => file.set_len(0)?,
                 written => written?,
             }
             test(&file)
