@@ -345,10 +345,11 @@ impl Core {
     }
 
     /// Takes the device out of service after a second failed write.
-    pub fn fail_to_write(&mut self, what: &str, error: &DiskError) {
-        let remedy = match error {
-            DiskError::NoSpace => "make room on its file system and start its node again",
-            DiskError::NotFound | DiskError::Io(_) | DiskError::Unnamed(_) => REPLACE,
+    pub fn fail_to_write(&mut self, what: &str, first: &DiskError, error: &DiskError) {
+        let remedy = match (first, error) {
+            (DiskError::NoSpace, DiskError::NoSpace) => "make room on its file system and start its node again",
+            // Room does not mend a disk that failed for another cause, too.
+            _ => REPLACE,
         };
         self.fail(&format!("failed to write {what}twice ({error})"), remedy);
     }

@@ -73,8 +73,8 @@ pub(crate) struct DataLog {
     pub bytes_ahead: usize,
     /// A write failed: what is pending is written again elsewhere.
     repair: Option<Repair>,
-    /// Repairs since the last success.
-    strikes: u32,
+    /// Why the repair that has not succeeded was begun.
+    strike: Option<DiskError>,
     /// Bytes written since the last checkpoint.
     pub written_bytes: u64,
 }
@@ -274,10 +274,9 @@ impl Core {
             && (again || self.settings.planted == Some(Planted::StrikePerWrite))
         {
             self.data_log.repair = Some(Repair { begun: false, moved: 0, since: self.now });
-            self.data_log.strikes += 1;
-            if self.data_log.strikes > 1 {
-                self.fail_to_write("", &error);
-                return;
+            match self.data_log.strike.take() {
+                None => self.data_log.strike = Some(error),
+                Some(first) => return self.fail_to_write("", &first, &error),
             }
         }
         while self.data_log.writes.front().is_some_and(|write| write.ended == Some(true)) {
@@ -292,10 +291,10 @@ impl Core {
                 self.index_record(&record);
             }
             match &mut self.data_log.repair {
-                None => self.data_log.strikes = 0,
+                None => self.data_log.strike = None,
                 Some(repair) if repair.begun => {
                     repair.moved -= write.records;
-                    self.data_log.strikes = 0;
+                    self.data_log.strike = None;
                 }
                 Some(_) => {}
             }

@@ -24,8 +24,8 @@ pub(crate) struct JournalLog {
     /// The first is in flight if `in_flight`; the last gathers.
     groups: VecDeque<Group>,
     in_flight: bool,
-    /// Failures since the last success.
-    strikes: u32,
+    /// The last write failed, for this cause.
+    strike: Option<DiskError>,
     /// Bytes written since the last checkpoint.
     pub written_bytes: u64,
     /// The segment that is written, and the block where the next group goes.
@@ -118,17 +118,16 @@ impl Core {
         log.in_flight = false;
         let place = log.current;
         if let Err(error) = result {
-            log.strikes += 1;
             log.current = None;
             // Its place is before this group, which goes elsewhere.
             self.abandon_checkpoint();
-            let log = &mut self.journal_log;
-            if log.strikes > 1 {
-                self.fail_to_write("its journal ", &error);
+            match self.journal_log.strike.take() {
+                None => self.journal_log.strike = Some(error),
+                Some(first) => self.fail_to_write("its journal ", &first, &error),
             }
             return;
         }
-        log.strikes = 0;
+        log.strike = None;
         if let (Some(group), Some((segment, _))) = (log.groups.pop_front(), place) {
             self.journal.written = group.last;
             self.journal.dirty.insert(journal_file(segment));

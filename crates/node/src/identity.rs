@@ -29,7 +29,13 @@ impl Identity {
             Some(found) => Identity { incarnation: found.incarnation.saturating_add(1), ..found },
             None => Identity { node: NodeId(random.wide()), incarnation: 1 },
         };
-        world.replace(&directory.join(FILE), identity.text().as_bytes(), backend)?;
+        world.replace(&directory.join(FILE), identity.text().as_bytes(), backend).map_err(|error| match error.kind() {
+            ErrorKind::Full => Error::new(
+                ErrorKind::Full,
+                format!("a start is counted in a small file, for which there is no room: {error}; nothing is lost; make room there and start again"),
+            ),
+            _ => error,
+        })?;
         Ok(identity)
     }
 

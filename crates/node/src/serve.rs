@@ -89,7 +89,8 @@ async fn open(
     let identity = Identity::start(world.as_ref(), &directory, settings.backend, random.as_ref())?;
     let hdfs = hdfs_listener.as_ref().map(|listener| listener.address());
     let itself = cluster::itself(&settings, &identity, &address, hdfs.as_deref());
-    let mut places = places_of(&settings, world.as_ref(), &directory)?;
+    let (mut places, as_new) = places_of(&settings, world.as_ref(), &directory)?;
+    notes.extend(as_new);
     let mut metadata = None;
     if let Some(kept) = kept {
         notes.extend(kept.note);
@@ -165,11 +166,20 @@ async fn open(
     Ok(Running { address, console, hdfs, notes, missing: node.missing.clone(), tasks, node, engines })
 }
 
-/// Where devices were at the last start, without those that somebody said are gone for good.
-fn places_of(settings: &Settings, world: &dyn World, directory: &Path) -> Result<Places> {
-    let mut places = Places::read(world, directory)?;
-    settings.as_new.iter().for_each(|directory| places.forget(directory));
-    Ok(places)
+/// Where devices were at the last start, without those that somebody said are gone for good; but one that is there is not. Notes for people.
+fn places_of(settings: &Settings, world: &dyn World, directory: &Path) -> Result<(Places, Vec<String>)> {
+    let (mut places, mut notes) = (Places::read(world, directory)?, Vec::new());
+    for new in &settings.as_new {
+        let there = |setting: &&DeviceSetting| absolute(&setting.directory) == absolute(new);
+        match settings.devices.iter().find(there) {
+            Some(setting) if setting.class != Class::Memory && world.exists(&setting.identity())? => notes.push(format!(
+                "{}: --as-new changed nothing, as there is a device in it, of which nothing was deleted; for a new one empty the directory first",
+                shown(new)
+            )),
+            _ => places.forget(new),
+        }
+    }
+    Ok((places, notes))
 }
 
 /// The node that keeps the metadata is one of the store's from now on; and it looks up whose the devices of its earlier starts are by now.
@@ -434,11 +444,6 @@ async fn open_devices(
         let was_removed = places.was_removed(device.id) || was_removed(metadata, device.id).await?;
         if was_removed && (chunks == 0 || is_ours()) {
             open.removed.push(left_out(&place, device.id, chunks));
-            if given.settings.as_new.iter().any(|directory| absolute(directory) == absolute(&setting.directory)) {
-                open.notes.push(format!(
-                    "{place}: --as-new changed nothing, the directory is not empty; nothing on its device was deleted"
-                ));
-            }
             places.stays_removed(setting, device.id);
             device.send(device::Item::Stop);
             open.engines.push(ended);

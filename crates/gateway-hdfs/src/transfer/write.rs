@@ -118,6 +118,8 @@ enum Event {
     /// Nothing more came, and nothing is under way: what was gathered goes out.
     Quiet,
     Written,
+    /// The file's writer has ended.
+    Gone,
     Synced(Result<()>),
     Silence,
 }
@@ -183,6 +185,10 @@ impl Writing {
                 Event::Packet(Err(error)) => return Err(error),
                 Event::Quiet => handed_over = self.hand_over_rest().await,
                 Event::Written => (),
+                // It may have left its error.
+                Event::Gone => {
+                    handed_over = handed_over.and(Err(Error::new(ErrorKind::Stale, "it is not open any more")))
+                }
                 Event::Synced(synced) => {
                     let end = self.syncing.pop_front().map_or(0, |(_, end)| end);
                     match synced {
@@ -208,14 +214,14 @@ impl Writing {
             && self.unacknowledged.len() < PACKETS_MAX;
         let may_go = self.on_their_way.is_empty() || self.last_came;
         let quiet = self.wants_sync() || self.gathering.has_piece() && may_go;
-        let under_way = !self.on_their_way.is_empty();
+        // Of this connection or of one before it, whose client sends again what it was not told of.
+        let under_way = self.handed_over > self.written.borrow().length;
         let next = self.received - self.turn.base;
         tokio::select! {
             biased;
             packet = self.gathering.packet(connection, next), if reads => Event::Packet(packet),
             () = std::future::ready(()), if quiet => Event::Quiet,
-            // Its sender lives as long as something is under way; if not, it has left its error.
-            _ = self.written.changed(), if under_way => Event::Written,
+            changed = self.written.changed(), if under_way => if changed.is_ok() { Event::Written } else { Event::Gone },
             synced = synced(&mut self.syncing), if !self.syncing.is_empty() => Event::Synced(synced),
             () = tokio::time::sleep(SILENCE_MAX) => Event::Silence,
         }

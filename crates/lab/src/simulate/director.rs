@@ -217,7 +217,10 @@ impl Director {
     /// Ends the node here and now.
     fn end(&mut self, how: End) {
         let how = if self.machine.must_lose_power() { End::PowerLoss } else { how };
-        (self.restart_soon, self.must_restart) = (false, false);
+        // A full disk stays full, and with it writes go on to fail.
+        let is_full = self.faults.iter().any(|faults| faults.capacity.is_some());
+        self.restart_soon = false;
+        (self.has_write_error, self.must_restart) = (is_full, is_full);
         {
             let mut oracle = self.scene.oracle();
             oracle.ends += 1;
@@ -229,7 +232,6 @@ impl Director {
         self.count(if how == End::Kill { "kill" } else { "power loss" });
         let silent = how == End::PowerLoss && self.random.one_in(2);
         self.machine.end(how, if silent { Gone::Silent } else { Gone::Reset });
-        self.has_write_error = self.faults.iter().any(|faults| faults.capacity.is_some());
         // Whatever was to stop has stopped.
         self.faults.iter_mut().for_each(|faults| faults.crash_at = None);
         self.apply_faults();
@@ -364,7 +366,7 @@ impl Director {
             9 => self.faults[device].read_error = When::Once,
             10 => {
                 let room = self.random.below(3 * MIB);
-                self.has_write_error = true;
+                (self.has_write_error, self.must_restart) = (true, true);
                 self.faults[device].capacity = Some(self.machine.hardware.devices[device].space() + room);
             }
             11 => self.machine.host.cut_all(),

@@ -110,6 +110,13 @@ struct Open {
     writer: Option<BlockWriter>,
 }
 
+impl Open {
+    /// Its stream is broken. What was acknowledged of the block that begins at `base` ends here in the file.
+    fn broke(&mut self, base: u64) -> u64 {
+        base + self.writer.take().map_or(self.position.saturating_sub(base), |writer| writer.acknowledged_to())
+    }
+}
+
 /// The directory of the client at this place.
 pub fn directory_of(place: usize) -> String {
     format!("/hdfs{place}")
@@ -256,7 +263,8 @@ impl Hdfs {
         let end = open.position + length;
         {
             let mut oracle = self.scene.oracle();
-            oracle.promise_mut(open.tag).handed = end;
+            let promise = oracle.promise_mut(open.tag);
+            promise.handed = promise.handed.max(end);
             oracle.may_be_anywhere(open.tag);
         }
         while open.position < end {
@@ -298,22 +306,37 @@ impl Hdfs {
             open.block = Some((open.position, block, SETUP_CREATE));
         }
         if open.writer.is_none() {
-            let Some((_, block, stage)) = &open.block else { return Ok(false) };
+            let Some((base, block, stage)) = &open.block else { return Ok(false) };
             let holder = self.holder();
-            let begun = BlockWriter::begin(&self.net, block, *stage, &holder);
+            let begun = BlockWriter::begin(&self.net, block, (*stage, open.position - base), &holder);
             let Ok(writer) = self.scene.call(&self.name, "hdfs begin block", begun).await? else { return Ok(false) };
             open.writer = Some(writer);
         }
         Ok(true)
     }
 
-    /// Ends the block that is written. False: its stream is broken.
+    /// Ends the block that is written, and sometimes wants it durable. False: its stream is broken.
     async fn end_block(&mut self, open: &mut Open) -> Check<bool> {
+        let Some((base, ..)) = &open.block else { return Ok(true) };
+        let base = *base;
+        // As Hadoop's client does: the last packet goes when all others are acknowledged.
+        if !self.heard(open, "hdfs write").await? {
+            return Ok(false);
+        }
+        if let Some(writer) = open.writer.take() {
+            let sync = self.random.one_in(4);
+            let ended = writer.end(open.position - base, sync);
+            let ended = self.scene.call(&self.name, "hdfs write", ended).await?.is_ok();
+            if !ended && !(self.random.one_in(2) && self.ends_as_it_is(open).await?) {
+                return Ok(false);
+            }
+            if sync {
+                self.directory.synced(open.tag, open.position);
+            }
+        }
         open.previous = open.last();
-        let Some((base, ..)) = open.block.take() else { return Ok(true) };
-        let Some(writer) = open.writer.take() else { return Ok(true) };
-        let ended = writer.end(open.position - base);
-        Ok(self.scene.call(&self.name, "hdfs write", ended).await?.is_ok())
+        open.block = None;
+        Ok(true)
     }
 
     /// Waits until everything that was sent is acknowledged. False: the stream is broken.

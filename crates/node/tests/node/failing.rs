@@ -321,6 +321,17 @@ async fn a_failed_device_that_was_removed() {
     assert!(running.notes.iter().all(|note| !note.contains("made a new device")), "{:?}", running.notes);
     running.stop().await;
 
+    // Nor does one that cannot be opened stop the others, whatever is said of it.
+    let identity = bad.join("chunks/identity-00000000");
+    let whole = std::fs::read(&identity).expect("it is there");
+    std::fs::write(&identity, vec![7; whole.len()]).expect("written");
+    for new in [None, Some("bad")] {
+        let running = scene.try_start_as_new(&["good", "bad"], new).await.expect("it starts");
+        assert!(running.notes.iter().any(|note| note.contains("cannot be opened")), "{:?}", running.notes);
+        running.stop().await;
+    }
+    std::fs::write(&identity, whole).expect("written");
+
     // It is known wherever it is. In its place, whose disk may have been taken away, a new one is made if somebody says so.
     std::fs::rename(&bad, scene.directory.join("old")).expect("moved away");
     let running = scene.try_start(&["good", "bad"]).await.expect("it starts");

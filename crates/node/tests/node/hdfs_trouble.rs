@@ -259,6 +259,37 @@ async fn hdfs_full() {
     fixture.stop().await;
 }
 
+/// A client whose connection broke sends again what it was not told of, while it is on its way still: it is told when it is written,
+/// and need not send anything more before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hdfs_sent_again_on_its_way() {
+    let mut fixture = Fixture::start("hdfs-on-its-way").await;
+    let bytes = content(3 * BLOCK_SIZE as usize, 8);
+    let (large, block) = begun(&fixture, "/large", 1 << 40).await;
+    let filling = Writer::begin(&fixture, &block.block, SETUP_CREATE, 0).await.expect("it may");
+    let (file, block) = begun(&fixture, "/a", 1 << 30).await;
+    let mut writer = Writer::begin(&fixture, &block.block, SETUP_CREATE, 0).await.expect("it may");
+    let (head, rest) = bytes.split_at(PACKET);
+    writer.send_all(0, head, PACKET).await;
+    fill(&fixture, filling).await;
+    // It waits for room.
+    writer.send(head.len() as u64, rest).await;
+    assert!(tokio::time::timeout(Duration::from_millis(500), writer.hear()).await.is_err(), "there is none");
+    drop(writer);
+    let stamped = file.update(&fixture, &block.block).await.expect("a stamp");
+    let stage = (SETUP_STREAMING_RECOVERY, stamped.generation_stamp);
+    let mut writer = Writer::begin(&fixture, &block.block, stage.0, stage.1).await.expect("it may");
+    writer.send(head.len() as u64, rest).await;
+    assert!(tokio::time::timeout(Duration::from_millis(500), writer.hear()).await.is_err(), "there is none");
+    client(&fixture).await.delete(&large.path, false).await.expect("deleted");
+    tokio::time::timeout(Duration::from_secs(60), writer.heard()).await.expect("it is told");
+    writer.end(bytes.len() as u64).await;
+    let last = ExtendedBlock { length: Some(bytes.len() as u64), ..stamped };
+    assert_eq!(file.complete(&fixture, Some(&last)).await, Ok(true));
+    assert!(stored(&fixture, "/a").await == bytes);
+    fixture.stop().await;
+}
+
 /// A tier that is full refuses the blocks of the files that belong to it, and no others: those of another tier are written, and so
 /// is what may go to either.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -146,7 +146,7 @@ impl Directory {
         let result = self.make(&path).and_then(|file| {
             match file.write_all_at(&Buffer::zeroed(BLOCK), 0) {
                 // It took the flags. Whoever can start the node on a full file system can delete something.
-                Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT)) => file.set_len(0)?,
+                Err(error) if is_full(&error) => file.set_len(0)?,
                 written => written?,
             }
             test(&file)
@@ -410,17 +410,28 @@ pub(super) fn disk_error(what: &str, file: FileName, error: &io::Error) -> DiskE
     }
 }
 
+/// Whether a file system has no room, or its owner none that he may use.
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
+}
+
 /// Takes the directory for this process.
 fn lock(path: &Path) -> Result<File> {
     let lock_path = path.join("lock");
     let file = crate::file::open_or_create(&lock_path)?;
     take(&file, path, libc::LOCK_EX, true)?;
+    let holder = format!("{}\n", std::process::id());
+    // Over what is there, whose block a full file system may not give again. For people: the lock itself is held without it.
     let write = || -> io::Result<()> {
-        file.set_len(0)?;
-        file.write_all_at(format!("{}\n", std::process::id()).as_bytes(), 0)
+        file.write_all_at(holder.as_bytes(), 0)?;
+        file.set_len(holder.len() as u64)
     };
-    write().map_err(|error| Error::from(error).during(format!("cannot write {}", lock_path.display())))?;
-    Ok(file)
+    match write() {
+        Err(error) if !is_full(&error) => {
+            Err(Error::from(error).during(format!("cannot write {}", lock_path.display())))
+        }
+        _ => Ok(file),
+    }
 }
 
 /// Keeps servers away from the directory, others who look at it not, and writes nothing. A directory that was never locked

@@ -125,7 +125,9 @@ impl Member {
     pub fn end(&mut self, how: End, gone: Gone) {
         self.machine.end(how, gone);
         self.state = State::Down;
-        (self.has_write_error, self.must_restart) = (false, false);
+        // A full disk stays full, and with it writes go on to fail.
+        let is_full = self.faults.iter().any(|faults| faults.capacity.is_some());
+        (self.has_write_error, self.must_restart) = (is_full, is_full);
         // Whatever was to stop has stopped.
         let calm = |faults: &mut SimFaults| (faults.crash_at, faults.read_error) = (None, When::Never);
         self.faults.iter_mut().for_each(calm);

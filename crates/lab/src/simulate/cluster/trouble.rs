@@ -145,7 +145,7 @@ impl ClusterDirector {
             _ => {
                 let room = self.random.below(3 * MIB);
                 // Two writes may fail at once.
-                member.must_restart = true;
+                (member.has_write_error, member.must_restart) = (true, true);
                 member.faults[device].capacity = Some(member.machine.hardware.devices[device].space() + room);
             }
         }
@@ -261,7 +261,7 @@ impl ClusterDirector {
         if self.random.one_in(2) {
             // Pushes wait for room in it, and appends, while it is emptied.
             let member = &mut self.members[number];
-            member.must_restart = true;
+            (member.has_write_error, member.must_restart) = (true, true);
             for (device, faults) in member.machine.hardware.devices.iter().zip(&mut member.faults) {
                 faults.capacity = Some(device.space() + self.random.below(MIB));
             }

@@ -5,8 +5,8 @@ use base::error::{Error, ErrorKind, Result};
 use base::net::{Net, Stream};
 use gateway_hdfs::message::hdfs::{ExtendedBlock, LocatedBlock};
 use gateway_hdfs::message::transfer::{
-    BaseHeader, CHECKSUM_CRC32C, CHECKSUM_OK, Checksum, OperationAnswer, OperationHeader, PACKET_LENGTHS, PacketHeader,
-    ReadBlock, ReadStatus, SETUP_STREAMING_RECOVERY, SUCCESS, WriteBlock,
+    BaseHeader, CHECKSUM_CRC32C, CHECKSUM_OK, CLOSE_RECOVERY, Checksum, OperationAnswer, OperationHeader,
+    PACKET_LENGTHS, PacketHeader, ReadBlock, ReadStatus, SETUP_STREAMING_RECOVERY, SUCCESS, WriteBlock,
 };
 use prost::Message;
 use sim::net::SimNet;
@@ -32,8 +32,10 @@ const READ_BLOCK: u8 = 81;
 pub struct BlockWriter {
     stream: Box<dyn Stream>,
     number: i64,
-    /// Packets that were sent and not acknowledged.
-    sent: VecDeque<i64>,
+    /// Packets that were sent and not acknowledged, with where each ends in the block.
+    sent: VecDeque<(i64, u64)>,
+    /// What was acknowledged ends here in the block.
+    acknowledged: u64,
 }
 
 /// Waits for something that a gateway has to say.
@@ -98,20 +100,31 @@ fn header(block: &ExtendedBlock, client: &str) -> OperationHeader {
 }
 
 impl BlockWriter {
-    /// Begins to write a block, in a stage of the protocol.
-    pub async fn begin(net: &SimNet, block: &LocatedBlock, stage: i32, holder: &str) -> Result<BlockWriter> {
+    /// Begins to write a block in a stage of the protocol; what was acknowledged of it ends at `from`.
+    pub async fn begin(
+        net: &SimNet,
+        block: &LocatedBlock,
+        (stage, from): (i32, u64),
+        holder: &str,
+    ) -> Result<BlockWriter> {
+        let recovers = matches!(stage, SETUP_STREAMING_RECOVERY | CLOSE_RECOVERY);
         let request = WriteBlock {
             header: header(&block.block, holder),
             stage,
             pipeline_size: 1,
             acknowledged: 0,
             sent: 0,
-            new_generation_stamp: if stage == SETUP_STREAMING_RECOVERY { block.block.generation_stamp } else { 0 },
+            new_generation_stamp: if recovers { block.block.generation_stamp } else { 0 },
             checksum: Checksum { kind: CHECKSUM_CRC32C, bytes: UNIT as u32 },
             caching: None,
         };
         let (stream, _) = operation(net, &address_of(block, 0)?, WRITE_BLOCK, &request).await?;
-        Ok(BlockWriter { stream, number: 0, sent: VecDeque::new() })
+        Ok(BlockWriter { stream, number: 0, sent: VecDeque::new(), acknowledged: from })
+    }
+
+    /// What was acknowledged ends here in the block.
+    pub fn acknowledged_to(&self) -> u64 {
+        self.acknowledged
     }
 
     /// Whether anything was sent in this stream, whose acknowledgement is one of all that the gateway took before.
@@ -131,7 +144,7 @@ impl BlockWriter {
         header.encode(sums.len(), &mut packet);
         packet.extend(sums);
         packet.extend_from_slice(bytes);
-        self.sent.push_back(header.number);
+        self.sent.push_back((header.number, header.offset + u64::from(header.length)));
         self.number += 1;
         let send = async {
             self.stream.write_all(&packet).await?;
@@ -142,7 +155,7 @@ impl BlockWriter {
 
     /// Waits until all packets are acknowledged, each once and in order.
     pub async fn acknowledged(&mut self) -> Result<()> {
-        while let Some(expected) = self.sent.front().copied() {
+        while let Some((expected, end)) = self.sent.front().copied() {
             let bytes = heard(message(&mut self.stream)).await?;
             let read = (bytes.first() == Some(&0x08)).then(|| {
                 let mut rest = &bytes[1..];
@@ -159,14 +172,15 @@ impl BlockWriter {
             if number != expected {
                 return Err(strange(format!("packet {number} was acknowledged where {expected} was next")));
             }
+            self.acknowledged = self.acknowledged.max(end);
             self.sent.pop_front();
         }
         Ok(())
     }
 
-    /// Ends the block, which has so many bytes.
-    pub async fn end(mut self, length: u64) -> Result<()> {
-        let header = PacketHeader { offset: length, number: self.number, last: true, length: 0, sync: false };
+    /// Ends the block, which has so many bytes. `sync`: they have to be durable when that is acknowledged.
+    pub async fn end(mut self, length: u64, sync: bool) -> Result<()> {
+        let header = PacketHeader { offset: length, number: self.number, last: true, length: 0, sync };
         self.packet(header, &[]).await?;
         self.acknowledged().await
     }

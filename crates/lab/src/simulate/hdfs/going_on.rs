@@ -5,54 +5,99 @@ use super::{Hdfs, Open, RECOVERY_MAX};
 use crate::simulate::oracle::{Broken, Check};
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
+use base::unit::Time;
 use gateway_hdfs::message::files::{BlockAnswer, Nothing, UpdateBlockForPipeline, UpdatePipeline};
-use gateway_hdfs::message::hdfs::{ExtendedBlock, LocatedBlock};
-use gateway_hdfs::message::transfer::SETUP_STREAMING_RECOVERY;
+use gateway_hdfs::message::hdfs::ExtendedBlock;
+use gateway_hdfs::message::transfer::{CLOSE_RECOVERY, SETUP_STREAMING_RECOVERY};
 use std::time::Duration;
 
 impl Hdfs {
-    /// Goes on with the block that it wrote, behind what is there of it. False: it has none, or not any more.
+    /// Goes on with the block that it wrote: as Hadoop's client does, it sends again what was not acknowledged, though it may be there. False:
+    /// it has no block, or not any more.
     pub(super) async fn goes_on(&mut self, open: &mut Open) -> Check<bool> {
-        open.writer = None;
-        let Some((base, block, _)) = &open.block else { return Ok(false) };
-        let (base, old) = (*base, block.block.clone());
-        let begun = self.scene.clock.now();
+        let Some((base, ..)) = open.block else { return Ok(false) };
+        let (mut heard, end, begun) = (open.broke(base), open.position, self.scene.clock.now());
         loop {
             if self.random.one_in(2) {
                 self.calls.go_elsewhere();
             }
-            match self.renewed(open, base, &old).await? {
-                Ok((block, writer)) => {
-                    open.block = Some((base, block, SETUP_STREAMING_RECOVERY));
+            let refused = match self.renewed(open, SETUP_STREAMING_RECOVERY, heard).await? {
+                Ok((there, writer)) => {
+                    self.has_kept(open, there, heard)?;
                     open.writer = Some(writer);
-                    self.scene.count("hdfs streams that went on");
-                    return Ok(true);
+                    open.position = there.min(heard);
+                    self.scene.count_more("hdfs bytes sent again", there - open.position);
+                    let again = there.max(end) - open.position;
+                    if self.send(open, again, false).await? {
+                        self.scene.count("hdfs streams that went on");
+                        return Ok(true);
+                    }
+                    heard = open.broke(base);
+                    "its stream broke again".to_string()
                 }
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     return Err(self.directory.gone("go on with", &open.path, open.tag, &error));
                 }
-                // With what was written and not synced its block may be gone.
-                Err(_) if self.scene.oracle().losses_of(open.tag) != self.losses_at_open => return Ok(false),
-                // Nobody else has the file, and no device is away for longer.
-                Err(error) if self.scene.clock.now().since(begun) > RECOVERY_MAX => {
-                    let text = format!("{} is not gone on with, though nobody else has touched it: {error}", open.path);
-                    return Err(Broken(format!("{}: {text}", self.name)));
-                }
-                Err(_) => tokio::time::sleep(Duration::from_millis(100 + self.random.below(1_500))).await,
+                Err(error) => error.to_string(),
+            };
+            // With what was written and not synced its block may be gone.
+            if self.scene.oracle().losses_of(open.tag) != self.losses_at_open {
+                return Ok(false);
             }
+            self.is_in_time(open, begun, "gone on with", &refused)?;
+            tokio::time::sleep(Duration::from_millis(100 + self.random.below(1_500))).await;
         }
     }
 
-    /// Asks for the block's next stamp, begins to write under it, and says that the block goes on.
-    async fn renewed(
-        &mut self,
-        open: &mut Open,
-        base: u64,
-        old: &ExtendedBlock,
-    ) -> Check<Result<(LocatedBlock, BlockWriter)>> {
+    /// Everything of the block was acknowledged but its end: asks that it ends as it is, which syncs it. False: it has no block any more.
+    pub(super) async fn ends_as_it_is(&mut self, open: &mut Open) -> Check<bool> {
+        let begun = self.scene.clock.now();
+        loop {
+            let end = open.position;
+            let refused = match self.renewed(open, CLOSE_RECOVERY, end).await? {
+                Ok((there, _)) => {
+                    self.has_kept(open, there, end)?;
+                    self.scene.count("hdfs blocks that ended as they were");
+                    return Ok(there == end);
+                }
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    return Err(self.directory.gone("end a block of", &open.path, open.tag, &error));
+                }
+                Err(error) => error.to_string(),
+            };
+            if self.scene.oracle().losses_of(open.tag) != self.losses_at_open {
+                return Ok(false);
+            }
+            self.is_in_time(open, begun, "ended", &refused)?;
+            tokio::time::sleep(Duration::from_millis(100 + self.random.below(1_500))).await;
+        }
+    }
+
+    /// What was acknowledged is there unless a power loss took it.
+    fn has_kept(&self, open: &Open, there: u64, heard: u64) -> Check<()> {
+        if there >= heard || self.scene.oracle().losses_of(open.tag) != self.losses_at_open {
+            return Ok(());
+        }
+        Err(Broken(format!("{}: {} has {there} bytes, and {heard} were acknowledged", self.name, open.path)))
+    }
+
+    /// Nobody else has the file, and no device is away for longer.
+    fn is_in_time(&self, open: &Open, begun: Time, what: &str, refused: &str) -> Check<()> {
+        if self.scene.clock.now().since(begun) <= RECOVERY_MAX {
+            return Ok(());
+        }
+        let text = format!("{} is not {what}, though nobody else has touched it: {refused}", open.path);
+        Err(Broken(format!("{}: {text}", self.name)))
+    }
+
+    /// Asks for the block's next stamp, begins a stage under it, and says that the block goes on. What was acknowledged ends at `heard`; where
+    /// what is there ends in the file.
+    async fn renewed(&mut self, open: &mut Open, stage: i32, heard: u64) -> Check<Result<(u64, BlockWriter)>> {
+        let Some((base, old)) = open.block.as_ref().map(|(base, block, _)| (*base, block.block.clone())) else {
+            return Ok(Err(Error::new(ErrorKind::Invalid, "it has no block")));
+        };
         let promise = self.scene.oracle().promise(open.tag);
-        let heard = promise.synced.saturating_sub(base);
-        let old = ExtendedBlock { length: Some(heard), ..old.clone() };
+        let old = ExtendedBlock { length: Some(promise.synced.saturating_sub(base)), ..old };
         let ask = UpdateBlockForPipeline { block: old.clone(), holder: self.holder() };
         let block = match self.call("hdfs updateBlockForPipeline", "updateBlockForPipeline", &ask).await? {
             Ok(BlockAnswer { block }) => block,
@@ -63,15 +108,17 @@ impl Hdfs {
             let text = format!("{} goes on at {there}: {promise:?}", open.path);
             return Err(Broken(format!("{}: {text}", self.name)));
         }
-        open.position = there;
         let holder = self.holder();
-        let begun = BlockWriter::begin(&self.net, &block, SETUP_STREAMING_RECOVERY, &holder);
+        let begun = BlockWriter::begin(&self.net, &block, (stage, there.min(heard) - base), &holder);
         let writer = match self.scene.call(&self.name, "hdfs begin block", begun).await? {
             Ok(writer) => writer,
             Err(error) => return Ok(Err(Error::new(ErrorKind::Unreachable, error.text()))),
         };
         let pipeline = UpdatePipeline { holder, old, new: block.block.clone() };
-        let said = self.call::<Nothing>("hdfs updatePipeline", "updatePipeline", &pipeline).await?;
-        Ok(said.map(|_| (block, writer)))
+        if let Err(error) = self.call::<Nothing>("hdfs updatePipeline", "updatePipeline", &pipeline).await? {
+            return Ok(Err(error));
+        }
+        open.block = Some((base, block, SETUP_STREAMING_RECOVERY));
+        Ok(Ok((there, writer)))
     }
 }

@@ -355,7 +355,7 @@ impl Program {
             open.block = Some((open.position, block, SETUP_CREATE));
         }
         let Some((_, block, stage)) = &open.block else { return Ok(false) };
-        let begun = BlockWriter::begin(&self.net, block, *stage, &self.holder);
+        let begun = BlockWriter::begin(&self.net, block, (*stage, 0), &self.holder);
         open.writer = self.scene.call(&self.who, "hdfs begin block", begun).await?.ok();
         Ok(open.writer.is_some())
     }
