@@ -270,14 +270,17 @@ impl Core {
         }
         // Writes that were in flight when another one failed may have failed for the same cause: those are no second failure.
         let again = self.data_log.repair.as_ref().is_none_or(|repair| repair.begun);
-        if let Err(error) = result
-            && (again || self.settings.planted == Some(Planted::StrikePerWrite))
-        {
-            self.data_log.repair = Some(Repair { begun: false, moved: 0, since: self.now });
-            match self.data_log.strike.take() {
-                None => self.data_log.strike = Some(error),
-                Some(first) => return self.fail_to_write("", &first, &error),
+        match result {
+            Err(error) if again || self.settings.planted == Some(Planted::StrikePerWrite) => {
+                self.data_log.repair = Some(Repair { begun: false, moved: 0, since: self.now });
+                match self.data_log.strike.take() {
+                    None => self.data_log.strike = Some(error),
+                    Some(first) => return self.fail_to_write("", &first, &error),
+                }
             }
+            // Room alone does not mend the disk.
+            Err(error) if error != DiskError::NoSpace => self.data_log.strike = Some(error),
+            _ => {}
         }
         while self.data_log.writes.front().is_some_and(|write| write.ended == Some(true)) {
             let Some(write) = self.data_log.writes.pop_front() else { break };

@@ -142,10 +142,15 @@ pub fn failed(doing: &str, error: impl Into<redb::Error>) -> Error {
         redb::Error::Corrupted(_) => ErrorKind::Corrupt,
         _ => ErrorKind::Io,
     };
+    let is_full = |error: &io::Error| matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+    let remedy = match &error {
+        redb::Error::Io(error) if is_full(error) => "make room on its file system",
+        _ => "check the disk",
+    };
     Error::new(
         kind,
         format!(
-            "the metadata tree could not {doing}: {error}; acknowledged changes are in the log or the tree: check the disk and restart"
+            "the metadata tree could not {doing}: {error}; acknowledged changes are in the log or the tree: {remedy} and restart"
         ),
     )
 }

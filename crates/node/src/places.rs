@@ -36,6 +36,8 @@ pub enum Standing {
 pub struct Places {
     path: PathBuf,
     known: BTreeMap<PathBuf, DeviceId>,
+    /// Those of which it was said at this start that they are gone.
+    forgotten: BTreeMap<PathBuf, DeviceId>,
     /// Those of earlier starts that were removed from the store since. They stay in the file, as such a directory may be named at any later
     /// start, and only this tells it from one of another store.
     removed: BTreeMap<PathBuf, DeviceId>,
@@ -52,7 +54,7 @@ impl Places {
     pub fn read(world: &dyn World, directory: &Path) -> Result<Places> {
         let path = directory.join(FILE);
         if !world.exists(&path)? {
-            return Ok(Places { path, known: BTreeMap::new(), removed: BTreeMap::new() });
+            return Ok(Places { path, known: BTreeMap::new(), forgotten: BTreeMap::new(), removed: BTreeMap::new() });
         }
         let text = world.read_text(&path)?;
         let known = parse(&text).ok_or_else(|| {
@@ -62,7 +64,7 @@ impl Places {
             );
             Error::new(ErrorKind::Corrupt, text)
         })?;
-        Ok(Places { path, known, removed: BTreeMap::new() })
+        Ok(Places { path, known, forgotten: BTreeMap::new(), removed: BTreeMap::new() })
     }
 
     /// The device that was in this directory, if it is not there any more.
@@ -85,7 +87,13 @@ impl Places {
     }
 
     /// The same for a device that cannot be opened. `Err`: the error is not the disk's, or nothing is known of such a device.
-    pub fn unreadable(&self, setting: &DeviceSetting, error: Error) -> Result<Missing> {
+    pub fn unreadable(&mut self, setting: &DeviceSetting, error: Error) -> Result<Missing> {
+        // What was said to be gone is there, and cannot be read.
+        if let Some((directory, device)) = self.forgotten.remove_entry(&absolute(&setting.directory))
+            && Places::is_of_the_disk(&error)
+        {
+            self.known.insert(directory, device);
+        }
         match self.device_at(setting) {
             Some(device) if Places::is_of_the_disk(&error) => {
                 Ok(Missing { device, place: setting.directory.display().to_string(), why: error.text().to_string() })
@@ -113,10 +121,13 @@ impl Places {
         self.known.get(&absolute(&setting.directory)).copied()
     }
 
-    /// A new device may be made in this directory, whatever was there.
+    /// A new device may be made in this directory, if it turns out that none is there.
     pub fn forget(&mut self, directory: &Path) {
-        self.known.remove(&absolute(directory));
-        self.removed.remove(&absolute(directory));
+        let directory = absolute(directory);
+        self.removed.remove(&directory);
+        if let Some(device) = self.known.remove(&directory) {
+            self.forgotten.insert(directory, device);
+        }
     }
 
     /// Takes what the metadata say of the devices: those that are none of this node's any more are not missed. One that another node has may
@@ -160,9 +171,9 @@ impl Places {
     /// Writes the file, durably. Where there is no room for that, one that says the same will do.
     pub fn write(&self, world: &dyn World, backend: Backend) -> Result<()> {
         let text = self.text();
-        let says_so = || world.read_text(&self.path).is_ok_and(|there| there == text);
+        let says_so = world.exists(&self.path)? && world.read_text(&self.path).is_ok_and(|there| there == text);
         match world.replace(&self.path, text.as_bytes(), backend) {
-            Err(error) if error.kind() == ErrorKind::Full && says_so() => Ok(()),
+            Err(error) if error.kind() == ErrorKind::Full && says_so => Ok(()),
             written => written,
         }
     }
@@ -239,7 +250,8 @@ mod tests {
             for _ in 0..4 {
                 sim::fuzz::damage(&random, &mut bytes);
                 if let Some(known) = parse(&String::from_utf8_lossy(&bytes)) {
-                    let places = Places { path: PathBuf::new(), known, removed: BTreeMap::new() };
+                    let places =
+                        Places { path: PathBuf::new(), known, forgotten: BTreeMap::new(), removed: BTreeMap::new() };
                     assert_eq!(parse(&places.text()), Some(places.known), "seed {seed}");
                 }
             }
@@ -250,7 +262,12 @@ mod tests {
     #[test]
     fn text() {
         let setting = |name: &str, class| DeviceSetting { directory: PathBuf::from(name), class, capacity: None };
-        let mut places = Places { path: PathBuf::new(), known: BTreeMap::new(), removed: BTreeMap::new() };
+        let mut places = Places {
+            path: PathBuf::new(),
+            known: BTreeMap::new(),
+            forgotten: BTreeMap::new(),
+            removed: BTreeMap::new(),
+        };
         places.found(&setting("/a b", Class::Ssd), DeviceId(7));
         places.found(&setting("/c", Class::Hdd), DeviceId(u128::MAX));
         places.found(&setting("/m", Class::Memory), DeviceId(9));

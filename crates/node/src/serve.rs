@@ -13,7 +13,7 @@ use crate::metrics::Metrics;
 use crate::peers::Peers;
 use crate::places::{Missing, Places, Standing, absolute, left_out, left_out_as_it_is};
 use crate::service::{Keeper, Node, NodeService, Role};
-use crate::settings::{DeviceSetting, Door, Settings, shown};
+use crate::settings::{DeviceSetting, Door, Settings, identity_in, shown};
 use crate::troubles::Troubles;
 use crate::world::{Ended, World};
 use crate::{cluster, console, home, housekeeping, keeping};
@@ -89,8 +89,7 @@ async fn open(
     let identity = Identity::start(world.as_ref(), &directory, settings.backend, random.as_ref())?;
     let hdfs = hdfs_listener.as_ref().map(|listener| listener.address());
     let itself = cluster::itself(&settings, &identity, &address, hdfs.as_deref());
-    let (mut places, as_new) = places_of(&settings, world.as_ref(), &directory)?;
-    notes.extend(as_new);
+    let mut places = places_of(&settings, world.as_ref(), &directory, &mut notes)?;
     let mut metadata = None;
     if let Some(kept) = kept {
         notes.extend(kept.note);
@@ -166,20 +165,23 @@ async fn open(
     Ok(Running { address, console, hdfs, notes, missing: node.missing.clone(), tasks, node, engines })
 }
 
-/// Where devices were at the last start, without those that somebody said are gone for good; but one that is there is not. Notes for people.
-fn places_of(settings: &Settings, world: &dyn World, directory: &Path) -> Result<(Places, Vec<String>)> {
-    let (mut places, mut notes) = (Places::read(world, directory)?, Vec::new());
+/// Where devices were at the last start, without those that somebody said are gone for good; but one that is there is not.
+fn places_of(settings: &Settings, world: &dyn World, directory: &Path, notes: &mut Vec<String>) -> Result<Places> {
+    let mut places = Places::read(world, directory)?;
     for new in &settings.as_new {
-        let there = |setting: &&DeviceSetting| absolute(&setting.directory) == absolute(new);
-        match settings.devices.iter().find(there) {
-            Some(setting) if setting.class != Class::Memory && world.exists(&setting.identity())? => notes.push(format!(
-                "{}: --as-new changed nothing, as there is a device in it, of which nothing was deleted; for a new one empty the directory first",
-                shown(new)
-            )),
-            _ => places.forget(new),
+        let is_it = |setting: &&DeviceSetting| absolute(&setting.directory) == absolute(new);
+        let in_memory = settings.devices.iter().find(is_it).is_some_and(|setting| setting.class == Class::Memory);
+        if in_memory || !world.exists(&identity_in(new))? {
+            places.forget(new);
+            continue;
         }
+        notes.push(format!(
+            "{}: --as-new changed nothing, as there is a device in it; leave it out of the next start, for with it a disk that is not mounted \
+             then is taken for gone; only to give up what is on the device, empty the directory first",
+            shown(new)
+        ));
     }
-    Ok((places, notes))
+    Ok(places)
 }
 
 /// The node that keeps the metadata is one of the store's from now on; and it looks up whose the devices of its earlier starts are by now.

@@ -152,8 +152,13 @@ impl DeviceSetting {
 
     /// Where it says which device it is: there as soon as the directory is a device.
     pub fn identity(&self) -> PathBuf {
-        self.chunks().join("identity-00000000")
+        identity_in(&self.directory)
     }
+}
+
+/// The same of a device in any directory.
+pub fn identity_in(directory: &Path) -> PathBuf {
+    directory.join("chunks").join("identity-00000000")
 }
 
 /// A path for people.

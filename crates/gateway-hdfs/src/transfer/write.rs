@@ -46,7 +46,7 @@ pub(crate) async fn write_block(
     };
     // All that the client wants is that the block ends as it is. The last packet, whose acknowledgement it missed, may have asked for a sync.
     let ends = request.stage == CLOSE_RECOVERY;
-    if ends && let Err(error) = sync_all(&turn).await {
+    if ends && let Err(error) = end_as_it_is(&turn, request.acknowledged).await {
         return super::answer(connection, ERROR, error.text()).await;
     }
     let first_bad_link = Some(String::new());
@@ -66,9 +66,20 @@ pub(crate) async fn write_block(
     written
 }
 
-/// Waits until everything so far is synced.
-async fn sync_all(turn: &Turn) -> Result<()> {
-    turn.sync(Bytes::new(), BlockSums::default()).await?.await
+/// Waits until everything of the block is synced, which has at least the bytes that were acknowledged.
+async fn end_as_it_is(turn: &Turn, acknowledged: u64) -> Result<()> {
+    let there = turn.position.saturating_sub(turn.base);
+    if there < acknowledged {
+        let text = format!(
+            "the block has {there} bytes, not the {acknowledged} that were acknowledged: a power loss took what was not synced"
+        );
+        return Err(Error::new(ErrorKind::Stale, text));
+    }
+    let syncing = async { turn.sync(Bytes::new(), BlockSums::default()).await?.await };
+    tokio::time::timeout(SILENCE_MAX, syncing).await.unwrap_or_else(|_| {
+        let text = format!("the store did not sync the block within {} s; ask again", SILENCE_MAX.as_secs());
+        Err(Error::new(ErrorKind::Unreachable, text))
+    })
 }
 
 /// Whether a file goes no further because there is no room, and on which device if that is known.
@@ -197,7 +208,7 @@ impl Writing {
                     }
                 }
                 Event::Silence => {
-                    let text = format!("the client sent nothing for {} s", SILENCE_MAX.as_secs());
+                    let text = format!("nothing came from the client or the store for {} s", SILENCE_MAX.as_secs());
                     return Err(Error::new(ErrorKind::Unreachable, text));
                 }
             }

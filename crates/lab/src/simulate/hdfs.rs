@@ -324,11 +324,15 @@ impl Hdfs {
             return Ok(false);
         }
         if let Some(writer) = open.writer.take() {
-            let sync = self.random.one_in(4);
-            let ended = writer.end(open.position - base, sync);
-            let ended = self.scene.call(&self.name, "hdfs write", ended).await?.is_ok();
-            if !ended && !(self.random.one_in(2) && self.ends_as_it_is(open).await?) {
-                return Ok(false);
+            // Sometimes its stream breaks before it hears of that.
+            let (mut sync, deaf) = (self.random.one_in(4), self.random.one_in(8));
+            let ended = writer.end(open.position - base, sync, deaf);
+            let ended = self.scene.call(&self.name, "hdfs write", ended).await?.is_ok() && !deaf;
+            if !ended {
+                if !(deaf || self.random.one_in(2)) || !self.ends_as_it_is(open).await? {
+                    return Ok(false);
+                }
+                sync = true;
             }
             if sync {
                 self.directory.synced(open.tag, open.position);
@@ -346,12 +350,10 @@ impl Hdfs {
     }
 
     async fn flush(&mut self, open: &mut Open) -> Check<bool> {
-        // What a stream that goes on found in its block was not acknowledged before something behind it is. Hadoop's client sends it again.
-        let says = open.writer.as_ref().is_none_or(BlockWriter::has_sent);
         if !self.heard(open, "hdfs hflush").await? {
             return Ok(false);
         }
-        let promised = says && self.directory.hflushed(open.tag, open.position, self.losses_at_open);
+        let promised = self.directory.hflushed(open.tag, open.position, self.losses_at_open);
         if promised {
             whereabouts::look(&self.scene, &self.name, &self.client, open.tag, open.inode).await?;
         }

@@ -6,6 +6,7 @@ use super::format::{chunk_bytes, content};
 use super::oracle::{Broken, Check, ChunkState};
 use super::scene::Scene;
 use base::env::{Clock, Random};
+use base::error::ErrorKind;
 use base::id::PushName;
 use base::unit::Time;
 use bytes::Bytes;
@@ -206,7 +207,11 @@ impl Returned {
     /// The other one opens the file and goes on where it ends.
     async fn be_replaced(&mut self) -> Check<()> {
         let path = path_of("written");
-        let opened = self.scene.insist(&self.name, "append", || self.other.append(&path)).await?;
+        let opened = self.scene.insist_with_room(&self.name, "append", || self.other.append(&path)).await?;
+        if opened.as_ref().is_err_and(|error| error.kind() == ErrorKind::Full) {
+            // Others have filled the devices.
+            return Ok(());
+        }
         let mut writer = done(opened, &self.name)?;
         let (position, (synced, handed)) = (writer.position(), self.lengths);
         if position < synced || position > handed {

@@ -324,7 +324,9 @@ async fn a_failed_device_that_was_removed() {
     // Nor does one that cannot be opened stop the others, whatever is said of it.
     let identity = bad.join("chunks/identity-00000000");
     let whole = std::fs::read(&identity).expect("it is there");
-    std::fs::write(&identity, vec![7; whole.len()]).expect("written");
+    let mut damaged = whole.clone();
+    damaged[24] ^= 1;
+    std::fs::write(&identity, damaged).expect("written");
     for new in [None, Some("bad")] {
         let running = scene.try_start_as_new(&["good", "bad"], new).await.expect("it starts");
         assert!(running.notes.iter().any(|note| note.contains("cannot be opened")), "{:?}", running.notes);
@@ -359,6 +361,38 @@ async fn a_failed_device_that_was_removed() {
     drop(foreign);
     let error = scene.try_start(&["good", "bad", "old"]).await.map(drop).expect_err("it is another store's");
     assert!(error.text().contains("chunks of another store"), "{error}");
+}
+
+/// A device of which it is said that it is gone for good, and that is there, is kept: also if it is not named, and if it cannot be opened.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_device_that_is_there_is_not_new() {
+    let directory = std::env::temp_dir().join(format!("stormwell-node-{}-not-new", std::process::id()));
+    let scene = Scene { directory, broken: Arc::default() };
+    let (running, client) = scene.start().await;
+    for number in 0..20 {
+        put(&client, number).await.expect("put");
+    }
+    drop(client);
+    running.stop().await;
+    let identity = scene.directory.join("bad/chunks/identity-00000000");
+    let whole = std::fs::read(&identity).expect("it is there");
+    for (names, is_there) in [(&["good"][..], true), (&["good", "bad"], false)] {
+        if !is_there {
+            std::fs::remove_file(&identity).expect("removed");
+        }
+        let running = scene.try_start_as_new(names, Some("bad")).await.expect("it starts with the other one");
+        let noted = running.notes.iter().any(|note| note.contains("--as-new changed nothing"));
+        assert_eq!((noted, running.missing.len()), (is_there, 1), "{:?}", running.notes);
+        running.stop().await;
+    }
+    std::fs::write(&identity, whole).expect("written");
+    let (running, client) = scene.start().await;
+    assert_eq!(running.missing, []);
+    for number in 0..20 {
+        assert!(client.read_small(&format!("/f{number}")).await.expect("it is there") == content(number));
+    }
+    drop(client);
+    running.stop().await;
 }
 
 /// A removed device that another store had since then holds that store's chunks: it is refused, whether that store was a node's own or had it

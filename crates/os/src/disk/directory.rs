@@ -430,7 +430,12 @@ fn lock(path: &Path) -> Result<File> {
         Err(error) if !is_full(&error) => {
             Err(Error::from(error).during(format!("cannot write {}", lock_path.display())))
         }
-        _ => Ok(file),
+        Err(_) => {
+            // No number is better than that of an earlier process.
+            let _ = file.set_len(0);
+            Ok(file)
+        }
+        Ok(()) => Ok(file),
     }
 }
 
