@@ -146,6 +146,8 @@ struct Writing {
     /// What was handed over ends here.
     handed_over: u64,
     written: watch::Receiver<Written>,
+    /// Of that, the length for which packets were acknowledged last: what came since is waited for, too.
+    seen: u64,
     /// The syncs under way, and up to where each: they end in their order.
     syncing: VecDeque<(Syncing, u64)>,
     /// A packet that must be synced ends here.
@@ -167,6 +169,7 @@ impl Writing {
             on_their_way: VecDeque::new(),
             handed_over: position,
             written,
+            seen: 0,
             syncing: VecDeque::new(),
             sync_wanted: 0,
             synced: 0,
@@ -226,7 +229,7 @@ impl Writing {
         let may_go = self.on_their_way.is_empty() || self.last_came;
         let quiet = self.wants_sync() || self.gathering.has_piece() && may_go;
         // Of this connection or of one before it, whose client sends again what it was not told of.
-        let under_way = self.handed_over > self.written.borrow().length;
+        let under_way = self.handed_over > self.seen;
         let next = self.received - self.turn.base;
         tokio::select! {
             biased;
@@ -321,6 +324,7 @@ impl Writing {
     /// Acknowledges every packet whose turn has come. True: that was the last one.
     async fn acknowledge(&mut self, gateway: &Gateway, connection: &mut Connection) -> Result<bool> {
         let written = self.written.borrow_and_update().length;
+        self.seen = written;
         while self.on_their_way.front().is_some_and(|(end, _)| *end <= written) {
             self.on_their_way.pop_front();
         }
