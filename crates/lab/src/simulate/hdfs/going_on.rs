@@ -40,12 +40,9 @@ impl Hdfs {
                 }
                 Err(error) => error.to_string(),
             };
-            // With what was written and not synced its block may be gone.
-            if self.scene.oracle().losses_of(open.tag) != self.losses_at_open {
+            if !self.may_ask_again(open, begun, "gone on with", &refused).await? {
                 return Ok(false);
             }
-            self.is_in_time(open, begun, "gone on with", &refused)?;
-            tokio::time::sleep(Duration::from_millis(100 + self.random.below(1_500))).await;
         }
     }
 
@@ -65,11 +62,9 @@ impl Hdfs {
                 }
                 Err(error) => error.to_string(),
             };
-            if self.scene.oracle().losses_of(open.tag) != self.losses_at_open {
+            if !self.may_ask_again(open, begun, "ended", &refused).await? {
                 return Ok(false);
             }
-            self.is_in_time(open, begun, "ended", &refused)?;
-            tokio::time::sleep(Duration::from_millis(100 + self.random.below(1_500))).await;
         }
     }
 
@@ -81,13 +76,18 @@ impl Hdfs {
         Err(Broken(format!("{}: {} has {there} bytes, and {heard} were acknowledged", self.name, open.path)))
     }
 
-    /// Nobody else has the file, and no device is away for longer.
-    fn is_in_time(&self, open: &Open, begun: Time, what: &str, refused: &str) -> Check<()> {
-        if self.scene.clock.now().since(begun) <= RECOVERY_MAX {
-            return Ok(());
+    /// Pauses before it asks once more: nobody else has the file, and no device is away for longer. False: with what was written and not synced
+    /// its block may be gone.
+    async fn may_ask_again(&mut self, open: &mut Open, begun: Time, what: &str, refused: &str) -> Check<bool> {
+        if self.scene.oracle().losses_of(open.tag) != self.losses_at_open {
+            return Ok(false);
         }
-        let text = format!("{} is not {what}, though nobody else has touched it: {refused}", open.path);
-        Err(Broken(format!("{}: {text}", self.name)))
+        if self.scene.clock.now().since(begun) > RECOVERY_MAX {
+            let text = format!("{} is not {what}, though nobody else has touched it: {refused}", open.path);
+            return Err(Broken(format!("{}: {text}", self.name)));
+        }
+        tokio::time::sleep(Duration::from_millis(100 + self.random.below(1_500))).await;
+        Ok(true)
     }
 
     /// Asks for the block's next stamp, begins a stage under it, and says that the block goes on. What was acknowledged ends at `heard`; where
