@@ -1,7 +1,7 @@
 //! The embedded tree on a `BlockFile`: what redb asks of its storage, and how its errors read.
 
 use base::disk::BlockFile;
-use base::error::{Error, ErrorKind};
+use base::error::{Error, ErrorKind, is_full};
 use redb::{Builder, Database, StorageBackend, TableDefinition};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -142,7 +142,6 @@ pub fn failed(doing: &str, error: impl Into<redb::Error>) -> Error {
         redb::Error::Corrupted(_) => ErrorKind::Corrupt,
         _ => ErrorKind::Io,
     };
-    let is_full = |error: &io::Error| matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
     let remedy = match &error {
         redb::Error::Io(error) if is_full(error) => "make room on its file system",
         _ => "check the disk",

@@ -4,7 +4,7 @@
 use crate::process::Ending;
 use base::buffer::{Buffer, Pool};
 use base::disk::{Caching, DiskError, FileName, Fill, Op};
-use base::error::{Error, ErrorKind, Result};
+use base::error::{Error, ErrorKind, Result, is_full};
 use base::limit::BLOCK;
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -405,14 +405,9 @@ impl Vectors {
 pub(super) fn disk_error(what: &str, file: FileName, error: &io::Error) -> DiskError {
     match error.raw_os_error() {
         Some(libc::ENOENT) => DiskError::NotFound,
-        Some(libc::ENOSPC | libc::EDQUOT) => DiskError::NoSpace,
+        _ if is_full(error) => DiskError::NoSpace,
         _ => DiskError::Io(format!("cannot {what} {file}: {error}")),
     }
-}
-
-/// Whether a file system has no room, or its owner none that he may use.
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
 }
 
 /// Takes the directory for this process.
