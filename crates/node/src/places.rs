@@ -33,6 +33,7 @@ pub enum Standing {
 }
 
 /// The devices by the directory in which each was found last.
+#[derive(Default)]
 pub struct Places {
     path: PathBuf,
     known: BTreeMap<PathBuf, DeviceId>,
@@ -54,7 +55,7 @@ impl Places {
     pub fn read(world: &dyn World, directory: &Path) -> Result<Places> {
         let path = directory.join(FILE);
         if !world.exists(&path)? {
-            return Ok(Places { path, known: BTreeMap::new(), forgotten: BTreeMap::new(), removed: BTreeMap::new() });
+            return Ok(Places { path, ..Places::default() });
         }
         let text = world.read_text(&path)?;
         let known = parse(&text).ok_or_else(|| {
@@ -64,7 +65,7 @@ impl Places {
             );
             Error::new(ErrorKind::Corrupt, text)
         })?;
-        Ok(Places { path, known, forgotten: BTreeMap::new(), removed: BTreeMap::new() })
+        Ok(Places { path, known, ..Places::default() })
     }
 
     /// The device that was in this directory, if it is not there any more.
@@ -238,7 +239,6 @@ mod tests {
     use base::id::DeviceId;
     use base::policy::Class;
     use sim::random::SimRandom;
-    use std::collections::BTreeMap;
     use std::path::PathBuf;
 
     /// Whatever is in the file names devices, which are then written as they are read, or is refused.
@@ -250,8 +250,7 @@ mod tests {
             for _ in 0..4 {
                 sim::fuzz::damage(&random, &mut bytes);
                 if let Some(known) = parse(&String::from_utf8_lossy(&bytes)) {
-                    let places =
-                        Places { path: PathBuf::new(), known, forgotten: BTreeMap::new(), removed: BTreeMap::new() };
+                    let places = Places { known, ..Places::default() };
                     assert_eq!(parse(&places.text()), Some(places.known), "seed {seed}");
                 }
             }
@@ -262,12 +261,7 @@ mod tests {
     #[test]
     fn text() {
         let setting = |name: &str, class| DeviceSetting { directory: PathBuf::from(name), class, capacity: None };
-        let mut places = Places {
-            path: PathBuf::new(),
-            known: BTreeMap::new(),
-            forgotten: BTreeMap::new(),
-            removed: BTreeMap::new(),
-        };
+        let mut places = Places::default();
         places.found(&setting("/a b", Class::Ssd), DeviceId(7));
         places.found(&setting("/c", Class::Hdd), DeviceId(u128::MAX));
         places.found(&setting("/m", Class::Memory), DeviceId(9));
