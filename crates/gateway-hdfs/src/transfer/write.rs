@@ -71,7 +71,7 @@ async fn end_as_it_is(turn: &Turn, acknowledged: u64) -> Result<()> {
     let there = turn.position.saturating_sub(turn.base);
     if there < acknowledged {
         let text = format!(
-            "the block has {there} bytes, not the {acknowledged} that were acknowledged: a power loss took what was not synced"
+            "the block has {there} bytes, not the {acknowledged} that were acknowledged: a power loss took what was not synced; close the file and look at it"
         );
         return Err(Error::new(ErrorKind::Stale, text));
     }

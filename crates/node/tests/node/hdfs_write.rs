@@ -143,6 +143,17 @@ impl Writer {
         stamp: u64,
         kind: i32,
     ) -> Result<Writer, OperationAnswer> {
+        Writer::begin_of(address, block, (stage, 0), stamp, kind).await
+    }
+
+    /// The same of a block of which so many bytes were acknowledged.
+    async fn begin_of(
+        address: &str,
+        block: &ExtendedBlock,
+        (stage, acknowledged): (i32, u64),
+        stamp: u64,
+        kind: i32,
+    ) -> Result<Writer, OperationAnswer> {
         let stream = TcpStream::connect(address).await.expect("it listens");
         stream.set_nodelay(true).expect("set");
         let mut writer = Writer { stream, kind, number: 0, sent: Vec::new() };
@@ -151,7 +162,7 @@ impl Writer {
             header: OperationHeader { base, client: "one".to_string() },
             stage,
             pipeline_size: 1,
-            acknowledged: 0,
+            acknowledged,
             sent: 0,
             new_generation_stamp: stamp,
             checksum: Checksum { kind, bytes: 512 },
@@ -516,6 +527,10 @@ async fn hdfs_zombies_are_fenced() {
     ask::<Nothing>(&fixture, "updatePipeline", &UpdatePipeline { holder, old, new }).await.expect("updated");
     writer.send_all(64_512, &bytes[64_512..], PACKET).await;
     let another = file.update(&fixture, &stamped).await.expect("a stamp");
+    let lost = (CLOSE_RECOVERY, bytes.len() as u64 + 1);
+    let refused = Writer::begin_of(hdfs(&fixture), &stamped, lost, another.generation_stamp, CHECKSUM_CRC32C).await;
+    let refused = refused.err().expect("a byte that was acknowledged is not there");
+    assert!(refused.text.is_some_and(|text| text.contains("that were acknowledged")), "it says why");
     drop(Writer::begin(&fixture, &stamped, CLOSE_RECOVERY, another.generation_stamp).await.expect("it ends as it is"));
     let other = GetAdditionalDatanode {
         path: file.path.clone(),
