@@ -176,8 +176,8 @@ fn places_of(settings: &Settings, world: &dyn World, directory: &Path, notes: &m
             continue;
         }
         notes.push(format!(
-            "{}: --as-new changed nothing, as there is a device in it; leave it out of the next start, for with it a disk that is not mounted \
-             then is taken for gone; only to give up what is on the device, empty the directory first",
+            "{}: --as-new changed nothing: a device is there, and is kept; take --as-new out again, or a later start at which this disk is not \
+             mounted makes a new device in its place; only to give up what is on the device, empty the directory first",
             shown(new)
         ));
     }
