@@ -87,11 +87,13 @@ pub enum Planted {
     UnmadeNotFenced,
     /// A remembered answer to a create or append says that its file is open, whoever has it now.
     RememberedLeaseBelieved,
+    /// A block of Hadoop's that its client ends as it is counts as synced, as its last packet may have asked, without a sync.
+    BlockEndedUnsynced,
 }
 
 impl Planted {
     /// Every one of them.
-    pub const ALL: [Planted; 41] = [
+    pub const ALL: [Planted; 42] = [
         Planted::AnsweredBeforeSync,
         Planted::AnsweredBeforeWrite,
         Planted::ChangeAnsweredBeforeSync,
@@ -133,6 +135,7 @@ impl Planted {
         Planted::FenceForgotten,
         Planted::UnmadeNotFenced,
         Planted::RememberedLeaseBelieved,
+        Planted::BlockEndedUnsynced,
     ];
 
     /// Whether only several nodes together can have it.
@@ -206,6 +209,7 @@ impl Planted {
             Planted::FenceForgotten => "a writer that lost its file before its first byte is obeyed later",
             Planted::UnmadeNotFenced => "a writer that lost its file before its first byte is obeyed",
             Planted::RememberedLeaseBelieved => "an answer that is remembered opens a file for a second writer",
+            Planted::BlockEndedUnsynced => "a block that is ended as it is counts as synced, and is not",
         }
     }
 }

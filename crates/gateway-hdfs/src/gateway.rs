@@ -8,6 +8,7 @@ use crate::transfer::Reads;
 use base::env::{Clock, Random};
 use base::limit::HDFS_SUMS_MAX;
 use base::net::{Boxed, Listener};
+use base::planted::Planted;
 use base::unit::Time;
 use client::Client;
 use std::sync::Arc;
@@ -34,6 +35,8 @@ pub struct Settings {
     pub min_block_size: u64,
     /// Most connections at once, `base::limit::connections`.
     pub connections: usize,
+    /// A fault that a test puts in.
+    pub planted: Option<Planted>,
 }
 
 /// Members of this group may do everything, too, as in HDFS.
@@ -61,6 +64,8 @@ pub struct Gateway {
     pub on_trouble: Arc<dyn Fn(String) + Send + Sync>,
     /// Least bytes in a block of a new file.
     pub min_block_size: u64,
+    /// A fault that a test puts in.
+    pub(crate) planted: Option<Planted>,
     /// Where clients reach it, `host:port`: calls and data on one port.
     pub address: String,
     /// Files that are open for writing, and what is known of blocks.
@@ -94,8 +99,8 @@ impl Gateway {
     }
 
     async fn run(settings: Settings, listener: Box<dyn Listener>, shutdown: watch::Receiver<bool>) {
-        let Settings { client, clock, random, superuser, groups_of, on_trouble, min_block_size, connections } =
-            settings;
+        let Settings { client, clock, random, superuser, groups_of, on_trouble, .. } = settings;
+        let Settings { min_block_size, connections, planted, .. } = settings;
         let address = listener.address();
         let started = clock.now();
         let gateway = Gateway {
@@ -106,6 +111,7 @@ impl Gateway {
             groups_of,
             on_trouble,
             min_block_size,
+            planted,
             address,
             files: Files::default(),
             started,

@@ -187,6 +187,7 @@ impl Given {
             on_trouble: self.on_trouble.clone(),
             min_block_size: self.min_block_size,
             connections: self.connections,
+            planted: self.node.planted,
         }
     }
 }

@@ -312,7 +312,7 @@ impl Director {
                     self.end(if self.random.one_in(3) { End::Kill } else { End::PowerLoss });
                     self.start().await?;
                     if left == 0 {
-                        self.calm();
+                        self.rest().await?;
                     }
                 }
                 outcome = self.players.ended() => outcome?,
@@ -320,13 +320,19 @@ impl Director {
                     left -= 1;
                     self.trouble().await?;
                     if left == 0 {
-                        self.calm();
-                        if self.must_restart {
-                            self.restart(End::PowerLoss).await?;
-                        }
+                        self.rest().await?;
                     }
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Makes no more trouble, and brings back what left service.
+    async fn rest(&mut self) -> Check<()> {
+        self.calm();
+        if self.must_restart {
+            self.restart(End::PowerLoss).await?;
         }
         Ok(())
     }

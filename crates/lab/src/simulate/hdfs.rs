@@ -261,12 +261,6 @@ impl Hdfs {
     /// Sends so many bytes, in as many blocks as they need. `sync`: each has to be durable when it is acknowledged.
     async fn send(&mut self, open: &mut Open, length: u64, sync: bool) -> Check<bool> {
         let end = open.position + length;
-        {
-            let mut oracle = self.scene.oracle();
-            let promise = oracle.promise_mut(open.tag);
-            promise.handed = promise.handed.max(end);
-            oracle.may_be_anywhere(open.tag);
-        }
         while open.position < end {
             if !self.has_block(open).await? {
                 return Ok(false);
@@ -281,6 +275,12 @@ impl Hdfs {
             };
             let bytes = content(open.tag, open.position, part as usize);
             let Some(writer) = &mut open.writer else { return Ok(false) };
+            {
+                let mut oracle = self.scene.oracle();
+                let promise = oracle.promise_mut(open.tag);
+                promise.handed = promise.handed.max(open.position + part);
+                oracle.may_be_anywhere(open.tag);
+            }
             let sent = writer.send(within, &bytes, sync);
             if self.scene.call(&self.name, "hdfs write", sent).await?.is_err() {
                 return Ok(false);

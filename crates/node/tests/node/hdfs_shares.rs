@@ -280,6 +280,7 @@ async fn gateway(fixture: &Fixture, leads: Arc<AtomicBool>, connections: usize) 
         on_trouble: Arc::new(on_trouble),
         min_block_size: 1024,
         connections,
+        planted: None,
     };
     let (stop, stopped) = watch::channel(false);
     tokio::spawn(gateway_hdfs::Gateway::serve(settings, listener, stopped));
