@@ -10,7 +10,7 @@ use crate::place::Place;
 use crate::service::{Node, Role};
 use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
-use base::id::{BagId, ChunkId, DeviceId, GroupId, NodeId, Owner};
+use base::id::{BagId, ChunkId, DeviceId, GroupId, NodeId, Owner, SessionId};
 use base::layout::{Column, Layout, Replica};
 use base::limit::{LIST_PAGE_MAX, MOVES_MAX};
 use base::planted::Planted;
@@ -528,12 +528,14 @@ impl Node {
     pub async fn push_elsewhere(
         &self,
         device: &Arc<Device>,
-        push: Pushed,
+        (session, push): (SessionId, Pushed),
         (bytes, sums): (Bytes, BlockSums),
         respond: Responder,
     ) {
         let _turn = self.taking.lock().await;
         match self.taker(device, push.bag, push.chunk).await {
+            // It may have waited for longer than its session lasted: then devices no longer know what of it was handled.
+            Ok(_) if self.is_over(session) => respond.fail(crate::membership::over(session)),
             Ok(taker) => taker.send(Item::Push { push, bytes, sums, respond }),
             Err(error) => respond.fail(error),
         }

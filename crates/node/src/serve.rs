@@ -11,7 +11,7 @@ use crate::metadata::{self, Metadata};
 use crate::metered::{DiskStats, MeteredDisk};
 use crate::metrics::Metrics;
 use crate::peers::Peers;
-use crate::places::{Missing, Places, Standing, absolute, left_out, left_out_as_it_is};
+use crate::places::{Missing, Places, Standing, left_out, left_out_as_it_is};
 use crate::service::{Keeper, Node, NodeService, Role};
 use crate::settings::{DeviceSetting, Door, Settings, identity_in, shown};
 use crate::troubles::Troubles;
@@ -169,9 +169,7 @@ async fn open(
 fn places_of(settings: &Settings, world: &dyn World, directory: &Path, notes: &mut Vec<String>) -> Result<Places> {
     let mut places = Places::read(world, directory)?;
     for new in &settings.as_new {
-        let is_it = |setting: &&DeviceSetting| absolute(&setting.directory) == absolute(new);
-        let in_memory = settings.devices.iter().find(is_it).is_some_and(|setting| setting.class == Class::Memory);
-        if in_memory || !world.exists(&identity_in(new))? {
+        if !world.exists(&identity_in(new))? {
             places.forget(new);
             continue;
         }
@@ -421,7 +419,13 @@ async fn open_devices(
             open.removed.push(left_out(&shown(&setting.directory), device, 0));
             continue;
         }
-        let Prepared { start, stats, note } = prepare_device(given, setting, &mut in_memory, random)?;
+        let Prepared { start, stats, note } = match prepare_device(given, setting, &mut in_memory, random) {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                open.missing.push(places.unreadable(setting, error)?);
+                continue;
+            }
+        };
         open.notes.extend(note);
         let place = start.place.clone();
         // A device that was removed may have been another store's since, whose chunks are then on it.

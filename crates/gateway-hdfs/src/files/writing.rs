@@ -117,14 +117,15 @@ pub async fn abandon_block(gateway: &Gateway, ask: AbandonBlock) -> Result<(), R
 pub async fn complete(gateway: &Gateway, ask: Complete) -> Result<bool, Refusal> {
     let here = gateway.files.open.get(ask.inode.unwrap_or(0));
     match (end(gateway, ask.clone()).await, here) {
-        (Err(refusal), Some(file)) => match gateway.client.stat_inode(file.inode).await {
+        // Refused, or fewer bytes have come here than its client has written.
+        (ended @ (Err(_) | Ok(false)), Some(file)) => match gateway.client.stat_inode(file.inode).await {
             // Its client went on with it at another gateway, and is back.
             Ok(now) if now.generation > file.attributes.generation && is_held(&now, &ask.holder) => {
                 drop(file.take_away().await);
                 gateway.files.open.remove_this(&file);
                 end(gateway, ask).await
             }
-            _ => Err(refusal),
+            _ => ended,
         },
         (done, _) => done,
     }

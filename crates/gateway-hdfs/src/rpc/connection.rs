@@ -201,7 +201,8 @@ impl Connection {
                 self.work();
             } else if !self.ending {
                 self.place.rest();
-                if let Poll::Ready(taken) = self.place.poll_leave(context) {
+                // What came in this turn is looked at first: it may say who it is, or be a call.
+                if !read && let Poll::Ready(taken) = self.place.poll_leave(context) {
                     self.leave(&taken);
                     continue;
                 }

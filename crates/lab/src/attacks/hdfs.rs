@@ -76,9 +76,13 @@ pub async fn asked(stream: &mut Box<dyn Stream>, at: i32, method: &str, request:
 pub async fn listing(target: &Target) -> Result<()> {
     let mut stream = target.connect(&target.hdfs).await?;
     stream.write_all(&context("ada")).await?;
-    asked(&mut stream, 1, "getFileInfo", &field(1, b"/")).await?;
-    let answer = asked(&mut stream, 2, "getListing", &[field(1, b"/"), field(2, b""), number(3, 0)].concat()).await?;
-    // A refusal says which exception it is.
+    served(asked(&mut stream, 1, "getFileInfo", &field(1, b"/")).await?)?;
+    let request = [field(1, b"/"), field(2, b""), number(3, 0)].concat();
+    served(asked(&mut stream, 2, "getListing", &request).await?)
+}
+
+/// A refusal says which exception it is.
+fn served(answer: Vec<u8>) -> Result<()> {
     match answer.windows(10).any(|part| part == b"Exception:" || part == b".Retriable") {
         false => Ok(()),
         true => Err(base::error::Error::new(base::error::ErrorKind::Refused, String::from_utf8_lossy(&answer))),

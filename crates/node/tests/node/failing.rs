@@ -386,6 +386,14 @@ async fn a_device_that_is_there_is_not_new() {
         running.stop().await;
     }
     std::fs::write(&identity, whole).expect("written");
+    // Nor does one keep the others from serving whose directory cannot even be locked.
+    let lock = scene.directory.join("bad/chunks/lock");
+    std::fs::remove_file(&lock).expect("removed");
+    std::fs::create_dir(&lock).expect("made");
+    let running = scene.try_start(&["good", "bad"]).await.expect("it starts with the other one");
+    assert_eq!(running.missing.len(), 1, "{:?}", running.notes);
+    running.stop().await;
+    std::fs::remove_dir(&lock).expect("removed");
     let (running, client) = scene.start().await;
     assert_eq!(running.missing, []);
     for number in 0..20 {
