@@ -1,28 +1,30 @@
 //! What happens behind a file writer: one task that keeps pieces in order, starts new chunks, and asks again where that helps.
 
+mod again;
+mod append;
+mod group;
+
 use crate::client::Client;
-use crate::columns::{Head, to_write, together};
+use crate::columns::{Head, together};
 use crate::synced::Synced;
 use crate::writer::Written;
+use again::{Again, NoRoom};
+use append::{Append, Calling, Outcome, Part, Sent, perform};
 use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
-use base::id::DeviceId;
-use base::layout::Layout;
-use base::limit::{BLOCK, COLUMNS_MAX, COMPRESSED_MIN, FULL_WAIT, RECORD_PAYLOAD_MAX};
+use base::limit::{BLOCK, COLUMNS_MAX, COMPRESSED_MIN, RECORD_PAYLOAD_MAX};
 use base::policy::{Compression, Level};
-use base::unit::Time;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use group::Group;
 use net::message::chunk;
-use net::message::file::{self, Attributes, NewGroup, OpenedFile};
+use net::message::file::{self, Attributes, OpenedFile};
 use net::{Link, Payload};
 use std::collections::VecDeque;
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
@@ -55,6 +57,8 @@ pub(crate) struct Flow {
     start: u64,
     /// Bytes of the present group that are acknowledged or on their way.
     sent: u64,
+    /// Bytes of it that are acknowledged, up to the first that is not.
+    acknowledged_to: u64,
     /// Which of a node's ordered links it takes first.
     lane: Option<usize>,
     in_flight: FuturesUnordered<Calling>,
@@ -62,6 +66,9 @@ pub(crate) struct Flow {
     refused: Vec<(Append, Error)>,
     /// Appends from the first that is not acknowledged on, without a gap in their numbers.
     unacknowledged: VecDeque<Sent>,
+    /// What goes out again before anything else does.
+    again: Again,
+    no_room: NoRoom,
     /// The number of the next append.
     next: u64,
     /// Who waits for appends to be acknowledged, in their order.
@@ -76,50 +83,6 @@ pub(crate) struct Flow {
     synced: Synced,
 }
 
-/// The group that is written to.
-struct Group {
-    number: u64,
-    layout: Layout,
-    /// Of each column.
-    states: Vec<ColumnState>,
-    /// Bytes after which it ends. When they are on their way, all columns are, with their seals.
-    room: u64,
-}
-
-/// How far a column of the present group is.
-#[derive(Clone, Default)]
-struct ColumnState {
-    /// Where its appends go. None before the first: a file of one append needs no order, so no connection of its own.
-    link: Option<Link>,
-    /// It has bytes that are not synced, and nothing that would sync them is on its way.
-    unsynced: bool,
-    /// Its last bytes are on their way, with its seal.
-    sealing: bool,
-}
-
-impl Group {
-    /// `chunk`: most bytes of a chunk.
-    fn new(group: &NewGroup, chunk: u64) -> Result<Group> {
-        let layout = to_write(group)?;
-        let columns = layout.columns().len();
-        let most = chunk.saturating_mul(columns as u64);
-        let room = if group.room == 0 { most } else { group.room.min(most) };
-        Ok(Group { number: group.group, states: vec![ColumnState::default(); columns], layout, room })
-    }
-
-    /// Where a column's bytes go.
-    fn head(&self, column: usize) -> Head {
-        Head::from(&self.layout.columns()[column])
-    }
-}
-
-/// An append that was sent.
-struct Sent {
-    /// Where in the group its bytes end.
-    end: u64,
-    acknowledged: bool,
-}
-
 /// A place between two appends of a stream. What comes behind it does not wait for it.
 struct Marker {
     /// All appends with lower numbers come before it.
@@ -130,49 +93,8 @@ struct Marker {
     reply: oneshot::Sender<Result<()>>,
 }
 
-/// One append, with what is needed to ask again.
-struct Append {
-    ask: chunk::Append,
-    /// Counts the appends of the stream.
-    number: u64,
-    column: usize,
-    part: Part,
-    _permits: Option<OwnedSemaphorePermit>,
-}
-
-/// What goes out for some bytes of a file: these, or fewer that stand for `plain`.
-struct Part {
-    payload: Payload,
-    plain: Option<Bytes>,
-}
-
-impl Part {
-    /// These bytes themselves; nobody passes over them again if their checksums are known.
-    fn plain(bytes: Bytes, sums: Option<BlockSums>) -> Part {
-        let payload = match sums {
-            Some(sums) => Payload::summed(bytes, sums),
-            None => Payload::new(bytes),
-        };
-        Part { payload, plain: None }
-    }
-
-    /// Bytes of the file.
-    fn length(&self) -> u64 {
-        self.plain.as_ref().map_or(self.payload.length(), Bytes::len) as u64
-    }
-}
-
-type Outcome = (Append, Result<chunk::AppendAnswer>);
-
-/// An append on its way.
-type Calling = Pin<Box<dyn Future<Output = Outcome> + Send + Sync>>;
-
 /// What a writer may have on its way for each column, in pieces: one that the device writes and one that waits for it.
 const PIECES_OF_COLUMN: usize = 2;
-
-/// The first wait for room on a full device; each is twice the one before, up to the last.
-const FULL_PAUSE_FIRST: Duration = Duration::from_millis(20);
-const FULL_PAUSE_LAST: Duration = Duration::from_secs(1);
 
 /// A fault ends the flow alone (`contained`): whoever waits for what it does has to hear of it.
 impl Drop for Flow {
@@ -203,10 +125,13 @@ impl Flow {
             group,
             start: opened.length,
             sent: 0,
+            acknowledged_to: 0,
             lane: None,
             in_flight: FuturesUnordered::new(),
             refused: Vec::new(),
             unacknowledged: VecDeque::new(),
+            again: Again::default(),
+            no_room: NoRoom::default(),
             next: 0,
             markers: VecDeque::new(),
             window,
@@ -273,6 +198,12 @@ impl Flow {
             written.failed.get_or_insert(error);
             first
         });
+        // Nothing goes out again: what waits for a part of the window hears so.
+        for sent in &mut self.unacknowledged {
+            (sent.bytes, sent.permits) = (Bytes::new(), None);
+        }
+        self.again.forget();
+        self.markers.append(&mut self.again.markers);
         self.answer_markers();
     }
 
@@ -423,18 +354,25 @@ impl Flow {
             return Ok(());
         }
         self.settle().await?;
+        // It may have ended early, and what came behind it may have filled the next.
+        if self.is_full() { self.next_group().await } else { Ok(()) }
+    }
+
+    /// Goes on in a new group behind what was sent in the present one, all of which is acknowledged and sealed.
+    async fn next_group(&mut self) -> Result<()> {
         let ask = file::NextGroup {
             inode: self.inode,
             generation: self.generation,
             finished_group: self.group.number,
             finished_length: self.sent,
             columns_max: COLUMNS_MAX as u32,
+            full: self.no_room.devices.iter().map(|device| device.0.into()).collect(),
         };
         let next = self.client.ask(&ask).await.map_err(|error| explain(error, &self.path))?;
         self.group = Group::new(&next, self.client.sizes.file_chunk)?;
         self.widen_window();
         self.start = self.start.saturating_add(self.sent);
-        self.sent = 0;
+        (self.sent, self.acknowledged_to) = (0, 0);
         Ok(())
     }
 
@@ -470,11 +408,11 @@ impl Flow {
         let number = self.next;
         self.next += 1;
         self.sent += part.length();
-        self.unacknowledged.push_back(Sent { end: self.sent, acknowledged: false });
+        let kept = Sent { end: self.sent, acknowledged: false, bytes: part.bytes(), permits };
+        self.unacknowledged.push_back(kept);
         let state = &mut self.group.states[column];
         state.unsynced = level < Level::Synced;
-        state.sealing |= seal;
-        Append { ask, number, column, part, _permits: permits }
+        Append { ask, number, column, part }
     }
 
     /// Starts an append behind those that are on their way.
@@ -486,20 +424,6 @@ impl Flow {
             Poll::Ready(outcome) => self.sort(outcome),
             Poll::Pending => self.in_flight.push(call),
         }
-    }
-
-    /// Waits until every append is answered, and asks again for those that were refused for a reason that passes.
-    async fn settle(&mut self) -> Result<()> {
-        while let Some(outcome) = self.in_flight.next().await {
-            self.sort(outcome);
-        }
-        let mut again = std::mem::take(&mut self.refused);
-        again.sort_by_key(|(append, _)| append.number);
-        for (append, error) in again {
-            self.check()?;
-            self.insist(append, error).await?;
-        }
-        self.check()
     }
 
     /// Forgets an append that went well; keeps one that may go better when those before it are there.
@@ -544,6 +468,13 @@ impl Flow {
 
     /// An append is acknowledged: says up to where all are. What other columns have behind a byte that is not is no part of it.
     fn acknowledged(&mut self, append: &Append) {
+        let length = append.part.length();
+        let state = &mut self.group.states[append.column];
+        state.acknowledged = state.acknowledged.max(append.ask.offset.saturating_add(length));
+        state.sealed |= append.ask.seal;
+        if length > 0 {
+            self.no_room = NoRoom::default();
+        }
         let first = self.next - self.unacknowledged.len() as u64;
         // Of a group that was ended while an append of it was asked again nothing is expected any more.
         if let Some(sent) = append.number.checked_sub(first).and_then(|at| self.unacknowledged.get_mut(at as usize)) {
@@ -554,6 +485,7 @@ impl Flow {
             reached = Some(sent.end);
         }
         if let Some(end) = reached {
+            self.acknowledged_to = end;
             let length = self.start.saturating_add(end);
             self.progress.send_if_modified(|written| {
                 let further = written.length < length;
@@ -561,41 +493,6 @@ impl Flow {
                 further
             });
             self.answer_markers();
-        }
-    }
-
-    /// Asks again for an append all of whose predecessors are there, as long as only room is missing.
-    async fn insist(&mut self, append: Append, first: Error) -> Result<()> {
-        let clock = self.client.session.clock.clone();
-        let (mut append, mut full_since): (Append, Option<Time>) = (append, None);
-        let mut pause = FULL_PAUSE_FIRST;
-        if first.kind() == ErrorKind::Full {
-            full_since = Some(clock.now());
-            tokio::time::sleep(pause).await;
-        }
-        loop {
-            let result;
-            (append, result) = perform(self.link(append.column), append).await;
-            match result {
-                Err(error) if error.kind() == ErrorKind::Full => {
-                    let since = *full_since.get_or_insert(clock.now());
-                    if clock.now().since(since) >= FULL_WAIT {
-                        let device = DeviceId(append.ask.device.value());
-                        self.progress.send_modify(|written| written.full = Some(device));
-                        return Err(explain(error, &self.path));
-                    }
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(FULL_PAUSE_LAST);
-                }
-                Err(error) if error.kind() == ErrorKind::Unsupported && append.part.plain.is_some() => {
-                    append.part = Part::plain(append.part.plain.take().unwrap_or_default(), None);
-                }
-                Err(error) => return Err(explain(error, &self.path)),
-                Ok(_) => {
-                    self.acknowledged(&append);
-                    return Ok(());
-                }
-            }
         }
     }
 
@@ -610,8 +507,12 @@ impl Flow {
         } else if !last.is_empty() {
             self.add(last, (sums, None), permits).await?;
         }
-        // Sealed chunks are synced with their seals; a group without bytes has nothing to lose.
-        if self.is_full() || self.sent == 0 { Ok(()) } else { self.sync_columns(!within).await }
+        if within { self.sync_columns(false).await } else { self.sync().await }
+    }
+
+    /// Asks for everything that was sent to be synced. Sealed chunks are with their seals; a group without bytes has nothing to lose.
+    async fn sync(&mut self) -> Result<()> {
+        if self.is_full() || self.sent == 0 { Ok(()) } else { self.sync_columns(true).await }
     }
 
     /// Asks the columns that have unsynced bytes to sync them. `ask_one`: at least the one with the last byte, which knows whether
@@ -624,8 +525,7 @@ impl Flow {
         }
         for column in (0..columns.len()).filter(|column| columns[*column]) {
             self.reach_in_order(column).await?;
-            let nothing = Part { payload: Payload::empty(), plain: None };
-            let append = self.next_append(column, nothing, (Level::Synced, false), None);
+            let append = self.next_append(column, Part::empty(), (Level::Synced, false), None);
             self.send(append).await;
         }
         Ok(())
@@ -652,7 +552,10 @@ impl Flow {
             }
         }
         self.settle().await?;
-        self.seal_columns().await.map_err(|error| explain(error, &self.path))?;
+        let stripe = self.group.layout.stripe();
+        let lengths: Vec<u64> =
+            (0..self.group.states.len()).map(|column| stripe.column_length(self.sent, column)).collect();
+        self.seal_columns(&lengths).await.map_err(|error| explain(error, &self.path))?;
         let ask = file::Close {
             inode: self.inode,
             generation: self.generation,
@@ -664,30 +567,16 @@ impl Flow {
         self.client.ask(&ask).await.map_err(|error| explain(error, &self.path))
     }
 
-    /// Seals the columns that have bytes and were not sealed with their last ones.
-    async fn seal_columns(&self) -> Result<()> {
-        let stripe = self.group.layout.stripe();
-        let seals = self.group.states.iter().enumerate().filter_map(|(column, state)| {
-            let length = stripe.column_length(self.sent, column);
+    /// Seals the columns, which have so many bytes, unless they have none or were sealed with their last ones.
+    async fn seal_columns(&self, lengths: &[u64]) -> Result<()> {
+        let seals = self.group.states.iter().zip(lengths).enumerate().filter_map(|(column, (state, length))| {
             let Head { device, chunk } = self.group.head(column);
-            let seal = chunk::Seal { device, chunk, generation: self.generation, length };
-            (length > 0 && !state.sealing).then_some(seal)
+            let seal = chunk::Seal { device, chunk, generation: self.generation, length: *length };
+            (*length > 0 && !state.sealed).then_some(seal)
         });
         let seal = |ask: chunk::Seal| async move { self.client.ask_at(ask.device, &ask).await };
         together(seals.map(seal)).await.into_iter().try_for_each(|sealed| sealed.map(drop))
     }
-}
-
-async fn perform(link: Link, append: Append) -> Outcome {
-    let payload = append.part.payload.clone();
-    let result = match append.part.plain {
-        None => link.call(&append.ask, payload).await,
-        Some(_) => {
-            let ask = chunk::AppendCell { append: append.ask.clone(), length: append.part.length() };
-            link.call(&ask, payload).await
-        }
-    };
-    (append, result.map(|(answer, _)| answer))
 }
 
 /// The error as a writer sees it.

@@ -12,7 +12,7 @@ use crate::reply::Reply;
 use crate::request::{Began, Extent, FileHandle, Located, NewGroup, NewInode, Orphan, Place};
 use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
-use base::id::{ChunkId, Generation, GroupId, InodeId, SessionId};
+use base::id::{ChunkId, DeviceId, Generation, GroupId, InodeId, SessionId};
 use base::layout::{Column, Layout};
 use base::limit::CHUNK_MAX;
 use base::planted::Planted;
@@ -54,9 +54,15 @@ impl State {
         Ok((NewGroup { group: self.next_group(), layout, room: 0 }, record))
     }
 
-    /// A new group for a writer who can write to so many columns: the first, or one behind a group of `before` columns.
-    fn allocate_for_file(&mut self, policy: Policy, before: Option<usize>, columns_max: usize) -> Result<NewGroup> {
-        let candidates = self.candidates()?;
+    /// A new group for a writer who can write to so many columns: the first, or one behind a group of `before` columns. Devices that were
+    /// found `full` are taken if there are no others.
+    fn allocate_for_file(
+        &mut self,
+        policy: Policy,
+        before: Option<usize>,
+        (columns_max, full): (usize, &[DeviceId]),
+    ) -> Result<NewGroup> {
+        let candidates = place::without(self.candidates()?, policy, full);
         let possible = place::columns_possible(&candidates, policy, self.widths.full);
         let possible = possible.min(columns_max).min(self.widths.columns_max);
         let (group, record) = self.allocate(candidates, policy, self.widths.columns(before, possible))?;
@@ -102,7 +108,7 @@ impl State {
         check_new(new)?;
         let (directory, name) = self.vacate(path, overwrite, parents.then_some(new))?;
         let inode = self.next_inode();
-        let group = self.allocate_for_file(directory.policy, None, usize::MAX)?;
+        let group = self.allocate_for_file(directory.policy, None, (usize::MAX, &[]))?;
         let writer = WriterRecord {
             session: session.to_bytes().to_vec(),
             group: group.group.0,
@@ -172,7 +178,7 @@ impl State {
             let who = if writer.ended { "is being recovered after its writer went away" } else { "has a writer" };
             return Err(Error::new(ErrorKind::Busy, format!("'{path}' {who}; nothing was done: try again later")));
         }
-        let group = self.allocate_for_file(policy, None, usize::MAX)?;
+        let group = self.allocate_for_file(policy, None, (usize::MAX, &[]))?;
         record.generation = record.generation.saturating_add(1);
         record.kept = None;
         let here = Began { length: record.length, generation: record.generation };
@@ -295,13 +301,16 @@ impl State {
         inode: InodeId,
         generation: Generation,
         finished: (GroupId, u64),
-        columns_max: usize,
+        (columns_max, full): (usize, &[DeviceId]),
     ) -> Result<Reply> {
         let (mut record, mut writer, before) = self.leased(session, inode, generation)?;
         self.set_open_length(&mut record, &mut writer, finished)?;
         self.finish_group(inode, &writer)?;
+        if !full.is_empty() {
+            self.drop_rest(&writer)?;
+        }
         let columns = self.group(finished.0)?.columns.len();
-        let group = self.allocate_for_file(convert::policy(writer.policy), Some(columns), columns_max)?;
+        let group = self.allocate_for_file(convert::policy(writer.policy), Some(columns), (columns_max, full))?;
         writer.group = group.group.0;
         writer.start = record.length;
         writer.length = 0;
@@ -360,7 +369,7 @@ impl State {
         Ok(Reply::Done)
     }
 
-    /// What columns of a recovered group have beyond the first byte that is missing is garbage.
+    /// What columns of a group that ended early have beyond the first byte that is missing is garbage.
     fn drop_rest(&mut self, writer: &WriterRecord) -> Result<()> {
         let group = GroupId(writer.group);
         if writer.length > 0 && self.group(group)?.columns.len() > 1 {

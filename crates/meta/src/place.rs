@@ -78,6 +78,13 @@ pub fn place_columns(
     Ok(chosen)
 }
 
+/// The candidates but those that a writer found full; all of them if no other takes data under this policy.
+pub fn without(candidates: Vec<Candidate>, policy: Policy, full: &[DeviceId]) -> Vec<Candidate> {
+    let is_other = |candidate: &&Candidate| !full.contains(&candidate.device);
+    let others: Vec<Candidate> = candidates.iter().filter(is_other).copied().collect();
+    if columns_possible(&others, policy, 1) > 0 { others } else { candidates }
+}
+
 /// How many columns with room for `room` bytes each a group could have.
 pub fn columns_possible(candidates: &[Candidate], policy: Policy, room: u64) -> usize {
     candidates.iter().filter(|candidate| takes_column(candidate, policy, room)).count()

@@ -2,8 +2,10 @@
 
 use crate::metadata::Translate;
 use base::error::{Error, ErrorKind, Result};
-use base::id::{ChunkId, Generation, GroupId, InodeId, Owner};
-use base::limit::{COMPOUND_FILES_MAX, CONCAT_FILES_MAX, ENTRY_MAX, FRAME_MESSAGE_MAX, HOLDERS_TOLD_MAX, LOCATED};
+use base::id::{ChunkId, DeviceId, Generation, GroupId, InodeId, Owner};
+use base::limit::{
+    COLUMNS_MAX, COMPOUND_FILES_MAX, CONCAT_FILES_MAX, ENTRY_MAX, FRAME_MESSAGE_MAX, HOLDERS_TOLD_MAX, LOCATED,
+};
 use base::policy::{Class, Compression, Level, Policy};
 use base::unit::WallTime;
 use meta::request::{
@@ -232,6 +234,7 @@ fn next_group(ask: file::NextGroup) -> Request {
         generation: Generation(ask.generation),
         finished: (GroupId(ask.finished_group), ask.finished_length),
         columns_max: ask.columns_max.max(1) as usize,
+        full: ask.full.iter().take(COLUMNS_MAX).map(|device| DeviceId(device.value())).collect(),
     }
 }
 

@@ -3,12 +3,14 @@
 use crate::fake::Fake;
 use crate::fake::file::layout_of;
 use crate::files::{DELAYED, SMALL, WIDE, content, narrow_or_wide};
+use base::checksum::BlockSums;
 use base::env::Random;
 use base::error::ErrorKind;
 use base::layout::Replica;
 use bytes::Bytes;
 use client::{CreateOptions, FileReader, ReadOptions, Sums};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Whether the columns of some group hold bytes behind one that is missing.
 fn is_ahead(fake: &Arc<Fake>) -> bool {
@@ -19,6 +21,16 @@ fn is_ahead(fake: &Arc<Fake>) -> bool {
         let lengths: Vec<(usize, u64)> = layout.replicas().map(|replica| (replica.column, length(replica))).collect();
         layout.length(lengths.iter().copied()) < lengths.iter().map(|(_, length)| length).sum()
     })
+}
+
+/// How much of the file with this name is on stable media.
+fn durable(fake: &Arc<Fake>, path: &str) -> u64 {
+    let state = fake.state();
+    let file = &state.files.by_number[&state.files.by_path[path]];
+    let Some(group) = file.writer else { return file.length };
+    let layout = layout_of(&state.files.groups[&group]);
+    let synced = |replica: Replica| state.chunks.get(&replica.chunk.0).map_or(0, |chunk| chunk.synced);
+    file.length + layout.length(layout.replicas().map(|replica| (replica.column, synced(replica))))
 }
 
 async fn read_all(reader: &FileReader) -> Bytes {
@@ -107,6 +119,102 @@ async fn left_in_the_middle() {
             known => known,
         };
         assert_eq!(late.err().map(|error| error.kind()), Some(ErrorKind::Stale), "seed {seed}");
+    }
+}
+
+/// A file goes on elsewhere when devices of it are full, whichever of them are and when: no byte is lost or written twice, what is promised
+/// is there, and nobody waits.
+#[tokio::test(start_paused = true)]
+async fn goes_on_elsewhere() {
+    let mut ended_early = 0;
+    for seed in 0..60 {
+        let fake = narrow_or_wide(seed, 15);
+        if seed % 3 > 0 {
+            fake.fail(|faults| *faults = DELAYED);
+        }
+        let (writing, reading) = (fake.client().with_sizes(SMALL), fake.client().with_sizes(SMALL));
+        let bytes = content(700_000, seed);
+        let mut writer = writing.create("/a", CreateOptions::default()).await.expect("the file is new");
+        let (mut at, mut syncs) = (0, Vec::new());
+        while at < bytes.len() {
+            if fake.random.one_in(4) {
+                // At most two of the three.
+                let full = (0..fake.random.below(3)).map(|_| u128::from(1 + fake.random.below(3))).collect();
+                fake.state().full_devices = full;
+            }
+            let end = (at + 1 + fake.random.below(40_000) as usize).min(bytes.len());
+            let part = bytes.slice(at..end);
+            match fake.random.below(8) {
+                0 => writer.hflush().await.expect("visible"),
+                1 => {
+                    writer.sync().await.expect("durable");
+                    assert!(durable(&fake, "/a") >= at as u64, "seed {seed}");
+                }
+                2 if part.len() <= SMALL.piece => {
+                    let synced = writer.sync_now(part.clone(), BlockSums::of(&part)).await.expect("taken");
+                    syncs.push((end, synced));
+                    at = end;
+                    continue;
+                }
+                _ => (),
+            }
+            let promised = at as u64;
+            writer.write(part).await.expect("written");
+            at = end;
+            if fake.random.one_in(6) {
+                writer.hflush().await.expect("visible");
+                let there = reading.open("/a").await.expect("it was made").length().await.expect("known");
+                assert!(there >= promised.max(at as u64), "seed {seed}: {there} bytes of {at}");
+            }
+        }
+        for (end, synced) in syncs {
+            synced.await.expect("durable");
+            assert!(durable(&fake, "/a") >= end as u64, "seed {seed}");
+            assert!(writer.written().borrow().length >= end as u64, "seed {seed}");
+        }
+        let attributes = writer.close().await.expect("closed");
+        assert_eq!(attributes.length, bytes.len() as u64, "seed {seed}");
+        fake.state().full_devices.clear();
+        assert!(read_all(&reading.open("/a").await.expect("it was made")).await == bytes, "seed {seed}");
+        ended_early += fake.state().ended_early;
+    }
+    assert!(ended_early > 100, "{ended_early} groups ended early");
+}
+
+/// While all devices are full a writer waits, and each of them may be the first that has room again; without any it is told.
+#[tokio::test(start_paused = true)]
+async fn all_are_full() {
+    for seed in 0..12 {
+        let fake = narrow_or_wide(seed, 6);
+        let client = fake.client().with_sizes(SMALL);
+        let bytes = content(300_000, seed);
+        let mut writer = client.create("/a", CreateOptions::default()).await.expect("the file is new");
+        writer.write(bytes.slice(..100_000)).await.expect("written");
+        writer.sync().await.expect("durable");
+        fake.state().full_devices = [1, 2, 3].into();
+        let (fake_too, lucky) = (fake.clone(), seed % 3 + 1);
+        let relief = tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_secs(6)).await;
+            fake_too.state().full_devices.remove(&u128::from(lucky));
+        });
+        let went_on = async {
+            writer.write(bytes.slice(100_000..)).await?;
+            writer.sync().await
+        };
+        let went_on = went_on.await;
+        relief.await.expect("no panic");
+        // Which of them is waited for is chance: the one that has room again, or another, after which the writer is told so.
+        match went_on {
+            Ok(()) => drop(writer.close().await.expect("closed")),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Full, "seed {seed}: {error}");
+                let full = writer.written().borrow().full.expect("it is said which");
+                assert!((1..=3).contains(&full.0), "seed {seed}: {full}");
+                fake.state().end_leases();
+            }
+        }
+        let kept = read_all(&client.open("/a").await.expect("it was made")).await;
+        assert!(kept.len() >= 100_000 && kept == bytes.slice(..kept.len()), "seed {seed}: {} bytes", kept.len());
     }
 }
 

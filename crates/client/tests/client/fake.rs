@@ -18,7 +18,7 @@ use net::{Call, Credentials, Link, Payload, Responder, Service};
 use prost::Message;
 use sim::net::SimNet;
 use sim::random::SimRandom;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -84,6 +84,10 @@ pub struct State {
     pub next: u64,
     /// Devices there are, numbered from 1.
     pub devices: u64,
+    /// Those of them that have no room for files.
+    pub full_devices: BTreeSet<u128>,
+    /// Groups of files that ended early because a device had none.
+    pub ended_early: u64,
     /// How writers are told to make bytes smaller; chunks of the fake know no cells.
     pub compression: Compression,
     /// How wide files become.

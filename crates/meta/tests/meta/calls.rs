@@ -174,7 +174,7 @@ fn kinds_under_leases() -> Vec<Kind> {
     };
     let next_group = |lease: &FileHandle| {
         let (inode, generation, finished) = (lease.inode, lease.generation, (lease.group.group, 100));
-        Request::NextGroup { inode, generation, finished, columns_max: 1 }
+        Request::NextGroup { inode, generation, finished, columns_max: 1, full: Vec::new() }
     };
     let sync = |lease: &FileHandle| {
         let (inode, generation, group) = (lease.inode, lease.generation, lease.group.group);

@@ -18,7 +18,7 @@ fn handle(reply: Result<Reply>) -> FileHandle {
 }
 
 fn next_of(file: &FileHandle, finished: (GroupId, u64), columns_max: usize) -> Request {
-    Request::NextGroup { inode: file.inode, generation: file.generation, finished, columns_max }
+    Request::NextGroup { inode: file.inode, generation: file.generation, finished, columns_max, full: Vec::new() }
 }
 
 fn group(reply: Result<Reply>) -> NewGroup {

@@ -16,7 +16,7 @@ fn file(world: &mut World, name: &str, lengths: &[u64]) -> Vec<GroupId> {
     let mut groups = vec![handle.group.group];
     for length in lengths {
         let finished = (groups[groups.len() - 1], *length);
-        match world.ask(Request::NextGroup { inode, generation, finished, columns_max: 16 }) {
+        match world.ask(Request::NextGroup { inode, generation, finished, columns_max: 16, full: Vec::new() }) {
             Ok(Reply::Group(group)) => groups.push(group.group),
             other => panic!("{other:?}"),
         }

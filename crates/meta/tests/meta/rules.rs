@@ -51,7 +51,7 @@ fn life_of_a_file() {
     let mut world = World::new(1);
     let file = handle(world.ask(create("/f")));
     let (inode, generation, first) = (file.inode, file.generation, file.group.group);
-    let next = |finished| Request::NextGroup { inode, generation, finished, columns_max: 1 };
+    let next = |finished| Request::NextGroup { inode, generation, finished, columns_max: 1, full: Vec::new() };
     assert_eq!(world.refusal(next((GroupId(99), 10))), ErrorKind::Invalid);
     assert_eq!(world.refusal(next((first, CHUNK_MAX + 1))), ErrorKind::Invalid);
     let second = group(world.ask(next((first, 1000)))).group;
@@ -92,8 +92,13 @@ fn many_extents() {
     let file = handle(world.ask(create("/f")));
     let mut open = file.group.group;
     for _ in 0..600 {
-        let next =
-            Request::NextGroup { inode: file.inode, generation: file.generation, finished: (open, 10), columns_max: 1 };
+        let next = Request::NextGroup {
+            inode: file.inode,
+            generation: file.generation,
+            finished: (open, 10),
+            columns_max: 1,
+            full: Vec::new(),
+        };
         open = group(world.ask(next)).group;
     }
     let mut offset = 0;

@@ -394,7 +394,7 @@ pub struct NewGroup {
     pub layout: Layout,
 }
 
-/// Records that the current group is full (its chunks are sealed, and it has this length) and asks for the next.
+/// Records that the current group has ended (its chunks are sealed, and it has this length) and asks for the next.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct NextGroup {
     /// The file.
@@ -403,7 +403,7 @@ pub struct NextGroup {
     /// The writer's generation.
     #[prost(uint64, tag = "2")]
     pub generation: u64,
-    /// The group that is full.
+    /// That group.
     #[prost(uint64, tag = "3")]
     pub finished_group: u64,
     /// Its length in bytes.
@@ -412,6 +412,10 @@ pub struct NextGroup {
     /// Most columns that the next may have; zero means one.
     #[prost(uint32, tag = "5")]
     pub columns_max: u32,
+    /// Devices that refused its bytes for want of room: it ended early, and chunks may have bytes behind its end. The next lies elsewhere, if
+    /// others have room. At most `base::limit::COLUMNS_MAX`.
+    #[prost(message, repeated, tag = "6")]
+    pub full: Vec<Id>,
 }
 
 /// Ends writing: the last group's chunks are sealed, and it has this length.

@@ -84,6 +84,7 @@ impl Corpus {
                 finished_group: group.group,
                 finished_length: 10,
                 columns_max: 16,
+                full: vec![1u128.into()],
             }),
             of(&file::Close {
                 inode,

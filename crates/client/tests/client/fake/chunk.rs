@@ -23,7 +23,14 @@ fn missing() -> Error {
 
 impl State {
     pub fn append(&mut self, ask: &Append, bytes: Bytes) -> Result<AppendAnswer> {
-        self.refuse_full()?;
+        let there = self.chunks.get(&ask.chunk.value()).map_or(0, |chunk| chunk.length);
+        // What is there needs no more room.
+        if there < ask.offset + bytes.len() as u64 {
+            self.refuse_full()?;
+            if self.full_devices.contains(&ask.device.value()) {
+                return Err(Error::new(ErrorKind::Full, "this device is full"));
+            }
+        }
         if self.faults.cut > 0 {
             self.faults.cut -= 1;
             self.append(&Append { seal: false, ..*ask }, bytes.slice(..bytes.len() / 2))?;

@@ -7,7 +7,7 @@ use net::message::file::{
     MakeDirectory, NewGroup, NextGroup, OpenedFile, PutFiles, PutFilesAnswer,
 };
 use net::message::layout::{Column, Layout};
-use net::message::{Done, Failure};
+use net::message::{Done, Failure, Id};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Default)]
@@ -59,24 +59,34 @@ fn error<T>(kind: ErrorKind, text: &str) -> Result<T> {
 
 impl State {
     pub fn new_group(&mut self) -> NewGroup {
+        self.new_group_beside(&[])
+    }
+
+    /// The device at a place of the round, of those that were not found full if there are others.
+    fn device_at(&self, place: u64, full: &[Id]) -> Id {
+        let all = (0..self.devices).map(|number| Id::from(u128::from((place + number) % self.devices) + 1));
+        let all: Vec<Id> = all.collect();
+        all.iter().find(|device| !full.contains(device)).copied().unwrap_or(all[0])
+    }
+
+    fn new_group_beside(&mut self, full: &[Id]) -> NewGroup {
         let group = self.number();
-        let device = u128::from(group % self.devices) + 1;
-        let (device, chunk) = (device.into(), (u128::from(group) << 64).into());
+        let (device, chunk) = (self.device_at(group, full), (u128::from(group) << 64).into());
         let layout = Layout { columns: vec![Column { device, chunk, others: Vec::new() }], cell: 0 };
         let answer = NewGroup { group, room: self.wide.narrow, layout };
         self.files.groups.insert(group, answer.clone());
         answer
     }
 
-    fn wider_group(&mut self, most: u32) -> NewGroup {
+    fn wider_group(&mut self, most: u32, full: &[Id]) -> NewGroup {
         let Wide { columns, cell, room, .. } = self.wide;
-        let only = self.new_group();
+        let only = self.new_group_beside(full);
         if columns < 2 {
             return only;
         }
         assert!(u64::from(most) >= columns, "a writer takes several columns");
         let column = |number: u64| Column {
-            device: (u128::from((only.group + number) % self.devices) + 1).into(),
+            device: self.device_at(only.group + number, full),
             chunk: (only.layout.columns[0].chunk.value() + u128::from(number)).into(),
             others: Vec::new(),
         };
@@ -206,7 +216,8 @@ impl State {
         }
     }
 
-    fn leased(&mut self, inode: u64, generation: u64, group: u64, length: u64) -> Result<()> {
+    /// `early`: columns may have bytes behind the end.
+    fn leased(&mut self, inode: u64, generation: u64, (group, length): (u64, u64), early: bool) -> Result<()> {
         let file = self.files.by_number.get(&inode);
         if file.is_none_or(|file| file.generation != generation || file.writer != Some(group)) {
             return error(ErrorKind::Stale, "another writer took over");
@@ -215,7 +226,8 @@ impl State {
         for (number, column) in layout.columns().iter().enumerate() {
             let length = layout.stripe().column_length(length, number);
             let stored = self.chunks.get(&column.chunk().0);
-            let durable = stored.is_some_and(|stored| stored.sealed && stored.synced == length);
+            let durable = stored
+                .is_some_and(|stored| stored.sealed && (stored.synced == length || early && stored.synced > length));
             assert!(
                 length == 0 || durable,
                 "a group is finished whose column {number} is not sealed and synced at {length}"
@@ -225,15 +237,17 @@ impl State {
     }
 
     pub fn next_group(&mut self, ask: &NextGroup) -> Result<NewGroup> {
-        self.leased(ask.inode, ask.generation, ask.finished_group, ask.finished_length)?;
+        let early = !ask.full.is_empty();
+        self.leased(ask.inode, ask.generation, (ask.finished_group, ask.finished_length), early)?;
         self.finish(ask.inode, ask.finished_group, ask.finished_length);
-        let group = self.wider_group(ask.columns_max);
+        self.ended_early += u64::from(early);
+        let group = self.wider_group(ask.columns_max, &ask.full);
         self.files.by_number.get_mut(&ask.inode).expect("leased").writer = Some(group.group);
         Ok(group)
     }
 
     pub fn close(&mut self, ask: &Close) -> Result<Attributes> {
-        self.leased(ask.inode, ask.generation, ask.finished_group, ask.finished_length)?;
+        self.leased(ask.inode, ask.generation, (ask.finished_group, ask.finished_length), false)?;
         self.finish(ask.inode, ask.finished_group, ask.finished_length);
         let file = self.files.by_number.get_mut(&ask.inode).expect("leased");
         file.writer = None;
