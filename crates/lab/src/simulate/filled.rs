@@ -1,5 +1,5 @@
-//! A device is full, an append to a file on it waits for room, and the device is emptied: what is acknowledged then is in the file, wherever
-//! that is by now.
+//! A device is full, an append to a file on it waits for room, and either goes on elsewhere, or the device is emptied: what is acknowledged
+//! then is in the file, wherever that is by now.
 
 use super::format::{chunk_bytes, content};
 use super::oracle::{Broken, Check};
@@ -62,7 +62,7 @@ pub async fn play(scene: &Arc<Scene>, random: &SimRandom, name: &str, client: &C
             break;
         };
         let mut filled = Filled { scene, name, client, writer, path, tag, synced: 0, handed: 0 };
-        let is_tried = filled.round(&pushes).await?;
+        let is_tried = filled.round(&pushes, random.one_in(2)).await?;
         filled.compare().await?;
         if is_tried {
             break;
@@ -102,8 +102,8 @@ struct Filled<'a> {
 }
 
 impl Filled<'_> {
-    /// False: its device cannot be emptied, and nothing was done.
-    async fn round(&mut self, pushes: &Pushes) -> Check<bool> {
+    /// `empties`: the device, while appends wait for room on it. False: it cannot be emptied, and nothing was done.
+    async fn round(&mut self, pushes: &Pushes, empties: bool) -> Check<bool> {
         if !self.append(1_000).await? {
             return Ok(true);
         }
@@ -126,6 +126,17 @@ impl Filled<'_> {
         if waiting.is_empty() {
             return Ok(true);
         }
+        if !empties {
+            for _ in 0..APPENDS {
+                if !self.append(APPENDED).await? {
+                    break;
+                }
+            }
+            if self.devices().await?.iter().any(|on| *on != device) {
+                self.scene.count("files that went on elsewhere");
+            }
+            return Ok(true);
+        }
         let drain = || self.client.drain(device);
         if let Err(error) = self.scene.insist_with_room(self.name, "device_drain", drain).await? {
             // Too little room elsewhere, or nobody else: nothing was done.
@@ -143,14 +154,20 @@ impl Filled<'_> {
 
     /// The device that the file is on, if it can be emptied: the one that is largest keeps the metadata, too.
     async fn device(&self) -> Check<Option<Id>> {
-        let inode = self.writer.inode();
-        let found = self.scene.insist(self.name, "extents", || self.client.extents(inode, 0)).await?;
-        let on = found.ok().and_then(|(extents, _)| Some(extents.first()?.layout.columns.first()?.device));
+        let on = self.devices().await?.first().copied();
         let known = self.scene.insist(self.name, "devices", || self.client.devices()).await?;
         let known = known.map(|answer| answer.devices).unwrap_or_default();
         let largest = known.iter().map(|device| device.capacity).max();
         let may_go = |device: &&file::Device| Some(device.device) == on && Some(device.capacity) < largest;
         Ok(known.iter().find(may_go).map(|device| device.device))
+    }
+
+    /// The devices that the file is on, in the order of its bytes.
+    async fn devices(&self) -> Check<Vec<Id>> {
+        let inode = self.writer.inode();
+        let found = self.scene.insist(self.name, "extents", || self.client.extents(inode, 0)).await?;
+        let extents = found.map(|(extents, _)| extents).unwrap_or_default();
+        Ok(extents.iter().flat_map(|extent| &extent.layout.columns).map(|column| column.device).collect())
     }
 
     /// Appends so many bytes and waits until they are synced. False: the writer has failed.

@@ -153,3 +153,36 @@ fn recovered() {
     };
     assert!(garbage.groups.iter().any(|group| group.layout == wide.layout));
 }
+
+/// Behind a group that ended early the next lies on other devices, as long as some of them take data; what columns had behind its end is
+/// garbage, and one that ended before its first byte is garbage altogether.
+#[test]
+fn ended_early() {
+    let mut world = world(6);
+    let file = handle(world.ask(create("/f")));
+    let early = |finished, full: &[u128]| {
+        let full = full.iter().map(|device| DeviceId(*device)).collect();
+        let Request::NextGroup { inode, generation, columns_max, .. } = next_of(&file, finished, 16) else {
+            unreachable!()
+        };
+        Request::NextGroup { inode, generation, finished, columns_max, full }
+    };
+    let wide = group(world.ask(early((file.group.group, 10), &[1, 2])));
+    assert_eq!(devices(&wide), [3, 4, 5, 6].map(DeviceId).into());
+    let kept = 5 * MIB + 7;
+    let two = group(world.ask(early((wide.group, kept), &[3, 4, 5, 6])));
+    assert_eq!(devices(&two), [1, 2].map(DeviceId).into());
+    let any = group(world.ask(early((two.group, 0), &[1, 2, 3, 4, 5, 6])));
+    assert!(!devices(&any).is_empty(), "one that was full is better than none");
+    let Ok(Reply::Garbage(garbage)) = world.ask(Request::Garbage { bags_after: None, limit: 10 }) else {
+        panic!("no garbage")
+    };
+    let ranges: Vec<_> = garbage.ranges.iter().map(|(group, offset, _)| (group.group, *offset)).collect();
+    assert_eq!(ranges, [(wide.group, kept)]);
+    assert!(garbage.groups.iter().any(|group| group.group == two.group), "{garbage:?}");
+    let located = match world.ask(Request::Locate { file: Place::Path(path("/f")), offset: 0, length: u64::MAX }) {
+        Ok(Reply::Located(located)) => located,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(located.extents.iter().map(|extent| extent.length).sum::<u64>(), 10 + kept);
+}
