@@ -5,6 +5,7 @@ use crate::bags::BagCounts;
 use crate::device::{Device, Item, Pushed};
 use crate::housekeeping::{Left, compare, join};
 use crate::log::Level;
+use crate::membership::over;
 use crate::moving::{Move, STEP};
 use crate::place::Place;
 use crate::service::{Node, Role};
@@ -535,7 +536,7 @@ impl Node {
         let _turn = self.taking.lock().await;
         match self.taker(device, push.bag, push.chunk).await {
             // It may have waited for longer than its session lasted: then devices no longer know what of it was handled.
-            Ok(_) if self.is_over(session) => respond.fail(crate::membership::over(session)),
+            Ok(_) if self.metadata().is_ok_and(|metadata| !metadata.is_open(session)) => respond.fail(over(session)),
             Ok(taker) => taker.send(Item::Push { push, bytes, sums, respond }),
             Err(error) => respond.fail(error),
         }

@@ -19,7 +19,7 @@ use base::disk::Caching;
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::fault::contained;
-use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, NodeId, PushName, SessionId};
+use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, NodeId, PushName};
 use base::limit::ACKNOWLEDGED_AT_ONCE_MAX;
 use base::planted::Planted;
 use base::policy::{Class, Compression};
@@ -200,11 +200,6 @@ impl Node {
             }
             Role::Member(membership) => membership.admit(self, call),
         }
-    }
-
-    /// Whether the metadata are kept here, and know that a session is over.
-    pub fn is_over(&self, session: SessionId) -> bool {
-        matches!(&self.role, Role::Keeper(keeper) if !keeper.metadata.is_open(session))
     }
 
     /// Does what a call needs beyond this moment, as a task. A fault in it ends this call alone: dropped, it answers that it was given up,

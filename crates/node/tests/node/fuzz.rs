@@ -34,7 +34,7 @@ impl Corpus {
         Corpus { bag: info.bag, device: info.members[0], opened }
     }
 
-    /// Questions of gateways and of those who look.
+    /// Questions of gateways, of those who look, and of writers.
     fn questions_of_gateways(&self, round: u64) -> Vec<(u16, Vec<u8>)> {
         let (path, inode, generation) = (format!("/d{round}/f"), self.opened.inode, self.opened.generation);
         vec![
@@ -46,6 +46,14 @@ impl Corpus {
             of(&file::Holders { seen: Vec::new(), asked: vec!["a".to_string()] }),
             of(&file::BeginBlock { inode, generation, base: 50, number: 1 }),
             of(&file::SyncLength { inode, generation, group: self.opened.group.group, length: 10 }),
+            of(&file::NextGroup {
+                inode,
+                generation,
+                finished_group: self.opened.group.group,
+                finished_length: 10,
+                columns_max: 16,
+                full: vec![self.device],
+            }),
         ]
     }
 
@@ -78,14 +86,6 @@ impl Corpus {
                 ..file::Create::default()
             }),
             of(&file::Append { path: path.clone(), ..file::Append::default() }),
-            of(&file::NextGroup {
-                inode,
-                generation,
-                finished_group: group.group,
-                finished_length: 10,
-                columns_max: 16,
-                full: vec![1u128.into()],
-            }),
             of(&file::Close {
                 inode,
                 generation,
