@@ -51,6 +51,8 @@ pub enum Planted {
     WaitingPushOutlivesSession,
     /// What waits in a device to change a chunk stays there when the chunk is moved.
     WaitingAppendStays,
+    /// A file whose device failed goes on elsewhere, though what was acknowledged on that device may not be synced.
+    UnsyncedLeftBehind,
     /// Devices of nodes that are silent are left out when somebody asks for a bag's members.
     SilentMemberLeftOut,
     /// An acknowledgement counts for the pass that its device is in, whichever it was sent for.
@@ -93,7 +95,7 @@ pub enum Planted {
 
 impl Planted {
     /// Every one of them.
-    pub const ALL: [Planted; 42] = [
+    pub const ALL: [Planted; 43] = [
         Planted::AnsweredBeforeSync,
         Planted::AnsweredBeforeWrite,
         Planted::ChangeAnsweredBeforeSync,
@@ -117,6 +119,7 @@ impl Planted {
         Planted::EndedBeforeDurable,
         Planted::WaitingPushOutlivesSession,
         Planted::WaitingAppendStays,
+        Planted::UnsyncedLeftBehind,
         Planted::SilentMemberLeftOut,
         Planted::WrongPassAccepted,
         Planted::OldIncarnationAccepted,
@@ -189,6 +192,9 @@ impl Planted {
             Planted::EndedBeforeDurable => "a bag ends before a push that it accepted is durable",
             Planted::WaitingPushOutlivesSession => "a push that waits is stored after its session is over",
             Planted::WaitingAppendStays => "an append that waits when its chunk is moved is done where the chunk was",
+            Planted::UnsyncedLeftBehind => {
+                "a file goes on elsewhere without bytes that were not synced when its device failed"
+            }
             Planted::SilentMemberLeftOut => "a bag is told without the members that are silent",
             Planted::WrongPassAccepted => "an acknowledgement of an earlier pass counts in this one",
             Planted::OldIncarnationAccepted => "an earlier start of a node is believed",

@@ -10,6 +10,7 @@ use base::error::{Error, ErrorKind, Result};
 use base::id::{NodeId, SessionId};
 use base::limit::{FILE_CHUNK, RECORD_PAYLOAD_MAX, SESSION_LEASE, SMALL_PAYLOAD_MAX};
 use base::net::Net;
+use base::planted::Planted;
 use base::unit::MIB;
 use bytes::Bytes;
 use net::message::cluster::{View, ViewAnswer};
@@ -95,6 +96,8 @@ pub struct Client {
     pub(crate) asked: Option<Asked>,
     /// What its changes rely on.
     looked: Option<Arc<Looked>>,
+    /// A fault that its writers have, for tests of the tests.
+    pub(crate) planted: Option<Planted>,
 }
 
 /// What all clones share.
@@ -186,7 +189,7 @@ impl Client {
         let (next_lane, ahead) = (AtomicUsize::new(0), AtomicU64::new(0));
         let compressor = Compressor::new(pool.clone());
         let session = Session { routes, next_lane, clock, random, pool, compressor, streams, ahead, renewal, over };
-        Client { session: Arc::new(session), sizes: Sizes::default(), asked: None, looked: None }
+        Client { session: Arc::new(session), sizes: Sizes::default(), asked: None, looked: None, planted: None }
     }
 
     /// Waits until the session is over because it could not be renewed in time: what it had open for writing is not its own any
@@ -207,6 +210,12 @@ impl Client {
     pub fn with_sizes(&self, sizes: Sizes) -> Client {
         assert!(sizes.piece > 0 && sizes.file_chunk > 0 && sizes.read_piece > 0, "sizes of zero: {sizes:?}");
         Client { sizes, ..self.clone() }
+    }
+
+    /// The same session with a fault that the writers of its files have, for tests of the tests.
+    #[must_use]
+    pub fn with_planted(&self, planted: Option<Planted>) -> Client {
+        Client { planted, ..self.clone() }
     }
 
     /// The session begins at most so many changes from its oldest unanswered one on: as many as its store remembers, which is

@@ -5,10 +5,10 @@ mod append;
 mod group;
 
 use crate::client::Client;
-use crate::columns::{Head, together};
+use crate::columns::Head;
 use crate::synced::Synced;
 use crate::writer::Written;
-use again::{Again, NoRoom};
+use again::{Again, Refusals};
 use append::{Append, Calling, Outcome, Part, Sent, perform};
 use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
@@ -62,13 +62,13 @@ pub(crate) struct Flow {
     /// Which of a node's ordered links it takes first.
     lane: Option<usize>,
     in_flight: FuturesUnordered<Calling>,
-    /// Appends that were refused because they overtook others, or because there was no room.
+    /// Appends that were refused because they overtook others, or because their device is full or gone.
     refused: Vec<(Append, Error)>,
     /// Appends from the first that is not acknowledged on, without a gap in their numbers.
     unacknowledged: VecDeque<Sent>,
     /// What goes out again before anything else does.
     again: Again,
-    no_room: NoRoom,
+    refusals: Refusals,
     /// The number of the next append.
     next: u64,
     /// Who waits for appends to be acknowledged, in their order.
@@ -131,7 +131,7 @@ impl Flow {
             refused: Vec::new(),
             unacknowledged: VecDeque::new(),
             again: Again::default(),
-            no_room: NoRoom::default(),
+            refusals: Refusals::default(),
             next: 0,
             markers: VecDeque::new(),
             window,
@@ -297,7 +297,6 @@ impl Flow {
         while !bytes.is_empty() {
             let mut piece = stripe.piece(self.sent, bytes.len() as u64);
             piece.length = self.cell_of(piece.length);
-            self.reach_in_order(piece.column).await?;
             let part = bytes.split_to(piece.length as usize);
             let ahead = ahead.take().filter(|_| bytes.is_empty());
             let permits = if bytes.is_empty() { permits.take() } else { None };
@@ -307,7 +306,7 @@ impl Flow {
             let level = if seal { Level::Synced } else { level };
             let part = self.part(part, sums, ahead).await?;
             let append = self.next_append(piece.column, part, (level, seal), permits);
-            self.send(append).await;
+            self.send(append).await?;
         }
         Ok(())
     }
@@ -366,7 +365,8 @@ impl Flow {
             finished_group: self.group.number,
             finished_length: self.sent,
             columns_max: COLUMNS_MAX as u32,
-            full: self.no_room.devices.iter().map(|device| device.0.into()).collect(),
+            full: self.refusals.full.iter().map(|device| device.0.into()).collect(),
+            gone: self.refusals.gone.keys().map(|device| device.0.into()).collect(),
         };
         let next = self.client.ask(&ask).await.map_err(|error| explain(error, &self.path))?;
         self.group = Group::new(&next, self.client.sizes.file_chunk)?;
@@ -416,7 +416,15 @@ impl Flow {
     }
 
     /// Starts an append behind those that are on their way.
-    async fn send(&mut self, append: Append) {
+    async fn send(&mut self, append: Append) -> Result<()> {
+        match self.reach_in_order(append.column).await {
+            Ok(()) => (),
+            Err(error) if self.is_gone(append.column, &error) => {
+                self.refused.push((append, error));
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        }
         let link = self.link(append.column);
         let mut call: Calling = Box::pin(perform(link, append));
         // The first poll puts it into the link's queue, so pieces leave in their order; the rest of it needs no order.
@@ -424,6 +432,7 @@ impl Flow {
             Poll::Ready(outcome) => self.sort(outcome),
             Poll::Pending => self.in_flight.push(call),
         }
+        Ok(())
     }
 
     /// Forgets an append that went well; keeps one that may go better when those before it are there.
@@ -460,6 +469,8 @@ impl Flow {
                 self.compression = Compression::None;
                 self.refused.push((append, error));
             }
+            // Others may take what is not acknowledged.
+            Err(error) if self.is_gone(append.column, &error) => self.refused.push((append, error)),
             Err(error) => {
                 self.fail(explain(error, &self.path));
             }
@@ -470,10 +481,15 @@ impl Flow {
     fn acknowledged(&mut self, append: &Append) {
         let length = append.part.length();
         let state = &mut self.group.states[append.column];
-        state.acknowledged = state.acknowledged.max(append.ask.offset.saturating_add(length));
+        let end = append.ask.offset.saturating_add(length);
+        state.acknowledged = state.acknowledged.max(end);
+        if append.ask.level == Level::Synced as u32 {
+            // With everything before it in the chunk.
+            state.synced = state.synced.max(end);
+        }
         state.sealed |= append.ask.seal;
         if length > 0 {
-            self.no_room = NoRoom::default();
+            self.refusals = Refusals::default();
         }
         let first = self.next - self.unacknowledged.len() as u64;
         // Of a group that was ended while an append of it was asked again nothing is expected any more.
@@ -524,9 +540,8 @@ impl Flow {
             columns[self.group.layout.stripe().piece(self.sent - 1, 1).column] = true;
         }
         for column in (0..columns.len()).filter(|column| columns[*column]) {
-            self.reach_in_order(column).await?;
             let append = self.next_append(column, Part::empty(), (Level::Synced, false), None);
-            self.send(append).await;
+            self.send(append).await?;
         }
         Ok(())
     }
@@ -540,8 +555,10 @@ impl Flow {
             if (last.len() as u64) < room {
                 let piece = self.group.layout.stripe().piece(self.sent, last.len() as u64);
                 let alone = self.cell_of(piece.length) == last.len() as u64;
-                if alone && self.group.states[piece.column].link.is_none() {
-                    let route = self.client.route(self.group.head(piece.column).device).await?;
+                if alone
+                    && self.group.states[piece.column].link.is_none()
+                    && let Ok(route) = self.client.route(self.group.head(piece.column).device).await
+                {
                     self.group.states[piece.column].link = Some(route.link());
                 }
                 // The end of each column is sealed and synced by the append that brings it.
@@ -555,7 +572,10 @@ impl Flow {
         let stripe = self.group.layout.stripe();
         let lengths: Vec<u64> =
             (0..self.group.states.len()).map(|column| stripe.column_length(self.sent, column)).collect();
-        self.seal_columns(&lengths).await.map_err(|error| explain(error, &self.path))?;
+        if !self.end_columns(&lengths).await? {
+            // Nothing is missing; only the store knows whether all of it outlives its device.
+            self.begin_elsewhere().await?;
+        }
         let ask = file::Close {
             inode: self.inode,
             generation: self.generation,
@@ -565,17 +585,6 @@ impl Flow {
             mode: 0,
         };
         self.client.ask(&ask).await.map_err(|error| explain(error, &self.path))
-    }
-
-    /// Seals the columns, which have so many bytes, unless they have none or were sealed with their last ones.
-    async fn seal_columns(&self, lengths: &[u64]) -> Result<()> {
-        let seals = self.group.states.iter().zip(lengths).enumerate().filter_map(|(column, (state, length))| {
-            let Head { device, chunk } = self.group.head(column);
-            let seal = chunk::Seal { device, chunk, generation: self.generation, length: *length };
-            (*length > 0 && !state.sealed).then_some(seal)
-        });
-        let seal = |ask: chunk::Seal| async move { self.client.ask_at(ask.device, &ask).await };
-        together(seals.map(seal)).await.into_iter().try_for_each(|sealed| sealed.map(drop))
     }
 }
 

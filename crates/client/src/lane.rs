@@ -14,8 +14,8 @@ use base::limit::FULL_WAIT;
 use base::policy::Level;
 use bytes::Bytes;
 use net::Payload;
-use net::message::chunk;
 use net::message::file::{NewGroup, PackGroup, PutFile, PutFiles};
+use net::message::{Id, chunk};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Mutex, mpsc};
@@ -33,6 +33,8 @@ pub(crate) struct Lane {
     touched: Touched,
     /// The group in use.
     group: Option<Shared>,
+    /// The device that was asked last for the present append; none if that was not come to.
+    asked: Option<Id>,
 }
 
 /// A group that small files share.
@@ -61,7 +63,7 @@ impl Shared {
 
 impl Lane {
     pub(crate) fn new(client: Client, results: Results, touched: Touched) -> Lane {
-        Lane { client, results, touched, group: None }
+        Lane { client, results, touched, group: None, asked: None }
     }
 
     /// Puts compounds until there will be no more.
@@ -134,7 +136,8 @@ impl Lane {
         let (group, start) = loop {
             match self.append(&payload).await {
                 Ok(place) => break place,
-                Err(error) if error.kind() == ErrorKind::Full => {
+                // Its device failed or cannot be reached: the next group lies elsewhere once that is known. No file names what it may have taken.
+                Err(error) if error.kind() == ErrorKind::Full || self.is_gone(&error) => {
                     let since = *full_since.get_or_insert(clock.now());
                     if clock.now().since(since) >= FULL_WAIT {
                         return Err(error);
@@ -154,6 +157,12 @@ impl Lane {
             offset += file.length;
         }
         Ok(())
+    }
+
+    /// Whether this error says that the device that was asked takes no more, while others may.
+    fn is_gone(&self, error: &Error) -> bool {
+        let gone = |device| error.kind() == ErrorKind::Io || self.client.session.routes.may_come_back(device, error);
+        self.asked.is_some_and(gone)
     }
 
     /// The bytes of all files one after another; those of a single file are not copied.
@@ -179,6 +188,7 @@ impl Lane {
         }
         // Taken out, and put back only if all went well: after a failure nobody knows what is at that offset, and an
         // append of other bytes there would be taken for a repetition.
+        self.asked = None;
         let Shared { number, head, length: used } = match self.group.take() {
             Some(in_use) => in_use,
             None => Shared::new(&self.client.ask(&PackGroup {}).await?)?,
@@ -194,6 +204,7 @@ impl Lane {
             seal: false,
             small_parts: true,
         };
+        self.asked = Some(device);
         let (answer, _) = self.client.call_at(device, &ask, payload.clone()).await?;
         if answer.length != used.saturating_add(length) {
             let text = format!(

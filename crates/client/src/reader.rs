@@ -9,6 +9,7 @@ use base::layout::{Column, Layout};
 use base::limit::{FRAME_PAYLOAD_MAX, RECORD_PAYLOAD_MAX};
 use base::net::Boxed;
 use base::stripe::Piece;
+use base::unit::Time;
 use bytes::Bytes;
 use net::Payload;
 use net::cells;
@@ -17,6 +18,7 @@ use net::message::file::{Attributes, Extent, Locate};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// How a file is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,10 +57,16 @@ struct Run {
     layout: Layout,
     /// Of an open one of several columns: bytes of its group that all of them were seen to hold.
     visible: AtomicU64,
+    /// When the metadata store said so.
+    told: Time,
 }
 
 /// Extents remembered: at 256 MiB each those of a 16 TiB file. Beyond that a reader starts to remember afresh.
 const EXTENTS_MAX: usize = 65_536;
+
+/// Where an open extent ends the metadata store is asked again after so long: its writer may have gone on elsewhere because its device
+/// failed or cannot be reached, and then no seal says so.
+const OPEN_TOLD_MAX: Duration = Duration::from_secs(1);
 
 /// How often one read looks again for bytes that had moved on when it came to where it was told; then it fails. Each time a drain has copied
 /// a whole chunk meanwhile.
@@ -84,7 +92,7 @@ enum Got {
     End,
     /// What is remembered about this place does not hold any more.
     Outdated,
-    /// A device does not have what it was just said to have.
+    /// A device does not have what it was just said to have, or cannot be reached.
     Gone(Error),
 }
 
@@ -191,7 +199,7 @@ impl FileReader {
             (known.attributes.clone(), last.cloned())
         };
         let Some(run) = open else { return Ok(attributes.length) };
-        let Grown { length, .. } = self.grown(&run).await?;
+        let Grown { length, .. } = self.grown(&run).await.map_err(|error| self.explain(error))?;
         let within = length.saturating_sub(run.extent.group_offset);
         Ok(run.extent.offset.saturating_add(within).max(attributes.length))
     }
@@ -250,7 +258,7 @@ impl FileReader {
                     self.locate(at).await?;
                     moves += 1;
                     let stays = self.extent_at(at).is_some_and(|now| now.layout == run.layout);
-                    if stays && run.extent.open {
+                    if stays && run.extent.open && error.kind() == ErrorKind::NotFound {
                         // Not begun yet.
                         break;
                     } else if stays || moves == MOVES_MAX {
@@ -292,13 +300,21 @@ impl FileReader {
         let within = *at - extent.offset;
         let from = extent.group_offset.saturating_add(within);
         let mut length = (end - *at).min(if extent.open { u64::MAX } else { extent.length - within });
+        // Its writer may have gone on elsewhere.
+        let may_have_left = |error: &Error| extent.open && error.kind() == ErrorKind::Unreachable;
         if extent.open && layout.columns().len() > 1 {
             // What a column has behind a byte that another one lacks is not to be seen.
             let seen = run.visible.load(Ordering::Relaxed);
-            let grown = if seen >= from.saturating_add(length) { None } else { Some(self.grown(run).await?) };
+            let asked = if seen >= from.saturating_add(length) { Ok(None) } else { self.grown(run).await.map(Some) };
+            let grown = match asked {
+                Err(error) if may_have_left(&error) => return Ok(Got::Gone(error)),
+                asked => asked.map_err(|error| self.explain(error))?,
+            };
             let visible = grown.as_ref().map_or(seen, |grown| grown.length);
             match grown {
-                Some(Grown { over: true, .. }) if visible <= from && !fresh => return Ok(Got::Outdated),
+                Some(Grown { over, .. }) if visible <= from && !fresh && (over || self.is_old(run)) => {
+                    return Ok(Got::Outdated);
+                }
                 _ if visible <= from => return Ok(Got::End),
                 _ => length = length.min(visible - from),
             }
@@ -332,6 +348,7 @@ impl FileReader {
                 // Replaced, deleted, packed anew, or not begun: the metadata store knows.
                 Err(error) if error.kind() == ErrorKind::NotFound && !fresh => return Ok(Got::Outdated),
                 Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Got::Gone(error)),
+                Err(error) if may_have_left(&error) => return Ok(Got::Gone(error)),
                 Err(error) => return Err(self.explain(error)),
             };
             let came = length_of(&parts);
@@ -340,7 +357,7 @@ impl FileReader {
             got += came;
             if came < piece.length {
                 // Where progress was made, what was located is no longer located for this very place.
-                return self.short(extent, head(piece), &answer, fresh && got == 0);
+                return self.short(run, head(piece), &answer, fresh && got == 0);
             }
         }
         assert!(got <= length, "each piece brought no more than was asked for");
@@ -348,9 +365,10 @@ impl FileReader {
     }
 
     /// What it means that a chunk had less than it was asked for.
-    fn short(&self, extent: &Extent, head: Head, answer: &chunk::ReadAnswer, fresh: bool) -> Result<Got> {
+    fn short(&self, run: &Run, head: Head, answer: &chunk::ReadAnswer, fresh: bool) -> Result<Got> {
+        let extent = &run.extent;
         match extent.open {
-            true if answer.sealed && !fresh => Ok(Got::Outdated),
+            true if !fresh && (answer.sealed || self.is_old(run)) => Ok(Got::Outdated),
             true => Ok(Got::End),
             false if !fresh => Ok(Got::Outdated),
             false => Err(self.explain(Error::new(
@@ -365,6 +383,11 @@ impl FileReader {
                 ),
             ))),
         }
+    }
+
+    /// Whether it is time to ask where an open extent that ends here goes on.
+    fn is_old(&self, run: &Run) -> bool {
+        self.shared.client.session.clock.now().since(run.told) >= OPEN_TOLD_MAX
     }
 
     /// Bytes asked for at once: of several columns as many as one stream may, for they come from many devices.
@@ -450,7 +473,7 @@ impl FileReader {
                 }
                 // Its first byte has not come yet.
                 Err(error) if error.kind() == ErrorKind::NotFound => lengths.push(0),
-                Err(error) => return Err(self.explain(error)),
+                Err(error) => return Err(error),
             }
         }
         let length = run.layout.length(lengths.iter().copied().enumerate());
@@ -498,9 +521,10 @@ impl FileReader {
         if known.extents.len().saturating_add(extents.len()) > EXTENTS_MAX {
             known.extents.clear();
         }
+        let told = self.shared.client.session.clock.now();
         for extent in extents {
             let layout = extent.layout.checked().map_err(|error| self.explain(error))?;
-            known.extents.insert(extent.offset, Arc::new(Run { extent, layout, visible: AtomicU64::new(0) }));
+            known.extents.insert(extent.offset, Arc::new(Run { extent, layout, visible: AtomicU64::new(0), told }));
         }
         Ok(())
     }

@@ -171,6 +171,14 @@ impl Routes {
         self.table().devices.get(&device.value()).map(|peer| (peer.node, peer.side))
     }
 
+    /// The other devices of the node that has this one, as it was last told.
+    pub(crate) fn beside(&self, device: Id) -> Vec<Id> {
+        let table = self.table();
+        let has = |member: &&Member| member.devices.contains(&device);
+        let of_node = table.view.members.iter().find(has).map(|member| member.devices.clone()).unwrap_or_default();
+        of_node.into_iter().filter(|beside| *beside != device).collect()
+    }
+
     /// Whether this error says that a device cannot be reached now, while other nodes go on: not if it is on the node that keeps
     /// the metadata, without which nothing does.
     pub(crate) fn may_come_back(&self, device: Id, error: &Error) -> bool {

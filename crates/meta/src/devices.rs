@@ -141,6 +141,11 @@ impl State {
         Ok(candidates)
     }
 
+    /// What kind of device this is; none if it is not known any more, as those in memory once their node was started again.
+    pub fn class_of(&self, device: DeviceId) -> Option<Class> {
+        self.devices.known.get(&device).map(|known| known.info.class)
+    }
+
     /// All devices in the order of their ids.
     pub fn list_devices(&self) -> Vec<DeviceInfo> {
         let silent = |info: &DeviceInfo| self.nodes.is_silent(info.node, self.now);

@@ -9,14 +9,14 @@ use crate::path::Path;
 use crate::place::{self, Candidate};
 use crate::quota::{Load, Taken};
 use crate::reply::Reply;
-use crate::request::{Began, Extent, FileHandle, Located, NewGroup, NewInode, Orphan, Place};
+use crate::request::{Began, Extent, FileHandle, Located, NewGroup, NewInode, Orphan, Place, Refused};
 use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, DeviceId, Generation, GroupId, InodeId, SessionId};
 use base::layout::{Column, Layout};
 use base::limit::CHUNK_MAX;
 use base::planted::Planted;
-use base::policy::Policy;
+use base::policy::{Class, Policy};
 use base::unit::WallTime;
 use base::version::newer;
 use prost::Message;
@@ -54,15 +54,15 @@ impl State {
         Ok((NewGroup { group: self.next_group(), layout, room: 0 }, record))
     }
 
-    /// A new group for a writer who can write to so many columns: the first, or one behind a group of `before` columns. Devices that were
-    /// found `full` are taken if there are no others.
+    /// A new group for a writer who can write to so many columns: the first, or one behind a group of `before` columns. Devices that
+    /// `refused` its bytes are taken if there are no others.
     fn allocate_for_file(
         &mut self,
         policy: Policy,
         before: Option<usize>,
-        (columns_max, full): (usize, &[DeviceId]),
+        (columns_max, refused): (usize, &Refused),
     ) -> Result<NewGroup> {
-        let candidates = place::without(self.candidates()?, policy, full);
+        let candidates = place::without(self.candidates()?, policy, refused);
         let possible = place::columns_possible(&candidates, policy, self.widths.full);
         let possible = possible.min(columns_max).min(self.widths.columns_max);
         let (group, record) = self.allocate(candidates, policy, self.widths.columns(before, possible))?;
@@ -108,7 +108,7 @@ impl State {
         check_new(new)?;
         let (directory, name) = self.vacate(path, overwrite, parents.then_some(new))?;
         let inode = self.next_inode();
-        let group = self.allocate_for_file(directory.policy, None, (usize::MAX, &[]))?;
+        let group = self.allocate_for_file(directory.policy, None, (usize::MAX, &Refused::default()))?;
         let writer = WriterRecord {
             session: session.to_bytes().to_vec(),
             group: group.group.0,
@@ -178,7 +178,7 @@ impl State {
             let who = if writer.ended { "is being recovered after its writer went away" } else { "has a writer" };
             return Err(Error::new(ErrorKind::Busy, format!("'{path}' {who}; nothing was done: try again later")));
         }
-        let group = self.allocate_for_file(policy, None, (usize::MAX, &[]))?;
+        let group = self.allocate_for_file(policy, None, (usize::MAX, &Refused::default()))?;
         record.generation = record.generation.saturating_add(1);
         record.kept = None;
         let here = Began { length: record.length, generation: record.generation };
@@ -301,16 +301,17 @@ impl State {
         inode: InodeId,
         generation: Generation,
         finished: (GroupId, u64),
-        (columns_max, full): (usize, &[DeviceId]),
+        (columns_max, refused): (usize, &Refused),
     ) -> Result<Reply> {
         let (mut record, mut writer, before) = self.leased(session, inode, generation)?;
         self.set_open_length(&mut record, &mut writer, finished)?;
+        self.check_outlives(&writer, &refused.gone)?;
         self.finish_group(inode, &writer)?;
-        if !full.is_empty() {
-            self.drop_rest(&writer)?;
+        if refused.devices().next().is_some() {
+            self.drop_rest(&writer, refused.gone.is_empty())?;
         }
         let columns = self.group(finished.0)?.columns.len();
-        let group = self.allocate_for_file(convert::policy(writer.policy), Some(columns), (columns_max, full))?;
+        let group = self.allocate_for_file(convert::policy(writer.policy), Some(columns), (columns_max, refused))?;
         writer.group = group.group.0;
         writer.start = record.length;
         writer.length = 0;
@@ -369,14 +370,37 @@ impl State {
         Ok(Reply::Done)
     }
 
-    /// What columns of a group that ended early have beyond the first byte that is missing is garbage.
-    fn drop_rest(&mut self, writer: &WriterRecord) -> Result<()> {
+    /// What chunks of a group that ended early have behind its end is garbage: other columns may be ahead of the one that took no more, and
+    /// a device that cannot be reached may have taken what it did not answer.
+    fn drop_rest(&mut self, writer: &WriterRecord, is_sealed: bool) -> Result<()> {
         let group = GroupId(writer.group);
-        if writer.length > 0 && self.group(group)?.columns.len() > 1 {
+        if writer.length > 0 && (!is_sealed || self.group(group)?.columns.len() > 1) {
             let rest = RangeRecord { length: u64::MAX - writer.length };
             self.put(&Key::GarbageRange(group, writer.length), &rest);
         }
         Ok(())
+    }
+
+    /// Whether what was synced on devices that are gone is still there when they come back. What was in memory need not be, and the writer
+    /// has let go of it.
+    fn check_outlives(&self, writer: &WriterRecord, gone: &[DeviceId]) -> Result<()> {
+        if writer.length == 0 || gone.is_empty() {
+            return Ok(());
+        }
+        let layout = convert::placed(GroupId(writer.group), &self.group(GroupId(writer.group))?)?.layout;
+        let forgets = |device: &&DeviceId| self.class_of(**device).is_none_or(|class| class == Class::Memory);
+        match gone.iter().filter(|device| layout.on(**device).next().is_some()).find(forgets) {
+            None => Ok(()),
+            Some(device) => Err(Error::new(
+                ErrorKind::Io,
+                format!(
+                    "bytes {} to {} of the file were in the memory of device {device}, which is gone, and may be lost; what is behind them was \
+                     not written: write the file anew",
+                    writer.start,
+                    writer.start.saturating_add(writer.length)
+                ),
+            )),
+        }
     }
 
     /// The fenced chunks of a group that never had a byte stay for as long as its writer's session, or the file: without them a first append
@@ -611,7 +635,7 @@ impl State {
                     self.keep_fence(&mut record, &writer)?;
                 }
                 self.finish_group(inode, &writer)?;
-                self.drop_rest(&writer)?;
+                self.drop_rest(&writer, true)?;
                 self.remove(&Key::Orphan(inode));
                 let kept = KeptRecord { generation: generation.0, ..convert::kept(&writer) };
                 record.kept = (!kept.holder.is_empty()).then_some(kept);

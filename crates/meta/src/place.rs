@@ -1,5 +1,6 @@
 //! The one home of placement: candidates, policy and a seed in, devices out. Pure, so that the same input gives the same place.
 
+use crate::request::Refused;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, NodeId};
 use base::policy::{Class, Policy};
@@ -78,9 +79,9 @@ pub fn place_columns(
     Ok(chosen)
 }
 
-/// The candidates but those that a writer found full; all of them if no other takes data under this policy.
-pub fn without(candidates: Vec<Candidate>, policy: Policy, full: &[DeviceId]) -> Vec<Candidate> {
-    let is_other = |candidate: &&Candidate| !full.contains(&candidate.device);
+/// The candidates but those that refused a writer's bytes; all of them if no other takes data under this policy.
+pub fn without(candidates: Vec<Candidate>, policy: Policy, refused: &Refused) -> Vec<Candidate> {
+    let is_other = |candidate: &&Candidate| !refused.devices().any(|device| device == candidate.device);
     let others: Vec<Candidate> = candidates.iter().filter(is_other).copied().collect();
     if columns_possible(&others, policy, 1) > 0 { others } else { candidates }
 }

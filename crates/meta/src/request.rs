@@ -4,7 +4,7 @@ mod types;
 
 pub use types::{
     Attributes, BagInfo, BagState, Began, Carried, DeviceInfo, Entry, Extent, FileHandle, FilePiece, Garbage,
-    KnownGroup, Limit, Located, NewGroup, NodeInfo, NodeState, Orphan, Quota, Totals,
+    KnownGroup, Limit, Located, NewGroup, NodeInfo, NodeState, Orphan, Quota, Refused, Totals,
 };
 
 use crate::path::Path;
@@ -245,8 +245,8 @@ pub enum Request {
         /// of his gateway's session); else `Stale`.
         at: Option<Generation>,
     },
-    /// Records what the finished group holds and gives the next, a wider one where there are devices for it; elsewhere, if a device had no
-    /// room for the group. `Group`.
+    /// Records what the finished group holds and gives the next, a wider one where there are devices for it; elsewhere, if devices took no
+    /// more of the group. `Group`.
     NextGroup {
         /// The file.
         inode: InodeId,
@@ -256,8 +256,8 @@ pub enum Request {
         finished: (GroupId, u64),
         /// Most columns that the writer can write to.
         columns_max: usize,
-        /// Devices that refused its bytes for want of room. What its chunks have behind its end is garbage.
-        full: Vec<DeviceId>,
+        /// Devices that took no more of its bytes.
+        refused: Refused,
     },
     /// Records how many bytes of the open group are synced. `Done`.
     SyncLength {

@@ -193,8 +193,8 @@ impl State {
             Request::Mkdir { path, parents, new } => self.mkdir(path, *parents, new),
             Request::Create { path, overwrite, parents, new } => self.create(session, path, *overwrite, *parents, new),
             Request::AppendOpen { file, holder, began, at } => self.append_open(session, file, holder, (*began, *at)),
-            Request::NextGroup { inode, generation, finished, columns_max, full } => {
-                self.next_group_of(session, *inode, *generation, *finished, (*columns_max, full))
+            Request::NextGroup { inode, generation, finished, columns_max, refused } => {
+                self.next_group_of(session, *inode, *generation, *finished, (*columns_max, refused))
             }
             Request::SyncLength { inode, generation, group, length } => {
                 self.sync_length(session, *inode, *generation, (*group, *length))

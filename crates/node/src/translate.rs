@@ -10,10 +10,10 @@ use base::policy::{Class, Compression, Level, Policy};
 use base::unit::WallTime;
 use meta::request::{
     Asked, Attributes, BagInfo, BagState, Began, DIRECTORY_MODE, Entry, Extent, Limit, Located, NewAttributes,
-    NewGroup, NewInode, Place, PutFile, Seen, User,
+    NewGroup, NewInode, Place, PutFile, Refused, Seen, User,
 };
 use meta::{Path, Reply, Request};
-use net::message::{Ask, Done, Failure, bag, file, kind_name, quota, session};
+use net::message::{Ask, Done, Failure, Id, bag, file, kind_name, quota, session};
 use net::{Call, Payload, Responder};
 use prost::Message;
 use std::time::Duration;
@@ -229,12 +229,13 @@ fn sync_length(ask: file::SyncLength) -> Request {
 }
 
 fn next_group(ask: file::NextGroup) -> Request {
+    let devices = |named: &[Id]| named.iter().take(COLUMNS_MAX).map(|device| DeviceId(device.value())).collect();
     Request::NextGroup {
         inode: InodeId(ask.inode),
         generation: Generation(ask.generation),
         finished: (GroupId(ask.finished_group), ask.finished_length),
         columns_max: ask.columns_max.max(1) as usize,
-        full: ask.full.iter().take(COLUMNS_MAX).map(|device| DeviceId(device.value())).collect(),
+        refused: Refused { full: devices(&ask.full), gone: devices(&ask.gone) },
     }
 }
 

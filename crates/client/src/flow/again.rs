@@ -1,15 +1,18 @@
-//! What was refused goes out again: to where it was meant to go, or elsewhere because its device is full.
+//! What was refused goes out again: to where it was meant to go, or elsewhere because its device is full or gone.
 
 use super::append::{Append, Part, Sent, perform};
 use super::{Flow, Marker, explain};
+use crate::columns::{Head, together};
 use base::error::{Error, ErrorKind, Result};
 use base::id::DeviceId;
 use base::limit::{COLUMNS_MAX, FULL_WAIT};
+use base::planted::Planted;
 use base::policy::Level;
 use base::unit::Time;
 use bytes::Bytes;
 use futures_util::StreamExt;
-use std::collections::{BTreeSet, VecDeque};
+use net::message::{Id, chunk};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -25,18 +28,25 @@ pub(super) struct Again {
     pub(super) markers: VecDeque<Marker>,
 }
 
-/// Devices that had no room since bytes were acknowledged last.
+/// Devices that took no more since bytes were acknowledged last.
 #[derive(Default)]
-pub(super) struct NoRoom {
-    pub(super) devices: BTreeSet<DeviceId>,
+pub(super) struct Refusals {
+    /// They had no room.
+    pub(super) full: BTreeSet<DeviceId>,
+    /// They failed or cannot be reached, and what was heard of it.
+    pub(super) gone: BTreeMap<DeviceId, Error>,
     /// When the first of them refused bytes.
     since: Option<Time>,
 }
 
-impl NoRoom {
+impl Refusals {
     /// Whether others may be tried instead of this one: each has its chance, and no writer waits for ever.
     fn is_new(&self, device: DeviceId) -> bool {
-        self.devices.len() < COLUMNS_MAX && !self.devices.contains(&device)
+        self.count() < COLUMNS_MAX && !self.full.contains(&device) && !self.gone.contains_key(&device)
+    }
+
+    fn count(&self) -> usize {
+        self.full.len() + self.gone.len()
     }
 }
 
@@ -48,7 +58,7 @@ impl Again {
 }
 
 impl Flow {
-    /// Waits until every append is answered, and asks again for those that were refused for a reason that passes. If a device had no room
+    /// Waits until every append is answered, and asks again for those that were refused for a reason that passes. If a device took no more
     /// the present group may be another one afterwards.
     pub(super) async fn settle(&mut self) -> Result<()> {
         loop {
@@ -67,17 +77,52 @@ impl Flow {
         }
     }
 
-    /// Whether a device had no room that had not refused anything since bytes were acknowledged last. Then others may have some.
+    /// Whether this error says that a device takes no more of this file while others may: its disk failed, or its node cannot be reached and
+    /// is not the one that keeps the metadata. Where nothing is acknowledged yet it may also be none of the cluster's.
+    pub(super) fn is_gone(&self, column: usize, error: &Error) -> bool {
+        let device = self.group.head(column).device;
+        match error.kind() {
+            ErrorKind::Io => true,
+            ErrorKind::NotFound if self.group.states[column].acknowledged > 0 => false,
+            _ => self.client.session.routes.may_come_back(device, error),
+        }
+    }
+
+    /// Whether a device took no more that had not refused anything since bytes were acknowledged last. Then others may.
     fn is_refused_by_another(&mut self) -> bool {
-        let (before, now) = (self.no_room.devices.len(), self.client.session.clock.now());
-        for (append, error) in &self.refused {
-            let device = DeviceId(append.ask.device.value());
-            if error.kind() == ErrorKind::Full && self.no_room.is_new(device) {
-                self.no_room.devices.insert(device);
-                self.no_room.since.get_or_insert(now);
+        let before = self.refusals.count();
+        for (append, error) in std::mem::take(&mut self.refused) {
+            self.note_refusal(append.column, &error);
+            self.refused.push((append, error));
+        }
+        self.refusals.count() > before
+    }
+
+    /// Remembers that the device of a column takes no more, if this error says so.
+    fn note_refusal(&mut self, column: usize, error: &Error) {
+        let id = self.group.head(column).device;
+        let (device, is_gone) = (DeviceId(id.value()), self.is_gone(column, error));
+        if !(is_gone || error.kind() == ErrorKind::Full) || !self.refusals.is_new(device) {
+            return;
+        }
+        self.refusals.since.get_or_insert(self.client.session.clock.now());
+        if is_gone {
+            self.refusals.gone.insert(device, error.clone());
+            if error.kind() == ErrorKind::Unreachable {
+                self.note_beside(id, error);
+            }
+        } else {
+            self.refusals.full.insert(device);
+        }
+    }
+
+    /// The other devices of a node that cannot be reached cannot be either; to find that out of each would take as long again.
+    fn note_beside(&mut self, device: Id, error: &Error) {
+        for beside in self.client.session.routes.beside(device).into_iter().map(|device| DeviceId(device.value())) {
+            if self.refusals.is_new(beside) {
+                self.refusals.gone.insert(beside, error.clone());
             }
         }
-        self.no_room.devices.len() > before
     }
 
     /// Asks again for what was refused, in its order, until a device refuses it that others may be tried instead of.
@@ -96,24 +141,27 @@ impl Flow {
         Ok(())
     }
 
-    /// Asks again for an append all of whose predecessors are there, as long as only room is missing.
+    /// Asks again for an append all of whose predecessors are there, as long as only room is missing, or its device.
     async fn insist(&mut self, mut append: Append, first: Error) -> Result<()> {
         let mut pause = FULL_PAUSE_FIRST;
-        if first.kind() == ErrorKind::Full {
+        if first.kind() == ErrorKind::Full || self.is_gone(append.column, &first) {
             tokio::time::sleep(pause).await;
         }
         loop {
-            let result;
-            (append, result) = perform(self.link(append.column), append).await;
+            let mut result = self.reach_in_order(append.column).await.map(|()| chunk::AppendAnswer::default());
+            if result.is_ok() {
+                (append, result) = perform(self.link(append.column), append).await;
+            }
             match result {
-                Err(error) if error.kind() == ErrorKind::Full => {
+                Err(error) if error.kind() == ErrorKind::Full || self.is_gone(append.column, &error) => {
                     let device = DeviceId(append.ask.device.value());
-                    if self.no_room.is_new(device) {
+                    if self.refusals.is_new(device) {
                         self.refused.push((append, error));
                         return Ok(());
                     }
                     if self.is_over() {
-                        self.progress.send_modify(|written| written.full = Some(device));
+                        let full = self.refusals.full.contains(&device).then_some(device);
+                        self.progress.send_modify(|written| written.full = full);
                         return Err(explain(error, &self.path));
                     }
                     tokio::time::sleep(pause).await;
@@ -136,16 +184,24 @@ impl Flow {
     async fn go_on_elsewhere(&mut self) -> Result<()> {
         // What other columns have behind the first byte that is missing is sealed with the rest, and is garbage when the group has ended.
         let there: Vec<u64> = self.group.states.iter().map(|state| state.acknowledged).collect();
-        self.seal_columns(&there).await.map_err(|error| explain(error, &self.path))?;
+        self.end_columns(&there).await?;
         self.refused.clear();
         let again = std::mem::take(&mut self.again);
         let missing = self.unacknowledged.drain(..).map(|Sent { bytes, permits, .. }| (bytes, permits));
         self.again.bytes = missing.chain(again.bytes).filter(|(bytes, _)| !bytes.is_empty()).collect();
         self.again.markers = self.markers.drain(..).chain(again.markers).collect();
         self.sent = self.acknowledged_to;
+        self.begin_elsewhere().await
+    }
+
+    /// Begins the next group elsewhere. Full devices may have room again in a while; for one that is gone nobody waits.
+    pub(super) async fn begin_elsewhere(&mut self) -> Result<()> {
         let mut pause = FULL_PAUSE_FIRST;
         loop {
             match self.next_group().await {
+                Err(error) if error.kind() == ErrorKind::Full && self.refusals.full.is_empty() => {
+                    return Err(self.nowhere_else(error));
+                }
                 // All others are full, too, as far as the store knows.
                 Err(error) if error.kind() == ErrorKind::Full && !self.is_over() => {
                     tokio::time::sleep(pause).await;
@@ -153,7 +209,7 @@ impl Flow {
                 }
                 began => {
                     let full = began.as_ref().is_err_and(|error| error.kind() == ErrorKind::Full);
-                    let device = self.no_room.devices.first().copied().filter(|_| full);
+                    let device = self.refusals.full.first().copied().filter(|_| full);
                     self.progress.send_modify(|written| written.full = device);
                     return began;
                 }
@@ -161,10 +217,73 @@ impl Flow {
         }
     }
 
+    /// A device is gone, and no other has room.
+    fn nowhere_else(&self, full: Error) -> Error {
+        match self.refusals.gone.values().next() {
+            Some(gone) => {
+                let text = format!("{}; no other device has room for what comes behind ({})", gone.text(), full.text());
+                explain(Error::new(gone.kind(), text), &self.path)
+            }
+            None => explain(full, &self.path),
+        }
+    }
+
     /// Whether it is time to give up, should no other device be there to be tried.
     fn is_over(&mut self) -> bool {
         let now = self.client.session.clock.now();
-        now.since(*self.no_room.since.get_or_insert(now)) >= FULL_WAIT
+        now.since(*self.refusals.since.get_or_insert(now)) >= FULL_WAIT
+    }
+
+    /// Seals the columns, which have so many bytes, unless they have none or were sealed with their last ones. Those on devices that are gone
+    /// stay as they are: what is acknowledged of them has to be synced, or it may be lost, and the writer has let go of it. False: there
+    /// are such.
+    pub(super) async fn end_columns(&mut self, lengths: &[u64]) -> Result<bool> {
+        let ending = self.group.states.iter().zip(lengths).enumerate();
+        let ending = ending.filter(|(_, (state, length))| **length > 0 && !state.sealed).map(|(column, _)| column);
+        let ending: Vec<usize> = ending.collect();
+        let mut kept = lengths.to_vec();
+        let mut of_gone = None;
+        let sealed = together(ending.iter().map(|column| self.seal(*column, lengths[*column]))).await;
+        for (column, asked) in ending.into_iter().zip(sealed) {
+            let Err(error) = asked else { continue };
+            if !self.is_gone(column, &error) {
+                return Err(explain(error, &self.path));
+            }
+            self.note_refusal(column, &error);
+            kept[column] = self.group.states[column].synced.min(lengths[column]);
+            of_gone.get_or_insert((column, error));
+        }
+        let Some((column, error)) = of_gone else { return Ok(true) };
+        let safe = self.group.layout.length(kept.into_iter().enumerate());
+        if safe < self.acknowledged_to && self.client.planted != Some(Planted::UnsyncedLeftBehind) {
+            return Err(self.lost(safe, column, &error));
+        }
+        Ok(false)
+    }
+
+    /// Seals one column. A device that is known to be gone is not asked.
+    async fn seal(&self, column: usize, length: u64) -> Result<()> {
+        let Head { device, chunk } = self.group.head(column);
+        if let Some(gone) = self.refusals.gone.get(&DeviceId(device.value())) {
+            return Err(gone.clone());
+        }
+        let ask = chunk::Seal { device, chunk, generation: self.generation, length };
+        self.client.ask_at(device, &ask).await.map(drop)
+    }
+
+    /// What was acknowledged and not synced when a device went: from this byte of the group on.
+    fn lost(&self, safe: u64, column: usize, error: &Error) -> Error {
+        let text = format!(
+            "bytes {} to {} of {} were written and not yet synced when device {} went, and may be lost; all before them are safe; write the \
+             file anew, or append from byte {} on when the device is back ({})",
+            self.start.saturating_add(safe),
+            self.start.saturating_add(self.acknowledged_to),
+            self.path,
+            DeviceId(self.group.head(column).device.value()),
+            self.start.saturating_add(safe),
+            error.text()
+        );
+        Error::new(error.kind(), text)
     }
 
     /// Sends what goes out again, as much as the present group has room for. False: there is nothing.

@@ -27,6 +27,8 @@ pub(super) struct ColumnState {
     pub(super) sealed: bool,
     /// Bytes of it that were acknowledged, though others before them may be missing in the file.
     pub(super) acknowledged: u64,
+    /// Those of them that are known to be synced.
+    pub(super) synced: u64,
 }
 
 impl Group {

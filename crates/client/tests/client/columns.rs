@@ -218,6 +218,60 @@ async fn all_are_full() {
     }
 }
 
+/// When a device fails a sync, a file on it goes on elsewhere if all that was acknowledged there was synced. Else it fails and says which
+/// bytes may be lost; what was synced is there either way.
+#[tokio::test(start_paused = true)]
+async fn a_device_fails() {
+    let (mut went_on, mut lost) = (0, 0);
+    for seed in 0..80 {
+        let fake = narrow_or_wide(seed, 6);
+        if seed % 3 > 0 {
+            fake.fail(|faults| *faults = DELAYED);
+        }
+        let client = fake.client().with_sizes(SMALL);
+        let bytes = content(300_000, seed);
+        let mut writer = client.create("/a", CreateOptions::default()).await.expect("the file is new");
+        let (mut at, mut synced, fails_at) = (0, 0, fake.random.below(bytes.len() as u64) as usize);
+        let syncs_each = seed % 2 == 0;
+        let mut went = Ok(());
+        while at < bytes.len() && went.is_ok() {
+            if at >= fails_at && fake.state().failed_devices.is_empty() {
+                let device = u128::from(1 + fake.random.below(3));
+                fake.state().fail_device(device);
+            }
+            let end = (at + 1 + fake.random.below(20_000) as usize).min(bytes.len());
+            went = writer.write(bytes.slice(at..end)).await;
+            at = end;
+            if went.is_ok() && (syncs_each || fake.random.one_in(4)) {
+                went = writer.sync().await;
+                synced = if went.is_ok() { at } else { synced };
+            } else if went.is_ok() && fake.random.one_in(2) {
+                went = writer.hflush().await;
+            }
+            assert!(durable(&fake, "/a") >= synced as u64, "seed {seed}");
+        }
+        let closed = match went {
+            Ok(()) => writer.close().await.map(drop),
+            failed => failed,
+        };
+        match closed {
+            Ok(()) => {
+                assert!(read_all(&client.open("/a").await.expect("it was made")).await == bytes, "seed {seed}");
+                went_on += fake.state().ended_early.min(1);
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Io, "seed {seed}: {error}");
+                assert!(error.text().contains("may be lost"), "seed {seed}: {error}");
+                fake.state().end_leases();
+                let kept = read_all(&client.open("/a").await.expect("it was made")).await;
+                assert!(kept.len() >= synced && kept == bytes.slice(..kept.len()), "seed {seed}: {}", kept.len());
+                lost += 1;
+            }
+        }
+    }
+    assert!(went_on >= 20 && lost >= 10, "{went_on} files went on elsewhere, {lost} lost bytes that were not synced");
+}
+
 /// A file uses all columns at once, and each cell lies where it should; a small one uses a single chunk.
 #[tokio::test(start_paused = true)]
 async fn spreads() {

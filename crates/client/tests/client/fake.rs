@@ -86,7 +86,9 @@ pub struct State {
     pub devices: u64,
     /// Those of them that have no room for files.
     pub full_devices: BTreeSet<u128>,
-    /// Groups of files that ended early because a device had none.
+    /// Those of them that failed a sync: they take no changes, and what was not synced there is lost.
+    pub failed_devices: BTreeSet<u128>,
+    /// Groups of files that ended early because a device took no more.
     pub ended_early: u64,
     /// How writers are told to make bytes smaller; chunks of the fake know no cells.
     pub compression: Compression,

@@ -113,6 +113,55 @@ async fn a_node_that_moved() {
     assert_eq!(fake.state().astray, 0);
 }
 
+/// A file whose node does not answer any more goes on at another one if what is acknowledged of it was synced, small files go elsewhere, and
+/// whoever reads on finds them.
+#[tokio::test(start_paused = true)]
+async fn files_go_on_when_a_node_is_gone() {
+    let fake = Fake::new(11);
+    let nodes = Nodes::new(&fake, 3).await;
+    let (client, reading) = (nodes.client("node1").await.with_sizes(SMALL), nodes.client("node3").await);
+    let bytes = content(20_000, 1);
+    let mut packer = client.packer(PackerOptions::default());
+    let mut files = Vec::new();
+    for number in 0..9 {
+        let path = format!("/log{number}");
+        let mut writer = client.create(&path, CreateOptions::default()).await.expect("new");
+        writer.write(bytes.slice(..10_000)).await.expect("written");
+        writer.sync().await.expect("synced");
+        if number >= 6 {
+            writer.write(bytes.slice(10_000..10_100)).await.expect("written");
+            writer.hflush().await.expect("visible");
+        }
+        let reader = reading.open(&path).await.expect("there");
+        assert!(reader.read_at(9_000, 100).await.is_ok());
+        files.push((writer, reader));
+    }
+    nodes.kill("node2");
+    let (mut went_on, mut lost) = (0, 0);
+    for (number, (mut writer, reader)) in files.into_iter().enumerate() {
+        let at = writer.position() as usize;
+        writer.write(bytes.slice(at..)).await.expect("taken");
+        if let Err(error) = writer.sync().await {
+            assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+            assert!(error.text().contains("bytes 10000 to 10100 of /log"), "{error}");
+            lost += 1;
+            continue;
+        }
+        assert!(number < 6 || reader.read_at(0, 100).await.is_ok());
+        let behind = reader.read_at(at as u64, 20_000).await.expect("read").concat();
+        assert_eq!(Bytes::from(behind), bytes.slice(at..));
+        went_on += u64::from(reader.read_at(0, 100).await.is_err());
+        let attributes = writer.close().await.expect("closed");
+        assert_eq!(attributes.length, 20_000);
+    }
+    assert_eq!((went_on, lost), (2, 1), "each third one was on that node");
+    for file in 0..20 {
+        let options = PackOptions::default();
+        packer.put(&format!("/small{file}"), bytes.slice(..3000), options).await.expect("taken");
+    }
+    assert!(packer.close().await.expect("put").iter().all(|(_, result)| result.is_ok()));
+}
+
 /// What is on a node that does not answer is an error that names the node; the rest is read and written.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_gone() {

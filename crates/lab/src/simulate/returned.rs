@@ -155,8 +155,14 @@ impl Returned {
     async fn go_on(&self, when: &str) -> Check<()> {
         let file::OpenedFile { inode, generation, group, .. } = self.file.clone();
         let (finished_group, finished_length) = (group.group, self.lengths.1);
-        let next =
-            file::NextGroup { inode, generation, finished_group, finished_length, columns_max: 1, full: Vec::new() };
+        let next = file::NextGroup {
+            inode,
+            generation,
+            finished_group,
+            finished_length,
+            columns_max: 1,
+            ..file::NextGroup::default()
+        };
         self.refused(when, &self.link, &next, Payload::empty()).await?;
         let close = file::Close { inode, generation, finished_group, finished_length, ..file::Close::default() };
         self.refused(when, &self.link, &close, Payload::empty()).await?;

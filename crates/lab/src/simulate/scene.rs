@@ -345,7 +345,7 @@ impl Scene {
             read_piece: 64 << 10,
             read_window: 256 << 10,
         };
-        Ok((client.with_sizes(sizes), host))
+        Ok((client.with_sizes(sizes).with_planted(self.planted()), host))
     }
 }
 

@@ -247,6 +247,23 @@ pub struct DeviceInfo {
     pub silent: bool,
 }
 
+/// Devices that took no more bytes of a group, which ended early because of them: what its chunks have behind its end is garbage, and the
+/// next lies elsewhere if others take data.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Refused {
+    /// They had no room.
+    pub full: Vec<DeviceId>,
+    /// They failed, or the writer cannot reach them: what the group has there is synced, and its chunks are not sealed.
+    pub gone: Vec<DeviceId>,
+}
+
+impl Refused {
+    /// All of them.
+    pub fn devices(&self) -> impl Iterator<Item = DeviceId> + '_ {
+        self.full.iter().chain(&self.gone).copied()
+    }
+}
+
 /// A file whose writer's session ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Orphan {

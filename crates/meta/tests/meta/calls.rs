@@ -4,7 +4,7 @@ use crate::world::{SESSION, World, append, create, delete, mkdir, path, stat};
 use base::error::{ErrorKind, Result};
 use base::id::{DeviceId, GroupId, NodeId, SessionId};
 use base::policy::{Class, Compression, Policy};
-use meta::request::{FileHandle, Limit, NewAttributes, NewInode, NodeInfo, PutFile, User};
+use meta::request::{FileHandle, Limit, NewAttributes, NewInode, NodeInfo, PutFile, Refused, User};
 use meta::{Caller, Reply, Request};
 use std::collections::BTreeSet;
 
@@ -174,7 +174,7 @@ fn kinds_under_leases() -> Vec<Kind> {
     };
     let next_group = |lease: &FileHandle| {
         let (inode, generation, finished) = (lease.inode, lease.generation, (lease.group.group, 100));
-        Request::NextGroup { inode, generation, finished, columns_max: 1, full: Vec::new() }
+        Request::NextGroup { inode, generation, finished, columns_max: 1, refused: Refused::default() }
     };
     let sync = |lease: &FileHandle| {
         let (inode, generation, group) = (lease.inode, lease.generation, lease.group.group);

@@ -1,12 +1,12 @@
 //! Files that go over several devices as they grow: which groups they get, and what is left of them when a writer goes away.
 
-use crate::world::{World, create, delete, path, register};
+use crate::world::{World, create, delete, mkdir, path, register};
 use base::error::{ErrorKind, Result};
 use base::id::{DeviceId, GroupId};
 use base::limit::{CHUNK_MAX, FILE_CHUNK, NARROW_COLUMN};
 use base::policy::{Class, Policy};
 use base::unit::MIB;
-use meta::request::{FileHandle, NewGroup, Place};
+use meta::request::{FileHandle, NewGroup, Place, Refused};
 use meta::{Caller, Reply, Request};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,13 @@ fn handle(reply: Result<Reply>) -> FileHandle {
 }
 
 fn next_of(file: &FileHandle, finished: (GroupId, u64), columns_max: usize) -> Request {
-    Request::NextGroup { inode: file.inode, generation: file.generation, finished, columns_max, full: Vec::new() }
+    Request::NextGroup {
+        inode: file.inode,
+        generation: file.generation,
+        finished,
+        columns_max,
+        refused: Refused::default(),
+    }
 }
 
 fn group(reply: Result<Reply>) -> NewGroup {
@@ -161,11 +167,11 @@ fn ended_early() {
     let mut world = world(6);
     let file = handle(world.ask(create("/f")));
     let early = |finished, full: &[u128]| {
-        let full = full.iter().map(|device| DeviceId(*device)).collect();
+        let refused = Refused { full: full.iter().map(|device| DeviceId(*device)).collect(), gone: Vec::new() };
         let Request::NextGroup { inode, generation, columns_max, .. } = next_of(&file, finished, 16) else {
             unreachable!()
         };
-        Request::NextGroup { inode, generation, finished, columns_max, full }
+        Request::NextGroup { inode, generation, finished, columns_max, refused }
     };
     let wide = group(world.ask(early((file.group.group, 10), &[1, 2])));
     assert_eq!(devices(&wide), [3, 4, 5, 6].map(DeviceId).into());
@@ -185,4 +191,41 @@ fn ended_early() {
         other => panic!("{other:?}"),
     };
     assert_eq!(located.extents.iter().map(|extent| extent.length).sum::<u64>(), 10 + kept);
+}
+
+/// What was synced on a device that is gone is there when it comes back, unless it was in memory, or the store does not know the device any
+/// more: then the writer is told which bytes may be lost, and its file is not changed.
+#[test]
+fn gone_devices() {
+    let mut world = world(4);
+    for number in [7, 8] {
+        world.ask(register(number, Class::Memory)).expect("a device");
+    }
+    world.ask(mkdir("/memory")).expect("made");
+    let policy = Policy { tier: Some(Class::Memory), ..Policy::default() };
+    world.ask(Request::SetPolicy { path: path("/memory"), policy }).expect("set");
+    for (name, is_kept) in [("/f", true), ("/memory/f", false)] {
+        let file = handle(world.ask(create(name)));
+        let gone: Vec<DeviceId> = devices(&file.group).into_iter().collect();
+        let next = |finished, gone: &[DeviceId]| {
+            let Request::NextGroup { inode, generation, columns_max, .. } = next_of(&file, finished, 16) else {
+                unreachable!()
+            };
+            let refused = Refused { full: Vec::new(), gone: gone.to_vec() };
+            Request::NextGroup { inode, generation, finished, columns_max, refused }
+        };
+        let empty = group(world.ask(next((file.group.group, 0), &gone)));
+        assert!(devices(&empty).is_disjoint(&gone.into_iter().collect()), "{empty:?}");
+        let gone: Vec<DeviceId> = devices(&empty).into_iter().collect();
+        match world.ask(next((empty.group, 10), &gone)) {
+            Ok(Reply::Group(next)) => assert!(is_kept && devices(&next).is_disjoint(&devices(&empty)), "{next:?}"),
+            Err(error) => {
+                assert!(!is_kept && error.kind() == ErrorKind::Io, "{error}");
+                assert!(error.text().contains("bytes 0 to 10 of the file"), "{error}");
+                let others = group(world.ask(next((empty.group, 10), &[DeviceId(1)])));
+                assert!(!devices(&others).is_empty(), "a device that it is not on does not matter");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
 }

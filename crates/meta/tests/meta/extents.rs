@@ -4,7 +4,7 @@ use crate::world::{World, create, delete, path, stat};
 use base::error::ErrorKind;
 use base::id::GroupId;
 use base::limit::CONCAT_FILES_MAX;
-use meta::request::{Garbage, Located, Place, Totals};
+use meta::request::{Garbage, Located, Place, Refused, Totals};
 use meta::{Reply, Request};
 use std::time::Duration;
 
@@ -16,7 +16,13 @@ fn file(world: &mut World, name: &str, lengths: &[u64]) -> Vec<GroupId> {
     let mut groups = vec![handle.group.group];
     for length in lengths {
         let finished = (groups[groups.len() - 1], *length);
-        match world.ask(Request::NextGroup { inode, generation, finished, columns_max: 16, full: Vec::new() }) {
+        match world.ask(Request::NextGroup {
+            inode,
+            generation,
+            finished,
+            columns_max: 16,
+            refused: Refused::default(),
+        }) {
             Ok(Reply::Group(group)) => groups.push(group.group),
             other => panic!("{other:?}"),
         }

@@ -5,7 +5,7 @@ use base::error::{ErrorKind, Result};
 use base::id::{GroupId, InodeId};
 use base::limit::CHUNK_MAX;
 use base::policy::{Class, Compression, Policy};
-use meta::request::{BagState, FileHandle, Located, NewGroup, Place, PutFile, Totals};
+use meta::request::{BagState, FileHandle, Located, NewGroup, Place, PutFile, Refused, Totals};
 use meta::{Caller, Reply, Request};
 use std::time::Duration;
 
@@ -51,7 +51,8 @@ fn life_of_a_file() {
     let mut world = World::new(1);
     let file = handle(world.ask(create("/f")));
     let (inode, generation, first) = (file.inode, file.generation, file.group.group);
-    let next = |finished| Request::NextGroup { inode, generation, finished, columns_max: 1, full: Vec::new() };
+    let next =
+        |finished| Request::NextGroup { inode, generation, finished, columns_max: 1, refused: Refused::default() };
     assert_eq!(world.refusal(next((GroupId(99), 10))), ErrorKind::Invalid);
     assert_eq!(world.refusal(next((first, CHUNK_MAX + 1))), ErrorKind::Invalid);
     let second = group(world.ask(next((first, 1000)))).group;
@@ -97,7 +98,7 @@ fn many_extents() {
             generation: file.generation,
             finished: (open, 10),
             columns_max: 1,
-            full: Vec::new(),
+            refused: Refused::default(),
         };
         open = group(world.ask(next)).group;
     }

@@ -416,6 +416,9 @@ pub struct NextGroup {
     /// others have room. At most `base::limit::COLUMNS_MAX`.
     #[prost(message, repeated, tag = "6")]
     pub full: Vec<Id>,
+    /// Devices that failed or cannot be reached: what the group has on them is synced and cannot be sealed. Else as `full`.
+    #[prost(message, repeated, tag = "7")]
+    pub gone: Vec<Id>,
 }
 
 /// Ends writing: the last group's chunks are sealed, and it has this length.

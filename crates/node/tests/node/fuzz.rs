@@ -53,6 +53,7 @@ impl Corpus {
                 finished_length: 10,
                 columns_max: 16,
                 full: vec![self.device],
+                gone: vec![self.device],
             }),
         ]
     }

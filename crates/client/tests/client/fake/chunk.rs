@@ -1,6 +1,7 @@
 //! Chunks of the fake: bytes in a list of parts, as they came.
 
 use super::State;
+use super::file::layout_of;
 use base::checksum::crc32c;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::BLOCK;
@@ -22,7 +23,27 @@ fn missing() -> Error {
 }
 
 impl State {
+    /// A sync of this device fails.
+    pub fn fail_device(&mut self, device: u128) {
+        self.failed_devices.insert(device);
+        for group in self.files.groups.values() {
+            for replica in layout_of(group).on(base::id::DeviceId(device)) {
+                let Some(chunk) = self.chunks.get_mut(&replica.chunk.0) else { continue };
+                let kept = chunk.parts.concat()[..chunk.synced as usize].to_vec();
+                (chunk.parts, chunk.length) = (vec![kept.into()], chunk.synced);
+            }
+        }
+    }
+
+    fn check_takes(&self, device: u128) -> Result<()> {
+        if self.failed_devices.contains(&device) {
+            return Err(Error::new(ErrorKind::Io, "the device failed to sync"));
+        }
+        Ok(())
+    }
+
     pub fn append(&mut self, ask: &Append, bytes: Bytes) -> Result<AppendAnswer> {
+        self.check_takes(ask.device.value())?;
         let there = self.chunks.get(&ask.chunk.value()).map_or(0, |chunk| chunk.length);
         // What is there needs no more room.
         if there < ask.offset + bytes.len() as u64 {
@@ -88,6 +109,7 @@ impl State {
     }
 
     pub fn seal(&mut self, ask: &Seal) -> Result<SealAnswer> {
+        self.check_takes(ask.device.value())?;
         let chunk = self.chunks.get_mut(&ask.chunk.value()).ok_or_else(missing)?;
         if ask.generation < chunk.generation || ask.length != chunk.length {
             return Err(Error::new(ErrorKind::Stale, "another writer took over, or the length is another"));

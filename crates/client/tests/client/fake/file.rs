@@ -1,6 +1,7 @@
 //! Names and extents of the fake.
 
 use super::State;
+use super::chunk::Stored;
 use base::error::{Error, ErrorKind, Result};
 use net::message::file::{
     Attributes, Close, Create, DiskUsage, DiskUsageAnswer, Entry, Extent, List, ListAnswer, Locate, LocateAnswer,
@@ -216,8 +217,14 @@ impl State {
         }
     }
 
-    /// `early`: columns may have bytes behind the end.
-    fn leased(&mut self, inode: u64, generation: u64, (group, length): (u64, u64), early: bool) -> Result<()> {
+    /// `early`: columns may have bytes behind the end. `gone`: on these devices they are not sealed.
+    fn leased(
+        &mut self,
+        inode: u64,
+        generation: u64,
+        (group, length): (u64, u64),
+        (early, gone): (bool, &[Id]),
+    ) -> Result<()> {
         let file = self.files.by_number.get(&inode);
         if file.is_none_or(|file| file.generation != generation || file.writer != Some(group)) {
             return error(ErrorKind::Stale, "another writer took over");
@@ -226,8 +233,9 @@ impl State {
         for (number, column) in layout.columns().iter().enumerate() {
             let length = layout.stripe().column_length(length, number);
             let stored = self.chunks.get(&column.chunk().0);
+            let ended = |stored: &Stored| stored.sealed || gone.contains(&column.head().0.into());
             let durable = stored
-                .is_some_and(|stored| stored.sealed && (stored.synced == length || early && stored.synced > length));
+                .is_some_and(|stored| ended(stored) && (stored.synced == length || early && stored.synced > length));
             assert!(
                 length == 0 || durable,
                 "a group is finished whose column {number} is not sealed and synced at {length}"
@@ -237,17 +245,18 @@ impl State {
     }
 
     pub fn next_group(&mut self, ask: &NextGroup) -> Result<NewGroup> {
-        let early = !ask.full.is_empty();
-        self.leased(ask.inode, ask.generation, (ask.finished_group, ask.finished_length), early)?;
+        let early = !ask.full.is_empty() || !ask.gone.is_empty();
+        let finished = (ask.finished_group, ask.finished_length);
+        self.leased(ask.inode, ask.generation, finished, (early, &ask.gone))?;
         self.finish(ask.inode, ask.finished_group, ask.finished_length);
         self.ended_early += u64::from(early);
-        let group = self.wider_group(ask.columns_max, &ask.full);
+        let group = self.wider_group(ask.columns_max, &[&ask.full[..], &ask.gone].concat());
         self.files.by_number.get_mut(&ask.inode).expect("leased").writer = Some(group.group);
         Ok(group)
     }
 
     pub fn close(&mut self, ask: &Close) -> Result<Attributes> {
-        self.leased(ask.inode, ask.generation, (ask.finished_group, ask.finished_length), false)?;
+        self.leased(ask.inode, ask.generation, (ask.finished_group, ask.finished_length), (false, &[]))?;
         self.finish(ask.inode, ask.finished_group, ask.finished_length);
         let file = self.files.by_number.get_mut(&ask.inode).expect("leased");
         file.writer = None;
