@@ -1,6 +1,7 @@
 //! `stormwell bench`: what this machine and this program reach, a row each, beside what the bare device or system does.
 
 mod appends;
+mod floor;
 mod ground;
 mod loopback;
 mod metadata;

@@ -17,7 +17,7 @@ type Done = Vec<u64>;
 /// `meta_create`, `meta_stat` and `meta_list`.
 pub async fn rows(ground: &mut Ground) -> Result<[Row; 3]> {
     let mut create = Row::new("meta_create", "creates/s");
-    create.bar = Bar::AtLeast(8000.0);
+    create.bar = Bar::AtLeast(22_000.0);
     let (mut stat, mut list) = (Row::new("meta_stat", "stats/s"), Row::new("meta_list", "entries/s"));
     let (mut created, mut looked_at) = (Vec::new(), Vec::new());
     let mut clients = Vec::new();

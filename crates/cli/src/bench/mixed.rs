@@ -41,7 +41,7 @@ struct Took {
 /// `mixed`: p99.9 over p50 of all operations.
 pub async fn row(ground: &mut Ground) -> Result<Row> {
     let mut row = Row::new("mixed", "p99.9/p50");
-    row.bar = Bar::AtMost(10.0);
+    row.bar = Bar::AtMost(8.0);
     row.raw_is = format!(
         "{AT_ONCE} threads on one direct file of the set's size, a write is pwrite and fdatasync, beside a thread that \
          writes and deletes"

@@ -23,7 +23,7 @@ const REQUEST: usize = 4 * MIB as usize;
 const DEPTHS: [u32; 3] = [1, 4, 16];
 
 /// The file that raw runs use; 64 MiB of a bare log are written again and again.
-const LOG_BYTES: u64 = 64 * MIB;
+pub const LOG_BYTES: u64 = 64 * MIB;
 
 /// Disks are at rest when the kernel counted nothing for so long; it is looked for so often at most (10 s).
 const REST: Duration = Duration::from_millis(100);
@@ -62,6 +62,11 @@ impl Raw {
     pub fn new(directory: &Path) -> Raw {
         let found = Command::new("fio").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
         Raw { file: directory.join("raw"), fio: found.is_ok_and(|status| status.success()) }
+    }
+
+    /// The file that its runs use.
+    pub fn path(&self) -> &Path {
+        &self.file
     }
 
     /// What measures: `fio` or `internal`.
@@ -295,7 +300,7 @@ fn wait_for_rest() {
 }
 
 /// The file, made if missing, for direct reads and writes.
-fn direct(path: &Path) -> Result<File> {
+pub fn direct(path: &Path) -> Result<File> {
     OpenOptions::new()
         .read(true)
         .write(true)
@@ -307,7 +312,7 @@ fn direct(path: &Path) -> Result<File> {
 }
 
 /// Sets space aside without writing it.
-fn allocate(file: &File, bytes: u64) -> Result<()> {
+pub fn allocate(file: &File, bytes: u64) -> Result<()> {
     let length = i64::try_from(bytes).map_err(|_| Error::new(ErrorKind::Invalid, "a file of more than 8 EiB"))?;
     // SAFETY: the descriptor is open for as long as `file` lives; the call takes no memory of ours.
     match unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, length) } {
@@ -317,7 +322,7 @@ fn allocate(file: &File, bytes: u64) -> Result<()> {
 }
 
 /// What a thread of ours ended with.
-fn joined<T>(ended: std::thread::Result<T>) -> T {
+pub fn joined<T>(ended: std::thread::Result<T>) -> T {
     match ended {
         Ok(result) => result,
         Err(_) => unreachable!("the loops of this file do not panic"),

@@ -13,13 +13,8 @@ pub enum Bar {
     RatioAtLeast(f64),
     /// Value over raw, at most so much.
     RatioAtMost(f64),
-    /// Either the value or the ratio is enough.
-    Either {
-        /// The value that is enough.
-        value: f64,
-        /// The ratio that is enough.
-        ratio: f64,
-    },
+    /// At most so much more than the floor.
+    AboveFloorAtMost(f64),
     /// Shown, not judged.
     Shown,
 }
@@ -91,6 +86,8 @@ pub struct Row {
     pub raw_is: String,
     /// The program that measured raw: `fio`, `internal`, `cp`.
     pub raw_tool: &'static str,
+    /// One value a round of a bare program that does only what cannot be left out (`floor.rs`); empty if there is none.
+    pub floor: Vec<f64>,
     /// What it must reach.
     pub bar: Bar,
     /// Latencies, where they matter.
@@ -111,6 +108,7 @@ impl Row {
             raw: Vec::new(),
             raw_is: String::new(),
             raw_tool: "",
+            floor: Vec::new(),
             bar: Bar::Shown,
             latency: None,
             moved: Vec::new(),
@@ -126,6 +124,11 @@ impl Row {
     /// The median of raw.
     pub fn raw_value(&self) -> Option<f64> {
         median(&self.raw)
+    }
+
+    /// The median of the floor.
+    pub fn floor_value(&self) -> Option<f64> {
+        median(&self.floor)
     }
 
     /// Value over raw.
@@ -144,7 +147,7 @@ impl Row {
             Bar::AtMost(bar) => value <= bar,
             Bar::RatioAtLeast(bar) => ratio.is_some_and(|ratio| ratio >= bar),
             Bar::RatioAtMost(bar) => ratio.is_some_and(|ratio| ratio <= bar),
-            Bar::Either { value: enough, ratio: bar } => value >= enough || ratio.is_some_and(|ratio| ratio >= bar),
+            Bar::AboveFloorAtMost(bar) => self.floor_value().is_some_and(|floor| value <= floor + bar),
             Bar::Shown => true,
         };
         if reached { Verdict::Ok } else { Verdict::Fail }
@@ -157,7 +160,7 @@ impl Row {
             Bar::AtMost(bar) => format!("<= {}", shown(bar)),
             Bar::RatioAtLeast(bar) => format!(">= {bar:.2} of raw"),
             Bar::RatioAtMost(bar) => format!("<= {bar:.2} of raw"),
-            Bar::Either { value, ratio } => format!(">= {}, or {ratio:.2} of raw", shown(value)),
+            Bar::AboveFloorAtMost(bar) => format!("<= floor + {bar:.2}"),
             Bar::Shown => "shown".to_string(),
         }
     }
@@ -181,6 +184,11 @@ impl Row {
             object["raw_max"] = json!(largest(&self.raw).map(number));
             object["raw_is"] = json!(self.raw_is);
             object["raw_tool"] = json!(self.raw_tool);
+        }
+        if let Some(floor) = self.floor_value() {
+            object["floor"] = number(floor);
+            object["floor_min"] = json!(smallest(&self.floor).map(number));
+            object["floor_max"] = json!(largest(&self.floor).map(number));
         }
         if let Some(latency) = self.latency {
             object["latency_unit"] = json!("us");
@@ -256,8 +264,12 @@ mod tests {
         assert_eq!(row.verdict(), Verdict::Ok);
         row.bar = Bar::RatioAtLeast(0.92);
         assert_eq!(row.verdict(), Verdict::Fail);
-        row.bar = Bar::Either { value: 90.0, ratio: 2.0 };
+        row.bar = Bar::AboveFloorAtMost(1.5);
+        assert_eq!(row.verdict(), Verdict::Fail, "there is no floor");
+        row.floor = vec![90.0, 0.0, 100.0];
         assert_eq!(row.verdict(), Verdict::Ok);
+        row.floor = vec![89.0];
+        assert_eq!(row.verdict(), Verdict::Fail);
         row.moved = vec![Moved { payload: 10, kernel: 11 }, Moved { payload: 10, kernel: 9 }];
         assert_eq!(row.verdict(), Verdict::Invalid);
         assert_eq!(row.to_json()["kernel_bytes"], 9);

@@ -63,6 +63,10 @@ fn details(row: &Row) -> Vec<String> {
         first.push_str(&format!("; raw is {} ({})", row.raw_is, spread(&row.raw)));
     }
     lines.push(first);
+    if let Some(floor) = row.floor_value() {
+        let (floor, spread) = (shown(floor), spread(&row.floor));
+        lines.push(format!("a bare program that does only what cannot be left out: {floor} ({spread})"));
+    }
     if let Some(latency) = row.latency {
         let (p50, p99, p999) = (shown(latency.p50), shown(latency.p99), shown(latency.p999));
         lines.push(format!("latency in us: p50 {p50}, p99 {p99}, p99.9 {p999}"));
