@@ -394,8 +394,8 @@ impl State {
             Some(device) => Err(Error::new(
                 ErrorKind::Io,
                 format!(
-                    "bytes {} to {} of the file were in the memory of device {device}, which is gone, and may be lost; what is behind them was \
-                     not written: write the file anew",
+                    "bytes {} to {} of the file may be lost: device {device}, which is gone, was memory or is not known any more; \
+                     what is behind them was not written: write the file anew",
                     writer.start,
                     writer.start.saturating_add(writer.length)
                 ),
