@@ -354,7 +354,7 @@ impl Flow {
         }
         self.settle().await?;
         // It may have ended early, and what came behind it may have filled the next.
-        if self.is_full() { self.next_group().await } else { Ok(()) }
+        if self.is_full() { self.begin_group().await } else { Ok(()) }
     }
 
     /// Goes on in a new group behind what was sent in the present one, all of which is acknowledged and sealed.
@@ -488,9 +488,6 @@ impl Flow {
             state.synced = state.synced.max(end);
         }
         state.sealed |= append.ask.seal;
-        if length > 0 {
-            self.refusals = Refusals::default();
-        }
         let first = self.next - self.unacknowledged.len() as u64;
         // Of a group that was ended while an append of it was asked again nothing is expected any more.
         if let Some(sent) = append.number.checked_sub(first).and_then(|at| self.unacknowledged.get_mut(at as usize)) {
@@ -501,6 +498,10 @@ impl Flow {
             reached = Some(sent.end);
         }
         if let Some(end) = reached {
+            // Not when a column that is ahead goes on: two devices that refuse in turn would be tried for ever.
+            if end > self.acknowledged_to {
+                self.refusals = Refusals::default();
+            }
             self.acknowledged_to = end;
             let length = self.start.saturating_add(end);
             self.progress.send_if_modified(|written| {
@@ -574,7 +575,7 @@ impl Flow {
             (0..self.group.states.len()).map(|column| stripe.column_length(self.sent, column)).collect();
         if !self.end_columns(&lengths).await? {
             // Nothing is missing; only the store knows whether all of it outlives its device.
-            self.begin_elsewhere().await?;
+            self.begin_group().await?;
         }
         let ask = file::Close {
             inode: self.inode,

@@ -161,8 +161,7 @@ impl Lane {
 
     /// Whether this error says that the device that was asked takes no more, while others may.
     fn is_gone(&self, error: &Error) -> bool {
-        let gone = |device| error.kind() == ErrorKind::Io || self.client.session.routes.may_come_back(device, error);
-        self.asked.is_some_and(gone)
+        self.asked.is_some_and(|device| self.client.session.routes.is_gone(device, error))
     }
 
     /// The bytes of all files one after another; those of a single file are not copied.

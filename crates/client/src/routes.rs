@@ -189,6 +189,11 @@ impl Routes {
         }
     }
 
+    /// Whether this error of an append says that its device takes no more while others may: its disk failed, or it cannot be reached.
+    pub(crate) fn is_gone(&self, device: Id, error: &Error) -> bool {
+        error.kind() == ErrorKind::Io || self.may_come_back(device, error)
+    }
+
     /// Asks who is there, unless that was told since `seen`.
     pub(crate) fn refresh<'a>(&'a self, seen: &'a Arc<Table>) -> Boxed<'a, Result<Arc<Table>>> {
         Box::pin(self.refreshed(seen))

@@ -28,7 +28,7 @@ pub(super) struct Again {
     pub(super) markers: VecDeque<Marker>,
 }
 
-/// Devices that took no more since bytes were acknowledged last.
+/// Devices that took no more since the acknowledged bytes of the file grew last.
 #[derive(Default)]
 pub(super) struct Refusals {
     /// They had no room.
@@ -47,6 +47,11 @@ impl Refusals {
 
     fn count(&self) -> usize {
         self.full.len() + self.gone.len()
+    }
+
+    /// Whether no device was found full, and some are gone.
+    fn is_only_gone(&self) -> bool {
+        self.full.is_empty() && !self.gone.is_empty()
     }
 }
 
@@ -80,29 +85,27 @@ impl Flow {
     /// Whether this error says that a device takes no more of this file while others may: its disk failed, or its node cannot be reached and
     /// is not the one that keeps the metadata. Where nothing is acknowledged yet it may also be none of the cluster's.
     pub(super) fn is_gone(&self, column: usize, error: &Error) -> bool {
-        let device = self.group.head(column).device;
-        match error.kind() {
-            ErrorKind::Io => true,
-            ErrorKind::NotFound if self.group.states[column].acknowledged > 0 => false,
-            _ => self.client.session.routes.may_come_back(device, error),
-        }
+        let is_lost = error.kind() == ErrorKind::NotFound && self.group.states[column].acknowledged > 0;
+        !is_lost && self.client.session.routes.is_gone(self.group.head(column).device, error)
     }
 
-    /// Whether a device took no more that had not refused anything since bytes were acknowledged last. Then others may.
+    /// Whether a device took no more that had not refused anything since the acknowledged bytes grew last. Then others may.
     fn is_refused_by_another(&mut self) -> bool {
-        let before = self.refusals.count();
+        let before = (self.refusals.count(), self.refusals.gone.len());
         for (append, error) in std::mem::take(&mut self.refused) {
             self.note_refusal(append.column, &error);
             self.refused.push((append, error));
         }
-        self.refusals.count() > before
+        (self.refusals.count(), self.refusals.gone.len()) != before
     }
 
     /// Remembers that the device of a column takes no more, if this error says so.
     fn note_refusal(&mut self, column: usize, error: &Error) {
         let id = self.group.head(column).device;
         let (device, is_gone) = (DeviceId(id.value()), self.is_gone(column, error));
-        if !(is_gone || error.kind() == ErrorKind::Full) || !self.refusals.is_new(device) {
+        // One that was full and is gone by now is not sealed, and the store has to know that.
+        let is_new = self.refusals.is_new(device) || is_gone && self.refusals.full.remove(&device);
+        if !(is_gone || error.kind() == ErrorKind::Full) || !is_new {
             return;
         }
         self.refusals.since.get_or_insert(self.client.session.clock.now());
@@ -191,15 +194,16 @@ impl Flow {
         self.again.bytes = missing.chain(again.bytes).filter(|(bytes, _)| !bytes.is_empty()).collect();
         self.again.markers = self.markers.drain(..).chain(again.markers).collect();
         self.sent = self.acknowledged_to;
-        self.begin_elsewhere().await
+        self.begin_group().await
     }
 
-    /// Begins the next group elsewhere. Full devices may have room again in a while; for one that is gone nobody waits.
-    pub(super) async fn begin_elsewhere(&mut self) -> Result<()> {
+    /// Begins the next group behind what was sent in the present one, all of which is acknowledged; elsewhere, if devices took no more of
+    /// it. Full devices may have room again in a while; for one that is gone nobody waits.
+    pub(super) async fn begin_group(&mut self) -> Result<()> {
         let mut pause = FULL_PAUSE_FIRST;
         loop {
             match self.next_group().await {
-                Err(error) if error.kind() == ErrorKind::Full && self.refusals.full.is_empty() => {
+                Err(error) if error.kind() == ErrorKind::Full && self.refusals.is_only_gone() => {
                     return Err(self.nowhere_else(error));
                 }
                 // All others are full, too, as far as the store knows.
@@ -210,7 +214,7 @@ impl Flow {
                 began => {
                     let full = began.as_ref().is_err_and(|error| error.kind() == ErrorKind::Full);
                     let device = self.refusals.full.first().copied().filter(|_| full);
-                    self.progress.send_modify(|written| written.full = device);
+                    self.progress.send_if_modified(|written| std::mem::replace(&mut written.full, device) != device);
                     return began;
                 }
             }
@@ -219,13 +223,9 @@ impl Flow {
 
     /// A device is gone, and no other has room.
     fn nowhere_else(&self, full: Error) -> Error {
-        match self.refusals.gone.values().next() {
-            Some(gone) => {
-                let text = format!("{}; no other device has room for what comes behind ({})", gone.text(), full.text());
-                explain(Error::new(gone.kind(), text), &self.path)
-            }
-            None => explain(full, &self.path),
-        }
+        let Some(gone) = self.refusals.gone.values().next() else { return full };
+        let text = format!("{}; no other device has room for what comes behind ({})", gone.text(), full.text());
+        Error::new(gone.kind(), text)
     }
 
     /// Whether it is time to give up, should no other device be there to be tried.
@@ -275,12 +275,11 @@ impl Flow {
     fn lost(&self, safe: u64, column: usize, error: &Error) -> Error {
         let text = format!(
             "bytes {} to {} of {} were written and not yet synced when device {} went, and may be lost; all before them are safe; write the \
-             file anew, or append from byte {} on when the device is back ({})",
+             file anew, or see how long it is when the device is back and append to that ({})",
             self.start.saturating_add(safe),
             self.start.saturating_add(self.acknowledged_to),
             self.path,
             DeviceId(self.group.head(column).device.value()),
-            self.start.saturating_add(safe),
             error.text()
         );
         Error::new(error.kind(), text)
@@ -292,7 +291,7 @@ impl Flow {
             return Ok(false);
         }
         if self.is_full() {
-            self.next_group().await?;
+            self.begin_group().await?;
         }
         while let Some((mut bytes, mut permits)) = self.again.bytes.pop_front() {
             let room = usize::try_from(self.group.room - self.sent).unwrap_or(usize::MAX);

@@ -231,6 +231,7 @@ async fn a_device_fails() {
         let client = fake.client().with_sizes(SMALL);
         let bytes = content(300_000, seed);
         let mut writer = client.create("/a", CreateOptions::default()).await.expect("the file is new");
+        let follower = client.open("/a").await.expect("it was made");
         let (mut at, mut synced, fails_at) = (0, 0, fake.random.below(bytes.len() as u64) as usize);
         let syncs_each = seed % 2 == 0;
         let mut went = Ok(());
@@ -242,6 +243,10 @@ async fn a_device_fails() {
             let end = (at + 1 + fake.random.below(20_000) as usize).min(bytes.len());
             went = writer.write(bytes.slice(at..end)).await;
             at = end;
+            if fake.random.one_in(8) {
+                let seen = read_all(&follower).await;
+                assert!(seen == bytes.slice(..seen.len()) && seen.len() <= at, "seed {seed}: {} seen", seen.len());
+            }
             if went.is_ok() && (syncs_each || fake.random.one_in(4)) {
                 went = writer.sync().await;
                 synced = if went.is_ok() { at } else { synced };
@@ -257,6 +262,9 @@ async fn a_device_fails() {
         match closed {
             Ok(()) => {
                 assert!(read_all(&client.open("/a").await.expect("it was made")).await == bytes, "seed {seed}");
+                // No seal tells it that the file went on.
+                tokio::time::sleep(Duration::from_secs(2)).await;
+                assert!(read_all(&follower).await == bytes, "seed {seed}: a reader from before");
                 went_on += fake.state().ended_early.min(1);
             }
             Err(error) => {
