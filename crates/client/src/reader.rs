@@ -257,7 +257,8 @@ impl FileReader {
                     self.known().extents.remove(&run.extent.offset);
                     self.locate(at).await?;
                     moves += 1;
-                    let stays = self.extent_at(at).is_some_and(|now| now.layout == run.layout);
+                    let is_same = |now: &Run| now.layout == run.layout && now.extent.open == run.extent.open;
+                    let stays = self.extent_at(at).is_some_and(|now| is_same(&now));
                     if stays && run.extent.open && error.kind() == ErrorKind::NotFound {
                         // Not begun yet.
                         break;
