@@ -37,6 +37,10 @@ pub const COMPRESSED_PART: usize = 16;
 /// Most columns of a group. With 1 MiB for each under way, and one behind it, a writer has 32 MiB.
 pub const COLUMNS_MAX: usize = 16;
 
+/// Devices that a writer remembers to have refused its bytes, and names when it asks for its next group: more than a store has that are full or
+/// gone at once, and 10 KiB of a message.
+pub const REFUSED_MAX: usize = 256;
+
 /// Most replicas of a column. Nobody asks for so many; a list from elsewhere is refused beyond it.
 pub const REPLICAS_MAX: usize = 16;
 

@@ -53,6 +53,12 @@ pub enum Planted {
     WaitingAppendStays,
     /// A file whose device failed goes on elsewhere, though what was acknowledged on that device may not be synced.
     UnsyncedLeftBehind,
+    /// A group that ends early ends with everything that was sent, as if it had been acknowledged.
+    GroupEndedAtSent,
+    /// Whoever waits for bytes to be synced is told so when their group ends early, before they went out again.
+    SyncedAtEarlyEnd,
+    /// The whole of a group that ended early is garbage, not only what is behind its end.
+    EarlyEndDropsAll,
     /// Devices of nodes that are silent are left out when somebody asks for a bag's members.
     SilentMemberLeftOut,
     /// An acknowledgement counts for the pass that its device is in, whichever it was sent for.
@@ -95,7 +101,7 @@ pub enum Planted {
 
 impl Planted {
     /// Every one of them.
-    pub const ALL: [Planted; 43] = [
+    pub const ALL: [Planted; 46] = [
         Planted::AnsweredBeforeSync,
         Planted::AnsweredBeforeWrite,
         Planted::ChangeAnsweredBeforeSync,
@@ -120,6 +126,9 @@ impl Planted {
         Planted::WaitingPushOutlivesSession,
         Planted::WaitingAppendStays,
         Planted::UnsyncedLeftBehind,
+        Planted::GroupEndedAtSent,
+        Planted::SyncedAtEarlyEnd,
+        Planted::EarlyEndDropsAll,
         Planted::SilentMemberLeftOut,
         Planted::WrongPassAccepted,
         Planted::OldIncarnationAccepted,
@@ -195,6 +204,9 @@ impl Planted {
             Planted::UnsyncedLeftBehind => {
                 "a file goes on elsewhere without bytes that were not synced when its device failed"
             }
+            Planted::GroupEndedAtSent => "a file goes on elsewhere behind bytes that a full device refused",
+            Planted::SyncedAtEarlyEnd => "bytes that a full device refused count as synced before they are elsewhere",
+            Planted::EarlyEndDropsAll => "what a full device has of a file that goes on elsewhere is deleted",
             Planted::SilentMemberLeftOut => "a bag is told without the members that are silent",
             Planted::WrongPassAccepted => "an acknowledgement of an earlier pass counts in this one",
             Planted::OldIncarnationAccepted => "an earlier start of a node is believed",

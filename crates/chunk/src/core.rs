@@ -270,10 +270,18 @@ impl Core {
         self.index.remembered.forget_sessions(sessions);
     }
 
-    /// Does an append, or lets it wait for room behind those that do.
+    /// Does an append, or lets it wait for room behind those that do. One without bytes needs none, and waits for those to its chunk alone.
     pub fn take_append(&mut self, parked: Parked) {
         let Parked { since, ticket, request } = parked;
-        if !self.waiting.is_empty() {
+        let waits = match &request {
+            Request::Append { chunk, payload, seal: false, .. } if payload.is_empty() => {
+                let is_same =
+                    |other: &Parked| matches!(&other.request, Request::Append { chunk: of, .. } if of == chunk);
+                self.waiting.iter().any(is_same)
+            }
+            _ => !self.waiting.is_empty(),
+        };
+        if waits {
             self.waiting.push_back(Parked { since, ticket, request });
         } else if let Some(request) = self.append(ticket, request) {
             self.waiting.push_back(Parked { since, ticket, request });

@@ -3,15 +3,17 @@
 mod again;
 mod append;
 mod group;
+mod refusals;
 
 use crate::client::Client;
 use crate::columns::Head;
 use crate::synced::Synced;
 use crate::writer::Written;
-use again::{Again, Refusals};
+use again::Again;
 use append::{Append, Calling, Outcome, Part, Sent, perform};
 use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
+use base::id::DeviceId;
 use base::limit::{BLOCK, COLUMNS_MAX, COMPRESSED_MIN, RECORD_PAYLOAD_MAX};
 use base::policy::{Compression, Level};
 use bytes::Bytes;
@@ -21,6 +23,7 @@ use group::Group;
 use net::message::chunk;
 use net::message::file::{self, Attributes, OpenedFile};
 use net::{Link, Payload};
+use refusals::Refusals;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -359,14 +362,16 @@ impl Flow {
 
     /// Goes on in a new group behind what was sent in the present one, all of which is acknowledged and sealed.
     async fn next_group(&mut self) -> Result<()> {
+        let (full, gone) = self.refusals.avoided(self.client.session.clock.now());
+        let ids = |devices: Vec<DeviceId>| devices.into_iter().map(|device| device.0.into()).collect();
         let ask = file::NextGroup {
             inode: self.inode,
             generation: self.generation,
             finished_group: self.group.number,
             finished_length: self.sent,
             columns_max: COLUMNS_MAX as u32,
-            full: self.refusals.full.iter().map(|device| device.0.into()).collect(),
-            gone: self.refusals.gone.keys().map(|device| device.0.into()).collect(),
+            full: ids(full),
+            gone: ids(gone),
         };
         let next = self.client.ask(&ask).await.map_err(|error| explain(error, &self.path))?;
         self.group = Group::new(&next, self.client.sizes.file_chunk)?;
@@ -498,9 +503,8 @@ impl Flow {
             reached = Some(sent.end);
         }
         if let Some(end) = reached {
-            // Not when a column that is ahead goes on: two devices that refuse in turn would be tried for ever.
             if end > self.acknowledged_to {
-                self.refusals = Refusals::default();
+                self.refusals.progress();
             }
             self.acknowledged_to = end;
             let length = self.start.saturating_add(end);
@@ -573,7 +577,7 @@ impl Flow {
         let stripe = self.group.layout.stripe();
         let lengths: Vec<u64> =
             (0..self.group.states.len()).map(|column| stripe.column_length(self.sent, column)).collect();
-        if !self.end_columns(&lengths).await? {
+        if !self.end_columns(&lengths).await?.sealed {
             // Nothing is missing; only the store knows whether all of it outlives its device.
             self.begin_group().await?;
         }

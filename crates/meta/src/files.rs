@@ -375,8 +375,8 @@ impl State {
     fn drop_rest(&mut self, writer: &WriterRecord, is_sealed: bool) -> Result<()> {
         let group = GroupId(writer.group);
         if writer.length > 0 && (!is_sealed || self.group(group)?.columns.len() > 1) {
-            let rest = RangeRecord { length: u64::MAX - writer.length };
-            self.put(&Key::GarbageRange(group, writer.length), &rest);
+            let from = if self.planted == Some(Planted::EarlyEndDropsAll) { 0 } else { writer.length };
+            self.put(&Key::GarbageRange(group, from), &RangeRecord { length: u64::MAX - from });
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use crate::metadata::Translate;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, DeviceId, Generation, GroupId, InodeId, Owner};
 use base::limit::{
-    COLUMNS_MAX, COMPOUND_FILES_MAX, CONCAT_FILES_MAX, ENTRY_MAX, FRAME_MESSAGE_MAX, HOLDERS_TOLD_MAX, LOCATED,
+    COMPOUND_FILES_MAX, CONCAT_FILES_MAX, ENTRY_MAX, FRAME_MESSAGE_MAX, HOLDERS_TOLD_MAX, LOCATED, REFUSED_MAX,
 };
 use base::policy::{Class, Compression, Level, Policy};
 use base::unit::WallTime;
@@ -229,7 +229,7 @@ fn sync_length(ask: file::SyncLength) -> Request {
 }
 
 fn next_group(ask: file::NextGroup) -> Request {
-    let devices = |named: &[Id]| named.iter().take(COLUMNS_MAX).map(|device| DeviceId(device.value())).collect();
+    let devices = |named: &[Id]| named.iter().take(REFUSED_MAX).map(|device| DeviceId(device.value())).collect();
     Request::NextGroup {
         inode: InodeId(ask.inode),
         generation: Generation(ask.generation),

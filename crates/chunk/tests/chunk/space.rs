@@ -130,6 +130,28 @@ fn what_waits_is_given_back() {
     assert!(tags.iter().all(|tag| !world.replies.contains_key(tag)), "nobody answers for it");
 }
 
+/// On a full device a sync of what is written is done at once, and one behind bytes of its chunk that wait for room waits with them.
+#[test]
+fn a_sync_needs_no_room() {
+    let (device, random) = (SimDevice::new(1, SimFaults::default()), SimRandom::new(1));
+    let (mut world, _) = World::open(&device, &small(24 * MIB)).expect("opened");
+    let (group, chunk, content) = (Owner::Group(GroupId(1)), ChunkId(1000), bytes(&random, MIB as usize));
+    let written = append(group, chunk, 0, &bytes(&random, 1000), Level::Written, false);
+    assert_eq!(world.call(written), Ok(Reply::Appended { length: 1000 }));
+    let (stored, _) = fill(&mut world, &content);
+    let sync = |at| append(group, chunk, at, &Bytes::new(), Level::Synced, false);
+    assert_eq!(world.call(sync(1000)), Ok(Reply::Appended { length: 1000 }));
+    let waiting = world.submit(append(group, chunk, 1000, &content, Level::Written, false));
+    let behind = world.submit(sync(1000 + MIB));
+    world.settle();
+    assert!(!world.replies.contains_key(&waiting) && !world.replies.contains_key(&behind));
+    assert_eq!(world.call(Request::Delete { chunks: (0..stored).map(ChunkId).collect() }), Ok(Reply::Done));
+    ten_seconds(&mut world);
+    for tag in [waiting, behind] {
+        assert_eq!(world.replies.remove(&tag), Some(Ok(Reply::Appended { length: 1000 + MIB })));
+    }
+}
+
 /// A device at rest stays at rest: dead space leads to a few checkpoints, not to one after another, also when the device failed.
 #[test]
 fn rest_is_rest() {

@@ -1,18 +1,17 @@
 //! What was refused goes out again: to where it was meant to go, or elsewhere because its device is full or gone.
 
 use super::append::{Append, Part, Sent, perform};
+use super::refusals::{Next, Reason};
 use super::{Flow, Marker, explain};
 use crate::columns::{Head, together};
 use base::error::{Error, ErrorKind, Result};
 use base::id::DeviceId;
-use base::limit::{COLUMNS_MAX, FULL_WAIT};
 use base::planted::Planted;
 use base::policy::Level;
-use base::unit::Time;
 use bytes::Bytes;
 use futures_util::StreamExt;
-use net::message::{Id, chunk};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use net::message::chunk;
+use std::collections::VecDeque;
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -28,31 +27,12 @@ pub(super) struct Again {
     pub(super) markers: VecDeque<Marker>,
 }
 
-/// Devices that took no more since the acknowledged bytes of the file grew last.
-#[derive(Default)]
-pub(super) struct Refusals {
-    /// They had no room.
-    pub(super) full: BTreeSet<DeviceId>,
-    /// They failed or cannot be reached, and what was heard of it.
-    pub(super) gone: BTreeMap<DeviceId, Error>,
-    /// When the first of them refused bytes.
-    since: Option<Time>,
-}
-
-impl Refusals {
-    /// Whether others may be tried instead of this one: each has its chance, and no writer waits for ever.
-    fn is_new(&self, device: DeviceId) -> bool {
-        self.count() < COLUMNS_MAX && !self.full.contains(&device) && !self.gone.contains_key(&device)
-    }
-
-    fn count(&self) -> usize {
-        self.full.len() + self.gone.len()
-    }
-
-    /// Whether no device was found full, and some are gone.
-    fn is_only_gone(&self) -> bool {
-        self.full.is_empty() && !self.gone.is_empty()
-    }
+/// How the columns of a group ended.
+pub(super) struct Ended {
+    /// All are sealed: none of them lies on a device that is gone.
+    pub(super) sealed: bool,
+    /// Bytes of the group that outlive its devices, up to the first that does not.
+    safe: u64,
 }
 
 impl Again {
@@ -76,6 +56,9 @@ impl Flow {
             } else {
                 self.insist_on_refused().await?;
             }
+            if self.refusals.is_last_question() {
+                self.go_on_elsewhere().await?;
+            }
             if self.refused.is_empty() && !self.send_again().await? {
                 return self.check();
             }
@@ -91,41 +74,28 @@ impl Flow {
 
     /// Whether a device took no more that had not refused anything since the acknowledged bytes grew last. Then others may.
     fn is_refused_by_another(&mut self) -> bool {
-        let before = (self.refusals.count(), self.refusals.gone.len());
-        for (append, error) in std::mem::take(&mut self.refused) {
-            self.note_refusal(append.column, &error);
-            self.refused.push((append, error));
-        }
-        (self.refusals.count(), self.refusals.gone.len()) != before
+        let refused = std::mem::take(&mut self.refused);
+        let is_new = refused.iter().map(|(append, error)| self.note_refusal(append.column, error));
+        let is_new = is_new.fold(false, |any, new| any | new);
+        self.refused = refused;
+        is_new
     }
 
-    /// Remembers that the device of a column takes no more, if this error says so.
-    fn note_refusal(&mut self, column: usize, error: &Error) {
-        let id = self.group.head(column).device;
-        let (device, is_gone) = (DeviceId(id.value()), self.is_gone(column, error));
-        // One that was full and is gone by now is not sealed, and the store has to know that.
-        let is_new = self.refusals.is_new(device) || is_gone && self.refusals.full.remove(&device);
-        if !(is_gone || error.kind() == ErrorKind::Full) || !is_new {
-            return;
+    /// Remembers that the device of a column takes no more, if this error says so. Whether that is new.
+    fn note_refusal(&mut self, column: usize, error: &Error) -> bool {
+        let (id, now) = (self.group.head(column).device, self.client.session.clock.now());
+        let device = DeviceId(id.value());
+        if !self.is_gone(column, error) {
+            return error.kind() == ErrorKind::Full && self.refusals.note(device, Reason::Full, now);
         }
-        self.refusals.since.get_or_insert(self.client.session.clock.now());
-        if is_gone {
-            self.refusals.gone.insert(device, error.clone());
-            if error.kind() == ErrorKind::Unreachable {
-                self.note_beside(id, error);
-            }
-        } else {
-            self.refusals.full.insert(device);
-        }
-    }
-
-    /// The other devices of a node that cannot be reached cannot be either; to find that out of each would take as long again.
-    fn note_beside(&mut self, device: Id, error: &Error) {
-        for beside in self.client.session.routes.beside(device).into_iter().map(|device| DeviceId(device.value())) {
-            if self.refusals.is_new(beside) {
-                self.refusals.gone.insert(beside, error.clone());
+        let is_new = self.refusals.note(device, Reason::Gone(error.clone()), now);
+        if is_new && error.kind() == ErrorKind::Unreachable {
+            // The other devices of its node cannot be reached either; to find that out of each would take as long again.
+            for beside in self.client.session.routes.beside(id) {
+                self.refusals.note(DeviceId(beside.value()), Reason::Gone(error.clone()), now);
             }
         }
+        is_new
     }
 
     /// Asks again for what was refused, in its order, until a device refuses it that others may be tried instead of.
@@ -145,35 +115,36 @@ impl Flow {
     }
 
     /// Asks again for an append all of whose predecessors are there, as long as only room is missing, or its device.
-    async fn insist(&mut self, mut append: Append, first: Error) -> Result<()> {
+    async fn insist(&mut self, mut append: Append, mut error: Error) -> Result<()> {
         let mut pause = FULL_PAUSE_FIRST;
-        if first.kind() == ErrorKind::Full || self.is_gone(append.column, &first) {
-            tokio::time::sleep(pause).await;
-        }
         loop {
+            if error.kind() == ErrorKind::Full || self.is_gone(append.column, &error) {
+                let device = DeviceId(append.ask.device.value());
+                match self.refusals.next(device, self.client.session.clock.now()) {
+                    Next::Wait => tokio::time::sleep(pause).await,
+                    Next::Elsewhere => {
+                        self.refused.push((append, error));
+                        return Ok(());
+                    }
+                    Next::GiveUp => {
+                        let only = self.refusals.only_full();
+                        self.progress.send_modify(|written| written.full = only);
+                        return Err(explain(error, &self.path));
+                    }
+                }
+                pause = (pause * 2).min(FULL_PAUSE_LAST);
+            }
             let mut result = self.reach_in_order(append.column).await.map(|()| chunk::AppendAnswer::default());
             if result.is_ok() {
                 (append, result) = perform(self.link(append.column), append).await;
             }
             match result {
-                Err(error) if error.kind() == ErrorKind::Full || self.is_gone(append.column, &error) => {
-                    let device = DeviceId(append.ask.device.value());
-                    if self.refusals.is_new(device) {
-                        self.refused.push((append, error));
-                        return Ok(());
-                    }
-                    if self.is_over() {
-                        let full = self.refusals.full.contains(&device).then_some(device);
-                        self.progress.send_modify(|written| written.full = full);
-                        return Err(explain(error, &self.path));
-                    }
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(FULL_PAUSE_LAST);
-                }
-                Err(error) if error.kind() == ErrorKind::Unsupported && append.part.plain.is_some() => {
+                Err(again) if again.kind() == ErrorKind::Full || self.is_gone(append.column, &again) => error = again,
+                Err(again) if again.kind() == ErrorKind::Unsupported && append.part.plain.is_some() => {
                     append.part = Part::plain(append.part.plain.take().unwrap_or_default(), None);
+                    error = again;
                 }
-                Err(error) => return Err(explain(error, &self.path)),
+                Err(again) => return Err(explain(again, &self.path)),
                 Ok(_) => {
                     self.acknowledged(&append);
                     return Ok(());
@@ -182,62 +153,62 @@ impl Flow {
         }
     }
 
-    /// Ends the present group with what is acknowledged of it, and begins the next on devices that have not refused anything, if there are
+    /// Ends the present group with what is there of it, and begins the next on devices that have not refused anything, if there are
     /// such: else the same ones are waited for. Every append is answered.
     async fn go_on_elsewhere(&mut self) -> Result<()> {
         // What other columns have behind the first byte that is missing is sealed with the rest, and is garbage when the group has ended.
         let there: Vec<u64> = self.group.states.iter().map(|state| state.acknowledged).collect();
-        self.end_columns(&there).await?;
+        let Ended { safe, .. } = self.end_columns(&there).await?;
         self.refused.clear();
+        // Readers may have seen more than is acknowledged, if what is not answered before it is a wish to sync: it stays in its place.
+        let ends_at_sent = self.client.planted == Some(Planted::GroupEndedAtSent);
+        let end = if ends_at_sent { self.sent } else { safe.max(self.acknowledged_to) };
         let again = std::mem::take(&mut self.again);
-        let missing = self.unacknowledged.drain(..).map(|Sent { bytes, permits, .. }| (bytes, permits));
+        let missing = self.unacknowledged.drain(..).filter(|sent| sent.end > end);
+        let missing = missing.map(|Sent { bytes, permits, .. }| (bytes, permits));
         self.again.bytes = missing.chain(again.bytes).filter(|(bytes, _)| !bytes.is_empty()).collect();
+        if self.client.planted == Some(Planted::SyncedAtEarlyEnd) {
+            self.markers.drain(..).for_each(|marker| drop(marker.reply.send(Ok(()))));
+        }
         self.again.markers = self.markers.drain(..).chain(again.markers).collect();
-        self.sent = self.acknowledged_to;
+        (self.sent, self.acknowledged_to) = (end, end);
         self.begin_group().await
     }
 
-    /// Begins the next group behind what was sent in the present one, all of which is acknowledged; elsewhere, if devices took no more of
-    /// it. Full devices may have room again in a while; for one that is gone nobody waits.
+    /// Begins the next group behind what was sent in the present one, all of which is acknowledged. Full devices may have room in a while; for
+    /// one that is gone nobody waits.
     pub(super) async fn begin_group(&mut self) -> Result<()> {
         let mut pause = FULL_PAUSE_FIRST;
         loop {
-            match self.next_group().await {
-                Err(error) if error.kind() == ErrorKind::Full && self.refusals.is_only_gone() => {
-                    return Err(self.nowhere_else(error));
+            let error = match self.next_group().await {
+                Err(error) if error.kind() == ErrorKind::Full => error,
+                Err(error) => return Err(error),
+                Ok(()) => {
+                    let columns = 0..self.group.states.len();
+                    let devices = columns.map(|column| DeviceId(self.group.head(column).device.value()));
+                    if self.refusals.is_given_again(devices) {
+                        continue;
+                    }
+                    return Ok(());
                 }
-                // All others are full, too, as far as the store knows.
-                Err(error) if error.kind() == ErrorKind::Full && !self.is_over() => {
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(FULL_PAUSE_LAST);
-                }
-                began => {
-                    let full = began.as_ref().is_err_and(|error| error.kind() == ErrorKind::Full);
-                    let device = self.refusals.full.first().copied().filter(|_| full);
-                    self.progress.send_if_modified(|written| std::mem::replace(&mut written.full, device) != device);
-                    return began;
-                }
+            };
+            // All others are full, too, as far as the store knows.
+            if let Some(gone) = self.refusals.gone_alone() {
+                let text =
+                    format!("{}; no other device has room for what comes behind ({})", gone.text(), error.text());
+                return Err(explain(Error::new(gone.kind(), text), &self.path));
             }
+            if self.refusals.is_over(self.client.session.clock.now()) {
+                return Err(error);
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(FULL_PAUSE_LAST);
         }
     }
 
-    /// A device is gone, and no other has room.
-    fn nowhere_else(&self, full: Error) -> Error {
-        let Some(gone) = self.refusals.gone.values().next() else { return full };
-        let text = format!("{}; no other device has room for what comes behind ({})", gone.text(), full.text());
-        Error::new(gone.kind(), text)
-    }
-
-    /// Whether it is time to give up, should no other device be there to be tried.
-    fn is_over(&mut self) -> bool {
-        let now = self.client.session.clock.now();
-        now.since(*self.refusals.since.get_or_insert(now)) >= FULL_WAIT
-    }
-
     /// Seals the columns, which have so many bytes, unless they have none or were sealed with their last ones. Those on devices that are gone
-    /// stay as they are: what is acknowledged of them has to be synced, or it may be lost, and the writer has let go of it. False: there
-    /// are such.
-    pub(super) async fn end_columns(&mut self, lengths: &[u64]) -> Result<bool> {
+    /// stay as they are: what is acknowledged of them has to be synced, or it may be lost, and the writer has let go of it.
+    pub(super) async fn end_columns(&mut self, lengths: &[u64]) -> Result<Ended> {
         let ending = self.group.states.iter().zip(lengths).enumerate();
         let ending = ending.filter(|(_, (state, length))| **length > 0 && !state.sealed).map(|(column, _)| column);
         let ending: Vec<usize> = ending.collect();
@@ -253,18 +224,18 @@ impl Flow {
             kept[column] = self.group.states[column].synced.min(lengths[column]);
             of_gone.get_or_insert((column, error));
         }
-        let Some((column, error)) = of_gone else { return Ok(true) };
         let safe = self.group.layout.length(kept.into_iter().enumerate());
+        let Some((column, error)) = of_gone else { return Ok(Ended { sealed: true, safe }) };
         if safe < self.acknowledged_to && self.client.planted != Some(Planted::UnsyncedLeftBehind) {
             return Err(self.lost(safe, column, &error));
         }
-        Ok(false)
+        Ok(Ended { sealed: false, safe })
     }
 
     /// Seals one column. A device that is known to be gone is not asked.
     async fn seal(&self, column: usize, length: u64) -> Result<()> {
         let Head { device, chunk } = self.group.head(column);
-        if let Some(gone) = self.refusals.gone.get(&DeviceId(device.value())) {
+        if let Some(gone) = self.refusals.gone(DeviceId(device.value())) {
             return Err(gone.clone());
         }
         let ask = chunk::Seal { device, chunk, generation: self.generation, length };

@@ -1,5 +1,5 @@
-//! A device is full, an append to a file on it waits for room, and either goes on elsewhere, or the device is emptied: what is acknowledged
-//! then is in the file, wherever that is by now.
+//! A device is full, an append to a file on it waits for room, and goes on elsewhere, or there when others are deleted, or the device is
+//! emptied: what is acknowledged then is in the file, wherever that is by now, and whoever reads along sees it.
 
 use super::format::{chunk_bytes, content};
 use super::oracle::{Broken, Check};
@@ -8,7 +8,7 @@ use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind};
 use base::id::PushName;
 use bytes::Bytes;
-use client::{Client, CreateOptions, FileWriter};
+use client::{Client, CreateOptions, FileReader, FileWriter};
 use net::message::{Id, bag, file, session};
 use net::{Link, LinkSettings, Payload};
 use sim::random::SimRandom;
@@ -39,6 +39,23 @@ const APPENDED: u64 = 300_000;
 /// Appends while the device is full and is emptied.
 const APPENDS: u64 = 6;
 
+/// Devices that are filled one after the other, at the most.
+const FULL_MAX: usize = 2;
+
+/// A device with so much room takes every append, whatever it keeps for itself.
+const ROOMY: u64 = 24 << 20;
+
+/// What happens to a device that is full.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    /// Its chunks go elsewhere while appends wait for room on it.
+    Emptied,
+    /// Nothing; the file goes on elsewhere.
+    StaysFull,
+    /// The chunks that filled it are deleted after this time.
+    HasRoomAgain(Duration),
+}
+
 /// Fills a device and empties it while a file on it is written.
 pub async fn play(scene: &Arc<Scene>, random: &SimRandom, name: &str, client: &Client) -> Check<()> {
     let Some(address) = scene.only_address() else { return Ok(()) };
@@ -54,15 +71,22 @@ pub async fn play(scene: &Arc<Scene>, random: &SimRandom, name: &str, client: &C
     let begin = session::Renew::default();
     let begun = async || link.call(&begin, Payload::empty()).await.map(drop);
     scene.insist(name, "renew", begun).await?.map_err(broken)?;
-    let pushes = Pushes { link, settings, bag: stat.bag };
+    let mut pushes = Pushes { link, settings, bag: stat.bag, next: 1, unanswered: 1 };
     for number in 0..FILES_MAX {
         let path = format!("{DIRECTORY}/{called}-{number}");
         let tag = random.next() | 1 << 63;
         let Ok(writer) = scene.call(name, "create", client.create(&path, CreateOptions::default())).await? else {
             break;
         };
-        let mut filled = Filled { scene, name, client, writer, path, tag, synced: 0, handed: 0 };
-        let is_tried = filled.round(&pushes, random.one_in(2)).await?;
+        let Ok(follower) = scene.insist(name, "open", || client.open(&path)).await? else { break };
+        let full = Vec::new();
+        let mut filled = Filled { scene, name, client, writer, follower, path, tag, full, synced: 0, handed: 0 };
+        let then = match random.below(4) {
+            0 | 1 => Then::Emptied,
+            2 => Then::StaysFull,
+            _ => Then::HasRoomAgain(Duration::from_millis(random.below(25_000))),
+        };
+        let is_tried = filled.round(&mut pushes, &called, then).await?;
         filled.compare().await?;
         if is_tried {
             break;
@@ -79,14 +103,26 @@ struct Pushes {
     link: Link,
     settings: LinkSettings,
     bag: u64,
+    /// The number of the next, and the lowest one that is not answered.
+    next: u64,
+    unanswered: u64,
 }
 
 impl Pushes {
-    fn push(&self, device: Id, number: u64) -> impl Future<Output = base::error::Result<()>> + Send + 'static {
+    fn push(&mut self, device: Id) -> impl Future<Output = base::error::Result<()>> + Send + 'static {
+        let number = self.next;
+        self.next += 1;
         let name = PushName { session: self.settings.session.mark(), stream: 1, number };
-        let push = bag::Push { bag: self.bag, device, chunk: name.chunk().0.into(), floor: number };
+        let push = bag::Push { bag: self.bag, device, chunk: name.chunk().0.into(), floor: self.unanswered };
         let (link, payload) = (self.link.clone(), Payload::new(Bytes::from(chunk_bytes(FIRST + number, LARGE))));
         async move { link.call(&push, payload).await.map(drop) }
+    }
+
+    /// The last one is answered.
+    fn answered(&mut self) {
+        if self.unanswered + 1 == self.next {
+            self.unanswered = self.next;
+        }
     }
 }
 
@@ -95,71 +131,110 @@ struct Filled<'a> {
     name: &'a str,
     client: &'a Client,
     writer: FileWriter,
+    /// It was opened before the file had a byte.
+    follower: FileReader,
     path: String,
     tag: u64,
+    /// Devices that were filled.
+    full: Vec<Id>,
     synced: u64,
     handed: u64,
 }
 
 impl Filled<'_> {
-    /// `empties`: the device, while appends wait for room on it. False: it cannot be emptied, and nothing was done.
-    async fn round(&mut self, pushes: &Pushes, empties: bool) -> Check<bool> {
+    /// False: the device that the file is on cannot be emptied, and nothing was done.
+    async fn round(&mut self, pushes: &mut Pushes, called: &str, then: Then) -> Check<bool> {
         if !self.append(1_000).await? {
             return Ok(true);
         }
         let Some(device) = self.device().await? else { return Ok(false) };
-        let mut waiting = JoinSet::new();
-        for number in 1..FILLING_MAX {
-            let mut pushing = Box::pin(pushes.push(device, number));
-            match tokio::time::timeout(ANSWERED, &mut pushing).await {
-                Ok(Ok(())) => (),
-                Ok(Err(error)) => {
-                    self.scene.say(|| format!("{}: push: {error}", self.name));
-                    break;
-                }
-                Err(_) => {
-                    waiting.spawn(pushing);
-                    break;
-                }
+        let Some(_waiting) = self.fill(pushes, device).await? else { return Ok(true) };
+        let (scene, name, client) = (self.scene, self.name, self.client);
+        match then {
+            Then::StaysFull => self.go_on(Some(pushes)).await?,
+            Then::HasRoomAgain(pause) => {
+                let deleting = async {
+                    tokio::time::sleep(pause).await;
+                    scene.count("full devices that had room again");
+                    scene.insist(name, "bag_delete", || client.bag_delete(called)).await.map(drop)
+                };
+                let (went_on, deleted) = tokio::join!(self.go_on(None), deleting);
+                went_on.and(deleted)?;
             }
-        }
-        if waiting.is_empty() {
-            return Ok(true);
-        }
-        if !empties {
-            for _ in 0..APPENDS {
-                if !self.append(APPENDED).await? {
-                    break;
+            Then::Emptied => {
+                let drain = || client.drain(device);
+                if let Err(error) = scene.insist_with_room(name, "device_drain", drain).await? {
+                    // Too little room elsewhere, or nobody else: nothing was done.
+                    scene.say(|| format!("{name}: {error}"));
+                    return Ok(true);
                 }
-            }
-            if self.devices().await?.iter().any(|on| *on != device) {
-                self.scene.count("files that went on elsewhere");
-            }
-            return Ok(true);
-        }
-        let drain = || self.client.drain(device);
-        if let Err(error) = self.scene.insist_with_room(self.name, "device_drain", drain).await? {
-            // Too little room elsewhere, or nobody else: nothing was done.
-            self.scene.say(|| format!("{}: {error}", self.name));
-            return Ok(true);
-        }
-        self.scene.count("full devices emptied");
-        for _ in 0..APPENDS {
-            if !self.append(APPENDED).await? {
-                break;
+                scene.count("full devices emptied");
+                self.go_on(None).await?;
             }
         }
         Ok(true)
     }
 
-    /// The device that the file is on, if it can be emptied: the one that is largest keeps the metadata, too.
-    async fn device(&self) -> Check<Option<Id>> {
-        let on = self.devices().await?.first().copied();
-        let known = self.scene.insist(self.name, "devices", || self.client.devices()).await?;
-        let known = known.map(|answer| answer.devices).unwrap_or_default();
+    /// Fills a device until a push waits for room, and goes on waiting. None: a push was refused before, or there is too much room.
+    async fn fill(&mut self, pushes: &mut Pushes, device: Id) -> Check<Option<JoinSet<base::error::Result<()>>>> {
+        let mut waiting = JoinSet::new();
+        for _ in 1..FILLING_MAX {
+            let mut pushing = Box::pin(pushes.push(device));
+            match tokio::time::timeout(ANSWERED, &mut pushing).await {
+                Ok(Ok(())) => pushes.answered(),
+                Ok(Err(error)) => {
+                    self.scene.say(|| format!("{}: push: {error}", self.name));
+                    return Ok(None);
+                }
+                Err(_) => {
+                    waiting.spawn(pushing);
+                    self.full.push(device);
+                    return Ok(Some(waiting));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Appends on and on. `pushes`: where the file goes on is filled, too.
+    async fn go_on(&mut self, mut pushes: Option<&mut Pushes>) -> Check<()> {
+        let mut waiting = Vec::new();
+        for _ in 0..APPENDS {
+            if !self.append(APPENDED).await? {
+                break;
+            }
+            let at = self.devices().await?.last().copied();
+            let Some(next) = at.filter(|on| !self.full.contains(on)) else { continue };
+            if self.full.is_empty() {
+                continue;
+            }
+            self.scene.count("files that went on elsewhere");
+            let may_be_filled = self.full.len() < FULL_MAX && self.is_small(next).await?;
+            if let Some(pushes) = pushes.as_deref_mut().filter(|_| may_be_filled) {
+                waiting.extend(self.fill(pushes, next).await?);
+                self.scene.count("devices filled behind a full one");
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a device is not the one that is largest: that keeps the metadata, too.
+    async fn is_small(&self, device: Id) -> Check<bool> {
+        let known = self.known().await?;
         let largest = known.iter().map(|device| device.capacity).max();
-        let may_go = |device: &&file::Device| Some(device.device) == on && Some(device.capacity) < largest;
-        Ok(known.iter().find(may_go).map(|device| device.device))
+        Ok(known.iter().any(|known| known.device == device && Some(known.capacity) < largest))
+    }
+
+    /// The devices of the store.
+    async fn known(&self) -> Check<Vec<file::Device>> {
+        let known = self.scene.insist(self.name, "devices", || self.client.devices()).await?;
+        Ok(known.map(|answer| answer.devices).unwrap_or_default())
+    }
+
+    /// The device that the file is on, if it can be emptied.
+    async fn device(&self) -> Check<Option<Id>> {
+        let Some(on) = self.devices().await?.first().copied() else { return Ok(None) };
+        Ok(self.is_small(on).await?.then_some(on))
     }
 
     /// The devices that the file is on, in the order of its bytes.
@@ -170,9 +245,10 @@ impl Filled<'_> {
         Ok(extents.iter().flat_map(|extent| &extent.layout.columns).map(|column| column.device).collect())
     }
 
-    /// Appends so many bytes and waits until they are synced. False: the writer has failed.
+    /// Appends so many bytes and waits until they are synced: then they are seen. False: the writer has failed.
     async fn append(&mut self, length: u64) -> Check<bool> {
         let bytes = Bytes::from(content(self.tag, self.handed, length as usize));
+        let roomy = self.roomy().await?;
         self.handed += length;
         let writer = &mut self.writer;
         let both = async {
@@ -180,19 +256,67 @@ impl Filled<'_> {
             writer.sync().await
         };
         let begun = self.scene.clock.now();
-        let done = self.scene.call(self.name, "append_synced", both).await?.is_ok();
-        if done {
-            self.synced = self.handed;
-        }
-        if done && self.scene.clock.now().since(begun) > ANSWERED {
+        let done = self.scene.call(self.name, "append_synced", both).await?;
+        if done.is_ok() && self.scene.clock.now().since(begun) > ANSWERED {
             self.scene.count("appends that waited");
         }
-        Ok(done)
+        match done {
+            Ok(()) => {
+                self.synced = self.handed;
+                self.follow().await?;
+                Ok(true)
+            }
+            Err(error) => {
+                let still_roomy = self.roomy().await?;
+                match roomy.iter().find(|device| still_roomy.contains(device)) {
+                    Some(device) if error.kind() == ErrorKind::Full => {
+                        let text = format!(
+                            "{}: {} is told that there is no room, while device {device:?} has some",
+                            self.name, self.path
+                        );
+                        Err(Broken(format!("{text}: {error}")))
+                    }
+                    _ => Ok(false),
+                }
+            }
+        }
+    }
+
+    /// Devices that have room for every append.
+    async fn roomy(&self) -> Check<Vec<Id>> {
+        let known = self.known().await?.into_iter();
+        let has_room = |device: &file::Device| {
+            !device.missing && !device.out_of_service && device.capacity.saturating_sub(device.used) >= ROOMY
+        };
+        Ok(known.filter(has_room).map(|device| device.device).filter(|device| !self.full.contains(device)).collect())
+    }
+
+    /// Whoever reads along sees what is synced.
+    async fn follow(&self) -> Check<()> {
+        let (scene, name) = (self.scene, self.name);
+        let from = self.synced.saturating_sub(APPENDED * 2);
+        let Ok(parts) = scene.insist(name, "read", || self.follower.read_at(from, APPENDED * 2)).await? else {
+            return Ok(());
+        };
+        let bytes = parts.concat();
+        scene.count_more("bytes followed", bytes.len() as u64);
+        if from + (bytes.len() as u64) < self.synced {
+            return Err(Broken(format!(
+                "{name}: {} ends at {} for who reads along, and {} are synced",
+                self.path,
+                from + bytes.len() as u64,
+                self.synced
+            )));
+        }
+        if bytes != content(self.tag, from, bytes.len()) {
+            return Err(Broken(format!("{name}: {} has other bytes for who reads along", self.path)));
+        }
+        Ok(())
     }
 
     /// What was acknowledged is there.
     async fn compare(self) -> Check<()> {
-        let Filled { scene, name, client, writer, path, tag, synced, handed } = self;
+        let Filled { scene, name, client, writer, path, tag, synced, handed, .. } = self;
         let inode = writer.inode();
         drop(scene.call(name, "close", writer.close()).await?);
         drop(scene.insist(name, "recover", || client.recover(inode, false)).await?);

@@ -413,7 +413,7 @@ pub struct NextGroup {
     #[prost(uint32, tag = "5")]
     pub columns_max: u32,
     /// Devices that refused its bytes for want of room: it ended early, and chunks may have bytes behind its end. The next lies elsewhere, if
-    /// others have room. At most `base::limit::COLUMNS_MAX`.
+    /// others have room. At most `base::limit::REFUSED_MAX`.
     #[prost(message, repeated, tag = "6")]
     pub full: Vec<Id>,
     /// Devices that failed or cannot be reached: what the group has on them is synced and cannot be sealed. Else as `full`.
