@@ -1,5 +1,6 @@
-//! Hadoop's messages, as far as they are used: written from the tables of field numbers of release 3.4.3. Fields that
-//! are left out are skipped when they come. Required fields are always written, also when they are zero.
+//! Hadoop's messages, as far as they are used: made by `build.rs` from the files in `proto`, which are ours, after the tables of field
+//! numbers of release 3.4.3; beside them stand the numbers that fields may have. Fields that are left out are skipped when they
+//! come. Required fields are always written, also when they are zero.
 
 use crate::refusal::Refusal;
 use bytes::Bytes;

@@ -131,3 +131,20 @@ fn golden() {
     assert_eq!(differs, None, "{path} has another line");
     assert!(golden == written, "{path} has other messages");
 }
+
+/// Each message of `proto/` is in the list above, or this test would say nothing of it.
+#[test]
+fn none_is_left_out() {
+    let written = written();
+    let listed: Vec<&str> = written.lines().filter(|line| !line.starts_with(' ')).collect();
+    let mut defined = Vec::new();
+    for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/proto")).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        let module = path.file_stem().expect("a name").to_string_lossy().into_owned();
+        let text = std::fs::read_to_string(&path).expect("text");
+        let names = text.lines().filter_map(|line| line.strip_prefix("message ")?.split([' ', '{']).next());
+        defined.extend(names.map(|name| format!("{module}::{name}")));
+    }
+    defined.sort_unstable_by_key(|name| listed.iter().position(|listed| listed == name));
+    assert_eq!(defined, listed);
+}
