@@ -5,7 +5,6 @@ mod protocols;
 
 use crate::caller::Caller;
 use crate::gateway::{BLOCK_SIZE, Gateway, REPLICATION};
-use crate::message::decode;
 use crate::message::hdfs::{DatanodeId, DatanodeInfo, STORAGE_DISK};
 use crate::message::status::{
     CHECKSUM_CRC32C, CorruptFiles, CorruptFilesAnswer, DatanodeReport, DatanodeReportAnswer, DatanodeStorages,
@@ -16,10 +15,8 @@ use crate::message::status::{
 use crate::names;
 use crate::refusal::{ACCESS_CONTROL, ILLEGAL_ARGUMENT, Refusal, SAFE_MODE};
 use base::id::NodeId;
-use bytes::Bytes;
 use client::Host;
 use prost::Message;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use protocols::{datanode, other, serves};
@@ -38,73 +35,9 @@ const PACKET_SIZE: u32 = 64 << 10;
 /// Bytes that a file's buffer holds.
 const FILE_BUFFER_SIZE: u32 = 4096;
 
-/// What there is nothing of: refused until the store has it.
-const REFUSED: [&str; 23] = [
-    "addCacheDirective",
-    "addCachePool",
-    "addErasureCodingPolicies",
-    "allowSnapshot",
-    "cancelDelegationToken",
-    "createEncryptionZone",
-    "createSnapshot",
-    "deleteSnapshot",
-    "disableErasureCodingPolicy",
-    "disallowSnapshot",
-    "enableErasureCodingPolicy",
-    "getEditsFromTxid",
-    "getSnapshotDiffReport",
-    "getSnapshotDiffReportListing",
-    "metaSave",
-    "modifyCacheDirective",
-    "modifyCachePool",
-    "reencryptEncryptionZone",
-    "removeCacheDirective",
-    "removeCachePool",
-    "removeErasureCodingPolicy",
-    "renameSnapshot",
-    "renewDelegationToken",
-];
-
-/// What safe mode refuses: everything that changes a name, an attribute or a file.
-const CHANGES: [&str; 33] = [
-    "abandonBlock",
-    "addBlock",
-    "append",
-    "complete",
-    "concat",
-    "create",
-    "delete",
-    "fsync",
-    "getAdditionalDatanode",
-    "mkdirs",
-    "modifyAclEntries",
-    "recoverLease",
-    "removeAcl",
-    "removeAclEntries",
-    "removeDefaultAcl",
-    "removeXAttr",
-    "rename",
-    "rename2",
-    "satisfyStoragePolicy",
-    "setAcl",
-    "setErasureCodingPolicy",
-    "setOwner",
-    "setPermission",
-    "setQuota",
-    "setReplication",
-    "setStoragePolicy",
-    "setTimes",
-    "setXAttr",
-    "truncate",
-    "unsetErasureCodingPolicy",
-    "unsetStoragePolicy",
-    "updateBlockForPipeline",
-    "updatePipeline",
-];
-
-/// Why a method is refused now; nothing unless safe mode is on and it is a change.
+/// Why a change is refused now; nothing unless safe mode is on.
 pub fn refused_in_safe_mode(gateway: &Gateway, method: &str) -> Option<Refusal> {
-    let refused = gateway.cluster.safe_mode.load(Ordering::Relaxed) && CHANGES.binary_search(&method).is_ok();
+    let refused = gateway.cluster.safe_mode.load(Ordering::Relaxed);
     refused.then(|| {
         let text = format!(
             "Cannot {method}. Name node is in safe mode.\nIt was turned on manually. Use \"hdfs dfsadmin -safemode leave\" \
@@ -114,56 +47,64 @@ pub fn refused_in_safe_mode(gateway: &Gateway, method: &str) -> Option<Refusal> 
     })
 }
 
-/// Does a call of ClientProtocol if it is one of this room's: the encoded answer. `None`: it is not.
-pub async fn call(
-    gateway: &Arc<Gateway>,
-    caller: &Caller,
-    method: &str,
-    request: Bytes,
-) -> Option<Result<Vec<u8>, Refusal>> {
-    let empty = || Ok(Vec::new());
-    Some(match method {
-        "getServerDefaults" => Ok(encoded(&server_defaults())),
-        "getFsStats" => stats(gateway).await,
-        "getDatanodeReport" | "getDatanodeStorageReport" => {
-            let operation = if method == "getDatanodeReport" { "datanodeReport" } else { method };
-            match superuser_for(caller, operation).and_then(|()| decode::<DatanodeReport>(request)) {
-                Ok(report) => datanode_report(gateway, method, report).await,
-                Err(refusal) => Err(refusal),
-            }
-        }
-        "setSafeMode" => decode(request).and_then(|ask| safe_mode(gateway, caller, ask)),
-        "getHAServiceState" => Ok(encoded(&Number { value: STATE_ACTIVE })),
-        "getFsReplicatedBlockStats" => {
-            Ok(encoded(&ReplicatedBlockStats { urgent: Some(0), ..ReplicatedBlockStats::default() }))
-        }
-        "getFsECBlockGroupStats" => Ok(encoded(&StripedBlockStats { urgent: Some(0), ..StripedBlockStats::default() })),
-        "listCorruptFileBlocks" => Ok(encoded(&CorruptFilesAnswer { files: CorruptFiles::default() })),
-        "listCacheDirectives" | "listCachePools" | "listEncryptionZones" | "listReencryptionStatus" => {
-            Ok(encoded(&EndOfList { more: false }))
-        }
-        // The answer to these may hold something, and here never does; to msync there is nothing to say.
-        "getSlowDatanodeReport"
-        | "getDelegationToken"
-        | "getDataEncryptionKey"
-        | "getEZForPath"
-        | "msync"
-        | "getSnapshottableDirListing"
-        | "getSnapshotListing" => empty(),
-        "getECTopologyResultForPolicies" => Ok(encoded(&topology())),
-        "getCurrentEditLogTxid" => superuser(caller).map(|()| encoded(&Number { value: 0 })),
-        // What these see to is always so here.
-        "saveNamespace" | "upgradeStatus" => superuser_for(caller, method).map(|()| encoded(&YesOrNo { yes: true })),
-        "restoreFailedStorage" => superuser(caller).map(|()| encoded(&YesOrNo { yes: false })),
-        "rollEdits" => superuser_for(caller, "rollEditLog").map(|()| encoded(&Number { value: 0 })),
-        "refreshNodes" | "finalizeUpgrade" | "rollingUpgrade" | "setBalancerBandwidth" => {
-            superuser_for(caller, method).and_then(|()| empty())
-        }
-        _ if REFUSED.binary_search(&method).is_ok() => {
-            Err(Refusal::unsupported(format!("{method} is not supported by Stormwell; nothing was changed")))
-        }
-        _ => return None,
-    })
+/// Refuses what the store has not.
+pub fn unsupported(method: &str) -> Refusal {
+    Refusal::unsupported(format!("{method} is not supported by Stormwell; nothing was changed"))
+}
+
+/// The answer to what may hold something, and here never does, and to `msync`, to which there is nothing to say.
+pub async fn nothing(_: &Gateway, _: &Caller, (): ()) -> Result<(), Refusal> {
+    Ok(())
+}
+
+/// The same for those who may do everything; what these see to is always so here.
+pub async fn nothing_to_do(caller: &Caller, method: &str) -> Result<(), Refusal> {
+    superuser_for(caller, method)
+}
+
+/// The same, said as yes.
+pub async fn always(caller: &Caller, method: &str) -> Result<YesOrNo, Refusal> {
+    superuser_for(caller, method).map(|()| YesOrNo { yes: true })
+}
+
+/// No storage is failed that could be taken again.
+pub async fn restore_failed_storage(_: &Gateway, caller: &Caller, (): ()) -> Result<YesOrNo, Refusal> {
+    superuser(caller).map(|()| YesOrNo { yes: false })
+}
+
+/// There are no edits.
+pub async fn edits(_: &Gateway, caller: &Caller, (): ()) -> Result<Number, Refusal> {
+    superuser(caller).map(|()| Number { value: 0 })
+}
+
+/// So none are rolled.
+pub async fn roll_edits(_: &Gateway, caller: &Caller, (): ()) -> Result<Number, Refusal> {
+    superuser_for(caller, "rollEditLog").map(|()| Number { value: 0 })
+}
+
+/// Every gateway serves.
+pub async fn state(_: &Gateway, _: &Caller, (): ()) -> Result<Number, Refusal> {
+    Ok(Number { value: STATE_ACTIVE })
+}
+
+/// The end of a list in which there is nothing.
+pub async fn end_of_list(_: &Gateway, _: &Caller, (): ()) -> Result<EndOfList, Refusal> {
+    Ok(EndOfList { more: false })
+}
+
+/// No block lacks copies.
+pub async fn replicated_blocks(_: &Gateway, _: &Caller, (): ()) -> Result<ReplicatedBlockStats, Refusal> {
+    Ok(ReplicatedBlockStats { urgent: Some(0), ..ReplicatedBlockStats::default() })
+}
+
+/// No block lacks parts.
+pub async fn striped_blocks(_: &Gateway, _: &Caller, (): ()) -> Result<StripedBlockStats, Refusal> {
+    Ok(StripedBlockStats { urgent: Some(0), ..StripedBlockStats::default() })
+}
+
+/// No file is known to be damaged.
+pub async fn corrupt_files(_: &Gateway, _: &Caller, (): ()) -> Result<CorruptFilesAnswer, Refusal> {
+    Ok(CorruptFilesAnswer { files: CorruptFiles::default() })
 }
 
 /// This gateway as a server of blocks. How full it is, is not filled in.
@@ -226,8 +167,9 @@ fn encoded<M: Message>(message: &M) -> Vec<u8> {
     message.encode_to_vec()
 }
 
-fn server_defaults() -> ServerDefaultsAnswer {
-    ServerDefaultsAnswer {
+/// What a writer does if it knows nothing better.
+pub async fn server_defaults(_: &Gateway, _: &Caller, (): ()) -> Result<ServerDefaultsAnswer, Refusal> {
+    Ok(ServerDefaultsAnswer {
         defaults: ServerDefaults {
             block_size: BLOCK_SIZE,
             bytes_per_checksum: BYTES_PER_CHECKSUM,
@@ -240,7 +182,7 @@ fn server_defaults() -> ServerDefaultsAnswer {
             key_provider: Some(String::new()),
             storage_policy: Some(0),
         },
-    }
+    })
 }
 
 /// Capacity, use and room of all devices together, in bytes.
@@ -256,13 +198,33 @@ fn sums<'a>(devices: impl Iterator<Item = &'a client::Device>) -> (u64, u64, u64
     (capacity, used, capacity.saturating_sub(used))
 }
 
-async fn stats(gateway: &Gateway) -> Result<Vec<u8>, Refusal> {
+/// How full the store is.
+pub async fn stats(gateway: &Gateway, _: &Caller, (): ()) -> Result<StoreStats, Refusal> {
     let (capacity, used, remaining) = fullness(gateway).await?;
-    Ok(encoded(&StoreStats { capacity, used, remaining, ..StoreStats::default() }))
+    Ok(StoreStats { capacity, used, remaining, ..StoreStats::default() })
 }
 
-/// Answers both kinds of report: with the stores of each server, or without.
-async fn datanode_report(gateway: &Gateway, method: &str, report: DatanodeReport) -> Result<Vec<u8>, Refusal> {
+/// The servers of blocks.
+pub async fn datanode_report(
+    gateway: &Gateway,
+    caller: &Caller,
+    ask: DatanodeReport,
+) -> Result<DatanodeReportAnswer, Refusal> {
+    superuser_for(caller, "datanodeReport")?;
+    Ok(DatanodeReportAnswer { datanodes: datanodes(gateway, ask).await? })
+}
+
+/// The same, with the stores of each.
+pub async fn datanode_storage_report(
+    gateway: &Gateway,
+    caller: &Caller,
+    ask: DatanodeReport,
+) -> Result<StorageReportAnswer, Refusal> {
+    superuser_for(caller, "getDatanodeStorageReport")?;
+    Ok(StorageReportAnswer { reports: datanodes(gateway, ask).await?.into_iter().map(with_storage).collect() })
+}
+
+async fn datanodes(gateway: &Gateway, report: DatanodeReport) -> Result<Vec<DatanodeInfo>, Refusal> {
     let mut datanodes = Vec::new();
     let devices = gateway.client.devices_and_hosts().await?;
     for host in gateway.client.hosts().await? {
@@ -283,11 +245,7 @@ async fn datanode_report(gateway: &Gateway, method: &str, report: DatanodeReport
             ..datanode
         });
     }
-    if method == "getDatanodeReport" {
-        return Ok(encoded(&DatanodeReportAnswer { datanodes }));
-    }
-    let reports = datanodes.into_iter().map(with_storage).collect();
-    Ok(encoded(&StorageReportAnswer { reports }))
+    Ok(datanodes)
 }
 
 fn with_storage(datanode: DatanodeInfo) -> DatanodeStorages {
@@ -305,7 +263,7 @@ fn with_storage(datanode: DatanodeInfo) -> DatanodeStorages {
 }
 
 /// Safe mode is a wish of an administrator: while it is on, this gateway refuses changes.
-fn safe_mode(gateway: &Gateway, caller: &Caller, ask: SafeMode) -> Result<Vec<u8>, Refusal> {
+pub async fn safe_mode(gateway: &Gateway, caller: &Caller, ask: SafeMode) -> Result<YesOrNo, Refusal> {
     let mode = &gateway.cluster.safe_mode;
     let on = match ask.action {
         SAFE_MODE_GET => mode.load(Ordering::Relaxed),
@@ -321,22 +279,11 @@ fn safe_mode(gateway: &Gateway, caller: &Caller, ask: SafeMode) -> Result<Vec<u8
         }
         other => return Err(Refusal::new(ILLEGAL_ARGUMENT, format!("Unexpected safe mode action: {other}"))),
     };
-    Ok(encoded(&YesOrNo { yes: on }))
+    Ok(YesOrNo { yes: on })
 }
 
 /// Erasure codes are labels here: the store decides where parts lie.
-fn topology() -> TopologyAnswer {
+pub async fn topology(_: &Gateway, _: &Caller, (): ()) -> Result<TopologyAnswer, Refusal> {
     let text = "Stormwell keeps the names of erasure coding policies and decides itself how bytes are kept".to_string();
-    TopologyAnswer { verdict: Topology { text, supported: true } }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{CHANGES, REFUSED};
-
-    /// The lists are searched by halves.
-    #[test]
-    fn sorted() {
-        assert!(REFUSED.is_sorted() && CHANGES.is_sorted());
-    }
+    Ok(TopologyAnswer { verdict: Topology { text, supported: true } })
 }

@@ -14,20 +14,20 @@ mod writing;
 
 use crate::caller::Caller;
 use crate::gateway::Gateway;
-use crate::message::decode;
 use crate::message::files::{
-    AbandonBlock, Fsync, IsFileClosed, Nothing, RecoverLease, RenewLease, ReportBadBlocks, Truth,
+    AbandonBlock, AddBlock, BlockAnswer, Complete, Fsync, IsFileClosed, ListOpenFiles, ListOpenFilesAnswer,
+    RecoverLease, RenewLease, ReportBadBlocks, UpdateBlockForPipeline, UpdatePipeline,
 };
 use crate::names;
 use crate::refusal::Refusal;
 use crate::transfer::Incoming;
-use bytes::Bytes;
-use prost::Message;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use elsewhere::opened_elsewhere;
+pub use elsewhere::{appended_elsewhere, created_elsewhere};
 pub use leases::{close_all, watch};
+pub use making::{append, create};
+pub use writing::additional_datanode;
 
 /// Blocks of one report that are compared: clients report those of one read.
 const REPORTED_MAX: usize = 16;
@@ -58,92 +58,51 @@ impl Files {
     }
 }
 
-/// Does a call if it is one of this room's: the encoded answer. `None`: it is not.
-pub async fn call(
-    gateway: &Arc<Gateway>,
-    caller: &Caller,
-    method: &str,
-    request: Bytes,
-) -> Option<Result<Vec<u8>, Refusal>> {
-    Some(match method {
-        "create" => match decode(request) {
-            Ok(ask) => encoded(making::create(gateway, caller, ask).await),
-            Err(refusal) => Err(refusal),
-        },
-        "append" => match decode(request) {
-            Ok(ask) => encoded(making::append(gateway, caller, ask).await),
-            Err(refusal) => Err(refusal),
-        },
-        "addBlock" => match decode(request) {
-            Ok(ask) => encoded(writing::add_block(gateway, ask).await),
-            Err(refusal) => Err(refusal),
-        },
-        "abandonBlock" => match decode::<AbandonBlock>(request) {
-            Ok(ask) => encoded(writing::abandon_block(gateway, ask).await.map(|()| Nothing {})),
-            Err(refusal) => Err(refusal),
-        },
-        "complete" => match decode(request) {
-            Ok(ask) => encoded(writing::complete(gateway, ask).await.map(|result| Truth { result })),
-            Err(refusal) => Err(refusal),
-        },
-        "getAdditionalDatanode" => match decode(request) {
-            Ok(ask) => encoded(writing::additional_datanode(gateway, caller, ask).await),
-            Err(refusal) => Err(refusal),
-        },
-        "updateBlockForPipeline" => match decode(request) {
-            Ok(ask) => encoded(writing::update_block(gateway, ask).await),
-            Err(refusal) => Err(refusal),
-        },
-        "updatePipeline" => match decode(request) {
-            Ok(ask) => encoded(writing::update_pipeline(gateway, ask).await.map(|()| Nothing {})),
-            Err(refusal) => Err(refusal),
-        },
-        "listOpenFiles" => decode(request).and_then(|ask| encoded(leases::list(gateway, caller, ask))),
-        _ => return about_leases(gateway, caller, method, request).await,
-    })
+/// Adds a block to a file.
+pub async fn add_block(gateway: &Gateway, _: &Caller, ask: AddBlock) -> Result<BlockAnswer, Refusal> {
+    writing::add_block(gateway, ask).await
 }
 
-async fn about_leases(
-    gateway: &Gateway,
-    caller: &Caller,
-    method: &str,
-    request: Bytes,
-) -> Option<Result<Vec<u8>, Refusal>> {
-    Some(match method {
-        "fsync" => match decode::<Fsync>(request) {
-            // What was acknowledged is visible and its length needs no record: the store knows it.
-            Ok(ask) => {
-                let file = leases::held_anywhere(gateway, &ask.path, ask.inode.unwrap_or(0), &ask.holder).await;
-                encoded(file.map(|_| Nothing {}))
-            }
-            Err(refusal) => Err(refusal),
-        },
-        "renewLease" => match decode::<RenewLease>(request) {
-            Ok(ask) => encoded(renew_lease(gateway, ask.holder).await.map(|()| Nothing {})),
-            Err(refusal) => Err(refusal),
-        },
-        "recoverLease" => match decode::<RecoverLease>(request) {
-            Ok(ask) => encoded(recover_lease(gateway, caller, &ask.path).await.map(|()| Truth { result: true })),
-            Err(refusal) => Err(refusal),
-        },
-        "isFileClosed" => match decode::<IsFileClosed>(request) {
-            Ok(ask) => encoded(is_file_closed(gateway, caller, &ask.path).await.map(|result| Truth { result })),
-            Err(refusal) => Err(refusal),
-        },
-        "reportBadBlocks" => match decode::<ReportBadBlocks>(request) {
-            Ok(ask) => {
-                for reported in ask.blocks.iter().take(REPORTED_MAX) {
-                    crate::transfer::suspect(gateway, &reported.block).await;
-                }
-                encoded(Ok(Nothing {}))
-            }
-            Err(refusal) => Err(refusal),
-        },
-        _ => return None,
-    })
+/// Gives a block back.
+pub async fn abandon_block(gateway: &Gateway, _: &Caller, ask: AbandonBlock) -> Result<(), Refusal> {
+    writing::abandon_block(gateway, ask).await
 }
 
-async fn renew_lease(gateway: &Gateway, holder: String) -> Result<(), Refusal> {
+/// Ends a file: whether it is ended.
+pub async fn complete(gateway: &Gateway, _: &Caller, ask: Complete) -> Result<bool, Refusal> {
+    writing::complete(gateway, ask).await
+}
+
+/// Gives a block a new generation stamp.
+pub async fn update_block(gateway: &Gateway, _: &Caller, ask: UpdateBlockForPipeline) -> Result<BlockAnswer, Refusal> {
+    writing::update_block(gateway, ask).await
+}
+
+/// Goes on with a block under its new generation stamp.
+pub async fn update_pipeline(gateway: &Gateway, _: &Caller, ask: UpdatePipeline) -> Result<(), Refusal> {
+    writing::update_pipeline(gateway, ask).await
+}
+
+/// Which files are open.
+pub async fn list(gateway: &Gateway, caller: &Caller, ask: ListOpenFiles) -> Result<ListOpenFilesAnswer, Refusal> {
+    leases::list(gateway, caller, ask)
+}
+
+/// What was acknowledged is visible and its length needs no record: the store knows it.
+pub async fn fsync(gateway: &Gateway, _: &Caller, ask: Fsync) -> Result<(), Refusal> {
+    leases::held_anywhere(gateway, &ask.path, ask.inode.unwrap_or(0), &ask.holder).await.map(|_| ())
+}
+
+/// Looks at blocks that a reader found damaged.
+pub async fn report_bad_blocks(gateway: &Gateway, _: &Caller, ask: ReportBadBlocks) -> Result<(), Refusal> {
+    for reported in ask.blocks.iter().take(REPORTED_MAX) {
+        crate::transfer::suspect(gateway, &reported.block).await;
+    }
+    Ok(())
+}
+
+/// Notes that a holder of leases lives.
+pub async fn renew_lease(gateway: &Gateway, _: &Caller, RenewLease { holder }: RenewLease) -> Result<(), Refusal> {
     making::check_holder(&holder)?;
     if !gateway.files.open.renew(&holder, gateway.clock.now()) {
         // More than can be noted were heard of, or invented, since the store was told last: of this one it is told now.
@@ -153,21 +112,18 @@ async fn renew_lease(gateway: &Gateway, holder: String) -> Result<(), Refusal> {
 }
 
 /// Whether a file is closed for good: who hears so may count on that nobody goes on with it.
-async fn is_file_closed(gateway: &Gateway, caller: &Caller, path: &str) -> Result<bool, Refusal> {
-    let (_, found) = names::file_for(gateway, caller, path, 0).await?;
+pub async fn is_file_closed(gateway: &Gateway, caller: &Caller, ask: IsFileClosed) -> Result<bool, Refusal> {
+    let (_, found) = names::file_for(gateway, caller, &ask.path, 0).await?;
     Ok(!found.open && leases::has_no_holder(gateway, &found).await?)
 }
 
-async fn recover_lease(gateway: &Gateway, caller: &Caller, path: &str) -> Result<(), Refusal> {
+/// Takes a file from its writer and closes it: true, or refused.
+pub async fn recover_lease(gateway: &Gateway, caller: &Caller, ask: RecoverLease) -> Result<bool, Refusal> {
     // It is closed only as it was found, so nobody has to wait for that while a device is away.
-    let (_, found) = names::file_for(gateway, caller, path, 0).await?;
+    let (_, found) = names::file_for(gateway, caller, &ask.path, 0).await?;
     if leases::is_nobodys(&found) {
-        return Ok(());
+        return Ok(true);
     }
-    names::file_for(gateway, caller, path, names::WRITE).await?;
-    leases::recover(gateway, &found).await
-}
-
-fn encoded<M: Message>(answer: Result<M, Refusal>) -> Result<Vec<u8>, Refusal> {
-    answer.map(|answer| answer.encode_to_vec())
+    names::file_for(gateway, caller, &ask.path, names::WRITE).await?;
+    leases::recover(gateway, &found).await.map(|()| true)
 }

@@ -5,6 +5,7 @@ mod calls;
 mod connection;
 mod dispatch;
 mod frame;
+mod methods;
 mod outgoing;
 mod retries;
 

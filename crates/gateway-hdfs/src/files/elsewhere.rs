@@ -8,32 +8,15 @@ use super::making::{appended, created, opened};
 use super::open::{OpenFile, Opener};
 use crate::caller::Caller;
 use crate::gateway::Gateway;
-use crate::message::decode;
 use crate::message::files::{Append, AppendAnswer, Create, CreateAnswer};
 use crate::message::hdfs::ExtendedBlock;
 use crate::note::Note;
 use crate::refusal::{FILE_NOT_FOUND, LEASE_EXPIRED, RETRIABLE, Refusal};
 use base::limit::HOLDER_MAX;
-use bytes::Bytes;
 use client::{Attributes, GoesOn, Looked, Seen};
-use prost::Message;
 use std::sync::Arc;
 
-/// The answer to a create or append that another gateway did, with this file: it is open here from now on.
-pub async fn opened_elsewhere(
-    gateway: &Arc<Gateway>,
-    caller: &Caller,
-    method: &str,
-    request: Bytes,
-    inode: u64,
-) -> Result<Vec<u8>, Refusal> {
-    if method == "create" {
-        return Ok(created_elsewhere(gateway, caller, &decode(request)?, inode).await?.encode_to_vec());
-    }
-    Ok(appended_elsewhere(gateway, caller, &decode(request)?, inode).await?.encode_to_vec())
-}
-
-/// The same of a create.
+/// The answer to a create that another gateway did, with this file: it is open here from now on.
 pub async fn created_elsewhere(
     gateway: &Arc<Gateway>,
     caller: &Caller,

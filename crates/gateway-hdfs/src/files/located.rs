@@ -6,7 +6,6 @@ use super::open::Block;
 use crate::caller::Caller;
 use crate::cluster::{datanode_of, this_datanode};
 use crate::gateway::{Gateway, POOL};
-use crate::message::decode;
 use crate::message::hdfs::{DatanodeInfo, ExtendedBlock, LocatedBlock, LocatedBlocks, STORAGE_DISK, Token};
 use crate::message::located::{
     GetBlockLocations, GetBlockLocationsAnswer, GetReplicaVisibleLength, GetReplicaVisibleLengthAnswer,
@@ -17,27 +16,10 @@ use crate::refusal::{ILLEGAL_ARGUMENT, REPLICA_NOT_FOUND, Refusal};
 use base::error::ErrorKind;
 use base::id::NodeId;
 use base::limit::{HDFS_ENTRIES_AT_ONCE, HDFS_LOCATED_BLOCKS_MAX};
-use bytes::Bytes;
 use client::Attributes;
 use prost::Message;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
-
-/// Does a call about blocks to read, of ClientProtocol or ClientDatanodeProtocol: the encoded answer. `None`: it is none of
-/// these.
-pub async fn call(
-    gateway: &Arc<Gateway>,
-    caller: &Caller,
-    method: &str,
-    request: Bytes,
-) -> Option<Result<Vec<u8>, Refusal>> {
-    match method {
-        "getBlockLocations" => Some(get_block_locations(gateway, caller, request).await),
-        "getReplicaVisibleLength" => Some(get_replica_visible_length(gateway, request).await),
-        _ => None,
-    }
-}
 
 /// The blocks of a whole file, for listings that want them: those of a file that is being written as far as it is visible.
 pub async fn located(
@@ -77,8 +59,13 @@ fn at(datanode: DatanodeInfo, block: ExtendedBlock) -> LocatedBlock {
 /// The one store within the one location.
 const STORAGE: &str = "DS-1";
 
-async fn get_block_locations(gateway: &Gateway, caller: &Caller, request: Bytes) -> Result<Vec<u8>, Refusal> {
-    let GetBlockLocations { path, offset, length } = decode(request)?;
+/// The blocks of a range of a file: a `GetBlockLocationsAnswer`.
+pub async fn get_block_locations(
+    gateway: &Gateway,
+    caller: &Caller,
+    ask: GetBlockLocations,
+) -> Result<Vec<u8>, Refusal> {
+    let GetBlockLocations { path, offset, length } = ask;
     for (number, what) in [(offset, "offset"), (length, "length")] {
         if i64::try_from(number).is_err() {
             let text = format!("Negative {what} is not supported. File: {path}");
@@ -110,8 +97,12 @@ async fn encoded(mut located: LocatedBlocks) -> Vec<u8> {
     answer
 }
 
-async fn get_replica_visible_length(gateway: &Gateway, request: Bytes) -> Result<Vec<u8>, Refusal> {
-    let GetReplicaVisibleLength { block } = decode(request)?;
+/// How many bytes of a block can be read.
+pub async fn get_replica_visible_length(
+    gateway: &Gateway,
+    _: &Caller,
+    GetReplicaVisibleLength { block }: GetReplicaVisibleLength,
+) -> Result<GetReplicaVisibleLengthAnswer, Refusal> {
     let missing = || Refusal::new(REPLICA_NOT_FOUND, format!("Replica not found for {}", show(&block)));
     let place = place(block.id).ok_or_else(missing)?;
     let length = match gateway.client.open_inode(place.inode).await {
@@ -124,7 +115,7 @@ async fn get_replica_visible_length(gateway: &Gateway, request: Bytes) -> Result
         Err(error) if error.kind() == ErrorKind::NotFound => return Err(missing()),
         Err(error) => return Err(error.into()),
     };
-    Ok(GetReplicaVisibleLengthAnswer { length }.encode_to_vec())
+    Ok(GetReplicaVisibleLengthAnswer { length })
 }
 
 /// A block's name as HDFS writes it.

@@ -1,14 +1,15 @@
 //! Which room does a call, by its protocol and its method.
 
 use crate::caller::Caller;
-use crate::files::located;
 use crate::gateway::Gateway;
+use crate::message::decode;
 use crate::message::names::BoolAnswer;
 use crate::message::rpc::CallHeader;
 use crate::refusal::{NO_SUCH_METHOD, NO_SUCH_PROTOCOL, Refusal, VERSION_MISMATCH};
 use crate::rpc::budget;
-use crate::rpc::retries::{self, Known};
-use crate::{cluster, files, names};
+use crate::rpc::methods::{Effect, Elsewhere, Method};
+use crate::rpc::retries::Known;
+use crate::{cluster, files};
 use base::limit::{HDFS_CALL_FIELDS_MAX, HDFS_LONG_CALL_FIELDS_MAX, HDFS_SERVERS_FIELDS_MAX};
 use base::protobuf::{self, Bounds};
 use bytes::Bytes;
@@ -18,31 +19,8 @@ use std::sync::Arc;
 const CLIENT: &str = "org.apache.hadoop.hdfs.protocol.ClientProtocol";
 const CLIENT_DATANODE: &str = "org.apache.hadoop.hdfs.protocol.ClientDatanodeProtocol";
 
-/// Calls that change nothing, and may wait for the store: nobody needs their answers when the client is gone.
-const READING: [&str; 22] = [
-    "checkAccess",
-    "getAclStatus",
-    "getBatchedListing",
-    "getBlockLocations",
-    "getContentSummary",
-    "getDatanodeReport",
-    "getDatanodeStorageReport",
-    "getErasureCodingPolicy",
-    "getFileInfo",
-    "getFileLinkInfo",
-    "getFsStats",
-    "getLinkTarget",
-    "getListing",
-    "getLocatedFileInfo",
-    "getPreferredBlockSize",
-    "getQuotaUsage",
-    "getReplicaVisibleLength",
-    "getStoragePolicy",
-    "getXAttrs",
-    "isFileClosed",
-    "listOpenFiles",
-    "listXAttrs",
-];
+/// The method of ClientDatanodeProtocol that waits for the store.
+const VISIBLE_LENGTH: &str = "getReplicaVisibleLength";
 
 /// Version of every protocol.
 const PROTOCOL_VERSION: u64 = 1;
@@ -58,17 +36,21 @@ pub async fn answer(
     let (protocol, method) = (protocol.as_ref(), method.as_ref());
     caller.share.answer(budget::estimate(method, request.len())).await;
     check_fields(method, &request)?;
-    // Of those that are kept, the wait for others who ask the same comes first.
-    caller.share.set_changes(READING.binary_search(&method).is_err() && !retries::is_kept(method));
+    let known = if protocol == CLIENT { Method::find(method) } else { None };
+    let reads = match known {
+        // Of those that are kept, the wait for others who ask the same comes first.
+        Some(known) => matches!(known.effect, Effect::Reads | Effect::Once(_)),
+        None => (protocol, method) == (CLIENT_DATANODE, VISIBLE_LENGTH),
+    };
+    caller.share.set_changes(!reads);
     let done = match protocol {
         _ if header.version != PROTOCOL_VERSION => return Err(wrong_version(protocol, header.version)),
-        CLIENT if let Some(refusal) = cluster::refused_in_safe_mode(gateway, method) => Some(Err(refusal)),
-        CLIENT if retries::is_kept(method) => once(gateway, caller, method, request).await,
-        CLIENT => client(gateway, caller, method, request).await,
-        CLIENT_DATANODE => match located::call(gateway, caller, method, request.clone()).await {
-            None => cluster::datanode(gateway, method),
-            done => done,
+        CLIENT => match known {
+            Some(known) => Some(client(gateway, caller, known, request).await),
+            None => None,
         },
+        CLIENT_DATANODE if method == VISIBLE_LENGTH => Some(visible_length(gateway, caller, request).await),
+        CLIENT_DATANODE => cluster::datanode(gateway, method),
         _ if cluster::serves(protocol) => cluster::other(gateway, caller, protocol, method, request),
         _ => return Err(Refusal::new(NO_SUCH_PROTOCOL, format!("Unknown protocol: {protocol}"))),
     };
@@ -89,73 +71,69 @@ fn check_fields(method: &str, request: &[u8]) -> Result<(), Refusal> {
     protobuf::check(request, Bounds { fields, depth: 0 }).map_err(|error| Refusal::io(error.text()))
 }
 
-/// A call of ClientProtocol, by whichever room knows it.
-async fn client(
-    gateway: &Arc<Gateway>,
-    caller: &Caller,
-    method: &str,
-    request: Bytes,
-) -> Option<Result<Vec<u8>, Refusal>> {
-    if let done @ Some(_) = names::call(gateway, caller, method, request.clone()).await {
-        return done;
+/// The one call of ClientDatanodeProtocol about a block.
+async fn visible_length(gateway: &Gateway, caller: &Caller, request: Bytes) -> Result<Vec<u8>, Refusal> {
+    Ok(files::located::get_replica_visible_length(gateway, caller, decode(request)?).await?.encode_to_vec())
+}
+
+/// A call of ClientProtocol.
+async fn client(gateway: &Arc<Gateway>, caller: &Caller, method: &Method, request: Bytes) -> Result<Vec<u8>, Refusal> {
+    if method.changes()
+        && let Some(refusal) = cluster::refused_in_safe_mode(gateway, method.name)
+    {
+        return Err(refusal);
     }
-    if let done @ Some(_) = files::call(gateway, caller, method, request.clone()).await {
-        return done;
+    match method.effect {
+        Effect::Once(elsewhere) => once(gateway, caller, (method, elsewhere), request).await,
+        _ => (method.call)(gateway, caller, request).await,
     }
-    if let done @ Some(_) = located::call(gateway, caller, method, request.clone()).await {
-        return done;
-    }
-    cluster::call(gateway, caller, method, request).await
 }
 
 /// A change that a client may ask for again because its answer was lost: done once, answered as often as it is asked.
 async fn once(
     gateway: &Arc<Gateway>,
     caller: &Caller,
-    method: &str,
+    (method, kind): (&Method, Elsewhere),
     request: Bytes,
-) -> Option<Result<Vec<u8>, Refusal>> {
+) -> Result<Vec<u8>, Refusal> {
     let turn = match gateway.rpc.retries.begin(caller).await {
         Some(Known::Done(answer)) => {
             // Another gateway may have taken the file that was opened here, when it was asked the same: then it is taken back.
-            let (opened, done) = (matches!(method, "create" | "append"), Some(Ok(answer.to_vec())));
+            let (opened, done) = (matches!(kind, Elsewhere::Created | Elsewhere::Appended), Ok(answer.to_vec()));
             caller.share.set_changes(opened);
-            let asks = opened || is_undone(method, &done);
-            let now = if asks { elsewhere(gateway, caller, method, request).await } else { None };
-            return now.or(done);
+            let asks = opened || is_undone(kind, &done);
+            let now = if asks { elsewhere(gateway, caller, kind, request).await } else { None };
+            return now.unwrap_or(done);
         }
         // The first try was refused here, which does not ask elsewhere: it may have waited for the store while a later one was done there.
         Some(Known::Refused(refusal)) => {
-            return elsewhere(gateway, caller, method, request).await.or(Some(Err(refusal)));
+            return elsewhere(gateway, caller, kind, request).await.unwrap_or(Err(refusal));
         }
         Some(Known::Do(turn)) => Some(turn),
         None => None,
     };
     caller.share.set_changes(true);
-    let done = match elsewhere(gateway, caller, method, request.clone()).await {
-        None => match client(gateway, caller, method, request.clone()).await {
+    let done = match elsewhere(gateway, caller, kind, request.clone()).await {
+        None => match (method.call)(gateway, caller, request.clone()).await {
             // It may have been done at another gateway just now, which is why it cannot be done here.
-            undone if is_undone(method, &undone) => elsewhere(gateway, caller, method, request).await.or(undone),
+            undone if is_undone(kind, &undone) => elsewhere(gateway, caller, kind, request).await.unwrap_or(undone),
             done => done,
         },
-        done => done,
+        Some(done) => done,
     };
     match (turn, &done) {
-        (Some(turn), Some(Ok(answer))) => turn.done(gateway.clock.as_ref(), answer),
-        (Some(turn), Some(Err(refusal))) => turn.refused(refusal),
+        (Some(turn), Ok(answer)) => turn.done(gateway.clock.as_ref(), answer),
+        (Some(turn), Err(refusal)) => turn.refused(refusal),
         _ => (),
     }
     done
 }
 
 /// Whether a change was refused, or there was nothing to change.
-fn is_undone(method: &str, done: &Option<Result<Vec<u8>, Refusal>>) -> bool {
+fn is_undone(kind: Elsewhere, done: &Result<Vec<u8>, Refusal>) -> bool {
     match done {
-        Some(Err(_)) => true,
-        Some(Ok(answer)) => {
-            matches!(method, "delete" | "rename") && *answer == BoolAnswer { result: false }.encode_to_vec()
-        }
-        None => false,
+        Err(_) => true,
+        Ok(answer) => kind == Elsewhere::Yes && *answer == BoolAnswer { result: false }.encode_to_vec(),
     }
 }
 
@@ -163,7 +141,7 @@ fn is_undone(method: &str, done: &Option<Result<Vec<u8>, Refusal>>) -> bool {
 async fn elsewhere(
     gateway: &Arc<Gateway>,
     caller: &Caller,
-    method: &str,
+    kind: Elsewhere,
     request: Bytes,
 ) -> Option<Result<Vec<u8>, Refusal>> {
     if !caller.again || caller.client_id == [0; 16] {
@@ -171,29 +149,30 @@ async fn elsewhere(
     }
     match caller.store(&gateway.client).answered().await {
         Ok(None) => None,
-        Ok(Some(inode)) => Some(match method {
-            "create" | "append" => files::opened_elsewhere(gateway, caller, method, request, inode).await,
-            "delete" | "rename" => Ok(BoolAnswer { result: true }.encode_to_vec()),
-            // These say nothing.
-            _ => Ok(Vec::new()),
-        }),
+        Ok(Some(inode)) => Some(answer_of(gateway, caller, (kind, inode), request).await),
         Err(error) => Some(Err(error.into())),
     }
+}
+
+async fn answer_of(
+    gateway: &Arc<Gateway>,
+    caller: &Caller,
+    (kind, inode): (Elsewhere, u64),
+    request: Bytes,
+) -> Result<Vec<u8>, Refusal> {
+    Ok(match kind {
+        Elsewhere::Created => {
+            files::created_elsewhere(gateway, caller, &decode(request)?, inode).await?.encode_to_vec()
+        }
+        Elsewhere::Appended => {
+            files::appended_elsewhere(gateway, caller, &decode(request)?, inode).await?.encode_to_vec()
+        }
+        Elsewhere::Yes => BoolAnswer { result: true }.encode_to_vec(),
+        Elsewhere::Nothing => Vec::new(),
+    })
 }
 
 fn wrong_version(protocol: &str, version: u64) -> Refusal {
     let text = format!("Protocol {protocol} version mismatch. (client = {version}, server = {PROTOCOL_VERSION})");
     Refusal::new(VERSION_MISMATCH, text)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::READING;
-    use crate::rpc::retries;
-
-    /// The list is searched by halves, and none of it is done only once.
-    #[test]
-    fn reading() {
-        assert!(READING.is_sorted() && !READING.iter().any(|method| retries::is_kept(method)));
-    }
 }

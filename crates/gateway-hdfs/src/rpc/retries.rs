@@ -10,15 +10,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 
-/// The methods that may be done only once: those that Hadoop marks so and that change something here.
-const ONCE: [&str; 9] =
-    ["append", "concat", "create", "delete", "removeXAttr", "rename", "rename2", "setXAttr", "updatePipeline"];
-
-/// Whether the answer to this method is kept.
-pub fn is_kept(method: &str) -> bool {
-    ONCE.binary_search(&method).is_ok()
-}
-
 /// A client's name and its call's number.
 type Name = ([u8; 16], i32);
 
@@ -153,7 +144,7 @@ impl Kept {
 
 #[cfg(test)]
 mod tests {
-    use super::{Known, ONCE, Retries, lock};
+    use super::{Known, Retries, lock};
     use crate::caller::Caller;
     use crate::refusal::Refusal;
     use base::limit::{HDFS_RETRIES_BYTES_MAX, HDFS_RETRIES_MAX, HDFS_RETRY_WINDOW};
@@ -283,11 +274,5 @@ mod tests {
         turn(&retries, 4, 0).await.done(&clock, &vec![0; HDFS_RETRIES_BYTES_MAX + 1]);
         let kept = lock(&retries.0);
         assert_eq!((kept.calls.len(), kept.bytes), (0, 0));
-    }
-
-    /// The list is searched by halves.
-    #[test]
-    fn sorted() {
-        assert!(ONCE.is_sorted());
     }
 }
