@@ -214,22 +214,20 @@ impl State {
     }
 
     /// Answers `Garbage`.
-    pub fn garbage(&mut self, bags_after: Option<BagId>, limit: usize) -> Result<Reply> {
+    pub fn garbage(
+        &mut self,
+        ranges_after: Option<(GroupId, u64)>,
+        bags_after: Option<BagId>,
+        limit: usize,
+    ) -> Result<Reply> {
         let page = self.page(limit);
         let mut garbage = Garbage::default();
         for group in self.garbage_groups(page)? {
             garbage.groups.push(convert::placed(group, &self.group(group)?)?);
         }
-        let prefix = [Key::GarbageRange(GroupId(0), 0).ordinal()];
-        let mut ranges = Vec::new();
-        self.layers.scan(&prefix, &after_prefix(&prefix), |key, value| {
-            let record = RangeRecord::decode(value).map_err(|_| missing("a readable range record"))?;
-            let group = GroupId(number_at(key, 1));
-            if !self.group_of_any_kind(group)?.is_newer() {
-                ranges.push((group, number_at(key, 9), record.length));
-            }
-            Ok(ranges.len() < page)
-        })?;
+        let ranges = self.garbage_ranges(ranges_after, page)?;
+        garbage.ranges_resume =
+            ranges.last().map(|(group, offset, _)| (*group, *offset)).filter(|_| ranges.len() == page);
         for (group, offset, length) in ranges {
             garbage.ranges.push((convert::placed(group, &self.group(group)?)?, offset, length));
         }
@@ -243,6 +241,26 @@ impl State {
             }
         }
         Ok(Reply::Garbage(garbage))
+    }
+
+    /// Ranges that are garbage, those after `after`, in their order: group, offset, length. Those of groups of a kind that only a newer
+    /// program knows are for that one to collect.
+    fn garbage_ranges(&self, after: Option<(GroupId, u64)>, limit: usize) -> Result<Vec<(GroupId, u64, u64)>> {
+        let prefix = [Key::GarbageRange(GroupId(0), 0).ordinal()];
+        let mut from = after.map_or(prefix.to_vec(), |(group, offset)| Key::GarbageRange(group, offset).encode());
+        if after.is_some() {
+            from.push(0);
+        }
+        let mut ranges = Vec::new();
+        self.layers.scan(&from, &after_prefix(&prefix), |key, value| {
+            let record = RangeRecord::decode(value).map_err(|_| missing("a readable range record"))?;
+            let group = GroupId(number_at(key, 1));
+            if !self.group_of_any_kind(group)?.is_newer() {
+                ranges.push((group, number_at(key, 9), record.length));
+            }
+            Ok(ranges.len() < limit)
+        })?;
+        Ok(ranges)
     }
 
     /// The first numbers of groups that are garbage. The scan begins where the last one found the first: what was collected since

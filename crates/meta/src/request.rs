@@ -585,6 +585,8 @@ pub enum Request {
     },
     /// What the node can remove from devices. `Garbage`.
     Garbage {
+        /// Only ranges after this one, group and offset: those that have to wait for a device hold nobody up.
+        ranges_after: Option<(GroupId, u64)>,
         /// Only bags after this one: those that have to wait for a member hold nobody up.
         bags_after: Option<BagId>,
         /// At most so many of each kind, and at most `LIST_PAGE_MAX`.

@@ -163,7 +163,7 @@ impl State {
             }
             Request::BagStat { name } => self.stat_bag(&name),
             Request::BagList { after, limit } => self.list_bags(after.as_deref(), limit),
-            Request::Garbage { bags_after, limit } => self.garbage(bags_after, limit),
+            Request::Garbage { ranges_after, bags_after, limit } => self.garbage(ranges_after, bags_after, limit),
             Request::KnownGroups { groups } => self.known_groups(&groups),
             Request::GroupsOn { device, after, limit } => self.groups_on(device, after, limit),
             Request::BagOf { bag } => self.bag_info(bag).map(Reply::Bag),

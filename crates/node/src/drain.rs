@@ -2,8 +2,9 @@
 //! was cut short goes on at the next start. Reads and writes go on meanwhile.
 
 use crate::bags::BagCounts;
+use crate::comparing::{Left, compare};
 use crate::device::{Device, Item, Pushed};
-use crate::housekeeping::{Left, compare, join};
+use crate::housekeeping::join;
 use crate::log::Level;
 use crate::membership::over;
 use crate::moving::{Move, STEP};

@@ -1,7 +1,10 @@
 //! The daemon as a library: settings, the threads that serve the engines, and what joins engines and network.
 
 mod bags;
+mod claims;
 mod cluster;
+mod collecting;
+mod comparing;
 mod console;
 mod departures;
 mod device;
@@ -14,6 +17,7 @@ mod home;
 mod housekeeping;
 mod identity;
 pub mod inspect;
+mod jobs;
 mod keeping;
 pub mod log;
 mod mailbox;

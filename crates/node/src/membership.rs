@@ -366,10 +366,10 @@ impl Node {
     /// Sessions, by their marks, of which devices here remember what they may ask again; at most `SESSIONS_ASKED_MAX`.
     pub async fn remembered_sessions(&self) -> Vec<u64> {
         let mut found = Vec::new();
-        let share = SESSIONS_ASKED_MAX / self.devices.len().max(1);
+        let share = sessions_of_each(self);
         for device in self.devices.values() {
             // One that is not served any more remembers nothing.
-            found.extend(device.sessions(share.max(1)).await.unwrap_or_default());
+            found.extend(device.sessions(share).await.unwrap_or_default());
         }
         found.sort_unstable();
         found.dedup();
@@ -383,6 +383,11 @@ impl Node {
             self.devices.values().for_each(|device| device.send(Item::SessionsOver(over.to_vec())));
         }
     }
+}
+
+/// Sessions that each device of a node names at once.
+pub fn sessions_of_each(node: &Node) -> usize {
+    (SESSIONS_ASKED_MAX / node.devices.len().max(1)).max(1)
 }
 
 /// Until when a session does not end whose lease the keeper gave in answer to a question sent then. The keeper measures it with its

@@ -14,7 +14,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 /// How the rest of the node reaches the metadata store.
 pub struct Metadata {
@@ -24,7 +24,7 @@ pub struct Metadata {
     /// The session of this very process: it lives as long as the process does, however long the machine stood still.
     kept_open: OnceLock<SessionId>,
     /// Says that something came onto the lists that the node works off: garbage, files whose writer went away.
-    work: Notify,
+    work: watch::Sender<()>,
     /// A fault put in on purpose, by the simulation alone.
     planted: Option<Planted>,
 }
@@ -82,9 +82,9 @@ impl Metadata {
         let _named = self.kept_open.set(session);
     }
 
-    /// Waits until something came onto the lists that the node works off since this was last waited for.
-    pub async fn made_work(&self) {
-        self.work.notified().await;
+    /// Changes when something comes onto the lists that the node works off.
+    pub fn work(&self) -> watch::Receiver<()> {
+        self.work.subscribe()
     }
 
     /// Sessions began (true) or ended.
@@ -158,7 +158,7 @@ pub fn spawn(
         mailbox: Mailbox::new(disk.waker()),
         open_sessions: RwLock::default(),
         kept_open: OnceLock::new(),
-        work: Notify::new(),
+        work: watch::Sender::new(()),
         planted: settings.planted,
     });
     // One job at a time: the store freezes no second layer before the first is settled.
@@ -292,7 +292,7 @@ impl Thread {
         // Before the answers: who hears that its session began must be believed.
         self.metadata.note_turns(self.store.take_session_turns());
         if self.store.take_made_work() {
-            self.metadata.work.notify_one();
+            self.metadata.work.send_replace(());
         }
         for effect in self.store.take_effects() {
             match effect {

@@ -80,32 +80,36 @@ impl Move {
             self.copy(extent, copied).await?;
             self.close(extent).await?;
         }
-        // Housekeeping frees nothing in between: what it freed before is freed in the copy, what it will free it finds there.
-        let _turn = self.node.moving.lock().await;
-        if extent.is_some() {
-            self.release().await?;
-        }
-        self.record().await
+        self.name_copy(extent).await
     }
 
     /// Nobody writes the chunk any more. Its copy is complete at once.
     async fn at_rest(&self) -> Result<()> {
         let extent = self.from.stat(self.chunk).await?;
         let Some(extent) = extent.filter(|_| self.node.planted != Some(Planted::MovedUncopied)) else {
-            let _turn = self.node.moving.lock().await;
-            return self.record().await;
+            return self.name_copy(None).await;
         };
         // Of an attempt that was cut short.
         self.to.delete(vec![self.chunk]).await?;
         self.copy(&extent, 0).await?;
-        self.close(&Extent { sealed: true, ..extent }).await?;
-        let _turn = self.node.moving.lock().await;
-        self.release().await?;
-        // Its node may have been started again meanwhile and have taken it for something unknown.
-        let whole = self.to.stat(self.chunk).await?.is_some_and(|copy| copy.sealed && copy.length == extent.length);
-        if !whole {
-            let text = format!("the copy of chunk {} is not there any more; it is copied again", self.chunk);
-            return Err(Error::new(ErrorKind::Busy, text));
+        let whole = Extent { sealed: true, ..extent };
+        self.close(&whole).await?;
+        self.name_copy(Some(whole)).await
+    }
+
+    /// Frees in the copy what was freed in the original, and names it in the metadata; `whole` is how it has to be, none: there is nothing
+    /// to copy. Nobody frees anything of the group in between, nor takes the copy for something unknown: what that leads to is in
+    /// `collecting` and `comparing`.
+    async fn name_copy(&self, whole: Option<Extent>) -> Result<()> {
+        let _claim = self.node.jobs.groups.claim(self.group).await;
+        if let Some(whole) = whole {
+            self.release().await?;
+            // Before that it may have been taken for something unknown: by its node when it was started again, or by a comparison.
+            let is_whole = |copy: Extent| copy.sealed == whole.sealed && copy.length == whole.length;
+            if !self.to.stat(self.chunk).await?.is_some_and(is_whole) {
+                let text = format!("the copy of chunk {} is not there any more; it is copied again", self.chunk);
+                return Err(Error::new(ErrorKind::Busy, text));
+            }
         }
         self.record().await
     }

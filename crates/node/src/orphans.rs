@@ -1,7 +1,9 @@
 //! How a file is taken from a writer that is gone, or from whom somebody else takes it: fenced, sealed, closed with what is there, and what is
 //! missing of it is said.
 
-use crate::housekeeping::{GARBAGE_AT_ONCE, said};
+use crate::claims::{Claim, Claims, Order};
+use crate::collecting::GARBAGE_AT_ONCE;
+use crate::jobs::{Job, PATIENCE, said};
 use crate::log::Level;
 use crate::orders::Copied;
 use crate::place::Place;
@@ -10,6 +12,7 @@ use crate::translate::wire_attributes;
 use base::error::{ErrorKind, Result};
 use base::id::{ChunkId, DeviceId, Generation, GroupId, InodeId};
 use base::layout::Replica;
+use base::limit::FULL_WAIT;
 use base::planted::Planted;
 use base::policy;
 use bytes::Bytes;
@@ -17,48 +20,101 @@ use meta::Caller;
 use meta::request::Orphan;
 use net::message::file::{Attributes, Recover};
 use std::collections::BTreeSet;
+use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+/// Files that are ended side by side: a fence, a seal and a change of the metadata each, three syncs, so that eight keep devices busy while
+/// their metadata are written, and leave writers their turns.
+const ENDED_AT_ONCE: usize = 8;
 
 /// Ends files whose writer's session is over: the chunk is fenced and sealed at the length that it kept, which becomes
-/// the file's.
-pub async fn end_abandoned(node: &Node) -> Result<()> {
-    let mut after = None;
-    loop {
-        let request = meta::Request::FenceList { after, limit: GARBAGE_AT_ONCE };
-        let meta::Reply::FenceList { orphans, resume } = node.metadata()?.ask(request).await? else {
-            unreachable!("files to recover were asked for")
-        };
-        end_those(node, orphans).await?;
-        // Those that wait for a device stay on the list: whoever began with them each time would never come to the others.
-        after = resume;
-        if after.is_none() {
-            return Ok(());
+/// the file's. One whose device does not answer waits by itself, and no other file of that device is begun meanwhile: what is done late is
+/// refused if somebody has taken the file since, by its generation on the device and in the metadata.
+pub struct EndAbandoned {
+    under_way: Claims<InodeId>,
+    turns: Arc<Semaphore>,
+    ends: JoinSet<()>,
+}
+
+impl Default for EndAbandoned {
+    fn default() -> EndAbandoned {
+        let turns = Arc::new(Semaphore::new(ENDED_AT_ONCE));
+        EndAbandoned { under_way: Claims::default(), turns, ends: JoinSet::new() }
+    }
+}
+
+impl Job for EndAbandoned {
+    const NAME: &'static str = "end_abandoned";
+    const WOKEN: bool = true;
+
+    async fn step(&mut self, node: &Arc<Node>) -> Result<bool> {
+        while self.ends.try_join_next().is_some() {}
+        let mut after = None;
+        loop {
+            let request = meta::Request::FenceList { after, limit: GARBAGE_AT_ONCE };
+            let meta::Reply::FenceList { orphans, resume } = node.metadata()?.ask(request).await? else {
+                unreachable!("files to recover were asked for")
+            };
+            self.end_those(node, orphans).await?;
+            // Those that wait for a device stay on the list: whoever began with them each time would never come to the others.
+            after = resume;
+            if after.is_none() {
+                return Ok(false);
+            }
         }
     }
 }
 
-/// Ends those of these files whose devices can be asked.
-async fn end_those(node: &Node, orphans: Vec<Orphan>) -> Result<()> {
-    if orphans.is_empty() {
-        return Ok(());
-    }
-    // Once for all of them: those that wait for a device are looked at again and again.
-    let known: BTreeSet<DeviceId> = node.keeper()?.devices().await?.iter().map(|info| info.device).collect();
-    for orphan in orphans {
-        let waits_for_none = node.planted == Some(Planted::UnreachableTakenForEmpty);
-        let mut may_be_fenced = true;
-        for replica in orphan.group.layout.replicas() {
-            may_be_fenced &= match node.place(replica.device) {
-                Ok(place) => matches!(place, Place::Near(_)) || place.is_able(),
-                Err(_) => !known.contains(&replica.device),
-            };
+impl EndAbandoned {
+    /// Ends those of these files whose devices can be asked.
+    async fn end_those(&mut self, node: &Arc<Node>, orphans: Vec<Orphan>) -> Result<()> {
+        if orphans.is_empty() {
+            return Ok(());
         }
-        // Else its turn comes with its devices, when they take a fence.
-        if waits_for_none || may_be_fenced {
-            said(node, end(node, orphan).await.map(drop));
+        // Once for all of them: those that wait for a device are looked at again and again.
+        let known: BTreeSet<DeviceId> = node.keeper()?.devices().await?.iter().map(|info| info.device).collect();
+        for orphan in orphans {
+            let waits_for_none = node.planted == Some(Planted::UnreachableTakenForEmpty);
+            // Else its turn comes with its devices, when they take a fence.
+            if !waits_for_none && !may_be_fenced(node, &orphan, &known) {
+                continue;
+            }
+            let Some(claim) = self.under_way.try_claim(orphan.inode) else { continue };
+            let Ok(turn) = self.turns.clone().acquire_owned().await else { unreachable!("nobody closes it") };
+            // One of its devices may have begun to stand still while it waited for its turn.
+            if waits_for_none || may_be_fenced(node, &orphan, &known) {
+                self.ends.spawn(end_in_turn(node.clone(), orphan, claim, turn));
+            }
         }
+        Ok(())
     }
-    Ok(())
+}
+
+fn may_be_fenced(node: &Node, orphan: &Orphan, known: &BTreeSet<DeviceId>) -> bool {
+    let still = node.jobs.still();
+    orphan.group.layout.replicas().all(|replica| match node.place(replica.device) {
+        Ok(_) if still.contains(&replica.device) => false,
+        Ok(place) => matches!(place, Place::Near(_)) || place.is_able(),
+        Err(_) => !known.contains(&replica.device),
+    })
+}
+
+/// Ends a file. It gives its turn to another one if its device does not answer in time, and goes on beside it.
+async fn end_in_turn(node: Arc<Node>, orphan: Orphan, claim: Claim<InodeId>, turn: OwnedSemaphorePermit) {
+    let mut ending = pin!(end(&node, orphan));
+    let ended = match timeout(PATIENCE, &mut ending).await {
+        Ok(ended) => ended,
+        Err(_) => {
+            drop(turn);
+            ending.await
+        }
+    };
+    said(&node, EndAbandoned::NAME, ended.map(drop));
+    drop(claim);
 }
 
 /// A device of a group. None: it is none of the store's any more, as one in memory of an earlier start; what was there is lost.
@@ -163,10 +219,11 @@ async fn fence_and_seal(node: &Node, orphan: &Orphan) -> Result<(u64, BTreeSet<D
     let mut replicas = Vec::with_capacity(group.layout.columns().len());
     for Replica { column, device, chunk } in group.layout.replicas() {
         let (place, mut length) = (known_place(node, device).await?, None);
+        let order = node.jobs.unanswered.begin(device);
         match &place {
             Some(place) => {
                 let makes = node.planted != Some(Planted::UnmadeNotFenced);
-                length = fence(place, (group.group, chunk), orphan.generation, makes).await?;
+                length = fence(place, (group.group, chunk), orphan.generation, makes, &order).await?;
             }
             None => drop(vanished.insert(device)),
         }
@@ -176,6 +233,7 @@ async fn fence_and_seal(node: &Node, orphan: &Orphan) -> Result<(u64, BTreeSet<D
         replicas.iter().map(|(column, _, _, length)| (*column, length.unwrap_or(0))).collect();
     for (_, place, chunk, length) in replicas {
         if let (Some(place), Some(length)) = (place, length) {
+            let _order = node.jobs.unanswered.begin(place.id());
             place.seal(chunk, orphan.generation, length).await?;
         }
     }
@@ -190,6 +248,7 @@ async fn fence(
     (group, chunk): (GroupId, ChunkId),
     generation: Generation,
     makes: bool,
+    order: &Order,
 ) -> Result<Option<u64>> {
     match place.fence(chunk, generation).await {
         Err(error) if error.kind() == ErrorKind::NotFound && !(makes && place.is_able()) => return Ok(None),
@@ -204,6 +263,9 @@ async fn fence(
         small_parts: false,
         cell: 0,
     };
+    // There may be no room for it.
+    order.may_wait(FULL_WAIT);
     place.append((group, chunk), nothing).await?;
+    order.goes_on();
     place.fence(chunk, generation).await.map(Some)
 }

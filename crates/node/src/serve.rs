@@ -4,6 +4,7 @@ use crate::device::{self, Device, Started};
 use crate::fetching::Neighbours;
 use crate::hdfs::{self, Hdfs};
 use crate::identity::Identity;
+use crate::jobs::Jobs;
 use crate::keeping::metadata_directory;
 use crate::log::{Level, Log};
 use crate::membership::{self, Membership};
@@ -133,9 +134,8 @@ async fn open(
         hdfs: hdfs.clone(),
         drains: tokio::sync::Notify::new(),
         neighbours,
-        moving: tokio::sync::Mutex::new(()),
+        jobs: Jobs::new(clock.clone()),
         taking: tokio::sync::Mutex::new(()),
-        joining: tokio::sync::Mutex::new(()),
         metrics: Metrics::new(stats.clone(), (incoming.clone(), outgoing.clone()), disks),
         troubles: Troubles::new(log.clone(), clock.clone()),
         log: log.clone(),

@@ -4,6 +4,7 @@ use crate::bags::Waiter;
 use crate::device::{Consumer, Device, Item, Pushed, Then};
 use crate::fetching::Neighbours;
 use crate::health;
+use crate::jobs::Jobs;
 use crate::log::Log;
 use crate::membership::{self, Membership};
 use crate::metadata::{self, Metadata};
@@ -56,13 +57,11 @@ pub struct Node {
     pub drains: tokio::sync::Notify,
     /// Other nodes, for bytes that are fetched from them.
     pub neighbours: Neighbours,
-    /// Held while chunks are freed, and while one changes its device: each must see the other as done or not begun.
-    pub moving: tokio::sync::Mutex<()>,
+    /// What it does by itself, and who is at what.
+    pub jobs: Jobs,
     /// Held while it is found out which device takes a push for one that is being emptied, and until it is in that one's queue: two that
     /// are sent for the same chunk must not choose for themselves.
     pub taking: tokio::sync::Mutex<()>,
-    /// Held while devices become members of a bag.
-    pub joining: tokio::sync::Mutex<()>,
     /// Counters for those who look.
     pub metrics: Metrics,
     /// Why connections were refused or cut.

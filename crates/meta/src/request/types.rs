@@ -288,6 +288,8 @@ pub struct Garbage {
     pub ranges: Vec<(NewGroup, u64, u64)>,
     /// Deleted bags, in the order of their numbers.
     pub bags: Vec<BagInfo>,
+    /// After which range to go on, group and offset; none if this was the last part.
+    pub ranges_resume: Option<(GroupId, u64)>,
     /// After which bag to go on; none if this was the last part.
     pub bags_resume: Option<BagId>,
 }

@@ -290,7 +290,9 @@ fn take_without_bytes(deleted: bool) {
     world.crash(1);
     let group = made.group.group;
     let is_garbage = |world: &mut World| {
-        let Ok(Reply::Garbage(garbage)) = world.ask(Request::Garbage { bags_after: None, limit: 9 }) else {
+        let Ok(Reply::Garbage(garbage)) =
+            world.ask(Request::Garbage { ranges_after: None, bags_after: None, limit: 9 })
+        else {
             panic!("no list")
         };
         garbage.groups.iter().any(|found| found.group == group)
@@ -366,7 +368,8 @@ fn planted_faults_are_seen() {
     let Ok(Reply::Orphans(orphans)) = ask(&mut world, second, 2, fence) else { panic!("not fenced") };
     let Orphan { inode, generation, .. } = orphans[0].clone();
     ask(&mut world, second, 3, Request::Recovered { inode, generation, length: 0 }).expect("closed");
-    let Ok(Reply::Garbage(garbage)) = world.ask(Request::Garbage { bags_after: None, limit: 9 }) else {
+    let Ok(Reply::Garbage(garbage)) = world.ask(Request::Garbage { ranges_after: None, bags_after: None, limit: 9 })
+    else {
         panic!("no list")
     };
     assert!(garbage.groups.iter().any(|found| found.group == made.group.group));

@@ -146,7 +146,8 @@ fn recovered() {
     let kept = 5 * MIB + 7;
     let done = Request::Recovered { inode: file.inode, generation: orphans[0].generation, length: kept };
     assert!(matches!(world.ask(done), Ok(Reply::Attributes(closed)) if closed.length == 10 + kept && !closed.writing));
-    let Ok(Reply::Garbage(garbage)) = world.ask(Request::Garbage { bags_after: None, limit: 10 }) else {
+    let Ok(Reply::Garbage(garbage)) = world.ask(Request::Garbage { ranges_after: None, bags_after: None, limit: 10 })
+    else {
         panic!("no garbage")
     };
     let (group, offset, length) = &garbage.ranges[0];
@@ -154,7 +155,8 @@ fn recovered() {
     let ranges = (0..4).map(|column| group.layout.stripe().column_range(*offset..u64::MAX, column).start);
     assert_eq!(ranges.collect::<Vec<_>>(), [2 * MIB, MIB + 7, MIB, MIB]);
     world.ask(delete("/f")).expect("deleted");
-    let Ok(Reply::Garbage(garbage)) = world.ask(Request::Garbage { bags_after: None, limit: 10 }) else {
+    let Ok(Reply::Garbage(garbage)) = world.ask(Request::Garbage { ranges_after: None, bags_after: None, limit: 10 })
+    else {
         panic!("no garbage")
     };
     assert!(garbage.groups.iter().any(|group| group.layout == wide.layout));
@@ -180,7 +182,8 @@ fn ended_early() {
     assert_eq!(devices(&two), [1, 2].map(DeviceId).into());
     let any = group(world.ask(early((two.group, 0), &[1, 2, 3, 4, 5, 6])));
     assert!(!devices(&any).is_empty(), "one that was full is better than none");
-    let Ok(Reply::Garbage(garbage)) = world.ask(Request::Garbage { bags_after: None, limit: 10 }) else {
+    let Ok(Reply::Garbage(garbage)) = world.ask(Request::Garbage { ranges_after: None, bags_after: None, limit: 10 })
+    else {
         panic!("no garbage")
     };
     let ranges: Vec<_> = garbage.ranges.iter().map(|(group, offset, _)| (group.group, *offset)).collect();

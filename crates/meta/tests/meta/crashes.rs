@@ -199,7 +199,9 @@ fn pack_group(world: &mut World) -> GroupId {
 
 fn collect(world: &mut World) {
     for _ in 0..100 {
-        let Ok(Reply::Garbage(garbage)) = world.ask(Request::Garbage { bags_after: None, limit: 10 }) else {
+        let Ok(Reply::Garbage(garbage)) =
+            world.ask(Request::Garbage { ranges_after: None, bags_after: None, limit: 10 })
+        else {
             panic!("seed {}: no garbage", world.seed)
         };
         if garbage.groups.is_empty() && garbage.ranges.is_empty() {

@@ -77,7 +77,7 @@ fn ask_all(world: &mut World, random: &SimRandom) {
         Request::FilesIn { groups: groups.clone(), resume: bytes(random) },
         Request::KnownGroups { groups },
         Request::GroupsOn { device: DeviceId(1), after: None, limit: 100 },
-        Request::Garbage { bags_after: None, limit: 100 },
+        Request::Garbage { ranges_after: None, bags_after: None, limit: 100 },
         Request::FenceList { after: None, limit: 100 },
         Request::Usage,
         Request::DeviceList,

@@ -50,7 +50,7 @@ fn extents(world: &mut World, name: &str) -> Vec<(u64, GroupId, u64, u64)> {
 }
 
 fn garbage(world: &mut World) -> (Vec<GroupId>, Vec<(GroupId, u64, u64)>) {
-    match world.ask(Request::Garbage { bags_after: None, limit: 100 }) {
+    match world.ask(Request::Garbage { ranges_after: None, bags_after: None, limit: 100 }) {
         Ok(Reply::Garbage(Garbage { groups, ranges, .. })) => (
             groups.iter().map(|group| group.group).collect(),
             ranges.iter().map(|(group, offset, length)| (group.group, *offset, *length)).collect(),

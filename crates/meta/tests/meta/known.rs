@@ -96,7 +96,7 @@ fn calls_without_a_number() {
 }
 
 fn garbage(world: &mut World) -> Garbage {
-    match world.ask(Request::Garbage { bags_after: None, limit: 100 }) {
+    match world.ask(Request::Garbage { ranges_after: None, bags_after: None, limit: 100 }) {
         Ok(Reply::Garbage(garbage)) => garbage,
         other => panic!("{other:?}"),
     }

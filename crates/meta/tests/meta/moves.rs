@@ -107,7 +107,7 @@ fn groups_move() {
         let (device, chunk) = placed(&closed.group);
         let late = Request::MoveGroup { group: closed.group.group, chunk, from: other(device), to: device };
         assert_eq!(world.refusal(late), ErrorKind::Stale, "it is garbage");
-        match world.ask(Request::Garbage { bags_after: None, limit: 10 }) {
+        match world.ask(Request::Garbage { ranges_after: None, bags_after: None, limit: 10 }) {
             Ok(Reply::Garbage(garbage)) => assert_eq!(placed(&garbage.groups[0]), (other(device), chunk)),
             other => panic!("{other:?}"),
         }

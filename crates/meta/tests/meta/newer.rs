@@ -225,7 +225,8 @@ fn impossible_layouts_are_damage() {
 }
 
 fn garbage(world: &mut World) -> Vec<GroupId> {
-    let Ok(Reply::Garbage(garbage)) = world.ask(Request::Garbage { bags_after: None, limit: 100 }) else {
+    let Ok(Reply::Garbage(garbage)) = world.ask(Request::Garbage { ranges_after: None, bags_after: None, limit: 100 })
+    else {
         panic!("no garbage")
     };
     garbage.groups.iter().map(|group| group.group).collect()

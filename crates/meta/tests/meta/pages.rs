@@ -36,7 +36,7 @@ fn to_recover(world: &mut World) -> Vec<InodeId> {
 fn to_drop(world: &mut World) -> Vec<BagId> {
     let (mut found, mut bags_after) = (Vec::new(), None);
     loop {
-        match world.ask(Request::Garbage { bags_after, limit: ALL }) {
+        match world.ask(Request::Garbage { ranges_after: None, bags_after, limit: ALL }) {
             Ok(Reply::Garbage(garbage)) => {
                 found.extend(garbage.bags.iter().map(|bag| bag.bag));
                 bags_after = garbage.bags_resume;

@@ -31,7 +31,7 @@ fn locate(world: &mut World, name: &str, offset: u64, length: u64) -> Located {
 }
 
 fn garbage(world: &mut World) -> (Vec<GroupId>, Vec<(GroupId, u64, u64)>, usize) {
-    match world.ask(Request::Garbage { bags_after: None, limit: 100 }) {
+    match world.ask(Request::Garbage { ranges_after: None, bags_after: None, limit: 100 }) {
         Ok(Reply::Garbage(garbage)) => (
             garbage.groups.iter().map(|group| group.group).collect(),
             garbage.ranges.iter().map(|(group, offset, length)| (group.group, *offset, *length)).collect(),

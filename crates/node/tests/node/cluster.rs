@@ -21,6 +21,7 @@ use std::time::Duration;
 mod identity;
 mod leaving;
 mod sessions;
+mod still;
 
 /// The cluster that all of them are of.
 const ID: ClusterId = ClusterId(77);

@@ -1,4 +1,5 @@
-//! A disk that fails a sync: it leaves service at once, and nothing that was acknowledged goes with it.
+//! A disk that fails a sync: it leaves service at once, and nothing that was acknowledged goes with it. Its world has disks that stand
+//! still, too.
 
 use crate::hdfs_user::client_of;
 use crate::until;
@@ -26,14 +27,39 @@ use std::time::Duration;
 pub struct FailingWorld {
     pub place: PathBuf,
     pub broken: Arc<AtomicBool>,
+    /// Whether its disk stands still.
+    pub still: Arc<Still>,
     /// A fault put in on purpose.
     pub planted: Option<Planted>,
     pub said: Mutex<String>,
 }
 
+/// Holds up what a disk has finished.
+#[derive(Default)]
+pub struct Still {
+    holds: AtomicBool,
+    wakers: Mutex<Vec<Arc<dyn Wake>>>,
+}
+
+impl Still {
+    /// From now on nothing ends.
+    pub fn begin(&self) {
+        self.holds.store(true, Ordering::SeqCst);
+    }
+
+    /// It goes on.
+    pub fn end(&self) {
+        self.holds.store(false, Ordering::SeqCst);
+        self.wakers.lock().expect("nobody panicked").iter().for_each(|waker| waker.wake());
+    }
+}
+
 struct FailingDisk {
     inner: Box<dyn Disk>,
     broken: Arc<AtomicBool>,
+    still: Arc<Still>,
+    /// Finished while it stood still.
+    held: Vec<Done>,
     syncs: BTreeSet<u64>,
 }
 
@@ -57,6 +83,10 @@ impl Disk for FailingDisk {
                 finished.result = Err(DiskError::Io("Input/output error (os error 5)".to_string()));
             }
         }
+        self.held.extend(done.drain(before..));
+        if !self.still.holds.load(Ordering::SeqCst) {
+            done.append(&mut self.held);
+        }
     }
 
     fn waker(&self) -> Arc<dyn Wake> {
@@ -72,8 +102,10 @@ impl World for FailingWorld {
     fn disk(&self, directory: &Path, backend: Backend, pool: Pool) -> Result<Opened> {
         let mut opened = OsWorld.disk(directory, backend, pool)?;
         if directory.starts_with(&self.place) {
-            opened.disk =
-                Box::new(FailingDisk { inner: opened.disk, broken: self.broken.clone(), syncs: BTreeSet::new() });
+            self.still.wakers.lock().expect("nobody panicked").push(opened.disk.waker());
+            let (broken, still) = (self.broken.clone(), self.still.clone());
+            let (inner, held, syncs) = (opened.disk, Vec::new(), BTreeSet::new());
+            opened.disk = Box::new(FailingDisk { inner, broken, still, held, syncs });
         }
         Ok(opened)
     }

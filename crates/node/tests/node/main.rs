@@ -26,6 +26,7 @@ mod hdfs_user;
 mod hdfs_write;
 mod metadata_dir;
 mod recover;
+mod still;
 
 use base::buffer::Pool;
 use base::env::Clock;

@@ -1,0 +1,286 @@
+//! Frees what the metadata store lists as garbage: groups and ranges that nothing names any more, and deleted bags.
+//!
+//! A step takes a page of the list, claims what is on it, lets all devices concerned free their parts side by side, and strikes off the
+//! list what is done. What somebody else has claimed stays on the list for a later step. The claims are given back when the step ends,
+//! also if a device stands still.
+//!
+//! Chunks are moved meanwhile (`moving`). A move claims its group from before it looks which ranges are released in the original until it is
+//! known whether the metadata name the copy. So, whatever comes when:
+//!
+//! - A range is freed before the move has the claim: then it is released in the original, and the move releases it in the copy; or the
+//!   original's device did not answer, and the range is still on the list.
+//! - It is freed after the move gave the claim back: where its group is was looked up under the claim, so it is released in the copy, if
+//!   that was named. In between nobody frees it.
+//! - A group becomes garbage while it is copied: its chunk is deleted where its record says. The metadata refuse to name the copy of a
+//!   group that is garbage or gone, and the move deletes it; if that is cut short, the comparison of its device finds it unknown. If the
+//!   copy was named just before, it is what is deleted here, and the original is unknown to the drain that has to empty its device.
+//! - It is not known whether the copy was named: the move keeps its claim until that is known, and the group stays on the list.
+//!
+//! What a device is ordered here may be done late, when nobody waits for it any more: a group that was garbage is never a group again, and
+//! its chunks' names are in no other; bytes that no extent names are never named again; a deleted bag's number belongs to no other. So it
+//! is right whenever it is done, and wherever the chunk is by then.
+//!
+//! Of a device that is missing, failed or stands still, groups are struck off: their chunks are found when it is compared, a far one when it
+//! is there again (`Peers::missed`), a near one by `comparing::Sweep`. Bags wait for all their members. Ranges wait for a device that
+//! stands still; those on one that is missing or failed come back with their group, as they may have to wait for ever.
+
+use crate::claims::{Claim, Claims, Order};
+use crate::jobs::{Job, Ordered, said};
+use crate::place::Place;
+use crate::service::{Keeper, Node};
+use base::error::{ErrorKind, Result};
+use base::id::{BagId, ChunkId, DeviceId, GroupId};
+use base::layout::{Layout, Replica};
+use base::limit::LIST_PAGE_MAX;
+use chunk::BagStat;
+use meta::request::{BagInfo, Garbage, NewGroup};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Garbage handled in one step; a step is one delete record a device and one metadata change.
+pub const GARBAGE_AT_ONCE: usize = 256;
+
+/// The job.
+#[derive(Default)]
+pub struct Collect {
+    /// Where the next page begins: who began each time with what has to wait would never come to the rest.
+    ranges_after: Option<(GroupId, u64)>,
+    bags_after: Option<BagId>,
+    /// Devices that free something.
+    freeing: Claims<DeviceId>,
+}
+
+impl Job for Collect {
+    const NAME: &'static str = "collect";
+    const WOKEN: bool = true;
+
+    async fn step(&mut self, node: &Arc<Node>) -> Result<bool> {
+        let keeper = node.keeper()?;
+        let (ranges_after, bags_after) = (self.ranges_after, self.bags_after);
+        let request = meta::Request::Garbage { ranges_after, bags_after, limit: GARBAGE_AT_ONCE };
+        let meta::Reply::Garbage(mut garbage) = keeper.metadata.ask(request).await? else {
+            unreachable!("garbage was asked for")
+        };
+        (self.ranges_after, self.bags_after) = (garbage.ranges_resume, garbage.bags_resume);
+        let more = self.ranges_after.is_some() || self.bags_after.is_some();
+        let _claimed = Claimed::of(node, &mut garbage);
+        look_again(keeper, &mut garbage).await?;
+        if is_empty(&garbage) {
+            return Ok(more);
+        }
+        let cannot = self.free(node, &garbage).await?;
+        garbage.ranges.retain(|(group, ..)| !is_on(&group.layout, &cannot.still));
+        garbage.bags.retain(|bag| cannot.is_over(bag));
+        if is_empty(&garbage) {
+            return Ok(more);
+        }
+        let collected = meta::Request::Collected {
+            groups: garbage.groups.iter().map(|group| group.group).collect(),
+            ranges: garbage.ranges.iter().map(|(group, offset, _)| (group.group, *offset)).collect(),
+            bags: garbage.bags.iter().map(|bag| bag.bag).collect(),
+        };
+        keeper.metadata.ask(collected).await?;
+        Ok(true)
+    }
+}
+
+fn is_empty(garbage: &Garbage) -> bool {
+    garbage.groups.is_empty() && garbage.ranges.is_empty() && garbage.bags.is_empty()
+}
+
+fn is_on(layout: &Layout, devices: &BTreeSet<DeviceId>) -> bool {
+    layout.replicas().any(|replica| devices.contains(&replica.device))
+}
+
+/// What a step works on.
+struct Claimed {
+    _groups: Vec<Claim<GroupId>>,
+    _bags: Vec<Claim<BagId>>,
+    _members: Vec<Claim<(BagId, DeviceId)>>,
+}
+
+impl Claimed {
+    /// Claims what is on a page of the list, and leaves out what somebody else has.
+    fn of(node: &Node, garbage: &mut Garbage) -> Claimed {
+        let in_ranges = garbage.ranges.iter().map(|(group, ..)| group.group);
+        let named: BTreeSet<GroupId> = garbage.groups.iter().map(|group| group.group).chain(in_ranges).collect();
+        let claims = named.into_iter().map(|group| (group, node.jobs.groups.try_claim(group)));
+        let (mut groups, mut busy) = (Vec::new(), BTreeSet::new());
+        for (group, claim) in claims {
+            match claim {
+                Some(claim) => groups.push(claim),
+                None => drop(busy.insert(group)),
+            }
+        }
+        garbage.groups.retain(|group| !busy.contains(&group.group));
+        garbage.ranges.retain(|(group, ..)| !busy.contains(&group.group));
+        let (mut bags, mut members) = (Vec::new(), Vec::new());
+        garbage.bags.retain(|bag| {
+            let member = |device: &DeviceId| node.jobs.told.try_claim((bag.bag, *device));
+            // Who is being told of it would know it again.
+            let claims =
+                (node.jobs.bags.try_claim(bag.bag), bag.members.iter().map(member).collect::<Option<Vec<_>>>());
+            let (Some(claim), Some(told)) = claims else { return false };
+            bags.push(claim);
+            members.extend(told);
+            true
+        });
+        Claimed { _groups: groups, _bags: bags, _members: members }
+    }
+}
+
+/// Looks up where the groups of ranges are: since they were listed, and before they were claimed, one may have been moved. A group that
+/// is garbage stays where it is.
+async fn look_again(keeper: &Keeper, garbage: &mut Garbage) -> Result<()> {
+    let groups: BTreeSet<GroupId> = garbage.ranges.iter().map(|(group, ..)| group.group).collect();
+    if groups.is_empty() {
+        return Ok(());
+    }
+    let request = meta::Request::KnownGroups { groups: groups.into_iter().collect() };
+    let meta::Reply::Known(known) = keeper.metadata.ask(request).await? else {
+        unreachable!("known groups were asked for")
+    };
+    let now: BTreeMap<GroupId, Layout> =
+        known.into_iter().filter_map(|group| Some((group.group, group.layout?))).collect();
+    garbage.ranges.retain_mut(|(group, ..)| match now.get(&group.group) {
+        Some(layout) => {
+            group.layout = layout.clone();
+            true
+        }
+        None => false,
+    });
+    Ok(())
+}
+
+/// Devices that free nothing now.
+struct Cannot {
+    /// Missing, or failed.
+    away: BTreeSet<DeviceId>,
+    /// They are there, and do not answer.
+    still: BTreeSet<DeviceId>,
+}
+
+impl Cannot {
+    /// Whether a bag is gone when all other devices have dropped it.
+    fn is_over(&self, bag: &BagInfo) -> bool {
+        !bag.members.iter().any(|member| self.away.contains(member) || self.still.contains(member))
+    }
+}
+
+impl Collect {
+    /// Lets every device that can free its part. Those that could not.
+    async fn free(&self, node: &Node, garbage: &Garbage) -> Result<Cannot> {
+        let keeper = node.keeper()?;
+        let known: BTreeSet<DeviceId> = keeper.devices().await?.iter().map(|info| info.device).collect();
+        let able: Vec<Place> = node.places().into_iter().filter(Place::is_able).collect();
+        let here: BTreeSet<DeviceId> = able.iter().map(Place::id).collect();
+        let mut cannot = Cannot { away: known.difference(&here).copied().collect(), still: node.jobs.still() };
+        let is_over = |bag: &&BagInfo| cannot.is_over(bag);
+        let ending: BTreeSet<BagId> = garbage.bags.iter().filter(is_over).map(|bag| bag.bag).collect();
+        let mut orders = Vec::new();
+        for place in able {
+            let part = Part::of(&place, garbage, &ending);
+            if part.is_empty() || cannot.still.contains(&place.id()) {
+                continue;
+            }
+            match self.freeing.try_claim(place.id()) {
+                Some(claim) => orders.push((place.clone(), part.order(node, place, claim))),
+                // It is still at what an earlier step told it.
+                None => drop(cannot.still.insert(place.id())),
+            }
+        }
+        let answered = cannot.take_answers(node, orders).await;
+        // What is garbage on a far one is found when it is compared.
+        for far in keeper.peers.devices() {
+            if cannot.away.contains(&far.device) || cannot.still.contains(&far.device) {
+                keeper.peers.missed(far.device);
+            }
+        }
+        answered.map(|()| cannot)
+    }
+}
+
+impl Cannot {
+    /// Waits for devices, for each as long as jobs wait. An error of one of this node ends the step when all have answered.
+    async fn take_answers(&mut self, node: &Node, orders: Vec<(Place, Ordered<()>)>) -> Result<()> {
+        let mut answered = Ok(());
+        for (place, order) in orders {
+            match (order.answer().await, &place) {
+                (Some(Ok(())), _) => (),
+                (None, _) => drop(self.still.insert(place.id())),
+                (Some(Err(error)), Place::Near(_)) => answered = Err(error),
+                // Its node went away; what was done elsewhere is done.
+                (Some(Err(error)), Place::Far(_)) => {
+                    self.away.insert(place.id());
+                    said(node, Collect::NAME, Err(error));
+                }
+            }
+        }
+        answered
+    }
+}
+
+/// A device's part of the garbage.
+struct Part {
+    chunks: Vec<ChunkId>,
+    ranges: BTreeMap<ChunkId, Vec<(u64, u64)>>,
+    /// With whether the bag is gone after this step; others come again, and are dropped only where something is left.
+    bags: Vec<(BagId, bool)>,
+}
+
+impl Part {
+    fn of(place: &Place, garbage: &Garbage, ending: &BTreeSet<BagId>) -> Part {
+        let here = |group: &NewGroup| group.layout.on(place.id()).map(|replica| replica.chunk).collect::<Vec<_>>();
+        let chunks = garbage.groups.iter().flat_map(here).collect();
+        let mut ranges: BTreeMap<ChunkId, Vec<(u64, u64)>> = BTreeMap::new();
+        for (group, offset, length) in &garbage.ranges {
+            for Replica { column, chunk, .. } in group.layout.on(place.id()) {
+                let range = group.layout.stripe().column_range(*offset..offset.saturating_add(*length), column);
+                if range.start < range.end {
+                    ranges.entry(chunk).or_default().push((range.start, range.end - range.start));
+                }
+            }
+        }
+        let bags = garbage.bags.iter().filter(|bag| bag.members.contains(&place.id()));
+        Part { chunks, ranges, bags: bags.map(|bag| (bag.bag, ending.contains(&bag.bag))).collect() }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.chunks.is_empty() && self.ranges.is_empty() && self.bags.is_empty()
+    }
+
+    /// Orders it; `claim` is kept until it is done.
+    fn order(self, node: &Node, place: Place, claim: Claim<DeviceId>) -> Ordered<()> {
+        node.jobs.order(place.id(), |order| async move {
+            let freed = self.free(&place, &order).await;
+            drop(claim);
+            freed
+        })
+    }
+
+    async fn free(self, place: &Place, order: &Order) -> Result<()> {
+        for chunks in self.chunks.chunks(LIST_PAGE_MAX) {
+            place.delete(chunks.to_vec()).await?;
+            order.goes_on();
+        }
+        for (chunk, ranges) in self.ranges {
+            order.goes_on();
+            match place.release(chunk, ranges).await {
+                // Gone as a whole meanwhile: that is more than was asked.
+                Err(error) if error.kind() == ErrorKind::NotFound => (),
+                other => other?,
+            }
+        }
+        for (bag, ends) in self.bags {
+            order.goes_on();
+            if !ends {
+                let counts = place.bag_counts(bag).await?;
+                if counts.stat == BagStat::default() && counts.chunks == 0 {
+                    continue;
+                }
+            }
+            place.drop_bag(bag).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,231 @@
+//! Devices are compared with the metadata store: what is on one and should not be there is deleted. That is whatever was to be deleted while
+//! the device was away, failed or stood still, copies that were not finished, and what came for a group or bag that was deleted meanwhile.
+//!
+//! A chunk may be named on a device while that is compared (`moving`), or copied there anew. So what is unknown is claimed with its group,
+//! looked up once more, and deleted under the claim, which is kept until the device answers: until then no copy of it is named there, and a
+//! move that had begun looks at its copy under its own claim before it names it. What somebody else has claimed is left for the next time.
+
+use crate::claims::{Claim, Claims};
+use crate::drain;
+use crate::housekeeping::tell_of_bags;
+use crate::jobs::{Job, LOOK_EVERY, PATIENCE, said};
+use crate::place::Place;
+use crate::service::Node;
+use base::error::{Error, ErrorKind, Result};
+use base::id::{BagId, ChunkId, DeviceId, GroupId, Owner};
+use base::planted::Planted;
+use chunk::ChunkStat;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use tokio::task::JoinSet;
+
+/// Chunks looked at in one step of the comparison of a device with the metadata store: about a millisecond each time that
+/// nothing else is to do, and all of a million within ten minutes.
+const INVENTORY_PAGE: usize = 1000;
+
+/// Compares all devices of this node, before anything is copied: copies that were not finished go before new ones are made.
+pub async fn compare_all(node: &Arc<Node>) {
+    let mut comparing = JoinSet::new();
+    for device in node.served().cloned() {
+        let node = node.clone();
+        comparing.spawn(async move {
+            while !said(&node, "compare", compare(&node, &Place::Near(device.clone())).await.map(drop)) {
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        });
+    }
+    // A fault in one was said where it happened.
+    while comparing.join_next().await.is_some() {}
+}
+
+/// Compares devices of other nodes that came, or came back, and may have missed what was done meanwhile: each beside the others, and with
+/// all the time that it needs.
+#[derive(Default)]
+pub struct CompareReturned {
+    under_way: Claims<DeviceId>,
+    comparing: JoinSet<()>,
+}
+
+impl Job for CompareReturned {
+    const NAME: &'static str = "compare";
+
+    async fn step(&mut self, node: &Arc<Node>) -> Result<bool> {
+        while self.comparing.try_join_next().is_some() {}
+        let (keeper, still) = (node.keeper()?, node.jobs.still());
+        for far in keeper.peers.uncompared() {
+            let place = Place::Far(far);
+            let id = place.id();
+            if !place.is_able() || still.contains(&id) {
+                continue;
+            }
+            let Some(claim) = self.under_way.try_claim(id) else { continue };
+            // What is missed from now on is missed by this comparison, too.
+            keeper.peers.compared(id);
+            let node = node.clone();
+            self.comparing.spawn(async move {
+                let compared = compare_returned(&node, &place).await;
+                if !said(&node, CompareReturned::NAME, compared)
+                    && let Ok(keeper) = node.keeper()
+                {
+                    keeper.peers.missed(id);
+                }
+                drop(claim);
+            });
+        }
+        Ok(false)
+    }
+}
+
+async fn compare_returned(node: &Node, place: &Place) -> Result<()> {
+    let left = compare(node, place).await?;
+    tell_of_bags(node, place).await?;
+    if left.claimed == 0 {
+        return Ok(());
+    }
+    let text = format!("{} chunks on {} are being moved, and are compared after that", left.claimed, place.shown());
+    Err(Error::new(ErrorKind::Busy, text))
+}
+
+/// Deletes every chunk on a device that the metadata store does not know, or knows to be elsewhere: one that was to be deleted
+/// when the node was killed, or a copy that was not finished. What is left.
+pub async fn compare(node: &Node, place: &Place) -> Result<Left> {
+    let (mut left, mut after) = (Left::default(), None);
+    loop {
+        let page = page_of(node, place, after).await?;
+        left.chunks += page.chunks - page.unknown.len() - page.newer;
+        left.newer += page.newer;
+        after = page.next;
+        let claimed = page.forget(node, place, false).await?;
+        (left.chunks, left.claimed) = (left.chunks + claimed, left.claimed + claimed);
+        if after.is_none() {
+            return Ok(left);
+        }
+    }
+}
+
+/// Chunks that stay on a device.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Left {
+    /// Of groups and bags.
+    pub chunks: usize,
+    /// How many of these should not be there, and somebody works on their groups.
+    pub claimed: usize,
+    /// Of owners of a kind that this program does not know: they are for a newer one to move or delete.
+    pub newer: usize,
+}
+
+/// The look at all chunks that never ends. There is little to find: a push that was on its way while its bag was deleted, the first append
+/// to a file that was deleted meanwhile, what a device of this node did not delete when it was told to.
+#[derive(Default)]
+pub struct Sweep {
+    /// The place of the device, and the last chunk.
+    device: usize,
+    after: Option<ChunkId>,
+    under_way: Claims<DeviceId>,
+}
+
+impl Job for Sweep {
+    const NAME: &'static str = "sweep";
+
+    /// The next page.
+    async fn step(&mut self, node: &Arc<Node>) -> Result<bool> {
+        let Some(place) = node.places().into_iter().filter(Place::is_able).nth(self.device) else {
+            (self.device, self.after) = (0, None);
+            return Ok(false);
+        };
+        let is_still = node.jobs.still().contains(&place.id());
+        let claim = self.under_way.try_claim(place.id()).filter(|_| !is_still);
+        let Some(claim) = claim else {
+            (self.device, self.after) = (self.device + 1, None);
+            return Ok(false);
+        };
+        let (swept, after) = (node.clone(), self.after);
+        let page = async move {
+            let page = page_of(&swept, &place, after).await?;
+            let next = page.next;
+            page.forget(&swept, &place, true).await?;
+            drop(claim);
+            Ok::<_, Error>(next)
+        };
+        // What is left of it when time is over goes on by itself.
+        match tokio::time::timeout(PATIENCE, tokio::spawn(page)).await {
+            Ok(Ok(swept)) => self.after = swept?,
+            Ok(Err(_)) | Err(_) => self.after = None,
+        }
+        if self.after.is_none() {
+            self.device += 1;
+        }
+        Ok(false)
+    }
+}
+
+/// Some chunks of a device.
+struct Page {
+    /// How many.
+    chunks: usize,
+    /// How many of them are of owners of a kind that is not known.
+    newer: usize,
+    /// Of groups: those that should not be there.
+    unknown: Vec<(ChunkId, ChunkStat)>,
+    /// Bags of chunks that are there, which do not exist any more.
+    unknown_bags: Vec<BagId>,
+    /// Where the next page begins; none behind the last.
+    next: Option<ChunkId>,
+}
+
+/// Groups and bags are recorded before the first byte comes, so what is not known now was deleted.
+async fn page_of(node: &Node, place: &Place, after: Option<ChunkId>) -> Result<Page> {
+    let (chunks, more) = place.inventory(after, INVENTORY_PAGE).await?;
+    let bags: BTreeSet<BagId> = chunks
+        .iter()
+        .filter_map(|(_, stat)| match stat.owner {
+            Owner::Bag(bag) => Some(bag),
+            Owner::Group(_) | Owner::Newer(_) => None,
+        })
+        .collect();
+    let mut unknown_bags = Vec::new();
+    for bag in bags {
+        match node.metadata()?.ask(meta::Request::BagOf { bag }).await {
+            Ok(_) => (),
+            Err(error) if error.kind() == ErrorKind::NotFound => unknown_bags.push(bag),
+            Err(error) => return Err(error),
+        }
+    }
+    let drain::Unknown { chunks: unknown, newer } = node.unknown_chunks(place.id(), &chunks).await?;
+    let (next, count) = (chunks.last().map(|(chunk, _)| *chunk).filter(|_| more), chunks.len());
+    let unknown: BTreeSet<ChunkId> = unknown.into_iter().collect();
+    let mut unknown: Vec<_> = chunks.into_iter().filter(|(chunk, _)| unknown.contains(chunk)).collect();
+    if matches!(place, Place::Far(_)) && node.planted == Some(Planted::ReturnedKeepsDeleted) {
+        (unknown, unknown_bags) = (Vec::new(), Vec::new());
+    }
+    Ok(Page { chunks: count, newer, unknown, unknown_bags, next })
+}
+
+impl Page {
+    /// Deletes what should not be there. How many of these chunks stay because somebody works on their groups. `unless_copied`: nothing is
+    /// deleted while a device is being emptied, whose copies are not known yet.
+    async fn forget(self, node: &Node, place: &Place, unless_copied: bool) -> Result<usize> {
+        let mut claims: BTreeMap<GroupId, Option<Claim<GroupId>>> = BTreeMap::new();
+        for (_, stat) in &self.unknown {
+            if let Owner::Group(group) = stat.owner {
+                claims.entry(group).or_insert_with(|| node.jobs.groups.try_claim(group));
+            }
+        }
+        let is_ours = |stat: &ChunkStat| matches!(stat.owner, Owner::Group(group) if claims[&group].is_some());
+        let ours: Vec<_> = self.unknown.iter().copied().filter(|(_, stat)| is_ours(stat)).collect();
+        let claimed = self.unknown.len() - ours.len();
+        // What was being named until it was claimed is known now.
+        let unknown = node.unknown_chunks(place.id(), &ours).await?.chunks;
+        // A drain that begins now copies nothing that is on this page.
+        if unless_copied && node.places().iter().any(Place::is_draining) {
+            return Ok(claimed);
+        }
+        if !unknown.is_empty() {
+            place.delete(unknown).await?;
+        }
+        for bag in self.unknown_bags {
+            place.drop_bag(bag).await?;
+        }
+        Ok(claimed)
+    }
+}
