@@ -394,11 +394,14 @@ impl Core {
             self.reply(ticket, Err(missing(chunk)));
             return;
         }
-        for (offset, length) in ranges {
-            let start = (*offset).min(CHUNK_MAX) as u32;
-            let end = offset.saturating_add(*length).min(CHUNK_MAX) as u32;
-            // Bytes still in the tail are released only once they are in a record: the caller asks again.
-            let end = end.min(self.index.open.get(&chunk).map_or(u32::MAX, |open| open.flushed));
+        let bound = |at: u64| at.min(CHUNK_MAX) as u32;
+        let ranges = ranges.iter().map(|(offset, length)| (bound(*offset), bound(offset.saturating_add(*length))));
+        let flushed = self.index.open.get(&chunk).map_or(u32::MAX, |open| open.flushed);
+        if ranges.clone().any(|(_, end)| end > flushed) {
+            // The chunk may be known by its tail alone: a replay has to find it before it finds what of it is released.
+            self.journal_tail(chunk);
+        }
+        for (start, end) in ranges {
             self.record(Record::Release { chunk, start, end });
             let runs = self.index.release(chunk, start, end);
             self.bury(&runs);

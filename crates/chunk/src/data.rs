@@ -313,9 +313,7 @@ impl Core {
             self.bury(&[run]);
             return;
         }
-        let released = self.index.released.get(&id);
-        let covered = |range: &(u32, u32)| range.0 <= run.offset && run.end() <= range.1;
-        if released.is_some_and(|ranges| ranges.iter().any(covered)) {
+        if self.index.is_covered(id, &run) {
             let runs = self.index.release(id, run.offset, run.end());
             self.bury(&runs);
         }

@@ -329,11 +329,13 @@ impl Index {
         self.remembered.insert(id, Recent { grant, length, by });
     }
 
-    /// Releases a range: remembers it and gives back the runs that lie in released ranges altogether.
+    /// Releases a range: remembers it and gives back the runs that lie in released ranges altogether. Of a chunk that is not sealed also
+    /// what is not in a run yet, or comes later: nobody asks again when it is.
     pub fn release(&mut self, id: ChunkId, start: u32, end: u32) -> Vec<Run> {
         self.touch(id);
         let Some(chunk) = self.chunks.get(&id) else { return Vec::new() };
-        let (start, end) = self.whole_cells(id, start, end.min(chunk.length));
+        let most = if chunk.sealed { chunk.length } else { u32::MAX };
+        let (start, end) = self.whole_cells(id, start, end.min(most));
         if start >= end {
             return Vec::new();
         }
@@ -370,6 +372,12 @@ impl Index {
             }
         }
         (start, end)
+    }
+
+    /// Whether a record lies in one released range altogether.
+    pub fn is_covered(&self, id: ChunkId, run: &Run) -> bool {
+        let covered = |range: &(u32, u32)| range.0 <= run.offset && run.end() <= range.1;
+        self.released.get(&id).is_some_and(|ranges| ranges.iter().any(covered))
     }
 
     /// Whether part of `start..end` was released.
@@ -419,8 +427,12 @@ impl Index {
         self.live -= header.run().saved();
         chunk.length = length;
         if header.length > 0 {
-            self.chunks.0.push_run(header.chunk, header.run());
+            let run = header.run();
+            self.chunks.0.push_run(header.chunk, run);
             self.dirty_bytes += format::RUN_BYTES;
+            if self.is_covered(header.chunk, &run) {
+                drop(self.release(header.chunk, run.offset, run.end()));
+            }
         }
         if let Some((whole, crc)) = header.seals
             && whole == length

@@ -86,7 +86,7 @@ pub enum Request {
         chunks: Vec<ChunkId>,
     },
     /// These bytes are no longer needed; reading them is an error from now on. `Reply::Done`. Space comes back when whole
-    /// records (up to 1 MiB) are released.
+    /// records (up to 1 MiB) are released. Of a chunk that is not sealed also bytes that come there later.
     Release {
         /// The chunk.
         chunk: ChunkId,

@@ -1,6 +1,7 @@
 //! Space comes back after deletes, by itself and soon.
 
 use crate::world::{World, append, bytes, small};
+use base::error::ErrorKind;
 use base::id::{BagId, ChunkId, GroupId, Owner};
 use base::limit::FULL_WAIT;
 use base::policy::Level;
@@ -12,6 +13,7 @@ use sim::random::SimRandom;
 use std::time::Duration;
 
 const BAG: Owner = Owner::Bag(BagId(2));
+const FILE: Owner = Owner::Group(GroupId(1));
 
 /// Lets ten seconds pass, as the thread of a device does: it ticks when the engine wants to be ticked.
 fn ten_seconds(world: &mut World) {
@@ -58,6 +60,69 @@ fn deleted_space_comes_back() {
             }
         }
     }
+}
+
+/// What is released while it is gathered, before it is in a record, is released for good: its space comes back when the record is written,
+/// and it is released after a restart, also if the chunk had no record at all by then.
+#[test]
+fn released_while_it_is_gathered() {
+    let (device, random) = (SimDevice::new(1, SimFaults::default()), SimRandom::new(1));
+    let (mut world, _) = World::open(&device, &small(96 * MIB)).expect("opened");
+    let (id, piece) = (ChunkId(1), bytes(&random, 16 * KIB as usize));
+    let mut length = 0;
+    let mut append_one = |world: &mut World, level: Level, release: bool| {
+        world.call(append(FILE, id, length, &piece, level, false)).expect("appended");
+        if release {
+            world.call(Request::Release { chunk: id, ranges: vec![(length, 16 * KIB)] }).expect("released");
+        }
+        length += 16 * KIB;
+    };
+    append_one(&mut world, Level::Received, true);
+    append_one(&mut world, Level::Synced, false);
+    let kept = [(16 * KIB, 32 * KIB)];
+    assert_eq!(world.engine.kept_ranges(id), kept);
+    device.crash();
+    let (mut world, _) = World::open(&device, &small(96 * MIB)).expect("opened");
+    assert_eq!(world.engine.kept_ranges(id), kept);
+    for _ in 0..40 * 64 {
+        append_one(&mut world, Level::Written, true);
+    }
+    for again in [false, true] {
+        assert_eq!(world.engine.kept_ranges(id), kept, "{again}");
+        ten_seconds(&mut world);
+        let usage = world.engine.usage();
+        assert!(usage.used < usage.reserve + 8 * MIB, "{again}: {} used", usage.used);
+        device.crash();
+        world = World::open(&device, &small(96 * MIB)).expect("opened").0;
+    }
+}
+
+/// What comes to an open chunk where it was released before is released, too: an append of a writer that went on elsewhere may come late. Its
+/// space comes back, also when a power loss comes first and it is read from the log.
+#[test]
+fn released_before_it_comes() {
+    let (device, random) = (SimDevice::new(2, SimFaults::default()), SimRandom::new(2));
+    let settings = Settings { checkpoint_bytes: 64 * MIB, ..small(96 * MIB) };
+    let (mut world, _) = World::open(&device, &settings).expect("opened");
+    let (id, large) = (ChunkId(1), bytes(&random, MIB as usize));
+    world.call(append(FILE, id, 0, &large, Level::Synced, false)).expect("appended");
+    world.call(Request::Release { chunk: id, ranges: vec![(1000, u64::MAX - 1000)] }).expect("released");
+    for number in 1..32 {
+        world.call(append(FILE, id, number * MIB, &large, Level::Synced, false)).expect("appended");
+    }
+    for again in [false, true] {
+        device.crash();
+        world = World::open(&device, &settings).expect("opened").0;
+        assert_eq!(world.engine.kept_ranges(id), [(0, 1000)], "{again}");
+        assert_eq!(world.read_part(id, (0, 1000)).expect("read"), large[..1000]);
+        let late = world.read_part(id, (5 * MIB, 1)).expect_err("released");
+        assert_eq!(late.kind(), ErrorKind::NotFound);
+        ten_seconds(&mut world);
+        let usage = world.engine.usage();
+        assert!(usage.used < usage.reserve + 8 * MIB, "{again}: {} used", usage.used);
+    }
+    world.call(Request::Delete { chunks: vec![id] }).expect("deleted");
+    assert_eq!(world.engine.usage().live, 0);
 }
 
 /// Pushes chunks until one waits for room: how many were stored, and the tag of that one.
