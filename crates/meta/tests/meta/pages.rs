@@ -1,9 +1,10 @@
 //! Answers that come in pages: who goes on where each page ended finds everything, however little a page holds.
 
-use crate::world::{World, create};
-use base::id::{BagId, DeviceId, InodeId};
+use crate::world::{World, create, delete, path};
+use base::id::{BagId, DeviceId, GroupId, InodeId};
 use base::limit::SESSION_LEASE;
 use base::policy::{Compression, Policy};
+use meta::request::FileHandle;
 use meta::{Path, Reply, Request};
 
 const ALL: usize = usize::MAX;
@@ -27,6 +28,23 @@ fn to_recover(world: &mut World) -> Vec<InodeId> {
             other => panic!("no list: {other:?}"),
         }
         if after.is_none() {
+            return found;
+        }
+    }
+}
+
+/// The ranges that are garbage, in the same way.
+fn to_release(world: &mut World) -> Vec<(GroupId, u64, u64)> {
+    let (mut found, mut ranges_after) = (Vec::new(), None);
+    loop {
+        match world.ask(Request::Garbage { ranges_after, bags_after: None, limit: ALL }) {
+            Ok(Reply::Garbage(garbage)) => {
+                found.extend(garbage.ranges.iter().map(|(group, offset, length)| (group.group, *offset, *length)));
+                ranges_after = garbage.ranges_resume;
+            }
+            other => panic!("no list: {other:?}"),
+        }
+        if ranges_after.is_none() {
             return found;
         }
     }
@@ -65,11 +83,47 @@ fn what_waits_holds_up_nothing() {
     }
 }
 
-fn created(world: &mut World, name: &str) -> InodeId {
+/// Ranges that wait for a device stay on the list until they are collected, each by itself, whatever is collected around them and whenever the
+/// store is opened again; only with their group they go.
+#[test]
+fn ranges_wait() {
+    for page in [1, 2, 3, 1000] {
+        let mut world = world_of(page);
+        let mut expected = Vec::new();
+        for name in ["/f", "/g", "/h"] {
+            let file = made(&mut world, name);
+            let (inode, generation, group) = (file.inode, file.generation, file.group.group);
+            let finished = Some((group, 100));
+            world.ask(Request::Close { inode, generation, finished, modified: None, mode: None }).expect("closed");
+            for length in [70, 30, 10] {
+                world.ask(Request::Truncate { path: path(name), length }).expect("cut");
+            }
+            expected.extend([(group, 10, 20), (group, 30, 40), (group, 70, 30)]);
+        }
+        expected.sort_unstable();
+        assert_eq!(to_release(&mut world), expected, "pages of {page}");
+        let (group, offset, _) = expected.remove(4);
+        let collected = Request::Collected { groups: Vec::new(), ranges: vec![(group, offset)], bags: Vec::new() };
+        world.ask(collected).expect("collected");
+        world.crash(2);
+        assert_eq!(to_release(&mut world), expected, "pages of {page}");
+        world.ask(delete("/f")).expect("deleted");
+        let gone = expected[0].0;
+        world.ask(Request::Collected { groups: vec![gone], ranges: Vec::new(), bags: Vec::new() }).expect("collected");
+        expected.retain(|(group, ..)| *group != gone);
+        assert_eq!((expected.len(), to_release(&mut world)), (5, expected), "pages of {page}");
+    }
+}
+
+fn made(world: &mut World, name: &str) -> FileHandle {
     match world.ask(create(name)) {
-        Ok(Reply::Handle(file)) => file.inode,
+        Ok(Reply::Handle(file)) => file,
         other => panic!("no file: {other:?}"),
     }
+}
+
+fn created(world: &mut World, name: &str) -> InodeId {
+    made(world, name).inode
 }
 
 fn made_bag(world: &mut World, name: &str) -> BagId {
