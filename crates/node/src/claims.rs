@@ -71,6 +71,7 @@ pub struct Unanswered {
 /// An order that is not answered for as long as this is there.
 pub struct Order {
     key: (DeviceId, u64),
+    begun: Time,
     clock: Arc<dyn Clock>,
     orders: Arc<Mutex<BTreeMap<(DeviceId, u64), Time>>>,
 }
@@ -87,7 +88,7 @@ impl Unanswered {
         let last = orders.range((device, 0)..=(device, u64::MAX)).next_back();
         let key = (device, last.map_or(0, |((_, number), _)| number + 1));
         orders.insert(key, now);
-        Order { key, clock: self.clock.clone(), orders: self.orders.clone() }
+        Order { key, begun: now, clock: self.clock.clone(), orders: self.orders.clone() }
     }
 
     /// The devices of which an order is older than this.
@@ -107,6 +108,11 @@ impl Order {
     /// The next part of it may have to wait for so long before anything is done.
     pub fn may_wait(&self, time: Duration) {
         lock(&self.orders).insert(self.key, self.clock.now().after(time));
+    }
+
+    /// For how long it has been under way, all its parts.
+    pub fn lasts(&self) -> Duration {
+        self.clock.now().since(self.begun)
     }
 
     /// For how long it has not been answered.

@@ -20,9 +20,9 @@
 //! its chunks' names are in no other; bytes that no extent names are never named again; a deleted bag's number belongs to no other. So it
 //! is right whenever it is done, and wherever the chunk is by then.
 //!
-//! Of a device that is missing, failed or stands still, groups are struck off: their chunks are found when it is compared, a far one when it
-//! is there again (`Peers::missed`), a near one by `comparing::Sweep`. Bags wait for all their members. Ranges wait for a device that
-//! stands still; those on one that is missing or failed come back with their group, as they may have to wait for ever.
+//! Of a device that is missing, failed or stands still, groups are struck off: their chunks are found when it is compared, when it is there
+//! again or goes on (`Peers::missed`). Bags wait for all their members. Ranges wait for all devices of their group: no comparison finds
+//! them, for their chunk stays. A device that is none of the store's any more is not waited for.
 
 use crate::claims::{Claim, Claims, Order};
 use crate::jobs::{Job, Ordered, said};
@@ -36,9 +36,16 @@ use chunk::BagStat;
 use meta::request::{BagInfo, Garbage, NewGroup};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Garbage handled in one step; a step is one delete record a device and one metadata change.
 pub const GARBAGE_AT_ONCE: usize = 256;
+
+/// Between two pages of which all has to wait: a page takes the metadata store about a millisecond.
+const PAGE_PAUSE: Duration = Duration::from_millis(50);
+
+/// Ranges of which is remembered that they wait for one device and are freed on the others. If there are more they are freed there again.
+const PARTLY_MAX: usize = 65_536;
 
 /// The job.
 #[derive(Default)]
@@ -48,6 +55,8 @@ pub struct Collect {
     bags_after: Option<BagId>,
     /// Devices that free something.
     freeing: Claims<DeviceId>,
+    /// Ranges that wait for a device and are freed on the others.
+    partly: BTreeSet<(GroupId, u64)>,
 }
 
 impl Job for Collect {
@@ -63,15 +72,25 @@ impl Job for Collect {
         };
         (self.ranges_after, self.bags_after) = (garbage.ranges_resume, garbage.bags_resume);
         let more = self.ranges_after.is_some() || self.bags_after.is_some();
-        let _claimed = Claimed::of(node, &mut garbage);
-        look_again(keeper, &mut garbage).await?;
         if is_empty(&garbage) {
             return Ok(more);
         }
-        let cannot = self.free(node, &garbage).await?;
-        garbage.ranges.retain(|(group, ..)| !is_on(&group.layout, &cannot.still));
+        let mut cannot = Cannot::now(node).await?;
+        // Not even claimed: a move of their group would have to wait time and again.
+        garbage.ranges.retain(|(group, offset, _)| self.is_any_due(&group.layout, (group.group, *offset), &cannot));
+        let _claimed = Claimed::of(node, &mut garbage);
+        look_again(keeper, &mut garbage).await?;
+        if !is_empty(&garbage) {
+            self.free(node, &garbage, &mut cannot).await?;
+        }
+        self.note_partly(&garbage, &cannot);
+        garbage.ranges.retain(|(group, ..)| cannot.are_none_on(&group.layout));
         garbage.bags.retain(|bag| cannot.is_over(bag));
         if is_empty(&garbage) {
+            if more {
+                // All that is on this page waits, and there may be thousands of such pages.
+                tokio::time::sleep(PAGE_PAUSE).await;
+            }
             return Ok(more);
         }
         let collected = meta::Request::Collected {
@@ -79,17 +98,17 @@ impl Job for Collect {
             ranges: garbage.ranges.iter().map(|(group, offset, _)| (group.group, *offset)).collect(),
             bags: garbage.bags.iter().map(|bag| bag.bag).collect(),
         };
-        keeper.metadata.ask(collected).await?;
-        Ok(true)
+        let struck_off = keeper.metadata.ask(collected).await;
+        // Not before: a comparison in between would find their groups.
+        for device in cannot.missed(&garbage) {
+            keeper.peers.missed(device);
+        }
+        struck_off.map(|_| true)
     }
 }
 
 fn is_empty(garbage: &Garbage) -> bool {
     garbage.groups.is_empty() && garbage.ranges.is_empty() && garbage.bags.is_empty()
-}
-
-fn is_on(layout: &Layout, devices: &BTreeSet<DeviceId>) -> bool {
-    layout.replicas().any(|replica| devices.contains(&replica.device))
 }
 
 /// What a step works on.
@@ -161,46 +180,33 @@ struct Cannot {
 }
 
 impl Cannot {
+    async fn now(node: &Node) -> Result<Cannot> {
+        let mut away: BTreeSet<DeviceId> = node.keeper()?.devices().await?.iter().map(|info| info.device).collect();
+        for able in node.places().iter().filter(|place| place.is_able()) {
+            away.remove(&able.id());
+        }
+        Ok(Cannot { away, still: node.jobs.still() })
+    }
+
+    fn has(&self, device: DeviceId) -> bool {
+        self.away.contains(&device) || self.still.contains(&device)
+    }
+
+    fn are_none_on(&self, layout: &Layout) -> bool {
+        !layout.replicas().any(|replica| self.has(replica.device))
+    }
+
     /// Whether a bag is gone when all other devices have dropped it.
     fn is_over(&self, bag: &BagInfo) -> bool {
-        !bag.members.iter().any(|member| self.away.contains(member) || self.still.contains(member))
+        !bag.members.iter().any(|member| self.has(*member))
     }
-}
 
-impl Collect {
-    /// Lets every device that can free its part. Those that could not.
-    async fn free(&self, node: &Node, garbage: &Garbage) -> Result<Cannot> {
-        let keeper = node.keeper()?;
-        let known: BTreeSet<DeviceId> = keeper.devices().await?.iter().map(|info| info.device).collect();
-        let able: Vec<Place> = node.places().into_iter().filter(Place::is_able).collect();
-        let here: BTreeSet<DeviceId> = able.iter().map(Place::id).collect();
-        let mut cannot = Cannot { away: known.difference(&here).copied().collect(), still: node.jobs.still() };
-        let is_over = |bag: &&BagInfo| cannot.is_over(bag);
-        let ending: BTreeSet<BagId> = garbage.bags.iter().filter(is_over).map(|bag| bag.bag).collect();
-        let mut orders = Vec::new();
-        for place in able {
-            let part = Part::of(&place, garbage, &ending);
-            if part.is_empty() || cannot.still.contains(&place.id()) {
-                continue;
-            }
-            match self.freeing.try_claim(place.id()) {
-                Some(claim) => orders.push((place.clone(), part.order(node, place, claim))),
-                // It is still at what an earlier step told it.
-                None => drop(cannot.still.insert(place.id())),
-            }
-        }
-        let answered = cannot.take_answers(node, orders).await;
-        // What is garbage on a far one is found when it is compared.
-        for far in keeper.peers.devices() {
-            if cannot.away.contains(&far.device) || cannot.still.contains(&far.device) {
-                keeper.peers.missed(far.device);
-            }
-        }
-        answered.map(|()| cannot)
+    /// Those that have chunks of groups which are struck off.
+    fn missed(&self, garbage: &Garbage) -> BTreeSet<DeviceId> {
+        let replicas = garbage.groups.iter().flat_map(|group| group.layout.replicas());
+        replicas.map(|replica| replica.device).filter(|device| self.has(*device)).collect()
     }
-}
 
-impl Cannot {
     /// Waits for devices, for each as long as jobs wait. An error of one of this node ends the step when all have answered.
     async fn take_answers(&mut self, node: &Node, orders: Vec<(Place, Ordered<()>)>) -> Result<()> {
         let mut answered = Ok(());
@@ -217,6 +223,48 @@ impl Cannot {
             }
         }
         answered
+    }
+}
+
+impl Collect {
+    /// Whether something of a range can be freed now that is not known to be free.
+    fn is_any_due(&self, layout: &Layout, range: (GroupId, u64), cannot: &Cannot) -> bool {
+        cannot.are_none_on(layout)
+            || !self.partly.contains(&range) && layout.replicas().any(|replica| !cannot.has(replica.device))
+    }
+
+    /// Notes which ranges are freed everywhere but on devices that are waited for.
+    fn note_partly(&mut self, garbage: &Garbage, cannot: &Cannot) {
+        for (group, offset, _) in &garbage.ranges {
+            let range = (group.group, *offset);
+            if cannot.are_none_on(&group.layout) {
+                self.partly.remove(&range);
+            } else {
+                if self.partly.len() >= PARTLY_MAX {
+                    self.partly.clear();
+                }
+                self.partly.insert(range);
+            }
+        }
+    }
+
+    /// Lets every device that can free its part. Those that turn out not to can are noted.
+    async fn free(&self, node: &Node, garbage: &Garbage, cannot: &mut Cannot) -> Result<()> {
+        let is_over = |bag: &&BagInfo| cannot.is_over(bag);
+        let ending: BTreeSet<BagId> = garbage.bags.iter().filter(is_over).map(|bag| bag.bag).collect();
+        let mut orders = Vec::new();
+        for place in node.places() {
+            let part = Part::of(&place, garbage, &ending);
+            if part.is_empty() || cannot.has(place.id()) {
+                continue;
+            }
+            match self.freeing.try_claim(place.id()) {
+                Some(claim) => orders.push((place.clone(), part.order(node, place, claim))),
+                // It is still at what an earlier step told it.
+                None => drop(cannot.still.insert(place.id())),
+            }
+        }
+        cannot.take_answers(node, orders).await
     }
 }
 

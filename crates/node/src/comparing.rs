@@ -38,8 +38,8 @@ pub async fn compare_all(node: &Arc<Node>) {
     while comparing.join_next().await.is_some() {}
 }
 
-/// Compares devices of other nodes that came, or came back, and may have missed what was done meanwhile: each beside the others, and with
-/// all the time that it needs.
+/// Compares devices that may have missed what was done meanwhile, those of other nodes that came, or came back, and those that stood still:
+/// each beside the others, and with all the time that it needs.
 #[derive(Default)]
 pub struct CompareReturned {
     under_way: Claims<DeviceId>,
@@ -52,10 +52,10 @@ impl Job for CompareReturned {
     async fn step(&mut self, node: &Arc<Node>) -> Result<bool> {
         while self.comparing.try_join_next().is_some() {}
         let (keeper, still) = (node.keeper()?, node.jobs.still());
-        for far in keeper.peers.uncompared() {
-            let place = Place::Far(far);
+        let uncompared = keeper.peers.uncompared();
+        for place in node.places() {
             let id = place.id();
-            if !place.is_able() || still.contains(&id) {
+            if !uncompared.contains(&id) || !place.is_able() || still.contains(&id) {
                 continue;
             }
             let Some(claim) = self.under_way.try_claim(id) else { continue };

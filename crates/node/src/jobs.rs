@@ -36,6 +36,9 @@ const GATHER: Duration = Duration::from_millis(50);
 /// How long a device has for an order of a job before it stands still: as long as a node may be silent.
 pub const PATIENCE: Duration = NODE_SILENCE_MAX;
 
+/// How long a step waits for an order of which part after part is answered: a slow device must not hold up the others either.
+const PATIENCE_IN_ALL: Duration = Duration::from_secs(4 * PATIENCE.as_secs());
+
 /// Something that the keeper does again and again.
 pub trait Job: Send + 'static {
     /// Its name, for people.
@@ -124,7 +127,14 @@ impl Jobs {
         work: impl FnOnce(Arc<Order>) -> F,
     ) -> Ordered<T> {
         let order = Arc::new(self.unanswered.begin(device));
-        Ordered { order: Arc::downgrade(&order), task: tokio::spawn(work(order)) }
+        let (given, work) = (Arc::downgrade(&order), work(order.clone()));
+        let task = tokio::spawn(async move {
+            let done = work.await;
+            // Until then it is not answered, whether the work knows of it or not.
+            drop(order);
+            done
+        });
+        Ordered { order: given, task }
     }
 }
 
@@ -138,16 +148,71 @@ impl<T> Ordered<T> {
     /// The answer; none: it does not come in time.
     pub async fn answer(mut self) -> Option<Result<T>> {
         loop {
-            let age = self.order.upgrade().map_or(Duration::ZERO, |order| order.age());
-            if age >= PATIENCE {
+            let ages = self.order.upgrade().map(|order| (order.age(), order.lasts()));
+            let (age, in_all) = ages.unwrap_or_default();
+            if age >= PATIENCE || in_all >= PATIENCE_IN_ALL {
                 return None;
             }
-            match timeout(PATIENCE - age, &mut self.task).await {
-                // A fault in it was said where it happened; nobody knows how far it came.
-                Ok(ended) => return ended.ok(),
-                // It went on meanwhile, or it is too late.
-                Err(_) => (),
+            // Else it went on meanwhile, or it is too late. A fault in it was said where it happened; nobody knows how far it came.
+            if let Ok(ended) = timeout(PATIENCE - age, &mut self.task).await {
+                return ended.ok();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Jobs, PATIENCE, PATIENCE_IN_ALL};
+    use base::env::Clock;
+    use base::error::Result;
+    use base::id::DeviceId;
+    use sim::clock::SimClock;
+    use std::sync::Arc;
+    use tokio::sync::oneshot;
+
+    /// An order that is not answered in time is given up by who gave it, and goes on; its device stands still until it is done. One that was
+    /// answered is not waited for.
+    #[tokio::test]
+    async fn given_up_and_not_forgotten() {
+        let (clock, device) = (Arc::new(SimClock::default()), DeviceId(1));
+        let jobs = Jobs::new(clock.clone());
+        let (tell, told) = oneshot::channel::<()>();
+        let late = jobs.order(device, |_| async move {
+            let _told = told.await;
+            Ok(())
+        });
+        let quick = jobs.order(DeviceId(2), |_| async { Ok(7) });
+        assert_eq!(quick.answer().await, Some(Ok(7)));
+        assert!(jobs.still().is_empty());
+        clock.advance(PATIENCE);
+        assert_eq!(jobs.still(), [device].into());
+        assert!(late.answer().await.is_none());
+        assert_eq!(jobs.still(), [device].into(), "it is owed");
+        tell.send(()).expect("it goes on");
+        while !jobs.still().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// An order of which part after part is answered is waited for, but not for ever.
+    #[tokio::test]
+    async fn slow_is_not_still() {
+        let (clock, device) = (Arc::new(SimClock::default()), DeviceId(1));
+        let jobs = Jobs::new(clock.clone());
+        let parts = clock.clone();
+        let slow = jobs.order(device, |order| async move {
+            for _ in 0..PATIENCE_IN_ALL.as_secs() {
+                parts.advance(std::time::Duration::from_secs(1));
+                order.goes_on();
+            }
+            std::future::pending::<Result<()>>().await
+        });
+        let begun = Clock::now(&*clock);
+        while Clock::now(&*clock).since(begun) < PATIENCE_IN_ALL {
+            tokio::task::yield_now().await;
+        }
+        assert!(slow.answer().await.is_none());
+        assert!(jobs.still().is_empty());
     }
 }

@@ -25,7 +25,7 @@ pub struct Peers {
 struct Marks {
     /// How often a node came, or came back.
     returns: u64,
-    /// Not compared with the metadata since their node came, or since something could not be done there.
+    /// Not compared with the metadata since their node came, or since something could not be done there: then also one of this node.
     uncompared: BTreeSet<DeviceId>,
     /// How far the drains have come.
     drains: BTreeMap<DeviceId, Draining>,
@@ -130,15 +130,14 @@ impl Peers {
         refused.insert(from, why.to_string()).is_none_or(|before| before != why)
     }
 
-    /// Something could not be done on this device: it has to be compared with the metadata when it is there again.
+    /// Something could not be done on this device: it has to be compared with the metadata when it is there again, or goes on.
     pub fn missed(&self, device: DeviceId) {
         self.marks().uncompared.insert(device);
     }
 
-    /// Devices that have to be compared with the metadata and can be reached.
-    pub fn uncompared(&self) -> Vec<Far> {
-        let uncompared = self.marks().uncompared.clone();
-        self.devices().into_iter().filter(|far| uncompared.contains(&far.device)).collect()
+    /// Devices that have to be compared with the metadata.
+    pub fn uncompared(&self) -> BTreeSet<DeviceId> {
+        self.marks().uncompared.clone()
     }
 
     /// The device was compared with the metadata.

@@ -1,10 +1,12 @@
-//! A device of another node that neither answers nor fails: its disk stands still, and its node reports.
+//! A device of another node that neither answers nor fails: its disk stands still, and its node reports. And what waits for one that is away.
 
-use super::{Client, Cluster, ask};
+use super::{Client, Cluster, Open, ask};
 use crate::failing::FailingWorld;
 use crate::until;
+use base::error::ErrorKind;
 use base::limit::{NODE_SILENCE_MAX, SESSION_LEASE};
-use net::message::{Id, bag, file};
+use net::message::layout::Column;
+use net::message::{Id, bag, chunk, file};
 use std::sync::Arc;
 
 impl Client {
@@ -19,6 +21,29 @@ impl Client {
 
     async fn is_open(&self, path: &str) -> bool {
         ask(&self.keeper, &file::Stat { path: path.to_string() }).await.expect("it is there").open
+    }
+
+    /// A closed file of 100,000 bytes on a device.
+    async fn make_on(&self, device: Id, name: &str) -> Open {
+        let mut open = self.create_on(device, name).await;
+        self.append(&mut open, &[7; 100_000]).await.expect("written");
+        self.close(&open).await.expect("closed");
+        open
+    }
+
+    async fn cut(&self, path: &str) {
+        let cut = file::Truncate { path: path.to_string(), length: 50_000, ..file::Truncate::default() };
+        ask(&self.keeper, &cut).await.expect("cut");
+    }
+
+    /// Whether the second half of a file's chunk is not to be read any more.
+    async fn is_cut(&self, open: &Open) -> bool {
+        let Column { device, chunk, .. } = open.opened.group.layout.columns[0];
+        let ranges = vec![chunk::Range { offset: 60_000, length: 1 }];
+        match ask(self.at(device), &chunk::Read { device, chunk, ranges, ..chunk::Read::default() }).await {
+            Ok(_) => false,
+            Err(error) => error.kind() == ErrorKind::NotFound,
+        }
     }
 
     async fn delete(&self, path: &str) {
@@ -87,5 +112,34 @@ async fn a_device_stands_still() {
     until("its garbage is freed, too", async || client.chunks_on(still).await == 1).await;
     until("its abandoned file is ended, too", async || !client.is_open(left_still).await).await;
     until("it joins, too", async || client.has(&without, still).await).await;
+    cluster.stop_all().await;
+}
+
+/// What is cut off a file while its device is away is released when the device is back, also if the keeper was started again in between.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ranges_wait_for_their_device() {
+    let mut cluster = Cluster::start("ranges", 2).await;
+    let client = cluster.client(1).await;
+    let far = client.far();
+    let near = client.devices().into_iter().find(|device| *device != far).expect("that of the keeper");
+    let files = [client.make_on(far, "first").await, client.make_on(far, "second").await];
+    // Of a later group: when that is released, those before it on the list were looked at.
+    let marks = [client.make_on(near, "first-mark").await, client.make_on(near, "second-mark").await];
+    cluster.stop(1).await;
+    cluster.ahead(NODE_SILENCE_MAX);
+    for (file, mark) in files.iter().zip(&marks) {
+        client.cut(&file.path).await;
+        client.cut(&mark.path).await;
+        until("that of the keeper is released", async || client.is_cut(mark).await).await;
+    }
+    cluster.stop(0).await;
+    cluster.run(0).await;
+    cluster.run(1).await;
+    cluster.all_there(2).await;
+    let client = cluster.client(2).await;
+    for file in &files {
+        until("that of the other node is released, too", async || client.is_cut(file).await).await;
+        assert_eq!(client.read(&file.path).await.expect("read"), [7; 50_000]);
+    }
     cluster.stop_all().await;
 }
