@@ -94,7 +94,7 @@ pub const FETCH_MAX: u64 = 16 * MIB;
 /// that writers and readers beside it get their turns.
 pub const FETCH_BUDGET: u64 = 8 * MIB;
 
-/// Chunks that move at once off one device.
+/// Chunks that move at once off devices that are being emptied, without those that wait for a device that does not answer.
 pub const MOVES_MAX: usize = 4;
 
 /// Payloads up to here need no credit: a connection may have `SMALL_FRAMES_MAX` of them in flight.

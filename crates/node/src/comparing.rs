@@ -8,7 +8,7 @@
 use crate::claims::{Claim, Claims};
 use crate::drain;
 use crate::housekeeping::tell_of_bags;
-use crate::jobs::{Job, LOOK_EVERY, PATIENCE, said};
+use crate::jobs::{GATHER, Job, LOOK_EVERY, PATIENCE, said};
 use crate::place::Place;
 use crate::service::Node;
 use base::error::{Error, ErrorKind, Result};
@@ -23,19 +23,31 @@ use tokio::task::JoinSet;
 /// nothing else is to do, and all of a million within ten minutes.
 const INVENTORY_PAGE: usize = 1000;
 
-/// Compares all devices of this node, before anything is copied: copies that were not finished go before new ones are made.
-pub async fn compare_all(node: &Arc<Node>) {
-    let mut comparing = JoinSet::new();
+/// Compares all devices of this node, before anything is copied: copies that were not finished go before new ones are made. One that does
+/// not answer is not waited for, and its comparison is given back, to go on: whoever copies to it looks at the copy before that is named.
+pub async fn compare_all(node: &Arc<Node>) -> JoinSet<DeviceId> {
+    let (mut comparing, mut waits) = (JoinSet::new(), BTreeSet::new());
     for device in node.served().cloned() {
+        waits.insert(device.id);
         let node = node.clone();
         comparing.spawn(async move {
             while !said(&node, "compare", compare(&node, &Place::Near(device.clone())).await.map(drop)) {
                 tokio::time::sleep(LOOK_EVERY).await;
             }
+            device.id
         });
     }
-    // A fault in one was said where it happened.
-    while comparing.join_next().await.is_some() {}
+    while !waits.is_empty() {
+        match tokio::time::timeout(GATHER, comparing.join_next()).await {
+            Ok(Some(Ok(device))) => drop(waits.remove(&device)),
+            // A fault in one was said where it happened.
+            Ok(Some(Err(_))) | Err(_) => (),
+            Ok(None) => break,
+        }
+        let still = node.jobs.still();
+        waits.retain(|device| !still.contains(device));
+    }
+    comparing
 }
 
 /// Compares devices that may have missed what was done meanwhile, those of other nodes that came, or came back, and those that stood still:
@@ -149,7 +161,12 @@ impl Job for Sweep {
         };
         // What is left of it when time is over goes on by itself.
         match tokio::time::timeout(PATIENCE, tokio::spawn(page)).await {
-            Ok(Ok(swept)) => self.after = swept?,
+            Ok(Ok(Ok(next))) => self.after = next,
+            // The others have their turns before it is tried again.
+            Ok(Ok(Err(error))) => {
+                (self.device, self.after) = (self.device + 1, None);
+                return Err(error);
+            }
             Ok(Err(_)) | Err(_) => self.after = None,
         }
         if self.after.is_none() {
@@ -173,9 +190,15 @@ struct Page {
     next: Option<ChunkId>,
 }
 
+/// Waits for a device however long it takes: what it holds is claimed. Others hear that it does not answer.
+async fn asked<T>(node: &Node, place: &Place, answer: impl Future<Output = T>) -> T {
+    let _order = node.jobs.unanswered.begin(place.id());
+    answer.await
+}
+
 /// Groups and bags are recorded before the first byte comes, so what is not known now was deleted.
 async fn page_of(node: &Node, place: &Place, after: Option<ChunkId>) -> Result<Page> {
-    let (chunks, more) = place.inventory(after, INVENTORY_PAGE).await?;
+    let (chunks, more) = asked(node, place, place.inventory(after, INVENTORY_PAGE)).await?;
     let bags: BTreeSet<BagId> = chunks
         .iter()
         .filter_map(|(_, stat)| match stat.owner {
@@ -221,10 +244,10 @@ impl Page {
             return Ok(claimed);
         }
         if !unknown.is_empty() {
-            place.delete(unknown).await?;
+            asked(node, place, place.delete(unknown)).await?;
         }
         for bag in self.unknown_bags {
-            place.drop_bag(bag).await?;
+            asked(node, place, place.drop_bag(bag)).await?;
         }
         Ok(claimed)
     }

@@ -2,6 +2,7 @@
 //! was cut short goes on at the next start. Reads and writes go on meanwhile.
 
 use crate::bags::BagCounts;
+use crate::claims::{Claim, Claims};
 use crate::comparing::{Left, compare};
 use crate::device::{Device, Item, Pushed};
 use crate::housekeeping::join;
@@ -14,7 +15,7 @@ use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, GroupId, NodeId, Owner, SessionId};
 use base::layout::{Column, Layout, Replica};
-use base::limit::{LIST_PAGE_MAX, MOVES_MAX};
+use base::limit::LIST_PAGE_MAX;
 use base::planted::Planted;
 use base::unit::{WallTime, show_bytes};
 use bytes::Bytes;
@@ -28,8 +29,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
-use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::task::{JoinError, JoinSet};
 
 /// Between two looks at devices that are being emptied and at which nothing can be done just now.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -65,22 +66,19 @@ impl Draining {
     }
 }
 
-/// Empties devices until the node stops.
+/// Empties devices until the node stops, each beside the others.
 pub async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
-    let mut away = BTreeSet::new();
+    let (mut away, mut passes, under_way) = (BTreeSet::new(), JoinSet::new(), Claims::default());
     while !*stopped.borrow() {
+        while passes.try_join_next().is_some() {}
         if let Err(error) = note_away(&node, &mut away).await {
             node.log.say(Level::Warn, "drain", error.text(), &[]);
         }
-        for place in node.places().into_iter().filter(|place| place.is_draining() && place.can_be_asked()) {
-            let passed = tokio::select! {
-                biased;
-                _ = stopped.changed() => return,
-                passed = pass(&node, &place) => passed,
-            };
-            if let Err(error) = passed {
-                node.log.say(Level::Warn, "drain", error.text(), &[("place", &place.shown())]);
-                node.drained(&place, |draining| draining.waits = error.text().to_string());
+        let still = node.jobs.still();
+        let may_go_on = |place: &Place| place.is_draining() && place.can_be_asked() && !still.contains(&place.id());
+        for place in node.places().into_iter().filter(may_go_on) {
+            if let Some(claim) = under_way.try_claim(place.id()) {
+                passes.spawn(pass_and_say(node.clone(), place, claim));
             }
         }
         tokio::select! {
@@ -90,6 +88,14 @@ pub async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
             () = tokio::time::sleep(LOOK_EVERY) => (),
         }
     }
+}
+
+async fn pass_and_say(node: Arc<Node>, place: Place, claim: Claim<DeviceId>) {
+    if let Err(error) = pass(&node, &place).await {
+        node.log.say(Level::Warn, "drain", error.text(), &[("place", &place.shown())]);
+        node.drained(&place, |draining| draining.waits = error.text().to_string());
+    }
+    drop(claim);
 }
 
 /// Notes of drains whose device cannot be asked what they wait for, and forgets it when it can.
@@ -211,12 +217,10 @@ async fn find_moves(node: &Arc<Node>, place: &Place, moves: &mut Moves<'_>, wait
         };
         for group in &groups {
             for Replica { chunk, .. } in group.layout.on(place.id()) {
-                while moves.tasks.len() >= MOVES_MAX {
-                    moves.next(waits).await?;
-                }
+                let turn = moves.turn(waits).await?;
                 let is_open = open.contains(&group.group);
                 match node.target(place, group, is_open, &moves.under_way).await? {
-                    Some(to) => moves.begin(group.group, chunk, to),
+                    Some(to) => moves.begin((group.group, chunk), to, turn),
                     None => written += 1,
                 }
             }
@@ -227,6 +231,9 @@ async fn find_moves(node: &Arc<Node>, place: &Place, moves: &mut Moves<'_>, wait
         }
     }
 }
+
+/// How a chunk's way to a device ended.
+type Ended = std::result::Result<(DeviceId, Result<()>), JoinError>;
 
 /// Chunks that are on their way off a device.
 struct Moves<'a> {
@@ -244,27 +251,39 @@ impl Moves<'_> {
         Moves { node, place, tasks: JoinSet::new(), under_way: BTreeMap::new(), unreadable: Vec::new() }
     }
 
-    fn begin(&mut self, group: GroupId, chunk: ChunkId, to: Place) {
+    /// Waits for a turn, and notes what has ended. An error ends the pass.
+    async fn turn(&mut self, waits: &mut Vec<String>) -> Result<OwnedSemaphorePermit> {
+        let Ok(turn) = self.node.jobs.moves.clone().acquire_owned().await else { unreachable!("nobody closes it") };
+        while let Some(ended) = self.tasks.try_join_next() {
+            self.note(ended, waits)?;
+        }
+        Ok(turn)
+    }
+
+    fn begin(&mut self, (group, chunk): (GroupId, ChunkId), to: Place, turn: OwnedSemaphorePermit) {
         let target = to.id();
         *self.under_way.entry(target).or_default() += 1;
         let (node, from, copied) = (self.node.clone(), self.place.clone(), AtomicU64::new(0));
         let one = Move { node, group, chunk, from, to, copied };
-        self.tasks.spawn(async move { (target, one.run().await) });
+        self.tasks.spawn(async move {
+            let moved = one.run().await;
+            drop(turn);
+            (target, moved)
+        });
     }
 
     /// Waits for all of them to end. The first error that ends the pass.
     async fn end(&mut self, waits: &mut Vec<String>) -> Result<()> {
         let mut ended = Ok(());
-        while !self.tasks.is_empty() {
-            let next = self.next(waits).await;
+        while let Some(next) = self.tasks.join_next().await {
+            let next = self.note(next, waits);
             ended = ended.and(next);
         }
         ended
     }
 
-    /// Waits for the next one to end. An error ends the pass.
-    async fn next(&mut self, waits: &mut Vec<String>) -> Result<()> {
-        let Some(ended) = self.tasks.join_next().await else { return Ok(()) };
+    /// One has ended. An error ends the pass.
+    fn note(&mut self, ended: Ended, waits: &mut Vec<String>) -> Result<()> {
         let cut_off = |error| Error::new(ErrorKind::Io, format!("moving a chunk was cut off: {error}"));
         let (target, moved) = ended.map_err(cut_off)?;
         if let Some(count) = self.under_way.get_mut(&target) {
@@ -279,6 +298,7 @@ impl Moves<'_> {
             Err(error) if error.kind() == ErrorKind::Stale => {
                 waits.push("what was deleted to be collected".to_string());
             }
+            Err(error) if error.kind() == ErrorKind::Busy => waits.push(error.text().to_string()),
             Err(error) if matches!(error.kind(), ErrorKind::Full | ErrorKind::Unreachable) => return Err(error),
             Err(error) => self.unreadable.push(error.text().to_string()),
         }
@@ -297,9 +317,15 @@ async fn leave_bags(node: &Node, place: &Place, waits: &mut Vec<String>) -> Resu
             // Before it is counted what is there: a push that waits for room in the device would come after the count. And for good:
             // its node may start again with the device as a new one, and producers name it until they ask who is in the bag. What they
             // push there would be found by nobody.
-            place => place.seal_bag(bag.bag, bag.epoch).await?,
+            place => {
+                // Told late, it is right, too: only a join takes that back, which is told after it.
+                let (bag, epoch) = (bag.bag, bag.epoch);
+                node.jobs.told(place, |place, _| async move { place.seal_bag(bag, epoch).await }).await?;
+            }
         }
-        let BagCounts { stat, chunks, .. } = place.bag_counts(bag.bag).await?;
+        let number = bag.bag;
+        let counted = node.jobs.told(place, |place, _| async move { place.bag_counts(number).await }).await?;
+        let BagCounts { stat, chunks, .. } = counted;
         if chunks > 0 && node.planted != Some(Planted::BagLeftWithChunks) {
             let kept = if bag.retain { ", which retains them: until it is removed" } else { "" };
             let failed = if place.has_failed() { "; they follow when its node was started again" } else { "" };
@@ -472,13 +498,20 @@ impl Node {
         under_way: &BTreeMap<DeviceId, usize>,
     ) -> Result<Option<Place>> {
         let is_near = |place: &Place| matches!(place, Place::Near(_));
-        let roomy: Vec<Place> = self.targets(from).await?.into_iter().filter(|target| target.room() > STEP).collect();
+        let mut roomy = self.targets(from).await?;
+        roomy.retain(|target| target.room() > STEP);
         if roomy.is_empty() {
             let text = format!(
                 "no other device has room for what is left on {}; nothing is lost; delete something or start the node with another --data DIR",
                 from.shown()
             );
             return Err(Error::new(ErrorKind::Full, text));
+        }
+        let still = self.jobs.still();
+        roomy.retain(|target| !still.contains(&target.id()));
+        if roomy.is_empty() {
+            let text = format!("the devices that have room for what is left on {} do not answer", from.shown());
+            return Err(Error::new(ErrorKind::Unreachable, text));
         }
         let rank = |target: &Place| {
             let apart = group.layout.on(target.id()).next().is_none();

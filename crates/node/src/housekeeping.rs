@@ -29,11 +29,11 @@ pub async fn run(node: Arc<Node>, stopped: watch::Receiver<bool>) {
     // Unfinished copies go before new ones are made.
     let (drains, mut ended) = each();
     running.spawn(async move {
-        tokio::select! {
+        let _comparing = tokio::select! {
             biased;
             _ = ended.changed() => return,
-            () = compare_all(&drains) => (),
-        }
+            comparing = compare_all(&drains) => comparing,
+        };
         drain::run(drains, ended).await;
     });
     begin(&mut running, Report::default(), each());
@@ -93,8 +93,8 @@ impl Report {
         let still = node.jobs.still();
         let shown = |device: DeviceId| node.place(device).map_or_else(|_| device.to_string(), |place| place.shown());
         for device in still.difference(&self.still) {
-            let text = "a device has not answered an order for 5 s; what was acknowledged is safe; its garbage, its abandoned files and the \
-                        bags that it joins wait for it, others do not; look at its disk and its node";
+            let text = "a device has not answered an order for 5 s; what was acknowledged is safe; its garbage, its abandoned \
+                        files, its drain and the bags that it joins wait for it, others do not; look at its disk and its node";
             node.log.say(Level::Warn, "housekeeping", text, &[("place", &shown(*device))]);
         }
         for device in self.still.difference(&still) {
@@ -140,11 +140,14 @@ impl Job for ForgetSessions {
 pub async fn tell_of_bags(node: &Node, place: &Place) -> Result<()> {
     for bag in node.bags().await?.into_iter().filter(|bag| bag.members.contains(&place.id())) {
         let _told = node.jobs.told.claim((bag.bag, place.id())).await;
-        // It may have been deleted and dropped until it was claimed: then nothing of it may come back.
+        // It may have been deleted and dropped until it was claimed, or the device have left it: then nothing of it may come back.
         let bag = match node.metadata()?.ask(meta::Request::BagOf { bag: bag.bag }).await {
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
             found => bag_of(found?),
         };
+        if !bag.members.contains(&place.id()) {
+            continue;
+        }
         if bag.pass > 0 || bag.retain {
             place.begin_pass(bag.bag, bag.pass, bag.retain).await?;
         }

@@ -14,15 +14,16 @@
 
 use crate::claims::{Claims, Order, Unanswered};
 use crate::log::Level;
+use crate::place::Place;
 use crate::service::Node;
 use base::env::Clock;
-use base::error::Result;
+use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, DeviceId, GroupId};
-use base::limit::NODE_SILENCE_MAX;
+use base::limit::{MOVES_MAX, NODE_SILENCE_MAX};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -31,7 +32,7 @@ pub const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// How long a job waits after it was woken (a delete), so that one step does what many changes left: a step costs a sync of its own
 /// and as much processor as ten deletes.
-const GATHER: Duration = Duration::from_millis(50);
+pub const GATHER: Duration = Duration::from_millis(50);
 
 /// How long a device has for an order of a job before it stands still: as long as a node may be silent.
 pub const PATIENCE: Duration = NODE_SILENCE_MAX;
@@ -105,18 +106,32 @@ pub struct Jobs {
     pub told: Claims<(BagId, DeviceId)>,
     /// What devices have not answered.
     pub unanswered: Unanswered,
+    /// Chunks that may be on their way off devices at once.
+    pub moves: Arc<Semaphore>,
 }
 
 impl Jobs {
     /// Nobody works on anything yet.
     pub fn new(clock: Arc<dyn Clock>) -> Jobs {
         let (groups, bags, told) = (Claims::default(), Claims::default(), Claims::default());
-        Jobs { groups, bags, told, unanswered: Unanswered::new(clock) }
+        let moves = Arc::new(Semaphore::new(MOVES_MAX));
+        Jobs { groups, bags, told, unanswered: Unanswered::new(clock), moves }
     }
 
     /// Devices that stand still.
     pub fn still(&self) -> BTreeSet<DeviceId> {
         self.unanswered.older_than(PATIENCE)
+    }
+
+    /// Orders something of a device and waits for the answer, as long as jobs do; an error if it does not come in time, and nobody knows then
+    /// whether it was done, or will be.
+    pub async fn told<T: Send + 'static, F: Future<Output = Result<T>> + Send + 'static>(
+        &self,
+        place: &Place,
+        work: impl FnOnce(Place, Arc<Order>) -> F,
+    ) -> Result<T> {
+        let ordered = self.order(place.id(), |order| work(place.clone(), order));
+        ordered.answer().await.unwrap_or_else(|| Err(unanswered(place)))
     }
 
     /// Begins to order something of a device, in parts: `work` says when the next one is given. It goes on whether its answer is waited for
@@ -136,6 +151,12 @@ impl Jobs {
         });
         Ordered { order: given, task }
     }
+}
+
+fn unanswered(place: &Place) -> Error {
+    let text =
+        format!("{} has not answered; what it was told may still be done; others go on meanwhile", place.shown());
+    Error::new(ErrorKind::Unreachable, text)
 }
 
 /// Something that a device was ordered.

@@ -2,14 +2,16 @@
 //! written meanwhile: its writers are held back for the moment of the change, and sent on. Between nodes only what nobody writes
 //! any more is moved, and the node that takes it fetches the bytes.
 
+use crate::claims::Order;
 use crate::device::{Device, Item};
+use crate::jobs::PATIENCE;
 use crate::log;
-use crate::orders::{Copied, Extent};
+use crate::orders::{Copied, Extent, Kept};
 use crate::place::Place;
 use crate::service::Node;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, GroupId};
-use base::limit::{FETCH_MAX, LIST_PAGE_MAX, RECORD_PAYLOAD_MAX};
+use base::limit::{FETCH_MAX, FULL_WAIT, LIST_PAGE_MAX, RECORD_PAYLOAD_MAX};
 use base::planted::Planted;
 use base::policy::Level;
 use bytes::Bytes;
@@ -18,6 +20,7 @@ use net::message::order::Fetch;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tokio::time::timeout;
 
 /// Bytes copied at once: one record.
 pub const STEP: u64 = RECORD_PAYLOAD_MAX as u64;
@@ -28,6 +31,10 @@ const ASK_PAUSE: Duration = Duration::from_millis(500);
 /// Attempts after which that is said, and again after as many more: 10 s, and each minute from then on.
 const UNSURE_FROM: u32 = 20;
 const UNSURE_EVERY: u32 = 120;
+
+/// How long it is waited for a fetch: as many bytes as many small orders have, over a network that others use, too, each piece of which may
+/// wait for room. One that comes late appends what is there, or is refused.
+const FETCH_WAIT: Duration = Duration::from_secs(30);
 
 /// One group's way.
 pub struct Move {
@@ -60,10 +67,30 @@ impl Move {
         moved
     }
 
+    /// Orders something of one of its devices. A device that does not answer ends the move, and what it was told may be done later: the copy,
+    /// which nobody names then, is no copy until it was compared with the original, and goes as that of any move that was cut short.
+    async fn told<T: Send + 'static, F: Future<Output = Result<T>> + Send + 'static>(
+        &self,
+        place: &Place,
+        work: impl FnOnce(Place, Arc<Order>) -> F,
+    ) -> Result<T> {
+        self.node.jobs.told(place, work).await
+    }
+
+    async fn stat(&self, place: &Place) -> Result<Option<Extent>> {
+        let chunk = self.chunk;
+        self.told(place, |place, _| async move { place.stat(chunk).await }).await
+    }
+
+    async fn kept(&self) -> Result<Kept> {
+        let chunk = self.chunk;
+        self.told(&self.from, |place, _| async move { place.kept(chunk).await }).await
+    }
+
     /// Both devices are this node's.
     async fn while_written(&self, from: &Arc<Device>, to: &Arc<Device>) -> Result<()> {
         // What is there does not change any more: most of it is copied while its writer goes on.
-        let copied = match self.from.stat(self.chunk).await? {
+        let copied = match self.stat(&self.from).await? {
             Some(extent) => self.copy(&extent, 0).await?,
             None => 0,
         };
@@ -75,7 +102,7 @@ impl Move {
 
     /// What came meanwhile, the seal, and the change of the metadata; nothing changes the chunk during this.
     async fn finish(&self, copied: u64) -> Result<()> {
-        let extent = self.from.stat(self.chunk).await?;
+        let extent = self.stat(&self.from).await?;
         if let Some(extent) = &extent {
             self.copy(extent, copied).await?;
             self.close(extent).await?;
@@ -85,12 +112,12 @@ impl Move {
 
     /// Nobody writes the chunk any more. Its copy is complete at once.
     async fn at_rest(&self) -> Result<()> {
-        let extent = self.from.stat(self.chunk).await?;
+        let extent = self.stat(&self.from).await?;
         let Some(extent) = extent.filter(|_| self.node.planted != Some(Planted::MovedUncopied)) else {
             return self.name_copy(None).await;
         };
         // Of an attempt that was cut short.
-        self.to.delete(vec![self.chunk]).await?;
+        self.delete_copy().await?;
         self.copy(&extent, 0).await?;
         let whole = Extent { sealed: true, ..extent };
         self.close(&whole).await?;
@@ -101,12 +128,15 @@ impl Move {
     /// to copy. Nobody frees anything of the group in between, nor takes the copy for something unknown: what that leads to is in
     /// `collecting` and `comparing`.
     async fn name_copy(&self, whole: Option<Extent>) -> Result<()> {
-        let _claim = self.node.jobs.groups.claim(self.group).await;
+        let Ok(_claim) = timeout(PATIENCE, self.node.jobs.groups.claim(self.group)).await else {
+            let text = format!("somebody else works on group {}; its chunk {} is moved later", self.group, self.chunk);
+            return Err(Error::new(ErrorKind::Busy, text));
+        };
         if let Some(whole) = whole {
             self.release().await?;
             // Before that it may have been taken for something unknown: by its node when it was started again, or by a comparison.
             let is_whole = |copy: Extent| copy.sealed == whole.sealed && copy.length == whole.length;
-            if !self.to.stat(self.chunk).await?.is_some_and(is_whole) {
+            if !self.stat(&self.to).await?.is_some_and(is_whole) {
                 let text = format!("the copy of chunk {} is not there any more; it is copied again", self.chunk);
                 return Err(Error::new(ErrorKind::Busy, text));
             }
@@ -154,7 +184,7 @@ impl Move {
 
     /// Copies the bytes from `start` on, in order; zeros where they were released. How long the copy is.
     async fn copy(&self, extent: &Extent, start: u64) -> Result<u64> {
-        let kept = self.from.kept(self.chunk).await?;
+        let kept = self.kept().await?;
         let mut at = start;
         while at < extent.length {
             let next = kept.ranges.iter().find(|(_, end)| *end > at);
@@ -164,7 +194,7 @@ impl Move {
                 let until = at.saturating_add(FETCH_MAX).min(*end).min(extent.length);
                 if self.fetch(extent, kept.small_parts, (at, until)).await? {
                     // The last cell may go on behind these bytes.
-                    let copy = self.to.stat(self.chunk).await?;
+                    let copy = self.stat(&self.to).await?;
                     let before = std::mem::replace(&mut at, copy.map_or(until, |copy| copy.length.max(until)));
                     self.came(at - before);
                     continue;
@@ -175,7 +205,10 @@ impl Move {
                 |end: u64| vec![Stored { offset: at, bytes: Bytes::from(vec![0; (end - at) as usize]), cell: 0 }];
             let is_there = next.is_some_and(|(from, _)| *from <= at);
             let pieces = match next {
-                Some((from, end)) if *from <= at => self.from.read(self.chunk, at, most.min(*end)).await?,
+                Some((from, end)) if *from <= at => {
+                    let (chunk, start, end) = (self.chunk, at, most.min(*end));
+                    self.told(&self.from, |place, _| async move { place.read(chunk, start, end).await }).await?
+                }
                 Some((from, _)) => zeros(most.min(*from)),
                 None => zeros(most),
             };
@@ -218,9 +251,14 @@ impl Move {
         };
         let fetched = match (&self.from, &self.to) {
             (Place::Near(_), Place::Near(_)) => return Ok(false),
-            (Place::Far(_), Place::Near(_)) => self.node.fetch(order).await,
-            (_, Place::Far(far)) => far.ask(&order).await.map(drop),
+            (Place::Far(_), Place::Near(_)) => timeout(FETCH_WAIT, self.node.fetch(order)).await,
+            (_, Place::Far(far)) => timeout(FETCH_WAIT, far.ask(&order)).await.map(|fetched| fetched.map(drop)),
         };
+        // Which of the two devices it waits for is not known here.
+        let fetched = fetched.unwrap_or_else(|_| {
+            let text = format!("{} has not fetched chunk {} in time", self.to.shown(), self.chunk);
+            Err(Error::new(ErrorKind::Unreachable, text))
+        });
         match fetched {
             Ok(()) => Ok(true),
             Err(error) if matches!(error.kind(), ErrorKind::Busy | ErrorKind::Unsupported) => Ok(false),
@@ -236,7 +274,13 @@ impl Move {
         small_parts: bool,
     ) -> Result<()> {
         let piece = Copied { generation: extent.generation, offset, bytes, level, small_parts, cell };
-        self.to.append((self.group, self.chunk), piece).await
+        let of = (self.group, self.chunk);
+        let append = |place: Place, told: Arc<Order>| async move {
+            // There may be no room for it.
+            told.may_wait(FULL_WAIT);
+            place.append(of, piece).await
+        };
+        self.told(&self.to, append).await
     }
 
     /// Makes the copy durable, and as complete as `extent` is.
@@ -248,13 +292,18 @@ impl Move {
         if !extent.sealed {
             return Ok(());
         }
-        self.to.seal(self.chunk, extent.generation, extent.length).await
+        let (chunk, Extent { generation, length, .. }) = (self.chunk, *extent);
+        let seal = |place: Place, told: Arc<Order>| async move {
+            told.may_wait(FULL_WAIT);
+            place.seal(chunk, generation, length).await
+        };
+        self.told(&self.to, seal).await
     }
 
     /// Releases in the copy what is released in the original.
     async fn release(&self) -> Result<()> {
-        let Some(extent) = self.from.stat(self.chunk).await? else { return Ok(()) };
-        let kept = self.from.kept(self.chunk).await?;
+        let Some(extent) = self.stat(&self.from).await? else { return Ok(()) };
+        let kept = self.kept().await?;
         let (mut ranges, mut at) = (Vec::new(), 0);
         for (start, end) in kept.ranges.into_iter().chain([(extent.length, extent.length)]) {
             if at < start {
@@ -263,13 +312,19 @@ impl Move {
             at = end;
         }
         for ranges in ranges.chunks(LIST_PAGE_MAX) {
-            self.to.release(self.chunk, ranges.to_vec()).await?;
+            let (chunk, ranges) = (self.chunk, ranges.to_vec());
+            self.told(&self.to, |place, _| async move { place.release(chunk, ranges).await }).await?;
         }
         Ok(())
     }
 
     /// A copy that nobody knows of goes; if that is cut short, when its device is compared with the metadata.
     async fn forget_copy(&self) {
-        let _later = self.to.delete(vec![self.chunk]).await;
+        let _later = self.delete_copy().await;
+    }
+
+    async fn delete_copy(&self) -> Result<()> {
+        let chunk = self.chunk;
+        self.told(&self.to, |place, _| async move { place.delete(vec![chunk]).await }).await
     }
 }

@@ -7,7 +7,7 @@ use base::limit::SESSION_LEASE;
 use base::policy::Class;
 use bytes::Bytes;
 use net::message::layout::Column;
-use net::message::{Id, chunk, file};
+use net::message::{Id, chunk, device, file};
 use net::{Link, Payload};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -128,6 +128,75 @@ async fn a_device_stands_still() {
         until("what was cut off is released", async || is_cut(&link, column).await).await;
     }
     until("it is said", async || is_said("goes on")).await;
+    link.close();
+    fixture.stop().await;
+}
+
+/// Four devices, of which the second may stand still; files are made only by the test.
+async fn four(name: &str) -> (Fixture, Arc<FailingWorld>, Vec<Id>) {
+    let mut fixture = Fixture::at(std::env::temp_dir().join(format!("stormwell-node-{}-{name}", std::process::id())));
+    fixture.classes = vec![Class::Ssd; 4];
+    fixture.metadata_dir = Some(fixture.directory.join("metadata"));
+    let world = Arc::new(FailingWorld { place: fixture.directory.join("1"), ..FailingWorld::default() });
+    fixture.world = world.clone();
+    fixture.run().await;
+    let link = fixture.link(1).await;
+    let (listed, _) = link.call(&file::Devices {}, Payload::empty()).await.expect("listed");
+    let at = |number: usize| {
+        let end = format!("/{number}");
+        listed.devices.iter().find(|device| device.place.ends_with(&end)).expect("it is there").device
+    };
+    (fixture, world, (0..4).map(at).collect())
+}
+
+async fn drain(link: &Link, device: Id) {
+    link.call(&device::Drain { device }, Payload::empty()).await.expect("it begins");
+}
+
+async fn is_there(link: &Link, device: Id) -> bool {
+    let (listed, _) = link.call(&file::Devices {}, Payload::empty()).await.expect("listed");
+    listed.devices.iter().any(|found| found.device == device)
+}
+
+/// Of two devices that are emptied the first one stands still. The other one is emptied; when the first one goes on it is emptied, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn drains_go_on_beside_it() {
+    let (mut fixture, world, devices) = four("still-drains").await;
+    let link = fixture.link(1).await;
+    let (other, still) = (devices[0], devices[1]);
+    for number in 0..3 {
+        make(&link, still, &format!("on-still{number}")).await;
+        make(&link, other, &format!("on-other{number}")).await;
+    }
+    world.still.begin();
+    drain(&link, still).await;
+    drain(&link, other).await;
+    until("the other one is emptied", async || chunks(&link, other).await == 0).await;
+    assert_eq!(chunks(&link, still).await, 3);
+    world.still.end();
+    for device in [still, other] {
+        until("it is removed", async || !is_there(&link, device).await).await;
+    }
+    link.close();
+    fixture.stop().await;
+}
+
+/// A device is emptied while one that would take what is on it stands still: others take it. When that one goes on, nothing of the copies that
+/// were begun is left there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drain_goes_around_it() {
+    let (mut fixture, world, devices) = four("still-target").await;
+    let link = fixture.link(1).await;
+    let (drained, still) = (devices[0], devices[1]);
+    for number in 0..8 {
+        make(&link, drained, &format!("f{number}")).await;
+    }
+    world.still.begin();
+    drain(&link, drained).await;
+    until("it is removed", async || !is_there(&link, drained).await).await;
+    assert_eq!(chunks(&link, devices[2]).await + chunks(&link, devices[3]).await, 8);
+    world.still.end();
+    until("no copy is left", async || chunks(&link, still).await == 0).await;
     link.close();
     fixture.stop().await;
 }
