@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::{JoinError, JoinSet};
 
 /// Between two looks at devices that are being emptied and at which nothing can be done just now.
@@ -66,10 +66,10 @@ impl Draining {
     }
 }
 
-/// Empties devices until the node stops, each beside the others.
-pub async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
+/// Empties devices until it is cut short, each beside the others.
+pub async fn run(node: Arc<Node>) {
     let (mut away, mut passes, under_way) = (BTreeSet::new(), JoinSet::new(), Claims::default());
-    while !*stopped.borrow() {
+    loop {
         while passes.try_join_next().is_some() {}
         if let Err(error) = note_away(&node, &mut away).await {
             node.log.say(Level::Warn, "drain", error.text(), &[]);
@@ -83,7 +83,6 @@ pub async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
         }
         tokio::select! {
             biased;
-            _ = stopped.changed() => return,
             () = node.drains.notified() => (),
             () = tokio::time::sleep(LOOK_EVERY) => (),
         }

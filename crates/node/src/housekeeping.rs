@@ -22,34 +22,27 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Runs all jobs until the node stops.
-pub async fn run(node: Arc<Node>, stopped: watch::Receiver<bool>) {
+/// Runs all jobs until the node stops, which cuts them short, one after another: each hearing of it by itself would do so by chance, and no
+/// history of the simulation could be played twice.
+pub async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
     let mut running = JoinSet::new();
-    let each = || (node.clone(), stopped.clone());
     // Unfinished copies go before new ones are made.
-    let (drains, mut ended) = each();
+    let drains = node.clone();
     running.spawn(async move {
-        let _comparing = tokio::select! {
-            biased;
-            _ = ended.changed() => return,
-            comparing = compare_all(&drains) => comparing,
-        };
-        drain::run(drains, ended).await;
+        let _comparing = compare_all(&drains).await;
+        drain::run(drains).await;
     });
-    begin(&mut running, Report::default(), each());
-    begin(&mut running, ForgetSessions::default(), each());
-    begin(&mut running, CompareReturned::default(), each());
-    begin(&mut running, JoinBags::default(), each());
-    begin(&mut running, ForgetMemory, each());
-    begin(&mut running, EndAbandoned::default(), each());
-    begin(&mut running, Collect::default(), each());
-    begin(&mut running, Sweep::default(), each());
-    // Each ends by itself when the node stops.
-    while running.join_next().await.is_some() {}
-}
-
-fn begin(running: &mut JoinSet<()>, job: impl Job, (node, stopped): (Arc<Node>, watch::Receiver<bool>)) {
-    running.spawn(jobs::run(job, node, stopped));
+    running.spawn(jobs::run(Report::default(), node.clone()));
+    running.spawn(jobs::run(ForgetSessions::default(), node.clone()));
+    running.spawn(jobs::run(CompareReturned::default(), node.clone()));
+    running.spawn(jobs::run(JoinBags::default(), node.clone()));
+    running.spawn(jobs::run(ForgetMemory, node.clone()));
+    running.spawn(jobs::run(EndAbandoned::default(), node.clone()));
+    running.spawn(jobs::run(Collect::default(), node.clone()));
+    running.spawn(jobs::run(Sweep::default(), node));
+    // Its sender goes with the node.
+    drop(stopped.wait_for(|stopped| *stopped).await);
+    running.shutdown().await;
 }
 
 /// How full a device of this node is, for placement.

@@ -23,7 +23,7 @@ use base::limit::{MOVES_MAX, NODE_SILENCE_MAX};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -51,36 +51,28 @@ pub trait Job: Send + 'static {
     fn step(&mut self, node: &Arc<Node>) -> impl Future<Output = Result<bool>> + Send;
 }
 
-/// Runs a job until the node stops.
-pub async fn run<J: Job>(mut job: J, node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
-    let Ok(mut work) = node.metadata().map(|metadata| metadata.work()) else {
+/// Runs a job until it is cut short.
+pub async fn run<J: Job>(mut job: J, node: Arc<Node>) {
+    let Ok(work) = node.metadata().map(|metadata| metadata.work()) else {
         unreachable!("only the node that keeps the metadata keeps house")
     };
-    while !*stopped.borrow() {
-        let done = tokio::select! {
-            biased;
-            _ = stopped.changed() => return,
-            done = job.step(&node) => done,
-        };
+    loop {
+        let done = job.step(&node).await;
         if matches!(done, Ok(true)) {
             continue;
         }
         said(&node, J::NAME, done.map(drop));
         tokio::select! {
             biased;
-            _ = stopped.changed() => return,
-            () = woken(&mut work), if J::WOKEN => (),
+            () = woken(&work), if J::WOKEN => (),
             () = tokio::time::sleep(LOOK_EVERY) => (),
         }
     }
 }
 
 /// Waits until there is something to do, and a little more of it.
-async fn woken(work: &mut watch::Receiver<()>) {
-    if work.changed().await.is_err() {
-        // The metadata store has ended, and the node with it.
-        std::future::pending::<()>().await;
-    }
+async fn woken(work: &Notify) {
+    work.notified().await;
     tokio::time::sleep(GATHER).await;
 }
 

@@ -12,9 +12,9 @@ use meta::{Caller, Effect, Reply, Request, SettleJob, SettleResult, Store};
 use net::Responder;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 /// How the rest of the node reaches the metadata store.
 pub struct Metadata {
@@ -24,7 +24,7 @@ pub struct Metadata {
     /// The session of this very process: it lives as long as the process does, however long the machine stood still.
     kept_open: OnceLock<SessionId>,
     /// Says that something came onto the lists that the node works off: garbage, files whose writer went away.
-    work: watch::Sender<()>,
+    work: Mutex<Vec<Arc<Notify>>>,
     /// A fault put in on purpose, by the simulation alone.
     planted: Option<Planted>,
 }
@@ -82,9 +82,12 @@ impl Metadata {
         let _named = self.kept_open.set(session);
     }
 
-    /// Changes when something comes onto the lists that the node works off.
-    pub fn work(&self) -> watch::Receiver<()> {
-        self.work.subscribe()
+    /// Is notified from now on when something comes onto the lists that the node works off. Each who asks gets his own, and they are notified
+    /// in that order: a channel would wake them by chance, and no history of the simulation be played twice.
+    pub fn work(&self) -> Arc<Notify> {
+        let notify = Arc::new(Notify::new());
+        self.work.lock().unwrap_or_else(PoisonError::into_inner).push(notify.clone());
+        notify
     }
 
     /// Sessions began (true) or ended.
@@ -158,7 +161,7 @@ pub fn spawn(
         mailbox: Mailbox::new(disk.waker()),
         open_sessions: RwLock::default(),
         kept_open: OnceLock::new(),
-        work: watch::Sender::new(()),
+        work: Mutex::default(),
         planted: settings.planted,
     });
     // One job at a time: the store freezes no second layer before the first is settled.
@@ -292,7 +295,8 @@ impl Thread {
         // Before the answers: who hears that its session began must be believed.
         self.metadata.note_turns(self.store.take_session_turns());
         if self.store.take_made_work() {
-            self.metadata.work.send_replace(());
+            let work = self.metadata.work.lock().unwrap_or_else(PoisonError::into_inner);
+            work.iter().for_each(|notify| notify.notify_one());
         }
         for effect in self.store.take_effects() {
             match effect {
