@@ -79,9 +79,14 @@ const _: () = assert!(FRAME_FIELDS_MAX > XATTR_VALUE_MAX / 2 + XATTR_NAME_MAX + 
 /// Messages in messages that are looked into when they are counted; none of ours is deeper.
 pub const FRAME_DEPTH_MAX: usize = 8;
 
-/// Ranges of one read. A client asks for two pieces of a column at the most; what a range costs beyond its bytes is a record's first
-/// blocks, 72 KiB.
+/// Ranges of one read; what a range costs beyond its bytes is a record's first blocks, 72 KiB.
 pub const READ_RANGES_MAX: usize = 1024;
+
+/// Ranges that a client asks for in one read of small files, which have `RECORD_PAYLOAD_MAX` bytes together: also where each lies in a record
+/// of its own this is a fourth of what one read may cost.
+pub const SMALL_RANGES_MAX: usize = 100;
+const _: () = assert!(SMALL_RANGES_MAX <= READ_RANGES_MAX);
+const _: () = assert!((SMALL_RANGES_MAX * 80 * KIB as usize + RECORD_PAYLOAD_MAX) as u64 * 3 < READ_COST_MAX);
 
 /// Bytes that one read may make a device read: the largest answer, and as much beside it.
 pub const READ_COST_MAX: u64 = 2 * FRAME_PAYLOAD_MAX as u64;
@@ -143,6 +148,25 @@ pub const LIST_PAGE_MAX: usize = 1000;
 
 /// A page of a listing ends after so many bytes of names, owners, notes and attributes.
 pub const LIST_PAGE_BYTES: usize = FRAME_MESSAGE_MAX - 8 * KIB as usize;
+
+/// Most files of such a page of which it says where their bytes are: half as many, because each takes twice as long to look up.
+pub const LOCATED_PAGE_MAX: usize = LIST_PAGE_MAX / 2;
+
+/// Most extents of a file that a listing says; a small file has one, or a few after a `concat`. Who wants more asks for the file.
+pub const LISTED_EXTENTS_MAX: usize = 4;
+
+/// Most chunks on devices that these may lie in, all replicas counted: one extent over all columns that there are.
+pub const LISTED_REPLICAS_MAX: usize = 16;
+const _: () = assert!(LISTED_REPLICAS_MAX >= COLUMNS_MAX);
+
+/// Bytes of an extent in a listing at the most, and of each chunk on a device that it lies in.
+pub const LISTED_EXTENT_BYTES: (usize, usize) = (64, 48);
+
+/// Bytes that the extents of one file take of a listing at the most.
+pub const LISTED_EXTENTS_BYTES: usize =
+    LISTED_EXTENTS_MAX * LISTED_EXTENT_BYTES.0 + LISTED_REPLICAS_MAX * LISTED_EXTENT_BYTES.1;
+const _: () = assert!(LIST_PAGE_BYTES + ENTRY_MAX + LISTED_EXTENTS_BYTES < FRAME_MESSAGE_MAX);
+const _: () = assert!(ANSWER_OWN / (ENTRY_MAX + LISTED_EXTENTS_BYTES) >= 4);
 
 /// Most small files named in one compound request.
 pub const COMPOUND_FILES_MAX: usize = 256;

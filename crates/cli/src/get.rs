@@ -2,6 +2,7 @@
 
 mod destination;
 mod fetch;
+mod find;
 pub mod local;
 
 use crate::cat;

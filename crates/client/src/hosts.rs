@@ -5,7 +5,7 @@ use base::error::Result;
 use base::id::NodeId;
 use net::message::Id;
 use net::message::cluster::{DrainNode, Member, RemoveNode, ViewAnswer};
-use net::message::file::Device;
+use net::message::file::{Device, Extent};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -64,43 +64,23 @@ impl Client {
     /// For each `block` bytes of a range of a file, the last of them perhaps fewer: the nodes that hold bytes of it, those with the
     /// most first. Nodes that are silent are left out.
     pub async fn holders(&self, inode: u64, range: Range<u64>, block: u64) -> Result<Vec<Vec<NodeId>>> {
-        assert!(block > 0, "blocks of no bytes");
-        let nodes = nodes_by_device(&self.known_view().await?);
-        let count = usize::try_from((range.end.saturating_sub(range.start)).div_ceil(block)).unwrap_or(usize::MAX);
-        let mut held: Vec<BTreeMap<NodeId, u64>> = vec![BTreeMap::new(); count];
+        let mut held = Held::new(&self.known_view().await?, range.clone(), block);
         let mut at = range.start;
         while at < range.end {
             let (extents, more) = self.extents(inode, at).await?;
-            for extent in &extents {
-                let layout = extent.layout.checked()?;
-                let end = if extent.open { range.end } else { extent.offset.saturating_add(extent.length) };
-                let (mut from, end) = (extent.offset.max(range.start), end.min(range.end));
-                while from < end {
-                    let place = (from - range.start) / block;
-                    let stop = (range.start.saturating_add((place + 1).saturating_mul(block))).min(end);
-                    let within = |at: u64| (at - extent.offset).saturating_add(extent.group_offset);
-                    for replica in layout.replicas() {
-                        let there = layout.stripe().column_range(within(from)..within(stop), replica.column);
-                        if let Some(node) = nodes.get(&replica.device.0)
-                            && let Some(held) = held.get_mut(place as usize)
-                            && there.start < there.end
-                        {
-                            *held.entry(*node).or_default() += there.end - there.start;
-                        }
-                    }
-                    from = stop;
-                }
-            }
+            held.add(&extents)?;
             let Some(last) = extents.last().filter(|_| more) else { break };
             // A page that brings nothing new must not keep anybody here for ever.
             at = last.offset.saturating_add(last.length).max(at.saturating_add(1));
         }
-        let by_bytes = |held: BTreeMap<NodeId, u64>| {
-            let mut nodes: Vec<(u64, NodeId)> = held.into_iter().map(|(node, bytes)| (bytes, node)).collect();
-            nodes.sort_by(|a, b| b.cmp(a));
-            nodes.into_iter().map(|(_, node)| node).collect()
-        };
-        Ok(held.into_iter().map(by_bytes).collect())
+        Ok(held.nodes())
+    }
+
+    /// The same of a file all of whose extents a listing told (`Listed::is_located`): nobody is asked for it.
+    pub async fn holders_listed(&self, extents: &[Extent], range: Range<u64>, block: u64) -> Result<Vec<Vec<NodeId>>> {
+        let mut held = Held::new(&self.known_view().await?, range, block);
+        held.add(extents)?;
+        Ok(held.nodes())
     }
 
     /// All devices, each with the node that has it; none: no node says that it does.
@@ -132,6 +112,58 @@ impl Client {
     async fn known_view(&self) -> Result<ViewAnswer> {
         let table = self.session.routes.table();
         if table.view.members.is_empty() { self.view().await } else { Ok(table.view.clone()) }
+    }
+}
+
+/// Which nodes hold how many bytes of each block of a range of a file.
+struct Held {
+    nodes: BTreeMap<u128, NodeId>,
+    range: Range<u64>,
+    block: u64,
+    bytes: Vec<BTreeMap<NodeId, u64>>,
+}
+
+impl Held {
+    fn new(view: &ViewAnswer, range: Range<u64>, block: u64) -> Held {
+        assert!(block > 0, "blocks of no bytes");
+        let count = usize::try_from((range.end.saturating_sub(range.start)).div_ceil(block)).unwrap_or(usize::MAX);
+        Held { nodes: nodes_by_device(view), range, block, bytes: vec![BTreeMap::new(); count] }
+    }
+
+    /// Adds what these extents have of the range.
+    fn add(&mut self, extents: &[Extent]) -> Result<()> {
+        let Held { nodes, range, block, bytes } = self;
+        for extent in extents {
+            let layout = extent.layout.checked()?;
+            let end = if extent.open { range.end } else { extent.offset.saturating_add(extent.length) };
+            let (mut from, end) = (extent.offset.max(range.start), end.min(range.end));
+            while from < end {
+                let place = (from - range.start) / *block;
+                let stop = (range.start.saturating_add((place + 1).saturating_mul(*block))).min(end);
+                let within = |at: u64| (at - extent.offset).saturating_add(extent.group_offset);
+                for replica in layout.replicas() {
+                    let there = layout.stripe().column_range(within(from)..within(stop), replica.column);
+                    if let Some(node) = nodes.get(&replica.device.0)
+                        && let Some(held) = bytes.get_mut(place as usize)
+                        && there.start < there.end
+                    {
+                        *held.entry(*node).or_default() += there.end - there.start;
+                    }
+                }
+                from = stop;
+            }
+        }
+        Ok(())
+    }
+
+    /// The nodes of each block, those with the most bytes first.
+    fn nodes(self) -> Vec<Vec<NodeId>> {
+        let by_bytes = |held: BTreeMap<NodeId, u64>| {
+            let mut nodes: Vec<(u64, NodeId)> = held.into_iter().map(|(node, bytes)| (bytes, node)).collect();
+            nodes.sort_by(|a, b| b.cmp(a));
+            nodes.into_iter().map(|(_, node)| node).collect()
+        };
+        self.bytes.into_iter().map(by_bytes).collect()
     }
 }
 

@@ -105,7 +105,7 @@ struct Grown {
 }
 
 /// What a node said, and the bytes that were asked for.
-type Fetched = (chunk::ReadAnswer, Vec<Bytes>);
+pub(crate) type Fetched = (chunk::ReadAnswer, Vec<Bytes>);
 
 fn length_of(parts: &[Bytes]) -> u64 {
     parts.iter().map(|part| part.len() as u64).sum()
@@ -163,10 +163,29 @@ impl Client {
         let parts = reader.read_at(0, length).await?;
         Ok(join(parts))
     }
+
+    /// The bytes of a range of a chunk, from an answer in which cells are as they are stored.
+    pub(crate) async fn restored(
+        &self,
+        (offset, length): (u64, u64),
+        (answer, payload): (chunk::ReadAnswer, Payload),
+    ) -> Result<Fetched> {
+        let end = offset.saturating_add(length);
+        let mut parts = Vec::new();
+        for stored in cells::apart(&answer.cells, (offset, length), payload.into_bytes())? {
+            if stored.cell == 0 {
+                parts.push(stored.bytes);
+                continue;
+            }
+            let asked = stored.part(offset, end);
+            parts.push(self.session.compressor.restore_cell(stored).await?.slice(asked));
+        }
+        Ok((answer, parts))
+    }
 }
 
 /// The parts as one; a single part is not copied.
-fn join(mut parts: Vec<Bytes>) -> Bytes {
+pub(crate) fn join(mut parts: Vec<Bytes>) -> Bytes {
     if parts.len() == 1 {
         return parts.remove(0);
     }
@@ -417,7 +436,7 @@ impl FileReader {
         }
         // Checksums of what is stored are not those of the bytes.
         sums.back_to(mark);
-        let fetched = self.restored(piece, fetched).await?;
+        let fetched = self.shared.client.restored((piece.offset, piece.length), fetched).await?;
         for part in &fetched.1 {
             sums.add(part);
         }
@@ -428,22 +447,10 @@ impl FileReader {
     async fn fetch(&self, head: Head, piece: Piece, options: ReadOptions) -> Result<Fetched> {
         let ask = |unchecked| question(head, piece, options, (unchecked, false));
         let fetched = self.shared.client.fetch(head.device, ask).await?;
-        if fetched.0.cells.is_empty() { self.bounded(piece, fetched) } else { self.restored(piece, fetched).await }
-    }
-
-    /// The bytes that were asked for, from an answer in which cells are as they are stored.
-    async fn restored(&self, piece: Piece, (answer, payload): (chunk::ReadAnswer, Payload)) -> Result<Fetched> {
-        let end = piece.offset.saturating_add(piece.length);
-        let mut parts = Vec::new();
-        for stored in cells::apart(&answer.cells, (piece.offset, piece.length), payload.into_bytes())? {
-            if stored.cell == 0 {
-                parts.push(stored.bytes);
-                continue;
-            }
-            let asked = stored.part(piece.offset, end);
-            parts.push(self.shared.client.session.compressor.restore_cell(stored).await?.slice(asked));
+        if fetched.0.cells.is_empty() {
+            return self.bounded(piece, fetched);
         }
-        Ok((answer, parts))
+        self.shared.client.restored((piece.offset, piece.length), fetched).await
     }
 
     fn bounded(&self, piece: Piece, fetched: (chunk::ReadAnswer, Payload)) -> Result<Fetched> {

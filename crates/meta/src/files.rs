@@ -3,13 +3,13 @@
 use crate::attributes::{check_holder, check_new};
 use crate::convert;
 use crate::format::{ExtentRecord, GroupRecord, InodeRecord, KeptRecord, NameRecord, RangeRecord, WriterRecord};
-use crate::key::{Key, after_prefix};
+use crate::key::Key;
 use crate::names::{Found, gone};
 use crate::path::Path;
 use crate::place::{self, Candidate};
 use crate::quota::{Load, Taken};
 use crate::reply::Reply;
-use crate::request::{Began, Extent, FileHandle, Located, NewGroup, NewInode, Orphan, Place, Refused};
+use crate::request::{Began, FileHandle, NewGroup, NewInode, Orphan, Place, Refused};
 use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, DeviceId, Generation, GroupId, InodeId, SessionId};
@@ -19,10 +19,6 @@ use base::planted::Planted;
 use base::policy::{Class, Policy};
 use base::unit::WallTime;
 use base::version::newer;
-use prost::Message;
-
-/// Most extents in one answer to `Locate`: with their groups about 100 KiB, with the widest ones 500 KiB.
-const LOCATE_PAGE_MAX: usize = 512;
 
 /// Groups that go with a file because a writer lost it before their first byte; older ones go with their writers' sessions.
 const FENCED_MAX: usize = 16;
@@ -478,57 +474,6 @@ impl State {
         Ok(())
     }
 
-    /// Answers `Locate`.
-    pub fn locate(&mut self, file: &Place, offset: u64, length: u64) -> Result<Reply> {
-        let (inode, record) = match file {
-            Place::Path(path) => {
-                let found = self.find_file(path)?;
-                (found.inode, found.record)
-            }
-            Place::Inode(inode) => {
-                let record: InodeRecord = self.layers.record(&Key::Inode(*inode))?.ok_or_else(|| gone(*inode))?;
-                if record.directory || record.parent == 0 {
-                    return Err(gone(*inode));
-                }
-                (*inode, record)
-            }
-        };
-        let end = offset.saturating_add(length);
-        let (mut extents, page_max) = (Vec::new(), self.page(LOCATE_PAGE_MAX));
-        let mut more = false;
-        if length > 0 {
-            let last = after_prefix(&Key::Extent(inode, 0).encode()[..9]);
-            self.layers.scan(&Key::Extent(inode, offset.saturating_add(1)).encode(), &last, |_, value| {
-                let extent = ExtentRecord::decode(value).map_err(|_| missing("a readable extent record"))?;
-                if extent.start >= end {
-                    return Ok(false);
-                }
-                more = extents.len() == page_max;
-                if !more {
-                    extents.push(extent_of(&extent));
-                }
-                Ok(!more)
-            })?;
-        }
-        if let Some(writer) = &record.writer
-            && !more
-            && writer.start < end
-        {
-            more = extents.len() == page_max;
-            if !more {
-                extents.push(open_extent(writer));
-            }
-        }
-        let mut numbers: Vec<GroupId> = extents.iter().map(|extent| extent.group).collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        let mut groups = Vec::with_capacity(numbers.len());
-        for group in numbers {
-            groups.push(convert::placed(group, &self.group(group)?)?);
-        }
-        Ok(Reply::Located(Located { attributes: convert::attributes(inode, record), extents, groups, more }))
-    }
-
     /// The session that writes the file has ended: nobody may write under the old generation, and the group has to be sealed.
     pub fn orphan(&mut self, session: SessionId, inode: InodeId) -> Result<()> {
         self.remove(&Key::SessionFile(session, inode));
@@ -644,28 +589,6 @@ impl State {
             }
             _ => Err(stale(inode)),
         }
-    }
-}
-
-fn extent_of(record: &ExtentRecord) -> Extent {
-    Extent {
-        file_offset: record.start,
-        group: GroupId(record.group),
-        group_offset: record.group_offset,
-        length: record.length,
-        crc: record.crc,
-        open: false,
-    }
-}
-
-fn open_extent(writer: &WriterRecord) -> Extent {
-    Extent {
-        file_offset: writer.start,
-        group: GroupId(writer.group),
-        group_offset: 0,
-        length: writer.length,
-        crc: None,
-        open: true,
     }
 }
 

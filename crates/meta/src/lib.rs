@@ -15,6 +15,7 @@ mod garbage;
 mod holders;
 mod key;
 mod layers;
+mod locate;
 mod log;
 mod moves;
 mod names;

@@ -4,6 +4,7 @@ use crate::attributes::check_new;
 use crate::convert;
 use crate::format::{FIRST_GENERATION, InodeRecord, NameRecord};
 use crate::key::{Key, after_prefix};
+use crate::locate::Groups;
 use crate::path::Path;
 use crate::quota::Load;
 use crate::reply::Reply;
@@ -11,7 +12,7 @@ use crate::request::{Attributes, Entry, NewInode};
 use crate::state::State;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{InodeId, ROOT};
-use base::limit::{ATTRIBUTES_MAX, LIST_PAGE_BYTES};
+use base::limit::{ATTRIBUTES_MAX, LIST_PAGE_BYTES, LOCATED_PAGE_MAX};
 use base::policy::Policy;
 
 /// A directory that was looked up.
@@ -201,15 +202,15 @@ impl State {
     }
 
     /// Answers `List`.
-    pub fn list(&mut self, path: &Path, after: Option<&str>, limit: usize) -> Result<Reply> {
+    pub fn list(&mut self, path: &Path, after: Option<&str>, (limit, located): (usize, bool)) -> Result<Reply> {
         let directory = self.directory(path.text())?;
         let limit = self.page(limit);
         let names = self.names_in(directory.inode, after.unwrap_or_default(), limit + 1)?;
         let mut more = names.len() > limit;
         let mut entries: Vec<Entry> = Vec::with_capacity(names.len().min(limit));
-        let mut bytes = 0;
+        let (mut bytes, mut groups, mut looked) = (0, Groups::default(), 0);
         for (name, found) in names.into_iter().take(limit) {
-            if bytes > LIST_PAGE_BYTES {
+            if bytes > LIST_PAGE_BYTES || looked == LOCATED_PAGE_MAX {
                 more = true;
                 break;
             }
@@ -221,9 +222,16 @@ impl State {
             };
             bytes +=
                 name.len() + said(&record.owner) + said(&record.group) + record.note.len() + holder + ATTRIBUTES_MAX;
-            entries.push(Entry { name, attributes: convert::attributes(InodeId(found.inode), record) });
+            let inode = InodeId(found.inode);
+            let mut extents = Vec::new();
+            if located && !record.directory && record.writer.is_none() && record.length > 0 {
+                extents = self.few_extents(inode, record.length, &mut groups)?;
+                looked += 1;
+            }
+            bytes += groups.listed_bytes(&extents);
+            entries.push(Entry { name, attributes: convert::attributes(inode, record), extents });
         }
-        Ok(Reply::Entries { entries, more })
+        Ok(Reply::Entries { entries, groups: groups.into_all(), more })
     }
 
     /// Up to `limit` names in a directory, after `after`, in order.

@@ -33,6 +33,8 @@ pub enum Reply {
     Entries {
         /// In the order of their names' bytes.
         entries: Vec<Entry>,
+        /// The groups of their extents, each once, in the order of their numbers.
+        groups: Vec<NewGroup>,
         /// Whether there are more after the last.
         more: bool,
     },

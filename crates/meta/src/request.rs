@@ -187,6 +187,8 @@ pub enum Request {
         after: Option<String>,
         /// At most so many, and at most `LIST_PAGE_MAX`; fewer if the page has `LIST_PAGE_BYTES`.
         limit: usize,
+        /// Say where the bytes of closed files are that have few extents: of at most `LOCATED_PAGE_MAX`, with which the page ends.
+        located: bool,
     },
     /// Makes a change, provided that what the asker looked up is so still; else `Stale`, and nothing is done. What the change
     /// answers. Not for changes of sessions and devices.

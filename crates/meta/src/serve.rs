@@ -74,7 +74,7 @@ impl Request {
         match self {
             Request::Provided { change, .. } | Request::Asked { change, .. } => change.is_long(),
             Request::Concat { sources, .. } => sources.len() > SHORT_CONCAT,
-            Request::List { limit, .. } => *limit > SHORT_PAGE,
+            Request::List { limit, located, .. } => *limit > if *located { SHORT_PAGE / 2 } else { SHORT_PAGE },
             _ => false,
         }
     }
@@ -134,7 +134,7 @@ impl State {
             Request::Lookup { path, known } => self.lookup(&path, known),
             Request::PathOf { inode } => self.answer_path_of(inode),
             Request::Answered { asked } => self.answered(caller.session, asked),
-            Request::List { path, after, limit } => self.list(&path, after.as_deref(), limit),
+            Request::List { path, after, limit, located } => self.list(&path, after.as_deref(), (limit, located)),
             Request::Locate { file, offset, length } => self.locate(&file, offset, length),
             Request::GetXattrs { path, name } => self.get_xattrs(&path, name.as_deref()),
             Request::GetPolicy { path } => self.get_policy(&path),

@@ -4,7 +4,8 @@ use crate::metadata::Translate;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, DeviceId, Generation, GroupId, InodeId, Owner};
 use base::limit::{
-    COMPOUND_FILES_MAX, CONCAT_FILES_MAX, ENTRY_MAX, FRAME_MESSAGE_MAX, HOLDERS_TOLD_MAX, LOCATED, REFUSED_MAX,
+    COMPOUND_FILES_MAX, CONCAT_FILES_MAX, ENTRY_MAX, FRAME_MESSAGE_MAX, HOLDERS_TOLD_MAX, LISTED_EXTENTS_BYTES,
+    LOCATED, REFUSED_MAX,
 };
 use base::policy::{Class, Compression, Level, Policy};
 use base::unit::WallTime;
@@ -185,11 +186,13 @@ fn page(limit: u32) -> usize {
 /// `room`: bytes that there are for the answer.
 fn list(ask: file::List, room: usize) -> Result<Request> {
     let after = (!ask.after.is_empty()).then_some(ask.after);
+    let located = ask.extents;
+    let entry = if located { ENTRY_MAX + LISTED_EXTENTS_BYTES } else { ENTRY_MAX };
     let limit = match room < FRAME_MESSAGE_MAX {
-        true => page(ask.limit).min(room / ENTRY_MAX),
+        true => page(ask.limit).min(room / entry),
         false => page(ask.limit),
     };
-    Ok(Request::List { path: path(&ask.path)?, after, limit })
+    Ok(Request::List { path: path(&ask.path)?, after, limit, located })
 }
 
 fn make_directory(ask: file::MakeDirectory) -> Result<Request> {
@@ -394,8 +397,11 @@ fn xattrs(reply: Reply, respond: Responder) {
 }
 
 fn entries(reply: Reply, respond: Responder) {
-    let Reply::Entries { entries, more } = reply else { other(&reply) };
-    let wire = |entry: Entry| file::Entry { attributes: wire_attributes(entry.attributes), name: entry.name };
+    let Reply::Entries { entries, groups, more } = reply else { other(&reply) };
+    let wire = |Entry { name, attributes, extents }: Entry| {
+        let extents = extents.iter().map(|extent| wire_extent(extent, &groups)).collect();
+        file::Entry { attributes: wire_attributes(attributes), name, extents }
+    };
     answer(respond, &file::ListAnswer { entries: entries.into_iter().map(wire).collect(), more });
 }
 
@@ -429,22 +435,23 @@ fn files(reply: Reply, respond: Responder) {
     answer(respond, &file::PutFilesAnswer { results });
 }
 
+/// `groups`: among them that of the extent, in the order of their numbers.
+fn wire_extent(extent: &Extent, groups: &[NewGroup]) -> file::Extent {
+    let Ok(place) = groups.binary_search_by_key(&extent.group, |group| group.group) else {
+        unreachable!("the answer names the group of each extent")
+    };
+    file::Extent {
+        offset: extent.file_offset,
+        length: extent.length,
+        group_offset: extent.group_offset,
+        open: extent.open,
+        layout: (&groups[place].layout).into(),
+    }
+}
+
 fn located(reply: Reply, respond: Responder) {
     let Reply::Located(Located { attributes, extents, groups, mut more }) = reply else { other(&reply) };
-    let mut extents: Vec<file::Extent> = extents
-        .iter()
-        .map(|extent: &Extent| {
-            let group = groups.iter().find(|group| group.group == extent.group);
-            let Some(group) = group else { unreachable!("the answer names the group of each extent") };
-            file::Extent {
-                offset: extent.file_offset,
-                length: extent.length,
-                group_offset: extent.group_offset,
-                open: extent.open,
-                layout: (&group.layout).into(),
-            }
-        })
-        .collect();
+    let mut extents: Vec<file::Extent> = extents.iter().map(|extent| wire_extent(extent, &groups)).collect();
     let attributes = wire_attributes(attributes);
     if respond.room() < LOCATED {
         let fit = fitting(&extents, respond.room().saturating_sub(attributes.encoded_len()));

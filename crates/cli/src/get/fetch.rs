@@ -1,34 +1,31 @@
-//! The store's side of `get`: directories are listed, small files fetched many at a time, large ones as streams.
+//! The store's side of `get`: small files that a listing told the places of are fetched many at a time, others one by one, large ones as
+//! streams.
 
 use super::destination::Top;
+use super::find::{Made, Wanted, find};
 use super::local::Local;
-use crate::path;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::SMALL_FILE_MAX;
 use bytes::Bytes;
-use client::{Attributes, Client, ReadOptions};
+use client::{Attributes, Client, Extent, Listed, ReadOptions};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex as Lock, PoisonError};
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::task::{JoinSet, block_in_place};
 
-/// Files that are fetched at once. A small one takes two round trips and hardly any bytes.
+/// Fetchers. One that was not told where a small file is takes two round trips for it, and hardly any bytes.
 const FETCHERS: usize = 32;
 /// Threads that write small files, because making a file blocks.
 const WRITERS: usize = 4;
-/// Files that may wait before fetchers, and again before writers: at most 64 MiB.
-const FILES_WAITING: usize = 64;
+/// Batches of files that may wait before fetchers: with their names and places 6 MiB.
+const BATCHES_WAITING: usize = 32;
+/// Batches of fetched files that may wait before writers, and how many files are one: at most 32 MiB.
+const FETCHED_WAITING: usize = 32;
+/// See `FETCHED_WAITING`: few, so that all writers have work to the end.
+const FETCHED_FILES: usize = 32;
 /// Large files at once: each has a window of its own.
 const LARGE_FILES: usize = 4;
-
-/// A file or directory to fetch.
-struct Wanted {
-    remote: String,
-    local: PathBuf,
-    attributes: Attributes,
-}
 
 /// A small file that was fetched.
 struct Fetched {
@@ -38,8 +35,8 @@ struct Fetched {
 
 /// Copies every source with what is below.
 pub async fn everything(client: &Client, tops: Vec<Top>, local: &Arc<Local>) -> Result<()> {
-    let (wanted, to_fetch) = mpsc::channel(FILES_WAITING);
-    let (fetched, to_write) = mpsc::channel(FILES_WAITING);
+    let (wanted, to_fetch) = mpsc::channel(BATCHES_WAITING);
+    let (fetched, to_write) = mpsc::channel(FETCHED_WAITING);
     let to_fetch = Arc::new(Mutex::new(to_fetch));
     let to_write = Arc::new(Lock::new(to_write));
     let large = Arc::new(tokio::sync::Semaphore::new(LARGE_FILES));
@@ -54,7 +51,7 @@ pub async fn everything(client: &Client, tops: Vec<Top>, local: &Arc<Local>) -> 
         workers.spawn_blocking(move || write(&local, &to_write));
     }
     drop(fetched);
-    let directories = list(client, tops, local, wanted).await;
+    let directories = find(client, tops, local, wanted).await;
     while let Some(ended) = workers.join_next().await {
         if let Err(error) = ended {
             let text = format!("the copy was cut off: {error}; run it again");
@@ -79,87 +76,6 @@ fn finish(local: &Local, directories: Vec<Made>) -> Result<()> {
     Ok(())
 }
 
-/// A local directory that holds something that was copied.
-struct Made {
-    local: PathBuf,
-    /// What it is to be given; none if it was there before.
-    attributes: Option<Attributes>,
-}
-
-/// Finds everything below the sources and makes local directories. Answers with them, parents first.
-async fn list(client: &Client, tops: Vec<Top>, local: &Local, wanted: Sender<Wanted>) -> Vec<Made> {
-    let progress = &local.progress;
-    let mut directories = Vec::new();
-    let mut pending = Vec::new();
-    for Top { remote, local: target, attributes } in tops {
-        if local.sync {
-            let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
-            directories.push(Made { local: parent.unwrap_or(Path::new(".")).to_path_buf(), attributes: None });
-        }
-        if attributes.directory {
-            pending.push(Wanted { remote, local: target, attributes });
-        } else {
-            progress.found(1, attributes.length);
-            // Nobody receives any more when the copy was cut off, which is told there.
-            let _given_up = wanted.send(Wanted { remote, local: target, attributes }).await;
-        }
-    }
-    while let Some(Wanted { remote, local: target, attributes }) = pending.pop() {
-        if let Some(error) = progress.lost() {
-            progress.leave_out(&format!("{remote} with everything below"), error);
-            continue;
-        }
-        if progress.stopped() {
-            break;
-        }
-        let made = match block_in_place(|| local.directory(&target)) {
-            Ok(made) => made,
-            Err(error) => {
-                progress.complain(&error);
-                continue;
-            }
-        };
-        match directory(client, &remote, &target, local, &wanted, &mut pending).await {
-            // Without the node that keeps the metadata nothing goes on.
-            Err(error) if error.kind() == ErrorKind::Unreachable => {
-                progress.leave_out(&format!("what is below {remote} and was not listed"), &error);
-                progress.stop(error);
-            }
-            Err(error) => progress.complain(&error),
-            Ok(()) => {}
-        }
-        directories.push(Made { local: target, attributes: made.then_some(attributes) });
-    }
-    progress.found_all();
-    directories
-}
-
-async fn directory(
-    client: &Client,
-    remote: &str,
-    target: &Path,
-    local: &Local,
-    wanted: &Sender<Wanted>,
-    pending: &mut Vec<Wanted>,
-) -> Result<()> {
-    let mut listing = client.list_all(remote);
-    while let Some(entry) = listing.next().await? {
-        let below = path::below(target, &entry.name)?;
-        let remote = path::join(remote, &entry.name);
-        if entry.attributes.directory {
-            pending.push(Wanted { remote, local: below, attributes: entry.attributes });
-            continue;
-        }
-        local.progress.found(1, entry.attributes.length);
-        let given_up = wanted.send(Wanted { remote, local: below, attributes: entry.attributes }).await.is_err();
-        // What was listed is named, too, when nobody answers any more.
-        if given_up || local.progress.stopped() && local.progress.lost().is_none() {
-            break;
-        }
-    }
-    Ok(())
-}
-
 /// Devices of nodes that do not answer, by their ids, with the names of the nodes. What is on them is not asked for again: each
 /// question would wait as long as the first.
 type Away = Arc<Lock<BTreeMap<u128, String>>>;
@@ -168,36 +84,90 @@ type Away = Arc<Lock<BTreeMap<u128, String>>>;
 struct Fetcher {
     client: Client,
     local: Arc<Local>,
-    fetched: Sender<Fetched>,
+    fetched: Sender<Vec<Fetched>>,
     large: Arc<tokio::sync::Semaphore>,
     away: Away,
 }
 
 impl Fetcher {
-    async fn run(self, to_fetch: Arc<Mutex<Receiver<Wanted>>>) {
-        let progress = &self.local.progress;
+    async fn run(self, to_fetch: Arc<Mutex<Receiver<Vec<Wanted>>>>) {
         loop {
-            let wanted = to_fetch.lock().await.recv().await;
-            let Some(wanted) = wanted else { return };
-            if let Some(error) = progress.lost() {
-                progress.leave_out(&wanted.remote, error);
-                continue;
-            }
-            if progress.stopped() {
-                // Drained without effect, so that the listing does not wait for ever.
-                continue;
-            }
-            let remote = wanted.remote.clone();
-            match self.fetch(wanted).await {
-                Err(error) if error.kind() == ErrorKind::Unreachable => {
-                    progress.leave_out(&remote, &error);
-                    self.look_who_is_away().await;
+            let files = to_fetch.lock().await.recv().await;
+            let Some(files) = files else { return };
+            for wanted in self.fetch_together(files).await {
+                let remote = wanted.remote.clone();
+                let fetched = if self.goes_on(&remote) { self.fetch(wanted).await } else { Ok(()) };
+                if let Err(error) = fetched {
+                    self.tell(&remote, &error).await;
                 }
-                // Those two are the same for many, and need no list: what is there already, and a local disk without room.
-                Err(error) if matches!(error.kind(), ErrorKind::Exists | ErrorKind::Full) => progress.complain(&error),
-                Err(error) => progress.leave_out(&remote, &error),
-                Ok(()) => {}
             }
+        }
+    }
+
+    /// Whether files are fetched still. One that is not, because the store is lost, is named; after any other end they are drained without
+    /// effect, so that the listing does not wait for ever.
+    fn goes_on(&self, remote: &str) -> bool {
+        let progress = &self.local.progress;
+        if let Some(error) = progress.lost() {
+            progress.leave_out(remote, error);
+        }
+        !progress.stopped()
+    }
+
+    /// Says that a file was not copied, and why.
+    async fn tell(&self, remote: &str, error: &Error) {
+        let progress = &self.local.progress;
+        match error.kind() {
+            ErrorKind::Unreachable => {
+                progress.leave_out(remote, error);
+                self.look_who_is_away().await;
+            }
+            // Those two are the same for many, and need no list: what is there already, and a local disk without room.
+            ErrorKind::Exists | ErrorKind::Full => progress.complain(error),
+            _ => progress.leave_out(remote, error),
+        }
+    }
+
+    /// Fetches those small files of which the listing said where they are, with few requests. Back come those that have to be opened: the
+    /// others, and what is not any more as it was listed, or does not come.
+    async fn fetch_together(&self, files: Vec<Wanted>) -> Vec<Wanted> {
+        let (mut together, mut others) = (Vec::with_capacity(files.len()), Vec::new());
+        for wanted in files {
+            if !wanted.is_small_and_located() || self.is_away(&wanted.extents) {
+                others.push(wanted);
+                continue;
+            }
+            match self.local.check(&wanted.local) {
+                Ok(()) if self.goes_on(&wanted.remote) => together.push(wanted),
+                Ok(()) => {}
+                Err(error) => self.tell(&wanted.remote, &error).await,
+            }
+        }
+        let listed: Vec<Listed<'_>> = together.iter().map(Wanted::listed).collect();
+        let read = self.client.read_listed(&listed, ReadOptions { once: true }).await;
+        let (mut fetched, mut away) = (Vec::with_capacity(together.len()), false);
+        for (wanted, read) in together.into_iter().zip(read) {
+            match read {
+                Ok(parts) => fetched.push(Fetched { wanted, parts }),
+                Err(error) => {
+                    away |= error.kind() == ErrorKind::Unreachable;
+                    others.push(wanted);
+                }
+            }
+        }
+        self.hand_over(fetched).await;
+        if away {
+            self.look_who_is_away().await;
+        }
+        others
+    }
+
+    async fn hand_over(&self, mut fetched: Vec<Fetched>) {
+        while !fetched.is_empty() {
+            let rest = fetched.split_off(fetched.len().min(FETCHED_FILES));
+            // The writers end last, so this fails only with the whole program.
+            let _given_up = self.fetched.send(fetched).await;
+            fetched = rest;
         }
     }
 
@@ -224,13 +194,28 @@ impl Fetcher {
             return Ok(());
         }
         let (extents, _) = self.client.extents(attributes.inode, 0).await?;
+        match self.away_of(&extents)? {
+            Some(node) => Err(Error::new(ErrorKind::Unreachable, format!("node {node} does not answer"))),
+            None => Ok(()),
+        }
+    }
+
+    /// A node that is away and has some of these bytes.
+    fn away_of(&self, extents: &[Extent]) -> Result<Option<String>> {
         let away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
-        for extent in &extents {
+        if away.is_empty() {
+            return Ok(None);
+        }
+        for extent in extents {
             if let Some(node) = client::parts(extent)?.iter().find_map(|part| away.get(&part.device.value())) {
-                return Err(Error::new(ErrorKind::Unreachable, format!("node {node} does not answer")));
+                return Ok(Some(node.clone()));
             }
         }
-        Ok(())
+        Ok(None)
+    }
+
+    fn is_away(&self, extents: &[Extent]) -> bool {
+        !matches!(self.away_of(extents), Ok(None))
     }
 
     async fn fetch(&self, wanted: Wanted) -> Result<()> {
@@ -244,8 +229,7 @@ impl Fetcher {
             let parts = reader.read_at(0, attributes.length).await?;
             whole(&wanted.remote, &attributes, parts.iter().map(|part| part.len() as u64).sum())?;
             let wanted = Wanted { attributes, ..wanted };
-            // The writers end last, so this fails only with the whole program.
-            let _given_up = self.fetched.send(Fetched { wanted, parts }).await;
+            self.hand_over(vec![Fetched { wanted, parts }]).await;
             return Ok(());
         }
         let Ok(_turn) = self.large.acquire().await else { unreachable!("nobody closes this semaphore") };
@@ -280,20 +264,22 @@ fn whole(remote: &str, attributes: &Attributes, length: u64) -> Result<()> {
 }
 
 /// Writes small files until no more come.
-fn write(local: &Local, to_write: &Lock<Receiver<Fetched>>) {
+fn write(local: &Local, to_write: &Lock<Receiver<Vec<Fetched>>>) {
     loop {
         let fetched = to_write.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
-        let Some(Fetched { wanted, parts }) = fetched else { return };
-        // What came before the store was lost is whole.
-        if local.progress.stopped() && local.progress.lost().is_none() {
-            continue;
-        }
-        match local.small(&wanted.local, &wanted.attributes, &parts) {
-            Ok(()) => {
-                local.progress.copied(1);
-                local.progress.copied_bytes(wanted.attributes.length);
+        let Some(fetched) = fetched else { return };
+        for Fetched { wanted, parts } in fetched {
+            // What came before the store was lost is whole.
+            if local.progress.stopped() && local.progress.lost().is_none() {
+                continue;
             }
-            Err(error) => local.progress.complain(&error),
+            match local.small(&wanted.local, &wanted.attributes, &parts) {
+                Ok(()) => {
+                    local.progress.copied(1);
+                    local.progress.copied_bytes(wanted.attributes.length);
+                }
+                Err(error) => local.progress.complain(&error),
+            }
         }
     }
 }

@@ -67,7 +67,7 @@ impl Local {
     /// Gives a directory that was made its times and bits, when all is in it: what is put into it would change them again.
     pub fn finish_directory(&self, path: &Path, attributes: &Attributes) -> Result<()> {
         let Attributes { mode, modified_ms, accessed_ms, .. } = *attributes;
-        dress(&os::file::open(path)?, mode, modified_ms, accessed_ms).map_err(|error| {
+        dress(&os::file::open(path)?, true, mode, (modified_ms, accessed_ms)).map_err(|error| {
             Error::from(error).during(format!("cannot set the bits and times of {}", path::shown(path)))
         })
     }
@@ -113,18 +113,18 @@ impl Local {
     fn finished(&self, file: &mut NewFile, attributes: &Attributes) -> std::io::Result<()> {
         let Attributes { mode, modified_ms, accessed_ms, .. } = *attributes;
         let file = file.finish()?;
-        dress(file, mode, modified_ms, accessed_ms)?;
+        dress(file, false, mode, (modified_ms, accessed_ms))?;
         if self.sync { file.sync_all() } else { Ok(()) }
     }
 }
 
-/// Gives a local file or directory the bits and times (milliseconds since 1970) that it has in the store, without set-uid, set-gid and,
-/// but for directories, sticky.
-pub fn dress(file: &File, mode: u32, modified_ms: u64, accessed_ms: u64) -> std::io::Result<()> {
+/// Gives a local file or directory the bits and times (milliseconds since 1970: modified, accessed) that it has in the store, without
+/// set-uid, set-gid and, but for directories, sticky.
+pub fn dress(file: &File, directory: bool, mode: u32, (modified_ms, accessed_ms): (u64, u64)) -> std::io::Result<()> {
     let time = |milliseconds| UNIX_EPOCH.checked_add(Duration::from_millis(milliseconds)).unwrap_or(UNIX_EPOCH);
     file.set_times(FileTimes::new().set_modified(time(modified_ms)).set_accessed(time(accessed_ms)))?;
     // Whoever wrote it in the store must not make programs here that run as somebody else: the file is of who copies it.
-    let kept = if file.metadata()?.is_dir() { 0o1777 } else { 0o777 };
+    let kept = if directory { 0o1777 } else { 0o777 };
     file.set_permissions(Permissions::from_mode(mode & kept))
 }
 

@@ -64,6 +64,8 @@ pub struct Faults {
     pub moved: u32,
     /// The node is older and knows nothing of stored checksums.
     pub without_blocks: bool,
+    /// The node is older and says in no listing where bytes are.
+    pub without_extents: bool,
 }
 
 /// The node, and what a test looks at.
@@ -98,6 +100,8 @@ pub struct State {
     pub view: cluster::ViewAnswer,
     /// Calls that came to the wrong node.
     pub astray: u64,
+    /// Bytes of chunks that can be read no more.
+    pub released: Vec<(u128, std::ops::Range<u64>)>,
     /// Bytes that reads brought.
     pub bytes_read: u64,
     /// Calls by kind.

@@ -36,6 +36,7 @@ pub const DELAYED: Faults = Faults {
     silent_device: None,
     damaged: 0,
     without_blocks: false,
+    without_extents: false,
 };
 
 /// Cells of half a piece over four columns.

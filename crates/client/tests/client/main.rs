@@ -4,6 +4,7 @@ mod bags;
 mod columns;
 mod fake;
 mod files;
+mod listed;
 mod names;
 mod packer;
 mod ranges;

@@ -16,20 +16,32 @@ use crate::refusal::{ILLEGAL_ARGUMENT, REPLICA_NOT_FOUND, Refusal};
 use base::error::ErrorKind;
 use base::id::NodeId;
 use base::limit::{HDFS_ENTRIES_AT_ONCE, HDFS_LOCATED_BLOCKS_MAX};
-use client::Attributes;
+use client::{Attributes, Extent, Listed};
 use prost::Message;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// The blocks of a whole file, for listings that want them: those of a file that is being written as far as it is visible.
+/// A file of which blocks are named.
+#[derive(Clone, Copy)]
+struct File<'a> {
+    attributes: &'a Attributes,
+    note: &'a Note,
+    /// Where its bytes are, if somebody said so already.
+    extents: Option<&'a [Extent]>,
+}
+
+/// The blocks of a whole file, for listings that want them: those of a file that is being written as far as it is visible. Nothing is asked
+/// for one of which the listing said where its bytes are.
 pub async fn located(
     gateway: &Gateway,
     caller: &Caller,
-    attributes: &Attributes,
+    listed: Listed<'_>,
     note: &Note,
 ) -> Result<LocatedBlocks, Refusal> {
+    let Listed { attributes, extents } = listed;
     let length = caller.share.aside(visible_length(gateway, attributes)).await?;
-    blocks_of(gateway, caller, attributes, note, (length, 0..length)).await
+    let file = File { attributes, note, extents: listed.is_located().then_some(extents) };
+    blocks_of(gateway, caller, file, (length, 0..length)).await
 }
 
 /// A block of `length` bytes with this stamp, at this gateway.
@@ -76,7 +88,8 @@ pub async fn get_block_locations(
     let note = Note::read(&attributes.note);
     let visible = visible_length(gateway, &attributes).await?;
     let range = offset..offset.saturating_add(length);
-    let located = blocks_of(gateway, caller, &attributes, &note, (visible, range)).await?;
+    let file = File { attributes: &attributes, note: &note, extents: None };
+    let located = blocks_of(gateway, caller, file, (visible, range)).await?;
     Ok(encoded(located).await)
 }
 
@@ -135,10 +148,10 @@ pub async fn visible_length(gateway: &Gateway, attributes: &Attributes) -> Resul
 async fn blocks_of(
     gateway: &Gateway,
     caller: &Caller,
-    attributes: &Attributes,
-    note: &Note,
+    file: File<'_>,
     (length, range): (u64, Range<u64>),
 ) -> Result<LocatedBlocks, Refusal> {
+    let File { attributes, note, .. } = file;
     let under_construction = attributes.open;
     if length == 0 {
         return Ok(LocatedBlocks { under_construction, ..LocatedBlocks::default() });
@@ -183,10 +196,10 @@ async fn blocks_of(
     }
     let mut last = vec![block(last_place)];
     let others = Others::of(gateway).await?;
-    others.add_to(gateway, attributes.inode, size, &mut blocks).await?;
+    others.add_to(gateway, file, size, &mut blocks).await?;
     match blocks.last() {
         Some(same) if same.offset == last[0].offset => last[0].clone_from(same),
-        _ => others.add_to(gateway, attributes.inode, size, &mut last).await?,
+        _ => others.add_to(gateway, file, size, &mut last).await?,
     }
     Ok(LocatedBlocks {
         file_length: length,
@@ -212,7 +225,7 @@ impl Others {
     async fn add_to(
         &self,
         gateway: &Gateway,
-        inode: u64,
+        file: File<'_>,
         block_size: u64,
         blocks: &mut [LocatedBlock],
     ) -> Result<(), Refusal> {
@@ -222,7 +235,10 @@ impl Others {
         let range = first.offset..last.offset.saturating_add(last.block.length.unwrap_or(0));
         // Behind many blocks they are larger: then of the first ones it is known who holds them.
         let block_size = block_size.max(first.block.length.unwrap_or(0));
-        let holders = gateway.client.holders(inode, range, block_size).await?;
+        let holders = match file.extents {
+            Some(extents) => gateway.client.holders_listed(extents, range, block_size).await?,
+            None => gateway.client.holders(file.attributes.inode, range, block_size).await?,
+        };
         for (block, holders) in blocks.iter_mut().zip(holders) {
             let here = gateway.client.here();
             // This gateway is there once, where its own bytes put it.

@@ -15,7 +15,7 @@ use crate::refusal::{ACCESS_CONTROL, FILE_NOT_FOUND, JAVA_ARGUMENT, Refusal};
 use base::checksum::crc32c;
 use base::error::ErrorKind;
 use base::limit::{HDFS_ENTRIES_AT_ONCE, HDFS_LOCATED_PAGE, HDFS_PAGE, HDFS_PAGE_BYTES, LIST_PAGE_MAX};
-use client::Attributes;
+use client::{Attributes, Listed};
 use prost::Message;
 
 /// Most directories in one batched listing, as in HDFS.
@@ -35,7 +35,9 @@ pub(crate) async fn info(
     };
     match way.last() {
         None => Ok(None),
-        Some(attributes) => status(gateway, caller, ("", attributes), policy_above(&way), located).await.map(Some),
+        Some(attributes) => {
+            status(gateway, caller, ("", unlisted(attributes)), policy_above(&way), located).await.map(Some)
+        }
     }
 }
 
@@ -48,14 +50,19 @@ pub(crate) async fn listing(
     let way = Way::look(gateway, caller, &ask.path, Purpose::Read).await?;
     let Some(last) = way.last() else { return Ok(None) };
     if !last.directory {
-        let entry = status(gateway, caller, ("", last), policy_above(&way), ask.located).await?;
+        let entry = status(gateway, caller, ("", unlisted(last)), policy_above(&way), ask.located).await?;
         return Ok(Some(Listing { entries: vec![entry], remaining: 0 }));
     }
     let wanted = Wanted { access: READ | EXECUTE, ..Wanted::default() };
     permission::check(&gateway.superuser, caller, &way, wanted)?;
     let after = after_name(gateway, caller, ask.after).await?;
     caller.share.answer(page_memory(ask.located)).await;
-    let page = match gateway.client.list(&way.path, &after, LIST_PAGE_MAX as u32).await {
+    let client = &gateway.client;
+    let page = match ask.located {
+        true => client.list_located(&way.path, &after, LIST_PAGE_MAX as u32).await,
+        false => client.list(&way.path, &after, LIST_PAGE_MAX as u32).await,
+    };
+    let page = match page {
         Ok(page) => page,
         // It went between the two questions.
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Invalid) => return Ok(None),
@@ -67,7 +74,8 @@ pub(crate) async fn listing(
     let (mut blocks, mut bytes, mut more) = (0, 0, page.more);
     let count = page.entries.len();
     for entry in page.entries {
-        let status = status(gateway, caller, (&entry.name, &entry.attributes), policy, ask.located).await?;
+        let listed = Listed { attributes: &entry.attributes, extents: &entry.extents };
+        let status = status(gateway, caller, (&entry.name, listed), policy, ask.located).await?;
         bytes += status.encoded_len();
         blocks += status.locations.as_ref().map_or(0, |locations| locations.blocks.len());
         entries.push(status);
@@ -192,20 +200,26 @@ pub(crate) fn policy_above(way: &Way) -> u32 {
     policies.map(|above| Note::read(&above.note).storage_policy).find(|policy| *policy != 0).unwrap_or(0)
 }
 
+/// What was looked up by itself: nobody said where its bytes are.
+fn unlisted(attributes: &Attributes) -> Listed<'_> {
+    Listed { attributes, extents: &[] }
+}
+
 async fn status(
     gateway: &Gateway,
     caller: &Caller,
-    (name, attributes): (&str, &Attributes),
+    (name, listed): (&str, Listed<'_>),
     policy_above: u32,
     located: bool,
 ) -> Result<FileStatus, Refusal> {
+    let attributes = listed.attributes;
     let note = if attributes.note.is_empty() { Note::default() } else { Note::read(&attributes.note) };
     let mut status = file_status(name, attributes, &note, &gateway.superuser);
     if note.storage_policy == 0 {
         status.storage_policy = Some(policy_above);
     }
     if located && !attributes.directory {
-        status.locations = Some(located::located(gateway, caller, attributes, &note).await?);
+        status.locations = Some(located::located(gateway, caller, listed, &note).await?);
     }
     Ok(status)
 }

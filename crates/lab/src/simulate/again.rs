@@ -124,7 +124,7 @@ async fn look(link: &Link, at: &str) -> Result<String> {
     for directory in [path(), format!("{at}/x")] {
         match ask(link, &file::List { path: directory, ..file::List::default() }).await {
             Ok(list) => {
-                for file::Entry { name, attributes } in list.entries {
+                for file::Entry { name, attributes, .. } in list.entries {
                     seen += &format!(", {name} {} {}", attributes.inode, attributes.directory);
                 }
             }

@@ -10,9 +10,11 @@ use base::error::ErrorKind;
 use base::limit::SMALL_PAYLOAD_MAX;
 use base::policy::{Compression, Policy};
 use bytes::Bytes;
-use client::{Attributes, Client, CreateOptions, FileWriter, PackOptions, PackerOptions, Sizes};
+use client::{
+    Attributes, Client, CreateOptions, Entry, FileWriter, Listed, PackOptions, PackerOptions, ReadOptions, Sizes,
+};
 use sim::random::SimRandom;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -410,20 +412,42 @@ impl Files {
         Ok(())
     }
 
+    /// Reads together what a listing said the places of. What does not come is not broken: then a file is opened.
+    async fn read_listed(&self, entries: &BTreeMap<String, Entry>) -> Check<()> {
+        let listed = |entry: &Entry| Listed { attributes: &entry.attributes, extents: &entry.extents }.is_located();
+        let (paths, located): (Vec<&String>, Vec<&Entry>) = entries.iter().filter(|(_, entry)| listed(entry)).unzip();
+        let files: Vec<Listed<'_>> =
+            located.iter().map(|Entry { attributes, extents, .. }| Listed { attributes, extents }).collect();
+        let read = async { Ok(self.client.read_listed(&files, ReadOptions::default()).await) };
+        let Ok(read) = self.scene.call(&self.name, "read listed files", read).await? else { return Ok(()) };
+        for ((path, entry), parts) in paths.into_iter().zip(located).zip(read) {
+            let Ok(parts) = parts else { continue };
+            let bytes = parts.concat();
+            if bytes.len() as u64 != entry.attributes.length {
+                let text = format!("{path}: {} bytes came of a file listed with {:?}", bytes.len(), entry.attributes);
+                return Err(Broken(text));
+            }
+            self.scene.count("files read as they were listed");
+            self.scene.oracle().recognise(path, &bytes)?;
+        }
+        Ok(())
+    }
+
     async fn list(&mut self) -> Check<()> {
         let list = async {
-            let mut listing = self.client.list_all(&self.directory.path);
-            let mut names = BTreeSet::new();
+            let mut listing = self.client.list_all_located(&self.directory.path);
+            let mut listed = BTreeMap::new();
             while let Some(entry) = listing.next().await? {
-                names.insert(format!("{}/{}", self.directory.path, entry.name));
+                listed.insert(format!("{}/{}", self.directory.path, entry.name), entry);
             }
-            Ok(names)
+            Ok(listed)
         };
         let Ok(names) = self.scene.call(&self.name, "list", list).await? else { return Ok(()) };
+        self.read_listed(&names).await?;
         let oracle = self.scene.oracle();
         for number in 0..NAMES {
             let path = format!("{}/f{number}", self.directory.path);
-            match (oracle.certain(&path), names.contains(&path)) {
+            match (oracle.certain(&path), names.contains_key(&path)) {
                 (Some(Some(tag)), false) => {
                     return Err(Broken(format!("{path}: file {tag} is not in the list of its directory")));
                 }

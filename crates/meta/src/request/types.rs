@@ -50,6 +50,8 @@ pub struct Entry {
     pub name: String,
     /// What it stands for.
     pub attributes: Attributes,
+    /// Where its bytes are, if that was asked for: all its pieces, in order. None if it is open, or they are many.
+    pub extents: Vec<Extent>,
 }
 
 /// A group and where its bytes are.

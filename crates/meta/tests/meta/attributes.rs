@@ -259,12 +259,12 @@ fn pages_of_notes() {
             world.settle();
         }
     }
-    let list = |after: Option<String>| Request::List { path: path("/"), after, limit: 1000 };
-    let Ok(Reply::Entries { entries, more }) = world.ask(list(None)) else { panic!("no list") };
+    let list = |after: Option<String>| Request::List { path: path("/"), after, limit: 1000, located: false };
+    let Ok(Reply::Entries { entries, more, .. }) = world.ask(list(None)) else { panic!("no list") };
     let bytes: usize = entries.iter().map(|entry| entry.attributes.note.len() + entry.name.len()).sum();
     assert!(more && bytes < LIST_PAGE_BYTES + NOTE_MAX, "{bytes}");
     let after = entries.last().map(|entry| entry.name.clone());
-    let Ok(Reply::Entries { entries: rest, more }) = world.ask(list(after)) else { panic!("no list") };
+    let Ok(Reply::Entries { entries: rest, more, .. }) = world.ask(list(after)) else { panic!("no list") };
     assert!(!more);
     assert_eq!(entries.len() + rest.len(), count);
 }

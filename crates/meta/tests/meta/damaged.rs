@@ -66,7 +66,7 @@ fn ask_all(world: &mut World, random: &SimRandom) {
     let requests = [
         stat("/d/f"),
         Request::Lookup { path: path("/d/e/x"), known: 0 },
-        Request::List { path: path("/d"), after: None, limit: 100 },
+        Request::List { path: path("/d"), after: None, limit: 100, located: false },
         Request::Locate { file: Place::Path(path("/d/f")), offset: 0, length: u64::MAX },
         Request::GetXattrs { path: path("/d"), name: None },
         Request::GetPolicy { path: path("/d/f") },

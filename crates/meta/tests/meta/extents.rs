@@ -9,7 +9,7 @@ use meta::{Reply, Request};
 use std::time::Duration;
 
 /// Makes a closed file of groups with these lengths; the groups.
-fn file(world: &mut World, name: &str, lengths: &[u64]) -> Vec<GroupId> {
+pub fn file(world: &mut World, name: &str, lengths: &[u64]) -> Vec<GroupId> {
     world.floor = world.next_call;
     let Ok(Reply::Handle(handle)) = world.ask(create(name)) else { panic!("not created") };
     let (inode, generation) = (handle.inode, handle.generation);
@@ -59,11 +59,11 @@ fn garbage(world: &mut World) -> (Vec<GroupId>, Vec<(GroupId, u64, u64)>) {
     }
 }
 
-fn truncate(name: &str, length: u64) -> Request {
+pub fn truncate(name: &str, length: u64) -> Request {
     Request::Truncate { path: path(name), length }
 }
 
-fn concat(target: &str, sources: &[&str]) -> Request {
+pub fn concat(target: &str, sources: &[&str]) -> Request {
     Request::Concat { target: path(target), sources: sources.iter().map(|name| path(name)).collect() }
 }
 

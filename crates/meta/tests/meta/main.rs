@@ -9,6 +9,7 @@ mod damaged;
 mod extents;
 mod formats;
 mod known;
+mod listed;
 mod model;
 mod moves;
 mod newer;

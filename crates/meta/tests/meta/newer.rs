@@ -125,6 +125,11 @@ fn groups_of_unknown_kinds_are_kept() {
     write(&world, &record, &coded, 2);
     for _ in 0..2 {
         world.open();
+        let list = Request::List { path: path("/d"), after: None, limit: 9, located: true };
+        let Ok(Reply::Entries { entries, .. }) = world.ask(list) else { panic!("no list") };
+        let told = |name: &str| entries.iter().find(|entry| entry.name == name).map(|entry| entry.extents.len());
+        assert_eq!(told("f"), Some(0), "it is listed, without its place");
+        assert!(told("g").is_none_or(|count| count == 1), "others have theirs");
         let attributes = world.ask(stat("/d/f"));
         assert!(matches!(attributes, Ok(Reply::Attributes(found)) if found.length == 1000));
         let refused = [

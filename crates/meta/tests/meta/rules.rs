@@ -209,7 +209,10 @@ fn names() {
     assert_eq!(world.refusal(create("/a/b")), ErrorKind::Exists);
     assert_eq!(world.refusal(create("/")), ErrorKind::Invalid);
     assert_eq!(world.refusal(create("/no/f")), ErrorKind::NotFound);
-    assert_eq!(world.refusal(Request::List { path: path("/a/f"), after: None, limit: 1 }), ErrorKind::Invalid);
+    assert_eq!(
+        world.refusal(Request::List { path: path("/a/f"), after: None, limit: 1, located: false }),
+        ErrorKind::Invalid
+    );
     world.ask(rename("/a", "/z")).expect("renamed");
     assert!(world.ask(stat("/z/f")).is_ok() && world.ask(stat("/a/f")).is_err());
     let moved = Request::Locate { file: Place::Inode(InodeId(file.inode.0)), offset: 0, length: 1 };

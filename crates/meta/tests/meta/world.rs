@@ -245,8 +245,8 @@ impl World {
         while let Some(directory) = directories.pop() {
             let mut after = None;
             loop {
-                let list = Request::List { path: path(&format!("{directory}/")), after, limit: 3 };
-                let Ok(Reply::Entries { entries, more }) = self.ask(list) else {
+                let list = Request::List { path: path(&format!("{directory}/")), after, limit: 3, located: false };
+                let Ok(Reply::Entries { entries, more, .. }) = self.ask(list) else {
                     panic!("seed {}: no list", self.seed)
                 };
                 for entry in &entries {

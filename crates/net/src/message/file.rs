@@ -192,6 +192,10 @@ pub struct List {
     /// At most so many; `base::limit::LIST_PAGE_MAX` at the most, and if zero. Fewer come if they are long.
     #[prost(uint32, tag = "3")]
     pub limit: u32,
+    /// Where the bytes of files are is wanted, too (`Entry::extents`): of `base::limit::LOCATED_PAGE_MAX` at the most, with which the page
+    /// ends. Nodes before this field say it of none.
+    #[prost(bool, tag = "4")]
+    pub extents: bool,
 }
 
 /// One name in a directory.
@@ -203,6 +207,10 @@ pub struct Entry {
     /// What it names.
     #[prost(message, required, tag = "2")]
     pub attributes: Attributes,
+    /// If they were asked for: all extents of a closed file that has `base::limit::LISTED_EXTENTS_MAX` or fewer, as they were when it had
+    /// these attributes. None of a file that has more, that is open, or whose bytes only a newer program finds: `Locate` tells of it.
+    #[prost(message, repeated, tag = "3")]
+    pub extents: Vec<Extent>,
 }
 
 /// A page of a directory.

@@ -143,7 +143,7 @@ impl Cluster {
     }
 
     /// How many calls of a kind a node has answered, as its metrics say.
-    async fn calls(&self, number: usize, kind: &str) -> u64 {
+    pub async fn calls(&self, number: usize, kind: &str) -> u64 {
         let link = link_to(self.address(number), 902).await;
         let (_, page) = link.call(&session::Look {}, Payload::empty()).await.expect("it looks");
         let page = String::from_utf8(page.into_bytes().to_vec()).expect("text");

@@ -10,10 +10,10 @@ use gateway_hdfs::message::files::{
     AddBlock, Append, AppendAnswer, BlockAnswer, CREATE, Complete, Create, CreateAnswer, Truth,
 };
 use gateway_hdfs::message::hdfs::Permission;
-use gateway_hdfs::message::hdfs::{DatanodeInfo, LocatedBlocks};
+use gateway_hdfs::message::hdfs::{DatanodeInfo, LocatedBlock, LocatedBlocks};
 use gateway_hdfs::message::located::{GetBlockLocations, GetBlockLocationsAnswer};
 use gateway_hdfs::message::names::{
-    BoolAnswer, DeleteRequest, EmptyAnswer, MkdirsRequest, Rename2Request, RenameRequest,
+    BoolAnswer, DeleteRequest, EmptyAnswer, ListingAnswer, ListingRequest, MkdirsRequest, Rename2Request, RenameRequest,
 };
 use gateway_hdfs::message::status::{DatanodeReport, DatanodeReportAnswer, REPORT_LIVE};
 use node::Door;
@@ -84,6 +84,31 @@ async fn hdfs_everywhere() {
         }
     }
     assert_eq!(first_places.len(), 3, "files lie on all nodes: {first_places:?}");
+    let places = |located: &LocatedBlocks| -> Vec<(u64, u64, Vec<String>)> {
+        let place = |block: &LocatedBlock| {
+            (block.block.id, block.offset, block.locations.iter().map(address_of).collect())
+        };
+        located.blocks.iter().chain(&located.last_block).map(place).collect()
+    };
+    for (number, user) in users.iter_mut().enumerate() {
+        let mut single = Vec::new();
+        for file in 0..12 {
+            single.push(located(user, &format!("/file{file}")).await);
+        }
+        let before = cluster.calls(0, "file_locate").await;
+        let list = ListingRequest { path: "/".to_string(), after: Vec::new(), located: true };
+        let answer: ListingAnswer = user.call(CLIENT_PROTOCOL, "getListing", &list).await.expect("listed");
+        let entries = answer.listing.expect("there").entries;
+        assert_eq!(cluster.calls(0, "file_locate").await, before, "gateway {number} asked for each file of a listing");
+        assert_eq!(entries.len(), 12);
+        for entry in entries {
+            let name = String::from_utf8(entry.path).expect("a name");
+            let of: usize = name.strip_prefix("file").and_then(|of| of.parse().ok()).expect("a number");
+            let listed = entry.locations.expect("blocks were asked for");
+            assert_eq!(listed.file_length, single[of].file_length, "{name} at gateway {number}");
+            assert_eq!(places(&listed), places(&single[of]), "{name} at gateway {number}");
+        }
+    }
     for user in &mut users {
         let report = DatanodeReport { kind: REPORT_LIVE };
         let answer: DatanodeReportAnswer =

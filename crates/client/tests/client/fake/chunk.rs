@@ -7,6 +7,7 @@ use base::error::{Error, ErrorKind, Result};
 use base::limit::BLOCK;
 use bytes::Bytes;
 use net::message::chunk::{Append, AppendAnswer, Read, ReadAnswer, Seal, SealAnswer, Stat, StatAnswer};
+use std::ops::Range;
 
 #[derive(Default)]
 pub struct Stored {
@@ -86,6 +87,12 @@ impl State {
         let chunk = self.chunks.get(&ask.chunk.value()).ok_or_else(missing)?;
         let mut out = Vec::new();
         for range in &ask.ranges {
+            let overlaps = |(chunk, gone): &(u128, Range<u64>)| {
+                *chunk == ask.chunk.value() && gone.start < range.offset + range.length && range.offset < gone.end
+            };
+            if self.released.iter().any(overlaps) {
+                return Err(Error::new(ErrorKind::NotFound, "these bytes were released"));
+            }
             let (mut start, end) = (0, range.offset.saturating_add(range.length));
             for part in &chunk.parts {
                 let stop = start + part.len() as u64;

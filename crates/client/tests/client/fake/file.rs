@@ -3,6 +3,7 @@
 use super::State;
 use super::chunk::Stored;
 use base::error::{Error, ErrorKind, Result};
+use base::limit::LISTED_EXTENTS_MAX;
 use net::message::file::{
     Attributes, Close, Create, DiskUsage, DiskUsageAnswer, Entry, Extent, List, ListAnswer, Locate, LocateAnswer,
     MakeDirectory, NewGroup, NextGroup, OpenedFile, PutFiles, PutFilesAnswer,
@@ -131,9 +132,41 @@ impl State {
         // Pages of seven: a listing of any length has several.
         let mut entries = Vec::new();
         for name in after.iter().take(7) {
-            entries.push(Entry { name: name.clone(), attributes: self.stat(&format!("{prefix}{name}"))? });
+            let path = format!("{prefix}{name}");
+            let extents = if ask.extents { self.few_extents(&path)? } else { Vec::new() };
+            entries.push(Entry { name: name.clone(), attributes: self.stat(&path)?, extents });
         }
         Ok(ListAnswer { more: after.len() > 7, entries })
+    }
+
+    /// Where the bytes of a closed file are, if that is few extents and the node is no older one.
+    fn few_extents(&mut self, path: &str) -> Result<Vec<Extent>> {
+        let file = self.file(path)?.1.clone();
+        let few = file.writer.is_none() && file.extents.len() <= LISTED_EXTENTS_MAX && !self.faults.without_extents;
+        Ok(if few { file.extents.iter().map(|piece| self.extent(piece, false)).collect() } else { Vec::new() })
+    }
+
+    fn extent(&self, piece: &Piece, open: bool) -> Extent {
+        let layout = self.files.groups[&piece.group].layout.clone();
+        let Piece { start: offset, length, group_offset, .. } = *piece;
+        Extent { offset, length, group_offset, open, layout }
+    }
+
+    /// What a node does with the bytes of files that were deleted or replaced: they can be read no more.
+    pub fn release(&mut self) {
+        let named = |group: u64, range: (u64, u64), files: &BTreeMap<u64, File>, inodes: &BTreeSet<u64>| {
+            let holds = |piece: &Piece| piece.group == group && (piece.group_offset, piece.length) == range;
+            inodes.iter().any(|inode| files[inode].extents.iter().any(holds))
+        };
+        let inodes: BTreeSet<u64> = self.files.by_path.values().copied().collect();
+        for file in self.files.by_number.values() {
+            for Piece { group, group_offset, length, .. } in &file.extents {
+                if !named(*group, (*group_offset, *length), &self.files.by_number, &inodes) {
+                    let chunk = self.files.groups[group].layout.columns[0].chunk.value();
+                    self.released.push((chunk, *group_offset..group_offset + length));
+                }
+            }
+        }
     }
 
     pub fn disk_usage(&mut self, ask: &DiskUsage) -> Result<DiskUsageAnswer> {
@@ -285,16 +318,12 @@ impl State {
         let Some(file) = self.files.by_number.get(&inode) else {
             return error(ErrorKind::NotFound, "the file is gone");
         };
-        let extent = |piece: &Piece, open: bool| {
-            let layout = self.files.groups[&piece.group].layout.clone();
-            let Piece { start: offset, length, group_offset, .. } = *piece;
-            Extent { offset, length, group_offset, open, layout }
-        };
         let end = ask.offset.saturating_add(ask.length);
         let touching = |piece: &&Piece| piece.start < end && piece.start + piece.length > ask.offset;
-        let mut extents: Vec<Extent> = file.extents.iter().filter(touching).map(|piece| extent(piece, false)).collect();
+        let mut extents: Vec<Extent> =
+            file.extents.iter().filter(touching).map(|piece| self.extent(piece, false)).collect();
         if let Some(group) = file.writer {
-            extents.push(extent(&Piece { start: file.length, length: 0, group, group_offset: 0 }, true));
+            extents.push(self.extent(&Piece { start: file.length, length: 0, group, group_offset: 0 }, true));
         }
         // Pages of two: a file of a few chunks has several.
         let more = extents.len() > 2;

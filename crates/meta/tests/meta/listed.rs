@@ -1,0 +1,111 @@
+//! Listings that say where the bytes of files are.
+
+use crate::extents::{concat, file, truncate};
+use crate::world::{World, append, create, delete, mkdir, path};
+use base::limit::{LISTED_EXTENTS_MAX, LOCATED_PAGE_MAX};
+use base::policy::Policy;
+use meta::request::{Entry, Extent, Located, NewGroup, Place, PutFile};
+use meta::{Reply, Request};
+
+fn list(world: &mut World, after: Option<&str>) -> (Vec<Entry>, Vec<NewGroup>, bool) {
+    let list = Request::List { path: path("/"), after: after.map(str::to_string), limit: 10_000, located: true };
+    match world.ask(list) {
+        Ok(Reply::Entries { entries, groups, more }) => (entries, groups, more),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn locate(world: &mut World, name: &str) -> (Vec<Extent>, Vec<NewGroup>) {
+    match world.ask(Request::Locate { file: Place::Path(path(name)), offset: 0, length: u64::MAX }) {
+        Ok(Reply::Located(Located { extents, groups, .. })) => (extents, groups),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The extents in a listing are those that are told of each file by itself, with all their groups; files that are open, that have many, and
+/// directories come without. So it is in the log and in the tree, and when files were cut and joined.
+#[test]
+fn as_each_is_located() {
+    let mut world = World::new(1);
+    file(&mut world, "/empty", &[]);
+    file(&mut world, "/few", &[10; LISTED_EXTENTS_MAX]);
+    file(&mut world, "/many", &[10; LISTED_EXTENTS_MAX + 1]);
+    file(&mut world, "/cut", &[10; LISTED_EXTENTS_MAX + 2]);
+    file(&mut world, "/one", &[7]);
+    file(&mut world, "/joined", &[5, 6]);
+    file(&mut world, "/tail", &[3]);
+    file(&mut world, "/appended", &[4]);
+    world.ask(append("/appended")).expect("opened");
+    world.ask(create("/open")).expect("created");
+    world.ask(mkdir("/directory")).expect("made");
+    world.ask(truncate("/cut", 31)).expect("cut");
+    world.ask(concat("/joined", &["/tail"])).expect("joined");
+    for settled in [false, true] {
+        if settled {
+            world.settle();
+        }
+        let (entries, groups, more) = list(&mut world, None);
+        assert!(!more && groups.is_sorted_by(|a, b| a.group < b.group));
+        let told: Vec<(&str, usize)> = entries.iter().map(|entry| (entry.name.as_str(), entry.extents.len())).collect();
+        let expected = [
+            ("appended", 0),
+            ("cut", 4),
+            ("directory", 0),
+            ("empty", 0),
+            ("few", LISTED_EXTENTS_MAX),
+            ("joined", 3),
+            ("many", 0),
+            ("one", 1),
+            ("open", 0),
+        ];
+        assert_eq!(told, expected, "settled: {settled}");
+        for entry in entries.iter().filter(|entry| !entry.extents.is_empty()) {
+            let (extents, its_groups) = locate(&mut world, &format!("/{}", entry.name));
+            assert_eq!(entry.extents, extents, "{}", entry.name);
+            assert!(its_groups.iter().all(|group| groups.contains(group)), "{}", entry.name);
+            assert_eq!(extents.iter().map(|extent| extent.length).sum::<u64>(), entry.attributes.length);
+        }
+    }
+    let plain = Request::List { path: path("/"), after: None, limit: 100, located: false };
+    let Ok(Reply::Entries { entries, groups, .. }) = world.ask(plain) else { panic!("no list") };
+    assert!(groups.is_empty() && entries.iter().all(|entry| entry.extents.is_empty()), "nobody asked for them");
+}
+
+/// A page ends with so many files whose bytes were looked for, and all of them come in the end; those that share a group name it once.
+#[test]
+fn a_page_has_an_end() {
+    let mut world = World::new(2);
+    let group = match world.ask(Request::PackGroup { finished: None, policy: Policy::default() }) {
+        Ok(Reply::Group(group)) => group.group,
+        other => panic!("{other:?}"),
+    };
+    let count = LOCATED_PAGE_MAX as u64 + 100;
+    let put = |number: u64| PutFile {
+        path: path(&format!("/{number:04}")),
+        group,
+        offset: number * 10,
+        length: 10,
+        crc: 0,
+        modified: None,
+        accessed: None,
+        mode: 0o644,
+        overwrite: false,
+        parents: false,
+        directory: false,
+    };
+    for first in (0..count).step_by(100) {
+        let files = (first..count.min(first + 100)).map(put).collect();
+        world.ask(Request::PutFiles { files }).expect("put");
+    }
+    let (entries, groups, more) = list(&mut world, None);
+    assert_eq!((entries.len(), groups.len(), more), (LOCATED_PAGE_MAX, 1, true));
+    let last = entries[LOCATED_PAGE_MAX - 1].name.clone();
+    let (rest, _, more) = list(&mut world, Some(&last));
+    assert_eq!((rest.len(), more), (100, false));
+    for (number, entry) in (0..).zip(entries.iter().chain(&rest)) {
+        let Extent { group_offset, length, open, .. } = entry.extents[0];
+        assert_eq!((group_offset, length, open), (number * 10, 10, false), "{}", entry.name);
+    }
+    world.ask(delete("/0003")).expect("deleted");
+    assert_eq!(list(&mut world, None).0.len(), LOCATED_PAGE_MAX);
+}

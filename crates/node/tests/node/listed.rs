@@ -1,0 +1,138 @@
+//! Many small files of a listing, read together: what comes is what was put, or the file is opened.
+
+use crate::hdfs_user::{client, content};
+use crate::{Fixture, until};
+use base::error::ErrorKind;
+use base::limit::LOCATED_PAGE_MAX;
+use base::policy::{Compression, Policy};
+use bytes::Bytes;
+use client::{Client, CreateOptions, Entry, Listed, PackOptions, PackerOptions, ReadOptions};
+use std::collections::BTreeMap;
+
+async fn pack(client: &Client, files: &BTreeMap<String, Bytes>) {
+    let mut packer = client.packer(PackerOptions::default());
+    for (path, bytes) in files {
+        let options = PackOptions { overwrite: true, parents: true, ..PackOptions::default() };
+        packer.put(path, bytes.clone(), options).await.expect("taken");
+    }
+    assert!(packer.close().await.expect("put").iter().all(|(_, result)| result.is_ok()));
+}
+
+async fn list(client: &Client, directory: &str) -> Vec<(String, Entry)> {
+    let (mut listing, mut entries) = (client.list_all_located(directory), Vec::new());
+    while let Some(entry) = listing.next().await.expect("listed") {
+        entries.push((format!("{directory}/{}", entry.name), entry));
+    }
+    entries
+}
+
+/// The bytes of each file, read together or, where that failed, by opening it; and how many came together.
+async fn read(client: &Client, entries: &[(String, Entry)]) -> (BTreeMap<String, Result<Bytes, ErrorKind>>, usize) {
+    let listed: Vec<Listed<'_>> =
+        entries.iter().map(|(_, Entry { attributes, extents, .. })| Listed { attributes, extents }).collect();
+    let (mut all, mut together) = (BTreeMap::new(), 0);
+    let read = client.read_listed(&listed, ReadOptions { once: true }).await;
+    for ((path, entry), read) in entries.iter().zip(read) {
+        let bytes = match read {
+            Ok(parts) => {
+                together += 1;
+                let bytes = Bytes::from(parts.concat());
+                assert_eq!(bytes.len() as u64, entry.attributes.length, "{path}");
+                Ok(bytes)
+            }
+            Err(_) => client.read_small(path).await.map_err(|error| error.kind()),
+        };
+        all.insert(path.clone(), bytes);
+    }
+    (all, together)
+}
+
+/// Packed files, compressed ones of their own, joined ones and an open one; then after some were replaced and others deleted, when what they
+/// had is given back; and after a restart.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn read_together() {
+    let mut fixture = Fixture::start("listed").await;
+    let mut client = client(&fixture).await;
+    let length = |number: u64| (number * number * 37 % 30_000) as usize;
+    let mut files: BTreeMap<String, Bytes> =
+        (0..300).map(|number| (format!("/d/{number:03}"), content(length(number), number))).collect();
+    pack(&client, &files).await;
+    let policy = Policy { compression: Some(Compression::Lz4), ..Policy::default() };
+    client.set_policy("/d", policy).await.expect("set");
+    for number in 0..5_u64 {
+        let (path, bytes) = (format!("/d/compressed{number}"), Bytes::from(vec![number as u8; 1 << (16 + number)]));
+        let mut writer = client.create(&path, CreateOptions::default()).await.expect("new");
+        writer.write(bytes.clone()).await.expect("written");
+        writer.close().await.expect("closed");
+        files.insert(path, bytes);
+    }
+    client.concat("/d/007", &["/d/008".to_string(), "/d/compressed0".to_string()]).await.expect("joined");
+    let joined =
+        [files["/d/007"].clone(), files.remove("/d/008").expect("put"), files.remove("/d/compressed0").expect("put")];
+    files.insert("/d/007".to_string(), joined.concat().into());
+    let mut open = client.create("/d/open", CreateOptions::default()).await.expect("new");
+    open.write(content(70_000, 9)).await.expect("written");
+    open.sync().await.expect("synced");
+    let entries = list(&client, "/d").await;
+    let (mut read_files, together) = read(&client, &entries).await;
+    assert!(read_files.remove("/d/open").expect("listed").expect("there") == content(70_000, 9));
+    assert!(read_files.iter().all(|(path, bytes)| bytes.as_ref() == Ok(&files[path])));
+    // All but the open one.
+    assert_eq!((read_files.len(), together), (files.len(), files.len()));
+
+    let new: BTreeMap<String, Bytes> = (0..300)
+        .step_by(7)
+        .map(|number| (format!("/d/{number:03}"), content(length(number + 1), number + 500)))
+        .collect();
+    pack(&client, &new).await;
+    for number in (1..300).step_by(11) {
+        client.delete(&format!("/d/{number:03}"), false).await.ok();
+    }
+    until("what was deleted is given back", async || read(&client, &entries).await.0.values().any(Result::is_err))
+        .await;
+    let (read_files, together) = read(&client, &entries).await;
+    let mut gone = 0;
+    for (path, bytes) in read_files.iter().filter(|(path, _)| *path != "/d/open") {
+        match (bytes, client.stat(path).await) {
+            (Ok(bytes), Ok(_)) => assert!(*bytes == files[path] || new.get(path) == Some(bytes), "{path}"),
+            // It is there for as long as nobody has collected it.
+            (Ok(bytes), Err(_)) => assert!(*bytes == files[path], "{path}"),
+            (Err(kind), stat) => {
+                assert!(*kind == ErrorKind::NotFound && stat.is_err(), "{path}: {kind:?}");
+                gone += 1;
+            }
+        }
+    }
+    assert!(gone > 0 && together < entries.len(), "{gone} gone, {together} together");
+    files.extend(new);
+    open.close().await.expect("closed");
+    drop(client);
+    fixture.stop().await;
+    fixture.run().await;
+    client = crate::hdfs_user::client(&fixture).await;
+    let entries = list(&client, "/d").await;
+    let (read_files, together) = read(&client, &entries).await;
+    assert_eq!(together, entries.len());
+    let expected = |path: &String| if path == "/d/open" { content(70_000, 9) } else { files[path].clone() };
+    assert!(read_files.iter().all(|(path, bytes)| *bytes == Ok(expected(path))));
+    fixture.stop().await;
+}
+
+/// A page says of so many files where they are, and others follow.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_are_shorter() {
+    let mut fixture = Fixture::start("listed-pages").await;
+    let client = client(&fixture).await;
+    let files: BTreeMap<String, Bytes> =
+        (0..1200).map(|number| (format!("/d/{number:04}"), content(number % 3 * 5, 1))).collect();
+    pack(&client, &files).await;
+    let page = client.list_located("/d", "", 0).await.expect("listed");
+    // A third of them is empty, and nobody looks for its bytes.
+    assert_eq!((page.entries.len(), page.more), (LOCATED_PAGE_MAX * 3 / 2, true));
+    assert_eq!(client.list("/d", "", 0).await.expect("listed").entries.len(), 1000);
+    let entries = list(&client, "/d").await;
+    let (read_files, together) = read(&client, &entries).await;
+    assert_eq!((read_files.len(), together), (1200, 1200));
+    assert!(read_files.iter().all(|(path, bytes)| bytes.as_ref() == Ok(&files[path])));
+    fixture.stop().await;
+}
