@@ -3,7 +3,7 @@
 
 use crate::health::{self, Health};
 use crate::metrics;
-use crate::service::Node;
+use crate::node::Node;
 use base::fault::contained;
 use base::net::{Listener, Stream};
 use base::places::{Place, Places};
@@ -114,7 +114,7 @@ async fn answer(node: &Node, request: &Request<Incoming>) -> Response<Whole> {
         .get(ACCEPT)
         .is_some_and(|accept| accept.to_str().is_ok_and(|accept| accept.contains("application/json")));
     match request.uri().path() {
-        "/metrics" => match metrics::page(node).await {
+        "/metrics" => match metrics::page::page(node).await {
             Ok(page) => whole(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", page),
             Err(error) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")),
         },

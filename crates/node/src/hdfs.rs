@@ -1,7 +1,8 @@
 //! The HDFS gateway of this node: it stands on a link to the node itself, where a call is a function call. Where the metadata is
 //! kept its session lives as long as the node serves; on another node it has one like any client, and a new one when that is over.
 
-use crate::service::{Node, NodeService};
+use crate::node::Node;
+use crate::service::NodeService;
 use base::buffer::Pool;
 use base::env::Random;
 use base::error::Result;

@@ -2,7 +2,7 @@
 
 use crate::device::Device;
 use crate::metadata::Metadata;
-use crate::service::{Node, Role};
+use crate::node::{Node, Role};
 use net::message::file;
 use std::time::Duration;
 
@@ -99,5 +99,19 @@ pub fn reported(node: &Node, device: &Device) -> file::Device {
         failures: node.metrics.disks.get(&device.id).map_or(0, |stats| stats.failures()),
         full: usage.full,
         node: None,
+    }
+}
+
+impl Node {
+    /// The devices of this node, those that are missing too.
+    pub fn own_devices(&self) -> Vec<file::Device> {
+        let missing = self.missing.iter().map(|missing| file::Device {
+            device: missing.device.0.into(),
+            place: missing.place.clone(),
+            trouble: format!("missing: {}", missing.why),
+            missing: true,
+            ..file::Device::default()
+        });
+        self.served().map(|device| reported(self, device)).chain(missing).collect()
     }
 }

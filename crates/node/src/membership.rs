@@ -1,14 +1,12 @@
 //! A node that does not keep the metadata: how it reports to the one that does, what it is told there, and whose writes it takes
 //! meanwhile.
 
-use crate::device::{Device, Item};
-use crate::log::{Level, Log};
-use crate::places::left_out;
-use crate::service::{Node, NodeService};
+pub mod reporting;
+
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
-use base::id::{DeviceId, NodeId, SessionId};
-use base::limit::{CLOCK_DRIFT_MAX, REPORT_EVERY, SESSION_LEASE, SESSIONS_ASKED_MAX};
+use base::id::{NodeId, SessionId};
+use base::limit::{CLOCK_DRIFT_MAX, SESSION_LEASE};
 use base::net::Net;
 use base::planted::Planted;
 use base::unit::Time;
@@ -17,7 +15,6 @@ use net::{Asker, Call, Link, LinkSettings, Payload};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::watch;
 
 /// What a node knows of the cluster that it is a member of.
 pub struct Membership {
@@ -145,8 +142,8 @@ impl Membership {
     }
 
     /// Gives a call back that changes something for its session, if that is open. One of a session that is not known waits until
-    /// the keeper was asked, with all that the session sends meanwhile, and goes on to `node` then.
-    pub fn admit(self: &Arc<Self>, node: &Arc<Node>, call: Call) -> Option<Call> {
+    /// the keeper was asked, with all that the session sends meanwhile: then `ask` is to see to it that `find` runs.
+    pub fn admit(&self, call: Call, ask: impl FnOnce(SessionId)) -> Option<Call> {
         if self.is_keeper(call.asker) {
             return Some(call);
         }
@@ -168,8 +165,7 @@ impl Membership {
         }
         sessions.asked.insert(session, vec![call]);
         drop(sessions);
-        let (membership, service) = (self.clone(), NodeService(node.clone()));
-        node.apart(async move { membership.find(session, service).await });
+        ask(session);
         None
     }
 
@@ -180,8 +176,8 @@ impl Membership {
     }
 
     /// Asks for a session, and lets its calls go on in their order.
-    async fn find(self: Arc<Self>, session: SessionId, service: NodeService) {
-        let mut asking = AskingFor { membership: &self, session, is_over: false };
+    pub async fn find(&self, session: SessionId, go_on: impl Fn(Call)) {
+        let mut asking = AskingFor { membership: self, session, is_over: false };
         let found = self.lease_of(session).await;
         if let Ok(until) = &found {
             self.sessions().open.insert(session, *until);
@@ -198,7 +194,7 @@ impl Membership {
             drop(sessions);
             for call in calls {
                 match &found {
-                    Ok(_) => service.handle_admitted(call),
+                    Ok(_) => go_on(call),
                     Err(error) => call.respond.fail(error.clone()),
                 }
             }
@@ -275,119 +271,6 @@ impl Membership {
         state.waits = None;
         state.joined = true;
     }
-}
-
-/// Reports until the node stops.
-pub async fn run(node: Arc<Node>, membership: Arc<Membership>, itself: wire::Node, mut stopped: watch::Receiver<bool>) {
-    while !*stopped.borrow() {
-        let reported = tokio::select! {
-            biased;
-            _ = stopped.changed() => return,
-            reported = report(&node, &membership, &itself) => reported,
-        };
-        let again = matches!(reported, Ok(true));
-        say_what_changed(&membership, &node.log, reported.map(drop));
-        if again {
-            continue;
-        }
-        tokio::select! {
-            biased;
-            _ = stopped.changed() => return,
-            () = tokio::time::sleep(REPORT_EVERY) => (),
-        }
-    }
-}
-
-/// Whether the answer told of something for which the node that keeps the metadata waits to hear that it is known here.
-async fn report(node: &Node, membership: &Membership, itself: &wire::Node) -> Result<bool> {
-    let epoch = membership.state().view.as_ref().map_or(0, |view| view.epoch);
-    let remembered = node.remembered_sessions().await;
-    let ask = wire::Report { node: itself.clone(), devices: node.own_devices(), epoch, remembered };
-    let sent = membership.clock.now();
-    let answer = membership.ask(&ask).await?;
-    // Before anybody may write: a device that is to be emptied takes nothing new.
-    let mut begins = false;
-    for device in &answer.draining {
-        if let Some(device) = node.devices.get(&DeviceId(device.value())) {
-            begins |= !device.is_draining();
-            device.begin_draining(node.clock.wall());
-        }
-    }
-    for device in &answer.removed {
-        if let Some(device) = node.devices.get(&DeviceId(device.value())) {
-            leave_out(node, device);
-        }
-    }
-    membership.told(sent, &answer);
-    node.sessions_over(&answer.over);
-    Ok(begins)
-}
-
-/// The device is none of the store's any more: nothing new goes there. If it was removed before this start, that is said, once.
-fn leave_out(node: &Node, device: &Device) {
-    if !device.is_draining() {
-        let why = left_out(&device.place, device.id, device.usage().chunks);
-        node.log.say(Level::Warn, "device", &why, &[("place", &device.place), ("device", &device.id)]);
-    }
-    device.begin_draining(node.clock.wall());
-    device.drained(|draining| draining.over = true);
-}
-
-/// Says in the log, once, when the node begins to wait for the keeper or is its member (again).
-fn say_what_changed(membership: &Membership, log: &Log, reported: Result<()>) {
-    let mut state = membership.state();
-    let Err(error) = reported else {
-        let joined = std::mem::replace(&mut state.said_waiting, false);
-        drop(state);
-        if joined {
-            log.say(Level::Info, "cluster", "a member of the cluster", &[("keeper", &membership.keeper)]);
-        }
-        return;
-    };
-    let silence = error.kind() == ErrorKind::Unreachable;
-    let waits = match silence {
-        true => format!("the node that keeps the metadata, {}, does not answer: {}", membership.keeper, error.text()),
-        false => format!("the node that keeps the metadata, {}, refuses this one: {}", membership.keeper, error.text()),
-    };
-    if !silence {
-        state.joined = false;
-        membership.sessions().refused = true;
-    }
-    let same = state.waits.as_deref() == Some(&waits) && state.said_waiting;
-    state.said_waiting = true;
-    state.waits = Some(waits.clone());
-    drop(state);
-    if !same {
-        log.say(Level::Warn, "cluster", &format!("{waits}; it waits and goes on by itself"), &[]);
-    }
-}
-
-impl Node {
-    /// Sessions, by their marks, of which devices here remember what they may ask again; at most `SESSIONS_ASKED_MAX`.
-    pub async fn remembered_sessions(&self) -> Vec<u64> {
-        let mut found = Vec::new();
-        let share = sessions_of_each(self);
-        for device in self.devices.values() {
-            // One that is not served any more remembers nothing.
-            found.extend(device.sessions(share).await.unwrap_or_default());
-        }
-        found.sort_unstable();
-        found.dedup();
-        found.truncate(SESSIONS_ASKED_MAX);
-        found
-    }
-
-    /// These sessions are over: devices here forget what was remembered of them.
-    pub fn sessions_over(&self, over: &[u64]) {
-        if !over.is_empty() {
-            self.devices.values().for_each(|device| device.send(Item::SessionsOver(over.to_vec())));
-        }
-    }
-}
-
-/// Sessions that each device of a node names at once.
-pub fn sessions_of_each(node: &Node) -> usize {
-    (SESSIONS_ASKED_MAX / node.devices.len().max(1)).max(1)
 }
 
 /// Until when a session does not end whose lease the keeper gave in answer to a question sent then. The keeper measures it with its

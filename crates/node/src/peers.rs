@@ -1,6 +1,6 @@
 //! The other nodes as the one that keeps the metadata knows them: what each reported last, and the link to it.
 
-use crate::drain::Draining;
+use crate::device::draining::Draining;
 use crate::place::Far;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, NodeId};

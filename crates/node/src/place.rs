@@ -1,9 +1,9 @@
 //! Handle to a device, on this node or on another one over a link, for the control operations of the node that keeps the metadata.
 //! Appends and reads of clients never come here.
 
-use crate::bags::BagCounts;
 use crate::device::Device;
-use crate::orders::{Copied, Extent, Inventory, Kept};
+use crate::device::bags::BagCounts;
+use crate::device::control::{Copied, Extent, Inventory, Kept};
 use crate::peers::Peer;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, Owner};

@@ -1,23 +1,25 @@
 //! Starting and stopping a node: opens what lies on disk, starts the threads, listens, and ends them in order.
 
+use crate::control::orders::Jobs;
+use crate::control::{self, cluster};
 use crate::device::{self, Device, Started};
-use crate::fetching::Neighbours;
 use crate::hdfs::{self, Hdfs};
 use crate::identity::Identity;
-use crate::jobs::Jobs;
 use crate::keeping::metadata_directory;
 use crate::log::{Level, Log};
 use crate::membership::{self, Membership};
 use crate::metadata::{self, Metadata};
 use crate::metered::{DiskStats, MeteredDisk};
 use crate::metrics::Metrics;
+use crate::neighbours::Neighbours;
+use crate::node::{Keeper, Node, Role};
 use crate::peers::Peers;
 use crate::places::{Missing, Places, Standing, left_out, left_out_as_it_is};
-use crate::service::{Keeper, Node, NodeService, Role};
+use crate::service::NodeService;
 use crate::settings::{DeviceSetting, Door, Settings, identity_in, shown};
 use crate::troubles::Troubles;
 use crate::world::{Ended, World};
-use crate::{cluster, console, home, housekeeping, keeping};
+use crate::{console, home, keeping};
 use base::buffer::Pool;
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
@@ -339,10 +341,10 @@ async fn begin(
     let service = Arc::new(NodeService(node.clone()));
     let server = tokio::spawn(Server::serve(listeners.store, service, settings, stopped.clone()));
     let by_itself = match &node.role {
-        Role::Keeper(_) => tokio::spawn(housekeeping::run(node.clone(), stopped.clone())),
+        Role::Keeper(_) => tokio::spawn(control::run(node.clone(), stopped.clone())),
         Role::Member(membership) => {
             let itself = cluster::wire_node(itself);
-            tokio::spawn(membership::run(node.clone(), membership.clone(), itself, stopped.clone()))
+            tokio::spawn(membership::reporting::run(node.clone(), membership.clone(), itself, stopped.clone()))
         }
     };
     let (keeper, min_block_size) = (said.keeper().map(str::to_string), said.hdfs_min_block_size);
@@ -582,7 +584,7 @@ async fn register(metadata: &Metadata, node: NodeId, device: &Device, now: WallT
     }
     let capacity = usage.capacity;
     metadata.ask(meta::Request::DeviceRegister { device: device.id, class: device.class, capacity, node }).await?;
-    metadata.ask(housekeeping::report_of(device)).await?;
+    metadata.ask(control::reports::report_of(device)).await?;
     Ok(new)
 }
 

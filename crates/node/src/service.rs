@@ -1,96 +1,31 @@
 //! What a node does with each call: which thread takes it, or which steps it needs when several must take part.
 
-use crate::bags::Waiter;
+pub mod bags;
+pub mod control;
+pub mod fetching;
+pub mod moved;
+pub mod scrub;
+
+use crate::control::orphans;
+use crate::device::bags::Waiter;
 use crate::device::{Consumer, Device, Item, Pushed, Then};
-use crate::fetching::Neighbours;
 use crate::health;
-use crate::jobs::Jobs;
-use crate::log::Log;
-use crate::membership::{self, Membership};
-use crate::metadata::{self, Metadata};
-use crate::metered::DiskStats;
-use crate::metrics::{self, Metrics};
-use crate::orphans;
-use crate::peers::Peers;
-use crate::place::Place;
-use crate::places::Missing;
+use crate::membership;
+use crate::metadata;
+use crate::metrics;
+use crate::node::{Node, Role};
 use crate::translate;
-use crate::troubles::Troubles;
 use base::disk::Caching;
-use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
-use base::fault::contained;
-use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, NodeId, PushName};
+use base::id::{BagId, ChunkId, Generation, GroupId, PushName};
 use base::limit::ACKNOWLEDGED_AT_ONCE_MAX;
-use base::planted::Planted;
-use base::policy::{Class, Compression};
-use base::unit::Time;
+use base::policy::Class;
 use chunk::{Asking, Check, Request};
 use meta::Caller;
-use net::message::{Ask, Done, Id, bag, chunk as wire, cluster, device as whole, file, kind_name, order, session};
-use net::{Asker, Call, Payload, Responder, Service};
-use std::collections::BTreeMap;
+use net::message::{Ask, bag, chunk as wire, cluster, device as whole, file, kind_name, order, session};
+use net::{Call, Payload, Responder, Service};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Everything that answers.
-pub struct Node {
-    /// Which node.
-    pub id: NodeId,
-    /// What it is in its cluster.
-    pub role: Role,
-    /// The devices of this node.
-    pub devices: BTreeMap<DeviceId, Arc<Device>>,
-    /// Time.
-    pub clock: Arc<dyn Clock>,
-    /// When it began to serve.
-    pub started: Time,
-    /// The runtime that multi-step answers run on.
-    pub runtime: tokio::runtime::Handle,
-    /// Devices of this store that could not be opened.
-    pub missing: Vec<Missing>,
-    /// Where its console is, `host:port`.
-    pub console: Option<String>,
-    /// Where its HDFS gateway is, `host:port`.
-    pub hdfs: Option<String>,
-    /// Says that a device is to be emptied.
-    pub drains: tokio::sync::Notify,
-    /// Other nodes, for bytes that are fetched from them.
-    pub neighbours: Neighbours,
-    /// What it does by itself, and who is at what.
-    pub jobs: Jobs,
-    /// Held while it is found out which device takes a push for one that is being emptied, and until it is in that one's queue: two that
-    /// are sent for the same chunk must not choose for themselves.
-    pub taking: tokio::sync::Mutex<()>,
-    /// Counters for those who look.
-    pub metrics: Metrics,
-    /// Why connections were refused or cut.
-    pub troubles: Troubles,
-    /// Where everything else is told.
-    pub log: Log,
-    /// A fault put in on purpose, by the simulation alone.
-    pub planted: Option<Planted>,
-}
-
-/// What a node is in its cluster.
-pub enum Role {
-    /// It keeps the metadata, and drives what is done with devices, wherever they are.
-    Keeper(Box<Keeper>),
-    /// It has devices; another node keeps the metadata.
-    Member(Arc<Membership>),
-}
-
-/// What only the node that keeps the metadata has.
-pub struct Keeper {
-    /// The metadata store.
-    pub metadata: Arc<Metadata>,
-    /// The directory of the device that the metadata store lies beside, for people.
-    pub metadata_at: String,
-    /// The other nodes.
-    pub peers: Peers,
-    /// What passed through the metadata store's log.
-    pub disk: Arc<DiskStats>,
-}
 
 /// A consumer waits at most this long in one call; it asks again. Short enough that a lost consumer is noticed.
 const PULL_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -165,27 +100,6 @@ macro_rules! device {
 }
 
 impl Node {
-    /// What only the node that keeps the metadata has; on another node an error that says where that one is.
-    pub fn keeper(&self) -> Result<&Keeper> {
-        match &self.role {
-            Role::Keeper(keeper) => Ok(keeper.as_ref()),
-            Role::Member(membership) => Err(membership.elsewhere()),
-        }
-    }
-
-    /// The metadata store, as `keeper`.
-    pub fn metadata(&self) -> Result<&Arc<Metadata>> {
-        self.keeper().map(|keeper| &keeper.metadata)
-    }
-
-    /// What it knows of its cluster if another node keeps the metadata.
-    pub fn membership(&self) -> Option<&Arc<Membership>> {
-        match &self.role {
-            Role::Keeper(_) => None,
-            Role::Member(membership) => Some(membership),
-        }
-    }
-
     /// Gives a call back that changes something for its session, if that is open; else fails it, or keeps it until that is known.
     /// What a session sends after its end is dropped, however long it was on its way: others may have been told that
     /// nothing more of it comes, and have taken over what it did.
@@ -197,91 +111,11 @@ impl Node {
                 call.respond.fail(error);
                 None
             }
-            Role::Member(membership) => membership.admit(self, call),
+            Role::Member(membership) => membership.admit(call, |session| {
+                let (membership, service) = (membership.clone(), NodeService(self.clone()));
+                self.apart(async move { membership.find(session, |call| service.handle_admitted(call)).await });
+            }),
         }
-    }
-
-    /// Does what a call needs beyond this moment, as a task. A fault in it ends this call alone: dropped, it answers that it was given up,
-    /// and what it shares with others is behind locks that go on (`base::fault`).
-    pub fn apart<F: Future<Output = ()> + Send + 'static>(&self, steps: F) {
-        self.runtime.spawn(contained(steps));
-    }
-
-    /// Whether it is the node that keeps the metadata who orders, which alone may.
-    pub fn may_order(&self, asker: Asker) -> Result<()> {
-        if self.membership().is_some_and(|membership| membership.is_keeper(asker)) {
-            return Ok(());
-        }
-        if self.membership().is_some_and(|membership| membership.knows_no_keeper()) {
-            let text = "this node was just started and does not know yet which one keeps the metadata; nothing was done; ask again";
-            return Err(Error::new(ErrorKind::Busy, text));
-        }
-        let text = "only the node that keeps the metadata may order this of a device on another node; nothing was done";
-        Err(Error::new(ErrorKind::Invalid, text))
-    }
-
-    /// A device of the store, wherever it is. `Unreachable` if it is on a node that was not heard of since this one started.
-    pub fn place(&self, id: DeviceId) -> Result<Place> {
-        if let Some(device) = self.devices.get(&id) {
-            return Ok(Place::Near(device.clone()));
-        }
-        if let Role::Keeper(keeper) = &self.role
-            && let Some(far) = keeper.peers.device(id)
-        {
-            return Ok(Place::Far(far));
-        }
-        let is_missing = self.missing.iter().any(|missing| missing.device == id);
-        if matches!(self.role, Role::Keeper(_)) && !is_missing {
-            let text = format!(
-                "device {id} is on a node that was not heard of since this one started; what is on it is safe there and comes back \
-                 with it; start that node, or look at the network"
-            );
-            return Err(Error::new(ErrorKind::Unreachable, text));
-        }
-        Err(self.not_here(id))
-    }
-
-    /// All devices of the store that are known to be somewhere, near ones first.
-    pub fn places(&self) -> Vec<Place> {
-        let near = self.served().cloned().map(Place::Near);
-        let far = match &self.role {
-            Role::Keeper(keeper) => keeper.peers.devices(),
-            Role::Member(_) => Vec::new(),
-        };
-        near.chain(far.into_iter().map(Place::Far)).collect()
-    }
-
-    /// The devices that are the store's: those that were emptied and removed since the start are not.
-    pub fn served(&self) -> impl Iterator<Item = &Arc<Device>> {
-        self.devices.values().filter(|device| device.draining().is_none_or(|draining| !draining.over))
-    }
-
-    /// The device of this id, one that was removed too: those who ask it are sent to where its chunks are.
-    pub fn device(&self, id: Id) -> Result<&Arc<Device>> {
-        let id = DeviceId(id.value());
-        self.devices.get(&id).ok_or_else(|| self.not_here(id))
-    }
-
-    /// Why a device is not on this node.
-    pub fn not_here(&self, id: DeviceId) -> Error {
-        if let Some(missing) = self.missing.iter().find(|missing| missing.device == id) {
-            let text = format!(
-                "these bytes are on device {id} in {}, which is missing; everything else is served; bring the disk back \
-                 and start the node again (`stormwell device ls` says why it is missing)",
-                missing.place
-            );
-            return Error::new(ErrorKind::Io, text);
-        }
-        if let Role::Keeper(keeper) = &self.role
-            && let Some(far) = keeper.peers.device(id)
-        {
-            let text = format!("device {id} is on node {}; nothing was done; ask that node", far.peer.name());
-            return Error::new(ErrorKind::NotFound, text);
-        }
-        let text = format!(
-            "device {id} is not on this node; `stormwell df` lists those that are; start the node with its directory"
-        );
-        Error::new(ErrorKind::NotFound, text)
     }
 
     /// Whether calls to a device may have to go to another one, because it is being emptied. Not where another node keeps the
@@ -567,146 +401,10 @@ impl Node {
         }
     }
 
-    async fn create_bag(&self, caller: Caller, ask: bag::Create) -> Result<bag::Info> {
-        let compression = Compression::from_code(ask.compression).ok_or_else(|| {
-            let text = format!("bag {} is to be compressed in a way that this node does not know; it was not made; use the same Stormwell version on both sides", ask.name);
-            Error::new(ErrorKind::Unsupported, text)
-        })?;
-        let request = meta::Request::BagCreate {
-            name: ask.name.clone(),
-            policy: base::policy::Policy::default(),
-            chunk_size: base::limit::BAG_CHUNK,
-            retain: ask.retain,
-            compression,
-        };
-        let record = match self.metadata()?.ask_for(caller, request).await {
-            Ok(reply) => translate::bag_found(reply),
-            Err(error) if error.kind() == ErrorKind::Exists && ask.exists_ok => {
-                // Whoever made it may have failed to tell the members.
-                return self.bag_for(&ask.name, ask.uncounted && !ask.retain, ask.knows).await;
-            }
-            Err(error) => return Err(error),
-        };
-        // That it retains must be known to each member before the first chunk comes.
-        if ask.uncounted && !ask.retain { Ok(record) } else { self.counted(record).await }
-    }
-
-    /// The same for somebody who knows compressions up to this code.
-    async fn bag_for(&self, name: &str, uncounted: bool, knows: u32) -> Result<bag::Info> {
-        let info = self.bag_info(name, uncounted).await?;
-        if info.compression <= knows {
-            return Ok(info);
-        }
-        let text = format!(
-            "bag {name} holds chunks that are compressed in a way that this program does not know; none was given out; use a newer version of the program"
-        );
-        Err(Error::new(ErrorKind::Unsupported, text))
-    }
-
-    async fn bag_info(&self, name: &str, uncounted: bool) -> Result<bag::Info> {
-        let name = name.to_string();
-        let mut record = translate::bag_found(self.metadata()?.ask(meta::Request::BagStat { name }).await?);
-        if self.planted == Some(Planted::SilentMemberLeftOut) {
-            record.members.retain(|id| self.place(DeviceId(id.value())).is_ok_and(|place| place.is_able()));
-        }
-        if uncounted { Ok(record) } else { self.counted(record).await }
-    }
-
-    /// A page of bags with their counts, as far as their members can be asked: who looks for what is wrong needs the others.
-    pub async fn list_bags(&self, ask: bag::List) -> Result<bag::ListAnswer> {
-        let reply = self
-            .metadata()?
-            .ask(meta::Request::BagList {
-                after: (!ask.after.is_empty()).then_some(ask.after),
-                limit: translate::page_limit(ask.limit),
-            })
-            .await?;
-        let (records, more) = translate::bags_found(reply);
-        let mut bags = Vec::with_capacity(records.len());
-        for record in records {
-            bags.push(self.counted_so_far(record).await);
-        }
-        Ok(bag::ListAnswer { bags, more })
-    }
-
-    /// *Sealing* is recorded, each member durably refuses pushes, then *sealed* is recorded. Every step may be repeated, and is
-    /// if the members changed meanwhile.
-    async fn seal_bag(&self, caller: Caller, name: &str) -> Result<bag::Info> {
-        let request = meta::Request::BagSeal { name: name.to_string() };
-        let mut reply = self.metadata()?.ask_for(caller, request.clone()).await?;
-        loop {
-            let record = translate::bag_found(reply);
-            let bag = BagId(record.bag);
-            for member in self.members(&record)? {
-                member.seal_bag(bag, record.epoch).await?;
-            }
-            match self.metadata()?.ask(meta::Request::BagSealed { bag, epoch: record.epoch }).await {
-                Ok(_) => return self.bag_info(name, false).await,
-                Err(error) if error.kind() == ErrorKind::Stale => {
-                    // Another question than the client's, to which something else was answered.
-                    let unnumbered = Caller { call: 0, ..caller };
-                    reply = self.metadata()?.ask_for(unnumbered, request.clone()).await?;
-                }
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    /// The new pass is recorded, then each member is told. If that is cut short, whoever looks at the bag next ends it.
-    async fn rewind_bag(&self, caller: Caller, name: String) -> Result<bag::Info> {
-        let reply = self.metadata()?.ask_for(caller, meta::Request::BagRewind { name }).await?;
-        self.counted(translate::bag_found(reply)).await
-    }
-
-    async fn delete_bag(&self, caller: Caller, name: &str) -> Result<Done> {
-        self.metadata()?.ask_for(caller, meta::Request::BagDelete { name: name.to_string() }).await?;
-        Ok(Done {})
-    }
-
-    fn members(&self, record: &bag::Info) -> Result<Vec<Place>> {
-        record.members.iter().map(|id| self.place(DeviceId(id.value()))).collect()
-    }
-
-    /// The record with the counts of every member added up. A member that does not know of the present pass is told.
-    async fn counted(&self, mut record: bag::Info) -> Result<bag::Info> {
-        for member in self.members(&record)? {
-            self.add_counts(&mut record, &member).await?;
-        }
-        Ok(record)
-    }
-
-    /// The same without the members that cannot be asked.
-    async fn counted_so_far(&self, mut record: bag::Info) -> bag::Info {
-        for id in record.members.clone() {
-            let added = match self.place(DeviceId(id.value())) {
-                Ok(member) if member.can_be_asked() => self.add_counts(&mut record, &member).await.is_ok(),
-                Ok(_) | Err(_) => false,
-            };
-            record.unasked += u32::from(!added);
-        }
-        record
-    }
-
-    async fn add_counts(&self, record: &mut bag::Info, member: &Place) -> Result<()> {
-        let bag = BagId(record.bag);
-        let mut counts = member.bag_counts(bag).await?;
-        if counts.stat.pass < record.pass || record.retain && !counts.stat.retain {
-            member.begin_pass(bag, record.pass, record.retain).await?;
-            counts = member.bag_counts(bag).await?;
-        }
-        record.pushed += counts.stat.pushed;
-        record.pushed_bytes += counts.stat.pushed_bytes;
-        record.acknowledged += counts.stat.acknowledged;
-        record.acknowledged_bytes += counts.stat.acknowledged_bytes;
-        record.waiting += counts.waiting;
-        record.granted += counts.granted;
-        Ok(())
-    }
-
     /// Health and metrics. Whatever does not answer in time is left out, and health says so.
     async fn look(&self) -> (session::LookAnswer, String) {
         let health = health::look(self).await;
-        let page = match tokio::time::timeout(health::PATIENCE, metrics::page(self)).await {
+        let page = match tokio::time::timeout(health::PATIENCE, metrics::page::page(self)).await {
             Ok(Ok(page)) => page,
             Ok(Err(_)) | Err(_) => String::new(),
         };
@@ -728,18 +426,6 @@ impl Node {
         let mut devices = keeper.near_devices(self.id, self.own_devices()).await?;
         devices.extend(keeper.far_devices(self.id).await?);
         Ok(file::DevicesAnswer { devices, ..totals })
-    }
-
-    /// The devices of this node, those that are missing too.
-    pub fn own_devices(&self) -> Vec<file::Device> {
-        let missing = self.missing.iter().map(|missing| file::Device {
-            device: missing.device.0.into(),
-            place: missing.place.clone(),
-            trouble: format!("missing: {}", missing.why),
-            missing: true,
-            ..file::Device::default()
-        });
-        self.served().map(|device| health::reported(self, device)).chain(missing).collect()
     }
 }
 

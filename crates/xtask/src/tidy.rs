@@ -2,6 +2,7 @@
 
 mod arrows;
 mod bytes;
+mod circles;
 mod document;
 mod rust;
 mod words;
@@ -65,6 +66,7 @@ pub fn run(root: &Path) -> Result<bool, String> {
 fn check(root: &Path, files: &[TreeFile]) -> (Vec<Finding>, Sizes) {
     let mut findings = arrows::check(files);
     findings.extend(arrows::bans(files));
+    findings.extend(circles::check(files));
     let mut sizes = Sizes::default();
     for file in files {
         let path = file.path.as_str();

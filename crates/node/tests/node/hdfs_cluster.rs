@@ -85,9 +85,8 @@ async fn hdfs_everywhere() {
     }
     assert_eq!(first_places.len(), 3, "files lie on all nodes: {first_places:?}");
     let places = |located: &LocatedBlocks| -> Vec<(u64, u64, Vec<String>)> {
-        let place = |block: &LocatedBlock| {
-            (block.block.id, block.offset, block.locations.iter().map(address_of).collect())
-        };
+        let place =
+            |block: &LocatedBlock| (block.block.id, block.offset, block.locations.iter().map(address_of).collect());
         located.blocks.iter().chain(&located.last_block).map(place).collect()
     };
     for (number, user) in users.iter_mut().enumerate() {

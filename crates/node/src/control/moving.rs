@@ -2,13 +2,12 @@
 //! written meanwhile: its writers are held back for the moment of the change, and sent on. Between nodes only what nobody writes
 //! any more is moved, and the node that takes it fetches the bytes.
 
-use crate::claims::Order;
+use super::orders::{Order, PATIENCE};
+use crate::device::control::{Copied, Extent, Kept};
 use crate::device::{Device, Item};
-use crate::jobs::PATIENCE;
 use crate::log;
-use crate::orders::{Copied, Extent, Kept};
+use crate::node::Node;
 use crate::place::Place;
-use crate::service::Node;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, GroupId};
 use base::limit::{FETCH_MAX, FULL_WAIT, LIST_PAGE_MAX, RECORD_PAYLOAD_MAX};

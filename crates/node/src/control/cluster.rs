@@ -1,10 +1,10 @@
 //! The cluster, as the node that keeps the metadata knows it: takes the reports of the others, says who is there, removes nodes.
 
-use crate::housekeeping;
+use super::reports::report_on;
 use crate::identity::Identity;
 use crate::log::Level;
+use crate::node::{Keeper, Node};
 use crate::peers::place_on;
-use crate::service::{Keeper, Node};
 use crate::settings::{Cluster, Settings};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, NodeId, SessionId};
@@ -273,7 +273,7 @@ impl Keeper {
             }
             let file::Device { capacity, used, reserve, full, out_of_service: failed, .. } = *said;
             let usage = chunk::Usage { capacity, used, reserve, full, failed, ..chunk::Usage::default() };
-            self.metadata.ask(housekeeping::report_on(device, &usage)).await?;
+            self.metadata.ask(report_on(device, &usage)).await?;
             present.push(device);
         }
         self.metadata.ask(meta::Request::NodeReport { node, keeps: false, devices: present }).await?;

@@ -2,39 +2,25 @@
 //! cross the network once, and the node that keeps the metadata has none of it to carry.
 
 use crate::device::Device;
-use crate::orders::Copied;
-use crate::service::Node;
+use crate::device::control::Copied;
+use crate::neighbours::PIECE;
+use crate::node::Node;
 use base::error::{Error, ErrorKind, Result};
 use base::fault::contained;
 use base::id::{ChunkId, DeviceId, Generation, GroupId, NodeId};
-use base::limit::{FETCH_BUDGET, FETCH_MAX, NODES_MAX, RECORD_PAYLOAD_MAX};
-use base::net::Net;
+use base::limit::FETCH_MAX;
 use base::policy::Level;
 use net::cells::{self, Stored};
 use net::message::chunk::{Range, Read};
 use net::message::order::Fetch;
-use net::{Link, LinkSettings, Payload};
-use std::collections::{BTreeMap, VecDeque};
+use net::{Link, Payload};
+use std::collections::VecDeque;
 use std::sync::Arc;
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinHandle;
-
-/// Bytes that are asked for at once: one record.
-const PIECE: u64 = RECORD_PAYLOAD_MAX as u64;
 
 /// Pieces that one order has on their way: one is read, one crosses the network, one is written, and one is in reserve.
 const PIECES: usize = 4;
-
-/// The other nodes, for bytes that are fetched from them. These links carry nothing else, so that no order waits behind a piece.
-pub struct Neighbours {
-    network: Arc<dyn Net>,
-    settings: LinkSettings,
-    links: Mutex<BTreeMap<NodeId, (String, Link)>>,
-    /// Pieces that may be on their way to this node.
-    budget: Arc<Semaphore>,
-    /// Which node this is, and where others reach it.
-    itself: (NodeId, String),
-}
 
 /// Where bytes are.
 enum Source {
@@ -44,51 +30,6 @@ enum Source {
 
 /// A piece on its way, and its part of the budget.
 type Coming = JoinHandle<Result<(Vec<Stored>, OwnedSemaphorePermit)>>;
-
-impl Neighbours {
-    /// None is known yet; links to them are made with `settings`.
-    pub fn new(itself: (NodeId, String), network: Arc<dyn Net>, settings: LinkSettings) -> Neighbours {
-        let budget = Arc::new(Semaphore::new((FETCH_BUDGET / PIECE) as usize));
-        Neighbours { network, settings, links: Mutex::default(), budget, itself }
-    }
-
-    /// Which node this is, and where others reach it.
-    pub fn itself(&self) -> (NodeId, String) {
-        self.itself.clone()
-    }
-
-    async fn link(&self, node: NodeId, address: &str) -> Result<Link> {
-        let mut links = self.links.lock().await;
-        if let Some((at, link)) = links.get(&node)
-            && at == address
-        {
-            return Ok(link.clone());
-        }
-        let made = Link::connect(self.network.clone(), address, self.settings.clone()).await?;
-        if made.node() != node {
-            let text = format!("another node answers at {address}, {} and not {node}", made.node());
-            return Err(Error::new(ErrorKind::Unreachable, text));
-        }
-        if links.len() >= NODES_MAX {
-            links.clear();
-        }
-        links.insert(node, (address.to_string(), made.clone()));
-        Ok(made)
-    }
-
-    /// A piece's part of the budget. An order that has none on its way waits for it; another goes on with those that it has, so that
-    /// no order waits for one that waits itself.
-    async fn may_ask(&self, wait: bool) -> Option<OwnedSemaphorePermit> {
-        match wait {
-            true => self.budget.clone().acquire_owned().await.ok(),
-            false => self.budget.clone().try_acquire_owned().ok(),
-        }
-    }
-
-    async fn forget(&self, node: NodeId) {
-        self.links.lock().await.remove(&node);
-    }
-}
 
 impl Source {
     async fn read(&self, from: &Fetch, start: u64, end: u64) -> Result<Vec<Stored>> {

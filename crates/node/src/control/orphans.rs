@@ -1,13 +1,14 @@
 //! How a file is taken from a writer that is gone, or from whom somebody else takes it: fenced, sealed, closed with what is there, and what is
 //! missing of it is said.
 
-use crate::claims::{Claim, Claims, Order};
-use crate::collecting::GARBAGE_AT_ONCE;
-use crate::jobs::{Job, PATIENCE, said};
+use super::claims::{Claim, Claims};
+use super::collecting::GARBAGE_AT_ONCE;
+use super::job::{Job, said};
+use super::orders::{Order, PATIENCE};
+use crate::device::control::Copied;
 use crate::log::Level;
-use crate::orders::Copied;
+use crate::node::Node;
 use crate::place::Place;
-use crate::service::Node;
 use crate::translate::wire_attributes;
 use base::error::{ErrorKind, Result};
 use base::id::{ChunkId, DeviceId, Generation, GroupId, InodeId};

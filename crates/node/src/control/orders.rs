@@ -1,92 +1,29 @@
-//! What the keeper does by itself, as jobs: each is a task with its own cadence, so that none waits for another one's slowest device.
-//!
-//! Here is what all jobs share: their shape, what runs them, how long they wait for a device, and what they claim. What a job does stands
-//! in a file of its own; which ones there are, in `housekeeping::run`.
-//!
-//! A job has a step, which does what can be done now. A step may be repeated, cut short anywhere, and run beside all others: what is left
-//! to do follows from the metadata store and the devices, and whatever two must not do to one thing at once is claimed. What a job
-//! remembers between steps only spares work.
+//! What jobs share: what they claim, and the orders that they give devices.
 //!
 //! A device that does not answer within `PATIENCE` stands still. From then on, until it answers, jobs treat it as one that is missing: they
 //! order nothing more of it, so what waits in its mailbox is what was ordered before, one order of a job or a few. The order itself goes
 //! on, and may be done at any time later. So an order is only given where that harms nobody: who gives it says why, or holds a claim until
 //! it is answered that keeps everybody away whom it would harm.
 
-use crate::claims::{Claims, Order, Unanswered};
-use crate::log::Level;
+use super::claims::{Claims, lock};
 use crate::place::Place;
-use crate::service::Node;
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, DeviceId, GroupId};
 use base::limit::{MOVES_MAX, NODE_SILENCE_MAX};
-use std::collections::BTreeSet;
-use std::sync::{Arc, Weak};
+use base::unit::Time;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-
-/// How often most jobs look without being told to.
-pub const LOOK_EVERY: Duration = Duration::from_millis(500);
-
-/// How long a job waits after it was woken (a delete), so that one step does what many changes left: a step costs a sync of its own
-/// and as much processor as ten deletes.
-pub const GATHER: Duration = Duration::from_millis(50);
 
 /// How long a device has for an order of a job before it stands still: as long as a node may be silent.
 pub const PATIENCE: Duration = NODE_SILENCE_MAX;
 
 /// How long a step waits for an order of which part after part is answered: a slow device must not hold up the others either.
 const PATIENCE_IN_ALL: Duration = Duration::from_secs(4 * PATIENCE.as_secs());
-
-/// Something that the keeper does again and again.
-pub trait Job: Send + 'static {
-    /// Its name, for people.
-    const NAME: &'static str;
-    /// Whether it is woken by what comes onto the metadata store's lists of work: garbage, files whose writer is gone.
-    const WOKEN: bool = false;
-
-    /// Does what can be done now. Whether there is more to do at once.
-    fn step(&mut self, node: &Arc<Node>) -> impl Future<Output = Result<bool>> + Send;
-}
-
-/// Runs a job until it is cut short.
-pub async fn run<J: Job>(mut job: J, node: Arc<Node>) {
-    let Ok(work) = node.metadata().map(|metadata| metadata.work()) else {
-        unreachable!("only the node that keeps the metadata keeps house")
-    };
-    loop {
-        let done = job.step(&node).await;
-        if matches!(done, Ok(true)) {
-            continue;
-        }
-        said(&node, J::NAME, done.map(drop));
-        tokio::select! {
-            biased;
-            () = woken(&work), if J::WOKEN => (),
-            () = tokio::time::sleep(LOOK_EVERY) => (),
-        }
-    }
-}
-
-/// Waits until there is something to do, and a little more of it.
-async fn woken(work: &Notify) {
-    work.notified().await;
-    tokio::time::sleep(GATHER).await;
-}
-
-/// Says what went wrong with a job, once a step; the next one tries again. Returns whether it went well.
-pub fn said(node: &Node, job: &str, result: Result<()>) -> bool {
-    match result {
-        Ok(()) => true,
-        Err(error) => {
-            let text = format!("{error}; no data is at risk; it is tried again");
-            node.log.say(Level::Warn, "housekeeping", &text, &[("job", &job)]);
-            false
-        }
-    }
-}
 
 /// What jobs share.
 pub struct Jobs {
@@ -174,14 +111,81 @@ impl<T> Ordered<T> {
     }
 }
 
+/// Orders that were given to devices and are not answered, with when they were given.
+pub struct Unanswered {
+    clock: Arc<dyn Clock>,
+    orders: Arc<Mutex<BTreeMap<(DeviceId, u64), Time>>>,
+}
+
+/// An order that is not answered for as long as this is there.
+pub struct Order {
+    key: (DeviceId, u64),
+    begun: Time,
+    clock: Arc<dyn Clock>,
+    orders: Arc<Mutex<BTreeMap<(DeviceId, u64), Time>>>,
+}
+
+impl Unanswered {
+    /// None yet.
+    pub fn new(clock: Arc<dyn Clock>) -> Unanswered {
+        Unanswered { clock, orders: Arc::default() }
+    }
+
+    /// A device is ordered something.
+    pub fn begin(&self, device: DeviceId) -> Order {
+        let (now, mut orders) = (self.clock.now(), lock(&self.orders));
+        let last = orders.range((device, 0)..=(device, u64::MAX)).next_back();
+        let key = (device, last.map_or(0, |((_, number), _)| number + 1));
+        orders.insert(key, now);
+        Order { key, begun: now, clock: self.clock.clone(), orders: self.orders.clone() }
+    }
+
+    /// The devices of which an order is older than this.
+    pub fn older_than(&self, age: Duration) -> BTreeSet<DeviceId> {
+        let now = self.clock.now();
+        let orders = lock(&self.orders);
+        orders.iter().filter(|(_, given)| now.since(**given) >= age).map(|((device, _), _)| *device).collect()
+    }
+}
+
+impl Order {
+    /// A part of it was answered, and the next one is given.
+    pub fn goes_on(&self) {
+        lock(&self.orders).insert(self.key, self.clock.now());
+    }
+
+    /// The next part of it may have to wait for so long before anything is done.
+    pub fn may_wait(&self, time: Duration) {
+        lock(&self.orders).insert(self.key, self.clock.now().after(time));
+    }
+
+    /// For how long it has been under way, all its parts.
+    pub fn lasts(&self) -> Duration {
+        self.clock.now().since(self.begun)
+    }
+
+    /// For how long it has not been answered.
+    pub fn age(&self) -> Duration {
+        lock(&self.orders).get(&self.key).map_or(Duration::ZERO, |given| self.clock.now().since(*given))
+    }
+}
+
+impl Drop for Order {
+    fn drop(&mut self) {
+        lock(&self.orders).remove(&self.key);
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Jobs, PATIENCE, PATIENCE_IN_ALL};
+    use super::{Jobs, PATIENCE, PATIENCE_IN_ALL, Unanswered};
     use base::env::Clock;
     use base::error::Result;
     use base::id::DeviceId;
     use sim::clock::SimClock;
+    use std::collections::BTreeSet;
     use std::sync::Arc;
+    use std::time::Duration;
     use tokio::sync::oneshot;
 
     /// An order that is not answered in time is given up by who gave it, and goes on; its device stands still until it is done. One that was
@@ -216,7 +220,7 @@ mod tests {
         let parts = clock.clone();
         let slow = jobs.order(device, |order| async move {
             for _ in 0..PATIENCE_IN_ALL.as_secs() {
-                parts.advance(std::time::Duration::from_secs(1));
+                parts.advance(Duration::from_secs(1));
                 order.goes_on();
             }
             std::future::pending::<Result<()>>().await
@@ -227,5 +231,30 @@ mod tests {
         }
         assert!(slow.answer().await.is_none());
         assert!(jobs.still().is_empty());
+    }
+
+    /// A device stands still from when its oldest order is too old until that one is answered, whatever others are.
+    #[test]
+    fn the_oldest_order_counts() {
+        let clock = Arc::new(SimClock::default());
+        let unanswered = Unanswered::new(clock.clone());
+        let (slow, quick) = (DeviceId(1), DeviceId(2));
+        let is_late = |devices: &[DeviceId]| {
+            assert_eq!(unanswered.older_than(Duration::from_secs(5)), devices.iter().copied().collect::<BTreeSet<_>>());
+        };
+        let first = unanswered.begin(slow);
+        clock.advance(Duration::from_secs(4));
+        let others = (unanswered.begin(slow), unanswered.begin(quick));
+        is_late(&[]);
+        clock.advance(Duration::from_secs(1));
+        is_late(&[slow]);
+        first.goes_on();
+        is_late(&[]);
+        clock.advance(Duration::from_secs(5));
+        is_late(&[slow, quick]);
+        drop(others);
+        is_late(&[slow]);
+        drop(first);
+        is_late(&[]);
     }
 }

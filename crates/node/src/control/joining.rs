@@ -1,133 +1,15 @@
-//! What the keeper does by itself, as `jobs`. Here are those that keep its lists true: reports, members of bags, devices in memory that are
-//! gone. Everything is computed from state and may be repeated or lost.
+//! Members of bags: which devices become some, and what a member is told before its first chunk and when it comes back.
 
-use crate::claims::Claims;
-use crate::collecting::Collect;
-use crate::comparing::{CompareReturned, Sweep, compare_all};
-use crate::device::Device;
-use crate::drain;
-use crate::jobs::{self, Job, said};
-use crate::log::Level;
-use crate::membership::sessions_of_each;
-use crate::orphans::EndAbandoned;
+use super::job::{Job, said};
+use crate::node::Node;
 use crate::place::Place;
-use crate::service::Node;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, DeviceId};
+use base::limit::LIST_PAGE_MAX;
 use base::planted::Planted;
-use base::policy::Class;
-use meta::request::{BagInfo, BagState, Carried, DeviceInfo};
+use meta::request::{BagInfo, BagState, DeviceInfo};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use tokio::sync::watch;
-use tokio::task::JoinSet;
-
-/// Runs all jobs until the node stops, which cuts them short, one after another: each hearing of it by itself would do so by chance, and no
-/// history of the simulation could be played twice.
-pub async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
-    let mut running = JoinSet::new();
-    // Unfinished copies go before new ones are made.
-    let drains = node.clone();
-    running.spawn(async move {
-        let _comparing = compare_all(&drains).await;
-        drain::run(drains).await;
-    });
-    running.spawn(jobs::run(Report::default(), node.clone()));
-    running.spawn(jobs::run(ForgetSessions::default(), node.clone()));
-    running.spawn(jobs::run(CompareReturned::default(), node.clone()));
-    running.spawn(jobs::run(JoinBags::default(), node.clone()));
-    running.spawn(jobs::run(ForgetMemory, node.clone()));
-    running.spawn(jobs::run(EndAbandoned::default(), node.clone()));
-    running.spawn(jobs::run(Collect::default(), node.clone()));
-    running.spawn(jobs::run(Sweep::default(), node));
-    // Its sender goes with the node.
-    drop(stopped.wait_for(|stopped| *stopped).await);
-    running.shutdown().await;
-}
-
-/// How full a device of this node is, for placement.
-pub fn report_of(device: &Device) -> meta::Request {
-    report_on(device.id, &device.usage())
-}
-
-/// How full a device is, for placement: what it keeps back is taken, and one that is out of service is full.
-pub fn report_on(device: DeviceId, usage: &chunk::Usage) -> meta::Request {
-    meta::Request::DeviceReport {
-        device,
-        capacity: usage.capacity,
-        taken: usage.used.saturating_add(usage.reserve),
-        full: usage.full || usage.failed,
-    }
-}
-
-/// Tells the metadata store how full the devices of this node are, and the operator which devices stand still.
-#[derive(Default)]
-struct Report {
-    still: BTreeSet<DeviceId>,
-}
-
-impl Job for Report {
-    const NAME: &'static str = "report";
-
-    async fn step(&mut self, node: &Arc<Node>) -> Result<bool> {
-        node.troubles.look();
-        self.tell_still(node);
-        for device in node.served() {
-            node.metadata()?.ask(report_of(device)).await?;
-        }
-        let devices = node.served().map(|device| device.id).collect();
-        node.metadata()?.ask(meta::Request::NodeReport { node: node.id, keeps: true, devices }).await?;
-        Ok(false)
-    }
-}
-
-impl Report {
-    fn tell_still(&mut self, node: &Node) {
-        let still = node.jobs.still();
-        let shown = |device: DeviceId| node.place(device).map_or_else(|_| device.to_string(), |place| place.shown());
-        for device in still.difference(&self.still) {
-            let text = "a device has not answered an order for 5 s; what was acknowledged is safe; its garbage, its abandoned \
-                        files, its drain and the bags that it joins wait for it, others do not; look at its disk and its node";
-            node.log.say(Level::Warn, "housekeeping", text, &[("place", &shown(*device))]);
-        }
-        for device in self.still.difference(&still) {
-            let text = "a device that had not answered goes on";
-            node.log.say(Level::Info, "housekeeping", text, &[("place", &shown(*device))]);
-        }
-        self.still = still;
-    }
-}
-
-/// Lets the devices of this node forget what they remember of sessions that are over.
-#[derive(Default)]
-struct ForgetSessions {
-    asked: Claims<DeviceId>,
-}
-
-impl Job for ForgetSessions {
-    const NAME: &'static str = "forget_sessions";
-
-    async fn step(&mut self, node: &Arc<Node>) -> Result<bool> {
-        let (limit, mut orders) = (sessions_of_each(node), Vec::new());
-        for device in node.devices.values() {
-            if let Some(claim) = self.asked.try_claim(device.id) {
-                let asked = device.clone();
-                orders.push(node.jobs.order(device.id, |_| async move {
-                    let sessions = asked.sessions(limit).await;
-                    drop(claim);
-                    sessions
-                }));
-            }
-        }
-        let mut remembered = BTreeSet::new();
-        for order in orders {
-            // One that is not served any more remembers nothing.
-            remembered.extend(order.answer().await.and_then(Result::ok).unwrap_or_default());
-        }
-        node.sessions_over(&node.metadata()?.over(remembered.into_iter().collect()));
-        Ok(false)
-    }
-}
 
 /// Tells a device that was away in which pass its bags are, and which of them take no chunks any more.
 pub async fn tell_of_bags(node: &Node, place: &Place) -> Result<()> {
@@ -160,7 +42,7 @@ fn bag_of(reply: meta::Reply) -> BagInfo {
 
 /// Makes devices that can be used since the last look members of all bags that take chunks and fit them.
 #[derive(Default)]
-struct JoinBags {
+pub struct JoinBags {
     /// The devices that could be used at the last look.
     devices: BTreeSet<DeviceId>,
     /// How often a node had come or come back: one may have been silent in between, and a bag be made without it.
@@ -191,7 +73,7 @@ impl Job for JoinBags {
     }
 }
 
-fn is_usable(info: &DeviceInfo) -> bool {
+pub fn is_usable(info: &DeviceInfo) -> bool {
     info.reported && !info.silent && !info.draining
 }
 
@@ -298,37 +180,36 @@ async fn tell_joiner(place: &Place, bag: &BagInfo, planted: Option<Planted>) -> 
     Ok(())
 }
 
-/// Forgets devices in memory of earlier starts of their nodes: what was on them is gone, each start makes new ones, and nobody brings these
-/// back.
-struct ForgetMemory;
-
-impl Job for ForgetMemory {
-    const NAME: &'static str = "forget_memory";
-
-    async fn step(&mut self, node: &Arc<Node>) -> Result<bool> {
-        forget_memory(node).await.map(|()| false)
-    }
-}
-
-async fn forget_memory(node: &Node) -> Result<()> {
-    let keeper = node.keeper()?;
-    let devices = keeper.devices().await?;
-    let is_heard = |id| id == node.id || keeper.peers.find(id).is_some_and(|peer| peer.is_reachable());
-    let is_gone =
-        |info: &&DeviceInfo| info.class == Class::Memory && !info.reported && !info.silent && is_heard(info.node);
-    for device in devices.iter().filter(is_gone).map(|info| info.device) {
-        for bag in node.bags().await?.into_iter().filter(|bag| bag.members.contains(&device)) {
-            if bag.members.len() == 1 {
-                let fitting = devices.iter().filter(|info| is_usable(info) && bag.policy.fits(info.class));
-                join(node, bag.bag, fitting.map(|info| info.device).collect()).await?;
+impl Node {
+    /// All bags, in the order of their names.
+    pub async fn bags(&self) -> Result<Vec<BagInfo>> {
+        let (mut found, mut after) = (Vec::new(), None);
+        loop {
+            let meta::Reply::Bags { bags, more } =
+                self.metadata()?.ask(meta::Request::BagList { after, limit: LIST_PAGE_MAX }).await?
+            else {
+                unreachable!("bags were asked for")
+            };
+            after = bags.last().map(|bag| bag.name.clone());
+            found.extend(bags);
+            if !more {
+                return Ok(found);
             }
-            let leaving = Some((device, Carried::default()));
-            let request = meta::Request::BagMembers { bag: bag.bag, state: bag.state, joining: Vec::new(), leaving };
-            keeper.metadata.ask(request).await?;
         }
-        keeper.metadata.ask(meta::Request::DeviceRemove { device }).await?;
-        let text = "a memory device of an earlier start is forgotten, and with it what was on it";
-        node.log.say(Level::Info, "housekeeping", text, &[("device", &device)]);
     }
-    Ok(())
+
+    /// A bag all of whose members are being emptied gets others.
+    pub async fn others_join(&self, bag: &BagInfo) -> Result<BagInfo> {
+        let takes = |member: &DeviceId| self.place(*member).is_ok_and(|place| place.is_able() && !place.is_draining());
+        if bag.members.iter().any(takes) {
+            return Ok(bag.clone());
+        }
+        let mut joining = Vec::new();
+        for member in &bag.members {
+            if let Ok(place) = self.place(*member) {
+                joining.extend(self.targets(&place).await?.iter().map(Place::id));
+            }
+        }
+        join(self, bag.bag, joining).await
+    }
 }

@@ -24,10 +24,11 @@
 //! again or goes on (`Peers::missed`). Bags wait for all their members. Ranges wait for all devices of their group: no comparison finds
 //! them, for their chunk stays. A device that is none of the store's any more is not waited for.
 
-use crate::claims::{Claim, Claims, Order};
-use crate::jobs::{Job, Ordered, said};
+use super::claims::{Claim, Claims};
+use super::job::{Job, said};
+use super::orders::{Order, Ordered};
+use crate::node::{Keeper, Node};
 use crate::place::Place;
-use crate::service::{Keeper, Node};
 use base::error::{ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, GroupId};
 use base::layout::{Layout, Replica};

@@ -1,30 +1,24 @@
 //! Emptying a device before it is removed. What is left to do follows from the metadata store and from the device, so a drain that
 //! was cut short goes on at the next start. Reads and writes go on meanwhile.
 
-use crate::bags::BagCounts;
-use crate::claims::{Claim, Claims};
-use crate::comparing::{Left, compare};
-use crate::device::{Device, Item, Pushed};
-use crate::housekeeping::join;
+use super::claims::{Claim, Claims};
+use super::comparing::{Left, compare};
+use super::moving::Move;
+use crate::device::bags::BagCounts;
+use crate::device::draining::Draining;
+use crate::device::{Device, Item};
 use crate::log::Level;
-use crate::membership::over;
-use crate::moving::{Move, STEP};
+use crate::node::{Node, Role};
 use crate::place::Place;
-use crate::service::{Node, Role};
-use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
-use base::id::{BagId, ChunkId, DeviceId, GroupId, NodeId, Owner, SessionId};
-use base::layout::{Column, Layout, Replica};
+use base::id::{ChunkId, DeviceId, GroupId, NodeId};
+use base::layout::Replica;
 use base::limit::LIST_PAGE_MAX;
 use base::planted::Planted;
-use base::unit::{WallTime, show_bytes};
-use bytes::Bytes;
-use chunk::ChunkStat;
+use base::unit::show_bytes;
 use meta::Caller;
-use meta::request::{BagInfo, Carried, DeviceInfo, NewGroup};
-use net::Responder;
+use meta::request::{Carried, DeviceInfo};
 use net::message::{Done, cluster, device as wire};
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -34,37 +28,6 @@ use tokio::task::{JoinError, JoinSet};
 
 /// Between two looks at devices that are being emptied and at which nothing can be done just now.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-
-/// How far a drain has come since the node started.
-#[derive(Clone, Debug, Default)]
-pub struct Draining {
-    /// When it began, or went on.
-    pub began: WallTime,
-    /// Live bytes and chunks that were there when the first was moved; zeros before that.
-    pub whole: (u64, u64),
-    /// Chunks that were moved.
-    pub chunks: u64,
-    /// Bytes that were copied, those of chunks that are on their way included.
-    pub bytes: u64,
-    /// What it waits for; empty while it has work.
-    pub waits: String,
-    /// The device is empty and no longer one of the store's.
-    pub over: bool,
-}
-
-impl Draining {
-    /// As the wire has it.
-    pub fn state(&self) -> wire::DrainState {
-        wire::DrainState {
-            began_ms: self.began.0,
-            chunks: self.chunks,
-            bytes: self.bytes,
-            waits: self.waits.clone(),
-            whole_chunks: self.whole.1,
-            whole_bytes: self.whole.0,
-        }
-    }
-}
 
 /// Empties devices until it is cut short, each beside the others.
 pub async fn run(node: Arc<Node>) {
@@ -471,198 +434,4 @@ impl Node {
         }
         Ok(())
     }
-
-    /// The devices that may take what is on this one: of its class if there are others, else of any that keeps what it has
-    /// when its node ends.
-    async fn targets(&self, place: &Place) -> Result<Vec<Place>> {
-        let known = self.keeper()?.devices().await?;
-        let usable = |other: &Place| {
-            let takes = |info: &DeviceInfo| info.device == other.id() && !info.draining && !info.silent;
-            other.id() != place.id() && other.is_able() && known.iter().any(takes)
-        };
-        let others: Vec<Place> = self.places().into_iter().filter(usable).collect();
-        let same: Vec<Place> = others.iter().filter(|other| other.class() == place.class()).cloned().collect();
-        let any = || others.into_iter().filter(|other| other.class().keeps()).collect();
-        Ok(if same.is_empty() { any() } else { same })
-    }
-
-    /// The device that takes a group's chunk: of those without a column of the group, if there are any, one to which the fewest
-    /// chunks are under way, and of those the one with the most room. None: it may still be written, and only devices on other
-    /// nodes have room.
-    async fn target(
-        &self,
-        from: &Place,
-        group: &NewGroup,
-        is_open: bool,
-        under_way: &BTreeMap<DeviceId, usize>,
-    ) -> Result<Option<Place>> {
-        let is_near = |place: &Place| matches!(place, Place::Near(_));
-        let mut roomy = self.targets(from).await?;
-        roomy.retain(|target| target.room() > STEP);
-        if roomy.is_empty() {
-            let text = format!(
-                "no other device has room for what is left on {}; nothing is lost; delete something or start the node with another --data DIR",
-                from.shown()
-            );
-            return Err(Error::new(ErrorKind::Full, text));
-        }
-        let still = self.jobs.still();
-        roomy.retain(|target| !still.contains(&target.id()));
-        if roomy.is_empty() {
-            let text = format!("the devices that have room for what is left on {} do not answer", from.shown());
-            return Err(Error::new(ErrorKind::Unreachable, text));
-        }
-        let rank = |target: &Place| {
-            let apart = group.layout.on(target.id()).next().is_none();
-            (apart, Reverse(under_way.get(&target.id()).copied().unwrap_or(0)), target.room())
-        };
-        let near = roomy.iter().filter(|target| is_near(target)).max_by_key(|target| rank(target));
-        match near {
-            // Nothing crosses the network without need.
-            Some(near) if is_near(from) => Ok(Some(near.clone())),
-            _ if is_open && self.planted != Some(Planted::OpenChunkMoved) => Ok(None),
-            _ => Ok(roomy.into_iter().max_by_key(rank)),
-        }
-    }
-
-    /// All bags, in the order of their names.
-    pub async fn bags(&self) -> Result<Vec<BagInfo>> {
-        let (mut found, mut after) = (Vec::new(), None);
-        loop {
-            let meta::Reply::Bags { bags, more } =
-                self.metadata()?.ask(meta::Request::BagList { after, limit: LIST_PAGE_MAX }).await?
-            else {
-                unreachable!("bags were asked for")
-            };
-            after = bags.last().map(|bag| bag.name.clone());
-            found.extend(bags);
-            if !more {
-                return Ok(found);
-            }
-        }
-    }
-
-    /// A bag all of whose members are being emptied gets others.
-    async fn others_join(&self, bag: &BagInfo) -> Result<BagInfo> {
-        let takes = |member: &DeviceId| self.place(*member).is_ok_and(|place| place.is_able() && !place.is_draining());
-        if bag.members.iter().any(takes) {
-            return Ok(bag.clone());
-        }
-        let mut joining = Vec::new();
-        for member in &bag.members {
-            if let Ok(place) = self.place(*member) {
-                joining.extend(self.targets(&place).await?.iter().map(Place::id));
-            }
-        }
-        join(self, bag.bag, joining).await
-    }
-
-    /// A push to a device that is being emptied: another member takes the chunk, unless one has it already. Asked again, it goes
-    /// the same way.
-    pub async fn push_elsewhere(
-        &self,
-        device: &Arc<Device>,
-        (session, push): (SessionId, Pushed),
-        (bytes, sums): (Bytes, BlockSums),
-        respond: Responder,
-    ) {
-        let _turn = self.taking.lock().await;
-        match self.taker(device, push.bag, push.chunk).await {
-            // It may have waited for longer than its session lasted: then devices no longer know what of it was handled.
-            Ok(_) if self.metadata().is_ok_and(|metadata| !metadata.is_open(session)) => respond.fail(over(session)),
-            Ok(taker) => taker.send(Item::Push { push, bytes, sums, respond }),
-            Err(error) => respond.fail(error),
-        }
-    }
-
-    async fn taker(&self, device: &Arc<Device>, bag: BagId, chunk: ChunkId) -> Result<Arc<Device>> {
-        // Whichever had it decides, also one that is being emptied, failed or has left the bag since then: another one would store it
-        // again.
-        let others = self.devices.values().filter(|other| other.id != device.id);
-        for known in std::iter::once(device).chain(others) {
-            if known.look(move |engine| engine.decides(chunk)).await? {
-                return Ok(known.clone());
-            }
-        }
-        let meta::Reply::Bag(info) = self.metadata()?.ask(meta::Request::BagOf { bag }).await? else {
-            unreachable!("a bag was asked for")
-        };
-        let info = self.others_join(&info).await?;
-        let takes = |member: &&Arc<Device>| !member.is_draining() && !member.usage().failed;
-        let members = info.members.iter().filter_map(|member| self.devices.get(member)).filter(takes);
-        // The same choice for the same chunk, even if two ask at once.
-        let rank =
-            |member: &&Arc<Device>| (member.id.0 ^ chunk.0).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835);
-        // If nobody takes it, the device itself refuses it for good.
-        Ok(members.max_by_key(rank).unwrap_or(device).clone())
-    }
-
-    /// The device that has a group's chunk now, for an append to a device that is being emptied: its writer may have been told
-    /// before a restart. Nothing may be begun where the group is not.
-    pub async fn place_now(&self, device: &Arc<Device>, group: GroupId, chunk: ChunkId) -> Result<Arc<Device>> {
-        let request = meta::Request::KnownGroups { groups: vec![group] };
-        let meta::Reply::Known(known) = self.metadata()?.ask(request).await? else {
-            unreachable!("a known group was asked for")
-        };
-        let Some(known) = known.first() else {
-            let text = format!("group {group} does not exist any more; its file was deleted");
-            return Err(Error::new(ErrorKind::NotFound, text));
-        };
-        let columns = known.layout.iter().flat_map(Layout::columns);
-        let here = columns.filter(|column| column.chunk() == chunk).flat_map(Column::devices);
-        let here: Vec<&Arc<Device>> = here.filter_map(|place| self.devices.get(&place)).collect();
-        let is_there = here.iter().any(|place| Arc::ptr_eq(place, device));
-        Ok(if is_there { device } else { here.first().copied().unwrap_or(device) }.clone())
-    }
-
-    /// The device that holds a chunk which was on one that is being emptied; that one if none does.
-    pub async fn holder(&self, device: &Arc<Device>, chunk: ChunkId) -> Result<Arc<Device>> {
-        for other in std::iter::once(device).chain(self.served()) {
-            if other.look(move |engine| engine.holds(chunk)).await? {
-                return Ok(other.clone());
-            }
-        }
-        Ok(device.clone())
-    }
-
-    /// Those of the chunks on a device that belong to no group that is there, and how many only a newer program knows.
-    pub async fn unknown_chunks(&self, device: DeviceId, chunks: &[(ChunkId, ChunkStat)]) -> Result<Unknown> {
-        let grouped: BTreeMap<ChunkId, GroupId> = chunks
-            .iter()
-            .filter_map(|(chunk, stat)| match stat.owner {
-                Owner::Group(group) => Some((*chunk, group)),
-                // What a newer program knows is for it to delete.
-                Owner::Bag(_) | Owner::Newer(_) => None,
-            })
-            .collect();
-        let mut newer = chunks.iter().filter(|(_, stat)| matches!(stat.owner, Owner::Newer(_))).count();
-        if grouped.is_empty() {
-            return Ok(Unknown { chunks: Vec::new(), newer });
-        }
-        let groups = grouped.values().copied().collect();
-        let meta::Reply::Known(known) = self.metadata()?.ask(meta::Request::KnownGroups { groups }).await? else {
-            unreachable!("known groups were asked for")
-        };
-        let known: BTreeMap<GroupId, Option<Layout>> =
-            known.into_iter().map(|group| (group.group, group.layout)).collect();
-        let believed = self.planted != Some(Planted::ReturnedDeletedUncompared) || self.devices.contains_key(&device);
-        let mut unknown = Vec::new();
-        for (chunk, group) in grouped {
-            match known.get(&group).filter(|_| believed) {
-                // What of a group that only a newer program knows is where, that one says.
-                Some(None) => newer += 1,
-                Some(Some(layout)) if layout.on(device).any(|replica| replica.chunk == chunk) => (),
-                Some(Some(_)) | None => unknown.push(chunk),
-            }
-        }
-        Ok(Unknown { chunks: unknown, newer })
-    }
-}
-
-/// Chunks on a device that are of no group known here.
-pub struct Unknown {
-    /// Those that should not be there.
-    pub chunks: Vec<ChunkId>,
-    /// How many are of an owner, or a group, of a kind that only a newer program knows.
-    pub newer: usize,
 }

@@ -5,14 +5,15 @@
 //! looked up once more, and deleted under the claim, which is kept until the device answers: until then no copy of it is named there, and a
 //! move that had begun looks at its copy under its own claim before it names it. What somebody else has claimed is left for the next time.
 
-use crate::claims::{Claim, Claims};
-use crate::drain;
-use crate::housekeeping::tell_of_bags;
-use crate::jobs::{GATHER, Job, LOOK_EVERY, PATIENCE, said};
+use super::claims::{Claim, Claims};
+use super::job::{GATHER, Job, LOOK_EVERY, said};
+use super::joining::tell_of_bags;
+use super::orders::PATIENCE;
+use crate::node::Node;
 use crate::place::Place;
-use crate::service::Node;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, GroupId, Owner};
+use base::layout::Layout;
 use base::planted::Planted;
 use chunk::ChunkStat;
 use std::collections::{BTreeMap, BTreeSet};
@@ -214,7 +215,7 @@ async fn page_of(node: &Node, place: &Place, after: Option<ChunkId>) -> Result<P
             Err(error) => return Err(error),
         }
     }
-    let drain::Unknown { chunks: unknown, newer } = node.unknown_chunks(place.id(), &chunks).await?;
+    let Unknown { chunks: unknown, newer } = node.unknown_chunks(place.id(), &chunks).await?;
     let (next, count) = (chunks.last().map(|(chunk, _)| *chunk).filter(|_| more), chunks.len());
     let unknown: BTreeSet<ChunkId> = unknown.into_iter().collect();
     let mut unknown: Vec<_> = chunks.into_iter().filter(|(chunk, _)| unknown.contains(chunk)).collect();
@@ -251,4 +252,47 @@ impl Page {
         }
         Ok(claimed)
     }
+}
+
+impl Node {
+    /// Those of the chunks on a device that belong to no group that is there, and how many only a newer program knows.
+    pub async fn unknown_chunks(&self, device: DeviceId, chunks: &[(ChunkId, ChunkStat)]) -> Result<Unknown> {
+        let grouped: BTreeMap<ChunkId, GroupId> = chunks
+            .iter()
+            .filter_map(|(chunk, stat)| match stat.owner {
+                Owner::Group(group) => Some((*chunk, group)),
+                // What a newer program knows is for it to delete.
+                Owner::Bag(_) | Owner::Newer(_) => None,
+            })
+            .collect();
+        let mut newer = chunks.iter().filter(|(_, stat)| matches!(stat.owner, Owner::Newer(_))).count();
+        if grouped.is_empty() {
+            return Ok(Unknown { chunks: Vec::new(), newer });
+        }
+        let groups = grouped.values().copied().collect();
+        let meta::Reply::Known(known) = self.metadata()?.ask(meta::Request::KnownGroups { groups }).await? else {
+            unreachable!("known groups were asked for")
+        };
+        let known: BTreeMap<GroupId, Option<Layout>> =
+            known.into_iter().map(|group| (group.group, group.layout)).collect();
+        let believed = self.planted != Some(Planted::ReturnedDeletedUncompared) || self.devices.contains_key(&device);
+        let mut unknown = Vec::new();
+        for (chunk, group) in grouped {
+            match known.get(&group).filter(|_| believed) {
+                // What of a group that only a newer program knows is where, that one says.
+                Some(None) => newer += 1,
+                Some(Some(layout)) if layout.on(device).any(|replica| replica.chunk == chunk) => (),
+                Some(Some(_)) | None => unknown.push(chunk),
+            }
+        }
+        Ok(Unknown { chunks: unknown, newer })
+    }
+}
+
+/// Chunks on a device that are of no group known here.
+pub struct Unknown {
+    /// Those that should not be there.
+    pub chunks: Vec<ChunkId>,
+    /// How many are of an owner, or a group, of a kind that only a newer program knows.
+    pub newer: usize,
 }

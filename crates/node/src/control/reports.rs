@@ -1,0 +1,63 @@
+//! The keeper's report of its own devices to the metadata store, and to the operator.
+
+use super::job::Job;
+use crate::device::Device;
+use crate::log::Level;
+use crate::node::Node;
+use base::error::Result;
+use base::id::DeviceId;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// How full a device of this node is, for placement.
+pub fn report_of(device: &Device) -> meta::Request {
+    report_on(device.id, &device.usage())
+}
+
+/// How full a device is, for placement: what it keeps back is taken, and one that is out of service is full.
+pub fn report_on(device: DeviceId, usage: &chunk::Usage) -> meta::Request {
+    meta::Request::DeviceReport {
+        device,
+        capacity: usage.capacity,
+        taken: usage.used.saturating_add(usage.reserve),
+        full: usage.full || usage.failed,
+    }
+}
+
+/// Tells the metadata store how full the devices of this node are, and the operator which devices stand still.
+#[derive(Default)]
+pub struct Report {
+    still: BTreeSet<DeviceId>,
+}
+
+impl Job for Report {
+    const NAME: &'static str = "report";
+
+    async fn step(&mut self, node: &Arc<Node>) -> Result<bool> {
+        node.troubles.look();
+        self.tell_still(node);
+        for device in node.served() {
+            node.metadata()?.ask(report_of(device)).await?;
+        }
+        let devices = node.served().map(|device| device.id).collect();
+        node.metadata()?.ask(meta::Request::NodeReport { node: node.id, keeps: true, devices }).await?;
+        Ok(false)
+    }
+}
+
+impl Report {
+    fn tell_still(&mut self, node: &Node) {
+        let still = node.jobs.still();
+        let shown = |device: DeviceId| node.place(device).map_or_else(|_| device.to_string(), |place| place.shown());
+        for device in still.difference(&self.still) {
+            let text = "a device has not answered an order for 5 s; what was acknowledged is safe; its garbage, its abandoned \
+                        files, its drain and the bags that it joins wait for it, others do not; look at its disk and its node";
+            node.log.say(Level::Warn, "housekeeping", text, &[("place", &shown(*device))]);
+        }
+        for device in self.still.difference(&still) {
+            let text = "a device that had not answered goes on";
+            node.log.say(Level::Info, "housekeeping", text, &[("place", &shown(*device))]);
+        }
+        self.still = still;
+    }
+}

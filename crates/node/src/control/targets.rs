@@ -1,0 +1,66 @@
+//! Which device takes what is on one that is being emptied.
+
+use super::moving::STEP;
+use crate::node::Node;
+use crate::place::Place;
+use base::error::{Error, ErrorKind, Result};
+use base::id::DeviceId;
+use base::planted::Planted;
+use meta::request::{DeviceInfo, NewGroup};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+impl Node {
+    /// The devices that may take what is on this one: of its class if there are others, else of any that keeps what it has
+    /// when its node ends.
+    pub async fn targets(&self, place: &Place) -> Result<Vec<Place>> {
+        let known = self.keeper()?.devices().await?;
+        let usable = |other: &Place| {
+            let takes = |info: &DeviceInfo| info.device == other.id() && !info.draining && !info.silent;
+            other.id() != place.id() && other.is_able() && known.iter().any(takes)
+        };
+        let others: Vec<Place> = self.places().into_iter().filter(usable).collect();
+        let same: Vec<Place> = others.iter().filter(|other| other.class() == place.class()).cloned().collect();
+        let any = || others.into_iter().filter(|other| other.class().keeps()).collect();
+        Ok(if same.is_empty() { any() } else { same })
+    }
+
+    /// The device that takes a group's chunk: of those without a column of the group, if there are any, one to which the fewest
+    /// chunks are under way, and of those the one with the most room. None: it may still be written, and only devices on other
+    /// nodes have room.
+    pub async fn target(
+        &self,
+        from: &Place,
+        group: &NewGroup,
+        is_open: bool,
+        under_way: &BTreeMap<DeviceId, usize>,
+    ) -> Result<Option<Place>> {
+        let is_near = |place: &Place| matches!(place, Place::Near(_));
+        let mut roomy = self.targets(from).await?;
+        roomy.retain(|target| target.room() > STEP);
+        if roomy.is_empty() {
+            let text = format!(
+                "no other device has room for what is left on {}; nothing is lost; delete something or start the node with another --data DIR",
+                from.shown()
+            );
+            return Err(Error::new(ErrorKind::Full, text));
+        }
+        let still = self.jobs.still();
+        roomy.retain(|target| !still.contains(&target.id()));
+        if roomy.is_empty() {
+            let text = format!("the devices that have room for what is left on {} do not answer", from.shown());
+            return Err(Error::new(ErrorKind::Unreachable, text));
+        }
+        let rank = |target: &Place| {
+            let apart = group.layout.on(target.id()).next().is_none();
+            (apart, Reverse(under_way.get(&target.id()).copied().unwrap_or(0)), target.room())
+        };
+        let near = roomy.iter().filter(|target| is_near(target)).max_by_key(|target| rank(target));
+        match near {
+            // Nothing crosses the network without need.
+            Some(near) if is_near(from) => Ok(Some(near.clone())),
+            _ if is_open && self.planted != Some(Planted::OpenChunkMoved) => Ok(None),
+            _ => Ok(roomy.into_iter().max_by_key(rank)),
+        }
+    }
+}
