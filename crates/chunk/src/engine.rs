@@ -7,7 +7,7 @@ use crate::request::{Effect, Opened, Request, Usage};
 use crate::settings::Settings;
 use base::disk::{Disk, Done};
 use base::error::Result;
-use base::id::{ChunkId, DeviceId, Owner};
+use base::id::{ChunkId, DeviceId};
 use base::limit::RECORD_PAYLOAD_MIN;
 use base::planted::Planted;
 use base::unit::Time;
@@ -102,10 +102,9 @@ impl<T> Engine<T> {
         self.core.device
     }
 
-    /// The chunks of an owner: id, length in bytes, whether sealed; in the order of their ids. Looks at every chunk.
-    pub fn chunks_of(&self, owner: Owner) -> impl Iterator<Item = (ChunkId, u64, bool)> + '_ {
-        let chunks = self.core.index.chunks.iter().filter(move |(_, chunk)| chunk.owner == owner);
-        chunks.map(|(id, chunk)| (id, u64::from(chunk.length), chunk.sealed))
+    /// The chunks of a bag: id, length in bytes, whether sealed; in the order of their ids. Looks at them and at some that lie beside them.
+    pub fn chunks_of(&self, bag: base::id::BagId) -> impl Iterator<Item = (ChunkId, u64, bool)> + '_ {
+        self.core.index.chunks.in_bag(bag).map(|(id, chunk)| (id, u64::from(chunk.length), chunk.sealed))
     }
 
     /// Whether this chunk is here.
@@ -189,10 +188,7 @@ impl<T> Engine<T> {
     /// Every bag that has chunks or counters here.
     pub fn bags(&self) -> Vec<base::id::BagId> {
         let mut bags: std::collections::BTreeSet<_> = self.core.index.bags.keys().copied().collect();
-        bags.extend(self.core.index.chunks.iter().filter_map(|(_, chunk)| match chunk.owner {
-            Owner::Bag(bag) => Some(bag),
-            Owner::Group(_) | Owner::Newer(_) => None,
-        }));
+        bags.extend(self.core.index.chunks.bags());
         bags.into_iter().collect()
     }
 

@@ -389,11 +389,7 @@ impl Index {
     /// Forgets a bag and its chunks; gives back the runs.
     pub fn drop_bag(&mut self, bag: BagId) -> Vec<Run> {
         self.bags.remove(&bag);
-        if self.chunks.of_bag(bag) == 0 {
-            return Vec::new();
-        }
-        let owned = self.chunks.iter().filter(|(_, chunk)| chunk.owner == Owner::Bag(bag));
-        let ids: Vec<ChunkId> = owned.map(|(id, _)| id).collect();
+        let ids: Vec<ChunkId> = self.chunks.in_bag(bag).map(|(id, _)| id).collect();
         ids.into_iter().flat_map(|id| self.remove(id)).collect()
     }
 

@@ -7,6 +7,7 @@
 use super::Run;
 use base::id::{BagId, ChunkId, Generation, GroupId, Owner};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::{Bound, Range};
 
 /// A leaf of so many bytes is cut in two before anything is added to it. Smaller ones have more slack around them, in larger
@@ -70,8 +71,16 @@ pub(crate) struct Chunks {
     leaves: BTreeMap<ChunkId, Leaf>,
     count: usize,
     runs: u64,
-    /// How many chunks each bag has, of those that have any: whoever names a bag without one is answered without a look at all chunks.
-    of_bags: BTreeMap<BagId, u64>,
+    /// The bags that have chunks.
+    of_bags: BTreeMap<BagId, OfBag>,
+}
+
+/// Where the chunks of a bag are: their ids are in no order of bags, and a list of them all would be half as large as what is kept of them.
+#[derive(Debug, Default)]
+struct OfBag {
+    count: u64,
+    /// How many are in each leaf, by its bound, of those that have any.
+    leaves: BTreeMap<ChunkId, u32>,
 }
 
 impl Chunks {
@@ -82,7 +91,22 @@ impl Chunks {
 
     /// How many of them are of this bag.
     pub fn of_bag(&self, bag: BagId) -> u64 {
-        self.of_bags.get(&bag).copied().unwrap_or(0)
+        self.of_bags.get(&bag).map_or(0, |of_bag| of_bag.count)
+    }
+
+    /// Those of a bag, in the order of their ids. Looks at the leaves that hold some, a thousand chunks each at the most.
+    pub fn in_bag(&self, bag: BagId) -> impl Iterator<Item = (ChunkId, Chunk<'_>)> {
+        let bounds = self.of_bags.get(&bag).into_iter().flat_map(|of_bag| of_bag.leaves.keys());
+        let leaves = bounds.filter_map(|bound| self.leaves.get(bound));
+        leaves.flat_map(move |leaf| {
+            let of_bag = leaf.fields.iter().enumerate().filter(move |(_, fields)| fields.owner() == Owner::Bag(bag));
+            of_bag.map(|(place, fields)| (fields.id, leaf.chunk(place)))
+        })
+    }
+
+    /// The bags that have chunks.
+    pub fn bags(&self) -> impl Iterator<Item = BagId> {
+        self.of_bags.keys().copied()
     }
 
     /// The runs of all.
@@ -125,10 +149,13 @@ impl Chunks {
 
     /// Adds a chunk, which is not there.
     pub fn insert(&mut self, mut fields: Fields, runs: &[Run]) {
+        let bound = self.bound_with_room(fields.id);
         if let Owner::Bag(bag) = fields.owner() {
-            *self.of_bags.entry(bag).or_default() += 1;
+            let of_bag = self.of_bags.entry(bag).or_default();
+            of_bag.count += 1;
+            *of_bag.leaves.entry(bound).or_default() += 1;
         }
-        let leaf = self.leaf_with_room(fields.id);
+        let leaf = self.leaves.entry(bound).or_default();
         let Err(place) = leaf.place(fields.id) else { unreachable!("a chunk is made twice") };
         let at = leaf.first_run(place);
         fields.first_run = at as u32;
@@ -141,7 +168,8 @@ impl Chunks {
 
     /// Adds a run behind those of a chunk, if that is there.
     pub fn push_run(&mut self, id: ChunkId, run: Run) {
-        let leaf = self.leaf_with_room(id);
+        let bound = self.bound_with_room(id);
+        let leaf = self.leaves.entry(bound).or_default();
         let Ok(place) = leaf.place(id) else { return };
         let at = leaf.runs_of(place).end;
         leaf.insert_runs(place, at, &[run]);
@@ -170,15 +198,16 @@ impl Chunks {
         let fields = leaf.fields.remove(leaf.place(id).ok()?);
         shrink(&mut leaf.fields);
         self.count -= 1;
-        self.join_if_small(bound);
         if let Owner::Bag(bag) = fields.owner()
-            && let Some(count) = self.of_bags.get_mut(&bag)
+            && let Some(of_bag) = self.of_bags.get_mut(&bag)
         {
-            *count -= 1;
-            if *count == 0 {
+            of_bag.count -= 1;
+            of_bag.take(bound, 1);
+            if of_bag.count == 0 {
                 self.of_bags.remove(&bag);
             }
         }
+        self.join_if_small(bound);
         Some((fields, runs))
     }
 
@@ -187,19 +216,36 @@ impl Chunks {
         Some((leaf, leaf.place(id).ok()?))
     }
 
-    /// The leaf where this id belongs, cut in two before if it is full.
-    fn leaf_with_room(&mut self, id: ChunkId) -> &mut Leaf {
+    /// The bound of the leaf where this id belongs, which is cut in two before if it is full.
+    fn bound_with_room(&mut self, id: ChunkId) -> ChunkId {
         let mut bound = self.leaves.range(..=id).next_back().map_or(ChunkId(0), |(bound, _)| *bound);
         let leaf = self.leaves.entry(bound).or_default();
         if leaf.bytes() >= LEAF_MAX
             && let Some((first, rest)) = leaf.cut(id)
         {
+            self.note_moved(&rest, bound, first);
             self.leaves.insert(first, rest);
             if first <= id {
                 bound = first;
             }
         }
-        self.leaves.entry(bound).or_default()
+        bound
+    }
+
+    /// Chunks of bags went from one leaf to another.
+    fn note_moved(&mut self, moved: &Leaf, from: ChunkId, to: ChunkId) {
+        let mut counts: BTreeMap<BagId, u32> = BTreeMap::new();
+        for fields in &moved.fields {
+            if let Owner::Bag(bag) = fields.owner() {
+                *counts.entry(bag).or_default() += 1;
+            }
+        }
+        for (bag, count) in counts {
+            if let Some(of_bag) = self.of_bags.get_mut(&bag) {
+                of_bag.take(from, count);
+                *of_bag.leaves.entry(to).or_default() += count;
+            }
+        }
     }
 
     /// A leaf that became small is joined with the one behind it or the one before, if that is small, too.
@@ -225,10 +271,24 @@ impl Chunks {
             return false;
         }
         let next = *next;
-        if let (Some(following), Some(leaf)) = (self.leaves.remove(&next), self.leaves.get_mut(&bound)) {
-            leaf.append(&following);
+        if let Some(following) = self.leaves.remove(&next) {
+            self.note_moved(&following, next, bound);
+            if let Some(leaf) = self.leaves.get_mut(&bound) {
+                leaf.append(&following);
+            }
         }
         true
+    }
+}
+
+impl OfBag {
+    fn take(&mut self, bound: ChunkId, count: u32) {
+        if let Entry::Occupied(mut of_leaf) = self.leaves.entry(bound) {
+            *of_leaf.get_mut() -= count;
+            if *of_leaf.get() == 0 {
+                of_leaf.remove();
+            }
+        }
     }
 }
 
@@ -332,8 +392,16 @@ mod tests {
             chunks.iter().map(|(id, chunk)| (id, (chunk.owner, chunk.length, chunk.runs.to_vec()))).collect();
         let known: Vec<_> = model.iter().map(|(id, chunk)| (*id, chunk.clone())).collect();
         assert!(found == known, "seed {seed}: the chunks differ from those of the model");
-        let of_bag = model.values().filter(|(owner, ..)| *owner == Owner::Bag(BagId(9))).count() as u64;
-        assert_eq!((chunks.of_bag(BagId(9)), chunks.of_bag(BagId(8))), (of_bag, 0), "seed {seed}");
+        for bag in [BagId(7), BagId(8), BagId(9)] {
+            let of_bag: Vec<ChunkId> =
+                model.iter().filter(|(_, (owner, ..))| *owner == Owner::Bag(bag)).map(|(id, _)| *id).collect();
+            assert_eq!(chunks.of_bag(bag), of_bag.len() as u64, "seed {seed}");
+            assert!(chunks.in_bag(bag).map(|(id, _)| id).eq(of_bag.iter().copied()), "seed {seed}: chunks of {bag}");
+            assert_eq!(chunks.bags().any(|other| other == bag), !of_bag.is_empty(), "seed {seed}");
+            let leaves = chunks.of_bags.get(&bag).map_or(0, |of_bag| of_bag.leaves.len());
+            let held = chunks.leaves.values().filter(|leaf| leaf.fields.iter().any(|f| f.owner() == Owner::Bag(bag)));
+            assert_eq!(leaves, held.count(), "seed {seed}: leaves that hold none of {bag} are looked at");
+        }
         let runs: usize = model.values().map(|(_, _, runs)| runs.len()).sum();
         assert_eq!((chunks.len(), chunks.runs()), (model.len(), runs as u64), "seed {seed}");
     }
@@ -352,7 +420,11 @@ mod tests {
                 let growing = step < 4000;
                 match random.below(10) {
                     0..=3 if growing && !model.contains_key(&id) => {
-                        let owner = if step % 2 == 0 { Owner::Bag(BagId(9)) } else { Owner::Group(GroupId(8)) };
+                        let owner = match step % 4 {
+                            0 | 2 => Owner::Bag(BagId(9)),
+                            1 if step % 100 == 1 => Owner::Bag(BagId(7)),
+                            _ => Owner::Group(GroupId(8)),
+                        };
                         let runs: Vec<Run> = (0..random.below(3) as u32).map(|place| run(place, step)).collect();
                         chunks.insert(Fields::new(id, owner, Generation(1)), &runs);
                         model.insert(id, (owner, 0, runs));

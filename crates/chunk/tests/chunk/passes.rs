@@ -23,7 +23,7 @@ fn stale(result: base::error::Result<()>) -> bool {
 
 /// The chunks of the bag that its present pass still wants handled.
 fn wanted(world: &World) -> Vec<u128> {
-    let chunks = world.engine.chunks_of(Owner::Bag(BAG));
+    let chunks = world.engine.chunks_of(BAG);
     chunks.filter(|(chunk, _, _)| world.engine.wants_handling(*chunk)).map(|(chunk, _, _)| chunk.0).collect()
 }
 

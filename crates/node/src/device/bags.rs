@@ -1,7 +1,7 @@
 //! The volatile side of the bags on one device: their queues, and the consumers that wait for a chunk to come.
 
 use crate::device::Then;
-use base::id::{BagId, ChunkId, Owner, SessionId};
+use base::id::{BagId, ChunkId, SessionId};
 use base::limit::{DEVICE_PULLS_WAITING_EACH, DEVICE_PULLS_WAITING_MAX};
 use base::planted::Planted;
 use base::unit::Time;
@@ -67,8 +67,8 @@ struct Bag {
 }
 
 impl Bags {
-    /// The entry of a bag that has one, or has chunks here: then it is made of those, by a look at all chunks. It stays until the last of
-    /// them is gone, so that is one look for each time that a bag comes to this device.
+    /// The entry of a bag that has one, or has chunks here: then it is made of those. It stays until the last of
+    /// them is gone, so they are looked at once each time that a bag comes to this device.
     fn known(&mut self, bag: BagId, engine: &Engine<Then>) -> Option<&mut Bag> {
         if engine.count_of(bag) > 0 {
             return Some(self.made(bag, engine));
@@ -82,7 +82,7 @@ impl Bags {
 
     /// To be called after each change of a bag: notes when it is due next, and lets go an entry that says no more than the engine does,
     /// which would make the same anew. One of a bag that has chunks here stays, though all of them may be handled: else each pull
-    /// would look at all chunks again.
+    /// would look at all of them again.
     fn settle(&mut self, bag: BagId, engine: &Engine<Then>) {
         let Some(entry) = self.bags.get_mut(&bag) else { return };
         let first = entry.deadlines.first().map(|(deadline, _)| *deadline);
@@ -336,11 +336,7 @@ impl Bag {
 /// The chunks of a bag on this device that were not handled in its present pass.
 fn queue_of(bag: BagId, engine: &Engine<Then>) -> BagQueue {
     let wanted = |(chunk, _, sealed): &(ChunkId, u64, bool)| *sealed && engine.wants_handling(*chunk);
-    let chunks = match engine.count_of(bag) {
-        0 => None,
-        _ => Some(engine.chunks_of(Owner::Bag(bag)).filter(wanted)),
-    };
-    let mut queue = BagQueue::new(chunks.into_iter().flatten().map(|(chunk, length, _)| (chunk, length)));
+    let mut queue = BagQueue::new(engine.chunks_of(bag).filter(wanted).map(|(chunk, length, _)| (chunk, length)));
     queue.planted = engine.planted();
     queue
 }
