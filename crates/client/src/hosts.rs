@@ -1,13 +1,15 @@
 //! The nodes as machines to go to: who they are, which of them hold a file's bytes, and what each has.
 
 use crate::client::Client;
+use crate::routes::Table;
 use base::error::Result;
-use base::id::NodeId;
+use base::id::{DeviceId, NodeId};
 use net::message::Id;
-use net::message::cluster::{DrainNode, Member, RemoveNode, ViewAnswer};
+use net::message::cluster::{DrainNode, Member, RemoveNode};
 use net::message::file::{Device, Extent};
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// A node, for those who do not see devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +27,7 @@ pub struct Host {
 }
 
 impl Host {
-    fn of(member: &Member) -> Host {
+    pub(crate) fn of(member: &Member) -> Host {
         let node = &member.node;
         Host {
             node: NodeId(node.node.value()),
@@ -56,15 +58,21 @@ impl Client {
         self.session.routes.here()
     }
 
-    /// All nodes, as they were last told of.
-    pub async fn hosts(&self) -> Result<Vec<Host>> {
-        Ok(self.known_view().await?.members.iter().map(Host::of).collect())
+    /// All nodes, as they were last told of. Asks if nobody told yet.
+    pub async fn hosts(&self) -> Result<Hosts> {
+        let table = self.session.routes.table();
+        if !table.hosts.is_empty() {
+            return Ok(Hosts(table));
+        }
+        self.view().await?;
+        Ok(Hosts(self.session.routes.table()))
     }
 
     /// For each `block` bytes of a range of a file, the last of them perhaps fewer: the nodes that hold bytes of it, those with the
     /// most first. Nodes that are silent are left out.
     pub async fn holders(&self, inode: u64, range: Range<u64>, block: u64) -> Result<Vec<Vec<NodeId>>> {
-        let mut held = Held::new(&self.known_view().await?, range.clone(), block);
+        let hosts = self.hosts().await?;
+        let mut held = Held::new(&hosts, range.clone(), block);
         let mut at = range.start;
         while at < range.end {
             let (extents, more) = self.extents(inode, at).await?;
@@ -78,17 +86,19 @@ impl Client {
 
     /// The same of a file all of whose extents a listing told (`Listed::is_located`): nobody is asked for it.
     pub async fn holders_listed(&self, extents: &[Extent], range: Range<u64>, block: u64) -> Result<Vec<Vec<NodeId>>> {
-        let mut held = Held::new(&self.known_view().await?, range, block);
+        let hosts = self.hosts().await?;
+        let mut held = Held::new(&hosts, range, block);
         held.add(extents)?;
         Ok(held.nodes())
     }
 
     /// All devices, each with the node that has it; none: no node says that it does.
     pub async fn devices_and_hosts(&self) -> Result<Vec<(Device, Option<Host>)>> {
-        let view = self.view().await?;
+        self.view().await?;
+        let hosts = self.hosts().await?;
         let host = |device: &Device| {
-            let has = |member: &&Member| member.devices.contains(&device.device);
-            view.members.iter().find(has).map(Host::of)
+            let node = hosts.0.node_of(DeviceId(device.device.value()))?;
+            hosts.get(node).cloned()
         };
         let paired = |device: Device| {
             let host = host(&device);
@@ -107,32 +117,48 @@ impl Client {
     pub async fn remove_node(&self, node: Id) -> Result<()> {
         self.ask(&RemoveNode { node }).await.map(drop)
     }
+}
 
-    /// Who was there when it was last told; asks if nobody told yet.
-    async fn known_view(&self) -> Result<ViewAnswer> {
-        let table = self.session.routes.table();
-        if table.view.members.is_empty() { self.view().await } else { Ok(table.view.clone()) }
+/// The nodes as a client was last told of them. Nothing that is asked of it takes longer where there are more of them, but to look at all.
+#[derive(Clone)]
+pub struct Hosts(Arc<Table>);
+
+impl Hosts {
+    /// All of them, in the order of their ids.
+    pub fn all(&self) -> impl Iterator<Item = &Host> {
+        self.0.hosts.values()
+    }
+
+    /// The node of this id.
+    pub fn get(&self, node: NodeId) -> Option<&Host> {
+        self.0.hosts.get(&node)
+    }
+
+    /// The node that has a device; none if that is silent, or nobody has it.
+    fn heard_with(&self, device: DeviceId) -> Option<NodeId> {
+        let node = self.0.node_of(device)?;
+        self.get(node).filter(|host| !host.silent).map(|host| host.node)
     }
 }
 
 /// Which nodes hold how many bytes of each block of a range of a file.
-struct Held {
-    nodes: BTreeMap<u128, NodeId>,
+struct Held<'a> {
+    hosts: &'a Hosts,
     range: Range<u64>,
     block: u64,
     bytes: Vec<BTreeMap<NodeId, u64>>,
 }
 
-impl Held {
-    fn new(view: &ViewAnswer, range: Range<u64>, block: u64) -> Held {
+impl Held<'_> {
+    fn new(hosts: &Hosts, range: Range<u64>, block: u64) -> Held<'_> {
         assert!(block > 0, "blocks of no bytes");
         let count = usize::try_from((range.end.saturating_sub(range.start)).div_ceil(block)).unwrap_or(usize::MAX);
-        Held { nodes: nodes_by_device(view), range, block, bytes: vec![BTreeMap::new(); count] }
+        Held { hosts, range, block, bytes: vec![BTreeMap::new(); count] }
     }
 
     /// Adds what these extents have of the range.
     fn add(&mut self, extents: &[Extent]) -> Result<()> {
-        let Held { nodes, range, block, bytes } = self;
+        let Held { hosts, range, block, bytes } = self;
         for extent in extents {
             let layout = extent.layout.checked()?;
             let end = if extent.open { range.end } else { extent.offset.saturating_add(extent.length) };
@@ -143,11 +169,11 @@ impl Held {
                 let within = |at: u64| (at - extent.offset).saturating_add(extent.group_offset);
                 for replica in layout.replicas() {
                     let there = layout.stripe().column_range(within(from)..within(stop), replica.column);
-                    if let Some(node) = nodes.get(&replica.device.0)
+                    if let Some(node) = hosts.heard_with(replica.device)
                         && let Some(held) = bytes.get_mut(place as usize)
                         && there.start < there.end
                     {
-                        *held.entry(*node).or_default() += there.end - there.start;
+                        *held.entry(node).or_default() += there.end - there.start;
                     }
                 }
                 from = stop;
@@ -165,15 +191,6 @@ impl Held {
         };
         self.bytes.into_iter().map(by_bytes).collect()
     }
-}
-
-fn nodes_by_device(view: &ViewAnswer) -> BTreeMap<u128, NodeId> {
-    let heard = view.members.iter().filter(|member| !member.silent);
-    let pairs = heard.flat_map(|member| {
-        let node = NodeId(member.node.node.value());
-        member.devices.iter().map(move |device| (device.value(), node))
-    });
-    pairs.collect()
 }
 
 #[cfg(test)]

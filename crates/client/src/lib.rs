@@ -35,7 +35,7 @@ pub use columns::{Part, parts};
 pub use compressed::{restore as restore_chunk, restore_cell};
 pub use consumer::{Consumer, ConsumerOptions};
 pub use held::{Acknowledged, Chunk, Refusal};
-pub use hosts::Host;
+pub use hosts::{Host, Hosts};
 pub use listed::Listed;
 pub use names::{DirectoryOptions, Found, Listing, Usage};
 pub use net::message::bag::Info as BagInfo;

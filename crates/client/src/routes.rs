@@ -2,6 +2,7 @@
 //!
 //! Names, sessions and bags as wholes are asked at the node that keeps the metadata; what is on a device, at the node that has it.
 
+use crate::hosts::Host;
 use crate::sides::Side;
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
@@ -54,6 +55,14 @@ pub(crate) struct Table {
     pub(crate) view: ViewAnswer,
     nodes: BTreeMap<NodeId, Arc<Peer>>,
     devices: BTreeMap<u128, Arc<Peer>>,
+    pub(crate) hosts: BTreeMap<NodeId, Host>,
+}
+
+impl Table {
+    /// The node that has a device.
+    pub(crate) fn node_of(&self, device: DeviceId) -> Option<NodeId> {
+        self.devices.get(&device.0).map(|peer| peer.node)
+    }
 }
 
 /// A node and the links to it.
@@ -235,9 +244,11 @@ impl Routes {
             );
             return Err(Error::new(ErrorKind::Protocol, text));
         }
-        let (mut nodes, mut devices) = (BTreeMap::new(), BTreeMap::new());
-        for Member { node, devices: has, .. } in &view.members {
+        let (mut nodes, mut devices, mut hosts) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        for member in &view.members {
+            let Member { node, devices: has, .. } = member;
             let id = NodeId(node.node.value());
+            hosts.insert(id, Host::of(member));
             let given = self.given.iter().find(|(given, _)| *given == id).map(|(_, links)| links.clone());
             let known = || before.nodes.get(&id).map(|peer| &peer.links).filter(|links| links.address == node.address);
             let links = given
@@ -249,7 +260,7 @@ impl Routes {
             devices.extend(has.iter().map(|device| (device.value(), peer.clone())));
             nodes.insert(id, peer);
         }
-        Ok(Table { view, nodes, devices })
+        Ok(Table { view, nodes, devices, hosts })
     }
 }
 

@@ -227,14 +227,14 @@ pub async fn datanode_storage_report(
 async fn datanodes(gateway: &Gateway, report: DatanodeReport) -> Result<Vec<DatanodeInfo>, Refusal> {
     let mut datanodes = Vec::new();
     let devices = gateway.client.devices_and_hosts().await?;
-    for host in gateway.client.hosts().await? {
+    for host in gateway.client.hosts().await?.all() {
         let wanted = match report.kind {
             REPORT_ALL => true,
             REPORT_LIVE => !host.silent,
             REPORT_DEAD => host.silent,
             _ => false,
         };
-        let Some(datanode) = datanode_of(gateway, &host).filter(|_| wanted) else { continue };
+        let Some(datanode) = datanode_of(gateway, host).filter(|_| wanted) else { continue };
         let its = devices.iter().filter(|(_, at)| at.as_ref().is_some_and(|at| at.node == host.node));
         let (capacity, used, remaining) = sums(its.map(|(device, _)| device));
         datanodes.push(DatanodeInfo {

@@ -16,7 +16,7 @@ use crate::refusal::{ILLEGAL_ARGUMENT, REPLICA_NOT_FOUND, Refusal};
 use base::error::ErrorKind;
 use base::id::NodeId;
 use base::limit::{HDFS_ENTRIES_AT_ONCE, HDFS_LOCATED_BLOCKS_MAX};
-use client::{Attributes, Extent, Listed};
+use client::{Attributes, Extent, Hosts, Listed};
 use prost::Message;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -195,7 +195,7 @@ async fn blocks_of(
         }
     }
     let mut last = vec![block(last_place)];
-    let others = Others::of(gateway).await?;
+    let mut others = Others::of(gateway).await?;
     others.add_to(gateway, file, size, &mut blocks).await?;
     match blocks.last() {
         Some(same) if same.offset == last[0].offset => last[0].clone_from(same),
@@ -211,27 +211,36 @@ async fn blocks_of(
     })
 }
 
-/// The servers of blocks besides this gateway, by their nodes.
-struct Others(BTreeMap<NodeId, DatanodeInfo>);
+/// The servers of blocks besides this gateway.
+struct Others {
+    hosts: Hosts,
+    /// Those that were looked up.
+    known: BTreeMap<NodeId, Option<DatanodeInfo>>,
+}
 
 impl Others {
     async fn of(gateway: &Gateway) -> Result<Others, Refusal> {
-        let hosts = gateway.client.hosts().await?;
-        let heard = hosts.iter().filter(|host| !host.silent && Some(host.node) != gateway.client.here());
-        Ok(Others(heard.filter_map(|host| Some((host.node, datanode_of(gateway, host)?))).collect()))
+        Ok(Others { hosts: gateway.client.hosts().await?, known: BTreeMap::new() })
+    }
+
+    fn get(&mut self, gateway: &Gateway, node: NodeId) -> Option<DatanodeInfo> {
+        let look = || self.hosts.get(node).filter(|host| !host.silent).and_then(|host| datanode_of(gateway, host));
+        self.known.entry(node).or_insert_with(look).clone()
     }
 
     /// Names the nodes that hold bytes of these neighbouring blocks in front of this gateway.
     async fn add_to(
-        &self,
+        &mut self,
         gateway: &Gateway,
         file: File<'_>,
         block_size: u64,
         blocks: &mut [LocatedBlock],
     ) -> Result<(), Refusal> {
-        let (Some(first), Some(last), false) = (blocks.first(), blocks.last(), self.0.is_empty()) else {
+        let (Some(first), Some(last)) = (blocks.first(), blocks.last()) else { return Ok(()) };
+        // In a store of one node nobody else has any.
+        if !self.hosts.all().any(|host| Some(host.node) != gateway.client.here()) {
             return Ok(());
-        };
+        }
         let range = first.offset..last.offset.saturating_add(last.block.length.unwrap_or(0));
         // Behind many blocks they are larger: then of the first ones it is known who holds them.
         let block_size = block_size.max(first.block.length.unwrap_or(0));
@@ -242,11 +251,11 @@ impl Others {
         for (block, holders) in blocks.iter_mut().zip(holders) {
             let here = gateway.client.here();
             // This gateway is there once, where its own bytes put it.
-            let before =
-                holders.iter().take_while(|holder| Some(**holder) != here).filter_map(|holder| self.0.get(holder));
-            let behind =
-                holders.iter().skip_while(|holder| Some(**holder) != here).filter_map(|holder| self.0.get(holder));
-            let locations: Vec<DatanodeInfo> = before.chain(&block.locations).chain(behind).cloned().collect();
+            let place = holders.iter().position(|holder| Some(*holder) == here);
+            let (before, behind) = holders.split_at(place.unwrap_or(holders.len()));
+            let mut locations: Vec<DatanodeInfo> = before.iter().filter_map(|node| self.get(gateway, *node)).collect();
+            locations.append(&mut block.locations);
+            locations.extend(behind.iter().skip(1).filter_map(|node| self.get(gateway, *node)));
             let count = locations.len();
             block.locations = locations;
             (block.cached, block.storage_types) = (vec![false; count], vec![STORAGE_DISK; count]);

@@ -65,7 +65,7 @@ async fn hdfs_everywhere() {
         let inode = client.stat(&path).await.expect("there").inode;
         let holders = client.holders(inode, 0..bytes.len() as u64, bytes.len() as u64).await.expect("located");
         let hosts = client.hosts().await.expect("told");
-        let holder = hosts.iter().find(|host| host.node == holders[0][0]).expect("a node of the cluster");
+        let holder = hosts.get(holders[0][0]).expect("a node of the cluster");
         for (number, user) in users.iter_mut().enumerate() {
             let here = cluster.hdfs_of(number);
             let located = located(user, &path).await;
