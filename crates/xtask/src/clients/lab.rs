@@ -6,9 +6,12 @@ use crate::stage::{self, Run};
 use crate::tree;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
+
+/// Nodes of the last table.
+const NODES: usize = 8;
 
 /// How large the experiment is.
 struct Size {
@@ -34,7 +37,9 @@ pub fn run(root: &Path, words: &[String]) -> Result<bool, String> {
         println!("Medians of {} rounds (least to greatest); the ratio is Stormwell to HDFS.\n", size.rounds);
         compare(root, &kit, directory, &size, false)?;
         println!("\nThe same with `dfs.datanode.synconclose`: closed files are durable on both sides.\n");
-        compare(root, &kit, directory, &Size { calls: 0, ..size }, true)
+        compare(root, &kit, directory, &Size { calls: 0, ..size }, true)?;
+        println!("\n{NODES} DataNodes, and {NODES} nodes with a gateway each, of which one is asked:\n");
+        compare_nodes(root, &kit, directory, &size)
     })??;
     Ok(true)
 }
@@ -74,6 +79,22 @@ fn compare(root: &Path, kit: &Kit, directory: &Path, size: &Size, sync: bool) ->
     println!();
     put_and_get(root, kit, &place, size, (&hdfs, &ours))?;
     first_write(root, kit, &place, size, &ours)
+}
+
+/// Stores of several nodes, and small files alone: what of them does not grow with the nodes.
+fn compare_nodes(root: &Path, kit: &Kit, directory: &Path, size: &Size) -> Result<(), String> {
+    let place = directory.join("nodes");
+    std::fs::create_dir(&place).map_err(|error| format!("{}: {error}", place.display()))?;
+    let data: Vec<PathBuf> = (0..NODES).map(|number| place.join(format!("data-{number}"))).collect();
+    let hdfs = Hdfs::prepare_on(kit, &place, WARM_JVM, false, &data)?.start()?;
+    let nodes = Stormwell::cluster(root, &place, NODES)?;
+    let processes = nodes.iter().map(Stormwell::processes).collect::<Result<Vec<String>, String>>()?;
+    let mut run = kit.java_as(&["-Xmx1g"], "lab", "stormwell.clients.Lab", &place);
+    run.words.extend([size.rounds, 0, size.calls].map(|number| number.to_string()));
+    run.words.push(place.display().to_string());
+    run.words.extend(["HDFS".to_owned(), hdfs.address(), hdfs.processes()?]);
+    run.words.extend(["Stormwell".to_owned(), nodes[0].address(), processes.join(",")]);
+    run.execute(&place, None)
 }
 
 /// `stormwell put` and `get` beside `hdfs dfs` on HDFS, the start of the JVM included.

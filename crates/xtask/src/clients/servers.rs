@@ -273,6 +273,19 @@ impl Stormwell {
         Ok(PreparedStormwell { run, place, ports })
     }
 
+    /// Makes a cluster of so many nodes below a directory, and starts them; the first one keeps the metadata.
+    pub fn cluster(root: &Path, directory: &Path, count: usize) -> Result<Vec<Stormwell>, String> {
+        let configuration = directory.join("stormwell.toml");
+        Stormwell::init(root, &configuration)?;
+        let mut nodes: Vec<Stormwell> = Vec::new();
+        for number in 0..count {
+            let keeper = nodes.first().map(Stormwell::store);
+            let name = format!("node-{number}");
+            nodes.push(Stormwell::prepare_node(root, directory, &configuration, (&name, &["data"]), keeper)?.start()?);
+        }
+        Ok(nodes)
+    }
+
     /// Starts it on an empty directory and waits until the gateway answers.
     pub fn start(root: &Path, directory: &Path) -> Result<Stormwell, String> {
         Stormwell::prepare(root, directory)?.start()

@@ -6,8 +6,8 @@ import java.util.List;
 
 /**
  * Measures a real HDFS and Stormwell with the same client, in one process and in alternated rounds; the first round warms up and is
- * dropped. Arguments: rounds, MiB a file, calls a kind (0: none), work directory, then for each server: name, address, ids of its processes
- * (comma-separated). Prints a table in Markdown.
+ * dropped. Arguments: rounds, MiB a file (0: small files alone), calls a kind (0: none), work directory, then for each server: name, address,
+ * ids of its processes (comma-separated). Prints a table in Markdown.
  */
 public final class Lab {
     private Lab() {}
@@ -20,16 +20,24 @@ public final class Lab {
         for (int index = 4; index < arguments.length; index += 3) {
             Measured server = new Measured(arguments[index], arguments[index + 1], arguments[index + 2]);
             servers.add(server);
-            server.note("memory, idle (MB)", server.memory());
-            Idle.measure(server, arguments[index + 1]);
+            if (size > 0) {
+                server.note("memory, idle (MB)", server.memory());
+                Idle.measure(server, arguments[index + 1]);
+            }
         }
         for (int round = 0; round <= rounds; round++) {
             for (int turn = 0; turn < servers.size(); turn++) {
                 // Who begins alternates too.
                 Measured server = servers.get((turn + round) % servers.size());
-                Streams.round(server, size);
-                if (calls > 0) {
+                if (size > 0) {
+                    Streams.round(server, size);
+                }
+                if (size > 0 && calls > 0) {
                     Names.round(server, calls);
+                    Logs.round(server);
+                }
+                if (calls > 0) {
+                    SmallFiles.round(server, calls);
                 }
                 if (round == 0) {
                     server.forget();
