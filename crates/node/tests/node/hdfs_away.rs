@@ -229,6 +229,12 @@ async fn close_and_move(cluster: &Cluster, file: &File) {
     let left = place().await;
     native.drain(left).await.expect("it begins");
     until("its chunk is elsewhere", async || place().await != left).await;
+    // What is left where it was is another file's: from now on this one's is not found there.
+    let chunks = async || {
+        let devices = native.devices().await.expect("told").devices;
+        devices.iter().find(|device| device.device == left).map(|device| device.chunks)
+    };
+    until("its chunk is gone from where it was", async || chunks().await == Some(1)).await;
 }
 
 /// A file that is renamed while another gateway takes it over goes on there with what is written of it, also if another file has its
