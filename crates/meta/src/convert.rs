@@ -207,6 +207,8 @@ pub fn reply_record(reply: &Reply) -> ReplyRecord {
         | Reply::GroupsOn { .. }
         | Reply::FenceList { .. }
         | Reply::Leases(_)
+        | Reply::NodeFound { .. }
+        | Reply::SilentNodes { .. }
         | Reply::Nodes { .. } => unreachable!("only replies to changes are remembered"),
     }
     record

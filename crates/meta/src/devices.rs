@@ -2,21 +2,26 @@
 
 use crate::format::DeviceRecord;
 use crate::key::{Key, after_prefix, wide_at};
-use crate::place::Candidate;
+use crate::place::{self, Candidate};
 use crate::reply::Reply;
-use crate::request::DeviceInfo;
+use crate::request::{DeviceInfo, DeviceUse};
 use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, NodeId};
 use base::limit::COLUMNS_MAX;
-use base::policy::Class;
+use base::policy::{Class, Policy};
 use prost::Message;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 /// Devices as memory has them.
 #[derive(Default)]
 pub struct Devices {
     known: BTreeMap<DeviceId, Device>,
+    /// Those of each node: its reports are not to cost more where there are more nodes.
+    of_nodes: BTreeSet<(NodeId, DeviceId)>,
+    /// The last of those that were looked at for the last new group.
+    looked_at: DeviceId,
 }
 
 struct Device {
@@ -30,12 +35,17 @@ struct Device {
 /// was deleted, has no more than these to catch up with.
 const PLACED_MAX: u32 = 64;
 
+/// Devices that are looked at for a new group in a store of more: four times as many as the widest one has columns, so that some full ones
+/// and a silent node among them leave enough.
+const LOOKED_AT: usize = 4 * COLUMNS_MAX;
+
 impl Devices {
     /// A node was heard of: of its devices these can be used.
     pub fn present(&mut self, node: NodeId, devices: &[DeviceId]) {
         let mut back = false;
-        for device in self.known.values_mut().filter(|device| device.info.node == node) {
-            let reported = devices.contains(&device.info.device);
+        for id in self.of_node(node) {
+            let Some(device) = self.known.get_mut(&id) else { continue };
+            let reported = devices.contains(&id);
             back |= reported && !device.info.reported;
             device.info.reported = reported;
         }
@@ -46,7 +56,8 @@ impl Devices {
 
     /// The devices of a node.
     pub fn of_node(&self, node: NodeId) -> Vec<DeviceId> {
-        self.known.values().filter(|device| device.info.node == node).map(|device| device.info.device).collect()
+        let all = (node, DeviceId(0))..=(node, DeviceId(u128::MAX));
+        self.of_nodes.range(all).map(|(_, device)| *device).collect()
     }
 
     /// How many groups as wide were placed on a device, counted from the same moment on for all devices.
@@ -77,6 +88,8 @@ impl Devices {
         let (reported, draining) = (info.reported || before.reported, info.draining || before.draining);
         let drain = info.drain.max(before.drain);
         let placed = [0; COLUMNS_MAX + 1];
+        self.of_nodes.remove(&(before.node, info.device));
+        self.of_nodes.insert((info.node, info.device));
         let device = self.known.entry(info.device).or_insert_with(|| Device { info: info.clone(), placed });
         device.info = DeviceInfo { taken, full, reported, draining, drain, ..info };
         if reported && !before.reported {
@@ -93,7 +106,9 @@ impl Devices {
 
     /// The device is none of the store's any more.
     pub fn removed(&mut self, device: DeviceId) {
-        self.known.remove(&device);
+        if let Some(removed) = self.known.remove(&device) {
+            self.of_nodes.remove(&(removed.info.node, device));
+        }
     }
 
     /// The class of a device, if it was ever registered.
@@ -125,12 +140,34 @@ fn candidate(device: &Device) -> Candidate {
 }
 
 impl State {
+    fn is_usable(&self, device: &Device) -> bool {
+        device.info.reported && !device.info.draining && !self.nodes.is_silent(device.info.node, self.now)
+    }
+
+    /// The devices that placement chooses from for a group of so many columns with so much room each: in a store of many, the next ones
+    /// behind those that were looked at last, in the order of their ids and round again, so that a new file costs the same in any store and
+    /// each device has its turn as often as any other. All, if these do not give as many columns. Errors as `candidates`.
+    pub fn next_candidates(&mut self, policy: Policy, columns: usize, room: u64) -> Result<Vec<Candidate>> {
+        let Devices { known, looked_at, .. } = &self.devices;
+        if known.len() > LOOKED_AT {
+            let behind = known.range((Bound::Excluded(*looked_at), Bound::Unbounded)).chain(known.range(..=*looked_at));
+            let next: Vec<&Device> = behind.take(LOOKED_AT).map(|(_, device)| device).collect();
+            let usable = next.iter().filter(|device| self.is_usable(device));
+            let candidates: Vec<Candidate> = usable.map(|device| candidate(device)).collect();
+            if let Some(last) = next.last().map(|device| device.info.device) {
+                self.devices.looked_at = last;
+            }
+            if place::columns_possible(&candidates, policy, room) >= columns {
+                return Ok(candidates);
+            }
+        }
+        self.candidates()
+    }
+
     /// The devices that placement may choose from: those heard of since the store was opened, on nodes that are not silent.
     /// `Busy` if there are devices and none of them can be used now.
     pub fn candidates(&self) -> Result<Vec<Candidate>> {
-        let usable = |device: &&Device| {
-            device.info.reported && !device.info.draining && !self.nodes.is_silent(device.info.node, self.now)
-        };
+        let usable = |device: &&Device| self.is_usable(device);
         let candidates: Vec<Candidate> = self.devices.known.values().filter(usable).map(candidate).collect();
         if candidates.is_empty() && !self.devices.known.is_empty() {
             return Err(Error::new(
@@ -148,9 +185,16 @@ impl State {
 
     /// All devices in the order of their ids.
     pub fn list_devices(&self) -> Vec<DeviceInfo> {
-        let silent = |info: &DeviceInfo| self.nodes.is_silent(info.node, self.now);
-        let known = self.devices.known.values().map(|device| &device.info);
-        known.map(|info| DeviceInfo { silent: silent(info), ..info.clone() }).collect()
+        self.devices.known.values().map(|device| self.info_of(device)).collect()
+    }
+
+    /// What is known of a device, if it is one of the store's.
+    pub fn device_info(&self, device: DeviceId) -> Option<DeviceInfo> {
+        self.devices.known.get(&device).map(|device| self.info_of(device))
+    }
+
+    fn info_of(&self, device: &Device) -> DeviceInfo {
+        DeviceInfo { silent: self.nodes.is_silent(device.info.node, self.now), ..device.info.clone() }
     }
 
     /// Reads the devices that were registered. Done once, when the store is opened.
@@ -227,13 +271,17 @@ impl State {
     }
 
     /// Does `DeviceReport`.
-    pub fn report_device(&mut self, device: DeviceId, taken: u64, capacity: u64, full: bool) -> Result<Reply> {
-        let Some(known) = self.devices.known.get_mut(&device) else {
-            let text = format!("device {device} reports but was never registered; register it first");
-            return Err(Error::new(ErrorKind::NotFound, text));
-        };
-        let back = !known.info.reported;
-        known.info = DeviceInfo { taken, capacity, full, reported: true, ..known.info.clone() };
+    pub fn report_devices(&mut self, devices: &[DeviceUse]) -> Result<Reply> {
+        let mut back = false;
+        for DeviceUse { device, taken, capacity, full } in devices {
+            let Some(known) = self.devices.known.get_mut(device) else {
+                let text = format!("device {device} reports but was never registered; register it first");
+                return Err(Error::new(ErrorKind::NotFound, text));
+            };
+            back |= !known.info.reported;
+            (known.info.taken, known.info.capacity, known.info.full, known.info.reported) =
+                (*taken, *capacity, *full, true);
+        }
         if back {
             self.devices.count_anew();
         }

@@ -58,7 +58,11 @@ impl State {
         before: Option<usize>,
         (columns_max, refused): (usize, &Refused),
     ) -> Result<NewGroup> {
-        let candidates = place::without(self.candidates()?, policy, refused);
+        let (columns, room) = (self.widths.columns_max.min(columns_max), self.widths.full);
+        let candidates = match refused.devices().next().is_none() {
+            true => self.next_candidates(policy, columns, room)?,
+            false => place::without(self.candidates()?, policy, refused),
+        };
         let possible = place::columns_possible(&candidates, policy, self.widths.full);
         let possible = possible.min(columns_max).min(self.widths.columns_max);
         let (group, record) = self.allocate(candidates, policy, self.widths.columns(before, possible))?;
@@ -69,7 +73,8 @@ impl State {
 
     /// A new group for small files of a session.
     pub fn allocate_for_pack(&mut self, session: SessionId, policy: Policy) -> Result<NewGroup> {
-        let (group, record) = self.allocate(self.candidates()?, policy, 1)?;
+        let candidates = self.next_candidates(policy, 1, self.widths.narrow)?;
+        let (group, record) = self.allocate(candidates, policy, 1)?;
         let record = GroupRecord { packed: true, session: session.to_bytes().to_vec(), ..record };
         self.put(&Key::Group(group.group), &record);
         self.mark(&Key::SessionGroup(session, group.group));

@@ -204,6 +204,21 @@ impl State {
         Reply::Nodes { epoch: self.counters.epoch, nodes: self.nodes.known.values().map(state).collect() }
     }
 
+    /// Answers `NodeFind`. Looks at no other nodes and devices.
+    pub fn find_node(&self, node: NodeId, devices: &[DeviceId]) -> Reply {
+        let info = self.nodes.known.get(&node).map(|known| known.info.clone());
+        let mut of_node = self.devices.of_node(node);
+        let named: Vec<DeviceId> = devices.iter().filter(|device| !of_node.contains(device)).copied().collect();
+        of_node.extend(named);
+        Reply::NodeFound { info, devices: of_node.into_iter().filter_map(|device| self.device_info(device)).collect() }
+    }
+
+    /// Answers `NodesSilent`.
+    pub fn silent_nodes(&self) -> Reply {
+        let silent = self.nodes.known.iter().filter(|(_, node)| node.is_silent(self.now));
+        Reply::SilentNodes { epoch: self.counters.epoch, nodes: silent.map(|(node, _)| *node).collect() }
+    }
+
     /// Does `NodeRemove`. Memory follows with `Nodes::removed` when it is committed.
     pub fn remove_node(&mut self, node: NodeId) -> Result<Reply> {
         let known = self.known_node(node)?;

@@ -1,11 +1,11 @@
 //! What the metadata store answers.
 
 use crate::request::{
-    Attributes, BagInfo, DeviceInfo, Entry, FileHandle, FilePiece, Garbage, KnownGroup, Located, NewGroup, NodeState,
-    Orphan, Quota, Totals,
+    Attributes, BagInfo, DeviceInfo, Entry, FileHandle, FilePiece, Garbage, KnownGroup, Located, NewGroup, NodeInfo,
+    NodeState, Orphan, Quota, Totals,
 };
 use base::error::Result;
-use base::id::{DeviceId, GroupId, InodeId, SessionId};
+use base::id::{DeviceId, GroupId, InodeId, NodeId, SessionId};
 use base::policy::Policy;
 use std::time::Duration;
 
@@ -82,6 +82,20 @@ pub enum Reply {
         epoch: u64,
         /// In the order of their ids.
         nodes: Vec<NodeState>,
+    },
+    /// What is known of a node.
+    NodeFound {
+        /// Of itself; none: it is none of the store's.
+        info: Option<NodeInfo>,
+        /// Of its devices, and of those that were named, in no order.
+        devices: Vec<DeviceInfo>,
+    },
+    /// The nodes that are silent.
+    SilentNodes {
+        /// Rises with every change of the nodes and of what devices they have.
+        epoch: u64,
+        /// In the order of their ids.
+        nodes: Vec<NodeId>,
     },
     /// One bag.
     Bag(BagInfo),

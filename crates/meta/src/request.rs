@@ -3,8 +3,8 @@
 mod types;
 
 pub use types::{
-    Attributes, BagInfo, BagState, Began, Carried, DeviceInfo, Entry, Extent, FileHandle, FilePiece, Garbage,
-    KnownGroup, Limit, Located, NewGroup, NodeInfo, NodeState, Orphan, Quota, Refused, Totals,
+    Attributes, BagInfo, BagState, Began, Carried, DeviceInfo, DeviceUse, Entry, Extent, FileHandle, FilePiece,
+    Garbage, KnownGroup, Limit, Located, NewGroup, NodeInfo, NodeState, Orphan, Quota, Refused, Totals,
 };
 
 use crate::path::Path;
@@ -444,16 +444,10 @@ pub enum Request {
         /// The node that has it.
         node: NodeId,
     },
-    /// Says how full a device is. Forgotten when the store is opened again. `Done`.
+    /// Says how full devices are. Forgotten when the store is opened again. `Done`.
     DeviceReport {
-        /// Which.
-        device: DeviceId,
-        /// Bytes that new data cannot have: in use, or kept back so that deletes work when it is full.
-        taken: u64,
-        /// Bytes that fit.
-        capacity: u64,
-        /// Whether it takes no more new data.
-        full: bool,
+        /// Each of them.
+        devices: Vec<DeviceUse>,
     },
     /// `Devices` of the store.
     DeviceList,
@@ -490,6 +484,15 @@ pub enum Request {
     },
     /// `Nodes` of the store.
     NodeList,
+    /// `NodeFound`: what is known of a node, of its devices and of others.
+    NodeFind {
+        /// Which.
+        node: NodeId,
+        /// Devices that it names.
+        devices: Vec<DeviceId>,
+    },
+    /// `SilentNodes`.
+    NodesSilent,
     /// From now on nothing new is placed on the devices of this node, those too that it brings later. `Done`.
     NodeDrain {
         /// Which.

@@ -35,6 +35,8 @@ impl Request {
                 | Request::DevicesRemoved { .. }
                 | Request::NodeReport { .. }
                 | Request::NodeList
+                | Request::NodeFind { .. }
+                | Request::NodesSilent
                 | Request::BagStat { .. }
                 | Request::BagList { .. }
                 | Request::Garbage { .. }
@@ -142,9 +144,7 @@ impl State {
             Request::DiskUsage { path, resume } => self.disk_usage(&path, resume.as_deref()),
             Request::Usage => self.usage(),
             Request::Sessions => Ok(Reply::Sessions(self.sessions.count() as u64)),
-            Request::DeviceReport { device, taken, capacity, full } => {
-                self.report_device(device, taken, capacity, full)
-            }
+            Request::DeviceReport { devices } => self.report_devices(&devices),
             Request::DeviceList => {
                 // Registrations are in memory when they are in the log, durable or not yet.
                 self.layers.observe(self.sequence());
@@ -160,6 +160,14 @@ impl State {
             Request::NodeList => {
                 self.layers.observe(self.sequence());
                 Ok(self.list_nodes())
+            }
+            Request::NodeFind { node, devices } => {
+                self.layers.observe(self.sequence());
+                Ok(self.find_node(node, &devices))
+            }
+            Request::NodesSilent => {
+                self.layers.observe(self.sequence());
+                Ok(self.silent_nodes())
             }
             Request::BagStat { name } => self.stat_bag(&name),
             Request::BagList { after, limit } => self.list_bags(after.as_deref(), limit),

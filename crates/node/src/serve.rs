@@ -584,7 +584,7 @@ async fn register(metadata: &Metadata, node: NodeId, device: &Device, now: WallT
     }
     let capacity = usage.capacity;
     metadata.ask(meta::Request::DeviceRegister { device: device.id, class: device.class, capacity, node }).await?;
-    metadata.ask(control::reports::report_of(device)).await?;
+    metadata.ask(control::reports::report_of([device].into_iter())).await?;
     Ok(new)
 }
 

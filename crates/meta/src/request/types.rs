@@ -223,6 +223,19 @@ pub struct NodeState {
     pub silent: bool,
 }
 
+/// How full a device is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceUse {
+    /// Which.
+    pub device: DeviceId,
+    /// Bytes that new data cannot have: in use, or kept back so that deletes work when it is full.
+    pub taken: u64,
+    /// Bytes that fit.
+    pub capacity: u64,
+    /// Whether it takes no more new data.
+    pub full: bool,
+}
+
 /// What is said of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceInfo {

@@ -111,7 +111,7 @@ requests! {
         Fence;
     others: OpenSession Renew Holders CloseSession Stat Lookup PathOf List Provided Asked Answered Locate GetXattrs GetPolicy
         GetQuota DiskUsage Usage Sessions SessionLeases DeviceRegister DeviceReport DeviceList DeviceRemove DevicesRemoved NodeJoin NodeReport
-        NodeList GroupsOn MoveGroup BagStat BagList BagSealed BagMembers BagOf Garbage Collected KnownGroups FilesIn FenceList Recovered
+        NodeList NodeFind NodesSilent GroupsOn MoveGroup BagStat BagList BagSealed BagMembers BagOf Garbage Collected KnownGroups FilesIn FenceList Recovered
 }
 
 /// A change that is the same in every world.

@@ -2,11 +2,11 @@
 
 use crate::world::{World, create, delete, mkdir, path, register};
 use base::error::{ErrorKind, Result};
-use base::id::{DeviceId, GroupId};
+use base::id::{DeviceId, GroupId, NodeId};
 use base::limit::{CHUNK_MAX, FILE_CHUNK, NARROW_COLUMN};
 use base::policy::{Class, Policy};
 use base::unit::MIB;
-use meta::request::{FileHandle, NewGroup, Place, Refused};
+use meta::request::{DeviceUse, FileHandle, NewGroup, Place, Refused};
 use meta::{Caller, Reply, Request};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -98,8 +98,14 @@ fn stays_narrow() {
 fn wants_room() {
     let mut world = world(6);
     for (number, free) in [(1, FILE_CHUNK), (2, FILE_CHUNK - 1), (3, 0), (4, 1 << 39)] {
-        let report =
-            Request::DeviceReport { device: DeviceId(number), taken: (1 << 40) - free, capacity: 1 << 40, full: false };
+        let report = Request::DeviceReport {
+            devices: vec![DeviceUse {
+                device: DeviceId(number),
+                taken: (1 << 40) - free,
+                capacity: 1 << 40,
+                full: false,
+            }],
+        };
         world.ask(report).expect("noted");
     }
     let file = handle(world.ask(create("/f")));
@@ -120,7 +126,8 @@ fn even() {
         let file = handle(world.ask(create(&format!("/{number}"))));
         count(&mut firsts, &file.group);
         let device = DeviceId(number % 8 + 1);
-        world.ask(Request::DeviceReport { device, taken: 0, capacity: 1 << 40, full: false }).expect("noted");
+        let devices = vec![DeviceUse { device, taken: 0, capacity: 1 << 40, full: false }];
+        world.ask(Request::DeviceReport { devices }).expect("noted");
         count(&mut seconds, &group(world.ask(next_of(&file, (file.group.group, NARROW_COLUMN), 16))));
     }
     assert_eq!(firsts.values().copied().collect::<Vec<_>>(), [8; 8]);
@@ -230,5 +237,42 @@ fn gone_devices() {
             }
             other => panic!("{other:?}"),
         }
+    }
+}
+
+/// In a store of many devices not all are looked at for each group, and each has its part all the same, whatever its id; where most of
+/// them are full, those that have room are found.
+#[test]
+fn even_over_many() {
+    let mut world = World::new(3);
+    let id = |number: u128| DeviceId(if number.is_multiple_of(2) { number } else { number << 100 });
+    for number in 1..=300 {
+        let device = id(number);
+        let register =
+            Request::DeviceRegister { device, class: Class::Ssd, capacity: 1 << 40, node: NodeId(number % 20) };
+        world.ask(register).expect("registered");
+    }
+    let (mut firsts, mut seconds) = (BTreeMap::<DeviceId, u32>::new(), BTreeMap::<DeviceId, u32>::new());
+    for number in 0..1500 {
+        let file = handle(world.ask(create(&format!("/{number}"))));
+        devices(&file.group).into_iter().for_each(|device| *firsts.entry(device).or_default() += 1);
+        let next = group(world.ask(next_of(&file, (file.group.group, NARROW_COLUMN), 16)));
+        assert_eq!(devices(&next).len(), 4);
+        devices(&next).into_iter().for_each(|device| *seconds.entry(device).or_default() += 1);
+    }
+    for (counts, part) in [(&firsts, 5), (&seconds, 20)] {
+        assert_eq!(counts.len(), 300);
+        let (least, most) = (counts.values().min().expect("some"), counts.values().max().expect("some"));
+        assert!(*least + 2 >= part && *most <= part + 2, "{least} to {most} of {part}");
+    }
+    let roomy: BTreeSet<DeviceId> = [7, 50, 51, 200, 299, 300].map(id).into();
+    let full = (1..=300).map(id).filter(|device| !roomy.contains(device));
+    let full = full.map(|device| DeviceUse { device, taken: 1 << 40, capacity: 1 << 40, full: true }).collect();
+    world.ask(Request::DeviceReport { devices: full }).expect("noted");
+    for number in 0..20 {
+        let file = handle(world.ask(create(&format!("/later-{number}"))));
+        assert!(devices(&file.group).is_subset(&roomy));
+        let wide = group(world.ask(next_of(&file, (file.group.group, NARROW_COLUMN), 16)));
+        assert!(devices(&wide).is_subset(&roomy) && devices(&wide).len() == 4);
     }
 }

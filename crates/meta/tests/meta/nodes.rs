@@ -36,6 +36,55 @@ fn nodes(world: &mut World) -> (u64, Vec<NodeState>) {
     }
 }
 
+/// What is found of a node, its devices and others that it names is what the lists of all say of them, whoever has them by then.
+#[test]
+fn found_as_listed() {
+    let mut world = World::new(6);
+    let find = |world: &mut World, node: u128, named: &[u128]| {
+        let devices = named.iter().map(|device| DeviceId(*device)).collect();
+        match world.ask(Request::NodeFind { node: NodeId(node), devices }) {
+            Ok(Reply::NodeFound { info, mut devices }) => {
+                devices.sort_by_key(|info| info.device);
+                (info, devices)
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    for node in [1, 9] {
+        join(&mut world, info(node, 1, &node.to_string())).expect("joins");
+    }
+    for (device, node) in [(10, 1), (11, 1), (90, 9), (91, 9)] {
+        register(&mut world, device, node);
+    }
+    report(&mut world, 1, &[10, 11]);
+    let changes: [fn(&mut World); 4] = [
+        |_| (),
+        |world| register(world, 90, 1),
+        |world| drop(world.ask(Request::DeviceDrain { device: DeviceId(91) }).expect("drains")),
+        |world| drop(world.ask(Request::DeviceRemove { device: DeviceId(91) }).expect("removed")),
+    ];
+    for change in changes {
+        change(&mut world);
+        let Ok(Reply::Devices(all)) = world.ask(Request::DeviceList) else { panic!("no list") };
+        for (node, named) in [(1, vec![]), (9, vec![10, 90, 777]), (5, vec![11])] {
+            let (info, devices) = find(&mut world, node, &named);
+            let (_, known) = nodes(&mut world);
+            assert_eq!(
+                info,
+                known.iter().find(|known| known.info.node == NodeId(node)).map(|known| known.info.clone())
+            );
+            let meant = all.iter().filter(|info| info.node == NodeId(node) || named.contains(&info.device.0));
+            assert_eq!(devices, meant.cloned().collect::<Vec<_>>(), "node {node}");
+        }
+        let Ok(Reply::SilentNodes { epoch, nodes: silent }) = world.ask(Request::NodesSilent) else {
+            panic!("no list")
+        };
+        let (listed, known) = nodes(&mut world);
+        let are: Vec<NodeId> = known.iter().filter(|node| node.silent).map(|node| node.info.node).collect();
+        assert_eq!((epoch, silent), (listed, are));
+    }
+}
+
 /// The epoch is durable and rises with what a view shows: a node that joins, starts again, gets a device, loses one, goes. A report
 /// that says nothing new leaves it.
 #[test]

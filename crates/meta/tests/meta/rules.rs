@@ -5,7 +5,7 @@ use base::error::{ErrorKind, Result};
 use base::id::{GroupId, InodeId};
 use base::limit::CHUNK_MAX;
 use base::policy::{Class, Compression, Policy};
-use meta::request::{BagState, FileHandle, Located, NewGroup, Place, PutFile, Refused, Totals};
+use meta::request::{BagState, DeviceUse, FileHandle, Located, NewGroup, Place, PutFile, Refused, Totals};
 use meta::{Caller, Reply, Request};
 use std::time::Duration;
 
@@ -272,7 +272,8 @@ fn policies() {
     assert_eq!(world.refusal(create("/cold/f")), ErrorKind::Invalid, "no such device");
     for device in [1, 2, 9] {
         let device = base::id::DeviceId(device);
-        world.ask(Request::DeviceReport { device, taken: 1 << 40, capacity: 1 << 40, full: true }).expect("report");
+        let devices = vec![DeviceUse { device, taken: 1 << 40, capacity: 1 << 40, full: true }];
+        world.ask(Request::DeviceReport { devices }).expect("report");
     }
     assert_eq!(world.refusal(create("/f")), ErrorKind::Full);
 }

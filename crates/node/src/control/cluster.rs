@@ -1,6 +1,6 @@
 //! The cluster, as the node that keeps the metadata knows it: takes the reports of the others, says who is there, removes nodes.
 
-use super::reports::report_on;
+use super::reports::use_of;
 use crate::identity::Identity;
 use crate::log::Level;
 use crate::node::{Keeper, Node};
@@ -78,15 +78,15 @@ impl Node {
         let info = info_of(&node);
         self.check_reporter(from, &info, devices.len())?;
         // In this order: one that is not known any more was marked before.
-        let known: BTreeMap<DeviceId, DeviceInfo> =
-            keeper.devices().await?.into_iter().map(|info| (info.device, info)).collect();
+        let named = devices.iter().map(|device| DeviceId(device.device.value())).collect();
+        let (before, known) = keeper.find_node(info.node, named).await?;
+        let known: BTreeMap<DeviceId, DeviceInfo> = known.into_iter().map(|info| (info.device, info)).collect();
         let removed = keeper.removed_of(&devices, &known).await?;
         devices.retain(|device| !removed.contains(&device.device));
         for device in &devices {
             check_device(&info, device, known.get(&DeviceId(device.device.value())))?;
         }
-        let (_, nodes) = keeper.nodes().await?;
-        if !nodes.iter().any(|known| known.info == info) {
+        if before.as_ref() != Some(&info) {
             keeper.metadata.ask(meta::Request::NodeJoin { node: info.clone() }).await?;
             let text = "a node joined, or came back";
             self.log.say(Level::Info, "cluster", text, &[("name", &info.name), ("at", &info.address)]);
@@ -171,6 +171,22 @@ impl Keeper {
         match self.metadata.ask(meta::Request::NodeList).await? {
             meta::Reply::Nodes { epoch, nodes } => Ok((epoch, nodes)),
             other => unreachable!("nodes were asked for: {other:?}"),
+        }
+    }
+
+    /// What is known of a node, of its devices and of these.
+    async fn find_node(&self, node: NodeId, devices: Vec<DeviceId>) -> Result<(Option<NodeInfo>, Vec<DeviceInfo>)> {
+        match self.metadata.ask(meta::Request::NodeFind { node, devices }).await? {
+            meta::Reply::NodeFound { info, devices } => Ok((info, devices)),
+            other => unreachable!("a node was asked for: {other:?}"),
+        }
+    }
+
+    /// The epoch, and the nodes that are silent.
+    async fn silent_nodes(&self) -> Result<(u64, Vec<NodeId>)> {
+        match self.metadata.ask(meta::Request::NodesSilent).await? {
+            meta::Reply::SilentNodes { epoch, nodes } => Ok((epoch, nodes)),
+            other => unreachable!("silent nodes were asked for: {other:?}"),
         }
     }
 
@@ -262,7 +278,7 @@ impl Keeper {
         devices: &[file::Device],
         known: &BTreeMap<DeviceId, DeviceInfo>,
     ) -> Result<()> {
-        let mut present = Vec::new();
+        let (mut present, mut uses) = (Vec::new(), Vec::new());
         for said in devices.iter().filter(|said| !said.missing) {
             let (device, class) = (DeviceId(said.device.value()), Class::from_code(said.class).unwrap_or_default());
             let same =
@@ -273,28 +289,28 @@ impl Keeper {
             }
             let file::Device { capacity, used, reserve, full, out_of_service: failed, .. } = *said;
             let usage = chunk::Usage { capacity, used, reserve, full, failed, ..chunk::Usage::default() };
-            self.metadata.ask(report_on(device, &usage)).await?;
+            uses.push(use_of(device, &usage));
             present.push(device);
         }
+        self.metadata.ask(meta::Request::DeviceReport { devices: uses }).await?;
         self.metadata.ask(meta::Request::NodeReport { node, keeps: false, devices: present }).await?;
         Ok(())
     }
 
     /// What a node has to know that has this epoch's view.
     async fn answer_to(&self, itself: NodeId, node: NodeId, epoch: u64) -> Result<wire::ReportAnswer> {
-        let view = self.view(itself).await?;
-        let silent = view.members.iter().filter(|member| member.silent);
-        let silent: Vec<NodeId> = silent.map(|member| NodeId(member.node.node.value())).collect();
+        // The view is made for those to whom it says something new: it grows with the nodes, and so do the reports.
+        let (present, silent) = self.silent_nodes().await?;
         let told = self.peers.find(node).is_some_and(|peer| !peer.told_silent(&silent));
-        let view = (view.epoch != epoch || !told).then_some(view);
+        let view = if present != epoch || !told { Some(self.view(itself).await?) } else { None };
         let leases = self.metadata.leases(None, SESSIONS_TOLD_MAX).await?;
         let open = |(session, left): (SessionId, Duration)| wire::OpenSession {
             session: session.0.into(),
             lease_ms: left.as_millis() as u64,
         };
         let sessions = leases.into_iter().map(open).filter(|open| open.lease_ms > 0).collect();
-        let devices = self.devices().await?.into_iter();
-        let draining = devices.filter(|info| info.node == node && info.draining).map(|info| info.device.0.into());
+        let (_, devices) = self.find_node(node, Vec::new()).await?;
+        let draining = devices.iter().filter(|info| info.draining).map(|info| info.device.0.into());
         Ok(wire::ReportAnswer { view, sessions, draining: draining.collect(), removed: Vec::new(), over: Vec::new() })
     }
 }

@@ -177,11 +177,13 @@ async fn find_moves(node: &Arc<Node>, place: &Place, moves: &mut Moves<'_>, wait
         let meta::Reply::GroupsOn { groups, open, resume } = node.metadata()?.ask(request).await? else {
             unreachable!("the groups on a device were asked for")
         };
+        // Which devices may take something is found out once for a page; whether one has room and answers, for each chunk.
+        let targets = if groups.is_empty() { Vec::new() } else { node.targets(place).await? };
         for group in &groups {
             for Replica { chunk, .. } in group.layout.on(place.id()) {
                 let turn = moves.turn(waits).await?;
                 let is_open = open.contains(&group.group);
-                match node.target(place, group, is_open, &moves.under_way).await? {
+                match node.target((place, &targets), group, is_open, &moves.under_way)? {
                     Some(to) => moves.begin((group.group, chunk), to, turn),
                     None => written += 1,
                 }

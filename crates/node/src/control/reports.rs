@@ -6,22 +6,19 @@ use crate::log::Level;
 use crate::node::Node;
 use base::error::Result;
 use base::id::DeviceId;
+use meta::request::DeviceUse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// How full a device of this node is, for placement.
-pub fn report_of(device: &Device) -> meta::Request {
-    report_on(device.id, &device.usage())
+/// How full devices of this node are, for placement.
+pub fn report_of<'a>(devices: impl Iterator<Item = &'a Device>) -> meta::Request {
+    meta::Request::DeviceReport { devices: devices.map(|device| use_of(device.id, &device.usage())).collect() }
 }
 
 /// How full a device is, for placement: what it keeps back is taken, and one that is out of service is full.
-pub fn report_on(device: DeviceId, usage: &chunk::Usage) -> meta::Request {
-    meta::Request::DeviceReport {
-        device,
-        capacity: usage.capacity,
-        taken: usage.used.saturating_add(usage.reserve),
-        full: usage.full || usage.failed,
-    }
+pub fn use_of(device: DeviceId, usage: &chunk::Usage) -> DeviceUse {
+    let taken = usage.used.saturating_add(usage.reserve);
+    DeviceUse { device, capacity: usage.capacity, taken, full: usage.full || usage.failed }
 }
 
 /// Tells the metadata store how full the devices of this node are, and the operator which devices stand still.
@@ -36,9 +33,7 @@ impl Job for Report {
     async fn step(&mut self, node: &Arc<Node>) -> Result<bool> {
         node.troubles.look();
         self.tell_still(node);
-        for device in node.served() {
-            node.metadata()?.ask(report_of(device)).await?;
-        }
+        node.metadata()?.ask(report_of(node.served().map(Arc::as_ref))).await?;
         let devices = node.served().map(|device| device.id).collect();
         node.metadata()?.ask(meta::Request::NodeReport { node: node.id, keeps: true, devices }).await?;
         Ok(false)

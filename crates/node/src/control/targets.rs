@@ -28,16 +28,16 @@ impl Node {
     /// The device that takes a group's chunk: of those without a column of the group, if there are any, one to which the fewest
     /// chunks are under way, and of those the one with the most room. None: it may still be written, and only devices on other
     /// nodes have room.
-    pub async fn target(
+    pub fn target(
         &self,
-        from: &Place,
+        (from, targets): (&Place, &[Place]),
         group: &NewGroup,
         is_open: bool,
         under_way: &BTreeMap<DeviceId, usize>,
     ) -> Result<Option<Place>> {
         let is_near = |place: &Place| matches!(place, Place::Near(_));
-        let mut roomy = self.targets(from).await?;
-        roomy.retain(|target| target.room() > STEP);
+        let has_room = |target: &&Place| target.is_able() && !target.is_draining() && target.room() > STEP;
+        let mut roomy: Vec<&Place> = targets.iter().filter(has_room).collect();
         if roomy.is_empty() {
             let text = format!(
                 "no other device has room for what is left on {}; nothing is lost; delete something or start the node with another --data DIR",
@@ -51,16 +51,16 @@ impl Node {
             let text = format!("the devices that have room for what is left on {} do not answer", from.shown());
             return Err(Error::new(ErrorKind::Unreachable, text));
         }
-        let rank = |target: &Place| {
+        let rank = |target: &&Place| {
             let apart = group.layout.on(target.id()).next().is_none();
             (apart, Reverse(under_way.get(&target.id()).copied().unwrap_or(0)), target.room())
         };
         let near = roomy.iter().filter(|target| is_near(target)).max_by_key(|target| rank(target));
         match near {
             // Nothing crosses the network without need.
-            Some(near) if is_near(from) => Ok(Some(near.clone())),
+            Some(near) if is_near(from) => Ok(Some((*near).clone())),
             _ if is_open && self.planted != Some(Planted::OpenChunkMoved) => Ok(None),
-            _ => Ok(roomy.into_iter().max_by_key(rank)),
+            _ => Ok(roomy.into_iter().max_by_key(rank).cloned()),
         }
     }
 }
