@@ -14,6 +14,8 @@ use base::limit::{FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX};
 use base::unit::Time;
 use bytes::Bytes;
 use prost::Message;
+use std::any::Any;
+use std::fmt::Display;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::oneshot;
@@ -36,29 +38,50 @@ pub struct Call {
     pub number: u64,
     /// No change of the session with a lower number is asked again: what was answered to those need not be remembered. 0: unknown.
     pub floor: u64,
-    /// The encoded question.
-    pub message: Bytes,
+    /// What is asked.
+    pub body: Body,
     /// The bytes beside it. Their checksum is not verified yet.
     pub payload: Payload,
     /// Where the answer goes.
     pub respond: Responder,
 }
 
+/// What is asked, in the form in which it came.
+#[derive(Debug)]
+pub enum Body {
+    /// Over a connection: the encoded message. What may be in it was counted when it came.
+    Encoded(Bytes),
+    /// Over a local link: the message itself.
+    Typed(Box<dyn Any + Send + Sync>),
+    /// It was taken out.
+    Taken,
+}
+
 impl Call {
-    /// The question. `Protocol` if the bytes are none of this type. What may be in it was counted when it came.
-    pub fn ask<A: Ask>(&self) -> Result<A> {
-        A::decode(self.message.clone()).map_err(|error| {
-            let name = kind_name(self.kind).unwrap_or("unknown");
-            Error::new(
-                ErrorKind::Protocol,
-                format!("the question {name} cannot be read: {error}; nothing was done; use the same Stormwell version on both sides"),
-            )
-        })
+    /// Takes the question out, which is done once. `Protocol` if it is none of this type.
+    pub fn ask<A: Ask>(&mut self) -> Result<A> {
+        match std::mem::replace(&mut self.body, Body::Taken) {
+            Body::Encoded(message) => A::decode(message).map_err(|error| self.unreadable(&error)),
+            Body::Typed(message) => {
+                message.downcast().map(|ask| *ask).map_err(|_| self.unreadable(&"it is another message"))
+            }
+            Body::Taken => unreachable!("who takes a question out keeps it"),
+        }
+    }
+
+    fn unreadable(&self, why: &dyn Display) -> Error {
+        let name = kind_name(self.kind).unwrap_or("unknown");
+        Error::new(
+            ErrorKind::Protocol,
+            format!(
+                "the question {name} cannot be read: {why}; nothing was done; use the same Stormwell version on both sides"
+            ),
+        )
     }
 }
 
-/// An answer as it travels on a local link.
-pub(crate) type LocalAnswer = Result<(Bytes, Payload)>;
+/// An answer as it travels on a local link: the message itself.
+pub(crate) type LocalAnswer = Result<(Box<dyn Any + Send>, Payload)>;
 
 /// The server's end of a connection that answers go to.
 pub(crate) struct Outlet {
@@ -184,9 +207,9 @@ impl Responder {
         }
     }
 
-    /// Answers. Cheap: encodes into the connection's queue and wakes its task at most once a burst. An answer that does not
-    /// fit in a frame becomes an error.
-    pub fn answer<M: Message>(mut self, message: &M, payload: Payload) {
+    /// Answers. Cheap: encodes into the connection's queue and wakes its task at most once a burst; on a local link it hands the message
+    /// over. An answer that does not fit in a frame becomes an error on either.
+    pub fn answer<M: Message + 'static>(mut self, message: M, payload: Payload) {
         let length = message.encoded_len();
         if length > FRAME_MESSAGE_MAX || payload.length() > FRAME_PAYLOAD_MAX {
             return self.fail(Error::new(
@@ -200,10 +223,10 @@ impl Responder {
         match self.target.take() {
             Some(Target::Connection(outlet)) => {
                 let header = Header { kind: self.kind, flags: REPLY, number: self.number, ..Header::default() };
-                outlet.answered(self.started, header, message, &payload, self.holding.answer.take());
+                outlet.answered(self.started, header, &message, &payload, self.holding.answer.take());
             }
             // The caller may have stopped waiting: nobody minds.
-            Some(Target::Local(sender)) => drop(sender.send(Ok((message.encode_to_vec().into(), payload)))),
+            Some(Target::Local(sender)) => drop(sender.send(Ok((Box::new(message), payload)))),
             None => unreachable!("answering takes the responder"),
         }
     }

@@ -15,7 +15,7 @@ mod server;
 mod stats;
 mod tls;
 
-pub use call::{Call, Responder, Service};
+pub use call::{Body, Call, Responder, Service};
 pub use credit::{Budget, Piece};
 pub use link::{CallNumbers, Link, LinkSettings, Sent};
 pub use message::Ask;

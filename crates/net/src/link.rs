@@ -5,7 +5,7 @@ mod greeting;
 mod numbers;
 mod slot;
 
-use crate::call::{Call, LocalAnswer, Responder, Service};
+use crate::call::{Body, Call, LocalAnswer, Responder, Service};
 use crate::frame::broken;
 use crate::message::{Ask, kind_name};
 use crate::payload::Payload;
@@ -20,6 +20,7 @@ use bytes::Bytes;
 pub use numbers::CallNumbers;
 use prost::Message;
 use slot::{Made, Pending, Shared, Slot, make_first};
+use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -59,8 +60,15 @@ pub struct Link {
 
 #[derive(Clone)]
 enum Route {
-    Local { service: Arc<dyn Service>, session: SessionId },
+    Local(Local),
     Remote(Arc<Remote>),
+}
+
+/// The node is this process.
+#[derive(Clone)]
+struct Local {
+    service: Arc<dyn Service>,
+    session: SessionId,
 }
 
 /// How often a question was put on a connection, and answered. One that was sent on a connection that broke may have been done, or be
@@ -143,10 +151,10 @@ impl Link {
         Link { route: Route::Remote(Arc::new(Remote { shared, slots, node })) }
     }
 
-    /// A link to oneself: a call is a function call, its payload is handed over as it is. Its calls have no numbers, because no
+    /// A link to oneself: a call is a function call, messages and payloads are handed over as they are. Its calls have no numbers, because no
     /// answer can be lost on the way and nothing is asked again: nobody has to remember what was answered.
     pub fn local(service: Arc<dyn Service>, session: SessionId) -> Link {
-        Link { route: Route::Local { service, session } }
+        Link { route: Route::Local(Local { service, session }) }
     }
 
     /// Asks, and waits for the answer as long as the node gives signs of life. The answer's payload is verified.
@@ -178,37 +186,20 @@ impl Link {
                 ),
             ));
         }
-        let (message, payload) = match &self.route {
-            Route::Local { service, session } => {
-                let (sender, receiver) = oneshot::channel::<LocalAnswer>();
-                let respond = Responder::to_local(sender, A::KIND);
-                let message = ask.encode_to_vec().into();
-                let asker = Asker::Client;
-                let (kind, session) = (A::KIND, *session);
-                sent.again();
-                service.handle(Call { kind, session, asker, number: 0, floor: 0, message, payload, respond });
-                let answer = receiver.await;
-                sent.answered();
-                match answer {
-                    Ok(answer) => answer?,
-                    Err(_) => unreachable!("a responder answers when it is dropped"),
-                }
+        match &self.route {
+            Route::Local(local) => local.ask(ask, payload, sent).await,
+            Route::Remote(remote) => {
+                let (message, payload) = remote.ask(A::KIND, ask.encode_to_vec().into(), payload, sent).await?;
+                let answer = A::Answer::decode(message).map_err(|error| unreadable(name, &error))?;
+                Ok((answer, payload))
             }
-            Route::Remote(remote) => remote.ask(A::KIND, ask.encode_to_vec().into(), payload, sent).await?,
-        };
-        let answer = A::Answer::decode(message).map_err(|error| {
-            Error::new(
-                ErrorKind::Protocol,
-                format!("the answer to {name} cannot be read: {error}; use the same Stormwell version on both sides"),
-            )
-        })?;
-        Ok((answer, payload))
+        }
     }
 
     /// The node at the other end; all zeros on a local link, which needs no name for itself, and on one that connects when used.
     pub fn node(&self) -> NodeId {
         match &self.route {
-            Route::Local { .. } => NodeId::default(),
+            Route::Local(_) => NodeId::default(),
             Route::Remote(remote) => remote.node,
         }
     }
@@ -219,6 +210,24 @@ impl Link {
         if let Route::Remote(remote) = &self.route {
             remote.close();
         }
+    }
+}
+
+impl Local {
+    async fn ask<A: Ask>(&self, ask: &A, payload: Payload, sent: &Sent) -> Result<(A::Answer, Payload)> {
+        let (sender, receiver) = oneshot::channel::<LocalAnswer>();
+        let respond = Responder::to_local(sender, A::KIND);
+        let body = Body::Typed(Box::new(ask.clone()));
+        let (kind, session, asker) = (A::KIND, self.session, Asker::Client);
+        sent.again();
+        self.service.handle(Call { kind, session, asker, number: 0, floor: 0, body, payload, respond });
+        let answer = receiver.await;
+        sent.answered();
+        let Ok(answer) = answer else { unreachable!("a responder answers when it is dropped") };
+        let (message, payload) = answer?;
+        let name = kind_name(A::KIND).unwrap_or("unknown");
+        let answer = message.downcast().map_err(|_| unreadable(name, &"it answers another question"))?;
+        Ok((*answer, payload))
     }
 }
 
@@ -282,6 +291,13 @@ impl Drop for Remote {
 
 /// Payload under way that small calls had rather not wait behind.
 const BACKLOG: u64 = 4 << 20;
+
+fn unreadable(name: &str, why: &dyn Display) -> Error {
+    Error::new(
+        ErrorKind::Protocol,
+        format!("the answer to {name} cannot be read: {why}; use the same Stormwell version on both sides"),
+    )
+}
 
 /// Nothing listens, as far as one can tell.
 fn nobody(address: &str, reason: &str) -> Error {

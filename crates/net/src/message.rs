@@ -20,11 +20,11 @@ use base::limit::{BAG_INFO, ENTRY_MAX, FRAME_MESSAGE_MAX, LOCATED, VIEWED, XATTR
 use prost::Message;
 
 /// A question that has one kind of answer.
-pub trait Ask: Message + Default {
+pub trait Ask: Message + Default + Clone + 'static {
     /// Its number in the frame header. Never reused.
     const KIND: u16;
     /// What answers it.
-    type Answer: Message + Default;
+    type Answer: Message + Default + 'static;
 }
 
 macro_rules! asks {

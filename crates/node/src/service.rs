@@ -79,7 +79,7 @@ impl NodeService {
     }
 }
 
-/// Decodes the question of a call, or fails the call and leaves the function.
+/// Takes the question out of a call, or fails the call and leaves the function.
 macro_rules! ask {
     ($call:ident as $kind:ty) => {
         match $call.ask::<$kind>() {
@@ -124,12 +124,12 @@ impl Node {
         device.is_draining() && matches!(self.role, Role::Keeper(_))
     }
 
-    fn append(self: &Arc<Self>, call: Call) {
+    fn append(self: &Arc<Self>, mut call: Call) {
         let ask = ask!(call as wire::Append);
         self.append_as(call, ask, 0);
     }
 
-    fn append_cell(self: &Arc<Self>, call: Call) {
+    fn append_cell(self: &Arc<Self>, mut call: Call) {
         let wire::AppendCell { append, length } = ask!(call as wire::AppendCell);
         if length == 0 {
             let text =
@@ -157,7 +157,7 @@ impl Node {
         }
     }
 
-    fn read(&self, call: Call) {
+    fn read(&self, mut call: Call) {
         let ask = ask!(call as wire::Read);
         let device = device!(self, call, ask.device);
         if ask.ranges.len() > base::limit::READ_RANGES_MAX {
@@ -192,7 +192,7 @@ impl Node {
         device.send(Item::Chunk { request, then: Then::Answer(call.respond) });
     }
 
-    fn seal(self: &Arc<Self>, call: Call) {
+    fn seal(self: &Arc<Self>, mut call: Call) {
         let ask = ask!(call as wire::Seal);
         let device = device!(self, call, ask.device);
         let request = Request::Seal {
@@ -213,14 +213,14 @@ impl Node {
         device.send(Item::Chunk { request, then: Then::Answer(call.respond) });
     }
 
-    fn stat(&self, call: Call) {
+    fn stat(&self, mut call: Call) {
         let ask = ask!(call as wire::Stat);
         let device = device!(self, call, ask.device);
         let request = Request::Stat { chunk: ChunkId(ask.chunk.value()) };
         device.send(Item::Chunk { request, then: Then::Answer(call.respond) });
     }
 
-    fn push(self: &Arc<Self>, call: Call) {
+    fn push(self: &Arc<Self>, mut call: Call) {
         let ask = ask!(call as bag::Push);
         let device = device!(self, call, ask.device);
         if call.payload.is_empty() {
@@ -250,7 +250,7 @@ impl Node {
         }
     }
 
-    fn pull(&self, call: Call) {
+    fn pull(&self, mut call: Call) {
         let ask = ask!(call as bag::Pull);
         let device = device!(self, call, ask.device);
         let wait = Duration::from_millis(u64::from(ask.wait_ms)).min(PULL_WAIT_MAX);
@@ -264,7 +264,7 @@ impl Node {
         device.send(Item::Pull { bag: BagId(ask.bag), waiter });
     }
 
-    fn acknowledge(&self, call: Call) {
+    fn acknowledge(&self, mut call: Call) {
         let ask = ask!(call as bag::Acknowledge);
         let device = device!(self, call, ask.device);
         if ask.grants.len() > ACKNOWLEDGED_AT_ONCE_MAX {
@@ -281,7 +281,7 @@ impl Node {
         device.send(Item::Acknowledge { bag, pass, grants, by, respond: call.respond });
     }
 
-    fn renew_grants(&self, call: Call) {
+    fn renew_grants(&self, mut call: Call) {
         let ask = ask!(call as bag::RenewGrants);
         let device = device!(self, call, ask.device);
         let grants = grants(&ask.grants);
@@ -295,16 +295,16 @@ impl Node {
             process: u64::from(std::process::id()),
             uptime_ms: self.clock.now().since(self.started).as_millis() as u64,
         };
-        call.respond.answer(&answer, Payload::empty());
+        call.respond.answer(answer, Payload::empty());
     }
 
-    fn ask_metadata(&self, call: Call) {
+    fn ask_metadata(&self, mut call: Call) {
         let metadata = match self.metadata() {
             Ok(metadata) => metadata,
             Err(error) => return call.respond.fail(error),
         };
         let caller = caller(&call);
-        match translate::request(&call) {
+        match translate::request(&mut call) {
             Ok((request, answer)) => {
                 metadata.send(metadata::Item::Ask {
                     caller,
@@ -322,7 +322,7 @@ impl Node {
         self.apart(async move { node.step_through(call).await });
     }
 
-    async fn step_through(&self, call: Call) {
+    async fn step_through(&self, mut call: Call) {
         let (caller, asker) = (caller(&call), call.asker);
         if let Err(error) = self.keeper()
             && !matches!(call.kind, cluster::View::KIND | session::Look::KIND)
@@ -379,7 +379,7 @@ impl Node {
             }
             session::Look::KIND => {
                 let (answer, page) = self.look().await;
-                call.respond.answer(&answer, Payload::new(page.into()));
+                call.respond.answer(answer, Payload::new(page.into()));
             }
             whole::Scrub::KIND => {
                 let ask = ask!(call as whole::Scrub);
@@ -458,9 +458,9 @@ fn check(unchecked: bool, blocks: bool) -> Check {
 }
 
 /// Answers with what came out.
-pub fn respond<M: prost::Message>(responder: Responder, result: Result<M>) {
+pub fn respond<M: prost::Message + 'static>(responder: Responder, result: Result<M>) {
     match result {
-        Ok(answer) => responder.answer(&answer, Payload::empty()),
+        Ok(answer) => responder.answer(answer, Payload::empty()),
         Err(error) => responder.fail(error),
     }
 }

@@ -23,7 +23,7 @@ use std::time::Duration;
 const FILE_MODE: u32 = 0o644;
 
 /// What a call asks of the metadata store, and what turns the store's answer into the call's.
-pub fn request(call: &Call) -> Result<(Request, Translate)> {
+pub fn request(call: &mut Call) -> Result<(Request, Translate)> {
     Ok(match call.kind {
         session::Renew::KIND => {
             let session::Renew { owner, group, again } = call.ask()?;
@@ -320,20 +320,20 @@ fn other(reply: &Reply) -> ! {
     unreachable!("the metadata store answered something else: {reply:?}")
 }
 
-fn answer(respond: Responder, message: &impl prost::Message) {
+fn answer(respond: Responder, message: impl prost::Message + 'static) {
     respond.answer(message, Payload::empty());
 }
 
 fn done(reply: Reply, respond: Responder) {
     match reply {
-        Reply::Done | Reply::Attributes(_) => answer(respond, &Done {}),
+        Reply::Done | Reply::Attributes(_) => answer(respond, Done {}),
         reply => other(&reply),
     }
 }
 
 fn attributes(reply: Reply, respond: Responder) {
     match reply {
-        Reply::Attributes(found) => answer(respond, &wire_attributes(found)),
+        Reply::Attributes(found) => answer(respond, wire_attributes(found)),
         reply => other(&reply),
     }
 }
@@ -367,13 +367,13 @@ pub fn wire_attributes(found: Attributes) -> file::Attributes {
 fn silent(reply: Reply, respond: Responder) {
     let Reply::Silent(silent) = reply else { other(&reply) };
     let silent_ms = silent.into_iter().map(|silent| silent.as_millis() as u64).collect();
-    answer(respond, &file::HoldersAnswer { silent_ms });
+    answer(respond, file::HoldersAnswer { silent_ms });
 }
 
 fn found(reply: Reply, respond: Responder) {
     let Reply::Found { found, version, without_above } = reply else { other(&reply) };
     let found = found.into_iter().map(wire_attributes).collect();
-    answer(respond, &file::LookupAnswer { found, version, without_above });
+    answer(respond, file::LookupAnswer { found, version, without_above });
 }
 
 fn answered(reply: Reply, respond: Responder) {
@@ -382,18 +382,18 @@ fn answered(reply: Reply, respond: Responder) {
         Some(Reply::Handle(handle)) => handle.inode.0,
         _ => 0,
     };
-    self::answer(respond, &file::AnsweredAnswer { known: answer.is_some(), inode });
+    self::answer(respond, file::AnsweredAnswer { known: answer.is_some(), inode });
 }
 
 fn path_of(reply: Reply, respond: Responder) {
     let Reply::PathOf(path) = reply else { other(&reply) };
-    answer(respond, &file::PathOfAnswer { path });
+    answer(respond, file::PathOfAnswer { path });
 }
 
 fn xattrs(reply: Reply, respond: Responder) {
     let Reply::Xattrs(found) = reply else { other(&reply) };
     let xattrs = found.into_iter().map(|(name, value)| file::Xattr { name, value }).collect();
-    answer(respond, &file::XattrsAnswer { xattrs });
+    answer(respond, file::XattrsAnswer { xattrs });
 }
 
 fn entries(reply: Reply, respond: Responder) {
@@ -402,7 +402,7 @@ fn entries(reply: Reply, respond: Responder) {
         let extents = extents.iter().map(|extent| wire_extent(extent, &groups)).collect();
         file::Entry { attributes: wire_attributes(attributes), name, extents }
     };
-    answer(respond, &file::ListAnswer { entries: entries.into_iter().map(wire).collect(), more });
+    answer(respond, file::ListAnswer { entries: entries.into_iter().map(wire).collect(), more });
 }
 
 fn wire_group(group: &NewGroup) -> file::NewGroup {
@@ -421,18 +421,18 @@ fn opened(reply: Reply, respond: Responder) {
         compression: handle.compression.code(),
         lost: handle.lost,
     };
-    answer(respond, &opened);
+    answer(respond, opened);
 }
 
 fn group(reply: Reply, respond: Responder) {
     let Reply::Group(group) = reply else { other(&reply) };
-    answer(respond, &wire_group(&group));
+    answer(respond, wire_group(&group));
 }
 
 fn files(reply: Reply, respond: Responder) {
     let Reply::Files(results) = reply else { other(&reply) };
     let results = results.into_iter().map(|result| result.map_or_else(Failure::from, |_| Failure::default())).collect();
-    answer(respond, &file::PutFilesAnswer { results });
+    answer(respond, file::PutFilesAnswer { results });
 }
 
 /// `groups`: among them that of the extent, in the order of their numbers.
@@ -458,7 +458,7 @@ fn located(reply: Reply, respond: Responder) {
         more |= fit < extents.len();
         extents.truncate(fit);
     }
-    answer(respond, &file::LocateAnswer { attributes, extents, more });
+    answer(respond, file::LocateAnswer { attributes, extents, more });
 }
 
 /// How many of these there is room for. One at least: who asks for the places of bytes must come further.
@@ -475,7 +475,7 @@ fn fitting(extents: &[file::Extent], room: usize) -> usize {
 fn policy(reply: Reply, respond: Responder) {
     let Reply::Policy { effective, own } = reply else { other(&reply) };
     let file::Policy { tier, replicas, compression } = wire_policy(effective);
-    answer(respond, &file::PolicyAnswer { tier, replicas, compression, own: Some(wire_policy(own)) });
+    answer(respond, file::PolicyAnswer { tier, replicas, compression, own: Some(wire_policy(own)) });
 }
 
 fn wire_policy(policy: Policy) -> file::Policy {
@@ -500,7 +500,7 @@ fn quota_found(reply: Reply, respond: Responder) {
         let meta::request::Quota { names_max, bytes_max, names, bytes, counting } = quota;
         quota::Quota { names_max, bytes_max, names, bytes, counting }
     });
-    answer(respond, &quota::QuotaAnswer { quota });
+    answer(respond, quota::QuotaAnswer { quota });
 }
 
 fn disk_usage(reply: Reply, respond: Responder) {
@@ -511,7 +511,7 @@ fn disk_usage(reply: Reply, respond: Responder) {
         bytes: totals.bytes,
         next: resume.unwrap_or_default(),
     };
-    answer(respond, &part);
+    answer(respond, part);
 }
 
 /// A bag as the wire has it, without counts.
@@ -599,7 +599,7 @@ mod tests {
     use base::id::SessionId;
     use base::limit::{ANSWER_OWN, COMPOUND_FILES_MAX, CONCAT_FILES_MAX, HOLDERS_TOLD_MAX};
     use net::message::{Ask, file, is_change, kind_name, session};
-    use net::{Call, Link, Payload, Service};
+    use net::{Body, Call, Link, Payload, Service};
     use prost::Message;
     use std::collections::BTreeSet;
     use std::sync::{Arc, Mutex};
@@ -612,13 +612,13 @@ mod tests {
             let paths: [&[u8]; 3] = [b"", b"\x0a\x02/a", b"\x0a\x02/a\x12\x02/b"];
             for kind in (0..=u16::MAX).filter(|kind| kind_name(*kind).is_some()) {
                 for message in paths {
-                    (call.kind, call.message) = (kind, message.into());
-                    if request(&call).is_ok_and(|(request, _)| request.is_remembered()) {
+                    (call.kind, call.body) = (kind, Body::Encoded(message.into()));
+                    if request(&mut call).is_ok_and(|(request, _)| request.is_remembered()) {
                         self.0.lock().expect("no panic").insert(kind);
                     }
                 }
             }
-            call.respond.answer(&session::NodeStatusAnswer::default(), Payload::empty());
+            call.respond.answer(session::NodeStatusAnswer::default(), Payload::empty());
         }
     }
 
@@ -696,10 +696,10 @@ mod tests {
             (file::Holders::KIND, [HOLDERS_TOLD_MAX, HOLDERS_TOLD_MAX + 1].map(|count| holders(count).encode_to_vec())),
         ];
         for (kind, [most, more]) in cases {
-            (call.kind, call.message) = (kind, most.into());
-            assert!(request(&call).is_ok(), "{kind}");
-            call.message = more.into();
-            let Err(refused) = request(&call) else { panic!("{kind}: one too many") };
+            (call.kind, call.body) = (kind, Body::Encoded(most.into()));
+            assert!(request(&mut call).is_ok(), "{kind}");
+            call.body = Body::Encoded(more.into());
+            let Err(refused) = request(&mut call) else { panic!("{kind}: one too many") };
             assert!(refused.text().contains("are the most; nothing was done"), "{refused}");
         }
         drop(call);

@@ -14,7 +14,7 @@ use base::policy::Compression;
 use base::unit::{Time, WallTime};
 use client::{Client, Near, Settings};
 use net::message::{Ask, Done, bag as bags, chunk as chunks, cluster, file as files, session};
-use net::{Call, Credentials, Link, Payload, Responder, Service};
+use net::{Body, Call, Credentials, Link, Payload, Responder, Service};
 use prost::Message;
 use sim::net::SimNet;
 use sim::random::SimRandom;
@@ -187,7 +187,7 @@ impl Fake {
         }
         self.delay(faults.delay_max).await;
         let to_silent = |device: u128| {
-            call.kind == bags::Push::KIND && call.ask::<bags::Push>().is_ok_and(|ask| ask.device.value() == device)
+            call.kind == bags::Push::KIND && asked::<bags::Push>(call).is_ok_and(|ask| ask.device.value() == device)
         };
         if faults.unanswered || faults.silent_device.is_some_and(to_silent) {
             return Err(Error::new(ErrorKind::Unreachable, "nothing was heard for 10 s"));
@@ -206,15 +206,15 @@ impl Fake {
         match call.kind {
             session::Renew::KIND => reply(Done {}),
             cluster::View::KIND => reply(self.state().view.clone()),
-            files::Stat::KIND => reply(self.state().stat(&call.ask::<files::Stat>()?.path)?),
-            files::List::KIND => reply(self.state().list(&call.ask()?)?),
-            files::Locate::KIND => reply(self.state().locate(&call.ask()?)?),
-            files::DiskUsage::KIND => reply(self.state().disk_usage(&call.ask()?)?),
+            files::Stat::KIND => reply(self.state().stat(&asked::<files::Stat>(call)?.path)?),
+            files::List::KIND => reply(self.state().list(&asked(call)?)?),
+            files::Locate::KIND => reply(self.state().locate(&asked(call)?)?),
+            files::DiskUsage::KIND => reply(self.state().disk_usage(&asked(call)?)?),
             kind if (16..48).contains(&kind) => self.once(call),
-            chunks::Append::KIND => reply(self.state().append(&call.ask()?, call.payload.clone().into_bytes())?),
+            chunks::Append::KIND => reply(self.state().append(&asked(call)?, call.payload.clone().into_bytes())?),
             chunks::AppendCell::KIND => Err(Error::new(ErrorKind::Unsupported, "this node does not answer this")),
             chunks::Read::KIND => {
-                let ask = call.ask::<chunks::Read>()?;
+                let ask = asked::<chunks::Read>(call)?;
                 let (answer, bytes) = self.state().read(&ask)?;
                 let damaged = self.state().use_damage();
                 match (damaged, ask.unchecked) {
@@ -227,23 +227,23 @@ impl Fake {
                     (true, false) => Err(Error::new(ErrorKind::Corrupt, "the bytes are rotten")),
                 }
             }
-            chunks::Seal::KIND => reply(self.state().seal(&call.ask()?)?),
-            chunks::Stat::KIND => reply(self.state().chunk_stat(&call.ask()?)?),
-            bags::Create::KIND => reply(self.state().bag_create(&call.ask()?)?),
+            chunks::Seal::KIND => reply(self.state().seal(&asked(call)?)?),
+            chunks::Stat::KIND => reply(self.state().chunk_stat(&asked(call)?)?),
+            bags::Create::KIND => reply(self.state().bag_create(&asked(call)?)?),
             bags::Stat::KIND => {
-                let ask: bags::Stat = call.ask()?;
+                let ask: bags::Stat = asked(call)?;
                 reply(self.state().bag_info(&ask.name, !ask.uncounted)?)
             }
-            bags::Seal::KIND => reply(self.state().bag_seal(&call.ask::<bags::Seal>()?.name)?),
-            bags::Push::KIND => reply(self.state().push(&call.ask()?, call.payload.clone().into_bytes())?),
-            bags::Pull::KIND => self.pull(call.ask()?).await,
+            bags::Seal::KIND => reply(self.state().bag_seal(&asked::<bags::Seal>(call)?.name)?),
+            bags::Push::KIND => reply(self.state().push(&asked(call)?, call.payload.clone().into_bytes())?),
+            bags::Pull::KIND => self.pull(asked(call)?).await,
             bags::Acknowledge::KIND => {
                 let now = self.clock.now();
-                reply(self.state().acknowledge(now, &call.ask()?)?)
+                reply(self.state().acknowledge(now, &asked(call)?)?)
             }
             bags::RenewGrants::KIND => {
                 let now = self.clock.now();
-                reply(self.state().renew(now, &call.ask()?)?)
+                reply(self.state().renew(now, &asked(call)?)?)
             }
             other => Err(Error::new(ErrorKind::Protocol, format!("the fake does not know kind {other}"))),
         }
@@ -309,13 +309,13 @@ impl State {
     fn change(&mut self, call: &Call) -> Result<Vec<u8>> {
         let session = call.session.0;
         Ok(match call.kind {
-            files::MakeDirectory::KIND => self.make_directory(&call.ask()?)?.encode_to_vec(),
-            files::Create::KIND => self.create(session, &call.ask()?)?.encode_to_vec(),
-            files::Append::KIND => self.append_open(session, &call.ask::<files::Append>()?.path)?.encode_to_vec(),
-            files::NextGroup::KIND => self.next_group(&call.ask()?)?.encode_to_vec(),
-            files::Close::KIND => self.close(&call.ask()?)?.encode_to_vec(),
+            files::MakeDirectory::KIND => self.make_directory(&asked(call)?)?.encode_to_vec(),
+            files::Create::KIND => self.create(session, &asked(call)?)?.encode_to_vec(),
+            files::Append::KIND => self.append_open(session, &asked::<files::Append>(call)?.path)?.encode_to_vec(),
+            files::NextGroup::KIND => self.next_group(&asked(call)?)?.encode_to_vec(),
+            files::Close::KIND => self.close(&asked(call)?)?.encode_to_vec(),
             files::PackGroup::KIND => self.new_group().encode_to_vec(),
-            files::PutFiles::KIND => self.put_files(&call.ask()?).encode_to_vec(),
+            files::PutFiles::KIND => self.put_files(&asked(call)?).encode_to_vec(),
             other => return Err(Error::new(ErrorKind::Protocol, format!("the fake does not know kind {other}"))),
         })
     }
@@ -334,6 +334,7 @@ impl Service for FakeService {
             // As over a network, where answers are lost and calls asked again.
             call.number = fake.state().number();
         }
+        call.body = encoded(&mut call);
         tokio::spawn(async move {
             let result = match node.map_or(Ok(()), |node| fake.check_place(node, &call)) {
                 Ok(()) => fake.handle(&call).await,
@@ -344,24 +345,14 @@ impl Service for FakeService {
     }
 }
 
-/// Answers with a message of the kind's type.
-fn answer(kind: u16, respond: Responder, result: Result<Reply>) {
-    macro_rules! by_kind {
-        ($message:ident, $payload:ident, $($ask:path,)*) => {
-            match kind {
-                $(<$ask>::KIND => match <$ask as Ask>::Answer::decode($message.as_slice()) {
-                    Ok(decoded) => respond.answer(&decoded, $payload),
-                    Err(error) => respond.fail(Error::new(ErrorKind::Protocol, error.to_string())),
-                },)*
-                _ => respond.fail(Error::new(ErrorKind::Protocol, "an answer without a question")),
-            }
-        };
-    }
-    match result {
-        Err(error) => respond.fail(error),
-        Ok((message, payload)) => by_kind!(
-            message,
-            payload,
+/// Does the same with the type of a question's kind, whichever it is.
+macro_rules! by_kind {
+    ($kind:expr, $ask:ident => $does:expr, _ => $unknown:expr) => {
+        by_kind!(
+            $kind,
+            $ask,
+            $does,
+            $unknown,
             session::Renew,
             cluster::View,
             files::Stat,
@@ -386,6 +377,45 @@ fn answer(kind: u16, respond: Responder, result: Result<Reply>) {
             bags::Pull,
             bags::Acknowledge,
             bags::RenewGrants,
+        )
+    };
+    ($kind:expr, $ask:ident, $does:expr, $unknown:expr, $($path:path,)*) => {
+        match $kind {
+            $(<$path>::KIND => {
+                type $ask = $path;
+                $does
+            })*
+            _ => $unknown,
+        }
+    };
+}
+
+/// Answers with a message of the kind's type.
+fn answer(kind: u16, respond: Responder, result: Result<Reply>) {
+    match result {
+        Err(error) => respond.fail(error),
+        Ok((message, payload)) => by_kind!(
+            kind,
+            Asked => match <Asked as Ask>::Answer::decode(message.as_slice()) {
+                Ok(decoded) => respond.answer(decoded, payload),
+                Err(error) => respond.fail(Error::new(ErrorKind::Protocol, error.to_string())),
+            },
+            _ => respond.fail(Error::new(ErrorKind::Protocol, "an answer without a question"))
         ),
     }
+}
+
+/// The question encoded, as it is over a network: it may be read again and again.
+fn encoded(call: &mut Call) -> Body {
+    by_kind!(
+        call.kind,
+        Asked => call.ask::<Asked>().map_or(Body::Taken, |ask| Body::Encoded(ask.encode_to_vec().into())),
+        _ => Body::Taken
+    )
+}
+
+/// The question of a call, as often as it is looked at.
+fn asked<A: Ask>(call: &Call) -> Result<A> {
+    let Body::Encoded(message) = &call.body else { unreachable!("the fake keeps questions encoded") };
+    A::decode(message.clone()).map_err(|error| Error::new(ErrorKind::Protocol, error.to_string()))
 }

@@ -4,7 +4,7 @@ use super::greeting::{Answer, Greeting, Known};
 use super::parked::{Parked, Question};
 use super::wishes::{Acquiring, Credit, acquiring};
 use super::{ServerSettings, stopped};
-use crate::call::{Call, Holding, Outlet, Responder, Room, Service, bounded_failure, encode};
+use crate::call::{Body, Call, Holding, Outlet, Responder, Room, Service, bounded_failure, encode};
 use crate::connection::{Moments, Role};
 use crate::credit::{Budget, Piece};
 use crate::decode::Frame;
@@ -189,7 +189,8 @@ impl Serving {
         let Frame { header: Header { kind, number, floor, .. }, message, payload } = frame;
         count(&self.settings.stats.calls, 1);
         let respond = Responder::to_connection(self.outlet.clone(), kind, number, self.called, holding);
-        self.service.handle(Call { kind, session, asker, number, floor, message, payload, respond });
+        let body = Body::Encoded(message);
+        self.service.handle(Call { kind, session, asker, number, floor, body, payload, respond });
     }
 
     /// Memory for the frame whose header is judged: now, or when it is judged again.

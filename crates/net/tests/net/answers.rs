@@ -30,7 +30,7 @@ fn long_directories(answered: &Arc<AtomicUsize>) -> Arc<Doing<impl Fn(Call) + Se
         let length = call.respond.room() - 1000;
         answered.fetch_add(length, Ordering::Relaxed);
         let entry = file::Entry { name: "x".repeat(length), ..file::Entry::default() };
-        call.respond.answer(&file::ListAnswer { entries: vec![entry], more: true }, Payload::empty());
+        call.respond.answer(file::ListAnswer { entries: vec![entry], more: true }, Payload::empty());
     }))
 }
 
@@ -85,7 +85,7 @@ async fn reads_that_are_not_taken_end_for_others() {
         tokio::spawn(async move {
             let piece = call.respond.outgoing_budget().acquire(15 << 20).await;
             let answer = chunk::ReadAnswer::default();
-            call.respond.answer(&answer, payload(1, 1 << 20).with_piece(piece));
+            call.respond.answer(answer, payload(1, 1 << 20).with_piece(piece));
         });
     });
     let server = serve(&*net, "a", 64 << 20, Arc::new(service)).await;
@@ -114,7 +114,7 @@ async fn short_answers_that_are_not_read_are_bounded() {
             return echo(call);
         }
         counted.fetch_add(ANSWER, Ordering::Relaxed);
-        call.respond.answer(&file::PathOfAnswer { path: "x".repeat(ANSWER) }, Payload::empty());
+        call.respond.answer(file::PathOfAnswer { path: "x".repeat(ANSWER) }, Payload::empty());
     });
     let _server = serve(&*net, "a", 64 << 20, Arc::new(service)).await;
     let mut unread = Vec::new();
@@ -136,7 +136,7 @@ async fn short_answers_that_are_not_read_are_bounded() {
 async fn what_waits_for_its_answers_memory_is_passed() {
     let net = Arc::new(MemoryNet::default());
     let service = Doing(|call: Call| match call.kind == file::GetXattrs::KIND {
-        true => call.respond.answer(&file::XattrsAnswer::default(), Payload::empty()),
+        true => call.respond.answer(file::XattrsAnswer::default(), Payload::empty()),
         false => echo(call),
     });
     let server = serve(&*net, "a", 64 << 20, Arc::new(service)).await;
@@ -164,8 +164,8 @@ async fn who_is_owed_nothing_opens_files() {
     let service = Doing(move |call: Call| {
         seen.fetch_max(call.respond.room(), Ordering::Relaxed);
         match call.kind {
-            cluster::View::KIND => call.respond.answer(&cluster::ViewAnswer::default(), Payload::empty()),
-            _ => call.respond.answer(&file::LocateAnswer::default(), Payload::empty()),
+            cluster::View::KIND => call.respond.answer(cluster::ViewAnswer::default(), Payload::empty()),
+            _ => call.respond.answer(file::LocateAnswer::default(), Payload::empty()),
         }
     });
     let server = serve(&*net, "a", 64 << 20, Arc::new(service)).await;
@@ -232,7 +232,7 @@ async fn who_gave_way_connects_again() {
         is_served(&good).await;
     }
     waiting.lock().unwrap().drain(..).for_each(|call: Call| {
-        call.respond.answer(&bag::PullAnswer::default(), Payload::empty());
+        call.respond.answer(bag::PullAnswer::default(), Payload::empty());
     });
     pull.await.unwrap();
 }
@@ -293,7 +293,7 @@ async fn pulls_that_wait_are_bounded() {
     let answering = async {
         loop {
             let calls: Vec<Call> = waiting.lock().unwrap().drain(..).collect();
-            calls.into_iter().for_each(|call| call.respond.answer(&bag::PullAnswer::default(), Payload::empty()));
+            calls.into_iter().for_each(|call| call.respond.answer(bag::PullAnswer::default(), Payload::empty()));
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };

@@ -1,11 +1,14 @@
 //! Calls that go well: many at once, of every size, over memory and over sockets.
 
-use crate::support::{Doing, LoopbackNet, MemoryNet, echo, link, link_settings, payload, push, serve};
+use crate::support::{Doing, LoopbackNet, MemoryNet, echo, echo_to, link, link_settings, payload, push, serve};
 use base::error::{Error, ErrorKind};
 use base::id::{NodeId, SessionId};
+use base::limit::FRAME_MESSAGE_MAX;
 use base::net::Net;
+use net::message::Done;
 use net::message::bag::Push;
-use net::{Call, Link, Payload};
+use net::message::file::{Delete, PathOf, PathOfAnswer, Stat};
+use net::{Body, Call, Link, Payload};
 use std::sync::{Arc, Mutex};
 use tokio::task::JoinSet;
 
@@ -46,15 +49,15 @@ async fn every_size_over_memory() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_calls_answered_in_any_order() {
     let net = Arc::new(LoopbackNet);
-    let held: Mutex<Vec<Call>> = Mutex::default();
+    let held: Mutex<Vec<(u64, Call)>> = Mutex::default();
     // Answers come from another thread's hands, newest first, whenever seven have gathered; the stragglers at once.
-    let service = Doing(move |call: Call| {
+    let service = Doing(move |mut call: Call| {
         let mut held = held.lock().unwrap();
-        let last = call.ask::<Push>().unwrap().bag >= 1000;
-        held.push(call);
-        if held.len() >= 7 || last {
-            let calls: Vec<Call> = held.drain(..).rev().collect();
-            std::thread::spawn(|| calls.into_iter().for_each(echo));
+        let bag = call.ask::<Push>().unwrap().bag;
+        held.push((bag, call));
+        if held.len() >= 7 || bag >= 1000 {
+            let calls: Vec<(u64, Call)> = held.drain(..).rev().collect();
+            std::thread::spawn(|| calls.into_iter().for_each(|(bag, call)| echo_to(bag, call)));
         }
     });
     let server = serve(&*net, "127.0.0.1:0", 64 << 20, Arc::new(service)).await;
@@ -84,10 +87,10 @@ async fn a_thousand_calls_answered_in_any_order() {
 #[tokio::test]
 async fn parts_and_damage() {
     let net = Arc::new(MemoryNet::default());
-    let service = Doing(|call: Call| match call.ask::<Push>().unwrap().bag {
-        0 => echo(call),
+    let service = Doing(|mut call: Call| match call.ask::<Push>().unwrap().bag {
+        0 => echo_to(0, call),
         1 => call.respond.answer(
-            &net::message::bag::PushAnswer { waiting: 0, under_way: None, refused: None },
+            net::message::bag::PushAnswer { waiting: 0, under_way: None, refused: None },
             Payload::with_crc(vec![b"abc".as_slice().into()], 1),
         ),
         2 => call.respond.fail(Error::new(ErrorKind::Full, "no room; delete something")),
@@ -106,6 +109,37 @@ async fn parts_and_damage() {
     assert_eq!(dropped.kind(), ErrorKind::Io, "{dropped}");
 }
 
+/// Over a local link a message is handed over as it is, never encoded: the answer's text is the very memory that the service wrote it to.
+/// What would not fit in a frame is refused all the same, and a message of another kind is an error, not a fault.
+#[tokio::test]
+async fn a_local_link_hands_messages_over() {
+    let told: Arc<Mutex<Vec<usize>>> = Arc::default();
+    let telling = told.clone();
+    let service = Doing(move |mut call: Call| {
+        assert!(matches!(call.body, Body::Typed(_)), "{:?}", call.body);
+        match call.ask::<PathOf>() {
+            Ok(PathOf { inode: 0 }) => call.respond.answer(Done {}, Payload::empty()),
+            Ok(PathOf { inode }) => {
+                let path = "x".repeat(inode as usize);
+                telling.lock().unwrap().push(path.as_ptr() as usize);
+                call.respond.answer(PathOfAnswer { path }, Payload::empty());
+            }
+            Err(error) => call.respond.fail(error),
+        }
+    });
+    let link = Link::local(Arc::new(service), SessionId(3));
+    let ask = async |inode| link.call(&PathOf { inode }, Payload::empty()).await.map(|(answer, _)| answer.path);
+    let path = ask(1000).await.unwrap();
+    assert_eq!((path.len(), path.as_ptr() as usize), (1000, told.lock().unwrap()[0]));
+    let large = ask(FRAME_MESSAGE_MAX as u64).await.unwrap_err();
+    assert!(large.text().contains("does not fit in a frame"), "{large}");
+    assert_eq!(ask(0).await.unwrap_err().kind(), ErrorKind::Protocol);
+    assert_eq!(link.call(&push(1), Payload::empty()).await.unwrap_err().kind(), ErrorKind::Protocol);
+    let long = Stat { path: "x".repeat(FRAME_MESSAGE_MAX) };
+    assert_eq!(link.call(&long, Payload::empty()).await.unwrap_err().kind(), ErrorKind::Invalid);
+    assert_eq!(told.lock().unwrap().len(), 2);
+}
+
 /// A local link calls the service at once and hands the very same bytes over.
 #[tokio::test]
 async fn a_local_link_is_a_function_call() {
@@ -122,15 +156,14 @@ async fn a_local_link_is_a_function_call() {
 /// it and over whichever link of the session they go. So many changes as are remembered are begun from it on, and the next one waits.
 #[tokio::test(start_paused = true)]
 async fn calls_carry_the_floor() {
-    use net::message::file::{Delete, Stat};
     let held: Arc<std::sync::Mutex<Vec<Call>>> = Arc::default();
     let seen: Arc<std::sync::Mutex<Vec<(u64, u64)>>> = Arc::default();
     let (holding, noting) = (held.clone(), seen.clone());
-    let service = Doing(move |call: Call| {
+    let service = Doing(move |mut call: Call| {
         noting.lock().unwrap().push((call.number, call.floor));
         match call.ask::<Delete>() {
             Ok(delete) if delete.path == "held" => holding.lock().unwrap().push(call),
-            _ => call.respond.answer(&net::message::Done {}, Payload::empty()),
+            _ => call.respond.answer(Done {}, Payload::empty()),
         }
     });
     let net = Arc::new(MemoryNet::default());
@@ -157,7 +190,7 @@ async fn calls_carry_the_floor() {
     assert!(read.is_ok() && !fifth.is_finished(), "{read:?}");
     assert_eq!(seen.lock().unwrap().last(), Some(&(6, 2)));
     let call = held.lock().unwrap().pop().unwrap();
-    call.respond.answer(&net::message::Done {}, Payload::empty());
+    call.respond.answer(Done {}, Payload::empty());
     oldest.await.unwrap().unwrap();
     fifth.await.unwrap().unwrap();
     assert_eq!(seen.lock().unwrap().last(), Some(&(7, 7)));

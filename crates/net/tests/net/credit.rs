@@ -34,7 +34,7 @@ async fn held_payload_stays_within_the_budget_and_nobody_starves() {
             for Call { payload, respond, .. } in calls {
                 bytes.fetch_sub(payload.length() as u64, Ordering::Relaxed);
                 drop(payload);
-                respond.answer(&net::message::bag::PushAnswer::default(), Payload::empty());
+                respond.answer(net::message::bag::PushAnswer::default(), Payload::empty());
             }
         }
     });

@@ -110,7 +110,7 @@ async fn a_peer_that_does_not_read() {
     let net = Arc::new(MemoryNet::default());
     let big = payload(1, 1 << 20);
     let service = Doing(move |call: net::Call| {
-        call.respond.answer(&bag::PushAnswer::default(), big.clone());
+        call.respond.answer(bag::PushAnswer::default(), big.clone());
     });
     let server = serve(&*net, "a", 64 << 20, Arc::new(service)).await;
     let mut stream = net.connect("a").await.unwrap();

@@ -217,14 +217,17 @@ impl<F: Fn(Call) + Send + Sync> Service for Doing<F> {
 }
 
 /// Answers `Push` with the payload that came, `waiting` being the `bag` asked for.
-pub fn echo(call: Call) {
+pub fn echo(mut call: Call) {
     match call.ask::<net::message::bag::Push>() {
-        Ok(push) => {
-            let answer = net::message::bag::PushAnswer { waiting: push.bag, under_way: None, refused: None };
-            call.respond.answer(&answer, call.payload);
-        }
+        Ok(push) => echo_to(push.bag, call),
         Err(error) => call.respond.fail(error),
     }
+}
+
+/// The same of a call whose `bag` was asked for already.
+pub fn echo_to(bag: u64, call: Call) {
+    let answer = net::message::bag::PushAnswer { waiting: bag, under_way: None, refused: None };
+    call.respond.answer(answer, call.payload);
 }
 
 /// A push of this bag number.

@@ -1,6 +1,8 @@
 //! Servers that die, come back or fall silent.
 
-use crate::support::{Doing, LoopbackNet, MemoryNet, Serving, echo, link, link_settings, payload, push, serve};
+use crate::support::{
+    Doing, LoopbackNet, MemoryNet, Serving, echo, echo_to, link, link_settings, payload, push, serve,
+};
 use base::error::ErrorKind;
 use base::net::Net;
 use net::message::bag::Push;
@@ -16,11 +18,11 @@ type Seen = Arc<Mutex<BTreeMap<u64, Vec<u64>>>>;
 /// Echoes every second call; the others are held for ever. Notes the numbers under which each bag was seen.
 fn forgetful(seen: Seen, remembers: bool) -> Arc<dyn net::Service> {
     let held: Mutex<Vec<Call>> = Mutex::default();
-    Arc::new(Doing(move |call: Call| {
+    Arc::new(Doing(move |mut call: Call| {
         let bag = call.ask::<Push>().unwrap().bag;
         seen.lock().unwrap().entry(bag).or_default().push(call.number);
         if remembers || bag.is_multiple_of(2) {
-            echo(call);
+            echo_to(bag, call);
         } else {
             held.lock().unwrap().push(call);
         }

@@ -8,7 +8,7 @@ use net::{Payload, Piece, Responder};
 /// Sends an engine's answer over the wire in the form that its kind has there.
 pub fn answer_wire(respond: Responder, result: Result<Reply>, piece: Option<Piece>) {
     match result {
-        Ok(Reply::Appended { length }) => respond.answer(&wire::AppendAnswer { length }, Payload::empty()),
+        Ok(Reply::Appended { length }) => respond.answer(wire::AppendAnswer { length }, Payload::empty()),
         Ok(Reply::Data { parts, crc, blocks, cells, chunk_length, sealed }) => {
             let payload: Payload = Payload::with_crc(parts, crc);
             let payload = match piece {
@@ -16,11 +16,11 @@ pub fn answer_wire(respond: Responder, result: Result<Reply>, piece: Option<Piec
                 None => payload,
             };
             let cells = cells.into_iter().map(wire_cell).collect();
-            respond.answer(&wire::ReadAnswer { chunk_length, sealed, blocks, cells }, payload);
+            respond.answer(wire::ReadAnswer { chunk_length, sealed, blocks, cells }, payload);
         }
-        Ok(Reply::Sealed { length, crc }) => respond.answer(&wire::SealAnswer { length, crc }, Payload::empty()),
+        Ok(Reply::Sealed { length, crc }) => respond.answer(wire::SealAnswer { length, crc }, Payload::empty()),
         Ok(Reply::Stat(stat)) => respond.answer(
-            &wire::StatAnswer { length: stat.length, sealed: stat.sealed, generation: stat.generation.0 },
+            wire::StatAnswer { length: stat.length, sealed: stat.sealed, generation: stat.generation.0 },
             Payload::empty(),
         ),
         Ok(Reply::Length(_) | Reply::Done | Reply::Acknowledged { .. } | Reply::List { .. }) => {

@@ -349,7 +349,7 @@ fn answer_empty(waiter: Waiter, pulled: Pulled, lengths: QueueLength, pass: u32)
         granted: lengths.granted as u64,
         ..PullAnswer::default()
     };
-    waiter.respond.answer(&answer, Payload::empty());
+    waiter.respond.answer(answer, Payload::empty());
 }
 
 #[cfg(test)]

@@ -221,7 +221,7 @@ impl Thread {
             }
             Item::Renew { bag, grants, consumer, respond } => {
                 self.bags.renew(now, bag, grants, consumer, &self.engine);
-                respond.answer(&net::message::Done {}, Payload::empty());
+                respond.answer(net::message::Done {}, Payload::empty());
             }
             Item::BagChanged { bag } => {
                 self.bags.forget_state(bag, &self.engine);
@@ -492,7 +492,7 @@ impl Thread {
             Ok(_) => {
                 let waiting = self.bags.lengths(bag).waiting as u64;
                 let answer = bag::PushAnswer { waiting, under_way: Some(self.pushes), refused: None };
-                respond.answer(&answer, Payload::empty());
+                respond.answer(answer, Payload::empty());
             }
             // The bag takes no chunks here, or this push was refused before: the engine stores nothing of it any more.
             Err(error) if error.kind() == ErrorKind::Stale && !self.engine.holds(chunk) => {
@@ -526,7 +526,7 @@ impl Thread {
                     service_us,
                     under_way,
                 };
-                waiter.respond.answer(&answer, Payload::with_crc(parts, crc).with_piece(piece));
+                waiter.respond.answer(answer, Payload::with_crc(parts, crc).with_piece(piece));
             }
             Ok(other) => unreachable!("a read was answered by {other:?}"),
             Err(error) => waiter.respond.fail(error.during(format!("pull chunk {chunk} of {length} bytes"))),
@@ -561,7 +561,7 @@ impl Thread {
                         result.map_or_else(net::message::Failure::from, |()| net::message::Failure::default())
                     })
                     .collect();
-                respond.answer(&bag::AcknowledgeAnswer { results }, Payload::empty());
+                respond.answer(bag::AcknowledgeAnswer { results }, Payload::empty());
                 self.serve_waiters(now, bag);
             }
             Ok(other) => unreachable!("an acknowledgement was answered by {other:?}"),
@@ -581,5 +581,5 @@ impl Thread {
 /// chunk is here.
 fn refuse(respond: Responder, why: Error) {
     let refused = Some(net::message::Failure::from(why));
-    respond.answer(&bag::PushAnswer { refused, ..bag::PushAnswer::default() }, Payload::empty());
+    respond.answer(bag::PushAnswer { refused, ..bag::PushAnswer::default() }, Payload::empty());
 }

@@ -120,7 +120,7 @@ impl Node {
 }
 
 /// Reads the question of a call, answers it with what `does` makes of it.
-async fn carry<A: Ask, F: Future<Output = Result<A::Answer>>>(call: Call, does: impl FnOnce(A) -> F) {
+async fn carry<A: Ask, F: Future<Output = Result<A::Answer>>>(mut call: Call, does: impl FnOnce(A) -> F) {
     match call.ask::<A>() {
         Ok(ask) => respond(call.respond, does(ask).await),
         Err(error) => call.respond.fail(error),

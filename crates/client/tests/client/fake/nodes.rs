@@ -1,7 +1,7 @@
 //! The fake as several nodes of one cluster, which a client reaches over a network: each answers for its own devices only, and
 //! one of them for everything else.
 
-use super::{Fake, FakeService};
+use super::{Fake, FakeService, asked};
 use base::buffer::Pool;
 use base::env::Random;
 use base::error::{Error, ErrorKind, Result};
@@ -110,14 +110,14 @@ impl Nodes {
 /// The device that a call is about; none for what is asked of the whole store.
 fn device_of(call: &Call) -> Result<Option<Id>> {
     Ok(Some(match call.kind {
-        chunk::Append::KIND => call.ask::<chunk::Append>()?.device,
-        chunk::Read::KIND => call.ask::<chunk::Read>()?.device,
-        chunk::Seal::KIND => call.ask::<chunk::Seal>()?.device,
-        chunk::Stat::KIND => call.ask::<chunk::Stat>()?.device,
-        bag::Push::KIND => call.ask::<bag::Push>()?.device,
-        bag::Pull::KIND => call.ask::<bag::Pull>()?.device,
-        bag::Acknowledge::KIND => call.ask::<bag::Acknowledge>()?.device,
-        bag::RenewGrants::KIND => call.ask::<bag::RenewGrants>()?.device,
+        chunk::Append::KIND => asked::<chunk::Append>(call)?.device,
+        chunk::Read::KIND => asked::<chunk::Read>(call)?.device,
+        chunk::Seal::KIND => asked::<chunk::Seal>(call)?.device,
+        chunk::Stat::KIND => asked::<chunk::Stat>(call)?.device,
+        bag::Push::KIND => asked::<bag::Push>(call)?.device,
+        bag::Pull::KIND => asked::<bag::Pull>(call)?.device,
+        bag::Acknowledge::KIND => asked::<bag::Acknowledge>(call)?.device,
+        bag::RenewGrants::KIND => asked::<bag::RenewGrants>(call)?.device,
         _ => return Ok(None),
     }))
 }

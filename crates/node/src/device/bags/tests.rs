@@ -101,7 +101,7 @@ impl Disk for SlowDisk {
 struct Direct(Arc<Device>);
 
 impl Service for Direct {
-    fn handle(&self, call: Call) {
+    fn handle(&self, mut call: Call) {
         if call.kind == bag::Push::KIND {
             let ask: bag::Push = call.ask().expect("a push");
             let push = Pushed { bag: BAG, chunk: ChunkId(ask.chunk.value()), floor: ask.floor };
@@ -273,7 +273,7 @@ impl Parts {
 }
 
 impl Service for Table {
-    fn handle(&self, call: Call) {
+    fn handle(&self, mut call: Call) {
         let ask: bag::Pull = call.ask().expect("a pull");
         let Parts { bags, engine, now, .. } = &mut *self.parts();
         let (bag, consumer, deadline) =
