@@ -134,7 +134,7 @@ pub struct Located {
     pub attributes: Attributes,
     /// The pieces that the range touches, in order.
     pub extents: Vec<Extent>,
-    /// The groups of these pieces, each once.
+    /// The groups of these pieces, each once, in the order of their numbers.
     pub groups: Vec<NewGroup>,
     /// Whether the range has more pieces: ask again from the end of the last one.
     pub more: bool,
