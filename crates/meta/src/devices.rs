@@ -20,8 +20,20 @@ pub struct Devices {
     known: BTreeMap<DeviceId, Device>,
     /// Those of each node: its reports are not to cost more where there are more nodes.
     of_nodes: BTreeSet<(NodeId, DeviceId)>,
-    /// The last of those that were looked at for the last new group.
-    looked_at: DeviceId,
+    /// The last of those that were chosen from for the last new group of each kind. One for all would give files whose groups come by turns
+    /// of a kind one half of the devices for ever.
+    last: [DeviceId; 3],
+}
+
+/// Kinds of new groups.
+#[derive(Clone, Copy, Debug)]
+pub enum GroupOf {
+    /// Small files share it.
+    SmallFiles,
+    /// A file's first one.
+    File,
+    /// One behind others of its file.
+    LongFile,
 }
 
 struct Device {
@@ -35,9 +47,8 @@ struct Device {
 /// was deleted, has no more than these to catch up with.
 const PLACED_MAX: u32 = 64;
 
-/// Devices that are looked at for a new group in a store of more: four times as many as the widest one has columns, so that some full ones
-/// and a silent node among them leave enough.
-const LOOKED_AT: usize = 4 * COLUMNS_MAX;
+/// Devices that a new group chooses from in a store of more: four times as many as the widest one has columns.
+const CHOSEN_FROM: usize = 4 * COLUMNS_MAX;
 
 impl Devices {
     /// A node was heard of: of its devices these can be used.
@@ -144,20 +155,25 @@ impl State {
         device.info.reported && !device.info.draining && !self.nodes.is_silent(device.info.node, self.now)
     }
 
-    /// The devices that placement chooses from for a group of so many columns with so much room each: in a store of many, the next ones
-    /// behind those that were looked at last, in the order of their ids and round again, so that a new file costs the same in any store and
-    /// each device has its turn as often as any other. All, if these do not give as many columns. Errors as `candidates`.
-    pub fn next_candidates(&mut self, policy: Policy, columns: usize, room: u64) -> Result<Vec<Candidate>> {
-        let Devices { known, looked_at, .. } = &self.devices;
-        if known.len() > LOOKED_AT {
-            let behind = known.range((Bound::Excluded(*looked_at), Bound::Unbounded)).chain(known.range(..=*looked_at));
-            let next: Vec<&Device> = behind.take(LOOKED_AT).map(|(_, device)| device).collect();
-            let usable = next.iter().filter(|device| self.is_usable(device));
-            let candidates: Vec<Candidate> = usable.map(|device| candidate(device)).collect();
-            if let Some(last) = next.last().map(|device| device.info.device) {
-                self.devices.looked_at = last;
-            }
-            if place::columns_possible(&candidates, policy, room) >= columns {
+    /// The devices that placement chooses from for a group of so many columns with so much room each: in a store of many, the next ones that
+    /// can have one, behind those that were chosen from last for the same kind of group, in the order of their ids and round again. So a new
+    /// file costs the same in any store, and each device has its turn as often as any other. All, if these are fewer than the columns. Errors
+    /// as `candidates`.
+    pub fn next_candidates(
+        &mut self,
+        of: GroupOf,
+        policy: Policy,
+        (columns, room): (usize, u64),
+    ) -> Result<Vec<Candidate>> {
+        let Devices { known, last, .. } = &self.devices;
+        if known.len() > CHOSEN_FROM {
+            let last = last[of as usize];
+            let behind = known.range((Bound::Excluded(last), Bound::Unbounded)).chain(known.range(..=last));
+            let usable = behind.filter(|(_, device)| self.is_usable(device)).map(|(_, device)| candidate(device));
+            let next = usable.filter(|candidate| place::takes_column(candidate, policy, room)).take(CHOSEN_FROM);
+            let candidates: Vec<Candidate> = next.collect();
+            if let Some(last) = candidates.last().filter(|_| candidates.len() >= columns) {
+                self.devices.last[of as usize] = last.device;
                 return Ok(candidates);
             }
         }

@@ -2,6 +2,7 @@
 
 use crate::attributes::{check_holder, check_new};
 use crate::convert;
+use crate::devices::GroupOf;
 use crate::format::{ExtentRecord, GroupRecord, InodeRecord, KeptRecord, NameRecord, RangeRecord, WriterRecord};
 use crate::key::Key;
 use crate::names::{Found, gone};
@@ -59,8 +60,9 @@ impl State {
         (columns_max, refused): (usize, &Refused),
     ) -> Result<NewGroup> {
         let (columns, room) = (self.widths.columns_max.min(columns_max), self.widths.full);
+        let of = if before.is_none() { GroupOf::File } else { GroupOf::LongFile };
         let candidates = match refused.devices().next().is_none() {
-            true => self.next_candidates(policy, columns, room)?,
+            true => self.next_candidates(of, policy, (columns, room))?,
             false => place::without(self.candidates()?, policy, refused),
         };
         let possible = place::columns_possible(&candidates, policy, self.widths.full);
@@ -73,7 +75,7 @@ impl State {
 
     /// A new group for small files of a session.
     pub fn allocate_for_pack(&mut self, session: SessionId, policy: Policy) -> Result<NewGroup> {
-        let candidates = self.next_candidates(policy, 1, self.widths.narrow)?;
+        let candidates = self.next_candidates(GroupOf::SmallFiles, policy, (1, self.widths.narrow))?;
         let (group, record) = self.allocate(candidates, policy, 1)?;
         let record = GroupRecord { packed: true, session: session.to_bytes().to_vec(), ..record };
         self.put(&Key::Group(group.group), &record);

@@ -7,7 +7,7 @@ use crate::names::gone;
 use crate::reply::Reply;
 use crate::request::{Extent, Located, NewGroup, Place};
 use crate::state::{State, missing};
-use base::error::Result;
+use base::error::{ErrorKind, Result};
 use base::id::{GroupId, InodeId};
 use base::limit::{LISTED_EXTENT_BYTES, LISTED_EXTENTS_MAX, LISTED_REPLICAS_MAX};
 use prost::Message;
@@ -98,9 +98,16 @@ impl State {
         Ok(Reply::Located(Located { attributes, extents, groups, more }))
     }
 
-    /// All extents of a closed file of this length, if they are few; none else. Whatever keeps their places from being told is said to
-    /// whoever asks for the file itself: the other names of the directory are listed all the same.
+    /// All extents of a closed file of this length, if they are few; none else. Whatever is wrong with their records is said to whoever asks
+    /// for the file itself: the other names of the directory are listed all the same.
     pub fn few_extents(&self, inode: InodeId, length: u64, groups: &mut Groups) -> Result<Vec<Extent>> {
+        match self.listed_extents(inode, length, groups) {
+            Err(error) if error.kind() == ErrorKind::Corrupt => Ok(Vec::new()),
+            found => found,
+        }
+    }
+
+    fn listed_extents(&self, inode: InodeId, length: u64, groups: &mut Groups) -> Result<Vec<Extent>> {
         let extents = match self.layers.record::<ExtentRecord>(&Key::Extent(inode, length))? {
             // Nearly all files: one look-up tells that this is all.
             Some(only) if only.start == 0 => vec![extent_of(&only)],

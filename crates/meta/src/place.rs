@@ -91,7 +91,8 @@ pub fn columns_possible(candidates: &[Candidate], policy: Policy, room: u64) -> 
     candidates.iter().filter(|candidate| takes_column(candidate, policy, room)).count()
 }
 
-fn takes_column(candidate: &Candidate, policy: Policy, room: u64) -> bool {
+/// Whether a group may have a column of so many bytes there.
+pub fn takes_column(candidate: &Candidate, policy: Policy, room: u64) -> bool {
     policy.fits(candidate.class) && !candidate.full && candidate.free >= room.max(1)
 }
 

@@ -150,6 +150,11 @@ impl Peers {
         note(self.marks().drains.entry(device).or_insert(Draining { began, ..Draining::default() }));
     }
 
+    /// Whether a device is being emptied.
+    pub fn is_drained(&self, device: DeviceId) -> bool {
+        self.marks().drains.contains_key(&device)
+    }
+
     /// How far the drain of a device has come; `said` is what its node says of it, which does nothing by itself.
     pub fn drain_of(&self, far: &Far, said: Option<wire::DrainState>) -> Option<wire::DrainState> {
         self.marks().drains.get(&far.device).map(Draining::state).or(said)
@@ -224,12 +229,14 @@ impl Peer {
         !self.said().lost && self.silent_for() <= NODE_SILENCE_MAX
     }
 
-    /// Notes which nodes it is told to be silent. Whether it was told others before.
-    pub fn told_silent(&self, silent: &[NodeId]) -> bool {
-        let mut said = self.said();
-        let changed = said.told_silent != silent;
-        said.told_silent = silent.to_vec();
-        changed
+    /// Whether these are the nodes that it was told last to be silent.
+    pub fn knows_silent(&self, silent: &[NodeId]) -> bool {
+        self.said().told_silent == silent
+    }
+
+    /// Notes which nodes it is told to be silent.
+    pub fn told_silent(&self, silent: Vec<NodeId>) {
+        self.said().told_silent = silent;
     }
 
     /// Asks it. One that does not answer is not asked again before it reports.

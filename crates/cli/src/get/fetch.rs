@@ -12,10 +12,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex as Lock, PoisonError};
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{self, Receiver, Sender};
-use tokio::task::{JoinSet, block_in_place};
+use tokio::task::{JoinError, JoinSet, block_in_place};
 
 /// Fetchers. One that was not told where a small file is takes two round trips for it, and hardly any bytes.
 const FETCHERS: usize = 32;
+/// Files of a batch that one fetcher opens at once, because they did not come together.
+const ALONE: usize = 8;
 /// Threads that write small files, because making a file blocks.
 const WRITERS: usize = 4;
 /// Batches of files that may wait before fetchers: with their names and places 6 MiB.
@@ -81,6 +83,7 @@ fn finish(local: &Local, directories: Vec<Made>) -> Result<()> {
 type Away = Arc<Lock<BTreeMap<u128, String>>>;
 
 /// One of those that fetch.
+#[derive(Clone)]
 struct Fetcher {
     client: Client,
     local: Arc<Local>,
@@ -94,13 +97,32 @@ impl Fetcher {
         loop {
             let files = to_fetch.lock().await.recv().await;
             let Some(files) = files else { return };
+            let mut alone = JoinSet::new();
             for wanted in self.fetch_together(files).await {
-                let remote = wanted.remote.clone();
-                let fetched = if self.goes_on(&remote) { self.fetch(wanted).await } else { Ok(()) };
-                if let Err(error) = fetched {
-                    self.tell(&remote, &error).await;
+                while alone.len() >= ALONE {
+                    self.note(alone.join_next().await);
                 }
+                alone.spawn(self.clone().fetch_alone(wanted));
             }
+            while !alone.is_empty() {
+                self.note(alone.join_next().await);
+            }
+        }
+    }
+
+    /// One that was fetched alone has ended: by itself, as it should, or by a fault.
+    fn note(&self, ended: Option<std::result::Result<(), JoinError>>) {
+        if let Some(Err(error)) = ended {
+            let text = format!("the copy was cut off: {error}; run it again");
+            self.local.progress.stop(Error::new(ErrorKind::Io, text));
+        }
+    }
+
+    async fn fetch_alone(self, wanted: Wanted) {
+        let remote = wanted.remote.clone();
+        let fetched = if self.goes_on(&remote) { self.fetch(wanted).await } else { Ok(()) };
+        if let Err(error) = fetched {
+            self.tell(&remote, &error).await;
         }
     }
 

@@ -16,7 +16,7 @@ use crate::refusal::{ILLEGAL_ARGUMENT, REPLICA_NOT_FOUND, Refusal};
 use base::error::ErrorKind;
 use base::id::NodeId;
 use base::limit::{HDFS_ENTRIES_AT_ONCE, HDFS_LOCATED_BLOCKS_MAX};
-use client::{Attributes, Extent, Hosts, Listed};
+use client::{Attributes, Extent, Host, Hosts, Listed};
 use prost::Message;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -238,7 +238,8 @@ impl Others {
     ) -> Result<(), Refusal> {
         let (Some(first), Some(last)) = (blocks.first(), blocks.last()) else { return Ok(()) };
         // In a store of one node nobody else has any.
-        if !self.hosts.all().any(|host| Some(host.node) != gateway.client.here()) {
+        let serves = |host: &Host| !host.silent && !host.hdfs.is_empty() && Some(host.node) != gateway.client.here();
+        if !self.hosts.all().any(serves) {
             return Ok(());
         }
         let range = first.offset..last.offset.saturating_add(last.block.length.unwrap_or(0));

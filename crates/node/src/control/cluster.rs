@@ -301,8 +301,13 @@ impl Keeper {
     async fn answer_to(&self, itself: NodeId, node: NodeId, epoch: u64) -> Result<wire::ReportAnswer> {
         // The view is made for those to whom it says something new: it grows with the nodes, and so do the reports.
         let (present, silent) = self.silent_nodes().await?;
-        let told = self.peers.find(node).is_some_and(|peer| !peer.told_silent(&silent));
-        let view = if present != epoch || !told { Some(self.view(itself).await?) } else { None };
+        let peer = self.peers.find(node);
+        let knows = present == epoch && peer.as_ref().is_some_and(|peer| peer.knows_silent(&silent));
+        let view = if knows { None } else { Some(self.view(itself).await?) };
+        if let (Some(view), Some(peer)) = (&view, peer) {
+            let silent = view.members.iter().filter(|member| member.silent);
+            peer.told_silent(silent.map(|member| NodeId(member.node.node.value())).collect());
+        }
         let leases = self.metadata.leases(None, SESSIONS_TOLD_MAX).await?;
         let open = |(session, left): (SessionId, Duration)| wire::OpenSession {
             session: session.0.into(),

@@ -177,13 +177,19 @@ async fn find_moves(node: &Arc<Node>, place: &Place, moves: &mut Moves<'_>, wait
         let meta::Reply::GroupsOn { groups, open, resume } = node.metadata()?.ask(request).await? else {
             unreachable!("the groups on a device were asked for")
         };
-        // Which devices may take something is found out once for a page; whether one has room and answers, for each chunk.
-        let targets = if groups.is_empty() { Vec::new() } else { node.targets(place).await? };
+        // Which devices may take something is found out once for a page, and again when none of them has room; whether one has room and
+        // answers, for each chunk.
+        let mut targets = if groups.is_empty() { Vec::new() } else { node.targets(place).await? };
         for group in &groups {
             for Replica { chunk, .. } in group.layout.on(place.id()) {
                 let turn = moves.turn(waits).await?;
                 let is_open = open.contains(&group.group);
-                match node.target((place, &targets), group, is_open, &moves.under_way)? {
+                let mut to = node.target((place, &targets), group, is_open, &moves.under_way);
+                if matches!(&to, Err(error) if error.kind() == ErrorKind::Full) {
+                    targets = node.targets(place).await?;
+                    to = node.target((place, &targets), group, is_open, &moves.under_way);
+                }
+                match to? {
                     Some(to) => moves.begin((group.group, chunk), to, turn),
                     None => written += 1,
                 }

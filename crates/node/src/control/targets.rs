@@ -2,7 +2,7 @@
 
 use super::moving::STEP;
 use crate::node::Node;
-use crate::place::Place;
+use crate::place::{Far, Place};
 use base::error::{Error, ErrorKind, Result};
 use base::id::DeviceId;
 use base::planted::Planted;
@@ -25,6 +25,12 @@ impl Node {
         Ok(if same.is_empty() { any() } else { same })
     }
 
+    /// Whether a device is being emptied, known to its node or not yet.
+    fn is_drained(&self, place: &Place) -> bool {
+        let marked = |far: &Far| self.keeper().is_ok_and(|keeper| keeper.peers.is_drained(far.device));
+        place.is_draining() || matches!(place, Place::Far(far) if marked(far))
+    }
+
     /// The device that takes a group's chunk: of those without a column of the group, if there are any, one to which the fewest
     /// chunks are under way, and of those the one with the most room. None: it may still be written, and only devices on other
     /// nodes have room.
@@ -36,7 +42,7 @@ impl Node {
         under_way: &BTreeMap<DeviceId, usize>,
     ) -> Result<Option<Place>> {
         let is_near = |place: &Place| matches!(place, Place::Near(_));
-        let has_room = |target: &&Place| target.is_able() && !target.is_draining() && target.room() > STEP;
+        let has_room = |target: &&Place| target.is_able() && !self.is_drained(target) && target.room() > STEP;
         let mut roomy: Vec<&Place> = targets.iter().filter(has_room).collect();
         if roomy.is_empty() {
             let text = format!(
