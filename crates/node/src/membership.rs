@@ -1,5 +1,5 @@
-//! A node that does not keep the metadata: how it reports to the one that does, what it is told there, and whose writes it takes
-//! meanwhile.
+//! A node that does not keep the metadata: what it knows of the cluster, and whose writes it takes. How it reports to the keeper is in
+//! `reporting`.
 
 pub mod reporting;
 

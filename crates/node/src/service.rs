@@ -30,7 +30,7 @@ use std::time::Duration;
 /// A consumer waits at most this long in one call; it asks again. Short enough that a lost consumer is noticed.
 const PULL_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// The service that the network calls: shares the node with housekeeping.
+/// The service that the network calls: shares the node with the control plane.
 pub struct NodeService(pub Arc<Node>);
 
 impl Service for NodeService {
