@@ -119,7 +119,7 @@ impl Client {
     }
 }
 
-/// The nodes as a client was last told of them. Nothing that is asked of it takes longer where there are more of them, but to look at all.
+/// The nodes as a client was last told of them. One of them is looked up, not searched for.
 #[derive(Clone)]
 pub struct Hosts(Arc<Table>);
 

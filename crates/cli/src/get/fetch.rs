@@ -20,7 +20,7 @@ const FETCHERS: usize = 32;
 const ALONE: usize = 8;
 /// Threads that write small files, because making a file blocks.
 const WRITERS: usize = 4;
-/// Batches of files that may wait before fetchers: with their names and places 6 MiB.
+/// Batches of files that may wait before fetchers: with their names and places some 6 MiB, 25 where each file has as many places as are told.
 const BATCHES_WAITING: usize = 32;
 /// Batches of fetched files that may wait before writers, and how many files are one: at most 32 MiB.
 const FETCHED_WAITING: usize = 32;

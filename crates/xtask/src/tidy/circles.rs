@@ -1,4 +1,5 @@
-//! Rules between the files of one crate: no large circle of imports, and the borders inside `node`.
+//! Rules between the files of one crate: no large circle of imports, and the borders inside `node`. Counted are paths that begin with `crate`,
+//! `self` or `super`: a parent that names a module below it plainly is taken for one with it (record 0430).
 
 use super::Finding;
 use crate::source::Source;
