@@ -1,14 +1,8 @@
 package stormwell.clients;
 
 import java.net.URI;
-import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.EnumSet;
-import java.util.List;
-import java.util.concurrent.Callable;
-import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
-import java.util.concurrent.Future;
 import org.apache.hadoop.crypto.CryptoProtocolVersion;
 import org.apache.hadoop.fs.CreateFlag;
 import org.apache.hadoop.fs.FileSystem;
@@ -59,27 +53,15 @@ final class Names {
     }
 
     private static void measure(Measured server, ClientProtocol proxy, int calls, String what, Call call) throws Exception {
-        ExecutorService threads = Executors.newFixedThreadPool(THREADS);
         long[] times = new long[calls];
         double processor = server.processor();
-        long begin = System.nanoTime();
-        List<Future<Void>> running = new ArrayList<>();
-        for (int thread = 0; thread < THREADS; thread++) {
-            int first = thread;
-            running.add(threads.submit((Callable<Void>) () -> {
-                for (int number = first; number < calls; number += THREADS) {
-                    long start = System.nanoTime();
-                    call.run(proxy, number);
-                    times[number] = System.nanoTime() - start;
-                }
-                return null;
-            }));
-        }
-        for (Future<Void> one : running) {
-            one.get();
-        }
-        double seconds = (System.nanoTime() - begin) / 1e9;
-        threads.shutdown();
+        double seconds = Threads.run(THREADS, thread -> {
+            for (int number = thread; number < calls; number += THREADS) {
+                long start = System.nanoTime();
+                call.run(proxy, number);
+                times[number] = System.nanoTime() - start;
+            }
+        });
         Arrays.sort(times);
         server.note(what + " (per s)", calls / seconds);
         server.note(what + ", p99 (ms)", times[calls * 99 / 100] / 1e6);

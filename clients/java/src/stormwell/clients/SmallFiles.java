@@ -1,12 +1,6 @@
 package stormwell.clients;
 
 import java.io.OutputStream;
-import java.util.ArrayList;
-import java.util.List;
-import java.util.concurrent.Callable;
-import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
-import java.util.concurrent.Future;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.LocatedFileStatus;
 import org.apache.hadoop.fs.Path;
@@ -46,26 +40,14 @@ final class SmallFiles {
 
     private static void write(Measured server, FileSystem files, int count) throws Exception {
         byte[] content = new byte[LENGTH];
-        ExecutorService threads = Executors.newFixedThreadPool(THREADS);
         double processor = server.processor();
-        long begin = System.nanoTime();
-        List<Future<Void>> running = new ArrayList<>();
-        for (int thread = 0; thread < THREADS; thread++) {
-            int first = thread;
-            running.add(threads.submit((Callable<Void>) () -> {
-                for (int number = first; number < count; number += THREADS) {
-                    try (OutputStream stream = files.create(new Path(DIRECTORY, "file" + number), true)) {
-                        stream.write(content);
-                    }
+        double seconds = Threads.run(THREADS, thread -> {
+            for (int number = thread; number < count; number += THREADS) {
+                try (OutputStream stream = files.create(new Path(DIRECTORY, "file" + number), true)) {
+                    stream.write(content);
                 }
-                return null;
-            }));
-        }
-        for (Future<Void> one : running) {
-            one.get();
-        }
-        double seconds = (System.nanoTime() - begin) / 1e9;
-        threads.shutdown();
+            }
+        });
         server.note("files of 4 KiB written (per s)", count / seconds);
         server.note("processor of the server for 1,000 of them (s)", (server.processor() - processor) * 1000 / count);
     }

@@ -3,12 +3,6 @@ package stormwell.clients;
 import java.io.InputStream;
 import java.io.OutputStream;
 import java.util.Random;
-import java.util.concurrent.Callable;
-import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
-import java.util.concurrent.Future;
-import java.util.ArrayList;
-import java.util.List;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 
@@ -54,22 +48,8 @@ final class Streams {
     }
 
     private static void measure(Measured server, FileSystem files, long size, String what, Work work) throws Exception {
-        ExecutorService threads = Executors.newFixedThreadPool(THREADS);
         double processor = server.processor();
-        long begin = System.nanoTime();
-        List<Future<Void>> running = new ArrayList<>();
-        for (int thread = 0; thread < THREADS; thread++) {
-            Path path = new Path("/lab/file" + thread);
-            running.add(threads.submit((Callable<Void>) () -> {
-                work.run(files, path);
-                return null;
-            }));
-        }
-        for (Future<Void> one : running) {
-            one.get();
-        }
-        double seconds = (System.nanoTime() - begin) / 1e9;
-        threads.shutdown();
+        double seconds = Threads.run(THREADS, thread -> work.run(files, new Path("/lab/file" + thread)));
         server.note(what + ", " + THREADS + " threads (MB/s)", THREADS * size / seconds / 1e6);
         server.note("processor of the server for a GiB, " + what + " (s)", (server.processor() - processor) / (THREADS * size / GIB));
     }
