@@ -135,8 +135,7 @@ impl Client {
             planned.into_iter().map(|planned| planned.map(|()| Vec::new())).collect();
         for some in questions.chunks(AT_ONCE) {
             let came = together(some.iter().map(|question| self.read_together(question, options))).await;
-            for (question, came) in some.iter().zip(came) {
-                let mut came = came;
+            for (question, mut came) in some.iter().zip(came) {
                 for part in &question.parts {
                     let (file, place) = (&mut read[part.file], part.place);
                     match (&mut came, file) {
