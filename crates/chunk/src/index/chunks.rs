@@ -94,7 +94,7 @@ impl Chunks {
         self.of_bags.get(&bag).map_or(0, |of_bag| of_bag.count)
     }
 
-    /// Those of a bag, in the order of their ids. Looks at the leaves that hold some, a thousand chunks each at the most.
+    /// Those of a bag, in the order of their ids. Looks at the leaves that hold some, at most `LEAF_MAX` bytes each.
     pub fn in_bag(&self, bag: BagId) -> impl Iterator<Item = (ChunkId, Chunk<'_>)> {
         let bounds = self.of_bags.get(&bag).into_iter().flat_map(|of_bag| of_bag.leaves.keys());
         let leaves = bounds.filter_map(|bound| self.leaves.get(bound));
