@@ -31,10 +31,12 @@ pub enum ErrorKind {
     Refused,
     /// A quota of a directory is used up. Nothing was done; there may be room for it elsewhere (`base::quota`).
     OverQuota,
+    /// The user lacks a right (`base::permission`). Nothing was done.
+    Denied,
 }
 
 impl ErrorKind {
-    const ALL: [ErrorKind; 13] = [
+    const ALL: [ErrorKind; 14] = [
         ErrorKind::NotFound,
         ErrorKind::Exists,
         ErrorKind::Invalid,
@@ -48,6 +50,7 @@ impl ErrorKind {
         ErrorKind::Protocol,
         ErrorKind::Refused,
         ErrorKind::OverQuota,
+        ErrorKind::Denied,
     ];
 
     /// The number on the wire, from 1.

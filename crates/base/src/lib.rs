@@ -1,6 +1,7 @@
 //! Words that every crate shares: ids, units, limits, policy, checksums, errors, buffers, and the outside world as traits.
 //! Nothing here opens a file or a socket, reads a clock or rolls dice.
 
+pub mod acl;
 pub mod buffer;
 pub mod checksum;
 pub mod disk;
@@ -12,6 +13,7 @@ pub mod layout;
 pub mod limit;
 pub mod metric;
 pub mod net;
+pub mod permission;
 pub mod places;
 pub mod planted;
 pub mod policy;

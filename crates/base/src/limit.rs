@@ -117,6 +117,9 @@ pub const PATH_MAX: usize = 4096;
 /// Longest name of an owner or of a group of people, in bytes.
 pub const USER_NAME_MAX: usize = 255;
 
+/// Groups of a user that count; further ones are left out.
+pub const GROUPS_MAX: usize = 1024;
+
 /// Longest name of a node, a rack or a site, in bytes: as of a host.
 pub const PLACE_NAME_MAX: usize = 64;
 

@@ -103,12 +103,13 @@ impl Context {
     pub fn settings(&self, command: &str) -> Result<Settings> {
         let (credentials, tls) = self.known()?;
         let sockets: Arc<dyn Net> = Arc::new(os::net::TcpNet);
+        let (name, groups) = os::user::with_groups();
         Ok(Settings {
             net: tls.map_or(sockets.clone(), |tls| tls.over(sockets)),
             address: self.at.clone(),
             program: format!("stormwell {command}"),
             credentials,
-            user: os::user::current(),
+            user: client::User { name, groups },
             clock: self.clock.clone(),
             random: self.random.clone(),
             pool: self.pool.clone(),

@@ -27,6 +27,8 @@ pub enum Exit {
     Busy = 8,
     /// The command and the node do not accept each other: secret, cluster or certificate.
     Refused = 9,
+    /// The user lacks a right.
+    Denied = 10,
 }
 
 /// The codes as `--help` shows them.
@@ -41,6 +43,7 @@ pub const EXIT_CODES_HELP: &str = "Exit codes:
   7  it exists already
   8  somebody else holds it now
   9  the node and the command do not accept each other: secret, cluster or certificate
+ 10  permission denied
 
 stdout carries only data (with --json, one object a line); everything else goes to stderr.";
 
@@ -86,6 +89,7 @@ pub fn code_of(kind: ErrorKind) -> Exit {
         ErrorKind::Corrupt => Exit::Corrupt,
         ErrorKind::Full | ErrorKind::OverQuota => Exit::NoRoom,
         ErrorKind::Refused => Exit::Refused,
+        ErrorKind::Denied => Exit::Denied,
         ErrorKind::Io | ErrorKind::Unsupported | ErrorKind::Protocol => Exit::Failed,
     }
 }
@@ -126,7 +130,8 @@ fn advice(kind: ErrorKind) -> Option<&'static str> {
         ErrorKind::Unsupported | ErrorKind::Protocol => {
             Some("use the same version of stormwell for the command and for `stormwell serve`")
         }
-        ErrorKind::Exists | ErrorKind::Invalid | ErrorKind::Io | ErrorKind::Refused | ErrorKind::OverQuota => None,
+        ErrorKind::Exists | ErrorKind::Invalid | ErrorKind::Io => None,
+        ErrorKind::Refused | ErrorKind::OverQuota | ErrorKind::Denied => None,
     }
 }
 
@@ -165,6 +170,7 @@ mod tests {
             (ErrorKind::Exists, 7),
             (ErrorKind::Stale, 8),
             (ErrorKind::Refused, 9),
+            (ErrorKind::Denied, 10),
         ] {
             assert_eq!(code_of(kind) as u8, code);
         }

@@ -38,6 +38,7 @@ impl Client {
             note,
             copies,
             looked: self.looked(),
+            user: self.user(),
         };
         self.ask(&ask).await.map(|_| ())
     }

@@ -14,7 +14,7 @@ use base::planted::Planted;
 use base::unit::MIB;
 use bytes::Bytes;
 use net::message::cluster::{View, ViewAnswer};
-use net::message::file::{Answered, Asked, Looked};
+use net::message::file::{self, Answered, Asked, Looked};
 use net::message::{Ask, Id, chunk, session};
 use net::{Asker, CallNumbers, Credentials, Link, LinkSettings, Payload, Sent};
 use std::sync::Arc;
@@ -33,8 +33,8 @@ pub struct Settings {
     pub program: String,
     /// The cluster that is meant and its secret, as far as they are known.
     pub credentials: Credentials,
-    /// Owner and group of what this session creates; empty names: nobody in particular.
-    pub user: (String, String),
+    /// Who uses the session, and owns what it creates.
+    pub user: User,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Chance: session, chunk and grant names, and the spreading over devices.
@@ -45,6 +45,15 @@ pub struct Settings {
     pub connections: usize,
     /// A call fails after this much silence; `base::limit::CALL_SILENCE_MAX` unless there is a reason.
     pub silence_max: Duration,
+}
+
+/// Who uses a session, as far as that is believed: nobody proves it. Without a name: nobody in particular, who may do everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct User {
+    /// The name.
+    pub name: String,
+    /// The groups that the user is in; what the session creates belongs to the first one.
+    pub groups: Vec<String>,
 }
 
 /// A node that a client stands on: what is asked of it is a function call.
@@ -96,6 +105,8 @@ pub struct Client {
     pub(crate) asked: Option<Asked>,
     /// What its changes rely on.
     looked: Option<Arc<Looked>>,
+    /// For whom it asks.
+    user: Option<Arc<User>>,
     /// A fault that its writers have, for tests of the tests.
     pub(crate) planted: Option<Planted>,
 }
@@ -189,7 +200,14 @@ impl Client {
         let (next_lane, ahead) = (AtomicUsize::new(0), AtomicU64::new(0));
         let compressor = Compressor::new(pool.clone());
         let session = Session { routes, next_lane, clock, random, pool, compressor, streams, ahead, renewal, over };
-        Client { session: Arc::new(session), sizes: Sizes::default(), asked: None, looked: None, planted: None }
+        Client {
+            session: Arc::new(session),
+            sizes: Sizes::default(),
+            asked: None,
+            looked: None,
+            user: None,
+            planted: None,
+        }
     }
 
     /// Waits until the session is over because it could not be renewed in time: what it had open for writing is not its own any
@@ -240,9 +258,21 @@ impl Client {
         Client { looked: Some(Arc::new(looked)), ..self.clone() }
     }
 
-    /// The same session for what relies on nothing.
+    /// The same session for one call of another user, who must be allowed to do what is asked and owns what is made. Only for a session
+    /// of a superuser: a gateway's. Calls that do not name a user are the session's own.
+    #[must_use]
+    pub fn asking_for(&self, user: Arc<User>) -> Client {
+        Client { user: Some(user), ..self.clone() }
+    }
+
+    /// For whom it asks, as the wire has it.
+    pub(crate) fn user(&self) -> Option<file::User> {
+        self.user.as_deref().map(|user| file::User { name: user.name.clone(), groups: user.groups.clone() })
+    }
+
+    /// The same session for what relies on nothing, and is its own.
     pub(crate) fn relying_on_nothing(&self) -> Client {
-        Client { looked: None, ..self.clone() }
+        Client { looked: None, user: None, ..self.clone() }
     }
 
     /// What a change of this client relies on.
@@ -376,7 +406,9 @@ impl Start {
     fn of(settings: Settings, session: SessionId) -> Start {
         let Settings { net, address, program, credentials, clock, random, pool, connections, silence_max, .. } =
             settings;
-        let (owner, group) = settings.user;
+        let User { name: owner, groups } = settings.user;
+        let (group, groups) =
+            groups.split_first().map(|(first, rest)| (first.clone(), rest.to_vec())).unwrap_or_default();
         let settings = LinkSettings {
             session,
             program,
@@ -389,7 +421,7 @@ impl Start {
             asker: Asker::Client,
             numbers: CallNumbers::default(),
         };
-        let renewal = session::Renew { owner, group, again: false };
+        let renewal = session::Renew { owner, group, groups, again: false };
         Start {
             connector: Connector { net, settings },
             address,

@@ -30,7 +30,7 @@ mod writer;
 
 pub use attributes::NewAttributes;
 pub use bag::{Bag, BagOptions, Scope};
-pub use client::{Client, Near, Settings, Sizes};
+pub use client::{Client, Near, Settings, Sizes, User};
 pub use columns::{Part, parts};
 pub use compressed::{restore as restore_chunk, restore_cell};
 pub use consumer::{Consumer, ConsumerOptions};

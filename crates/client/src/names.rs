@@ -2,9 +2,17 @@
 
 use crate::client::Client;
 use base::error::{Error, ErrorKind, Result};
+use base::limit::EMPTY_DIRECTORIES_MAX;
+use base::permission::{Denied, Wanted};
 use base::policy::{Class, Compression, Policy};
-use net::message::file::{self, Attributes, Entry, ListAnswer};
+use net::message::file::{self, Attributes, Entry, ListAnswer, Looked};
 use net::message::session::{NodeStatus, NodeStatusAnswer};
+
+/// How often a tree is walked to be removed, with nothing changed meanwhile; after that others may change directories.
+const WALKS_MAX: u32 = 4;
+
+/// How often it is walked at all.
+const LOOKS_MAX: u32 = 64;
 
 /// What lies under a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -109,7 +117,14 @@ impl Client {
     /// What lies on the way to a path. `known`: the version of the directories above it, if all of them were looked up before;
     /// while it is the present one only what the path names is answered. 0: they were not.
     pub async fn lookup(&self, path: &str, known: u64) -> Result<Found> {
-        let answer = self.ask(&file::Lookup { path: path.to_string(), known }).await?;
+        self.lookup_wanting(path, known, Wanted::default()).await
+    }
+
+    /// The same for somebody who must be allowed to do this there: else `Denied`.
+    pub async fn lookup_wanting(&self, path: &str, known: u64, wanted: Wanted) -> Result<Found> {
+        let Wanted { ancestor, parent, access, owner } = wanted;
+        let wanted = Some(file::Wanted { ancestor, parent, access, owner });
+        let answer = self.ask(&file::Lookup { path: path.to_string(), known, wanted, user: self.user() }).await?;
         let file::LookupAnswer { found, version, without_above } = answer;
         Ok(Found { found, version, without_above })
     }
@@ -165,7 +180,8 @@ impl Client {
     pub async fn make_directory_with(&self, path: &str, options: DirectoryOptions) -> Result<()> {
         let DirectoryOptions { parents, mode, owner, group, note, above_mode, above_note, known } = options;
         let path = path.to_string();
-        let ask = file::MakeDirectory { path, parents, mode, owner, group, note, above_mode, above_note, known };
+        let user = self.user();
+        let ask = file::MakeDirectory { path, parents, mode, owner, group, note, above_mode, above_note, known, user };
         self.ask(&ask).await.map(|_| ())
     }
 
@@ -177,20 +193,57 @@ impl Client {
     /// The same, only if the directories have this version still (`Found::version`), else `Stale`; 0: in any case.
     pub async fn rename_known(&self, from: &str, to: &str, replace: bool, known: u64) -> Result<()> {
         let (from_path, to) = (from.to_string(), to.to_string());
-        let looked = self.looked();
-        let ask = file::Rename { from: from_path, to, replace, known, asked: self.asked, looked };
+        let (looked, user) = (self.looked(), self.user());
+        let ask = file::Rename { from: from_path, to, replace, removes: false, known, asked: self.asked, looked, user };
         self.ask_counted(from, &ask).await.map(|_| ())
     }
 
     /// Removes a file or directory; with `recursive` everything below too.
     pub async fn delete(&self, path: &str, recursive: bool) -> Result<()> {
-        self.delete_known(path, recursive, 0).await
+        for walks in 1.. {
+            let client = match self.delete_known(path, recursive, 0).await {
+                Err(error) if matches!(Denied::read(&error), Some(Denied::Below { .. })) => {
+                    let looked = self.judge_below(path).await?;
+                    let directories = if walks < WALKS_MAX { looked.directories } else { 0 };
+                    self.relying_on(Looked { directories, ..looked })
+                }
+                done => return done,
+            };
+            match client.delete_known(path, recursive, 0).await {
+                Err(error) if error.kind() == ErrorKind::Stale && walks < LOOKS_MAX => (),
+                done => return done,
+            }
+        }
+        unreachable!("the last walk ends it")
     }
 
-    /// The same, only if the directories have this version still (`Found::version`), else `Stale`; 0: in any case.
+    /// The same, only if the directories have this version still (`Found::version`), else `Stale`; 0: in any case. `Denied` of a tree below
+    /// which the user's rights have to be judged before (`judge_below`).
     pub async fn delete_known(&self, path: &str, recursive: bool, known: u64) -> Result<()> {
-        let ask = file::Delete { path: path.to_string(), recursive, known, asked: self.asked, looked: self.looked() };
+        let (path_text, asked, looked, user) = (path.to_string(), self.asked, self.looked(), self.user());
+        let ask = file::Delete { path: path_text, recursive, known, asked, looked, user };
         self.ask_counted(path, &ask).await.map(|_| ())
+    }
+
+    /// What somebody relies on who removes everything below a directory and may, however much that is; else `Denied`.
+    pub async fn judge_below(&self, path: &str) -> Result<Looked> {
+        let mut looked = Looked { below: true, ..Looked::default() };
+        let mut resume = Vec::new();
+        loop {
+            let (path_text, empty, user) = (path.to_string(), looked.empty.len() as u32, self.user());
+            let ask = file::JudgeBelow { path: path_text, resume: resume.clone(), empty, user };
+            let file::JudgeBelowAnswer { version, empty, next } = self.ask(&ask).await?;
+            // What was seen first counts: what has changed since is told when it is relied on.
+            looked.directories = if resume.is_empty() { version } else { looked.directories };
+            looked.empty.extend(empty);
+            if next.is_empty() {
+                return Ok(looked);
+            }
+            if next == resume || looked.empty.len() > EMPTY_DIRECTORIES_MAX {
+                return Err(out_of_order(path));
+            }
+            resume = next;
+        }
     }
 
     /// Counts what lies under a path, however much that is.

@@ -131,6 +131,7 @@ impl Client {
             holder,
             asked: self.asked,
             looked: self.looked(),
+            user: self.user(),
         };
         let opened = self.ask(&ask).await?;
         Ok(FileWriter { made: true, ..FileWriter::start(self.relying_on_nothing(), path, opened, modified_ms)? })

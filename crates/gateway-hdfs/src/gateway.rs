@@ -39,8 +39,6 @@ pub struct Settings {
     pub planted: Option<Planted>,
 }
 
-/// Members of this group may do everything, too, as in HDFS.
-pub const SUPERUSERS_GROUP: &str = "supergroup";
 /// The one pool that all blocks are in.
 pub const POOL: &str = "BP-1-127.0.0.1-1";
 /// Bytes in a block unless the client says otherwise, as in HDFS.

@@ -2,7 +2,7 @@
 //! to everybody else.
 
 use crate::gateway::{BLOCK_SIZE, REPLICATION};
-use crate::names::acl;
+use base::acl::{self, AclEntry};
 use prost::Message;
 
 /// What HDFS keeps with a file or directory. All zeros and empty: nothing was said.
@@ -22,15 +22,15 @@ pub struct Note {
     pub erasure_coding: String,
     /// Access control entries beyond owner, group and others.
     #[prost(message, repeated, tag = "5")]
-    pub acl: Vec<AclEntry>,
+    pub entries: Vec<StoredEntry>,
     /// Superusers may not read this file: somebody set the extended attribute that says so.
     #[prost(bool, tag = "8")]
     pub unreadable_by_superuser: bool,
 }
 
-/// One entry of an access control list, numbered as in Hadoop's acl.proto.
+/// One of them, numbered as in Hadoop's acl.proto.
 #[derive(Clone, PartialEq, Eq, Message)]
-pub struct AclEntry {
+pub struct StoredEntry {
     /// 0 for access, 1 for what new children inherit.
     #[prost(uint32, tag = "1")]
     pub scope: u32,
@@ -50,10 +50,25 @@ impl Note {
     /// not written by this gateway.
     pub fn read(bytes: &[u8]) -> Note {
         let mut note = Note::decode(bytes).unwrap_or_default();
-        if !acl::is_stored(&note.acl) {
-            note.acl.clear();
+        if !acl::is_stored(&note.acl()) {
+            note.entries.clear();
         }
         note
+    }
+
+    /// Its access control entries.
+    pub fn acl(&self) -> Vec<AclEntry> {
+        let entry = |entry: &StoredEntry| {
+            let StoredEntry { scope, kind, permissions, name } = entry.clone();
+            AclEntry { scope, kind, permissions, name }
+        };
+        self.entries.iter().map(entry).collect()
+    }
+
+    /// The note with these.
+    pub fn with_acl(self, acl: Vec<AclEntry>) -> Note {
+        let entry = |AclEntry { scope, kind, permissions, name }| StoredEntry { scope, kind, permissions, name };
+        Note { entries: acl.into_iter().map(entry).collect(), ..self }
     }
 
     /// Bytes in a block of the file.
@@ -69,10 +84,10 @@ impl Note {
 
 #[cfg(test)]
 mod tests {
-    use super::{AclEntry, Note};
+    use super::Note;
     use crate::message::names::BatchedKey;
     use crate::message::rpc::ConnectionContext;
-    use crate::names::acl;
+    use base::acl::{self, AclEntry};
     use prost::Message;
     use sim::random::SimRandom;
 
@@ -82,7 +97,7 @@ mod tests {
     fn fuzz_notes() {
         let entry = |kind, name: &str| AclEntry { scope: 0, kind, permissions: 5, name: name.to_string() };
         let acl = vec![entry(0, "ada"), entry(1, "")];
-        let whole = Note { block_size: 1 << 20, replication: 3, acl, ..Note::default() };
+        let whole = Note { block_size: 1 << 20, replication: 3, ..Note::default() }.with_acl(acl);
         assert_eq!(Note::read(&whole.encode_to_vec()), whole);
         for seed in sim::fuzz::seeds(2_000) {
             let random = SimRandom::new(seed);
@@ -94,7 +109,7 @@ mod tests {
                 for bytes in [&note, &other] {
                     let read = Note::read(bytes);
                     assert!(
-                        acl::is_stored(&read.acl) && read.block_size() > 0 && read.replication() > 0,
+                        acl::is_stored(&read.acl()) && read.block_size() > 0 && read.replication() > 0,
                         "seed {seed}"
                     );
                     assert_eq!(Note::read(&read.encode_to_vec()), read, "seed {seed}");

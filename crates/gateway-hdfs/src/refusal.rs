@@ -4,6 +4,7 @@
 //! what programs do.
 
 use base::error::{Error, ErrorKind};
+use base::permission::Denied;
 use base::quota::Exceeded;
 
 /// A call that was not done.
@@ -99,6 +100,9 @@ impl From<Error> for Refusal {
         if let Some(exceeded) = Exceeded::read(&error) {
             return over_quota(&exceeded);
         }
+        if let Some(denied) = Denied::read(&error) {
+            return denied.into();
+        }
         let class = match error.kind() {
             ErrorKind::NotFound => FILE_NOT_FOUND,
             ErrorKind::Exists => FILE_EXISTS,
@@ -109,8 +113,38 @@ impl From<Error> for Refusal {
             ErrorKind::Busy | ErrorKind::Unreachable => RETRIABLE,
             ErrorKind::Corrupt | ErrorKind::Full | ErrorKind::Io | ErrorKind::Protocol | ErrorKind::Refused => IO,
             ErrorKind::OverQuota => IO,
+            ErrorKind::Denied => ACCESS_CONTROL,
         };
         Refusal::new(class, error.text())
+    }
+}
+
+impl From<Denied> for Refusal {
+    /// In HDFS's words: programs take them apart.
+    fn from(denied: Denied) -> Refusal {
+        const ACTIONS: [&str; 8] =
+            ["NONE", "EXECUTE", "WRITE", "WRITE_EXECUTE", "READ", "READ_EXECUTE", "READ_WRITE", "ALL"];
+        let text = match denied {
+            Denied::NotDirectory { path } => format!("{path} (is not a directory)"),
+            Denied::Access { user, access, path, what } => {
+                let action = ACTIONS.get(access as usize).unwrap_or(&"ALL");
+                format!("Permission denied: user={user}, access={action}, inode=\"{path}\":{}", what.in_short())
+            }
+            Denied::Below { path } => format!("Permission denied: nobody looked at what is below {path}"),
+            Denied::Owner { user, path } => {
+                format!("Permission denied. user={user} is not the owner of inode={path}")
+            }
+            Denied::Sticky { user, path, what, parent_path, parent } => format!(
+                "Permission denied by sticky bit: user={user}, path=\"{path}\":{}, parent=\"{parent_path}\":{}",
+                what.in_short(),
+                parent.in_short()
+            ),
+            Denied::Superuser { user } => {
+                format!("User {user} is not a super user (non-super user cannot change owner).")
+            }
+            Denied::Group { user, group } => format!("User {user} does not belong to {group}"),
+        };
+        Refusal::new(ACCESS_CONTROL, text)
     }
 }
 
@@ -151,8 +185,10 @@ fn bytes(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{BYTES_OVER_QUOTA, NAMES_OVER_QUOTA, RETRIABLE, Refusal, bytes};
+    use super::{ACCESS_CONTROL, BYTES_OVER_QUOTA, NAMES_OVER_QUOTA, RETRIABLE, Refusal, bytes};
     use base::error::{Error, ErrorKind};
+    use base::permission::Denied;
+    use base::permission::{ALL, Described, EXECUTE, READ, Rights, WRITE};
     use base::quota::Exceeded;
 
     /// A store that is busy is asked again: it holds no file.
@@ -173,5 +209,42 @@ mod tests {
         assert_eq!(refusal(false, 1024, 128 << 20), Refusal::new(BYTES_OVER_QUOTA, text));
         let texts = [0, 1023, 1536, (1 << 20) - 1, u64::MAX].map(bytes);
         assert_eq!(texts, ["0 B", "1023 B", "1.50 KB", "1.00 MB", "16.00 EB"]);
+    }
+
+    /// Missing rights are said in HDFS's words, as far as the store's sentence brought them here.
+    #[test]
+    fn missing_rights() {
+        let rights = |directory, mode| Rights { directory, mode, owner: "ann", group: "staff", acl: &[] };
+        let said = |denied: Denied| Refusal::from(Error::from(denied));
+        let text = |directory, mode, access| {
+            let what = Described::of(&rights(directory, mode));
+            said(Denied::Access { user: "bob".to_string(), access, path: "/d".to_string(), what }).text
+        };
+        let expected = "Permission denied: user=bob, access=WRITE, inode=\"/d\":ann:staff:drwxr-xr-x";
+        assert_eq!(text(true, 0o755, WRITE), expected);
+        let expected = "Permission denied: user=bob, access=READ_EXECUTE, inode=\"/d\":ann:staff:drwxrwxrwT";
+        assert_eq!(text(true, 0o1776, READ | EXECUTE), expected);
+        let expected = "Permission denied: user=bob, access=ALL, inode=\"/d\":ann:staff:-rwxr-x---";
+        assert_eq!(text(false, 0o750, ALL), expected);
+        let (what, parent) = (Described::of(&rights(false, 0o644)), Described::of(&rights(true, 0o1777)));
+        let (user, path, parent_path) = ("bob".to_string(), "/shared/f".to_string(), "/shared".to_string());
+        let sticky = said(Denied::Sticky { user: user.clone(), path: path.clone(), what, parent_path, parent });
+        let expected = "Permission denied by sticky bit: user=bob, path=\"/shared/f\":ann:staff:-rw-r--r--, \
+                        parent=\"/shared\":ann:staff:drwxrwxrwt";
+        assert_eq!(sticky, Refusal::new(ACCESS_CONTROL, expected));
+        for (denied, expected) in [
+            (
+                Denied::Owner { user: user.clone(), path: path.clone() },
+                "Permission denied. user=bob is not the owner of inode=/shared/f",
+            ),
+            (
+                Denied::Superuser { user: user.clone() },
+                "User bob is not a super user (non-super user cannot change owner).",
+            ),
+            (Denied::Group { user, group: "wheel".to_string() }, "User bob does not belong to wheel"),
+            (Denied::NotDirectory { path }, "/shared/f (is not a directory)"),
+        ] {
+            assert_eq!(said(denied), Refusal::new(ACCESS_CONTROL, expected));
+        }
     }
 }

@@ -1,5 +1,5 @@
 //! What is kept with a file or directory besides its bytes: permission bits, owners, times, extended attributes, a
-//! gateway's note. Rights are judged by gateways: who asks here is not proven.
+//! gateway's note.
 
 use crate::format::{InodeRecord, SessionRecord, XattrRecord, XattrsRecord};
 use crate::key::Key;
@@ -38,12 +38,16 @@ impl State {
             check_note(note)?;
             record.note.clone_from(note);
         }
+        if let Some(acl) = &new.acl {
+            record.set_acl(acl);
+        }
         record.copies = new.copies.unwrap_or(record.copies);
         record.modified = new.modified.map_or(record.modified, |time| time.0);
         record.accessed = new.accessed.map_or(record.accessed, |time| time.0);
         if record != before {
             let rights = |record: &InodeRecord| (record.mode, record.owner.clone(), record.group.clone());
-            let judged = rights(&record) != rights(&before) || record.note != before.note;
+            let judged =
+                rights(&record) != rights(&before) || (&record.note, &record.acl) != (&before.note, &before.acl);
             record.version = record.version.saturating_add(u64::from(judged));
             self.put_file(inode, &record, Taken::of(&before))?;
             if record.directory && judged {
@@ -57,7 +61,8 @@ impl State {
     pub fn get_xattrs(&mut self, path: &Path, name: Option<&str>) -> Result<Reply> {
         let found = self.find(path)?;
         let xattrs = self.xattrs(&found)?.xattrs.into_iter();
-        let wanted = xattrs.filter(|xattr| name.is_none_or(|name| xattr.name == name));
+        let seen = xattrs.filter(|xattr| self.sees_xattr(&xattr.name));
+        let wanted = seen.filter(|xattr| name.is_none_or(|name| xattr.name == name));
         let found: Vec<_> = wanted.map(|xattr| (xattr.name, xattr.value)).collect();
         match name {
             Some(name) if found.is_empty() => Err(no_xattr(path, name)),
@@ -166,12 +171,14 @@ impl State {
 
 /// The record of a session that begins.
 pub fn session_record(user: &User) -> Result<SessionRecord> {
-    for name in [&user.owner, &user.group] {
+    for name in [&user.name].into_iter().chain(&user.groups) {
         if !name.is_empty() {
             check_user_name(name)?;
         }
     }
-    Ok(SessionRecord { ended: false, owner: user.owner.clone(), group: user.group.clone() })
+    let (group, groups) =
+        user.groups.split_first().map(|(first, rest)| (first.clone(), rest.to_vec())).unwrap_or_default();
+    Ok(SessionRecord { ended: false, owner: user.name.clone(), group, groups })
 }
 
 /// `Invalid` unless these are permission bits.

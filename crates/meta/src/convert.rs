@@ -190,6 +190,7 @@ pub fn reply_record(reply: &Reply) -> ReplyRecord {
         Reply::Entries { .. }
         | Reply::Answered(_)
         | Reply::Found { .. }
+        | Reply::Below { .. }
         | Reply::PathOf(_)
         | Reply::Located(_)
         | Reply::Xattrs(_)

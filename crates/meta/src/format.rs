@@ -10,9 +10,10 @@ use base::limit::BLOCK;
 use base::version::ProgramVersion;
 use prost::Message;
 
-/// Version of everything in this file. Version 1 is read, too: it knew no kinds of groups (`GroupRecord::kind`) and no notes of other
-/// gateways (`InodeRecord::notes`), and would lose them. A store of a newer version is refused.
-pub const VERSION: u32 = 2;
+/// Version of everything in this file. Older ones are read, too: version 1 knew no kinds of groups (`GroupRecord::kind`) and no notes of other
+/// gateways (`InodeRecord::notes`), version 2 no access control lists (`InodeRecord::acl`), and they would lose them. A store of a newer
+/// version is refused.
+pub const VERSION: u32 = 3;
 /// The oldest version that is read.
 pub const VERSION_MIN: u32 = 1;
 /// The least program that reads `VERSION`. Who raises the one raises the other.
@@ -157,6 +158,34 @@ pub struct InodeRecord {
     /// For whom it was closed while he had it open; none: for nobody.
     #[prost(message, optional, tag = "27")]
     pub kept: Option<KeptRecord>,
+    /// Its access control list; none: the one in `note`, where the HDFS gateway kept it up to version 2.
+    #[prost(message, optional, tag = "28")]
+    pub acl: Option<AclRecord>,
+}
+
+/// An access control list as `base::acl` stores it.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct AclRecord {
+    /// In their order.
+    #[prost(message, repeated, tag = "1")]
+    pub entries: Vec<AclEntryRecord>,
+}
+
+/// One entry of it.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct AclEntryRecord {
+    /// `AclEntry::scope`.
+    #[prost(uint32, tag = "1")]
+    pub scope: u32,
+    /// `AclEntry::kind`.
+    #[prost(uint32, tag = "2")]
+    pub kind: u32,
+    /// `AclEntry::permissions`.
+    #[prost(uint32, tag = "3")]
+    pub permissions: u32,
+    /// `AclEntry::name`.
+    #[prost(string, tag = "4")]
+    pub name: String,
 }
 
 /// A file that was closed although its holder in a gateway's protocol did not ask for that, because the gateway is gone or another one takes
@@ -398,6 +427,9 @@ pub struct SessionRecord {
     /// And which group of people.
     #[prost(string, tag = "3")]
     pub group: String,
+    /// Other groups that the user is in.
+    #[prost(string, repeated, tag = "4")]
+    pub groups: Vec<String>,
 }
 
 /// Under `Key::Device`.

@@ -1,9 +1,12 @@
 //! The metadata store and its rules: names, extents, groups, bags, devices, sessions. An engine: a step function without threads,
 //! sockets or clock. A group-committed log acknowledges; an overlay and an embedded tree hold the state behind it.
 
+mod access;
+mod acl;
 mod answers;
 mod attributes;
 mod bags;
+mod below;
 mod calls;
 mod convert;
 mod devices;

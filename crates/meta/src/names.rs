@@ -1,5 +1,6 @@
 //! Names: finding, listing, making directories, renaming, deleting.
 
+use crate::access::Kept;
 use crate::attributes::check_new;
 use crate::convert;
 use crate::format::{FIRST_GENERATION, InodeRecord, NameRecord};
@@ -14,14 +15,17 @@ use base::error::{Error, ErrorKind, Result};
 use base::id::{InodeId, ROOT};
 use base::limit::{ATTRIBUTES_MAX, LIST_PAGE_BYTES, LOCATED_PAGE_MAX};
 use base::policy::Policy;
+use std::sync::Arc;
 
 /// A directory that was looked up.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Directory {
     /// Which.
     pub inode: InodeId,
     /// Its effective wishes.
     pub policy: Policy,
+    /// What decides who may do what with it.
+    pub rights: Arc<Kept>,
     /// The newest change that the lookup met.
     observed: u64,
 }
@@ -47,7 +51,7 @@ impl State {
     pub fn directory(&mut self, text: &str) -> Result<Directory> {
         if let Some(directory) = self.directories.get(text) {
             self.layers.observe(directory.observed);
-            return Ok(*directory);
+            return Ok(directory.clone());
         }
         let (inode, above) = match text.rsplit_once('/') {
             None => (ROOT, Policy::default()),
@@ -62,15 +66,16 @@ impl State {
         };
         let record = self.named_inode(&NameRecord { inode: inode.0, directory: true })?;
         let policy = convert::policy(record.policy).over(above);
-        Ok(self.remember_directory(text, inode, policy))
+        Ok(self.remember_directory(text, inode, policy, &record))
     }
 
-    fn remember_directory(&mut self, text: &str, inode: InodeId, policy: Policy) -> Directory {
-        let directory = Directory { inode, policy, observed: self.layers.observed() };
+    fn remember_directory(&mut self, text: &str, inode: InodeId, policy: Policy, record: &InodeRecord) -> Directory {
+        let (rights, observed) = (Arc::new(self.kept(record)), self.layers.observed());
+        let directory = Directory { inode, policy, rights, observed };
         if self.directories.len() >= DIRECTORIES_MAX {
             self.directories.clear();
         }
-        self.directories.insert(text.to_string(), directory);
+        self.directories.insert(text.to_string(), directory.clone());
         directory
     }
 
@@ -95,7 +100,7 @@ impl State {
         self.put(&Key::Inode(inode), &record);
         // What this transaction made is met by whoever uses the directory before it is durable.
         self.layers.observe(self.sequence() + 1);
-        Ok(self.remember_directory(text, inode, parent.policy))
+        Ok(self.remember_directory(text, inode, parent.policy, &record))
     }
 
     /// The directory with this text, made if it is missing as `new` says for what is made on the way.
@@ -114,8 +119,8 @@ impl State {
             None => (!name.is_empty()).then(|| name.to_string()),
         };
         InodeRecord {
-            owner: or(&new.owner, &self.user.owner),
-            group: or(&new.group, &self.user.group),
+            owner: or(&new.owner, &self.asker.user.name),
+            group: or(&new.group, self.asker.user.groups.first().map_or("", String::as_str)),
             modified: self.wall.0,
             created: self.wall.0,
             mode: new.mode,

@@ -51,6 +51,7 @@ impl State {
 
     fn put_file_packed(&mut self, session: SessionId, file: &PutFile) -> Result<InodeId> {
         check_mode(file.mode)?;
+        self.judge_put(file)?;
         if file.directory {
             return self.put_directory(file);
         }

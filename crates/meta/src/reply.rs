@@ -25,6 +25,15 @@ pub enum Reply {
         /// Only what the path names is there, if anything: the asker knows the rest.
         without_above: bool,
     },
+    /// Everything below a directory may be removed, as far as was looked.
+    Below {
+        /// The version of the directories.
+        version: u64,
+        /// Directories that may go only because they are empty.
+        empty: Vec<InodeId>,
+        /// To go on with; none if this was the last part.
+        resume: Option<Vec<u8>>,
+    },
     /// What was answered to a change before, if it is remembered.
     Answered(Option<Box<Reply>>),
     /// An absolute path.

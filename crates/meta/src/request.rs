@@ -8,7 +8,9 @@ pub use types::{
 };
 
 use crate::path::Path;
+use base::acl::AclEntry;
 use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, InodeId, NodeId, SessionId};
+use base::permission::Wanted;
 use base::policy::{Class, Compression, Policy};
 use base::unit::WallTime;
 use std::time::Duration;
@@ -79,13 +81,13 @@ pub struct Seen {
     pub version: Option<u64>,
 }
 
-/// Whom the files of a session belong to. Nobody proves it yet.
+/// Who asks, and whom what is made belongs to. Nobody proves it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
-    /// The owner's name; empty: nobody said.
-    pub owner: String,
-    /// The name of a group of people; empty: nobody said.
-    pub group: String,
+    /// The name; empty: nobody said.
+    pub name: String,
+    /// The names of the groups of people that the user is in; what is made belongs to the first one.
+    pub groups: Vec<String>,
 }
 
 /// What to change of a file's or directory's attributes; none leaves them.
@@ -105,6 +107,8 @@ pub struct NewAttributes {
     pub note: Option<Vec<u8>>,
     /// How often its bytes count against quotas.
     pub copies: Option<u32>,
+    /// Its access control list, as it is stored.
+    pub acl: Option<Vec<AclEntry>>,
 }
 
 /// What a new file or directory has from the start.
@@ -173,6 +177,24 @@ pub enum Request {
         /// The version of the directories that the asker has looked up, the path's own among them; 0: none. If it is the present
         /// one, the attributes of what the path names are answered alone.
         known: u64,
+        /// What the asker must be allowed to there.
+        wanted: Wanted,
+    },
+    /// `Below`: whether the asker may remove everything below a directory. A bounded part of it is looked at in each call.
+    JudgeBelow {
+        /// Which.
+        path: Path,
+        /// Where the last call stopped.
+        resume: Option<Vec<u8>>,
+        /// Empty directories that were told in the calls before.
+        empty: usize,
+    },
+    /// Any other request, but asked for another user. Only a session of a superuser may ask so: a gateway's. The outermost of all.
+    For {
+        /// For whom.
+        user: User,
+        /// What.
+        request: Box<Request>,
     },
     /// `PathOf` a file or directory. `NotFound` if it has none.
     PathOf {
@@ -199,6 +221,8 @@ pub enum Request {
         seen: Vec<Seen>,
         /// Directories that were found empty and have to be so still; at most `EMPTY_DIRECTORIES_MAX`.
         empty: Vec<InodeId>,
+        /// What is below what the change removes was judged (`JudgeBelow`).
+        below: bool,
         /// The change.
         change: Box<Request>,
     },
@@ -343,6 +367,8 @@ pub enum Request {
         to: Path,
         /// Whether a file or empty directory of the new name is replaced (a file by a file, a directory by a directory).
         replace: bool,
+        /// It is as good as removed, so its asker must be allowed to remove everything below it.
+        removes: bool,
     },
     /// Removes a name and what it stands for. `Done`.
     Delete {

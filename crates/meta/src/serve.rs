@@ -19,6 +19,7 @@ impl Request {
             self,
             Request::Stat { .. }
                 | Request::Lookup { .. }
+                | Request::JudgeBelow { .. }
                 | Request::PathOf { .. }
                 | Request::Answered { .. }
                 | Request::List { .. }
@@ -54,6 +55,7 @@ impl Request {
     /// needs an open session. Left out is only what cannot undo anything when it is done again, whatever came between:
     pub fn is_remembered(&self) -> bool {
         match self {
+            Request::For { request, .. } => request.is_remembered(),
             Request::Provided { change, .. } | Request::Asked { change, .. } => change.is_remembered(),
             // A session that is open stays open, one that is over stays over, and no other one has its name.
             Request::OpenSession { .. } | Request::CloseSession => false,
@@ -74,6 +76,7 @@ impl Request {
     /// Whether it names so many paths that it may take milliseconds.
     pub fn is_long(&self) -> bool {
         match self {
+            Request::For { request, .. } => request.is_long(),
             Request::Provided { change, .. } | Request::Asked { change, .. } => change.is_long(),
             Request::Concat { sources, .. } => sources.len() > SHORT_CONCAT,
             Request::List { limit, located, .. } => *limit > if *located { SHORT_PAGE / 2 } else { SHORT_PAGE },
@@ -131,9 +134,11 @@ impl Request {
 impl State {
     /// Answers a read.
     pub fn read(&mut self, caller: Caller, request: Request) -> Result<Reply> {
+        self.judge(&request)?;
         match request {
             Request::Stat { path } => self.stat(&path),
-            Request::Lookup { path, known } => self.lookup(&path, known),
+            Request::Lookup { path, known, .. } => self.lookup(&path, known),
+            Request::JudgeBelow { path, resume, empty } => self.judge_below(&path, resume.as_deref(), empty),
             Request::PathOf { inode } => self.answer_path_of(inode),
             Request::Answered { asked } => self.answered(caller.session, asked),
             Request::List { path, after, limit, located } => self.list(&path, after.as_deref(), (limit, located)),
@@ -185,19 +190,30 @@ impl State {
 
     /// Makes a change, in the transaction under way.
     pub fn serve(&mut self, caller: Caller, request: &Request) -> Result<Reply> {
-        let session = caller.session;
         match request {
-            Request::OpenSession { user } => self.open_session(session, user),
-            Request::CloseSession => self.end_session(session),
-            Request::Provided { directories, seen, empty, change } => {
+            Request::Provided { directories, seen, empty, below, change } => {
                 if *directories != 0 || seen.is_empty() {
                     self.check_directories(*directories)?;
                 }
                 self.check_seen(change, seen)?;
                 self.check_empty(empty)?;
+                self.asker.below_is_judged = *below;
                 self.serve(caller, change)
             }
             Request::Asked { asked, change } => self.serve_asked(caller, *asked, change),
+            change => {
+                self.judge(change)?;
+                self.make(caller, change)
+            }
+        }
+    }
+
+    /// Makes a change that its asker may make.
+    fn make(&mut self, caller: Caller, request: &Request) -> Result<Reply> {
+        let session = caller.session;
+        match request {
+            Request::OpenSession { user } => self.open_session(session, user),
+            Request::CloseSession => self.end_session(session),
             Request::Mkdir { path, parents, new } => self.mkdir(path, *parents, new),
             Request::Create { path, overwrite, parents, new } => self.create(session, path, *overwrite, *parents, new),
             Request::AppendOpen { file, holder, began, at } => self.append_open(session, file, holder, (*began, *at)),
@@ -218,7 +234,7 @@ impl State {
             Request::Abandon { inode, generation } => self.abandon(session, *inode, *generation),
             Request::PackGroup { finished, policy } => self.pack_group(session, *finished, *policy),
             Request::PutFiles { files } => self.put_files(session, files),
-            Request::Rename { from, to, replace } => self.rename(from, to, *replace),
+            Request::Rename { from, to, replace, .. } => self.rename(from, to, *replace),
             Request::Delete { path, recursive } => self.delete(path, *recursive),
             Request::SetAttributes { path, new } => self.set_attributes(path, new),
             Request::SetXattr { path, name, value } => self.set_xattr(path, name, value.as_deref()),

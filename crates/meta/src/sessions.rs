@@ -95,7 +95,7 @@ impl Sessions {
         leases
     }
 
-    /// Owner and group of what this session creates.
+    /// Who has this session.
     pub fn user(&self, session: SessionId) -> Arc<User> {
         self.open.get(&session).map(|session| session.user.clone()).unwrap_or_default()
     }
@@ -155,11 +155,13 @@ impl State {
             sessions.push((SessionId(wide_at(key, 1)), record));
             Ok(true)
         })?;
-        for (session, SessionRecord { ended, owner, group }) in sessions {
+        for (session, SessionRecord { ended, owner, group, groups }) in sessions {
             if ended {
                 self.sessions.ending.insert(session);
             } else {
-                self.sessions.opened(session, &User { owner, group }, self.now);
+                let first = Some(group).filter(|group| !group.is_empty());
+                let user = User { name: owner, groups: first.into_iter().chain(groups).collect() };
+                self.sessions.opened(session, &user, self.now);
                 self.load_calls(session)?;
             }
         }

@@ -1,5 +1,6 @@
 //! The state and its transactions: what a request reads and changes, kept whole or taken back whole.
 
+use crate::access::Asker;
 use crate::devices::Devices;
 use crate::floors::Floors;
 use crate::format::{self, CountersRecord, InodeRecord, NameRecord, SEQUENCE_MAX};
@@ -9,7 +10,7 @@ use crate::layers::{Layers, Slot};
 use crate::names::Directory;
 use crate::nodes::Nodes;
 use crate::quota::{self, Load, Taken};
-use crate::request::{Asked, User};
+use crate::request::Asked;
 use crate::sessions::Sessions;
 use crate::slots::Slots;
 use crate::widen::Widths;
@@ -58,8 +59,10 @@ pub struct State {
     pub now: Time,
     /// The same moment on the calendar.
     pub wall: WallTime,
-    /// Owner and group of what the current request creates.
-    pub user: Arc<User>,
+    /// Who makes the current request.
+    pub asker: Asker,
+    /// The user who may do everything, and owns what nobody claimed: whoever runs the node.
+    pub superuser: String,
     /// How wide files become.
     pub widths: Widths,
     /// Answers that are remembered for one session at the most.
@@ -120,7 +123,8 @@ impl State {
             random,
             now: Time::ZERO,
             wall: WallTime(0),
-            user: Arc::default(),
+            asker: Asker::default(),
+            superuser: String::new(),
             widths: Widths::default(),
             remembered_max: REMEMBERED_CALLS,
             page_max: LIST_PAGE_MAX,

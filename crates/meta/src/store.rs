@@ -41,6 +41,8 @@ pub struct Settings {
     pub remembered_answers: usize,
     /// Entries, extents, groups and the like in one page of an answer at the most. `limit::LIST_PAGE_MAX` unless there is a reason.
     pub page_max: usize,
+    /// The user who may do everything, and owns what nobody claimed: whoever runs the node. Empty: there is none by name.
+    pub superuser: String,
     /// A fault put in on purpose, by the simulation alone.
     pub planted: Option<Planted>,
 }
@@ -62,6 +64,7 @@ impl Settings {
             remembered_calls,
             remembered_answers,
             page_max,
+            superuser: String::new(),
             planted,
         }
     }
@@ -152,6 +155,7 @@ impl<T> Store<T> {
         state.widths = settings.widths;
         state.remembered_max = settings.remembered_calls;
         state.page_max = settings.page_max;
+        state.superuser.clone_from(&settings.superuser);
         state.holders = Holders::since(now);
         state.load_sessions()?;
         state.load_answers(settings.remembered_answers)?;
@@ -182,8 +186,15 @@ impl<T> Store<T> {
         self.state.layers.forget_observed();
         self.requests += 1;
         self.state.sessions.pass(caller);
+        let (user, request) = match request {
+            Request::For { user, request } => (Some(user), *request),
+            request => (None, request),
+        };
+        let asked = self.state.asked_by(caller.session, user);
         let change = request.is_change();
-        let (result, wait_for) = if change {
+        let (result, wait_for) = if let Err(denied) = asked {
+            (Err(denied), 0)
+        } else if change {
             let result = self.change(caller, request);
             // A change waits for its own entry; one that changed nothing, or failed, for what it saw.
             (result, self.state.layers.observed())
@@ -204,7 +215,6 @@ impl<T> Store<T> {
             request.is_remembered() && !(self.planted == Some(Planted::ChangeNotRemembered) && request.is_setting());
         // A call without a number is never asked again.
         let remembered = once && caller.call != 0;
-        self.state.user = self.state.sessions.user(caller.session);
         if once {
             if self.planted != Some(Planted::RetriedChangeRepeated)
                 && let Some(reply) = self.state.remembered(caller)?

@@ -33,7 +33,7 @@ impl State {
         let levels = self.walk(levels, |found| {
             if found.directory {
                 totals.directories += 1;
-                return Ok(());
+                return self.permit_listing(InodeId(found.inode));
             }
             // A name that was replaced between calls is counted as it is now; one without a file is not counted.
             if let Some(record) = self.layers.record::<InodeRecord>(&Key::Inode(InodeId(found.inode)))? {

@@ -13,7 +13,7 @@ pub const STEP_MAX: usize = 4096;
 pub const LEVELS_MAX: usize = 4 * PATH_DEPTH_MAX;
 
 /// Names that are read at once.
-const PAGE: usize = 256;
+pub const PAGE: usize = 256;
 
 /// The beginning of a walk through a directory, or what is to be walked there when what is below it is done.
 pub fn level(directory: u64) -> WalkLevelRecord {

@@ -3,6 +3,7 @@
 //! Messages are prost structs, defined here in Rust and nowhere else. A field's tag is never reused; new fields are
 //! optional by nature (absent means zero or empty). Payload bytes travel beside the message, never inside it.
 
+mod access;
 pub mod bag;
 pub mod chunk;
 pub mod cluster;
@@ -90,6 +91,7 @@ asks! {
     36 file::Concat => file::Attributes,
     37 file::Lookup => file::LookupAnswer,
     38 file::PathOf => file::PathOfAnswer,
+    39 file::JudgeBelow => file::JudgeBelowAnswer,
     40 file::Recover => file::Attributes,
     41 file::Holders => file::HoldersAnswer,
     42 file::BeginBlock => Done,

@@ -79,8 +79,8 @@ impl Hdfs {
             node.metadata()?.ask_for(Caller { session, call: 0, floor: 0 }, meta::Request::CloseSession).await?;
         }
         let session = session_of(node.id, given.incarnation);
-        let (owner, group) = os::user::current();
-        let user = User { owner, group };
+        let (name, groups) = os::user::with_groups();
+        let user = User { name, groups };
         node.metadata()?.keep_open(session);
         node.metadata()?.ask_for(Caller { session, call: 0, floor: 0 }, meta::Request::OpenSession { user }).await?;
         let client = Client::over(given.near(session), given.around(String::new()));
@@ -163,12 +163,13 @@ impl Given {
     }
 
     fn around(&self, address: String) -> client::Settings {
+        let (name, groups) = os::user::with_groups();
         client::Settings {
             net: self.net.clone(),
             address,
             program: "stormwell serve (hdfs)".to_string(),
             credentials: self.credentials.clone(),
-            user: os::user::current(),
+            user: client::User { name, groups },
             clock: self.node.clock.clone(),
             random: self.random.clone(),
             pool: self.pool.clone(),

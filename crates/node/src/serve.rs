@@ -299,6 +299,7 @@ fn open_metadata(
     let tree = world.tree(&directory.join("tree.redb"), settings.backend)?;
     let capacities = settings.devices.iter().map(|device| device.capacity.unwrap_or(u64::MAX));
     let sizes = world.meta_settings(capacities.fold(0, u64::saturating_add), random.clone());
+    let sizes = meta::Settings { superuser: os::user::current().0, ..sizes };
     let stats = Arc::new(DiskStats::default());
     let disk = MeteredDisk::wrap(opened.disk, stats.clone(), clock.clone());
     let (metadata, engines) =

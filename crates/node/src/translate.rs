@@ -4,9 +4,10 @@ use crate::metadata::Translate;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, DeviceId, Generation, GroupId, InodeId, Owner};
 use base::limit::{
-    COMPOUND_FILES_MAX, CONCAT_FILES_MAX, ENTRY_MAX, FRAME_MESSAGE_MAX, HOLDERS_TOLD_MAX, LISTED_EXTENTS_BYTES,
-    LOCATED, REFUSED_MAX,
+    COMPOUND_FILES_MAX, CONCAT_FILES_MAX, ENTRY_MAX, FRAME_MESSAGE_MAX, GROUPS_MAX, HOLDERS_TOLD_MAX,
+    LISTED_EXTENTS_BYTES, LOCATED, REFUSED_MAX,
 };
+use base::permission::Wanted;
 use base::policy::{Class, Compression, Level, Policy};
 use base::unit::WallTime;
 use meta::request::{
@@ -26,13 +27,21 @@ const FILE_MODE: u32 = 0o644;
 pub fn request(call: &mut Call) -> Result<(Request, Translate)> {
     Ok(match call.kind {
         session::Renew::KIND => {
-            let session::Renew { owner, group, again } = call.ask()?;
-            (if again { Request::Renew } else { Request::OpenSession { user: User { owner, group } } }, done)
+            let session::Renew { owner: name, group, groups, again } = call.ask()?;
+            let first = Some(group).filter(|group| !group.is_empty());
+            let groups = first.into_iter().chain(groups).take(GROUPS_MAX).collect();
+            (if again { Request::Renew } else { Request::OpenSession { user: User { name, groups } } }, done)
         }
         file::Stat::KIND => (Request::Stat { path: path(&call.ask::<file::Stat>()?.path)? }, attributes),
         file::Lookup::KIND => {
             let ask: file::Lookup = call.ask()?;
-            (Request::Lookup { path: path(&ask.path)?, known: ask.known }, found)
+            let wanted = wanted(ask.wanted.unwrap_or_default());
+            (of(ask.user, Request::Lookup { path: path(&ask.path)?, known: ask.known, wanted }), found)
+        }
+        file::JudgeBelow::KIND => {
+            let file::JudgeBelow { path: text, resume, empty, user } = call.ask()?;
+            let resume = (!resume.is_empty()).then_some(resume);
+            (of(user, Request::JudgeBelow { path: path(&text)?, resume, empty: empty as usize }), below)
         }
         file::PathOf::KIND => (Request::PathOf { inode: InodeId(call.ask::<file::PathOf>()?.inode) }, path_of),
         file::List::KIND => (list(call.ask()?, call.respond.room())?, entries),
@@ -50,13 +59,18 @@ pub fn request(call: &mut Call) -> Result<(Request, Translate)> {
         file::Locate::KIND => (locate(call.ask()?)?, located),
         file::Rename::KIND => {
             let ask: file::Rename = call.ask()?;
-            let rename = Request::Rename { from: path(&ask.from)?, to: path(&ask.to)?, replace: ask.replace };
-            (asked(ask.asked, provided(ask.known, seen(ask.looked, rename))), done)
+            let rename = Request::Rename {
+                from: path(&ask.from)?,
+                to: path(&ask.to)?,
+                replace: ask.replace,
+                removes: ask.removes,
+            };
+            (of(ask.user, asked(ask.asked, provided(ask.known, seen(ask.looked, rename)))), done)
         }
         file::Delete::KIND => {
             let ask: file::Delete = call.ask()?;
             let delete = Request::Delete { path: path(&ask.path)?, recursive: ask.recursive };
-            (asked(ask.asked, provided(ask.known, seen(ask.looked, delete))), done)
+            (of(ask.user, asked(ask.asked, provided(ask.known, seen(ask.looked, delete)))), done)
         }
         file::SetAttributes::KIND => (set_attributes(call.ask()?)?, done),
         file::GetXattrs::KIND => {
@@ -134,14 +148,17 @@ fn at_most(what: &str, count: usize, most: usize) -> Result<()> {
 fn provided(directories: u64, change: Request) -> Request {
     match directories {
         0 => change,
-        _ => Request::Provided { directories, seen: Vec::new(), empty: Vec::new(), change: Box::new(change) },
+        _ => {
+            let (seen, empty, change) = (Vec::new(), Vec::new(), Box::new(change));
+            Request::Provided { directories, seen, empty, below: false, change }
+        }
     }
 }
 
 /// A change that depends on what the asker has found at its paths, unless it has looked at nothing.
 fn seen(looked: Option<file::Looked>, change: Request) -> Request {
-    let Some(file::Looked { directories, seen, empty }) = looked else { return change };
-    if directories == 0 && seen.is_empty() && empty.is_empty() {
+    let Some(file::Looked { directories, seen, empty, below }) = looked else { return change };
+    if directories == 0 && seen.is_empty() && empty.is_empty() && !below {
         return change;
     }
     let seen = seen.into_iter().map(|file::Seen { inode, version }| {
@@ -149,7 +166,7 @@ fn seen(looked: Option<file::Looked>, change: Request) -> Request {
         Seen { inode, version }
     });
     let (seen, empty) = (seen.collect(), empty.into_iter().map(InodeId).collect());
-    Request::Provided { directories, seen, empty, change: Box::new(change) }
+    Request::Provided { directories, seen, empty, below, change: Box::new(change) }
 }
 
 /// A change that may be asked again at another gateway, if it is one.
@@ -158,6 +175,22 @@ fn asked(asked: Option<file::Asked>, change: Request) -> Request {
         None => change,
         Some(asked) => Request::Asked { asked: asked_of(asked), change: Box::new(change) },
     }
+}
+
+/// What is asked for another user, if it is.
+fn of(user: Option<file::User>, request: Request) -> Request {
+    match user {
+        None => request,
+        Some(file::User { name, groups }) => {
+            let groups = groups.into_iter().take(GROUPS_MAX).collect();
+            Request::For { user: User { name, groups }, request: Box::new(request) }
+        }
+    }
+}
+
+fn wanted(wanted: file::Wanted) -> Wanted {
+    let file::Wanted { ancestor, parent, access, owner } = wanted;
+    Wanted { ancestor, parent, access, owner }
 }
 
 fn asked_of(asked: file::Asked) -> Asked {
@@ -196,19 +229,20 @@ fn list(ask: file::List, room: usize) -> Result<Request> {
 }
 
 fn make_directory(ask: file::MakeDirectory) -> Result<Request> {
-    let file::MakeDirectory { path: text, parents, mode, owner, group, note, above_mode, above_note, known } = ask;
+    let file::MakeDirectory { path: text, parents, mode, owner, group, note, above_mode, above_note, known, user } =
+        ask;
     let (mode, above_mode) = (mode.unwrap_or(DIRECTORY_MODE), above_mode.unwrap_or(DIRECTORY_MODE));
     let new = NewInode { mode, owner, group, note, above_mode, above_note, ..NewInode::default() };
-    Ok(provided(known, Request::Mkdir { path: path(&text)?, parents, new }))
+    Ok(of(user, provided(known, Request::Mkdir { path: path(&text)?, parents, new })))
 }
 
 fn create(ask: file::Create) -> Result<Request> {
     let file::Create { path: text, overwrite, parents, mode, owner, group, note, .. } = ask;
-    let file::Create { above_mode, above_note, copied, known, copies, holder, asked, looked, .. } = ask;
+    let file::Create { above_mode, above_note, copied, known, copies, holder, asked, looked, user, .. } = ask;
     let (mode, above_mode) = (mode.unwrap_or(FILE_MODE), above_mode.unwrap_or(DIRECTORY_MODE));
     let new = NewInode { mode, owner, group, note, above_mode, above_note, copied, copies, holder };
     let create = Request::Create { path: path(&text)?, overwrite, parents, new };
-    Ok(self::asked(asked, provided(known, seen(looked, create))))
+    Ok(of(user, self::asked(asked, provided(known, seen(looked, create)))))
 }
 
 fn append(ask: file::Append) -> Result<Request> {
@@ -290,8 +324,9 @@ fn set_attributes(ask: file::SetAttributes) -> Result<Request> {
         accessed: ask.accessed_ms.map(WallTime),
         note: ask.note,
         copies: ask.copies,
+        acl: None,
     };
-    Ok(seen(ask.looked, Request::SetAttributes { path: path(&ask.path)?, new }))
+    Ok(of(ask.user, seen(ask.looked, Request::SetAttributes { path: path(&ask.path)?, new })))
 }
 
 fn policy_from(policy: &file::Policy) -> Result<Policy> {
@@ -374,6 +409,12 @@ fn found(reply: Reply, respond: Responder) {
     let Reply::Found { found, version, without_above } = reply else { other(&reply) };
     let found = found.into_iter().map(wire_attributes).collect();
     answer(respond, file::LookupAnswer { found, version, without_above });
+}
+
+fn below(reply: Reply, respond: Responder) {
+    let Reply::Below { version, empty, resume } = reply else { other(&reply) };
+    let empty = empty.into_iter().map(|directory| directory.0).collect();
+    answer(respond, file::JudgeBelowAnswer { version, empty, next: resume.unwrap_or_default() });
 }
 
 fn answered(reply: Reply, respond: Responder) {

@@ -17,6 +17,27 @@ pub fn current() -> (String, String) {
     (name_of("/etc/passwd", user), name_of("/etc/group", group))
 }
 
+/// The name of the process' effective user, and those of the groups that it is in, the effective one first.
+pub fn with_groups() -> (String, Vec<String>) {
+    let (user, group) = current();
+    // SAFETY: without room it only says how many there are.
+    let count = unsafe { libc::getgroups(0, std::ptr::null_mut()) }.max(0);
+    let mut numbers = vec![0; count as usize];
+    // SAFETY: there is room for as many as are said.
+    let count = unsafe { libc::getgroups(count, numbers.as_mut_ptr()) }.max(0);
+    numbers.truncate(count as usize);
+    let text = std::fs::read("/etc/group").unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let mut groups = vec![group];
+    for number in numbers {
+        let name = find(&text, number).unwrap_or_else(|| number.to_string());
+        if !groups.contains(&name) {
+            groups.push(name);
+        }
+    }
+    (user, groups)
+}
+
 fn name_of(list: &str, number: u32) -> String {
     let text = std::fs::read(list).unwrap_or_default();
     find(&String::from_utf8_lossy(&text), number).unwrap_or_else(|| number.to_string())

@@ -1,62 +1,8 @@
-//! Access control lists, as HDFS changes, stores and inherits them.
-//!
-//! A whole list has entries for the owner, the group and others. Stored beside the permission bits is only what these do not
-//! say: a list with named entries keeps those and the group's, and the group bits are its mask; then come all entries that new
-//! children inherit.
+//! How HDFS changes access control lists, which are stored as `base::acl` says.
 
-use crate::note::AclEntry;
 use crate::refusal::{ACL, Refusal};
-
-/// Scope of entries that say who may do what.
-pub(crate) const ACCESS: u32 = 0;
-/// Scope of entries that new children inherit.
-pub(crate) const DEFAULT: u32 = 1;
-/// Kind of entries about the owner or a named user.
-pub(crate) const USER: u32 = 0;
-/// About the owning group or a named one.
-pub(crate) const GROUP: u32 = 1;
-/// About the most that named ones and groups get.
-pub(crate) const MASK: u32 = 2;
-/// About everybody else.
-pub(crate) const OTHER: u32 = 3;
-
-/// Most entries of a scope, as in HDFS.
-const ENTRIES_MAX: usize = 32;
-
-/// Whether stored entries say more about access than the permission bits.
-pub(crate) fn has_access_entries(stored: &[AclEntry]) -> bool {
-    stored.first().is_some_and(|entry| entry.scope == ACCESS)
-}
-
-/// The whole list of something with these permission bits and stored entries.
-pub(crate) fn whole(mode: u32, stored: &[AclEntry]) -> Vec<AclEntry> {
-    let (access, default): (Vec<_>, Vec<_>) = stored.iter().cloned().partition(|entry| entry.scope == ACCESS);
-    let mut list = vec![entry(ACCESS, USER, mode >> 6)];
-    if access.is_empty() {
-        list.push(entry(ACCESS, GROUP, mode >> 3));
-    } else {
-        list.extend(access);
-        list.push(entry(ACCESS, MASK, mode >> 3));
-    }
-    list.push(entry(ACCESS, OTHER, mode));
-    list.extend(default);
-    list
-}
-
-/// Permission bits and stored entries for a whole list; of `mode` the sticky bit stays.
-pub(crate) fn stored(list: &[AclEntry], mode: u32) -> (u32, Vec<AclEntry>) {
-    let access: Vec<&AclEntry> = list.iter().filter(|entry| entry.scope == ACCESS).collect();
-    // A checked list has an owner, a group and others. Of one that has not, the bits stay as they are.
-    let [user, between @ .., other] = access.as_slice() else { return (mode & 0o1777, Vec::new()) };
-    let Some(middle) = between.last() else { return (mode & 0o1777, Vec::new()) };
-    let bits = (user.permissions << 6 | middle.permissions << 3 | other.permissions) | mode & 0o1000;
-    let mut stored: Vec<AclEntry> = Vec::new();
-    if access.len() > 3 {
-        stored.extend(between[..between.len() - 1].iter().map(|entry| (*entry).clone()));
-    }
-    stored.extend(list.iter().filter(|entry| entry.scope == DEFAULT).cloned());
-    (bits, stored)
-}
+use base::acl::ENTRIES_MAX;
+pub(crate) use base::acl::{ACCESS, AclEntry, DEFAULT, GROUP, MASK, OTHER, USER, inherited, stored, whole};
 
 /// The list with these entries changed or added.
 pub(crate) fn merged(list: &[AclEntry], spec: Vec<AclEntry>) -> Result<Vec<AclEntry>, Refusal> {
@@ -112,40 +58,6 @@ pub(crate) fn without_default(list: &[AclEntry]) -> Vec<AclEntry> {
     list.iter().filter(|entry| entry.scope == ACCESS).cloned().collect()
 }
 
-/// Permission bits and stored entries of something new in a directory with these stored entries: `masked` if the directory
-/// has nothing to inherit, else `open` as far as what is inherited allows.
-pub(crate) fn inherited(parent: &[AclEntry], masked: u32, open: u32, directory: bool) -> (u32, Vec<AclEntry>) {
-    let defaults: Vec<&AclEntry> = parent.iter().filter(|entry| entry.scope == DEFAULT).collect();
-    if defaults.is_empty() {
-        return (masked, Vec::new());
-    }
-    let minimal = defaults.len() == 3;
-    let mut list = Vec::with_capacity(2 * defaults.len());
-    for entry in &defaults {
-        let allowed = match entry.kind {
-            USER if entry.name.is_empty() => open >> 6,
-            GROUP if minimal => open >> 3,
-            MASK => open >> 3,
-            OTHER => open,
-            _ => 7,
-        };
-        list.push(AclEntry { scope: ACCESS, permissions: entry.permissions & allowed & 7, ..(*entry).clone() });
-    }
-    if directory {
-        list.extend(defaults.into_iter().cloned());
-    }
-    stored(&list, open)
-}
-
-fn entry(scope: u32, kind: u32, permissions: u32) -> AclEntry {
-    AclEntry { scope, kind, permissions: permissions & 7, name: String::new() }
-}
-
-/// What orders entries and says which are about the same.
-fn key(entry: &AclEntry) -> (u32, u32, &str) {
-    (entry.scope, entry.kind, &entry.name)
-}
-
 fn wrong(text: impl Into<String>) -> Refusal {
     Refusal::new(ACL, text)
 }
@@ -166,14 +78,14 @@ impl Change {
         {
             return Err(wrong(format!("Invalid ACL: there is no such entry: {}.", shown(entry))));
         }
-        spec.sort_by(|one, other| key(one).cmp(&key(other)));
+        spec.sort_by(|one, other| one.key().cmp(&other.key()));
         check_count(&spec)?;
         let (masks, changed) = ([None, None], [false; 2]);
         Ok(Change { spec, list: Vec::new(), masks, masks_changed: changed, scopes_changed: changed })
     }
 
     fn find(&self, entry: &AclEntry) -> Option<&AclEntry> {
-        self.spec.iter().find(|spec| key(spec) == key(entry))
+        self.spec.iter().find(|spec| spec.key() == entry.key())
     }
 
     fn keep(&mut self, entry: &AclEntry) {
@@ -189,7 +101,7 @@ impl Change {
         for scope in [ACCESS, DEFAULT] {
             self.add_mask(scope)?;
         }
-        self.list.sort_by(|one, other| key(one).cmp(&key(other)));
+        self.list.sort_by(|one, other| one.key().cmp(&other.key()));
         check(&self.list)?;
         Ok(self.list)
     }
@@ -200,7 +112,7 @@ impl Change {
             return;
         }
         for kind in [USER, GROUP, OTHER] {
-            let of = |scope| self.list.iter().find(|entry| key(entry) == (scope, kind, ""));
+            let of = |scope| self.list.iter().find(|entry| entry.key() == (scope, kind, ""));
             if let (None, Some(access)) = (of(DEFAULT), of(ACCESS)) {
                 let copy = AclEntry { scope: DEFAULT, ..access.clone() };
                 self.list.push(copy);
@@ -229,7 +141,7 @@ impl Change {
             }
             None if !needed => Ok(()),
             _ => {
-                self.list.push(entry(scope, MASK, union));
+                self.list.push(AclEntry::unnamed(scope, MASK, union));
                 Ok(())
             }
         }
@@ -237,14 +149,14 @@ impl Change {
 }
 
 fn check(list: &[AclEntry]) -> Result<(), Refusal> {
-    if list.windows(2).any(|pair| key(&pair[0]) == key(&pair[1])) {
+    if list.windows(2).any(|pair| pair[0].key() == pair[1].key()) {
         return Err(wrong("Invalid ACL: multiple entries with same scope, type and name."));
     }
     if let Some(entry) = list.iter().find(|entry| !entry.name.is_empty() && entry.kind >= MASK) {
         return Err(wrong(format!("Invalid ACL: this entry type must not have a name: {}.", shown(entry))));
     }
     check_count(list)?;
-    let has = |scope, kind| list.iter().any(|entry| key(entry) == (scope, kind, ""));
+    let has = |scope, kind| list.iter().any(|entry| entry.key() == (scope, kind, ""));
     let complete = |scope| has(scope, USER) && has(scope, GROUP) && has(scope, OTHER);
     if !complete(ACCESS) {
         return Err(wrong("Invalid ACL: the user, group and other entries are required."));
@@ -253,29 +165,6 @@ fn check(list: &[AclEntry]) -> Result<(), Refusal> {
         return Err(wrong("Invalid default ACL: the user, group and other entries are required."));
     }
     Ok(())
-}
-
-/// Whether entries are such as this gateway stores: in order, none twice, only what the permission bits do not say, and whole. Anybody
-/// who may change attributes over the store's own port can put others there.
-pub(crate) fn is_stored(entries: &[AclEntry]) -> bool {
-    let fits = |entry: &AclEntry| {
-        let named = !entry.name.is_empty();
-        let known = entry.scope <= DEFAULT && entry.kind <= OTHER && entry.permissions <= 7;
-        let allowed = match (entry.scope, entry.kind) {
-            (ACCESS, USER) => named,
-            (ACCESS, GROUP) | (DEFAULT, USER | GROUP) => true,
-            (DEFAULT, MASK | OTHER) => !named,
-            _ => false,
-        };
-        known && allowed
-    };
-    let ordered = entries.windows(2).all(|pair| key(&pair[0]) < key(&pair[1]));
-    let has = |scope, kind| entries.iter().any(|entry| key(entry) == (scope, kind, ""));
-    let any = |scope| entries.iter().any(|entry| entry.scope == scope);
-    let access = !any(ACCESS) || has(ACCESS, GROUP);
-    let named = entries.iter().any(|entry| entry.scope == DEFAULT && !entry.name.is_empty());
-    let default = has(DEFAULT, USER) && has(DEFAULT, GROUP) && has(DEFAULT, OTHER) && (!named || has(DEFAULT, MASK));
-    entries.iter().all(fits) && ordered && access && (!any(DEFAULT) || default) && check_count(entries).is_ok()
 }
 
 fn check_count(list: &[AclEntry]) -> Result<(), Refusal> {
@@ -298,8 +187,7 @@ fn shown(entry: &AclEntry) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{inherited, merged, replaced, stored, whole, without, without_default};
-    use crate::note::AclEntry;
+    use super::{AclEntry, merged, replaced, stored, whole, without, without_default};
     use crate::refusal::{ACL, Refusal};
 
     /// Entries as the shell writes them: `user:bob:rw-`, `default:group::r-x`.
@@ -344,13 +232,13 @@ mod tests {
     /// scope that there is not, without the group's entry, out of order, twice, with entries that the bits say.
     #[test]
     fn foreign_lists_are_not_believed() {
-        let note = |acl: Vec<AclEntry>| crate::note::Note { acl, ..crate::note::Note::default() };
+        let note = |acl: Vec<AclEntry>| crate::note::Note::default().with_acl(acl);
         let entry = |scope, kind, name: &str| AclEntry { scope, kind, permissions: 7, name: name.to_string() };
         for good in
             ["", "user:bob:rwx,group::r--", "group::r--,default:user::rwx,default:group::r-x,default:other::---"]
         {
             let bytes = prost::Message::encode_to_vec(&note(list(good)));
-            assert_eq!(text(&crate::note::Note::read(&bytes).acl), good);
+            assert_eq!(text(&crate::note::Note::read(&bytes).acl()), good);
         }
         for foreign in [
             vec![entry(7, 0, "")],
@@ -366,14 +254,14 @@ mod tests {
         ] {
             let bytes = prost::Message::encode_to_vec(&crate::note::Note { replication: 2, ..note(foreign.clone()) });
             let read = crate::note::Note::read(&bytes);
-            assert!(read.acl.is_empty() && read.replication == 2, "{foreign:?}");
+            assert!(read.acl().is_empty() && read.replication == 2, "{foreign:?}");
             // Nor does a list that came past the check end anything but the change.
             let spec = list("user::rw-,group::r--,other::---");
             drop(replaced(&foreign, spec.clone()));
             drop(without(&foreign, foreign.clone()));
             drop(merged(&foreign, spec));
             stored(&foreign, 0o640);
-            inherited(&foreign, 0o640, 0o640, true);
+            base::acl::inherited(&foreign, 0o640, 0o640, true);
             whole(0o640, &foreign);
         }
     }
@@ -466,26 +354,5 @@ mod tests {
         assert_eq!(stored(&without_default(&with_default), 0o750), (0o750, list("user:bob:r--,group::r--")));
         let unknown = AclEntry { scope: 7, kind: 9, permissions: 99, name: String::new() };
         assert!(merged(&file(0o640), vec![unknown]).is_err());
-    }
-
-    /// Something new gets what its directory hands down, cut by the permission bits that the program said without umask;
-    /// directories hand it on. Without anything to inherit the umask counts.
-    #[test]
-    fn inheritance() {
-        let minimal = "default:user::rwx,default:group::r-x,default:other::---";
-        let named = "default:user::rwx,default:user:bob:rwx,default:group::r-x,default:mask::rwx,default:other::---";
-        for (parent, masked, open, directory, mode, entries) in [
-            ("", 0o644, 0o666, false, 0o644, ""),
-            ("user:bob:rwx,group::r--", 0o644, 0o666, false, 0o644, ""),
-            (minimal, 0o600, 0o666, false, 0o640, ""),
-            (minimal, 0o700, 0o777, true, 0o750, minimal),
-            (named, 0o644, 0o666, false, 0o660, "user:bob:rwx,group::r-x"),
-            (named, 0o600, 0o600, false, 0o600, "user:bob:rwx,group::r-x"),
-        ] {
-            let got = inherited(&list(parent), masked, open, directory);
-            assert_eq!((got.0, text(&got.1).as_str()), (mode, entries), "{parent} {masked:o} {open:o}");
-        }
-        let (mode, entries) = inherited(&list(named), 0o755, 0o777, true);
-        assert_eq!((mode, text(&entries)), (0o770, format!("user:bob:rwx,group::r-x,{named}")));
     }
 }

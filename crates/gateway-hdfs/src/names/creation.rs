@@ -131,18 +131,18 @@ fn born(caller: &Caller, way: Way, (masked, open): Bits, directory: bool) -> Cre
     // Directories above a file are as the one that they are made in; in all that are made the owner may write.
     let (above_masked, above_open) =
         if directory { (masked & 0o777 | 0o300, open) } else { (ancestor.mode & 0o777 | 0o300, None) };
-    let list = if ancestor.note.is_empty() { Vec::new() } else { Note::read(&ancestor.note).acl };
+    let list = if ancestor.note.is_empty() { Vec::new() } else { Note::read(&ancestor.note).acl() };
     let (above_mode, above_acl) = acl::inherited(&list, above_masked, above_open.unwrap_or(above_masked), true);
     // What is made on the way inherits the same, so this is also what it hands down.
     let (mode, acl) = acl::inherited(&list, masked, open.unwrap_or(masked), directory);
-    let above = Note { acl: above_acl, ..Note::default() };
+    let above = Note::default().with_acl(above_acl);
     let group = permission::group_of(ancestor).to_string();
     Creation {
         existing: way.last().cloned(),
         mode,
         owner: caller.user.to_string(),
         group,
-        note: Note { acl, ..Note::default() },
+        note: Note::default().with_acl(acl),
         above_mode,
         above_note: above.encode_to_vec(),
         version: way.version,

@@ -42,7 +42,7 @@ impl Looks {
 impl Way {
     /// What a change of what the path names relies on: everything that was found on the way to it.
     pub fn looked(&self) -> Looked {
-        Looked { directories: self.version, seen: vec![self.seen()], empty: Vec::new() }
+        Looked { directories: self.version, seen: vec![self.seen()], ..Looked::default() }
     }
 
     /// What the path names, as it was found.

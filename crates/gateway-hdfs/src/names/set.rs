@@ -10,10 +10,12 @@ use crate::names::acl;
 use crate::names::looks::Looks;
 use crate::names::permission::{self, WRITE, Wanted};
 use crate::names::way::{Purpose, Way};
-use crate::note::{AclEntry, Note};
-use crate::refusal::{ACCESS_CONTROL, ACL, Refusal};
+use crate::note::Note;
+use crate::refusal::{ACL, Refusal};
+use base::acl::AclEntry;
 use base::error::Result as Stored;
 use base::limit::NOTE_MAX;
+use base::permission::may_give;
 use client::NewAttributes;
 use prost::Message;
 
@@ -55,16 +57,7 @@ pub(crate) async fn owner(gateway: &Gateway, caller: &Caller, ask: SetOwnerReque
     let mut looks = Looks::default();
     loop {
         let way = owned(gateway, caller, &path).await?;
-        if !caller.superuser {
-            if owner.as_ref().is_some_and(|owner| **owner != *caller.user) {
-                let text = format!("User {} is not a super user (non-super user cannot change owner).", caller.user);
-                return Err(Refusal::new(ACCESS_CONTROL, text));
-            }
-            if let Some(group) = group.as_ref().filter(|group| !caller.groups.contains(group)) {
-                let text = format!("User {} does not belong to {group}", caller.user);
-                return Err(Refusal::new(ACCESS_CONTROL, text));
-            }
-        }
+        may_give(permission::user(caller), owner.as_deref(), group.as_deref())?;
         let new = NewAttributes { owner: owner.clone(), group: group.clone(), ..NewAttributes::default() };
         match set_seen(gateway, &way, new).await {
             Err(error) => looks.again(error)?,
@@ -146,13 +139,13 @@ pub(crate) async fn change_acl(
 /// What is to be set at the end of a way to change its access control list.
 fn with_acl(way: &Way, change: AclChange, spec: Vec<AclEntry>) -> Result<NewAttributes, Refusal> {
     let before = way.any("Directory/File does not exist ")?;
-    let mut note = Note::read(&before.note);
+    let note = Note::read(&before.note);
     let empty = spec.is_empty();
     let with_path = |refusal: Refusal| match refusal.class {
         ACL => Refusal::new(ACL, format!("{} Path: {}", refusal.text, way.path)),
         _ => refusal,
     };
-    let list = acl::whole(before.mode, &note.acl);
+    let list = acl::whole(before.mode, &note.acl());
     let list = match change {
         AclChange::Modify => acl::merged(&list, spec),
         AclChange::RemoveEntries => acl::without(&list, spec),
@@ -171,8 +164,8 @@ fn with_acl(way: &Way, change: AclChange, spec: Vec<AclEntry>) -> Result<NewAttr
         return Err(Refusal::new(ACL, text));
     }
     let (mode, entries) = acl::stored(&list, before.mode);
-    note.acl = entries;
-    Ok(NewAttributes { mode: Some(mode), note: Some(encoded(&note)?), ..NewAttributes::default() })
+    let note = encoded(&note.with_acl(entries))?;
+    Ok(NewAttributes { mode: Some(mode), note: Some(note), ..NewAttributes::default() })
 }
 
 /// Does getAclStatus.
@@ -183,7 +176,7 @@ pub(crate) async fn acl_status(gateway: &Gateway, caller: &Caller, path: &str) -
         owner: permission::owner_of(&gateway.superuser, attributes).to_string(),
         group: permission::group_of(attributes).to_string(),
         sticky: attributes.mode & 0o1000 != 0,
-        entries: Note::read(&attributes.note).acl.into_iter().map(wire_entry).collect(),
+        entries: Note::read(&attributes.note).acl().into_iter().map(wire_entry).collect(),
         permission: Some(Permission { bits: attributes.mode & 0o1777 }),
     })
 }

@@ -1,8 +1,8 @@
 //! A file's or directory's attributes as Hadoop's clients want them.
 
-use crate::gateway::SUPERUSERS_GROUP;
 use crate::message::hdfs::{DIRECTORY, FILE, FileStatus, HAS_ACL, Permission};
 use crate::note::Note;
+use base::permission::SUPERUSERS_GROUP;
 use client::Attributes;
 
 /// The status of what has these attributes; `name` is its name in a listing, empty elsewhere.
@@ -26,6 +26,6 @@ pub fn file_status(name: &str, attributes: &Attributes, note: &Note, superuser: 
         inode: Some(attributes.inode),
         children: None,
         storage_policy: Some(note.storage_policy),
-        flags: Some(if note.acl.is_empty() { 0 } else { HAS_ACL }),
+        flags: Some(if note.entries.is_empty() { 0 } else { HAS_ACL }),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::caller::Caller;
 use crate::door::{IDLE_MAX_CROWDED, Ticket};
-use crate::gateway::{Gateway, SUPERUSERS_GROUP};
+use crate::gateway::Gateway;
 use crate::memory::is_too_slow;
 use crate::message::rpc::{
     AUTHENTICATION_NONE, AUTHENTICATION_SASL, CALL_CONTEXT, CALL_PING, CALL_SASL, CALL_UNKNOWN, CallHeader,
@@ -20,6 +20,7 @@ use base::limit::{
     HELLO_WAIT_MAX, USER_NAME_MAX,
 };
 use base::net::Stream;
+use base::permission::SUPERUSERS_GROUP;
 use base::places::Taken;
 use base::unit::Time;
 use bytes::Bytes;

@@ -67,7 +67,7 @@ impl Target {
             address: self.store.clone(),
             program: "lab attacks".to_string(),
             credentials: net::Credentials::default(),
-            user: os::user::current(),
+            user: client::User::default(),
             clock: Arc::new(SystemClock::new()),
             random: Arc::new(SystemRandom),
             pool: self.pool.clone(),

@@ -158,7 +158,7 @@ impl Store {
             address: self.nodes[number].address.clone(),
             program: "lab scale".to_string(),
             credentials: net::Credentials::default(),
-            user: (String::new(), String::new()),
+            user: client::User::default(),
             clock,
             random,
             pool: Pool::new(16 << 20),

@@ -356,6 +356,7 @@ impl World for SimWorld {
             remembered_calls,
             remembered_answers,
             page_max,
+            superuser: String::new(),
             planted,
         }
     }

@@ -322,7 +322,7 @@ impl Scene {
         let chance: Arc<dyn Random> = Arc::new(random.fork(name));
         let settings = || Settings {
             credentials: net::Credentials::default(),
-            user: ("simulated".to_string(), "simulated".to_string()),
+            user: client::User::default(),
             net: Arc::new(host.clone()),
             address: self.address(random),
             program: name.to_string(),

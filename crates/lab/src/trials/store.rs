@@ -255,7 +255,7 @@ impl Caller {
             address: address.to_string(),
             program: "lab trials".to_string(),
             credentials: self.credentials.clone(),
-            user: os::user::current(),
+            user: client::User::default(),
             clock: Arc::new(SystemClock::new()),
             random: Arc::new(SystemRandom),
             pool: self.pool.clone(),

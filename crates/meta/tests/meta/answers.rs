@@ -52,7 +52,7 @@ fn create(name: &str, holder: &str) -> Request {
 }
 
 fn rename(from: &str, to: &str) -> Request {
-    Request::Rename { from: path(from), to: path(to), replace: false }
+    Request::Rename { from: path(from), to: path(to), replace: false, removes: false }
 }
 
 fn handle(reply: base::error::Result<Reply>) -> FileHandle {
@@ -187,7 +187,7 @@ fn taken_by_its_number() {
     let mut world = world(3, 2);
     let [first, second] = GATEWAYS;
     let (inode, generation) = closed_for(&mut world, true);
-    let rename = Request::Rename { from: path("/f"), to: path("/g"), replace: false };
+    let rename = Request::Rename { from: path("/f"), to: path("/g"), replace: false, removes: false };
     ask(&mut world, first, 3, rename).expect("renamed");
     let open = |holder: &str| Request::AppendOpen {
         file: Place::Inode(inode),

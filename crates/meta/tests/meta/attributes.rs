@@ -49,6 +49,7 @@ fn set_and_kept() {
         accessed: Some(WallTime(77)),
         note: None,
         copies: None,
+        acl: None,
     };
     let both =
         NewAttributes { group: Some("staff".to_string()), modified: Some(WallTime(5)), ..NewAttributes::default() };
@@ -74,7 +75,8 @@ fn names_change_their_directory() {
     for name in ["/a", "/b"] {
         world.ask(mkdir(name)).expect("mkdir");
     }
-    let moved = |from: &str, to: &str| Request::Rename { from: path(from), to: path(to), replace: false };
+    let moved =
+        |from: &str, to: &str| Request::Rename { from: path(from), to: path(to), replace: false, removes: false };
     // A tree that is copied keeps its times, in whatever order its parts come.
     let copy = |name: &str| Request::Create {
         path: path(name),
@@ -123,13 +125,15 @@ fn refused() {
 #[test]
 fn belongs_to_the_session() {
     let mut world = World::new(1);
-    let user = User { owner: "eve".to_string(), group: "wheel".to_string() };
+    let user = User { name: "eve".to_string(), groups: vec!["wheel".to_string()] };
     let session = SessionId(99);
     let mut call = 0;
     let mut ask = |world: &mut World, request| {
         call += 1;
         world.ask_as(Caller { session, call, floor: 0 }, request).expect("answered").expect("done")
     };
+    let open = NewAttributes { mode: Some(0o777), ..NewAttributes::default() };
+    world.ask(set("/", open)).expect("set");
     ask(&mut world, Request::OpenSession { user });
     ask(&mut world, create("/f"));
     world.crash(1);
@@ -220,7 +224,7 @@ fn notes() {
     let note = |bytes: &[u8]| NewAttributes { note: Some(bytes.to_vec()), ..NewAttributes::default() };
     world.ask(create("/f")).expect("create");
     world.ask(set("/f", note(&[9; NOTE_MAX]))).expect("set");
-    world.ask(Request::Rename { from: path("/f"), to: path("/g"), replace: false }).expect("renamed");
+    world.ask(Request::Rename { from: path("/f"), to: path("/g"), replace: false, removes: false }).expect("renamed");
     world.ask(set("/g", NewAttributes { mode: Some(0o600), ..NewAttributes::default() })).expect("set");
     assert_eq!(world.refusal(set("/g", note(&[9; NOTE_MAX + 1]))), ErrorKind::Invalid);
     world.crash(1);
@@ -287,7 +291,7 @@ fn looked_up() {
         ("/no/b", 0),
         ("/ab", 0),
     ] {
-        let looked = world.ask(Request::Lookup { path: path(text), known: 0 });
+        let looked = world.ask(Request::Lookup { path: path(text), known: 0, wanted: Default::default() });
         let Ok(Reply::Found { found, .. }) = looked else { panic!("{text}") };
         assert_eq!(found.len(), 1 + names, "{text}");
         let mut above = String::new();
@@ -313,7 +317,7 @@ fn extended() {
         world.ask(xattr(name, "security.a", Some(&[0, 255]))).expect("set");
         world.ask(xattr(name, "user.b", Some(b""))).expect("set");
     }
-    world.ask(Request::Rename { from: path("/f"), to: path("/g"), replace: false }).expect("renamed");
+    world.ask(Request::Rename { from: path("/f"), to: path("/g"), replace: false, removes: false }).expect("renamed");
     world.crash(1);
     let both = vec![("security.a".to_string(), vec![0, 255]), ("user.b".to_string(), vec![])];
     assert_eq!(xattrs(&mut world, "/g"), both);

@@ -49,7 +49,7 @@ fn put(name: &str, overwrite: bool) -> Request {
 }
 
 fn rename(from: &str, to: &str, replace: bool) -> Request {
-    Request::Rename { from: path(from), to: path(to), replace }
+    Request::Rename { from: path(from), to: path(to), replace, removes: false }
 }
 
 fn set_mode(mode: u32) -> Request {
@@ -109,7 +109,7 @@ requests! {
     remembered: Mkdir Create AppendOpen NextGroup SyncLength Reserve BeginBlock Close Abandon PackGroup PutFiles Rename Delete
         SetAttributes SetXattr Truncate Concat SetPolicy SetQuota DeviceDrain NodeDrain NodeRemove BagCreate BagRewind BagSeal BagDelete
         Fence;
-    others: OpenSession Renew Holders CloseSession Stat Lookup PathOf List Provided Asked Answered Locate GetXattrs GetPolicy
+    others: OpenSession Renew Holders CloseSession Stat Lookup JudgeBelow For PathOf List Provided Asked Answered Locate GetXattrs GetPolicy
         GetQuota DiskUsage Usage Sessions SessionLeases DeviceRegister DeviceReport DeviceList DeviceRemove DevicesRemoved NodeJoin NodeReport
         NodeList NodeFind NodesSilent GroupsOn MoveGroup BagStat BagList BagSealed BagMembers BagOf Garbage Collected KnownGroups FilesIn FenceList Recovered
 }

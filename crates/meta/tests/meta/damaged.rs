@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 /// Version of the log's format that is written.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// A store with a record of each kind in its log.
 fn world() -> World {
@@ -65,7 +65,7 @@ fn ask_all(world: &mut World, random: &SimRandom) {
     let groups: Vec<GroupId> = (0..9).map(GroupId).collect();
     let requests = [
         stat("/d/f"),
-        Request::Lookup { path: path("/d/e/x"), known: 0 },
+        Request::Lookup { path: path("/d/e/x"), known: 0, wanted: Default::default() },
         Request::List { path: path("/d"), after: None, limit: 100, located: false },
         Request::Locate { file: Place::Path(path("/d/f")), offset: 0, length: u64::MAX },
         Request::GetXattrs { path: path("/d"), name: None },
@@ -92,7 +92,7 @@ fn ask_all(world: &mut World, random: &SimRandom) {
         create("/d/new"),
         Request::PackGroup { finished: None, policy: Policy::default() },
         Request::Truncate { path: path("/d/f"), length: 5 },
-        Request::Rename { from: path("/d/e"), to: path("/e"), replace: false },
+        Request::Rename { from: path("/d/e"), to: path("/e"), replace: false, removes: false },
         Request::NodeDrain { node: NodeId(1) },
         Request::BagDelete { name: "b".into() },
         delete("/d"),

@@ -9,14 +9,14 @@ use std::time::Duration;
 
 /// How many attributes a lookup answers, the version, and whether it left out what is above.
 fn look(world: &mut World, name: &str, known: u64) -> (usize, u64, bool) {
-    match world.ask(Request::Lookup { path: path(name), known }) {
+    match world.ask(Request::Lookup { path: path(name), known, wanted: Default::default() }) {
         Ok(Reply::Found { found, version, without_above }) => (found.len(), version, without_above),
         other => panic!("{name}: {other:?}"),
     }
 }
 
 fn rename(from: &str, to: &str) -> Request {
-    Request::Rename { from: path(from), to: path(to), replace: true }
+    Request::Rename { from: path(from), to: path(to), replace: true, removes: false }
 }
 
 fn chmod(name: &str, mode: u32) -> Request {
@@ -58,21 +58,32 @@ fn versions_of_directories() {
         rename("/a/d", "/a/c"),
     ] {
         world.ask(other.clone()).expect("done");
-        let made =
-            Request::Provided { directories: version, seen: vec![], empty: vec![], change: Box::new(create("/a/new")) };
+        let made = Request::Provided {
+            directories: version,
+            seen: vec![],
+            empty: vec![],
+            below: false,
+            change: Box::new(create("/a/new")),
+        };
         assert_eq!(world.refusal(made), ErrorKind::Stale, "{other:?}");
         assert_eq!(world.refusal(stat("/a/new")), ErrorKind::NotFound);
         let (found, now, without_above) = look(&mut world, "/a/f", version);
         assert!(found == 3 && now != version && !without_above, "{other:?}");
         version = now;
     }
-    let made =
-        Request::Provided { directories: version, seen: vec![], empty: vec![], change: Box::new(create("/a/new")) };
+    let made = Request::Provided {
+        directories: version,
+        seen: vec![],
+        empty: vec![],
+        below: false,
+        change: Box::new(create("/a/new")),
+    };
     assert!(matches!(world.ask(made), Ok(Reply::Handle(_))));
     world.ask(stat("/a/new")).expect("made");
     world.crash(7);
     assert!(look(&mut world, "/a/new", version).1 != version, "a version does not outlive the store");
-    let none = Request::Provided { directories: 0, seen: vec![], empty: vec![], change: Box::new(mkdir("/z")) };
+    let none =
+        Request::Provided { directories: 0, seen: vec![], empty: vec![], below: false, change: Box::new(mkdir("/z")) };
     assert_eq!(world.refusal(none), ErrorKind::Stale);
 }
 
@@ -82,8 +93,13 @@ fn calls_without_a_number() {
     let mut world = World::new(2);
     let version = look(&mut world, "/a", 0).1;
     let exclusive = |name: &str| Request::Mkdir { path: path(name), parents: false, new: Default::default() };
-    let provided =
-        Request::Provided { directories: version, seen: vec![], empty: vec![], change: Box::new(exclusive("/a")) };
+    let provided = Request::Provided {
+        directories: version,
+        seen: vec![],
+        empty: vec![],
+        below: false,
+        change: Box::new(exclusive("/a")),
+    };
     for (call, request, again) in
         [(77, exclusive("/b"), true), (78, provided, true), (0, exclusive("/c"), false), (0, exclusive("/d"), false)]
     {
@@ -157,6 +173,7 @@ fn changes_of_what_was_seen() {
         directories: 0,
         seen,
         empty: vec![],
+        below: false,
         change: Box::new(change),
     };
     let nothing = Seen { inode: None, version: None };
@@ -220,8 +237,13 @@ fn each_change_may_rely() {
                 world.ask(chmod(names[stale], 0o640)).expect("changed");
             }
             let before = names.map(|name| world.ask(stat(name)));
-            let relying =
-                Request::Provided { directories: 0, seen: found, empty: vec![], change: Box::new(change.clone()) };
+            let relying = Request::Provided {
+                directories: 0,
+                seen: found,
+                empty: vec![],
+                below: false,
+                change: Box::new(change.clone()),
+            };
             match stale {
                 None => drop(world.ask(relying).unwrap_or_else(|error| panic!("{change:?}: {error}"))),
                 Some(_) => {
@@ -312,6 +334,7 @@ fn directories_that_were_empty() {
         directories: 0,
         seen: vec![top],
         empty,
+        below: false,
         change: Box::new(Request::Delete { path: path("/t"), recursive: true }),
     };
     world.ask(create("/t/b/f")).expect("made");

@@ -1,5 +1,6 @@
 //! The promises of the metadata store, on a simulated disk and a simulated file.
 
+mod access;
 mod answers;
 mod attributes;
 mod calls;

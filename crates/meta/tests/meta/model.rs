@@ -141,7 +141,9 @@ impl Change {
                 parents: false,
                 new: NewInode::with_mode(0o644),
             },
-            Change::Rename(from, to, replace) => Request::Rename { from: path(from), to: path(to), replace: *replace },
+            Change::Rename(from, to, replace) => {
+                Request::Rename { from: path(from), to: path(to), replace: *replace, removes: false }
+            }
             Change::Delete(name, recursive) => Request::Delete { path: path(name), recursive: *recursive },
             Change::Truncate(name, length) => Request::Truncate { path: path(name), length: *length },
             Change::Concat(target, sources) => {

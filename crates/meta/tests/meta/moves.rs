@@ -296,7 +296,7 @@ fn names_of_groups() {
             .expect("a directory");
         world.ask(create("/d/open"))
     }));
-    world.ask(Request::Rename { from: path("/a"), to: path("/d/b"), replace: false }).expect("renamed");
+    world.ask(Request::Rename { from: path("/a"), to: path("/d/b"), replace: false, removes: false }).expect("renamed");
     let names = |world: &mut World| -> Vec<(String, u64)> {
         let groups = vec![closed.group.group, open.group.group];
         match world.ask(Request::FilesIn { groups, resume: None }) {

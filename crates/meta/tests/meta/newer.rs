@@ -122,7 +122,7 @@ fn groups_of_unknown_kinds_are_kept() {
     world.power_off(1);
     let record = key(0x13, group.0);
     let coded = [&value(&world, &record).expect("a record")[..], &CODED].concat();
-    write(&world, &record, &coded, 2);
+    write(&world, &record, &coded, 3);
     for _ in 0..2 {
         world.open();
         let list = Request::List { path: path("/d"), after: None, limit: 9, located: true };
@@ -158,7 +158,7 @@ fn groups_of_unknown_kinds_are_kept() {
         world.power_off(4);
     }
     world.open();
-    let rename = Request::Rename { from: path("/d/f"), to: path("/d/h"), replace: false };
+    let rename = Request::Rename { from: path("/d/f"), to: path("/d/h"), replace: false, removes: false };
     world.ask(rename).expect("renamed");
     world.ask(delete("/d/g")).expect("deleted");
     assert_eq!(garbage(&mut world), [other.group.group]);
@@ -248,7 +248,7 @@ fn taking_apart_passes_them_over() {
     world.power_off(1);
     let record = key(0x13, file.group.group.0);
     let coded = [&value(&world, &record).expect("a record")[..], &CODED].concat();
-    write(&world, &record, &coded, 2);
+    write(&world, &record, &coded, 3);
     write(&world, &key(0x31, file.group.group.0), &[], 2);
     world.open();
     world.ask(delete("/d")).expect("deleted");
@@ -275,7 +275,7 @@ fn notes_of_other_gateways_are_kept() {
     let new = NewAttributes { mode: Some(0o600), note: Some(vec![1]), ..NewAttributes::default() };
     world.ask(Request::SetAttributes { path: path("/f"), new }).expect("set");
     world.ask(Request::Truncate { path: path("/f"), length: 10 }).expect("cut");
-    let rename = Request::Rename { from: path("/f"), to: path("/g"), replace: false };
+    let rename = Request::Rename { from: path("/f"), to: path("/g"), replace: false, removes: false };
     world.ask(rename).expect("renamed");
     let kept = value(&world, &record).expect("a record");
     assert!(kept.windows(note.len()).any(|bytes| bytes == note), "{kept:02x?}");
@@ -284,20 +284,20 @@ fn notes_of_other_gateways_are_kept() {
 /// A newer format in the log or in the tree is refused by its name, and no byte of log or tree is another afterwards.
 #[test]
 fn a_newer_format_is_refused() {
-    for (settled, says) in [(false, "the metadata has format version 3"), (true, "use a version of at least 9.1.2")] {
+    for (settled, says) in [(false, "the metadata has format version 4"), (true, "use a version of at least 9.1.2")] {
         let mut world = World::new(4);
         world.ask(mkdir("/d")).expect("mkdir");
         world.settle();
         world.power_off(1);
         if settled {
-            // Version 3, sequence number as it is, the least program 9.1.2.
+            // Version 4, sequence number as it is, the least program 9.1.2.
             let least = ProgramVersion { major: 9, minor: 1, patch: 2 }.to_number();
             let sequence = log_of(&world).0.last().expect("a change").0;
-            let numbers = [(1, 3), (2, sequence), (3, least)];
+            let numbers = [(1, 4), (2, sequence), (3, least)];
             let record = numbers.into_iter().flat_map(|(tag, number)| [vec![tag << 3], varint(number)].concat());
             put_into_tree(&world, &[1], &record.collect::<Vec<u8>>());
         } else {
-            write(&world, &key(0x11, 99), &[], 3);
+            write(&world, &key(0x11, 99), &[], 4);
         }
         let before = (all_bytes(&world), tree_of(&world));
         is_newer(&world.try_open().expect_err("it is newer"), says);

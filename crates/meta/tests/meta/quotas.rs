@@ -29,7 +29,7 @@ fn used(world: &mut World, name: &str) -> (u64, u64) {
 }
 
 fn rename(from: &str, to: &str) -> Request {
-    Request::Rename { from: path(from), to: path(to), replace: true }
+    Request::Rename { from: path(from), to: path(to), replace: true, removes: false }
 }
 
 fn pack(world: &mut World) -> GroupId {

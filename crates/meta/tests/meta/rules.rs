@@ -192,7 +192,8 @@ fn names() {
     assert!(error.text().contains("'/a/f'"), "{error}");
     let error = world.ask(stat("/a/no/x")).expect_err("nothing in the middle");
     assert!(error.kind() == ErrorKind::NotFound && error.text().contains("'/a/no'"), "{error}");
-    let rename = |from: &str, to: &str| Request::Rename { from: path(from), to: path(to), replace: true };
+    let rename =
+        |from: &str, to: &str| Request::Rename { from: path(from), to: path(to), replace: true, removes: false };
     for (from, to, kind) in [
         ("/a", "/a/b/c", ErrorKind::Invalid),
         ("/", "/x", ErrorKind::Invalid),
@@ -235,7 +236,9 @@ fn policies() {
         other => panic!("{other:?}"),
     };
     assert_eq!(effective(&mut world, "/cold/deep/f"), cold);
-    world.ask(Request::Rename { from: path("/cold/deep"), to: path("/deep"), replace: false }).expect("renamed");
+    world
+        .ask(Request::Rename { from: path("/cold/deep"), to: path("/deep"), replace: false, removes: false })
+        .expect("renamed");
     assert_eq!(effective(&mut world, "/deep/f"), Policy::default());
     world.ask(set("/cold", Policy::default())).expect("removed");
     assert_eq!(effective(&mut world, "/cold"), Policy::default());

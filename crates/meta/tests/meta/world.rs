@@ -87,6 +87,7 @@ impl World {
         settings.segment_length = MIB;
         settings.segments_max = 4;
         settings.planted = self.planted;
+        settings.superuser = "root".to_string();
         settings.remembered_calls = self.calls_max.unwrap_or(settings.remembered_calls);
         settings.page_max = self.page_max.unwrap_or(settings.page_max);
         settings.remembered_answers = self.answers_max.unwrap_or(settings.remembered_answers);
@@ -270,7 +271,9 @@ impl World {
     /// A lookup of a name meets every directory above it and what the listing says; its number leads back to it.
     fn ways_lead_to(&mut self, name: &str, listed: &Attributes) {
         let below = path(&format!("{name}/no/name"));
-        let Ok(Reply::Found { found, .. }) = self.ask(Request::Lookup { path: below, known: 0 }) else {
+        let Ok(Reply::Found { found, .. }) =
+            self.ask(Request::Lookup { path: below, known: 0, wanted: Default::default() })
+        else {
             panic!("seed {}: no lookup", self.seed)
         };
         assert_eq!(found.len(), 1 + name.matches('/').count(), "seed {}: {name}", self.seed);

@@ -1,6 +1,7 @@
 //! Names, files and devices: the questions that the metadata store answers.
 
 use super::Id;
+pub use super::access::{JudgeBelow, JudgeBelowAnswer, User, Wanted};
 pub use super::layout::Layout;
 pub use super::looked::{BeginBlock, Holders, HoldersAnswer, Looked, Seen, SeenHolder, SyncLength};
 pub use super::xattrs::{GetXattrs, SetXattr, Xattr, XattrsAnswer};
@@ -84,6 +85,12 @@ pub struct Lookup {
     /// present one, only what the path names is answered.
     #[prost(fixed64, tag = "2")]
     pub known: u64,
+    /// What the asker must be allowed to there; absent: to go there.
+    #[prost(message, optional, tag = "3")]
+    pub wanted: Option<Wanted>,
+    /// For whom; absent: the session's own user.
+    #[prost(message, optional, tag = "32")]
+    pub user: Option<User>,
 }
 
 /// Of the root, then of each name of the path as far as there is something. Fewer than the path has names: the rest is
@@ -117,7 +124,7 @@ pub struct PathOfAnswer {
     pub path: String,
 }
 
-/// Changes attributes of a file or directory; what is absent stays as it is. Rights are judged by gateways alone.
+/// Changes attributes of a file or directory; what is absent stays as it is.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct SetAttributes {
     /// Absolute path.
@@ -147,6 +154,9 @@ pub struct SetAttributes {
     /// What the asker looked up and relies on: if it is otherwise by now the answer is `Stale`, and nothing is done; absent: nothing.
     #[prost(message, optional, tag = "31")]
     pub looked: Option<Looked>,
+    /// For whom; absent: the session's own user.
+    #[prost(message, optional, tag = "32")]
+    pub user: Option<User>,
 }
 
 /// Cuts off the end of a closed file.
@@ -254,6 +264,9 @@ pub struct MakeDirectory {
     /// Only if the directories have this version (`LookupAnswer::version`) still, else `Stale`; 0: in any case.
     #[prost(fixed64, tag = "9")]
     pub known: u64,
+    /// For whom; absent: the session's own user.
+    #[prost(message, optional, tag = "32")]
+    pub user: Option<User>,
 }
 
 /// Makes a file and opens it for writing.
@@ -304,6 +317,9 @@ pub struct Create {
     /// What the asker looked up and relies on: if it is otherwise by now the answer is `Stale`, and nothing is done; absent: nothing.
     #[prost(message, optional, tag = "31")]
     pub looked: Option<Looked>,
+    /// For whom; absent: the session's own user.
+    #[prost(message, optional, tag = "32")]
+    pub user: Option<User>,
 }
 
 /// Opens a closed file to write at its end. While a writer has it open the answer is `Busy`; a writer whose session ended is
@@ -579,6 +595,12 @@ pub struct Rename {
     /// What the asker looked up and relies on: if it is otherwise by now the answer is `Stale`, and nothing is done; absent: nothing.
     #[prost(message, optional, tag = "31")]
     pub looked: Option<Looked>,
+    /// It is as good as removed, into somebody's trash: it goes as `Delete` would let it.
+    #[prost(bool, tag = "5")]
+    pub removes: bool,
+    /// For whom; absent: the session's own user.
+    #[prost(message, optional, tag = "32")]
+    pub user: Option<User>,
 }
 
 /// Removes a file or directory.
@@ -599,6 +621,9 @@ pub struct Delete {
     /// What the asker looked up and relies on: if it is otherwise by now the answer is `Stale`, and nothing is done; absent: nothing.
     #[prost(message, optional, tag = "31")]
     pub looked: Option<Looked>,
+    /// For whom; absent: the session's own user.
+    #[prost(message, optional, tag = "32")]
+    pub user: Option<User>,
 }
 
 /// Wishes for the bytes under a directory.

@@ -15,6 +15,9 @@ pub struct Looked {
     /// Directories by their numbers that were found empty, and have to be so still; at most `base::limit::EMPTY_DIRECTORIES_MAX`.
     #[prost(uint64, repeated, tag = "3")]
     pub empty: Vec<u64>,
+    /// Whether all below what is removed may go was asked (`JudgeBelow`).
+    #[prost(bool, tag = "4")]
+    pub below: bool,
 }
 
 /// What a path stood for.

@@ -101,6 +101,9 @@ pub struct Renew {
     /// The session has begun before: if it is over, that is said, and it does not begin anew.
     #[prost(bool, tag = "3")]
     pub again: bool,
+    /// Other groups that the user is in; at most `base::limit::GROUPS_MAX` count.
+    #[prost(string, repeated, tag = "4")]
+    pub groups: Vec<String>,
 }
 
 /// Asks a node how it is.

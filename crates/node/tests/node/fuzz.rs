@@ -39,7 +39,8 @@ impl Corpus {
         let (path, inode, generation) = (format!("/d{round}/f"), self.opened.inode, self.opened.generation);
         vec![
             of(&session::Look {}),
-            of(&file::Lookup { path, known: 1 }),
+            of(&file::Lookup { path: path.clone(), known: 1, ..Default::default() }),
+            of(&file::JudgeBelow { path, ..Default::default() }),
             of(&file::PathOf { inode }),
             of(&file::Recover { inode, only_gone: true, generation, for_holder: false }),
             of(&file::Recover { inode, only_gone: false, generation, for_holder: true }),
