@@ -72,6 +72,13 @@ pub struct Wanted {
     pub owner: bool,
 }
 
+impl Wanted {
+    /// Rights on what the path names.
+    pub fn access(access: u32) -> Wanted {
+        Wanted { access, ..Wanted::default() }
+    }
+}
+
 impl<'a> Way<'a> {
     fn names(&self) -> usize {
         self.path.split('/').filter(|name| !name.is_empty()).count()

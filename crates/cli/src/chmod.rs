@@ -6,15 +6,15 @@ use crate::{below, path};
 use clap::Args;
 use client::NewAttributes;
 
-/// Sets permission bits of files and directories, which only the HDFS gateway enforces
+/// Sets permission bits of files and directories
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   stormwell chmod 640 /logs/today.log
   stormwell chmod -R g+w,o-rwx /shared
 
 MODE is octal, or what chmod(1) takes: who (u, g, o, a), then +, - or =, then any of r, w, x, X (x for directories and for
-what somebody may execute already), s and t; several with commas. Hadoop's clients are held to
-the bits, this program and other native clients are not.")]
+what somebody may execute already), s and t; several with commas. The owner may, and whoever
+runs the server or is in supergroup.")]
 pub struct Chmod {
     /// Everything below, too
     #[arg(short = 'R', long)]

@@ -7,14 +7,14 @@ use base::error::{Error, ErrorKind};
 use clap::Args;
 use client::NewAttributes;
 
-/// Sets owner and group of files and directories, which only the HDFS gateway enforces
+/// Sets owner and group of files and directories
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   stormwell chown ada:research -R /data
   stormwell chown :research /data/shared
 
-Owners are names, not numbers, and need not exist on any machine. Hadoop's clients are held to permissions,
-this program and other native clients are not.")]
+Owners are names, not numbers, and need not exist on any machine. The owner is given by whoever runs the server, or is in
+supergroup; the group also by the owner, to a group that the owner is in.")]
 pub struct Chown {
     /// Everything below, too
     #[arg(short = 'R', long)]

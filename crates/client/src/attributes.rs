@@ -1,6 +1,7 @@
 //! What is kept with names besides bytes, and changes of closed files that move no bytes: one call each.
 
 use crate::client::Client;
+use base::acl::AclEntry;
 use base::error::{Error, ErrorKind, Result};
 use net::message::file::{self, Attributes};
 
@@ -21,12 +22,29 @@ pub struct NewAttributes {
     pub note: Option<Vec<u8>>,
     /// How often its bytes count against quotas.
     pub copies: Option<u32>,
+    /// Its access control list, as it is stored.
+    pub acl: Option<Vec<AclEntry>>,
+}
+
+/// An entry of an access control list as the wire has it.
+fn wire_acl_entry(entry: AclEntry) -> file::AclEntry {
+    let AclEntry { scope, kind, permissions, name } = entry;
+    file::AclEntry { scope, kind, permissions, name }
+}
+
+/// The access control list of a file or directory, as it is stored.
+pub fn acl(attributes: &Attributes) -> Vec<AclEntry> {
+    let entry = |entry: &file::AclEntry| {
+        let file::AclEntry { scope, kind, permissions, name } = entry.clone();
+        AclEntry { scope, kind, permissions, name }
+    };
+    attributes.acl.iter().map(entry).collect()
 }
 
 impl Client {
     /// Changes attributes of a file or directory.
     pub async fn set_attributes(&self, path: &str, new: NewAttributes) -> Result<()> {
-        let NewAttributes { mode, owner, group, modified_ms, accessed_ms, note, copies } = new;
+        let NewAttributes { mode, owner, group, modified_ms, accessed_ms, note, copies, acl } = new;
         let path = path.to_string();
         let ask = file::SetAttributes {
             path,
@@ -39,6 +57,7 @@ impl Client {
             copies,
             looked: self.looked(),
             user: self.user(),
+            acl: acl.map(|entries| file::Acl { entries: entries.into_iter().map(wire_acl_entry).collect() }),
         };
         self.ask(&ask).await.map(|_| ())
     }

@@ -28,7 +28,7 @@ mod synced;
 mod unfinished;
 mod writer;
 
-pub use attributes::NewAttributes;
+pub use attributes::{NewAttributes, acl};
 pub use bag::{Bag, BagOptions, Scope};
 pub use client::{Client, Near, Settings, Sizes, User};
 pub use columns::{Part, parts};

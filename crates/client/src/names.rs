@@ -40,10 +40,10 @@ pub struct DirectoryOptions {
     pub note: Vec<u8>,
     /// Permission bits of what is made above; none means 0755.
     pub above_mode: Option<u32>,
-    /// What a gateway keeps with what is made above.
-    pub above_note: Vec<u8>,
-    /// Only if the directories have this version still (`Found::version`); 0: in any case.
-    pub known: u64,
+    /// The bits before a umask took some of them, which count instead where the directory hands down an access control list; none: `mode`.
+    pub open: Option<u32>,
+    /// It belongs to the group of its directory, and so does what is made above.
+    pub group_above: bool,
 }
 
 /// What lies on the way to a path.
@@ -147,7 +147,8 @@ impl Client {
     }
 
     async fn page(&self, path: &str, after: &str, limit: u32, extents: bool) -> Result<ListAnswer> {
-        self.ask(&file::List { path: path.to_string(), after: after.to_string(), limit, extents }).await
+        let (path, after, user) = (path.to_string(), after.to_string(), self.user());
+        self.ask(&file::List { path, after, limit, extents, user }).await
     }
 
     /// All of a directory, page by page.
@@ -178,30 +179,47 @@ impl Client {
 
     /// Makes a directory that has all this from the start.
     pub async fn make_directory_with(&self, path: &str, options: DirectoryOptions) -> Result<()> {
-        let DirectoryOptions { parents, mode, owner, group, note, above_mode, above_note, known } = options;
+        let DirectoryOptions { parents, mode, owner, group, note, above_mode, open, group_above } = options;
         let path = path.to_string();
         let user = self.user();
-        let ask = file::MakeDirectory { path, parents, mode, owner, group, note, above_mode, above_note, known, user };
+        let ask = file::MakeDirectory {
+            path,
+            parents,
+            mode,
+            owner,
+            group,
+            note,
+            above_mode,
+            user,
+            open,
+            group_above,
+            above_alike: false,
+        };
         self.ask(&ask).await.map(|_| ())
     }
 
     /// Moves a file or directory, atomically; with `replace` over a file or an empty directory.
     pub async fn rename(&self, from: &str, to: &str, replace: bool) -> Result<()> {
-        self.rename_known(from, to, replace, 0).await
+        self.rename_as(from, to, replace, false).await
     }
 
-    /// The same, only if the directories have this version still (`Found::version`), else `Stale`; 0: in any case.
-    pub async fn rename_known(&self, from: &str, to: &str, replace: bool, known: u64) -> Result<()> {
+    /// The same into somebody's trash, which is as good as removing it: `Denied` of a tree below which the user's rights have to be judged before
+    /// (`judge_below`).
+    pub async fn rename_away(&self, from: &str, to: &str, replace: bool) -> Result<()> {
+        self.rename_as(from, to, replace, true).await
+    }
+
+    async fn rename_as(&self, from: &str, to: &str, replace: bool, removes: bool) -> Result<()> {
         let (from_path, to) = (from.to_string(), to.to_string());
-        let (looked, user) = (self.looked(), self.user());
-        let ask = file::Rename { from: from_path, to, replace, removes: false, known, asked: self.asked, looked, user };
+        let (asked, looked, user) = (self.asked, self.looked(), self.user());
+        let ask = file::Rename { from: from_path, to, replace, removes, asked, looked, user };
         self.ask_counted(from, &ask).await.map(|_| ())
     }
 
     /// Removes a file or directory; with `recursive` everything below too.
     pub async fn delete(&self, path: &str, recursive: bool) -> Result<()> {
         for walks in 1.. {
-            let client = match self.delete_known(path, recursive, 0).await {
+            let client = match self.delete_judged(path, recursive).await {
                 Err(error) if matches!(Denied::read(&error), Some(Denied::Below { .. })) => {
                     let looked = self.judge_below(path).await?;
                     let directories = if walks < WALKS_MAX { looked.directories } else { 0 };
@@ -209,7 +227,7 @@ impl Client {
                 }
                 done => return done,
             };
-            match client.delete_known(path, recursive, 0).await {
+            match client.delete_judged(path, recursive).await {
                 Err(error) if error.kind() == ErrorKind::Stale && walks < LOOKS_MAX => (),
                 done => return done,
             }
@@ -217,24 +235,26 @@ impl Client {
         unreachable!("the last walk ends it")
     }
 
-    /// The same, only if the directories have this version still (`Found::version`), else `Stale`; 0: in any case. `Denied` of a tree below
-    /// which the user's rights have to be judged before (`judge_below`).
-    pub async fn delete_known(&self, path: &str, recursive: bool, known: u64) -> Result<()> {
-        let (path_text, asked, looked, user) = (path.to_string(), self.asked, self.looked(), self.user());
-        let ask = file::Delete { path: path_text, recursive, known, asked, looked, user };
+    /// The same, but `Denied` of a tree below which the user's rights have to be judged before (`judge_below`).
+    pub async fn delete_judged(&self, path: &str, recursive: bool) -> Result<()> {
+        let path_text = path.to_string();
+        let (asked, looked, user) = (self.asked, self.looked(), self.user());
+        let ask = file::Delete { path: path_text, recursive, asked, looked, user };
         self.ask_counted(path, &ask).await.map(|_| ())
     }
 
     /// What somebody relies on who removes everything below a directory and may, however much that is; else `Denied`.
     pub async fn judge_below(&self, path: &str) -> Result<Looked> {
-        let mut looked = Looked { below: true, ..Looked::default() };
+        let mut looked = Looked::default();
         let mut resume = Vec::new();
         loop {
             let (path_text, empty, user) = (path.to_string(), looked.empty.len() as u32, self.user());
             let ask = file::JudgeBelow { path: path_text, resume: resume.clone(), empty, user };
-            let file::JudgeBelowAnswer { version, empty, next } = self.ask(&ask).await?;
+            let file::JudgeBelowAnswer { version, empty, next, top } = self.ask(&ask).await?;
             // What was seen first counts: what has changed since is told when it is relied on.
-            looked.directories = if resume.is_empty() { version } else { looked.directories };
+            if resume.is_empty() {
+                (looked.directories, looked.below) = (version, top);
+            }
             looked.empty.extend(empty);
             if next.is_empty() {
                 return Ok(looked);

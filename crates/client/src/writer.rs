@@ -48,10 +48,12 @@ pub struct CreateOptions {
     pub note: Vec<u8>,
     /// Permission bits of directories that are made; none means 0755.
     pub above_mode: Option<u32>,
-    /// What a gateway keeps with these.
-    pub above_note: Vec<u8>,
-    /// Only if the directories have this version still (`Found::version`), else `Stale`; 0: in any case.
-    pub known: u64,
+    /// They have those of the directory that is there, and their owner may go there and write.
+    pub above_alike: bool,
+    /// The bits before a umask took some of them, which count instead where the directory hands down an access control list; none: `mode`.
+    pub open: Option<u32>,
+    /// It belongs to the group of its directory, and so do directories that are made.
+    pub group_above: bool,
     /// How often its bytes count against quotas; zero: once.
     pub copies: u32,
     /// Who holds it in a gateway's protocol while it is written, at most `base::limit::HOLDER_MAX` bytes; empty: nobody in particular.
@@ -114,7 +116,7 @@ impl Client {
     /// Makes a file and opens it for writing.
     pub async fn create(&self, path: &str, options: CreateOptions) -> Result<FileWriter> {
         let CreateOptions { overwrite, parents, mode, modified_ms, owner, group, note, .. } = options;
-        let CreateOptions { above_mode, above_note, known, copies, holder, .. } = options;
+        let CreateOptions { above_mode, above_alike, open, group_above, copies, holder, .. } = options;
         let ask = file::Create {
             path: path.to_string(),
             overwrite,
@@ -124,14 +126,15 @@ impl Client {
             group,
             note,
             above_mode,
-            above_note,
             copied: modified_ms > 0,
-            known,
             copies,
             holder,
             asked: self.asked,
             looked: self.looked(),
             user: self.user(),
+            open,
+            group_above,
+            above_alike,
         };
         let opened = self.ask(&ask).await?;
         Ok(FileWriter { made: true, ..FileWriter::start(self.relying_on_nothing(), path, opened, modified_ms)? })

@@ -1,7 +1,7 @@
 //! Who asks: the user that a connection named, as far as it can be believed, and which call it is.
 
 use crate::rpc::budget::Share;
-use client::Client;
+use client::{Client, User};
 use std::sync::Arc;
 
 /// Who asks, in one call.
@@ -26,7 +26,14 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// The store, for changes of this call: one that was made for it before is answered as then.
+    /// The store, which judges whether the caller may do what is asked of it here, for changes of this call: one that was made for it before
+    /// is answered as then.
+    pub fn judged(&self, client: &Client) -> Client {
+        let user = User { name: self.user.to_string(), groups: self.groups.to_vec() };
+        self.store(client).asking_for(Arc::new(user))
+    }
+
+    /// The same for what was judged when it was looked up, and is asked in the gateway's own name.
     pub fn store(&self, client: &Client) -> Client {
         if self.client_id == [0; 16] { client.clone() } else { client.asked_by(self.client_id, self.call as u32) }
     }

@@ -124,6 +124,6 @@ pub async fn recover_lease(gateway: &Gateway, caller: &Caller, ask: RecoverLease
     if leases::is_nobodys(&found) {
         return Ok(true);
     }
-    names::file_for(gateway, caller, &ask.path, names::WRITE).await?;
+    names::file_for(gateway, caller, &ask.path, base::permission::WRITE).await?;
     leases::recover(gateway, &found).await.map(|()| true)
 }

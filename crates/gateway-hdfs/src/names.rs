@@ -18,12 +18,13 @@ mod way;
 pub(crate) mod xattrs;
 
 pub(crate) use change::is_refused;
-pub(crate) use creation::{Creation, for_file, for_known};
+pub(crate) use creation::{check_parent, file_options};
 pub(crate) use known::Known;
 pub(crate) use listing::{file_for, way_to_file};
 pub(crate) use looks::Looks;
-pub(crate) use permission::{READ, WRITE, superuser_only};
+pub(crate) use permission::superuser_only;
 pub(crate) use policies::{LAZY_PERSIST, check_coding_policy, storage_policy_named};
 pub(crate) use set::check_replication;
 pub use status::file_status;
 pub(crate) use walks::Walks;
+pub(crate) use way::{Purpose, Way, Written};

@@ -2,7 +2,6 @@
 //! to everybody else.
 
 use crate::gateway::{BLOCK_SIZE, REPLICATION};
-use base::acl::{self, AclEntry};
 use prost::Message;
 
 /// What HDFS keeps with a file or directory. All zeros and empty: nothing was said.
@@ -20,55 +19,16 @@ pub struct Note {
     /// Name of the erasure coding policy that was set here; empty: as above. A label only.
     #[prost(string, tag = "4")]
     pub erasure_coding: String,
-    /// Access control entries beyond owner, group and others.
-    #[prost(message, repeated, tag = "5")]
-    pub entries: Vec<StoredEntry>,
+    // 5 was the access control list, which the store keeps now (record 0429).
     /// Superusers may not read this file: somebody set the extended attribute that says so.
     #[prost(bool, tag = "8")]
     pub unreadable_by_superuser: bool,
 }
 
-/// One of them, numbered as in Hadoop's acl.proto.
-#[derive(Clone, PartialEq, Eq, Message)]
-pub struct StoredEntry {
-    /// 0 for access, 1 for what new children inherit.
-    #[prost(uint32, tag = "1")]
-    pub scope: u32,
-    /// 0 user, 1 group, 2 mask, 3 other.
-    #[prost(uint32, tag = "2")]
-    pub kind: u32,
-    /// Permission bits rwx.
-    #[prost(uint32, tag = "3")]
-    pub permissions: u32,
-    /// Whom it is about; empty: owner or owning group.
-    #[prost(string, tag = "4")]
-    pub name: String,
-}
-
 impl Note {
-    /// Reads a note. Bytes that are none count as an empty one, and a list that this gateway would not have stored as none: they were
-    /// not written by this gateway.
+    /// Reads a note. Bytes that are none count as an empty one: they were not written by this gateway.
     pub fn read(bytes: &[u8]) -> Note {
-        let mut note = Note::decode(bytes).unwrap_or_default();
-        if !acl::is_stored(&note.acl()) {
-            note.entries.clear();
-        }
-        note
-    }
-
-    /// Its access control entries.
-    pub fn acl(&self) -> Vec<AclEntry> {
-        let entry = |entry: &StoredEntry| {
-            let StoredEntry { scope, kind, permissions, name } = entry.clone();
-            AclEntry { scope, kind, permissions, name }
-        };
-        self.entries.iter().map(entry).collect()
-    }
-
-    /// The note with these.
-    pub fn with_acl(self, acl: Vec<AclEntry>) -> Note {
-        let entry = |AclEntry { scope, kind, permissions, name }| StoredEntry { scope, kind, permissions, name };
-        Note { entries: acl.into_iter().map(entry).collect(), ..self }
+        Note::decode(bytes).unwrap_or_default()
     }
 
     /// Bytes in a block of the file.
@@ -87,7 +47,6 @@ mod tests {
     use super::Note;
     use crate::message::names::BatchedKey;
     use crate::message::rpc::ConnectionContext;
-    use base::acl::{self, AclEntry};
     use prost::Message;
     use sim::random::SimRandom;
 
@@ -95,9 +54,7 @@ mod tests {
     /// read as one that this gateway writes, and that one is read as it is.
     #[test]
     fn fuzz_notes() {
-        let entry = |kind, name: &str| AclEntry { scope: 0, kind, permissions: 5, name: name.to_string() };
-        let acl = vec![entry(0, "ada"), entry(1, "")];
-        let whole = Note { block_size: 1 << 20, replication: 3, ..Note::default() }.with_acl(acl);
+        let whole = Note { block_size: 1 << 20, replication: 3, ..Note::default() };
         assert_eq!(Note::read(&whole.encode_to_vec()), whole);
         for seed in sim::fuzz::seeds(2_000) {
             let random = SimRandom::new(seed);
@@ -108,10 +65,7 @@ mod tests {
                 sim::fuzz::damage(&random, &mut other);
                 for bytes in [&note, &other] {
                     let read = Note::read(bytes);
-                    assert!(
-                        acl::is_stored(&read.acl()) && read.block_size() > 0 && read.replication() > 0,
-                        "seed {seed}"
-                    );
+                    assert!(read.block_size() > 0 && read.replication() > 0, "seed {seed}");
                     assert_eq!(Note::read(&read.encode_to_vec()), read, "seed {seed}");
                     drop(BatchedKey::decode(bytes.as_slice()));
                     drop(ConnectionContext::decode(bytes.as_slice()));

@@ -4,7 +4,7 @@
 use crate::format::InodeRecord;
 use crate::key::Key;
 use crate::path::Path;
-use crate::request::{NewAttributes, Place, PutFile, Request, User};
+use crate::request::{NewAttributes, NewInode, Place, PutFile, Request, User};
 use crate::state::State;
 use base::acl::AclEntry;
 use base::error::{ErrorKind, Result};
@@ -19,7 +19,8 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub struct Kept {
     directory: bool,
-    mode: u32,
+    /// Permission bits.
+    pub mode: u32,
     owner: String,
     group: String,
     acl: Vec<AclEntry>,
@@ -42,8 +43,8 @@ pub struct Asker {
     pub superuser: bool,
     /// The session that asks.
     session: SessionId,
-    /// What is below what is to be removed was judged in the steps before.
-    pub below_is_judged: bool,
+    /// The directory below which everything may go, as was judged in the steps before.
+    pub judged: Option<InodeId>,
 }
 
 impl Asker {
@@ -72,13 +73,13 @@ impl State {
         // Whoever begins a session without a name is believed as one with any name is.
         let known = session == SessionId(0) || self.sessions.is_open(session);
         let superuser = known && own.name.is_empty() || self.is_superuser(&own);
-        self.asker = Asker { user: own, superuser, session, below_is_judged: false };
+        self.asker = Asker { user: own, superuser, session, judged: None };
         let Some(user) = user else { return Ok(()) };
         if !superuser {
             return Err(Denied::Superuser { user: self.asker.user.name.clone() }.into());
         }
         let superuser = self.is_superuser(&user);
-        self.asker = Asker { user: Arc::new(user), superuser, session, below_is_judged: false };
+        self.asker = Asker { user: Arc::new(user), superuser, session, judged: None };
         Ok(())
     }
 
@@ -103,8 +104,11 @@ impl State {
             }
             Request::Locate { file: Place::Inode(inode), .. } => self.permit_inode(*inode, READ),
             Request::PathOf { inode } => self.permit_inode(*inode, 0),
-            Request::Mkdir { path, .. } => self.permit_making(path, false),
-            Request::Create { path, overwrite, .. } => self.permit_making(path, *overwrite),
+            Request::Mkdir { path, new, .. } => self.permit_making(path, false).and_then(|()| self.permit_giving(new)),
+            Request::Create { path, overwrite, new, .. } => {
+                self.permit_making(path, *overwrite)?;
+                self.permit_giving(new)
+            }
             Request::AppendOpen { file: Place::Path(path), .. } | Request::Truncate { path, .. } => {
                 self.permit(path, WRITES)
             }
@@ -142,6 +146,11 @@ impl State {
         self.permit_making(&file.path, file.overwrite)
     }
 
+    /// Whether the asker may read a file that it is shown: only then it is told where its bytes are.
+    pub fn may_read(&self, record: &InodeRecord) -> bool {
+        self.asker.superuser || may_access(self.asker.user(), &self.kept(record).rights(), "", READ).is_ok()
+    }
+
     /// Whether the asker sees an extended attribute of this name.
     pub fn sees_xattr(&self, name: &str) -> bool {
         self.asker.superuser || !name.starts_with("trusted.")
@@ -176,6 +185,10 @@ impl State {
         self.permit_way(path, (&above, last.as_ref()), wanted)
     }
 
+    fn permit_giving(&self, new: &NewInode) -> Result<()> {
+        Ok(may_give(self.asker.user(), new.owner.as_deref(), new.group.as_deref())?)
+    }
+
     /// What is in a directory is shown, or counted.
     fn permit_looking_in(&mut self, path: &Path) -> Result<()> {
         let (above, last) = self.way_to(path)?;
@@ -186,10 +199,11 @@ impl State {
     /// A name goes; `whole`: with everything below it, which is judged before and step by step (`JudgeBelow`).
     fn permit_removing(&mut self, path: &Path, whole: bool) -> Result<()> {
         self.permit(path, REMOVES)?;
-        if !whole || self.asker.below_is_judged {
+        if !whole {
             return Ok(());
         }
         match self.look_up(path)? {
+            Some(found) if self.asker.judged == Some(found.inode) => Ok(()),
             Some(found) if found.record.directory && self.has_names(found.inode)? => {
                 Err(Denied::Below { path: path.to_string() }.into())
             }

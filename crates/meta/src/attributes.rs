@@ -9,6 +9,7 @@ use crate::quota::Taken;
 use crate::reply::Reply;
 use crate::request::{NewAttributes, NewInode, Request, Seen, User};
 use crate::state::{State, missing};
+use base::acl::{AclEntry, is_stored};
 use base::error::{Error, ErrorKind, Result};
 use base::id::InodeId;
 use base::limit::{
@@ -34,13 +35,19 @@ impl State {
                 *kept = Some(name.clone());
             }
         }
-        if let Some(note) = &new.note {
-            check_note(note)?;
-            record.note.clone_from(note);
-        }
         if let Some(acl) = &new.acl {
+            check_acl(acl)?;
             record.set_acl(acl);
         }
+        if let Some(note) = &new.note {
+            let list = record.acl();
+            // One that was in the note until now stays.
+            if record.acl.is_none() && !list.is_empty() {
+                record.set_acl(&list);
+            }
+            record.note.clone_from(note);
+        }
+        check_room(&record)?;
         record.copies = new.copies.unwrap_or(record.copies);
         record.modified = new.modified.map_or(record.modified, |time| time.0);
         record.accessed = new.accessed.map_or(record.accessed, |time| time.0);
@@ -194,12 +201,38 @@ pub fn check_new(new: &NewInode) -> Result<()> {
     for name in [&new.owner, &new.group].into_iter().flatten() {
         check_user_name(name)?;
     }
-    for mode in [new.mode, new.above_mode] {
+    for mode in [Some(new.mode), new.open, new.above_mode].into_iter().flatten() {
         check_mode(mode)?;
     }
-    check_holder(&new.holder)?;
-    check_note(&new.note)?;
-    check_note(&new.above_note)
+    check_holder(&new.holder)
+}
+
+/// Bytes of what a file or directory has beside its name and its numbers: a gateway's note, and its access control list.
+pub fn room(record: &InodeRecord) -> usize {
+    record.note.len() + record.acl.as_ref().map_or(0, prost::Message::encoded_len)
+}
+
+/// `Invalid` unless these fit into what is said of a file or directory.
+pub fn check_room(record: &InodeRecord) -> Result<()> {
+    let bytes = room(record);
+    if bytes <= NOTE_MAX {
+        return Ok(());
+    }
+    let text = format!(
+        "the access control list and what a gateway keeps with a name take {bytes} bytes, and {NOTE_MAX} are the most; nothing was changed: use fewer or shorter names in the list"
+    );
+    Err(Error::new(ErrorKind::Invalid, text))
+}
+
+fn check_acl(acl: &[AclEntry]) -> Result<()> {
+    for entry in acl.iter().filter(|entry| !entry.name.is_empty()) {
+        check_user_name(&entry.name)?;
+    }
+    if is_stored(acl) {
+        return Ok(());
+    }
+    let text = "the entries of an access control list come in their order, once each, and only those that the permission bits do not say; nothing was changed";
+    Err(Error::new(ErrorKind::Invalid, text))
 }
 
 /// `Invalid` unless somebody who holds a file can be called so.
@@ -214,18 +247,8 @@ pub fn check_holder(holder: &str) -> Result<()> {
     Err(Error::new(ErrorKind::Invalid, text))
 }
 
-fn check_note(note: &[u8]) -> Result<()> {
-    if note.len() <= NOTE_MAX {
-        return Ok(());
-    }
-    let text = format!(
-        "what a gateway keeps with a name has {} bytes and {NOTE_MAX} are the most; nothing was changed: use shorter lists",
-        note.len()
-    );
-    Err(Error::new(ErrorKind::Invalid, text))
-}
-
-fn check_user_name(name: &str) -> Result<()> {
+/// `Invalid` unless an owner or a group of people can be called so.
+pub fn check_user_name(name: &str) -> Result<()> {
     let wrong = |why: String| Err(Error::new(ErrorKind::Invalid, format!("{why}; nothing was changed")));
     if name.is_empty() || name.len() > USER_NAME_MAX {
         return wrong(format!("the name of an owner or group has 1 to {USER_NAME_MAX} bytes, not {}", name.len()));

@@ -17,15 +17,14 @@ impl State {
     /// Answers `JudgeBelow`: whoever removes a tree must have all rights on every directory in it that has something in it, and own what is in
     /// a sticky one. Directories that may go only because they are empty are told. `empty`: how many were told before.
     pub fn judge_below(&mut self, path: &Path, resume: Option<&[u8]>, empty: usize) -> Result<Reply> {
+        let top = self.find(path)?;
         let mut levels = match resume {
             Some(bytes) => match WalkRecord::decode(bytes) {
                 Ok(walk) if walk.levels.len() <= LEVELS_MAX => walk.levels,
                 _ => return Err(Error::new(ErrorKind::Invalid, "this is not where a walk stopped; start it again")),
             },
-            None => {
-                let found = self.find(path)?;
-                if found.record.directory { vec![walk::level(found.inode.0)] } else { Vec::new() }
-            }
+            None if top.record.directory => vec![walk::level(top.inode.0)],
+            None => Vec::new(),
         };
         let (mut left, mut found_empty) = (STEP_MAX, Vec::new());
         while let Some(walked) = levels.last_mut()
@@ -67,7 +66,7 @@ impl State {
             }
         }
         let resume = (!levels.is_empty()).then(|| WalkRecord { levels }.encode_to_vec());
-        Ok(Reply::Below { version: self.directories_version(), empty: found_empty, resume })
+        Ok(Reply::Below { top: top.inode, version: self.directories_version(), empty: found_empty, resume })
     }
 
     /// Its path, for people.

@@ -1,5 +1,6 @@
 //! Between records on disk and the types of requests and replies.
 
+use crate::acl;
 use crate::format::{
     AttributesRecord, BagRecord, CarriedRecord, ColumnRecord, FIRST_GENERATION, FencedRecord, FileResultRecord,
     FilesRecord, GroupRecord, HandleRecord, InodeRecord, KeptRecord, LimitsRecord, PlacedRecord, PolicyRecord,
@@ -90,6 +91,7 @@ pub fn attributes(inode: InodeId, record: InodeRecord) -> Attributes {
         created: WallTime(record.created),
         accessed: WallTime(if record.accessed == 0 { record.modified } else { record.accessed }),
         mode: record.mode,
+        acl: record.acl(),
         owner: record.owner,
         group: record.group,
         generation: Generation(record.generation),
@@ -290,6 +292,7 @@ fn attributes_record(attributes: &Attributes) -> AttributesRecord {
         group: attributes.group.clone(),
         generation: attributes.generation.0,
         note: attributes.note.clone(),
+        acl: (!attributes.acl.is_empty()).then(|| acl::record(&attributes.acl)),
         version: attributes.version,
         ..InodeRecord::default()
     };

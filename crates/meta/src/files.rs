@@ -119,7 +119,7 @@ impl State {
             holder: new.holder.clone(),
             ..WriterRecord::default()
         };
-        let record = InodeRecord { writer: Some(writer), ..self.new_inode(directory.inode, name, new) };
+        let record = InodeRecord { writer: Some(writer), ..self.new_inode(&directory, name, new, false)? };
         self.charge(directory.inode, name, Load::NAME)?;
         self.counters.files += 1;
         self.put(&Key::Name(directory.inode, name), &NameRecord { inode: inode.0, directory: false });

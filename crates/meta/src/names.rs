@@ -1,7 +1,8 @@
 //! Names: finding, listing, making directories, renaming, deleting.
 
 use crate::access::Kept;
-use crate::attributes::check_new;
+use crate::acl::record;
+use crate::attributes::{check_new, check_room, check_user_name, room};
 use crate::convert;
 use crate::format::{FIRST_GENERATION, InodeRecord, NameRecord};
 use crate::key::{Key, after_prefix};
@@ -11,6 +12,7 @@ use crate::quota::Load;
 use crate::reply::Reply;
 use crate::request::{Attributes, Entry, NewInode};
 use crate::state::State;
+use base::acl;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{InodeId, ROOT};
 use base::limit::{ATTRIBUTES_MAX, LIST_PAGE_BYTES, LOCATED_PAGE_MAX};
@@ -90,7 +92,7 @@ impl State {
             return self.directory(text);
         }
         let inode = self.next_inode();
-        let record = InodeRecord { directory: true, ..self.new_inode(parent.inode, name, new) };
+        let record = self.new_inode(&parent, name, new, true)?;
         self.charge(parent.inode, name, Load::NAME)?;
         self.counters.directories += 1;
         self.put(&Key::Name(parent.inode, name), &NameRecord { inode: inode.0, directory: true });
@@ -108,29 +110,46 @@ impl State {
         if self.directories.contains_key(text) {
             return self.directory(text);
         }
-        let above = NewInode { mode: new.above_mode, note: new.above_note.clone(), ..new.clone() };
+        let Some((parent, _)) = text.rsplit_once('/') else { return self.directory(text) };
+        let parent = self.make_above(parent, new)?;
+        let mode = new.above_mode.unwrap_or(parent.rights.mode & 0o777 | 0o300);
+        let above = NewInode { mode, open: new.above_mode.and(new.open), note: Vec::new(), ..new.clone() };
         self.make_directory(text, &above)
     }
 
-    /// A record for something new under this name.
-    pub fn new_inode(&self, parent: InodeId, name: &str, new: &NewInode) -> InodeRecord {
+    /// A record for something new under this name, with what its directory hands down.
+    pub fn new_inode(&self, parent: &Directory, name: &str, new: &NewInode, directory: bool) -> Result<InodeRecord> {
+        let above = parent.rights.rights();
+        let (mode, list) = acl::inherited(above.acl, new.mode, new.open.unwrap_or(new.mode), directory);
         let or = |said: &Option<String>, name: &str| match said {
             Some(said) => Some(said.clone()),
             None => (!name.is_empty()).then(|| name.to_string()),
         };
-        InodeRecord {
+        let group = match new.group_above {
+            true => Some(above.group.to_string()),
+            false => or(&new.group, self.asker.user.groups.first().map_or("", String::as_str)),
+        };
+        let record = InodeRecord {
+            directory,
             owner: or(&new.owner, &self.asker.user.name),
-            group: or(&new.group, self.asker.user.groups.first().map_or("", String::as_str)),
+            group,
             modified: self.wall.0,
             created: self.wall.0,
-            mode: new.mode,
+            mode,
             note: new.note.clone(),
+            acl: (!list.is_empty()).then(|| record(&list)),
             copies: new.copies,
             generation: FIRST_GENERATION,
-            parent: parent.0,
+            parent: parent.inode.0,
             name: name.to_string(),
             ..InodeRecord::default()
+        };
+        // A gateway's user may have a name that an owner cannot have.
+        for name in [&record.owner, &record.group].into_iter().flatten() {
+            check_user_name(name)?;
         }
+        check_room(&record)?;
+        Ok(record)
     }
 
     /// What has this name, if anything.
@@ -225,11 +244,10 @@ impl State {
                 Some(writer) => writer.holder.len(),
                 None => record.is_kept().map_or(0, |kept| kept.holder.len()),
             };
-            bytes +=
-                name.len() + said(&record.owner) + said(&record.group) + record.note.len() + holder + ATTRIBUTES_MAX;
+            bytes += name.len() + said(&record.owner) + said(&record.group) + room(&record) + holder + ATTRIBUTES_MAX;
             let inode = InodeId(found.inode);
             let mut extents = Vec::new();
-            if located && !record.directory && record.writer.is_none() && record.length > 0 {
+            if located && !record.directory && record.writer.is_none() && record.length > 0 && self.may_read(&record) {
                 extents = self.few_extents(inode, record.length, &mut groups)?;
                 looked += 1;
             }

@@ -64,7 +64,7 @@ impl State {
             self.check_tier(file, directory.policy)?;
         }
         let inode = self.next_inode();
-        let mut record = InodeRecord { length: file.length, ..self.new_inode(directory.inode, name, &new) };
+        let mut record = InodeRecord { length: file.length, ..self.new_inode(&directory, name, &new, false)? };
         record.modified = file.modified.map_or(record.modified, |time| time.0);
         record.accessed = file.accessed.map_or(0, |time| time.0);
         self.counters.files += 1;

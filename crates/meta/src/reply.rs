@@ -27,6 +27,8 @@ pub enum Reply {
     },
     /// Everything below a directory may be removed, as far as was looked.
     Below {
+        /// Which directory that is.
+        top: InodeId,
         /// The version of the directories.
         version: u64,
         /// Directories that may go only because they are empty.

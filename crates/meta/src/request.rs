@@ -116,16 +116,19 @@ pub struct NewAttributes {
 pub struct NewInode {
     /// Permission bits.
     pub mode: u32,
-    /// Who owns it and the directories that are made on the way; none: the session's user.
+    /// The bits before a umask took some of them: they count instead of `mode` where the directory hands down a list. None: `mode`.
+    pub open: Option<u32>,
+    /// Who owns it and the directories that are made on the way; none: the asker.
     pub owner: Option<String>,
-    /// Which group of people does; none: the session's.
+    /// Which group of people does; none: the asker's.
     pub group: Option<String>,
+    /// It belongs to the group of its directory instead, and so does what is made on the way.
+    pub group_above: bool,
     /// What a gateway keeps with it.
     pub note: Vec<u8>,
-    /// Permission bits of directories that are made on the way.
-    pub above_mode: u32,
-    /// What a gateway keeps with these.
-    pub above_note: Vec<u8>,
+    /// Permission bits of directories that are made on the way; none: those of the one that is there, and in any case their owner may go
+    /// there and write.
+    pub above_mode: Option<u32>,
     /// It is a copy with times of its own: the directory that it comes into keeps its own, too, whichever comes first.
     pub copied: bool,
     /// How often the bytes of a file count against quotas; zero: once.
@@ -137,7 +140,7 @@ pub struct NewInode {
 impl NewInode {
     /// The session's, with these permission bits; the usual ones for directories that are made on the way.
     pub fn with_mode(mode: u32) -> NewInode {
-        NewInode { mode, above_mode: DIRECTORY_MODE, ..NewInode::default() }
+        NewInode { mode, above_mode: Some(DIRECTORY_MODE), ..NewInode::default() }
     }
 }
 
@@ -221,8 +224,8 @@ pub enum Request {
         seen: Vec<Seen>,
         /// Directories that were found empty and have to be so still; at most `EMPTY_DIRECTORIES_MAX`.
         empty: Vec<InodeId>,
-        /// What is below what the change removes was judged (`JudgeBelow`).
-        below: bool,
+        /// The directory below which everything may go, as was judged (`JudgeBelow`).
+        below: Option<InodeId>,
         /// The change.
         change: Box<Request>,
     },

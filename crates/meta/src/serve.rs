@@ -192,12 +192,12 @@ impl State {
     pub fn serve(&mut self, caller: Caller, request: &Request) -> Result<Reply> {
         match request {
             Request::Provided { directories, seen, empty, below, change } => {
-                if *directories != 0 || seen.is_empty() {
+                if *directories != 0 || seen.is_empty() && below.is_none() {
                     self.check_directories(*directories)?;
                 }
                 self.check_seen(change, seen)?;
                 self.check_empty(empty)?;
-                self.asker.below_is_judged = *below;
+                self.asker.judged = *below;
                 self.serve(caller, change)
             }
             Request::Asked { asked, change } => self.serve_asked(caller, *asked, change),

@@ -1,6 +1,7 @@
 //! Between the words of the wire and those of the metadata store: every question and every answer, in both directions.
 
 use crate::metadata::Translate;
+use base::acl::AclEntry;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, DeviceId, Generation, GroupId, InodeId, Owner};
 use base::limit::{
@@ -44,7 +45,11 @@ pub fn request(call: &mut Call) -> Result<(Request, Translate)> {
             (of(user, Request::JudgeBelow { path: path(&text)?, resume, empty: empty as usize }), below)
         }
         file::PathOf::KIND => (Request::PathOf { inode: InodeId(call.ask::<file::PathOf>()?.inode) }, path_of),
-        file::List::KIND => (list(call.ask()?, call.respond.room())?, entries),
+        file::List::KIND => {
+            let mut ask: file::List = call.ask()?;
+            let user = ask.user.take();
+            (of(user, list(ask, call.respond.room())?), entries)
+        }
         file::MakeDirectory::KIND => (make_directory(call.ask()?)?, done),
         file::Create::KIND => (create(call.ask()?)?, opened),
         file::Append::KIND => (append(call.ask()?)?, opened),
@@ -65,12 +70,12 @@ pub fn request(call: &mut Call) -> Result<(Request, Translate)> {
                 replace: ask.replace,
                 removes: ask.removes,
             };
-            (of(ask.user, asked(ask.asked, provided(ask.known, seen(ask.looked, rename)))), done)
+            (of(ask.user, asked(ask.asked, seen(ask.looked, rename))), done)
         }
         file::Delete::KIND => {
             let ask: file::Delete = call.ask()?;
             let delete = Request::Delete { path: path(&ask.path)?, recursive: ask.recursive };
-            (of(ask.user, asked(ask.asked, provided(ask.known, seen(ask.looked, delete)))), done)
+            (of(ask.user, asked(ask.asked, seen(ask.looked, delete))), done)
         }
         file::SetAttributes::KIND => (set_attributes(call.ask()?)?, done),
         file::GetXattrs::KIND => {
@@ -144,21 +149,10 @@ fn at_most(what: &str, count: usize, most: usize) -> Result<()> {
     Err(Error::new(ErrorKind::Invalid, text))
 }
 
-/// A change that depends on what the asker has looked up, unless it has looked up nothing.
-fn provided(directories: u64, change: Request) -> Request {
-    match directories {
-        0 => change,
-        _ => {
-            let (seen, empty, change) = (Vec::new(), Vec::new(), Box::new(change));
-            Request::Provided { directories, seen, empty, below: false, change }
-        }
-    }
-}
-
 /// A change that depends on what the asker has found at its paths, unless it has looked at nothing.
 fn seen(looked: Option<file::Looked>, change: Request) -> Request {
     let Some(file::Looked { directories, seen, empty, below }) = looked else { return change };
-    if directories == 0 && seen.is_empty() && empty.is_empty() && !below {
+    if directories == 0 && seen.is_empty() && empty.is_empty() && below == 0 {
         return change;
     }
     let seen = seen.into_iter().map(|file::Seen { inode, version }| {
@@ -166,6 +160,7 @@ fn seen(looked: Option<file::Looked>, change: Request) -> Request {
         Seen { inode, version }
     });
     let (seen, empty) = (seen.collect(), empty.into_iter().map(InodeId).collect());
+    let below = (below != 0).then_some(InodeId(below));
     Request::Provided { directories, seen, empty, below, change: Box::new(change) }
 }
 
@@ -186,6 +181,16 @@ fn of(user: Option<file::User>, request: Request) -> Request {
             Request::For { user: User { name, groups }, request: Box::new(request) }
         }
     }
+}
+
+fn acl_entry(entry: file::AclEntry) -> AclEntry {
+    let file::AclEntry { scope, kind, permissions, name } = entry;
+    AclEntry { scope, kind, permissions, name }
+}
+
+fn wire_acl_entry(entry: AclEntry) -> file::AclEntry {
+    let AclEntry { scope, kind, permissions, name } = entry;
+    file::AclEntry { scope, kind, permissions, name }
 }
 
 fn wanted(wanted: file::Wanted) -> Wanted {
@@ -229,20 +234,26 @@ fn list(ask: file::List, room: usize) -> Result<Request> {
 }
 
 fn make_directory(ask: file::MakeDirectory) -> Result<Request> {
-    let file::MakeDirectory { path: text, parents, mode, owner, group, note, above_mode, above_note, known, user } =
-        ask;
-    let (mode, above_mode) = (mode.unwrap_or(DIRECTORY_MODE), above_mode.unwrap_or(DIRECTORY_MODE));
-    let new = NewInode { mode, owner, group, note, above_mode, above_note, ..NewInode::default() };
-    Ok(of(user, provided(known, Request::Mkdir { path: path(&text)?, parents, new })))
+    let file::MakeDirectory { path: text, parents, mode, owner, group, note, above_mode, user, .. } = ask;
+    let file::MakeDirectory { open, group_above, above_alike, .. } = ask;
+    let (mode, above_mode) = (mode.unwrap_or(DIRECTORY_MODE), above(above_mode, above_alike));
+    let new = NewInode { mode, open, owner, group, group_above, note, above_mode, ..NewInode::default() };
+    Ok(of(user, Request::Mkdir { path: path(&text)?, parents, new }))
+}
+
+/// Permission bits of directories that are made on the way.
+fn above(mode: Option<u32>, alike: bool) -> Option<u32> {
+    if alike { None } else { mode.or(Some(DIRECTORY_MODE)) }
 }
 
 fn create(ask: file::Create) -> Result<Request> {
     let file::Create { path: text, overwrite, parents, mode, owner, group, note, .. } = ask;
-    let file::Create { above_mode, above_note, copied, known, copies, holder, asked, looked, user, .. } = ask;
-    let (mode, above_mode) = (mode.unwrap_or(FILE_MODE), above_mode.unwrap_or(DIRECTORY_MODE));
-    let new = NewInode { mode, owner, group, note, above_mode, above_note, copied, copies, holder };
+    let file::Create { above_mode, copied, copies, holder, asked, looked, user, .. } = ask;
+    let file::Create { open, group_above, above_alike, .. } = ask;
+    let (mode, above_mode) = (mode.unwrap_or(FILE_MODE), above(above_mode, above_alike));
+    let new = NewInode { mode, open, owner, group, group_above, note, above_mode, copied, copies, holder };
     let create = Request::Create { path: path(&text)?, overwrite, parents, new };
-    Ok(of(user, self::asked(asked, provided(known, seen(looked, create)))))
+    Ok(of(user, self::asked(asked, seen(looked, create))))
 }
 
 fn append(ask: file::Append) -> Result<Request> {
@@ -324,7 +335,7 @@ fn set_attributes(ask: file::SetAttributes) -> Result<Request> {
         accessed: ask.accessed_ms.map(WallTime),
         note: ask.note,
         copies: ask.copies,
-        acl: None,
+        acl: ask.acl.map(|acl| acl.entries.into_iter().map(acl_entry).collect()),
     };
     Ok(of(ask.user, seen(ask.looked, Request::SetAttributes { path: path(&ask.path)?, new })))
 }
@@ -390,6 +401,7 @@ pub fn wire_attributes(found: Attributes) -> file::Attributes {
         accessed_ms: found.accessed.0,
         created_ms: found.created.0,
         note: found.note,
+        acl: found.acl.into_iter().map(wire_acl_entry).collect(),
         holder: found.holder,
         version: found.version,
         block_base,
@@ -412,9 +424,9 @@ fn found(reply: Reply, respond: Responder) {
 }
 
 fn below(reply: Reply, respond: Responder) {
-    let Reply::Below { version, empty, resume } = reply else { other(&reply) };
+    let Reply::Below { top, version, empty, resume } = reply else { other(&reply) };
     let empty = empty.into_iter().map(|directory| directory.0).collect();
-    answer(respond, file::JudgeBelowAnswer { version, empty, next: resume.unwrap_or_default() });
+    answer(respond, file::JudgeBelowAnswer { version, empty, next: resume.unwrap_or_default(), top: top.0 });
 }
 
 fn answered(reply: Reply, respond: Responder) {

@@ -10,12 +10,13 @@ use crate::message::hdfs::{DatanodeInfo, ExtendedBlock, LocatedBlock, LocatedBlo
 use crate::message::located::{
     GetBlockLocations, GetBlockLocationsAnswer, GetReplicaVisibleLength, GetReplicaVisibleLengthAnswer,
 };
-use crate::names::{READ, file_for};
+use crate::names::file_for;
 use crate::note::Note;
 use crate::refusal::{ILLEGAL_ARGUMENT, REPLICA_NOT_FOUND, Refusal};
 use base::error::ErrorKind;
 use base::id::NodeId;
 use base::limit::{HDFS_ENTRIES_AT_ONCE, HDFS_LOCATED_BLOCKS_MAX};
+use base::permission::READ;
 use client::{Attributes, Extent, Host, Hosts, Listed};
 use prost::Message;
 use std::collections::BTreeMap;

@@ -8,12 +8,13 @@ use crate::caller::Caller;
 use crate::gateway::{Gateway, REPLICATION};
 use crate::message::files::{Append, AppendAnswer, CREATE, Create, CreateAnswer, LAZY_PERSIST, NEW_BLOCK, OVERWRITE};
 use crate::message::hdfs::FileStatus;
-use crate::names::{self, Creation, Looks};
+use crate::names::{self, Looks, Purpose, Way, Written};
 use crate::note::Note;
 use crate::refusal::{ALREADY_BEING_CREATED, FILE_EXISTS, FILE_NOT_FOUND, ILLEGAL_ARGUMENT, RETRIABLE, Refusal};
 use base::error::ErrorKind;
 use base::limit::HOLDER_MAX;
-use client::{Attributes, CreateOptions, FileWriter};
+use base::permission::{WRITE, Wanted};
+use client::{Attributes, CreateOptions, FileWriter, Looked};
 use std::sync::Arc;
 
 /// How a file was opened.
@@ -47,11 +48,13 @@ async fn make(gateway: &Arc<Gateway>, caller: &Caller, ask: &Create) -> Result<M
     }
     let mut looks = Looks::default();
     loop {
-        let (creation, note) = to_create(gateway, caller, ask).await?;
-        let path = creation.path.as_str();
+        let (way, note) = to_create(gateway, caller, ask).await?;
+        let path = way.path.as_str();
         let overwrite = ask.flags & OVERWRITE != 0;
-        let options = CreateOptions { overwrite, parents: ask.parents, ..options(ask, &creation, &note) };
-        let store = caller.store(&gateway.client).relying_on(creation.looked.clone());
+        let options = CreateOptions { overwrite, ..options(ask, &note) };
+        // What is replaced is what was seen.
+        let seen = Looked { seen: vec![way.seen()], ..Looked::default() };
+        let store = caller.judged(&gateway.client).relying_on(seen);
         let opening = gateway.files.openings.begin();
         let writer = match store.create(path, options).await {
             Ok(writer) => writer,
@@ -62,12 +65,12 @@ async fn make(gateway: &Arc<Gateway>, caller: &Caller, ask: &Create) -> Result<M
                 continue;
             }
         };
-        let replaced = creation.existing.filter(|replaced| replaced.inode != writer.inode());
-        let file = made(gateway, writer, opener(caller, &ask.holder), &creation.path, &note);
+        let replaced = way.last().map(|replaced| replaced.inode).filter(|replaced| *replaced != writer.inode());
+        let file = made(gateway, writer, opener(caller, &ask.holder), path, &note);
         // What was replaced may have a write under way, on a device that is away: nobody else waits for that.
         drop(opening);
         if let Some(replaced) = replaced {
-            end(gateway, replaced.inode).await;
+            end(gateway, replaced).await;
         }
         return Ok(file);
     }
@@ -81,26 +84,33 @@ fn made(gateway: &Gateway, writer: FileWriter, opener: Opener<'_>, path: &str, n
     }
 }
 
-/// Where and how a file is to be made after a look at what has its name, and what is kept with it.
-async fn to_create(gateway: &Gateway, caller: &Caller, ask: &Create) -> Result<(Creation, Note), Refusal> {
+/// The way to where a file is to be made after a look at what has its name, and what is kept with it.
+async fn to_create(gateway: &Gateway, caller: &Caller, ask: &Create) -> Result<(Way, Note), Refusal> {
     let machine = caller.machine();
-    let overwrite = ask.flags & OVERWRITE != 0;
-    let (how, bits) = ((overwrite, ask.parents), (ask.masked, ask.unmasked));
-    let creation = names::for_file(gateway, caller, &ask.path, how, bits).await?;
-    let path = creation.path.as_str();
-    match &creation.existing {
-        Some(_) if overwrite => (),
+    let wanted = Wanted { ancestor: WRITE, ..Wanted::default() };
+    let way = Way::look(gateway, caller, &ask.path, Purpose::Create, wanted).await?;
+    let path = way.path.as_str();
+    match way.last() {
+        Some(existing) if existing.directory => {
+            return Err(Refusal::new(FILE_EXISTS, format!("{path} already exists as a directory")));
+        }
+        Some(_) if ask.flags & OVERWRITE != 0 => (),
         Some(old) => {
             may_take(gateway, old, path, &ask.holder, machine, Wish::Create).await?;
             return Err(exists(path, machine));
         }
-        None if ask.flags & CREATE == 0 => {
-            return Err(Refusal::not_found(format!("Can't overwrite non-existent {path} for client {machine}")));
+        None => {
+            if !ask.parents {
+                names::check_parent(&way)?;
+            }
+            if ask.flags & CREATE == 0 {
+                let text = format!("Can't overwrite non-existent {path} for client {machine}");
+                return Err(Refusal::not_found(text));
+            }
         }
-        None => (),
     }
-    let note = note_of(ask, &creation)?;
-    Ok((creation, note))
+    let note = note_of(ask)?;
+    Ok((way, note))
 }
 
 /// What is answered to who made this file.
@@ -108,8 +118,7 @@ pub fn created(gateway: &Gateway, file: &OpenFile, note: &Note) -> CreateAnswer 
     CreateAnswer { status: Some(status(gateway, &file.attributes, note)) }
 }
 
-/// Makes a file without a look at what has its name, if nothing speaks against it as far as is known. `None`: nothing was done,
-/// look.
+/// Makes a file without a look at what has its name, if nothing has. `None`: nothing was done, look.
 async fn create_unseen(
     gateway: &Gateway,
     caller: &Caller,
@@ -118,21 +127,19 @@ async fn create_unseen(
     if ask.flags & CREATE == 0 {
         return Ok(None);
     }
-    let known = names::for_known(gateway, caller, &ask.path, (ask.masked, ask.unmasked), false)?;
-    let Some(creation) = known else { return Ok(None) };
+    let path = Written::read(gateway, caller, &ask.path, Purpose::Create).await?.path;
     // Whatever speaks against a label is said after what has the name was looked at.
-    let Ok(note) = note_of(ask, &creation) else { return Ok(None) };
-    let options = CreateOptions { known: creation.version, ..options(ask, &creation, &note) };
-    match caller.store(&gateway.client).create(&creation.path, options).await {
-        Ok(writer) => Ok(Some((writer, creation.path, note))),
+    let Ok(note) = note_of(ask) else { return Ok(None) };
+    match caller.judged(&gateway.client).create(&path, options(ask, &note)).await {
+        Ok(writer) => Ok(Some((writer, path, note))),
         Err(error) if names::is_refused(&error) => Ok(None),
-        Err(error) if error.kind() == ErrorKind::Full => Err(no_room(&creation.path)),
+        Err(error) if error.kind() == ErrorKind::Full => Err(no_room(&path)),
         Err(error) => Err(error.into()),
     }
 }
 
 /// What is kept with a new file.
-fn note_of(ask: &Create, creation: &Creation) -> Result<Note, Refusal> {
+fn note_of(ask: &Create) -> Result<Note, Refusal> {
     let erasure_coding = ask.erasure_coding.clone().unwrap_or_default();
     if !erasure_coding.is_empty() {
         names::check_coding_policy(&erasure_coding)?;
@@ -140,24 +147,20 @@ fn note_of(ask: &Create, creation: &Creation) -> Result<Note, Refusal> {
     let storage_policy = match ask.storage_policy.as_deref().filter(|name| !name.is_empty()) {
         Some(name) => names::storage_policy_named(name)?,
         None if ask.flags & LAZY_PERSIST != 0 => names::LAZY_PERSIST,
-        None => creation.note.storage_policy,
+        None => 0,
     };
     let (block_size, replication) = (ask.block_size, ask.replication);
-    Ok(Note { block_size, replication, erasure_coding, storage_policy, ..creation.note.clone() })
+    Ok(Note { block_size, replication, erasure_coding, storage_policy, ..Note::default() })
 }
 
-/// How a new file is made that may not replace another, in a directory that is there.
-fn options(ask: &Create, creation: &Creation, note: &Note) -> CreateOptions {
+/// How a new file is made that may not replace another.
+fn options(ask: &Create, note: &Note) -> CreateOptions {
     CreateOptions {
-        mode: Some(creation.mode),
-        owner: Some(creation.owner.clone()),
-        group: Some(creation.group.clone()),
+        parents: ask.parents,
         note: prost::Message::encode_to_vec(note),
         copies: note.replication(),
         holder: held_by(&ask.holder),
-        above_mode: Some(creation.above_mode),
-        above_note: creation.above_note.clone(),
-        ..CreateOptions::default()
+        ..names::file_options((ask.masked, ask.unmasked))
     }
 }
 
@@ -176,7 +179,7 @@ async fn open_end(gateway: &Arc<Gateway>, caller: &Caller, ask: &Append) -> Resu
     check_room(gateway, caller, &ask.path)?;
     let mut looks = Looks::default();
     loop {
-        let found = names::way_to_file(gateway, caller, &ask.path, names::WRITE).await;
+        let found = names::way_to_file(gateway, caller, &ask.path, WRITE).await;
         let way = found.map_err(|refusal| not_appended(refusal, &ask.path, machine))?;
         let (path, old) = (way.path.as_str(), way.file()?);
         if Note::read(&old.note).storage_policy == names::LAZY_PERSIST {

@@ -240,7 +240,7 @@ async fn is_closed(gateway: &Gateway, path: &str, inode: u64, last: Option<&Exte
 /// The file that a block is being written to by this holder: as it is open here, or what is known of it if that is at another gateway.
 enum Held {
     Here(Arc<OpenFile>),
-    Elsewhere(Attributes),
+    Elsewhere(Box<Attributes>),
 }
 
 async fn file_of(gateway: &Gateway, block: &ExtendedBlock, holder: &str) -> Result<Held, Refusal> {
@@ -269,7 +269,7 @@ async fn file_of(gateway: &Gateway, block: &ExtendedBlock, holder: &str) -> Resu
                 gateway.files.open.remove_this(&outdated);
             }
             match () {
-                () if is_held(&attributes, holder) => Ok(Held::Elsewhere(attributes)),
+                () if is_held(&attributes, holder) => Ok(Held::Elsewhere(Box::new(attributes))),
                 () if attributes.open => Err(mismatch()),
                 () => Err(none()),
             }

@@ -7,42 +7,38 @@ use crate::message::names::{
 };
 use crate::names::creation;
 use crate::names::looks::{Looks, looked};
-use crate::names::permission::{self, ALL, READ, WRITE, Wanted};
-use crate::names::walk::Walk;
-use crate::names::way::{Purpose, Way};
+use crate::names::way::{Purpose, Way, Written, refused};
 use crate::note::Note;
 use crate::refusal::{
-    ALREADY_BEING_CREATED, FILE_EXISTS, FILE_NOT_FOUND, ILLEGAL_ARGUMENT, JAVA_ARGUMENT, NOT_EMPTY,
-    PARENT_NOT_DIRECTORY, Refusal,
+    ALREADY_BEING_CREATED, FILE_EXISTS, FILE_NOT_FOUND, ILLEGAL_ARGUMENT, JAVA_ARGUMENT, NOT_EMPTY, Refusal,
 };
 use base::error::{Error, ErrorKind};
-use base::limit::{CONCAT_FILES_MAX, EMPTY_DIRECTORIES_MAX};
-use client::{Looked, Seen};
+use base::limit::CONCAT_FILES_MAX;
+use base::permission::{Denied, READ, WRITE, Wanted};
+use client::{Attributes, DirectoryOptions, Looked, Seen};
 
 /// Does mkdirs: true, also if it is there.
 pub(crate) async fn mkdirs(gateway: &Gateway, caller: &Caller, ask: MkdirsRequest) -> Result<bool, Refusal> {
-    let MkdirsRequest { path, masked, parents, open } = ask;
-    if let Some(creation) = creation::for_known(gateway, caller, &path, (masked, open), true)? {
-        let known = creation.version;
-        let (path, options) = creation.into_directory(known);
-        match gateway.client.make_directory_with(&path, options).await {
-            Err(error) if is_refused(&error) => (),
-            done => return done.map(|()| true).map_err(Refusal::from),
-        }
-    }
+    let MkdirsRequest { path: text, masked, parents, open } = ask;
+    let written = Written::read(gateway, caller, &text, Purpose::Create).await?;
+    let options = DirectoryOptions { parents, ..creation::directory_options((masked, open)) };
     let mut looks = Looks::default();
     loop {
-        let creation = creation::for_directory(gateway, caller, &path, parents, (masked, open)).await?;
-        if creation.existing.is_some() {
-            return Ok(true);
-        }
-        // Somebody else may make it meanwhile, which is as good; then the parents are there as well.
-        let known = creation.version;
-        let (path, options) = creation.into_directory(known);
-        match gateway.client.make_directory_with(&path, options).await {
-            Err(error) => looks.again(error)?,
+        let error = match caller.judged(&gateway.client).make_directory_with(&written.path, options.clone()).await {
+            Err(error) if is_denied(&error) => return Err(refused(error, Purpose::Create)),
+            Err(error) => error,
             Ok(()) => return Ok(true),
+        };
+        let way = Way::look(gateway, caller, &text, Purpose::Create, Wanted::default()).await?;
+        match way.last() {
+            Some(existing) if !existing.directory => {
+                return Err(Refusal::new(FILE_EXISTS, format!("Path is not a directory: {text}")));
+            }
+            Some(_) => return Ok(true),
+            None if !parents => creation::check_parent(&way)?,
+            None => {}
         }
+        looks.unexplained(error)?;
     }
 }
 
@@ -51,92 +47,103 @@ pub(crate) fn is_refused(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Stale | ErrorKind::NotFound | ErrorKind::Exists | ErrorKind::Invalid)
 }
 
-/// Renames without a question before, if nothing speaks against it as far as is known. False: nothing was done, look.
-async fn known_rename(
-    gateway: &Gateway,
-    caller: &Caller,
-    (from, to): (&str, &str),
-    replace: bool,
-) -> Result<bool, Refusal> {
-    let Some(from) = Way::known(gateway, caller, from, Purpose::Write)? else { return Ok(false) };
-    let Some(to) = Way::known(gateway, caller, to, Purpose::Create)? else { return Ok(false) };
-    let free = |way: &Way| permission::may_change_names(&gateway.superuser, caller, way);
-    if from.path == to.path || from.version != to.version || !free(&from) || !free(&to) {
-        return Ok(false);
-    }
-    match caller.store(&gateway.client).rename_known(&from.path, &to.path, replace, to.version).await {
-        Ok(()) => Ok(true),
-        Err(error) if is_refused(&error) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
+/// Whether the caller lacks a right.
+fn is_denied(error: &Error) -> bool {
+    error.kind() == ErrorKind::Denied
 }
 
 /// Does rename, which only says whether it could. Into a directory that is there it moves under its own name.
 pub(crate) async fn rename(gateway: &Gateway, caller: &Caller, ask: RenameRequest) -> Result<bool, Refusal> {
-    if known_rename(gateway, caller, (&ask.from, &ask.to), false).await? {
-        return Ok(true);
+    let from = Written::read(gateway, caller, &ask.from, Purpose::Write).await?;
+    let mut to = Written::read(gateway, caller, &ask.to, Purpose::Create).await?;
+    if !from.possible || from.is_root() || from.path == to.path {
+        let wanted = Wanted { parent: WRITE, ..Wanted::default() };
+        let there = Way::look(gateway, caller, &ask.from, Purpose::Write, wanted).await?;
+        let wanted = Wanted { ancestor: WRITE, ..Wanted::default() };
+        Way::look(gateway, caller, &ask.to, Purpose::Create, wanted).await?;
+        return Ok(there.last().is_some() && !from.is_root());
     }
-    let mut looks = Looks::default();
-    loop {
-        let from = Way::look(gateway, caller, &ask.from, Purpose::Write).await?;
-        let mut to = Way::look(gateway, caller, &ask.to, Purpose::Create).await?;
-        if to.last().is_some_and(|there| there.directory) && !from.is_root() {
+    let store = caller.judged(&gateway.client);
+    let error = match store.rename(&from.path, &to.path, false).await {
+        Ok(()) => return Ok(true),
+        Err(error) => error,
+    };
+    // Whether it was a directory that is there: then other rights are wanted, too.
+    let there = Way::look(gateway, caller, &ask.to, Purpose::Create, Wanted::default()).await;
+    let error = match there {
+        Ok(there) if there.last().is_some_and(|there| there.directory) => {
             let inside = format!("{}/{}", to.path.trim_end_matches('/'), from.name());
-            to = Way::look(gateway, caller, &inside, Purpose::Create).await?;
-        }
-        permission::check(&gateway.superuser, caller, &from, Wanted { parent: WRITE, ..Wanted::default() })?;
-        permission::check(&gateway.superuser, caller, &to, Wanted { ancestor: WRITE, ..Wanted::default() })?;
-        if from.last().is_none() || from.is_root() {
-            return Ok(false);
-        }
-        if from.path == to.path {
-            return Ok(true);
-        }
-        if is_below(&to, &from) || to.last().is_some() || !to.has_parent() {
-            return Ok(false);
-        }
-        let store = caller.store(&gateway.client).relying_on(looked(&from, &[to.seen()]));
-        match store.rename(&from.path, &to.path, false).await {
-            Ok(()) => return Ok(true),
-            // Somebody was faster: as if it had been so before.
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Exists | ErrorKind::Invalid) => {
-                return Ok(false);
+            to = Written::read(gateway, caller, &inside, Purpose::Create).await?;
+            match store.rename(&from.path, &to.path, false).await {
+                Ok(()) => return Ok(true),
+                Err(error) => error,
             }
-            Err(error) => looks.again(error)?,
         }
+        _ => error,
+    };
+    let below_file = matches!(Denied::read(&error), Some(Denied::NotDirectory { .. }));
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::Exists => Ok(false),
+        ErrorKind::Invalid if !below_file => Ok(false),
+        _ => {
+            let purpose = side_of(&error, &from);
+            Err(refused(error, purpose))
+        }
+    }
+}
+
+/// What is to be done with the path of a rename that leads below a file.
+fn side_of(error: &Error, from: &Written) -> Purpose {
+    match Denied::read(error) {
+        Some(Denied::NotDirectory { path }) if !from.path.starts_with(&format!("{path}/")) => Purpose::Create,
+        _ => Purpose::Write,
     }
 }
 
 /// Does rename2, which says why it could not.
 pub(crate) async fn rename2(gateway: &Gateway, caller: &Caller, ask: Rename2Request) -> Result<(), Refusal> {
-    let whole = ask.to_trash != Some(true) || caller.superuser;
-    if whole && known_rename(gateway, caller, (&ask.from, &ask.to), ask.overwrite).await? {
-        return Ok(());
-    }
-    let mut looks = Looks::default();
+    let from = Written::read(gateway, caller, &ask.from, Purpose::Write).await?;
+    let to = Written::read(gateway, caller, &ask.to, Purpose::Create).await?;
+    let to_trash = ask.to_trash == Some(true);
+    let (mut looks, mut judged) = (Looks::default(), None);
     loop {
-        let (from, to, empty) = to_rename(gateway, caller, &ask).await?;
-        let directories = if whole { from.version } else { looks.walked(&from).directories };
-        let relied_on = Looked { directories, empty, ..looked(&from, &[to.seen()]) };
-        let store = caller.store(&gateway.client).relying_on(relied_on);
-        match store.rename(&from.path, &to.path, ask.overwrite).await {
-            Ok(()) => return Ok(()),
-            // What was found above fits, so what is in the way is what the directory has in it.
-            Err(error) if error.kind() == ErrorKind::Exists && to.last().is_some_and(|there| there.directory) => {
-                return Err(Refusal::io(format!("rename destination directory is not empty: {}", to.path)));
+        // What is no path of the store's, or is the same, is looked at alone.
+        let error = if from.possible && from.path != to.path {
+            let store = match judged.take() {
+                Some(judged) => caller.judged(&gateway.client).relying_on(looks.walked(judged)),
+                None => caller.judged(&gateway.client),
+            };
+            let renamed = match to_trash {
+                true => store.rename_away(&from.path, &to.path, ask.overwrite).await,
+                false => store.rename(&from.path, &to.path, ask.overwrite).await,
+            };
+            match renamed {
+                Ok(()) => return Ok(()),
+                Err(error) if is_unjudged(&error) => {
+                    judged = Some(judge_below(gateway, caller, &from.path).await?);
+                    continue;
+                }
+                Err(error) if is_denied(&error) => return Err(error.into()),
+                Err(error) => error,
             }
-            Err(error) => looks.again(error)?,
+        } else {
+            Error::new(ErrorKind::NotFound, format!("{} cannot be renamed", from.path))
+        };
+        let there = check_rename(gateway, caller, &ask).await?;
+        // What was found above fits, so what is in the way is what the directory has in it.
+        if error.kind() == ErrorKind::Exists && there.is_some_and(|there| there.directory) {
+            return Err(Refusal::io(format!("rename destination directory is not empty: {}", to.path)));
         }
+        looks.unexplained(error)?;
     }
 }
 
-/// The ways to both names of a rename2 that may be done as far as was seen, if these directories are empty.
-async fn to_rename(gateway: &Gateway, caller: &Caller, ask: &Rename2Request) -> Result<(Way, Way, Vec<u64>), Refusal> {
-    let from = Way::look(gateway, caller, &ask.from, Purpose::Write).await?;
-    let to = Way::look(gateway, caller, &ask.to, Purpose::Create).await?;
-    permission::check(&gateway.superuser, caller, &from, Wanted { parent: WRITE, ..Wanted::default() })?;
-    let empty = if ask.to_trash == Some(true) { check_below(gateway, caller, &from).await? } else { Vec::new() };
-    permission::check(&gateway.superuser, caller, &to, Wanted { ancestor: WRITE, ..Wanted::default() })?;
+/// Says why a rename2 may not be done, if there is a reason; else what has the new name.
+async fn check_rename(gateway: &Gateway, caller: &Caller, ask: &Rename2Request) -> Result<Option<Attributes>, Refusal> {
+    let (parent, ancestor) =
+        (Wanted { parent: WRITE, ..Wanted::default() }, Wanted { ancestor: WRITE, ..Wanted::default() });
+    let from = Way::look(gateway, caller, &ask.from, Purpose::Write, parent).await?;
+    let to = Way::look(gateway, caller, &ask.to, Purpose::Create, ancestor).await?;
     let Some(source) = from.last() else {
         return Err(Refusal::not_found(format!("rename source {} is not found.", from.path)));
     };
@@ -166,40 +173,32 @@ async fn to_rename(gateway: &Gateway, caller: &Caller, ask: &Rename2Request) -> 
     if !to.has_parent() {
         return Err(Refusal::new(FILE_NOT_FOUND, format!("rename destination parent {} not found.", to.path)));
     }
-    if to.parent().is_some_and(|parent| !parent.directory) {
-        return Err(Refusal::new(PARENT_NOT_DIRECTORY, format!("rename destination parent {} is a file.", to.path)));
-    }
-    Ok((from, to, empty))
+    Ok(to.last().cloned())
 }
 
 /// Does delete: false if there is nothing of that name, and for the root.
 pub(crate) async fn delete(gateway: &Gateway, caller: &Caller, ask: DeleteRequest) -> Result<bool, Refusal> {
-    if let Some(way) = Way::known(gateway, caller, &ask.path, Purpose::Write)?
-        && permission::may_change_names(&gateway.superuser, caller, &way)
-    {
-        // Of what is below a directory others than a superuser need the rights, so they do not remove it unseen.
-        let recursive = ask.recursive && caller.superuser;
-        match caller.store(&gateway.client).delete_known(&way.path, recursive, way.version).await {
-            Err(error) if is_refused(&error) => (),
-            done => return done.map(|()| true).map_err(Refusal::from),
-        }
+    let written = Written::read(gateway, caller, &ask.path, Purpose::Write).await?;
+    if !written.possible {
+        return Ok(false);
     }
-    let mut looks = Looks::default();
+    if written.is_root() {
+        judge_below(gateway, caller, &written.path).await?;
+        let some = !gateway.client.list("/", "", 1).await?.entries.is_empty();
+        return if some && !ask.recursive { Err(not_empty(&written.path)) } else { Ok(false) };
+    }
+    let (mut looks, mut judged) = (Looks::default(), None);
     loop {
-        let way = Way::look(gateway, caller, &ask.path, Purpose::Write).await?;
-        permission::check(&gateway.superuser, caller, &way, Wanted { parent: WRITE, ..Wanted::default() })?;
-        let Some(last) = way.last() else { return Ok(false) };
-        let empty = check_below(gateway, caller, &way).await?;
-        if way.is_root() {
-            let some = !gateway.client.list("/", "", 1).await?.entries.is_empty();
-            return if some && !ask.recursive { Err(not_empty(&way)) } else { Ok(false) };
-        }
-        let walked = last.directory && !caller.superuser;
-        let relied_on = if walked { Looked { empty, ..looks.walked(&way) } } else { way.looked() };
-        match caller.store(&gateway.client).relying_on(relied_on).delete(&way.path, ask.recursive).await {
+        let store = match judged.take() {
+            Some(judged) => caller.judged(&gateway.client).relying_on(looks.walked(judged)),
+            None => caller.judged(&gateway.client),
+        };
+        match store.delete_judged(&written.path, ask.recursive).await {
             Ok(()) => return Ok(true),
+            Err(error) if is_unjudged(&error) => judged = Some(judge_below(gateway, caller, &written.path).await?),
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
-            Err(error) if error.kind() == ErrorKind::Exists => return Err(not_empty(&way)),
+            Err(error) if error.kind() == ErrorKind::Exists => return Err(not_empty(&written.path)),
+            Err(error) if Denied::read(&error).is_some() => return Err(error.into()),
             Err(error) => looks.again(error)?,
         }
     }
@@ -239,8 +238,7 @@ async fn to_join(
     ask: &ConcatRequest,
 ) -> Result<(Way, Vec<String>, Vec<Seen>), Refusal> {
     let argument = |text: String| Err(Refusal::new(ILLEGAL_ARGUMENT, text));
-    let target = Way::look(gateway, caller, &ask.target, Purpose::Write).await?;
-    permission::check(&gateway.superuser, caller, &target, Wanted { access: WRITE, ..Wanted::default() })?;
+    let target = Way::look(gateway, caller, &ask.target, Purpose::Write, Wanted::access(WRITE)).await?;
     let whole = target.file()?;
     if whole.open {
         return argument(format!("concat: target file {} is under construction", ask.target));
@@ -249,9 +247,8 @@ async fn to_join(
     let mut seen: Vec<Seen> = Vec::with_capacity(ask.sources.len().min(1024));
     let mut sources: Vec<String> = Vec::with_capacity(ask.sources.len().min(1024));
     for text in &ask.sources {
-        let source = Way::look(gateway, caller, text, Purpose::Write).await?;
-        permission::check(&gateway.superuser, caller, &source, Wanted { access: READ, ..Wanted::default() })?;
-        permission::check(&gateway.superuser, caller, &source, Wanted { parent: WRITE, ..Wanted::default() })?;
+        let wanted = Wanted { access: READ, parent: WRITE, ..Wanted::default() };
+        let source = Way::look(gateway, caller, text, Purpose::Write, wanted).await?;
         let part = source.file()?;
         if source.parent_path() != target.parent_path() {
             let path = &target.path;
@@ -284,8 +281,7 @@ async fn to_join(
 pub(crate) async fn truncate(gateway: &Gateway, caller: &Caller, ask: TruncateRequest) -> Result<bool, Refusal> {
     let mut looks = Looks::default();
     loop {
-        let way = Way::look(gateway, caller, &ask.path, Purpose::Write).await?;
-        permission::check(&gateway.superuser, caller, &way, Wanted { access: WRITE, ..Wanted::default() })?;
+        let way = Way::look(gateway, caller, &ask.path, Purpose::Write, Wanted::access(WRITE)).await?;
         let file = way.file()?;
         if !file.open && file.length < ask.length {
             let text = format!(
@@ -309,36 +305,21 @@ fn is_below(way: &Way, above: &Way) -> bool {
     way.path.strip_prefix(above.path.as_str()).is_some_and(|rest| rest.starts_with('/'))
 }
 
-fn not_empty(way: &Way) -> Refusal {
-    Refusal::new(NOT_EMPTY, format!("{} is non empty", way.path))
+fn not_empty(path: &str) -> Refusal {
+    Refusal::new(NOT_EMPTY, format!("{path} is non empty"))
 }
 
-/// Whoever removes a tree must have all rights on every directory in it that has something in it. Directories that may go only because
-/// they are empty: somebody else may put something there meanwhile.
-async fn check_below(gateway: &Gateway, caller: &Caller, way: &Way) -> Result<Vec<u64>, Refusal> {
-    let mut empty = Vec::new();
-    let Some(last) = way.last().filter(|last| last.directory && !caller.superuser) else { return Ok(empty) };
+/// Whether the store wants what is below a directory to be judged before.
+fn is_unjudged(error: &Error) -> bool {
+    matches!(Denied::read(error), Some(Denied::Below { .. }))
+}
+
+/// Has the store judge whether the caller may remove everything below a directory: what the removal relies on then.
+async fn judge_below(gateway: &Gateway, caller: &Caller, path: &str) -> Result<Looked, Refusal> {
     // Nothing was changed yet: nobody walks for a client that is gone.
     caller.share.set_changes(false);
     let _turn = caller.share.stand(gateway.walks.turn(&caller.user)).await?;
-    let mut walk = Walk::new(gateway, &way.path, last.clone());
-    loop {
-        let next = walk.next().await?;
-        if let Some((directory, path)) = walk.take_empty()
-            && let Err(refusal) = permission::check_one(&gateway.superuser, caller, &directory, &path, ALL)
-        {
-            if empty.len() >= EMPTY_DIRECTORIES_MAX {
-                return Err(refusal);
-            }
-            empty.push(directory.inode);
-        }
-        let Some((directory, path, entry)) = next else { break };
-        if walk.is_first() {
-            permission::check_one(&gateway.superuser, caller, &directory, &path, ALL)?;
-        }
-        let below = format!("{}/{}", path.trim_end_matches('/'), entry.name);
-        permission::check_sticky(&gateway.superuser, caller, (&directory, &path), (&entry.attributes, &below))?;
-    }
+    let judged = caller.judged(&gateway.client).judge_below(path).await?;
     caller.share.set_changes(true);
-    Ok(empty)
+    Ok(judged)
 }

@@ -7,7 +7,6 @@ use crate::message::hdfs::FileStatus;
 use crate::message::names::{
     BatchedKey, BatchedListing, BatchedListingAnswer, BatchedListingRequest, Listing, ListingRequest, RemoteFailure,
 };
-use crate::names::permission::{self, EXECUTE, READ, Wanted};
 use crate::names::status::file_status;
 use crate::names::way::{Purpose, Way};
 use crate::note::Note;
@@ -15,6 +14,7 @@ use crate::refusal::{ACCESS_CONTROL, FILE_NOT_FOUND, JAVA_ARGUMENT, Refusal};
 use base::checksum::crc32c;
 use base::error::ErrorKind;
 use base::limit::{HDFS_ENTRIES_AT_ONCE, HDFS_LOCATED_PAGE, HDFS_PAGE, HDFS_PAGE_BYTES, LIST_PAGE_MAX};
+use base::permission::{ALL, READ, WRITE, Wanted};
 use client::{Attributes, Listed};
 use prost::Message;
 
@@ -28,7 +28,7 @@ pub(crate) async fn info(
     path: &str,
     located: bool,
 ) -> Result<Option<FileStatus>, Refusal> {
-    let way = match Way::look(gateway, caller, path, Purpose::Read).await {
+    let way = match Way::look(gateway, caller, path, Purpose::Read, Wanted::default()).await {
         // To a superuser there is just nothing below a file.
         Err(refusal) if caller.superuser && refusal.class == ACCESS_CONTROL => return Ok(None),
         way => way?,
@@ -47,17 +47,15 @@ pub(crate) async fn listing(
     caller: &Caller,
     ask: ListingRequest,
 ) -> Result<Option<Listing>, Refusal> {
-    let way = Way::look(gateway, caller, &ask.path, Purpose::Read).await?;
+    let way = Way::look(gateway, caller, &ask.path, Purpose::Read, Wanted::default()).await?;
     let Some(last) = way.last() else { return Ok(None) };
     if !last.directory {
         let entry = status(gateway, caller, ("", unlisted(last)), policy_above(&way), ask.located).await?;
         return Ok(Some(Listing { entries: vec![entry], remaining: 0 }));
     }
-    let wanted = Wanted { access: READ | EXECUTE, ..Wanted::default() };
-    permission::check(&gateway.superuser, caller, &way, wanted)?;
     let after = after_name(gateway, caller, ask.after).await?;
     caller.share.answer(page_memory(ask.located)).await;
-    let client = &gateway.client;
+    let client = caller.judged(&gateway.client);
     let page = match ask.located {
         true => client.list_located(&way.path, &after, LIST_PAGE_MAX as u32).await,
         false => client.list(&way.path, &after, LIST_PAGE_MAX as u32).await,
@@ -150,23 +148,17 @@ pub(crate) async fn batched(
 
 /// Does getPreferredBlockSize.
 pub(crate) async fn block_size(gateway: &Gateway, caller: &Caller, path: &str) -> Result<u64, Refusal> {
-    let way = Way::look(gateway, caller, path, Purpose::Read).await?;
+    let way = Way::look(gateway, caller, path, Purpose::Read, Wanted::default()).await?;
     Ok(Note::read(&way.file()?.note).block_size())
 }
 
 /// Does checkAccess.
 pub(crate) async fn check_access(gateway: &Gateway, caller: &Caller, path: &str, access: u32) -> Result<(), Refusal> {
-    let way = Way::look(gateway, caller, path, Purpose::Read).await?;
-    way.any("Path not found: ")?;
-    permission::check(
-        &gateway.superuser,
-        caller,
-        &way,
-        Wanted { access: access & permission::ALL, ..Wanted::default() },
-    )
+    let way = Way::look(gateway, caller, path, Purpose::Read, Wanted::access(access & ALL)).await?;
+    way.any("Path not found: ").map(drop)
 }
 
-/// The file at a path, if the caller may do this with it: rights as bits of `permission`. Its path as the store has it comes too.
+/// The file at a path, if the caller may do this with it: rights as bits of `base::permission`. Its path as the store has it comes too.
 pub(crate) async fn file_for(
     gateway: &Gateway,
     caller: &Caller,
@@ -180,10 +172,16 @@ pub(crate) async fn file_for(
 
 /// The same with everything on the way.
 pub(crate) async fn way_to_file(gateway: &Gateway, caller: &Caller, path: &str, access: u32) -> Result<Way, Refusal> {
-    let purpose = if access & permission::WRITE == 0 { Purpose::Read } else { Purpose::Write };
-    let way = Way::look(gateway, caller, path, purpose).await?;
+    let purpose = if access & WRITE == 0 { Purpose::Read } else { Purpose::Write };
+    let way = match Way::look(gateway, caller, path, purpose, Wanted::access(access)).await {
+        // That it is no file is said before.
+        Err(refusal) if refusal.class == ACCESS_CONTROL => {
+            Way::look(gateway, caller, path, purpose, Wanted::default()).await?.file()?;
+            return Err(refusal);
+        }
+        way => way?,
+    };
     let file = way.file()?;
-    permission::check(&gateway.superuser, caller, &way, Wanted { access, ..Wanted::default() })?;
     if caller.superuser && access & READ != 0 && Note::read(&file.note).unreadable_by_superuser {
         let text = format!(
             "Access is denied for {} since the superuser is not allowed to perform this operation.",
@@ -230,6 +228,6 @@ async fn after_name(gateway: &Gateway, caller: &Caller, after: Vec<u8>) -> Resul
     if !after.starts_with('/') {
         return Ok(after);
     }
-    let way = Way::look(gateway, caller, &after, Purpose::Read).await?;
+    let way = Way::look(gateway, caller, &after, Purpose::Read, Wanted::default()).await?;
     Ok(way.name().to_string())
 }

@@ -1,5 +1,5 @@
-//! Looking and acting: what a change is judged by is looked up first, and the store makes the change only if that is so still. If it is not,
-//! everything is looked up and judged again.
+//! Looking and acting: what a change depends on is looked up first, and the store makes the change only if that is so still. If it is not,
+//! everything is looked up again.
 
 use crate::names::way::Way;
 use crate::refusal::{RETRIABLE, Refusal};
@@ -31,11 +31,22 @@ impl Looks {
         Err(Refusal::new(RETRIABLE, text))
     }
 
-    /// What a change relies on that was judged by the whole tree below `way`: while others change directories all the time, by its top
-    /// alone.
-    pub fn walked(&self, way: &Way) -> Looked {
-        let directories = if self.0 < WALKS_MAX { way.version } else { 0 };
-        Looked { directories, ..way.looked() }
+    /// The store did not make a change for a reason that was looked for and is not there any more: ask it again, unless that was so often
+    /// enough, or there is no reason to look for.
+    pub fn unexplained(&mut self, error: Error) -> Result<(), Refusal> {
+        let may_have_gone = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Exists | ErrorKind::Invalid);
+        if may_have_gone && self.0 < WALKS_MAX {
+            self.0 += 1;
+            return Ok(());
+        }
+        self.again(error)
+    }
+
+    /// What a change relies on for which the tree below a path was judged: while others change directories all the time, on the empty
+    /// ones alone.
+    pub fn walked(&self, judged: Looked) -> Looked {
+        let directories = if self.0 < WALKS_MAX { judged.directories } else { 0 };
+        Looked { directories, ..judged }
     }
 }
 

@@ -8,11 +8,11 @@ use crate::message::policies::{
 };
 use crate::names::listing::policy_above;
 use crate::names::looks::Looks;
-use crate::names::permission::{self, READ, WRITE, Wanted};
 use crate::names::set::change_note;
 use crate::names::way::{Purpose, Way};
 use crate::note::Note;
 use crate::refusal::{ILLEGAL_ARGUMENT, NO_CODING_POLICY, Refusal, UNSUPPORTED_ACTION};
+use base::permission::{READ, WRITE, Wanted};
 
 const DISK: i32 = 1;
 const SSD: i32 = 2;
@@ -59,8 +59,7 @@ pub(crate) fn storage_policies() -> StoragePoliciesAnswer {
 
 /// Does getStoragePolicy: the one in force.
 pub(crate) async fn storage_policy(gateway: &Gateway, caller: &Caller, path: &str) -> Result<StoragePolicy, Refusal> {
-    let way = Way::look(gateway, caller, path, Purpose::Read).await?;
-    permission::check(&gateway.superuser, caller, &way, Wanted { access: READ, ..Wanted::default() })?;
+    let way = Way::look(gateway, caller, path, Purpose::Read, Wanted::access(READ)).await?;
     let own = Note::read(&way.any("File/Directory does not exist: ")?.note).storage_policy;
     let number = if own == 0 { policy_above(&way) } else { own };
     let row = STORAGE_POLICIES.iter().find(|row| row.0 == number);
@@ -81,8 +80,7 @@ pub(crate) async fn set_storage_policy(
     };
     let mut looks = Looks::default();
     loop {
-        let way = Way::look(gateway, caller, path, Purpose::Write).await?;
-        permission::check(&gateway.superuser, caller, &way, Wanted { access: WRITE, ..Wanted::default() })?;
+        let way = Way::look(gateway, caller, path, Purpose::Write, Wanted::access(WRITE)).await?;
         let last = way.any("File/Directory does not exist: ")?;
         if !last.directory && number == LAZY_PERSIST {
             let text = "Policy LAZY_PERSIST cannot be set after file creation.";
@@ -132,8 +130,7 @@ pub(crate) async fn coding_policy(
     caller: &Caller,
     path: &str,
 ) -> Result<Option<CodingPolicy>, Refusal> {
-    let way = Way::look(gateway, caller, path, Purpose::Read).await?;
-    permission::check(&gateway.superuser, caller, &way, Wanted { access: READ, ..Wanted::default() })?;
+    let way = Way::look(gateway, caller, path, Purpose::Read, Wanted::access(READ)).await?;
     if !way.any("Path not found: ")?.directory {
         return Ok(None);
     }
@@ -198,8 +195,7 @@ pub(crate) fn check_coding_policy(name: &str) -> Result<(), Refusal> {
 }
 
 async fn coded_directory(gateway: &Gateway, caller: &Caller, path: &str, refusal: &str) -> Result<Way, Refusal> {
-    let way = Way::look(gateway, caller, path, Purpose::Write).await?;
-    permission::check(&gateway.superuser, caller, &way, Wanted { access: WRITE, ..Wanted::default() })?;
+    let way = Way::look(gateway, caller, path, Purpose::Write, Wanted::access(WRITE)).await?;
     if !way.any("Path not found: ")?.directory {
         return Err(Refusal::io(format!("{refusal} {}", way.path)));
     }

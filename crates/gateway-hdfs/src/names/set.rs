@@ -8,14 +8,13 @@ use crate::message::names::{
 };
 use crate::names::acl;
 use crate::names::looks::Looks;
-use crate::names::permission::{self, WRITE, Wanted};
-use crate::names::way::{Purpose, Way};
+use crate::names::permission;
+use crate::names::way::{Purpose, Way, Written};
 use crate::note::Note;
 use crate::refusal::{ACL, Refusal};
 use base::acl::AclEntry;
-use base::error::Result as Stored;
-use base::limit::NOTE_MAX;
-use base::permission::may_give;
+use base::error::{ErrorKind, Result as Stored};
+use base::permission::{WRITE, Wanted};
 use client::NewAttributes;
 use prost::Message;
 
@@ -40,30 +39,15 @@ pub(crate) enum AclChange {
 /// Does setPermission.
 pub(crate) async fn permission(gateway: &Gateway, caller: &Caller, ask: SetPermissionRequest) -> Result<(), Refusal> {
     let new = NewAttributes { mode: Some(ask.permission.bits & 0o1777), ..NewAttributes::default() };
-    let mut looks = Looks::default();
-    loop {
-        let way = owned(gateway, caller, &ask.path).await?;
-        match set_seen(gateway, &way, new.clone()).await {
-            Err(error) => looks.again(error)?,
-            Ok(()) => return Ok(()),
-        }
-    }
+    set(gateway, caller, &ask.path, new).await?.map_err(missing)
 }
 
-/// Does setOwner: the owner is changed by superusers only, the group also by the owner to a group of its own.
+/// Does setOwner.
 pub(crate) async fn owner(gateway: &Gateway, caller: &Caller, ask: SetOwnerRequest) -> Result<(), Refusal> {
     let SetOwnerRequest { owner, group, path } = ask;
     let (owner, group) = (owner.filter(|name| !name.is_empty()), group.filter(|name| !name.is_empty()));
-    let mut looks = Looks::default();
-    loop {
-        let way = owned(gateway, caller, &path).await?;
-        may_give(permission::user(caller), owner.as_deref(), group.as_deref())?;
-        let new = NewAttributes { owner: owner.clone(), group: group.clone(), ..NewAttributes::default() };
-        match set_seen(gateway, &way, new).await {
-            Err(error) => looks.again(error)?,
-            Ok(()) => return Ok(()),
-        }
-    }
+    let new = NewAttributes { owner, group, ..NewAttributes::default() };
+    set(gateway, caller, &path, new).await?.map_err(missing)
 }
 
 /// Does setTimes.
@@ -71,17 +55,28 @@ pub(crate) async fn times(gateway: &Gateway, caller: &Caller, ask: SetTimesReque
     let said = |time: u64| i64::try_from(time).is_ok().then_some(time);
     let (modified_ms, accessed_ms) = (said(ask.modified), said(ask.accessed));
     let new = NewAttributes { modified_ms, accessed_ms, ..NewAttributes::default() };
-    let mut looks = Looks::default();
-    loop {
-        let way = Way::look(gateway, caller, &ask.path, Purpose::Write).await?;
-        permission::check(&gateway.superuser, caller, &way, Wanted { access: WRITE, ..Wanted::default() })?;
-        if way.last().is_none() {
-            return Err(Refusal::not_found(format!("File/Directory {} does not exist.", way.path)));
-        }
-        match set_seen(gateway, &way, new.clone()).await {
-            Err(error) => looks.again(error)?,
-            Ok(()) => return Ok(()),
-        }
+    let missing = |path| Refusal::not_found(format!("File/Directory {path} does not exist."));
+    set(gateway, caller, &ask.path, new).await?.map_err(missing)
+}
+
+fn missing(path: String) -> Refusal {
+    Refusal::not_found(format!("Directory/File does not exist {path}"))
+}
+
+/// Sets attributes as the caller, or gives the path of which there is nothing.
+async fn set(
+    gateway: &Gateway,
+    caller: &Caller,
+    text: &str,
+    new: NewAttributes,
+) -> Result<Result<(), String>, Refusal> {
+    let written = Written::read(gateway, caller, text, Purpose::Write).await?;
+    if !written.possible {
+        return Ok(Err(written.path));
+    }
+    match caller.judged(&gateway.client).set_attributes(&written.path, new).await {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Err(written.path)),
+        done => Ok(Ok(done?)),
     }
 }
 
@@ -94,8 +89,7 @@ pub(crate) async fn replication(
     check_replication(ask.replication, &ask.path)?;
     let mut looks = Looks::default();
     loop {
-        let way = Way::look(gateway, caller, &ask.path, Purpose::Write).await?;
-        permission::check(&gateway.superuser, caller, &way, Wanted { access: WRITE, ..Wanted::default() })?;
+        let way = Way::look(gateway, caller, &ask.path, Purpose::Write, Wanted::access(WRITE)).await?;
         if way.last().is_none_or(|last| last.directory) {
             return Ok(false);
         }
@@ -130,6 +124,7 @@ pub(crate) async fn change_acl(
         let way = owned(gateway, caller, &ask.path).await?;
         let new = with_acl(&way, change, spec.clone())?;
         match set_seen(gateway, &way, new).await {
+            Err(error) if error.kind() == ErrorKind::Invalid => return Err(Refusal::new(ACL, error.text())),
             Err(error) => looks.again(error)?,
             Ok(()) => return Ok(()),
         }
@@ -139,13 +134,12 @@ pub(crate) async fn change_acl(
 /// What is to be set at the end of a way to change its access control list.
 fn with_acl(way: &Way, change: AclChange, spec: Vec<AclEntry>) -> Result<NewAttributes, Refusal> {
     let before = way.any("Directory/File does not exist ")?;
-    let note = Note::read(&before.note);
     let empty = spec.is_empty();
     let with_path = |refusal: Refusal| match refusal.class {
         ACL => Refusal::new(ACL, format!("{} Path: {}", refusal.text, way.path)),
         _ => refusal,
     };
-    let list = acl::whole(before.mode, &note.acl());
+    let list = acl::whole(before.mode, &client::acl(before));
     let list = match change {
         AclChange::Modify => acl::merged(&list, spec),
         AclChange::RemoveEntries => acl::without(&list, spec),
@@ -164,19 +158,18 @@ fn with_acl(way: &Way, change: AclChange, spec: Vec<AclEntry>) -> Result<NewAttr
         return Err(Refusal::new(ACL, text));
     }
     let (mode, entries) = acl::stored(&list, before.mode);
-    let note = encoded(&note.with_acl(entries))?;
-    Ok(NewAttributes { mode: Some(mode), note: Some(note), ..NewAttributes::default() })
+    Ok(NewAttributes { mode: Some(mode), acl: Some(entries), ..NewAttributes::default() })
 }
 
 /// Does getAclStatus.
 pub(crate) async fn acl_status(gateway: &Gateway, caller: &Caller, path: &str) -> Result<AclStatus, Refusal> {
-    let way = Way::look(gateway, caller, path, Purpose::Read).await?;
+    let way = Way::look(gateway, caller, path, Purpose::Read, Wanted::default()).await?;
     let attributes = way.any("cannot find ")?;
     Ok(AclStatus {
         owner: permission::owner_of(&gateway.superuser, attributes).to_string(),
         group: permission::group_of(attributes).to_string(),
         sticky: attributes.mode & 0o1000 != 0,
-        entries: Note::read(&attributes.note).acl().into_iter().map(wire_entry).collect(),
+        entries: client::acl(attributes).into_iter().map(wire_entry).collect(),
         permission: Some(Permission { bits: attributes.mode & 0o1777 }),
     })
 }
@@ -191,7 +184,7 @@ pub(crate) async fn change_note(
 ) -> Result<Stored<()>, Refusal> {
     let mut note = Note::read(&way.any("cannot find ")?.note);
     change(&mut note);
-    let new = NewAttributes { note: Some(encoded(&note)?), copies, ..NewAttributes::default() };
+    let new = NewAttributes { note: Some(note.encode_to_vec()), copies, ..NewAttributes::default() };
     Ok(set_seen(gateway, way, new).await)
 }
 
@@ -202,22 +195,10 @@ async fn set_seen(gateway: &Gateway, way: &Way, new: NewAttributes) -> Stored<()
 
 /// The way to something that the caller owns.
 async fn owned(gateway: &Gateway, caller: &Caller, path: &str) -> Result<Way, Refusal> {
-    let way = Way::look(gateway, caller, path, Purpose::Write).await?;
+    let wanted = Wanted { owner: true, ..Wanted::default() };
+    let way = Way::look(gateway, caller, path, Purpose::Write, wanted).await?;
     way.any("Directory/File does not exist ")?;
-    permission::check(&gateway.superuser, caller, &way, Wanted { owner: true, ..Wanted::default() })?;
     Ok(way)
-}
-
-fn encoded(note: &Note) -> Result<Vec<u8>, Refusal> {
-    let bytes = note.encode_to_vec();
-    if bytes.len() > NOTE_MAX {
-        let text = format!(
-            "the access control list takes {} bytes and {NOTE_MAX} are the most; nothing was changed: use fewer or shorter names",
-            bytes.len()
-        );
-        return Err(Refusal::new(ACL, text));
-    }
-    Ok(bytes)
 }
 
 fn stored_entry(entry: AclEntryProto) -> AclEntry {

@@ -26,6 +26,6 @@ pub fn file_status(name: &str, attributes: &Attributes, note: &Note, superuser: 
         inode: Some(attributes.inode),
         children: None,
         storage_policy: Some(note.storage_policy),
-        flags: Some(if note.entries.is_empty() { 0 } else { HAS_ACL }),
+        flags: Some(if attributes.acl.is_empty() { 0 } else { HAS_ACL }),
     }
 }

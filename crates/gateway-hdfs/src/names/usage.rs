@@ -3,12 +3,13 @@
 use crate::caller::Caller;
 use crate::gateway::Gateway;
 use crate::message::policies::{QuotaUsage, SetQuotaRequest, Summary};
-use crate::names::permission::{self, EXECUTE, READ};
+use crate::names::permission;
 use crate::names::policies::coding_label;
 use crate::names::walk::Walk;
 use crate::names::way::{Purpose, Way};
 use crate::note::Note;
 use crate::refusal::{JAVA_ARGUMENT, NOT_DIRECTORY, Refusal};
+use base::permission::{EXECUTE, READ, Wanted};
 use client::{Attributes, NewQuota};
 
 /// A quota that is none, and in setQuota one that is to be cleared.
@@ -18,7 +19,7 @@ const UNCHANGED: u64 = i64::MAX as u64;
 
 /// Does getContentSummary.
 pub(crate) async fn summary(gateway: &Gateway, caller: &Caller, path: &str) -> Result<Summary, Refusal> {
-    let way = Way::look(gateway, caller, path, Purpose::Read).await?;
+    let way = Way::look(gateway, caller, path, Purpose::Read, Wanted::default()).await?;
     let top = way.any("File does not exist: ")?;
     let coding = if top.directory { coding_label(&way) } else { "Replicated".to_string() };
     let mut summary = Summary {
@@ -31,16 +32,17 @@ pub(crate) async fn summary(gateway: &Gateway, caller: &Caller, path: &str) -> R
         coding: Some(coding),
         ..Summary::default()
     };
-    add(gateway, caller, &mut summary, top, &way.path)?;
+    add(&mut summary, top);
     if top.directory {
+        // Also of an empty one: where the caller may not list nothing can be counted.
+        way.judge(gateway, caller, Wanted::access(READ | EXECUTE)).await?;
         if let Some(quota) = gateway.client.quota(&way.path).await? {
             (summary.quota, summary.space_quota) = (quota.names_max.unwrap_or(NONE), quota.bytes_max.unwrap_or(NONE));
         }
         let _turn = caller.share.stand(gateway.walks.turn(&caller.user)).await?;
-        let mut walk = Walk::new(gateway, &way.path, top.clone());
-        while let Some((_, above, entry)) = walk.next().await? {
-            let path = format!("{}/{}", above.trim_end_matches('/'), entry.name);
-            add(gateway, caller, &mut summary, &entry.attributes, &path)?;
+        let mut walk = Walk::new(caller.judged(&gateway.client), &way.path);
+        while let Some(entry) = walk.next().await? {
+            add(&mut summary, &entry.attributes);
         }
     }
     Ok(summary)
@@ -48,12 +50,12 @@ pub(crate) async fn summary(gateway: &Gateway, caller: &Caller, path: &str) -> R
 
 /// Does getQuotaUsage.
 pub(crate) async fn quota_usage(gateway: &Gateway, caller: &Caller, path: &str) -> Result<QuotaUsage, Refusal> {
-    let way = Way::look(gateway, caller, path, Purpose::Read).await?;
+    let way = Way::look(gateway, caller, path, Purpose::Read, Wanted::default()).await?;
     let top = way.any("File does not exist: ")?;
     if top.directory
         && let Some(quota) = gateway.client.quota(&way.path).await?
     {
-        permission::check_one(&gateway.superuser, caller, top, &way.path, READ | EXECUTE)?;
+        way.judge(gateway, caller, Wanted::access(READ | EXECUTE)).await?;
         let (quota_names, space_quota) = (quota.names_max.unwrap_or(NONE), quota.bytes_max.unwrap_or(NONE));
         return Ok(QuotaUsage { names: quota.names, quota: quota_names, consumed: quota.bytes, space_quota });
     }
@@ -74,7 +76,7 @@ pub(crate) async fn set_quota(gateway: &Gateway, caller: &Caller, ask: SetQuotaR
         };
         return Err(permission::superuser_only(caller, operation));
     }
-    let way = Way::look(gateway, caller, &path, Purpose::Write).await?;
+    let way = Way::look(gateway, caller, &path, Purpose::Write, Wanted::default()).await?;
     if [names, bytes].into_iter().any(|quota| quota != NONE && quota > UNCHANGED) {
         let text = format!("Illegal value for nsQuota or ssQuota : {} and {}", names as i64, bytes as i64);
         return Err(Refusal::new(JAVA_ARGUMENT, text));
@@ -104,22 +106,14 @@ pub(crate) async fn set_quota(gateway: &Gateway, caller: &Caller, ask: SetQuotaR
     Ok(())
 }
 
-/// Counts one file or directory; in a directory that the caller may not list nothing can be counted.
-fn add(
-    gateway: &Gateway,
-    caller: &Caller,
-    summary: &mut Summary,
-    attributes: &Attributes,
-    path: &str,
-) -> Result<(), Refusal> {
+/// Counts one file or directory.
+fn add(summary: &mut Summary, attributes: &Attributes) {
     if attributes.directory {
-        permission::check_one(&gateway.superuser, caller, attributes, path, READ | EXECUTE)?;
         summary.directories += 1;
-        return Ok(());
+        return;
     }
     let copies = Note::read(&attributes.note).replication();
     summary.files += 1;
     summary.length = summary.length.saturating_add(attributes.length);
     summary.consumed = summary.consumed.saturating_add(attributes.length.saturating_mul(copies.into()));
-    Ok(())
 }

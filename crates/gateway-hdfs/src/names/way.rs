@@ -5,10 +5,11 @@ use crate::gateway::Gateway;
 use crate::names::known::Above;
 use crate::names::permission;
 use crate::refusal::{
-    ACCESS_CONTROL, COMPONENT_TOO_LONG, FILE_NOT_FOUND, ILLEGAL_ARGUMENT, INVALID_PATH, PARENT_NOT_DIRECTORY, Refusal,
+    COMPONENT_TOO_LONG, FILE_NOT_FOUND, ILLEGAL_ARGUMENT, INVALID_PATH, PARENT_NOT_DIRECTORY, Refusal,
 };
-use base::error::ErrorKind;
+use base::error::{Error, ErrorKind};
 use base::limit::{NAME_MAX, PATH_DEPTH_MAX, PATH_MAX};
+use base::permission::{Denied, Wanted};
 use client::{Attributes, Found};
 
 /// What is said of a path that is too long, as in HDFS.
@@ -46,9 +47,22 @@ pub(crate) struct Way {
     names: usize,
 }
 
-impl Way {
-    /// Looks up a path as a client wrote it, and refuses if the caller may not go there.
-    pub async fn look(gateway: &Gateway, caller: &Caller, text: &str, purpose: Purpose) -> Result<Way, Refusal> {
+/// A path as a client wrote it, and as the store has it.
+#[derive(Clone, Debug)]
+pub(crate) struct Written {
+    /// `/` and names, one slash between them.
+    pub path: String,
+    /// It was asked for as raw: below `/.reserved/raw`.
+    raw: bool,
+    /// How many names it has.
+    names: usize,
+    /// Whether the store could have anything of this name.
+    pub possible: bool,
+}
+
+impl Written {
+    /// Reads a path, and refuses what is none.
+    pub async fn read(gateway: &Gateway, caller: &Caller, text: &str, purpose: Purpose) -> Result<Written, Refusal> {
         check_length(text)?;
         if purpose == Purpose::Create && !is_valid(text) {
             return Err(Refusal::new(INVALID_PATH, format!("Invalid file name: {text}")));
@@ -62,44 +76,67 @@ impl Way {
             check_new_name(&names)?;
         }
         let path = format!("/{}", names.join("/"));
-        let mut way = Way { path, above: Above::default(), last: None, version: 0, raw, names: names.len() };
-        match is_possible(&names, &way.path) {
-            true => way.ask(gateway).await?,
-            false => way.take(&gateway.client.lookup("/", 0).await?.found)?,
+        let possible = is_possible(&names, &path);
+        Ok(Written { path, raw, names: names.len(), possible })
+    }
+
+    /// Whether it is the root.
+    pub fn is_root(&self) -> bool {
+        self.names == 0
+    }
+
+    /// The last name; empty for the root.
+    pub fn name(&self) -> &str {
+        self.path.rsplit_once('/').map_or("", |(_, name)| name)
+    }
+}
+
+/// A refusal of the store, in HDFS's words: of somebody who gives a name to something below a file, that this is no directory.
+pub(crate) fn refused(error: Error, purpose: Purpose) -> Refusal {
+    match Denied::read(&error) {
+        Some(denied @ Denied::NotDirectory { .. }) if purpose == Purpose::Create => {
+            Refusal { class: PARENT_NOT_DIRECTORY, ..Refusal::from(denied) }
         }
-        way.traverse(gateway, caller, purpose)?;
+        Some(denied) => denied.into(),
+        None => error.into(),
+    }
+}
+
+impl Way {
+    /// Looks up a path as a client wrote it. The store refuses if the caller may not go there, or has not the rights that are wanted.
+    pub async fn look(
+        gateway: &Gateway,
+        caller: &Caller,
+        text: &str,
+        purpose: Purpose,
+        wanted: Wanted,
+    ) -> Result<Way, Refusal> {
+        let Written { path, raw, names, possible } = Written::read(gateway, caller, text, purpose).await?;
+        let mut way = Way { path, above: Above::default(), last: None, version: 0, raw, names };
+        let looked = match possible {
+            true => way.ask(gateway, caller, wanted).await,
+            false => {
+                let root = caller.judged(&gateway.client).lookup("/", 0).await;
+                root.and_then(|root| way.take(&root.found))
+            }
+        };
+        looked.map_err(|error| refused(error, purpose))?;
+        way.check_directories(purpose)?;
         Ok(way)
     }
 
-    /// The way to a path whose directory is known, without asking what the path names: for a change that the store is to make only
-    /// if no directory has changed since. `None`: look it up.
-    pub fn known(gateway: &Gateway, caller: &Caller, text: &str, purpose: Purpose) -> Result<Option<Way>, Refusal> {
-        check_length(text)?;
-        if purpose == Purpose::Create && !is_valid(text) {
-            return Err(Refusal::new(INVALID_PATH, format!("Invalid file name: {text}")));
-        }
-        let names: Vec<&str> = text.split('/').filter(|name| !name.is_empty()).collect();
-        if !text.starts_with('/') || names.is_empty() || names[0] == ".reserved" {
-            return Ok(None);
-        }
-        if purpose == Purpose::Create {
-            check_new_name(&names)?;
-        }
-        let path = format!("/{}", names.join("/"));
-        if !is_possible(&names, &path) {
-            return Ok(None);
-        }
-        let Some((above, version)) = gateway.known.way_to(parent_of(&path)) else { return Ok(None) };
-        let way = Way { path, above, last: None, version, raw: false, names: names.len() };
-        way.traverse(gateway, caller, purpose)?;
-        Ok(Some(way))
+    /// Asks the store whether the caller has these rights, too, on what was looked up.
+    pub async fn judge(&self, gateway: &Gateway, caller: &Caller, wanted: Wanted) -> Result<(), Refusal> {
+        caller.judged(&gateway.client).lookup_wanting(&self.path, self.version, wanted).await?;
+        Ok(())
     }
 
     /// Asks the store what is on the way, as far as it is not known.
-    async fn ask(&mut self, gateway: &Gateway) -> Result<(), Refusal> {
+    async fn ask(&mut self, gateway: &Gateway, caller: &Caller, wanted: Wanted) -> Result<(), Error> {
         let known = if self.is_root() { None } else { gateway.known.way_to(self.parent_path()) };
         let version = known.as_ref().map_or(0, |(_, version)| *version);
-        let Found { mut found, version, without_above } = gateway.client.lookup(&self.path, version).await?;
+        let store = caller.judged(&gateway.client);
+        let Found { mut found, version, without_above } = store.lookup_wanting(&self.path, version, wanted).await?;
         self.version = version;
         match known {
             Some((above, _)) if without_above => (self.above, self.last) = (above, found.pop()),
@@ -114,9 +151,10 @@ impl Way {
     }
 
     /// Takes what was found from the root on.
-    fn take(&mut self, found: &[Attributes]) -> Result<(), Refusal> {
+    fn take(&mut self, found: &[Attributes]) -> Result<(), Error> {
         if found.is_empty() || found.len() > self.names + 1 {
-            return Err(Refusal::io(format!("the store answered a lookup of {} with another path", self.path)));
+            let text = format!("the store answered a lookup of {} with another path", self.path);
+            return Err(Error::new(ErrorKind::Protocol, text));
         }
         self.above = found[..found.len().min(self.names)].into();
         self.last = found.get(self.names).cloned();
@@ -141,15 +179,6 @@ impl Way {
     /// The directory that the path is in, if it is there; none for the root.
     pub fn parent(&self) -> Option<&Attributes> {
         self.names.checked_sub(1).and_then(|above| self.above.get(above))
-    }
-
-    /// The deepest directory above the path that is there, and how many names deep it is; the root is its own.
-    pub fn ancestor(&self) -> (usize, &Attributes) {
-        match (self.above.last(), &self.last) {
-            (Some(above), _) => (self.above.len() - 1, above),
-            (None, Some(root)) => (0, root),
-            (None, None) => unreachable!("the root is on every way"),
-        }
     }
 
     /// What the path names and everything above it, the root first.
@@ -200,18 +229,11 @@ impl Way {
         }
     }
 
-    /// Everything above the path must be a directory that the caller may go through.
-    fn traverse(&self, gateway: &Gateway, caller: &Caller, purpose: Purpose) -> Result<(), Refusal> {
-        for (at, above) in self.above.iter().enumerate() {
-            if !above.directory {
-                let class = if purpose == Purpose::Create { PARENT_NOT_DIRECTORY } else { ACCESS_CONTROL };
-                return Err(Refusal::new(class, format!("{} (is not a directory)", self.path_at(at))));
-            }
-            if !caller.superuser {
-                permission::check_one(&gateway.superuser, caller, above, self.path_at(at), permission::EXECUTE)?;
-            }
-        }
-        Ok(())
+    /// Everything above the path must be a directory: to superusers the store just says what is there.
+    fn check_directories(&self, purpose: Purpose) -> Result<(), Refusal> {
+        let Some(at) = self.above.iter().position(|above| !above.directory) else { return Ok(()) };
+        let denied = Denied::NotDirectory { path: self.path_at(at).to_string() };
+        Err(refused(denied.into(), purpose))
     }
 }
 
@@ -242,6 +264,12 @@ fn is_valid(text: &str) -> bool {
     }
     let by_number = names.len() > 3 && names[0] == ".reserved" && names[1] == ".inodes";
     names.iter().all(|name| !name.is_empty() && *name != "." && (*name != ".." || by_number) && !name.contains(':'))
+}
+
+/// Whether a path is a raw one.
+pub(crate) fn is_raw(text: &str) -> bool {
+    let mut names = text.split('/').filter(|name| !name.is_empty());
+    text.starts_with('/') && names.next() == Some(".reserved") && names.next() == Some("raw")
 }
 
 /// The names of a path, reserved ones resolved, and whether it was a raw one.
@@ -338,7 +366,7 @@ mod tests {
         }
     }
 
-    /// Each place on a way has its path, and the deepest directory that is there is found, whatever is missing.
+    /// Each place on a way has its path, whatever is missing.
     #[test]
     fn places() {
         let way = |path: &str, found: usize| {
@@ -346,16 +374,15 @@ mod tests {
         };
         let whole = way("/a/bb/c", 4);
         assert_eq!([0, 1, 2, 3].map(|at| whole.path_at(at)), ["/", "/a", "/a/bb", "/a/bb/c"]);
-        assert_eq!((whole.name(), whole.parent_path(), whole.ancestor().0), ("c", "/a/bb", 2));
+        assert_eq!((whole.name(), whole.parent_path()), ("c", "/a/bb"));
         assert!(whole.last().is_some() && whole.parent().is_some() && whole.has_parent());
         let without_last = way("/a/bb/c", 3);
-        assert!(without_last.last().is_none() && without_last.has_parent() && without_last.ancestor().0 == 2);
+        assert!(without_last.last().is_none() && without_last.has_parent());
         let without_parent = way("/a/bb/c", 2);
         assert!(!without_parent.has_parent() && without_parent.parent().is_none());
-        assert_eq!(without_parent.ancestor().0, 1);
         let root = way("/", 1);
         assert!(root.is_root() && root.last().is_some() && root.parent().is_none() && root.has_parent());
-        assert_eq!((root.name(), root.parent_path(), root.path_at(0), root.ancestor().0), ("", "/", "/", 0));
+        assert_eq!((root.name(), root.parent_path(), root.path_at(0)), ("", "/", "/"));
         assert_eq!((way("/a", 2).parent_path(), way("/a", 2).name()), ("/", "a"));
     }
 }

@@ -4,12 +4,12 @@ use crate::caller::Caller;
 use crate::gateway::Gateway;
 use crate::message::names::{XattrProto, XattrRequest, XattrsRequest};
 use crate::names::looks::Looks;
-use crate::names::permission::{self, READ, WRITE, Wanted};
 use crate::names::set::change_note;
-use crate::names::way::{Purpose, Way};
+use crate::names::way::{Purpose, Way, is_raw};
 use crate::note::Note;
 use crate::refusal::{ACCESS_CONTROL, ILLEGAL_ARGUMENT, Refusal, XATTR_NOT_FOUND};
 use base::error::ErrorKind;
+use base::permission::{READ, WRITE, Wanted};
 
 /// Namespaces by their numbers in the protocol.
 const NAMESPACES: [&str; 5] = ["user", "trusted", "security", "system", "raw"];
@@ -110,11 +110,10 @@ pub(crate) async fn get(gateway: &Gateway, caller: &Caller, ask: XattrsRequest) 
             format!("{} attributes were asked for at once; no file has more than {VISIBLE_MAX}", ask.xattrs.len());
         return Err(Refusal::new(ILLEGAL_ARGUMENT, text));
     }
-    let way = Way::look(gateway, caller, &ask.path, Purpose::Read).await?;
     for xattr in &ask.xattrs {
-        check_namespace(caller, xattr, way.raw)?;
+        check_namespace(caller, xattr, is_raw(&ask.path))?;
     }
-    permission::check(&gateway.superuser, caller, &way, Wanted { access: READ, ..Wanted::default() })?;
+    let way = Way::look(gateway, caller, &ask.path, Purpose::Read, Wanted::access(READ)).await?;
     way.any("cannot find ")?;
     let there = gateway.client.xattrs(&way.path).await?;
     let seen: Vec<XattrProto> = there
@@ -150,16 +149,16 @@ async fn to_change(
     path: &str,
     xattr: &XattrProto,
 ) -> Result<(Way, String), Refusal> {
-    let way = Way::look(gateway, caller, path, Purpose::Write).await?;
+    let way = Way::look(gateway, caller, path, Purpose::Write, Wanted::default()).await?;
     check_namespace(caller, xattr, way.raw)?;
     if xattr.namespace == USER {
         // In a directory like /shared everybody may write, but only its owner says things about it.
         let sticky = way.last().is_some_and(|last| last.directory && last.mode & 0o1000 != 0);
         let wanted = match sticky {
             true => Wanted { owner: true, ..Wanted::default() },
-            false => Wanted { access: WRITE, ..Wanted::default() },
+            false => Wanted::access(WRITE),
         };
-        permission::check(&gateway.superuser, caller, &way, wanted)?;
+        way.judge(gateway, caller, wanted).await?;
     }
     way.any("cannot find ")?;
     let namespace = NAMESPACES.get(xattr.namespace as usize).unwrap_or(&"user");

@@ -1,5 +1,6 @@
 //! Value types of files, groups, bags, devices and nodes that requests and replies share.
 
+use base::acl::AclEntry;
 use base::id::{BagId, DeviceId, Generation, GroupId, InodeId, NodeId};
 use base::layout::Layout;
 use base::policy::{Class, Compression, Policy};
@@ -32,10 +33,12 @@ pub struct Attributes {
     pub writing: bool,
     /// What a gateway keeps with it; empty: nothing.
     pub note: Vec<u8>,
+    /// Its access control list, as it is stored.
+    pub acl: Vec<AclEntry>,
     /// Who holds it in a gateway's protocol while it is written, or may go on with it after it was closed without him; empty: nobody in
     /// particular.
     pub holder: String,
-    /// Rises when its mode, its owner, its group, its note or its extended attributes change.
+    /// Rises when its mode, its owner, its group, its list, its note or its extended attributes change.
     pub version: u64,
     /// Where the block begins that a gateway's client writes, and its number, as `BeginBlock` said last; none: it said none.
     pub block: Option<(u64, u32)>,

@@ -275,12 +275,14 @@ fn changes_count_at_once() {
     assert!(ask(&mut world, BOB, stat("/open/secret/f")).is_ok());
 }
 
-fn below(world: &mut World, session: SessionId, name: &str) -> Result<(u64, Vec<InodeId>), Error> {
+fn below(world: &mut World, session: SessionId, name: &str) -> Result<(u64, Vec<InodeId>, InodeId), Error> {
     let (mut resume, mut empty, mut first) = (None, Vec::new(), 0);
+    let mut top;
     loop {
         let ask_next = Request::JudgeBelow { path: path(name), resume: resume.take(), empty: empty.len() };
         match ask(world, session, ask_next)? {
-            Reply::Below { version, empty: found, resume: next } => {
+            Reply::Below { top: directory, version, empty: found, resume: next } => {
+                top = directory;
                 first = if first == 0 { version } else { first };
                 empty.extend(found);
                 resume = next;
@@ -288,7 +290,7 @@ fn below(world: &mut World, session: SessionId, name: &str) -> Result<(u64, Vec<
             other => panic!("{other:?}"),
         }
         if resume.is_none() {
-            return Ok((first, empty));
+            return Ok((first, empty, top));
         }
     }
 }
@@ -323,23 +325,23 @@ fn trees() {
             world.settle();
         }
     }
-    let (version, empty) = below(&mut world, BOB, "/open/t").expect("may go");
+    let (version, empty, top) = below(&mut world, BOB, "/open/t").expect("may go");
     assert_eq!(empty.len(), 1, "only /open/t/e");
-    let judged = |version, empty| Request::Provided {
+    let judged = |version, empty, top| Request::Provided {
         directories: version,
         seen: vec![],
         empty,
-        below: true,
+        below: Some(top),
         change: Box::new(recursive("/open/t")),
     };
     world.ask(mkdir("/open/t/e/x")).expect("made");
-    let stale = ask(&mut world, BOB, judged(version, empty.clone())).map_err(|error| error.kind());
+    let stale = ask(&mut world, BOB, judged(version, empty.clone(), top)).map_err(|error| error.kind());
     assert_eq!(stale, Err(ErrorKind::Stale), "it is not empty any more");
     let refused = below(&mut world, BOB, "/open/t").expect_err("what is in /open/t/e is not his to remove");
     assert!(refused.text().contains("/open/t/e (owner ada:staff, drwx------)"), "{refused}");
     world.ask(delete("/open/t/e/x")).expect("gone");
-    let (version, empty) = below(&mut world, BOB, "/open/t").expect("may go");
-    ask(&mut world, BOB, judged(version, empty)).expect("gone");
+    let (version, empty, top) = below(&mut world, BOB, "/open/t").expect("may go");
+    ask(&mut world, BOB, judged(version, empty, top)).expect("gone");
     // In a sticky directory what is not his stays.
     make(&mut world, "/open/s", 0o1777);
     make(&mut world, "/open/s/hers", 0o777);

@@ -166,18 +166,19 @@ fn belongs_to_the_session() {
     assert_eq!(attributes(&mut world, "/mine").owner, None);
 }
 
-/// What is made has the owner, group, bits and note that were said, and so has what is made on the way; what was there before
+/// What is made has the owner, group, bits and note that were said, and what is made on the way has owners and bits; what was there before
 /// keeps its own. Over a power loss.
 #[test]
 fn made_with() {
     let mut world = World::new(1);
     let new = NewInode {
         mode: 0,
+        open: None,
         owner: Some("ada".to_string()),
         group: Some("staff".to_string()),
+        group_above: false,
         note: vec![1, 0, 255],
-        above_mode: 0o711,
-        above_note: vec![7],
+        above_mode: Some(0o711),
         copied: false,
         copies: 0,
         holder: String::new(),
@@ -191,10 +192,10 @@ fn made_with() {
     world.crash(1);
     assert_eq!(attributes(&mut world, "/old"), old);
     for (name, mode, note) in [
-        ("/old/a", 0o711, &[7][..]),
+        ("/old/a", 0o711, &[][..]),
         ("/old/a/b", 0, &[1, 0, 255]),
-        ("/old/c", 0o711, &[7]),
-        ("/old/c/d", 0o711, &[7]),
+        ("/old/c", 0o711, &[]),
+        ("/old/c/d", 0o711, &[]),
         ("/old/c/d/f", 0, &[1, 0, 255]),
     ] {
         let Attributes { mode: bits, note: kept, owner, group, .. } = attributes(&mut world, name);
@@ -205,8 +206,9 @@ fn made_with() {
         NewInode { mode: 0o10000, ..new.clone() },
         NewInode { owner: Some("a/b".to_string()), ..new.clone() },
         NewInode { group: Some(String::new()), ..new.clone() },
-        NewInode { note: vec![0; NOTE_MAX + 1], ..new.clone() },
-        NewInode { above_note: vec![0; NOTE_MAX + 1], ..new },
+        NewInode { above_mode: Some(0o10000), ..new.clone() },
+        NewInode { open: Some(0o10000), ..new.clone() },
+        NewInode { note: vec![0; NOTE_MAX + 1], ..new },
     ];
     for new in wrong {
         let mkdir = Request::Mkdir { path: path("/no/no"), parents: true, new: new.clone() };

@@ -62,7 +62,7 @@ fn versions_of_directories() {
             directories: version,
             seen: vec![],
             empty: vec![],
-            below: false,
+            below: None,
             change: Box::new(create("/a/new")),
         };
         assert_eq!(world.refusal(made), ErrorKind::Stale, "{other:?}");
@@ -75,7 +75,7 @@ fn versions_of_directories() {
         directories: version,
         seen: vec![],
         empty: vec![],
-        below: false,
+        below: None,
         change: Box::new(create("/a/new")),
     };
     assert!(matches!(world.ask(made), Ok(Reply::Handle(_))));
@@ -83,7 +83,7 @@ fn versions_of_directories() {
     world.crash(7);
     assert!(look(&mut world, "/a/new", version).1 != version, "a version does not outlive the store");
     let none =
-        Request::Provided { directories: 0, seen: vec![], empty: vec![], below: false, change: Box::new(mkdir("/z")) };
+        Request::Provided { directories: 0, seen: vec![], empty: vec![], below: None, change: Box::new(mkdir("/z")) };
     assert_eq!(world.refusal(none), ErrorKind::Stale);
 }
 
@@ -97,7 +97,7 @@ fn calls_without_a_number() {
         directories: version,
         seen: vec![],
         empty: vec![],
-        below: false,
+        below: None,
         change: Box::new(exclusive("/a")),
     };
     for (call, request, again) in
@@ -173,7 +173,7 @@ fn changes_of_what_was_seen() {
         directories: 0,
         seen,
         empty: vec![],
-        below: false,
+        below: None,
         change: Box::new(change),
     };
     let nothing = Seen { inode: None, version: None };
@@ -241,7 +241,7 @@ fn each_change_may_rely() {
                 directories: 0,
                 seen: found,
                 empty: vec![],
-                below: false,
+                below: None,
                 change: Box::new(change.clone()),
             };
             match stale {
@@ -334,7 +334,7 @@ fn directories_that_were_empty() {
         directories: 0,
         seen: vec![top],
         empty,
-        below: false,
+        below: None,
         change: Box::new(Request::Delete { path: path("/t"), recursive: true }),
     };
     world.ask(create("/t/b/f")).expect("made");

@@ -11,6 +11,7 @@ mod extents;
 mod formats;
 mod known;
 mod listed;
+mod lists;
 mod model;
 mod moves;
 mod newer;

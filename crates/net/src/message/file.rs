@@ -1,7 +1,7 @@
 //! Names, files and devices: the questions that the metadata store answers.
 
 use super::Id;
-pub use super::access::{JudgeBelow, JudgeBelowAnswer, User, Wanted};
+pub use super::access::{Acl, AclEntry, JudgeBelow, JudgeBelowAnswer, User, Wanted};
 pub use super::layout::Layout;
 pub use super::looked::{BeginBlock, Holders, HoldersAnswer, Looked, Seen, SeenHolder, SyncLength};
 pub use super::xattrs::{GetXattrs, SetXattr, Xattr, XattrsAnswer};
@@ -51,9 +51,12 @@ pub struct Attributes {
     /// When it was made, in milliseconds since 1970.
     #[prost(uint64, tag = "11")]
     pub created_ms: u64,
-    /// What a gateway keeps with it, opaque to everybody else; at most `base::limit::NOTE_MAX` bytes.
+    /// What a gateway keeps with it, opaque to everybody else; together with `acl` at most `base::limit::NOTE_MAX` bytes.
     #[prost(bytes = "vec", tag = "12")]
     pub note: Vec<u8>,
+    /// Its access control list, as `base::acl` stores it.
+    #[prost(message, repeated, tag = "13")]
+    pub acl: Vec<AclEntry>,
     /// Who holds it in a gateway's protocol while it is written, or may go on with it after it was closed without him; empty: nobody in
     /// particular.
     #[prost(string, tag = "21")]
@@ -157,6 +160,9 @@ pub struct SetAttributes {
     /// For whom; absent: the session's own user.
     #[prost(message, optional, tag = "32")]
     pub user: Option<User>,
+    /// Its access control list; absent: it stays.
+    #[prost(message, optional, tag = "33")]
+    pub acl: Option<Acl>,
 }
 
 /// Cuts off the end of a closed file.
@@ -206,6 +212,9 @@ pub struct List {
     /// ends. Nodes before this field say it of none.
     #[prost(bool, tag = "4")]
     pub extents: bool,
+    /// For whom; absent: the session's own user.
+    #[prost(message, optional, tag = "32")]
+    pub user: Option<User>,
 }
 
 /// One name in a directory.
@@ -258,15 +267,22 @@ pub struct MakeDirectory {
     /// Permission bits of what is made above; absent means 0755.
     #[prost(uint32, optional, tag = "7")]
     pub above_mode: Option<u32>,
-    /// What a gateway keeps with what is made above.
-    #[prost(bytes = "vec", tag = "8")]
-    pub above_note: Vec<u8>,
-    /// Only if the directories have this version (`LookupAnswer::version`) still, else `Stale`; 0: in any case.
-    #[prost(fixed64, tag = "9")]
-    pub known: u64,
+    // 8 was a note for these: lists of access are handed down by the store.
+    // 9 was a version of the directories to rely on: whoever asked had judged the rights itself.
     /// For whom; absent: the session's own user.
     #[prost(message, optional, tag = "32")]
     pub user: Option<User>,
+    /// Permission bits before a umask took some of them, which count instead of `mode` where the directory hands down an access control list;
+    /// absent: `mode`.
+    #[prost(uint32, optional, tag = "33")]
+    pub open: Option<u32>,
+    /// It belongs to the group of its directory, and so does what is made above.
+    #[prost(bool, tag = "34")]
+    pub group_above: bool,
+    /// What is made above has the permission bits of the directory that is there, and its owner may go there and write; `above_mode` is not
+    /// looked at.
+    #[prost(bool, tag = "35")]
+    pub above_alike: bool,
 }
 
 /// Makes a file and opens it for writing.
@@ -296,15 +312,11 @@ pub struct Create {
     /// Permission bits of directories that are made; absent means 0755.
     #[prost(uint32, optional, tag = "8")]
     pub above_mode: Option<u32>,
-    /// What a gateway keeps with these.
-    #[prost(bytes = "vec", tag = "9")]
-    pub above_note: Vec<u8>,
+    // 9 was a note for these: lists of access are handed down by the store.
     /// It is a copy that will have times of its own: the directory that it comes into keeps its own, too.
     #[prost(bool, tag = "10")]
     pub copied: bool,
-    /// Only if the directories have this version (`LookupAnswer::version`) still, else `Stale`; 0: in any case.
-    #[prost(fixed64, tag = "11")]
-    pub known: u64,
+    // 11 was a version of the directories to rely on: whoever asked had judged the rights itself.
     /// How often its bytes count against quotas; zero: once.
     #[prost(uint32, tag = "20")]
     pub copies: u32,
@@ -320,6 +332,17 @@ pub struct Create {
     /// For whom; absent: the session's own user.
     #[prost(message, optional, tag = "32")]
     pub user: Option<User>,
+    /// Permission bits before a umask took some of them, which count instead of `mode` where the directory hands down an access control list;
+    /// absent: `mode`.
+    #[prost(uint32, optional, tag = "33")]
+    pub open: Option<u32>,
+    /// It belongs to the group of its directory, and so does what is made above.
+    #[prost(bool, tag = "34")]
+    pub group_above: bool,
+    /// What is made above has the permission bits of the directory that is there, and its owner may go there and write; `above_mode` is not
+    /// looked at.
+    #[prost(bool, tag = "35")]
+    pub above_alike: bool,
 }
 
 /// Opens a closed file to write at its end. While a writer has it open the answer is `Busy`; a writer whose session ended is
@@ -586,9 +609,7 @@ pub struct Rename {
     /// Replace a file, or an empty directory, of that name.
     #[prost(bool, tag = "3")]
     pub replace: bool,
-    /// Only if the directories have this version (`LookupAnswer::version`) still, else `Stale`; 0: in any case.
-    #[prost(fixed64, tag = "4")]
-    pub known: u64,
+    // 4 was a version of the directories to rely on: whoever asked had judged the rights itself.
     /// Which call of a gateway's client this is; absent: none that may be asked at another gateway.
     #[prost(message, optional, tag = "30")]
     pub asked: Option<Asked>,
@@ -612,9 +633,7 @@ pub struct Delete {
     /// With everything below.
     #[prost(bool, tag = "2")]
     pub recursive: bool,
-    /// Only if the directories have this version (`LookupAnswer::version`) still, else `Stale`; 0: in any case.
-    #[prost(fixed64, tag = "3")]
-    pub known: u64,
+    // 3 was a version of the directories to rely on: whoever asked had judged the rights itself.
     /// Which call of a gateway's client this is; absent: none that may be asked at another gateway.
     #[prost(message, optional, tag = "30")]
     pub asked: Option<Asked>,

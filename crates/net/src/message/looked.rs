@@ -15,9 +15,9 @@ pub struct Looked {
     /// Directories by their numbers that were found empty, and have to be so still; at most `base::limit::EMPTY_DIRECTORIES_MAX`.
     #[prost(uint64, repeated, tag = "3")]
     pub empty: Vec<u64>,
-    /// Whether all below what is removed may go was asked (`JudgeBelow`).
-    #[prost(bool, tag = "4")]
-    pub below: bool,
+    /// The number of the directory below which everything may go (`JudgeBelowAnswer::top`); 0: nobody looked.
+    #[prost(uint64, tag = "4")]
+    pub below: u64,
 }
 
 /// What a path stood for.

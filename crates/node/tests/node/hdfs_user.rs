@@ -147,12 +147,17 @@ pub async fn client(fixture: &Fixture) -> Client {
 
 /// The store's own client, told of the node at this address.
 pub async fn client_of(address: &str) -> Client {
+    client_as(address, client::User::default()).await
+}
+
+/// The same of a user.
+pub async fn client_as(address: &str, user: client::User) -> Client {
     let settings = client::Settings {
         net: Arc::new(os::net::TcpNet),
         address: address.to_string(),
         program: "test".to_string(),
         credentials: net::Credentials::default(),
-        user: Default::default(),
+        user,
         clock: Arc::new(os::clock::SystemClock::new()),
         random: Arc::new(os::random::SystemRandom),
         pool: Pool::new(16 << 20),

@@ -28,6 +28,7 @@ mod listed;
 mod metadata_dir;
 mod recover;
 mod still;
+mod users;
 
 use base::buffer::Pool;
 use base::env::Clock;
