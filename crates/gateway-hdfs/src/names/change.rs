@@ -61,7 +61,8 @@ pub(crate) async fn rename(gateway: &Gateway, caller: &Caller, ask: RenameReques
         let there = Way::look(gateway, caller, &ask.from, Purpose::Write, wanted).await?;
         let wanted = Wanted { ancestor: WRITE, ..Wanted::default() };
         Way::look(gateway, caller, &ask.to, Purpose::Create, wanted).await?;
-        return Ok(there.last().is_some() && !from.is_root());
+        // A directory would come into itself.
+        return Ok(there.last().is_some_and(|there| !there.directory));
     }
     let store = caller.judged(&gateway.client);
     let error = match store.rename(&from.path, &to.path, false).await {
