@@ -27,7 +27,7 @@ fn rights(mode: u32, owner: &str, group: &str) -> NewAttributes {
 }
 
 fn list(name: &str) -> Request {
-    Request::List { path: path(name), after: None, limit: 10 }
+    Request::List { path: path(name), after: None, limit: 10, located: false }
 }
 
 fn mode(mode: u32) -> NewAttributes {
@@ -353,4 +353,21 @@ fn trees() {
         "{refused}"
     );
     below(&mut world, ADA, "/open/s").expect("her own");
+}
+
+/// A listing that says where files are says it of those that its asker may read: devices give bytes to whoever names them.
+#[test]
+fn places_are_for_readers() {
+    let (mut world, _) = world();
+    let listed = |world: &mut World, session| {
+        let list = Request::List { path: path("/open"), after: None, limit: 10, located: true };
+        match ask(world, session, list).expect("it may be listed") {
+            Reply::Entries { entries, groups, .. } => (entries[0].extents.len(), groups.len()),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!((listed(&mut world, ADA), listed(&mut world, SESSION)), ((1, 1), (1, 1)));
+    assert_eq!(listed(&mut world, BOB), (0, 0));
+    world.ask(set("/open/f", mode(0o644))).expect("set");
+    assert_eq!(listed(&mut world, BOB), (1, 1));
 }
