@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// What decides who may do what with a file or directory, as it is remembered of directories.
 #[derive(Debug, Default)]
-pub struct Kept {
+pub struct InodeRights {
     directory: bool,
     /// Permission bits.
     pub mode: u32,
@@ -26,10 +26,10 @@ pub struct Kept {
     acl: Vec<AclEntry>,
 }
 
-impl Kept {
+impl InodeRights {
     /// As the rules know it.
-    pub fn rights(&self) -> Rights<'_> {
-        let Kept { directory, mode, owner, group, acl } = self;
+    pub fn view(&self) -> Rights<'_> {
+        let InodeRights { directory, mode, owner, group, acl } = self;
         Rights { directory: *directory, mode: *mode, owner, group, acl }
     }
 }
@@ -166,10 +166,15 @@ impl State {
         self.permit_way(path, (&above, last.as_ref()), wanted)
     }
 
-    fn permit_way(&self, path: &Path, (above, last): (&[Arc<Kept>], Option<&Kept>), wanted: Wanted) -> Result<()> {
-        let above: Vec<Rights<'_>> = above.iter().map(|kept| kept.rights()).collect();
+    fn permit_way(
+        &self,
+        path: &Path,
+        (above, last): (&[Arc<InodeRights>], Option<&InodeRights>),
+        wanted: Wanted,
+    ) -> Result<()> {
+        let above: Vec<Rights<'_>> = above.iter().map(|rights| rights.view()).collect();
         let text = path.to_string();
-        let way = Way { path: &text, above: &above, last: last.map(Kept::rights) };
+        let way = Way { path: &text, above: &above, last: last.map(InodeRights::view) };
         may_go(self.asker.user(), &way)?;
         Ok(may(self.asker.user(), &way, wanted)?)
     }
@@ -248,7 +253,7 @@ impl State {
         // A tree that was moved below the deepest path has no way to it: then the file alone decides.
         match Path::parse(&path) {
             Ok(path) => self.permit(&path, Wanted { access, ..GOES }),
-            Err(_) => Ok(may_access(self.asker.user(), &self.kept(&record).rights(), &path, access)?),
+            Err(_) => Ok(may_access(self.asker.user(), &self.rights_of(&record).view(), &path, access)?),
         }
     }
 
@@ -258,19 +263,19 @@ impl State {
             return Ok(());
         }
         let Some(record) = self.layers.record::<InodeRecord>(&Key::Inode(inode))? else { return Ok(()) };
-        let kept = self.kept(&record);
-        if may_access(self.asker.user(), &kept.rights(), "", READ | EXECUTE).is_ok() {
+        let rights = self.rights_of(&record);
+        if may_access(self.asker.user(), &rights.view(), "", READ | EXECUTE).is_ok() {
             return Ok(());
         }
         let path = self.shown(inode)?;
-        Ok(may_access(self.asker.user(), &kept.rights(), &path, READ | EXECUTE)?)
+        Ok(may_access(self.asker.user(), &rights.view(), &path, READ | EXECUTE)?)
     }
 
     /// What is on the way to a path, as far as it is there, and what it names. A file on the way ends it.
-    fn way_to(&mut self, path: &Path) -> Result<(Vec<Arc<Kept>>, Option<Kept>)> {
+    fn way_to(&mut self, path: &Path) -> Result<(Vec<Arc<InodeRights>>, Option<InodeRights>)> {
         let mut above = Vec::new();
         let Some((parent, _)) = path.split() else {
-            return Ok((above, self.look_up(path)?.map(|found| self.kept(&found.record))));
+            return Ok((above, self.look_up(path)?.map(|found| self.rights_of(&found.record))));
         };
         let ends = parent.match_indices('/').map(|(at, _)| at).chain([parent.len()]);
         for end in ends {
@@ -284,13 +289,13 @@ impl State {
                 Err(error) => return Err(error),
             }
         }
-        Ok((above, self.look_up(path)?.map(|found| self.kept(&found.record))))
+        Ok((above, self.look_up(path)?.map(|found| self.rights_of(&found.record))))
     }
 
     /// What of a record decides who may do what.
-    pub fn kept(&self, record: &InodeRecord) -> Kept {
+    pub fn rights_of(&self, record: &InodeRecord) -> InodeRights {
         let InodeRecord { directory, mode, ref owner, ref group, .. } = *record;
-        Kept {
+        InodeRights {
             directory,
             mode,
             owner: owner.clone().unwrap_or_else(|| self.superuser.clone()),

@@ -1,15 +1,8 @@
 //! Access control lists in the records of files and directories: read, and as they are stored.
 
-use crate::format::{AclEntryRecord, AclRecord, InodeRecord};
+use crate::format::{AclEntryRecord, AclRecord, InodeRecord, OldNoteRecord};
 use base::acl::{AclEntry, is_stored};
 use prost::Message;
-
-/// What a note of the HDFS gateway had in format 2 that counts: the list. Its other fields are the gateway's alone.
-#[derive(Clone, PartialEq, Message)]
-struct OldNote {
-    #[prost(message, repeated, tag = "5")]
-    acl: Vec<AclEntryRecord>,
-}
 
 impl InodeRecord {
     /// Its access control list, as it is stored; one that nobody would have stored counts as none.
@@ -18,7 +11,7 @@ impl InodeRecord {
             Some(record) => record.entries.clone(),
             // Most have no note, and are asked about for every directory of every path.
             None if self.note.is_empty() => return Vec::new(),
-            None => OldNote::decode(self.note.as_slice()).unwrap_or_default().acl,
+            None => OldNoteRecord::decode(self.note.as_slice()).unwrap_or_default().acl,
         };
         let entry = |AclEntryRecord { scope, kind, permissions, name }| AclEntry { scope, kind, permissions, name };
         let entries: Vec<AclEntry> = records.into_iter().map(entry).collect();

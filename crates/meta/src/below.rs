@@ -1,6 +1,6 @@
 //! Whether somebody may remove everything below a directory: judged step by step, as such a tree may be large.
 
-use crate::access::Kept;
+use crate::access::InodeRights;
 use crate::format::{InodeRecord, WalkRecord};
 use crate::key::Key;
 use crate::path::Path;
@@ -35,13 +35,13 @@ impl State {
                 levels.pop();
                 continue;
             };
-            let kept = self.kept(&record);
+            let rights = self.rights_of(&record);
             let names = self.names_in(directory, &walked.after, left.min(PAGE))?;
             left -= 1;
-            if walked.after.is_empty() && may_access(self.asker.user(), &kept.rights(), "", ALL).is_err() {
+            if walked.after.is_empty() && may_access(self.asker.user(), &rights.view(), "", ALL).is_err() {
                 if !names.is_empty() || empty.saturating_add(found_empty.len()) >= EMPTY_DIRECTORIES_MAX {
                     let path = self.shown(directory)?;
-                    may_access(self.asker.user(), &kept.rights(), &path, ALL)?;
+                    may_access(self.asker.user(), &rights.view(), &path, ALL)?;
                 }
                 found_empty.push(directory);
             }
@@ -53,7 +53,7 @@ impl State {
             for (name, found) in names {
                 left = left.saturating_sub(1);
                 walked.after = name;
-                self.may_go_from(&kept, directory, InodeId(found.inode))?;
+                self.may_go_from(&rights, directory, InodeId(found.inode))?;
                 if found.directory {
                     below = Some(found.inode);
                     break;
@@ -75,17 +75,17 @@ impl State {
     }
 
     /// Refuses to remove something from a sticky directory.
-    fn may_go_from(&self, directory: &Kept, parent: InodeId, inode: InodeId) -> Result<()> {
-        if directory.rights().mode & STICKY == 0 {
+    fn may_go_from(&self, directory: &InodeRights, parent: InodeId, inode: InodeId) -> Result<()> {
+        if directory.view().mode & STICKY == 0 {
             return Ok(());
         }
         let Some(record) = self.layers.record::<InodeRecord>(&Key::Inode(inode))? else { return Ok(()) };
-        let kept = self.kept(&record);
+        let rights = self.rights_of(&record);
         let asker = self.asker.user();
-        if may_remove(asker, (&directory.rights(), ""), (&kept.rights(), "")).is_ok() {
+        if may_remove(asker, (&directory.view(), ""), (&rights.view(), "")).is_ok() {
             return Ok(());
         }
         let (above, path) = (self.shown(parent)?, self.shown(inode)?);
-        Ok(may_remove(asker, (&directory.rights(), &above), (&kept.rights(), &path))?)
+        Ok(may_remove(asker, (&directory.view(), &above), (&rights.view(), &path))?)
     }
 }

@@ -171,7 +171,15 @@ pub struct AclRecord {
     pub entries: Vec<AclEntryRecord>,
 }
 
-/// One entry of it.
+/// What of a note of the HDFS gateway counts that is of version 2: the list. Its other fields are the gateway's alone.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct OldNoteRecord {
+    /// In their order.
+    #[prost(message, repeated, tag = "5")]
+    pub acl: Vec<AclEntryRecord>,
+}
+
+/// One entry of a list.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct AclEntryRecord {
     /// `AclEntry::scope`.

@@ -1,6 +1,6 @@
 //! Names: finding, listing, making directories, renaming, deleting.
 
-use crate::access::Kept;
+use crate::access::InodeRights;
 use crate::acl::record;
 use crate::attributes::{check_new, check_room, check_user_name, room};
 use crate::convert;
@@ -27,7 +27,7 @@ pub struct Directory {
     /// Its effective wishes.
     pub policy: Policy,
     /// What decides who may do what with it.
-    pub rights: Arc<Kept>,
+    pub rights: Arc<InodeRights>,
     /// The newest change that the lookup met.
     observed: u64,
 }
@@ -72,7 +72,7 @@ impl State {
     }
 
     fn remember_directory(&mut self, text: &str, inode: InodeId, policy: Policy, record: &InodeRecord) -> Directory {
-        let (rights, observed) = (Arc::new(self.kept(record)), self.layers.observed());
+        let (rights, observed) = (Arc::new(self.rights_of(record)), self.layers.observed());
         let directory = Directory { inode, policy, rights, observed };
         if self.directories.len() >= DIRECTORIES_MAX {
             self.directories.clear();
@@ -119,7 +119,7 @@ impl State {
 
     /// A record for something new under this name, with what its directory hands down.
     pub fn new_inode(&self, parent: &Directory, name: &str, new: &NewInode, directory: bool) -> Result<InodeRecord> {
-        let above = parent.rights.rights();
+        let above = parent.rights.view();
         let (mode, list) = acl::inherited(above.acl, new.mode, new.open.unwrap_or(new.mode), directory);
         let or = |said: &Option<String>, name: &str| match said {
             Some(said) => Some(said.clone()),

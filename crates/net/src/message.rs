@@ -11,6 +11,7 @@ pub mod device;
 pub mod file;
 pub mod layout;
 mod looked;
+mod names;
 pub mod order;
 pub mod quota;
 pub mod session;

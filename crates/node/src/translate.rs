@@ -34,22 +34,10 @@ pub fn request(call: &mut Call) -> Result<(Request, Translate)> {
             (if again { Request::Renew } else { Request::OpenSession { user: User { name, groups } } }, done)
         }
         file::Stat::KIND => (Request::Stat { path: path(&call.ask::<file::Stat>()?.path)? }, attributes),
-        file::Lookup::KIND => {
-            let ask: file::Lookup = call.ask()?;
-            let wanted = wanted(ask.wanted.unwrap_or_default());
-            (of(ask.user, Request::Lookup { path: path(&ask.path)?, known: ask.known, wanted }), found)
-        }
-        file::JudgeBelow::KIND => {
-            let file::JudgeBelow { path: text, resume, empty, user } = call.ask()?;
-            let resume = (!resume.is_empty()).then_some(resume);
-            (of(user, Request::JudgeBelow { path: path(&text)?, resume, empty: empty as usize }), below)
-        }
+        file::Lookup::KIND => (lookup(call.ask()?)?, found),
+        file::JudgeBelow::KIND => (judge_below(call.ask()?)?, below),
         file::PathOf::KIND => (Request::PathOf { inode: InodeId(call.ask::<file::PathOf>()?.inode) }, path_of),
-        file::List::KIND => {
-            let mut ask: file::List = call.ask()?;
-            let user = ask.user.take();
-            (of(user, list(ask, call.respond.room())?), entries)
-        }
+        file::List::KIND => (list(call.ask()?, call.respond.room())?, entries),
         file::MakeDirectory::KIND => (make_directory(call.ask()?)?, done),
         file::Create::KIND => (create(call.ask()?)?, opened),
         file::Append::KIND => (append(call.ask()?)?, opened),
@@ -62,21 +50,8 @@ pub fn request(call: &mut Call) -> Result<(Request, Translate)> {
         file::PackGroup::KIND => (Request::PackGroup { finished: None, policy: Policy::default() }, group),
         file::PutFiles::KIND => (put_files(call.ask()?)?, files),
         file::Locate::KIND => (locate(call.ask()?)?, located),
-        file::Rename::KIND => {
-            let ask: file::Rename = call.ask()?;
-            let rename = Request::Rename {
-                from: path(&ask.from)?,
-                to: path(&ask.to)?,
-                replace: ask.replace,
-                removes: ask.removes,
-            };
-            (of(ask.user, asked(ask.asked, seen(ask.looked, rename))), done)
-        }
-        file::Delete::KIND => {
-            let ask: file::Delete = call.ask()?;
-            let delete = Request::Delete { path: path(&ask.path)?, recursive: ask.recursive };
-            (of(ask.user, asked(ask.asked, seen(ask.looked, delete))), done)
-        }
+        file::Rename::KIND => (rename(call.ask()?)?, done),
+        file::Delete::KIND => (delete(call.ask()?)?, done),
         file::SetAttributes::KIND => (set_attributes(call.ask()?)?, done),
         file::GetXattrs::KIND => {
             let ask: file::GetXattrs = call.ask()?;
@@ -221,6 +196,29 @@ fn page(limit: u32) -> usize {
     }
 }
 
+fn lookup(ask: file::Lookup) -> Result<Request> {
+    let wanted = wanted(ask.wanted.unwrap_or_default());
+    Ok(of(ask.user, Request::Lookup { path: path(&ask.path)?, known: ask.known, wanted }))
+}
+
+fn judge_below(ask: file::JudgeBelow) -> Result<Request> {
+    let file::JudgeBelow { path: text, resume, empty, user } = ask;
+    let resume = (!resume.is_empty()).then_some(resume);
+    Ok(of(user, Request::JudgeBelow { path: path(&text)?, resume, empty: empty as usize }))
+}
+
+fn rename(ask: file::Rename) -> Result<Request> {
+    let file::Rename { from, to, replace, removes, asked, looked, user } = ask;
+    let rename = Request::Rename { from: path(&from)?, to: path(&to)?, replace, removes };
+    Ok(of(user, self::asked(asked, seen(looked, rename))))
+}
+
+fn delete(ask: file::Delete) -> Result<Request> {
+    let file::Delete { path: text, recursive, asked, looked, user } = ask;
+    let delete = Request::Delete { path: path(&text)?, recursive };
+    Ok(of(user, self::asked(asked, seen(looked, delete))))
+}
+
 /// `room`: bytes that there are for the answer.
 fn list(ask: file::List, room: usize) -> Result<Request> {
     let after = (!ask.after.is_empty()).then_some(ask.after);
@@ -230,7 +228,7 @@ fn list(ask: file::List, room: usize) -> Result<Request> {
         true => page(ask.limit).min(room / entry),
         false => page(ask.limit),
     };
-    Ok(Request::List { path: path(&ask.path)?, after, limit, located })
+    Ok(of(ask.user, Request::List { path: path(&ask.path)?, after, limit, located }))
 }
 
 fn make_directory(ask: file::MakeDirectory) -> Result<Request> {
