@@ -112,7 +112,7 @@ fn handed_down_to_what_is_made() {
     // What would be handed down twice does not fit: it is not made.
     let name = |number: usize| format!("{number:02}{}", "n".repeat(80));
     let mut long = handed_down();
-    long.splice(2..2, (0..30).map(|number| entry(DEFAULT, USER, 7, &name(number)))).for_each(drop);
+    long.splice(2..2, (0..20).map(|number| entry(DEFAULT, USER, 7, &name(number)))).for_each(drop);
     long.sort_by(|one, other| one.key().cmp(&other.key()));
     set(&mut world, "/e", long).expect("it fits once");
     assert_eq!(world.refusal(mkdir("/e/g")), ErrorKind::Invalid);
