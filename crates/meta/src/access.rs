@@ -148,7 +148,7 @@ impl State {
 
     /// Whether the asker may read a file that it is shown: only then it is told where its bytes are.
     pub fn may_read(&self, record: &InodeRecord) -> bool {
-        self.asker.superuser || may_access(self.asker.user(), &self.kept(record).rights(), "", READ).is_ok()
+        self.asker.superuser || may_access(self.asker.user(), &self.rights_of(record).view(), "", READ).is_ok()
     }
 
     /// Whether the asker sees an extended attribute of this name.
