@@ -183,7 +183,7 @@ pub fn may_give(user: User<'_>, owner: Option<&str>, group: Option<&str>) -> Res
     }
     let name = || user.name.to_string();
     if owner.is_some_and(|owner| owner != user.name) {
-        return Err(Denied::Superuser { user: name() });
+        return Err(Denied::Giver { user: name() });
     }
     match group.filter(|group| !user.groups.iter().any(|mine| mine == group)) {
         Some(group) => Err(Denied::Group { user: name(), group: group.to_string() }),

@@ -218,9 +218,10 @@ impl Client {
 
     /// Removes a file or directory; with `recursive` everything below too.
     pub async fn delete(&self, path: &str, recursive: bool) -> Result<()> {
+        let is_unjudged = |error: &Error| matches!(Denied::read(error), Some(Denied::Below { .. }));
         for walks in 1.. {
             let client = match self.delete_judged(path, recursive).await {
-                Err(error) if matches!(Denied::read(&error), Some(Denied::Below { .. })) => {
+                Err(error) if is_unjudged(&error) => {
                     let looked = self.judge_below(path).await?;
                     let directories = if walks < WALKS_MAX { looked.directories } else { 0 };
                     self.relying_on(Looked { directories, ..looked })
@@ -228,7 +229,8 @@ impl Client {
                 done => return done,
             };
             match client.delete_judged(path, recursive).await {
-                Err(error) if error.kind() == ErrorKind::Stale && walks < LOOKS_MAX => (),
+                // Something in it has changed, or it is another directory.
+                Err(error) if (error.kind() == ErrorKind::Stale || is_unjudged(&error)) && walks < LOOKS_MAX => (),
                 done => return done,
             }
         }

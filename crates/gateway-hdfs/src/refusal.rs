@@ -6,6 +6,7 @@
 use base::error::{Error, ErrorKind};
 use base::permission::Denied;
 use base::quota::Exceeded;
+use base::session::SessionOver;
 
 /// A call that was not done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,6 +104,10 @@ impl From<Error> for Refusal {
         if let Some(denied) = Denied::read(&error) {
             return denied.into();
         }
+        // The gateway has a new one soon. Whoever writes a file is told that it is lost to him when he asks again.
+        if SessionOver::is(&error) {
+            return Refusal::new(RETRIABLE, error.text());
+        }
         let class = match error.kind() {
             ErrorKind::NotFound => FILE_NOT_FOUND,
             ErrorKind::Exists => FILE_EXISTS,
@@ -140,6 +145,9 @@ impl From<Denied> for Refusal {
                 parent.in_short()
             ),
             Denied::Superuser { user } => {
+                format!("Access denied for user {user}. Superuser privilege is required")
+            }
+            Denied::Giver { user } => {
                 format!("User {user} is not a super user (non-super user cannot change owner).")
             }
             Denied::Group { user, group } => format!("User {user} does not belong to {group}"),
@@ -185,16 +193,20 @@ fn bytes(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{ACCESS_CONTROL, BYTES_OVER_QUOTA, NAMES_OVER_QUOTA, RETRIABLE, Refusal, bytes};
+    use super::{ACCESS_CONTROL, BYTES_OVER_QUOTA, LEASE_EXPIRED, NAMES_OVER_QUOTA, RETRIABLE, Refusal, bytes};
     use base::error::{Error, ErrorKind};
+    use base::id::SessionId;
     use base::permission::Denied;
     use base::permission::{ALL, Described, EXECUTE, READ, Rights, WRITE};
     use base::quota::Exceeded;
+    use base::session::SessionOver;
 
-    /// A store that is busy is asked again: it holds no file.
+    /// A store that is busy is asked again: it holds no file. So is a gateway whose session is over, which has a new one soon.
     #[test]
     fn busy() {
         assert_eq!(Refusal::from(Error::new(ErrorKind::Busy, "ask again")).class, RETRIABLE);
+        assert_eq!(Refusal::from(Error::from(SessionOver { session: SessionId(7) })).class, RETRIABLE);
+        assert_eq!(Refusal::from(Error::new(ErrorKind::Stale, "somebody else opened it")).class, LEASE_EXPIRED);
     }
 
     /// A quota that is used up is said in HDFS's own classes and words.
@@ -238,9 +250,10 @@ mod tests {
                 "Permission denied. user=bob is not the owner of inode=/shared/f",
             ),
             (
-                Denied::Superuser { user: user.clone() },
+                Denied::Giver { user: user.clone() },
                 "User bob is not a super user (non-super user cannot change owner).",
             ),
+            (Denied::Superuser { user: user.clone() }, "Access denied for user bob. Superuser privilege is required"),
             (Denied::Group { user, group: "wheel".to_string() }, "User bob does not belong to wheel"),
             (Denied::NotDirectory { path }, "/shared/f (is not a directory)"),
         ] {

@@ -7,7 +7,7 @@ use crate::path::Path;
 use crate::request::{NewAttributes, NewInode, Place, PutFile, Request, User};
 use crate::state::State;
 use base::acl::AclEntry;
-use base::error::{ErrorKind, Result};
+use base::error::{Error, ErrorKind, Result};
 use base::id::{InodeId, SessionId};
 use base::permission::{
     self, Denied, EXECUTE, READ, Rights, STICKY, SUPERUSERS_GROUP, WRITE, Wanted, Way, may, may_access, may_give,
@@ -43,6 +43,8 @@ pub struct Asker {
     pub superuser: bool,
     /// The session that asks.
     session: SessionId,
+    /// It asks for somebody else, as a gateway does for its clients.
+    asked_for: bool,
     /// The directory below which everything may go, as was judged in the steps before.
     pub judged: Option<InodeId>,
 }
@@ -65,6 +67,21 @@ const GOES: Wanted = Wanted { access: 0, ..READS };
 const REMOVES: Wanted = Wanted { parent: WRITE, access: 0, ..READS };
 const MAKES: Wanted = Wanted { ancestor: WRITE, access: 0, ..READS };
 
+/// What is made under a name.
+#[derive(Clone, Copy)]
+enum Making {
+    Directory,
+    File,
+    /// A file, over one that has the name.
+    FileOver,
+}
+
+impl Making {
+    fn file(overwrite: bool) -> Making {
+        if overwrite { Making::FileOver } else { Making::File }
+    }
+}
+
 impl State {
     /// Takes a session for the one that asks from now on; `user`: for whom, if it says so, which only a superuser's may. That takes rights
     /// away, and never gives any.
@@ -73,13 +90,13 @@ impl State {
         // Whoever begins a session without a name is believed as one with any name is.
         let known = session == SessionId(0) || self.sessions.is_open(session);
         let superuser = known && own.name.is_empty() || self.is_superuser(&own);
-        self.asker = Asker { user: own, superuser, session, judged: None };
+        self.asker = Asker { user: own, superuser, session, asked_for: false, judged: None };
         let Some(user) = user else { return Ok(()) };
         if !superuser {
-            return Err(Denied::Superuser { user: self.asker.user.name.clone() }.into());
+            return Err(self.unless_over(self.superuser_only()));
         }
         let superuser = self.is_superuser(&user);
-        self.asker = Asker { user: Arc::new(user), superuser, session, judged: None };
+        self.asker = Asker { user: Arc::new(user), superuser, session, asked_for: true, judged: None };
         Ok(())
     }
 
@@ -88,11 +105,26 @@ impl State {
         named || user.groups.iter().any(|group| group == SUPERUSERS_GROUP)
     }
 
+    /// What is said to a session that may not: one that is over has nobody's rights, and is told that it is over.
+    fn unless_over(&self, denied: Error) -> Error {
+        match self.asker.session {
+            SessionId(0) => denied,
+            session => self.check_session(session).err().unwrap_or(denied),
+        }
+    }
+
     /// Refuses a request that its asker may not make.
     pub fn judge(&mut self, request: &Request) -> Result<()> {
         if self.asker.superuser {
             return Ok(());
         }
+        self.permit_request(request).map_err(|error| match error.kind() {
+            ErrorKind::Denied => self.unless_over(error),
+            _ => error,
+        })
+    }
+
+    fn permit_request(&mut self, request: &Request) -> Result<()> {
         match request {
             Request::Stat { path } | Request::GetPolicy { path } | Request::GetQuota { path } => {
                 self.permit(path, GOES)
@@ -104,11 +136,8 @@ impl State {
             }
             Request::Locate { file: Place::Inode(inode), .. } => self.permit_inode(*inode, READ),
             Request::PathOf { inode } => self.permit_inode(*inode, 0),
-            Request::Mkdir { path, new, .. } => self.permit_making(path, false).and_then(|()| self.permit_giving(new)),
-            Request::Create { path, overwrite, new, .. } => {
-                self.permit_making(path, *overwrite)?;
-                self.permit_giving(new)
-            }
+            Request::Mkdir { path, new, .. } => self.permit_making(path, Making::Directory, new),
+            Request::Create { path, overwrite, new, .. } => self.permit_making(path, Making::file(*overwrite), new),
             Request::AppendOpen { file: Place::Path(path), .. } | Request::Truncate { path, .. } => {
                 self.permit(path, WRITES)
             }
@@ -143,7 +172,8 @@ impl State {
         if file.directory && self.look_up(&file.path).is_ok_and(|found| found.is_some()) {
             return self.permit(&file.path, OWNS);
         }
-        self.permit_making(&file.path, file.overwrite)
+        let making = if file.directory { Making::Directory } else { Making::file(file.overwrite) };
+        self.permit_making(&file.path, making, &NewInode::with_mode(file.mode))
     }
 
     /// Whether the asker may read a file that it is shown: only then it is told where its bytes are.
@@ -156,7 +186,7 @@ impl State {
         self.asker.superuser || !name.starts_with("trusted.")
     }
 
-    fn superuser_only(&self) -> base::error::Error {
+    fn superuser_only(&self) -> Error {
         Denied::Superuser { user: self.asker.user.name.clone() }.into()
     }
 
@@ -179,18 +209,17 @@ impl State {
         Ok(may(self.asker.user(), &way, wanted)?)
     }
 
-    /// Something is made under this name, or is there already: a directory, or a file that is replaced.
-    fn permit_making(&mut self, path: &Path, overwrite: bool) -> Result<()> {
+    /// Something is made under this name, or is there already: a directory, or a file that is replaced or in the way.
+    fn permit_making(&mut self, path: &Path, making: Making, new: &NewInode) -> Result<()> {
         let (above, last) = self.way_to(path)?;
-        let wanted = match &last {
-            Some(last) if last.directory => GOES,
-            Some(_) if overwrite => Wanted { access: WRITE, ..MAKES },
+        let wanted = match (&last, making) {
+            // A directory takes no place of anything: that something is there is said to whoever may go there.
+            (Some(_), Making::Directory) => GOES,
+            (Some(last), _) if last.directory => GOES,
+            (Some(_), Making::FileOver) => Wanted { access: WRITE, ..MAKES },
             _ => MAKES,
         };
-        self.permit_way(path, (&above, last.as_ref()), wanted)
-    }
-
-    fn permit_giving(&self, new: &NewInode) -> Result<()> {
+        self.permit_way(path, (&above, last.as_ref()), wanted)?;
         Ok(may_give(self.asker.user(), new.owner.as_deref(), new.group.as_deref())?)
     }
 
@@ -221,7 +250,10 @@ impl State {
         let owned = mode.is_some() || owner.is_some() || group.is_some() || acl.is_some();
         let written = modified.is_some() || accessed.is_some() || note.is_some() || copies.is_some();
         let (above, last) = self.way_to(path)?;
-        let wanted = Wanted { owner: owned, access: if written && !owned { WRITE } else { 0 }, ..GOES };
+        // Owners could give themselves the bit to write, so a read-only copy gets its times without. HDFS, whose clients are asked for, wants it.
+        let mine = |last: &InodeRights| !self.asker.asked_for && last.owner == self.asker.user.name;
+        let needs_write = written && !owned && !last.as_ref().is_some_and(mine);
+        let wanted = Wanted { owner: owned, access: if needs_write { WRITE } else { 0 }, ..GOES };
         self.permit_way(path, (&above, last.as_ref()), wanted)?;
         if last.is_some() {
             may_give(self.asker.user(), owner.as_deref(), group.as_deref())?;
@@ -249,8 +281,8 @@ impl State {
         if record.writer.as_ref().is_some_and(|writer| writer.session == self.asker.session.to_bytes()) {
             return Ok(());
         }
-        let Some(path) = self.path_of(inode)? else { return Ok(()) };
-        // A tree that was moved below the deepest path has no way to it: then the file alone decides.
+        let path = self.path_of(inode)?.unwrap_or_default();
+        // To what is being taken apart no way leads, nor to a tree that was moved below the deepest path: then the file alone decides.
         match Path::parse(&path) {
             Ok(path) => self.permit(&path, Wanted { access, ..GOES }),
             Err(_) => Ok(may_access(self.asker.user(), &self.rights_of(&record).view(), &path, access)?),

@@ -12,6 +12,7 @@ use base::error::{Error, ErrorKind, Result};
 use base::id::{GroupId, InodeId, SessionId};
 use base::limit::SESSION_LEASE;
 use base::planted::Planted;
+use base::session::SessionOver;
 use base::unit::Time;
 use prost::Message;
 use std::collections::{BTreeMap, BTreeSet};
@@ -187,12 +188,7 @@ impl State {
         if self.sessions.is_open(session) {
             return Ok(());
         }
-        Err(Error::new(
-            ErrorKind::Stale,
-            format!(
-                "session {session} is not open, it may have ended for want of renewal; nothing was done: open a new one"
-            ),
-        ))
+        Err(SessionOver { session }.into())
     }
 
     /// The remembered answer to this call, if it was made before.

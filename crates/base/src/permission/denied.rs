@@ -53,6 +53,11 @@ pub enum Denied {
         /// Who is none.
         user: String,
     },
+    /// Only a superuser may give something to another owner.
+    Giver {
+        /// Who is none.
+        user: String,
+    },
     /// Only a member of the group may give it something.
     Group {
         /// Who is none.
@@ -86,7 +91,7 @@ impl Described {
     }
 
     fn in_brackets(&self) -> String {
-        format!("{OWNER}{}, {})", self.owners, self.symbols())
+        format!("{OWNER}{}, {})", in_one_word(&self.owners), self.symbols())
     }
 
     /// The bits as `ls` writes them.
@@ -109,7 +114,7 @@ impl Described {
         if symbols.ends_with(['t', 'T']) {
             mode |= STICKY;
         }
-        Some((before, Described { directory: symbols.starts_with('d'), mode, owners: owners.into() }))
+        Some((before, Described { directory: symbols.starts_with('d'), mode, owners: from_one_word(owners).into() }))
     }
 }
 
@@ -136,14 +141,24 @@ const REMOVE: &str = "remove or rename ";
 const IN_STICKY: &str = " in the sticky directory ";
 const OWNER_ONLY: &str = "do that, which only its owner may, to ";
 const SUPERUSER_ONLY: &str = "do that, which only a superuser may";
+const GIVE_AWAY: &str = "give that to another owner, which only a superuser may";
 const GIVE_GROUP: &str = "give something to the group ";
 const NOT_MEMBER: &str = ", in which it is not";
 const NO_DIRECTORY: &str = "' is a file, not a directory";
 const ADVICE: &str = "; nothing was done";
 
+/// A name without spaces: users choose their own, and must not bring words of these sentences into them.
+fn in_one_word(name: &str) -> String {
+    name.replace('%', "%25").replace(' ', "%20")
+}
+
+fn from_one_word(word: &str) -> String {
+    word.replace("%20", " ").replace("%25", "%")
+}
+
 impl From<Denied> for Error {
     fn from(denied: Denied) -> Error {
-        let sentence = |user: &str, rest: String| format!("{BEFORE_USER}{user}{MAY_NOT}{rest}{ADVICE}");
+        let sentence = |user: &str, rest: String| format!("{BEFORE_USER}{}{MAY_NOT}{rest}{ADVICE}", in_one_word(user));
         let text = match &denied {
             // As wherever a file is met on the way.
             Denied::NotDirectory { path } => {
@@ -159,6 +174,7 @@ impl From<Denied> for Error {
                 format!("{REMOVE}{path}{}{IN_STICKY}{parent_path}{}", what.in_brackets(), parent.in_brackets()),
             ),
             Denied::Superuser { user } => sentence(user, SUPERUSER_ONLY.to_string()),
+            Denied::Giver { user } => sentence(user, GIVE_AWAY.to_string()),
             Denied::Group { user, group } => sentence(user, format!("{GIVE_GROUP}{group}{NOT_MEMBER}")),
         };
         Error::new(ErrorKind::Denied, text)
@@ -166,9 +182,9 @@ impl From<Denied> for Error {
 }
 
 impl Denied {
-    /// What the error says; `None` if it is about something else.
+    /// What the error says; `None` if it is about something else, or if somebody put other words around it: these may be anybody's.
     pub fn read(error: &Error) -> Option<Denied> {
-        let (sentence, _) = error.text().rsplit_once(ADVICE)?;
+        let sentence = error.text().strip_suffix(ADVICE)?;
         if error.kind() == ErrorKind::Invalid {
             let path = sentence.strip_suffix(NO_DIRECTORY)?.strip_prefix('\'')?.to_string();
             return Some(Denied::NotDirectory { path });
@@ -176,14 +192,15 @@ impl Denied {
         if error.kind() != ErrorKind::Denied {
             return None;
         }
-        if let Some((_, path)) = sentence.split_once(UNJUDGED) {
+        if let Some(path) = sentence.strip_prefix(UNJUDGED) {
             return Some(Denied::Below { path: path.to_string() });
         }
-        let (_, sentence) = sentence.split_once(BEFORE_USER)?;
-        let (user, rest) = sentence.split_once(MAY_NOT)?;
-        let user = user.to_string();
-        if rest == SUPERUSER_ONLY {
-            return Some(Denied::Superuser { user });
+        let (user, rest) = sentence.strip_prefix(BEFORE_USER)?.split_once(MAY_NOT)?;
+        let user = from_one_word(user);
+        match rest {
+            SUPERUSER_ONLY => return Some(Denied::Superuser { user }),
+            GIVE_AWAY => return Some(Denied::Giver { user }),
+            _ => {}
         }
         if let Some(path) = rest.strip_prefix(OWNER_ONLY) {
             return Some(Denied::Owner { user, path: path.to_string() });

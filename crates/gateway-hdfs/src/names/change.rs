@@ -121,6 +121,7 @@ pub(crate) async fn rename2(gateway: &Gateway, caller: &Caller, ask: Rename2Requ
             match renamed {
                 Ok(()) => return Ok(()),
                 Err(error) if is_unjudged(&error) => {
+                    looks.unjudged(&error)?;
                     judged = Some(judge_below(gateway, caller, &from.path).await?);
                     continue;
                 }
@@ -184,7 +185,7 @@ pub(crate) async fn delete(gateway: &Gateway, caller: &Caller, ask: DeleteReques
         return Ok(false);
     }
     if written.is_root() {
-        judge_below(gateway, caller, &written.path).await?;
+        judge_removing(gateway, caller, &written.path).await?;
         let some = !gateway.client.list("/", "", 1).await?.entries.is_empty();
         return if some && !ask.recursive { Err(not_empty(&written.path)) } else { Ok(false) };
     }
@@ -196,9 +197,16 @@ pub(crate) async fn delete(gateway: &Gateway, caller: &Caller, ask: DeleteReques
         };
         match store.delete_judged(&written.path, ask.recursive).await {
             Ok(()) => return Ok(true),
-            Err(error) if is_unjudged(&error) => judged = Some(judge_below(gateway, caller, &written.path).await?),
+            Err(error) if is_unjudged(&error) => {
+                looks.unjudged(&error)?;
+                judged = Some(judge_below(gateway, caller, &written.path).await?);
+            }
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
-            Err(error) if error.kind() == ErrorKind::Exists => return Err(not_empty(&written.path)),
+            Err(error) if error.kind() == ErrorKind::Exists => {
+                // That somebody may not is said before, as HDFS does: also of what is below.
+                judge_removing(gateway, caller, &written.path).await?;
+                return Err(not_empty(&written.path));
+            }
             Err(error) if Denied::read(&error).is_some() => return Err(error.into()),
             Err(error) => looks.again(error)?,
         }
@@ -313,6 +321,12 @@ fn not_empty(path: &str) -> Refusal {
 /// Whether the store wants what is below a directory to be judged before.
 fn is_unjudged(error: &Error) -> bool {
     matches!(Denied::read(error), Some(Denied::Below { .. }))
+}
+
+/// Has the store judge whether the caller could remove everything below a directory, which he does not.
+async fn judge_removing(gateway: &Gateway, caller: &Caller, path: &str) -> Result<(), Refusal> {
+    // Superusers may: nobody walks for that.
+    if caller.superuser { Ok(()) } else { judge_below(gateway, caller, path).await.map(drop) }
 }
 
 /// Has the store judge whether the caller may remove everything below a directory: what the removal relies on then.

@@ -4,6 +4,7 @@
 use crate::names::way::Way;
 use crate::refusal::{RETRIABLE, Refusal};
 use base::error::{Error, ErrorKind};
+use base::session::SessionOver;
 use client::{Looked, Seen};
 
 /// How often something is looked up for one change. Each time somebody else was faster by less than a call, so nobody gets this far
@@ -15,28 +16,41 @@ const WALKS_MAX: u32 = 4;
 
 /// How often something was looked up.
 #[derive(Default)]
-pub(crate) struct Looks(u32);
+pub(crate) struct Looks {
+    looks: u32,
+    /// How often a tree was walked for it.
+    walks: u32,
+}
+
+/// The refusal of a change that found something else so often.
+fn too_often(error: &Error) -> Refusal {
+    let text = format!("{}; that was so {LOOKS_MAX} times one after another: try again", error.text());
+    Refusal::new(RETRIABLE, text)
+}
 
 impl Looks {
     /// What was looked up is otherwise by now: look again. Or the refusal, if that was often enough or the error is another one.
     pub fn again(&mut self, error: Error) -> Result<(), Refusal> {
-        if error.kind() != ErrorKind::Stale {
+        if error.kind() != ErrorKind::Stale || SessionOver::is(&error) {
             return Err(error.into());
         }
-        self.0 += 1;
-        if self.0 < LOOKS_MAX {
-            return Ok(());
-        }
-        let text = format!("{}; that was so {LOOKS_MAX} times one after another: try again", error.text());
-        Err(Refusal::new(RETRIABLE, text))
+        self.looks += 1;
+        if self.looks < LOOKS_MAX { Ok(()) } else { Err(too_often(&error)) }
+    }
+
+    /// The store wants what is below a directory to be judged: walk, unless that was so often enough. Each time it is another directory that
+    /// somebody put there meanwhile.
+    pub fn unjudged(&mut self, error: &Error) -> Result<(), Refusal> {
+        self.walks += 1;
+        if self.walks < LOOKS_MAX { Ok(()) } else { Err(too_often(error)) }
     }
 
     /// The store did not make a change for a reason that was looked for and is not there any more: ask it again, unless that was so often
     /// enough, or there is no reason to look for.
     pub fn unexplained(&mut self, error: Error) -> Result<(), Refusal> {
         let may_have_gone = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Exists | ErrorKind::Invalid);
-        if may_have_gone && self.0 < WALKS_MAX {
-            self.0 += 1;
+        if may_have_gone && self.looks < WALKS_MAX {
+            self.looks += 1;
             return Ok(());
         }
         self.again(error)
@@ -45,7 +59,7 @@ impl Looks {
     /// What a change relies on for which the tree below a path was judged: while others change directories all the time, on the empty
     /// ones alone.
     pub fn walked(&self, judged: Looked) -> Looked {
-        let directories = if self.0 < WALKS_MAX { judged.directories } else { 0 };
+        let directories = if self.walks <= WALKS_MAX { judged.directories } else { 0 };
         Looked { directories, ..judged }
     }
 }
@@ -70,4 +84,40 @@ pub(crate) fn looked(first: &Way, others: &[Seen]) -> Looked {
     let mut looked = first.looked();
     looked.seen.extend_from_slice(others);
     looked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LOOKS_MAX, Looks, WALKS_MAX};
+    use crate::refusal::{ACCESS_CONTROL, RETRIABLE, Refusal};
+    use base::error::{Error, ErrorKind};
+    use base::id::SessionId;
+    use base::permission::Denied;
+    use base::session::SessionOver;
+    use client::Looked;
+
+    /// Nobody goes on for ever: neither when what was looked up is always otherwise, nor when it is always another tree. The first walks hold only while
+    /// no directory changes. When the session is over nobody looks again.
+    #[test]
+    fn looks_end() {
+        let stale = || Error::new(ErrorKind::Stale, "it has changed");
+        let below = Error::from(Denied::Below { path: "/d".to_string() });
+        let class = |refused: Result<(), Refusal>| refused.map_err(|refusal| refusal.class);
+        let mut looks = Looks::default();
+        let counted = (0..1000).take_while(|_| looks.again(stale()).is_ok()).count() as u32;
+        assert_eq!((counted, class(looks.again(stale()))), (LOOKS_MAX - 1, Err(RETRIABLE)));
+        let mut looks = Looks::default();
+        let judged = Looked { directories: 7, ..Looked::default() };
+        let mut relied = 0;
+        let counted = (0..1000).take_while(|_| {
+            let goes_on = looks.unjudged(&below).is_ok();
+            relied += u32::from(goes_on && looks.walked(judged.clone()).directories == 7);
+            goes_on
+        });
+        assert_eq!((counted.count() as u32, relied), (LOOKS_MAX - 1, WALKS_MAX));
+        assert_eq!(class(looks.unjudged(&below)), Err(RETRIABLE));
+        let mut looks = Looks::default();
+        assert_eq!(class(looks.again(SessionOver { session: SessionId(1) }.into())), Err(RETRIABLE));
+        assert_eq!(class(looks.again(Denied::Giver { user: "bob".to_string() }.into())), Err(ACCESS_CONTROL));
+    }
 }

@@ -5,6 +5,7 @@ use base::error::{Error, ErrorKind};
 use base::id::{GroupId, InodeId, SessionId};
 use base::permission::{Denied, READ, WRITE, Wanted};
 use base::policy::Policy;
+use base::session::SessionOver;
 use base::unit::WallTime;
 use meta::request::{FileHandle, Limit, NewAttributes, NewInode, Place, PutFile, User};
 use meta::{Caller, Reply, Request};
@@ -229,8 +230,16 @@ fn superusers() {
         world.crash(number as u64);
         assert_eq!(ask(&mut world, session, stat("/secret/f")).is_ok(), may, "{number}");
     }
-    assert!(ask(&mut world, SessionId(99), stat("/secret/f")).is_err());
+    // As a change of one that is over is answered: it lacks no right, it has to begin anew.
+    let of_bob = Request::For { user: user("bob", &[]), request: Box::new(stat("/shut/f")) };
+    let changes = Request::For { user: user("root", &[]), request: Box::new(mkdir("/open/d")) };
+    for over in [stat("/secret/f"), of_bob.clone(), changes.clone(), mkdir("/shut/d")] {
+        let said = ask(&mut world, SessionId(99), over.clone()).expect_err("over");
+        assert!(SessionOver::is(&said), "{over:?}: {said}");
+    }
     assert!(ask(&mut world, SessionId(99), stat("/shut/f")).is_ok());
+    let known = ask(&mut world, SessionId(4 << 64), of_bob).map_err(|error| error.kind());
+    assert_eq!(known, Err(ErrorKind::Denied));
 }
 
 /// A superuser's session may ask for another user, who is judged then and owns what is made; nobody else may, not even for a superuser.
@@ -370,4 +379,44 @@ fn places_are_for_readers() {
     assert_eq!(listed(&mut world, BOB), (0, 0));
     world.ask(set("/open/f", mode(0o644))).expect("set");
     assert_eq!(listed(&mut world, BOB), (1, 1));
+}
+
+/// Owners set the times of what they may not write, so that a read-only copy gets its own; HDFS's clients may not, and nobody else.
+#[test]
+fn owners_set_times() {
+    let (mut world, _) = world();
+    world.ask(set("/open/f", mode(0o444))).expect("set");
+    let accessed = NewAttributes { accessed: Some(WallTime(7)), ..NewAttributes::default() };
+    ask(&mut world, ADA, set("/open/f", accessed.clone())).expect("hers");
+    let request = Box::new(set("/open/f", accessed.clone()));
+    let of_ada = Request::For { user: user("ada", &["staff"]), request };
+    for (session, request) in [(SESSION, of_ada), (BOB, set("/open/f", accessed))] {
+        let refused = ask(&mut world, session, request).expect_err("denied");
+        assert!(refused.text().contains("may not write to /open/f"), "{refused}");
+    }
+}
+
+/// That something is there is said to whoever wants a directory there, whether or not it could be made: nothing would be written.
+#[test]
+fn directories_meet_what_is_there() {
+    let (mut world, _) = world();
+    let makes = |parents| Request::Mkdir { path: path("/shut/f"), parents, new: NewInode::with_mode(0o755) };
+    for (parents, kind) in [(false, ErrorKind::Exists), (true, ErrorKind::Invalid)] {
+        assert_eq!(ask(&mut world, BOB, makes(parents)).map_err(|error| error.kind()), Err(kind));
+    }
+    let refused = ask(&mut world, BOB, create("/shut/f")).map_err(|error| error.kind());
+    assert_eq!(refused, Err(ErrorKind::Denied));
+}
+
+/// A file in a tree that is being taken apart has no path any more: its own rights count.
+#[test]
+fn without_a_path() {
+    let (mut world, secret) = world();
+    world.ask(Request::Delete { path: path("/secret"), recursive: true }).expect("gone");
+    let locate = Request::Locate { file: Place::Inode(secret), offset: 0, length: 1 };
+    assert!(ask(&mut world, ADA, locate.clone()).is_ok(), "it is there still, and hers");
+    for request in [locate, Request::Fence { inode: secret, only_gone: false, for_holder: false, generation: None }] {
+        let refused = ask(&mut world, BOB, request).map_err(|error| error.kind());
+        assert_eq!(refused, Err(ErrorKind::Denied));
+    }
 }

@@ -118,7 +118,23 @@ async fn hdfs_everywhere() {
         assert_eq!(names.len(), 3);
         assert!(answer.datanodes.iter().all(|datanode| datanode.capacity == Some(256 << 20)), "{answer:?}");
     }
+    walked_for_others(&cluster, &mut users[1]).await;
     cluster.stop_all().await;
+}
+
+/// What is below is looked at for whoever may lack a right there, and not for a superuser.
+async fn walked_for_others(cluster: &Cluster, superuser: &mut User) {
+    let mut bob = User::connect_to(cluster.hdfs_of(1), "bob-x").await;
+    let delete = DeleteRequest { path: "/".to_string(), recursive: false };
+    for (user, walks, class) in [
+        (superuser, 0, "org.apache.hadoop.fs.PathIsNotEmptyDirectoryException"),
+        (&mut bob, 1, "org.apache.hadoop.security.AccessControlException"),
+    ] {
+        let before = cluster.calls(0, "file_judge_below").await;
+        let answer = user.call::<BoolAnswer>(CLIENT_PROTOCOL, "delete", &delete).await;
+        assert_eq!(answer.map_err(|(class, _)| class).expect_err("it is full"), class);
+        assert_eq!(cluster.calls(0, "file_judge_below").await - before, walks, "{class}");
+    }
 }
 
 /// A change that a client asked through one gateway and asks again through another is answered as then, and not made twice, also if
