@@ -8,6 +8,7 @@ use crate::quota::{Load, Taken};
 use crate::reply::Reply;
 use crate::request::{DIRECTORY_MODE, NewAttributes, NewInode, PutFile};
 use crate::state::State;
+use base::acl;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{GroupId, InodeId, SessionId};
 use base::limit::{CHUNK_MAX, COMPOUND_FILES_MAX};
@@ -111,8 +112,16 @@ impl State {
         }
         let made = NewInode { copied: modified.is_some(), ..NewInode::with_mode(DIRECTORY_MODE) };
         let directory = self.make_directory(path.text(), &made)?;
+        // The bits that it has when it is made like that: they are the mask of a list that its directory hands down.
+        let mode = match path.split() {
+            Some((above, _)) => {
+                let above = self.directory(above)?.rights;
+                acl::inherited(above.view().acl, *mode, *mode, true).0
+            }
+            None => *mode,
+        };
         let new =
-            NewAttributes { mode: Some(*mode), modified: *modified, accessed: *accessed, ..NewAttributes::default() };
+            NewAttributes { mode: Some(mode), modified: *modified, accessed: *accessed, ..NewAttributes::default() };
         self.set_attributes(path, &new)?;
         Ok(directory.inode)
     }

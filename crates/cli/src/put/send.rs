@@ -4,6 +4,7 @@ use super::local::{BATCHES_WAITING, Item, Kept, Reader, Ready};
 use crate::progress::Progress;
 use base::buffer::{Buffer, Pool};
 use base::error::{Error, ErrorKind, Result};
+use base::permission::Denied;
 use base::unit::MIB;
 use client::{Client, CreateOptions, FileWriter, NewAttributes, PackOptions, Packed, PackerOptions, Unfinished};
 use std::collections::BTreeSet;
@@ -44,7 +45,11 @@ pub struct Sender {
     pub progress: Arc<Progress>,
 }
 
-/// Directories of the store whose times are not those that they were given, because files got their names in them since.
+/// Permission bits that a directory has while its files are put, for its owner.
+const OPEN_BITS: u32 = 0o300;
+
+/// Directories of the store whose times are not those that they were given, because files got their names in them since, or whose bits are
+/// not, because files had to.
 pub type Touched = BTreeSet<String>;
 
 impl Sender {
@@ -132,7 +137,7 @@ impl Sender {
     /// Puts small files until no more come.
     async fn pack(&self, mut ready: Receiver<Ready>) -> Result<Touched> {
         let (mut packer, progress) = (self.client.packer(PackerOptions::default()), &self.progress);
-        let mut directories = BTreeSet::new();
+        let (mut directories, mut opened) = (BTreeSet::new(), Touched::new());
         while let Some(ready) = ready.recv().await {
             let Ready::Small(batch) = ready else { unreachable!("readers send nothing else here") };
             if progress.stopped() {
@@ -145,29 +150,32 @@ impl Sender {
                 packer.put(&path, batch.bytes.slice(range), options(kept, self.overwrite)).await?;
             }
             for (path, kept) in batch.directories {
-                packer.put_directory(&path, options(kept, self.overwrite)).await?;
+                // What is in it comes before and behind it: until all is there its owner may put names into it.
+                let open = Kept { mode: kept.mode | OPEN_BITS, ..kept };
+                if open != kept {
+                    opened.insert(path.clone());
+                }
+                packer.put_directory(&path, options(open, self.overwrite)).await?;
                 directories.insert(path);
             }
             progress.copied_bytes(bytes);
             account(packer.take_results(), &mut directories, progress);
         }
         account(packer.flush().await?, &mut directories, progress);
-        let touched = packer.take_touched();
+        opened.extend(packer.take_touched());
         packer.close().await?;
-        Ok(touched)
+        Ok(opened)
     }
 
-    /// Gives directories their times, when nothing gets a name in them any more.
+    /// Gives directories their times and bits, when nothing gets a name in them any more: those in others first, as bits may end the way there.
     pub async fn dress(&self, directories: Vec<(String, Kept)>) -> Result<()> {
         let mut packer = self.client.packer(PackerOptions { lanes: 1, ..PackerOptions::default() });
-        for (path, kept) in directories {
+        let mut dressed = BTreeSet::new();
+        for (path, kept) in directories.into_iter().rev() {
             packer.put_directory(&path, options(kept, true)).await?;
+            dressed.insert(path);
         }
-        for (path, result) in packer.close().await? {
-            if let Err(error) = result {
-                self.progress.complain(&refused(error, &path));
-            }
-        }
+        account(packer.close().await?, &mut dressed, &self.progress);
         Ok(())
     }
 
@@ -242,6 +250,8 @@ fn account(results: Vec<Packed>, directories: &mut BTreeSet<String>, progress: &
         let directory = directories.remove(&path);
         match result {
             Ok(()) => done += u64::from(!directory),
+            // It was there before and stays as its owner has it.
+            Err(error) if directory && matches!(Denied::read(&error), Some(Denied::Owner { .. })) => {}
             Err(error) => progress.complain(&refused(error, &path)),
         }
     }

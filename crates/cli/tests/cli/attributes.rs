@@ -1,6 +1,6 @@
 //! What is kept with names: touch, chmod, chown, xattr, and how ls and stat show it.
 
-use crate::store::Store;
+use crate::store::{Store, noise, run};
 
 fn stat(store: &Store, path: &str) -> String {
     store.run(&["stat", path, "--json"]).done().text()
@@ -80,4 +80,48 @@ fn extended() {
     store.run(&["xattr", "get", "/d", "user.b"]).failed(3, "user.b");
     store.run(&["xattr", "set", "/d", "plain", "x"]).failed(2, "user.NAME");
     store.run(&["xattr", "set", "/d", "user.c", &"x".repeat(16_385)]).failed(2, "16384");
+}
+
+/// A tree with read-only files and directories is put by a user who is no superuser: directories get their bits when all is in them, and one that is
+/// somebody else's stays as it is. It takes a superuser of this machine to run as somebody else.
+#[test]
+fn read_only_trees_of_users() {
+    let id = |word| String::from_utf8(std::process::Command::new("id").arg(word).output().unwrap().stdout).unwrap();
+    if id("-u").trim() != "0" {
+        return;
+    }
+    let store = Store::start();
+    let bits = |path: &std::path::Path, mode| {
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+    };
+    bits(&store.directory, 0o755);
+    for name in ["tree/ro/in/small", "tree/roots/small"] {
+        bits(&store.local(name, b"small"), 0o444);
+    }
+    // More files than travel together, so that some come behind their directory.
+    for number in 0..300 {
+        bits(&store.local(&format!("tree/ro/many/f{number}"), b"x"), 0o444);
+    }
+    bits(&store.local("tree/ro/large", &noise(3 << 20, 1)), 0o444);
+    for name in ["tree/ro/in", "tree/ro/many", "tree/ro", "tree/roots", "tree"] {
+        bits(&store.directory.join(name), 0o555);
+    }
+    store.run(&["mkdir", "-p", "/open/tree/roots"]).done();
+    store.run(&["chmod", "-R", "777", "/open"]).done();
+    let mut put = store.command(&["put", "tree", "/open"]);
+    // Nobody, as Linux has it.
+    std::os::unix::process::CommandExt::uid(&mut put, 65_534);
+    run(put, b"").done();
+    for (path, mode) in [
+        ("/open/tree/ro", "0555"),
+        ("/open/tree/ro/in", "0555"),
+        ("/open/tree/ro/many", "0555"),
+        ("/open/tree/ro/large", "0444"),
+        ("/open/tree/ro/many/f299", "0444"),
+        ("/open/tree/roots", "0777"),
+        ("/open/tree", "0777"),
+    ] {
+        let shown = stat(&store, path);
+        assert!(shown.contains(&format!("\"mode\":\"{mode}\"")), "{path}: {shown}");
+    }
 }

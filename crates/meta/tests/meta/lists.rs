@@ -4,9 +4,9 @@ use crate::newer::{log_of, write};
 use crate::world::{SESSION, World, create, mkdir, path, stat};
 use base::acl::{ACCESS, AclEntry, DEFAULT, GROUP, MASK, OTHER, USER};
 use base::error::ErrorKind;
-use base::id::SessionId;
+use base::id::{GroupId, SessionId};
 use base::limit::NOTE_MAX;
-use meta::request::{Attributes, NewAttributes, NewInode, User};
+use meta::request::{Attributes, NewAttributes, NewInode, PutFile, User};
 use meta::{Caller, Reply, Request};
 
 const BOB: SessionId = SessionId(0xB0B);
@@ -162,4 +162,34 @@ fn lists_in_old_notes() {
     let set = Request::SetAttributes { path: path("/d"), new: long };
     let refused = world.ask_as(caller, set).expect("answered").map_err(|error| error.kind());
     assert_eq!(refused, Err(ErrorKind::Invalid), "both together are too long");
+}
+
+/// A directory that is put gets its bits as one that is made does: as far as the list allows that is handed down, whether it is there or not.
+#[test]
+fn put_below_a_list() {
+    let mut world = World::new(1);
+    for name in ["/d", "/e"] {
+        world.ask(mkdir(name)).expect("made");
+    }
+    set(&mut world, "/d", handed_down()).expect("set");
+    let put = |name: &str, mode| PutFile {
+        path: path(name),
+        group: GroupId(0),
+        offset: 0,
+        length: 0,
+        crc: 0,
+        modified: None,
+        accessed: None,
+        mode,
+        overwrite: true,
+        parents: true,
+        directory: true,
+    };
+    for (name, mode, expected) in
+        [("/d/p", 0o755, 0o750), ("/d/p", 0o777, 0o770), ("/d/p", 0o1507, 0o1500), ("/e/p", 0o757, 0o757)]
+    {
+        world.ask(Request::PutFiles { files: vec![put(name, mode)] }).expect("put");
+        let found = attributes(&mut world, name);
+        assert_eq!((found.mode, found.acl.is_empty()), (expected, name == "/e/p"), "{name} {mode:o}");
+    }
 }

@@ -3,7 +3,8 @@
 use crate::Fixture;
 use crate::hdfs_user::{client_as, content};
 use base::error::{Error, ErrorKind};
-use client::{Client, CreateOptions, NewAttributes, User};
+use base::permission::Denied;
+use client::{Client, CreateOptions, NewAttributes, PackOptions, PackerOptions, User};
 
 async fn of(fixture: &Fixture, name: &str, groups: &[&str]) -> Client {
     let groups = groups.iter().map(|group| group.to_string()).collect();
@@ -85,5 +86,39 @@ async fn trees_are_judged() {
     bob.delete("/d/t", true).await.expect("gone");
     assert_eq!(root.stat("/d/t").await.map_err(|error| error.kind()), Err(ErrorKind::NotFound));
     assert_eq!(root.disk_usage("/d").await.expect("counted").files, 0);
+    fixture.stop().await;
+}
+
+/// A read-only copy of somebody's gets its times after its bits; a directory of somebody else's is nobody's to dress, and that is said.
+#[tokio::test(flavor = "multi_thread")]
+async fn read_only_copies() {
+    let mut fixture = Fixture::start("users-copies").await;
+    let (root, ada) = (client_as(fixture.address(), User::default()).await, of(&fixture, "ada-x", &[]).await);
+    for path in ["/d", "/d/roots"] {
+        root.make_directory(path, false).await.expect("made");
+        set(&root, path, 0o777).await.expect("set");
+    }
+    let options = CreateOptions { mode: Some(0o444), modified_ms: 1_000, ..CreateOptions::default() };
+    let (unfinished, mut writer) = ada.create_beside("/d/f", options).await.expect("begun");
+    writer.write(content(5_000, 1)).await.expect("written");
+    writer.close().await.expect("closed");
+    let accessed = NewAttributes { accessed_ms: Some(2_000), ..NewAttributes::default() };
+    ada.set_attributes(unfinished.temporary(), accessed).await.expect("hers");
+    unfinished.finish().await.expect("named");
+    let made = root.stat("/d/f").await.expect("there");
+    assert_eq!((made.mode, made.modified_ms, made.accessed_ms), (0o444, 1_000, 2_000));
+    let mut packer = ada.packer(PackerOptions { lanes: 1, ..PackerOptions::default() });
+    let options = |mode| PackOptions { modified_ms: 1_000, accessed_ms: 2_000, mode, overwrite: true, parents: true };
+    for (path, mode) in [("/d/hers", 0o755), ("/d/hers", 0o500), ("/d/roots", 0o755)] {
+        packer.put_directory(path, options(mode)).await.expect("sent");
+    }
+    let said: Vec<_> = packer.close().await.expect("answered").into_iter().map(|(_, said)| said).collect();
+    assert!(said[0].is_ok() && said[1].is_ok(), "{said:?}");
+    let refused = said[2].as_ref().expect_err("it is not hers");
+    assert!(matches!(Denied::read(refused), Some(Denied::Owner { .. })), "{refused}");
+    assert_eq!(
+        (root.stat("/d/hers").await.expect("there").mode, root.stat("/d/roots").await.expect("there").mode),
+        (0o500, 0o777)
+    );
     fixture.stop().await;
 }
