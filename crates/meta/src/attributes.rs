@@ -40,9 +40,9 @@ impl State {
             record.set_acl(acl);
         }
         if let Some(note) = &new.note {
-            let list = record.acl();
-            // One that was in the note until now stays.
-            if record.acl.is_none() && !list.is_empty() {
+            // The list that there was stays, also none: who may write sets the note, but only the owner sets the list.
+            if record.acl.is_none() {
+                let list = record.acl();
                 record.set_acl(&list);
             }
             record.note.clone_from(note);

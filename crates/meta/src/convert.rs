@@ -79,7 +79,9 @@ pub fn known(group: GroupId, record: &GroupRecord) -> Result<KnownGroup> {
 }
 
 /// What is said of a stored file or directory.
-pub fn attributes(inode: InodeId, record: InodeRecord) -> Attributes {
+pub fn attributes(inode: InodeId, mut record: InodeRecord) -> Attributes {
+    // A list of an older store is said once: with the rest of the note it is no longer than `limit::NOTE_MAX`.
+    let (acl, note) = record.take_acl_and_note();
     let KeptRecord { holder, block_base, block_number, began_length, began_generation, .. } =
         record.writer.as_ref().map(kept).or_else(|| record.is_kept().cloned()).unwrap_or_default();
     let began = Began { length: began_length, generation: began_generation };
@@ -91,12 +93,12 @@ pub fn attributes(inode: InodeId, record: InodeRecord) -> Attributes {
         created: WallTime(record.created),
         accessed: WallTime(if record.accessed == 0 { record.modified } else { record.accessed }),
         mode: record.mode,
-        acl: record.acl(),
+        acl,
         owner: record.owner,
         group: record.group,
         generation: Generation(record.generation),
         writing: record.writer.is_some(),
-        note: record.note,
+        note,
         holder,
         version: record.version,
         block: (block_base != 0).then_some((block_base, block_number)),

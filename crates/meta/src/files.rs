@@ -1,6 +1,6 @@
 //! Files while they are written and read: leases, groups, extents.
 
-use crate::attributes::{check_holder, check_new};
+use crate::attributes::{check_holder, check_mode, check_new};
 use crate::convert;
 use crate::devices::GroupOf;
 use crate::format::{ExtentRecord, GroupRecord, InodeRecord, KeptRecord, NameRecord, RangeRecord, WriterRecord};
@@ -346,7 +346,12 @@ impl State {
         }
         self.remove(&Key::SessionFile(session, inode));
         record.modified = attributes.0.unwrap_or(self.wall).0;
-        record.mode = attributes.1.unwrap_or(record.mode);
+        // Bits are given by whoever made the file. Who goes on with somebody else's may write to it, which gives him no right to these.
+        if let Some(mode) = attributes.1.filter(|mode| !writer.appending && *mode != record.mode) {
+            check_mode(mode)?;
+            record.mode = mode;
+            record.version = record.version.saturating_add(1);
+        }
         self.put_file(inode, &record, before)?;
         Ok(Reply::Attributes(convert::attributes(inode, record)))
     }

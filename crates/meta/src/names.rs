@@ -1,7 +1,7 @@
 //! Names: finding, listing, making directories, renaming, deleting.
 
 use crate::access::InodeRights;
-use crate::acl::record;
+use crate::acl::{has_list, record};
 use crate::attributes::{check_new, check_room, check_user_name, room};
 use crate::convert;
 use crate::format::{FIRST_GENERATION, InodeRecord, NameRecord};
@@ -137,7 +137,8 @@ impl State {
             created: self.wall.0,
             mode,
             note: new.note.clone(),
-            acl: (!list.is_empty()).then(|| record(&list)),
+            // A note is a gateway's word, and brings no list: only those of older stores count.
+            acl: (!list.is_empty() || has_list(&new.note)).then(|| record(&list)),
             copies: new.copies,
             generation: FIRST_GENERATION,
             parent: parent.inode.0,

@@ -408,6 +408,30 @@ fn directories_meet_what_is_there() {
     assert_eq!(refused, Err(ErrorKind::Denied));
 }
 
+/// The bits that a writer sets at its end are those of who made the file: who goes on with it may not give it any. They count as a change of rights, and
+/// are bits.
+#[test]
+fn bits_at_the_end_are_the_makers() {
+    let (mut world, _) = world();
+    let close = |file: &FileHandle, mode| Request::Close {
+        inode: file.inode,
+        generation: file.generation,
+        finished: None,
+        modified: None,
+        mode: Some(mode),
+    };
+    let Ok(Reply::Handle(file)) = ask(&mut world, ADA, create("/open/new")) else { panic!("not made") };
+    let refused = ask(&mut world, ADA, close(&file, 0o10_000)).map_err(|error| error.kind());
+    assert_eq!(refused, Err(ErrorKind::Invalid));
+    let Ok(Reply::Attributes(closed)) = ask(&mut world, ADA, close(&file, 0o666)) else { panic!("not closed") };
+    assert_eq!((closed.mode, closed.version), (0o666, file.attributes.version + 1));
+    let file = Place::Path(path("/open/new"));
+    let append = Request::AppendOpen { file, holder: String::new(), began: None, at: None };
+    let Ok(Reply::Handle(file)) = ask(&mut world, BOB, append) else { panic!("he may write") };
+    let Ok(Reply::Attributes(closed)) = ask(&mut world, BOB, close(&file, 0o4777)) else { panic!("not closed") };
+    assert_eq!((closed.mode, closed.version), (0o666, file.attributes.version));
+}
+
 /// A file in a tree that is being taken apart has no path any more: its own rights count.
 #[test]
 fn without_a_path() {

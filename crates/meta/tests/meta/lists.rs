@@ -119,6 +119,23 @@ fn handed_down_to_what_is_made() {
     assert_eq!(world.refusal(stat("/e/g")), ErrorKind::NotFound);
 }
 
+/// Has a directory of bits 0750 keep this note as a program of format 2 wrote it: a list in it, and no other one.
+fn keep_old_note(world: &mut World, name: &str, note: &[u8]) {
+    let new = NewAttributes { note: Some(note.to_vec()), mode: Some(0o750), ..NewAttributes::default() };
+    world.ask(Request::SetAttributes { path: path(name), new }).expect("set");
+    let inode = attributes(world, name).inode;
+    world.power_off(1);
+    let key = [&[0x11][..], &inode.0.to_be_bytes()].concat();
+    let value = log_of(world).0.into_iter().rev().find(|(_, known, _)| *known == key).and_then(|(_, _, value)| value);
+    let mut value = value.expect("a record");
+    // Tag 28, the list that there is beside each note that is set now: of no entries.
+    let none = [0xE2, 0x01, 0];
+    let at = value.windows(none.len()).rposition(|bytes| bytes == none).expect("no list");
+    value.drain(at..at + none.len());
+    write(world, &key, &value, 2);
+    world.open();
+}
+
 /// A list that the HDFS gateway of format 2 kept in its note counts, and is kept when it sets another note, until the list is set; a note that is none
 /// holds none.
 #[test]
@@ -131,18 +148,12 @@ fn lists_in_old_notes() {
     let unnamed = [entry(ACCESS, USER, 7, "bob"), entry(ACCESS, GROUP, 0, "")];
     let mut world = World::new(1);
     world.ask(mkdir("/d")).expect("made");
-    let inode = attributes(&mut world, "/d").inode;
     world.ask(create("/f")).expect("made");
     let note =
         |bytes: &[u8]| NewAttributes { note: Some(bytes.to_vec()), mode: Some(0o750), ..NewAttributes::default() };
-    world.ask(Request::SetAttributes { path: path("/d"), new: note(&old) }).expect("set");
-    assert!(bob_lists(&mut world, "/d"));
-    world.power_off(1);
-    // As a program of format 2 would have written it.
-    let key = [&[0x11][..], &inode.0.to_be_bytes()].concat();
-    let value = log_of(&world).0.into_iter().rev().find(|(_, known, _)| *known == key).and_then(|(_, _, value)| value);
-    write(&world, &key, &value.expect("a record"), 2);
-    world.open();
+    keep_old_note(&mut world, "/d", &old);
+    // It is said once.
+    assert_eq!(attributes(&mut world, "/d").note, number);
     assert_eq!(attributes(&mut world, "/d").acl, unnamed);
     assert!(bob_lists(&mut world, "/d"));
     // Another note without a list does not take the list away.
@@ -162,6 +173,48 @@ fn lists_in_old_notes() {
     let set = Request::SetAttributes { path: path("/d"), new: long };
     let refused = world.ask_as(caller, set).expect("answered").map_err(|error| error.kind());
     assert_eq!(refused, Err(ErrorKind::Invalid), "both together are too long");
+}
+
+/// Whoever may write may set a note; a list in it is nobody's list, neither of what is there nor of what is made.
+#[test]
+fn notes_bring_no_lists() {
+    let planted = [0x2A, 7, 0x18, 7, 0x22, 3, b'b', b'o', b'b', 0x2A, 4, 0x10, 1, 0x18, 0];
+    let mut world = World::new(1);
+    let new = NewInode { note: planted.to_vec(), ..NewInode::with_mode(0o750) };
+    world.ask(Request::Mkdir { path: path("/made"), parents: false, new }).expect("made");
+    world.ask(mkdir("/d")).expect("made");
+    let new = NewAttributes { note: Some(planted.to_vec()), mode: Some(0o750), ..NewAttributes::default() };
+    for name in ["/made", "/d", "/d"] {
+        world.ask(Request::SetAttributes { path: path(name), new: new.clone() }).expect("set");
+        assert_eq!(attributes(&mut world, name).acl, []);
+        assert!(!bob_lists(&mut world, name), "{name}");
+    }
+    world.crash(1);
+    assert!(!bob_lists(&mut world, "/made") && !bob_lists(&mut world, "/d"));
+}
+
+/// In the place of a long list of an older store another one that is as long fits, as the one that it replaces goes from the note.
+#[test]
+fn old_lists_make_room() {
+    let name = |number: u32| format!("{number:02}{}", "n".repeat(88));
+    let mut old = vec![0x10, 3];
+    for number in 0..30 {
+        old.extend([0x2A, 94, 0x18, 7, 0x22, 90]);
+        old.extend(name(number).as_bytes());
+    }
+    old.extend([0x2A, 4, 0x10, 1, 0x18, 0]);
+    let list = |permissions| {
+        let named = (0..30).map(|number| entry(ACCESS, USER, permissions, &name(number)));
+        named.chain([entry(ACCESS, GROUP, 0, "")]).collect::<Vec<_>>()
+    };
+    let mut world = World::new(1);
+    world.ask(mkdir("/d")).expect("made");
+    keep_old_note(&mut world, "/d", &old);
+    let Attributes { acl, note, .. } = attributes(&mut world, "/d");
+    assert_eq!((acl, note.as_slice()), (list(7), &old[..2]));
+    set(&mut world, "/d", list(5)).expect("as long as the one before");
+    let Attributes { acl, note, .. } = attributes(&mut world, "/d");
+    assert_eq!((acl, note.as_slice()), (list(5), &old[..2]));
 }
 
 /// A directory that is put gets its bits as one that is made does: as far as the list allows that is handed down, whether it is there or not.

@@ -445,7 +445,7 @@ pub struct Close {
     /// Modification time to record in milliseconds since 1970; zero means now.
     #[prost(uint64, tag = "5")]
     pub modified_ms: u64,
-    /// Permission bits to record; zero leaves them.
+    /// Permission bits to record, by who made the file; zero leaves them, and so does who goes on with a file.
     #[prost(uint32, tag = "6")]
     pub mode: u32,
 }
