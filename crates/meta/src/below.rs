@@ -7,11 +7,14 @@ use crate::path::Path;
 use crate::reply::Reply;
 use crate::state::State;
 use crate::walk::{self, LEVELS_MAX, PAGE, STEP_MAX};
-use base::error::{Error, ErrorKind, Result};
+use base::error::Result;
 use base::id::InodeId;
 use base::limit::EMPTY_DIRECTORIES_MAX;
 use base::permission::{ALL, STICKY, may_access, may_remove};
 use prost::Message;
+
+/// Names that are read at once behind a directory: where one is there are often more, and each of them ends the page.
+const PAGE_BEHIND: usize = 4;
 
 impl State {
     /// Answers `JudgeBelow`: whoever removes a tree must have all rights on every directory in it that has something in it, and own what is in
@@ -19,14 +22,11 @@ impl State {
     pub fn judge_below(&mut self, path: &Path, resume: Option<&[u8]>, empty: usize) -> Result<Reply> {
         let top = self.find(path)?;
         let mut levels = match resume {
-            Some(bytes) => match WalkRecord::decode(bytes) {
-                Ok(walk) if walk.levels.len() <= LEVELS_MAX => walk.levels,
-                _ => return Err(Error::new(ErrorKind::Invalid, "this is not where a walk stopped; start it again")),
-            },
+            Some(bytes) => self.resumed(top.inode, bytes)?,
             None if top.record.directory => vec![walk::level(top.inode.0)],
             None => Vec::new(),
         };
-        let (mut left, mut found_empty) = (STEP_MAX, Vec::new());
+        let (mut left, mut page, mut found_empty) = (STEP_MAX, PAGE, Vec::new());
         while let Some(walked) = levels.last_mut()
             && left > 0
         {
@@ -36,8 +36,9 @@ impl State {
                 continue;
             };
             let rights = self.rights_of(&record);
-            let names = self.names_in(directory, &walked.after, left.min(PAGE))?;
-            left -= 1;
+            // Whatever is read counts: behind a directory all of it is read again.
+            let names = self.names_in(directory, &walked.after, left.min(page))?;
+            left = left.saturating_sub(1 + names.len());
             if walked.after.is_empty() && may_access(self.asker.user(), &rights.view(), "", ALL).is_err() {
                 if !names.is_empty() || empty.saturating_add(found_empty.len()) >= EMPTY_DIRECTORIES_MAX {
                     let path = self.shown(directory)?;
@@ -51,7 +52,6 @@ impl State {
             }
             let mut below = None;
             for (name, found) in names {
-                left = left.saturating_sub(1);
                 walked.after = name;
                 self.may_go_from(&rights, directory, InodeId(found.inode))?;
                 if found.directory {
@@ -59,6 +59,7 @@ impl State {
                     break;
                 }
             }
+            page = if below.is_some() { PAGE_BEHIND } else { (2 * page).min(PAGE) };
             if let Some(directory) = below
                 && levels.len() < LEVELS_MAX
             {

@@ -7,7 +7,7 @@ use crate::reply::Reply;
 use crate::request::Totals;
 use crate::state::State;
 use crate::walk;
-use base::error::{Error, ErrorKind, Result};
+use base::error::Result;
 use base::id::InodeId;
 use prost::Message;
 
@@ -16,10 +16,13 @@ impl State {
     pub fn disk_usage(&mut self, path: &Path, resume: Option<&[u8]>) -> Result<Reply> {
         let mut totals = Totals::default();
         let levels = match resume {
-            Some(bytes) => match WalkRecord::decode(bytes) {
-                Ok(walk) if walk.levels.len() <= walk::LEVELS_MAX => walk.levels,
-                _ => return Err(Error::new(ErrorKind::Invalid, "this is not where a count stopped; start it again")),
-            },
+            Some(bytes) => {
+                let top = self.find(path)?.inode;
+                let levels = self.resumed(top, bytes)?;
+                // Rights may have gone since the step before, or the asker made it up.
+                levels.iter().try_for_each(|level| self.permit_listing(InodeId(level.directory)))?;
+                levels
+            }
             None => {
                 let found = self.find(path)?;
                 if !found.record.directory {

@@ -5,10 +5,11 @@ use crate::node::Node;
 use crate::service::NodeService;
 use base::buffer::Pool;
 use base::env::Random;
-use base::error::Result;
+use base::error::{Error, Result};
 use base::id::{NodeId, SessionId};
 use base::limit::CALL_SILENCE_MAX;
 use base::net::{Listener, Net};
+use base::permission::{Denied, SUPERUSERS_GROUP};
 use client::{Client, Near};
 use gateway_hdfs::Gateway;
 use meta::Caller;
@@ -110,10 +111,15 @@ async fn serve_as_member(
     mut stopped: watch::Receiver<bool>,
 ) {
     let (address, mut listener) = (listener.address(), Some(listener));
+    let mut is_told = false;
     loop {
         let session = SessionId(given.random.wide());
         let begun = async {
             let client = Client::over_member(given.near(session), given.around(keeper.clone())).await?;
+            if !is_told && let Some(trouble) = cannot_speak(&client).await {
+                is_told = true;
+                (given.on_trouble)(trouble);
+            }
             match listener.take() {
                 Some(listener) => Ok((client, listener)),
                 None => given.net.listen(&address).await.map(|listener| (client, listener)),
@@ -149,6 +155,21 @@ async fn serve_as_member(
                     written end as they are; it goes on in a new session";
         (given.on_trouble)(text.to_string());
     }
+}
+
+/// Why the gateway cannot ask for its clients, if the store says so: then it refuses all that they ask, and only here is said why.
+async fn cannot_speak(client: &Client) -> Option<String> {
+    let (name, groups) = os::user::with_groups();
+    let user = client::User { name, groups };
+    let asked = client.asking_for(Arc::new(user)).lookup("/", 0).await;
+    asked.err().and_then(|error| no_superuser(&error))
+}
+
+fn no_superuser(error: &Error) -> Option<String> {
+    let Some(Denied::Superuser { user }) = Denied::read(error) else { return None };
+    Some(format!(
+        "user {user}, who runs this node, is no superuser of the node that keeps the metadata, so the HDFS gateway here may not ask for its          clients, and whatever they ask is refused; run this node as the user who runs that one, or take {user} into the group          {SUPERUSERS_GROUP} on this machine, and start it again"
+    ))
 }
 
 async fn stop(stopped: &mut watch::Receiver<bool>) {
@@ -196,9 +217,21 @@ impl Given {
 
 #[cfg(test)]
 mod tests {
-    use super::session_of;
+    use super::{no_superuser, session_of};
+    use base::error::{Error, ErrorKind};
     use base::id::NodeId;
+    use base::permission::Denied;
     use std::collections::BTreeSet;
+
+    /// Who may not ask for others is told how he may; nothing else is taken for that.
+    #[test]
+    fn members_are_superusers() {
+        let denied = |user: &str| Error::from(Denied::Superuser { user: user.to_string() });
+        let trouble = no_superuser(&denied("ada")).expect("it is one");
+        assert!(trouble.starts_with("user ada, who runs this node, is no superuser"), "{trouble}");
+        assert_eq!(no_superuser(&Error::new(ErrorKind::Unreachable, denied("ada").text())), None);
+        assert_eq!(no_superuser(&Denied::Giver { user: "ada".to_string() }.into()), None);
+    }
 
     /// The sessions of a node's starts differ, and so do their marks, by which devices remember what was pushed.
     #[test]

@@ -444,3 +444,66 @@ fn without_a_path() {
         assert_eq!(refused, Err(ErrorKind::Denied));
     }
 }
+
+/// Where a walk has come to, as the store writes it down for whoever walks.
+fn resume(directories: &[InodeId]) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    for directory in directories {
+        let mut level = vec![8];
+        prost::encoding::encode_varint(directory.0, &mut level);
+        bytes.extend([10, level.len() as u8]);
+        bytes.extend(level);
+    }
+    Some(bytes)
+}
+
+/// A walk goes on where its asker may be, whatever it says about where it was: below its top, and where it may list still.
+#[test]
+fn walks_go_on_below_their_tops() {
+    let (mut world, _) = world();
+    world.ask(mkdir("/open/in")).expect("made");
+    world.ask(set("/open/in", rights(0o755, "ada", "staff"))).expect("set");
+    let mut inode = |name| match world.ask(stat(name)) {
+        Ok(Reply::Attributes(found)) => found.inode,
+        other => panic!("{other:?}"),
+    };
+    let (open, inside, secret) = (inode("/open"), inode("/open/in"), inode("/secret"));
+    let usage = |levels: &[InodeId]| Request::DiskUsage { path: path("/open"), resume: resume(levels) };
+    let judge = |levels: &[InodeId]| Request::JudgeBelow { path: path("/open/in"), resume: resume(levels), empty: 0 };
+    let files = |reply: Result<Reply, Error>| match reply {
+        Ok(Reply::DiskUsage { totals, resume: None }) => Ok((totals.files, totals.directories)),
+        Ok(other) => panic!("{other:?}"),
+        Err(error) => Err(error.kind()),
+    };
+    assert_eq!(files(ask(&mut world, BOB, usage(&[open, inside]))), Ok((1, 1)));
+    assert_eq!(files(ask(&mut world, BOB, usage(&[open, secret]))), Ok((1, 1)), "it is not counted");
+    assert_eq!(files(ask(&mut world, BOB, usage(&[secret]))), Err(ErrorKind::Invalid));
+    let elsewhere = ask(&mut world, BOB, judge(&[secret])).map_err(|error| error.kind());
+    assert_eq!(elsewhere, Err(ErrorKind::Invalid));
+    world.ask(set("/open/in", mode(0o700))).expect("set");
+    assert_eq!(files(ask(&mut world, BOB, usage(&[open, inside]))), Err(ErrorKind::Denied), "not any more");
+}
+
+/// A step of judging a tree is short whatever the tree is like: each name that is read counts, and behind a directory few are read again.
+#[test]
+fn steps_of_wide_trees() {
+    let (mut world, _) = world();
+    world.ask(mkdir("/open/w")).expect("made");
+    for number in 0..1_500 {
+        world.ask(mkdir(&format!("/open/w/{number}"))).expect("made");
+        if number % 500 == 0 {
+            world.settle();
+        }
+    }
+    let (mut resume, mut steps) = (None, 0);
+    loop {
+        let next = Request::JudgeBelow { path: path("/open/w"), resume: resume.take(), empty: 0 };
+        let Ok(Reply::Below { resume: more, .. }) = world.ask(next) else { panic!("not judged") };
+        (resume, steps) = (more, steps + 1);
+        if resume.is_none() {
+            break;
+        }
+    }
+    // Each takes a name and four more that were read for nothing, and a look into it.
+    assert_eq!(steps, 1_500 * 6 / 4_096 + 1);
+}
