@@ -26,19 +26,9 @@ pub struct NewAttributes {
     pub acl: Option<Vec<AclEntry>>,
 }
 
-/// An entry of an access control list as the wire has it.
-fn wire_acl_entry(entry: AclEntry) -> file::AclEntry {
-    let AclEntry { scope, kind, permissions, name } = entry;
-    file::AclEntry { scope, kind, permissions, name }
-}
-
 /// The access control list of a file or directory, as it is stored.
 pub fn acl(attributes: &Attributes) -> Vec<AclEntry> {
-    let entry = |entry: &file::AclEntry| {
-        let file::AclEntry { scope, kind, permissions, name } = entry.clone();
-        AclEntry { scope, kind, permissions, name }
-    };
-    attributes.acl.iter().map(entry).collect()
+    attributes.acl.iter().cloned().map(AclEntry::from).collect()
 }
 
 impl Client {
@@ -57,7 +47,7 @@ impl Client {
             copies,
             looked: self.looked(),
             user: self.user(),
-            acl: acl.map(|entries| file::Acl { entries: entries.into_iter().map(wire_acl_entry).collect() }),
+            acl: acl.map(|entries| file::Acl { entries: entries.into_iter().map(Into::into).collect() }),
         };
         self.ask(&ask).await.map(|_| ())
     }

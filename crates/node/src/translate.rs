@@ -158,16 +158,6 @@ fn of(user: Option<file::User>, request: Request) -> Request {
     }
 }
 
-fn acl_entry(entry: file::AclEntry) -> AclEntry {
-    let file::AclEntry { scope, kind, permissions, name } = entry;
-    AclEntry { scope, kind, permissions, name }
-}
-
-fn wire_acl_entry(entry: AclEntry) -> file::AclEntry {
-    let AclEntry { scope, kind, permissions, name } = entry;
-    file::AclEntry { scope, kind, permissions, name }
-}
-
 fn wanted(wanted: file::Wanted) -> Wanted {
     let file::Wanted { ancestor, parent, access, owner } = wanted;
     Wanted { ancestor, parent, access, owner }
@@ -333,7 +323,7 @@ fn set_attributes(ask: file::SetAttributes) -> Result<Request> {
         accessed: ask.accessed_ms.map(WallTime),
         note: ask.note,
         copies: ask.copies,
-        acl: ask.acl.map(|acl| acl.entries.into_iter().map(acl_entry).collect()),
+        acl: ask.acl.map(|acl| acl.entries.into_iter().map(AclEntry::from).collect()),
     };
     Ok(of(ask.user, seen(ask.looked, Request::SetAttributes { path: path(&ask.path)?, new })))
 }
@@ -399,7 +389,7 @@ pub fn wire_attributes(found: Attributes) -> file::Attributes {
         accessed_ms: found.accessed.0,
         created_ms: found.created.0,
         note: found.note,
-        acl: found.acl.into_iter().map(wire_acl_entry).collect(),
+        acl: found.acl.into_iter().map(Into::into).collect(),
         holder: found.holder,
         version: found.version,
         block_base,

@@ -1,8 +1,8 @@
 //! Who may ask what: each request that names a path is judged for its user, whatever it came through.
 
-use crate::world::{SESSION, World, create, delete, mkdir, path, stat};
+use crate::world::{SESSION, World, create, delete, mkdir, path, small_file, stat};
 use base::error::{Error, ErrorKind};
-use base::id::{GroupId, InodeId, SessionId};
+use base::id::{InodeId, SessionId};
 use base::permission::{Denied, READ, WRITE, Wanted};
 use base::policy::Policy;
 use base::session::SessionOver;
@@ -40,20 +40,7 @@ fn rename(from: &str, to: &str) -> Request {
 }
 
 fn put(name: &str, overwrite: bool, directory: bool) -> Request {
-    let file = PutFile {
-        path: path(name),
-        group: GroupId(0),
-        offset: 0,
-        length: 0,
-        crc: 0,
-        modified: None,
-        accessed: None,
-        mode: 0o644,
-        overwrite,
-        parents: true,
-        directory,
-    };
-    Request::PutFiles { files: vec![file] }
+    Request::PutFiles { files: vec![PutFile { overwrite, directory, ..small_file(name) }] }
 }
 
 /// Asks as a session; the answer to a single small file is taken out of its list.

@@ -15,6 +15,11 @@ fn look(world: &mut World, name: &str, known: u64) -> (usize, u64, bool) {
     }
 }
 
+/// A change that relies on the directories as they were in this version.
+fn relying_on(directories: u64, change: Request) -> Request {
+    Request::Provided { directories, seen: vec![], empty: vec![], below: None, change: Box::new(change) }
+}
+
 fn rename(from: &str, to: &str) -> Request {
     Request::Rename { from: path(from), to: path(to), replace: true, removes: false }
 }
@@ -58,32 +63,19 @@ fn versions_of_directories() {
         rename("/a/d", "/a/c"),
     ] {
         world.ask(other.clone()).expect("done");
-        let made = Request::Provided {
-            directories: version,
-            seen: vec![],
-            empty: vec![],
-            below: None,
-            change: Box::new(create("/a/new")),
-        };
+        let made = relying_on(version, create("/a/new"));
         assert_eq!(world.refusal(made), ErrorKind::Stale, "{other:?}");
         assert_eq!(world.refusal(stat("/a/new")), ErrorKind::NotFound);
         let (found, now, without_above) = look(&mut world, "/a/f", version);
         assert!(found == 3 && now != version && !without_above, "{other:?}");
         version = now;
     }
-    let made = Request::Provided {
-        directories: version,
-        seen: vec![],
-        empty: vec![],
-        below: None,
-        change: Box::new(create("/a/new")),
-    };
+    let made = relying_on(version, create("/a/new"));
     assert!(matches!(world.ask(made), Ok(Reply::Handle(_))));
     world.ask(stat("/a/new")).expect("made");
     world.crash(7);
     assert!(look(&mut world, "/a/new", version).1 != version, "a version does not outlive the store");
-    let none =
-        Request::Provided { directories: 0, seen: vec![], empty: vec![], below: None, change: Box::new(mkdir("/z")) };
+    let none = relying_on(0, mkdir("/z"));
     assert_eq!(world.refusal(none), ErrorKind::Stale);
 }
 
@@ -93,13 +85,7 @@ fn calls_without_a_number() {
     let mut world = World::new(2);
     let version = look(&mut world, "/a", 0).1;
     let exclusive = |name: &str| Request::Mkdir { path: path(name), parents: false, new: Default::default() };
-    let provided = Request::Provided {
-        directories: version,
-        seen: vec![],
-        empty: vec![],
-        below: None,
-        change: Box::new(exclusive("/a")),
-    };
+    let provided = relying_on(version, exclusive("/a"));
     for (call, request, again) in
         [(77, exclusive("/b"), true), (78, provided, true), (0, exclusive("/c"), false), (0, exclusive("/d"), false)]
     {

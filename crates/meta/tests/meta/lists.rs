@@ -1,10 +1,10 @@
 //! Access control lists: stored, handed down to what is made, counted when rights are judged, and read from the notes of older stores.
 
 use crate::newer::{log_of, write};
-use crate::world::{SESSION, World, create, mkdir, path, stat};
+use crate::world::{SESSION, World, create, mkdir, path, small_file, stat};
 use base::acl::{ACCESS, AclEntry, DEFAULT, GROUP, MASK, OTHER, USER};
 use base::error::ErrorKind;
-use base::id::{GroupId, SessionId};
+use base::id::SessionId;
 use base::limit::NOTE_MAX;
 use meta::request::{Attributes, NewAttributes, NewInode, PutFile, User};
 use meta::{Caller, Reply, Request};
@@ -225,19 +225,7 @@ fn put_below_a_list() {
         world.ask(mkdir(name)).expect("made");
     }
     set(&mut world, "/d", handed_down()).expect("set");
-    let put = |name: &str, mode| PutFile {
-        path: path(name),
-        group: GroupId(0),
-        offset: 0,
-        length: 0,
-        crc: 0,
-        modified: None,
-        accessed: None,
-        mode,
-        overwrite: true,
-        parents: true,
-        directory: true,
-    };
+    let put = |name: &str, mode| PutFile { mode, overwrite: true, directory: true, ..small_file(name) };
     for (name, mode, expected) in
         [("/d/p", 0o755, 0o750), ("/d/p", 0o777, 0o770), ("/d/p", 0o1507, 0o1500), ("/e/p", 0o757, 0o757)]
     {

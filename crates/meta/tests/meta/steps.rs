@@ -1,30 +1,14 @@
 //! Things that are done in steps or take time: taking big trees apart, ending sessions, the end of the log, failures.
 
-use crate::world::{World, append, create, delete, mkdir, path, stat};
+use crate::world::{World, append, create, delete, mkdir, small_file, stat};
 use base::disk::FileKind;
 use base::error::ErrorKind;
-use base::id::{GroupId, SessionId};
+use base::id::SessionId;
 use base::limit::SESSION_LEASE;
-use meta::request::{FileHandle, PutFile, Totals, User};
+use meta::request::{FileHandle, Totals, User};
 use meta::{Caller, Reply, Request};
 use sim::disk::{SimFaults, When};
 use std::time::Duration;
-
-fn put(name: &str) -> PutFile {
-    PutFile {
-        path: path(name),
-        group: GroupId(0),
-        offset: 0,
-        length: 0,
-        crc: 0,
-        modified: None,
-        accessed: None,
-        mode: 0o644,
-        overwrite: false,
-        parents: true,
-        directory: false,
-    }
-}
 
 fn handle(reply: base::error::Result<Reply>) -> FileHandle {
     match reply {
@@ -39,7 +23,7 @@ fn big_trees_go_in_steps() {
     for lost_at in 0..12 {
         let mut world = World::new(lost_at);
         for directory in 0..4 {
-            let files = (0..150).map(|number| put(&format!("/t/d{directory}/e/f{number}"))).collect();
+            let files = (0..150).map(|number| small_file(&format!("/t/d{directory}/e/f{number}"))).collect();
             world.ask(Request::PutFiles { files }).expect("files");
         }
         world.ask(delete("/t")).expect("deleted");
@@ -114,7 +98,7 @@ fn the_log_fills() {
     let once = Caller { call: 2, session, floor: 2 };
     world.ask_as(once, mkdir("/once")).expect("told").expect("made");
     let refused = loop {
-        let files = (0..200).map(|place| put(&name(made * 200 + place))).collect();
+        let files = (0..200).map(|place| small_file(&name(made * 200 + place))).collect();
         match world.submit(Request::PutFiles { files }) {
             tag if made < 1000 => {
                 world.run();

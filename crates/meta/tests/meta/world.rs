@@ -3,11 +3,11 @@
 use crate::model::OPEN;
 use base::disk::Disk;
 use base::error::{ErrorKind, Result};
-use base::id::{DeviceId, NodeId, SessionId};
+use base::id::{DeviceId, GroupId, NodeId, SessionId};
 use base::planted::Planted;
 use base::policy::Class;
 use base::unit::{MIB, Time, WallTime};
-use meta::request::{Attributes, NewInode, Place, User};
+use meta::request::{Attributes, NewInode, Place, PutFile, User};
 use meta::{Caller, Effect, Opened, Path, Reply, Request, Settings, SettleJob, Store};
 use sim::disk::{SimDevice, SimDisk, SimFaults};
 use sim::file::SimFileDevice;
@@ -281,6 +281,23 @@ impl World {
         assert!(found[..found.len() - 1].iter().all(|above| above.directory), "seed {}: {name}", self.seed);
         let back = self.ask(Request::PathOf { inode: listed.inode });
         assert_eq!(back, Ok(Reply::PathOf(name.to_string())), "seed {}", self.seed);
+    }
+}
+
+/// A small file of no bytes, to be put.
+pub fn small_file(name: &str) -> PutFile {
+    PutFile {
+        path: path(name),
+        group: GroupId(0),
+        offset: 0,
+        length: 0,
+        crc: 0,
+        modified: None,
+        accessed: None,
+        mode: 0o644,
+        overwrite: false,
+        parents: true,
+        directory: false,
     }
 }
 

@@ -55,6 +55,20 @@ pub struct AclEntry {
     pub name: String,
 }
 
+impl From<base::acl::AclEntry> for AclEntry {
+    fn from(entry: base::acl::AclEntry) -> AclEntry {
+        let base::acl::AclEntry { scope, kind, permissions, name } = entry;
+        AclEntry { scope, kind, permissions, name }
+    }
+}
+
+impl From<AclEntry> for base::acl::AclEntry {
+    fn from(entry: AclEntry) -> base::acl::AclEntry {
+        let AclEntry { scope, kind, permissions, name } = entry;
+        base::acl::AclEntry { scope, kind, permissions, name }
+    }
+}
+
 /// Asks whether everything below a directory may be removed: a bounded part of it is looked at in each call.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct JudgeBelow {
