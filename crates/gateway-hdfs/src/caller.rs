@@ -9,8 +9,8 @@ use std::sync::Arc;
 pub struct Caller {
     /// The user's name. Simple authentication believes the client.
     pub user: Arc<str>,
-    /// Groups that the user is in on this machine, the primary one first.
-    pub groups: Arc<[String]>,
+    /// As whom the store judges: the user, with the groups that it is in on this machine, the primary one first.
+    pub judged_as: Arc<User>,
     /// Whether the user may do everything: whoever runs the server, and members of the superusers' group.
     pub superuser: bool,
     /// The client's 16 bytes that name it in retried calls; empty if it gave none.
@@ -29,8 +29,7 @@ impl Caller {
     /// The store, which judges whether the caller may do what is asked of it here, for changes of this call: one that was made for it before
     /// is answered as then.
     pub fn judged(&self, client: &Client) -> Client {
-        let user = User { name: self.user.to_string(), groups: self.groups.to_vec() };
-        self.store(client).asking_for(Arc::new(user))
+        self.store(client).asking_for(self.judged_as.clone())
     }
 
     /// The same for what was judged when it was looked up, and is asked in the gateway's own name.

@@ -24,6 +24,7 @@ use base::permission::SUPERUSERS_GROUP;
 use base::places::Taken;
 use base::unit::Time;
 use bytes::Bytes;
+use client::User;
 use prost::Message;
 use std::future::{Future, poll_fn};
 use std::mem::MaybeUninit;
@@ -493,11 +494,11 @@ impl Connection {
             let refusal = Refusal::new(ACCESS_CONTROL, text);
             return Err(Fatal { call: CALL_CONTEXT, refusal, detail: FATAL_UNAUTHORIZED });
         }
-        let (groups, superuser) = self.groups_of(&user);
+        let (judged_as, superuser) = self.with_groups(&user);
         let address = self.stream.peer().into();
         Ok(Caller {
             user: user.into(),
-            groups,
+            judged_as,
             superuser,
             client_id: [0; 16],
             call: 0,
@@ -507,11 +508,11 @@ impl Connection {
         })
     }
 
-    /// The groups of a user, and whether it may do everything.
-    fn groups_of(&self, user: &str) -> (Arc<[String]>, bool) {
-        let groups: Arc<[String]> = (self.gateway.groups_of)(user).into();
+    /// A user with its groups, and whether it may do everything.
+    fn with_groups(&self, user: &str) -> (Arc<User>, bool) {
+        let groups = (self.gateway.groups_of)(user);
         let superuser = user == self.gateway.superuser || groups.iter().any(|group| group == SUPERUSERS_GROUP);
-        (groups, superuser)
+        (Arc::new(User { name: user.to_string(), groups }), superuser)
     }
 
     /// A connection may be open for days: who left a group, or came into one, is believed to be in it for no longer than this.
@@ -522,9 +523,9 @@ impl Connection {
         }
         self.grouped = now;
         let Some(user) = self.caller.as_ref().map(|caller| caller.user.clone()) else { return };
-        let looked_up = self.groups_of(&user);
+        let looked_up = self.with_groups(&user);
         if let Some(caller) = &mut self.caller {
-            (caller.groups, caller.superuser) = looked_up;
+            (caller.judged_as, caller.superuser) = looked_up;
         }
     }
 

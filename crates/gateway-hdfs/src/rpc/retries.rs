@@ -152,10 +152,10 @@ mod tests {
     use std::sync::Arc;
 
     fn caller(client: u8, call: i32) -> Caller {
-        let (user, groups, address) = ("ada".into(), Arc::new([]), "here:1".into());
+        let (user, judged_as, address) = ("ada".into(), Arc::default(), "here:1".into());
         Caller {
             user,
-            groups,
+            judged_as,
             superuser: false,
             client_id: [client; 16],
             call,
