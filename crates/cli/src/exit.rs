@@ -111,6 +111,8 @@ pub fn say(line: &str) {
 /// What happened, and what to do: an error's text has the advice after its last semicolon; without one, its kind advises.
 fn sentences(error: &Error) -> (&str, Option<&str>) {
     match error.text().rsplit_once("; ") {
+        // What the store says is read by gateways, too, whose users have other commands.
+        Some((what, _)) if error.kind() == ErrorKind::Denied => (what, advice(ErrorKind::Denied)),
         Some((what, advice)) if !what.is_empty() && !advice.is_empty() => (what, Some(advice)),
         // What the system refused here is about this machine, on which the store's advice is wrong.
         _ if error.text().contains("(os error ") => (error.text(), None),
@@ -131,7 +133,10 @@ fn advice(kind: ErrorKind) -> Option<&'static str> {
             Some("use the same version of stormwell for the command and for `stormwell serve`")
         }
         ErrorKind::Exists | ErrorKind::Invalid | ErrorKind::Io => None,
-        ErrorKind::Refused | ErrorKind::OverQuota | ErrorKind::Denied => None,
+        ErrorKind::Denied => Some(
+            "nothing was done; the owner or whoever runs the server can give the right, with `stormwell chmod` or `stormwell chown`",
+        ),
+        ErrorKind::Refused | ErrorKind::OverQuota => None,
     }
 }
 
@@ -139,12 +144,15 @@ fn advice(kind: ErrorKind) -> Option<&'static str> {
 mod tests {
     use super::{Exit, code_of, sentences};
     use base::error::{Error, ErrorKind};
+    use base::permission::Denied;
 
     /// The advice of an error is what follows its last semicolon, and every unreachable store comes with advice.
     #[test]
     fn advice_is_found() {
         let error = Error::new(ErrorKind::Exists, "/a exists already; use --overwrite to replace it");
         assert_eq!(sentences(&error), ("/a exists already", Some("use --overwrite to replace it")));
+        let error = Error::from(Denied::Superuser { user: "ada".to_string() });
+        assert!(sentences(&error).1.is_some_and(|hint| hint.contains("stormwell chown")), "{error:?}");
         let error = Error::new(ErrorKind::Unreachable, "127.0.0.1:1 refused the connection");
         assert_eq!(sentences(&error).0, "127.0.0.1:1 refused the connection");
         assert!(sentences(&error).1.is_some_and(|hint| hint.contains("stormwell serve")));
