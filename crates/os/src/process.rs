@@ -79,17 +79,12 @@ pub struct Usage {
 
 /// What the process with this id has used. /proc/PID/io may be read for one's own processes only; without leave it counts as zero.
 pub fn usage(process: u32) -> Result<Usage> {
-    let stat = read(process, "stat")?;
     let status = read(process, "status")?;
     let io = read(process, "io").unwrap_or_default();
-    let ticks = processor_ticks(&stat);
-    // SAFETY: sysconf reads a constant of the system.
-    let ticks_per_second = u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).unwrap_or(100).max(1);
-    let nanos = u128::from(ticks) * 1_000_000_000 / u128::from(ticks_per_second);
     Ok(Usage {
         resident_bytes: number_after(&status, "VmRSS:").saturating_mul(1024),
         anonymous_bytes: number_after(&status, "RssAnon:").saturating_mul(1024),
-        processor: Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)),
+        processor: processor_time(process).unwrap_or_default(),
         read_bytes: number_after(&io, "read_bytes:"),
         written_bytes: number_after(&io, "write_bytes:"),
     })
@@ -106,11 +101,15 @@ fn read(process: u32, file: &str) -> Result<String> {
     })
 }
 
-/// Fields 14 and 15 of /proc/PID/stat. The second field is a name in parentheses, which may hold spaces and parentheses.
-fn processor_ticks(stat: &str) -> u64 {
-    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let fields = after_name.split_whitespace().skip(11).take(2);
-    fields.filter_map(|field| field.parse::<u64>().ok()).fold(0, u64::saturating_add)
+/// Processor time of all threads that the process has or had, by the clock that the kernel keeps for it: to the nanosecond, where
+/// /proc/PID/stat counts ticks of 10 ms, more than a short measurement takes. None if there is no such process.
+fn processor_time(process: u32) -> Option<Duration> {
+    let process = libc::pid_t::try_from(process).ok()?;
+    let mut clock: libc::clockid_t = 0;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: both calls write into variables of the right types, and only before they return.
+    let read = unsafe { libc::clock_getcpuclockid(process, &raw mut clock) == 0 && libc::clock_gettime(clock, &raw mut time) == 0 };
+    read.then(|| Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0)))
 }
 
 fn number_after(text: &str, key: &str) -> u64 {
@@ -120,17 +119,17 @@ fn number_after(text: &str, key: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{has_exiting_flag, has_kill_pending, is_ending, name, processor_ticks, usage};
+    use super::{has_exiting_flag, has_kill_pending, is_ending, name, processor_time, usage};
 
-    /// A process sees its own use; a name with spaces and parentheses does not shift the fields.
+    /// A process sees its own use, also of processor time that is less than a tick; of one that is not there it is told nothing.
     #[test]
     fn own_use() {
         let own = usage(std::process::id()).unwrap();
         assert!(own.resident_bytes > 100_000 && own.anonymous_bytes <= own.resident_bytes, "{own:?}");
         assert!(name(std::process::id()).is_some());
         assert!(usage(u32::MAX).is_err());
-        assert_eq!(processor_ticks("7 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 30 12 0 0"), 42);
-        assert_eq!(processor_ticks("nonsense"), 0);
+        assert!(own.processor > std::time::Duration::ZERO && usage(std::process::id()).unwrap().processor > own.processor);
+        assert_eq!(processor_time(u32::MAX), None);
     }
 
     /// One that was killed is told from one that lives: by the kernel's flags, or by the signal that it has not taken yet.
