@@ -22,12 +22,20 @@ pub enum FileKind {
     Checkpoint,
     /// A segment of the metadata store's log.
     Log,
+    /// What the device log's journal has a moment later (`Early`).
+    Early,
 }
 
 impl FileKind {
     /// Every kind, for those that read a directory.
-    pub const ALL: [FileKind; 5] =
-        [FileKind::Identity, FileKind::Data, FileKind::Journal, FileKind::Checkpoint, FileKind::Log];
+    pub const ALL: [FileKind; 6] = [
+        FileKind::Identity,
+        FileKind::Data,
+        FileKind::Journal,
+        FileKind::Checkpoint,
+        FileKind::Log,
+        FileKind::Early,
+    ];
 
     /// The word in the file's name.
     pub fn name(self) -> &'static str {
@@ -37,6 +45,7 @@ impl FileKind {
             FileKind::Journal => "journal",
             FileKind::Checkpoint => "checkpoint",
             FileKind::Log => "log",
+            FileKind::Early => "early",
         }
     }
 }
@@ -185,6 +194,13 @@ pub trait Wake: Send + Sync {
     fn wake(&self);
 }
 
+/// One file of a device directory that is written at once, by whoever calls, from memory to memory: through the page cache. What is
+/// written survives the end of the process, however that comes, and may be lost with the power.
+pub trait Early: Send + Sync {
+    /// Writes the bytes at `offset`, neither of them aligned, within the file's length.
+    fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError>;
+}
+
 /// One device directory. Operations may finish in any order; the engine orders them by waiting.
 pub trait Disk: Send {
     /// The files that are there, with their lengths in bytes, in the order of their names. Blocks; used when opening.
@@ -199,6 +215,11 @@ pub trait Disk: Send {
 
     /// The waker of this disk's `poll`.
     fn waker(&self) -> Arc<dyn Wake>;
+
+    /// The file, which is there, for writes that are done at once. None: this disk has none such; its engine does without.
+    fn early(&mut self, _file: FileName) -> Option<Arc<dyn Early>> {
+        None
+    }
 
     /// How it moves bytes, for people and metrics: `io_uring`, `threads`, `memory`, `simulated`.
     fn backend(&self) -> &'static str;

@@ -9,6 +9,10 @@ pub enum Planted {
     AnsweredBeforeSync,
     /// A device answers that bytes are written when they are received.
     AnsweredBeforeWrite,
+    /// Recovery does not look for early records.
+    EarlyRecordsForgotten,
+    /// Early records are written over others that the journal does not have yet.
+    EarlyRecordsOverwritten,
     /// The metadata store answers a change before its log is synced.
     ChangeAnsweredBeforeSync,
     /// A change that is asked again is made again instead of being answered from memory.
@@ -101,9 +105,11 @@ pub enum Planted {
 
 impl Planted {
     /// Every one of them.
-    pub const ALL: [Planted; 46] = [
+    pub const ALL: [Planted; 48] = [
         Planted::AnsweredBeforeSync,
         Planted::AnsweredBeforeWrite,
+        Planted::EarlyRecordsForgotten,
+        Planted::EarlyRecordsOverwritten,
         Planted::ChangeAnsweredBeforeSync,
         Planted::RetriedChangeRepeated,
         Planted::TombstoneDroppedEarly,
@@ -160,6 +166,7 @@ impl Planted {
     pub fn unit_test(self) -> Option<&'static str> {
         match self {
             Planted::ChainStaysEnded => Some("chunk recovery::two_power_losses_without_a_checkpoint"),
+            Planted::EarlyRecordsOverwritten => Some("chunk early::what_is_written_survives"),
             Planted::StrikePerWrite => Some("chunk recovery::writes_that_fail_together_are_one_failure"),
             Planted::RepairInOnePiece => Some("chunk recovery::a_repair_takes_several_segments"),
             Planted::WaitingPushOutlivesSession => Some("chunk again::parked_ones_end_with_their_session"),
@@ -178,6 +185,8 @@ impl Planted {
         match self {
             Planted::AnsweredBeforeSync => "synced is answered when it is written",
             Planted::AnsweredBeforeWrite => "written is answered when it is received",
+            Planted::EarlyRecordsForgotten => "early records are not looked for",
+            Planted::EarlyRecordsOverwritten => "early records are overwritten before the journal has them",
             Planted::ChangeAnsweredBeforeSync => "a change of names is answered before its log is synced",
             Planted::RetriedChangeRepeated => "a change asked again is made again",
             Planted::TombstoneDroppedEarly => "deletions are not settled",

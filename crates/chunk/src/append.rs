@@ -241,14 +241,14 @@ impl Core {
             if tail + payload.len() > record_max(append.small_parts) {
                 self.put_records(id, Bytes::new(), &[], false);
             }
-            self.gather(id, &payload, sums.whole());
+            self.gather_tail(id, &payload, sums.whole());
             if append.seal {
                 self.finish(id);
             }
         }
     }
 
-    fn gather(&mut self, id: ChunkId, payload: &Bytes, crc: u32) {
+    fn gather_tail(&mut self, id: ChunkId, payload: &Bytes, crc: u32) {
         let Some(open) = self.index.open_mut(id) else { return };
         if open.tail.is_empty() && !payload.is_empty() {
             open.journaled = open.flushed;

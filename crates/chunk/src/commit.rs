@@ -13,6 +13,8 @@ pub(crate) struct Stream {
     pub last: u64,
     /// Every record up to here is written.
     pub written: u64,
+    /// Every record up to here, and none behind it, is written or was copied into the early file (`early`); below `written` it says nothing.
+    pub early: u64,
     /// Every record up to here is on stable media.
     pub durable: u64,
     /// Files with writes that no sync has covered.
@@ -40,6 +42,21 @@ impl Stream {
     /// A stream whose records up to `last` are durable.
     pub fn starting_at(last: u64) -> Stream {
         Stream { last, written: last, durable: last, ..Stream::default() }
+    }
+
+    /// Every record up to here survives the end of the process.
+    pub fn kept(&self) -> u64 {
+        self.written.max(self.early)
+    }
+
+    /// Somebody waits for records to survive the end of the process, and for no more.
+    pub fn is_awaited_early(&self) -> bool {
+        !self.wait_written.is_empty()
+    }
+
+    /// Somebody waits for records to be durable that are not even written.
+    pub fn is_wanted_synced(&self) -> bool {
+        self.wait_synced.last().is_some_and(|(need, _)| *need > self.written)
     }
 
     /// A sync now would let somebody go on.
@@ -96,7 +113,7 @@ impl Waiters {
         for (stream, need) in streams {
             let (mark, set) = match level {
                 Level::Received => continue,
-                Level::Written => (stream.written, &mut stream.wait_written),
+                Level::Written => (stream.kept(), &mut stream.wait_written),
                 Level::Synced => (stream.durable, &mut stream.wait_synced),
             };
             if need > mark {
@@ -113,7 +130,7 @@ impl Waiters {
 
     /// Takes out everybody whom the stream's marks let go, in order.
     pub fn release(&mut self, stream: &mut Stream, out: &mut Vec<(u64, Reply)>) {
-        let marks = [(stream.written, &mut stream.wait_written), (stream.durable, &mut stream.wait_synced)];
+        let marks = [(stream.kept(), &mut stream.wait_written), (stream.durable, &mut stream.wait_synced)];
         for (mark, set) in marks {
             while let Some((need, ticket)) = set.first().copied()
                 && need <= mark

@@ -3,6 +3,7 @@
 use crate::checkpoint::Checkpoint;
 use crate::commit::{Stream, Waiters};
 use crate::data::{DataLog, HURRIED_BYTES, SYNC_BYTES, SYNC_WAIT};
+use crate::early::EarlyLog;
 use crate::held::Held;
 use crate::index::{Index, Run};
 use crate::journal::JournalLog;
@@ -68,6 +69,9 @@ pub(crate) struct Core {
     pub waiters: Waiters,
     pub data_log: DataLog,
     pub journal_log: JournalLog,
+    pub early: EarlyLog,
+    /// Up to here the journal's records were found early when the device was opened; whoever wants what they hold synced waits for them.
+    pub found_early: u64,
     pub space: Space,
     pub checkpoint: Checkpoint,
     pub readings: BTreeMap<u64, Reading>,
@@ -118,6 +122,8 @@ impl Core {
             waiters: Waiters::default(),
             data_log: DataLog::default(),
             journal_log: JournalLog::default(),
+            early: EarlyLog::default(),
+            found_early: 0,
             space: Space::default(),
             checkpoint: Checkpoint::default(),
             readings: BTreeMap::new(),
@@ -160,7 +166,8 @@ impl Core {
             (Some(Planted::AnsweredBeforeWrite), Level::Written) => Level::Received,
             (_, level) => level,
         };
-        let streams = [(&mut self.data, needs[0]), (&mut self.journal, needs[1])];
+        let journal = if level == Level::Synced { needs[1].max(self.found_early) } else { needs[1] };
+        let streams = [(&mut self.data, needs[0]), (&mut self.journal, journal)];
         if let Some(reply) = self.waiters.wait(streams, level, ticket, reply) {
             self.reply(ticket, Ok(reply));
         }
@@ -401,6 +408,7 @@ impl Core {
         self.fold_oldest_tails();
         self.prepare_segments();
         self.write_data();
+        self.keep_early();
         self.write_journal();
         self.sync_streams();
         self.reclaim();
@@ -423,7 +431,8 @@ impl Core {
     }
 
     fn sync_streams(&mut self) {
-        let needs = self.checkpoint.waits_for();
+        let mut needs = self.checkpoint.waits_for();
+        needs[1] = needs[1].max(self.found_early);
         for kind in [FileKind::Data, FileKind::Journal] {
             let (stream, purpose, wanted, need) = match kind {
                 FileKind::Data => {
@@ -438,8 +447,8 @@ impl Core {
                     (&mut self.journal, Purpose::JournalSync, wanted, needs[1])
                 }
             };
-            let for_checkpoint = stream.durable < need && need <= stream.written;
-            if (wanted || for_checkpoint) && stream.may_start_round() {
+            let needed = stream.durable < need && need <= stream.written;
+            if (wanted || needed) && stream.may_start_round() {
                 for file in stream.start_round() {
                     self.start(purpose, Op::Sync { file });
                 }
@@ -510,6 +519,7 @@ impl Core {
             .chain(self.reclaim_due())
             .chain(self.repair_ends())
             .chain(self.journal_ends())
+            .chain(self.journal_rests_until().filter(|until| *until > self.now))
             .min()
     }
 }

@@ -9,10 +9,10 @@ use base::limit::{BLOCK, CHUNK_MAX, RECORD_PAYLOAD_MAX};
 use base::version::ProgramVersion;
 use bytes::Bytes;
 
-/// The version of everything here. Versions 1 to 3 are read, too: 1 had another checkpoint (`index::format`), 2 knew no cells
+/// The version of everything here. Versions 1 to 4 are read, too: 1 had another checkpoint (`index::format`), 2 knew no cells
 /// (`DataHeader::cell`), 3 did not keep who acknowledged (`Record::Acknowledge`, `index::format`) and took owners of other kinds than
-/// two for damage (`Owner::Newer`); the rest is the same.
-pub const VERSION: u32 = 4;
+/// two for damage (`Owner::Newer`), 4 had no early records (`EarlyHeader`); the rest is the same.
+pub const VERSION: u32 = 5;
 /// The least program that reads `VERSION`. Who raises the one raises the other.
 pub const VERSION_SINCE: ProgramVersion = ProgramVersion { major: 0, minor: 1, patch: 0 };
 /// The oldest version that is read.
@@ -25,6 +25,7 @@ const IDENTITY_MAGIC: [u8; 8] = *b"STORMDEV";
 const DATA_MAGIC: [u8; 8] = *b"STORMDAT";
 const GROUP_MAGIC: [u8; 8] = *b"STORMJRN";
 const CHECKPOINT_MAGIC: [u8; 8] = *b"STORMCHK";
+const EARLY_MAGIC: [u8; 8] = *b"STORMEAR";
 /// Every header keeps its CRC here, behind magic; it covers the header with these four bytes as zeros.
 const CRC_AT: usize = 8;
 /// End of a data record header's fields.
@@ -36,6 +37,8 @@ const CRCS_AT: usize = 1024;
 const FLAGS_KNOWN: u32 = 3;
 /// Bytes of a journal group's header.
 pub const GROUP_HEADER: usize = 96;
+/// Bytes of an early entry's header.
+pub const EARLY_HEADER: usize = 32;
 /// Bytes of a journal record's frame: length, kind, sequence.
 pub const RECORD_FRAME: usize = 16;
 /// Largest payload in one journal record: appends of at least `RECORD_PAYLOAD_MIN` are data records, and longer
@@ -119,10 +122,9 @@ pub fn put_owner(out: &mut Vec<u8>, owner: Owner) {
 fn header_crc(device: DeviceId, header: &[u8]) -> u32 {
     let (head, rest) = header.split_at(CRC_AT);
     let rest = &rest[4..];
-    let mut start = Vec::with_capacity(16 + CRC_AT + 4);
-    start.extend_from_slice(&device.to_bytes());
-    start.extend_from_slice(head);
-    start.extend_from_slice(&[0; 4]);
+    let mut start = [0; 16 + CRC_AT + 4];
+    start[..16].copy_from_slice(&device.to_bytes());
+    start[16..16 + CRC_AT].copy_from_slice(head);
     combine(crc32c(&start), crc32c(rest), rest.len() as u64)
 }
 
@@ -469,6 +471,38 @@ impl GroupHeader {
             durable_journal,
         };
         Some(header)
+    }
+}
+
+/// The header of an entry of the early file: records of the journal that may not be in it yet (`early`). They follow at once, and the next
+/// entry follows them. `0 magic 8 | 8 crc 4 (of header and records) | 12 records' bytes 4 | 16 previous 8 | 24 last 8`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EarlyHeader {
+    /// Bytes of records behind the header.
+    pub length: u32,
+    /// Sequence number of the journal's record before the first one.
+    pub previous: u64,
+    /// Sequence number of the last record.
+    pub last: u64,
+}
+
+impl EarlyHeader {
+    /// Writes the header over the first bytes of the entry, which has its records.
+    pub fn encode(&self, device: DeviceId, entry: &mut [u8]) {
+        entry[..CRC_AT].copy_from_slice(&EARLY_MAGIC);
+        entry[12..16].copy_from_slice(&self.length.to_le_bytes());
+        entry[16..24].copy_from_slice(&self.previous.to_le_bytes());
+        entry[24..EARLY_HEADER].copy_from_slice(&self.last.to_le_bytes());
+        stamp(device, entry);
+    }
+
+    /// The header and the records at the start of these bytes; `None` if there are none or they are damaged.
+    pub fn decode(device: DeviceId, bytes: &[u8]) -> Option<(EarlyHeader, &[u8])> {
+        let mut reader = Reader(bytes.get(CRC_AT + 4..EARLY_HEADER)?);
+        let header = EarlyHeader { length: reader.four()?, previous: reader.eight()?, last: reader.eight()? };
+        let entry = bytes.get(..EARLY_HEADER.checked_add(header.length as usize)?)?;
+        let whole = is_stamped(device, EARLY_MAGIC, entry) && header.previous < header.last;
+        whole.then(|| (header, &entry[EARLY_HEADER..]))
     }
 }
 

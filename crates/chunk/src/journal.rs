@@ -12,8 +12,12 @@ const RECORD_MAX: usize = JOURNAL_PAYLOAD_MAX + 128;
 
 /// Records that are written together.
 #[derive(Default)]
-struct Group {
-    records: Vec<u8>,
+pub(crate) struct Group {
+    pub records: Vec<u8>,
+    /// Bytes of them that are in the early file, too.
+    pub early: usize,
+    /// When the first of them came.
+    pub since: Time,
     first: u64,
     last: u64,
 }
@@ -22,8 +26,8 @@ struct Group {
 #[derive(Default)]
 pub(crate) struct JournalLog {
     /// The first is in flight if `in_flight`; the last gathers.
-    groups: VecDeque<Group>,
-    in_flight: bool,
+    pub groups: VecDeque<Group>,
+    pub in_flight: bool,
     /// The last write failed, for this cause.
     strike: Option<DiskError>,
     /// Bytes written since the last checkpoint.
@@ -39,27 +43,41 @@ pub(crate) struct JournalLog {
     pub segments: BTreeMap<u32, u64>,
 }
 
+impl JournalLog {
+    /// The disk did not take the first group, which is written again.
+    pub fn was_refused(&self) -> bool {
+        self.strike.is_some()
+    }
+}
+
 impl Core {
     /// Adds a record to the journal: its sequence number.
     pub fn record(&mut self, record: Record) -> u64 {
         let sequence = self.sequence();
+        self.gather(sequence, &record);
+        sequence
+    }
+
+    /// Adds the record with the next sequence number.
+    pub fn gather(&mut self, sequence: u64, record: &Record) {
         let log = &mut self.journal_log;
-        let only_in_flight = log.in_flight && log.groups.len() == 1;
+        // What the disk was given once, whole or in part, stays as it is.
+        let only_given = (log.in_flight || log.was_refused()) && log.groups.len() == 1;
         let limit = self.settings.group_max - GROUP_HEADER - RECORD_MAX;
-        if only_in_flight || log.groups.back().is_none_or(|group| group.records.len() > limit) {
-            log.groups.push_back(Group { first: sequence, ..Group::default() });
+        if only_given || log.groups.back().is_none_or(|group| group.records.len() > limit) {
+            log.groups.push_back(Group { first: sequence, since: self.now, ..Group::default() });
         }
         if let Some(group) = log.groups.back_mut() {
             record.encode(sequence, &mut group.records);
             group.last = sequence;
         }
         self.journal.last = sequence;
-        sequence
     }
 
-    /// Writes the first gathered group if none is in flight.
+    /// Writes the first gathered group if none is in flight and it need not wait for more.
     pub fn write_journal(&mut self) {
-        if self.journal_log.in_flight || self.journal_log.groups.is_empty() {
+        let rests = self.journal_rests_until().is_some_and(|until| until > self.now);
+        if self.journal_log.in_flight || self.journal_log.groups.is_empty() || rests {
             return;
         }
         let bytes = (GROUP_HEADER + self.journal_log.groups[0].records.len()).next_multiple_of(BLOCK);

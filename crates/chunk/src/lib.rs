@@ -7,6 +7,7 @@ mod checkpoint;
 mod commit;
 mod core;
 mod data;
+mod early;
 mod engine;
 pub mod format;
 mod held;

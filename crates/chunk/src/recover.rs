@@ -2,6 +2,7 @@
 
 use crate::checkpoint::{checkpoint_file, load::Loaded, load::load};
 use crate::core::{Core, data_file, journal_file};
+use crate::early::find_early;
 use crate::format::{
     CheckpointHeader, DataHeader, Fault, Identity, IdentityFault, Record, VERSION, VERSION_MIN, VERSION_SINCE,
     record_blocks,
@@ -13,7 +14,7 @@ use crate::settings::Settings;
 use crate::space::{Segment, State};
 use base::buffer::Buffer;
 use base::checksum::crc32c;
-use base::disk::{Caching, Disk, DiskError, Done, FileKind, FileName, Fill, Op};
+use base::disk::{Caching, Disk, DiskError, Done, Early, FileKind, FileName, Fill, Op};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, DeviceId, Owner};
 use base::limit::BLOCK;
@@ -22,6 +23,7 @@ use base::unit::Time;
 use base::version::newer;
 use bytes::Bytes;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// `Disk::poll` without an end to wait for returns early only when somebody wakes it; so often, nobody does.
 const EMPTY_POLLS_MAX: u32 = 500;
@@ -43,7 +45,7 @@ pub(crate) struct Driver<'a> {
 const READ_TRIES: usize = 3;
 
 impl Driver<'_> {
-    fn run(&mut self, op: Op) -> std::result::Result<Buffer, DiskError> {
+    pub fn run(&mut self, op: Op) -> std::result::Result<Buffer, DiskError> {
         self.token += 1;
         self.disk.submit(self.token, op);
         let mut done: Vec<Done> = Vec::new();
@@ -56,11 +58,27 @@ impl Driver<'_> {
         Err(DiskError::Io("the disk gives no answer".into()))
     }
 
+    /// The file for writes that are done at once.
+    pub fn early(&mut self, file: FileName) -> Option<Arc<dyn Early>> {
+        self.disk.early(file)
+    }
+
     /// Reads around the cache.
     pub fn read(&mut self, file: FileName, offset: u64, length: usize) -> std::result::Result<Buffer, DiskError> {
+        self.read_by(Caching::Around, file, offset, length)
+    }
+
+    /// Reads, from the page cache if need be what is nowhere else.
+    pub fn read_by(
+        &mut self,
+        caching: Caching,
+        file: FileName,
+        offset: u64,
+        length: usize,
+    ) -> std::result::Result<Buffer, DiskError> {
         let mut refusal = DiskError::NotFound;
         for _ in 0..READ_TRIES {
-            match self.run(Op::Read { file, offset, length, caching: Caching::Around }) {
+            match self.run(Op::Read { file, offset, length, caching }) {
                 Ok(bytes) => {
                     self.bytes_read += bytes.len() as u64;
                     return Ok(bytes);
@@ -184,6 +202,7 @@ pub(crate) fn open(disk: &mut dyn Disk, mut settings: Settings, new_id: DeviceId
     upgrade(&mut driver, identity)?;
     (opened.version, opened.formatted) = (identity.version, formatted);
     core.now = now;
+    core.begin_early(&mut driver, &files);
     drop_torn_pushes(&mut core);
     core.checkpoint.forced = opened.records_replayed > 0 || opened.torn > 0 || !opened.rot.is_empty();
     settle(&mut core, disk)?;
@@ -315,6 +334,8 @@ fn format(driver: &mut Driver<'_>, settings: &Settings, device: DeviceId) -> Res
 struct Log {
     data: Chain<DataHeader>,
     journal: Chain<Group>,
+    /// What follows the journal and is not in it.
+    early: Vec<(u64, Record)>,
     data_segments: BTreeMap<u32, u64>,
     journal_segments: BTreeMap<u32, u64>,
     marks: [u64; 2],
@@ -355,7 +376,8 @@ fn read_log(
         let data = join(data, header.data.last, marks[0], planted);
         let journal = join(journal, header.journal.last, marks[1], planted);
         if thorough || (data.gaps.is_empty() && journal.gaps.is_empty()) {
-            return Log { data, journal, data_segments, journal_segments, marks, beyond };
+            let early = Vec::new();
+            return Log { data, journal, early, data_segments, journal_segments, marks, beyond };
         }
         thorough = true;
     }
@@ -427,13 +449,15 @@ fn recover(
     let places = |header: &CheckpointHeader| Places { data: header.data, journal: header.journal };
     let mut log = read_log(driver, device, files, &header, settings.planted);
     cut_torn(driver, &mut log, settings.planted, &mut opened);
-    driver.check_refused()?;
-    refuse_newer(&log, header.sequence, identity)?;
-    sync_scanned(driver, &log)?;
     let last = [
         log.data.records.last().map_or(header.data.last, |record| record.sequence),
         log.journal.records.last().map_or(header.journal.last, |group| group.header.last),
     ];
+    log.early = find_early(driver, device, files, last[1], settings.planted);
+    log.beyond = log.beyond.max(log.early.last().map_or(0, |(sequence, _)| sequence.saturating_add(1)));
+    driver.check_refused()?;
+    refuse_newer(&log, header.sequence, identity)?;
+    sync_scanned(driver, &log)?;
     replay(&mut index, &log, header.sequence, &mut opened);
     let sealed = |id: &&ChunkId| index.chunks.get(id).is_some_and(|chunk| chunk.sealed);
     for id in index.open.keys().filter(sealed).copied().collect::<Vec<_>>() {
@@ -457,6 +481,7 @@ fn recover(
     rebuild_data(driver, &mut core, files, &segments, &log, &mut opened);
     rebuild_journal(driver, &mut core, files, &log, &header);
     driver.check_refused()?;
+    core.take_up_early(std::mem::take(&mut log.early));
     Ok((core, opened))
 }
 
@@ -464,7 +489,7 @@ fn recover(
 fn refuse_newer(log: &Log, start: u64, identity: &Identity) -> Result<()> {
     let data = log.data.records.iter().find(|header| header.sequence >= start && header.newer != 0);
     let groups = log.journal.records.iter().filter_map(|group| group.records.as_ref());
-    let journal = groups.flatten().find_map(|(sequence, record)| match record {
+    let journal = groups.flatten().chain(&log.early).find_map(|(sequence, record)| match record {
         Record::Newer { kind, .. } if *sequence >= start => Some((*sequence, *kind)),
         _ => None,
     });
@@ -495,7 +520,7 @@ fn replay(index: &mut Index, log: &Log, start: u64, opened: &mut Opened) {
     let mut all: Vec<(u64, Either<'_>)> =
         log.data.records.iter().map(|header| (header.sequence, Either::Data(header))).collect();
     let groups = log.journal.records.iter().filter_map(|group| group.records.as_ref());
-    all.extend(groups.flatten().map(|(sequence, record)| (*sequence, Either::Journal(record))));
+    all.extend(groups.flatten().chain(&log.early).map(|(sequence, record)| (*sequence, Either::Journal(record))));
     all.retain(|(sequence, _)| *sequence >= start);
     all.sort_by_key(|(sequence, _)| *sequence);
     for (sequence, record) in all {

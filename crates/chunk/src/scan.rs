@@ -299,7 +299,12 @@ pub(crate) fn decode_group(device: DeviceId, header: &GroupHeader, bytes: &[u8])
     if GroupHeader::crc_of(device, body) != header.records_crc {
         return None;
     }
-    let mut reader = Reader(body);
+    decode_records(body)
+}
+
+/// Records one after another, if all of them are right.
+pub(crate) fn decode_records(bytes: &[u8]) -> Option<Vec<(u64, Record)>> {
+    let mut reader = Reader(bytes);
     let mut records = Vec::new();
     while !reader.0.is_empty() {
         records.push(Record::decode(&mut reader)?);

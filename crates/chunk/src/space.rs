@@ -149,7 +149,7 @@ impl Core {
         let blocks = self.space.segments.len() as u64 * u64::from(self.segment_blocks());
         let data = (blocks - self.space.punched) * BLOCK as u64;
         let journal = self.journal_log.segments.len() as u64 * self.settings.journal_segment;
-        data + journal + self.checkpoint.bytes() + BLOCK as u64
+        data + journal + self.checkpoint.bytes() + self.early.size + BLOCK as u64
     }
 
     /// Whether records of these sizes, then `tails` bytes of tails, fit the segments that are there.

@@ -1,11 +1,12 @@
 //! A device that this node serves: the handle by which the rest of the node reaches it, and what its thread can be asked. Nothing but that
-//! thread touches the device.
+//! thread touches the disk; what its engine can do without the disk may be done by whoever asks (`here`).
 
 pub mod answer;
 pub mod bags;
 pub mod control;
 pub mod departures;
 pub mod draining;
+mod here;
 pub mod scrub;
 mod thread;
 
@@ -22,7 +23,7 @@ use bytes::Bytes;
 use chunk::{Asking, Engine, Reply, Request, Usage};
 use net::{Piece, Responder};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use tokio::sync::oneshot;
 
 pub use thread::{Start, Started, spawn};
@@ -38,6 +39,8 @@ pub struct Device {
     /// How it moves bytes, for people.
     pub backend: &'static str,
     mailbox: Mailbox<Item>,
+    /// What its thread works with, as long as that lives.
+    shared: OnceLock<Weak<here::Shared>>,
     usage: Mutex<Usage>,
     scrubbed: Mutex<Option<Scrubbed>>,
     draining: Mutex<Option<Draining>>,
@@ -48,9 +51,11 @@ pub struct Device {
 }
 
 impl Device {
-    /// Hands work to the device's thread.
+    /// Hands work to the device's thread, or does it here if it is small and waits for no disk.
     pub fn send(&self, item: Item) {
-        self.mailbox.send(item);
+        if let Some(item) = self.here(item) {
+            self.mailbox.send(item);
+        }
     }
 
     /// Asks the engine and waits for its answer.

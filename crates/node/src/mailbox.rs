@@ -25,9 +25,19 @@ impl<T> Mailbox<T> {
     /// Puts something in. Never blocks for long.
     pub fn send(&self, item: T) {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).push(item);
+        self.wake();
+    }
+
+    /// Lets the reader take another turn although nothing came.
+    pub fn wake(&self) {
         if self.asleep.swap(false, Ordering::SeqCst) {
             self.waker.wake();
         }
+    }
+
+    /// Whether nothing is there.
+    pub fn is_empty(&self) -> bool {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
     /// Moves everything that is there into `inbox`, which must be empty; the two vectors swap, so neither allocates for long.
@@ -39,7 +49,7 @@ impl<T> Mailbox<T> {
     /// Says that the reader is about to sleep. Returns false, and it must not sleep, if something is there.
     pub fn may_sleep(&self) -> bool {
         self.asleep.store(true, Ordering::SeqCst);
-        let empty = self.queue.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+        let empty = self.is_empty();
         if !empty {
             self.asleep.store(false, Ordering::SeqCst);
         }

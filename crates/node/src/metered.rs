@@ -1,6 +1,6 @@
 //! A disk that counts what passes: the same for devices and for the metadata store's log.
 
-use base::disk::{Disk, DiskError, Done, FileKind, FileName, Op, Wake};
+use base::disk::{Disk, DiskError, Done, Early, FileKind, FileName, Op, Wake};
 use base::env::Clock;
 use base::metric::Histogram;
 use base::unit::Time;
@@ -133,6 +133,10 @@ impl Disk for MeteredDisk {
 
     fn waker(&self) -> Arc<dyn Wake> {
         self.inner.waker()
+    }
+
+    fn early(&mut self, file: FileName) -> Option<Arc<dyn Early>> {
+        self.inner.early(file)
     }
 
     fn backend(&self) -> &'static str {

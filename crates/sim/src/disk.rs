@@ -7,7 +7,7 @@ pub use fault::{Operations, SimFaults, When};
 
 use crate::random::SimRandom;
 use base::buffer::{Buffer, is_aligned};
-use base::disk::{Disk, DiskError, Done, FileName, Op, Wake};
+use base::disk::{Disk, DiskError, Done, Early, FileName, Op, Wake};
 use base::env::Random;
 use base::limit::BLOCK;
 use bytes::Bytes;
@@ -219,8 +219,30 @@ impl Disk for SimDisk {
         Arc::new(NeverAsleep)
     }
 
+    fn early(&mut self, file: FileName) -> Option<Arc<dyn Early>> {
+        Some(Arc::new(SimEarly { state: Arc::clone(&self.state), process: self.process, file }))
+    }
+
     fn backend(&self) -> &'static str {
         "simulated"
+    }
+}
+
+/// A file of the device that one process writes at once.
+struct SimEarly {
+    state: Arc<Mutex<State>>,
+    process: u64,
+    file: FileName,
+}
+
+impl Early for SimEarly {
+    fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        let mut state = lock(&self.state);
+        let gone = || DiskError::Io("the simulated device has crashed".to_string());
+        if !state.is_alive(self.process) || state.stops_here() {
+            return Err(gone());
+        }
+        state.write_early(self.file, offset, bytes)
     }
 }
 
@@ -293,13 +315,21 @@ impl State {
         fires
     }
 
+    /// Whether the device stops instead of doing the next change.
+    fn stops_here(&mut self) -> bool {
+        if self.faults.crash_at != Some(self.operations.changes()) {
+            return false;
+        }
+        self.crashed = true;
+        self.faults.crash_at = None;
+        self.count("crash_at");
+        true
+    }
+
     /// Ends one operation; nothing if the device stops instead.
     fn finish(&mut self, place: usize) -> Option<Done> {
         let is_change = !matches!(self.flights[place].op, Op::Read { .. });
-        if is_change && self.faults.crash_at == Some(self.operations.changes()) {
-            self.crashed = true;
-            self.faults.crash_at = None;
-            self.count("crash_at");
+        if is_change && self.stops_here() {
             return None;
         }
         let Flight { token, op, submitted, doomed } = self.flights.swap_remove(place);
@@ -411,6 +441,31 @@ impl State {
             if let Change::Write { first, .. } = &mut change {
                 *first = elsewhere;
             }
+        }
+        self.change(file, change, Keep::All)
+    }
+
+    /// A write through the page cache, which has whole blocks: what lies beside the bytes in theirs is written with them.
+    fn write_early(&mut self, file: FileName, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        self.operations.writes += 1;
+        self.operations.written_bytes += bytes.len() as u64;
+        let size = self.content(file)?.size();
+        let end = offset + bytes.len() as u64;
+        assert!(end <= size, "a write of {} bytes at {offset} to {file}, which ends at {size}", bytes.len());
+        let (first, behind) = (offset / BLOCK as u64, end.div_ceil(BLOCK as u64));
+        let more = self.content(file)?.more_space(first..behind);
+        if self.has_no_room(more) {
+            return Err(DiskError::NoSpace);
+        }
+        let mut blocks = Buffer::zeroed((behind - first) as usize * BLOCK);
+        self.content(file)?.current().read(first * BLOCK as u64, &mut blocks);
+        let start = (offset - first * BLOCK as u64) as usize;
+        blocks[start..start + bytes.len()].copy_from_slice(bytes);
+        let change = change_of(first, &[blocks.freeze()]);
+        if self.fires("early_write_error", self.faults.early_write_error) {
+            let keep = Keep::by_chance(&change, &self.random);
+            self.change(file, change, keep)?;
+            return Err(io_error("write", file, offset));
         }
         self.change(file, change, Keep::All)
     }

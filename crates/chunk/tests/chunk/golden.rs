@@ -5,7 +5,7 @@ use base::env::Random;
 use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, Owner};
 use base::version::ProgramVersion;
 use bytes::Bytes;
-use chunk::format::{CheckpointHeader, DataHeader, GROUP_HEADER, GroupHeader, Identity, Place, Reader, Record};
+use chunk::format::{CheckpointHeader, DataHeader, EARLY_HEADER, EarlyHeader, GROUP_HEADER, GroupHeader, Identity, Place, Reader, Record};
 use chunk::{Asking, Handling};
 use sim::random::SimRandom;
 
@@ -121,6 +121,17 @@ fn group() -> Vec<u8> {
     out
 }
 
+/// As version 5 has it.
+fn early_header() -> EarlyHeader {
+    EarlyHeader { length: handled_bytes().len() as u32, previous: 58, last: 62 }
+}
+
+fn early_entry() -> Vec<u8> {
+    let mut entry = [vec![0; EARLY_HEADER], handled_bytes()].concat();
+    early_header().encode(DEVICE, &mut entry);
+    entry
+}
+
 fn checkpoint() -> CheckpointHeader {
     let place = |segment| Place { segment, incarnation: 10, block: 30, last: 99 };
     CheckpointHeader {
@@ -150,6 +161,7 @@ fn encoded() -> Vec<(&'static str, Vec<u8>)> {
         ("cell-header", cell),
         ("journal-group", group()),
         ("handled-records", handled_bytes()),
+        ("early-entry", early_entry()),
         ("checkpoint-header", checkpoint().encode(DEVICE)),
     ]
 }
@@ -178,6 +190,10 @@ fn golden_files() {
             "data-header" => assert_eq!(DataHeader::decode(DEVICE, &kept), Some(data_header())),
             "cell-header" => assert_eq!(DataHeader::decode(DEVICE, &kept), Some(cell_header())),
             "journal-group" => assert_eq!(decode_records(&kept[GROUP_HEADER..]), records()),
+            "early-entry" => {
+                let (header, records) = EarlyHeader::decode(DEVICE, &kept).expect("an entry");
+                assert_eq!((header, decode_records(records)), (early_header(), handled()));
+            }
             "handled-records" => assert_eq!(decode_records(&kept), handled()),
             _ => assert_eq!(CheckpointHeader::decode(DEVICE, &kept), Some(checkpoint())),
         }
@@ -189,6 +205,7 @@ fn decode_all(bytes: &[u8]) {
     let _ = DataHeader::decode(DEVICE, bytes);
     let _ = GroupHeader::decode(DEVICE, bytes);
     let _ = CheckpointHeader::decode(DEVICE, bytes);
+    let _ = EarlyHeader::decode(DEVICE, bytes);
     let _ = decode_records(bytes);
     let _ = decode_records(bytes.get(GROUP_HEADER..).unwrap_or_default());
 }

@@ -3,6 +3,7 @@
 mod again;
 mod cells;
 mod crash;
+mod early;
 mod faults;
 mod first_format;
 mod golden;

@@ -200,12 +200,15 @@ fn fourth_device_is_read() {
     });
 }
 
-/// Today's program writes the checkpoints of the image, byte for byte.
+/// Today's program writes the checkpoints of the image, byte for byte but for the version in their headers: 5 added another file.
 #[test]
 fn checkpoints_are_written_as_they_were() {
+    assert_eq!(VERSION, 5);
     let (kept, device) = (checkpoints(&fourth_device()), SimDevice::new(2, SimFaults::default()));
     write(&device);
-    assert!(checkpoints(&device) == kept, "checkpoints are encoded differently now: a new format version is needed");
+    let as_fourth = |(name, header, body)| (name, CheckpointHeader { version: 4, ..header }, body);
+    let written: Vec<_> = checkpoints(&device).into_iter().map(as_fourth).collect();
+    assert!(written == kept, "checkpoints are encoded differently now: a new format version is needed");
 }
 
 /// What a fuzzer calls: opens a device whose checkpoints have these changes, with checksums that fit, and reads what is there.

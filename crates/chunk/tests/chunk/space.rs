@@ -91,7 +91,8 @@ fn released_while_it_is_gathered() {
         assert_eq!(world.engine.kept_ranges(id), kept, "{again}");
         ten_seconds(&mut world);
         let usage = world.engine.usage();
-        assert!(usage.used < usage.reserve + 8 * MIB, "{again}: {} used", usage.used);
+        // Of 40 MiB: two segments, the checkpoints (up to 6 MiB, for each holds what is gathered), and the early file.
+        assert!(usage.used < usage.reserve + 10 * MIB, "{again}: {} used", usage.used);
         device.crash();
         world = World::open(&device, &small(96 * MIB)).expect("opened").0;
     }

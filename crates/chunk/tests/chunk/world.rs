@@ -138,13 +138,19 @@ impl World {
 
     pub fn settle(&mut self) {
         while self.turn() {}
-        // An engine at rest is not due, however often it is ticked: the thread of a device would go round and round.
-        for _ in 0..8 {
+        // An engine at rest is not due, however often it is ticked: the thread of a device would go round and round. One that refuses what
+        // waited too long is, until it has refused everything: each of that is one tick.
+        let mut at_rest = 0;
+        for _ in 0..1000 {
             if self.device.crashed() || self.engine.next_tick().is_none_or(|due| due > self.now) {
                 return;
             }
             self.engine.tick(self.now);
+            at_rest = if self.turn() { 0 } else { at_rest + 1 };
             while self.turn() {}
+            if at_rest == 8 {
+                break;
+            }
         }
         panic!("it is at rest and due at {:?}, and it is {:?}", self.engine.next_tick(), self.now);
     }

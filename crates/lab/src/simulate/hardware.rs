@@ -3,7 +3,7 @@
 use super::oracle::{Broken, Check};
 use base::buffer::Pool;
 use base::checksum::crc32c;
-use base::disk::{BlockFile, Disk, DiskError, Done, FileKind, FileName, Op, Wake};
+use base::disk::{BlockFile, Disk, DiskError, Done, Early, FileKind, FileName, Op, Wake};
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
 use base::limit::REMEMBERED_MAX;
@@ -552,6 +552,10 @@ impl Disk for ProcessDisk {
 
     fn waker(&self) -> Arc<dyn Wake> {
         self.pulse.clone()
+    }
+
+    fn early(&mut self, file: FileName) -> Option<Arc<dyn Early>> {
+        self.disk.early(file)
     }
 
     fn backend(&self) -> &'static str {

@@ -1,14 +1,15 @@
-//! The thread of one device: it owns the disk, the chunk engine and the volatile queues of the bags, runs each request to its end, and
-//! answers straight from here.
+//! The thread of one device: it owns the disk, and with those who ask (`here`) the chunk engine and the volatile queues of the bags. It runs
+//! each request to its end and answers straight from here.
 
 use super::answer::answer_wire;
+use super::here::Turning;
 use crate::device::bags::{Bags, Waiter};
 use crate::device::departures::Departures;
 use crate::device::scrub::Scrubbing;
 use crate::mailbox::Mailbox;
 use crate::world::{Ended, Turn, Work, World};
 use base::checksum::BlockSums;
-use base::disk::{Caching, Disk, Done};
+use base::disk::{Caching, Disk, Done, Op};
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, Owner};
@@ -23,7 +24,7 @@ use net::{Budget, Payload, Piece, Responder};
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::device::{Consumer, Device, Item, Pushed, Reading, Then};
@@ -70,16 +71,15 @@ pub fn spawn(world: &dyn World, start: Start) -> Result<Started> {
                     place,
                     backend: disk.backend(),
                     mailbox: Mailbox::new(disk.waker()),
+                    shared: OnceLock::new(),
                     usage: Mutex::new(engine.usage()),
                     scrubbed: Mutex::new(None),
                     draining: Mutex::new(None),
                     is_draining: AtomicBool::new(false),
                     sessions_after: Mutex::default(),
                 });
-                // Whoever started this thread waits for the word.
-                let _ = tell.send(Ok((device.clone(), opened)));
-                Some(Box::new(Thread {
-                    device,
+                let shared = Arc::new(Mutex::new(Thread {
+                    device: device.clone(),
                     engine,
                     clock,
                     outgoing,
@@ -90,10 +90,18 @@ pub fn spawn(world: &dyn World, start: Start) -> Result<Started> {
                     inbox: Vec::new(),
                     effects: Vec::new(),
                     stopping: false,
+                    ended: false,
                     in_flight: 0,
+                    left: Vec::new(),
+                    sleeps_until: None,
                     pulls: 0,
                     pushes: 0,
-                }))
+                }));
+                // Nobody has set it before.
+                let _ = device.shared.set(Arc::downgrade(&shared));
+                // Whoever started this thread waits for the word.
+                let _ = tell.send(Ok((device, opened)));
+                Some(Box::new(Turning(shared)))
             }
             Err(error) => {
                 let _ = tell.send(Err(error));
@@ -112,7 +120,7 @@ pub fn spawn(world: &dyn World, start: Start) -> Result<Started> {
 /// about a millisecond for a chunk of 4 MiB.
 const MEMORY_RETRY: Duration = Duration::from_millis(1);
 
-struct Thread {
+pub(super) struct Thread {
     device: Arc<Device>,
     engine: Engine<Then>,
     clock: Arc<dyn Clock>,
@@ -126,17 +134,27 @@ struct Thread {
     inbox: Vec<Item>,
     effects: Vec<Effect<Then>>,
     stopping: bool,
+    /// It has had its last turn.
+    ended: bool,
     in_flight: usize,
+    /// What those who did something here leave for the disk; it is in flight.
+    left: Vec<(u64, Op)>,
+    /// When it takes its next turn if nothing wakes it. None: never.
+    sleeps_until: Option<Time>,
     /// Pulls whose chunk is being read.
     pulls: u32,
     /// Bytes of pushes that are not answered for: producers choose devices by it.
     pushes: u64,
 }
 
-impl Work for Thread {
-    fn turn(&mut self, done: &mut Vec<Done>, disk: &mut dyn Disk) -> Turn {
+impl Thread {
+    /// One turn of the device's thread.
+    pub(super) fn turn(&mut self, done: &mut Vec<Done>, disk: &mut dyn Disk) -> Turn {
         self.device.mailbox.awake();
         let now = self.clock.now();
+        for (token, op) in self.left.drain(..) {
+            disk.submit(token, op);
+        }
         for finished in done.drain(..) {
             self.in_flight -= 1;
             self.engine.completed(now, finished);
@@ -144,7 +162,7 @@ impl Work for Thread {
         if self.engine.next_tick().is_some_and(|due| due <= now) {
             self.engine.tick(now);
         }
-        self.perform(now, disk);
+        self.perform(now, Some(disk));
         if self.bags.next_due().is_some_and(|due| due <= now) {
             for bag in self.bags.expire(now, &self.engine) {
                 self.serve_waiters(now, bag);
@@ -158,16 +176,40 @@ impl Work for Thread {
         self.inbox = inbox;
         self.retry_for_memory(now);
         self.scrub_on(now);
-        self.perform(now, disk);
+        self.perform(now, Some(disk));
         if self.stopping && self.in_flight == 0 {
+            self.ended = true;
             return Turn::End;
         }
-        *self.device.usage.lock().unwrap_or_else(PoisonError::into_inner) = self.engine.usage();
-        Turn::Wait(if self.device.mailbox.may_sleep() { self.wait(now) } else { Some(Duration::ZERO) })
+        self.show_usage();
+        let wait = if self.device.mailbox.may_sleep() { self.wait(now) } else { Some(Duration::ZERO) };
+        self.sleeps_until = wait.map(|wait| now.after(wait));
+        Turn::Wait(wait)
     }
-}
 
-impl Thread {
+    /// Whether nothing is done any more.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Does something in the thread of whoever asks for it. True: the device's thread has to take a turn, sooner than it would.
+    pub(super) fn do_here(&mut self, item: Item) -> bool {
+        let now = self.clock.now();
+        self.handle(now, item);
+        self.perform(now, None);
+        let due = self.wait(now).map(|wait| now.after(wait));
+        let sooner = due.is_some_and(|due| self.sleeps_until.is_none_or(|until| due < until));
+        if sooner {
+            self.sleeps_until = due;
+        }
+        sooner || !self.left.is_empty()
+    }
+
+    /// Lets others see how full the device is: before they can have an answer that depends on it.
+    fn show_usage(&self) {
+        *self.device.usage.lock().unwrap_or_else(PoisonError::into_inner) = self.engine.usage();
+    }
+
     /// How long nothing needs to be done if nothing comes; `None`: for ever.
     fn wait(&self, now: Time) -> Option<Duration> {
         if !self.short_of_memory.is_empty() {
@@ -428,14 +470,16 @@ impl Thread {
         );
     }
 
-    /// Hands operations to the disk and answers to those who wait, until the engine has nothing more to say.
-    fn perform(&mut self, now: Time, disk: &mut dyn Disk) {
+    /// Hands operations to the disk, or leaves them for it if it is not here, and answers to those who wait, until the engine has nothing more
+    /// to say.
+    fn perform(&mut self, now: Time, mut disk: Option<&mut dyn Disk>) {
         let mut effects = std::mem::take(&mut self.effects);
         loop {
             self.engine.take_effects(&mut effects);
             if effects.is_empty() {
                 break;
             }
+            self.show_usage();
             // Pushes that one sync lets go are answered together: what each of them says counts none of them.
             let answered = effects.iter().map(|effect| match effect {
                 Effect::Reply { tag: Then::Pushed { length, .. }, .. } => *length,
@@ -446,7 +490,10 @@ impl Thread {
                 match effect {
                     Effect::Disk { token, op } => {
                         self.in_flight += 1;
-                        disk.submit(token, op);
+                        match &mut disk {
+                            Some(disk) => disk.submit(token, op),
+                            None => self.left.push((token, op)),
+                        }
                     }
                     Effect::Reply { tag, result } => self.answer(now, tag, result),
                 }

@@ -3,7 +3,7 @@
 
 use crate::process::Ending;
 use base::buffer::{Buffer, Pool};
-use base::disk::{Caching, DiskError, FileName, Fill, Op};
+use base::disk::{Caching, DiskError, Early, FileName, Fill, Op};
 use base::error::{Error, ErrorKind, Result, is_full};
 use base::limit::BLOCK;
 use bytes::Bytes;
@@ -67,6 +67,11 @@ impl OpenFile {
         open_once(&self.through, &self.path, 0)
     }
 
+    /// The file for writes through the page cache. None if it cannot be opened: then it cannot be read either, and whoever does is told why.
+    pub(super) fn early(self: Arc<Self>) -> Option<Arc<dyn Early>> {
+        self.through().is_ok().then(|| self as Arc<dyn Early>)
+    }
+
     /// The descriptor for a read of these bytes in this way.
     pub(super) fn for_read(&self, caching: Caching, offset: u64, length: usize) -> io::Result<&File> {
         match caching {
@@ -75,6 +80,13 @@ impl OpenFile {
             Caching::MemoryOrAround => self.around(),
             Caching::Through => self.through(),
         }
+    }
+}
+
+impl Early for OpenFile {
+    fn write(&self, offset: u64, bytes: &[u8]) -> std::result::Result<(), DiskError> {
+        let written = self.through().and_then(|file| file.write_all_at(bytes, offset));
+        written.map_err(|error| DiskError::Io(format!("cannot write {}: {error}", self.path.display())))
     }
 }
 

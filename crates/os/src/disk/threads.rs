@@ -3,7 +3,7 @@
 use super::directory::Directory;
 use super::workers::{Finished, Workers};
 use base::buffer::Pool;
-use base::disk::{Disk, DiskError, Done, FileName, Op, Wake};
+use base::disk::{Disk, DiskError, Done, Early, FileName, Op, Wake};
 use base::error::Result;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,6 +43,10 @@ impl Disk for ThreadsDisk {
 
     fn waker(&self) -> Arc<dyn Wake> {
         Arc::clone(&self.finished) as Arc<dyn Wake>
+    }
+
+    fn early(&mut self, file: FileName) -> Option<Arc<dyn Early>> {
+        self.directory.file(file).early()
     }
 
     fn backend(&self) -> &'static str {

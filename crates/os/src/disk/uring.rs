@@ -3,7 +3,7 @@
 use super::directory::{Directory, OpenFile, PUNCH_MODE, Vectors, disk_error};
 use super::workers::{Finished, Workers};
 use base::buffer::{Buffer, Pool};
-use base::disk::{Caching, Disk, DiskError, Done, FileName, Op, Wake};
+use base::disk::{Caching, Disk, DiskError, Done, Early, FileName, Op, Wake};
 use base::error::{Error, Result};
 use base::limit::BLOCK;
 use bytes::Bytes;
@@ -454,6 +454,10 @@ impl Disk for UringDisk {
 
     fn waker(&self) -> Arc<dyn Wake> {
         Arc::clone(&self.waker) as Arc<dyn Wake>
+    }
+
+    fn early(&mut self, file: FileName) -> Option<Arc<dyn Early>> {
+        self.directory.file(file).early()
     }
 
     fn backend(&self) -> &'static str {

@@ -29,6 +29,8 @@ pub struct SimFaults {
     pub rot_on_read: When,
     /// Writes that end with an I/O error; any part of their bytes may have reached the disk.
     pub write_error: When,
+    /// Early writes (`base::disk::Early`) that end with an I/O error; any part of their bytes may be there.
+    pub early_write_error: When,
     /// Removals of files that end with an I/O error.
     pub remove_error: When,
     /// Files of this kind find no room: making one ends with no space, however much there is.
