@@ -28,14 +28,8 @@ pub enum FileKind {
 
 impl FileKind {
     /// Every kind, for those that read a directory.
-    pub const ALL: [FileKind; 6] = [
-        FileKind::Identity,
-        FileKind::Data,
-        FileKind::Journal,
-        FileKind::Checkpoint,
-        FileKind::Log,
-        FileKind::Early,
-    ];
+    pub const ALL: [FileKind; 6] =
+        [FileKind::Identity, FileKind::Data, FileKind::Journal, FileKind::Checkpoint, FileKind::Log, FileKind::Early];
 
     /// The word in the file's name.
     pub fn name(self) -> &'static str {

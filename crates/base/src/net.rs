@@ -3,6 +3,7 @@
 use crate::error::Result;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// A byte stream to a peer.
@@ -15,9 +16,21 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {
         false
     }
 
+    /// A way to write that any thread may take while the stream lives. None: only whoever has the stream writes.
+    fn at_once(&self) -> Option<Arc<dyn AtOnce>> {
+        None
+    }
+
     /// It will be dropped, and what it was given and has not sent by then shall never arrive, however late the way there is mended.
     /// A stream that keeps nothing back has nothing to do.
     fn abandon(&mut self) {}
+}
+
+/// Writes to a stream from any thread, between what others write to it.
+pub trait AtOnce: Send + Sync {
+    /// Writes as many of the bytes as find room and says how many those are: perhaps none. Never waits. An error: whoever has the stream
+    /// meets it, too.
+    fn write(&self, bytes: &[u8]) -> std::io::Result<usize>;
 }
 
 /// A future on the heap, as trait methods return, and large ones that other crates await: the code of an async function is compiled

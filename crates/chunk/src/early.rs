@@ -113,9 +113,8 @@ impl Core {
         let group = log.groups.front().filter(|_| log.groups.len() == 1 && !log.in_flight && !log.was_refused())?;
         let rests = group.early == group.records.len() && group.early <= REST_MAX && self.failed.is_none();
         let written = self.journal.written;
-        let wanted = self.journal.is_wanted_synced()
-            || self.found_early > written
-            || self.checkpoint.waits_for()[1] > written;
+        let wanted =
+            self.journal.is_wanted_synced() || self.found_early > written || self.checkpoint.waits_for()[1] > written;
         (rests && !wanted).then(|| group.since.after(JOURNAL_REST))
     }
 

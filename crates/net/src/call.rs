@@ -1,12 +1,13 @@
 //! The serving side as a service sees it: a call comes in, an answer goes out, from whatever thread has it.
 
+use crate::cork;
 use crate::credit::{Budget, Piece};
 use crate::frame::{FAILURE, Header, REPLY};
 use crate::message::{Ask, Failure, bag, kind_name};
 use crate::outbound::Outbound;
 use crate::payload::Payload;
 use crate::secret::Asker;
-use crate::stats::NetStats;
+use crate::stats::{NetStats, count};
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::id::SessionId;
@@ -146,7 +147,14 @@ impl Outlet {
 
     /// Queues an answer. The counts fall while the queue is locked: not after the client may ask again, and not before
     /// a connection that is ending can see that there is something to write. A pull's own fall first, and whether anybody is there or not.
-    fn answered<M: Message>(&self, started: Time, header: Header, message: &M, payload: &Payload, room: Option<Room>) {
+    fn answered<M: Message>(
+        self: &Arc<Self>,
+        started: Time,
+        header: Header,
+        message: &M,
+        payload: &Payload,
+        room: Option<Room>,
+    ) {
         let took = self.clock.now().since(started);
         self.stats.answers.add(header.kind, header.flags & FAILURE != 0, took);
         if header.kind == bag::Pull::KIND {
@@ -159,7 +167,13 @@ impl Outlet {
             self.unanswered.fetch_sub(1, Ordering::Release);
             encode(message, bytes);
         };
-        self.outbound.push_holding(header, encode, payload, piece);
+        self.outbound.push_holding(header, encode, payload, piece, || cork::leave(self));
+    }
+
+    /// Writes what waits, if the connection's task sleeps (`cork`).
+    pub(crate) fn write_at_once(&self) {
+        let bytes = self.outbound.write_at_once();
+        count(&self.stats.bytes_out, bytes as u64);
     }
 }
 

@@ -111,6 +111,9 @@ impl<R: Role> Connection<R> {
         let heard = self.clock.now();
         let timer = Box::pin(sleep(self.role.tick_every()));
         let outlet = self.outlet.clone();
+        if let Some(at_once) = self.stream.at_once() {
+            outlet.outbound.write_by(at_once);
+        }
         let mut running = Running {
             connection: self,
             batch: Batch::default(),

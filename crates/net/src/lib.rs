@@ -3,6 +3,7 @@
 mod call;
 pub mod cells;
 mod connection;
+mod cork;
 pub mod credit;
 pub mod decode;
 pub mod frame;
@@ -16,6 +17,7 @@ mod stats;
 mod tls;
 
 pub use call::{Body, Call, Responder, Service};
+pub use cork::Cork;
 pub use credit::{Budget, Piece};
 pub use link::{CallNumbers, Link, LinkSettings, Sent};
 pub use message::Ask;

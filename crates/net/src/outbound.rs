@@ -3,11 +3,12 @@
 use crate::credit::Piece;
 use crate::frame::{self, CREDIT, Header};
 use crate::payload::Payload;
+use base::net::AtOnce;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::io::IoSlice;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Waker};
 
 /// Payload parts up to here are copied in line: cheaper than a slice of their own in the write.
@@ -18,6 +19,9 @@ const SLICES: usize = 64;
 
 /// Bytes offered to one write.
 const WRITE_MAX: usize = 1 << 20;
+
+/// Bytes that a thread with answers writes itself, at the most: a copy into the socket of some microseconds.
+const AT_ONCE_MAX: usize = 16 << 10;
 
 /// A spare buffer larger than this is given back after its burst.
 const SPARE_MAX: usize = 256 << 10;
@@ -30,6 +34,10 @@ pub(crate) struct Outbound {
     unwritten: AtomicUsize,
     /// The same of all connections that share it.
     all: Arc<AtomicUsize>,
+    /// How other threads than the task's write, if the stream has such a way.
+    at_once: OnceLock<Arc<dyn AtOnce>>,
+    /// Something in the task waits for answers to be gone: it is woken whoever writes them.
+    awaited: AtomicBool,
 }
 
 #[derive(Default)]
@@ -74,7 +82,8 @@ struct Splice {
 impl Outbound {
     /// An empty queue. `all`: where the bytes of all connections are counted.
     pub(crate) fn new(all: Arc<AtomicUsize>) -> Outbound {
-        Outbound { queue: Mutex::default(), unwritten: AtomicUsize::new(0), all }
+        let (unwritten, at_once, awaited) = (AtomicUsize::new(0), OnceLock::new(), AtomicBool::new(false));
+        Outbound { queue: Mutex::default(), unwritten, all, at_once, awaited }
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
@@ -83,16 +92,18 @@ impl Outbound {
 
     /// Puts a frame in. `header` needs kind, flags, number and credit; `encode` appends the message. Does nothing once closed.
     pub(crate) fn push(&self, header: Header, encode: impl FnOnce(&mut Vec<u8>), payload: &Payload) {
-        self.push_holding(header, encode, payload, None);
+        self.push_holding(header, encode, payload, None, || false);
     }
 
     /// The same with the memory that was taken for the frame: what it does not need of it is given back at once, the rest when it is written.
+    /// A task that sleeps is not woken if `leave` says that somebody sees to what waits: by `write_at_once`.
     pub(crate) fn push_holding(
         &self,
         header: Header,
         encode: impl FnOnce(&mut Vec<u8>),
         payload: &Payload,
         piece: Option<Piece>,
+        leave: impl FnOnce() -> bool,
     ) {
         let waker = {
             let mut queue = self.lock();
@@ -106,11 +117,56 @@ impl Outbound {
             if let Some(piece) = piece {
                 queue.batch.hold(piece, bytes);
             }
+            if queue.asleep.is_some() && self.at_once.get().is_some() && leave() {
+                return;
+            }
             queue.asleep.take()
         };
         if let Some(waker) = waker {
             waker.wake();
         }
+    }
+
+    /// Lets other threads write, too. Once.
+    pub(crate) fn write_by(&self, at_once: Arc<dyn AtOnce>) {
+        let set = self.at_once.set(at_once);
+        assert!(set.is_ok(), "a queue is of one connection");
+    }
+
+    /// Whether something in the task waits for answers to be gone. Said by the task, before it sleeps.
+    pub(crate) fn await_answers(&self, awaited: bool) {
+        self.awaited.store(awaited, Ordering::Relaxed);
+    }
+
+    /// Writes what waits, if that is little, and the task sleeps: it is woken only if something is left to do. How many bytes left.
+    pub(crate) fn write_at_once(&self) -> usize {
+        let mut queue = self.lock();
+        if queue.asleep.is_none() {
+            return 0;
+        }
+        let (mut left, mut counted) = (0, 0);
+        let Queue { batch, .. } = &mut *queue;
+        if batch.splices.is_empty()
+            && (1..=AT_ONCE_MAX).contains(&batch.bytes.len())
+            && let Some(at_once) = self.at_once.get()
+        {
+            // What fails here fails for the task, too, which can say so.
+            left = at_once.write(&batch.bytes).unwrap_or(0);
+            counted = batch.advance(left);
+        }
+        let done = batch.is_done();
+        if done {
+            batch.clear();
+        }
+        let goes_on = done && queue.grant == 0 && !self.awaited.load(Ordering::Relaxed);
+        let waker = if goes_on { None } else { queue.asleep.take() };
+        // Before the queue may be closed, which forgets what is not written.
+        self.written(counted);
+        drop(queue);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        left
     }
 
     /// Grants the peer so many bytes of payload, with the next frame or with one of its own.
@@ -144,7 +200,8 @@ impl Outbound {
         self.all.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// So many of the bytes that count are written. Only the connection's task says so, and it closes the queue when it writes no more.
+    /// So many of the bytes that count are written. The connection's task says so, which closes the queue when it writes no more, or whoever
+    /// wrote while it slept.
     pub(crate) fn written(&self, bytes: usize) {
         self.unwritten.fetch_sub(bytes, Ordering::Relaxed);
         self.all.fetch_sub(bytes, Ordering::Relaxed);

@@ -9,7 +9,7 @@ use base::id::{DeviceId, SessionId};
 use base::planted::Planted;
 use base::unit::Time;
 use meta::{Caller, Effect, Reply, Request, SettleJob, SettleResult, Store};
-use net::Responder;
+use net::{Cork, Responder};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
@@ -292,6 +292,7 @@ impl Thread {
     }
 
     fn perform(&mut self, disk: &mut dyn Disk) {
+        let _cork = Cork::hold();
         // Before the answers: who hears that its session began must be believed.
         self.metadata.note_turns(self.store.take_session_turns());
         if self.store.take_made_work() {

@@ -5,10 +5,12 @@ mod holder;
 
 use crate::process::{Ending, is_ending};
 use base::error::{Error, ErrorKind, Result};
-use base::net::{Boxed, Listener, Net, Stream};
+use base::net::{AtOnce, Boxed, Listener, Net, Stream};
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::{AsRawFd, RawFd};
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -25,6 +27,34 @@ pub struct TcpNet;
 struct TcpPeer {
     stream: TcpStream,
     peer: SocketAddr,
+    open: Arc<Open>,
+}
+
+/// The descriptor of a socket for as long as it is open.
+struct Open(Mutex<Option<RawFd>>);
+
+impl AtOnce for Open {
+    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        let open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(descriptor) = *open else { return Ok(0) };
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        // SAFETY: the descriptor is open while this lock is held, and the kernel reads the bytes before the call returns.
+        let sent = unsafe { libc::send(descriptor, bytes.as_ptr().cast(), bytes.len(), flags) };
+        match usize::try_from(sent) {
+            Ok(sent) => Ok(sent),
+            Err(_) => match io::Error::last_os_error() {
+                error if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(0),
+                error => Err(error),
+            },
+        }
+    }
+}
+
+impl Drop for TcpPeer {
+    /// Before the socket is closed and its descriptor another's.
+    fn drop(&mut self) {
+        *self.open.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
 }
 
 struct Listening {
@@ -36,7 +66,8 @@ impl TcpPeer {
     fn boxed(stream: TcpStream, peer: SocketAddr) -> io::Result<Box<dyn Stream>> {
         // Frames are written whole; holding them back for more would only delay them.
         stream.set_nodelay(true)?;
-        Ok(Box::new(TcpPeer { stream, peer }))
+        let open = Arc::new(Open(Mutex::new(Some(stream.as_raw_fd()))));
+        Ok(Box::new(TcpPeer { stream, peer, open }))
     }
 }
 
@@ -163,6 +194,10 @@ impl Stream for TcpPeer {
 
     fn is_near(&self) -> bool {
         self.peer.ip().to_canonical().is_loopback()
+    }
+
+    fn at_once(&self) -> Option<Arc<dyn AtOnce>> {
+        Some(self.open.clone())
     }
 
     fn abandon(&mut self) {

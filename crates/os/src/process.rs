@@ -108,7 +108,9 @@ fn processor_time(process: u32) -> Option<Duration> {
     let mut clock: libc::clockid_t = 0;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: both calls write into variables of the right types, and only before they return.
-    let read = unsafe { libc::clock_getcpuclockid(process, &raw mut clock) == 0 && libc::clock_gettime(clock, &raw mut time) == 0 };
+    let read = unsafe {
+        libc::clock_getcpuclockid(process, &raw mut clock) == 0 && libc::clock_gettime(clock, &raw mut time) == 0
+    };
     read.then(|| Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0)))
 }
 
@@ -128,7 +130,9 @@ mod tests {
         assert!(own.resident_bytes > 100_000 && own.anonymous_bytes <= own.resident_bytes, "{own:?}");
         assert!(name(std::process::id()).is_some());
         assert!(usage(u32::MAX).is_err());
-        assert!(own.processor > std::time::Duration::ZERO && usage(std::process::id()).unwrap().processor > own.processor);
+        assert!(
+            own.processor > std::time::Duration::ZERO && usage(std::process::id()).unwrap().processor > own.processor
+        );
         assert_eq!(processor_time(u32::MAX), None);
     }
 

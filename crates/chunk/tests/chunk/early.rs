@@ -66,7 +66,8 @@ fn lives(seed: u64, planted: Option<Planted>) -> Result<(), String> {
             let place = random.below(3) as usize;
             let (log, chunk) = (&mut logs[place], ChunkId(place as u128 + 1));
             let piece = bytes(&random, 1 + random.below(if random.one_in(8) { 60_000 } else { 3000 }) as usize);
-            let level = [Level::Written, Level::Written, Level::Written, Level::Synced, Level::Received][random.below(5) as usize];
+            let level = [Level::Written, Level::Written, Level::Written, Level::Synced, Level::Received]
+                [random.below(5) as usize];
             let tag = world.submit(append(FILE, chunk, log.bytes.len() as u64, &piece, level, false));
             log.bytes.extend_from_slice(&piece);
             for _ in 0..random.below(4) {

@@ -5,7 +5,9 @@ use base::env::Random;
 use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, Owner};
 use base::version::ProgramVersion;
 use bytes::Bytes;
-use chunk::format::{CheckpointHeader, DataHeader, EARLY_HEADER, EarlyHeader, GROUP_HEADER, GroupHeader, Identity, Place, Reader, Record};
+use chunk::format::{
+    CheckpointHeader, DataHeader, EARLY_HEADER, EarlyHeader, GROUP_HEADER, GroupHeader, Identity, Place, Reader, Record,
+};
 use chunk::{Asking, Handling};
 use sim::random::SimRandom;
 

@@ -379,6 +379,9 @@ impl Role for Serving {
         if !self.stopping && self.stop.as_mut().poll(context).is_ready() {
             self.stopping = true;
         }
+        // What is decided by how much is unanswered or unwritten is decided here: nobody else may write the last of it unnoticed.
+        let waits = self.stopping || self.parked.count() > 0 || self.settings.places.is_scarce() || !self.may_read();
+        self.outbound().await_answers(waits);
         let finished = self.stopping && self.outlet.unanswered.load(Ordering::Acquire) == 0;
         Ok(!finished)
     }

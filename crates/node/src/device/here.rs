@@ -22,7 +22,9 @@ pub(super) struct Turning(pub Arc<Shared>);
 
 impl Work for Turning {
     fn turn(&mut self, done: &mut Vec<Done>, disk: &mut dyn Disk) -> Turn {
-        let Ok(mut thread) = self.0.lock() else { panic!("an engine's fault showed in the thread of one who asked it") };
+        let Ok(mut thread) = self.0.lock() else {
+            panic!("an engine's fault showed in the thread of one who asked it")
+        };
         thread.turn(done, disk)
     }
 }

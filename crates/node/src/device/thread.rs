@@ -20,7 +20,7 @@ use bytes::Bytes;
 use chunk::bag::Verdict;
 use chunk::{Effect, Engine, Reply, Request};
 use net::message::bag;
-use net::{Budget, Payload, Piece, Responder};
+use net::{Budget, Cork, Payload, Piece, Responder};
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::sync_channel;
@@ -473,6 +473,7 @@ impl Thread {
     /// Hands operations to the disk, or leaves them for it if it is not here, and answers to those who wait, until the engine has nothing more
     /// to say.
     fn perform(&mut self, now: Time, mut disk: Option<&mut dyn Disk>) {
+        let _cork = Cork::hold();
         let mut effects = std::mem::take(&mut self.effects);
         loop {
             self.engine.take_effects(&mut effects);
