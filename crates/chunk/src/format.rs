@@ -2,6 +2,8 @@
 //! All integers little-endian (ids most significant byte first), everything starts at multiples of 4 KiB.
 //! Every CRC32C begins with the device's id, so that another device's block is never taken for one of ours.
 
+pub use crate::early::format::{EARLY_HEADER, EarlyHeader};
+
 use crate::request::{Asking, Handling};
 use base::checksum::{combine, crc32c};
 use base::id::{BagId, ChunkId, DeviceId, Generation, Owner};
@@ -25,9 +27,8 @@ const IDENTITY_MAGIC: [u8; 8] = *b"STORMDEV";
 const DATA_MAGIC: [u8; 8] = *b"STORMDAT";
 const GROUP_MAGIC: [u8; 8] = *b"STORMJRN";
 const CHECKPOINT_MAGIC: [u8; 8] = *b"STORMCHK";
-const EARLY_MAGIC: [u8; 8] = *b"STORMEAR";
 /// Every header keeps its CRC here, behind magic; it covers the header with these four bytes as zeros.
-const CRC_AT: usize = 8;
+pub(crate) const CRC_AT: usize = 8;
 /// End of a data record header's fields.
 const DATA_FIELDS: usize = 128;
 /// Where a data record's block CRCs start. Between: room for the devices of the group (16 ids) and for a push's session, sequence and
@@ -37,8 +38,6 @@ const CRCS_AT: usize = 1024;
 const FLAGS_KNOWN: u32 = 3;
 /// Bytes of a journal group's header.
 pub const GROUP_HEADER: usize = 96;
-/// Bytes of an early entry's header.
-pub const EARLY_HEADER: usize = 32;
 /// Bytes of a journal record's frame: length, kind, sequence.
 pub const RECORD_FRAME: usize = 16;
 /// Largest payload in one journal record: appends of at least `RECORD_PAYLOAD_MIN` are data records, and longer
@@ -128,13 +127,14 @@ fn header_crc(device: DeviceId, header: &[u8]) -> u32 {
     combine(crc32c(&start), crc32c(rest), rest.len() as u64)
 }
 
-fn stamp(device: DeviceId, header: &mut [u8]) {
+/// Puts the CRC into a header.
+pub(crate) fn stamp(device: DeviceId, header: &mut [u8]) {
     let crc = header_crc(device, header);
     header[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
 }
 
 /// Whether magic and CRC are right.
-fn is_stamped(device: DeviceId, magic: [u8; 8], header: &[u8]) -> bool {
+pub(crate) fn is_stamped(device: DeviceId, magic: [u8; 8], header: &[u8]) -> bool {
     header.starts_with(&magic)
         && header.len() >= CRC_AT + 4
         && header[CRC_AT..CRC_AT + 4] == header_crc(device, header).to_le_bytes()
@@ -471,38 +471,6 @@ impl GroupHeader {
             durable_journal,
         };
         Some(header)
-    }
-}
-
-/// The header of an entry of the early file: records of the journal that may not be in it yet (`early`). They follow at once, and the next
-/// entry follows them. `0 magic 8 | 8 crc 4 (of header and records) | 12 records' bytes 4 | 16 previous 8 | 24 last 8`
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EarlyHeader {
-    /// Bytes of records behind the header.
-    pub length: u32,
-    /// Sequence number of the journal's record before the first one.
-    pub previous: u64,
-    /// Sequence number of the last record.
-    pub last: u64,
-}
-
-impl EarlyHeader {
-    /// Writes the header over the first bytes of the entry, which has its records.
-    pub fn encode(&self, device: DeviceId, entry: &mut [u8]) {
-        entry[..CRC_AT].copy_from_slice(&EARLY_MAGIC);
-        entry[12..16].copy_from_slice(&self.length.to_le_bytes());
-        entry[16..24].copy_from_slice(&self.previous.to_le_bytes());
-        entry[24..EARLY_HEADER].copy_from_slice(&self.last.to_le_bytes());
-        stamp(device, entry);
-    }
-
-    /// The header and the records at the start of these bytes; `None` if there are none or they are damaged.
-    pub fn decode(device: DeviceId, bytes: &[u8]) -> Option<(EarlyHeader, &[u8])> {
-        let mut reader = Reader(bytes.get(CRC_AT + 4..EARLY_HEADER)?);
-        let header = EarlyHeader { length: reader.four()?, previous: reader.eight()?, last: reader.eight()? };
-        let entry = bytes.get(..EARLY_HEADER.checked_add(header.length as usize)?)?;
-        let whole = is_stamped(device, EARLY_MAGIC, entry) && header.previous < header.last;
-        whole.then(|| (header, &entry[EARLY_HEADER..]))
     }
 }
 

@@ -1,23 +1,32 @@
 //! The journal stream: small records gathered into groups, one group in flight at a time.
 
 use crate::core::{Core, Purpose, journal_file};
-use crate::format::{GROUP_HEADER, GroupHeader, JOURNAL_PAYLOAD_MAX, Place, Record};
+use crate::format::{EarlyHeader, GROUP_HEADER, GroupHeader, JOURNAL_PAYLOAD_MAX, Place, Record};
 use base::disk::{DiskError, Fill, Op};
 use base::limit::{BLOCK, FULL_WAIT};
+use base::planted::Planted;
 use base::unit::Time;
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 /// A record with the largest payload, its frame, fields and padding.
 const RECORD_MAX: usize = JOURNAL_PAYLOAD_MAX + 128;
 
+/// For so long, at most, a group is left alone that is early as a whole (`early`) and that nobody wants synced. A log that is flushed all the time
+/// then costs 100 writes of the disk a second, not one for each flush.
+const REST: Duration = Duration::from_millis(10);
+
+/// A group of so many bytes is written without rest.
+const REST_MAX: usize = 256 << 10;
+
 /// Records that are written together.
 #[derive(Default)]
-pub(crate) struct Group {
-    pub records: Vec<u8>,
+struct Group {
+    records: Vec<u8>,
     /// Bytes of them that are in the early file, too.
-    pub early: usize,
+    early: usize,
     /// When the first of them came.
-    pub since: Time,
+    since: Time,
     first: u64,
     last: u64,
 }
@@ -26,8 +35,8 @@ pub(crate) struct Group {
 #[derive(Default)]
 pub(crate) struct JournalLog {
     /// The first is in flight if `in_flight`; the last gathers.
-    pub groups: VecDeque<Group>,
-    pub in_flight: bool,
+    groups: VecDeque<Group>,
+    in_flight: bool,
     /// The last write failed, for this cause.
     strike: Option<DiskError>,
     /// Bytes written since the last checkpoint.
@@ -45,8 +54,13 @@ pub(crate) struct JournalLog {
 
 impl JournalLog {
     /// The disk did not take the first group, which is written again.
-    pub fn was_refused(&self) -> bool {
+    fn was_refused(&self) -> bool {
         self.strike.is_some()
+    }
+
+    /// Everything in the groups is in the early file, too.
+    pub fn groups_are_early(&mut self) {
+        self.groups.iter_mut().for_each(|group| group.early = group.records.len());
     }
 }
 
@@ -72,6 +86,36 @@ impl Core {
             group.last = sequence;
         }
         self.journal.last = sequence;
+    }
+
+    /// Copies what the journal has gathered into the early file if somebody waits who needs no more.
+    pub fn keep_early(&mut self) {
+        if !self.early.is_there() || !self.journal.is_awaited_early() {
+            return;
+        }
+        let records = self.journal_log.groups.iter().map(|group| &group.records[group.early..]);
+        let length = records.clone().map(<[u8]>::len).sum::<usize>();
+        let (previous, last) = (self.journal.kept(), self.journal.last);
+        let header = EarlyHeader { length: u32::try_from(length).unwrap_or(u32::MAX), previous, last };
+        let overwrites = self.settings.planted == Some(Planted::EarlyRecordsOverwritten);
+        let written = if overwrites { u64::MAX } else { self.journal.written };
+        if self.early.write(self.device, header, records, written) {
+            self.journal_log.groups_are_early();
+            self.journal.early = last;
+            self.marks_moved();
+        }
+    }
+
+    /// Until when the gathered group may wait for others: nobody waits for it, and it would survive the end of the process. None: it is to
+    /// be written.
+    pub fn journal_rests_until(&self) -> Option<Time> {
+        let log = &self.journal_log;
+        let group = log.groups.front().filter(|_| log.groups.len() == 1 && !log.in_flight && !log.was_refused())?;
+        let rests = group.early == group.records.len() && group.early <= REST_MAX && self.failed.is_none();
+        let written = self.journal.written;
+        let wanted =
+            self.journal.is_wanted_synced() || self.found_early > written || self.checkpoint.waits_for()[1] > written;
+        (rests && !wanted).then(|| group.since.after(REST))
     }
 
     /// Writes the first gathered group if none is in flight and it need not wait for more.

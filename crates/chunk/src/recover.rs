@@ -2,7 +2,7 @@
 
 use crate::checkpoint::{checkpoint_file, load::Loaded, load::load};
 use crate::core::{Core, data_file, journal_file};
-use crate::early::find_early;
+use crate::early::find::find_early;
 use crate::format::{
     CheckpointHeader, DataHeader, Fault, Identity, IdentityFault, Record, VERSION, VERSION_MIN, VERSION_SINCE,
     record_blocks,

@@ -69,7 +69,7 @@ impl OpenFile {
 
     /// The file for writes through the page cache. None if it cannot be opened: then it cannot be read either, and whoever does is told why.
     pub(super) fn early(self: Arc<Self>) -> Option<Arc<dyn Early>> {
-        self.through().is_ok().then(|| self as Arc<dyn Early>)
+        self.through().is_ok().then_some(self)
     }
 
     /// The descriptor for a read of these bytes in this way.
