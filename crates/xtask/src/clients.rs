@@ -2,6 +2,7 @@
 
 pub mod dfsio;
 mod failover;
+pub mod hbase;
 mod jobs;
 mod kit;
 pub mod lab;

@@ -35,6 +35,8 @@ The project's own commands.
                           measures Stormwell beside a real HDFS, both driven by Hadoop's own client
   cargo x lab dfsio [--rounds N] [--mib N] [--rate MB/S] [--files N,N] [--sync yes|no] [--only hdfs|stormwell]
                           TestDFSIO on eight nodes of each, on devices that are as slow as they are told; wants root
+  cargo x lab hbase [--rounds N] [--rows N]
+                          HBase's own PerformanceEvaluation on HBase over both: puts that are flushed, and that are synced
   cargo x lab scale [--help]
                           how bags scale: many devices on one machine, each as slow as it is told
   cargo x help            this text
@@ -78,6 +80,7 @@ fn dispatch(command: &str, rest: &[String]) -> Result<bool, String> {
         ("clients", words) => clients::run(&root, words),
         ("lab", [experiment, words @ ..]) if experiment == "hdfs" => clients::lab::run(&root, words),
         ("lab", [experiment, words @ ..]) if experiment == "dfsio" => clients::dfsio::run(&root, words),
+        ("lab", [experiment, words @ ..]) if experiment == "hbase" => clients::hbase::run(&root, words),
         ("lab", [experiment, words @ ..]) if experiment == "scale" => suite::lab(&root, experiment, words),
         ("sim" | "trials" | "attacks", arguments) => suite::lab(&root, command, arguments),
         ("ci" | "tidy" | "fuzz", _) => Err("it takes no such arguments; `cargo x help` shows what there is".to_owned()),

@@ -44,7 +44,7 @@ pub fn run(root: &Path, words: &[String]) -> Result<bool, String> {
     }
     Run::of("cargo build --release --workspace --bins --locked").execute(root, None)?;
     let kit = Kit::set_up(root, None)?;
-    let jobs = kit.jobs(root)?;
+    let jobs = kit.other(root, "jobs")?;
     stage::aside("lab-dfsio", |directory| {
         let devices = Limited::make(directory, NODES, DEVICE_MIB, size.rate * 1_000_000)?;
         println!(

@@ -15,7 +15,7 @@ const JVM: [&str; 3] = ["-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 
 /// Runs all jobs and checks what they leave. They download some 20 MB of jars the first time.
 pub fn run(root: &Path, kit: &Kit, directory: &Path, ours: &mut Stormwell) -> Result<(), String> {
-    let kit = kit.jobs(root)?;
+    let kit = kit.other(root, "jobs")?;
     let Run { words, .. } = kit.java_as(&JVM, "jobs", "stormwell.jobs.Jobs", directory);
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).arg(ours.address()).arg(directory).current_dir(directory);

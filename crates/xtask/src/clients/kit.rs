@@ -1,5 +1,5 @@
 //! The clients themselves: jars by Maven, our drivers by javac, packages by pip; kept in the target directory.
-//! What continuous integration runs is one kit; Hadoop's jobs are another, so that it does not wait for them.
+//! What continuous integration runs is one kit; Hadoop's jobs and HBase are others, so that it does not wait for them.
 
 use crate::stage::Run;
 use crate::tree;
@@ -43,11 +43,11 @@ impl Kit {
         Ok(Kit { place, class_path })
     }
 
-    /// Hadoop's jobs, with drivers of their own.
-    pub fn jobs(&self, root: &Path) -> Result<Kit, String> {
-        let place = self.place.join("jobs");
+    /// The jars and drivers of another folder of `clients`.
+    pub fn other(&self, root: &Path, source: &str) -> Result<Kit, String> {
+        let place = self.place.join(source);
         fs::create_dir_all(&place).map_err(|error| format!("{} cannot be made: {error}", place.display()))?;
-        let class_path = java(root, "jobs", &self.place, &place, None)?;
+        let class_path = java(root, source, &self.place, &place, None)?;
         Ok(Kit { place, class_path })
     }
 
@@ -72,11 +72,10 @@ impl Kit {
         run
     }
 
-    /// The same with a directory of configuration files before everything else.
-    pub fn server(&self, options: &[&str], configuration: &Path, name: &str, class: &str) -> Run {
+    /// The same with a directory of configuration files before everything else. The log lies beside that.
+    pub fn configured(&self, options: &[&str], configuration: &Path, name: &str, class: &str) -> Run {
         let directory = configuration.parent().unwrap_or(configuration);
-        let class = format!("org.apache.hadoop.hdfs.server.{class}");
-        let mut run = self.java_as(options, name, &class, directory);
+        let mut run = self.java_as(options, name, class, directory);
         for word in run.words.iter_mut().filter(|word| **word == self.class_path) {
             *word = format!("{}:{}", configuration.display(), self.class_path);
         }

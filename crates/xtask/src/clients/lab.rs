@@ -137,7 +137,7 @@ fn put_and_get(root: &Path, kit: &Kit, place: &Path, size: &Size, servers: (&Hdf
     }
     println!("\n| the commands, seconds a GiB | `hdfs dfs` on HDFS | `stormwell` | ratio |\n|---|---|---|---|");
     for (name, pair) in ["put", "get"].into_iter().zip(rows.chunks(2)) {
-        row(name, &pair[0], &pair[1]);
+        println!("{}", row(name, &pair[0], &pair[1]));
     }
     Ok(())
 }
@@ -162,7 +162,7 @@ fn first_write(root: &Path, kit: &Kit, place: &Path, size: &Size, warm: &Stormwe
         }
     }
     println!("\n| seconds from the start to the first durable write | HDFS | Stormwell | ratio |\n|---|---|---|---|");
-    row("cold start", &times[0], &times[1]);
+    println!("{}", row("cold start", &times[0], &times[1]));
     Ok(())
 }
 
@@ -204,16 +204,17 @@ fn timed_start(
     result
 }
 
-fn row(name: &str, hdfs: &[f64], ours: &[f64]) {
+/// A line of a table in Markdown: medians, in brackets the least and the greatest, and the ratio.
+pub fn row(name: &str, hdfs: &[f64], ours: &[f64]) -> String {
     let shown = |all: &[f64]| {
         let least = all.iter().copied().fold(f64::INFINITY, f64::min);
         let greatest = all.iter().copied().fold(0.0, f64::max);
         format!("{:.2} ({least:.2} to {greatest:.2})", median(all))
     };
-    println!("| {name} | {} | {} | {:.2} |", shown(hdfs), shown(ours), median(ours) / median(hdfs));
+    format!("| {name} | {} | {} | {:.2} |", shown(hdfs), shown(ours), median(ours) / median(hdfs))
 }
 
-fn median(all: &[f64]) -> f64 {
+pub fn median(all: &[f64]) -> f64 {
     let mut sorted = all.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)

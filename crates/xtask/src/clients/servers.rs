@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long a server may take until it answers: eight JVMs at a time, on a busy machine.
-const START_MAX: Duration = Duration::from_secs(180);
+pub const START_MAX: Duration = Duration::from_secs(180);
 
 /// Runs a server and ends it, by its id, as soon as whoever started it is gone, however that happened: then the pipe closes.
 const KEEPER: &str = r#"
@@ -26,7 +26,7 @@ kill -KILL $server
 "#;
 
 /// A process that lives as long as this value, or as this program.
-struct Kept {
+pub struct Kept {
     keeper: Child,
     log: PathBuf,
     pid: PathBuf,
@@ -34,7 +34,7 @@ struct Kept {
 
 impl Kept {
     /// Starts it; what it prints goes to `NAME.out` in the directory.
-    fn start(name: &str, run: &Run, directory: &Path) -> Result<Kept, String> {
+    pub fn start(name: &str, run: &Run, directory: &Path) -> Result<Kept, String> {
         let log = directory.join(format!("{name}.out"));
         let file = || File::options().append(true).create(true).open(&log);
         let (output, errors) = file().and_then(|one| Ok((one, file()?))).map_err(|error| format!("{name}: {error}"))?;
@@ -56,14 +56,16 @@ impl Kept {
         let start = Instant::now();
         while !ready() {
             if start.elapsed() > START_MAX {
-                let said = fs::read_to_string(&self.log).unwrap_or_default();
-                let last: Vec<&str> = said.lines().rev().take(20).collect();
-                let last: Vec<&str> = last.into_iter().rev().collect();
-                return Err(format!("{what} did not answer; it said\n{}", last.join("\n")));
+                return Err(format!("{what} did not answer; it said\n{}", self.said()));
             }
             std::thread::sleep(Duration::from_millis(50));
         }
         Ok(())
+    }
+
+    /// The last that it printed and, if it is of a kit, that it logged.
+    pub fn said(&self) -> String {
+        last_lines(&self.log) + &last_lines(&self.log.with_extension("log"))
     }
 }
 
@@ -150,15 +152,18 @@ impl Hdfs {
         };
         // The NameNode has no use for a DataNode's directory.
         let configuration = configure("conf", &place)?;
-        let mut format = kit.server(&SMALL_JVM, &configuration, "format", "namenode.NameNode");
+        let server = |options: &[&str], configuration: &Path, name: &str, class: &str| {
+            kit.configured(options, configuration, name, &format!("org.apache.hadoop.hdfs.server.{class}"))
+        };
+        let mut format = server(&SMALL_JVM, &configuration, "format", "namenode.NameNode");
         format.words.extend(["-format", "-nonInteractive"].map(str::to_owned));
         format.execute(&place, Some(START_MAX))?;
-        let name_node = kit.server(options, &configuration, "namenode", "namenode.NameNode");
+        let name_node = server(options, &configuration, "namenode", "namenode.NameNode");
         let mut data_nodes = Vec::with_capacity(data.len());
         for (number, data) in data.iter().enumerate() {
             let name = format!("datanode-{number}");
             let configuration = configure(&format!("conf-{number}"), data)?;
-            data_nodes.push(kit.server(options, &configuration, &name, "datanode.DataNode"));
+            data_nodes.push(server(options, &configuration, &name, "datanode.DataNode"));
         }
         Ok(PreparedHdfs { name_node, data_nodes, place, port, web })
     }
@@ -330,9 +335,8 @@ fn program(root: &Path) -> Run {
 /// The configuration of HDFS: everything on loopback, the names in this directory and the bytes in another one, one replica, no bound on
 /// small blocks. DataNodes take ports when they start: one that was free before may be another one's connection by then.
 fn site(place: &Path, (port, web): (u16, u16), bytes: &Path, sync: bool) -> String {
-    let mut text = String::from("<configuration>\n");
     let at = |port: u16| format!("127.0.0.1:{port}");
-    for (name, value) in [
+    properties([
         ("fs.defaultFS", format!("hdfs://{}", at(port))),
         ("dfs.namenode.rpc-address", at(port)),
         ("dfs.namenode.http-address", at(web)),
@@ -346,14 +350,27 @@ fn site(place: &Path, (port, web): (u16, u16), bytes: &Path, sync: bool) -> Stri
         ("dfs.namenode.fs-limits.min-block-size", "0".to_owned()),
         ("fs.trash.interval", "60".to_owned()),
         ("dfs.datanode.synconclose", sync.to_string()),
-    ] {
+    ])
+}
+
+/// What Hadoop's programs read their configuration from.
+pub fn properties<const COUNT: usize>(all: [(&str, String); COUNT]) -> String {
+    let mut text = String::from("<configuration>\n");
+    for (name, value) in all {
         let _ = writeln!(text, "<property><name>{name}</name><value>{value}</value></property>");
     }
     text + "</configuration>\n"
 }
 
+/// The last lines of a file, none if it is not there.
+pub fn last_lines(file: &Path) -> String {
+    let said = fs::read_to_string(file).unwrap_or_default();
+    let lines: Vec<&str> = said.lines().collect();
+    lines[lines.len().saturating_sub(20)..].iter().map(|line| format!("{line}\n")).collect()
+}
+
 /// Ports that nobody listens on now, all different.
-fn free_ports<const COUNT: usize>() -> Result<[u16; COUNT], String> {
+pub fn free_ports<const COUNT: usize>() -> Result<[u16; COUNT], String> {
     let wrong = |error: std::io::Error| format!("no free port on loopback: {error}");
     let mut held = Vec::with_capacity(COUNT);
     let mut ports = [0; COUNT];
