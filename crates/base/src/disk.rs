@@ -210,7 +210,12 @@ pub trait Disk: Send {
     /// The waker of this disk's `poll`.
     fn waker(&self) -> Arc<dyn Wake>;
 
-    /// The file, which is there, for writes that are done at once. None: this disk has none such; its engine does without.
+    /// Whether files can be written at once. If not, the engine does without.
+    fn has_early(&self) -> bool {
+        false
+    }
+
+    /// The file, which is there, for writes that are done at once. None: it cannot be opened, or `has_early` says no.
     fn early(&mut self, _file: FileName) -> Option<Arc<dyn Early>> {
         None
     }

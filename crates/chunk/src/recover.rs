@@ -58,7 +58,12 @@ impl Driver<'_> {
         Err(DiskError::Io("the disk gives no answer".into()))
     }
 
-    /// The file for writes that are done at once.
+    /// Whether the disk has files for writes that are done at once.
+    pub fn has_early(&self) -> bool {
+        self.disk.has_early()
+    }
+
+    /// Such a file, which is there.
     pub fn early(&mut self, file: FileName) -> Option<Arc<dyn Early>> {
         self.disk.early(file)
     }
@@ -206,6 +211,11 @@ pub(crate) fn open(disk: &mut dyn Disk, mut settings: Settings, new_id: DeviceId
     drop_torn_pushes(&mut core);
     core.checkpoint.forced = opened.records_replayed > 0 || opened.torn > 0 || !opened.rot.is_empty();
     settle(&mut core, disk)?;
+    if core.journal.durable < core.found_early {
+        let text = "what was written last before the end of the process is not in the journal yet, which finds no room; the device is not \
+                    opened, so that nothing is lost; make room on its file system and open it again";
+        return Err(Error::new(ErrorKind::Io, text));
+    }
     Ok((core, opened))
 }
 
@@ -543,6 +553,8 @@ fn rebuild_data(
     opened: &mut Opened,
 ) {
     let size = (core.settings.data_segment / BLOCK as u64) as u32;
+    // What only early records say to be dead may be needed again after a power loss until the journal has them.
+    let after = log.early.last().map_or(0, |(sequence, _)| *sequence);
     let mut used: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
     for run in core.index.chunks.iter().flat_map(|(_, chunk)| chunk.runs) {
         used.entry(run.segment).or_default().push((run.block, record_blocks(run.stored())));
@@ -575,7 +587,7 @@ fn rebuild_data(
         }
         segment.bury(at, size.saturating_sub(at));
         core.space.segments.insert(number, segment);
-        core.space.kill(number, 0, 0, 0);
+        core.space.kill(number, 0, 0, after);
     }
     for (number, runs) in used {
         opened.rot.push(format!(

@@ -135,6 +135,10 @@ impl Disk for MeteredDisk {
         self.inner.waker()
     }
 
+    fn has_early(&self) -> bool {
+        self.inner.has_early()
+    }
+
     fn early(&mut self, file: FileName) -> Option<Arc<dyn Early>> {
         self.inner.early(file)
     }

@@ -219,7 +219,13 @@ impl Disk for SimDisk {
         Arc::new(NeverAsleep)
     }
 
+    fn has_early(&self) -> bool {
+        true
+    }
+
     fn early(&mut self, file: FileName) -> Option<Arc<dyn Early>> {
+        // As with real ones: what is not there cannot be opened.
+        lock(&self.state).files.contains_key(&file).then_some(())?;
         Some(Arc::new(SimEarly { state: Arc::clone(&self.state), process: self.process, file }))
     }
 

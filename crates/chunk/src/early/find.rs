@@ -23,11 +23,12 @@ impl Core {
 
     /// Begins to use the file, which is made if it is missing. Without it everybody waits for the journal.
     pub fn begin_early(&mut self, driver: &mut Driver<'_>, files: &[(FileName, u64)]) {
-        let Some(early) = driver.early(FILE) else { return };
         let there = files.contains(&(FILE, SIZE));
         let room = self.used() + SIZE + self.settings.reserve <= self.settings.capacity;
-        if there || (room && driver.run(Op::Create { file: FILE, size: SIZE, fill: Fill::Reserved }).is_ok()) {
-            (self.early.file, self.early.size) = (Some(early), SIZE);
+        // Zeros: the kernel's write-back then has no extents to convert, for which a write could have to wait.
+        let create = Op::Create { file: FILE, size: SIZE, fill: Fill::Zeros };
+        if driver.has_early() && (there || room && driver.run(create).is_ok()) {
+            (self.early.file, self.early.size) = (driver.early(FILE), SIZE);
         }
     }
 }
@@ -54,8 +55,9 @@ pub(crate) fn find_early(
         if header.last <= last {
             continue;
         }
+        // It followed records that are lost: with a power loss, perhaps long ago. One that follows what is there may still come.
         if header.previous > last {
-            break;
+            continue;
         }
         found.extend(records.into_iter().filter(|(sequence, _)| *sequence > last));
         last = header.last;

@@ -1,13 +1,14 @@
 //! Early records: what was written and not synced survives every end of the process, with the journal's help or without, and nothing that was
 //! acknowledged as synced hangs on them.
 
-use crate::world::{World, append, bytes, small};
+use crate::world::{DEVICE, World, append, bytes, small};
 use base::disk::{FileKind, FileName};
 use base::env::Random;
-use base::id::{ChunkId, GroupId, Owner};
+use base::id::{ChunkId, Generation, GroupId, Owner};
 use base::planted::Planted;
 use base::policy::Level;
 use base::unit::MIB;
+use chunk::format::{EARLY_HEADER, EarlyHeader, Record};
 use chunk::{Reply, Request, Settings};
 use sim::disk::{SimDevice, SimFaults, When};
 use sim::random::SimRandom;
@@ -168,4 +169,31 @@ fn an_unreadable_file_is_no_empty_one() {
     device.poke(FileName::new(FileKind::Early, 0), 40, &[1; 8]);
     let (mut world, _) = World::open(&device, &with(None)).expect("opened");
     assert!(world.read_all(ChunkId(1)).is_err());
+}
+
+/// What an earlier life left in one half, behind records that a power loss took, hides nothing of what is in the other.
+#[test]
+fn a_stale_entry_hides_nothing() {
+    let device = SimDevice::new(1, SimFaults::default());
+    drop(World::open(&device, &with(None)).expect("opened"));
+    let entry = |previous, last| {
+        let record = Record::Append {
+            chunk: ChunkId(last),
+            owner: FILE,
+            generation: Generation(1),
+            offset: 0,
+            payload: vec![7; 100].into(),
+        };
+        let mut entry = vec![0; EARLY_HEADER];
+        record.encode(last as u64, &mut entry);
+        let header = EarlyHeader { length: (entry.len() - EARLY_HEADER) as u32, previous, last: last as u64 };
+        header.encode(DEVICE, &mut entry);
+        entry
+    };
+    let file = FileName::new(FileKind::Early, 0);
+    device.poke(file, 0, &entry(0, 1 << 40));
+    device.poke(file, MIB / 2, &entry(100, 110));
+    let (mut world, _) = World::open(&device, &with(None)).expect("opened");
+    assert_eq!(world.read_all(ChunkId(1 << 40)).expect("read"), [7; 100]);
+    assert!(world.read_all(ChunkId(110)).is_err());
 }

@@ -554,6 +554,10 @@ impl Disk for ProcessDisk {
         self.pulse.clone()
     }
 
+    fn has_early(&self) -> bool {
+        self.disk.has_early()
+    }
+
     fn early(&mut self, file: FileName) -> Option<Arc<dyn Early>> {
         self.disk.early(file)
     }

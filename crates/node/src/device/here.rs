@@ -56,7 +56,7 @@ impl Device {
 
     fn do_here(&self, mut thread: MutexGuard<'_, Thread>, item: Item) -> Option<Item> {
         // What was sent before comes first. Whoever sends something at this moment waits for no answer to what comes here.
-        if thread.has_ended() || !self.mailbox.is_empty() {
+        if !thread.takes_here() || !self.mailbox.is_empty() {
             return Some(item);
         }
         if thread.do_here(item) {

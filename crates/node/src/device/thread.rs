@@ -93,6 +93,7 @@ pub fn spawn(world: &dyn World, start: Start) -> Result<Started> {
                     ended: false,
                     in_flight: 0,
                     left: Vec::new(),
+                    not_here_before: Time::ZERO,
                     sleeps_until: None,
                     pulls: 0,
                     pushes: 0,
@@ -120,6 +121,11 @@ pub fn spawn(world: &dyn World, start: Start) -> Result<Started> {
 /// about a millisecond for a chunk of 4 MiB.
 const MEMORY_RETRY: Duration = Duration::from_millis(1);
 
+/// A write into the page cache that takes so long waited for the disk: a file system that is throttled or frozen. Those threads serve the
+/// network and must not wait with it, so for the next second the device's own does.
+const HERE_SLOW: Duration = Duration::from_millis(1);
+const HERE_PAUSE: Duration = Duration::from_secs(1);
+
 pub(super) struct Thread {
     device: Arc<Device>,
     engine: Engine<Then>,
@@ -139,6 +145,8 @@ pub(super) struct Thread {
     in_flight: usize,
     /// What those who did something here leave for the disk; it is in flight.
     left: Vec<(u64, Op)>,
+    /// Until then everything is left to the device's thread.
+    not_here_before: Time,
     /// When it takes its next turn if nothing wakes it. None: never.
     sleeps_until: Option<Time>,
     /// Pulls whose chunk is being read.
@@ -187,9 +195,9 @@ impl Thread {
         Turn::Wait(wait)
     }
 
-    /// Whether nothing is done any more.
-    pub(super) fn has_ended(&self) -> bool {
-        self.ended
+    /// Whether something may be done in another thread now.
+    pub(super) fn takes_here(&self) -> bool {
+        !self.ended && self.clock.now() >= self.not_here_before
     }
 
     /// Does something in the thread of whoever asks for it. True: the device's thread has to take a turn, sooner than it would.
@@ -197,6 +205,12 @@ impl Thread {
         let now = self.clock.now();
         self.handle(now, item);
         self.perform(now, None);
+        // What waits for room is told by no answer.
+        self.show_usage();
+        let after = self.clock.now();
+        if after.since(now) >= HERE_SLOW {
+            self.not_here_before = after.after(HERE_PAUSE);
+        }
         let due = self.wait(now).map(|wait| now.after(wait));
         let sooner = due.is_some_and(|due| self.sleeps_until.is_none_or(|until| due < until));
         if sooner {

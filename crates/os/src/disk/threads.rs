@@ -45,6 +45,10 @@ impl Disk for ThreadsDisk {
         Arc::clone(&self.finished) as Arc<dyn Wake>
     }
 
+    fn has_early(&self) -> bool {
+        true
+    }
+
     fn early(&mut self, file: FileName) -> Option<Arc<dyn Early>> {
         self.directory.file(file).early()
     }

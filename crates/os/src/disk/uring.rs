@@ -456,6 +456,10 @@ impl Disk for UringDisk {
         Arc::clone(&self.waker) as Arc<dyn Wake>
     }
 
+    fn has_early(&self) -> bool {
+        true
+    }
+
     fn early(&mut self, file: FileName) -> Option<Arc<dyn Early>> {
         self.directory.file(file).early()
     }

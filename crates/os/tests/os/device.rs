@@ -80,6 +80,27 @@ fn write_read_sync_punch() {
     });
 }
 
+/// What is written at once, anywhere in a file that is there, is read both ways. Memory and volatile have no such files.
+#[test]
+fn written_at_once() {
+    over_all(|disk, _| {
+        assert_eq!(disk.has_early(), ["io_uring", "threads"].contains(&disk.backend()));
+        if !disk.has_early() {
+            return;
+        }
+        let name = FileName::new(FileKind::Early, 0);
+        assert!(disk.early(name).is_none(), "there is no such file");
+        run(disk, Op::Create { file: name, size: 2 * BLOCK as u64, fill: Fill::Zeros }).expect("made");
+        let early = disk.early(name).expect("it is there");
+        early.write(BLOCK as u64 - 3, b"abcdef").expect("written");
+        for caching in [Caching::Through, Caching::Around] {
+            let read = Op::Read { file: name, offset: 0, length: 2 * BLOCK, caching };
+            let bytes = run(disk, read).expect("read");
+            assert_eq!(&bytes[BLOCK - 4..BLOCK + 4], b"\0abcdef\0");
+        }
+    });
+}
+
 /// Files are listed in order with their lengths, replaced by a new one of their name, and gone once removed.
 #[test]
 fn create_list_remove() {
