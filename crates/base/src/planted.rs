@@ -17,7 +17,7 @@ pub enum Planted {
     ChangeAnsweredBeforeSync,
     /// A change that is asked again is made again instead of being answered from memory.
     RetriedChangeRepeated,
-    /// Deletions are left out when the metadata store's changes are settled into the tree.
+    /// Deletions are left out when the metadata store's changes are merged into the tree.
     TombstoneDroppedEarly,
     /// Recovery ends a stream of the log at the first record that does not follow, although a later segment goes on before it.
     ChainStaysEnded,
@@ -189,7 +189,7 @@ impl Planted {
             Planted::EarlyRecordsOverwritten => "early records are overwritten before the journal has them",
             Planted::ChangeAnsweredBeforeSync => "a change of names is answered before its log is synced",
             Planted::RetriedChangeRepeated => "a change asked again is made again",
-            Planted::TombstoneDroppedEarly => "deletions are not settled",
+            Planted::TombstoneDroppedEarly => "deletions are not merged",
             Planted::ChainStaysEnded => "recovery cuts off what an earlier one went on with",
             Planted::StrikePerWrite => "two writes that fail at once end a device",
             Planted::RepairInOnePiece => "failed writes wait for one segment that holds all of them",

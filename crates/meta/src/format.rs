@@ -22,9 +22,9 @@ pub const VERSION_SINCE: ProgramVersion = ProgramVersion { major: 0, minor: 1, p
 /// A new file's generation.
 pub const FIRST_GENERATION: u64 = 1;
 
-/// Under `Key::Settled`.
+/// Under `Key::Merged`.
 #[derive(Clone, PartialEq, Message)]
-pub struct SettledRecord {
+pub struct MergedRecord {
     /// `VERSION` of the writer.
     #[prost(uint32, tag = "1")]
     pub version: u32,

@@ -264,7 +264,7 @@ impl State {
     }
 
     /// The first numbers of groups that are garbage. The scan begins where the last one found the first: what was collected since
-    /// lies before it, and thousands of removals that are not settled yet would be passed over each time.
+    /// lies before it, and thousands of removals that are not merged yet would be passed over each time.
     /// Those of a kind that only a newer program knows are for that one to collect.
     fn garbage_groups(&mut self, limit: usize) -> Result<Vec<GroupId>> {
         let from = Key::GarbageGroup(self.garbage_from);

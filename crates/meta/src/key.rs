@@ -9,8 +9,8 @@ use base::id::{BagId, DeviceId, GroupId, InodeId, NodeId, SessionId};
 /// A key. The comment says what lies under it. Ordinals are on disk: never change or reuse one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key<'a> {
-    /// `SettledRecord`: the log sequence up to which the tree holds every change. Only in the tree.
-    Settled,
+    /// `MergedRecord`: the log sequence up to which the tree holds every change. Only in the tree.
+    Merged,
     /// `CountersRecord`: the next ids and the totals.
     Counters,
     /// `NameRecord`: what the directory has under this name.
@@ -66,7 +66,7 @@ impl Key<'_> {
     /// The byte it begins with.
     pub fn ordinal(&self) -> u8 {
         match self {
-            Key::Settled => 0x01,
+            Key::Merged => 0x01,
             Key::Counters => 0x02,
             Key::Name(..) => 0x10,
             Key::Inode(_) => 0x11,

@@ -1,4 +1,4 @@
-//! The ordered state in three layers: an overlay of recent changes, a frozen overlay being settled, and the tree.
+//! The ordered state in three layers: an overlay of recent changes, a frozen overlay being merged, and the tree.
 
 use crate::key::Key;
 use crate::tree::{self, TABLE};
@@ -67,12 +67,12 @@ impl Layers {
     }
 
     /// Whether an overlay is on its way into the tree.
-    pub fn is_settling(&self) -> bool {
+    pub fn is_merging(&self) -> bool {
         self.frozen.is_some()
     }
 
     /// Whether everything is in the tree.
-    pub fn is_settled(&self) -> bool {
+    pub fn is_merged(&self) -> bool {
         self.overlay.is_empty() && self.frozen.is_none()
     }
 
@@ -132,10 +132,10 @@ impl Layers {
             None => none.range::<[u8], _>(bounds),
         }
         .peekable();
-        let mut settled = self.table.range::<&[u8]>(bounds).map_err(|error| tree::failed("read", error))?;
-        let mut next_settled = settled.next().transpose().map_err(|error| tree::failed("read", error))?;
+        let mut merged = self.table.range::<&[u8]>(bounds).map_err(|error| tree::failed("read", error))?;
+        let mut next_merged = merged.next().transpose().map_err(|error| tree::failed("read", error))?;
         loop {
-            let tree_key = next_settled.as_ref().map(|(key, _)| key.value());
+            let tree_key = next_merged.as_ref().map(|(key, _)| key.value());
             let overlay_key = first_key(&mut newest, &mut frozen);
             let from_overlay = match (overlay_key, tree_key) {
                 (None, None) => return Ok(()),
@@ -148,7 +148,7 @@ impl Layers {
                     unreachable!("one of the overlays has a next key")
                 };
                 if tree_key == Some(key.as_slice()) {
-                    next_settled = settled.next().transpose().map_err(|error| tree::failed("read", error))?;
+                    next_merged = merged.next().transpose().map_err(|error| tree::failed("read", error))?;
                 }
                 self.observe(slot.sequence);
                 if let Some(value) = &slot.value
@@ -157,12 +157,12 @@ impl Layers {
                     return Ok(());
                 }
             } else {
-                if let Some((key, value)) = &next_settled
+                if let Some((key, value)) = &next_merged
                     && !visit(key.value(), value.value())?
                 {
                     return Ok(());
                 }
-                next_settled = settled.next().transpose().map_err(|error| tree::failed("read", error))?;
+                next_merged = merged.next().transpose().map_err(|error| tree::failed("read", error))?;
             }
         }
     }
@@ -203,9 +203,9 @@ impl Layers {
         self.overlay.get(key)
     }
 
-    /// Starts to settle all changes up to `sequence`, the last one made.
+    /// Starts to merge all changes up to `sequence`, the last one made.
     pub fn freeze(&mut self, sequence: u64) -> Arc<Frozen> {
-        assert!(self.frozen.is_none(), "one overlay is settled at a time");
+        assert!(self.frozen.is_none(), "one overlay is merged at a time");
         let overlay = std::mem::take(&mut self.overlay);
         self.overlay_bytes = 0;
         let frozen = Arc::new(Frozen { overlay, sequence });
@@ -214,7 +214,7 @@ impl Layers {
     }
 
     /// The frozen overlay is in the tree now. Returns it, for whoever has time to free it.
-    pub fn settled(&mut self) -> Result<Option<Arc<Frozen>>> {
+    pub fn merged(&mut self) -> Result<Option<Arc<Frozen>>> {
         self.table = read_table(&self.database)?;
         Ok(self.frozen.take())
     }

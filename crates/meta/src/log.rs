@@ -24,7 +24,7 @@ enum Segment {
     Free,
     /// Groups are added to it.
     Current,
-    /// It has no room; needed until this entry is settled.
+    /// It has no room; needed until this entry is merged.
     Full(u64),
     /// Could not be made.
     Missing,
@@ -64,7 +64,7 @@ pub struct Log {
     waiting: VecDeque<Gather>,
     flight: Option<Flight>,
     making: Option<(u64, usize)>,
-    /// Making a segment failed, and nothing was settled since.
+    /// Making a segment failed, and nothing was merged since.
     making_failed: bool,
     next_token: u64,
     durable: u64,
@@ -74,7 +74,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// A log whose entries up to `durable` are settled. `usable` says which segments are there, all of them free.
+    /// A log whose entries up to `durable` are merged. `usable` says which segments are there, all of them free.
     /// `segment_length` is a multiple of `BLOCK`.
     pub fn new(
         segment_length: u64,
@@ -135,14 +135,14 @@ impl Log {
         if self.waiting.len() >= WAITING_MAX {
             return Err(Error::new(
                 ErrorKind::Full,
-                "the metadata log is full: changes come faster than they are settled or the disk is; \
+                "the metadata log is full: changes come faster than they are merged or the disk is; \
                  nothing was changed and what was acknowledged is safe: try again later",
             ));
         }
         Ok(())
     }
 
-    /// Whether settling should not wait: segments run short, or none can be had.
+    /// Whether merging should not wait: segments run short, or none can be had.
     pub fn wants_room(&self) -> bool {
         let full = self.segments.iter().filter(|segment| matches!(segment, Segment::Full(_))).count();
         2 * full >= self.segments_max || (full > 0 && self.current.is_none()) || self.failure.is_some()
@@ -273,7 +273,7 @@ impl Log {
     }
 
     /// Entries up to `sequence` are in the tree, durably: segments with nothing newer are free, and what waits of them need not be written.
-    pub fn settled(&mut self, sequence: u64) {
+    pub fn merged(&mut self, sequence: u64) {
         for segment in &mut self.segments {
             if matches!(segment, Segment::Full(last) if *last <= sequence) {
                 *segment = Segment::Free;

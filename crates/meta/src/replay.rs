@@ -1,11 +1,9 @@
-//! Opening: the tree as it was settled, and the log after it.
+//! Opening: the tree as it was merged, and the log after it.
 
-use crate::format::{
-    self, CountersRecord, GroupHeader, InodeRecord, SEQUENCE_MAX, SettledRecord, VERSION, VERSION_MIN,
-};
+use crate::format::{self, CountersRecord, GroupHeader, InodeRecord, MergedRecord, SEQUENCE_MAX, VERSION, VERSION_MIN};
 use crate::key::Key;
 use crate::layers::{Frozen, Layers, Overlay, Slot};
-use crate::settle;
+use crate::merge;
 use crate::tree;
 use base::disk::{BlockFile, Caching, Disk, DiskError, FileKind, FileName, Fill, Op};
 use base::error::{Error, ErrorKind, Result};
@@ -27,7 +25,7 @@ pub struct Replayed {
     pub entries: u64,
     /// Which segments of the log can be used as they are.
     pub usable: Vec<bool>,
-    /// `SettledRecord::least`.
+    /// `MergedRecord::least`.
     pub least: ProgramVersion,
 }
 
@@ -40,7 +38,7 @@ struct Group {
     bytes: Vec<u8>,
 }
 
-/// Opens the tree, replays the log into it and settles that. Afterwards no segment of the log is needed. Blocks.
+/// Opens the tree, replays the log into it and merges that. Afterwards no segment of the log is needed. Blocks.
 pub fn open(disk: &mut dyn Disk, file: Box<dyn BlockFile>, segment_length: u64, wall: WallTime) -> Result<Replayed> {
     let files = disk.list().map_err(|error| unreadable(&error))?;
     let segments: Vec<(FileName, u64)> = files.into_iter().filter(|(name, _)| name.kind == FileKind::Log).collect();
@@ -51,21 +49,21 @@ pub fn open(disk: &mut dyn Disk, file: Box<dyn BlockFile>, segment_length: u64, 
     }
     let (database, storage) = tree::open(file, fresh)?;
     let database = Arc::new(database);
-    let settled = settled(&database)?;
-    if settled.is_none() && !fresh {
+    let merged = merged(&database)?;
+    if merged.is_none() && !fresh {
         return Err(Error::new(
             ErrorKind::Corrupt,
             "the metadata log has changes but its tree is empty; nothing was changed: put the tree's file back beside the log",
         ));
     }
-    let mut sequence = settled.as_ref().map_or(0, |settled| settled.sequence);
+    let mut sequence = merged.as_ref().map_or(0, |merged| merged.sequence);
     let mut groups = Vec::new();
     for (segment, length) in &segments {
         read_groups(disk, *segment, *length, sequence, &mut groups)?;
     }
     // Everything is of a version that is read: from here on the tree's file changes.
     storage.release()?;
-    if settled.is_none() {
+    if merged.is_none() {
         begin(&database, wall)?;
     }
     let mut layers = Layers::new(Arc::clone(&database))?;
@@ -75,10 +73,10 @@ pub fn open(disk: &mut dyn Disk, file: Box<dyn BlockFile>, segment_length: u64, 
         sequence = apply(&mut layers, &group, sequence)?;
     }
     // From now on what is written is of today's version, which older programs must refuse.
-    if sequence > before || settled.as_ref().is_some_and(|settled| settled.version < VERSION) {
+    if sequence > before || merged.as_ref().is_some_and(|merged| merged.version < VERSION) {
         let frozen = layers.freeze(sequence);
-        settle::write(&database, &frozen, None)?;
-        layers.settled()?;
+        merge::write(&database, &frozen, None)?;
+        layers.merged()?;
     }
     let mut usable = Vec::new();
     for (segment, length) in segments {
@@ -97,21 +95,21 @@ pub fn open(disk: &mut dyn Disk, file: Box<dyn BlockFile>, segment_length: u64, 
         usable.resize(usable.len().max(1), false);
         usable[0] = true;
     }
-    let least = settled.map_or(ProgramVersion::default(), |settled| ProgramVersion::from_number(settled.least));
+    let least = merged.map_or(ProgramVersion::default(), |merged| ProgramVersion::from_number(merged.least));
     Ok(Replayed { layers, sequence, entries: sequence - before, usable, least })
 }
 
 /// What the tree says of itself; none if nothing was ever put into it.
-fn settled(database: &Database) -> Result<Option<SettledRecord>> {
+fn merged(database: &Database) -> Result<Option<MergedRecord>> {
     let transaction = database.begin_read().map_err(|error| tree::failed("begin reading", error))?;
     let table = match transaction.open_table(tree::TABLE) {
         Ok(table) => table,
         Err(TableError::TableDoesNotExist(_)) => return Ok(None),
         Err(error) => return Err(tree::failed("open its table", error)),
     };
-    let bytes = table.get(Key::Settled.encode().as_slice()).map_err(|error| tree::failed("read", error))?;
+    let bytes = table.get(Key::Merged.encode().as_slice()).map_err(|error| tree::failed("read", error))?;
     let Some(bytes) = bytes else { return Ok(None) };
-    let record = SettledRecord::decode(bytes.value()).map_err(|error| {
+    let record = MergedRecord::decode(bytes.value()).map_err(|error| {
         Error::new(ErrorKind::Corrupt, format!("the metadata tree's first record does not read: {error}"))
     })?;
     check_version(record.version, ProgramVersion::from_number(record.least))?;
@@ -144,16 +142,16 @@ fn begin(database: &Database, wall: WallTime) -> Result<()> {
     let mut overlay = Overlay::new();
     overlay.insert(Key::Counters.encode(), Slot { sequence: 0, value: Some(counters.encode_to_vec()) });
     overlay.insert(Key::Inode(ROOT).encode(), Slot { sequence: 0, value: Some(root.encode_to_vec()) });
-    settle::write(database, &Frozen { overlay, sequence: 0 }, None)
+    merge::write(database, &Frozen { overlay, sequence: 0 }, None)
 }
 
-/// Adds the groups of a segment that have entries after `settled`. A group that is not whole is passed over: if it was the
+/// Adds the groups of a segment that have entries after `merged`. A group that is not whole is passed over: if it was the
 /// log's tail nothing follows it, else what follows shows the gap.
 fn read_groups(
     disk: &mut dyn Disk,
     segment: FileName,
     length: u64,
-    settled: u64,
+    merged: u64,
     groups: &mut Vec<Group>,
 ) -> Result<()> {
     let mut offset = 0;
@@ -185,13 +183,13 @@ fn read_groups(
                 check_version(version, ProgramVersion::default())?;
                 offset += header.padded();
                 incarnation = Some(header.incarnation);
-                if header.last > settled {
+                if header.last > merged {
                     groups.push(Group { header, bytes });
                 }
                 continue;
             }
         }
-        // To the end of the segment, also where everything so far was settled: behind a damaged group others may follow, which show the gap.
+        // To the end of the segment, also where everything so far was merged: behind a damaged group others may follow, which show the gap.
         offset += BLOCK as u64;
     }
     Ok(())

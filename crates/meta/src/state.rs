@@ -83,11 +83,11 @@ pub struct State {
     pub garbage_from: GroupId,
     /// What is being taken apart and has a lower number is for a newer program.
     pub collect_from: InodeId,
-    /// `SettledRecord::least`.
+    /// `MergedRecord::least`.
     pub least: ProgramVersion,
     sequence: u64,
     entry_max: usize,
-    settled_counters: CountersRecord,
+    merged_counters: CountersRecord,
     undo: Vec<Undo>,
 }
 
@@ -138,7 +138,7 @@ impl State {
             least: ProgramVersion::default(),
             sequence,
             entry_max,
-            settled_counters: counters,
+            merged_counters: counters,
             undo: Vec::new(),
         })
     }
@@ -201,7 +201,7 @@ impl State {
     /// Takes back the whole transaction.
     pub fn roll_back(&mut self) {
         self.answering = None;
-        self.take_back(&Savepoint { undo: 0, counters: self.settled_counters });
+        self.take_back(&Savepoint { undo: 0, counters: self.merged_counters });
     }
 
     /// Ends the transaction: its log entry, or none if it changed nothing. One that is too large is taken back.
@@ -209,7 +209,7 @@ impl State {
         if self.undo.is_empty() {
             return Ok(None);
         }
-        if self.counters != self.settled_counters {
+        if self.counters != self.merged_counters {
             let counters = self.counters;
             self.put(&Key::Counters, &counters);
         }
@@ -238,7 +238,7 @@ impl State {
         }
         self.undo.clear();
         self.sequence = sequence;
-        self.settled_counters = self.counters;
+        self.merged_counters = self.counters;
         Ok(Some(entry))
     }
 

@@ -2,10 +2,10 @@
 
 use crate::holders::Holders;
 use crate::log::Log;
+use crate::merge::{MergeJob, MergeResult};
 use crate::replay;
 use crate::reply::Reply;
 use crate::request::{Caller, Request};
-use crate::settle::{SettleJob, SettleResult};
 use crate::state::State;
 use crate::widen::Widths;
 use base::disk::{BlockFile, Disk, Done, Op};
@@ -19,8 +19,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Age of the oldest unsettled change at which the overlay is settled.
-const SETTLE_AGE: Duration = Duration::from_secs(5);
+/// Age of the oldest unmerged change at which the overlay is merged.
+const MERGE_AGE: Duration = Duration::from_secs(5);
 
 /// How a store is opened.
 #[derive(Clone)]
@@ -29,8 +29,8 @@ pub struct Settings {
     pub segment_length: u64,
     /// Most log segments.
     pub segments_max: usize,
-    /// Bytes of the overlay at which it is settled.
-    pub settle_bytes: usize,
+    /// Bytes of the overlay at which it is merged.
+    pub merge_bytes: usize,
     /// Draws chunk ids, places, and the marks of log segments.
     pub random: Arc<dyn Random>,
     /// How wide files become.
@@ -49,16 +49,16 @@ pub struct Settings {
 
 impl Settings {
     /// For a store whose devices hold `capacity` bytes together: 16 segments of 16 MiB from 2 GiB on, smaller ones, of at
-    /// least 1 MiB, for less. Half a segment is settled at a time, so there is plenty of room for settling to lag.
+    /// least 1 MiB, for less. Half a segment is merged at a time, so there is plenty of room for merging to lag.
     pub fn for_capacity(capacity: u64, random: Arc<dyn Random>) -> Settings {
         let segment_length = (capacity / 128 / MIB * MIB).clamp(MIB, 16 * MIB);
-        let (settle_bytes, widths) = (segment_length as usize / 2, Widths::default());
+        let (merge_bytes, widths) = (segment_length as usize / 2, Widths::default());
         let (remembered_calls, remembered_answers) = (REMEMBERED_CALLS, REMEMBERED_ANSWERS);
         let (segments_max, page_max, planted) = (16, LIST_PAGE_MAX, None);
         Settings {
             segment_length,
             segments_max,
-            settle_bytes,
+            merge_bytes,
             random,
             widths,
             remembered_calls,
@@ -115,11 +115,11 @@ pub struct Store<T> {
     waiting: BTreeMap<(u64, u64), Waiting<T>>,
     requests: u64,
     effects: Vec<Effect<T>>,
-    settle_bytes: usize,
-    /// When the oldest change was made that is neither settled nor being settled.
-    unsettled_since: Option<Time>,
-    /// Why nothing can be settled any more.
-    settle_failure: Option<Error>,
+    merge_bytes: usize,
+    /// When the oldest change was made that is neither merged nor being merged.
+    unmerged_since: Option<Time>,
+    /// Why nothing can be merged any more.
+    merge_failure: Option<Error>,
     /// A step of taking something apart failed: there is no use in trying it again and again.
     stuck: Option<Time>,
     planted: Option<Planted>,
@@ -135,7 +135,7 @@ fn used_twice(caller: Caller) -> Error {
 }
 
 impl<T> Store<T> {
-    /// Opens the store on its log's disk and its tree's file, or makes it there. Blocks: reads the log and settles it.
+    /// Opens the store on its log's disk and its tree's file, or makes it there. Blocks: reads the log and merges it.
     pub fn open(
         disk: &mut dyn Disk,
         tree: Box<dyn BlockFile>,
@@ -170,9 +170,9 @@ impl<T> Store<T> {
             waiting: BTreeMap::new(),
             requests: 0,
             effects: Vec::new(),
-            settle_bytes: settings.settle_bytes,
-            unsettled_since: None,
-            settle_failure: None,
+            merge_bytes: settings.merge_bytes,
+            unmerged_since: None,
+            merge_failure: None,
             stuck: None,
             planted: settings.planted,
         };
@@ -208,7 +208,7 @@ impl<T> Store<T> {
     }
 
     fn change(&mut self, caller: Caller, request: Request) -> Result<Reply> {
-        if let Some(failure) = self.settle_failure.as_ref().or(self.log.failure()) {
+        if let Some(failure) = self.merge_failure.as_ref().or(self.log.failure()) {
             return Err(failure.clone());
         }
         let once =
@@ -273,12 +273,12 @@ impl<T> Store<T> {
         let sequence = self.state.sequence();
         self.log.push(sequence, &entry);
         self.state.layers.observe(sequence);
-        self.unsettled_since.get_or_insert(self.state.now);
+        self.unmerged_since.get_or_insert(self.state.now);
         Ok(true)
     }
 
     fn check_in_service(&self) -> Result<()> {
-        if let Some(failure) = &self.settle_failure {
+        if let Some(failure) = &self.merge_failure {
             return Err(failure.clone());
         }
         self.log.check()
@@ -292,7 +292,7 @@ impl<T> Store<T> {
         };
         if wait_for <= self.log.durable() || early {
             self.effects.push(Effect::Reply { tag, result });
-        } else if let (Some(failure), Some(_)) = (self.log.failure(), &self.settle_failure) {
+        } else if let (Some(failure), Some(_)) = (self.log.failure(), &self.merge_failure) {
             // Neither the log nor the tree will ever make durable what this answer shows.
             self.effects.push(Effect::Reply { tag, result: Err(failure.clone()) });
         } else {
@@ -305,7 +305,7 @@ impl<T> Store<T> {
         self.state.now = now;
         if let Err(error) = self.log.completed(done) {
             self.log.fail(error.clone());
-            let lost = self.settle_failure.is_some();
+            let lost = self.merge_failure.is_some();
             self.refuse_waiting(&error, |waiting| waiting.change || lost);
         }
         self.release();
@@ -391,11 +391,11 @@ impl<T> Store<T> {
         Ok(())
     }
 
-    /// When `tick` has something to do, or an overlay is old enough for `settle_job`; it may lie in the past.
+    /// When `tick` has something to do, or an overlay is old enough for `merge_job`; it may lie in the past.
     pub fn next_tick(&self) -> Option<Time> {
-        let settle = match self.state.layers.is_settling() || self.settle_failure.is_some() {
+        let merge = match self.state.layers.is_merging() || self.merge_failure.is_some() {
             true => None,
-            false => self.unsettled_since.map(|since| since.after(SETTLE_AGE)),
+            false => self.unmerged_since.map(|since| since.after(MERGE_AGE)),
         };
         let work = if self.state.collecting || self.state.counting {
             Some(Time::ZERO)
@@ -403,7 +403,7 @@ impl<T> Store<T> {
             self.state.sessions.next_end()
         };
         let work = work.map(|time| self.stuck.map_or(time, |stuck| stuck.max(time)));
-        settle.into_iter().chain(work).min()
+        merge.into_iter().chain(work).min()
     }
 
     /// What the store wants done since it was last asked, in order.
@@ -421,33 +421,33 @@ impl<T> Store<T> {
         std::mem::take(&mut self.state.made_work)
     }
 
-    /// An overlay to be settled, if it is time: run it on another thread and hand the result to `settled`.
+    /// An overlay to be merged, if it is time: run it on another thread and hand the result to `merged`.
     /// Ask after every step; it is cheap.
-    pub fn settle_job(&mut self, now: Time) -> Option<SettleJob> {
-        let since = self.unsettled_since?;
-        let due = self.state.layers.overlay_bytes() >= self.settle_bytes
-            || since.after(SETTLE_AGE) <= now
+    pub fn merge_job(&mut self, now: Time) -> Option<MergeJob> {
+        let since = self.unmerged_since?;
+        let due = self.state.layers.overlay_bytes() >= self.merge_bytes
+            || since.after(MERGE_AGE) <= now
             || self.log.wants_room();
-        if due { self.settle_now() } else { None }
+        if due { self.merge_now() } else { None }
     }
 
-    /// The overlay to be settled whether it is time or not, if there is any and none is being settled: before a clean stop.
-    pub fn settle_now(&mut self) -> Option<SettleJob> {
-        if self.settle_failure.is_some() || self.state.layers.is_settling() {
+    /// The overlay to be merged whether it is time or not, if there is any and none is being merged: before a clean stop.
+    pub fn merge_now(&mut self) -> Option<MergeJob> {
+        if self.merge_failure.is_some() || self.state.layers.is_merging() {
             return None;
         }
-        self.unsettled_since.take()?;
+        self.unmerged_since.take()?;
         let frozen = self.state.layers.freeze(self.state.sequence());
-        Some(SettleJob::new(self.state.layers.database(), frozen, self.planted))
+        Some(MergeJob::new(self.state.layers.database(), frozen, self.planted))
     }
 
-    /// What became of a settle job. On success log segments come free, and whatever waited for those changes is answered:
+    /// What became of a merge job. On success log segments come free, and whatever waited for those changes is answered:
     /// they are durable in the tree.
-    pub fn settled(&mut self, now: Time, done: SettleResult) {
+    pub fn merged(&mut self, now: Time, done: MergeResult) {
         self.state.now = now;
-        let failure = match done.result.and_then(|()| self.state.layers.settled().map(|_| ())) {
+        let failure = match done.result.and_then(|()| self.state.layers.merged().map(|_| ())) {
             Ok(()) => {
-                self.log.settled(done.sequence);
+                self.log.merged(done.sequence);
                 self.release();
                 None
             }
@@ -458,7 +458,7 @@ impl<T> Store<T> {
             if self.log.failure().is_some() {
                 self.refuse_waiting(&error, |_| true);
             }
-            self.settle_failure =
+            self.merge_failure =
                 Some(Error::new(ErrorKind::Io, format!("changes are refused until a restart, reads go on: {error}")));
         }
         self.advance();
@@ -469,8 +469,8 @@ impl<T> Store<T> {
         self.check_in_service()
     }
 
-    /// Whether all changes are durable and settled, and nobody waits: a clean stop loses nothing and replays nothing.
+    /// Whether all changes are durable and merged, and nobody waits: a clean stop loses nothing and replays nothing.
     pub fn is_quiet(&self) -> bool {
-        self.waiting.is_empty() && self.state.layers.is_settled()
+        self.waiting.is_empty() && self.state.layers.is_merged()
     }
 }

@@ -1,4 +1,4 @@
-//! What serves the metadata store, in a thread of its own, and the thread that settles its changes into the tree behind the log.
+//! What serves the metadata store, in a thread of its own, and the thread that merges its changes into the tree behind the log.
 
 use crate::mailbox::Mailbox;
 use crate::world::{Ended, Turn, Work, World};
@@ -8,7 +8,7 @@ use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, SessionId};
 use base::planted::Planted;
 use base::unit::Time;
-use meta::{Caller, Effect, Reply, Request, SettleJob, SettleResult, Store};
+use meta::{Caller, Effect, MergeJob, MergeResult, Reply, Request, Store};
 use net::{Cork, Responder};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::mpsc::sync_channel;
@@ -34,8 +34,8 @@ pub struct Metadata {
 pub enum Item {
     /// Something for the store, and what to do with the answer.
     Ask { caller: Caller, request: Request, then: Then },
-    /// A frozen layer was settled, or was not.
-    Settled(SettleResult),
+    /// A frozen layer was merged, or was not.
+    Merged(MergeResult),
     /// End when nothing is under way.
     Stop,
 }
@@ -164,9 +164,9 @@ pub fn spawn(
         work: Mutex::default(),
         planted: settings.planted,
     });
-    // One job at a time: the store freezes no second layer before the first is settled.
-    let (jobs, settling) = mpsc::channel(1);
-    let settler = world.aside("meta-settle", Box::pin(settle(settling, metadata.clone())))?;
+    // One job at a time: the store freezes no second layer before the first is merged.
+    let (jobs, merging) = mpsc::channel(1);
+    let merger = world.aside("meta-merge", Box::pin(merge(merging, metadata.clone())))?;
     let (opened, opening) = sync_channel(1);
     let served = metadata.clone();
     let open = move |disk: &mut dyn Disk| -> Option<Box<dyn Work>> {
@@ -196,13 +196,13 @@ pub fn spawn(
     };
     let serving = world.run("meta", disk, Box::new(open))?;
     opening.recv().unwrap_or_else(|_| Err(gone()))?;
-    Ok((metadata, vec![serving, settler]))
+    Ok((metadata, vec![serving, merger]))
 }
 
-/// Runs settle jobs, which block for tens of milliseconds, away from the thread that answers.
-async fn settle(mut jobs: mpsc::Receiver<SettleJob>, metadata: Arc<Metadata>) {
+/// Runs merge jobs, which block for tens of milliseconds, away from the thread that answers.
+async fn merge(mut jobs: mpsc::Receiver<MergeJob>, metadata: Arc<Metadata>) {
     while let Some(job) = jobs.recv().await {
-        metadata.send(Item::Settled(job.run()));
+        metadata.send(Item::Merged(job.run()));
     }
 }
 
@@ -210,7 +210,7 @@ struct Thread {
     metadata: Arc<Metadata>,
     store: Store<Then>,
     clock: Arc<dyn Clock>,
-    jobs: mpsc::Sender<SettleJob>,
+    jobs: mpsc::Sender<MergeJob>,
     /// What was taken out of the mailbox; kept for its memory.
     inbox: Vec<Item>,
     /// Long ones (`Item::is_long`) that wait for their turns.
@@ -256,7 +256,7 @@ impl Work for Thread {
             Item::Ask { caller, request, then } => {
                 self.store.submit(now, self.clock.wall(), caller, request, then);
             }
-            Item::Settled(settled) => self.store.settled(now, settled),
+            Item::Merged(merged) => self.store.merged(now, merged),
             Item::Stop => self.stopping = true,
         });
         (self.inbox, self.long) = (inbox, long);
@@ -264,10 +264,10 @@ impl Work for Thread {
             self.renew_kept_open(now);
             self.store.tick(now, self.clock.wall());
         }
-        if let Some(job) = self.store.settle_job(now)
+        if let Some(job) = self.store.merge_job(now)
             && self.jobs.try_send(job).is_err()
         {
-            unreachable!("the settling task takes one job at a time and lives as long as this one");
+            unreachable!("the merging task takes one job at a time and lives as long as this one");
         }
         self.perform(disk);
         if self.stopping && self.in_flight == 0 && self.long.is_empty() {

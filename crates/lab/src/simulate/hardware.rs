@@ -342,7 +342,7 @@ impl World for SimWorld {
     }
 
     fn meta_settings(&self, _capacity: u64, random: Arc<dyn Random>) -> meta::Settings {
-        let settle_bytes = MIB as usize / 2;
+        let merge_bytes = MIB as usize / 2;
         // As small as the chunks of the clients there: files of some hundred KiB have several columns.
         let widths = meta::Widths { cell: 16 * KIB, narrow: 64 * KIB, full: 256 * KIB, columns_max: 3 };
         let Hardware { remembered_calls, remembered_answers, page_max, .. } = *self.hardware;
@@ -350,7 +350,7 @@ impl World for SimWorld {
         meta::Settings {
             segment_length,
             segments_max,
-            settle_bytes,
+            merge_bytes,
             random,
             widths,
             remembered_calls,

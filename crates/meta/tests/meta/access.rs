@@ -307,7 +307,7 @@ fn trees() {
     for number in 0..4_500 {
         ask(&mut world, SESSION, mkdir(&format!("/open/t/d/{number}"))).expect("made");
         if number % 500 == 0 {
-            world.settle();
+            world.merge();
         }
     }
     let unjudged = ask(&mut world, BOB, recursive("/open/t")).expect_err("not judged");
@@ -318,7 +318,7 @@ fn trees() {
     for number in 0..4_500 {
         ask(&mut world, SESSION, set(&format!("/open/t/d/{number}"), mode(0o777))).expect("set");
         if number % 500 == 0 {
-            world.settle();
+            world.merge();
         }
     }
     let (version, empty, top) = below(&mut world, BOB, "/open/t").expect("may go");
@@ -479,7 +479,7 @@ fn steps_of_wide_trees() {
     for number in 0..1_500 {
         world.ask(mkdir(&format!("/open/w/{number}"))).expect("made");
         if number % 500 == 0 {
-            world.settle();
+            world.merge();
         }
     }
     let (mut resume, mut steps) = (None, 0);

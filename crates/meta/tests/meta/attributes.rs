@@ -262,7 +262,7 @@ fn pages_of_notes() {
         let new = NewInode { note: vec![1; NOTE_MAX], ..NewInode::with_mode(0o755) };
         world.ask(Request::Mkdir { path: path(&format!("/{number:04}")), parents: false, new }).expect("mkdir");
         if number % 100 == 99 {
-            world.settle();
+            world.merge();
         }
     }
     let list = |after: Option<String>| Request::List { path: path("/"), after, limit: 1000, located: false };

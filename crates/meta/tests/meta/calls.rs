@@ -323,7 +323,7 @@ fn until_the_session_says_so() {
     for number in 1..1_100 {
         ask(&mut world, first + number, first, create(&format!("/f{number}"))).expect("made");
         if number % 200 == 0 {
-            world.settle();
+            world.merge();
         }
     }
     for life in 0..3 {

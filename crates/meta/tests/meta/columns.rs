@@ -68,7 +68,7 @@ fn widens() {
     assert_eq!(world.refusal(next_of(&file, (narrower.group, 5 * CHUNK_MAX + 1), 5)), ErrorKind::Invalid);
     let old = group(world.ask(next_of(&file, (narrower.group, 10), 1)));
     assert_eq!((old.layout.columns().len(), old.layout.cell(), old.room), (1, 0, FILE_CHUNK));
-    world.settle();
+    world.merge();
     world.kill();
     let located = match world.ask(Request::Locate { file: Place::Path(path("/f")), offset: 0, length: u64::MAX }) {
         Ok(Reply::Located(located)) => located,
@@ -258,7 +258,7 @@ fn even_over_many() {
             // Nothing of this is asked again, and the log has no room for all of it.
             world.floor = world.next_call;
             if number % 100 == 0 {
-                world.settle();
+                world.merge();
             }
             let file = handle(world.ask(create(&format!("/{number}"))));
             devices(&file.group).into_iter().for_each(|device| *firsts.entry(device).or_default() += 1);

@@ -7,7 +7,7 @@ use base::error::{ErrorKind, Result};
 use base::id::GroupId;
 use base::policy::Policy;
 use meta::request::Totals;
-use meta::{Caller, Reply, Request, SettleJob};
+use meta::{Caller, MergeJob, Reply, Request};
 use sim::disk::SimFaults;
 use sim::random::SimRandom;
 use std::time::Duration;
@@ -32,7 +32,7 @@ struct Run {
     sent: Vec<Sent>,
     group: GroupId,
     offset: u64,
-    job: Option<SettleJob>,
+    job: Option<MergeJob>,
     trace: Vec<String>,
 }
 
@@ -160,8 +160,8 @@ impl Run {
                 self.world.step();
             }
             8 => match self.job.take() {
-                Some(job) => self.world.settle_with(job),
-                None if self.random.one_in(4) => self.job = self.world.store().settle_now(),
+                Some(job) => self.world.merge_with(job),
+                None if self.random.one_in(4) => self.job = self.world.store().merge_now(),
                 None => {}
             },
             _ => {
@@ -175,7 +175,7 @@ impl Run {
     /// Deletes everything: nothing stays behind, no file, no group.
     fn end(&mut self) {
         let seed = self.world.seed;
-        self.world.settle();
+        self.world.merge();
         for name in ["/a", "/b", "/c", "/d"] {
             let _ = self.world.ask(delete(name));
         }
@@ -280,7 +280,7 @@ fn scripted(run: &mut Run) {
         }
         run.note();
         if place % 4 == 3 && !run.world.stopped() {
-            run.world.settle();
+            run.world.merge();
         }
     }
     if !run.world.stopped() {

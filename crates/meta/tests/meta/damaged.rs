@@ -106,7 +106,7 @@ fn ask_all(world: &mut World, random: &SimRandom) {
         drop(world.ask_as(Caller { session: SESSION, call, floor: 0 }, mkdir("/again")));
     }
     world.pass(Duration::from_secs(100));
-    world.settle();
+    world.merge();
 }
 
 /// A record of any kind with other bytes in it than were written, which a checksum does not see because a program wrote them: the store opens

@@ -27,7 +27,7 @@ pub fn file(world: &mut World, name: &str, lengths: &[u64]) -> Vec<GroupId> {
             other => panic!("{other:?}"),
         }
         if groups.len() % 500 == 0 {
-            world.settle();
+            world.merge();
         }
     }
     let last = groups.pop().expect("one was given");
@@ -79,7 +79,7 @@ fn truncated() {
     assert_eq!(garbage(&mut world), (vec![], vec![]));
     let Ok(Reply::Attributes(after)) = world.ask(truncate("/f", 130)) else { panic!("not cut") };
     assert!(after.length == 130 && after.generation > before.generation);
-    world.settle();
+    world.merge();
     assert_eq!(extents(&mut world, "/f"), [(0, groups[0], 0, 100), (100, groups[1], 0, 30)]);
     assert_eq!(garbage(&mut world), (vec![groups[2]], vec![(groups[1], 30, 70)]));
     world.ask(truncate("/f", 101)).expect("cut again");
@@ -147,11 +147,11 @@ fn too_much_at_once() {
     let mut world = World::new(1);
     for number in 0..4 {
         file(&mut world, &format!("/f{number}"), &vec![10; 2300]);
-        world.settle();
+        world.merge();
     }
     assert_eq!(world.refusal(concat("/f0", &["/f1", "/f2", "/f3"])), ErrorKind::Invalid);
     world.ask(concat("/f0", &["/f1"])).expect("a part of it");
-    world.settle();
+    world.merge();
     assert_eq!(world.refusal(truncate("/f0", 5)), ErrorKind::Invalid);
     world.ask(truncate("/f0", 35_000)).expect("in steps");
     assert_eq!(world.ask(Request::Usage), Ok(Reply::Usage(Totals { files: 3, directories: 1, bytes: 81_000 })));

@@ -142,10 +142,10 @@ fn rotten_log() {
     assert!(refused > 30 && opened > 0, "refused {refused}, opened {opened}");
 }
 
-/// A damaged group behind those that were settled is not the end of the log while others follow it: then the log is refused. Only the very
+/// A damaged group behind those that were merged is not the end of the log while others follow it: then the log is refused. Only the very
 /// last one may be taken for a group that was never acknowledged (docs/internals/metadata-log.md).
 #[test]
-fn rot_behind_what_was_settled() {
+fn rot_behind_what_was_merged() {
     let mut refused = 0;
     for block in 0..16 {
         let mut world = World::new(5);
@@ -153,7 +153,7 @@ fn rot_behind_what_was_settled() {
             numbers.for_each(|number| drop(world.ask(mkdir(&format!("/d{number}"))).expect("mkdir")));
         };
         make(&mut world, 0..5);
-        world.settle();
+        world.merge();
         make(&mut world, 5..10);
         world.power_off(5);
         world.device.rot(SEGMENT, block * BLOCK as u64 + 70, 3);

@@ -40,9 +40,9 @@ fn as_each_is_located() {
     world.ask(mkdir("/directory")).expect("made");
     world.ask(truncate("/cut", 31)).expect("cut");
     world.ask(concat("/joined", &["/tail"])).expect("joined");
-    for settled in [false, true] {
-        if settled {
-            world.settle();
+    for merged in [false, true] {
+        if merged {
+            world.merge();
         }
         let (entries, groups, more) = list(&mut world, None);
         assert!(!more && groups.is_sorted_by(|a, b| a.group < b.group));
@@ -58,7 +58,7 @@ fn as_each_is_located() {
             ("one", 1),
             ("open", 0),
         ];
-        assert_eq!(told, expected, "settled: {settled}");
+        assert_eq!(told, expected, "merged: {merged}");
         for entry in entries.iter().filter(|entry| !entry.extents.is_empty()) {
             let (extents, its_groups) = locate(&mut world, &format!("/{}", entry.name));
             assert_eq!(entry.extents, extents, "{}", entry.name);

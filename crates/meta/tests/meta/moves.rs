@@ -94,7 +94,7 @@ fn groups_move() {
             assert_eq!(world.refusal(nowhere), ErrorKind::NotFound);
         }
         if seed % 2 == 0 {
-            world.settle();
+            world.merge();
         }
         world.crash(seed);
         for (name, before) in ["/closed", "/open", "/small0", "/small4"].into_iter().zip(before) {
@@ -192,7 +192,7 @@ fn removed_ones_are_known() {
         };
         assert_eq!(removed(&mut world), [disk]);
         if seed % 2 == 0 {
-            world.settle();
+            world.merge();
         }
         world.crash(seed);
         assert_eq!(removed(&mut world), [disk], "seed {seed}");

@@ -284,12 +284,12 @@ fn notes_of_other_gateways_are_kept() {
 /// A newer format in the log or in the tree is refused by its name, and no byte of log or tree is another afterwards.
 #[test]
 fn a_newer_format_is_refused() {
-    for (settled, says) in [(false, "the metadata has format version 4"), (true, "use a version of at least 9.1.2")] {
+    for (merged, says) in [(false, "the metadata has format version 4"), (true, "use a version of at least 9.1.2")] {
         let mut world = World::new(4);
         world.ask(mkdir("/d")).expect("mkdir");
-        world.settle();
+        world.merge();
         world.power_off(1);
-        if settled {
+        if merged {
             // Version 4, sequence number as it is, the least program 9.1.2.
             let least = ProgramVersion { major: 9, minor: 1, patch: 2 }.to_number();
             let sequence = log_of(&world).0.last().expect("a change").0;

@@ -69,7 +69,7 @@ fn life_of_a_file() {
     assert!(appended.generation > generation && appended.length == 1500);
     assert_eq!(world.refusal(next((second, 600))), ErrorKind::Stale);
     world.ask(close(&appended, Some((appended.group.group, 7)))).expect("closed");
-    world.settle();
+    world.merge();
     let places = |located: &Located| -> Vec<(u64, u64)> {
         located.extents.iter().map(|extent| (extent.file_offset, extent.length)).collect()
     };

@@ -83,8 +83,8 @@ fn sessions_end() {
     assert!(appended.generation > orphans[0].generation);
 }
 
-/// Without settling the log fills: changes are refused with a reason, reads go on, and what was done is not said to be refused when it is
-/// asked again; after settling all goes on, and nothing was lost.
+/// Without merging the log fills: changes are refused with a reason, reads go on, and what was done is not said to be refused when it is
+/// asked again; after merging all goes on, and nothing was lost.
 #[test]
 fn the_log_fills() {
     let mut world = World::new(1);
@@ -115,8 +115,8 @@ fn the_log_fills() {
     // The first change was durable long ago, the last ones wait for room.
     assert!(world.ask(stat(&name(0))).is_ok());
     world.ask_as(once, mkdir("/once")).expect("told").expect("it was done");
-    world.settle();
-    world.settle();
+    world.merge();
+    world.merge();
     assert!(world.store().in_service().is_ok() && world.store().is_quiet());
     world.ask(mkdir("/after")).expect("room again");
     world.crash(5);
@@ -138,8 +138,8 @@ fn the_log_fails() {
     world.run();
     assert_eq!(world.replies.get(&waiting), None, "a read shows nothing that may be lost");
     let now = world.now;
-    let job = world.store().settle_job(now).expect("a failed log is settled at once");
-    world.settle_with(job);
+    let job = world.store().merge_job(now).expect("a failed log is merged at once");
+    world.merge_with(job);
     assert!(world.replies.remove(&waiting).expect("answered").is_ok());
     assert_eq!(world.refusal(mkdir("/b")), ErrorKind::Io);
     world.device.set_faults(SimFaults::default());
@@ -179,7 +179,7 @@ fn the_tree_fails() {
     for distance in 0..40 {
         world.file.error_at(Some(world.file.changes() + distance));
         world.ask(mkdir(&format!("/s{distance}"))).expect("mkdir");
-        world.settle();
+        world.merge();
         if world.store().in_service().is_err() {
             break;
         }

@@ -8,7 +8,7 @@ use base::planted::Planted;
 use base::policy::Class;
 use base::unit::{MIB, Time, WallTime};
 use meta::request::{Attributes, NewInode, Place, PutFile, User};
-use meta::{Caller, Effect, Opened, Path, Reply, Request, Settings, SettleJob, Store};
+use meta::{Caller, Effect, MergeJob, Opened, Path, Reply, Request, Settings, Store};
 use sim::disk::{SimDevice, SimDisk, SimFaults};
 use sim::file::SimFileDevice;
 use sim::random::SimRandom;
@@ -193,23 +193,23 @@ impl World {
             if self.stopped() || self.store().next_tick().is_none_or(|next| next > now) {
                 return;
             }
-            self.settle();
+            self.merge();
         }
         panic!("seed {}: ticks without end", self.seed);
     }
 
-    /// Settles everything now.
-    pub fn settle(&mut self) {
-        if let Some(job) = self.store().settle_now() {
-            self.settle_with(job);
+    /// Merges everything now.
+    pub fn merge(&mut self) {
+        if let Some(job) = self.store().merge_now() {
+            self.merge_with(job);
         }
     }
 
-    /// Runs a settle job and hands its result in.
-    pub fn settle_with(&mut self, job: SettleJob) {
+    /// Runs a merge job and hands its result in.
+    pub fn merge_with(&mut self, job: MergeJob) {
         let done = job.run();
         let now = self.now;
-        self.store().settled(now, done);
+        self.store().merged(now, done);
         self.run();
     }
 

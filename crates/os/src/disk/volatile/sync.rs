@@ -25,7 +25,7 @@ pub const SYNCS: [Sync; 10] = [
     sync("identity", "the file that says which device this is"),
     sync("log", "changes in the metadata store's log"),
     sync("name", "the name of a new segment or checkpoint, in its directory"),
-    sync("tree", "changes settled into the metadata store's tree"),
+    sync("tree", "changes merged into the metadata store's tree"),
     sync("tree-name", "the name of the tree's file, in its directory"),
     sync("node", "the bytes that say which node this is"),
     sync("node-name", "the name under which they are found"),

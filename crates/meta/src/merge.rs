@@ -1,6 +1,6 @@
-//! Settling: a frozen overlay goes into the tree, on whatever thread has time for it.
+//! Merging: a frozen overlay goes into the tree, on whatever thread has time for it.
 
-use crate::format::{SettledRecord, VERSION, VERSION_SINCE};
+use crate::format::{MergedRecord, VERSION, VERSION_SINCE};
 use crate::key::Key;
 use crate::layers::Frozen;
 use crate::tree::{self, TABLE};
@@ -11,22 +11,22 @@ use redb::{Database, Durability, ReadableTable};
 use std::sync::Arc;
 
 /// An overlay to be put into the tree.
-pub struct SettleJob {
+pub struct MergeJob {
     database: Arc<Database>,
     frozen: Arc<Frozen>,
     planted: Option<Planted>,
 }
 
-/// What became of a `SettleJob`; goes to `Store::settled`.
+/// What became of a `MergeJob`; goes to `Store::merged`.
 #[derive(Debug)]
-pub struct SettleResult {
+pub struct MergeResult {
     pub(crate) result: Result<()>,
     pub(crate) sequence: u64,
 }
 
-impl SettleJob {
-    pub(crate) fn new(database: Arc<Database>, frozen: Arc<Frozen>, planted: Option<Planted>) -> SettleJob {
-        SettleJob { database, frozen, planted }
+impl MergeJob {
+    pub(crate) fn new(database: Arc<Database>, frozen: Arc<Frozen>, planted: Option<Planted>) -> MergeJob {
+        MergeJob { database, frozen, planted }
     }
 
     /// Changes that will be put into the tree.
@@ -35,8 +35,8 @@ impl SettleJob {
     }
 
     /// Does it. Blocks: reads, writes and syncs the tree's file.
-    pub fn run(self) -> SettleResult {
-        SettleResult { result: write(&self.database, &self.frozen, self.planted), sequence: self.frozen.sequence }
+    pub fn run(self) -> MergeResult {
+        MergeResult { result: write(&self.database, &self.frozen, self.planted), sequence: self.frozen.sequence }
     }
 }
 
@@ -57,16 +57,16 @@ pub fn write(database: &Database, frozen: &Frozen, planted: Option<Planted>) -> 
             };
             changed.map_err(|error| tree::failed("write", error))?;
         }
-        let key = Key::Settled.encode();
+        let key = Key::Merged.encode();
         // What does not read was refused at the opening.
         let before = match table.get(key.as_slice()).map_err(|error| tree::failed("read", error))? {
-            Some(bytes) => SettledRecord::decode(bytes.value()).unwrap_or_default(),
-            None => SettledRecord::default(),
+            Some(bytes) => MergedRecord::decode(bytes.value()).unwrap_or_default(),
+            None => MergedRecord::default(),
         };
         let least = before.least.max(VERSION_SINCE.to_number());
-        let settled = SettledRecord { version: VERSION, sequence: frozen.sequence, least };
+        let merged = MergedRecord { version: VERSION, sequence: frozen.sequence, least };
         table
-            .insert(key.as_slice(), settled.encode_to_vec().as_slice())
+            .insert(key.as_slice(), merged.encode_to_vec().as_slice())
             .map_err(|error| tree::failed("write", error))?;
     }
     transaction.commit().map_err(|error| tree::failed("commit", error))
