@@ -2,6 +2,7 @@
 //! here.
 
 mod protocols;
+pub(crate) mod state;
 
 use crate::caller::Caller;
 use crate::gateway::{BLOCK_SIZE, Gateway, REPLICATION};
@@ -17,16 +18,9 @@ use crate::refusal::{ACCESS_CONTROL, ILLEGAL_ARGUMENT, Refusal, SAFE_MODE};
 use base::id::NodeId;
 use client::Host;
 use prost::Message;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 pub use protocols::{datanode, other, serves};
-
-/// What is known of the store as a whole.
-#[derive(Default)]
-pub struct Cluster {
-    /// Whether changes are refused because an administrator wants it so. Forgotten when the gateway ends.
-    safe_mode: AtomicBool,
-}
 
 /// Bytes that one checksum covers.
 const BYTES_PER_CHECKSUM: u32 = 512;

@@ -3,6 +3,7 @@
 use crate::gateway::Gateway;
 use crate::message::rpc::{CALL_UNKNOWN, FATAL_UNKNOWN};
 use crate::refusal::{RETRIABLE, Refusal};
+use crate::ticket::Ticket;
 use crate::{rpc, transfer};
 use base::fault::contained;
 use base::limit::{CALL_SILENCE_MAX, HELLO_WAIT_MAX};
@@ -22,10 +23,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long a connection that we end is kept for the other side to hear why.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// A connection that does nothing is closed after this long while half of all places are taken. Hadoop's clients close those of calls
-/// after ten seconds (`ipc.client.connection.maxidletime`).
-pub const IDLE_MAX_CROWDED: Duration = Duration::from_secs(20);
-
 /// Bytes that say what a connection is for.
 const FIRST_BYTES: usize = 4;
 
@@ -36,53 +33,6 @@ const REFUSED_MAX: usize = 64;
 const FOR_PEOPLE: &str = "HTTP/1.1 404 Not Found\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n\
     This is the HDFS port of Stormwell. It speaks Hadoop RPC and Hadoop's data transfer protocol, not HTTP.\n\
     Set fs.defaultFS to hdfs:// and this host and port in core-site.xml, then use `hdfs dfs`.\n";
-
-/// A connection's place among all of the gateway.
-pub struct Ticket {
-    place: Place,
-    places: Arc<Places>,
-}
-
-impl Ticket {
-    /// One of few places, all others of which are free.
-    #[cfg(test)]
-    pub fn alone() -> Ticket {
-        Ticket::among(&Places::new(16))
-    }
-
-    /// One of these places, of a client of another machine that has said who it is.
-    #[cfg(test)]
-    pub fn among(places: &Arc<Places>) -> Ticket {
-        let mut place = places.enter(false).unwrap_or_else(|taken| unreachable!("{taken}"));
-        place.prove().unwrap_or_else(|taken| unreachable!("{taken}"));
-        Ticket { place, places: places.clone() }
-    }
-
-    /// Who is at the other end has said it. Refused if there are too many of its kind, and none of them rests.
-    pub fn known(&mut self) -> Result<(), Taken> {
-        self.place.prove()
-    }
-
-    /// Nothing is under way: it gives way to newcomers if there is no other place for them, those that rest longest first.
-    pub fn rest(&mut self) {
-        self.place.rest();
-    }
-
-    /// Something is under way: it gives way to nobody. Refused if it has given way already, and there is no room for it to stay.
-    pub fn work(&mut self) -> Result<(), Taken> {
-        self.place.work()
-    }
-
-    /// Ready once the connection has to leave; with the reason.
-    pub fn poll_leave(&self, context: &std::task::Context<'_>) -> std::task::Poll<Taken> {
-        self.place.poll_leave(context)
-    }
-
-    /// Whether half of all places are taken: those that do nothing are kept for less time then.
-    pub fn is_crowded(&self) -> bool {
-        self.places.open() >= self.places.most() / 2
-    }
-}
 
 /// Takes connections, `most` at once, until `shutdown` becomes true (or its sender is dropped); then lets what is under way end, for
 /// `CALL_SILENCE_MAX` at most, and returns.
@@ -103,7 +53,7 @@ pub async fn run(gateway: Arc<Gateway>, mut listener: Box<dyn Listener>, most: u
             accepted = listener.accept() => match accepted {
                 Ok(stream) => match places.enter(stream.is_near()) {
                     Ok(place) => {
-                        let ticket = Ticket { place, places: places.clone() };
+                        let ticket = Ticket::new(place, places.clone());
                         drop(connections.spawn(contained(converse(gateway.clone(), stream, ticket, shutdown.clone()))));
                     }
                     Err(taken) => {

@@ -10,6 +10,7 @@ pub mod open;
 mod openings;
 pub mod readers;
 pub mod room;
+pub mod table;
 mod writing;
 
 use crate::caller::Caller;
@@ -20,8 +21,6 @@ use crate::message::files::{
 };
 use crate::names;
 use crate::refusal::Refusal;
-use crate::transfer::Incoming;
-use std::sync::Arc;
 use std::time::Duration;
 
 pub use elsewhere::{appended_elsewhere, created_elsewhere};
@@ -31,32 +30,6 @@ pub use writing::additional_datanode;
 
 /// Blocks of one report that are compared: clients report those of one read.
 const REPORTED_MAX: usize = 16;
-
-/// What is known of open files and their blocks.
-#[derive(Default)]
-pub struct Files {
-    /// Files that were read lately.
-    pub readers: readers::Readers,
-    /// Files that are open for writing.
-    pub open: open::OpenFiles,
-    /// Memory for bytes that were received and are not written yet.
-    pub memory: Arc<Incoming>,
-    /// Devices that had no room lately.
-    pub room: room::Room,
-    opening: locks::Locks,
-    /// Calls that ask the store to open a file, until that is in the table.
-    openings: openings::Openings,
-}
-
-impl Files {
-    /// Nobody else opens this path for writing until what is answered is dropped: a file that the store says is open and that is
-    /// not open here belongs to somebody who is gone.
-    async fn opening(&self, path: &str) -> locks::Held<'_> {
-        // As the store has it: clients may write a path in several ways.
-        let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
-        self.opening.lock(&names.join("/")).await
-    }
-}
 
 /// Adds a block to a file.
 pub async fn add_block(gateway: &Gateway, _: &Caller, ask: AddBlock) -> Result<BlockAnswer, Refusal> {

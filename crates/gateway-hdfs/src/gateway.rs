@@ -1,18 +1,17 @@
 //! The gateway: what all connections share.
 
-use crate::cluster::Cluster;
-use crate::files::Files;
-use crate::names::{Known, Walks};
-use crate::rpc::Rpc;
-use crate::transfer::Reads;
+use crate::cluster::state::Cluster;
+use crate::files::table::Files;
+use crate::names::known::Known;
+use crate::names::walks::Walks;
+use crate::rpc::shared::Rpc;
+use crate::transfer::source::Reads;
 use base::env::{Clock, Random};
-use base::limit::HDFS_SUMS_MAX;
-use base::net::{Boxed, Listener};
 use base::planted::Planted;
 use base::unit::Time;
 use client::Client;
 use std::sync::Arc;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 
 /// Groups of a user on this machine, the primary one first; empty if the user is not known.
 pub type GroupsOf = Arc<dyn Fn(&str) -> Vec<String> + Send + Sync>;
@@ -84,47 +83,4 @@ pub struct Gateway {
     pub(crate) compares: Semaphore,
     /// What reads of blocks share.
     pub(crate) reads: Arc<Reads>,
-}
-
-impl Gateway {
-    /// Takes connections from `listener` until `shutdown` becomes true; then ends open files as they are and returns.
-    pub fn serve(
-        settings: Settings,
-        listener: Box<dyn Listener>,
-        shutdown: watch::Receiver<bool>,
-    ) -> Boxed<'static, ()> {
-        Box::pin(Gateway::run(settings, listener, shutdown))
-    }
-
-    async fn run(settings: Settings, listener: Box<dyn Listener>, shutdown: watch::Receiver<bool>) {
-        let Settings { client, clock, random, superuser, groups_of, on_trouble, .. } = settings;
-        let Settings { min_block_size, connections, planted, .. } = settings;
-        let address = listener.address();
-        let started = clock.now();
-        let gateway = Gateway {
-            client,
-            clock,
-            random,
-            superuser,
-            groups_of,
-            on_trouble,
-            min_block_size,
-            planted,
-            address,
-            files: Files::default(),
-            started,
-            cluster: Cluster::default(),
-            rpc: Rpc::default(),
-            known: Known::default(),
-            walks: Walks::default(),
-            sums: Semaphore::new(HDFS_SUMS_MAX),
-            compares: Semaphore::new(1),
-            reads: Arc::default(),
-        };
-        let gateway = Arc::new(gateway);
-        let leases = tokio::spawn(crate::files::watch(Arc::downgrade(&gateway)));
-        crate::door::run(gateway.clone(), listener, connections, shutdown).await;
-        leases.abort();
-        crate::files::close_all(&gateway).await;
-    }
 }

@@ -12,6 +12,8 @@ mod names;
 mod note;
 mod refusal;
 mod rpc;
+mod serve;
+mod ticket;
 mod transfer;
 
 pub use caller::Caller;

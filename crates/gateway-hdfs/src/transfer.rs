@@ -2,24 +2,22 @@
 
 mod checksum;
 pub(crate) mod connection;
-mod gathering;
+pub(crate) mod gathering;
 mod read;
-mod source;
+pub(crate) mod source;
 mod write;
 
-use crate::door::Ticket;
 use crate::gateway::Gateway;
 use crate::message::transfer::{
     BlockChecksum, ERROR, ERROR_UNSUPPORTED, HANDSHAKE_ERROR, HandshakeAnswer, OperationAnswer, ReadBlock, SUCCESS,
     WriteBlock,
 };
+use crate::ticket::Ticket;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::HELLO_WAIT_MAX;
 use base::net::Stream;
 use connection::{Connection, nonsense};
-pub(crate) use gathering::Incoming;
 pub use read::suspect;
-pub(crate) use source::Reads;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -60,12 +58,12 @@ async fn serve(gateway: &Arc<Gateway>, connection: &mut Connection) -> Result<()
         // Silence between two operations is how connections end.
         let Ok(request) = timeout(wait, read_request(connection)).await else { return Ok(()) };
         let request = match request {
-            Err(error) if error.kind() == ErrorKind::Busy => return answer(connection, ERROR, error.text()).await,
+            Err(error) if error.kind() == ErrorKind::Busy => return connection.answer(ERROR, error.text()).await,
             other => other?,
         };
         let ticket = &mut connection.ticket;
         if let Err(taken) = ticket.known().and_then(|()| ticket.work()) {
-            return answer(connection, ERROR, &taken.to_string()).await;
+            return connection.answer(ERROR, &taken.to_string()).await;
         }
         match request {
             Request::Write(request) => return write::write_block(gateway, connection, *request).await,
@@ -76,21 +74,15 @@ async fn serve(gateway: &Arc<Gateway>, connection: &mut Connection) -> Result<()
             }
             Request::Checksum(request) => checksum::block_checksum(gateway, connection, &request).await?,
             // Everything is on this gateway already.
-            Request::Transfer => return answer(connection, SUCCESS, "").await,
+            Request::Transfer => return connection.answer(SUCCESS, "").await,
             Request::Refused(what) => {
                 let text = format!("{what} is not served; read and write blocks over this connection instead");
-                return answer(connection, ERROR_UNSUPPORTED, &text).await;
+                return connection.answer(ERROR_UNSUPPORTED, &text).await;
             }
         }
         wait = KEEP_ALIVE;
         connection.ticket.rest();
     }
-}
-
-/// Answers with nothing but a status and a text for people.
-async fn answer(connection: &mut Connection, status: i32, text: &str) -> Result<()> {
-    let text = (!text.is_empty()).then(|| text.to_string());
-    connection.write_message(&OperationAnswer { status, text, ..OperationAnswer::default() }).await
 }
 
 /// Waits for what a client wants.

@@ -3,7 +3,8 @@
 use super::blocks;
 use super::elsewhere::{appended_elsewhere, created_elsewhere, held_by};
 use super::leases::{Wish, may_take, take_back};
-use super::open::{OpenFile, Opener, located, reserve_block};
+use super::located::block_at;
+use super::open::{OpenFile, Opener, reserve_block};
 use crate::caller::Caller;
 use crate::gateway::{Gateway, REPLICATION};
 use crate::message::files::{Append, AppendAnswer, CREATE, Create, CreateAnswer, LAZY_PERSIST, NEW_BLOCK, OVERWRITE};
@@ -228,7 +229,7 @@ pub async fn appended(gateway: &Gateway, file: &Arc<OpenFile>, flags: Option<u32
         }
     };
     state.present = Some(block);
-    let block = located(gateway, block, state.stamp, filled);
+    let block = block_at(gateway, block, state.stamp, filled);
     Ok(AppendAnswer { block: Some(block), status: Some(status) })
 }
 

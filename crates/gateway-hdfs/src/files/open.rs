@@ -1,8 +1,7 @@
 //! Files that are open for writing: who holds each, which block is being written, and where its bytes go.
 
 use super::blocks::{count_after, first_stamp, has_numbers, irregular, number_at, place};
-use crate::gateway::Gateway;
-use crate::message::hdfs::{ExtendedBlock, LocatedBlock};
+use crate::message::hdfs::ExtendedBlock;
 use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::{HDFS_OPEN_FILES_EACH, HDFS_OPEN_FILES_MAX, HOLDER_MAX, HOLDERS_UNTOLD_MAX};
@@ -484,9 +483,4 @@ impl Turn {
             }
         }
     }
-}
-
-/// A block of an open file as clients are told of it.
-pub fn located(gateway: &Gateway, block: Block, stamp: u64, length: u64) -> LocatedBlock {
-    super::located::block_at(gateway, block, stamp, length)
 }

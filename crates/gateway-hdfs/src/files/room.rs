@@ -1,11 +1,10 @@
 //! Which devices had no room lately, so that a file whose bytes can go nowhere is told so before it waits.
 
 use super::open::OpenFile;
-use crate::gateway::Gateway;
 use base::id::DeviceId;
 use base::policy::Class;
 use base::unit::MIB;
-use client::Device;
+use client::{Client, Device};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -18,20 +17,20 @@ pub struct Room {
 
 impl Room {
     /// A file goes no further because there is no room: on this device, or on none of those that its bytes may go to.
-    pub async fn was_refused(&self, gateway: &Gateway, file: &OpenFile, by: Option<DeviceId>) {
-        let Ok(answer) = gateway.client.devices().await else { return };
+    pub async fn was_refused(&self, client: &Client, file: &OpenFile, by: Option<DeviceId>) {
+        let Ok(answer) = client.devices().await else { return };
         let mut full: Vec<&Device> =
             answer.devices.iter().filter(|device| by.is_none_or(|by| id(device) == by)).collect();
         if by.is_none() {
-            full = fitting(gateway, file, full).await.unwrap_or_default();
+            full = fitting(client, file, full).await.unwrap_or_default();
         }
         self.refused().extend(full.into_iter().map(|device| (id(device), free(device))));
     }
 
     /// Whether no device takes another block of the file: each that may have it has no room at all, or not more than when it
     /// refused something.
-    pub async fn is_gone(&self, gateway: &Gateway, file: &OpenFile) -> bool {
-        let Ok(answer) = gateway.client.devices().await else { return false };
+    pub async fn is_gone(&self, client: &Client, file: &OpenFile) -> bool {
+        let Ok(answer) = client.devices().await else { return false };
         let refused = {
             let mut refused = self.refused();
             for device in &answer.devices {
@@ -48,7 +47,7 @@ impl Room {
             0 => true,
             with_room if with_room == taking.len() => false,
             // What the store says later is right in any case: it only takes longer.
-            _ => fitting(gateway, file, taking).await.is_some_and(|fitting| !fitting.iter().any(has_room)),
+            _ => fitting(client, file, taking).await.is_some_and(|fitting| !fitting.iter().any(has_room)),
         }
     }
 
@@ -58,8 +57,8 @@ impl Room {
 }
 
 /// Those of the devices that the file's bytes may go to; nothing if that cannot be said.
-async fn fitting<'a>(gateway: &Gateway, file: &OpenFile, devices: Vec<&'a Device>) -> Option<Vec<&'a Device>> {
-    let (_, policy) = gateway.client.get_policy(&file.path).await.ok()?;
+async fn fitting<'a>(client: &Client, file: &OpenFile, devices: Vec<&'a Device>) -> Option<Vec<&'a Device>> {
+    let (_, policy) = client.get_policy(&file.path).await.ok()?;
     let fits = |device: &&Device| Class::from_code(device.class).is_some_and(|class| policy.fits(class));
     Some(devices.into_iter().filter(fits).collect())
 }

@@ -1,11 +1,12 @@
 //! Writing block by block: the next block, the end of the file, and going on after a failure.
 
+use super::blocks;
 use super::blocks::last_stamp;
 use super::elsewhere::take_over;
 use super::leases::{ELSEWHERE, failed, has_ended, held, held_anywhere, is_held, leased};
+use super::located as shown;
 use super::making::{no_room, stamp_of};
-use super::open::{Block, OpenFile, State, located, reserve_block};
-use super::{blocks, located as shown};
+use super::open::{Block, OpenFile, State, reserve_block};
 use crate::caller::Caller;
 use crate::cluster::this_datanode;
 use crate::gateway::Gateway;
@@ -39,7 +40,7 @@ pub async fn add_block(gateway: &Gateway, ask: AddBlock) -> Result<BlockAnswer, 
             if let (Some(present), Some(length)) = (present, previous.as_ref().and_then(|block| block.length)) {
                 check_length(&file, present, length, position)?;
             }
-            if gateway.files.room.is_gone(gateway, &file).await {
+            if gateway.files.room.is_gone(&gateway.client, &file).await {
                 return Err(no_room(&path));
             }
             reserve_block(&state, position, file.block_size).await?;
@@ -57,7 +58,7 @@ pub async fn add_block(gateway: &Gateway, ask: AddBlock) -> Result<BlockAnswer, 
             )));
         }
     };
-    Ok(BlockAnswer { block: located(gateway, block, state.stamp, 0) })
+    Ok(BlockAnswer { block: shown::block_at(gateway, block, state.stamp, 0) })
 }
 
 /// Refuses what is said of a block as it was before the file was opened: its holder has gone on since.
@@ -298,7 +299,7 @@ pub async fn update_block(gateway: &Gateway, ask: UpdateBlockForPipeline) -> Res
     }
     state.granted += 1;
     let length = state.position().saturating_sub(present.base);
-    Ok(BlockAnswer { block: located(gateway, present, state.granted, length) })
+    Ok(BlockAnswer { block: shown::block_at(gateway, present, state.granted, length) })
 }
 
 /// The block goes on under its new generation stamp; whoever writes under an older one does so no more.
@@ -337,7 +338,7 @@ async fn block_of(gateway: &Gateway, ask: &GetAdditionalDatanode) -> Result<Loca
         Some(file) => {
             let state = file.state.lock().await;
             let present = present(&file, &state, &ask.block)?;
-            located(gateway, present, state.stamp, 0)
+            shown::block_at(gateway, present, state.stamp, 0)
         }
         // Open through another gateway, which goes on with it until this one is asked for the block's next stamp.
         None => shown::as_asked(gateway, ask.block.clone()),

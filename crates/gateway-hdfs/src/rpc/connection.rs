@@ -1,7 +1,6 @@
 //! One connection that carries calls: one task reads frames, works on calls and writes answers, as many at once as there are.
 
 use crate::caller::Caller;
-use crate::door::{IDLE_MAX_CROWDED, Ticket};
 use crate::gateway::Gateway;
 use crate::memory::is_too_slow;
 use crate::message::rpc::{
@@ -15,6 +14,7 @@ use crate::rpc::calls::Calls;
 use crate::rpc::dispatch;
 use crate::rpc::frame::{self, Front, LENGTH_BYTES};
 use crate::rpc::outgoing::{Done, Outgoing, Wrote};
+use crate::ticket::{IDLE_MAX_CROWDED, Ticket};
 use base::limit::{
     CONNECTION_IDLE_MAX, HDFS_BACKLOG_MAX, HDFS_BACKLOG_MAX_PRESSED, HDFS_CALL_MAX, HDFS_CONTEXT_MAX, HDFS_LARGE_CALL,
     HELLO_WAIT_MAX, USER_NAME_MAX,

@@ -24,10 +24,10 @@ pub async fn block_checksum(
 ) -> Result<()> {
     let kind = request.options.and_then(|options| options.kind).unwrap_or(MD5_OF_CRCS);
     if kind != MD5_OF_CRCS && kind != COMPOSITE_CRC {
-        return super::answer(connection, ERROR_UNSUPPORTED, &format!("checksums of kind {kind} are not known")).await;
+        return connection.answer(ERROR_UNSUPPORTED, &format!("checksums of kind {kind} are not known")).await;
     }
     let _turn = match turn(gateway, connection).await {
-        Err(error) if error.kind() == ErrorKind::Busy => return super::answer(connection, ERROR, error.text()).await,
+        Err(error) if error.kind() == ErrorKind::Busy => return connection.answer(ERROR, error.text()).await,
         turn => turn?,
     };
     // It is over when its client is gone.
@@ -40,7 +40,7 @@ pub async fn block_checksum(
         Ok(checksum) => {
             connection.write_message(&OperationAnswer { checksum: Some(checksum), ..OperationAnswer::default() }).await
         }
-        Err(error) => super::answer(connection, ERROR, error.text()).await,
+        Err(error) => connection.answer(ERROR, error.text()).await,
     }
 }
 

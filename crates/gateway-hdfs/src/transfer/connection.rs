@@ -1,8 +1,9 @@
 //! A connection of the data transfer protocol and its place among all: bytes that were read and not used yet, messages with their length
 //! before them, and writes of several parts at once.
 
-use crate::door::Ticket;
 use crate::memory::is_too_slow;
+use crate::message::transfer::OperationAnswer;
+use crate::ticket::Ticket;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::HDFS_MESSAGE_MAX;
 use base::net::Stream;
@@ -165,6 +166,12 @@ impl Connection {
         Ok(message)
     }
 
+    /// Answers with nothing but a status and a text for people.
+    pub async fn answer(&mut self, status: i32, text: &str) -> Result<()> {
+        let text = (!text.is_empty()).then(|| text.to_string());
+        self.write_message(&OperationAnswer { status, text, ..OperationAnswer::default() }).await
+    }
+
     /// Sends a message with its length before it.
     pub async fn write_message<M: Message>(&mut self, message: &M) -> Result<()> {
         let bytes = message.encode_length_delimited_to_vec();
@@ -241,8 +248,8 @@ pub fn nonsense(text: impl Into<String>) -> Error {
 #[cfg(test)]
 mod tests {
     use super::{Connection, SILENCE_MAX, STAGING};
-    use crate::door::Ticket;
     use crate::message::transfer::{OperationAnswer, ReadStatus};
+    use crate::ticket::Ticket;
     use base::error::ErrorKind;
     use base::limit::{HDFS_RATE_MIN, HDFS_STALL_MAX, HDFS_STALL_MAX_PRESSED};
     use base::net::Stream;

@@ -2,7 +2,6 @@
 
 use super::connection::{Connection, SILENCE_MAX, nonsense};
 use super::source::Source;
-use crate::door::IDLE_MAX_CROWDED;
 use crate::files::blocks::{generation_of, place};
 use crate::files::located::show;
 use crate::gateway::Gateway;
@@ -12,6 +11,7 @@ use crate::message::transfer::{
     ReadBlock, ReadChecksum, ReadStatus,
 };
 use crate::note::Note;
+use crate::ticket::IDLE_MAX_CROWDED;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::BLOCK;
 use client::{FileReader, RangePiece, ReadOptions, Sums};
@@ -47,7 +47,7 @@ pub async fn read_block(gateway: &Arc<Gateway>, connection: &mut Connection, req
     let sending = match begin(gateway, request).await {
         Ok(sending) => sending,
         Err(error) => {
-            super::answer(connection, ERROR, error.text()).await?;
+            connection.answer(ERROR, error.text()).await?;
             return Ok(false);
         }
     };

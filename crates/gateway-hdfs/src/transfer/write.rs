@@ -39,16 +39,16 @@ pub(crate) async fn write_block(
     // Before the turn is taken from the stream that has it.
     let gathering = match Gathering::new(gateway.client.pool(), gateway.files.memory.clone(), request.checksum) {
         Ok(gathering) => gathering,
-        Err(error) => return super::answer(connection, ERROR, error.text()).await,
+        Err(error) => return connection.answer(ERROR, error.text()).await,
     };
     let turn = match begin(gateway, &request).await {
         Ok(turn) => turn,
-        Err(error) => return super::answer(connection, ERROR, error.text()).await,
+        Err(error) => return connection.answer(ERROR, error.text()).await,
     };
     // All that the client wants is that the block ends as it is. The last packet, whose acknowledgement it missed, may have asked for a sync.
     let ends = request.stage == CLOSE_RECOVERY;
     if ends && let Err(error) = end_as_it_is(gateway, &turn, request.acknowledged).await {
-        return super::answer(connection, ERROR, error.text()).await;
+        return connection.answer(ERROR, error.text()).await;
     }
     let first_bad_link = Some(String::new());
     connection
@@ -62,7 +62,7 @@ pub(crate) async fn write_block(
     let written = Writing::new(turn, gathering).run(gateway, connection).await;
     let full = no_room(&file.written.borrow());
     if let Some(by) = full.filter(|_| !was_full) {
-        gateway.files.room.was_refused(gateway, &file, by).await;
+        gateway.files.room.was_refused(&gateway.client, &file, by).await;
     }
     written
 }

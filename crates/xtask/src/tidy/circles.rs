@@ -1,5 +1,5 @@
 //! Rules between the files of one crate: no large circle of imports, and the borders inside `node`. Counted are paths that begin with `crate`,
-//! `self` or `super`: a parent that names a module below it plainly is taken for one with it (record 0430).
+//! `self`, `super` or the name of a module that the file declares (record 0430).
 
 use super::Finding;
 use crate::source::Source;
@@ -136,18 +136,25 @@ fn paths(path: &str, text: &str, module: &str) -> Vec<Vec<String>> {
     let code: Vec<&str> = lines.map(|(_, line)| line).collect();
     let tokens = tokens(&code.join("\n"));
     let here: Vec<String> = module.split("::").map(str::to_string).collect();
+    let declared: BTreeSet<&str> = tokens
+        .windows(3)
+        .filter_map(|window| match [window[0].as_str(), window[1].as_str(), window[2].as_str()] {
+            ["mod", name, ";"] => Some(name),
+            _ => None,
+        })
+        .collect();
     let mut found = Vec::new();
     for (place, token) in tokens.iter().enumerate() {
-        let begins = matches!(token.as_str(), "crate" | "self" | "super")
-            && tokens.get(place + 1).is_some_and(|next| next == "::");
-        if begins && (place == 0 || tokens[place - 1] != "::") {
-            let base = match token.as_str() {
-                "crate" => Vec::new(),
-                "self" => here.clone(),
-                _ => here[..here.len() - 1].to_vec(),
-            };
-            expand(&tokens, place + 2, &base, &mut found);
-        }
+        let begins =
+            tokens.get(place + 1).is_some_and(|next| next == "::") && (place == 0 || tokens[place - 1] != "::");
+        match token.as_str() {
+            _ if !begins => continue,
+            "crate" => expand(&tokens, place + 2, &[], &mut found),
+            "self" => expand(&tokens, place + 2, &here, &mut found),
+            "super" => expand(&tokens, place + 2, &here[..here.len() - 1], &mut found),
+            name if declared.contains(name) => expand(&tokens, place, &here, &mut found),
+            _ => continue,
+        };
     }
     found
 }
@@ -240,6 +247,21 @@ mod tests {
         assert_eq!(of_ring(&ring("chunk", CIRCLE_MAX + 1, tests)), [""; 0]);
         let comments = |next| format!("//! See crate::m{next}::Thing.\n");
         assert_eq!(of_ring(&ring("chunk", CIRCLE_MAX + 1, comments)), [""; 0]);
+    }
+
+    /// A parent that calls what lies in a module of its own leads there.
+    #[test]
+    fn parents() {
+        let files = |text: &str| {
+            let parents = (0..5).map(|number| (format!("crates/chunk/src/m{number}.rs"), text.to_string()));
+            let below = |number| {
+                (format!("crates/chunk/src/m{number}/kid.rs"), format!("use crate::m{}::Thing;\n", (number + 1) % 5))
+            };
+            parents.chain((0..5).map(below)).collect::<Vec<_>>()
+        };
+        let found = of_ring(&files("mod kid;\nfn f() {\n    kid::act();\n}\n"));
+        assert!(found.len() == 1 && found[0].contains("10 files import each other: m0, m0::kid,"), "{found:?}");
+        assert_eq!(of_ring(&files("mod kid;\nfn f() {\n    other::kid::act();\n}\n")), [""; 0]);
     }
 
     /// What lies below does not import what lies above; names that only begin alike are others.

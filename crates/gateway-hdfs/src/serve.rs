@@ -1,0 +1,51 @@
+//! A gateway from its start to its end.
+
+use crate::gateway::{Gateway, Settings};
+use crate::{door, files};
+use base::limit::HDFS_SUMS_MAX;
+use base::net::{Boxed, Listener};
+use std::sync::Arc;
+use tokio::sync::{Semaphore, watch};
+
+impl Gateway {
+    /// Takes connections from `listener` until `shutdown` becomes true; then ends open files as they are and returns.
+    pub fn serve(
+        settings: Settings,
+        listener: Box<dyn Listener>,
+        shutdown: watch::Receiver<bool>,
+    ) -> Boxed<'static, ()> {
+        Box::pin(Gateway::run(settings, listener, shutdown))
+    }
+
+    async fn run(settings: Settings, listener: Box<dyn Listener>, shutdown: watch::Receiver<bool>) {
+        let Settings { client, clock, random, superuser, groups_of, on_trouble, .. } = settings;
+        let Settings { min_block_size, connections, planted, .. } = settings;
+        let address = listener.address();
+        let started = clock.now();
+        let gateway = Gateway {
+            client,
+            clock,
+            random,
+            superuser,
+            groups_of,
+            on_trouble,
+            min_block_size,
+            planted,
+            address,
+            files: Default::default(),
+            started,
+            cluster: Default::default(),
+            rpc: Default::default(),
+            known: Default::default(),
+            walks: Default::default(),
+            sums: Semaphore::new(HDFS_SUMS_MAX),
+            compares: Semaphore::new(1),
+            reads: Arc::default(),
+        };
+        let gateway = Arc::new(gateway);
+        let leases = tokio::spawn(files::watch(Arc::downgrade(&gateway)));
+        door::run(gateway.clone(), listener, connections, shutdown).await;
+        leases.abort();
+        files::close_all(&gateway).await;
+    }
+}
