@@ -8,7 +8,7 @@ use crate::{rpc, transfer};
 use base::fault::contained;
 use base::limit::{CALL_SILENCE_MAX, HELLO_WAIT_MAX};
 use base::net::{Listener, Stream};
-use base::places::{Place, Places, Taken};
+use base::places::{Places, Taken};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;

@@ -9,8 +9,7 @@ mod write;
 
 use crate::gateway::Gateway;
 use crate::message::transfer::{
-    BlockChecksum, ERROR, ERROR_UNSUPPORTED, HANDSHAKE_ERROR, HandshakeAnswer, OperationAnswer, ReadBlock, SUCCESS,
-    WriteBlock,
+    BlockChecksum, ERROR, ERROR_UNSUPPORTED, HANDSHAKE_ERROR, HandshakeAnswer, ReadBlock, SUCCESS, WriteBlock,
 };
 use crate::ticket::Ticket;
 use base::error::{Error, ErrorKind, Result};

@@ -9,17 +9,21 @@ pub mod chunk;
 pub mod cluster;
 pub mod device;
 pub mod file;
+mod id;
 pub mod layout;
 mod looked;
 mod names;
 pub mod order;
+mod outcome;
 pub mod quota;
 pub mod session;
 mod xattrs;
 
-use base::error::{Error, ErrorKind};
 use base::limit::{BAG_INFO, ENTRY_MAX, FRAME_MESSAGE_MAX, LOCATED, VIEWED, XATTRS_BYTES_MAX, XATTRS_MAX};
 use prost::Message;
+
+pub use id::Id;
+pub use outcome::{Done, Failure};
 
 /// A question that has one kind of answer.
 pub trait Ask: Message + Default + Clone + 'static {
@@ -223,57 +227,6 @@ pub fn is_of_others(kind: u16) -> bool {
     is_for_device(kind)
         || (bag::Create::KIND..=bag::Rewind::KIND).contains(&kind)
         || matches!(kind, file::Devices::KIND | session::Look::KIND)
-}
-
-/// The answer to a question that only wants to be done.
-#[derive(Clone, PartialEq, Eq, Message)]
-pub struct Done {}
-
-/// A 128-bit id: device, chunk, node or session.
-#[derive(Clone, Copy, PartialEq, Eq, Message)]
-pub struct Id {
-    /// The upper half.
-    #[prost(fixed64, tag = "1")]
-    pub high: u64,
-    /// The lower half.
-    #[prost(fixed64, tag = "2")]
-    pub low: u64,
-}
-
-impl From<u128> for Id {
-    fn from(value: u128) -> Id {
-        Id { high: (value >> 64) as u64, low: value as u64 }
-    }
-}
-
-impl Id {
-    /// The id as one number.
-    pub fn value(self) -> u128 {
-        u128::from(self.high) << 64 | u128::from(self.low)
-    }
-}
-
-/// Why a question was not answered.
-#[derive(Clone, PartialEq, Eq, Message)]
-pub struct Failure {
-    /// `base::error::ErrorKind::code`.
-    #[prost(uint32, tag = "1")]
-    pub code: u32,
-    /// What happened, whether data is safe, what to do next.
-    #[prost(string, tag = "2")]
-    pub text: String,
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Failure {
-        Failure { code: error.kind().code(), text: error.text().to_string() }
-    }
-}
-
-impl From<Failure> for Error {
-    fn from(failure: Failure) -> Error {
-        Error::new(ErrorKind::from_code(failure.code), failure.text)
-    }
 }
 
 #[cfg(test)]

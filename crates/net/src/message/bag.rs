@@ -1,6 +1,7 @@
 //! Bags: naming them, and the data path that touches no metadata.
 
-use super::{Failure, Id};
+use super::id::Id;
+use super::outcome::Failure;
 use prost::Message;
 
 /// Makes a bag.

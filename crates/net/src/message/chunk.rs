@@ -1,6 +1,6 @@
 //! Chunks on a device: the questions that a device log answers.
 
-use super::Id;
+use super::id::Id;
 use prost::Message;
 
 /// Appends the frame's payload to a chunk; the first append makes the chunk.

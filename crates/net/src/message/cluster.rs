@@ -1,7 +1,7 @@
 //! The nodes of a cluster: how one joins the node that keeps the metadata and reports to it, and who is there.
 
-use super::Id;
 use super::file::Device;
+use super::id::Id;
 use prost::Message;
 
 /// A node, as it tells of itself.

@@ -1,6 +1,6 @@
 //! Devices: what is done with one as a whole.
 
-use super::Id;
+use super::id::Id;
 use prost::Message;
 
 /// Begins to read every live byte of a device and to compare checksums. One that is under way goes on as it began.

@@ -1,7 +1,7 @@
 //! Names, files and devices: the questions that the metadata store answers.
 
-use super::Id;
 pub use super::access::{Acl, AclEntry, JudgeBelow, JudgeBelowAnswer, User, Wanted};
+use super::id::Id;
 pub use super::layout::Layout;
 pub use super::looked::{BeginBlock, Holders, HoldersAnswer, Looked, Seen, SeenHolder, SyncLength};
 pub use super::names::{Delete, MakeDirectory, Rename};
@@ -502,7 +502,7 @@ pub struct PutFile {
 pub struct PutFilesAnswer {
     /// `code` zero means done.
     #[prost(message, repeated, tag = "1")]
-    pub results: Vec<super::Failure>,
+    pub results: Vec<super::outcome::Failure>,
 }
 
 /// Asks where a file's bytes are.
@@ -718,7 +718,7 @@ pub struct Device {
     pub full: bool,
     /// The node that has it; none: the node that answered.
     #[prost(message, optional, tag = "16")]
-    pub node: Option<super::Id>,
+    pub node: Option<super::id::Id>,
     /// Bytes that it keeps back, so that deletes work when it is full.
     #[prost(uint64, tag = "17")]
     pub reserve: u64,

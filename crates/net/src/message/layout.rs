@@ -1,6 +1,6 @@
 //! Where the bytes of a group are, as it is sent: `base::layout` without its rules, which are checked when it comes in.
 
-use super::Id;
+use super::id::Id;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, DeviceId};
 use prost::Message;

@@ -1,7 +1,7 @@
 //! What the node that keeps the metadata orders of a device on another node: the steps of collecting, sealing, recovering and
 //! moving. Nobody else may.
 
-use super::Id;
+use super::id::Id;
 use prost::Message;
 
 /// Raises a chunk's generation, durably: who writes under a lower one is refused.

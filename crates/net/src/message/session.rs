@@ -1,6 +1,6 @@
 //! How a connection begins and a session stays alive.
 
-use super::Id;
+use super::id::Id;
 use bytes::Bytes;
 use prost::Message;
 
