@@ -1,76 +1,80 @@
-//! Who runs this process, by name, and which groups users are in.
-#![allow(clippy::disallowed_methods)] // The lists of users are not data that an engine keeps.
+//! Who runs this process, by name, and which groups users are in: as the system says, whether it has that from its own lists or from a
+//! directory service (NSS, record 0436).
 
 use base::env::Clock;
 use base::unit::Time;
+use nix::errno::Errno;
+use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid, getgrouplist, getgroups};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::ffi::CString;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// The names of the process' effective user and group as /etc/passwd and /etc/group have them; their numbers where those
-/// do not know them (users of a directory service).
+/// The names of the process' effective user and group; their numbers where the system does not know them.
 pub fn current() -> (String, String) {
-    // SAFETY: both calls only read a number of the process, and cannot fail.
-    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
-    (name_of("/etc/passwd", user), name_of("/etc/group", group))
+    (user_name(geteuid()), group_name(getegid()))
 }
 
 /// The name of the process' effective user, and those of the groups that it is in, the effective one first.
 pub fn with_groups() -> (String, Vec<String>) {
     let (user, group) = current();
-    // SAFETY: without room it only says how many there are.
-    let count = unsafe { libc::getgroups(0, std::ptr::null_mut()) }.max(0);
-    let mut numbers = vec![0; count as usize];
-    // SAFETY: there is room for as many as are said.
-    let count = unsafe { libc::getgroups(count, numbers.as_mut_ptr()) }.max(0);
-    numbers.truncate(count as usize);
-    let text = std::fs::read("/etc/group").unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    let mut groups = vec![group];
-    for number in numbers {
-        let name = find(&text, number).unwrap_or_else(|| number.to_string());
-        if !groups.contains(&name) {
-            groups.push(name);
+    let others = getgroups().unwrap_or_default().into_iter().map(group_name);
+    (user, once_each(std::iter::once(group).chain(others)))
+}
+
+fn user_name(id: Uid) -> String {
+    User::from_uid(id).ok().flatten().map_or_else(|| id.to_string(), |user| user.name)
+}
+
+fn group_name(id: Gid) -> String {
+    Group::from_gid(id).ok().flatten().map_or_else(|| id.to_string(), |group| group.name)
+}
+
+fn once_each(names: impl Iterator<Item = String>) -> Vec<String> {
+    let mut each = Vec::new();
+    for name in names {
+        if !each.contains(&name) {
+            each.push(name);
         }
     }
-    (user, groups)
+    each
 }
 
-fn name_of(list: &str, number: u32) -> String {
-    let text = std::fs::read(list).unwrap_or_default();
-    find(&String::from_utf8_lossy(&text), number).unwrap_or_else(|| number.to_string())
+/// The groups of a user, the primary one first; none if the system knows no such user. An error: it cannot say now. Blocks, perhaps for
+/// seconds, where a directory service has to be asked.
+fn look(user: &str) -> Result<Vec<String>, Errno> {
+    let Ok(name) = CString::new(user) else { return Ok(Vec::new()) };
+    let found = match User::from_name(user) {
+        // So says getpwnam(3): some systems have an error for a user that they do not know.
+        Err(Errno::ENOENT | Errno::ESRCH | Errno::EBADF | Errno::EPERM) => None,
+        found => found?,
+    };
+    let Some(found) = found else { return Ok(Vec::new()) };
+    let all = getgrouplist(&name, found.gid)?;
+    Ok(once_each(std::iter::once(found.gid).chain(all).map(group_name)))
 }
 
-/// The name in the line whose third field is the number.
-fn find(list: &str, number: u32) -> Option<String> {
-    let number = number.to_string();
-    let line = list.lines().find(|line| line.split(':').nth(2) == Some(number.as_str()))?;
-    line.split(':').next().filter(|name| !name.is_empty()).map(str::to_string)
-}
-
-/// How long what the lists said is believed.
+/// How long what the system said of a user is believed.
 const BELIEVED: Duration = Duration::from_secs(60);
 
 /// Users whose groups are remembered at once. Programs may make up names.
 const REMEMBERED: usize = 1024;
 
-/// The groups of users, as /etc/passwd and /etc/group have them. Those are read once a minute, whoever is asked for.
+/// The groups of users. The system is asked for each user once a minute, and for one user at a time.
 pub struct Groups {
     clock: Arc<dyn Clock>,
-    directory: PathBuf,
-    lists: Mutex<Option<Arc<Lists>>>,
-    /// Held while the lists are read.
-    reading: Mutex<()>,
+    look: Box<dyn Fn(&str) -> Result<Vec<String>, Errno> + Send + Sync>,
+    known: Mutex<BTreeMap<String, Answer>>,
+    /// Held while the system is asked.
+    asking: Mutex<()>,
 }
 
-/// What the lists said.
-struct Lists {
-    read: Time,
-    users: String,
-    groups: String,
-    known: Mutex<BTreeMap<String, Vec<String>>>,
+/// What the system said.
+#[derive(Clone)]
+struct Answer {
+    groups: Vec<String>,
+    at: Time,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -80,52 +84,50 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Groups {
     /// Nothing is remembered yet.
     pub fn new(clock: Arc<dyn Clock>) -> Groups {
-        Groups { clock, directory: "/etc".into(), lists: Mutex::default(), reading: Mutex::default() }
+        Groups { clock, look: Box::new(look), known: Mutex::default(), asking: Mutex::default() }
     }
 
-    /// The names of a user's groups, the primary one first; empty if the lists do not know the user.
+    /// The names of a user's groups, the primary one first; empty if the system does not know the user.
     pub fn of(&self, user: &str) -> Vec<String> {
-        let lists = self.lists();
-        let mut known = lock(&lists.known);
-        if let Some(groups) = known.get(user) {
-            return groups.clone();
+        let younger = |than: Duration| {
+            let known = lock(&self.known).get(user).cloned();
+            known.filter(|answer| self.clock.now().since(answer.at) < than).map(|answer| answer.groups)
+        };
+        if let Some(groups) = younger(BELIEVED) {
+            return groups;
         }
-        if known.len() >= REMEMBERED {
-            known.clear();
+        // While one asks, which may take a directory service that is ill its time, others go on with what they have.
+        let asking = match self.asking.try_lock() {
+            Ok(asking) => asking,
+            Err(_) if let Some(groups) = younger(10 * BELIEVED) => return groups,
+            Err(_) => aside(|| lock(&self.asking)),
+        };
+        if let Some(groups) = younger(BELIEVED) {
+            return groups;
         }
-        let groups = groups_in(&lists.users, &lists.groups, user);
-        known.insert(user.to_string(), groups.clone());
+        let answer = aside(|| (self.look)(user));
+        let groups = self.note(user, answer.ok());
+        drop(asking);
         groups
     }
 
-    fn lists(&self) -> Arc<Lists> {
-        let now = self.clock.now();
-        let younger = |than: Duration| lock(&self.lists).clone().filter(|lists| now.since(lists.read) < than);
-        if let Some(lists) = younger(BELIEVED) {
-            return lists;
+    /// Remembers an answer; none: what was known of the user holds on.
+    fn note(&self, user: &str, answer: Option<Vec<String>>) -> Vec<String> {
+        let (mut known, at) = (lock(&self.known), self.clock.now());
+        if let Some(groups) = answer {
+            if known.len() >= REMEMBERED {
+                known.retain(|_, answer| at.since(answer.at) < BELIEVED && !answer.groups.is_empty());
+            }
+            if known.len() >= REMEMBERED {
+                known.clear();
+            }
+            known.insert(user.to_string(), Answer { groups, at });
         }
-        // While one reads, others go on with what they have, for as long again.
-        let reading = match self.reading.try_lock() {
-            Ok(reading) => reading,
-            Err(_) if let Some(lists) = younger(2 * BELIEVED) => return lists,
-            Err(_) => lock(&self.reading),
-        };
-        if let Some(lists) = younger(BELIEVED) {
-            return lists;
-        }
-        let list = |name: &str| {
-            let bytes = std::fs::read(self.directory.join(name)).unwrap_or_default();
-            String::from_utf8_lossy(&bytes).into_owned()
-        };
-        let (users, groups) = aside(|| (list("passwd"), list("group")));
-        let lists = Arc::new(Lists { read: now, users, groups, known: Mutex::default() });
-        *lock(&self.lists) = Some(lists.clone());
-        drop(reading);
-        lists
+        known.get(user).map(|answer| answer.groups.clone()).unwrap_or_default()
     }
 }
 
-/// Does something that may take a disk's time. On a thread that has other tasks they are given to another one before.
+/// Does something that may take a while. On a thread that has other tasks they are given to another one before.
 fn aside<T>(does: impl FnOnce() -> T) -> T {
     match Handle::try_current() {
         Ok(runtime) if runtime.runtime_flavor() == RuntimeFlavor::MultiThread => tokio::task::block_in_place(does),
@@ -133,56 +135,38 @@ fn aside<T>(does: impl FnOnce() -> T) -> T {
     }
 }
 
-/// The groups of a user: the primary one, which the list of users names by its number, then those that list them.
-fn groups_in(users: &str, groups: &str, user: &str) -> Vec<String> {
-    let mut names = Vec::new();
-    let primary =
-        users.lines().find(|line| line.split(':').next() == Some(user)).and_then(|line| line.split(':').nth(3));
-    if let Some(number) = primary.and_then(|number| number.parse().ok()) {
-        names.extend(find(groups, number));
-    }
-    for line in groups.lines() {
-        let mut fields = line.split(':');
-        let (name, members) = (fields.next().unwrap_or_default(), fields.nth(2).unwrap_or_default());
-        let listed = !user.is_empty() && members.split(',').any(|member| member.trim() == user);
-        if listed && !name.is_empty() && !names.iter().any(|known| known == name) {
-            names.push(name.to_string());
-        }
-    }
-    names
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{BELIEVED, Groups, current, find, groups_in};
+    use super::{BELIEVED, Errno, Groups, REMEMBERED, current, group_name, look, user_name, with_groups};
     use crate::clock::SystemClock;
     use base::env::Clock;
     use base::unit::{Time, WallTime};
+    use nix::unistd::{Gid, Uid};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// A user's groups are the primary one, then those that list them, each once; nobody is in none.
+    /// The system knows who runs this; numbers and names that nobody has are told as they are, or are in no group.
     #[test]
-    fn groups() {
-        let users = "root:x:0:0::/:/bin/sh\nada:x:1000:100::/home/ada:/bin/sh\nbad:x:1\n:x:7:100::/:\n";
-        let groups = "root:x:0:\nusers:x:100:bob,ada\nada:x:1000:ada\nwheel:x:10:root,ada\nusers2:x:101:ada, bob\nbroken\n::5:ada\n";
-        assert_eq!(groups_in(users, groups, "ada"), ["users", "ada", "wheel", "users2"]);
-        assert_eq!(groups_in(users, groups, "root"), ["root", "wheel"]);
-        assert_eq!(groups_in(users, groups, "bob"), ["users", "users2"]);
-        assert!(groups_in(users, groups, "eve").is_empty() && groups_in(users, groups, "bad").is_empty());
-        assert_eq!(groups_in(users, groups, ""), ["users"]);
-        let known = Groups::new(Arc::new(SystemClock::new()));
+    fn who_this_is() {
         let (user, group) = current();
-        assert_eq!(known.of(&user).first(), Some(&group));
+        assert_eq!(with_groups().1.first(), Some(&group));
+        assert_eq!(look(&user).expect("asked").first(), Some(&group));
+        assert_eq!((user_name(Uid::from_raw(0)), group_name(Gid::from_raw(0))), ("root".into(), "root".into()));
+        assert_eq!(user_name(Uid::from_raw(3_999_999_999)), "3999999999");
+        for nobody in ["", "no such user", "a\0b", "root:x", "../passwd"] {
+            assert_eq!(look(nobody), Ok(Vec::new()), "{nobody:?}");
+        }
+        let known = Groups::new(Arc::new(SystemClock::new()));
         for made_up in 0..3000 {
             assert!(known.of(&format!("no such user {made_up}")).is_empty());
         }
-        assert!(known.lists().known.lock().unwrap().len() <= super::REMEMBERED);
+        assert_eq!(known.of(&user).first(), Some(&group));
+        assert!(known.known.lock().unwrap().len() <= REMEMBERED);
     }
 
-    /// The lists are read once a minute, whoever is asked for: names that somebody makes up cost no reading. On threads of a runtime as well.
+    /// The system is asked once a minute for each user; when it cannot say, what it said last holds. On threads of a runtime as well.
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn lists_are_read_once_a_minute() {
+    async fn asked_once_a_minute() {
         struct Still(AtomicU64);
         impl Clock for Still {
             fn now(&self) -> Time {
@@ -192,28 +176,21 @@ mod tests {
                 WallTime(0)
             }
         }
-        let clock = Arc::new(Still(AtomicU64::new(1)));
-        let directory = std::env::temp_dir().join(format!("stormwell-os-{}-lists", std::process::id()));
-        std::fs::create_dir_all(&directory).expect("made");
-        std::fs::write(directory.join("passwd"), "ada:x:1000:100::/:\nbob:x:1001:100::/:\n").expect("written");
-        std::fs::write(directory.join("group"), "users:x:100:\nwheel:x:10:ada,bob\n").expect("written");
-        let groups = Groups { directory: directory.clone(), ..Groups::new(clock.clone()) };
-        assert_eq!(groups.of("ada"), ["users", "wheel"]);
-        std::fs::write(directory.join("group"), "users:x:100:\n").expect("written");
-        assert_eq!((groups.of("ada").len(), groups.of("bob").len(), groups.of("eve").len()), (2, 2, 0));
+        let (clock, asked) = (Arc::new(Still(AtomicU64::new(1))), Arc::new(AtomicU64::new(0)));
+        let counting = asked.clone();
+        // The first two answers are told, then the service is away, then it is back.
+        let look = move |user: &str| match counting.fetch_add(1, Ordering::Relaxed) {
+            2 => Err(Errno::EIO),
+            number => Ok(vec![format!("{user}{number}")]),
+        };
+        let groups = Groups { look: Box::new(look), ..Groups::new(clock.clone()) };
+        for _ in 0..3 {
+            assert_eq!((groups.of("ada"), groups.of("bob")), (vec!["ada0".into()], vec!["bob1".into()]));
+        }
+        assert_eq!(asked.load(Ordering::Relaxed), 2);
         clock.0.store(BELIEVED.as_nanos() as u64 + 1, Ordering::Relaxed);
-        assert_eq!((groups.of("ada").len(), groups.of("bob").len()), (1, 1));
-        std::fs::remove_dir_all(&directory).expect("removed");
-    }
-
-    /// Names are found by their number; broken lines and unknown numbers do no harm.
-    #[test]
-    fn names() {
-        let list = "root:x:0:0:root:/root:/bin/sh\nnonsense\n:x:5:\nada:x:1000:1000::/home/ada:/bin/sh\n";
-        assert_eq!(find(list, 1000).as_deref(), Some("ada"));
-        assert_eq!(find(list, 0).as_deref(), Some("root"));
-        assert_eq!((find(list, 5), find(list, 7)), (None, None));
-        let (user, group) = current();
-        assert!(!user.is_empty() && !group.is_empty());
+        assert_eq!(groups.of("ada"), ["ada0"]);
+        assert_eq!(groups.of("ada"), ["ada3"]);
+        assert_eq!(asked.load(Ordering::Relaxed), 4);
     }
 }
