@@ -125,7 +125,8 @@ pub(crate) async fn rename2(gateway: &Gateway, caller: &Caller, ask: Rename2Requ
                     judged = Some(judge_below(gateway, caller, &from.path).await?);
                     continue;
                 }
-                Err(error) if is_denied(&error) => return Err(error.into()),
+                // What is no refusal may have been done, here or at another gateway: a look would explain it wrongly.
+                Err(error) if is_denied(&error) || !is_refused(&error) => return Err(error.into()),
                 Err(error) => error,
             }
         } else {

@@ -235,7 +235,11 @@ async fn fence_and_seal(node: &Node, orphan: &Orphan) -> Result<(u64, BTreeSet<D
     for (_, place, chunk, length) in replicas {
         if let (Some(place), Some(length)) = (place, length) {
             let _order = node.jobs.unanswered.begin(place.id());
-            place.seal(chunk, orphan.generation, length).await?;
+            match place.seal(chunk, orphan.generation, length).await {
+                // Somebody else has ended the group meanwhile, and what was empty is deleted already.
+                Err(error) if error.kind() == ErrorKind::NotFound && length == 0 => {}
+                sealed => sealed?,
+            }
         }
     }
     Ok((group.layout.length(lengths), vanished))
@@ -268,5 +272,8 @@ async fn fence(
     order.may_wait(FULL_WAIT);
     place.append((group, chunk), nothing).await?;
     order.goes_on();
-    place.fence(chunk, generation).await.map(Some)
+    match place.fence(chunk, generation).await {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        fenced => fenced.map(Some),
+    }
 }
