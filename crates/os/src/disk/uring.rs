@@ -19,10 +19,6 @@ use std::time::{Duration, Instant};
 /// Entries of the submission queue: more than an engine has in flight. The completion queue has twice as many.
 const ENTRIES: [u32; 2] = [128, 64];
 
-/// A sync that takes no longer is worth waiting for where it is asked: the ring hands each to a thread of the kernel's, whose two wake-ups take a good
-/// part of that.
-const QUICK_SYNC: Duration = Duration::from_millis(1);
-
 /// Marks the completion of the read of the eventfd.
 const WAKE: u64 = u64::MAX;
 
@@ -39,12 +35,6 @@ pub(super) struct UringDisk {
     taken: VecDeque<(u64, i32)>,
     /// Operations that ended without the ring.
     ready: Vec<Done>,
-    /// A sync that is not in the ring: it was asked for while nothing was under way.
-    alone: Option<u32>,
-    /// The last sync that was alone was quick.
-    quick: bool,
-    /// One that is in the ring, and since when: how quick it is will show.
-    timed: Option<(u32, Instant)>,
     waker: Arc<EventWaker>,
     /// Where the ring puts the eventfd's count.
     wake_count: Box<u64>,
@@ -190,10 +180,6 @@ impl UringDisk {
             active: 0,
             taken: VecDeque::new(),
             ready: Vec::new(),
-            alone: None,
-            // The first one shows.
-            quick: false,
-            timed: None,
             waker,
             wake_count: Box::new(0),
             wake_armed: false,
@@ -215,12 +201,8 @@ impl UringDisk {
         }
     }
 
-    /// Puts an operation into the ring, behind a sync that is alone no more.
+    /// Puts an operation into the ring.
     fn begin(&mut self, token: u64, name: FileName, kind: Kind) {
-        if let Some(index) = self.alone.take() {
-            self.advance(index);
-        }
-        let alone = self.active == 0 && matches!(kind, Kind::Sync);
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             self.slots.len() as u32 - 1
@@ -231,29 +213,7 @@ impl UringDisk {
         slot.moved = 0;
         slot.work = Some(Work { name, file, kind });
         self.active += 1;
-        if alone {
-            self.alone = Some(index);
-        } else {
-            self.advance(index);
-        }
-    }
-
-    /// A sync beside which nothing is under way: done here if the last one was quick, nothing else is to be done (`sleeps`) and nobody has woken us,
-    /// else by the ring. A disk that is slow, or does not answer, holds up nothing but its syncs.
-    #[allow(clippy::disallowed_methods)]
-    fn sync_alone(&mut self, index: u32, sleeps: bool) {
-        let begun = Instant::now();
-        if !self.quick || !sleeps || self.waker.woken.load(Ordering::SeqCst) {
-            self.timed = Some((index, begun));
-            return self.advance(index);
-        }
-        let Some(work) = &self.slots[index as usize].work else {
-            unreachable!("an operation has work until it is released")
-        };
-        let result = work.file.around().and_then(File::sync_data);
-        self.quick = begun.elapsed() < QUICK_SYNC;
-        let done = self.release(index, result);
-        self.ready.push(done);
+        self.advance(index);
     }
 
     /// Queues the next round of a slot's operation.
@@ -329,12 +289,7 @@ impl UringDisk {
             let index = user_data as u32;
             match self.slots[index as usize].account(result) {
                 Round::Again => self.advance(index),
-                Round::Over(result) => {
-                    if let Some((_, begun)) = self.timed.take_if(|(timed, _)| *timed == index) {
-                        self.quick = begun.elapsed() < QUICK_SYNC;
-                    }
-                    done.push(self.release(index, result));
-                }
+                Round::Over(result) => done.push(self.release(index, result)),
             }
         }
     }
@@ -466,9 +421,6 @@ impl Disk for UringDisk {
         // Time is read only if there is time to wait.
         #[allow(clippy::disallowed_methods)]
         let deadline = wait.filter(|wait| !wait.is_zero()).and_then(|wait| Instant::now().checked_add(wait));
-        if let Some(index) = self.alone.take() {
-            self.sync_alone(index, wait != Some(Duration::ZERO));
-        }
         loop {
             self.arm_wake();
             self.take_ready(done);
@@ -522,9 +474,6 @@ impl Drop for UringDisk {
     fn drop(&mut self) {
         if self.wake_armed {
             self.waker.ring_bell();
-        }
-        if let Some(index) = self.alone.take() {
-            self.advance(index);
         }
         let mut done = Vec::new();
         while self.active > 0 || self.wake_armed {

@@ -80,36 +80,6 @@ fn write_read_sync_punch() {
     });
 }
 
-/// Syncs end whether they are alone, come together, or come beside other things, before them or after.
-#[test]
-fn syncs_alone_and_beside() {
-    over_all(|disk, _| {
-        run(disk, create(7, SIZE, Fill::Zeros)).unwrap();
-        let sync = || Op::Sync { file: FILE };
-        for round in 0..20 {
-            run(disk, write(0, vec![blocks(1, round)])).unwrap();
-            run(disk, sync()).unwrap();
-            run(disk, sync()).unwrap();
-            disk.submit(100, sync());
-            disk.submit(101, write(4096, vec![blocks(1, round)]));
-            disk.submit(102, sync());
-            disk.submit(103, sync());
-            let mut tokens: Vec<u64> = wait_for(disk, 4).into_iter().map(|done| done.token).collect();
-            tokens.sort_unstable();
-            assert_eq!(tokens, [100, 101, 102, 103]);
-            // One that is asked for and not waited for is there when somebody looks.
-            disk.submit(104, sync());
-            let mut done = Vec::new();
-            while done.is_empty() {
-                disk.poll(Some(Duration::ZERO), &mut done);
-            }
-            assert_eq!(done[0].token, 104);
-        }
-        // What is under way when the disk is dropped is waited for.
-        disk.submit(105, sync());
-    });
-}
-
 /// What is written at once, anywhere in a file that is there, is read both ways. Memory and volatile have no such files.
 #[test]
 fn written_at_once() {
