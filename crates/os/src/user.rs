@@ -64,11 +64,14 @@ const REMEMBERED: usize = 1024;
 /// The groups of users. The system is asked for each user once a minute, and for one user at a time.
 pub struct Groups {
     clock: Arc<dyn Clock>,
-    look: Box<dyn Fn(&str) -> Result<Vec<String>, Errno> + Send + Sync>,
+    look: Look,
     known: Mutex<BTreeMap<String, Answer>>,
     /// Held while the system is asked.
     asking: Mutex<()>,
 }
+
+/// How the system is asked.
+type Look = Box<dyn Fn(&str) -> Result<Vec<String>, Errno> + Send + Sync>;
 
 /// What the system said.
 #[derive(Clone)]
