@@ -52,11 +52,9 @@ pub(crate) fn find_early(
     }
     entries.sort_by_key(|(header, _)| header.last);
     for (header, records) in entries {
-        if header.last <= last {
-            continue;
-        }
-        // It followed records that are lost: with a power loss, perhaps long ago. One that follows what is there may still come.
-        if header.previous > last {
+        // The journal has it, or it followed records that are lost: with a power loss, perhaps long ago. One that follows what is there may
+        // still come.
+        if header.last <= last || header.previous > last {
             continue;
         }
         found.extend(records.into_iter().filter(|(sequence, _)| *sequence > last));
