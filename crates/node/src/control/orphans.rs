@@ -10,7 +10,7 @@ use crate::log::Level;
 use crate::node::Node;
 use crate::place::Place;
 use crate::translate::wire_attributes;
-use base::error::{ErrorKind, Result};
+use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, DeviceId, Generation, GroupId, InodeId};
 use base::layout::Replica;
 use base::limit::FULL_WAIT;
@@ -273,7 +273,12 @@ async fn fence(
     place.append((group, chunk), nothing).await?;
     order.goes_on();
     match place.fence(chunk, generation).await {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let text = format!(
+                "chunk {chunk} was deleted or moved while its file was taken from its writer; nothing is lost; try again"
+            );
+            Err(Error::new(ErrorKind::Busy, text))
+        }
         fenced => fenced.map(Some),
     }
 }
