@@ -14,7 +14,6 @@ mod row;
 mod sequential;
 mod small;
 mod space;
-pub mod stopwatch;
 mod table;
 
 pub use ground::{at, free_bytes};
@@ -27,10 +26,10 @@ use base::error::{Error, ErrorKind};
 use base::unit::{MIB, parse_bytes, show_bytes};
 use clap::Args;
 use ground::Ground;
+use harness::stopwatch::Stopwatch;
 use row::{Row, Verdict};
 use std::path::PathBuf;
 use std::time::Duration;
-use stopwatch::Stopwatch;
 use table::Table;
 
 /// Measure this machine and this program, beside the bare disk

@@ -7,9 +7,8 @@ mod report;
 mod stream;
 pub mod tree;
 
-use crate::bench::stopwatch::Stopwatch;
 use crate::bench::{Direction, Raw, at, free_bytes};
-use crate::child::{Running, Scratch, Server, end_all_when_told, run};
+use crate::child::{Server, end_all_when_told, run, start};
 use crate::context::Context;
 use crate::exit::{Exit, Fault, Result, report as report_error, say};
 use crate::output::Output;
@@ -18,6 +17,8 @@ use base::error::{Error, ErrorKind};
 use base::unit::{GIB, show_bytes};
 use clap::Args;
 use compare::compare;
+use harness::scratch::Scratch;
+use harness::stopwatch::Stopwatch;
 use report::{Line, Report};
 use serde_json::json;
 use std::path::PathBuf;
@@ -247,18 +248,18 @@ impl Stage<'_> {
         let context = at(self.context, self.queue.address());
         let watch = Stopwatch::start();
         let streaming = tokio::spawn(async move { stream.run(&context).await });
-        let mut putting = Running::start(&["put", &root, "/killed", "--at", &at_store, "--quiet"])?;
+        let mut putting = start(&["put", &root, "/killed", "--at", &at_store, "--quiet"])?;
 
         let wanted = files_before + (self.tree.files.len() as u64 / 3).max(1);
         let mut stored = files_before;
-        while stored < wanted && !putting.ended()? {
+        while stored < wanted && putting.ended()?.is_none() {
             stored = watcher.devices().await?.files;
         }
-        let in_the_middle = !putting.ended()?;
-        self.store.kill();
+        let in_the_middle = putting.ended()?.is_none();
+        self.store.child().kill();
         let killed_store = Stopwatch::start();
         wait_for(&handled, chunks / 3, || streaming.is_finished()).await;
-        self.queue.kill();
+        self.queue.child().kill();
         let handled_then = handled.load(Ordering::Relaxed);
         self.store.start_again()?;
         let down = killed_store.seconds();

@@ -3,10 +3,10 @@
 use super::ground::{Ground, Spent};
 use super::payload::Payload;
 use super::row::{Bar, Latency, Row};
-use super::stopwatch::Stopwatch;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::BLOCK;
 use client::{Client, CreateOptions};
+use harness::stopwatch::Stopwatch;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -4,13 +4,13 @@
 #![allow(clippy::disallowed_methods, reason = "this is the bare thing that everything else is measured against")]
 
 use super::raw::{LOG_BYTES, Raw, allocate, direct, incompressible, joined};
-use super::stopwatch::Stopwatch;
 use crate::demo::tree::{Tree, sync_file_system};
 use base::buffer::Buffer;
 use base::checksum::crc32c;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::BLOCK;
 use base::unit::MIB;
+use harness::stopwatch::Stopwatch;
 use os::process::usage;
 use std::fs::{File, FileTimes, OpenOptions, Permissions};
 use std::io::{Read, Write};

@@ -1,15 +1,17 @@
 //! What every row stands on: a directory of our own, the bare device under it, a server with its data there, and clients.
 
 use super::raw::Raw;
-use super::resources::Sampler;
+use super::resources::SAMPLE;
 use super::row::Moved;
-use super::stopwatch::Stopwatch;
-use crate::child::{Scratch, Server};
+use crate::child::Server;
 use crate::context::Context;
 use crate::demo::tree::sync_file_system;
 use base::error::{Error, Result};
 use base::unit::MIB;
 use client::Client;
+use harness::sampler::Sampler;
+use harness::scratch::Scratch;
+use harness::stopwatch::Stopwatch;
 use os::process::{Usage, usage};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -88,8 +90,8 @@ impl Ground {
     /// A server of our own on a fresh directory under `parent`, for rows of `size` bytes at most.
     pub fn new(context: &Context, parent: &Path, size: u64, rounds: usize, time: Duration) -> Result<Ground> {
         let scratch = Scratch::new(parent, "stormwell-bench")?;
-        let server = Server::start(&[scratch.join("store")])?;
-        let sampler = Sampler::start(server.process())?;
+        let mut server = Server::start(&[scratch.join("store")])?;
+        let sampler = Sampler::start(server.child().id(), SAMPLE)?;
         // A round of a large row needs room for the raw file, for what the server holds, and for what it has not yet given back.
         let room = free_bytes(scratch.path())? / 6;
         let size = (size.min(room) / CHUNK).max(1) * CHUNK;
@@ -115,8 +117,8 @@ impl Ground {
 
     /// What the server has used so far. An error if it has ended.
     pub fn used(&mut self) -> Result<Usage> {
-        self.server.check()?;
-        usage(self.server.process())
+        self.server.child().check()?;
+        usage(self.server.child().id())
     }
 
     /// The moment from which use is measured: now.

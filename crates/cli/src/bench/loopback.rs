@@ -2,9 +2,9 @@
 #![allow(clippy::disallowed_methods, reason = "this is the bare thing that hot reads are measured against")]
 
 use super::raw::incompressible;
-use super::stopwatch::Stopwatch;
 use base::error::{Error, ErrorKind, Result};
 use base::unit::MIB;
+use harness::stopwatch::Stopwatch;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

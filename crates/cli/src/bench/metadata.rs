@@ -2,9 +2,9 @@
 
 use super::ground::{Ground, Spent};
 use super::row::{Bar, Latency, Row};
-use super::stopwatch::Stopwatch;
 use base::error::{Error, ErrorKind, Result};
 use client::{Client, CreateOptions};
+use harness::stopwatch::Stopwatch;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 

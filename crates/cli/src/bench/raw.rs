@@ -3,12 +3,12 @@
 #![allow(clippy::disallowed_methods, reason = "this is the bare thing that everything else is measured against")]
 
 use super::row::Latency;
-use super::stopwatch::Stopwatch;
 use crate::demo::tree::sync_file_system;
 use base::buffer::Buffer;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::BLOCK;
 use base::unit::MIB;
+use harness::stopwatch::Stopwatch;
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};

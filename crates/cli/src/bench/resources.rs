@@ -2,52 +2,19 @@
 
 use super::ground::{Ground, at};
 use super::row::{Bar, Row};
-use super::stopwatch::Stopwatch;
 use crate::child::Server;
 use crate::context::Context;
 use base::error::{Error, ErrorKind, Result};
 use bytes::Bytes;
 use client::CreateOptions;
-use os::process::usage;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use harness::stopwatch::Stopwatch;
 use std::time::Duration;
 
 /// Memory is looked at so often.
-const SAMPLE: Duration = Duration::from_millis(20);
+pub const SAMPLE: Duration = Duration::from_millis(20);
 
 /// A server counts as idle after so long without a client.
 const IDLE: Duration = Duration::from_secs(2);
-
-/// Watches how much memory of its own (RssAnon: the page cache is not in it) a process has.
-pub struct Sampler {
-    peak: Arc<AtomicU64>,
-    /// Ends the thread when it is dropped.
-    _end: SyncSender<()>,
-}
-
-impl Sampler {
-    /// Watches this process until this is dropped.
-    pub fn start(process: u32) -> Result<Sampler> {
-        let (end, ended) = sync_channel::<()>(1);
-        let peak = Arc::new(AtomicU64::new(0));
-        let highest = peak.clone();
-        os::thread::spawn("memory-sampler", move || {
-            while ended.recv_timeout(SAMPLE) == Err(RecvTimeoutError::Timeout) {
-                if let Ok(used) = usage(process) {
-                    highest.fetch_max(used.anonymous_bytes, Ordering::Relaxed);
-                }
-            }
-        })?;
-        Ok(Sampler { peak, _end: end })
-    }
-
-    /// The most so far, in bytes.
-    pub fn peak(&self) -> u64 {
-        self.peak.load(Ordering::Relaxed)
-    }
-}
 
 /// Memory of a server that has just started and serves nobody.
 pub async fn memory_idle(ground: &mut Ground) -> Result<Row> {

@@ -3,12 +3,12 @@
 use super::floor::bare_tree;
 use super::ground::Ground;
 use super::row::{Bar, Row};
-use super::stopwatch::Stopwatch;
 use crate::child;
 use crate::demo::compare::compare;
 use crate::demo::tree::{Tree, sync_file_system};
 use base::error::{Error, ErrorKind, Result};
 use base::unit::show_bytes;
+use harness::stopwatch::Stopwatch;
 
 /// `small_put` and `small_get`: files a second.
 pub async fn rows(ground: &mut Ground) -> Result<[Row; 2]> {

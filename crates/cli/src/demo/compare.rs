@@ -83,8 +83,8 @@ pub fn same(one: &Path, other: &Path) -> Result<Option<u64>> {
 #[cfg(test)]
 mod tests {
     use super::compare;
-    use crate::child::Scratch;
     use crate::demo::tree::Tree;
+    use harness::scratch::Scratch;
     use std::fs::{create_dir_all, write};
 
     /// A changed byte, a missing file and a file too many are each found and named; equal trees have none.

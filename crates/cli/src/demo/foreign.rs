@@ -5,13 +5,14 @@ use super::Stage;
 use super::compare::same;
 use super::report::Line;
 use crate::bench::at;
-use crate::bench::stopwatch::Stopwatch;
-use crate::child::{bound, run};
+use crate::child::run;
 use crate::exit::Result;
 use crate::show;
-use base::error::{Error, ErrorKind};
+use base::error::Error;
 use base::unit::show_bytes;
 use client::Onlooker;
+use harness::child::{Child, bound};
+use harness::stopwatch::Stopwatch;
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -49,7 +50,7 @@ impl Foreign {
             return Some(Foreign::Hadoop(hdfs));
         }
         let python = found("python3")?;
-        let mut probe = bound(&python);
+        let mut probe = bound(Command::new(&python));
         probe.args(["-c", "import hdfs_native"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         probe.status().is_ok_and(|status| status.success()).then_some(Foreign::Python(python))
     }
@@ -63,29 +64,19 @@ impl Foreign {
 
     /// Puts a file of this machine, or gets one.
     fn copy(&self, address: &str, what: &str, from: &str, to: &str) -> Result<()> {
-        let mut command: Command = match self {
+        let command = match self {
             Foreign::Hadoop(program) => {
-                let mut command = bound(program);
+                let mut command = Command::new(program);
                 command.args(["dfs", "-fs", address, if what == "put" { "-put" } else { "-get" }, from, to]);
                 command
             }
             Foreign::Python(program) => {
-                let mut command = bound(program);
+                let mut command = Command::new(program);
                 command.args(["-c", PYTHON, address, what, from, to]);
                 command
             }
         };
-        let name = self.name();
-        let output = command
-            .stdin(Stdio::null())
-            .output()
-            .map_err(|error| Error::from(error).during(format!("start {name}")))?;
-        if output.status.success() {
-            return Ok(());
-        }
-        let said = String::from_utf8_lossy(&output.stderr);
-        let last = said.lines().last().unwrap_or("it said nothing");
-        Err(Error::new(ErrorKind::Io, format!("{name} {what} ended with {}: {last}", output.status)).into())
+        Ok(Child::start(format!("{} {what}", self.name()), command)?.finish()?)
     }
 }
 

@@ -1,12 +1,13 @@
 //! Two producers and two consumers on one bag: every chunk is known by its number and its bytes, and every one is accounted for.
 
-use crate::bench::{Payload, stopwatch::Stopwatch};
+use crate::bench::Payload;
 use crate::context::Context;
 use base::error::{Error, ErrorKind, Result};
 use base::id::ChunkId;
 use base::limit::BAG_CHUNK;
 use base::unit::show_bytes;
 use client::{Acknowledged, Bag, Client, ConsumerOptions, ProducerOptions};
+use harness::stopwatch::Stopwatch;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

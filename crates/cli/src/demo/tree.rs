@@ -1,12 +1,13 @@
 //! The tree that is put: which one, how large, and what `cp -r` takes for it.
 
-use crate::bench::stopwatch::Stopwatch;
 use base::error::{Error, ErrorKind, Result};
 use base::unit::MIB;
+use harness::child::Child;
+use harness::stopwatch::Stopwatch;
 
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::Command;
 
 /// Without a directory named by the user, the tree has at most so many files, so that a minute is enough.
 const FILES_MAX: u64 = 40_000;
@@ -122,17 +123,9 @@ impl Tree {
     /// Copies it with `cp -r` into `target`, which does not exist, and makes that durable with syncfs. Seconds.
     pub fn copy_with_cp(&self, target: &Path) -> Result<f64> {
         let watch = Stopwatch::start();
-        let status = crate::child::bound(Path::new("cp"))
-            .arg("-r")
-            .arg(&self.root)
-            .arg(target)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .status()
-            .map_err(|error| Error::from(error).during("run cp"))?;
-        if !status.success() {
-            return Err(Error::new(ErrorKind::Io, format!("cp -r {} ended with {status}", self.root.display())));
-        }
+        let mut command = Command::new("cp");
+        command.arg("-r").arg(&self.root).arg(target);
+        Child::start(format!("cp -r {}", self.root.display()), command)?.finish()?;
         sync_file_system(target)?;
         Ok(watch.seconds())
     }

@@ -4,7 +4,7 @@ use super::Finding;
 use crate::tree::TreeFile;
 
 /// What each crate may depend on. A new arrow is a decision: add it here and in ARCHITECTURE.md, with the reason.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("base", &[]),
     ("os", &["base"]),
     ("sim", &["base"]),
@@ -14,8 +14,9 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("client", &["base", "net"]),
     ("gateway-hdfs", &["base", "client"]),
     ("node", &["base", "os", "net", "chunk", "meta", "client", "gateway-hdfs"]),
-    ("cli", &["base", "os", "net", "client", "node"]),
-    ("lab", &["base", "os", "sim", "net", "chunk", "meta", "client", "gateway-hdfs", "node"]),
+    ("harness", &["base", "os"]),
+    ("cli", &["base", "os", "net", "client", "node", "harness"]),
+    ("lab", &["base", "os", "sim", "net", "chunk", "meta", "client", "gateway-hdfs", "node", "harness"]),
     ("xtask", &[]),
 ];
 
