@@ -14,16 +14,17 @@ mod store;
 mod target;
 mod verdict;
 
-use crate::trials::server::{Scratch, Server, program};
+use crate::trials::server::{self, program, scratch};
 use base::error::{Error, ErrorKind, Result};
 use base::unit::{GIB, MIB};
+use harness::sampler::Sampler;
+use harness::scratch::Scratch;
 use healthy::Healthy;
 use serde_json::json;
 use std::os::unix::process::CommandExt;
 use std::pin::Pin;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use target::Target;
@@ -285,23 +286,23 @@ pub fn run(args: &Args) -> Result<bool> {
 
 /// Starts a server, lets the healthy client run alone for a while, then makes the attack beside it.
 fn make(runtime: &Runtime, args: &Args, attack: &Attack) -> Result<Verdict> {
-    let scratch = Scratch::new(&format!("attack-{}", attack.name))?;
+    let scratch = scratch(&format!("attack-{}", attack.name))?;
     let command = command(&scratch, args.space)?;
-    let started = runtime.block_on(Server::start(command));
-    let mut server = started.map_err(|finding| Error::new(ErrorKind::Unreachable, finding.text))?;
+    let mut server = runtime.block_on(server::start(command))?;
     let target = Arc::new(Target::of(&server, args.connections)?);
     let healthy = Healthy::start(&target)?;
-    let memory = Memory::watch(server.id())?;
+    let memory = Sampler::start(server.child.id(), LOOK)?;
     let pause = |length: Duration| runtime.block_on(async { tokio::time::sleep(length).await });
     pause(ALONE);
     let alone = healthy.mark();
     let attacker = attacker(target.clone(), attack.run, Duration::from_secs(args.seconds))?;
     let attacked = attacker.join().map_err(|_| Error::new(ErrorKind::Io, "the attack panicked"))?;
     let beside = healthy.mark().since(&alone);
-    let most_memory = memory.most();
-    let ended = server.ended()?;
+    let most_memory = memory.peak();
+    let ended = server.child.ended()?;
     healthy.stop();
-    let words = server.said().into_iter().filter(|line| line.split_whitespace().nth(1) == Some("error")).collect();
+    let words =
+        server.child.said().into_iter().filter(|line| line.split_whitespace().nth(1) == Some("error")).collect();
     Ok(Verdict {
         lives: ended.is_none(),
         most_memory,
@@ -318,7 +319,7 @@ fn command(scratch: &Scratch, space: u64) -> Result<Command> {
     let mut command = Command::new(program()?);
     command.args(["serve", "--at", "127.0.0.1:0", "--hdfs", "127.0.0.1:0", "--console", "127.0.0.1:0", "--data"]);
     // Of a size of its own, so that no attack is kept from a full disk.
-    command.arg(format!("{}:ssd:{}", scratch.path.join("data").display(), 4 * GIB));
+    command.arg(format!("{}:ssd:{}", scratch.path().join("data").display(), 4 * GIB));
     command.env_remove("STORMWELL_SKIP_SYNC");
     if space > 0 {
         let limit = libc::rlimit { rlim_cur: space * MIB, rlim_max: space * MIB };
@@ -349,38 +350,4 @@ fn attacker(
             ended.unwrap_or(Ok(()))
         })
     })
-}
-
-/// A thread that looks at a process's memory.
-struct Memory {
-    most: Arc<AtomicU64>,
-    over: Arc<AtomicBool>,
-}
-
-impl Memory {
-    fn watch(process: u32) -> Result<Memory> {
-        let memory = Memory { most: Arc::default(), over: Arc::default() };
-        let (most, over) = (memory.most.clone(), memory.over.clone());
-        os::thread::spawn("memory", move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-            while !over.load(Ordering::Relaxed) {
-                // One that is gone has no memory.
-                let now = os::process::usage(process).map_or(0, |usage| usage.anonymous_bytes);
-                most.fetch_max(now, Ordering::Relaxed);
-                runtime.block_on(async { tokio::time::sleep(LOOK).await });
-            }
-            Ok::<(), Error>(())
-        })?;
-        Ok(memory)
-    }
-
-    fn most(&self) -> u64 {
-        self.most.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
-    }
 }

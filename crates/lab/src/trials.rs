@@ -18,11 +18,12 @@ use crate::record;
 use base::env::Random;
 use base::error::{Error, ErrorKind, Result};
 use base::unit::show_bytes;
+use harness::scratch::Scratch;
 use image::Image;
 use os::random::SystemRandom;
 use report::{Counts, Finding, Found};
 use serde_json::json;
-use server::{Launch, Scratch};
+use server::{Launch, scratch};
 use sim::random::SimRandom;
 use std::io::IsTerminal;
 use std::path::Path;
@@ -175,9 +176,9 @@ fn impeded(what: &str, obstacle: Option<String>) -> Result<bool> {
 
 /// Trials with kills, on one store after another.
 fn run_store(runtime: &Runtime, stop: Stop, count: u64, seed: u64) -> Result<(Counts, Option<Finding>)> {
-    let mut scratch = Scratch::new(&format!("{stop:?}").to_lowercase())?;
+    let mut scratch = scratch(&format!("{stop:?}").to_lowercase())?;
     let launch = Launch { program: server::program()?, disk: "auto", skip: None, data: Vec::new() };
-    let mut store = Store::new(&scratch.path, launch, stop, seed);
+    let mut store = Store::new(scratch.path(), launch, stop, seed);
     let mut counts = Counts::default();
     let finding = run_trials(runtime, &mut store, &mut scratch, count, &mut counts)?;
     Ok((counts, finding))
@@ -190,10 +191,10 @@ fn run_images(runtime: &Runtime, count: u64, seed: u64) -> Result<(Counts, Optio
     for (place, (name, make)) in image::FILE_SYSTEMS.into_iter().enumerate() {
         let mine = left.div_ceil((image::FILE_SYSTEMS.len() - place) as u64);
         left -= mine;
-        let mut scratch = Scratch::new(name)?;
+        let mut scratch = scratch(name)?;
         let launch = Launch { program: server::program()?, disk: "auto", skip: None, data: Vec::new() };
-        let image = Image::new(&scratch.path, make)?;
-        let mut store = Store::in_image(&scratch.path, launch, seed.wrapping_add(place as u64), image);
+        let image = Image::new(scratch.path(), make)?;
+        let mut store = Store::in_image(scratch.path(), launch, seed.wrapping_add(place as u64), image);
         let finding = run_trials(runtime, &mut store, &mut scratch, mine, &mut counts)?;
         // Mounts go before the directory that they are in.
         drop(store);
@@ -206,7 +207,7 @@ fn run_images(runtime: &Runtime, count: u64, seed: u64) -> Result<(Counts, Optio
 
 /// Trials with answers that are swallowed, each with a fresh server.
 fn run_swallowed(runtime: &Runtime, count: u64, seed: u64, chunks: u64) -> Result<(Counts, Option<Finding>)> {
-    let scratch = Scratch::new("swallowed")?;
+    let scratch = scratch("swallowed")?;
     let launch = Launch { program: server::program()?, disk: "auto", skip: None, data: Vec::new() };
     let random = SimRandom::new(seed);
     let mut counts = Counts::default();
@@ -240,7 +241,7 @@ fn run_trials(
         match found {
             Ok(more) => *counts += more,
             Err(finding) => {
-                eprintln!("lab: the store is kept in {}", scratch.path.display());
+                eprintln!("lab: the store is kept in {}", scratch.path().display());
                 scratch.keep();
                 return Ok(Some(finding));
             }

@@ -1,10 +1,10 @@
 //! What is attacked: the doors of a server, and a count of what was done to them.
 
-use crate::trials::server::Server;
 use base::buffer::Pool;
 use base::error::{Error, ErrorKind, Result};
 use base::net::{Net, Stream};
 use client::{Client, Settings};
+use harness::child::Server;
 use os::clock::SystemClock;
 use os::net::TcpNet;
 use os::random::SystemRandom;
@@ -29,7 +29,7 @@ pub struct Target {
 impl Target {
     /// The doors that the server said it has.
     pub fn of(server: &Server, connections: usize) -> Result<Target> {
-        let said = server.said();
+        let said = server.child.said();
         let find = |key: &str| {
             let words = said.iter().flat_map(|line| line.split_whitespace());
             let found = words.filter_map(|word| word.strip_prefix(key)).next().map(str::to_string);

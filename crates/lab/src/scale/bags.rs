@@ -79,12 +79,12 @@ impl Run {
         clients[0].bag_create("bag", false).await?;
         let bags = load::open(&clients, "bag").await?;
         let count = Arc::new(Count::default());
-        let (watch, busy) = (Watch::start(tools)?, store.busy());
+        let (watch, busy) = (Watch::start()?, store.busy());
         let pushed = Work::push(tools, &bags, self.load, self.each, &count).end().await?;
         let mut push = self.row("push", watch.end()?)?;
         push.note = format!("{}; {}", spread(&clients[0]).await?, self.use_of(&store, busy, push.seconds));
         clients[0].bag_seal("bag").await?;
-        let (watch, busy) = (Watch::start(tools)?, store.busy());
+        let (watch, busy) = (Watch::start()?, store.busy());
         let pulled = Work::pull(&bags, self.load, &count).end().await?;
         let mut pull = self.row("pull", watch.end()?)?;
         pull.window = self.load.pulls.unwrap_or(0);
@@ -126,7 +126,7 @@ impl Buffer {
         producers[0].bag_create("bag", false).await?;
         let (sources, sinks) = (load::open(&producers, "bag").await?, load::open(&consumers, "bag").await?);
         let count = Arc::new(Count::default());
-        let watch = Watch::start(tools)?;
+        let watch = Watch::start()?;
         let push = Work::push(tools, &sources, run.load, run.each, &count);
         let pull = Work::pull(&sinks, run.load, &count);
         let sealer = producers[0].clone();

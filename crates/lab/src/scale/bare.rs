@@ -26,7 +26,7 @@ pub fn check(tools: &Tools, speed: Speed, length: usize, bytes: u64) -> Result<[
     let count = bytes / length as u64;
     let place = |number: u64| number % ROUND * length as u64;
     let mut measure = |what: &'static str, op: &dyn Fn(u64) -> Op| -> Result<Row> {
-        let watch = Watch::start(tools)?;
+        let watch = Watch::start()?;
         run(&mut disk, count, op);
         let cost = watch.end()?;
         let bytes = (count * length as u64) as f64;

@@ -79,7 +79,7 @@ impl Run {
         let bag = client.bag_create_with("bag", false, options).await?;
         let chunk = self.content.chunk(tools.random.as_ref());
         let producer = bag.producer(ProducerOptions { window: self.window * CHUNK, ..ProducerOptions::default() });
-        let watch = Watch::start(tools)?;
+        let watch = Watch::start()?;
         for _ in 0..self.chunks {
             producer.push(chunk.clone()).await?;
         }
@@ -87,7 +87,7 @@ impl Run {
         let mut push = self.row("push", watch.end()?, of.map(|of| of[0]))?;
         push.note = self.note(&client).await?;
         bag.seal().await?;
-        let watch = Watch::start(tools)?;
+        let watch = Watch::start()?;
         let mut consumer = bag.consumer(ConsumerOptions { window: Some(self.window), ..ConsumerOptions::default() });
         let mut came = 0;
         while let Some(pulled) = consumer.pull().await? {
@@ -122,7 +122,7 @@ impl Run {
         let client = store.client(0).await?;
         client.set_policy("/", Policy { compression: Some(self.how), ..Policy::default() }).await?;
         let chunk = self.content.chunk(tools.random.as_ref());
-        let watch = Watch::start(tools)?;
+        let watch = Watch::start()?;
         let mut file = client.create("/file", CreateOptions::default()).await?;
         for _ in 0..self.chunks {
             file.write(chunk.clone()).await?;
@@ -133,7 +133,7 @@ impl Run {
         let stored = client.devices().await?.devices.iter().map(|device| device.live).sum::<u64>();
         let (name, how) = (self.content.name(), self.how.name());
         write.note = format!("{name}, {how}: {:.3} of it stored", stored as f64 / bytes as f64);
-        let watch = Watch::start(tools)?;
+        let watch = Watch::start()?;
         let mut stream = client.open("/file").await?.stream(0);
         let mut came = 0;
         while let Some(part) = stream.next().await? {

@@ -116,7 +116,7 @@ impl Drains {
         let pieces = Pieces::new(tools);
         let sizes = self.sizes();
         pieces.write_all(&clients, "/first", &sizes).await?;
-        let watch = Watch::start(tools)?;
+        let watch = Watch::start()?;
         let paced = if self.loaded { Some(self.begin_load(tools, &clients, &pieces, &sizes).await?) } else { None };
         let moment = || Moment {
             second: watch.seconds(),

@@ -36,14 +36,14 @@ pub async fn one_client(tools: &Tools, devices: usize, speed: Speed, pieces: u64
             note: if devices > 1 { "its first 8 MiB on one device" } else { "" }.to_string(),
         })
     };
-    let watch = Watch::start(tools)?;
+    let watch = Watch::start()?;
     let mut file = client.create("/file", CreateOptions::default()).await?;
     for _ in 0..pieces {
         file.write(tools.pattern.first(PIECE)).await?;
     }
     file.close().await?;
     let write = row("write of a file", watch.end()?)?;
-    let watch = Watch::start(tools)?;
+    let watch = Watch::start()?;
     let mut stream = client.open("/file").await?.stream(0);
     let mut came = 0;
     while let Some(part) = stream.next().await? {

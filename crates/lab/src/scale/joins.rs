@@ -57,7 +57,7 @@ impl Joins {
         clients[0].bag_create("bag", false).await?;
         let seats = load::open(&clients, "bag").await?;
         let (count, stop) = (Arc::new(Count::default()), Arc::new(AtomicBool::new(false)));
-        let watch = Watch::start(tools)?;
+        let watch = Watch::start()?;
         let pushing = self.push(tools, &seats, &count, &stop);
         let mut curve =
             Curve { watch: &watch, count: &count, chunk: self.load.chunk, points: Vec::new(), before: (0.0, 0) };

@@ -146,11 +146,11 @@ impl Links {
             }
         }
         let count = Arc::new(Count::default());
-        let watch = Watch::start(tools)?;
+        let watch = Watch::start()?;
         let pushed = Work::push(tools, &seats, self.load, each, &count).end().await?;
         let push = self.row(experiment, "push", clients.len(), each, watch.end()?)?;
         clients[0].bag_seal("bag").await?;
-        let watch = Watch::start(tools)?;
+        let watch = Watch::start()?;
         let pulled = Work::pull(&seats, self.load, &count).end().await?;
         let mut pull = self.row(experiment, "pull", clients.len(), each, watch.end()?)?;
         pull.window = self.load.pulls.unwrap_or(0);

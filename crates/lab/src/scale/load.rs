@@ -2,8 +2,8 @@
 
 use super::ground::Tools;
 use base::error::{Error, ErrorKind, Result};
-use base::unit::Time;
 use client::{Bag, Client, ConsumerOptions, ProducerOptions, Scope};
+use harness::stopwatch::Stopwatch;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::task::JoinSet;
@@ -39,8 +39,7 @@ pub struct Cost {
 
 /// Measures from here until `end`.
 pub struct Watch {
-    tools: Tools,
-    began: Time,
+    watch: Stopwatch,
     processor: f64,
 }
 
@@ -50,13 +49,13 @@ fn processor_seconds() -> Result<f64> {
 
 impl Watch {
     /// Begins now.
-    pub fn start(tools: &Tools) -> Result<Watch> {
-        Ok(Watch { tools: tools.clone(), began: tools.clock.now(), processor: processor_seconds()? })
+    pub fn start() -> Result<Watch> {
+        Ok(Watch { watch: Stopwatch::start(), processor: processor_seconds()? })
     }
 
     /// Seconds since it began.
     pub fn seconds(&self) -> f64 {
-        self.tools.clock.now().since(self.began).as_secs_f64()
+        self.watch.seconds()
     }
 
     /// What it took until now.

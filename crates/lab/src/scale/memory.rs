@@ -9,8 +9,9 @@ use super::row::Row;
 use base::error::{Error, ErrorKind, Result};
 use base::id::ClusterId;
 use base::unit::{GIB, MIB};
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, Stdio};
+use harness::child::{SERVING, Server};
+use harness::sampler::Sampler;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,64 +31,34 @@ pub struct Memory {
 /// The most that the node may take, in bytes.
 const MOST: u64 = 300_000_000;
 
+/// A node that does not serve after so long never will.
+const START_WAIT: Duration = Duration::from_secs(60);
+
 /// So often it is looked at what the node has.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The measured node.
-struct Alone {
-    child: Child,
-    address: String,
+/// Starts the measured node and waits until it serves.
+fn start(cluster: ClusterId, rate: u64) -> Result<Server> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["scale", "--alone", &format!("{:032x}", cluster.0), "--rate", &(rate / 1_000_000).to_string()]);
+    Server::start(command, START_WAIT)
 }
 
-impl Alone {
-    fn start(cluster: ClusterId, rate: u64) -> Result<Alone> {
-        let mut command = Command::new(std::env::current_exe()?);
-        command.args(["scale", "--alone", &format!("{:032x}", cluster.0), "--rate", &(rate / 1_000_000).to_string()]);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let mut address = String::new();
-        if let Some(stdout) = child.stdout.take() {
-            BufReader::new(stdout).read_line(&mut address)?;
-        }
-        let address = address.trim().to_string();
-        let alone = Alone { child, address };
-        match alone.address.is_empty() {
-            true => Err(Error::new(ErrorKind::Unreachable, "the measured node did not start; look at what it printed")),
-            false => Ok(alone),
-        }
-    }
-
-    fn memory(&self) -> Result<u64> {
-        Ok(os::process::usage(self.child.id())?.anonymous_bytes)
-    }
-}
-
-impl Drop for Alone {
-    fn drop(&mut self) {
-        // It ends when its stdin does; if it is gone already, so much the better.
-        drop(self.child.stdin.take());
-        let _ended = self.child.wait();
-    }
-}
-
-/// Serves as the measured node: says where, and ends when stdin does.
+/// Serves as the measured node: says where, and goes on until it is killed.
 pub async fn alone(tools: &Tools, cluster: &str, speed: Speed) -> Result<()> {
     let cluster = u128::from_str_radix(cluster, 16);
     let cluster = ClusterId(cluster.map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))?);
     let store = Store::of(tools, Shape::new(1, speed, GIB), cluster, None).await?;
-    println!("{}", store.address(0));
-    std::io::stdout().flush()?;
-    let ended = tokio::task::spawn_blocking(|| std::io::copy(&mut std::io::stdin(), &mut std::io::sink())).await;
-    ended.map_err(|error| Error::new(ErrorKind::Io, error.to_string()))??;
-    store.stop().await;
-    Ok(())
+    eprintln!("{SERVING}{}", store.address(0));
+    std::future::pending().await
 }
 
 impl Memory {
     /// Pushes and pulls; a row that shows the most that the node had.
     pub async fn run(&self, tools: &Tools) -> Result<Row> {
         let cluster = ClusterId(tools.random.wide());
-        let alone = Alone::start(cluster, self.speed.rate)?;
-        let idle = alone.memory()?;
+        let alone = start(cluster, self.speed.rate)?;
+        let idle = os::process::usage(alone.child.id())?.anonymous_bytes;
         let each = self.each * self.load.chunk as u64;
         let shape = Shape::new(self.devices - 1, self.speed, (each * 3 / 2).max(512 * MIB) * 5 / 4);
         let store = Store::of(tools, shape, cluster, Some(alone.address.clone())).await?;
@@ -95,11 +66,14 @@ impl Memory {
         clients[0].bag_create("bag", false).await?;
         let seats = load::open(&clients, "bag").await?;
         let count = Arc::new(Count::default());
-        let watch = Watch::start(tools)?;
-        let mut most = [idle; 2];
-        let pushed = looked_at(Work::push(tools, &seats, self.load, self.each, &count), &alone, &mut most[0]).await?;
+        let watch = Watch::start()?;
+        let sampler = Sampler::start(alone.child.id(), LOOK)?;
+        let pushed = Work::push(tools, &seats, self.load, self.each, &count).end().await?;
+        let while_pushed = sampler.peak().max(idle);
         clients[0].bag_seal("bag").await?;
-        let pulled = looked_at(Work::pull(&seats, self.load, &count), &alone, &mut most[1]).await?;
+        let sampler = Sampler::start(alone.child.id(), LOOK)?;
+        let pulled = Work::pull(&seats, self.load, &count).end().await?;
+        let while_pulled = sampler.peak().max(idle);
         let cost = watch.end()?;
         if pushed != pulled {
             let text = format!("{pushed} chunks were pushed and {pulled} acknowledged; this is a fault in Stormwell");
@@ -107,7 +81,10 @@ impl Memory {
         }
         drop((seats, clients));
         store.stop().await;
-        let memory = most[0].max(most[1]);
+        let memory = while_pushed.max(while_pulled);
+        // The nodes of this process say what is wrong with them on the same stderr.
+        let said = alone.child.said();
+        said.iter().filter(|line| !line.starts_with(SERVING)).for_each(|line| eprintln!("{line}"));
         let bytes = 2.0 * (pushed * self.load.chunk as u64) as f64;
         Ok(Row {
             experiment: "memory of a node",
@@ -127,22 +104,10 @@ impl Memory {
             note: format!(
                 "the node that keeps the metadata, a process of its own: {:.0} MB idle, at most {:.0} while all push and {:.0} while all pull, {}",
                 idle as f64 / 1e6,
-                most[0] as f64 / 1e6,
-                most[1] as f64 / 1e6,
+                while_pushed as f64 / 1e6,
+                while_pulled as f64 / 1e6,
                 if memory <= MOST { "within 300" } else { "more than 300" }
             ),
         })
-    }
-}
-
-/// Waits for the end and looks at the node meanwhile.
-async fn looked_at(work: Work, alone: &Alone, most: &mut u64) -> Result<u64> {
-    let mut end = Box::pin(work.end());
-    loop {
-        tokio::select! {
-            biased;
-            ended = &mut end => return ended,
-            () = tokio::time::sleep(LOOK) => *most = (*most).max(alone.memory()?),
-        }
     }
 }

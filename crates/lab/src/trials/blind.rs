@@ -1,6 +1,6 @@
 //! `cargo x trials --blind`: each sync of the code is left out in turn, and some trial must notice.
 
-use super::server::{Launch, Scratch, program};
+use super::server::{Launch, program, scratch};
 use super::store::{Stop, Store};
 use crate::record;
 use base::error::{Error, ErrorKind, Result};
@@ -38,9 +38,9 @@ pub fn run(runtime: &Runtime, which: &str, count: u64, seed: u64, record: Option
 }
 
 fn without(runtime: &Runtime, sync: Sync, count: u64, seed: u64) -> Result<Noticed> {
-    let scratch = Scratch::new("blind")?;
+    let scratch = scratch("blind")?;
     let launch = Launch { program: program()?, disk: "auto", skip: Some(sync.name), data: Vec::new() };
-    let mut store = Store::new(&scratch.path, launch, Stop::Power, seed);
+    let mut store = Store::new(scratch.path(), launch, Stop::Power, seed);
     for trial in 1..=count {
         if let Err(finding) = runtime.block_on(store.trial(&scratch)) {
             return Ok(Noticed { sync, trial: Some((trial, finding.to_string())) });

@@ -10,16 +10,15 @@ mod workers;
 use super::check;
 use super::load::Worker;
 use super::report::{Counts, Finding, Found, Kind};
-use super::server::{self, Scratch};
+use super::server;
 use super::store::Caller;
 use base::buffer::Pool;
-use base::env::{Clock, Random};
+use base::env::Random;
 use base::error::{Error, ErrorKind, Result};
-use base::unit::Time;
 use client::Client;
+use harness::stopwatch::Stopwatch;
 use network::{NetOf, Network};
 use nodes::{NAMES, Node};
-use os::clock::SystemClock;
 use sim::random::SimRandom;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -127,8 +126,8 @@ async fn run_all(count: u64, first: u64, counts: &mut Counts) -> Result<Option<(
 async fn run_one(seed: u64) -> Result<Found<Counts>> {
     let mut stood_still = 0;
     loop {
-        let mut scratch = Scratch::new(&format!("cluster-{seed}"))?;
-        let (found, paused) = watched(trial(seed, &scratch.path)).await;
+        let mut scratch = server::scratch(&format!("cluster-{seed}"))?;
+        let (found, paused) = watched(trial(seed, scratch.path())).await;
         match found {
             Err(finding) if paused && finding.kind == Kind::Trouble && stood_still < STOOD_STILL_MAX => {
                 stood_still += 1;
@@ -136,7 +135,10 @@ async fn run_one(seed: u64) -> Result<Found<Counts>> {
             }
             Err(finding) => {
                 scratch.keep();
-                eprintln!("lab: seed {seed}: configurations, logs and devices are kept in {}", scratch.path.display());
+                eprintln!(
+                    "lab: seed {seed}: configurations, logs and devices are kept in {}",
+                    scratch.path().display()
+                );
                 return Ok(Err(finding));
             }
             Ok(counts) => return Ok(Ok(Counts { repeats: u64::from(stood_still), ..counts })),
@@ -146,18 +148,16 @@ async fn run_one(seed: u64) -> Result<Found<Counts>> {
 
 /// Watches whether this process goes on; says in the end whether it stood still.
 async fn watched<T>(trial: impl Future<Output = T>) -> (T, bool) {
-    let clock = SystemClock::new();
-    let mut last = clock.now();
+    let mut last = Stopwatch::start();
     let mut stood_still = false;
     tokio::pin!(trial);
     loop {
         tokio::select! {
             biased;
-            done = &mut trial => return (done, stood_still || clock.now().since(last) >= STANDSTILL),
+            done = &mut trial => return (done, stood_still || last.elapsed() >= STANDSTILL),
             () = tokio::time::sleep(TICK) => {
-                let now = clock.now();
-                stood_still |= now.since(last) >= STANDSTILL;
-                last = now;
+                stood_still |= last.elapsed() >= STANDSTILL;
+                last = Stopwatch::start();
             }
         }
     }
@@ -228,8 +228,7 @@ impl Cluster {
 
     /// Waits until every node serves. Which node is which, with its devices.
     async fn all_serve(&self, client: &Client) -> Found<BTreeMap<String, (u128, Vec<u128>)>> {
-        let clock = SystemClock::new();
-        let began = clock.now();
+        let began = Stopwatch::start();
         loop {
             let view = client.view().await;
             if let Ok(view) = &view
@@ -242,7 +241,7 @@ impl Cluster {
                 });
                 return Ok(named.collect());
             }
-            check_patience(&clock, began, || format!("the nodes do not serve; what is known of them: {view:?}"))?;
+            check_patience(began, || format!("the nodes do not serve; what is known of them: {view:?}"))?;
             tokio::time::sleep(HEAL_PAUSE).await;
         }
     }
@@ -282,14 +281,13 @@ impl Cluster {
 
     /// Compares a worker's files as soon as they can be read, which has a bound; later every error counts.
     async fn healed(&self, worker: &mut Worker, clients: &[Client]) -> Found<()> {
-        let clock = SystemClock::new();
-        let began = clock.now();
+        let began = Stopwatch::start();
         for client in clients {
             loop {
                 match workers::look(worker, client).await {
                     Ok(()) => break,
                     Err(finding) if finding.kind == Kind::Trouble => {
-                        check_patience(&clock, began, || finding.text.clone())?;
+                        check_patience(began, || finding.text.clone())?;
                         tokio::time::sleep(HEAL_PAUSE).await;
                     }
                     Err(finding) => return Err(finding),
@@ -330,8 +328,8 @@ impl Cluster {
     }
 }
 
-fn check_patience(clock: &SystemClock, began: Time, what: impl Fn() -> String) -> Found<()> {
-    if clock.now().since(began) < HEAL_WAIT {
+fn check_patience(began: Stopwatch, what: impl Fn() -> String) -> Found<()> {
+    if began.elapsed() < HEAL_WAIT {
         return Ok(());
     }
     let text = format!("{} s after everything was mended: {}", HEAL_WAIT.as_secs(), what());

@@ -4,12 +4,14 @@ use super::check;
 use super::image::Image;
 use super::load::{Phase, Worker};
 use super::report::{Counts, Finding, Found, Kind};
-use super::server::{Launch, Scratch, Server};
+use super::server::{Launch, check_words};
 use base::buffer::Pool;
 use base::env::Random;
 use base::error::Result;
 use base::net::Net;
 use client::{Client, Settings, Sizes};
+use harness::child::Server;
+use harness::scratch::Scratch;
 use os::clock::SystemClock;
 use os::random::SystemRandom;
 use sim::random::SimRandom;
@@ -165,7 +167,7 @@ impl Store {
             self.copy_image(&tell, tasks.len()).await?;
         }
         let _watched = tell.send(Phase::Killed);
-        self.running().0.kill();
+        self.running().0.child.kill();
         tokio::time::sleep(GRACE).await;
         let _watched = tell.send(Phase::Over);
         let mut ended: Vec<_> = early.into_iter().collect();
@@ -177,7 +179,7 @@ impl Store {
             found = found.and(result);
         }
         self.workers.sort_by(|a, b| a.root.cmp(&b.root));
-        let words = self.running().0.check_words();
+        let words = check_words(self.running().0);
         self.running = None;
         found.and(words)
     }
@@ -212,7 +214,7 @@ impl Store {
             *counts += std::mem::take(&mut worker.counts);
         }
         check::check_totals(&self.workers, &client).await?;
-        self.running().0.check_words()
+        check_words(self.running().0)
     }
 
     /// Deletes everything; space must come back.

@@ -4,15 +4,16 @@ mod proxy;
 
 use super::content;
 use super::report::{Counts, Finding, Found, Kind};
-use super::server::{Launch, Scratch, Server};
+use super::server::{Launch, check_words};
 use super::store::Caller;
 use base::buffer::Pool;
-use base::env::Clock;
 use base::env::Random;
 use base::error::ErrorKind;
 use base::id::ChunkId;
 use client::{Acknowledged, Bag, Client, ConsumerOptions, ProducerOptions};
-use os::clock::SystemClock;
+use harness::child::Server;
+use harness::scratch::Scratch;
+use harness::stopwatch::Stopwatch;
 use os::net::TcpNet;
 use proxy::Proxy;
 use sim::random::SimRandom;
@@ -57,14 +58,14 @@ fn lock(ledger: &Shared) -> MutexGuard<'_, Ledger> {
 pub async fn trial(scratch: &Scratch, launch: &Launch, random: &SimRandom, chunks: u64) -> Found<Counts> {
     scratch.clear()?;
     let mut launch = launch.clone();
-    launch.data = vec![format!("{}:ssd:{CAPACITY}", scratch.path.join("a").display())];
+    launch.data = vec![format!("{}:ssd:{CAPACITY}", scratch.path().join("a").display())];
     let server = launch.start(random).await?;
     let counts = tokio::time::timeout(LENGTH_MAX, stream(&server, random, chunks)).await;
     let counts = counts.unwrap_or_else(|_| {
         let text = format!("{chunks} chunks did not pass within {} s", LENGTH_MAX.as_secs());
         Err(Finding::new(Kind::Trouble, text))
     })?;
-    server.check_words()?;
+    check_words(&server)?;
     Ok(counts)
 }
 
@@ -168,10 +169,9 @@ async fn disturb(proxies: [&Proxy; 2], random: &SimRandom, ledger: &Shared, cuts
         tokio::time::sleep(Duration::from_millis(20 + random.below(600))).await;
         let proxy = proxies[random.below(2) as usize];
         let enough = lock(ledger).accepted.len() as u64 + 1 + random.below(12_000);
-        let clock = SystemClock::new();
-        let begun = clock.now();
+        let begun = Stopwatch::start();
         proxy.swallow();
-        while (lock(ledger).accepted.len() as u64) < enough && clock.now().since(begun) < SWALLOW_MAX {
+        while (lock(ledger).accepted.len() as u64) < enough && begun.elapsed() < SWALLOW_MAX {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         proxy.cut();

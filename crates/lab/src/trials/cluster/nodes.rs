@@ -3,12 +3,13 @@
 use super::network::{Namespace, Network, address};
 use crate::trials::image::{Mounted, make_file};
 use crate::trials::report::{Counts, Finding, Found, Kind};
-use crate::trials::server::{self, Server};
+use crate::trials::server;
 use crate::trials::store::CAPACITY;
 use crate::trials::tool;
 use base::env::Random;
 use base::error::{Error, ErrorKind, Result};
 use base::id::ClusterId;
+use harness::child::Server;
 use net::{Credentials, Secret};
 use sim::random::SimRandom;
 use std::path::{Path, PathBuf};
@@ -112,18 +113,16 @@ impl Node {
 
     /// Starts it and lets it serve.
     pub async fn start_at_once(&mut self, random: &SimRandom) -> Found<()> {
-        let started = Server::start(self.command(random)).await;
-        let server =
-            started.map_err(|finding| Finding { text: format!("{}: {}", self.name, finding.text), ..finding })?;
-        self.server = Some(server);
+        let started = server::start(self.command(random)).await;
+        self.server = Some(started.map_err(|error| error.during(self.name))?);
         Ok(())
     }
 
     /// Ends it as `kill -9` does, if it runs.
     pub fn kill(&mut self) {
         if let Some(mut server) = self.server.take() {
-            server.kill();
-            self.log.extend(server.said());
+            server.child.kill();
+            self.log.extend(server.child.said());
             self.log.push("(killed)".to_string());
         }
     }
@@ -131,24 +130,24 @@ impl Node {
     /// It stands still until it is told to go on.
     pub fn pause(&self) {
         if let Some(server) = &self.server {
-            server.signal(libc::SIGSTOP);
+            server.child.signal(libc::SIGSTOP);
         }
     }
 
     /// It goes on.
     pub fn go_on(&self) {
         if let Some(server) = &self.server {
-            server.signal(libc::SIGCONT);
+            server.child.signal(libc::SIGCONT);
         }
     }
 
     /// Tells it to end and waits until it has.
     pub async fn end(&mut self) -> Found<()> {
         let Some(mut server) = self.server.take() else { return Ok(()) };
-        server.signal(libc::SIGTERM);
+        server.child.signal(libc::SIGTERM);
         let mut waited = Duration::ZERO;
         let status = loop {
-            if let Some(status) = server.ended()? {
+            if let Some(status) = server.child.ended()? {
                 break status;
             }
             if waited >= END_WAIT {
@@ -158,7 +157,7 @@ impl Node {
             tokio::time::sleep(END_PAUSE).await;
             waited += END_PAUSE;
         };
-        self.log.extend(server.said());
+        self.log.extend(server.child.said());
         if status.success() {
             return Ok(());
         }
@@ -181,7 +180,7 @@ impl Node {
 
     /// Everything that its processes said.
     pub fn said(&self) -> Vec<String> {
-        let running = self.server.as_ref().map(Server::said).unwrap_or_default();
+        let running = self.server.as_ref().map(|server| server.child.said()).unwrap_or_default();
         self.log.iter().cloned().chain(running).collect()
     }
 
