@@ -1,11 +1,12 @@
 //! Several processes as one store, as docs/operate/cluster.md has it: a tree and a bag through every node, a node killed and started
 //! again, one added, one emptied and taken out, and no byte lost.
 
-use crate::store::{Ended, binary, noise, run, soon, started, tree};
+use crate::store::{Ended, binary, noise, run, scratch, soon, started, tree};
+use harness::child::Server;
+use harness::scratch::Scratch;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::process::{Child, Command};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::process::Command;
 
 /// The nodes of a cluster, by their names, and the commands that are run against them.
 pub struct Cluster {
@@ -13,17 +14,17 @@ pub struct Cluster {
     /// Of each device.
     capacity: &'static str,
     /// Where each is reached, and its process while it runs.
-    nodes: BTreeMap<&'static str, (String, Option<Child>)>,
+    nodes: BTreeMap<&'static str, (String, Option<Server>)>,
+    /// After the nodes, which use it.
+    _scratch: Scratch,
 }
 
 impl Cluster {
     /// A new cluster in a directory of its own, of no nodes yet; the one that is called `a` keeps the metadata.
     pub fn new() -> Cluster {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let name = format!("stormwell-cluster-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-        let directory = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&directory).expect("a directory");
-        let cluster = Cluster { directory, capacity: "512M", nodes: BTreeMap::new() };
+        let scratch = scratch("cluster");
+        let directory = scratch.path().to_path_buf();
+        let cluster = Cluster { directory, capacity: "512M", nodes: BTreeMap::new(), _scratch: scratch };
         cluster.command("", &["init", "c.toml"]).done();
         cluster
     }
@@ -47,19 +48,15 @@ impl Cluster {
         command.args(devices.iter().flat_map(device));
         let place = self.directory.join(name);
         std::fs::create_dir_all(&place).expect("a directory");
-        let (server, address, _) = started({
-            command.current_dir(place);
-            command
-        });
-        self.nodes.insert(name, (address, Some(server)));
+        command.current_dir(place);
+        let server = started(command);
+        self.nodes.insert(name, (server.address.clone(), Some(server)));
     }
 
     /// Ends a node as `kill -9` does.
     pub fn kill(&mut self, name: &str) {
         let (_, server) = self.nodes.get_mut(name).expect("a node");
-        let mut server = server.take().expect("it runs");
-        server.kill().expect("it is killed");
-        server.wait().expect("it ends");
+        drop(server.take().expect("it runs"));
     }
 
     /// Runs a command against this node, in the cluster's directory.
@@ -103,18 +100,6 @@ impl Cluster {
         };
         assert!(contents(&copy) == contents(&self.directory.join("tree")), "the tree has changed");
         std::fs::remove_dir_all(copy).expect("it is ours");
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        for (_, server) in self.nodes.values_mut() {
-            if let Some(server) = server {
-                let _ended_before = server.kill();
-                let _reaped = server.wait();
-            }
-        }
-        let _gone = std::fs::remove_dir_all(&self.directory);
     }
 }
 

@@ -1,6 +1,6 @@
 //! `top` and `doctor`: what a store and a machine tell of themselves.
 
-use crate::store::{Store, binary, noise, run};
+use crate::store::{Store, binary, noise, run, scratch};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Lines};
 use std::net::TcpListener;
@@ -135,16 +135,15 @@ fn doctor_looks() {
 /// What cannot be a device, and a port that somebody else has, are trouble that is named; a free port is none.
 #[test]
 fn doctor_finds_trouble() {
-    let directory = std::env::temp_dir().join(format!("stormwell-doctor-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).expect("a directory");
-    std::fs::write(directory.join("file"), b"x").expect("a file");
+    let directory = scratch("doctor");
+    std::fs::write(directory.path().join("file"), b"x").expect("a file");
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = taken.local_addr().expect("its address").to_string();
     // Whoever comes is sent away.
     std::thread::spawn(move || taken.incoming().for_each(drop));
     let doctor = |words: &[&str]| {
         let mut command = binary();
-        command.args(["doctor", "--json"]).args(words).current_dir(&directory);
+        command.args(["doctor", "--json"]).args(words).current_dir(directory.path());
         let ended = run(command, b"");
         (ended.code, objects(&ended.text()))
     };
@@ -165,5 +164,4 @@ fn doctor_finds_trouble() {
     assert_eq!(named(&checks, "store")[0]["state"], "ok", "{checks:?}");
     let (_, checks) = doctor(&["--data", ".", "--at", "nonsense"]);
     assert_eq!(named(&checks, "store")[0]["state"], "trouble", "{checks:?}");
-    std::fs::remove_dir_all(&directory).expect("it goes");
 }

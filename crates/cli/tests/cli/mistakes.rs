@@ -1,8 +1,6 @@
 //! What people get wrong: commands, addresses, names, servers that are not there.
 
-use crate::store::{Store, binary, run};
-use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use crate::store::{Store, binary, run, scratch, started};
 
 fn alone(words: &[&str]) -> crate::store::Ended {
     let mut command = binary();
@@ -45,21 +43,16 @@ fn local_files() {
 /// The other ports of a node are told from a store's, and which they are is said.
 #[test]
 fn another_port() {
-    let directory = std::env::temp_dir().join(format!("stormwell-port-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).expect("a directory");
+    let directory = scratch("port");
     let mut command = binary();
-    command.args(["serve", "--at", "127.0.0.1:0", "--hdfs", "127.0.0.1:0"]).current_dir(&directory);
-    let mut server = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(server.stderr.take().unwrap()).lines().map_while(Result::ok);
-    let said = lines.find(|line| line.contains(" hdfs=hdfs://")).expect("it serves");
+    command.args(["serve", "--at", "127.0.0.1:0", "--hdfs", "127.0.0.1:0"]).current_dir(directory.path());
+    let server = started(command);
+    let said = server.child.said().into_iter().find(|line| line.contains(" hdfs=hdfs://")).expect("it says where");
     let port = |key: &str| said.split_once(key).and_then(|(_, rest)| rest.split(' ').next()).expect(key).to_string();
     for (key, word) in [(" console=", "console of a node"), (" hdfs=hdfs://", "HDFS gateway of a node")] {
         alone(&["ls", "--at", &port(key)]).failed(2, word);
     }
     alone(&["ls", "--at", &port(" at=")]).done();
-    server.kill().unwrap();
-    server.wait().unwrap();
-    std::fs::remove_dir_all(&directory).expect("it goes");
 }
 
 /// A taken port and a taken data directory are refused; SIGTERM ends a server with 0.

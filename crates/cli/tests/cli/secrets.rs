@@ -1,22 +1,22 @@
 //! A new cluster as an operator makes it: its files, what is wrong with them, and who is served.
 
-use crate::store::{Ended, binary, noise, run, started};
+use crate::store::{Ended, binary, noise, run, scratch, started};
+use harness::child::Server;
+use harness::scratch::Scratch;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Child;
 
 /// A directory of our own with a new cluster in it, and a server if one was started.
 struct Cluster {
-    directory: PathBuf,
-    server: Option<Child>,
+    /// Before the directory, which it uses.
+    server: Option<Server>,
+    directory: Scratch,
 }
 
 impl Cluster {
     fn init(name: &str) -> Cluster {
-        let directory = std::env::temp_dir().join(format!("stormwell-secrets-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
-        let cluster = Cluster { directory, server: None };
+        let cluster = Cluster { server: None, directory: scratch(&format!("secrets-{name}")) };
         cluster.run(&["init", "a.toml"]).done();
         cluster
     }
@@ -27,12 +27,12 @@ impl Cluster {
 
     fn run_with(&self, words: &[&str], variables: &[(&str, &str)]) -> Ended {
         let mut command = binary();
-        command.args(words).current_dir(&self.directory).envs(variables.iter().copied());
+        command.args(words).current_dir(self.directory.path()).envs(variables.iter().copied());
         run(command, b"")
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.directory.join(name)
+        self.directory.path().join(name)
     }
 
     /// Says more in the configuration.
@@ -45,20 +45,8 @@ impl Cluster {
     /// Serves by the configuration; where, as a client on this machine reaches it.
     fn serve(&mut self, words: &[&str]) -> String {
         let mut command = binary();
-        command.args(["serve", "--config", "a.toml"]).args(words).current_dir(&self.directory);
-        let (server, address, _) = started(command);
-        self.server = Some(server);
-        address.replace("0.0.0.0", "127.0.0.1")
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        if let Some(server) = &mut self.server {
-            let _ended_before = server.kill();
-            let _reaped = server.wait();
-        }
-        let _gone = std::fs::remove_dir_all(&self.directory);
+        command.args(["serve", "--config", "a.toml"]).args(words).current_dir(self.directory.path());
+        self.server.insert(started(command)).address.replace("0.0.0.0", "127.0.0.1")
     }
 }
 

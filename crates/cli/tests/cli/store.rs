@@ -1,8 +1,10 @@
 //! A server in a directory of its own, and the commands that are run against it.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use harness::child::Server;
+use harness::scratch::Scratch;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -11,12 +13,14 @@ const SOON: Duration = Duration::from_secs(60);
 
 /// A running store; killed by its process id, and its directory removed, when dropped.
 pub struct Store {
-    server: Child,
+    server: Server,
     pub address: String,
     /// Where its metrics and health are.
     pub console: String,
     pub directory: PathBuf,
     devices: Vec<String>,
+    /// After the server, which uses it.
+    _scratch: Scratch,
 }
 
 /// How a command ended.
@@ -105,21 +109,18 @@ impl Store {
     }
 
     fn in_filled(places: &[&str], capacity: &str, fill: impl FnOnce(&Path)) -> Store {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let name = format!("stormwell-cli-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-        let directory = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&directory).expect("a directory for the store");
+        let scratch = scratch("store");
+        let directory = scratch.path().to_path_buf();
         fill(&directory);
         let device = |place: &&str| format!("{}:ssd:{capacity}", directory.join(place).display());
         let devices: Vec<String> = places.iter().map(device).collect();
         let (server, address, console) = serve(&devices, "127.0.0.1:0", &[]);
-        Store { server, address, console, directory, devices }
+        Store { server, address, console, directory, devices, _scratch: scratch }
     }
 
     /// Ends the server as `kill -9` does.
     pub fn kill(&mut self) {
-        self.server.kill().expect("the server is killed");
-        self.wait();
+        self.server.child.kill();
     }
 
     /// Starts it again on the same directory and port.
@@ -165,12 +166,12 @@ impl Store {
 
     /// The process id of the server.
     pub fn server(&self) -> u32 {
-        self.server.id()
+        self.server.child.id()
     }
 
     /// Waits for the server's end and gives its exit code.
     pub fn wait(&mut self) -> Option<i32> {
-        self.server.wait().expect("the server ends").code()
+        self.server.child.wait().expect("the server ends").code()
     }
 }
 
@@ -189,37 +190,28 @@ pub fn rot(device: &Path, needle: &[u8]) -> usize {
     hits
 }
 
-/// Starts a server and waits until it serves.
-fn serve(devices: &[String], at: &str, words: &[&str]) -> (Child, String, String) {
+/// Starts a server and waits until it serves: it, its address and its console's.
+fn serve(devices: &[String], at: &str, words: &[&str]) -> (Server, String, String) {
     let mut command = binary();
     command.args(["serve", "--at", at]).args(devices.iter().flat_map(|device| ["--data", device])).args(words);
-    started(command)
-}
-
-/// Runs a command that serves and waits until it does; its address and its console's.
-pub fn started(mut command: Command) -> (Child, String, String) {
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut server = command.spawn().expect("the server starts");
-    let mut stderr = BufReader::new(server.stderr.take().expect("stderr is a pipe"));
-    let (mut address, mut said) = (None, String::new());
-    while address.is_none() {
-        let mut line = String::new();
-        assert_ne!(stderr.read_line(&mut line).expect("stderr is read"), 0, "the server ended: {said}");
-        address = line.trim().strip_prefix("stormwell: serving on ").map(str::to_string);
-        said.push_str(&line);
-    }
-    // What it says later must not fill the pipe.
-    std::thread::spawn(move || drop(stderr.read_to_end(&mut Vec::new())));
+    let server = started(command);
+    let said = server.child.said().join("\n");
     let console = said.split_once(" console=").and_then(|(_, rest)| rest.split_whitespace().next());
-    (server, address.expect("the loop ends with one"), console.expect("the log says where the console is").to_string())
+    let console = console.expect("the log says where the console is").to_string();
+    let address = server.address.clone();
+    (server, address, console)
 }
 
-impl Drop for Store {
-    fn drop(&mut self) {
-        let _ended_before = self.server.kill();
-        let _reaped = self.server.wait();
-        let _gone = std::fs::remove_dir_all(&self.directory);
-    }
+/// Runs a command that serves and waits until it does.
+pub fn started(command: Command) -> Server {
+    Server::start(command, SOON).expect("it serves")
+}
+
+/// A directory that no other test has.
+pub fn scratch(name: &str) -> Scratch {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let name = format!("stormwell-{name}-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+    Scratch::new(&std::env::temp_dir(), &name).expect("a directory")
 }
 
 /// Whether this becomes so. By time: a number of questions is over at once when the answers are quick and a disk stands still.

@@ -1,6 +1,6 @@
 //! What a put leaves that does not come to its end: the old file, or nothing, and no half file under any name.
 
-use crate::store::{Ended, Store, binary, noise, run, soon, started};
+use crate::store::{Ended, Store, binary, noise, run, scratch, soon, started};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
@@ -158,17 +158,15 @@ fn full() {
 #[test]
 fn full_memory() {
     const SIZE: usize = 900_000;
-    let directory = std::env::temp_dir().join(format!("stormwell-full-memory-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).expect("a directory");
+    let scratch = scratch("full-memory");
+    let directory = scratch.path();
     let mut command = binary();
     command.args(["serve", "--at", "127.0.0.1:0", "--data", "data:ssd:512M", "--data", "fast:memory:64M"]);
-    let (mut server, address, _) = started({
-        command.current_dir(&directory);
-        command
-    });
+    command.current_dir(directory);
+    let server = started(command);
     let ask = |words: &[&str]| -> Ended {
         let mut command = binary();
-        command.args(words).env("STORMWELL_AT", &address).current_dir(&directory);
+        command.args(words).env("STORMWELL_AT", &server.address).current_dir(directory);
         run(command, b"")
     };
     ask(&["mkdir", "/m"]).done();
@@ -198,7 +196,4 @@ fn full_memory() {
     }
     assert!((0..20).all(|number| whole.contains_key(&number)), "old files are gone: {whole:?}");
     assert!(whole.values().any(|new| *new), "not one was put: {whole:?}");
-    server.kill().expect("it is ours");
-    server.wait().expect("it ends");
-    std::fs::remove_dir_all(&directory).expect("it goes");
 }
