@@ -7,7 +7,7 @@ mod jobs;
 mod kit;
 pub mod lab;
 mod limited;
-mod servers;
+pub mod servers;
 
 use crate::stage::{self, Run};
 use crate::tool;

@@ -12,8 +12,7 @@ pub fn set_up() -> Result<(), String> {
     if answers("fio", &["--version"]) {
         return Ok(());
     }
-    let root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0");
-    if root && answers("apt-get", &["--version"]) {
+    if is_root() && answers("apt-get", &["--version"]) {
         println!("set-up: fio is missing; installing it with apt-get");
         // A fresh container has no package lists; one that has them needs no update.
         if !answers("apt-get", &["install", "-y", "fio"]) {
@@ -34,7 +33,13 @@ pub fn set_up() -> Result<(), String> {
     Ok(())
 }
 
-fn answers(program: &str, arguments: &[&str]) -> bool {
+/// Whether this may do what only root may.
+pub fn is_root() -> bool {
+    Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+}
+
+/// Whether a program is there and ends well with these arguments.
+pub fn answers(program: &str, arguments: &[&str]) -> bool {
     let status = Command::new(program)
         .args(arguments)
         .env("DEBIAN_FRONTEND", "noninteractive")

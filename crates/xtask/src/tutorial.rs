@@ -1,9 +1,9 @@
 //! Runs the documents that people follow as a reader would: every `sh` block, in order, in one shell, in a fresh directory
 //! for each document.
 
+use crate::clients::servers::free_ports;
 use crate::stage::{self, Run};
 use crate::tree;
-use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub fn run(root: &Path, limit: Option<Duration>) -> Result<(), String> {
 fn follow(root: &Path, name: &str, release: &Path, limit: Option<Duration>) -> Result<(), String> {
     let text = std::fs::read_to_string(root.join(name)).map_err(|error| format!("{name}: {error}"))?;
     let path = std::env::var("PATH").unwrap_or_default();
-    let address = free_address()?;
+    let address = format!("127.0.0.1:{}", free_ports::<1>()?[0]);
     stage::aside("tutorial", |directory| {
         // Beside the directory that the reader works in, so that the tutorial never meets its own script.
         let script = directory.join("script");
@@ -93,13 +93,6 @@ fn session(name: &str, document: &str) -> Result<String, String> {
     let report = format!("printf '%s\\n' \"{name}:$LINENO: ended with $?: $BASH_COMMAND\" >&2");
     lines[0] = format!("set -Eeuo pipefail; trap '{report}' ERR");
     Ok(lines.join("\n") + "\n")
-}
-
-/// An address on loopback that nobody listens on.
-fn free_address() -> Result<String, String> {
-    let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| format!("no free port on loopback: {error}"))?;
-    let address = listener.local_addr().map_err(|error| format!("a listener without an address: {error}"))?;
-    Ok(address.to_string())
 }
 
 #[cfg(test)]

@@ -2,10 +2,9 @@
 //! What continuous integration runs is one kit; Hadoop's jobs and HBase are others, so that it does not wait for them.
 
 use crate::stage::Run;
-use crate::tree;
+use crate::{tool, tree};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Downloads are tried so many times.
@@ -32,7 +31,7 @@ impl Kit {
             ("mvn", "-version", "Maven"),
             ("python3", "--version", "Python 3.11 with venv"),
         ] {
-            if !answers(program, argument) {
+            if !tool::answers(program, &[argument]) {
                 return Err(format!("{program} is missing; install {package}"));
             }
         }
@@ -175,10 +174,4 @@ fn java_files(directory: &Path) -> Result<Vec<PathBuf>, String> {
     }
     found.sort();
     Ok(found)
-}
-
-fn answers(program: &str, argument: &str) -> bool {
-    let mut command = Command::new(program);
-    command.arg(argument).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
 }

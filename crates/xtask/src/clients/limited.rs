@@ -1,6 +1,7 @@
 //! Slow devices: loop devices over files, each with a file system, that the system's blkio cgroup lets read and write only so fast,
 //! whoever does it. Stormwell's own limiter sits in its program; this one is there for HDFS as well.
 
+use crate::tool;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -81,14 +82,10 @@ pub struct Checked {
 impl Limited {
     /// Why there can be none here, if there cannot.
     pub fn obstacle() -> Option<String> {
-        let root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0");
-        if !root {
+        if !tool::is_root() {
             return Some("only root can make loop devices and limit them".to_owned());
         }
-        let found = |program: &&str| {
-            let found = Command::new("bash").args(["-c", "type -P \"$0\" >/dev/null", program]).status();
-            found.is_ok_and(|status| status.success())
-        };
+        let found = |program: &&str| tool::answers("bash", &["-c", "type -P \"$0\"", program]);
         if let Some(missing) = PROGRAMS.iter().find(|program| !found(program)) {
             return Some(format!("{missing} is missing; install it"));
         }
