@@ -83,7 +83,9 @@ impl Child {
 
     /// Waits for its end.
     pub fn wait(&mut self) -> Result<ExitStatus> {
-        Ok(self.process.wait()?)
+        let status = self.process.wait()?;
+        owned().processes.retain(|process| *process != self.process.id());
+        Ok(status)
     }
 
     /// Waits for its end. An exit code other than 0 is an error that quotes the end of what it said.
