@@ -68,6 +68,26 @@ wide_id!(
     ClusterId
 );
 
+wide_id!(
+    /// Names a request on all nodes that it passes, for people who follow it in logs. Nothing is decided by it. Zero: it has no name.
+    RequestId
+);
+
+impl RequestId {
+    /// It has no name.
+    pub const NONE: RequestId = RequestId(0);
+
+    /// A request that a session begins, by a number which the session gives once.
+    pub const fn of(session: SessionId, number: u64) -> RequestId {
+        RequestId((session.mark() as u128) << 64 | number as u128)
+    }
+
+    /// Whether it has no name.
+    pub const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+}
+
 impl SessionId {
     /// The session's part of the names of what it pushes. Sessions are drawn at random: if two ever had the same, a device would
     /// remember what they pushed for longer than it had to.

@@ -19,6 +19,7 @@ pub mod planted;
 pub mod policy;
 pub mod protobuf;
 pub mod quota;
+pub mod request;
 pub mod session;
 pub mod stripe;
 pub mod unit;

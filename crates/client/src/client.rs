@@ -7,7 +7,7 @@ use base::buffer::Pool;
 use base::checksum::{UnitSums, combine};
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
-use base::id::{NodeId, SessionId};
+use base::id::{NodeId, RequestId, SessionId};
 use base::limit::{FILE_CHUNK, RECORD_PAYLOAD_MAX, SESSION_LEASE, SMALL_PAYLOAD_MAX};
 use base::net::Net;
 use base::planted::Planted;
@@ -113,6 +113,7 @@ pub struct Client {
 
 /// What all clones share.
 pub(crate) struct Session {
+    name: SessionId,
     /// The ways to the devices, and to the node that keeps the metadata.
     pub(crate) routes: Arc<Routes>,
     /// Spreads writers over the links of a node.
@@ -127,7 +128,12 @@ pub(crate) struct Session {
     pub(crate) ahead: AtomicU64,
     renewal: JoinHandle<()>,
     over: watch::Receiver<bool>,
+    /// The number of the next request that is begun for somebody else.
+    next_request: AtomicU64,
 }
+
+/// Numbers of requests that are begun for others begin here: those below are calls of the session's own.
+const REQUESTS_OF_OTHERS: u64 = 1 << 63;
 
 impl Drop for Session {
     fn drop(&mut self) {
@@ -192,14 +198,28 @@ impl Client {
     }
 
     fn start(routes: Routes, renewal: session::Renew, surroundings: Surroundings) -> Client {
-        let Surroundings { clock, random, pool, session } = surroundings;
-        let streams = Streams::new(session.mark());
+        let Surroundings { clock, random, pool, session: name } = surroundings;
+        let streams = Streams::new(name.mark());
         let routes = Arc::new(routes);
         let (say_over, over) = watch::channel(false);
         let renewal = tokio::spawn(renew(routes.clone(), renewal, say_over));
         let (next_lane, ahead) = (AtomicUsize::new(0), AtomicU64::new(0));
         let compressor = Compressor::new(pool.clone());
-        let session = Session { routes, next_lane, clock, random, pool, compressor, streams, ahead, renewal, over };
+        let next_request = AtomicU64::new(REQUESTS_OF_OTHERS);
+        let session = Session {
+            name,
+            routes,
+            next_lane,
+            clock,
+            random,
+            pool,
+            compressor,
+            streams,
+            ahead,
+            renewal,
+            over,
+            next_request,
+        };
         Client {
             session: Arc::new(session),
             sizes: Sizes::default(),
@@ -285,6 +305,12 @@ impl Client {
         let Some(asked) = self.asked else { return Ok(None) };
         let answer = self.ask(&Answered { asked }).await?;
         Ok(answer.known.then_some(answer.inode))
+    }
+
+    /// A name for a request that is begun here for somebody else, as a gateway does: `base::request::within` makes what is asked for it known
+    /// by that. Without it each call is a request by itself.
+    pub fn new_request(&self) -> RequestId {
+        RequestId::of(self.session.name, self.session.next_request.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Where aligned memory comes from: bytes that lie in it are not copied on their way to a device.

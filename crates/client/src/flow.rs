@@ -13,9 +13,10 @@ use again::Again;
 use append::{Append, Calling, Outcome, Part, Sent, perform};
 use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
-use base::id::DeviceId;
+use base::id::{DeviceId, RequestId};
 use base::limit::{BLOCK, COLUMNS_MAX, COMPRESSED_MIN, RECORD_PAYLOAD_MAX};
 use base::policy::{Compression, Level};
+use base::request;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -42,6 +43,9 @@ pub(crate) enum Order {
     /// Add these bytes, and end the file.
     Close { last: Bytes, permits: OwnedSemaphorePermit, reply: oneshot::Sender<Result<Attributes>> },
 }
+
+/// An order, and the request that it is a part of.
+pub(crate) type Ordered = (RequestId, Order);
 
 /// What is stored instead of bytes that are being compressed, if it is smaller.
 pub(crate) type Compressing = JoinHandle<Result<Option<Bytes>>>;
@@ -145,7 +149,7 @@ impl Flow {
     }
 
     /// Carries out orders until the writer is gone and everything is answered.
-    pub(crate) async fn run(mut self, mut inbox: mpsc::Receiver<Order>) {
+    pub(crate) async fn run(mut self, mut inbox: mpsc::Receiver<Ordered>) {
         loop {
             // A refused piece keeps its part of the window, so it must not wait for the next order.
             if !self.refused.is_empty() {
@@ -156,7 +160,7 @@ impl Flow {
                 biased;
                 Some(outcome) = self.in_flight.next(), if !self.in_flight.is_empty() => self.sort(outcome),
                 order = inbox.recv() => match order {
-                    Some(order) => self.carry_out(order).await,
+                    Some((request, order)) => request::within(request, self.carry_out(order)).await,
                     None => break,
                 },
             }
@@ -417,7 +421,7 @@ impl Flow {
         self.unacknowledged.push_back(kept);
         let state = &mut self.group.states[column];
         state.unsynced = level < Level::Synced;
-        Append { ask, number, column, part }
+        Append { ask, number, column, part, request: request::current() }
     }
 
     /// Starts an append behind those that are on their way.

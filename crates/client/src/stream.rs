@@ -5,6 +5,7 @@ use crate::reader::FileReader;
 use base::error::{Error, ErrorKind, Result};
 use base::fault::contained;
 use base::limit::CELL;
+use base::request::{current, within};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use tokio::task::JoinHandle;
@@ -107,7 +108,8 @@ impl FileStream {
         while self.on_their_way.len() < depth && self.asked < self.end {
             let length = piece.min(self.end - self.asked);
             let (reader, offset) = (self.reader.clone(), self.asked);
-            let task = tokio::spawn(contained(async move { reader.read_at(offset, length).await }));
+            let piece = async move { reader.read_at(offset, length).await };
+            let task = tokio::spawn(contained(within(current(), piece)));
             self.on_their_way.push_back(ReadAhead { length, task });
             self.asked += length;
         }

@@ -1,7 +1,7 @@
 //! Writing one file: small writes are gathered, large ones go on as they are, and many pieces are on their way at once.
 
 use crate::client::Client;
-use crate::flow::{Compressing, Flow, Order};
+use crate::flow::{Compressing, Flow, Order, Ordered};
 use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
 use base::fault::contained;
@@ -9,6 +9,7 @@ use base::id::DeviceId;
 use base::limit::{BLOCK, COMPRESSED_MIN, RECORD_PAYLOAD_MAX, SMALL_PAYLOAD_MAX};
 use base::net::Boxed;
 use base::policy::Compression;
+use base::request::current;
 use bytes::{Bytes, BytesMut};
 use net::message::file::{self, Attributes, BeginBlock, HoldersAnswer, SeenHolder};
 use net::message::quota::Reserve;
@@ -106,7 +107,7 @@ enum Behind {
     /// Nothing yet: a file that is closed without a write needs no task.
     Idle(Box<Flow>),
     /// A task that takes them in order.
-    Running(mpsc::Sender<Order>),
+    Running(mpsc::Sender<Ordered>),
 }
 
 /// Orders that wait for the flow, besides the window of bytes: enough that neither side waits for the other's turn.
@@ -313,7 +314,7 @@ impl FileWriter {
         let length = bytes.len();
         let permits = self.permits(length).await?;
         let (reply, answer) = oneshot::channel();
-        self.slot().await?.send(Order::Sync { last: bytes, sums: Some(sums), permits, reply });
+        self.slot().await?.send((current(), Order::Sync { last: bytes, sums: Some(sums), permits, reply }));
         self.counted(length);
         let written = self.written.clone();
         let cut_off = broken(&self.path);
@@ -324,7 +325,7 @@ impl FileWriter {
     pub async fn hflush(&mut self) -> Result<()> {
         self.send_gathered().await?;
         let (reply, answer) = oneshot::channel();
-        self.slot().await?.send(Order::Flush(reply));
+        self.slot().await?.send((current(), Order::Flush(reply)));
         self.answered(answer).await
     }
 
@@ -335,7 +336,7 @@ impl FileWriter {
         let slot = self.slot().await?;
         let last = std::mem::take(&mut self.gathered).freeze();
         let (reply, answer) = oneshot::channel();
-        slot.send(Order::Sync { last, sums: None, permits, reply });
+        slot.send((current(), Order::Sync { last, sums: None, permits, reply }));
         self.answered(answer).await
     }
 
@@ -372,7 +373,7 @@ impl FileWriter {
             return flow.close(last, permits).await;
         }
         let (reply, answer) = oneshot::channel();
-        self.slot().await?.send(Order::Close { last, permits, reply });
+        self.slot().await?.send((current(), Order::Close { last, permits, reply }));
         self.answered(answer).await
     }
 
@@ -386,7 +387,7 @@ impl FileWriter {
         let slot = self.slot().await?;
         let bytes = std::mem::take(&mut self.gathered).freeze();
         let ahead = self.compress_ahead(&bytes);
-        slot.send(Order::Piece { bytes, sums: None, permits, ahead });
+        slot.send((current(), Order::Piece { bytes, sums: None, permits, ahead }));
         self.check()
     }
 
@@ -394,7 +395,7 @@ impl FileWriter {
         let permits = self.permits(bytes.len()).await?;
         let slot = self.slot().await?;
         let (length, ahead) = (bytes.len(), self.compress_ahead(&bytes));
-        slot.send(Order::Piece { bytes, sums, permits, ahead });
+        slot.send((current(), Order::Piece { bytes, sums, permits, ahead }));
         self.counted(length);
         self.check()
     }
@@ -425,7 +426,7 @@ impl FileWriter {
     }
 
     /// Room for an order of which nothing has been taken yet: whoever stops waiting for it has lost no byte.
-    async fn slot(&mut self) -> Result<mpsc::OwnedPermit<Order>> {
+    async fn slot(&mut self) -> Result<mpsc::OwnedPermit<Ordered>> {
         match self.orders().clone().reserve_owned().await {
             Ok(slot) => Ok(slot),
             Err(_) => Err(self.broken()),
@@ -438,7 +439,7 @@ impl FileWriter {
     }
 
     /// Where orders go; the task that carries them out is started with the first.
-    fn orders(&mut self) -> &mpsc::Sender<Order> {
+    fn orders(&mut self) -> &mpsc::Sender<Ordered> {
         if let Behind::Idle(_) = self.behind {
             let (orders, inbox) = mpsc::channel(ORDERS_MAX);
             if let Behind::Idle(flow) = std::mem::replace(&mut self.behind, Behind::Running(orders)) {

@@ -8,6 +8,7 @@ use crate::rpc::shared::Rpc;
 use crate::transfer::source::Reads;
 use base::env::{Clock, Random};
 use base::planted::Planted;
+use base::request::Noting;
 use base::unit::Time;
 use client::Client;
 use std::sync::Arc;
@@ -30,6 +31,8 @@ pub struct Settings {
     pub groups_of: GroupsOf,
     /// Told, in a sentence for people, why a connection was refused or cut.
     pub on_trouble: Arc<dyn Fn(String) + Send + Sync>,
+    /// Told of a request that was slow or failed for a reason that is not its caller's.
+    pub on_request: Arc<Noting>,
     /// Least bytes in a block of a new file.
     pub min_block_size: u64,
     /// Most connections at once, `base::limit::connections`.
@@ -59,6 +62,8 @@ pub struct Gateway {
     pub groups_of: GroupsOf,
     /// Told why a connection was refused or cut.
     pub on_trouble: Arc<dyn Fn(String) + Send + Sync>,
+    /// Told of a request that was slow or failed for a reason that is not its caller's.
+    pub on_request: Arc<Noting>,
     /// Least bytes in a block of a new file.
     pub min_block_size: u64,
     /// A fault that a test puts in.

@@ -6,6 +6,7 @@
 use base::error::{Error, ErrorKind};
 use base::permission::Denied;
 use base::quota::Exceeded;
+use base::request;
 use base::session::SessionOver;
 
 /// A call that was not done.
@@ -15,12 +16,14 @@ pub struct Refusal {
     pub class: &'static str,
     /// What happened, for people; some clients look for parts of it.
     pub text: String,
+    /// What failed is the store, which an operator wants to hear of.
+    pub failed: bool,
 }
 
 impl Refusal {
     /// A refusal of this class.
     pub fn new(class: &'static str, text: impl Into<String>) -> Refusal {
-        Refusal { class, text: text.into() }
+        Refusal { class, text: text.into(), failed: false }
     }
 
     /// A general failure.
@@ -120,7 +123,8 @@ impl From<Error> for Refusal {
             ErrorKind::OverQuota => IO,
             ErrorKind::Denied => ACCESS_CONTROL,
         };
-        Refusal::new(class, error.text())
+        let failed = request::is_failure(error.kind());
+        Refusal { failed, ..Refusal::new(class, request::named(error, request::current()).text()) }
     }
 }
 

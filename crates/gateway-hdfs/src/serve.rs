@@ -18,7 +18,7 @@ impl Gateway {
     }
 
     async fn run(settings: Settings, listener: Box<dyn Listener>, shutdown: watch::Receiver<bool>) {
-        let Settings { client, clock, random, superuser, groups_of, on_trouble, .. } = settings;
+        let Settings { client, clock, random, superuser, groups_of, on_trouble, on_request, .. } = settings;
         let Settings { min_block_size, connections, planted, .. } = settings;
         let address = listener.address();
         let started = clock.now();
@@ -29,6 +29,7 @@ impl Gateway {
             superuser,
             groups_of,
             on_trouble,
+            on_request,
             min_block_size,
             planted,
             address,

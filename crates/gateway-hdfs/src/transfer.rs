@@ -13,8 +13,10 @@ use crate::message::transfer::{
 };
 use crate::ticket::Ticket;
 use base::error::{Error, ErrorKind, Result};
+use base::id::RequestId;
 use base::limit::HELLO_WAIT_MAX;
 use base::net::Stream;
+use base::request::{Notable, current, is_failure, named, within};
 use connection::{Connection, nonsense};
 pub use read::suspect;
 use std::sync::Arc;
@@ -64,14 +66,19 @@ async fn serve(gateway: &Arc<Gateway>, connection: &mut Connection) -> Result<()
         if let Err(taken) = ticket.known().and_then(|()| ticket.work()) {
             return connection.answer(ERROR, &taken.to_string()).await;
         }
+        let name = gateway.client.new_request();
         match request {
-            Request::Write(request) => return write::write_block(gateway, connection, *request).await,
+            Request::Write(request) => {
+                return within(name, write::write_block(gateway, connection, *request)).await;
+            }
             Request::Read(request) => {
-                if !read::read_block(gateway, connection, &request).await? {
+                if !within(name, read::read_block(gateway, connection, &request)).await? {
                     return Ok(());
                 }
             }
-            Request::Checksum(request) => checksum::block_checksum(gateway, connection, &request).await?,
+            Request::Checksum(request) => {
+                within(name, checksum::block_checksum(gateway, connection, &request)).await?;
+            }
             // Everything is on this gateway already.
             Request::Transfer => return connection.answer(SUCCESS, "").await,
             Request::Refused(what) => {
@@ -81,6 +88,21 @@ async fn serve(gateway: &Arc<Gateway>, connection: &mut Connection) -> Result<()
         }
         wait = KEEP_ALIVE;
         connection.ticket.rest();
+    }
+}
+
+/// Answers that the store could not do what the client wants, or does not do it.
+async fn fail(gateway: &Gateway, connection: &mut Connection, what: &str, error: Error) -> Result<()> {
+    let request = current();
+    note(gateway, connection, (request, what), &error);
+    connection.answer(ERROR, named(error, request).text()).await
+}
+
+/// Tells of an operation that failed for a reason that is not the client's.
+fn note(gateway: &Gateway, connection: &Connection, (request, what): (RequestId, &str), error: &Error) {
+    if is_failure(error.kind()) {
+        let (from, error) = (&connection.peer(), Some(error.text()));
+        (gateway.on_request)(&Notable { request, what, from, took: None, error });
     }
 }
 

@@ -10,8 +10,9 @@ use crate::secret::Asker;
 use crate::stats::{NetStats, count};
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
-use base::id::SessionId;
+use base::id::{RequestId, SessionId};
 use base::limit::{FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX};
+use base::request::{self, Notable, Noting};
 use base::unit::Time;
 use bytes::Bytes;
 use prost::Message;
@@ -19,6 +20,7 @@ use std::any::Any;
 use std::fmt::Display;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// Whoever answers calls.
@@ -39,6 +41,8 @@ pub struct Call {
     pub number: u64,
     /// No change of the session with a lower number is asked again: what was answered to those need not be remembered. 0: unknown.
     pub floor: u64,
+    /// What the request is known by on all nodes: what is asked of others for it carries the same (`base::request`).
+    pub request: RequestId,
     /// What is asked.
     pub body: Body,
     /// The bytes beside it. Their checksum is not verified yet.
@@ -98,6 +102,15 @@ pub(crate) struct Outlet {
     all: AllAnswers,
     stats: Arc<NetStats>,
     clock: Arc<dyn Clock>,
+    /// Who is told of requests that are worth a line; nobody on the asking side.
+    notes: Option<Notes>,
+}
+
+/// Who is told of requests, and who asks them.
+pub(crate) struct Notes {
+    /// `host:port`.
+    pub(crate) peer: String,
+    pub(crate) on_request: Arc<Noting>,
 }
 
 /// What the connections of a server count together.
@@ -127,7 +140,13 @@ pub(crate) struct Holding {
 }
 
 impl Outlet {
-    pub(crate) fn new(outgoing: Budget, all: AllAnswers, stats: Arc<NetStats>, clock: Arc<dyn Clock>) -> Outlet {
+    pub(crate) fn new(
+        outgoing: Budget,
+        all: AllAnswers,
+        stats: Arc<NetStats>,
+        clock: Arc<dyn Clock>,
+        notes: Option<Notes>,
+    ) -> Outlet {
         Outlet {
             outbound: Outbound::new(all.unwritten.clone()),
             unanswered: AtomicUsize::new(0),
@@ -137,6 +156,7 @@ impl Outlet {
             all,
             stats,
             clock,
+            notes,
         }
     }
 
@@ -147,6 +167,7 @@ impl Outlet {
 
     /// Queues an answer. The counts fall while the queue is locked: not after the client may ask again, and not before
     /// a connection that is ending can see that there is something to write. A pull's own fall first, and whether anybody is there or not.
+    /// How long the call took.
     fn answered<M: Message>(
         self: &Arc<Self>,
         started: Time,
@@ -154,7 +175,7 @@ impl Outlet {
         message: &M,
         payload: &Payload,
         room: Option<Room>,
-    ) {
+    ) -> Duration {
         let took = self.clock.now().since(started);
         self.stats.answers.add(header.kind, header.flags & FAILURE != 0, took);
         if header.kind == bag::Pull::KIND {
@@ -168,6 +189,19 @@ impl Outlet {
             encode(message, bytes);
         };
         self.outbound.push_holding(header, encode, payload, piece, || cork::leave(self));
+        took
+    }
+
+    /// Tells of an answered request if it is worth a line. A pull waits for others, however long it takes.
+    fn note(&self, kind: u16, request: RequestId, took: Duration, error: Option<&Error>) {
+        let slow = request::is_slow(took) && kind != bag::Pull::KIND;
+        if let Some(notes) = &self.notes
+            && (slow || error.is_some())
+        {
+            let what = kind_name(kind).unwrap_or("unknown");
+            let (took, error) = (Some(took), error.map(Error::text));
+            (notes.on_request)(&Notable { request, what, from: &notes.peer, took, error });
+        }
     }
 
     /// Writes what waits, if the connection's task sleeps (`cork`).
@@ -187,6 +221,7 @@ pub struct Responder {
     target: Option<Target>,
     kind: u16,
     number: u64,
+    request: RequestId,
     /// When the call came.
     started: Time,
     holding: Holding,
@@ -195,8 +230,7 @@ pub struct Responder {
 impl Responder {
     pub(crate) fn to_connection(
         outlet: Arc<Outlet>,
-        kind: u16,
-        number: u64,
+        (kind, number, request): (u16, u64, RequestId),
         started: Time,
         holding: Holding,
     ) -> Responder {
@@ -208,7 +242,7 @@ impl Responder {
         if let Some(room) = &holding.answer {
             outlet.promised.fetch_add(room.bytes, Ordering::Relaxed);
         }
-        Responder { target: Some(Target::Connection(outlet)), kind, number, started, holding }
+        Responder { target: Some(Target::Connection(outlet)), kind, number, request, started, holding }
     }
 
     pub(crate) fn to_local(sender: oneshot::Sender<LocalAnswer>, kind: u16) -> Responder {
@@ -216,6 +250,7 @@ impl Responder {
             target: Some(Target::Local(sender)),
             kind,
             number: 0,
+            request: RequestId::NONE,
             started: Time::ZERO,
             holding: Holding::default(),
         }
@@ -237,7 +272,8 @@ impl Responder {
         match self.target.take() {
             Some(Target::Connection(outlet)) => {
                 let header = Header { kind: self.kind, flags: REPLY, number: self.number, ..Header::default() };
-                outlet.answered(self.started, header, &message, &payload, self.holding.answer.take());
+                let took = outlet.answered(self.started, header, &message, &payload, self.holding.answer.take());
+                outlet.note(self.kind, self.request, took, None);
             }
             // The caller may have stopped waiting: nobody minds.
             Some(Target::Local(sender)) => drop(sender.send(Ok((Box::new(message), payload)))),
@@ -255,8 +291,10 @@ impl Responder {
             Some(Target::Connection(outlet)) => {
                 let header =
                     Header { kind: self.kind, flags: REPLY | FAILURE, number: self.number, ..Header::default() };
+                let noted = request::is_failure(error.kind()).then(|| error.clone());
                 let (failure, room) = (bounded_failure(error), self.holding.answer.take());
-                outlet.answered(self.started, header, &failure, &Payload::empty(), room);
+                let took = outlet.answered(self.started, header, &failure, &Payload::empty(), room);
+                outlet.note(self.kind, self.request, took, noted.as_ref());
             }
             Some(Target::Local(sender)) => drop(sender.send(Err(error))),
             None => (),

@@ -13,7 +13,7 @@
 //!  32  credit           u32   bytes of payload: from the server granted, from the client wished for (in `RETURN` given back)
 //!  36  message CRC32C   u32
 //!  40  floor            u64   in questions: the lowest number of a change that the session may still ask again; in answers 0
-//!  48  request id       16 bytes  reserved for following a request through nodes; 0: it has none. Any value is taken
+//!  48  request id       16 bytes  in questions: what the request is known by on all nodes (record 0437); 0: it has none. Any value is taken
 //!  64  zero             u32
 //!  68  header CRC32C    u32   of bytes 0 to 67, so that no length is believed before it is known to be whole
 //!  72  message, then payload
@@ -22,6 +22,7 @@
 
 use base::checksum::crc32c;
 use base::error::{Error, ErrorKind, Result};
+use base::id::RequestId;
 use base::limit::{FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX};
 
 /// Bytes of a frame before its message.
@@ -82,7 +83,7 @@ pub struct Header {
     /// Of a question: no change of the session with a lower number is asked again.
     pub floor: u64,
     /// What the request is known by on all nodes that it passes; 0: nobody gave it a name.
-    pub request: u128,
+    pub request: RequestId,
 }
 
 impl Header {
@@ -100,7 +101,7 @@ impl Header {
         bytes[32..36].copy_from_slice(&self.credit.to_le_bytes());
         bytes[36..40].copy_from_slice(&self.message_crc.to_le_bytes());
         bytes[40..48].copy_from_slice(&self.floor.to_le_bytes());
-        bytes[48..64].copy_from_slice(&self.request.to_le_bytes());
+        bytes[48..64].copy_from_slice(&self.request.0.to_le_bytes());
         let crc = crc32c(&bytes[..68]);
         bytes[68..72].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -126,7 +127,7 @@ impl Header {
             payload_crc: word(28),
             credit: word(32),
             floor: long(40),
-            request: u128::from(long(48)) | u128::from(long(56)) << 64,
+            request: RequestId(u128::from(long(48)) | u128::from(long(56)) << 64),
         };
         if header.message_length as usize > FRAME_MESSAGE_MAX || header.payload_length as usize > FRAME_PAYLOAD_MAX {
             return Err(broken(format!(
@@ -192,6 +193,7 @@ pub fn append(bytes: &mut Vec<u8>, mut header: Header, encode: impl FnOnce(&mut 
 mod tests {
     use super::{Header, OWN_KINDS, REPLY};
     use crate::message::kind_name;
+    use base::id::RequestId;
 
     /// A header says after the wire what it said before, and no flipped bit goes unnoticed.
     #[test]
@@ -206,7 +208,7 @@ mod tests {
             payload_crc: 9,
             credit: 1 << 24,
             floor: 0x1122_3344_5566_7788,
-            request: 0xf0e1_d2c3_b4a5_9687_7869_5a4b_3c2d_1e0f,
+            request: RequestId(0xf0e1_d2c3_b4a5_9687_7869_5a4b_3c2d_1e0f),
         };
         let bytes = header.encode();
         assert_eq!(Header::decode(&bytes), Ok(header));

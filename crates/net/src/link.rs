@@ -13,9 +13,10 @@ use crate::secret::{Asker, Credentials};
 use base::buffer::Pool;
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
-use base::id::{NodeId, SessionId};
+use base::id::{NodeId, RequestId, SessionId};
 use base::limit::{FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX, SMALL_FRAMES_MAX, SMALL_PAYLOAD_MAX};
 use base::net::Net;
+use base::request;
 use bytes::Bytes;
 pub use numbers::CallNumbers;
 use prost::Message;
@@ -220,7 +221,8 @@ impl Local {
         let body = Body::Typed(Box::new(ask.clone()));
         let (kind, session, asker) = (A::KIND, self.session, Asker::Client);
         sent.again();
-        self.service.handle(Call { kind, session, asker, number: 0, floor: 0, body, payload, respond });
+        let request = request::current();
+        self.service.handle(Call { kind, session, asker, number: 0, floor: 0, request, body, payload, respond });
         let answer = receiver.await;
         sent.answered();
         let Ok(answer) = answer else { unreachable!("a responder answers when it is dropped") };
@@ -233,7 +235,11 @@ impl Local {
 
 impl Remote {
     async fn ask(&self, kind: u16, message: Bytes, payload: Payload, sent: &Sent) -> Result<(Bytes, Payload)> {
+        // Asked for another request it is a part of that; else it is one by itself, and has the number of its call.
+        let outer = request::current();
         let number = self.shared.settings.numbers.begin(kind).await;
+        let own = RequestId::of(self.shared.settings.session, number.value());
+        let request = if outer.is_none() { own } else { outer };
         let slot = self.choose(payload.length());
         match slot.allowance.acquire().await {
             // It comes back with the answer, even if the caller has gone by then.
@@ -242,9 +248,12 @@ impl Remote {
         }
         let (answer, receiver) = oneshot::channel();
         let since = self.shared.settings.clock.now();
-        slot.put(Pending { number, kind, message, payload, answer, since, attempts: 0, sent: sent.clone() });
+        slot.put(Pending { number, request, kind, message, payload, answer, since, attempts: 0, sent: sent.clone() });
         let Ok(answer) = receiver.await else { return Err(self.closed()) };
-        let (answered, message, payload) = answer?;
+        // Whoever began the request says to people which it was, and nodes compare what they were told with what they hear later.
+        let is_whole = outer.is_none() && self.shared.settings.asker == Asker::Client;
+        let (answered, message, payload) =
+            answer.map_err(|error| if is_whole { request::named(error, request) } else { error })?;
         if answered != kind {
             return Err(broken(format!("{} answered another question than was asked", self.shared.address)));
         }

@@ -19,6 +19,7 @@ use base::fault::contained;
 use base::id::NodeId;
 use base::net::{Listener, Stream};
 use base::places::Places;
+use base::request::Noting;
 pub use parked::AnswerMemory;
 use serving::Serving;
 use std::pin::Pin;
@@ -69,6 +70,8 @@ pub struct ServerSettings {
     pub stats: Arc<NetStats>,
     /// Told, in a sentence for people, why a connection was refused or cut.
     pub on_trouble: Arc<dyn Fn(String) + Send + Sync>,
+    /// Told, on whichever thread answers it, of a request that was slow or failed for a reason that is not its caller's.
+    pub on_request: Arc<Noting>,
 }
 
 /// The serving side.
@@ -103,7 +106,8 @@ impl Server {
                 accepted = listener.accept() => match accepted {
                     Ok(stream) => match settings.places.enter(stream.is_near()) {
                         Ok(place) => {
-                            let role = Serving::new(service.clone(), settings.clone(), turns.clone(), shutdown.clone(), place);
+                            let who = (place, stream.peer());
+                            let role = Serving::new(service.clone(), settings.clone(), turns.clone(), shutdown.clone(), who);
                             connections.spawn(contained(converse(stream, role, settings.clone())));
                         }
                         Err(taken) => {

@@ -52,7 +52,7 @@ pub async fn run(
             _ = stopped.changed() => return,
             Some(ended) = connections.join_next() => {
                 if ended.is_err_and(|error| error.is_panic()) {
-                    node.troubles.tell("console", "a connection ended by a fault in Stormwell (its task panicked); others go on");
+                    node.troubles.tell("console", "a connection ended by a fault in Stormwell (its task panicked); others go on", &[]);
                 }
             }
             accepted = listener.accept() => match accepted {
@@ -61,7 +61,7 @@ pub async fn run(
                     drop(connections.spawn(contained(converse(stream, node.clone(), place))));
                 },
                 Err(error) => {
-                    node.troubles.tell("console", error.text());
+                    node.troubles.tell("console", error.text(), &[]);
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             },

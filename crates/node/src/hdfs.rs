@@ -10,6 +10,7 @@ use base::id::{NodeId, SessionId};
 use base::limit::CALL_SILENCE_MAX;
 use base::net::{Listener, Net};
 use base::permission::{Denied, SUPERUSERS_GROUP};
+use base::request::Noting;
 use client::{Client, Near};
 use gateway_hdfs::Gateway;
 use meta::Caller;
@@ -47,6 +48,8 @@ pub struct Given {
     pub connections: usize,
     /// Told why connections were refused or cut.
     pub on_trouble: Arc<dyn Fn(String) + Send + Sync>,
+    /// Told of requests that were slow or failed.
+    pub on_request: Arc<Noting>,
 }
 
 /// A gateway that serves.
@@ -208,6 +211,7 @@ impl Given {
             superuser: os::user::current().0,
             groups_of: Arc::new(move |user| groups.of(user)),
             on_trouble: self.on_trouble.clone(),
+            on_request: self.on_request.clone(),
             min_block_size: self.min_block_size,
             connections: self.connections,
             planted: self.node.planted,

@@ -5,7 +5,7 @@ pub mod reporting;
 
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
-use base::id::{NodeId, SessionId};
+use base::id::{NodeId, RequestId, SessionId};
 use base::limit::{CLOCK_DRIFT_MAX, SESSION_LEASE};
 use base::net::Net;
 use base::planted::Planted;
@@ -142,8 +142,8 @@ impl Membership {
     }
 
     /// Gives a call back that changes something for its session, if that is open. One of a session that is not known waits until
-    /// the keeper was asked, with all that the session sends meanwhile: then `ask` is to see to it that `find` runs.
-    pub fn admit(&self, call: Call, ask: impl FnOnce(SessionId)) -> Option<Call> {
+    /// the keeper was asked, with all that the session sends meanwhile: then `ask` is to see to it that `find` runs, for this request.
+    pub fn admit(&self, call: Call, ask: impl FnOnce(SessionId, RequestId)) -> Option<Call> {
         if self.is_keeper(call.asker) {
             return Some(call);
         }
@@ -163,9 +163,10 @@ impl Membership {
         if sessions.open.get(&session).is_some_and(is_open) {
             return Some(call);
         }
+        let request = call.request;
         sessions.asked.insert(session, vec![call]);
         drop(sessions);
-        ask(session);
+        ask(session, request);
         None
     }
 

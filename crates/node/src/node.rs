@@ -16,8 +16,9 @@ use crate::troubles::Troubles;
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::fault::contained;
-use base::id::{DeviceId, NodeId};
+use base::id::{DeviceId, NodeId, RequestId};
 use base::planted::Planted;
+use base::request::within;
 use base::unit::Time;
 use net::Asker;
 use net::message::Id;
@@ -106,9 +107,9 @@ impl Node {
     }
 
     /// Does what a call needs beyond this moment, as a task. A fault in it ends this call alone: dropped, it answers that it was given up,
-    /// and what it shares with others is behind locks that go on (`base::fault`).
-    pub fn apart<F: Future<Output = ()> + Send + 'static>(&self, steps: F) {
-        self.runtime.spawn(contained(steps));
+    /// and what it shares with others is behind locks that go on (`base::fault`). What it asks other nodes is a part of `request`.
+    pub fn apart<F: Future<Output = ()> + Send + 'static>(&self, request: RequestId, steps: F) {
+        self.runtime.spawn(contained(within(request, steps)));
     }
 
     /// Whether it is the node that keeps the metadata who orders, which alone may.

@@ -28,6 +28,7 @@ use base::limit::{connections, console_connections};
 use base::net::{Boxed, Listener, Net};
 use base::planted::Planted;
 use base::policy::Class;
+use base::request::Noting;
 use base::unit::{WallTime, show_bytes};
 use meta::request::{DeviceInfo, NodeInfo};
 use net::{Asker, Budget, CallNumbers, LinkSettings, Server, ServerSettings};
@@ -161,6 +162,7 @@ async fn open(
         silence_max: base::limit::CALL_SILENCE_MAX,
         stats,
         on_trouble: told(&node.troubles, "connection"),
+        on_request: noted(&node.troubles, "connection"),
     };
     let listeners = Listeners { store: listener, console: console_listener, hdfs: hdfs_listener };
     let tasks = begin(&node, listeners, (server_settings, world.open_files()), (network, itself, &settings)).await?;
@@ -349,7 +351,7 @@ async fn begin(
         }
     };
     let (keeper, min_block_size) = (said.keeper().map(str::to_string), said.hdfs_min_block_size);
-    let on_trouble = told(&node.troubles, "hdfs");
+    let (on_trouble, on_request) = (told(&node.troubles, "hdfs"), noted(&node.troubles, "hdfs"));
     let given = hdfs::Given {
         node: node.clone(),
         incarnation,
@@ -361,6 +363,7 @@ async fn begin(
         min_block_size,
         connections: connections(open_files),
         on_trouble,
+        on_request,
     };
     let hdfs = match listeners.hdfs {
         Some(listener) => Some(Hdfs::start(given, listener, stopped.clone()).await?),
@@ -538,7 +541,13 @@ fn tell_of_missing(log: &Log, missing: &[Missing], removed: &[String], others: b
 /// Tells why connections to `area` were refused or cut.
 fn told(troubles: &Troubles, area: &'static str) -> Arc<dyn Fn(String) + Send + Sync> {
     let troubles = troubles.clone();
-    Arc::new(move |trouble| troubles.tell(area, &trouble))
+    Arc::new(move |trouble| troubles.tell(area, &trouble, &[]))
+}
+
+/// Tells of requests over connections to `area` that were slow, or failed.
+fn noted(troubles: &Troubles, area: &'static str) -> Arc<Noting> {
+    let troubles = troubles.clone();
+    Arc::new(move |notable| troubles.note(area, notable))
 }
 
 /// The listener of a server beside the store's own, named as its option is. A port that was only a suggestion gives way to a free

@@ -111,9 +111,12 @@ impl Node {
                 call.respond.fail(error);
                 None
             }
-            Role::Member(membership) => membership.admit(call, |session| {
+            Role::Member(membership) => membership.admit(call, |session, request| {
                 let (membership, service) = (membership.clone(), NodeService(self.clone()));
-                self.apart(async move { membership.find(session, |call| service.handle_admitted(call)).await });
+                self.apart(
+                    request,
+                    async move { membership.find(session, |call| service.handle_admitted(call)).await },
+                );
             }),
         }
     }
@@ -145,7 +148,7 @@ impl Node {
         match translate::append_request(&ask, call.payload, cell) {
             Ok(request) if self.sends_on(device) => {
                 let (node, device, respond) = (self.clone(), device.clone(), call.respond);
-                self.apart(async move {
+                self.apart(call.request, async move {
                     match node.place_now(&device, GroupId(ask.group), ChunkId(ask.chunk.value())).await {
                         Ok(device) => device.send(Item::Chunk { request, then: Then::Answer(respond) }),
                         Err(error) => respond.fail(error),
@@ -202,7 +205,7 @@ impl Node {
         };
         if self.sends_on(device) {
             let (node, device, respond) = (self.clone(), device.clone(), call.respond);
-            self.apart(async move {
+            self.apart(call.request, async move {
                 match node.holder(&device, ChunkId(ask.chunk.value())).await {
                     Ok(device) => device.send(Item::Chunk { request, then: Then::Answer(respond) }),
                     Err(error) => respond.fail(error),
@@ -239,7 +242,7 @@ impl Node {
                 if self.sends_on(device) {
                     let (node, device, respond) = (self.clone(), device.clone(), call.respond);
                     let session = call.session;
-                    self.apart(async move {
+                    self.apart(call.request, async move {
                         node.push_elsewhere(&device, (session, push), (bytes, sums), respond).await;
                     });
                     return;
@@ -319,7 +322,7 @@ impl Node {
     /// Calls that need the metadata store and devices one after another run as a task.
     fn in_steps(self: &Arc<Self>, call: Call) {
         let node = self.clone();
-        self.apart(async move { node.step_through(call).await });
+        self.apart(call.request, async move { node.step_through(call).await });
     }
 
     async fn step_through(&self, mut call: Call) {

@@ -1,10 +1,13 @@
-//! Troubles of the doors (store, console, hdfs): why connections were refused or cut. A stranger who knocks a thousand times a
-//! second must not fill the log, so of each kind of trouble only some lines a minute are written, and the others are counted.
+//! Troubles of the doors (store, console, hdfs): why connections were refused or cut, and which requests were slow or failed. A stranger who
+//! knocks a thousand times a second, or a slow disk, must not fill the log, so of each kind of trouble only some lines a minute are written,
+//! and the others are counted.
 
 use crate::log::{Level, Log};
 use base::env::Clock;
+use base::request::Notable;
 use base::unit::Time;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -43,8 +46,23 @@ impl Troubles {
         Troubles { log, clock, kinds: Arc::default() }
     }
 
-    /// Tells the trouble of a door. `area` is the door's: `connection`, `console`, `hdfs`.
-    pub fn tell(&self, area: &'static str, text: &str) {
+    /// Tells of a request that was slow or failed.
+    pub fn note(&self, area: &'static str, notable: &Notable<'_>) {
+        let Notable { request, what, from, took, error } = notable;
+        let ms = took.map(|took| took.as_millis());
+        let mut fields: Vec<(&str, &dyn Display)> = vec![("request", request), ("from", from)];
+        fields.extend(ms.iter().map(|ms| ("ms", ms as &dyn Display)));
+        match error {
+            Some(error) => {
+                fields.push(("error", error));
+                self.tell(area, &format!("{what} failed"), &fields);
+            }
+            None => self.tell(area, &format!("{what} was slow"), &fields),
+        }
+    }
+
+    /// Tells the trouble of a door. `area` is the door's: `connection`, `console`, `hdfs`. `text` says which kind it is, the fields do not.
+    pub fn tell(&self, area: &'static str, text: &str, fields: &[(&str, &dyn Display)]) {
         self.look();
         let now = self.clock.now();
         {
@@ -56,12 +74,13 @@ impl Troubles {
             let kind = kinds.entry(name).or_insert(Kind { since: now, written: 0, left_out: 0, last: String::new() });
             if kind.written >= LINES_MAX {
                 kind.left_out = kind.left_out.saturating_add(1);
-                kind.last = text.to_string();
+                kind.last =
+                    fields.iter().fold(text.to_string(), |last, (name, value)| format!("{last} {name}={value}"));
                 return;
             }
             kind.written += 1;
         }
-        self.log.say(Level::Warn, area, text, &[]);
+        self.log.say(Level::Warn, area, text, fields);
     }
 
     /// Says how many were left out in the windows that are over. Called now and then.
@@ -70,7 +89,7 @@ impl Troubles {
         let over: Vec<_> = self.kinds().extract_if(.., |_, kind| now.since(kind.since) >= WINDOW).collect();
         for ((area, _), kind) in over {
             if kind.left_out > 0 {
-                let fields: [(&str, &dyn std::fmt::Display); 2] = [("left_out", &kind.left_out), ("last", &kind.last)];
+                let fields: [(&str, &dyn Display); 2] = [("left_out", &kind.left_out), ("last", &kind.last)];
                 self.log.say(Level::Warn, area, "more of the same trouble than is written here", &fields);
             }
         }
@@ -174,10 +193,10 @@ mod tests {
     fn a_few_lines_a_minute() {
         let (troubles, clock, world) = troubles();
         for number in 0..1000 {
-            troubles.tell("hdfs", &format!("data connection from 10.0.{}.7:{number}: no message", number % 7));
+            troubles.tell("hdfs", &format!("data connection from 10.0.{}.7:{number}: no message", number % 7), &[]);
         }
-        troubles.tell("hdfs", "10.0.0.1:9: refused, 4096 connections are open");
-        troubles.tell("connection", "data connection from 10.0.0.7:1: no message");
+        troubles.tell("hdfs", "10.0.0.1:9: refused, 4096 connections are open", &[]);
+        troubles.tell("connection", "data connection from 10.0.0.7:1: no message", &[]);
         let lines = said(&world);
         assert_eq!(lines.len(), LINES_MAX as usize + 2, "{lines:?}");
         troubles.look();
@@ -187,7 +206,7 @@ mod tests {
         let lines = said(&world);
         let count = format!("left_out={}", 1000 - LINES_MAX);
         assert!(lines.len() == 1 && lines[0].contains(&count) && lines[0].contains("10.0.5.7:999"), "{lines:?}");
-        troubles.tell("hdfs", "data connection from 10.0.0.7:1: no message");
+        troubles.tell("hdfs", "data connection from 10.0.0.7:1: no message", &[]);
         assert_eq!(said(&world).len(), 1);
     }
 
@@ -198,7 +217,7 @@ mod tests {
         for number in 0..10_000_u32 {
             let letters: String =
                 format!("{number:05}").chars().map(|digit| (digit as u8 + b'a' - b'0') as char).collect();
-            troubles.tell("hdfs", &letters);
+            troubles.tell("hdfs", &letters, &[]);
         }
         assert_eq!(troubles.kinds().len(), KINDS_MAX + 1);
         assert_eq!(said(&world).len(), KINDS_MAX + LINES_MAX as usize);

@@ -2,6 +2,8 @@
 
 use base::checksum::BlockSums;
 use base::error::Result;
+use base::id::RequestId;
+use base::request::within;
 use bytes::Bytes;
 use net::message::chunk;
 use net::{Link, Payload};
@@ -27,6 +29,8 @@ pub(super) struct Append {
     pub(super) number: u64,
     pub(super) column: usize,
     pub(super) part: Part,
+    /// The request that it is a part of, also when it is asked again.
+    pub(super) request: RequestId,
 }
 
 /// What goes out for some bytes of a file: these, or fewer that stand for `plain`.
@@ -69,10 +73,10 @@ pub(super) type Calling = Pin<Box<dyn Future<Output = Outcome> + Send + Sync>>;
 pub(super) async fn perform(link: Link, append: Append) -> Outcome {
     let payload = append.part.payload.clone();
     let result = match append.part.plain {
-        None => link.call(&append.ask, payload).await,
+        None => within(append.request, link.call(&append.ask, payload)).await,
         Some(_) => {
             let ask = chunk::AppendCell { append: append.ask.clone(), length: append.part.length() };
-            link.call(&ask, payload).await
+            within(append.request, link.call(&ask, payload)).await
         }
     };
     (append, result.map(|(answer, _)| answer))

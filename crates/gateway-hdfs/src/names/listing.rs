@@ -128,7 +128,7 @@ pub(crate) async fn batched(
                 }
                 (page.entries, None)
             }
-            Err(Refusal { class, text }) => {
+            Err(Refusal { class, text, .. }) => {
                 (Vec::new(), Some(RemoteFailure { class: class.to_string(), text: Some(text) }))
             }
         };

@@ -13,8 +13,10 @@ use crate::rpc::budget::{self, Each, Share, Small};
 use crate::rpc::calls::Calls;
 use crate::rpc::dispatch;
 use crate::rpc::frame::{self, Front, LENGTH_BYTES};
+use crate::rpc::methods::Method;
 use crate::rpc::outgoing::{Done, Outgoing, Wrote};
 use crate::ticket::{IDLE_MAX_CROWDED, Ticket};
+use base::id::RequestId;
 use base::limit::{
     CONNECTION_IDLE_MAX, HDFS_BACKLOG_MAX, HDFS_BACKLOG_MAX_PRESSED, HDFS_CALL_MAX, HDFS_CONTEXT_MAX, HDFS_LARGE_CALL,
     HELLO_WAIT_MAX, USER_NAME_MAX,
@@ -22,6 +24,7 @@ use base::limit::{
 use base::net::Stream;
 use base::permission::SUPERUSERS_GROUP;
 use base::places::Taken;
+use base::request::{Notable, is_slow, within};
 use base::unit::Time;
 use bytes::Bytes;
 use client::User;
@@ -516,8 +519,7 @@ impl Connection {
     }
 
     /// A connection may be open for days: who left a group, or came into one, is believed to be in it for no longer than this.
-    fn look_up_groups(&mut self) {
-        let now = self.gateway.clock.now();
+    fn look_up_groups(&mut self, now: Time) {
         if now.since(self.grouped) < GROUPS_BELIEVED {
             return;
         }
@@ -541,7 +543,8 @@ impl Connection {
         let (Some(method), Some(request)) = (method, request) else {
             return Err(Fatal::new(call, FATAL_DESERIALIZING, "IPC server unable to read call parameters"));
         };
-        self.look_up_groups();
+        let began = self.gateway.clock.now();
+        self.look_up_groups(began);
         let Some(caller) = &self.caller else { unreachable!("calls come behind the context") };
         // A name of another length is nobody's: its calls are never remembered.
         let client_id = header.client.as_ref().try_into().unwrap_or_default();
@@ -551,11 +554,13 @@ impl Connection {
         let share = Arc::new(Share::new(self.gateway.rpc.budget.clone(), self.each.clone(), small));
         let caller = Caller { client_id, call, again, share: share.clone(), ..caller.clone() };
         let (gateway, held) = (self.gateway.clone(), share.clone());
-        let doing = async move {
+        let name = gateway.client.new_request();
+        let doing = within(name, async move {
             let result = dispatch::answer(&gateway, &caller, &method, request).await;
             drop(large);
+            note(&gateway, (name, &method), (&caller, began), &result);
             Done { answer: (call, result), share: held, counted }
-        };
+        });
         self.output.begun(counted);
         // Also if it is answered at once: the connection is no longer the one that rests longest.
         self.work();
@@ -591,5 +596,21 @@ impl Connection {
                 true
             }
         }
+    }
+}
+
+/// Tells of a call that was slow, or that the store could not do.
+fn note(
+    gateway: &Gateway,
+    (request, method): (RequestId, &CallHeader),
+    (caller, began): (&Caller, Time),
+    result: &Result<Vec<u8>, Refusal>,
+) {
+    let took = gateway.clock.now().since(began);
+    let error = result.as_ref().err().filter(|refusal| refusal.failed).map(|refusal| refusal.text.as_str());
+    if error.is_some() || is_slow(took) {
+        let what = String::from_utf8_lossy(&method.method);
+        let what = if Method::find(&what).is_some() { &*what } else { "another call" };
+        (gateway.on_request)(&Notable { request, what, from: &caller.address, took: Some(took), error });
     }
 }

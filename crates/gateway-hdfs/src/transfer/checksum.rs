@@ -1,6 +1,7 @@
 //! BLOCK_CHECKSUM: one checksum of a block, made of those of its sectors, so that files are compared without being copied.
 
 use super::connection::Connection;
+use super::fail;
 use super::read::{Opened, open_block};
 use crate::files::blocks::place;
 use crate::gateway::Gateway;
@@ -40,7 +41,7 @@ pub async fn block_checksum(
         Ok(checksum) => {
             connection.write_message(&OperationAnswer { checksum: Some(checksum), ..OperationAnswer::default() }).await
         }
-        Err(error) => connection.answer(ERROR, error.text()).await,
+        Err(error) => fail(gateway, connection, "block checksum", error).await,
     }
 }
 

@@ -1,13 +1,14 @@
 //! READ_BLOCK: bytes of a block in packets, each made of one piece of the file as the store hands it out, not copied.
 
 use super::connection::{Connection, SILENCE_MAX, nonsense};
+use super::fail;
 use super::source::Source;
 use crate::files::blocks::{generation_of, place};
 use crate::files::located::show;
 use crate::gateway::Gateway;
 use crate::message::hdfs::ExtendedBlock;
 use crate::message::transfer::{
-    CHECKSUM_CRC32C, CHECKSUM_NULL, Checksum, ERROR, ERROR_CHECKSUM, OperationAnswer, PACKET_HEADER, PacketHeader,
+    CHECKSUM_CRC32C, CHECKSUM_NULL, Checksum, ERROR_CHECKSUM, OperationAnswer, PACKET_HEADER, PacketHeader,
     ReadBlock, ReadChecksum, ReadStatus,
 };
 use crate::note::Note;
@@ -47,7 +48,7 @@ pub async fn read_block(gateway: &Arc<Gateway>, connection: &mut Connection, req
     let sending = match begin(gateway, request).await {
         Ok(sending) => sending,
         Err(error) => {
-            connection.answer(ERROR, error.text()).await?;
+            fail(gateway, connection, "block read", error).await?;
             return Ok(false);
         }
     };

@@ -2,6 +2,7 @@
 
 use super::connection::{Connection, SILENCE_MAX};
 use super::gathering::{Gathering, Piece};
+use super::{fail, note};
 use crate::files::blocks::place;
 use crate::files::open::{Syncing, Turn};
 use crate::gateway::Gateway;
@@ -12,8 +13,10 @@ use crate::message::transfer::{
 };
 use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
-use base::id::DeviceId;
+use base::id::{DeviceId, RequestId};
+use base::limit::SLOW_REQUEST;
 use base::planted::Planted;
+use base::request::{Notable, current, is_failure, within};
 use bytes::Bytes;
 use client::Written;
 use std::collections::VecDeque;
@@ -43,12 +46,12 @@ pub(crate) async fn write_block(
     };
     let turn = match begin(gateway, &request).await {
         Ok(turn) => turn,
-        Err(error) => return connection.answer(ERROR, error.text()).await,
+        Err(error) => return fail(gateway, connection, "block write", error).await,
     };
     // All that the client wants is that the block ends as it is. The last packet, whose acknowledgement it missed, may have asked for a sync.
     let ends = request.stage == CLOSE_RECOVERY;
     if ends && let Err(error) = end_as_it_is(gateway, &turn, request.acknowledged).await {
-        return connection.answer(ERROR, error.text()).await;
+        return fail(gateway, connection, "block write", error).await;
     }
     let first_bad_link = Some(String::new());
     connection
@@ -130,6 +133,8 @@ struct Unacknowledged {
 /// What happens next.
 enum Event {
     Packet(Result<PacketHeader>),
+    /// The store has been silent for long about what was handed over.
+    Slow,
     /// Nothing more came, and nothing is under way: what was gathered goes out.
     Quiet,
     Written,
@@ -145,8 +150,12 @@ struct Writing {
     gathering: Gathering,
     /// Where in the file the next byte of the next packet goes.
     received: u64,
-    /// Pieces on their way: where each ends in the file, and its memory.
-    on_their_way: VecDeque<(u64, Option<OwnedSemaphorePermit>)>,
+    /// Pieces on their way: where each ends in the file, its memory, and which request it is.
+    on_their_way: VecDeque<(u64, Option<OwnedSemaphorePermit>, RequestId)>,
+    /// The last of those requests.
+    request: RequestId,
+    /// The store did nothing for long, and that was told.
+    slow: bool,
     /// What was handed over ends here.
     handed_over: u64,
     written: watch::Receiver<Written>,
@@ -171,6 +180,8 @@ impl Writing {
             gathering,
             received: position,
             on_their_way: VecDeque::new(),
+            request: current(),
+            slow: false,
             handed_over: position,
             written,
             seen: 0,
@@ -188,8 +199,15 @@ impl Writing {
             if self.acknowledge(gateway, connection).await? {
                 return self.damage.map_or(Ok(()), Err);
             }
-            let mut handed_over = self.hand_over_full().await;
-            match self.event(connection).await {
+            let mut handed_over = self.hand_over_full(gateway).await;
+            let event = self.event(connection).await;
+            match event {
+                Event::Slow => {
+                    self.slow = true;
+                    let (request, from) = (self.oldest(), &connection.peer());
+                    let (what, took) = ("block write", Some(SLOW_REQUEST));
+                    (gateway.on_request)(&Notable { request, what, from, took, error: None });
+                }
                 Event::Packet(Ok(header)) => {
                     self.turn.file.hear(gateway.clock.now());
                     self.came(header);
@@ -201,8 +219,8 @@ impl Writing {
                     return send_away(gateway, connection).await;
                 }
                 Event::Packet(Err(error)) => return Err(error),
-                Event::Quiet => handed_over = self.hand_over_rest().await,
-                Event::Written => (),
+                Event::Quiet => handed_over = self.hand_over_rest(gateway).await,
+                Event::Written => self.slow = false,
                 // It may have left its error.
                 Event::Gone => {
                     handed_over = handed_over.and(Err(Error::new(ErrorKind::Stale, "it is not open any more")))
@@ -210,7 +228,7 @@ impl Writing {
                 Event::Synced(synced) => {
                     let end = self.syncing.pop_front().map_or(0, |(_, end)| end);
                     match synced {
-                        Ok(()) => self.synced = self.synced.max(end),
+                        Ok(()) => (self.synced, self.slow) = (self.synced.max(end), false),
                         Err(error) => return self.give_up(gateway, connection, error).await,
                     }
                 }
@@ -235,13 +253,19 @@ impl Writing {
         // Of this connection or of one before it, whose client sends again what it was not told of.
         let under_way = self.handed_over > self.seen;
         let next = self.received - self.turn.base;
+        // Looked at with the timer that is there anyway: a packet costs no look at a clock.
+        let (patience, silence) = match (self.slow, under_way || !self.syncing.is_empty()) {
+            (false, true) => (SLOW_REQUEST, Event::Slow),
+            (false, false) => (SILENCE_MAX, Event::Silence),
+            (true, _) => (SILENCE_MAX - SLOW_REQUEST, Event::Silence),
+        };
         tokio::select! {
             biased;
             packet = self.gathering.packet(connection, next), if reads => Event::Packet(packet),
             () = std::future::ready(()), if quiet => Event::Quiet,
             changed = self.written.changed(), if under_way => if changed.is_ok() { Event::Written } else { Event::Gone },
             synced = synced(&mut self.syncing), if !self.syncing.is_empty() => Event::Synced(synced),
-            () = tokio::time::sleep(SILENCE_MAX) => Event::Silence,
+            () = tokio::time::sleep(patience) => silence,
         }
     }
 
@@ -279,27 +303,27 @@ impl Writing {
     }
 
     /// Hands over what fills a piece.
-    async fn hand_over_full(&mut self) -> Result<()> {
+    async fn hand_over_full(&mut self, gateway: &Gateway) -> Result<()> {
         while self.on_their_way.len() < PIECES_MAX
             && let Some(piece) = self.gathering.full_piece()
         {
-            self.hand_over(piece).await?;
+            self.hand_over(gateway, piece).await?;
         }
         Ok(())
     }
 
     /// Hands over everything that is there, and has it synced if that is wanted.
-    async fn hand_over_rest(&mut self) -> Result<()> {
+    async fn hand_over_rest(&mut self, gateway: &Gateway) -> Result<()> {
         let sync = self.wants_sync();
         let mut last: Option<Piece> = None;
         while let Some(piece) = self.gathering.piece() {
             if let Some(before) = last.replace(piece) {
-                self.hand_over(before).await?;
+                self.hand_over(gateway, before).await?;
             }
         }
         if !sync {
             return match last {
-                Some(piece) => self.hand_over(piece).await,
+                Some(piece) => self.hand_over(gateway, piece).await,
                 None => Ok(()),
             };
         }
@@ -309,27 +333,35 @@ impl Writing {
         };
         let end = self.handed_over.saturating_add(bytes.len() as u64);
         let empty = bytes.is_empty();
-        let syncing = self.turn.sync(bytes, sums).await?;
+        self.request = gateway.client.new_request();
+        let syncing = within(self.request, self.turn.sync(bytes, sums)).await?;
         if !empty {
-            self.on_their_way.push_back((end, memory));
+            self.on_their_way.push_back((end, memory, self.request));
         }
         self.handed_over = end;
         self.syncing.push_back((syncing, end));
         Ok(())
     }
 
-    async fn hand_over(&mut self, piece: Piece) -> Result<()> {
+    /// Hands over a piece, which is a request by itself.
+    async fn hand_over(&mut self, gateway: &Gateway, piece: Piece) -> Result<()> {
         let Piece { bytes, sums, memory } = piece;
         self.handed_over = self.handed_over.saturating_add(bytes.len() as u64);
-        self.on_their_way.push_back((self.handed_over, memory));
-        self.turn.write(bytes, sums).await
+        self.request = gateway.client.new_request();
+        self.on_their_way.push_back((self.handed_over, memory, self.request));
+        within(self.request, self.turn.write(bytes, sums)).await
+    }
+
+    /// The request that has waited longest.
+    fn oldest(&self) -> RequestId {
+        self.on_their_way.front().map_or(self.request, |(_, _, request)| *request)
     }
 
     /// Acknowledges every packet whose turn has come. True: that was the last one.
     async fn acknowledge(&mut self, gateway: &Gateway, connection: &mut Connection) -> Result<bool> {
         let written = self.written.borrow_and_update().length;
         self.seen = written;
-        while self.on_their_way.front().is_some_and(|(end, _)| *end <= written) {
+        while self.on_their_way.front().is_some_and(|(end, ..)| *end <= written) {
             self.on_their_way.pop_front();
         }
         let (mut acknowledgements, mut last) = (Vec::new(), false);
@@ -357,7 +389,13 @@ impl Writing {
         if error.kind() != ErrorKind::Stale {
             say_restart(gateway, connection).await?;
         }
-        Err(error.during(format!("write {}", self.turn.file.path)))
+        let error = error.during(format!("write {}", self.turn.file.path));
+        if !is_failure(error.kind()) {
+            return Err(error);
+        }
+        // The connection has ended, and this is the word about it.
+        note(gateway, connection, (self.oldest(), "block write"), &error);
+        Ok(())
     }
 }
 

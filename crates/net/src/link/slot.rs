@@ -13,7 +13,7 @@ use crate::message::Failure;
 use crate::payload::Payload;
 use crate::stats::NetStats;
 use base::error::{Error, ErrorKind, Result};
-use base::id::NodeId;
+use base::id::{NodeId, RequestId};
 use base::limit::{CREDIT_WINDOW_MAX, RECONNECT_WAIT, SMALL_FRAMES_MAX, SMALL_PAYLOAD_MAX};
 use base::net::{Net, Stream};
 use base::unit::Time;
@@ -59,6 +59,8 @@ impl Shared {
 pub(super) struct Pending {
     /// Held as long as it may be sent again.
     pub(super) number: CallNumber,
+    /// The request that it is a part of.
+    pub(super) request: RequestId,
     pub(super) kind: u16,
     pub(super) message: Bytes,
     pub(super) payload: Payload,
@@ -67,6 +69,14 @@ pub(super) struct Pending {
     pub(super) attempts: u32,
     /// Counts how often it is sent, for those who ask.
     pub(super) sent: Sent,
+}
+
+impl Pending {
+    /// What its frame begins with, and a wish for so much credit.
+    fn header(&self, number: u64, credit: u32) -> Header {
+        let (kind, floor, request) = (self.kind, self.number.floor(), self.request);
+        Header { kind, number, floor, request, credit, ..Header::default() }
+    }
 }
 
 /// One connection's place in the link.
@@ -328,7 +338,7 @@ impl Slot {
                 },
             };
             let (stats, clock) = (self.shared.stats.clone(), self.shared.settings.clock.clone());
-            let outlet = Arc::new(Outlet::new(Budget::new(0), AllAnswers::default(), stats, clock));
+            let outlet = Arc::new(Outlet::new(Budget::new(0), AllAnswers::default(), stats, clock, None));
             self.attach(outlet.clone());
             let connection = Connection {
                 stream: ready.stream,
@@ -381,7 +391,7 @@ impl State {
         let length = call.payload.length();
         if length <= SMALL_PAYLOAD_MAX {
             call.sent.again();
-            let header = Header { kind: call.kind, number, floor: call.number.floor(), ..Header::default() };
+            let header = call.header(number, 0);
             outlet.outbound.push(header, |bytes| bytes.extend_from_slice(&call.message), &call.payload);
             return;
         }
@@ -420,8 +430,7 @@ impl State {
             let wished = if again { length } else { 0 };
             credit.wished += u64::from(wished);
             call.sent.again();
-            let header =
-                Header { kind: call.kind, number, floor: call.number.floor(), credit: wished, ..Header::default() };
+            let header = call.header(number, wished);
             outlet.outbound.push(header, |bytes| bytes.extend_from_slice(&call.message), &call.payload);
         }
     }

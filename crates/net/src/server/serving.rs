@@ -4,7 +4,7 @@ use super::greeting::{Answer, Greeting, Known};
 use super::parked::{Parked, Question};
 use super::wishes::{Acquiring, Credit, acquiring};
 use super::{ServerSettings, stopped};
-use crate::call::{Body, Call, Holding, Outlet, Responder, Room, Service, bounded_failure, encode};
+use crate::call::{Body, Call, Holding, Notes, Outlet, Responder, Room, Service, bounded_failure, encode};
 use crate::connection::{Moments, Role};
 use crate::credit::{Budget, Piece};
 use crate::decode::Frame;
@@ -89,10 +89,11 @@ impl Serving {
         settings: Arc<ServerSettings>,
         turns: DecodeTurns,
         shutdown: watch::Receiver<bool>,
-        place: Place,
+        (place, peer): (Place, String),
     ) -> Serving {
         let (outgoing, all) = (settings.outgoing.clone(), settings.answers.all.clone());
-        let outlet = Arc::new(Outlet::new(outgoing, all, settings.stats.clone(), settings.clock.clone()));
+        let notes = Some(Notes { peer, on_request: settings.on_request.clone() });
+        let outlet = Arc::new(Outlet::new(outgoing, all, settings.stats.clone(), settings.clock.clone(), notes));
         Serving {
             outlet,
             service,
@@ -186,11 +187,11 @@ impl Serving {
 
     fn hand_over(&mut self, question: Question, holding: Holding) {
         let Question { known: Known { session, asker }, frame } = question;
-        let Frame { header: Header { kind, number, floor, .. }, message, payload } = frame;
+        let Frame { header: Header { kind, number, floor, request, .. }, message, payload } = frame;
         count(&self.settings.stats.calls, 1);
-        let respond = Responder::to_connection(self.outlet.clone(), kind, number, self.called, holding);
+        let respond = Responder::to_connection(self.outlet.clone(), (kind, number, request), self.called, holding);
         let body = Body::Encoded(message);
-        self.service.handle(Call { kind, session, asker, number, floor, body, payload, respond });
+        self.service.handle(Call { kind, session, asker, number, floor, request, body, payload, respond });
     }
 
     /// Memory for the frame whose header is judged: now, or when it is judged again.

@@ -4,6 +4,7 @@ use crate::support::Seeded;
 use base::buffer::Pool;
 use base::env::Random;
 use base::error::ErrorKind;
+use base::id::RequestId;
 use net::decode::{Decoder, Frame};
 use net::frame::{self, FAILURE, HELLO, Header, REPLY};
 use net::message::session::Hello;
@@ -29,7 +30,7 @@ fn golden_frames() -> Vec<u8> {
         payload_crc: base::checksum::crc32c(&payload),
         credit: 4 << 20,
         floor: 0x0102_0304_0506_0700,
-        request: 0x1111_2222_3333_4444_5555_6666_7777_8888,
+        request: RequestId(0x1111_2222_3333_4444_5555_6666_7777_8888),
         ..Header::default()
     };
     let push = crate::support::push(3);

@@ -7,6 +7,7 @@ mod calls;
 mod credit;
 mod frames;
 mod places;
+mod requests;
 mod secrets;
 mod strangers;
 mod support;

@@ -221,7 +221,7 @@ const PROOF: Header = Header {
     payload_crc: 0,
     credit: 0,
     floor: 0,
-    request: 0,
+    request: base::id::RequestId::NONE,
 };
 
 /// What somebody overheard is of no use: neither a client's words said again to the node, nor the node's proof given back

@@ -309,6 +309,7 @@ pub async fn serve_as(
         silence_max: Duration::from_secs(10),
         stats: stats.clone(),
         on_trouble: Arc::new(move |trouble| told.lock().unwrap().push(trouble)),
+        on_request: Arc::new(|_| ()),
     };
     change(&mut settings);
     let (shutdown, stop) = watch::channel(false);

@@ -20,7 +20,7 @@ impl Node {
             return call.respond.fail(error);
         }
         let node = self.clone();
-        self.apart(async move { node.carry_out(call).await });
+        self.apart(call.request, async move { node.carry_out(call).await });
     }
 
     async fn carry_out(&self, call: Call) {

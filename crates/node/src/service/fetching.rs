@@ -10,6 +10,7 @@ use base::fault::contained;
 use base::id::{ChunkId, DeviceId, Generation, GroupId, NodeId};
 use base::limit::FETCH_MAX;
 use base::policy::Level;
+use base::request::{current, within};
 use net::cells::{self, Stored};
 use net::message::chunk::{Range, Read};
 use net::message::order::Fetch;
@@ -121,7 +122,8 @@ impl Node {
         (start, end): (u64, u64),
         permit: OwnedSemaphorePermit,
     ) -> Coming {
-        self.runtime.spawn(contained(async move { Ok((source.read(&ask, start, end).await?, permit)) }))
+        let piece = async move { Ok((source.read(&ask, start, end).await?, permit)) };
+        self.runtime.spawn(contained(within(current(), piece)))
     }
 }
 

@@ -278,6 +278,7 @@ async fn gateway(fixture: &Fixture, leads: Arc<AtomicBool>, connections: usize) 
         superuser: os::user::current().0,
         groups_of: Arc::new(groups_of),
         on_trouble: Arc::new(on_trouble),
+        on_request: Arc::new(|_| ()),
         min_block_size: 1024,
         connections,
         planted: None,

@@ -64,6 +64,7 @@ impl Nodes {
             silence_max: Duration::from_secs(10),
             stats: Arc::new(NetStats::default()),
             on_trouble: Arc::new(|_| ()),
+            on_request: Arc::new(|_| ()),
         };
         let (stop, stopped) = watch::channel(false);
         let service = Arc::new(FakeService { fake: self.fake.clone(), node: Some(NodeId(node)) });
