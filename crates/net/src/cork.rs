@@ -58,11 +58,13 @@ pub(crate) fn leave(outlet: &Arc<Outlet>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::Cork;
-    use crate::call::{AllAnswers, Outlet, Responder};
+    use crate::call::{AllAnswers, Holding, Outlet, Responder};
     use crate::credit::Budget;
     use crate::message::Done;
     use crate::payload::Payload;
+    use base::id::RequestId;
     use base::net::AtOnce;
+    use base::unit::Time;
     use sim::clock::SimClock;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::{Arc, Mutex};
@@ -99,6 +101,7 @@ mod tests {
             AllAnswers::default(),
             Arc::default(),
             Arc::new(SimClock::new()),
+            None,
         ));
         let socket = Arc::new(Socket { room: AtomicUsize::new(room), writes: Mutex::default() });
         outlet.outbound.write_by(socket.clone());
@@ -109,7 +112,7 @@ mod tests {
         let cork = corked.then(Cork::hold);
         for number in 1..=3 {
             let respond =
-                Responder::to_connection(outlet.clone(), 77, number, base::unit::Time::ZERO, Default::default());
+                Responder::to_connection(outlet.clone(), (77, number, RequestId::NONE), Time::ZERO, Holding::default());
             // A cork in a cork changes nothing.
             let _inner = corked.then(Cork::hold);
             respond.answer(Done {}, Payload::empty());

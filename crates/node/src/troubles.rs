@@ -125,11 +125,14 @@ mod tests {
     use base::disk::{BlockFile, Disk};
     use base::env::Random;
     use base::error::Result;
+    use base::id::RequestId;
     use base::net::Boxed;
+    use base::request::Notable;
     use os::disk::{Backend, Opened};
     use sim::clock::SimClock;
     use std::path::Path;
     use std::sync::{Arc, Mutex};
+    use std::time::Duration;
 
     /// A world that has nothing but a log.
     #[derive(Default)]
@@ -208,6 +211,24 @@ mod tests {
         assert!(lines.len() == 1 && lines[0].contains(&count) && lines[0].contains("10.0.5.7:999"), "{lines:?}");
         troubles.tell("hdfs", "data connection from 10.0.0.7:1: no message", &[]);
         assert_eq!(said(&world).len(), 1);
+    }
+
+    /// Of a thousand slow requests a few have a line, with the id of each, and the last one's id is in the count.
+    #[test]
+    fn slow_requests_are_limited() {
+        let (troubles, clock, world) = troubles();
+        for number in 1..=1000 {
+            let (request, from, took) = (RequestId(number), "10.0.0.9:1", Some(Duration::from_millis(1500)));
+            troubles.note("connection", &Notable { request, what: "chunk::Append", from, took, error: None });
+        }
+        let lines = said(&world);
+        assert_eq!(lines.len(), LINES_MAX as usize, "{lines:?}");
+        let end = "chunk::Append was slow request=00000000000000000000000000000001 from=10.0.0.9:1 ms=1500";
+        assert!(lines[0].ends_with(end), "{lines:?}");
+        clock.advance(WINDOW);
+        troubles.look();
+        let lines = said(&world);
+        assert!(lines.len() == 1 && lines[0].contains("request=000000000000000000000000000003e8"), "{lines:?}");
     }
 
     /// Texts that are never alike do not fill the memory or the log: what is beyond a bound counts as one kind.

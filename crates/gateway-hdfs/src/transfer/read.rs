@@ -8,8 +8,8 @@ use crate::files::located::show;
 use crate::gateway::Gateway;
 use crate::message::hdfs::ExtendedBlock;
 use crate::message::transfer::{
-    CHECKSUM_CRC32C, CHECKSUM_NULL, Checksum, ERROR_CHECKSUM, OperationAnswer, PACKET_HEADER, PacketHeader,
-    ReadBlock, ReadChecksum, ReadStatus,
+    CHECKSUM_CRC32C, CHECKSUM_NULL, Checksum, ERROR_CHECKSUM, OperationAnswer, PACKET_HEADER, PacketHeader, ReadBlock,
+    ReadChecksum, ReadStatus,
 };
 use crate::note::Note;
 use crate::ticket::IDLE_MAX_CROWDED;
