@@ -298,24 +298,27 @@ impl Core {
     fn journal_tail(&mut self, id: ChunkId) {
         let Some(chunk) = self.index.chunks.get(&id) else { return };
         let (owner, generation, empty) = (chunk.owner, chunk.generation, chunk.length == 0);
-        let Some(Open { flushed, tail, journaled, last_journal, .. }) = self.index.open.get(&id) else { return };
-        let start = (*journaled).max(*flushed);
-        let mut pieces = Vec::new();
-        for (place, piece) in tail[(start - flushed) as usize..].chunks(JOURNAL_PAYLOAD_MAX).enumerate() {
-            pieces.push((start + (place * JOURNAL_PAYLOAD_MAX) as u32, Bytes::copy_from_slice(piece)));
+        let Some(open) = self.index.open_mut(id) else { return };
+        let (flushed, from) = (open.flushed, open.journaled.max(open.flushed));
+        // A chunk of no bytes has to be there after a restart, too.
+        let alone = empty && open.last_journal == 0;
+        let tail = std::mem::take(&mut open.tail);
+        let (mut last, head) = (None, (id, owner, generation));
+        let mut put = |core: &mut Core, offset, payload: &[u8]| {
+            let sequence = core.sequence();
+            core.gather_encoded(sequence, |out| Record::encode_append(head, offset, payload, sequence, out));
+            last = Some(sequence);
+        };
+        for (place, piece) in tail[(from - flushed) as usize..].chunks(JOURNAL_PAYLOAD_MAX).enumerate() {
+            put(self, from + (place * JOURNAL_PAYLOAD_MAX) as u32, piece);
         }
-        if empty && *last_journal == 0 {
-            // A chunk of no bytes has to be there after a restart, too.
-            pieces.push((0, Bytes::new()));
-        }
-        let end = flushed + tail.len() as u32;
-        let mut last = None;
-        for (offset, payload) in pieces {
-            last = Some(self.record(Record::Append { chunk: id, owner, generation, offset, payload }));
+        if alone {
+            put(self, 0, &[]);
         }
         if let Some(open) = self.index.open_mut(id) {
-            open.journaled = end.max(open.journaled);
+            open.journaled = (flushed + tail.len() as u32).max(open.journaled);
             open.last_journal = last.unwrap_or(open.last_journal);
+            open.tail = tail;
         }
     }
 

@@ -54,6 +54,11 @@ impl Stream {
         !self.wait_written.is_empty()
     }
 
+    /// Nobody waits for a record to be written or durable.
+    pub fn is_awaited_by_nobody(&self) -> bool {
+        self.wait_written.is_empty() && self.wait_synced.is_empty()
+    }
+
     /// Somebody waits for records to be durable that are not even written.
     pub fn is_wanted_synced(&self) -> bool {
         self.wait_synced.last().is_some_and(|(need, _)| *need > self.written)

@@ -212,16 +212,23 @@ impl Core {
         self.repair_data();
         // What waits for its new place is not written at its old one.
         let placed = self.data_log.repair.as_ref().map_or(self.data_log.pending.len(), |repair| repair.moved);
-        while self.data.round.is_none()
-            && self.data_log.submitted < placed
-            && self.data_log.writes.len() < self.settings.writes_max
-        {
+        let writes_max = self.data_writes_max();
+        while self.data.round.is_none() && self.data_log.submitted < placed && self.data_log.writes.len() < writes_max {
             let (records, bytes) = self.next_write(placed);
             if bytes < WRITE_SMALL && self.data_log.writes.len() >= 2 {
                 return;
             }
             self.submit_write(records, bytes);
         }
+    }
+
+    /// How many data writes may be in flight. While somebody waits for the journal and nobody for these, they are tails that made
+    /// room for others, sixty-four at once if as many writers sync their small appends together: one by one they leave the disk to the
+    /// journal between them, as long as they do not pile up.
+    fn data_writes_max(&self) -> usize {
+        let calm = self.data.is_awaited_by_nobody() && !self.journal.is_awaited_by_nobody();
+        let piled_up = self.data_log.bytes_ahead as u64 > self.settings.tails_max;
+        if calm && !piled_up { 1 } else { self.settings.writes_max }
     }
 
     /// How many of the next records, of the first `placed`, lie one behind the other and fit one write, and their bytes.

@@ -574,20 +574,25 @@ pub enum Record {
     },
 }
 
+/// Writes the frame of the record that begins at `start` and ends here.
+fn put_frame(out: &mut Vec<u8>, start: usize, kind: u32, sequence: u64) {
+    let body = (out.len() - start - RECORD_FRAME) as u32;
+    out[start..start + 4].copy_from_slice(&body.to_le_bytes());
+    out[start + 4..start + 8].copy_from_slice(&kind.to_le_bytes());
+    out[start + 8..start + 16].copy_from_slice(&sequence.to_le_bytes());
+    out.resize(out.len().next_multiple_of(8), 0);
+}
+
 impl Record {
     /// Adds the record to a group's bytes.
     pub fn encode(&self, sequence: u64, out: &mut Vec<u8>) {
+        if let Record::Append { chunk, owner, generation, offset, payload } = self {
+            return Record::encode_append((*chunk, *owner, *generation), *offset, payload, sequence, out);
+        }
         let start = out.len();
         out.extend_from_slice(&[0; RECORD_FRAME]);
         let kind: u32 = match self {
-            Record::Append { chunk, owner, generation, offset, payload } => {
-                out.extend_from_slice(&chunk.to_bytes());
-                put_owner(out, *owner);
-                out.extend_from_slice(&generation.0.to_le_bytes());
-                out.extend_from_slice(&offset.to_le_bytes());
-                out.extend_from_slice(payload);
-                1
-            }
+            Record::Append { .. } => unreachable!("it is encoded above"),
             Record::Seal { chunk, owner, generation, length, crc } => {
                 out.extend_from_slice(&chunk.to_bytes());
                 put_owner(out, *owner);
@@ -639,11 +644,25 @@ impl Record {
                 *kind
             }
         };
-        let body = (out.len() - start - RECORD_FRAME) as u32;
-        out[start..start + 4].copy_from_slice(&body.to_le_bytes());
-        out[start + 4..start + 8].copy_from_slice(&kind.to_le_bytes());
-        out[start + 8..start + 16].copy_from_slice(&sequence.to_le_bytes());
-        out.resize(out.len().next_multiple_of(8), 0);
+        put_frame(out, start, kind, sequence);
+    }
+
+    /// Adds a record of kind 1 to a group's bytes, with a payload that stays where it is.
+    pub fn encode_append(
+        (chunk, owner, generation): (ChunkId, Owner, Generation),
+        offset: u32,
+        payload: &[u8],
+        sequence: u64,
+        out: &mut Vec<u8>,
+    ) {
+        let start = out.len();
+        out.extend_from_slice(&[0; RECORD_FRAME]);
+        out.extend_from_slice(&chunk.to_bytes());
+        put_owner(out, owner);
+        out.extend_from_slice(&generation.0.to_le_bytes());
+        out.extend_from_slice(&offset.to_le_bytes());
+        out.extend_from_slice(payload);
+        put_frame(out, start, 1, sequence);
     }
 
     /// The next record and its sequence number. `None` at the end and for what cannot be read (then nothing more can).

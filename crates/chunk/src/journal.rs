@@ -74,6 +74,11 @@ impl Core {
 
     /// Adds the record with the next sequence number.
     pub fn gather(&mut self, sequence: u64, record: &Record) {
+        self.gather_encoded(sequence, |out| record.encode(sequence, out));
+    }
+
+    /// The same of a record that `encode` adds to the group's bytes.
+    pub fn gather_encoded(&mut self, sequence: u64, encode: impl FnOnce(&mut Vec<u8>)) {
         let log = &mut self.journal_log;
         // What the disk was given once, whole or in part, stays as it is.
         let only_given = (log.in_flight || log.was_refused()) && log.groups.len() == 1;
@@ -82,7 +87,7 @@ impl Core {
             log.groups.push_back(Group { first: sequence, since: self.now, ..Group::default() });
         }
         if let Some(group) = log.groups.back_mut() {
-            record.encode(sequence, &mut group.records);
+            encode(&mut group.records);
             group.last = sequence;
         }
         self.journal.last = sequence;

@@ -22,6 +22,17 @@ const ENTRIES: [u32; 2] = [128, 64];
 /// Marks the completion of the read of the eventfd.
 const WAKE: u64 = u64::MAX;
 
+/// A sync is called for by the disk's own thread while the ring has fewer bytes than this to move: handed to the ring it waits for a
+/// worker of the kernel's to be scheduled first, 59 us of the 313 us of a round of appends on two busy processors. With more in
+/// the ring it would keep the thread from completions that come meanwhile.
+const SYNC_HERE_MAX: usize = 256 << 10;
+
+/// A sync that takes this long was of a disk, or beside a load, for which the wait of a worker is nothing.
+const SYNC_SLOW: Duration = Duration::from_millis(1);
+
+/// After a slow sync all are the ring's for so long.
+const SYNC_PAUSE: Duration = Duration::from_secs(1);
+
 /// The directory, its ring, and the operations in it.
 pub(super) struct UringDisk {
     ring: IoUring,
@@ -33,6 +44,12 @@ pub(super) struct UringDisk {
     active: usize,
     /// Completions (user data, result) that were taken out to make room.
     taken: VecDeque<(u64, i32)>,
+    /// Bytes that these move (`Kind::weight`).
+    busy: usize,
+    /// Syncs that `poll` begins. Not `submit`: its caller may hold what other threads wait for.
+    syncs: Vec<(u64, FileName)>,
+    /// Since when, after a slow sync, this thread calls for them again.
+    syncs_here_from: Option<Instant>,
     /// Operations that ended without the ring.
     ready: Vec<Done>,
     waker: Arc<EventWaker>,
@@ -76,6 +93,16 @@ impl Kind {
             Kind::Write { .. } => "write",
             Kind::Sync => "sync",
             Kind::Punch { .. } => "punch",
+        }
+    }
+
+    /// About how many bytes the disk moves for it: what a sync would wait for.
+    fn weight(&self) -> usize {
+        match self {
+            Kind::Read { buffer, .. } => buffer.len(),
+            Kind::Write { total, .. } => *total,
+            Kind::Sync => 0,
+            Kind::Punch { .. } => SYNC_HERE_MAX,
         }
     }
 }
@@ -178,6 +205,9 @@ impl UringDisk {
             slots: Vec::new(),
             free: Vec::new(),
             active: 0,
+            busy: 0,
+            syncs: Vec::new(),
+            syncs_here_from: None,
             taken: VecDeque::new(),
             ready: Vec::new(),
             waker,
@@ -211,6 +241,7 @@ impl UringDisk {
         let slot = &mut self.slots[index as usize];
         slot.token = token;
         slot.moved = 0;
+        self.busy += kind.weight();
         slot.work = Some(Work { name, file, kind });
         self.active += 1;
         self.advance(index);
@@ -246,6 +277,7 @@ impl UringDisk {
         let moved = slot.moved;
         self.free.push(index);
         self.active -= 1;
+        self.busy -= work.kind.weight();
         let result = match (result, work.kind) {
             (Ok(()), Kind::Read { mut buffer, .. }) => {
                 buffer.set_length(moved);
@@ -255,6 +287,40 @@ impl UringDisk {
             (Err(error), kind) => Err(disk_error(kind.verb(), work.name, &error)),
         };
         Done { token, result }
+    }
+
+    /// Begins the syncs that were submitted: in this thread while nothing large is under way, else in the ring.
+    fn sync(&mut self) {
+        if self.syncs.is_empty() {
+            return;
+        }
+        // What was submitted before them goes on while this thread is in the kernel.
+        self.enter_if_needed();
+        for (token, name) in std::mem::take(&mut self.syncs) {
+            if self.busy >= SYNC_HERE_MAX || !self.syncs_here() {
+                self.begin(token, name, Kind::Sync);
+                continue;
+            }
+            let file = self.directory.file(name);
+            #[allow(clippy::disallowed_methods)]
+            let began = Instant::now();
+            let result = file.around().and_then(File::sync_data);
+            if began.elapsed() >= SYNC_SLOW {
+                self.syncs_here_from = began.checked_add(SYNC_SLOW + SYNC_PAUSE);
+            }
+            let result = result.map(|()| Buffer::zeroed(0)).map_err(|error| disk_error("sync", name, &error));
+            self.ready.push(Done { token, result });
+        }
+    }
+
+    /// No sync was slow a short while ago.
+    fn syncs_here(&mut self) -> bool {
+        #[allow(clippy::disallowed_methods)]
+        if self.syncs_here_from.is_some_and(|from| Instant::now() < from) {
+            return false;
+        }
+        self.syncs_here_from = None;
+        true
     }
 
     /// Hands queued operations to the kernel, and waits for a completion: not at all (zero), up to `wait`, or until there is one.
@@ -410,7 +476,7 @@ impl Disk for UringDisk {
                 let total = parts.iter().map(Bytes::len).sum();
                 self.begin(token, file, Kind::Write { offset, total, parts });
             }
-            Op::Sync { file } => self.begin(token, file, Kind::Sync),
+            Op::Sync { file } => self.syncs.push((token, file)),
             Op::Punch { file, offset, length } => self.begin(token, file, Kind::Punch { offset, length }),
         }
     }
@@ -423,6 +489,7 @@ impl Disk for UringDisk {
         let deadline = wait.filter(|wait| !wait.is_zero()).and_then(|wait| Instant::now().checked_add(wait));
         loop {
             self.arm_wake();
+            self.sync();
             self.take_ready(done);
             self.reap(done);
             let left = match (wait, deadline) {
@@ -492,8 +559,59 @@ impl Drop for UringDisk {
 
 #[cfg(test)]
 mod tests {
-    use super::{Directory, build_ring};
+    use super::{Directory, SYNC_HERE_MAX, UringDisk, build_ring};
+    use base::buffer::{Buffer, Pool};
+    use base::disk::{Disk, Done, FileName, Fill, Op};
     use base::error::ErrorKind;
+    use std::time::Duration;
+
+    const FILE: FileName = FileName { kind: base::disk::FileKind::Data, number: 1 };
+
+    /// Polls until so many operations have ended.
+    fn ended(disk: &mut UringDisk, count: usize) -> Vec<Done> {
+        let mut done = Vec::new();
+        for _ in 0..1000 {
+            disk.poll(Some(Duration::from_millis(20)), &mut done);
+            if done.len() >= count {
+                break;
+            }
+        }
+        assert_eq!(done.len(), count);
+        done
+    }
+
+    /// A sync is called for here while little is under way, after what came before it was handed to the kernel; else in the ring, and also
+    /// for a while after a slow one. Nothing is begun before `poll`.
+    #[test]
+    fn syncs_here_and_there() {
+        let path = std::env::temp_dir().join(format!("stormwell-sync-{}", std::process::id()));
+        let (directory, _) = Directory::open(&path).expect("a fresh directory");
+        let Ok(ring) = build_ring(&directory) else { return println!("not tried, there is no ring here") };
+        let mut disk = UringDisk::start(directory, Pool::new(0), ring).expect("it starts");
+        disk.submit(1, Op::Create { file: FILE, size: 1 << 20, fill: Fill::Zeros });
+        assert!(ended(&mut disk, 1).into_iter().all(|done| done.result.is_ok()));
+        let write = |length| Op::Write { file: FILE, offset: 0, parts: vec![Buffer::zeroed(length).freeze()] };
+        for (length, slow, here) in
+            [(4096, false, true), (SYNC_HERE_MAX, false, false), (4096, true, false), (4096, false, true)]
+        {
+            #[allow(clippy::disallowed_methods)]
+            let later = std::time::Instant::now().checked_add(Duration::from_secs(600));
+            disk.syncs_here_from = later.filter(|_| slow);
+            disk.submit(2, write(length));
+            disk.submit(3, Op::Sync { file: FILE });
+            assert_eq!((disk.active, disk.busy), (1, length));
+            disk.sync();
+            assert_eq!((disk.active, disk.ready.len()), if here { (1, 1) } else { (2, 0) }, "{length} {slow}");
+            let done = ended(&mut disk, 2);
+            assert!(done.iter().all(|done| done.result.is_ok()));
+            assert_eq!((disk.active, disk.busy), (0, 0));
+        }
+        disk.syncs_here_from = None;
+        disk.submit(4, Op::Sync { file: FileName { number: 9, ..FILE } });
+        assert!(ended(&mut disk, 1)[0].result.is_err(), "there is no such file");
+        drop(disk);
+        std::fs::remove_dir_all(&path).expect("it is ours");
+    }
 
     /// Whoever has the ring has the directory, also when the descriptor of the lock is closed, as in a process that was
     /// killed. Who comes then waits until the kernel is done with the ring.
