@@ -256,8 +256,8 @@ const _: () = assert!(NODES_MAX * (NODE_TEXTS_MAX + NODE_DEVICES_MAX * 20 + 100)
 /// killed consumer's chunks go to others within ten seconds.
 pub const GRANT_LEASE: Duration = Duration::from_secs(10);
 
-/// A request that takes longer is worth a line in the log. Ten times the longest that a sound device needs for what it is asked at once (16 MiB
-/// at 150 MB/s, or a sync of a busy disk), a tenth of `CALL_SILENCE_MAX`: whoever waits has noticed, and nothing has failed yet.
+/// A request that takes so long is worth a line in the log. The most that is asked of a device at once (16 MiB) is a ninth of it on a disk of
+/// 150 MB/s, and `CALL_SILENCE_MAX` ten of it: whoever waits has noticed, and nothing has failed yet.
 pub const SLOW_REQUEST: Duration = Duration::from_secs(1);
 
 /// A call fails after this much silence from the other side (not after this much work).
