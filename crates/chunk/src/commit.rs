@@ -54,9 +54,9 @@ impl Stream {
         !self.wait_written.is_empty()
     }
 
-    /// Nobody waits for a record to be written or durable.
-    pub fn is_awaited_by_nobody(&self) -> bool {
-        self.wait_written.is_empty() && self.wait_synced.is_empty()
+    /// Somebody waits for a record to be written or durable.
+    pub fn has_waiters(&self) -> bool {
+        !self.wait_written.is_empty() || !self.wait_synced.is_empty()
     }
 
     /// Somebody waits for records to be durable that are not even written.

@@ -222,13 +222,13 @@ impl Core {
         }
     }
 
-    /// How many data writes may be in flight. While somebody waits for the journal and nobody for these, they are tails that made
-    /// room for others, sixty-four at once if as many writers sync their small appends together: one by one they leave the disk to the
-    /// journal between them, as long as they do not pile up.
+    /// How many data writes may be in flight. While somebody waits for the journal and nobody for data, these writes are folded tails: 64 of
+    /// 1 MiB at once, if as many writers sync small appends together. One at a time, they leave the disk to the journal in between,
+    /// until they pile up.
     fn data_writes_max(&self) -> usize {
-        let calm = self.data.is_awaited_by_nobody() && !self.journal.is_awaited_by_nobody();
+        let yields = self.journal.has_waiters() && !self.data.has_waiters();
         let piled_up = self.data_log.bytes_ahead as u64 > self.settings.tails_max;
-        if calm && !piled_up { 1 } else { self.settings.writes_max }
+        if yields && !piled_up { 1 } else { self.settings.writes_max }
     }
 
     /// How many of the next records, of the first `placed`, lie one behind the other and fit one write, and their bytes.

@@ -22,16 +22,17 @@ const ENTRIES: [u32; 2] = [128, 64];
 /// Marks the completion of the read of the eventfd.
 const WAKE: u64 = u64::MAX;
 
-/// A sync is called for by the disk's own thread while the ring has fewer bytes than this to move: handed to the ring it waits for a
-/// worker of the kernel's to be scheduled first, 59 us of the 313 us of a round of appends on two busy processors. With more in
-/// the ring it would keep the thread from completions that come meanwhile.
+/// The disk's own thread syncs while the ring has fewer bytes than this to move: in the ring a sync waits for a worker of the kernel's to be
+/// scheduled first, 59 us of the 313 us of a round of appends on two busy processors. With more to move, it would keep the thread from
+/// completions that come meanwhile.
 const SYNC_HERE_MAX: usize = 256 << 10;
 
-/// A sync that takes this long was of a disk, or beside a load, for which the wait of a worker is nothing.
+/// Beside a sync that takes this long, the wait for a worker is nothing, and the thread is missed elsewhere.
 const SYNC_SLOW: Duration = Duration::from_millis(1);
 
-/// After a slow sync all are the ring's for so long.
-const SYNC_PAUSE: Duration = Duration::from_secs(1);
+/// After a slow sync all are the ring's for so many times as long as it took: slow ones hold up the thread for a hundredth of its time at most,
+/// however slow the disk is.
+const SYNC_PAUSE: u32 = 100;
 
 /// The directory, its ring, and the operations in it.
 pub(super) struct UringDisk {
@@ -48,7 +49,7 @@ pub(super) struct UringDisk {
     busy: usize,
     /// Syncs that `poll` begins. Not `submit`: its caller may hold what other threads wait for.
     syncs: Vec<(u64, FileName)>,
-    /// Since when, after a slow sync, this thread calls for them again.
+    /// From when on, after a slow sync, this thread does them again.
     syncs_here_from: Option<Instant>,
     /// Operations that ended without the ring.
     ready: Vec<Done>,
@@ -305,11 +306,18 @@ impl UringDisk {
             #[allow(clippy::disallowed_methods)]
             let began = Instant::now();
             let result = file.around().and_then(File::sync_data);
-            if began.elapsed() >= SYNC_SLOW {
-                self.syncs_here_from = began.checked_add(SYNC_SLOW + SYNC_PAUSE);
-            }
+            self.synced_here(began.elapsed());
             let result = result.map(|()| Buffer::zeroed(0)).map_err(|error| disk_error("sync", name, &error));
             self.ready.push(Done { token, result });
+        }
+    }
+
+    /// A sync took this thread so long.
+    fn synced_here(&mut self, took: Duration) {
+        if took >= SYNC_SLOW {
+            #[allow(clippy::disallowed_methods)]
+            let from = Instant::now().checked_add(took.saturating_mul(SYNC_PAUSE));
+            self.syncs_here_from = from;
         }
     }
 
@@ -580,8 +588,8 @@ mod tests {
         done
     }
 
-    /// A sync is called for here while little is under way, after what came before it was handed to the kernel; else in the ring, and also
-    /// for a while after a slow one. Nothing is begun before `poll`.
+    /// Syncs are done here while little is under way, after what came before them was handed to the kernel; else by the ring, and also for a while
+    /// after a slow one, longer after a slower one. None is begun before `poll`.
     #[test]
     fn syncs_here_and_there() {
         let path = std::env::temp_dir().join(format!("stormwell-sync-{}", std::process::id()));
@@ -594,9 +602,9 @@ mod tests {
         for (length, slow, here) in
             [(4096, false, true), (SYNC_HERE_MAX, false, false), (4096, true, false), (4096, false, true)]
         {
-            #[allow(clippy::disallowed_methods)]
-            let later = std::time::Instant::now().checked_add(Duration::from_secs(600));
-            disk.syncs_here_from = later.filter(|_| slow);
+            disk.syncs_here_from = None;
+            // After one of a minute the next is far away; after one of a tenth of a millisecond it is not.
+            disk.synced_here(if slow { Duration::from_secs(60) } else { Duration::from_micros(100) });
             disk.submit(2, write(length));
             disk.submit(3, Op::Sync { file: FILE });
             assert_eq!((disk.active, disk.busy), (1, length));
