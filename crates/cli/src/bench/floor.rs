@@ -3,6 +3,8 @@
 //! ours.
 #![allow(clippy::disallowed_methods, reason = "this is the bare thing that everything else is measured against")]
 
+mod streams;
+
 use super::raw::{LOG_BYTES, Raw, allocate, direct, incompressible, joined};
 use crate::demo::tree::{Tree, sync_file_system};
 use base::buffer::Buffer;
@@ -224,6 +226,7 @@ fn append(mut stream: TcpStream, writers: usize, time: Duration) -> Result<Vec<u
 #[cfg(test)]
 mod tests {
     use super::{PIECE, Raw, Tree, bare_tree};
+    use crate::bench::raw::{Direction, REQUEST};
     use std::time::Duration;
 
     /// Both programs do what they claim: they end, every writer is answered, and the bytes that arrive are the ones that were sent.
@@ -237,6 +240,11 @@ mod tests {
         let latencies = raw.bare_appends(64, Duration::from_millis(50)).expect("appended");
         assert!(latencies.len() >= 64, "{} appends", latencies.len());
         assert!(raw.bare_push(4 * PIECE as u64).expect("pushed") > 0.0);
+        // More than the lanes hold, and no multiple of their number.
+        let bytes = 13 * PIECE as u64;
+        assert!(raw.bare_stream_in(bytes).expect("written") > 0.0);
+        raw.sequential(Direction::Write, bytes.next_multiple_of(REQUEST as u64)).expect("written");
+        assert!(raw.bare_stream_out(bytes).expect("read") > 0.0);
         let (from, to) = (directory.join("from"), directory.join("to"));
         for number in 0..50 {
             let file = from.join(format!("{}/{number}.rs", number % 7));

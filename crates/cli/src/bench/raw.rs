@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Bytes of one request of the sequential rows.
-const REQUEST: usize = 4 * MIB as usize;
+pub const REQUEST: usize = 4 * MIB as usize;
 
 /// Requests in flight that are tried; the best is raw.
 const DEPTHS: [u32; 3] = [1, 4, 16];
