@@ -210,7 +210,7 @@ pub(crate) fn open(disk: &mut dyn Disk, mut settings: Settings, new_id: DeviceId
     core.begin_early(&mut driver, &files);
     drop_torn_pushes(&mut core);
     core.checkpoint.forced = opened.records_replayed > 0 || opened.torn > 0 || !opened.rot.is_empty();
-    settle(&mut core, disk)?;
+    work_off(&mut core, disk)?;
     if core.journal.durable < core.found_early {
         let text = "what was written last before the end of the process is not in the journal yet, which finds no room; the device is not \
                     opened, so that nothing is lost; make room on its file system and open it again";
@@ -250,7 +250,7 @@ fn drop_torn_pushes(core: &mut Core) {
 }
 
 /// Lets the engine do what it wants until nothing is under way.
-fn settle(core: &mut Core, disk: &mut dyn Disk) -> Result<()> {
+fn work_off(core: &mut Core, disk: &mut dyn Disk) -> Result<()> {
     let mut done: Vec<Done> = Vec::new();
     let mut empty = 0;
     loop {
@@ -656,7 +656,7 @@ mod tests {
         for epoch in 0..128 * MIB / 32 {
             core.record(Record::SealBag { bag: BagId(1), epoch });
             if epoch == 0 {
-                super::settle(&mut core, &mut disk).unwrap_or_else(|error| panic!("{error}"));
+                super::work_off(&mut core, &mut disk).unwrap_or_else(|error| panic!("{error}"));
             }
         }
         let given = core.next_sequence;

@@ -153,8 +153,8 @@ impl Flow {
         loop {
             // A refused piece keeps its part of the window, so it must not wait for the next order.
             if !self.refused.is_empty() {
-                let settled = self.settle().await;
-                self.keep(settled);
+                let answered = self.all_answered().await;
+                self.keep(answered);
             }
             tokio::select! {
                 biased;
@@ -165,8 +165,8 @@ impl Flow {
                 },
             }
         }
-        let settled = self.settle().await;
-        self.keep(settled);
+        let answered = self.all_answered().await;
+        self.keep(answered);
         self.synced.end(&self.client).await;
     }
 
@@ -359,7 +359,7 @@ impl Flow {
         if !self.is_full() {
             return Ok(());
         }
-        self.settle().await?;
+        self.all_answered().await?;
         // It may have ended early, and what came behind it may have filled the next.
         if self.is_full() { self.begin_group().await } else { Ok(()) }
     }
@@ -577,7 +577,7 @@ impl Flow {
                 self.add(last, (None, None), permits).await?;
             }
         }
-        self.settle().await?;
+        self.all_answered().await?;
         let stripe = self.group.layout.stripe();
         let lengths: Vec<u64> =
             (0..self.group.states.len()).map(|column| stripe.column_length(self.sent, column)).collect();

@@ -45,7 +45,7 @@ impl Again {
 impl Flow {
     /// Waits until every append is answered, and asks again for those that were refused for a reason that passes. If a device took no more
     /// the present group may be another one afterwards.
-    pub(super) async fn settle(&mut self) -> Result<()> {
+    pub(super) async fn all_answered(&mut self) -> Result<()> {
         loop {
             while let Some(outcome) = self.in_flight.next().await {
                 self.sort(outcome);

@@ -215,7 +215,7 @@ impl Share {
     }
 
     /// The answer is there and has so many bytes: nothing beyond that is held.
-    pub fn settle(&self, bytes: usize) {
+    pub fn answered_with(&self, bytes: usize) {
         let mut held = self.held();
         let Held { small, large, located, making: _over } = std::mem::take(&mut *held);
         let fits = |permit: &OwnedSemaphorePermit| permit.num_permits() >= bytes;
@@ -357,7 +357,7 @@ mod tests {
         for _ in 0..HDFS_LARGE_ANSWERS_EACH / HDFS_LARGE_ANSWER {
             let share = share(&budget, &each);
             assert!(has(share.answer(100 << 10)).await);
-            share.settle(100 << 10);
+            share.answered_with(100 << 10);
             unread.push(share);
         }
         let next = share(&budget, &each);
@@ -372,7 +372,7 @@ mod tests {
             assert!(has(share.answer(100 << 10)).await);
         }
         assert!(!has(last.answer(100 << 10)).await, "it waits for its turn");
-        making[0].settle(100 << 10);
+        making[0].answered_with(100 << 10);
         assert!(has(last.answer(100 << 10)).await);
     }
 
@@ -389,9 +389,9 @@ mod tests {
         }
         assert!(!has(last.answer(HDFS_LARGE_ANSWERS_EACH)).await && !budget.is_wanted());
         let second = share(&budget, &each[0]);
-        first[0].settle(HDFS_LARGE_ANSWERS_EACH / 2);
+        first[0].answered_with(HDFS_LARGE_ANSWERS_EACH / 2);
         assert!(has(second.answer(HDFS_LARGE_ANSWERS_EACH / 2)).await);
-        first[1].settle(10);
+        first[1].answered_with(10);
         assert!(has(last.answer(HDFS_LARGE_ANSWERS_EACH)).await);
         drop((greedy, second));
         assert!(budget.large.now(HDFS_LARGE_ANSWERS_MAX).is_some(), "all was given back");
@@ -408,7 +408,7 @@ mod tests {
         assert!(has(shares[2].blocks(HDFS_LOCATED_BLOCKS_MAX)).await);
         assert!(!has(shares[3].blocks(HDFS_BLOCKS_SHOWN + 1)).await, "there is no more");
         assert!(has(shares[3].blocks(HDFS_BLOCKS_SHOWN)).await, "fewer are not held up");
-        shares[0].settle(8 << 20);
+        shares[0].answered_with(8 << 20);
         assert!(!has(shares[1].blocks(HDFS_BLOCKS_SHOWN + 1)).await, "not written yet");
         drop(shares);
         assert!(budget.located.now(HDFS_LOCATED_MAX).is_some(), "all was given back");

@@ -76,7 +76,7 @@ impl Outgoing {
         }
         let before = self.bytes.len();
         frame::append_answer(&mut self.bytes, &answer);
-        share.settle(self.bytes.len() - before);
+        share.answered_with(self.bytes.len() - before);
         self.held.push_back((self.gone + (self.bytes.len() - self.written) as u64, share));
     }
 

@@ -83,7 +83,7 @@ impl Bags {
     /// To be called after each change of a bag: notes when it is due next, and lets go an entry that says no more than the engine does,
     /// which would make the same anew. One of a bag that has chunks here stays, though all of them may be handled: else each pull
     /// would look at all of them again.
-    fn settle(&mut self, bag: BagId, engine: &Engine<Then>) {
+    fn changed(&mut self, bag: BagId, engine: &Engine<Then>) {
         let Some(entry) = self.bags.get_mut(&bag) else { return };
         let first = entry.deadlines.first().map(|(deadline, _)| *deadline);
         let due = entry.queue.next_expiry().into_iter().chain(first).min();
@@ -131,7 +131,7 @@ impl Bags {
         if let Some((chunk, length)) = stored {
             entry.queue.push(chunk, length);
         }
-        self.settle(bag, engine);
+        self.changed(bag, engine);
     }
 
     /// A chunk for a consumer, if one is there.
@@ -143,7 +143,7 @@ impl Bags {
         engine: &Engine<Then>,
     ) -> Option<(ChunkId, u64)> {
         let pulled = self.known(bag, engine)?.queue.pull(now, consumer, grant);
-        self.settle(bag, engine);
+        self.changed(bag, engine);
         pulled
     }
 
@@ -160,7 +160,7 @@ impl Bags {
         for (chunk, grant) in grants {
             entry.queue.renew(now, chunk, grant, consumer);
         }
-        self.settle(bag, engine);
+        self.changed(bag, engine);
     }
 
     /// Which of these acknowledgements may be made durable, in their order.
@@ -175,7 +175,7 @@ impl Bags {
         let Some(entry) = self.known(bag, engine) else { return vec![Verdict::Unknown; grants.len()] };
         let verdict = |(chunk, grant): &(ChunkId, u64)| entry.queue.acknowledge(now, *chunk, (*grant, consumer));
         let verdicts = grants.iter().map(verdict).collect();
-        self.settle(bag, engine);
+        self.changed(bag, engine);
         verdicts
     }
 
@@ -183,14 +183,14 @@ impl Bags {
     pub fn acknowledged(&mut self, bag: BagId, chunks: Vec<ChunkId>, engine: &Engine<Then>) {
         let Some(entry) = self.bags.get_mut(&bag) else { return };
         chunks.into_iter().for_each(|chunk| entry.queue.acknowledged(chunk));
-        self.settle(bag, engine);
+        self.changed(bag, engine);
     }
 
     /// A new pass has begun: every chunk that is there waits again, and no grant counts any more.
     pub fn rewound(&mut self, bag: BagId, engine: &Engine<Then>) {
         if let Some(entry) = self.bags.get_mut(&bag) {
             entry.queue = queue_of(bag, engine);
-            self.settle(bag, engine);
+            self.changed(bag, engine);
         }
     }
 
@@ -215,7 +215,7 @@ impl Bags {
         let entry = self.made(bag, engine);
         entry.deadlines.insert((waiter.deadline, number));
         entry.waiters.insert(number, waiter);
-        self.settle(bag, engine);
+        self.changed(bag, engine);
     }
 
     /// One that waited does so no more.
@@ -244,13 +244,13 @@ impl Bags {
                     answer_empty(waiter, Pulled::Ended, lengths, stat.pass);
                 }
             }
-            self.settle(bag, engine);
+            self.changed(bag, engine);
             return None;
         }
         let (number, waiter) = entry.waiters.first_key_value()?;
         let (number, pulled) = (*number, entry.queue.pull(now, waiter.consumer, waiter.grant));
         let served = pulled.and_then(|(chunk, length)| Some((chunk, length, self.take(bag, number)?)));
-        self.settle(bag, engine);
+        self.changed(bag, engine);
         served
     }
 
@@ -261,7 +261,7 @@ impl Bags {
         {
             entry.queue = BagQueue::default();
         }
-        self.settle(bag, engine);
+        self.changed(bag, engine);
     }
 
     /// Ends grants and waits that are over; returns the bags that may have something to give again. Looks at no others.
@@ -279,7 +279,7 @@ impl Bags {
                     answer_empty(waiter, Pulled::Nothing, lengths, engine.bag_stat(*bag).pass);
                 }
             }
-            self.settle(*bag, engine);
+            self.changed(*bag, engine);
         }
         over
     }
@@ -315,7 +315,7 @@ impl Bags {
                     answer_empty(waiter, Pulled::Nothing, lengths, engine.bag_stat(bag).pass);
                 }
             }
-            self.settle(bag, engine);
+            self.changed(bag, engine);
         }
         released
     }
