@@ -3,6 +3,8 @@
 //! A whole list has entries for the owner, the group and others. Of one with named entries these and the group's are stored, and the group bits
 //! are its mask; then come all entries that new children inherit (record 0076).
 
+use prost::Message;
+
 /// Scope of entries that say who may do what.
 pub const ACCESS: u32 = 0;
 /// Scope of entries that new children inherit.
@@ -19,16 +21,28 @@ pub const OTHER: u32 = 3;
 /// Most entries of a scope, as in HDFS.
 pub const ENTRIES_MAX: usize = 32;
 
+/// An access control list as it is stored and sent.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Acl {
+    /// In the order of their numbers and names.
+    #[prost(message, repeated, tag = "1")]
+    pub entries: Vec<AclEntry>,
+}
+
 /// One entry of an access control list, with the numbers that HDFS has for scopes and kinds.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Message)]
 pub struct AclEntry {
     /// `ACCESS`, or `DEFAULT` for what new children inherit.
+    #[prost(uint32, tag = "1")]
     pub scope: u32,
     /// `USER`, `GROUP`, `MASK` or `OTHER`.
+    #[prost(uint32, tag = "2")]
     pub kind: u32,
     /// Permission bits rwx.
+    #[prost(uint32, tag = "3")]
     pub permissions: u32,
     /// Whom it is about; empty: owner or owning group.
+    #[prost(string, tag = "4")]
     pub name: String,
 }
 

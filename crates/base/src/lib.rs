@@ -2,6 +2,7 @@
 //! Nothing here opens a file or a socket, reads a clock or rolls dice.
 
 pub mod acl;
+pub mod attributes;
 pub mod buffer;
 pub mod checksum;
 pub mod disk;

@@ -10,7 +10,7 @@ use crate::show;
 use base::error::{Error, ErrorKind};
 use base::id::{ChunkId, DeviceId, Owner};
 use base::policy::Class;
-use base::unit::show_bytes;
+use base::unit::{WallTime, show_bytes};
 use bytes::Bytes;
 use clap::Args;
 use node::inspect::{InspectedDevice, Inspection};
@@ -256,8 +256,8 @@ fn list_files(context: &Context, found: &mut Inspection, output: &mut Output) ->
                 "path": path,
                 "length": attributes.length,
                 "mode": format!("{:o}", attributes.mode),
-                "modified_ms": attributes.modified.0,
-                "open": attributes.writing,
+                "modified_ms": attributes.modified_ms,
+                "open": attributes.open,
             }))?;
         } else {
             let slash = if attributes.directory { "/" } else { "" };
@@ -266,7 +266,7 @@ fn list_files(context: &Context, found: &mut Inspection, output: &mut Output) ->
                 "{} {:>13}  {}  {path}{slash}",
                 show::mode(attributes.directory, attributes.mode),
                 attributes.length,
-                show::date(attributes.modified),
+                show::date(WallTime(attributes.modified_ms)),
             ))?;
         }
     }

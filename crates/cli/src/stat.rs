@@ -33,6 +33,7 @@ pub fn object(path: &str, attributes: &Attributes) -> Value {
         "open": attributes.open,
         "inode": attributes.inode,
         "generation": attributes.generation,
+        "children": attributes.children,
     })
 }
 
@@ -65,6 +66,9 @@ impl Stat {
             output.line(&format!("path        {}", output.name(&path)))?;
             output.line(&format!("kind        {}", kind(&attributes)))?;
             output.line(&format!("bytes       {}", attributes.length))?;
+            if let Some(children) = attributes.children {
+                output.line(&format!("children    {children}"))?;
+            }
             output.line(&format!("modified    {} UTC", show::date(WallTime(attributes.modified_ms))))?;
             output.line(&format!("accessed    {} UTC", show::date(WallTime(attributes.accessed_ms))))?;
             output.line(&format!("created     {} UTC", show::date(WallTime(attributes.created_ms))))?;

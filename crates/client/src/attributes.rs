@@ -1,54 +1,14 @@
 //! What is kept with names besides bytes, and changes of closed files that move no bytes: one call each.
 
 use crate::client::Client;
-use base::acl::AclEntry;
 use base::error::{Error, ErrorKind, Result};
-use net::message::file::{self, Attributes};
-
-/// What to change of a file's or directory's attributes; none leaves them as they are.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NewAttributes {
-    /// Permission bits.
-    pub mode: Option<u32>,
-    /// Who owns it.
-    pub owner: Option<String>,
-    /// Which group of people owns it.
-    pub group: Option<String>,
-    /// When it was last changed, in milliseconds since 1970.
-    pub modified_ms: Option<u64>,
-    /// When it was last read, in milliseconds since 1970.
-    pub accessed_ms: Option<u64>,
-    /// What a gateway keeps with it, at most `base::limit::NOTE_MAX` bytes; empty removes it.
-    pub note: Option<Vec<u8>>,
-    /// How often its bytes count against quotas.
-    pub copies: Option<u32>,
-    /// Its access control list, as it is stored.
-    pub acl: Option<Vec<AclEntry>>,
-}
-
-/// The access control list of a file or directory, as it is stored.
-pub fn acl(attributes: &Attributes) -> Vec<AclEntry> {
-    attributes.acl.iter().cloned().map(AclEntry::from).collect()
-}
+use net::message::file::{self, Attributes, NewAttributes};
 
 impl Client {
     /// Changes attributes of a file or directory.
     pub async fn set_attributes(&self, path: &str, new: NewAttributes) -> Result<()> {
-        let NewAttributes { mode, owner, group, modified_ms, accessed_ms, note, copies, acl } = new;
-        let path = path.to_string();
-        let ask = file::SetAttributes {
-            path,
-            mode,
-            owner,
-            group,
-            modified_ms,
-            accessed_ms,
-            note,
-            copies,
-            looked: self.looked(),
-            user: self.user(),
-            acl: acl.map(|entries| file::Acl { entries: entries.into_iter().map(Into::into).collect() }),
-        };
+        let ask =
+            file::SetAttributes { path: path.to_string(), new: Some(new), looked: self.looked(), user: self.user() };
         self.ask(&ask).await.map(|_| ())
     }
 

@@ -4,7 +4,6 @@
 //! order, and calls may overtake each other on several connections. With one append in flight for each chunk nothing can
 //! overtake, and several chunks spread over the devices.
 
-use crate::attributes::NewAttributes;
 use crate::client::Client;
 use crate::columns::{Head, to_write};
 use crate::packer::{Compound, Results, Touched, Work};
@@ -14,7 +13,7 @@ use base::limit::FULL_WAIT;
 use base::policy::Level;
 use bytes::Bytes;
 use net::Payload;
-use net::message::file::{NewGroup, PackGroup, PutFile, PutFiles};
+use net::message::file::{NewAttributes, NewGroup, PackGroup, PutFile, PutFiles};
 use net::message::{Id, chunk};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;

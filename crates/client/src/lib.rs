@@ -28,7 +28,6 @@ mod synced;
 mod unfinished;
 mod writer;
 
-pub use attributes::{NewAttributes, acl};
 pub use bag::{Bag, BagOptions, Scope};
 pub use client::{Client, Near, Settings, Sizes, User};
 pub use columns::{Part, parts};
@@ -41,7 +40,9 @@ pub use names::{DirectoryOptions, Found, Listing, Usage};
 pub use net::message::bag::Info as BagInfo;
 pub use net::message::cluster::{Member as ClusterMember, Node as ClusterNode, ViewAnswer};
 pub use net::message::device::{DamageAnswer, DamagedRange, DrainState, ScrubState};
-pub use net::message::file::{Attributes, Device, DevicesAnswer, Entry, Extent, ListAnswer, Looked, Seen};
+pub use net::message::file::{
+    Attributes, Device, DevicesAnswer, Entry, Extent, ListAnswer, Looked, NewAttributes, Seen,
+};
 pub use net::message::quota::Quota;
 pub use net::message::session::{LookAnswer, NodeStatusAnswer};
 pub use onlooker::Onlooker;

@@ -4,9 +4,10 @@
 use crate::format::InodeRecord;
 use crate::key::Key;
 use crate::path::Path;
-use crate::request::{NewAttributes, NewInode, Place, PutFile, Request, User};
+use crate::request::{NewInode, Place, PutFile, Request, User};
 use crate::state::State;
 use base::acl::AclEntry;
+use base::attributes::NewAttributes;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{InodeId, SessionId};
 use base::permission::{
@@ -246,9 +247,9 @@ impl State {
     }
 
     fn permit_setting(&mut self, path: &Path, new: &NewAttributes) -> Result<()> {
-        let NewAttributes { mode, owner, group, acl, modified, accessed, note, copies } = new;
+        let NewAttributes { mode, owner, group, acl, modified_ms, accessed_ms, note, copies } = new;
         let owned = mode.is_some() || owner.is_some() || group.is_some() || acl.is_some();
-        let written = modified.is_some() || accessed.is_some() || note.is_some() || copies.is_some();
+        let written = modified_ms.is_some() || accessed_ms.is_some() || note.is_some() || copies.is_some();
         let (above, last) = self.way_to(path)?;
         // Owners could give themselves the bit to write, so a read-only copy gets its times without. HDFS, whose clients are asked for, wants it.
         let mine = |last: &InodeRights| !self.asker.asked_for && last.owner == self.asker.user.name;

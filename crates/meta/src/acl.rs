@@ -1,7 +1,7 @@
 //! Access control lists in the records of files and directories: read, and as they are stored.
 
-use crate::format::{AclEntryRecord, AclRecord, InodeRecord, OldNoteRecord};
-use base::acl::{AclEntry, is_stored};
+use crate::format::{InodeRecord, OldNoteRecord};
+use base::acl::{Acl, AclEntry, is_stored};
 use prost::Message;
 use prost::encoding::{DecodeContext, decode_key, skip_field};
 
@@ -11,21 +11,19 @@ const OLD_LIST_TAG: u32 = 5;
 impl InodeRecord {
     /// Its access control list, as it is stored; one that nobody would have stored counts as none.
     pub fn acl(&self) -> Vec<AclEntry> {
-        let records = match &self.acl {
+        let entries = match &self.acl {
             Some(record) => record.entries.clone(),
             // Most have no note, and are asked about for every directory of every path.
             None if self.note.is_empty() => return Vec::new(),
             None => OldNoteRecord::decode(self.note.as_slice()).unwrap_or_default().acl,
         };
-        let entry = |AclEntryRecord { scope, kind, permissions, name }| AclEntry { scope, kind, permissions, name };
-        let entries: Vec<AclEntry> = records.into_iter().map(entry).collect();
         if is_stored(&entries) { entries } else { Vec::new() }
     }
 
     /// From now on it has this list, whatever its note says. One that lay there goes: it would take room, and count for nothing.
     pub fn set_acl(&mut self, entries: &[AclEntry]) {
         self.note = self.take_acl_and_note().1;
-        self.acl = Some(record(entries));
+        self.acl = Some(Acl { entries: entries.to_vec() });
     }
 
     /// Takes its list and its note, which has none any more that counts.
@@ -56,13 +54,4 @@ fn without_list(note: &[u8]) -> Option<Vec<u8>> {
         }
     }
     Some(kept)
-}
-
-/// A list as it is stored.
-pub fn record(entries: &[AclEntry]) -> AclRecord {
-    let record = |entry: &AclEntry| {
-        let AclEntry { scope, kind, permissions, name } = entry.clone();
-        AclEntryRecord { scope, kind, permissions, name }
-    };
-    AclRecord { entries: entries.iter().map(record).collect() }
 }

@@ -7,9 +7,10 @@ use crate::names::Found;
 use crate::path::Path;
 use crate::quota::Taken;
 use crate::reply::Reply;
-use crate::request::{NewAttributes, NewInode, Request, Seen, User};
+use crate::request::{NewInode, Request, Seen, User};
 use crate::state::{State, missing};
 use base::acl::{AclEntry, is_stored};
+use base::attributes::NewAttributes;
 use base::error::{Error, ErrorKind, Result};
 use base::id::InodeId;
 use base::limit::{
@@ -25,37 +26,8 @@ impl State {
     pub fn set_attributes(&mut self, path: &Path, new: &NewAttributes) -> Result<Reply> {
         let Found { inode, mut record, .. } = self.find(path)?;
         let before = record.clone();
-        if let Some(mode) = new.mode {
-            check_mode(mode)?;
-            record.mode = mode;
-        }
-        for (name, kept) in [(&new.owner, &mut record.owner), (&new.group, &mut record.group)] {
-            if let Some(name) = name {
-                check_user_name(name)?;
-                *kept = Some(name.clone());
-            }
-        }
-        if let Some(acl) = &new.acl {
-            check_acl(acl)?;
-            record.set_acl(acl);
-        }
-        if let Some(note) = &new.note {
-            // The list that there was stays, also none: who may write sets the note, but only the owner sets the list.
-            if record.acl.is_none() {
-                let list = record.acl();
-                record.set_acl(&list);
-            }
-            record.note.clone_from(note);
-        }
-        check_room(&record)?;
-        record.copies = new.copies.unwrap_or(record.copies);
-        record.modified = new.modified.map_or(record.modified, |time| time.0);
-        record.accessed = new.accessed.map_or(record.accessed, |time| time.0);
+        let judged = record.change(new)?;
         if record != before {
-            let rights = |record: &InodeRecord| (record.mode, record.owner.clone(), record.group.clone());
-            let judged =
-                rights(&record) != rights(&before) || (&record.note, &record.acl) != (&before.note, &before.acl);
-            record.version = record.version.saturating_add(u64::from(judged));
             self.put_file(inode, &record, Taken::of(&before))?;
             if record.directory && judged {
                 self.directories_changed();
@@ -224,7 +196,8 @@ pub fn check_room(record: &InodeRecord) -> Result<()> {
     Err(Error::new(ErrorKind::Invalid, text))
 }
 
-fn check_acl(acl: &[AclEntry]) -> Result<()> {
+/// `Invalid` unless these entries are such as are stored.
+pub fn check_acl(acl: &[AclEntry]) -> Result<()> {
     for entry in acl.iter().filter(|entry| !entry.name.is_empty()) {
         check_user_name(&entry.name)?;
     }

@@ -1,13 +1,13 @@
 //! Between records on disk and the types of requests and replies.
 
-use crate::acl;
 use crate::format::{
-    AttributesRecord, BagRecord, CarriedRecord, ColumnRecord, FIRST_GENERATION, FencedRecord, FileResultRecord,
-    FilesRecord, GroupRecord, HandleRecord, InodeRecord, KeptRecord, LimitsRecord, PlacedRecord, PolicyRecord,
-    QuotaRecord, ReplicaRecord, ReplyRecord, WalkRecord, WriterRecord,
+    BagRecord, CarriedRecord, ColumnRecord, FencedRecord, FileResultRecord, FilesRecord, GroupRecord, HandleRecord,
+    InodeRecord, LimitsRecord, PlacedRecord, PolicyRecord, QuotaRecord, ReplicaRecord, ReplyRecord, WalkRecord,
+    WriterRecord,
 };
+use crate::inode::remembered;
 use crate::reply::Reply;
-use crate::request::{Attributes, BagInfo, BagState, Began, Carried, FileHandle, KnownGroup, NewGroup, Orphan, Quota};
+use crate::request::{BagInfo, BagState, Carried, FileHandle, KnownGroup, NewGroup, Orphan, Quota};
 use crate::state::missing;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, InodeId, SessionId};
@@ -78,57 +78,6 @@ pub fn known(group: GroupId, record: &GroupRecord) -> Result<KnownGroup> {
     Ok(KnownGroup { group, layout })
 }
 
-/// What is said of a stored file or directory.
-pub fn attributes(inode: InodeId, mut record: InodeRecord) -> Attributes {
-    // A list of an older store is said once: with the rest of the note it is no longer than `limit::NOTE_MAX`.
-    let (acl, note) = record.take_acl_and_note();
-    let KeptRecord { holder, block_base, block_number, began_length, began_generation, .. } =
-        record.writer.as_ref().map(kept).or_else(|| record.is_kept().cloned()).unwrap_or_default();
-    let began = Began { length: began_length, generation: began_generation };
-    Attributes {
-        inode,
-        directory: record.directory,
-        length: record.length,
-        modified: WallTime(record.modified),
-        created: WallTime(record.created),
-        accessed: WallTime(if record.accessed == 0 { record.modified } else { record.accessed }),
-        mode: record.mode,
-        acl,
-        owner: record.owner,
-        group: record.group,
-        generation: Generation(record.generation),
-        writing: record.writer.is_some(),
-        note,
-        holder,
-        version: record.version,
-        block: (block_base != 0).then_some((block_base, block_number)),
-        began: (began.generation != 0).then_some(began),
-    }
-}
-
-/// What a file is kept with for its holder when this writer ends; of one that was taken from its holder no holder.
-pub fn kept(writer: &WriterRecord) -> KeptRecord {
-    let (began_length, began_generation) = match writer.appending {
-        true => (writer.began_length, writer.began_generation),
-        false => (0, FIRST_GENERATION),
-    };
-    KeptRecord {
-        generation: 0,
-        holder: if writer.released { String::new() } else { writer.holder.clone() },
-        block_base: writer.block_base,
-        block_number: writer.block_number,
-        began_length,
-        began_generation,
-    }
-}
-
-impl InodeRecord {
-    /// For whom a file that nobody writes is kept: nobody has opened or changed it since it was closed for him.
-    pub fn is_kept(&self) -> Option<&KeptRecord> {
-        self.kept.as_ref().filter(|kept| self.writer.is_none() && kept.generation == self.generation)
-    }
-}
-
 /// A stored quota.
 pub fn quota(record: &QuotaRecord) -> Quota {
     let QuotaRecord { names_max, bytes_max, names, bytes, ref counting, .. } = *record;
@@ -183,7 +132,7 @@ pub fn reply_record(reply: &Reply) -> ReplyRecord {
             });
         }
         Reply::Group(group) => record.group = Some(placed_record(group)),
-        Reply::Attributes(attributes) => record.attributes = Some(attributes_record(attributes)),
+        Reply::Attributes(attributes) => record.attributes = Some(remembered(attributes)),
         Reply::Files(results) => {
             record.files = Some(FilesRecord { results: results.iter().map(file_result_record).collect() });
         }
@@ -235,7 +184,7 @@ pub fn reply(
         return Ok(Reply::Handle(FileHandle {
             inode,
             lost,
-            attributes: attributes(inode, now),
+            attributes: now.attributes(inode),
             generation: Generation(handle.generation),
             length: handle.length,
             group: new_group(handle.group.unwrap_or_default())?,
@@ -247,7 +196,8 @@ pub fn reply(
         return new_group(group).map(Reply::Group);
     }
     if let Some(remembered) = record.attributes {
-        return Ok(Reply::Attributes(attributes(InodeId(remembered.inode), remembered.record.unwrap_or_default())));
+        let record = remembered.record.unwrap_or_default();
+        return Ok(Reply::Attributes(record.attributes(InodeId(remembered.inode))));
     }
     if let Some(files) = record.files {
         return Ok(Reply::Files(files.results.into_iter().map(file_result).collect()));
@@ -280,25 +230,6 @@ fn new_group(record: PlacedRecord) -> Result<NewGroup> {
     let PlacedRecord { group, columns, cell, room } = record;
     let group = GroupId(group);
     Ok(NewGroup { group, layout: layout(group, &columns, cell)?, room })
-}
-
-fn attributes_record(attributes: &Attributes) -> AttributesRecord {
-    let record = InodeRecord {
-        directory: attributes.directory,
-        length: attributes.length,
-        modified: attributes.modified.0,
-        created: attributes.created.0,
-        accessed: attributes.accessed.0,
-        mode: attributes.mode,
-        owner: attributes.owner.clone(),
-        group: attributes.group.clone(),
-        generation: attributes.generation.0,
-        note: attributes.note.clone(),
-        acl: (!attributes.acl.is_empty()).then(|| acl::record(&attributes.acl)),
-        version: attributes.version,
-        ..InodeRecord::default()
-    };
-    AttributesRecord { inode: attributes.inode.0, record: Some(record) }
 }
 
 fn file_result_record(result: &Result<InodeId>) -> FileResultRecord {

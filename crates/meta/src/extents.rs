@@ -1,6 +1,5 @@
 //! Changing which bytes a closed file names, without touching the bytes: cutting its end off, joining files.
 
-use crate::convert;
 use crate::format::{ExtentRecord, RangeRecord};
 use crate::key::{Key, after_prefix, number_at};
 use crate::names::Found;
@@ -75,7 +74,7 @@ impl State {
             record.generation = record.generation.saturating_add(1);
             self.put_file(inode, &record, taken)?;
         }
-        Ok(Reply::Attributes(convert::attributes(inode, record)))
+        Ok(Reply::Attributes(record.attributes(inode)))
     }
 
     /// Does `Concat`: every extent keeps its one reference, under another file.
@@ -110,8 +109,7 @@ impl State {
                 let start = record.length.saturating_add(extent.start);
                 self.put(&Key::Extent(inode, record.length.saturating_add(end)), &ExtentRecord { start, ..extent });
             }
-            self.remove(&Key::Name(InodeId(source.record.parent), &source.record.name));
-            self.names_changed(InodeId(source.record.parent))?;
+            self.remove_name(InodeId(source.record.parent), &source.record.name)?;
             let space = Taken::of(&source.record).space;
             freed += space;
             let gone = Load { names: -1, bytes: -space };
@@ -129,6 +127,6 @@ impl State {
         } else {
             self.put_file_anyway(inode, &record, before)?;
         }
-        Ok(Reply::Attributes(convert::attributes(inode, record)))
+        Ok(Reply::Attributes(record.attributes(inode)))
     }
 }

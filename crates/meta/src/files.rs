@@ -4,6 +4,7 @@ use crate::attributes::{check_holder, check_mode, check_new};
 use crate::convert;
 use crate::devices::GroupOf;
 use crate::format::{ExtentRecord, GroupRecord, InodeRecord, KeptRecord, NameRecord, RangeRecord, WriterRecord};
+use crate::inode::kept;
 use crate::key::Key;
 use crate::names::{Found, gone};
 use crate::path::Path;
@@ -122,16 +123,13 @@ impl State {
         let record = InodeRecord { writer: Some(writer), ..self.new_inode(&directory, name, new, false)? };
         self.charge(directory.inode, name, Load::NAME)?;
         self.counters.files += 1;
-        self.put(&Key::Name(directory.inode, name), &NameRecord { inode: inode.0, directory: false });
-        if !new.copied {
-            self.names_changed(directory.inode)?;
-        }
+        self.put_name(directory.inode, name, &NameRecord { inode: inode.0, directory: false }, new.copied)?;
         self.put(&Key::Inode(inode), &record);
         self.mark(&Key::SessionFile(session, inode));
         self.heard_of(&new.holder);
         let generation = Generation(record.generation);
         let limited = self.is_limited(directory.inode)?;
-        let attributes = convert::attributes(inode, record);
+        let attributes = record.attributes(inode);
         let compression = directory.policy.compression.unwrap_or_default();
         Ok(Reply::Handle(FileHandle {
             inode,
@@ -204,7 +202,7 @@ impl State {
         self.heard_of(holder);
         let (generation, length) = (Generation(record.generation), record.length);
         let limited = self.is_limited(InodeId(record.parent))?;
-        let attributes = convert::attributes(inode, record);
+        let attributes = record.attributes(inode);
         let compression = policy.compression.unwrap_or_default();
         Ok(Reply::Handle(FileHandle {
             inode,
@@ -353,7 +351,7 @@ impl State {
             record.version = record.version.saturating_add(1);
         }
         self.put_file(inode, &record, before)?;
-        Ok(Reply::Attributes(convert::attributes(inode, record)))
+        Ok(Reply::Attributes(record.attributes(inode)))
     }
 
     /// Does `Abandon`.
@@ -369,8 +367,7 @@ impl State {
             let name = Key::Name(parent, &record.name);
             // The name may be gone already, or stand for something newer, if somebody deleted the directory above.
             if self.layers.record::<NameRecord>(&name)?.is_some_and(|found| found.inode == inode.0) {
-                self.remove(&name);
-                self.names_changed(parent)?;
+                self.remove_name(parent, &record.name)?;
             }
             record.writer = Some(writer);
             self.detach(inode, record)?;
@@ -518,7 +515,7 @@ impl State {
             if releases && !generation.is_some_and(is_of_earlier) && record.kept.take().is_some() {
                 self.put(&Key::Inode(inode), &record);
             }
-            return Ok(Reply::Attributes(convert::attributes(inode, record)));
+            return Ok(Reply::Attributes(record.attributes(inode)));
         };
         // Fencing raises the generation by one: what was fenced and not closed is still that writer's, for who looked before and for
         // who has looked since.
@@ -594,10 +591,10 @@ impl State {
                 self.finish_group(inode, &writer)?;
                 self.drop_rest(&writer, true)?;
                 self.remove(&Key::Orphan(inode));
-                let kept = KeptRecord { generation: generation.0, ..convert::kept(&writer) };
+                let kept = KeptRecord { generation: generation.0, ..kept(&writer) };
                 record.kept = (!kept.holder.is_empty()).then_some(kept);
                 self.put_file_anyway(inode, &record, before)?;
-                Ok(Reply::Attributes(convert::attributes(inode, record)))
+                Ok(Reply::Attributes(record.attributes(inode)))
             }
             _ => Err(stale(inode)),
         }

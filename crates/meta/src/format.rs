@@ -5,6 +5,7 @@ pub use crate::answers::format::{
     LimitsRecord, PlacedRecord, ReplyRecord,
 };
 pub use crate::bags::format::{BagNameRecord, BagRecord, CarriedRecord};
+pub use crate::inode::{InodeRecord, KeptRecord, OldNoteRecord, WriterRecord};
 use base::checksum::crc32c;
 use base::limit::BLOCK;
 use base::version::ProgramVersion;
@@ -91,146 +92,6 @@ pub struct PolicyRecord {
     pub compression: Option<u32>,
 }
 
-/// Under `Key::Inode`.
-#[derive(Clone, PartialEq, Message)]
-pub struct InodeRecord {
-    /// A directory, not a file.
-    #[prost(bool, tag = "1")]
-    pub directory: bool,
-    /// Bytes of a file.
-    #[prost(uint64, tag = "2")]
-    pub length: u64,
-    /// Milliseconds since 1970.
-    #[prost(uint64, tag = "3")]
-    pub modified: u64,
-    /// Milliseconds since 1970.
-    #[prost(uint64, tag = "4")]
-    pub created: u64,
-    /// Permission bits.
-    #[prost(uint32, tag = "5")]
-    pub mode: u32,
-    /// Who owns it, as gateways say.
-    #[prost(string, optional, tag = "6")]
-    pub owner: Option<String>,
-    /// Which group of people owns it.
-    #[prost(string, optional, tag = "7")]
-    pub group: Option<String>,
-    /// Rises with every writer.
-    #[prost(uint64, tag = "8")]
-    pub generation: u64,
-    /// The directory that it is in.
-    #[prost(uint64, tag = "9")]
-    pub parent: u64,
-    /// Its name there.
-    #[prost(string, tag = "10")]
-    pub name: String,
-    /// Its own wishes.
-    #[prost(message, optional, tag = "11")]
-    pub policy: Option<PolicyRecord>,
-    /// Who writes it.
-    #[prost(message, optional, tag = "12")]
-    pub writer: Option<WriterRecord>,
-    /// Milliseconds since 1970; zero: nobody said, so as `modified`.
-    #[prost(uint64, tag = "13")]
-    pub accessed: u64,
-    /// It has a record under `Key::Xattrs`.
-    #[prost(bool, tag = "14")]
-    pub xattrs: bool,
-    /// What the HDFS gateway keeps with it, opaque to everybody else; empty: nothing.
-    #[prost(bytes = "vec", tag = "15")]
-    pub note: Vec<u8>,
-    /// What other gateways keep with it, one for each. No gateway of this program has any; they are kept as they are.
-    #[prost(message, repeated, tag = "22")]
-    pub notes: Vec<GatewayNoteRecord>,
-    /// It has a record under `Key::Quota`.
-    #[prost(bool, tag = "20")]
-    pub quota: bool,
-    /// How often its bytes count against quotas; zero: once.
-    #[prost(uint32, tag = "21")]
-    pub copies: u32,
-    /// Rises when its rights, its note or its extended attributes change.
-    #[prost(uint64, tag = "24")]
-    pub version: u64,
-    /// Groups without bytes that were taken from its writers, as far as they are kept for the time that those writers' sessions last. A
-    /// program that does not know them keeps them for as long.
-    #[prost(uint64, repeated, tag = "26")]
-    pub fenced: Vec<u64>,
-    /// For whom it was closed while he had it open; none: for nobody.
-    #[prost(message, optional, tag = "27")]
-    pub kept: Option<KeptRecord>,
-    /// Its access control list; none: the one in `note`, where the HDFS gateway kept it up to version 2.
-    #[prost(message, optional, tag = "28")]
-    pub acl: Option<AclRecord>,
-}
-
-/// An access control list as `base::acl` stores it.
-#[derive(Clone, PartialEq, Eq, Message)]
-pub struct AclRecord {
-    /// In their order.
-    #[prost(message, repeated, tag = "1")]
-    pub entries: Vec<AclEntryRecord>,
-}
-
-/// What of a note of the HDFS gateway counts that is of version 2: the list. Its other fields are the gateway's alone.
-#[derive(Clone, PartialEq, Eq, Message)]
-pub struct OldNoteRecord {
-    /// In their order.
-    #[prost(message, repeated, tag = "5")]
-    pub acl: Vec<AclEntryRecord>,
-}
-
-/// One entry of a list.
-#[derive(Clone, PartialEq, Eq, Message)]
-pub struct AclEntryRecord {
-    /// `AclEntry::scope`.
-    #[prost(uint32, tag = "1")]
-    pub scope: u32,
-    /// `AclEntry::kind`.
-    #[prost(uint32, tag = "2")]
-    pub kind: u32,
-    /// `AclEntry::permissions`.
-    #[prost(uint32, tag = "3")]
-    pub permissions: u32,
-    /// `AclEntry::name`.
-    #[prost(string, tag = "4")]
-    pub name: String,
-}
-
-/// A file that was closed although its holder in a gateway's protocol did not ask for that, because the gateway is gone or another one takes
-/// the file over: its holder may go on with it.
-#[derive(Clone, PartialEq, Eq, Message)]
-pub struct KeptRecord {
-    /// The generation at which the file was closed; at any other one somebody has opened or changed it since.
-    #[prost(uint64, tag = "1")]
-    pub generation: u64,
-    /// `WriterRecord::holder`.
-    #[prost(string, tag = "2")]
-    pub holder: String,
-    /// `WriterRecord::block_base`.
-    #[prost(uint64, tag = "3")]
-    pub block_base: u64,
-    /// `WriterRecord::block_number`.
-    #[prost(uint32, tag = "4")]
-    pub block_number: u32,
-    /// `WriterRecord::began_length`, or zero of a file that its holder made.
-    #[prost(uint64, tag = "5")]
-    pub began_length: u64,
-    /// `WriterRecord::began_generation`, or the first one of a file that its holder made.
-    #[prost(uint64, tag = "6")]
-    pub began_generation: u64,
-}
-
-/// What one gateway keeps with a file or directory.
-#[derive(Clone, PartialEq, Eq, Message)]
-pub struct GatewayNoteRecord {
-    /// Which gateway: 1 is HDFS's, whose note is in `InodeRecord::note`; others are given out as they come.
-    #[prost(uint32, tag = "1")]
-    pub gateway: u32,
-    /// Opaque to everybody else.
-    #[prost(bytes = "vec", tag = "2")]
-    pub note: Vec<u8>,
-}
-
 /// Under `Key::Quota`: what may be below a directory, and what is.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct QuotaRecord {
@@ -290,54 +151,6 @@ pub struct XattrRecord {
     /// Any bytes.
     #[prost(bytes = "vec", tag = "2")]
     pub value: Vec<u8>,
-}
-
-/// The write lease of a file and its open extent.
-#[derive(Clone, PartialEq, Message)]
-pub struct WriterRecord {
-    /// Sixteen bytes; the session that writes.
-    #[prost(bytes = "vec", tag = "1")]
-    pub session: Vec<u8>,
-    /// The group being appended to.
-    #[prost(uint64, tag = "2")]
-    pub group: u64,
-    /// Where in the file the group's bytes begin.
-    #[prost(uint64, tag = "3")]
-    pub start: u64,
-    /// Bytes of the group known to be synced.
-    #[prost(uint64, tag = "4")]
-    pub length: u64,
-    /// The file was there before this writer.
-    #[prost(bool, tag = "5")]
-    pub appending: bool,
-    /// Effective wishes when the writer began.
-    #[prost(message, optional, tag = "6")]
-    pub policy: Option<PolicyRecord>,
-    /// The session ended; the group has to be sealed.
-    #[prost(bool, tag = "7")]
-    pub ended: bool,
-    /// Length of the file up to which it counts against quotas while it is written, if that is more than it has.
-    #[prost(uint64, tag = "20")]
-    pub reserved: u64,
-    /// Who holds the file in a gateway's protocol; empty: nobody said.
-    #[prost(string, tag = "21")]
-    pub holder: String,
-    /// Where in the file the block begins that its holder writes, if not all its blocks do where blocks usually begin; zero: all do.
-    #[prost(uint64, tag = "24")]
-    pub block_base: u64,
-    /// That block's number among those of this file.
-    #[prost(uint32, tag = "25")]
-    pub block_number: u32,
-    /// Bytes that the file had when its holder opened it, which may have gone on with it through other gateways since. Not of a file that
-    /// its holder made.
-    #[prost(uint64, tag = "26")]
-    pub began_length: u64,
-    /// And the generation that it got then; zero: nobody knows.
-    #[prost(uint64, tag = "27")]
-    pub began_generation: u64,
-    /// It was taken from its holder, too, who may not go on with it.
-    #[prost(bool, tag = "28")]
-    pub released: bool,
 }
 
 /// Under `Key::Extent`.

@@ -16,6 +16,7 @@ mod floors;
 mod format;
 mod garbage;
 mod holders;
+mod inode;
 mod key;
 mod layers;
 mod locate;

@@ -94,7 +94,7 @@ impl State {
         for extent in &extents {
             groups.note(self, extent.group)?;
         }
-        let (attributes, groups) = (convert::attributes(inode, record), groups.into_all());
+        let (attributes, groups) = (record.attributes(inode), groups.into_all());
         Ok(Reply::Located(Located { attributes, extents, groups, more }))
     }
 

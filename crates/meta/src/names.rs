@@ -1,7 +1,7 @@
 //! Names: finding, listing, making directories, renaming, deleting.
 
 use crate::access::InodeRights;
-use crate::acl::{has_list, record};
+use crate::acl::has_list;
 use crate::attributes::{check_new, check_room, check_user_name, room};
 use crate::convert;
 use crate::format::{FIRST_GENERATION, InodeRecord, NameRecord};
@@ -10,9 +10,10 @@ use crate::locate::Groups;
 use crate::path::Path;
 use crate::quota::Load;
 use crate::reply::Reply;
-use crate::request::{Attributes, Entry, NewInode};
+use crate::request::{Entry, NewInode};
 use crate::state::State;
-use base::acl;
+use base::acl::{self, Acl};
+use base::attributes::Attributes;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{InodeId, ROOT};
 use base::limit::{ATTRIBUTES_MAX, LIST_PAGE_BYTES, LOCATED_PAGE_MAX};
@@ -95,10 +96,7 @@ impl State {
         let record = self.new_inode(&parent, name, new, true)?;
         self.charge(parent.inode, name, Load::NAME)?;
         self.counters.directories += 1;
-        self.put(&Key::Name(parent.inode, name), &NameRecord { inode: inode.0, directory: true });
-        if !new.copied {
-            self.names_changed(parent.inode)?;
-        }
+        self.put_name(parent.inode, name, &NameRecord { inode: inode.0, directory: true }, new.copied)?;
         self.put(&Key::Inode(inode), &record);
         // What this transaction made is met by whoever uses the directory before it is durable.
         self.layers.observe(self.sequence() + 1);
@@ -138,8 +136,9 @@ impl State {
             mode,
             note: new.note.clone(),
             // A note is a gateway's word, and brings no list: only those of older stores count.
-            acl: (!list.is_empty() || has_list(&new.note)).then(|| record(&list)),
+            acl: (!list.is_empty() || has_list(&new.note)).then(|| Acl { entries: list }),
             copies: new.copies,
+            children: directory.then_some(0),
             generation: FIRST_GENERATION,
             parent: parent.inode.0,
             name: name.to_string(),
@@ -187,7 +186,7 @@ impl State {
     /// Answers `Stat`.
     pub fn stat(&mut self, path: &Path) -> Result<Reply> {
         let found = self.find(path)?;
-        Ok(Reply::Attributes(convert::attributes(found.inode, found.record)))
+        Ok(Reply::Attributes(found.record.attributes(found.inode)))
     }
 
     /// Answers `Lookup`.
@@ -197,7 +196,7 @@ impl State {
             && let Some((above, _)) = path.split()
             && self.directory(above).is_ok()
         {
-            let found = self.look_up(path)?.map(|found| convert::attributes(found.inode, found.record));
+            let found = self.look_up(path)?.map(|found| found.record.attributes(found.inode));
             return Ok(Reply::Found { found: found.into_iter().collect(), version, without_above: true });
         }
         let mut found: Vec<Attributes> = Vec::new();
@@ -207,11 +206,11 @@ impl State {
         for end in [0].into_iter().chain(ends.filter(|end| *end > 0)) {
             let name = match (&text[..end], found.last()) {
                 ("", _) => Some(NameRecord { inode: ROOT.0, directory: true }),
-                (text, Some(parent)) if parent.directory => self.name_at(parent.inode, text)?,
+                (text, Some(parent)) if parent.directory => self.name_at(InodeId(parent.inode), text)?,
                 _ => None,
             };
             let Some(name) = name else { break };
-            found.push(convert::attributes(InodeId(name.inode), self.named_inode(&name)?));
+            found.push(self.named_inode(&name)?.attributes(InodeId(name.inode)));
         }
         Ok(Reply::Found { found, version, without_above: false })
     }
@@ -253,7 +252,7 @@ impl State {
                 looked += 1;
             }
             bytes += groups.listed_bytes(&extents);
-            entries.push(Entry { name, attributes: convert::attributes(inode, record), extents });
+            entries.push(Entry { name, attributes: record.attributes(inode), extents });
         }
         Ok(Reply::Entries { entries, groups: groups.into_all(), more })
     }
@@ -289,7 +288,7 @@ impl State {
         }
         let directory = self.make_directory(path.text(), new)?;
         let record = self.named_inode(&NameRecord { inode: directory.inode.0, directory: true })?;
-        Ok(Reply::Attributes(convert::attributes(directory.inode, record)))
+        Ok(Reply::Attributes(record.attributes(directory.inode)))
     }
 
     /// Makes room for a new file of this name: the directory, made for it if `parents` says how, and the name. Removes a file that
@@ -315,6 +314,7 @@ impl State {
                 return Err(exists(path));
             }
             let record = self.named_inode(&old)?;
+            self.replace_name(directory.inode)?;
             self.detach(InodeId(old.inode), record)?;
         }
         Ok((directory, name))
@@ -361,16 +361,15 @@ impl State {
                 _ => {}
             }
             replaced = Load::of(&old.record);
+            self.replace_name(target.inode)?;
             self.detach(old.inode, old.record)?;
         }
         let parent = InodeId(found.record.parent);
         let directory = found.record.directory;
         let name = NameRecord { inode: found.inode.0, directory };
         self.charge_move(found.inode, &found.record, (parent, from_name), (target.inode, to_name), replaced)?;
-        self.remove(&Key::Name(parent, from_name));
-        self.put(&Key::Name(target.inode, to_name), &name);
-        self.names_changed(parent)?;
-        self.names_changed(target.inode)?;
+        self.remove_name(parent, from_name)?;
+        self.put_name(target.inode, to_name, &name, false)?;
         let record = InodeRecord { parent: target.inode.0, name: to_name.to_string(), ..found.record };
         self.put(&Key::Inode(found.inode), &record);
         if directory {
@@ -388,19 +387,36 @@ impl State {
         if found.record.directory && !recursive && self.has_names(found.inode)? {
             return Err(not_empty(path));
         }
-        self.remove(&Key::Name(InodeId(found.record.parent), name));
-        self.names_changed(InodeId(found.record.parent))?;
+        self.remove_name(InodeId(found.record.parent), name)?;
         self.detach(found.inode, found.record)?;
         Ok(Reply::Done)
     }
 
+    /// Puts a name into a directory, which has none of it or one that `replace_name` counted. `copied`: the directory keeps its times.
+    pub fn put_name(&mut self, directory: InodeId, name: &str, found: &NameRecord, copied: bool) -> Result<()> {
+        self.put(&Key::Name(directory, name), found);
+        self.names_changed(directory, 1, copied)
+    }
+
+    /// Takes a name out of its directory.
+    pub fn remove_name(&mut self, directory: InodeId, name: &str) -> Result<()> {
+        self.remove(&Key::Name(directory, name));
+        self.names_changed(directory, -1, false)
+    }
+
+    /// One of the directory's names is to stand for something else: whoever puts it counts it once more.
+    fn replace_name(&mut self, directory: InodeId) -> Result<()> {
+        self.names_changed(directory, -1, true)
+    }
+
     /// A name came into the directory or left it: that is a change of the directory's content.
-    pub fn names_changed(&mut self, directory: InodeId) -> Result<()> {
+    fn names_changed(&mut self, directory: InodeId, change: i64, copied: bool) -> Result<()> {
         let mut record = self.named_inode(&NameRecord { inode: directory.0, directory: true })?;
-        if record.modified != self.wall.0 {
+        if !copied {
             record.modified = self.wall.0;
-            self.put(&Key::Inode(directory), &record);
         }
+        record.children = record.children.map(|children| children.saturating_add_signed(change));
+        self.put(&Key::Inode(directory), &record);
         Ok(())
     }
 

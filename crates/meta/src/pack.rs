@@ -6,9 +6,10 @@ use crate::format::{ExtentRecord, GroupRecord, InodeRecord, NameRecord};
 use crate::key::Key;
 use crate::quota::{Load, Taken};
 use crate::reply::Reply;
-use crate::request::{DIRECTORY_MODE, NewAttributes, NewInode, PutFile};
+use crate::request::{DIRECTORY_MODE, NewInode, PutFile};
 use crate::state::State;
 use base::acl;
+use base::attributes::NewAttributes;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{GroupId, InodeId, SessionId};
 use base::limit::{CHUNK_MAX, COMPOUND_FILES_MAX};
@@ -71,10 +72,7 @@ impl State {
         self.counters.files += 1;
         self.charge(directory.inode, name, Load::NAME)?;
         self.put_file(inode, &record, Taken { length: 0, space: 0 })?;
-        self.put(&Key::Name(directory.inode, name), &NameRecord { inode: inode.0, directory: false });
-        if !new.copied {
-            self.names_changed(directory.inode)?;
-        }
+        self.put_name(directory.inode, name, &NameRecord { inode: inode.0, directory: false }, new.copied)?;
         if file.length > 0 {
             let extent = ExtentRecord {
                 start: 0,
@@ -120,8 +118,12 @@ impl State {
             }
             None => *mode,
         };
-        let new =
-            NewAttributes { mode: Some(mode), modified: *modified, accessed: *accessed, ..NewAttributes::default() };
+        let new = NewAttributes {
+            mode: Some(mode),
+            modified_ms: modified.map(|time| time.0),
+            accessed_ms: accessed.map(|time| time.0),
+            ..NewAttributes::default()
+        };
         self.set_attributes(path, &new)?;
         Ok(directory.inode)
     }

@@ -137,6 +137,7 @@ fn begin(database: &Database, wall: WallTime) -> Result<()> {
         generation: 1,
         created: wall.0,
         modified: wall.0,
+        children: Some(0),
         ..InodeRecord::default()
     };
     let mut overlay = Overlay::new();

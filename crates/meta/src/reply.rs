@@ -1,9 +1,10 @@
 //! What the metadata store answers.
 
 use crate::request::{
-    Attributes, BagInfo, DeviceInfo, Entry, FileHandle, FilePiece, Garbage, KnownGroup, Located, NewGroup, NodeInfo,
-    NodeState, Orphan, Quota, Totals,
+    BagInfo, DeviceInfo, Entry, FileHandle, FilePiece, Garbage, KnownGroup, Located, NewGroup, NodeInfo, NodeState,
+    Orphan, Quota, Totals,
 };
+use base::attributes::Attributes;
 use base::error::Result;
 use base::id::{DeviceId, GroupId, InodeId, NodeId, SessionId};
 use base::policy::Policy;

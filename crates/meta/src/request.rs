@@ -3,12 +3,12 @@
 mod types;
 
 pub use types::{
-    Attributes, BagInfo, BagState, Began, Carried, DeviceInfo, DeviceUse, Entry, Extent, FileHandle, FilePiece,
-    Garbage, KnownGroup, Limit, Located, NewGroup, NodeInfo, NodeState, Orphan, Quota, Refused, Totals,
+    BagInfo, BagState, Began, Carried, DeviceInfo, DeviceUse, Entry, Extent, FileHandle, FilePiece, Garbage,
+    KnownGroup, Limit, Located, NewGroup, NodeInfo, NodeState, Orphan, Quota, Refused, Totals,
 };
 
 use crate::path::Path;
-use base::acl::AclEntry;
+use base::attributes::NewAttributes;
 use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, InodeId, NodeId, SessionId};
 use base::permission::Wanted;
 use base::policy::{Class, Compression, Policy};
@@ -88,27 +88,6 @@ pub struct User {
     pub name: String,
     /// The names of the groups of people that the user is in; what is made belongs to the first one.
     pub groups: Vec<String>,
-}
-
-/// What to change of a file's or directory's attributes; none leaves them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NewAttributes {
-    /// Permission bits.
-    pub mode: Option<u32>,
-    /// Who owns it.
-    pub owner: Option<String>,
-    /// Which group of people owns it.
-    pub group: Option<String>,
-    /// When it was last changed.
-    pub modified: Option<WallTime>,
-    /// When it was last read.
-    pub accessed: Option<WallTime>,
-    /// What a gateway keeps with it; empty removes it.
-    pub note: Option<Vec<u8>>,
-    /// How often its bytes count against quotas.
-    pub copies: Option<u32>,
-    /// Its access control list, as it is stored.
-    pub acl: Option<Vec<AclEntry>>,
 }
 
 /// What a new file or directory has from the start.

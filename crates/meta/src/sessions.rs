@@ -209,7 +209,7 @@ impl State {
             return if now.generation == generation && now.writer.as_ref().is_some_and(|writer| writer.ended) {
                 Ok(Reply::Orphans(vec![self.orphan_of(inode)?]))
             } else {
-                Ok(Reply::Attributes(convert::attributes(inode, now)))
+                Ok(Reply::Attributes(now.attributes(inode)))
             };
         }
         let mut reply = convert::reply(record, session, |bag| self.bag_info(bag), file)?;

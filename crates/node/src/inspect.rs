@@ -21,8 +21,9 @@ use net::cells::Stored;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use base::attributes::Attributes;
 pub use chunk::ChunkStat;
-pub use meta::request::{Attributes, BagInfo};
+pub use meta::request::BagInfo;
 
 /// Bytes asked of an engine at once: four records, as its largest single read takes.
 const STEP: u64 = 4 * RECORD_PAYLOAD_MAX as u64;

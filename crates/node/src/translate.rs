@@ -1,7 +1,6 @@
 //! Between the words of the wire and those of the metadata store: every question and every answer, in both directions.
 
 use crate::metadata::Translate;
-use base::acl::AclEntry;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, DeviceId, Generation, GroupId, InodeId, Owner};
 use base::limit::{
@@ -12,8 +11,8 @@ use base::permission::Wanted;
 use base::policy::{Class, Compression, Level, Policy};
 use base::unit::WallTime;
 use meta::request::{
-    Asked, Attributes, BagInfo, BagState, Began, DIRECTORY_MODE, Entry, Extent, Limit, Located, NewAttributes,
-    NewGroup, NewInode, Place, PutFile, Refused, Seen, User,
+    Asked, BagInfo, BagState, Began, DIRECTORY_MODE, Entry, Extent, Limit, Located, NewGroup, NewInode, Place, PutFile,
+    Refused, Seen, User,
 };
 use meta::{Path, Reply, Request};
 use net::message::{Ask, Done, Failure, Id, bag, file, kind_name, quota, session};
@@ -315,16 +314,7 @@ fn locate(ask: file::Locate) -> Result<Request> {
 }
 
 fn set_attributes(ask: file::SetAttributes) -> Result<Request> {
-    let new = NewAttributes {
-        mode: ask.mode,
-        owner: ask.owner,
-        group: ask.group,
-        modified: ask.modified_ms.map(WallTime),
-        accessed: ask.accessed_ms.map(WallTime),
-        note: ask.note,
-        copies: ask.copies,
-        acl: ask.acl.map(|acl| acl.entries.into_iter().map(AclEntry::from).collect()),
-    };
+    let new = ask.new.unwrap_or_default();
     Ok(of(ask.user, seen(ask.looked, Request::SetAttributes { path: path(&ask.path)?, new })))
 }
 
@@ -367,35 +357,8 @@ fn done(reply: Reply, respond: Responder) {
 
 fn attributes(reply: Reply, respond: Responder) {
     match reply {
-        Reply::Attributes(found) => answer(respond, wire_attributes(found)),
+        Reply::Attributes(found) => answer(respond, found),
         reply => other(&reply),
-    }
-}
-
-/// Attributes as the wire has them.
-pub fn wire_attributes(found: Attributes) -> file::Attributes {
-    let (block_base, block_number) = found.block.unwrap_or_default();
-    let (began_length, began_generation) = found.began.map_or((0, 0), |began| (began.length, began.generation));
-    file::Attributes {
-        inode: found.inode.0,
-        directory: found.directory,
-        length: found.length,
-        modified_ms: found.modified.0,
-        mode: found.mode,
-        open: found.writing,
-        generation: found.generation.0,
-        owner: found.owner.unwrap_or_default(),
-        group: found.group.unwrap_or_default(),
-        accessed_ms: found.accessed.0,
-        created_ms: found.created.0,
-        note: found.note,
-        acl: found.acl.into_iter().map(Into::into).collect(),
-        holder: found.holder,
-        version: found.version,
-        block_base,
-        block_number,
-        began_length,
-        began_generation,
     }
 }
 
@@ -407,7 +370,6 @@ fn silent(reply: Reply, respond: Responder) {
 
 fn found(reply: Reply, respond: Responder) {
     let Reply::Found { found, version, without_above } = reply else { other(&reply) };
-    let found = found.into_iter().map(wire_attributes).collect();
     answer(respond, file::LookupAnswer { found, version, without_above });
 }
 
@@ -441,7 +403,7 @@ fn entries(reply: Reply, respond: Responder) {
     let Reply::Entries { entries, groups, more } = reply else { other(&reply) };
     let wire = |Entry { name, attributes, extents }: Entry| {
         let extents = extents.iter().map(|extent| wire_extent(extent, &groups)).collect();
-        file::Entry { attributes: wire_attributes(attributes), name, extents }
+        file::Entry { attributes, name, extents }
     };
     answer(respond, file::ListAnswer { entries: entries.into_iter().map(wire).collect(), more });
 }
@@ -457,7 +419,7 @@ fn opened(reply: Reply, respond: Responder) {
         generation: handle.generation.0,
         length: handle.length,
         group: wire_group(&handle.group),
-        attributes: Some(wire_attributes(handle.attributes)),
+        attributes: Some(handle.attributes),
         limited: handle.limited,
         compression: handle.compression.code(),
         lost: handle.lost,
@@ -493,7 +455,6 @@ fn wire_extent(extent: &Extent, groups: &[NewGroup]) -> file::Extent {
 fn located(reply: Reply, respond: Responder) {
     let Reply::Located(Located { attributes, extents, groups, mut more }) = reply else { other(&reply) };
     let mut extents: Vec<file::Extent> = extents.iter().map(|extent| wire_extent(extent, &groups)).collect();
-    let attributes = wire_attributes(attributes);
     if respond.room() < LOCATED {
         let fit = fitting(&extents, respond.room().saturating_sub(attributes.encoded_len()));
         more |= fit < extents.len();

@@ -93,7 +93,7 @@ fn export_file(
 }
 
 fn dress(file: &File, target: &Path, attributes: &Attributes) -> Outcome<()> {
-    let times = (attributes.modified.0, attributes.accessed.0);
+    let times = (attributes.modified_ms, attributes.accessed_ms);
     let dressed = local::dress(file, attributes.directory, attributes.mode, times);
     dressed.map_err(|error| Error::from(error).during(format!("cannot set the bits and times of {}", target.display())))
 }

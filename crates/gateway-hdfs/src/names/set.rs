@@ -12,7 +12,7 @@ use crate::names::permission;
 use crate::names::way::{Purpose, Way, Written};
 use crate::note::Note;
 use crate::refusal::{ACL, Refusal};
-use base::acl::AclEntry;
+use base::acl::{Acl, AclEntry};
 use base::error::{ErrorKind, Result as Stored};
 use base::permission::{WRITE, Wanted};
 use client::NewAttributes;
@@ -139,7 +139,7 @@ fn with_acl(way: &Way, change: AclChange, spec: Vec<AclEntry>) -> Result<NewAttr
         ACL => Refusal::new(ACL, format!("{} Path: {}", refusal.text, way.path)),
         _ => refusal,
     };
-    let list = acl::whole(before.mode, &client::acl(before));
+    let list = acl::whole(before.mode, &before.acl);
     let list = match change {
         AclChange::Modify => acl::merged(&list, spec),
         AclChange::RemoveEntries => acl::without(&list, spec),
@@ -158,7 +158,7 @@ fn with_acl(way: &Way, change: AclChange, spec: Vec<AclEntry>) -> Result<NewAttr
         return Err(Refusal::new(ACL, text));
     }
     let (mode, entries) = acl::stored(&list, before.mode);
-    Ok(NewAttributes { mode: Some(mode), acl: Some(entries), ..NewAttributes::default() })
+    Ok(NewAttributes { mode: Some(mode), acl: Some(Acl { entries }), ..NewAttributes::default() })
 }
 
 /// Does getAclStatus.
@@ -169,7 +169,7 @@ pub(crate) async fn acl_status(gateway: &Gateway, caller: &Caller, path: &str) -
         owner: permission::owner_of(&gateway.superuser, attributes).to_string(),
         group: permission::group_of(attributes).to_string(),
         sticky: attributes.mode & 0o1000 != 0,
-        entries: client::acl(attributes).into_iter().map(wire_entry).collect(),
+        entries: attributes.acl.iter().cloned().map(wire_entry).collect(),
         permission: Some(Permission { bits: attributes.mode & 0o1777 }),
     })
 }

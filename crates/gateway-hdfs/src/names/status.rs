@@ -24,7 +24,11 @@ pub fn file_status(name: &str, attributes: &Attributes, note: &Note, superuser: 
         block_size: Some(if directory { 0 } else { note.block_size() }),
         locations: None,
         inode: Some(attributes.inode),
-        children: None,
+        children: if directory {
+            attributes.children.map(|count| i32::try_from(count).unwrap_or(i32::MAX))
+        } else {
+            Some(0)
+        },
         storage_policy: Some(note.storage_policy),
         flags: Some(if attributes.acl.is_empty() { 0 } else { HAS_ACL }),
     }

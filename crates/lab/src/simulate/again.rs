@@ -96,8 +96,14 @@ impl Wish {
                 let join = file::Concat { target: path(target), sources, ..file::Concat::default() };
                 ask(link, &join).await.map(drop)
             }
-            Wish::Mode(mode) => ask(link, &file::SetAttributes { mode: Some(*mode), ..set }).await.map(drop),
-            Wish::Note(note) => ask(link, &file::SetAttributes { note: Some(vec![*note]), ..set }).await.map(drop),
+            Wish::Mode(mode) => {
+                let new = file::NewAttributes { mode: Some(*mode), ..file::NewAttributes::default() };
+                ask(link, &file::SetAttributes { new: Some(new), ..set }).await.map(drop)
+            }
+            Wish::Note(note) => {
+                let new = file::NewAttributes { note: Some(vec![*note]), ..file::NewAttributes::default() };
+                ask(link, &file::SetAttributes { new: Some(new), ..set }).await.map(drop)
+            }
             Wish::Attribute(value) => {
                 let (name, value) = ("user.a".to_string(), Some(vec![*value]));
                 ask(link, &file::SetXattr { path: at.to_string(), name, value, asked: None, looked: None })

@@ -1,50 +1,10 @@
 //! Value types of files, groups, bags, devices and nodes that requests and replies share.
 
-use base::acl::AclEntry;
+use base::attributes::Attributes;
 use base::id::{BagId, DeviceId, Generation, GroupId, InodeId, NodeId};
 use base::layout::Layout;
 use base::policy::{Class, Compression, Policy};
 use base::unit::WallTime;
-
-/// What is said of a file or directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attributes {
-    /// Its number.
-    pub inode: InodeId,
-    /// Whether it is a directory.
-    pub directory: bool,
-    /// Bytes of a file; zero for a directory.
-    pub length: u64,
-    /// When its bytes were last changed; when it was made, for a directory.
-    pub modified: WallTime,
-    /// When it was made.
-    pub created: WallTime,
-    /// When it was last read, as far as somebody said so: reads are not noted.
-    pub accessed: WallTime,
-    /// Permission bits.
-    pub mode: u32,
-    /// Who owns it, if anybody said.
-    pub owner: Option<String>,
-    /// Which group of people owns it, if anybody said.
-    pub group: Option<String>,
-    /// Rises with every writer.
-    pub generation: Generation,
-    /// Whether a writer has it open.
-    pub writing: bool,
-    /// What a gateway keeps with it; empty: nothing.
-    pub note: Vec<u8>,
-    /// Its access control list, as it is stored.
-    pub acl: Vec<AclEntry>,
-    /// Who holds it in a gateway's protocol while it is written, or may go on with it after it was closed without him; empty: nobody in
-    /// particular.
-    pub holder: String,
-    /// Rises when its mode, its owner, its group, its list, its note or its extended attributes change.
-    pub version: u64,
-    /// Where the block begins that a gateway's client writes, and its number, as `BeginBlock` said last; none: it said none.
-    pub block: Option<(u64, u32)>,
-    /// Where its holder began to write; none: nobody holds it, or nobody knows.
-    pub began: Option<Began>,
-}
 
 /// One line of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,13 +1,13 @@
 //! Who may ask what: each request that names a path is judged for its user, whatever it came through.
 
 use crate::world::{SESSION, World, create, delete, mkdir, path, small_file, stat};
+use base::attributes::NewAttributes;
 use base::error::{Error, ErrorKind};
 use base::id::{InodeId, SessionId};
 use base::permission::{Denied, READ, WRITE, Wanted};
 use base::policy::Policy;
 use base::session::SessionOver;
-use base::unit::WallTime;
-use meta::request::{FileHandle, Limit, NewAttributes, NewInode, Place, PutFile, User};
+use meta::request::{FileHandle, Limit, NewInode, Place, PutFile, User};
 use meta::{Caller, Reply, Request};
 
 /// The sessions of users, beside the world's own, which names nobody.
@@ -83,7 +83,7 @@ fn world() -> (World, InodeId) {
         world.ask(set(name, rights(bits, owner, "staff"))).expect("set");
     }
     let Ok(Reply::Attributes(found)) = world.ask(stat("/secret/f")) else { panic!("no file") };
-    (world, found.inode)
+    (world, InodeId(found.inode))
 }
 
 /// Every kind of request, and whether Bob may ask it: what he lacks is said, and nothing is done. Whoever owns it all may ask all of them but those
@@ -92,7 +92,7 @@ fn world() -> (World, InodeId) {
 fn each_kind_is_judged() {
     let (locate, goes) = (|file| Request::Locate { file, offset: 0, length: 1 }, Wanted::default());
     let (_, secret) = world();
-    let times = |name| set(name, NewAttributes { modified: Some(WallTime(7)), ..NewAttributes::default() });
+    let times = |name| set(name, NewAttributes { modified_ms: Some(7), ..NewAttributes::default() });
     let group =
         |name, group: &str| set(name, NewAttributes { group: Some(group.to_string()), ..NewAttributes::default() });
     let xattr = |name, key: &str| Request::SetXattr { path: path(name), name: key.to_string(), value: Some(vec![1]) };
@@ -247,7 +247,7 @@ fn asked_for_others() {
     }
     world.ask(of("bob", mkdir("/open/his"))).expect("made");
     let Ok(Reply::Attributes(found)) = world.ask(stat("/open/his")) else { panic!("no directory") };
-    assert_eq!((found.owner.as_deref(), found.group.as_deref()), (Some("bob"), Some("users")));
+    assert_eq!((found.owner.as_str(), found.group.as_str()), ("bob", "users"));
     // A change that was made is answered again, whatever its user may by now.
     let change = of("bob", mkdir("/open/again"));
     let caller = Caller { session: SESSION, call: 7_000, floor: 0 };
@@ -373,7 +373,7 @@ fn places_are_for_readers() {
 fn owners_set_times() {
     let (mut world, _) = world();
     world.ask(set("/open/f", mode(0o444))).expect("set");
-    let accessed = NewAttributes { accessed: Some(WallTime(7)), ..NewAttributes::default() };
+    let accessed = NewAttributes { accessed_ms: Some(7), ..NewAttributes::default() };
     ask(&mut world, ADA, set("/open/f", accessed.clone())).expect("hers");
     let request = Box::new(set("/open/f", accessed.clone()));
     let of_ada = Request::For { user: user("ada", &["staff"]), request };
@@ -451,7 +451,7 @@ fn walks_go_on_below_their_tops() {
     world.ask(mkdir("/open/in")).expect("made");
     world.ask(set("/open/in", rights(0o755, "ada", "staff"))).expect("set");
     let mut inode = |name| match world.ask(stat(name)) {
-        Ok(Reply::Attributes(found)) => found.inode,
+        Ok(Reply::Attributes(found)) => InodeId(found.inode),
         other => panic!("{other:?}"),
     };
     let (open, inside, secret) = (inode("/open"), inode("/open/in"), inode("/secret"));

@@ -86,7 +86,7 @@ fn done_once() {
     assert_eq!((again.inode, again.generation), (made.inode, made.generation), "no second file");
     assert!(matches!(answered(&mut world, 5, 3), Some(Reply::Handle(found)) if found.inode == made.inode));
     let now = world.ask(stat("/f"));
-    assert!(matches!(now, Ok(Reply::Attributes(found)) if found.inode == made.inode && found.holder == "c"));
+    assert!(matches!(now, Ok(Reply::Attributes(found)) if found.inode == made.inode.0 && found.holder == "c"));
     world.ask(delete("/b")).expect("deleted");
     assert_eq!(ask(&mut world, first, 8, asked(5, 1, rename("/a", "/b"))), Ok(Reply::Done), "even so");
 }
@@ -142,7 +142,7 @@ fn forgotten() {
             assert_eq!(refused.kind(), ErrorKind::Protocol, "call {call} in round {round}: {refused}");
         }
         let now = world.ask(stat("/f"));
-        assert!(matches!(now, Ok(Reply::Attributes(found)) if found.inode == made.inode && found.length == 5));
+        assert!(matches!(now, Ok(Reply::Attributes(found)) if found.inode == made.inode.0 && found.length == 5));
         assert_eq!(say(&mut world, second, 6, 4, rename("/b", "/a")), Ok(Reply::Done), "it is remembered");
         world.crash(2 + round);
     }
@@ -212,10 +212,10 @@ fn taken_by_its_number() {
 fn kept_for_its_holder() {
     let fence = |inode, for_holder, generation| Request::Fence { inode, only_gone: false, for_holder, generation };
     let holder = |world: &mut World| match world.ask(stat("/f")) {
-        Ok(Reply::Attributes(found)) => (found.writing, found.holder, found.began.map(|began| began.generation)),
+        Ok(Reply::Attributes(found)) => (found.open, found.holder, found.began_generation),
         other => panic!("not there: {other:?}"),
     };
-    let (nobody, its) = ((false, String::new(), None), (false, "c".to_string(), Some(1)));
+    let (nobody, its) = ((false, String::new(), 0), (false, "c".to_string(), 1));
     let mut world = world(3, 2);
     let (inode, generation) = closed_for(&mut world, true);
     assert_eq!(holder(&mut world), its);
@@ -314,7 +314,7 @@ fn take_without_bytes(deleted: bool) {
         matches!(world.ask(Request::FenceList { after: None, limit: 9 }), Ok(Reply::FenceList { orphans, resume: None }) if orphans.is_empty())
     );
     let now = world.ask(stat("/f"));
-    assert!(matches!(now, Ok(Reply::Attributes(found)) if found.length == 9 && !found.writing));
+    assert!(matches!(now, Ok(Reply::Attributes(found)) if found.length == 9 && !found.open));
     world.ask(delete("/f")).expect("deleted");
 }
 

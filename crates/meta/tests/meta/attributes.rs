@@ -1,13 +1,14 @@
 //! What is kept with names: bits, owners, times, extended attributes.
 
-use crate::world::{SESSION, World, create, delete, mkdir, path, stat};
+use crate::world::{SESSION, World, create, delete, mkdir, path, small_file, stat};
+use base::attributes::{Attributes, NewAttributes};
 use base::error::ErrorKind;
-use base::id::{GroupId, SessionId};
+use base::id::{GroupId, InodeId, SessionId};
 use base::limit::{
     LIST_PAGE_BYTES, NOTE_MAX, USER_NAME_MAX, XATTR_NAME_MAX, XATTR_VALUE_MAX, XATTRS_BYTES_MAX, XATTRS_MAX,
 };
 use base::unit::WallTime;
-use meta::request::{Attributes, NewAttributes, NewInode, PutFile, User};
+use meta::request::{NewInode, PutFile, User};
 use meta::{Caller, Reply, Request};
 use std::time::Duration;
 
@@ -40,19 +41,18 @@ fn set_and_kept() {
     world.ask(mkdir("/d")).expect("mkdir");
     world.ask(create("/d/f")).expect("create");
     let before = attributes(&mut world, "/d/f");
-    assert_eq!((before.accessed, before.owner.clone()), (before.modified, None));
+    assert_eq!((before.accessed_ms, before.owner.as_str()), (before.modified_ms, ""));
     let new = NewAttributes {
         mode: Some(0o4750),
         owner: Some("ada".to_string()),
         group: None,
-        modified: None,
-        accessed: Some(WallTime(77)),
+        modified_ms: None,
+        accessed_ms: Some(77),
         note: None,
         copies: None,
         acl: None,
     };
-    let both =
-        NewAttributes { group: Some("staff".to_string()), modified: Some(WallTime(5)), ..NewAttributes::default() };
+    let both = NewAttributes { group: Some("staff".to_string()), modified_ms: Some(5), ..NewAttributes::default() };
     for name in ["/d/f", "/d", "/"] {
         world.ask(set(name, new.clone())).expect("set");
     }
@@ -60,12 +60,12 @@ fn set_and_kept() {
     world.crash(1);
     for name in ["/d/f", "/"] {
         let after = attributes(&mut world, name);
-        assert_eq!((after.mode, after.owner.as_deref(), after.group), (0o4750, Some("ada"), None), "{name}");
-        assert_eq!(after.accessed, WallTime(77), "{name}");
+        assert_eq!((after.mode, after.owner.as_str(), after.group.as_str()), (0o4750, "ada", ""), "{name}");
+        assert_eq!(after.accessed_ms, 77, "{name}");
     }
-    assert_eq!(attributes(&mut world, "/d/f").modified, before.modified);
+    assert_eq!(attributes(&mut world, "/d/f").modified_ms, before.modified_ms);
     let directory = attributes(&mut world, "/d");
-    assert_eq!((directory.modified, directory.group.as_deref()), (WallTime(5), Some("staff")));
+    assert_eq!((directory.modified_ms, directory.group.as_str()), (5, "staff"));
 }
 
 /// A directory is as new as the last name that came into it or left it; its own attributes and what lies deeper do not count.
@@ -95,11 +95,11 @@ fn names_change_their_directory() {
         (delete("/a/f"), true, false),
     ];
     for (step, a, b) in steps {
-        let before = ["/a", "/b"].map(|name| attributes(&mut world, name).modified);
+        let before = ["/a", "/b"].map(|name| attributes(&mut world, name).modified_ms);
         world.pass(Duration::from_secs(1));
         let what = format!("{step:?}");
         world.ask(step).expect("done");
-        let after = ["/a", "/b"].map(|name| attributes(&mut world, name).modified);
+        let after = ["/a", "/b"].map(|name| attributes(&mut world, name).modified_ms);
         assert_eq!([before[0] != after[0], before[1] != after[1]], [a, b], "{what}");
     }
 }
@@ -153,9 +153,9 @@ fn belongs_to_the_session() {
     ask(&mut world, Request::PutFiles { files: vec![put("/a/b", true), put("/c/d", false), put("/c", true)] });
     for name in ["/f", "/a", "/a/b", "/c", "/c/d"] {
         let attributes = attributes(&mut world, name);
-        assert_eq!((attributes.owner.as_deref(), attributes.group.as_deref()), (Some("eve"), Some("wheel")), "{name}");
+        assert_eq!((attributes.owner.as_str(), attributes.group.as_str()), ("eve", "wheel"), "{name}");
         if name != "/f" && name != "/a" {
-            assert_eq!((attributes.mode, attributes.modified, attributes.accessed), (0o700, WallTime(5), WallTime(6)));
+            assert_eq!((attributes.mode, attributes.modified_ms, attributes.accessed_ms), (0o700, 5, 6));
         }
     }
     assert_eq!(attributes(&mut world, "/a").mode, 0o755);
@@ -163,7 +163,7 @@ fn belongs_to_the_session() {
         .ask_as(Caller { session: SESSION, call: 1 << 20, floor: 0 }, create("/mine"))
         .expect("answered")
         .expect("done");
-    assert_eq!(attributes(&mut world, "/mine").owner, None);
+    assert_eq!(attributes(&mut world, "/mine").owner, "");
 }
 
 /// What is made has the owner, group, bits and note that were said, and what is made on the way has owners and bits; what was there before
@@ -190,7 +190,7 @@ fn made_with() {
     let Ok(Reply::Handle(handle)) = world.ask(create) else { panic!("no file") };
     assert_eq!(Ok(Reply::Attributes(handle.attributes)), world.ask(stat("/old/c/d/f")));
     world.crash(1);
-    assert_eq!(attributes(&mut world, "/old"), old);
+    assert_eq!(attributes(&mut world, "/old"), Attributes { children: Some(2), ..old });
     for (name, mode, note) in [
         ("/old/a", 0o711, &[][..]),
         ("/old/a/b", 0, &[1, 0, 255]),
@@ -200,7 +200,7 @@ fn made_with() {
     ] {
         let Attributes { mode: bits, note: kept, owner, group, .. } = attributes(&mut world, name);
         assert_eq!((bits, kept.as_slice()), (mode, note), "{name}");
-        assert_eq!((owner.as_deref(), group.as_deref()), (Some("ada"), Some("staff")), "{name}");
+        assert_eq!((owner.as_str(), group.as_str()), ("ada", "staff"), "{name}");
     }
     let wrong = [
         NewInode { mode: 0o10000, ..new.clone() },
@@ -304,7 +304,7 @@ fn looked_up() {
     }
     let gone = attributes(&mut world, "/a/b").inode;
     world.ask(delete("/a")).expect("deleted");
-    assert_eq!(world.refusal(Request::PathOf { inode: gone }), ErrorKind::NotFound);
+    assert_eq!(world.refusal(Request::PathOf { inode: InodeId(gone) }), ErrorKind::NotFound);
     assert_eq!(world.ask(Request::PathOf { inode: base::id::ROOT }), Ok(Reply::PathOf("/".to_string())));
 }
 
@@ -361,4 +361,39 @@ fn extended_limits() {
     }
     assert_eq!(world.refusal(xattr("/f", "user.9", Some(&large))), ErrorKind::Invalid);
     assert_eq!(xattrs(&mut world, "/f").len(), fit);
+}
+
+/// A directory says how many names it has, whatever made them come and go, also after a crash; a file says nothing.
+#[test]
+fn children_are_counted() {
+    let mut world = World::new(3);
+    let put = |name: &str, overwrite| PutFile { overwrite, modified: Some(WallTime(5)), ..small_file(name) };
+    let over =
+        |from: &str, to: &str, replace| Request::Rename { from: path(from), to: path(to), replace, removes: false };
+    let copied = vec![put("/d/copied", false), put("/d/new/below", false)];
+    let steps = [
+        (mkdir("/d"), 0),
+        (mkdir("/d/a"), 1),
+        (create("/d/f"), 2),
+        (Request::PutFiles { files: copied }, 4),
+        (Request::PutFiles { files: vec![put("/d/copied", true)] }, 4),
+        (over("/d/copied", "/d/moved", false), 4),
+        (over("/d/new/below", "/d/below", false), 5),
+        (over("/d/below", "/d/moved", true), 4),
+        (over("/d/a", "/d/new", true), 3),
+        (delete("/d/f"), 2),
+        (over("/d/new", "/new", false), 1),
+    ];
+    for (step, expected) in steps {
+        let text = format!("{step:?}");
+        let reply = world.ask(step).expect(&text);
+        if let Reply::Files(results) = reply {
+            assert!(results.iter().all(Result::is_ok), "{results:?}");
+        }
+        assert_eq!(attributes(&mut world, "/d").children, Some(expected), "{text}");
+    }
+    assert!(world.ask(delete("/d/none")).is_err() && world.ask(mkdir("/d/moved")).is_err());
+    world.crash(2);
+    let counts = ["/", "/d", "/new", "/d/moved"].map(|name| attributes(&mut world, name).children);
+    assert_eq!(counts, [Some(2), Some(1), Some(0), None]);
 }

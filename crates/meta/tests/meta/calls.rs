@@ -1,10 +1,11 @@
 //! Changes that are asked again: each is done once, for as long as its session may ask it, and whatever others did meanwhile.
 
 use crate::world::{SESSION, World, append, create, delete, mkdir, path, stat};
+use base::attributes::NewAttributes;
 use base::error::{ErrorKind, Result};
-use base::id::{DeviceId, GroupId, NodeId, SessionId};
+use base::id::{DeviceId, GroupId, InodeId, NodeId, SessionId};
 use base::policy::{Class, Compression, Policy};
-use meta::request::{FileHandle, Limit, NewAttributes, NewInode, NodeInfo, PutFile, Refused, User};
+use meta::request::{FileHandle, Limit, NewInode, NodeInfo, PutFile, Refused, User};
 use meta::{Caller, Reply, Request};
 use std::collections::BTreeSet;
 
@@ -195,7 +196,7 @@ fn kinds_under_leases() -> Vec<Kind> {
     let abandon = |lease: &FileHandle| Request::Abandon { inode: lease.inode, generation: lease.generation };
     let take = |world: &mut World| {
         let inode = match world.ask(stat("/d/f")) {
-            Ok(Reply::Attributes(found)) => found.inode,
+            Ok(Reply::Attributes(found)) => InodeId(found.inode),
             other => panic!("{other:?}"),
         };
         // Done anew, it would take the file from the other one.
@@ -309,7 +310,7 @@ fn a_fence_is_done_once() {
     world.ask(Request::Recovered { inode: handle.inode, generation, length: 0 }).expect("ended");
     other(&mut world, append("/f"));
     let again = ask(&mut world, call, call, fence);
-    assert!(matches!(&again, Ok(Reply::Attributes(file)) if file.writing), "{again:?}");
+    assert!(matches!(&again, Ok(Reply::Attributes(file)) if file.open), "{again:?}");
     assert_eq!(world.ask(append("/f")).map_err(|error| error.kind()), Err(ErrorKind::Busy), "the writer has it still");
 }
 

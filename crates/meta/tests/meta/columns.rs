@@ -152,7 +152,7 @@ fn recovered() {
     assert_eq!(orphans[0].group.layout, wide.layout);
     let kept = 5 * MIB + 7;
     let done = Request::Recovered { inode: file.inode, generation: orphans[0].generation, length: kept };
-    assert!(matches!(world.ask(done), Ok(Reply::Attributes(closed)) if closed.length == 10 + kept && !closed.writing));
+    assert!(matches!(world.ask(done), Ok(Reply::Attributes(closed)) if closed.length == 10 + kept && !closed.open));
     let Ok(Reply::Garbage(garbage)) = world.ask(Request::Garbage { ranges_after: None, bags_after: None, limit: 10 })
     else {
         panic!("no garbage")

@@ -2,10 +2,11 @@
 
 use crate::newer::{log_of, write};
 use crate::world::{SESSION, World, append, create, delete, mkdir, path, stat};
+use base::attributes::NewAttributes;
 use base::env::Random;
 use base::id::{DeviceId, GroupId, NodeId, SessionId};
 use base::policy::{Class, Compression, Policy};
-use meta::request::{Asked, Limit, NewAttributes, NodeInfo, Place, User};
+use meta::request::{Asked, Limit, NodeInfo, Place, User};
 use meta::{Caller, Reply, Request};
 use sim::random::SimRandom;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,13 +1,13 @@
 //! Bytes on disk: golden, and whatever rot makes of them.
 
 use crate::world::{SESSION, World, create, mkdir, path};
+use base::attributes::NewAttributes;
 use base::disk::{FileKind, FileName};
 use base::env::Random;
 use base::error::ErrorKind;
 use base::id::SessionId;
 use base::limit::BLOCK;
-use base::unit::WallTime;
-use meta::request::{NewAttributes, User};
+use meta::request::User;
 use meta::{Caller, Request};
 use sim::random::SimRandom;
 
@@ -64,9 +64,14 @@ fn older_versions_are_read() {
         include_str!("golden/log-1-attributes.hex"),
         include_str!("golden/log-2.hex"),
         include_str!("golden/log-2-attributes.hex"),
+        // Of version 3, before names were counted.
+        include_str!("golden/log-3-uncounted.hex"),
     ];
-    for (golden, names) in logs.into_iter().zip([vec!["/a", "/a/f"], vec!["/a"], vec!["/a", "/a/f"], vec!["/a"]]) {
+    let names = [vec!["/a", "/a/f"], vec!["/a"], vec!["/a", "/a/f"], vec!["/a"], vec!["/a", "/a/f"]];
+    for (golden, names) in logs.into_iter().zip(names) {
         let mut world = World::new(1);
+        // This program made the root, and an older one changed it: there is no such store.
+        world.are_counted = false;
         world.power_off(1);
         world.device.poke(SEGMENT, 0, &vec![0; 16 * BLOCK]);
         for (number, block) in golden.split("\n\n").enumerate() {
@@ -91,8 +96,8 @@ fn golden_attributes() {
         mode: Some(0o640),
         owner: Some("ada".to_string()),
         group: Some("staff".to_string()),
-        modified: Some(WallTime(1_600_000_000_123)),
-        accessed: Some(WallTime(1_600_000_000_456)),
+        modified_ms: Some(1_600_000_000_123),
+        accessed_ms: Some(1_600_000_000_456),
         note: None,
         copies: None,
         acl: None,

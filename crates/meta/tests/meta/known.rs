@@ -1,9 +1,11 @@
 //! What somebody may rely on who looked before: directories and their version, numbered calls, lists of work.
 
 use crate::world::{SESSION, World, create, delete, mkdir, path, stat};
+use base::attributes::NewAttributes;
 use base::error::ErrorKind;
+use base::id::InodeId;
 use base::limit::{HOLDER_MAX, HOLDERS_TOLD_MAX};
-use meta::request::{Garbage, NewAttributes, NewInode, Place, Seen};
+use meta::request::{Garbage, NewInode, Place, Seen};
 use meta::{Caller, Reply, Request};
 use std::time::Duration;
 
@@ -46,7 +48,7 @@ fn versions_of_directories() {
         chmod("/a", 0o755),
         Request::SetAttributes {
             path: path("/a"),
-            new: NewAttributes { modified: Some(world.wall), ..Default::default() },
+            new: NewAttributes { modified_ms: Some(world.wall.0), ..Default::default() },
         },
     ] {
         world.ask(same.clone()).expect("done");
@@ -142,7 +144,7 @@ fn work_is_told() {
 /// What a path stands for and the version of its rights, as the store says.
 fn seen(world: &mut World, name: &str) -> Seen {
     match world.ask(stat(name)) {
-        Ok(Reply::Attributes(found)) => Seen { inode: Some(found.inode), version: Some(found.version) },
+        Ok(Reply::Attributes(found)) => Seen { inode: Some(InodeId(found.inode)), version: Some(found.version) },
         other => panic!("{name}: {other:?}"),
     }
 }
@@ -165,7 +167,7 @@ fn changes_of_what_was_seen() {
     let nothing = Seen { inode: None, version: None };
     let set = |new: NewAttributes| Request::SetAttributes { path: path("/d/a"), new };
     let before = seen(&mut world, "/d/a");
-    world.ask(set(NewAttributes { modified: Some(world.wall), ..Default::default() })).expect("set");
+    world.ask(set(NewAttributes { modified_ms: Some(world.wall.0), ..Default::default() })).expect("set");
     assert_eq!(seen(&mut world, "/d/a"), before);
     world.ask(provided(vec![before], chmod("/d/a", 0o600))).expect("it is as it was");
     for change in [
@@ -311,12 +313,12 @@ fn directories_that_were_empty() {
         world.ask(request).expect("made");
     }
     let number = |world: &mut World, name: &str| match world.ask(stat(name)) {
-        Ok(Reply::Attributes(found)) => found.inode,
+        Ok(Reply::Attributes(found)) => InodeId(found.inode),
         other => panic!("{name}: {other:?}"),
     };
     let top = Seen { version: None, ..seen(&mut world, "/t") };
     let empty = vec![number(&mut world, "/t/a"), number(&mut world, "/t/b")];
-    let delete_tree = |empty: Vec<base::id::InodeId>| Request::Provided {
+    let delete_tree = |empty: Vec<InodeId>| Request::Provided {
         directories: 0,
         seen: vec![top],
         empty,

@@ -2,11 +2,12 @@
 
 use crate::newer::{log_of, write};
 use crate::world::{SESSION, World, create, mkdir, path, small_file, stat};
-use base::acl::{ACCESS, AclEntry, DEFAULT, GROUP, MASK, OTHER, USER};
+use base::acl::{ACCESS, Acl, AclEntry, DEFAULT, GROUP, MASK, OTHER, USER};
+use base::attributes::{Attributes, NewAttributes};
 use base::error::ErrorKind;
 use base::id::SessionId;
 use base::limit::NOTE_MAX;
-use meta::request::{Attributes, NewAttributes, NewInode, PutFile, User};
+use meta::request::{NewInode, PutFile, User};
 use meta::{Caller, Reply, Request};
 
 const BOB: SessionId = SessionId(0xB0B);
@@ -32,7 +33,7 @@ fn handed_down() -> Vec<AclEntry> {
 }
 
 fn set(world: &mut World, name: &str, acl: Vec<AclEntry>) -> Result<Reply, base::error::Error> {
-    let new = NewAttributes { acl: Some(acl), ..NewAttributes::default() };
+    let new = NewAttributes { acl: Some(Acl { entries: acl }), ..NewAttributes::default() };
     world.ask(Request::SetAttributes { path: path(name), new })
 }
 
@@ -99,7 +100,7 @@ fn handed_down_to_what_is_made() {
         ("/d/a/b/f", 0o660, got()),
     ] {
         let found = attributes(&mut world, name);
-        assert_eq!((found.mode, found.acl, found.group.as_deref()), (mode, list, Some("supergroup")), "{name}");
+        assert_eq!((found.mode, found.acl, found.group.as_str()), (mode, list, "supergroup"), "{name}");
     }
     let open = NewAttributes { mode: Some(0o1520), group: Some("staff".to_string()), ..NewAttributes::default() };
     world.ask(mkdir("/e")).expect("made");
@@ -107,7 +108,7 @@ fn handed_down_to_what_is_made() {
     world.ask(Request::Create { path: path("/e/a/b/f"), overwrite: false, parents: true, new }).expect("made");
     for (name, mode) in [("/e/a", 0o720), ("/e/a/b", 0o720), ("/e/a/b/f", 0o644)] {
         let found = attributes(&mut world, name);
-        assert_eq!((found.mode, found.acl, found.group.as_deref()), (mode, vec![], Some("staff")), "{name}");
+        assert_eq!((found.mode, found.acl, found.group.as_str()), (mode, vec![], "staff"), "{name}");
     }
     // What would be handed down twice does not fit: it is not made.
     let name = |number: usize| format!("{number:02}{}", "n".repeat(80));
@@ -125,7 +126,7 @@ fn keep_old_note(world: &mut World, name: &str, note: &[u8]) {
     world.ask(Request::SetAttributes { path: path(name), new }).expect("set");
     let inode = attributes(world, name).inode;
     world.power_off(1);
-    let key = [&[0x11][..], &inode.0.to_be_bytes()].concat();
+    let key = [&[0x11][..], &inode.to_be_bytes()].concat();
     let value = log_of(world).0.into_iter().rev().find(|(_, known, _)| *known == key).and_then(|(_, _, value)| value);
     let mut value = value.expect("a record");
     // Tag 28, the list that there is beside each note that is set now: of no entries.
@@ -169,7 +170,8 @@ fn lists_in_old_notes() {
         assert_eq!(attributes(&mut world, "/f").acl, [], "{none:?}");
     }
     let caller = Caller { session: SESSION, call: 0, floor: 0 };
-    let long = NewAttributes { note: Some(vec![0; NOTE_MAX]), acl: Some(bobs()), ..NewAttributes::default() };
+    let long =
+        NewAttributes { note: Some(vec![0; NOTE_MAX]), acl: Some(Acl { entries: bobs() }), ..NewAttributes::default() };
     let set = Request::SetAttributes { path: path("/d"), new: long };
     let refused = world.ask_as(caller, set).expect("answered").map_err(|error| error.kind());
     assert_eq!(refused, Err(ErrorKind::Invalid), "both together are too long");

@@ -2,6 +2,7 @@
 //! notes of gateways that are not, are kept.
 
 use crate::world::{World, append, create, delete, mkdir, path, stat};
+use base::attributes::NewAttributes;
 use base::checksum::crc32c;
 use base::disk::{BlockFile, FileKind, FileName};
 use base::env::Random;
@@ -9,7 +10,7 @@ use base::error::{Error, ErrorKind};
 use base::id::{ChunkId, DeviceId, GroupId};
 use base::limit::BLOCK;
 use base::version::ProgramVersion;
-use meta::request::{FileHandle, NewAttributes, Place};
+use meta::request::{FileHandle, Place};
 use meta::{Reply, Request};
 use sim::file::SimFile;
 use sim::random::SimRandom;

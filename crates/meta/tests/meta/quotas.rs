@@ -1,11 +1,12 @@
 //! Quotas: what is refused, what is counted, and that the sums are those of a recount whatever happened before.
 
 use crate::world::{World, create, delete, mkdir, path};
+use base::attributes::NewAttributes;
 use base::error::ErrorKind;
 use base::id::{Generation, GroupId, InodeId, SessionId};
 use base::policy::Policy;
 use base::quota::Exceeded;
-use meta::request::{FileHandle, Limit, NewAttributes, NewInode, PutFile, Quota, User};
+use meta::request::{FileHandle, Limit, NewInode, PutFile, Quota, User};
 use meta::{Caller, Reply, Request};
 use std::time::Duration;
 

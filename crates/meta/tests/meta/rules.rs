@@ -58,7 +58,7 @@ fn life_of_a_file() {
     let second = group(world.ask(next((first, 1000)))).group;
     world.ask(Request::SyncLength { inode, generation, group: second, length: 10 }).expect("length");
     let located = locate(&mut world, "/f", 0, u64::MAX);
-    assert!(located.attributes.writing && located.attributes.length == 1010);
+    assert!(located.attributes.open && located.attributes.length == 1010);
     assert_eq!(located.extents.iter().map(|extent| extent.open).collect::<Vec<_>>(), [false, true]);
     assert_eq!(world.refusal(append("/f")), ErrorKind::Busy);
     assert!(
@@ -134,7 +134,7 @@ fn abandoned() {
     let (inode, generation, open) = (file.inode, file.generation, file.group.group);
     world.ask(Request::SyncLength { inode, generation, group: open, length: 9 }).expect("length");
     world.ask(Request::Abandon { inode, generation }).expect("abandoned");
-    assert!(matches!(world.ask(stat("/f")), Ok(Reply::Attributes(file)) if file.length == 5 && !file.writing));
+    assert!(matches!(world.ask(stat("/f")), Ok(Reply::Attributes(file)) if file.length == 5 && !file.open));
     assert_eq!(garbage(&mut world).0.len(), 2);
 }
 

@@ -74,7 +74,7 @@ fn sessions_end() {
     for (orphan, length) in orphans.iter().zip([120, 0]) {
         let recovered = Request::Recovered { inode: orphan.inode, generation: orphan.generation, length };
         assert!(
-            matches!(world.ask(recovered.clone()), Ok(Reply::Attributes(file)) if file.length == length && !file.writing)
+            matches!(world.ask(recovered.clone()), Ok(Reply::Attributes(file)) if file.length == length && !file.open)
         );
         assert_eq!(world.refusal(recovered), ErrorKind::Stale, "the first one counts");
     }

@@ -1,13 +1,14 @@
 //! A store on simulated devices, driven one step at a time.
 
 use crate::model::OPEN;
+use base::attributes::Attributes;
 use base::disk::Disk;
 use base::error::{ErrorKind, Result};
-use base::id::{DeviceId, GroupId, NodeId, SessionId};
+use base::id::{DeviceId, GroupId, InodeId, NodeId, SessionId};
 use base::planted::Planted;
 use base::policy::Class;
 use base::unit::{MIB, Time, WallTime};
-use meta::request::{Attributes, NewInode, Place, PutFile, User};
+use meta::request::{NewInode, Place, PutFile, User};
 use meta::{Caller, Effect, MergeJob, Opened, Path, Reply, Request, Settings, Store};
 use sim::disk::{SimDevice, SimDisk, SimFaults};
 use sim::file::SimFileDevice;
@@ -29,6 +30,8 @@ pub struct World {
     pub replies: BTreeMap<u64, Result<Reply>>,
     pub opened: Opened,
     pub next_call: u64,
+    /// Its directories know how many names they have.
+    pub are_counted: bool,
     /// What callers that say no other session ask no call below of again.
     pub floor: u64,
     /// Answers remembered for a session, if not as many as usual; counts when the store is opened.
@@ -56,6 +59,7 @@ impl World {
             replies: BTreeMap::new(),
             opened: Opened { replayed: 0, sessions: 0 },
             next_call: 1,
+            are_counted: true,
             floor: 0,
             calls_max: None,
             answers_max: None,
@@ -244,7 +248,7 @@ impl World {
         let mut names = BTreeMap::new();
         let mut directories = vec![String::new()];
         while let Some(directory) = directories.pop() {
-            let mut after = None;
+            let (mut after, mut children) = (None, 0);
             loop {
                 let list = Request::List { path: path(&format!("{directory}/")), after, limit: 3, located: false };
                 let Ok(Reply::Entries { entries, more, .. }) = self.ask(list) else {
@@ -252,17 +256,24 @@ impl World {
                 };
                 for entry in &entries {
                     let name = format!("{directory}/{}", entry.name);
-                    let length = if entry.attributes.writing { OPEN } else { entry.attributes.length };
+                    let length = if entry.attributes.open { OPEN } else { entry.attributes.length };
                     self.ways_lead_to(&name, &entry.attributes);
                     names.insert(name.clone(), (!entry.attributes.directory).then_some(length));
                     if entry.attributes.directory {
                         directories.push(name);
                     }
+                    children += 1;
                 }
                 after = entries.last().map(|entry| entry.name.clone());
                 if !more {
                     break;
                 }
+            }
+            let Ok(Reply::Attributes(found)) = self.ask(stat(&format!("{directory}/"))) else {
+                panic!("seed {}: no '{directory}'", self.seed)
+            };
+            if self.are_counted {
+                assert_eq!(found.children, Some(children), "seed {}: '{directory}'", self.seed);
             }
         }
         names
@@ -279,7 +290,7 @@ impl World {
         assert_eq!(found.len(), 1 + name.matches('/').count(), "seed {}: {name}", self.seed);
         assert_eq!(found.last(), Some(listed), "seed {}: {name}", self.seed);
         assert!(found[..found.len() - 1].iter().all(|above| above.directory), "seed {}: {name}", self.seed);
-        let back = self.ask(Request::PathOf { inode: listed.inode });
+        let back = self.ask(Request::PathOf { inode: InodeId(listed.inode) });
         assert_eq!(back, Ok(Reply::PathOf(name.to_string())), "seed {}", self.seed);
     }
 }

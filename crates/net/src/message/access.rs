@@ -30,45 +30,6 @@ pub struct Wanted {
     pub owner: bool,
 }
 
-/// An access control list as it is stored: beside the permission bits only what these do not say.
-#[derive(Clone, PartialEq, Eq, Message)]
-pub struct Acl {
-    /// In the order of their numbers and names.
-    #[prost(message, repeated, tag = "1")]
-    pub entries: Vec<AclEntry>,
-}
-
-/// One entry of it, as `base::acl::AclEntry`.
-#[derive(Clone, PartialEq, Eq, Message)]
-pub struct AclEntry {
-    /// 0 for access, 1 for what new children inherit.
-    #[prost(uint32, tag = "1")]
-    pub scope: u32,
-    /// 0 user, 1 group, 2 mask, 3 other.
-    #[prost(uint32, tag = "2")]
-    pub kind: u32,
-    /// Permission bits rwx.
-    #[prost(uint32, tag = "3")]
-    pub permissions: u32,
-    /// Whom it is about; empty: owner or owning group.
-    #[prost(string, tag = "4")]
-    pub name: String,
-}
-
-impl From<base::acl::AclEntry> for AclEntry {
-    fn from(entry: base::acl::AclEntry) -> AclEntry {
-        let base::acl::AclEntry { scope, kind, permissions, name } = entry;
-        AclEntry { scope, kind, permissions, name }
-    }
-}
-
-impl From<AclEntry> for base::acl::AclEntry {
-    fn from(entry: AclEntry) -> base::acl::AclEntry {
-        let AclEntry { scope, kind, permissions, name } = entry;
-        base::acl::AclEntry { scope, kind, permissions, name }
-    }
-}
-
 /// Asks whether everything below a directory may be removed: a bounded part of it is looked at in each call.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct JudgeBelow {

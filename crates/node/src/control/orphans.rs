@@ -9,7 +9,6 @@ use crate::device::control::Copied;
 use crate::log::Level;
 use crate::node::Node;
 use crate::place::Place;
-use crate::translate::wire_attributes;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, DeviceId, Generation, GroupId, InodeId};
 use base::layout::Replica;
@@ -147,7 +146,7 @@ async fn end(node: &Node, orphan: Orphan) -> Result<Option<Attributes>> {
         // Of two that end it at once both say what is missing, and the one that did it counts.
         Ok(meta::Reply::Attributes(attributes)) => {
             node.metrics.damaged_ends.fetch_add(u64::from(is_damaged), Ordering::Relaxed);
-            Ok(Some(wire_attributes(attributes)))
+            Ok(Some(attributes))
         }
         Ok(other) => unreachable!("the end of a file was answered by {other:?}"),
     }
@@ -195,7 +194,7 @@ fn fence_of(ask: &Recover) -> meta::Request {
 pub async fn recover(node: &Node, caller: Caller, ask: Recover) -> Result<Attributes> {
     let inode = InodeId(ask.inode);
     match node.metadata()?.ask_for(caller, fence_of(&ask)).await? {
-        meta::Reply::Attributes(attributes) => return Ok(wire_attributes(attributes)),
+        meta::Reply::Attributes(attributes) => return Ok(attributes),
         meta::Reply::Orphans(orphans) => {
             for orphan in orphans {
                 if let Some(ended) = end(node, orphan).await? {
@@ -207,7 +206,7 @@ pub async fn recover(node: &Node, caller: Caller, ask: Recover) -> Result<Attrib
     }
     let locate = meta::Request::Locate { file: meta::request::Place::Inode(inode), offset: 0, length: 0 };
     match node.metadata()?.ask(locate).await? {
-        meta::Reply::Located(located) => Ok(wire_attributes(located.attributes)),
+        meta::Reply::Located(located) => Ok(located.attributes),
         other => unreachable!("a file was asked for, not {other:?}"),
     }
 }

@@ -273,6 +273,7 @@ async fn hdfs_permissions() {
     ann.mkdirs("/shared/ann/in/deep", 0o777).await.expect("everybody may");
     let made = ann.status("/shared/ann/in").await;
     assert_eq!((made.owner.as_str(), made.group.as_str(), made.permission.bits), ("ann-x", "supergroup", 0o755));
+    assert_eq!((made.children, ann.status("/shared/ann/in/deep").await.children), (Some(1), Some(0)));
     // Others go through and list, and change nothing.
     assert!(bob.names("/shared/ann", "").await.expect("allowed").is_some());
     let annes = "\"/shared/ann\":ann-x:supergroup:drwxr-xr-x";
