@@ -1,6 +1,8 @@
 //! What is kept with a file or directory besides its bytes: permission bits, owners, times, extended attributes, a
 //! gateway's note.
 
+pub mod format;
+
 use crate::format::{InodeRecord, SessionRecord, XattrRecord, XattrsRecord};
 use crate::key::Key;
 use crate::names::Found;

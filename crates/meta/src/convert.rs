@@ -1,11 +1,11 @@
 //! Between records on disk and the types of requests and replies.
 
+use crate::attributes::format::remembered;
 use crate::format::{
     BagRecord, CarriedRecord, ColumnRecord, FencedRecord, FileResultRecord, FilesRecord, GroupRecord, HandleRecord,
     InodeRecord, LimitsRecord, PlacedRecord, PolicyRecord, QuotaRecord, ReplicaRecord, ReplyRecord, WalkRecord,
     WriterRecord,
 };
-use crate::inode::remembered;
 use crate::reply::Reply;
 use crate::request::{BagInfo, BagState, Carried, FileHandle, KnownGroup, NewGroup, Orphan, Quota};
 use crate::state::missing;

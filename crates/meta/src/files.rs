@@ -1,10 +1,10 @@
 //! Files while they are written and read: leases, groups, extents.
 
+use crate::attributes::format::kept;
 use crate::attributes::{check_holder, check_mode, check_new};
 use crate::convert;
 use crate::devices::GroupOf;
 use crate::format::{ExtentRecord, GroupRecord, InodeRecord, KeptRecord, NameRecord, RangeRecord, WriterRecord};
-use crate::inode::kept;
 use crate::key::Key;
 use crate::names::{Found, gone};
 use crate::path::Path;

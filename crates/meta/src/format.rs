@@ -4,8 +4,8 @@ pub use crate::answers::format::{
     AnswerRecord, AttributesRecord, CallRecord, FencedRecord, FileResultRecord, FilesRecord, FloorRecord, HandleRecord,
     LimitsRecord, PlacedRecord, ReplyRecord,
 };
+pub use crate::attributes::format::{InodeRecord, KeptRecord, OldNoteRecord, WriterRecord};
 pub use crate::bags::format::{BagNameRecord, BagRecord, CarriedRecord};
-pub use crate::inode::{InodeRecord, KeptRecord, OldNoteRecord, WriterRecord};
 use base::checksum::crc32c;
 use base::limit::BLOCK;
 use base::version::ProgramVersion;

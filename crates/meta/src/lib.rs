@@ -16,7 +16,6 @@ mod floors;
 mod format;
 mod garbage;
 mod holders;
-mod inode;
 mod key;
 mod layers;
 mod locate;
