@@ -136,7 +136,7 @@ impl State {
             mode,
             note: new.note.clone(),
             // A note is a gateway's word, and brings no list: only those of older stores count.
-            acl: (!list.is_empty() || has_list(&new.note)).then(|| Acl { entries: list }),
+            acl: (!list.is_empty() || has_list(&new.note)).then_some(Acl { entries: list }),
             copies: new.copies,
             children: directory.then_some(0),
             generation: FIRST_GENERATION,
