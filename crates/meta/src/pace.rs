@@ -15,6 +15,9 @@ const WINDOW: Duration = Duration::from_millis(10);
 /// So many requests in a window make the pause the longest; fewer a shorter one, for then there is time.
 const MANY: u64 = 20;
 
+/// And fewer than so many none at all: who looks how far a removal is does not slow it down, and a step is soon over.
+const FEW: u64 = 5;
+
 /// Names that are made go on counting for the steps that follow, but not more than this many: those of four full requests of small files.
 const MADE_MAX: u64 = 4 * COMPOUND_FILES_MAX as u64;
 
@@ -47,7 +50,7 @@ impl Pace {
         if age >= WINDOW {
             (self.window, self.requests, self.came) = (now, requests, came);
         }
-        let asked = came.max(before).min(MANY);
+        let asked = Some(came.max(before).min(MANY)).filter(|asked| *asked >= FEW).unwrap_or(0);
         let waiting = next_inode.saturating_sub(self.made).min(MADE_MAX);
         let names = if asked == 0 { STEP_MAX } else { (waiting as usize).clamp(STEP_BESIDE_OTHERS, STEP_MAX) };
         self.made = next_inode - waiting.saturating_sub(names as u64);
@@ -58,7 +61,7 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
-    use super::{MANY, PAUSE_MAX, Pace, WINDOW};
+    use super::{FEW, MANY, PAUSE_MAX, Pace, WINDOW};
     use crate::garbage::{STEP_BESIDE_OTHERS, STEP_MAX};
     use base::unit::Time;
 
@@ -87,5 +90,7 @@ mod tests {
         assert_eq!(pace.due(256), now.after(PAUSE_MAX / 2));
         now = now.after(WINDOW);
         assert_eq!(pace.step(now, many + MANY / 2, 256), STEP_MAX);
+        assert_eq!(pace.step(now, many + MANY / 2 + FEW - 1, 256), STEP_MAX);
+        assert!(pace.due(256) <= now, "few requests count for none");
     }
 }
