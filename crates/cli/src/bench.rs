@@ -4,6 +4,7 @@ mod appends;
 mod floor;
 mod ground;
 mod loopback;
+mod many_names;
 mod metadata;
 mod mixed;
 mod payload;
@@ -40,7 +41,8 @@ use table::Table;
   stormwell bench --data /mnt/fast --only bag_push,bag_pull
 
 It starts a server of its own on a new directory, which it removes at the end. A row that misses its bar says FAIL;
-one that moved fewer bytes than it claims is invalid, and then the exit code is 1.")]
+one that moved fewer bytes than it claims is invalid, and then the exit code is 1. Rows that begin with names_ run only
+if --only names them: with ten million names they take many minutes.")]
 pub struct Bench {
     /// Directory on the disk to measure
     #[arg(long, value_name = "DIR", default_value = ".")]
@@ -57,13 +59,16 @@ pub struct Bench {
     /// Put and get this tree in the rows with small files, instead of the sources that cargo downloaded
     #[arg(long, value_name = "DIR")]
     tree: Option<PathBuf>,
+    /// Files that the rows about many names make and remove
+    #[arg(long, value_name = "COUNT", default_value_t = many_names::NAMES, value_parser = clap::value_parser!(u64).range(1..))]
+    names: u64,
     /// One short round of 256 MiB: shows that everything runs, not how fast
     #[arg(long)]
     quick: bool,
 }
 
 /// Every row, in the order in which they run.
-const ROWS: [&str; 19] = [
+const ROWS: [&str; 23] = [
     "start_to_first_write",
     "memory_idle",
     "bag_push",
@@ -82,6 +87,10 @@ const ROWS: [&str; 19] = [
     "mixed",
     "recover",
     "space",
+    "names_memory",
+    "names_restart",
+    "names_stat",
+    "names_load",
     "memory_bench",
 ];
 
@@ -102,6 +111,11 @@ struct Run {
 impl Run {
     fn wants(&self, rows: &[&str]) -> bool {
         self.only.is_empty() || self.only.iter().any(|name| rows.contains(&name.as_str()))
+    }
+
+    /// Whether one of these rows was named: they are no part of a whole run.
+    fn names(&self, rows: &[&str]) -> bool {
+        !self.only.is_empty() && self.wants(rows)
     }
 
     fn begin(&self, what: &str) {
@@ -134,6 +148,7 @@ impl Bench {
         }
         let mut ground = Ground::new(context, &self.data, size, rounds, time)?;
         (ground.tree, ground.quick) = (self.tree, self.quick);
+        ground.names = if self.quick { self.names.min(many_names::NAMES_QUICK) } else { self.names };
         let mut run =
             Run { only: self.only, table: Table::new(context.json)?, quiet: context.quiet, verdicts: Vec::new() };
         run.begin(&format!(
@@ -199,6 +214,11 @@ async fn measure(run: &mut Run, ground: &mut Ground, context: &Context) -> Resul
     if run.wants(&["space"]) {
         run.begin("space after 90 % was deleted");
         run.end([space::space(ground, context).await?])?;
+    }
+    if run.names(&["names_memory", "names_restart", "names_stat", "names_load"]) {
+        run.begin("many names made, recovered, and removed beside other work");
+        let removal = run.names(&["names_stat", "names_load"]);
+        run.end(many_names::rows(ground, context, removal).await?)?;
     }
     if run.wants(&["memory_bench"]) {
         run.end([resources::memory_bench(ground, run.verdicts.len())?])?;

@@ -13,7 +13,10 @@ use base::limit::LIST_PAGE_MAX;
 use prost::Message;
 
 /// Most names that one step takes apart: with up to `EXTENTS_AT_ONCE` extents of 170 bytes of log each, a step stays below 200 KiB.
-const STEP_MAX: usize = 64;
+pub const STEP_MAX: usize = 64;
+
+/// The same while there are requests, each of which may wait for a step: about as long as for one another.
+pub const STEP_BESIDE_OTHERS: usize = 16;
 
 /// Most extents that one step releases.
 const EXTENTS_MAX: usize = 256;
@@ -129,8 +132,8 @@ impl State {
         Ok(())
     }
 
-    /// One step of taking apart what was detached. False if there is nothing left that this program can take apart.
-    pub fn collect_step(&mut self) -> Result<bool> {
+    /// One step of taking apart what was detached, of up to so many names. False if there is nothing left that this program can take apart.
+    pub fn collect_step(&mut self, names: usize) -> Result<bool> {
         let from = Key::Detached(self.collect_from);
         let mut found = None;
         self.layers.scan(&from.encode(), &after_prefix(&[from.ordinal()]), |key, _| {
@@ -142,7 +145,7 @@ impl State {
             return Ok(false);
         };
         let savepoint = self.savepoint();
-        match self.take_apart(inode) {
+        match self.take_apart(inode, names) {
             Err(error) if error.kind() == ErrorKind::Unsupported => {
                 // Bytes of it are in a group that a newer program knows: that one goes on with it.
                 self.take_back(&savepoint);
@@ -153,7 +156,7 @@ impl State {
         }
     }
 
-    fn take_apart(&mut self, inode: InodeId) -> Result<()> {
+    fn take_apart(&mut self, inode: InodeId, limit: usize) -> Result<()> {
         let record: InodeRecord =
             self.layers.record(&Key::Inode(inode))?.ok_or_else(|| missing("the record of a detached inode"))?;
         if !record.directory {
@@ -163,14 +166,20 @@ impl State {
             }
             return Ok(());
         }
-        let names = self.names_in(inode, "", STEP_MAX)?;
-        let all = names.len() < STEP_MAX;
+        let after = match self.collect_after.take() {
+            Some((directory, last)) if directory == inode => last,
+            _ => String::new(),
+        };
+        let names = self.names_in(inode, &after, limit)?;
+        let last = names.last().map(|(name, _)| name.clone()).filter(|_| names.len() == limit);
         for (name, found) in names {
             let child = self.named_inode(&found)?;
             self.remove(&Key::Name(inode, &name));
             self.detach(InodeId(found.inode), child)?;
         }
-        if all {
+        if let Some(last) = last {
+            self.collect_after = Some((inode, last));
+        } else if after.is_empty() || !self.has_names(inode)? {
             self.counters.directories = self.counters.directories.saturating_sub(1);
             self.remove_inode(inode, &record);
             self.remove(&Key::Detached(inode));

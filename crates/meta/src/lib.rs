@@ -24,6 +24,7 @@ mod merge;
 mod moves;
 mod names;
 mod nodes;
+mod pace;
 mod pack;
 pub mod path;
 pub mod place;
@@ -43,6 +44,7 @@ mod walk;
 mod whose;
 mod widen;
 
+pub use layers::Frozen;
 pub use merge::{MergeJob, MergeResult};
 pub use path::Path;
 pub use reply::Reply;

@@ -29,8 +29,8 @@ pub struct Replayed {
     pub least: ProgramVersion,
 }
 
-/// Bytes read at once in search of groups.
-const WINDOW: usize = 256 << 10;
+/// Bytes read at once in search of groups: most groups have a few blocks, and a read of the disk for each takes longer than all else.
+const WINDOW: usize = 1 << 20;
 
 /// A whole group of the log.
 struct Group {
@@ -177,7 +177,11 @@ fn read_groups(
             && header.padded() <= length - offset
         {
             // Bounded by the segment's length, as just checked.
-            let bytes = read(disk, segment, offset, header.padded() as usize)?;
+            let padded = header.padded() as usize;
+            let bytes = match block.get(..padded) {
+                Some(whole) => whole.to_vec(),
+                None => read(disk, segment, offset, padded)?,
+            };
             if format::group_is_whole(&bytes, &header) {
                 // Behind the first header only now: bytes of a torn group, which anybody may have written, can look like the header of another
                 // version.

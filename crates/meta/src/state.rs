@@ -83,6 +83,9 @@ pub struct State {
     pub garbage_from: GroupId,
     /// What is being taken apart and has a lower number is for a newer program.
     pub collect_from: InodeId,
+    /// The directory that is being taken apart and the last name that went: thousands of removals that are not merged yet lie before the
+    /// next one, and would be passed over with each step. Nothing relies on it; none begins with the first name.
+    pub collect_after: Option<(InodeId, String)>,
     /// `MergedRecord::least`.
     pub least: ProgramVersion,
     sequence: u64,
@@ -135,6 +138,7 @@ impl State {
             made_work: true,
             garbage_from: GroupId(0),
             collect_from: InodeId(0),
+            collect_after: None,
             least: ProgramVersion::default(),
             sequence,
             entry_max,
@@ -193,6 +197,7 @@ impl State {
         }
         self.counters = savepoint.counters;
         if changed {
+            self.collect_after = None;
             self.directories.clear();
             self.quotas_known.clear();
         }

@@ -1,8 +1,10 @@
 //! The store as a step machine: requests and finished disk operations in, replies and disk operations out.
 
 use crate::holders::Holders;
+use crate::layers::Frozen;
 use crate::log::Log;
 use crate::merge::{MergeJob, MergeResult};
+use crate::pace::Pace;
 use crate::replay;
 use crate::reply::Reply;
 use crate::request::{Caller, Request};
@@ -115,6 +117,8 @@ pub struct Store<T> {
     waiting: BTreeMap<(u64, u64), Waiting<T>>,
     requests: u64,
     effects: Vec<Effect<T>>,
+    /// When something is taken apart beside them.
+    pace: Pace,
     merge_bytes: usize,
     /// When the oldest change was made that is neither merged nor being merged.
     unmerged_since: Option<Time>,
@@ -170,6 +174,7 @@ impl<T> Store<T> {
             waiting: BTreeMap::new(),
             requests: 0,
             effects: Vec::new(),
+            pace: Pace::default(),
             merge_bytes: settings.merge_bytes,
             unmerged_since: None,
             merge_failure: None,
@@ -378,10 +383,17 @@ impl<T> Store<T> {
     }
 
     fn collect(&mut self) -> Result<()> {
-        if self.state.collecting && self.state.collect_step()? {
-            self.commit()?;
+        if self.state.collecting && self.collect_due() <= self.state.now {
+            let names = self.pace.step(self.state.now, self.requests, self.state.counters.next_inode);
+            if self.state.collect_step(names)? {
+                self.commit()?;
+            }
         }
         Ok(())
+    }
+
+    fn collect_due(&self) -> Time {
+        self.pace.due(self.state.counters.next_inode)
     }
 
     fn count(&mut self) -> Result<()> {
@@ -397,10 +409,11 @@ impl<T> Store<T> {
             true => None,
             false => self.unmerged_since.map(|since| since.after(MERGE_AGE)),
         };
-        let work = if self.state.collecting || self.state.counting {
+        let work = if self.state.counting {
             Some(Time::ZERO)
         } else {
-            self.state.sessions.next_end()
+            let collect = self.state.collecting.then(|| self.collect_due());
+            collect.into_iter().chain(self.state.sessions.next_end()).min()
         };
         let work = work.map(|time| self.stuck.map_or(time, |stuck| stuck.max(time)));
         merge.into_iter().chain(work).min()
@@ -442,16 +455,17 @@ impl<T> Store<T> {
     }
 
     /// What became of a merge job. On success log segments come free, and whatever waited for those changes is answered:
-    /// they are durable in the tree.
-    pub fn merged(&mut self, now: Time, done: MergeResult) {
+    /// they are durable in the tree. The overlay that was merged is nobody's any more: freeing it takes milliseconds, on whatever thread
+    /// has time for that.
+    pub fn merged(&mut self, now: Time, done: MergeResult) -> Option<Arc<Frozen>> {
         self.state.now = now;
-        let failure = match done.result.and_then(|()| self.state.layers.merged().map(|_| ())) {
-            Ok(()) => {
+        let (failure, freed) = match done.result.and_then(|()| self.state.layers.merged()) {
+            Ok(freed) => {
                 self.log.merged(done.sequence);
                 self.release();
-                None
+                (None, freed)
             }
-            Err(error) => Some(error),
+            Err(error) => (Some(error), None),
         };
         if let Some(error) = failure {
             // If the log failed too, nothing can make durable what is not: not even reads of it may be answered.
@@ -462,6 +476,7 @@ impl<T> Store<T> {
                 Some(Error::new(ErrorKind::Io, format!("changes are refused until a restart, reads go on: {error}")));
         }
         self.advance();
+        freed
     }
 
     /// Whether changes are taken: `Full` while the log has no room, the failure after the log or the tree failed.

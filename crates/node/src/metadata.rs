@@ -8,7 +8,7 @@ use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, SessionId};
 use base::planted::Planted;
 use base::unit::Time;
-use meta::{Caller, Effect, MergeJob, MergeResult, Reply, Request, Store};
+use meta::{Caller, Effect, Frozen, MergeJob, MergeResult, Reply, Request, Store};
 use net::{Cork, Responder};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::mpsc::sync_channel;
@@ -164,8 +164,8 @@ pub fn spawn(
         work: Mutex::default(),
         planted: settings.planted,
     });
-    // One job at a time: the store freezes no second layer before the first is merged.
-    let (jobs, merging) = mpsc::channel(1);
+    // One layer is merged at a time, and the one before it may not be freed yet.
+    let (jobs, merging) = mpsc::channel(2);
     let merger = world.aside("meta-merge", Box::pin(merge(merging, metadata.clone())))?;
     let (opened, opening) = sync_channel(1);
     let served = metadata.clone();
@@ -199,10 +199,37 @@ pub fn spawn(
     Ok((metadata, vec![serving, merger]))
 }
 
-/// Runs merge jobs, which block for tens of milliseconds, away from the thread that answers.
-async fn merge(mut jobs: mpsc::Receiver<MergeJob>, metadata: Arc<Metadata>) {
+/// What is done away from the thread that answers, because it takes milliseconds or tens of them.
+enum Aside {
+    Merge(MergeJob),
+    /// A layer that was merged.
+    Free(Arc<Frozen>),
+}
+
+/// Freed layers of so many changes, some tens of megabytes, leave the allocator with memory that nobody else will want.
+const MANY_CHANGES: usize = 200_000;
+
+/// Merges and frees layers.
+async fn merge(mut jobs: mpsc::Receiver<Aside>, metadata: Arc<Metadata>) {
     while let Some(job) = jobs.recv().await {
-        metadata.send(Item::Merged(job.run()));
+        match job {
+            Aside::Merge(job) => metadata.send(Item::Merged(job.run())),
+            Aside::Free(frozen) => {
+                let many = frozen.overlay.len() >= MANY_CHANGES;
+                drop(frozen);
+                if many {
+                    os::process::give_back_memory();
+                }
+            }
+        }
+    }
+}
+
+fn hand_over(jobs: &mpsc::Sender<Aside>, job: Aside) {
+    if jobs.try_send(job).is_err() {
+        unreachable!(
+            "the merging task has one layer to merge and one to free at the most, and lives as long as this one"
+        );
     }
 }
 
@@ -210,7 +237,7 @@ struct Thread {
     metadata: Arc<Metadata>,
     store: Store<Then>,
     clock: Arc<dyn Clock>,
-    jobs: mpsc::Sender<MergeJob>,
+    jobs: mpsc::Sender<Aside>,
     /// What was taken out of the mailbox; kept for its memory.
     inbox: Vec<Item>,
     /// Long ones (`Item::is_long`) that wait for their turns.
@@ -256,7 +283,11 @@ impl Work for Thread {
             Item::Ask { caller, request, then } => {
                 self.store.submit(now, self.clock.wall(), caller, request, then);
             }
-            Item::Merged(merged) => self.store.merged(now, merged),
+            Item::Merged(merged) => {
+                if let Some(frozen) = self.store.merged(now, merged) {
+                    hand_over(&self.jobs, Aside::Free(frozen));
+                }
+            }
             Item::Stop => self.stopping = true,
         });
         (self.inbox, self.long) = (inbox, long);
@@ -264,10 +295,8 @@ impl Work for Thread {
             self.renew_kept_open(now);
             self.store.tick(now, self.clock.wall());
         }
-        if let Some(job) = self.store.merge_job(now)
-            && self.jobs.try_send(job).is_err()
-        {
-            unreachable!("the merging task takes one job at a time and lives as long as this one");
+        if let Some(job) = self.store.merge_job(now) {
+            hand_over(&self.jobs, Aside::Merge(job));
         }
         self.perform(disk);
         if self.stopping && self.in_flight == 0 && self.long.is_empty() {

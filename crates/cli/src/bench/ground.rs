@@ -45,6 +45,8 @@ pub struct Ground {
     pub quick: bool,
     /// The tree of the rows with small files; none means the demo's.
     pub tree: Option<PathBuf>,
+    /// Files that the rows about many names remove.
+    pub names: u64,
     server: Server,
     sampler: Sampler,
     context: Context,
@@ -97,7 +99,7 @@ impl Ground {
         let size = (size.min(room) / CHUNK).max(1) * CHUNK;
         let raw = Raw::new(scratch.path());
         let context = at(context, server.address());
-        Ok(Ground { raw, rounds, size, time, quick: false, tree: None, server, sampler, context, scratch })
+        Ok(Ground { raw, rounds, size, time, quick: false, tree: None, names: 0, server, sampler, context, scratch })
     }
 
     /// A session with the server.

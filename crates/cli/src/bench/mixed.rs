@@ -149,7 +149,8 @@ impl Set {
     }
 }
 
-fn all_done(results: Vec<(String, Result<()>)>) -> Result<()> {
+/// An error if one of these files was not put.
+pub fn all_done(results: Vec<(String, Result<()>)>) -> Result<()> {
     results.into_iter().try_for_each(|(_, result)| result)
 }
 
@@ -170,7 +171,8 @@ async fn round(set: &Set, time: Duration) -> Result<(Took, u64)> {
     Ok((all, bytes))
 }
 
-fn cut_off(error: tokio::task::JoinError) -> Error {
+/// The error of a task that did not come to its end.
+pub fn cut_off(error: tokio::task::JoinError) -> Error {
     Error::new(ErrorKind::Io, format!("a part of the row was cut off: {error}"))
 }
 

@@ -4,6 +4,7 @@
 
 mod attributes;
 mod bags;
+mod bench;
 mod cluster;
 mod console;
 mod copies;

@@ -42,6 +42,36 @@ fn big_trees_go_in_steps() {
     }
 }
 
+/// A large directory that is being taken apart goes to its last name, whatever is asked, refused and merged between the steps.
+#[test]
+fn large_directories_go_whole() {
+    let mut world = World::new(7);
+    for page in 0..4 {
+        let files = (0..250).map(|number| small_file(&format!("/t/f{page}-{number}"))).collect();
+        world.ask(Request::PutFiles { files }).expect("files");
+    }
+    world.ask(delete("/t")).expect("deleted");
+    for step in 0..10 {
+        world.now = world.now.after(Duration::from_millis(2));
+        let (now, wall) = (world.now, world.wall);
+        world.store().tick(now, wall);
+        world.run();
+        match step % 3 {
+            0 => assert_eq!(world.refusal(delete("/t")), ErrorKind::NotFound),
+            1 => world.merge(),
+            // Too many at once.
+            _ => {
+                let files = vec![small_file("/x/f"); 300];
+                assert_eq!(world.refusal(Request::PutFiles { files }), ErrorKind::Invalid);
+            }
+        }
+    }
+    world.pass(Duration::from_secs(1));
+    let totals = Totals { files: 0, directories: 1, bytes: 0 };
+    assert_eq!(world.ask(Request::Usage), Ok(Reply::Usage(totals)));
+    assert!(world.dump().is_empty());
+}
+
 /// A session that is not renewed ends: its files keep what was synced, its leases are stale, and the node is told what to seal.
 #[test]
 fn sessions_end() {

@@ -186,7 +186,7 @@ impl World {
         }
     }
 
-    /// Lets time pass and ticks until nothing is left to do now.
+    /// Lets time pass and ticks until nothing is left to do now or after a pause between two steps.
     pub fn pass(&mut self, time: Duration) {
         self.now = self.now.after(time);
         self.wall = WallTime(self.wall.0 + time.as_millis() as u64);
@@ -194,9 +194,12 @@ impl World {
             let (now, wall) = (self.now, self.wall);
             self.store().tick(now, wall);
             self.run();
-            if self.stopped() || self.store().next_tick().is_none_or(|next| next > now) {
+            let soon = now.after(Duration::from_millis(10));
+            let Some(next) = self.store().next_tick().filter(|next| *next <= soon) else { return };
+            if self.stopped() {
                 return;
             }
+            self.now = now.max(next);
             self.merge();
         }
         panic!("seed {}: ticks without end", self.seed);
@@ -213,7 +216,7 @@ impl World {
     pub fn merge_with(&mut self, job: MergeJob) {
         let done = job.run();
         let now = self.now;
-        self.store().merged(now, done);
+        drop(self.store().merged(now, done));
         self.run();
     }
 
