@@ -14,6 +14,7 @@ mod payload;
 mod secret;
 mod server;
 mod stats;
+mod sync;
 mod tls;
 
 pub use call::{Body, Call, Responder, Service};

@@ -3,12 +3,13 @@
 use crate::credit::Piece;
 use crate::frame::{self, CREDIT, Header};
 use crate::payload::Payload;
+use crate::sync::{AtomicBool, AtomicUsize, Mutex, MutexGuard};
 use base::net::AtOnce;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::io::IoSlice;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::task::{Context, Waker};
 
 /// Payload parts up to here are copied in line: cheaper than a slice of their own in the write.

@@ -24,6 +24,7 @@ mod places;
 mod serve;
 mod service;
 mod settings;
+mod sync;
 mod translate;
 mod troubles;
 mod world;

@@ -1,8 +1,9 @@
 //! How the network's tasks hand work to an engine's thread: a queue whose reader sleeps in its disk's `poll`.
 
+use crate::sync::{AtomicBool, Mutex};
 use base::disk::Wake;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 /// The sending and receiving side of one engine's queue. It refuses nothing, because its senders are bounded: connections by the memory of
 /// the questions that are worked on, over all of them (`limit::CALLS_MEMORY_MAX`, `limit::DEVICE_CALLS_MEMORY_MAX` and `limit::URGENT_CALLS_MEMORY_MAX`, of which each item holds its part until it is answered),

@@ -4,12 +4,13 @@
 
 use crate::device::thread::Thread;
 use crate::device::{Device, Item};
+use crate::sync::{Mutex, MutexGuard};
 use crate::world::{Turn, Work};
 use base::disk::{Disk, Done};
 use base::id::Owner;
 use base::policy::Level;
 use chunk::Request;
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
+use std::sync::{Arc, TryLockError, Weak};
 
 /// Largest payload that an asker's thread takes in: what is longer is worth a wake-up, and others wait for that thread, too.
 const PAYLOAD_MAX: usize = 16 << 10;

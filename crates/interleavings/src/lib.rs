@@ -1,0 +1,21 @@
+//! Every order in which threads can meet in the hand-made waking of `node` and `net`, tried by loom (record 0439). The files that are checked
+//! are those of the two crates, compiled once more with loom's locks and atomics; what stands around them is as small as it can be.
+
+mod device;
+pub mod here;
+#[path = "../../node/src/mailbox.rs"]
+#[allow(dead_code)]
+pub mod mailbox;
+pub mod mailboxes;
+#[path = "../../net/src/outbound.rs"]
+#[allow(dead_code)]
+mod outbound;
+pub mod outbounds;
+#[path = "../../net/src/payload.rs"]
+#[allow(dead_code)]
+mod payload;
+mod sleeper;
+mod sync;
+mod world;
+
+use net::{credit, frame};
