@@ -18,7 +18,7 @@ impl Thread {
         Thread { device, inbox: Vec::new(), left: Vec::new() }
     }
 
-    pub(super) fn turn(&mut self, done: &mut Vec<Done>, disk: &mut dyn Disk) -> Turn {
+    pub(super) fn turn(&mut self, done: &mut [Done], disk: &mut dyn Disk) -> Turn {
         assert!(done.is_empty(), "nothing is told to be finished");
         self.device.mailbox.awake();
         self.left.drain(..).for_each(|(token, op)| disk.submit(token, op));
