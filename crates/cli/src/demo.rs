@@ -38,8 +38,9 @@ const STREAM_KILLED: u64 = GIB;
 /// Bytes that the bare disk is measured with.
 const RAW: u64 = GIB;
 
-/// A stream that is not in its middle after so long is killed where it is.
-const MIDDLE_WAIT_MAX: Duration = Duration::from_secs(20);
+/// A stream that is not in its middle after so long is killed where it is. The other server is dead meanwhile, and whoever puts gives up after
+/// `limit::CALL_SILENCE_MAX`.
+const MIDDLE_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Put a tree, stream through a bag, kill the server in the middle, and compare every acknowledged byte
 #[derive(Debug, Args)]
