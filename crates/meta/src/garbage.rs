@@ -37,7 +37,7 @@ impl State {
                 record.parent = 0;
                 self.put(&Key::Inode(inode), &record);
                 self.put(&Key::Detached(inode), &detached);
-                self.collect_from_start();
+                self.collect_from(inode);
                 return Ok(());
             }
             self.charge(InodeId(record.parent), &record.name, Load { names: -1, bytes: 0 })?;
@@ -66,14 +66,14 @@ impl State {
             record.parent = 0;
             self.put(&Key::Inode(inode), &record);
             self.mark(&Key::Detached(inode));
-            self.collect_from_start();
+            self.collect_from(inode);
         }
         Ok(())
     }
 
-    /// There is something to take apart, perhaps before what was passed over.
-    fn collect_from_start(&mut self) {
-        (self.collecting, self.collect_from) = (true, InodeId(0));
+    /// There is this to take apart, perhaps before what was passed over.
+    fn collect_from(&mut self, inode: InodeId) {
+        (self.collecting, self.collect_from) = (true, self.collect_from.min(inode));
     }
 
     fn remove_file(&mut self, inode: InodeId, record: &InodeRecord) {
@@ -132,8 +132,9 @@ impl State {
         Ok(())
     }
 
-    /// One step of taking apart what was detached, of up to so many names. False if there is nothing left that this program can take apart.
-    pub fn collect_step(&mut self, names: usize) -> Result<bool> {
+    /// One step of taking apart what was detached first, of up to so many names: how many names' work it was. None if there is nothing left
+    /// that this program can take apart.
+    pub fn collect_step(&mut self, names: usize) -> Result<Option<usize>> {
         let from = Key::Detached(self.collect_from);
         let mut found = None;
         self.layers.scan(&from.encode(), &after_prefix(&[from.ordinal()]), |key, _| {
@@ -142,21 +143,23 @@ impl State {
         })?;
         let Some(inode) = found else {
             self.collecting = false;
-            return Ok(false);
+            return Ok(None);
         };
+        // Nothing lies before it but what went and is not merged yet.
+        self.collect_from = inode;
         let savepoint = self.savepoint();
         match self.take_apart(inode, names) {
             Err(error) if error.kind() == ErrorKind::Unsupported => {
                 // Bytes of it are in a group that a newer program knows: that one goes on with it.
                 self.take_back(&savepoint);
                 self.collect_from = InodeId(inode.0.saturating_add(1));
-                Ok(true)
+                Ok(Some(1))
             }
-            done => done.map(|()| true),
+            done => done.map(Some),
         }
     }
 
-    fn take_apart(&mut self, inode: InodeId, limit: usize) -> Result<()> {
+    fn take_apart(&mut self, inode: InodeId, limit: usize) -> Result<usize> {
         let record: InodeRecord =
             self.layers.record(&Key::Inode(inode))?.ok_or_else(|| missing("the record of a detached inode"))?;
         if !record.directory {
@@ -164,7 +167,7 @@ impl State {
                 self.remove_file(inode, &record);
                 self.remove(&Key::Detached(inode));
             }
-            return Ok(());
+            return Ok(EXTENTS_MAX / EXTENTS_AT_ONCE);
         }
         let after = match self.collect_after.take() {
             Some((directory, last)) if directory == inode => last,
@@ -172,6 +175,8 @@ impl State {
         };
         let names = self.names_in(inode, &after, limit)?;
         let last = names.last().map(|(name, _)| name.clone()).filter(|_| names.len() == limit);
+        // The directory itself is one more.
+        let work = names.len() + 1;
         for (name, found) in names {
             let child = self.named_inode(&found)?;
             self.remove(&Key::Name(inode, &name));
@@ -184,7 +189,7 @@ impl State {
             self.remove_inode(inode, &record);
             self.remove(&Key::Detached(inode));
         }
-        Ok(())
+        Ok(work)
     }
 
     /// The numbers behind the first byte or bytes of up to `limit` keys that begin with `prefix`.

@@ -41,8 +41,8 @@ impl Pace {
         if next_inode.saturating_sub(self.made) >= STEP_BESIDE_OTHERS as u64 { Time::ZERO } else { self.due }
     }
 
-    /// A step is done now: how many names it may take apart.
-    pub fn step(&mut self, now: Time, requests: u64, next_inode: u64) -> usize {
+    /// A step begins now: how many names it may take apart.
+    pub fn begin(&mut self, now: Time, requests: u64, next_inode: u64) -> usize {
         let age = now.since(self.window);
         // What was asked long ago says nothing.
         let (came, before) =
@@ -53,9 +53,14 @@ impl Pace {
         let asked = Some(came.max(before).min(MANY)).filter(|asked| *asked >= FEW).unwrap_or(0);
         let waiting = next_inode.saturating_sub(self.made).min(MADE_MAX);
         let names = if asked == 0 { STEP_MAX } else { (waiting as usize).clamp(STEP_BESIDE_OTHERS, STEP_MAX) };
-        self.made = next_inode - waiting.saturating_sub(names as u64);
+        self.made = next_inode - waiting;
         self.due = now.after(PAUSE_MAX * asked as u32 / MANY as u32);
         names
+    }
+
+    /// So many names' work was done in the step.
+    pub fn end(&mut self, taken: usize, next_inode: u64) {
+        self.made = self.made.saturating_add(taken as u64).min(next_inode);
     }
 }
 
@@ -70,27 +75,32 @@ mod tests {
     #[test]
     fn pauses() {
         let (mut pace, mut now) = (Pace::default(), Time::from_nanos(1_000_000_000));
-        assert_eq!(pace.step(now, 5, 0), STEP_MAX, "requests of long ago do not count");
+        let step = |pace: &mut Pace, now: Time, requests: u64, next_inode: u64| {
+            let names = pace.begin(now, requests, next_inode);
+            pace.end(names, next_inode);
+            names
+        };
+        assert_eq!(step(&mut pace, now, 5, 0), STEP_MAX, "requests of long ago do not count");
         assert!(pace.due(0) <= now);
         let many = 5 + 2 * MANY;
-        assert_eq!(pace.step(now, many, 0), STEP_BESIDE_OTHERS);
+        assert_eq!(step(&mut pace, now, many, 0), STEP_BESIDE_OTHERS);
         assert_eq!(pace.due(0), now.after(PAUSE_MAX));
         assert!(pace.due(STEP_BESIDE_OTHERS as u64) <= now, "as many were made as a step takes");
-        for step in 1..=256 / STEP_MAX {
-            assert!(pace.due(256) <= now, "256 were made, and {step} steps are not done");
-            assert_eq!(pace.step(now, many, 256), STEP_MAX);
+        for done in 1..=256 / STEP_MAX {
+            assert!(pace.due(256) <= now, "256 were made, and {done} steps are not done");
+            assert_eq!(step(&mut pace, now, many, 256), STEP_MAX);
         }
         now = now.after(WINDOW);
-        assert_eq!(pace.step(now, many, 256), STEP_BESIDE_OTHERS);
+        assert_eq!(step(&mut pace, now, many, 256), STEP_BESIDE_OTHERS);
         assert_eq!(pace.due(256), now.after(PAUSE_MAX), "those who asked may wait for the disk");
         now = now.after(WINDOW);
-        assert_eq!(pace.step(now, many + MANY / 2, 256), STEP_BESIDE_OTHERS);
+        assert_eq!(step(&mut pace, now, many + MANY / 2, 256), STEP_BESIDE_OTHERS);
         now = now.after(WINDOW);
-        assert_eq!(pace.step(now, many + MANY / 2, 256), STEP_BESIDE_OTHERS);
+        assert_eq!(step(&mut pace, now, many + MANY / 2, 256), STEP_BESIDE_OTHERS);
         assert_eq!(pace.due(256), now.after(PAUSE_MAX / 2));
         now = now.after(WINDOW);
-        assert_eq!(pace.step(now, many + MANY / 2, 256), STEP_MAX);
-        assert_eq!(pace.step(now, many + MANY / 2 + FEW - 1, 256), STEP_MAX);
+        assert_eq!(step(&mut pace, now, many + MANY / 2, 256), STEP_MAX);
+        assert_eq!(step(&mut pace, now, many + MANY / 2 + FEW - 1, 256), STEP_MAX);
         assert!(pace.due(256) <= now, "few requests count for none");
     }
 }

@@ -116,6 +116,8 @@ pub struct Store<T> {
     /// By the sequence number that has to be durable, and the order of the requests.
     waiting: BTreeMap<(u64, u64), Waiting<T>>,
     requests: u64,
+    /// Requests of clients and gateways.
+    asked: u64,
     effects: Vec<Effect<T>>,
     /// When something is taken apart beside them.
     pace: Pace,
@@ -173,6 +175,7 @@ impl<T> Store<T> {
             log,
             waiting: BTreeMap::new(),
             requests: 0,
+            asked: 0,
             effects: Vec::new(),
             pace: Pace::default(),
             merge_bytes: settings.merge_bytes,
@@ -190,6 +193,8 @@ impl<T> Store<T> {
         self.state.wall = wall;
         self.state.layers.forget_observed();
         self.requests += 1;
+        // The node's own questions and renewals are nobody who waits.
+        self.asked += u64::from(caller.session != SessionId(0) && !matches!(request, Request::Renew));
         self.state.sessions.pass(caller);
         let (user, request) = match request {
             Request::For { user, request } => (Some(user), *request),
@@ -384,10 +389,16 @@ impl<T> Store<T> {
 
     fn collect(&mut self) -> Result<()> {
         if self.state.collecting && self.collect_due() <= self.state.now {
-            let names = self.pace.step(self.state.now, self.requests, self.state.counters.next_inode);
-            if self.state.collect_step(names)? {
+            let names = self.pace.begin(self.state.now, self.asked, self.state.counters.next_inode);
+            let mut taken = 0;
+            // Small directories go several at once, each a transaction: else a tree of them would go one with each pause.
+            while taken < names
+                && let Some(work) = self.state.collect_step(names - taken)?
+            {
+                taken += work;
                 self.commit()?;
             }
+            self.pace.end(taken, self.state.counters.next_inode);
         }
         Ok(())
     }

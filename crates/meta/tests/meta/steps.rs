@@ -1,6 +1,6 @@
 //! Things that are done in steps or take time: taking big trees apart, ending sessions, the end of the log, failures.
 
-use crate::world::{World, append, create, delete, mkdir, small_file, stat};
+use crate::world::{SESSION, World, append, create, delete, mkdir, small_file, stat};
 use base::disk::FileKind;
 use base::error::ErrorKind;
 use base::id::SessionId;
@@ -70,6 +70,44 @@ fn large_directories_go_whole() {
     let totals = Totals { files: 0, directories: 1, bytes: 0 };
     assert_eq!(world.ask(Request::Usage), Ok(Reply::Usage(totals)));
     assert!(world.dump().is_empty());
+}
+
+/// Beside many requests of others a step takes several small directories, not one, and beside the node's own as much as beside none.
+#[test]
+fn small_directories_go_together() {
+    for (session, expected) in [(SESSION, 8), (SessionId(0), 32)] {
+        let mut world = World::new(8);
+        for page in 0..10 {
+            let files = (0..100).map(|number| small_file(&format!("/t/d{page}-{number}/f"))).collect();
+            world.ask(Request::PutFiles { files }).expect("files");
+        }
+        world.pass(Duration::from_secs(1));
+        world.ask(delete("/t")).expect("deleted");
+        let directories = |world: &mut World| match world
+            .ask_as(Caller { session: SessionId(0), call: 0, floor: 0 }, Request::Usage)
+        {
+            Some(Ok(Reply::Usage(totals))) => totals.directories,
+            other => panic!("{other:?}"),
+        };
+        let mut steps = Vec::new();
+        for _ in 0..150 {
+            for _ in 0..20 {
+                world.ask_as(Caller { session, call: 0, floor: 0 }, stat("/")).expect("answered").expect("there");
+            }
+            let before = directories(&mut world);
+            world.now = world.now.after(Duration::from_millis(2));
+            let (now, wall) = (world.now, world.wall);
+            world.store().tick(now, wall);
+            world.run();
+            steps.push(before - directories(&mut world));
+        }
+        // The first ones go over the top, and are larger because so many names were made just before.
+        steps.retain(|step| *step > 0);
+        steps.sort_unstable();
+        assert_eq!(steps[steps.len() / 2], expected, "{session:?}: {steps:?}");
+        world.pass(Duration::from_secs(1));
+        assert_eq!(directories(&mut world), 1);
+    }
 }
 
 /// A session that is not renewed ends: its files keep what was synced, its leases are stale, and the node is told what to seal.
