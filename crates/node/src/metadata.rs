@@ -215,6 +215,10 @@ async fn merge(mut jobs: mpsc::Receiver<Aside>, metadata: Arc<Metadata>) {
         match job {
             Aside::Merge(job) => metadata.send(Item::Merged(job.run())),
             Aside::Free(frozen) => {
+                // A log that waits for room waits for the merge.
+                if let Ok(Aside::Merge(job)) = jobs.try_recv() {
+                    metadata.send(Item::Merged(job.run()));
+                }
                 let many = frozen.overlay.len() >= MANY_CHANGES;
                 drop(frozen);
                 if many {
