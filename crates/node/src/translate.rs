@@ -314,7 +314,10 @@ fn locate(ask: file::Locate) -> Result<Request> {
 }
 
 fn set_attributes(ask: file::SetAttributes) -> Result<Request> {
-    let new = ask.new.unwrap_or_default();
+    let Some(new) = ask.new else {
+        let text = "a change of attributes says none; nothing was done: use a client of the server's version";
+        return Err(Error::new(ErrorKind::Invalid, text));
+    };
     Ok(of(ask.user, seen(ask.looked, Request::SetAttributes { path: path(&ask.path)?, new })))
 }
 
