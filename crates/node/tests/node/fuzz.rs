@@ -109,7 +109,7 @@ impl Corpus {
             of(&file::Answered { asked: file::Asked { client: device, call: 5 } }),
             of(&file::DiskUsage { path: other.clone(), ..Default::default() }),
             of(&file::Devices {}),
-            of(&file::SetAttributes { path: path.clone(), ..Default::default() }),
+            of(&file::SetAttributes { path: path.clone(), new: Some(Default::default()), ..Default::default() }),
             of(&file::GetXattrs { path: path.clone(), name: String::new() }),
             of(&file::SetXattr {
                 path: path.clone(),
