@@ -412,6 +412,9 @@ impl State {
     /// A name came into the directory or left it: that is a change of the directory's content.
     fn names_changed(&mut self, directory: InodeId, change: i64, copied: bool) -> Result<()> {
         let mut record = self.named_inode(&NameRecord { inode: directory.0, directory: true })?;
+        if copied && record.children.is_none() {
+            return Ok(());
+        }
         if !copied {
             record.modified = self.wall.0;
         }

@@ -72,7 +72,7 @@ pub struct SetAttributes {
     /// Absolute path.
     #[prost(string, tag = "1")]
     pub path: String,
-    /// What to change; absent: nothing.
+    /// What to change; absent: refused.
     #[prost(message, optional, tag = "30")]
     pub new: Option<NewAttributes>,
     /// What the asker looked up and relies on: if it is otherwise by now the answer is `Stale`, and nothing is done; absent: nothing.
