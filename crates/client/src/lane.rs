@@ -7,24 +7,19 @@
 use crate::client::Client;
 use crate::columns::{Head, to_write};
 use crate::packer::{Compound, Results, Touched, Work};
+use crate::room::Tries;
 use crate::writer::CreateOptions;
 use base::error::{Error, ErrorKind, Result};
-use base::limit::FULL_WAIT;
 use base::policy::Level;
 use bytes::Bytes;
 use net::Payload;
 use net::message::file::{NewAttributes, NewGroup, PackGroup, PutFile, PutFiles};
 use net::message::{Id, chunk};
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
 use tokio::sync::{Mutex, mpsc};
 
 /// Nobody takes a shared group over, so there is one generation of it.
 const GENERATION: u64 = 1;
-
-/// The first wait for room on full devices; each is twice the one before, up to the last.
-const FULL_PAUSE_FIRST: Duration = Duration::from_millis(20);
-const FULL_PAUSE_LAST: Duration = Duration::from_secs(1);
 
 pub(crate) struct Lane {
     client: Client,
@@ -131,18 +126,15 @@ impl Lane {
         }
         let payload = Payload::new(self.gather(compound));
         let clock = self.client.session.clock.clone();
-        let (mut full_since, mut pause, mut cut_short) = (None, FULL_PAUSE_FIRST, false);
+        let (mut tries, mut cut_short) = (Tries::default(), false);
         let (group, start) = loop {
             match self.append(&payload).await {
                 Ok(place) => break place,
                 // Its device failed or cannot be reached: the next group lies elsewhere once that is known. No file names what it may have taken.
                 Err(error) if error.kind() == ErrorKind::Full || self.is_gone(&error) => {
-                    let since = *full_since.get_or_insert(clock.now());
-                    if clock.now().since(since) >= FULL_WAIT {
+                    if !tries.goes_on(&*clock).await {
                         return Err(error);
                     }
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(FULL_PAUSE_LAST);
                 }
                 // The node was killed with a part of the append written, so that the same one does not follow on. No file names
                 // that part; another group takes all of it.

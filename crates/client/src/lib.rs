@@ -20,6 +20,7 @@ mod producer;
 mod quota;
 mod range;
 mod reader;
+mod room;
 mod routes;
 mod sides;
 mod stream;

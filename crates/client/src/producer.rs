@@ -1,6 +1,7 @@
 //! Pushing chunks into a bag: many on their way, each to the least busy of a few devices that answer.
 
 use crate::bag::{Bag, LOOK_EVERY, Scope, follow};
+use crate::room::Pauses;
 use crate::sides::{SIDES, Side, Sides};
 use base::env::Random;
 use base::error::{Error, ErrorKind, Result};
@@ -96,10 +97,6 @@ struct Member {
     quiet_since: Option<Time>,
 }
 
-/// The first wait for room on full devices; each is twice the one before, up to the last.
-const FULL_PAUSE_FIRST: Duration = Duration::from_millis(10);
-const FULL_PAUSE_LAST: Duration = Duration::from_millis(500);
-
 /// A push without an answer is asked again after a pause, each twice the one before, up to the last. Each of them has waited
 /// `CALL_SILENCE_MAX` for the answer already.
 const AGAIN_PAUSE_FIRST: Duration = Duration::from_millis(100);
@@ -189,7 +186,7 @@ impl Shared {
             Err(error) => return fail(error),
         };
         let length = payload.length() as u64;
-        let mut pause = FULL_PAUSE_FIRST;
+        let mut pauses = Pauses::default();
         while self.failed.get().is_none() {
             self.look_if_due();
             let device = self.choose(length);
@@ -200,14 +197,13 @@ impl Shared {
             };
             match self.note(device, length, began, result) {
                 Next::Done => break,
-                Next::TryAgain => tokio::time::sleep(pause).await,
+                Next::TryAgain => pauses.rest().await,
                 Next::Elsewhere => (),
                 Next::Fail(error) => {
                     fail(error);
                     break;
                 }
             }
-            pause = (pause * 2).min(FULL_PAUSE_LAST);
         }
         drop(permits);
     }

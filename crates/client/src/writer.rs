@@ -2,6 +2,7 @@
 
 use crate::client::Client;
 use crate::flow::{Compressing, Flow, Order, Ordered};
+use crate::room::Tries;
 use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
 use base::fault::contained;
@@ -11,7 +12,8 @@ use base::net::Boxed;
 use base::policy::Compression;
 use base::request::current;
 use bytes::{Bytes, BytesMut};
-use net::message::file::{self, Attributes, BeginBlock, HoldersAnswer, SeenHolder};
+use net::message::Ask;
+use net::message::file::{self, Attributes, BeginBlock, HoldersAnswer, OpenedFile, SeenHolder};
 use net::message::quota::Reserve;
 use std::future::Future;
 use std::sync::Arc;
@@ -137,7 +139,7 @@ impl Client {
             group_above,
             above_alike,
         };
-        let opened = self.ask(&ask).await?;
+        let opened = self.open_to_write(&ask).await?;
         Ok(FileWriter { made: true, ..FileWriter::start(self.relying_on_nothing(), path, opened, modified_ms)? })
     }
 
@@ -155,8 +157,20 @@ impl Client {
         let (asked, looked) = (self.asked, self.looked());
         let ask =
             file::Append { path: path_text, holder, began_length, began_generation, inode, generation, asked, looked };
-        let opened = self.ask(&ask).await?;
+        let opened = self.open_to_write(&ask).await?;
         FileWriter::start(self.relying_on_nothing(), path, opened, 0)
+    }
+
+    /// Opens a file for writing. Where the store has no device with room for its first bytes, there may be one soon: what was deleted comes
+    /// back by and by, and devices report it every second.
+    async fn open_to_write<A: Ask<Answer = OpenedFile>>(&self, ask: &A) -> Result<OpenedFile> {
+        let mut tries = Tries::default();
+        loop {
+            match self.ask(ask).await {
+                Err(error) if error.kind() == ErrorKind::Full && tries.goes_on(&*self.session.clock).await => (),
+                other => return other,
+            }
+        }
     }
 }
 
@@ -195,7 +209,7 @@ impl Client {
 }
 
 impl FileWriter {
-    fn start(client: Client, path: &str, mut opened: file::OpenedFile, modified_ms: u64) -> Result<FileWriter> {
+    fn start(client: Client, path: &str, mut opened: OpenedFile, modified_ms: u64) -> Result<FileWriter> {
         let attributes = opened.attributes.take().unwrap_or_default();
         let window_bytes = window_of(&client);
         let window = Arc::new(Semaphore::new(window_bytes));

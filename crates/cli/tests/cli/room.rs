@@ -30,6 +30,7 @@ fn full_and_back() {
             assert!(files.len() < 20, "160 MiB took {} files and as many pushes of 8 MiB", files.len());
         };
         full.failed(4, "is full");
+        assert!(!files.is_empty(), "turn {turn}: no file had room, although everything of the turn before was deleted");
         for (path, seed) in &files {
             assert!(store.run(&["cat", path]).done().stdout == noise(PART, *seed), "{path} has changed");
         }

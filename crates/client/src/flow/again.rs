@@ -4,6 +4,7 @@ use super::append::{Append, Part, Sent, perform};
 use super::refusals::{Next, Reason};
 use super::{Flow, Marker, explain};
 use crate::columns::{Head, together};
+use crate::room::Pauses;
 use base::error::{Error, ErrorKind, Result};
 use base::id::DeviceId;
 use base::planted::Planted;
@@ -12,12 +13,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use net::message::chunk;
 use std::collections::VecDeque;
-use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
-
-/// The first wait for room on a full device; each is twice the one before, up to the last.
-const FULL_PAUSE_FIRST: Duration = Duration::from_millis(20);
-const FULL_PAUSE_LAST: Duration = Duration::from_secs(1);
 
 /// What goes out again in the next group because the one before ended early: everything behind its first byte that is missing.
 #[derive(Default)]
@@ -116,12 +112,12 @@ impl Flow {
 
     /// Asks again for an append all of whose predecessors are there, as long as only room is missing, or its device.
     async fn insist(&mut self, mut append: Append, mut error: Error) -> Result<()> {
-        let mut pause = FULL_PAUSE_FIRST;
+        let mut pauses = Pauses::default();
         loop {
             if error.kind() == ErrorKind::Full || self.is_gone(append.column, &error) {
                 let device = DeviceId(append.ask.device.value());
                 match self.refusals.next(device, self.client.session.clock.now()) {
-                    Next::Wait => tokio::time::sleep(pause).await,
+                    Next::Wait => pauses.rest().await,
                     Next::Elsewhere => {
                         self.refused.push((append, error));
                         return Ok(());
@@ -132,7 +128,6 @@ impl Flow {
                         return Err(explain(error, &self.path));
                     }
                 }
-                pause = (pause * 2).min(FULL_PAUSE_LAST);
             }
             let mut result = self.reach_in_order(append.column).await.map(|()| chunk::AppendAnswer::default());
             if result.is_ok() {
@@ -178,7 +173,7 @@ impl Flow {
     /// Begins the next group behind what was sent in the present one, all of which is acknowledged. Full devices may have room in a while; for
     /// one that is gone nobody waits.
     pub(super) async fn begin_group(&mut self) -> Result<()> {
-        let mut pause = FULL_PAUSE_FIRST;
+        let mut pauses = Pauses::default();
         loop {
             let error = match self.next_group().await {
                 Err(error) if error.kind() == ErrorKind::Full => error,
@@ -201,8 +196,7 @@ impl Flow {
             if self.refusals.is_over(self.client.session.clock.now()) {
                 return Err(error);
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(FULL_PAUSE_LAST);
+            pauses.rest().await;
         }
     }
 
