@@ -93,9 +93,10 @@ impl Core {
         self.journal.last = sequence;
     }
 
-    /// Copies what the journal has gathered into the early file if somebody waits who needs no more.
+    /// Copies what the journal has gathered into the early file if somebody waits who needs no more, and if a segment stands ready behind the
+    /// current one: an opening puts what it finds early into that, and on a full file system it could not make one.
     pub fn keep_early(&mut self) {
-        if !self.early.is_there() || !self.journal.is_awaited_early() {
+        if !self.early.is_there() || !self.journal.is_awaited_early() || self.journal_log.free.is_empty() {
             return;
         }
         let records = self.journal_log.groups.iter().map(|group| &group.records[group.early..]);

@@ -197,3 +197,34 @@ fn a_stale_entry_hides_nothing() {
     assert_eq!(world.read_all(ChunkId(1 << 40)).expect("read"), [7; 100]);
     assert!(world.read_all(ChunkId(110)).is_err());
 }
+
+/// On a full file system, where no segment can be made for the journal, too, a device opens with what is early, whenever it was killed.
+#[test]
+fn a_full_file_system_has_room_for_it() {
+    let full = SimFaults { no_room_for: Some(FileKind::Journal), ..SimFaults::default() };
+    for records in 0..180 {
+        let (device, random) = (SimDevice::new(records, SimFaults::default()), SimRandom::new(records));
+        drop(World::open(&device, &with(None)).expect("opened"));
+        let mut log: Vec<u8> = Vec::new();
+        for life in 0..3 {
+            device.kill();
+            device.set_faults(full.clone());
+            let opened = World::open(&device, &with(None));
+            let (mut world, _) = opened.unwrap_or_else(|error| panic!("{records} records, life {life}: {error}"));
+            if !log.is_empty() {
+                let there = world.read_all(ChunkId(1)).expect("read");
+                assert!(there.starts_with(&log), "{records} records, life {life}: {} of {}", there.len(), log.len());
+                log = there;
+            }
+            for _ in 0..records {
+                let piece = bytes(&random, 2800);
+                let tag = world.submit(append(FILE, ChunkId(1), log.len() as u64, &piece, Level::Written, false));
+                for _ in 0..random.below(3) {
+                    world.turn();
+                }
+                let Some(Ok(Reply::Appended { .. })) = world.replies.remove(&tag) else { break };
+                log.extend_from_slice(&piece);
+            }
+        }
+    }
+}
