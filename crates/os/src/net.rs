@@ -6,6 +6,7 @@ mod holder;
 use crate::process::{Ending, is_ending};
 use base::error::{Error, ErrorKind, Result};
 use base::net::{AtOnce, Boxed, Listener, Net, Stream};
+use holder::{Holder, holder_of};
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
@@ -75,7 +76,7 @@ impl Net for TcpNet {
     fn connect<'a>(&'a self, address: &'a str) -> Boxed<'a, Result<Box<dyn Stream>>> {
         Box::pin(async move {
             let connected = async {
-                let stream = TcpStream::connect(address).await?;
+                let stream = connect(address).await?;
                 let peer = stream.peer_addr()?;
                 TcpPeer::boxed(stream, peer)
             };
@@ -117,26 +118,56 @@ fn is_own_name(host: &str) -> bool {
     !host.is_empty() && name.trim_end().eq_ignore_ascii_case(host)
 }
 
-/// Listens there. A port that is taken, and that no process has but one that is ending, is waited for.
+/// Connects to the first address of this name that answers.
+async fn connect(address: &str) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::InvalidInput, "the name has no address");
+    for candidate in tokio::net::lookup_host(address).await? {
+        let socket = socket_for(candidate)?;
+        match socket.connect(candidate).await {
+            // Where nobody listens on a port that connections take theirs from, the kernel may choose that one, and the socket meets itself.
+            Ok(stream) if stream.local_addr()? == candidate => last = io::ErrorKind::ConnectionRefused.into(),
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// A socket that shares its port. A server that starts again must not wait for old connections to be forgotten, neither its own nor those that
+/// we made from this machine with its port by chance: for a minute after they are closed the kernel would keep it from the server.
+fn socket_for(address: SocketAddr) -> io::Result<TcpSocket> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    Ok(socket)
+}
+
+/// Listens there. A port that is taken, and on which no process listens but one that is ending, is waited for.
 async fn bind_when_free(address: SocketAddr) -> Result<Listening> {
-    let mut ending = Ending::new(true);
+    let (mut ending, mut was_connection) = (Ending::new(true), false);
     loop {
         match bind(address) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
             bound => return bound.map_err(|error| bind_error(address, &error)),
         }
-        let holder = holder::listener_on(address.port());
-        let seen = holder.as_ref().map(|(process, _)| *process);
-        let pause = if seen.is_none_or(is_ending) { ending.pause(seen) } else { None };
+        let holder = holder_of(address.port());
+        let pause = match &holder {
+            Holder::Process(process, _) if is_ending(*process) => ending.pause(Some(*process)),
+            Holder::Process(..) => None,
+            Holder::Unseen => ending.pause(None),
+            Holder::Connection if was_connection => None,
+            Holder::Connection => {
+                // Who listened may have gone since then, and left connections that share the port.
+                was_connection = true;
+                continue;
+            }
+        };
         let Some(pause) = pause else { return Err(taken_error(address, holder)) };
         sleep(pause).await;
     }
 }
 
 fn bind(address: SocketAddr) -> io::Result<Listening> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // A server that starts again must not wait for old connections to be forgotten.
-    socket.set_reuseaddr(true)?;
+    let socket = socket_for(address)?;
     socket.bind(address)?;
     let listener = socket.listen(BACKLOG)?;
     let address = listener.local_addr()?;
@@ -161,12 +192,16 @@ fn bind_error(address: SocketAddr, error: &io::Error) -> Error {
     Error::new(ErrorKind::Io, format!("cannot listen on {address}: {error}; choose another address"))
 }
 
-fn taken_error(address: SocketAddr, holder: Option<(u32, String)>) -> Error {
+fn taken_error(address: SocketAddr, holder: Holder) -> Error {
     let text = match holder {
-        Some((process, name)) => {
+        Holder::Process(process, name) => {
             format!("{address} is taken by process {process} ({name}); stop it or choose another port")
         }
-        None => format!("{address} is taken by a process that cannot be seen from here; choose another port"),
+        Holder::Unseen => format!("{address} is taken by a process that cannot be seen from here; choose another port"),
+        Holder::Connection => format!(
+            "{address} is the own port of a connection that was made from this machine, and will be until a minute after that ends; choose a \
+             port that connections do not take (outside of net.ipv4.ip_local_port_range), or try again then"
+        ),
     };
     Error::new(ErrorKind::Busy, text)
 }

@@ -2,7 +2,7 @@
 #![allow(clippy::disallowed_methods)] // /proc is not data that an engine keeps.
 
 use base::error::{Error, ErrorKind, Result};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a process that was killed had, its locks and its ports, is free when the kernel is done with what the process had on its way to
 /// disks. Whoever wants it waits for so long.
@@ -19,22 +19,22 @@ const ENDING_PAUSE: Duration = Duration::from_millis(10);
 pub(crate) struct Ending {
     unseen: Duration,
     seen: Duration,
+    /// When somebody last looked. To look takes as long as a pause where there are thousands of sockets.
+    looked: Instant,
 }
 
 impl Ending {
     /// The whole wait, or none.
     pub(crate) fn new(waits: bool) -> Ending {
-        if waits {
-            Ending { unseen: ENDING_WAIT, seen: SEEN_ENDING_WAIT }
-        } else {
-            Ending { unseen: Duration::ZERO, seen: Duration::ZERO }
-        }
+        let (unseen, seen) = if waits { (ENDING_WAIT, SEEN_ENDING_WAIT) } else { (Duration::ZERO, Duration::ZERO) };
+        Ending { unseen, seen, looked: Instant::now() }
     }
 
     /// How long to wait now, or none: that was long enough. `holder` has what is waited for, if it is seen.
     pub(crate) fn pause(&mut self, holder: Option<u32>) -> Option<Duration> {
         let left = if holder.is_some_and(is_ending) { &mut self.seen } else { &mut self.unseen };
-        *left = left.checked_sub(ENDING_PAUSE)?;
+        let passed = std::mem::replace(&mut self.looked, Instant::now()).elapsed();
+        *left = left.checked_sub(passed.max(Duration::from_nanos(1)))?;
         Some(ENDING_PAUSE)
     }
 }

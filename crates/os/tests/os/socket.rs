@@ -99,6 +99,53 @@ fn ports_of_the_dying_are_waited_for() {
     });
 }
 
+/// A server starts on a port that a connection of ours has, or had a moment ago, as its own; one that another program's connection has is
+/// said at once: it will be taken for a minute.
+#[test]
+fn ports_of_connections() {
+    run(async {
+        let mut listener = TcpNet.listen("127.0.0.1:0").await.expect("a free port");
+        let address = listener.address();
+        let (near, far) = tokio::join!(TcpNet.connect(&address), listener.accept());
+        let (near, far) = (near.expect("connected"), far.expect("accepted"));
+        let own = far.peer();
+        drop(TcpNet.listen(&own).await.expect("our connection shares its port"));
+        drop(near);
+        drop(far);
+        drop(TcpNet.listen(&own).await.expect("and so does what is left of it"));
+        let other = std::net::TcpStream::connect(&address).expect("connected");
+        let own = other.local_addr().expect("it has one").to_string();
+        let mut listening = std::pin::pin!(TcpNet.listen(&own));
+        let asked = poll_fn(|context| Poll::Ready(listening.as_mut().poll(context))).await;
+        let Poll::Ready(Err(taken)) = asked else { panic!("it waits, or listens") };
+        assert_eq!(taken.kind(), ErrorKind::Busy);
+        assert!(taken.text().contains("own port of a connection"), "{taken}");
+    });
+}
+
+/// Where nobody listens nobody answers: the kernel gives a connection a port by chance, now and then the one that it goes to.
+#[test]
+fn nobody_meets_himself() {
+    run(async {
+        // Connections are given even ports as long as there are such (Linux since 4.2), and those that are listened on odd ones.
+        let even = || {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").ok()?;
+            let near = std::net::TcpStream::connect(listener.local_addr().ok()?).ok()?;
+            let (far, _) = listener.accept().ok()?;
+            let port = near.local_addr().ok()?.port();
+            // Closed from the other side first, the port is free at once.
+            drop(far);
+            drop(near);
+            Some(port)
+        };
+        let address = format!("127.0.0.1:{}", even().expect("a port"));
+        for _ in 0..40_000 {
+            let refused = TcpNet.connect(&address).await.err().expect("nobody listens there");
+            assert_eq!(refused.kind(), ErrorKind::Unreachable);
+        }
+    });
+}
+
 /// Sends a descriptor, closes it, and returns the two ends of the stream on which it is under way: it lives as long as they do. See
 /// unix(7), `SCM_RIGHTS`.
 fn sent_away(listener: std::net::TcpListener) -> (UnixStream, UnixStream) {
