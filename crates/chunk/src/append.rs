@@ -63,6 +63,8 @@ enum Course {
     Go,
     /// Its bytes are there.
     Retry,
+    /// So many of its first bytes are there: the node was killed between two of its records. The others come next.
+    Rest(usize),
     /// Its chunk was consumed; the length it had.
     Consumed(u64),
 }
@@ -88,6 +90,15 @@ impl Core {
                 self.reply_at(level, [0, self.journal.last], ticket, Reply::Appended { length });
             }
             Ok(Course::Retry) => self.bring_to(&append, ticket),
+            Ok(Course::Rest(there)) => {
+                let (offset, payload) = (offset + there as u64, payload.slice(there..));
+                let sums = BlockSums::of(&payload);
+                let (small_parts, cell) = (false, 0);
+                return self.append(
+                    ticket,
+                    Request::Append { chunk, owner, generation, offset, payload, sums, level, seal, small_parts, cell },
+                );
+            }
             Ok(Course::Go) => {
                 if !self.room_for_append(&append, payload.len()) {
                     return Some(Request::Append {
@@ -180,6 +191,9 @@ impl Core {
                 return Ok(Course::Retry);
             }
         }
+        if self.goes_on(append, payload, length) {
+            return Ok(Course::Rest((length - offset) as usize));
+        }
         if chunk.sealed || offset != length {
             let state = if chunk.sealed { "is sealed with" } else { "holds" };
             let text =
@@ -187,6 +201,24 @@ impl Core {
             return Err(Error::new(ErrorKind::Stale, text));
         }
         Ok(Course::Go)
+    }
+
+    /// Whether the chunk ends within this append, with bytes of it, and takes the rest: as a process that was killed leaves one of which some
+    /// records were written. Bytes under this generation at these places are this writer's, which asks again for what it sent. Small files, which
+    /// are not all of one writer's stream, go elsewhere instead.
+    fn goes_on(&self, append: &Append, payload: &Bytes, length: u64) -> bool {
+        let Some(chunk) = self.index.chunks.get(&append.chunk) else { return false };
+        let within = append.offset < length && length < append.offset + payload.len() as u64;
+        let plain = append.cell == 0 && !append.small_parts && matches!(append.owner, Owner::Group(_));
+        if !within || !plain || chunk.sealed || append.generation != chunk.generation {
+            return false;
+        }
+        let Some(open) = self.index.open.get(&append.chunk) else { return false };
+        // What is still in memory can be compared.
+        let from = append.offset.max(u64::from(open.flushed));
+        let (in_tail, in_append) = ((from - u64::from(open.flushed)) as usize, (from - append.offset) as usize);
+        let there = (length - append.offset) as usize;
+        in_append >= there || open.tail.get(in_tail..).is_some_and(|tail| *tail == payload[in_append..there])
     }
 
     /// Whether the data records that this append makes now or later have room.

@@ -93,10 +93,9 @@ impl Core {
         self.journal.last = sequence;
     }
 
-    /// Copies what the journal has gathered into the early file if somebody waits who needs no more, and if a segment stands ready behind the
-    /// current one: an opening puts what it finds early into that, and on a full file system it could not make one.
+    /// Copies what the journal has gathered into the early file if somebody waits who needs no more.
     pub fn keep_early(&mut self) {
-        if !self.early.is_there() || !self.journal.is_awaited_early() || self.journal_log.free.is_empty() {
+        if !self.early.is_there() || !self.journal.is_awaited_early() || !self.opening_has_room() {
             return;
         }
         let records = self.journal_log.groups.iter().map(|group| &group.records[group.early..]);
@@ -110,6 +109,15 @@ impl Core {
             self.journal.early = last;
             self.marks_moved();
         }
+    }
+
+    /// Whether an opening would have where to put what is early: on a full file system it can make no segment. A segment stands ready behind
+    /// the current one, which is written as long as that is full or torn, and one group takes all that is gathered, so that the journal
+    /// has either all of it or nothing of it in that segment.
+    fn opening_has_room(&self) -> bool {
+        let log = &self.journal_log;
+        let gathered = log.groups.iter().map(|group| group.records.len()).sum::<usize>();
+        !log.free.is_empty() && !log.was_refused() && gathered <= self.settings.group_max - GROUP_HEADER - RECORD_MAX
     }
 
     /// Until when the gathered group may wait for others: nobody waits for it, and it would survive the end of the process. None: it is to

@@ -619,7 +619,12 @@ fn rebuild_journal(
                 journal_incarnation(driver, core.device, number)
             }
         });
-        core.journal_log.segments.insert(number, incarnation);
+        // Of a segment behind both checkpoints no group may count: the first one is torn. Then it is as good as one that was never used.
+        let begun = [header.journal, core.space.floor.journal];
+        let unused = found.is_some()
+            && begun.iter().all(|place| place.segment != number || place.block == 0)
+            && !log.journal.records.iter().any(|group| group.header.segment == number);
+        core.journal_log.segments.insert(number, if unused { 0 } else { incarnation });
     }
 }
 

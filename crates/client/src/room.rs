@@ -1,8 +1,11 @@
 //! Waiting for room on full devices: when the next try is, and when there was none for too long.
 
+use crate::writer::FileWriter;
 use base::env::Clock;
+use base::error::{ErrorKind, Result};
 use base::limit::FULL_WAIT;
 use base::unit::Time;
+use std::future::Future;
 use std::time::Duration;
 
 /// The first pause; each is twice the one before, up to the last.
@@ -43,5 +46,20 @@ impl Tries {
             self.pauses.rest().await;
         }
         goes_on
+    }
+}
+
+/// Opens a file for writing. Where no device has room for its first bytes one may have some soon: what was deleted comes back by and by,
+/// and devices report it every second.
+pub(crate) async fn when_there_is_room<F: Future<Output = Result<FileWriter>>>(
+    clock: &dyn Clock,
+    open: impl Fn() -> F,
+) -> Result<FileWriter> {
+    let mut tries = Tries::default();
+    loop {
+        match open().await {
+            Err(error) if error.kind() == ErrorKind::Full && tries.goes_on(clock).await => (),
+            other => return other,
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! A file that has its name only when it is whole: it is written under a temporary name beside it, and renamed when it is closed.
 
 use crate::client::Client;
+use crate::room::when_there_is_room;
 use crate::writer::{CreateOptions, FileWriter};
 use base::error::{Error, ErrorKind, Result};
 use base::limit::PATH_MAX;
@@ -21,7 +22,7 @@ pub struct Unfinished {
 impl Client {
     /// Makes a file under a temporary name in the directory of `path`, to be written, closed and then given its name by `finish`.
     /// What has the name stays until then. `Exists` before anything is made if the name is a directory's, or a file's that
-    /// `options` do not overwrite.
+    /// `options` do not overwrite. If no device has room it waits for some.
     pub async fn create_beside(&self, path: &str, options: CreateOptions) -> Result<(Unfinished, FileWriter)> {
         match self.stat(path).await {
             Ok(found) if found.directory => {
@@ -46,7 +47,9 @@ impl Client {
         }
         let overwrite = options.overwrite;
         let mut begun = Unfinished { client: self.clone(), path: path.to_string(), temporary, overwrite, inode: None };
-        match self.create(&begun.temporary, CreateOptions { overwrite: false, ..options }).await {
+        let options = CreateOptions { overwrite: false, ..options };
+        let made = when_there_is_room(&*self.session.clock, || self.create(&begun.temporary, options.clone()));
+        match made.await {
             Ok(writer) => {
                 begun.inode = Some(writer.inode());
                 Ok((begun, writer))

@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use crate::flow::{Compressing, Flow, Order, Ordered};
-use crate::room::Tries;
+use crate::room::when_there_is_room;
 use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
 use base::fault::contained;
@@ -12,7 +12,6 @@ use base::net::Boxed;
 use base::policy::Compression;
 use base::request::current;
 use bytes::{Bytes, BytesMut};
-use net::message::Ask;
 use net::message::file::{self, Attributes, BeginBlock, HoldersAnswer, OpenedFile, SeenHolder};
 use net::message::quota::Reserve;
 use std::future::Future;
@@ -116,7 +115,7 @@ enum Behind {
 const ORDERS_MAX: usize = 64;
 
 impl Client {
-    /// Makes a file and opens it for writing.
+    /// Makes a file and opens it for writing. `Full` at once if no device has room; `create_beside` waits for some.
     pub async fn create(&self, path: &str, options: CreateOptions) -> Result<FileWriter> {
         let CreateOptions { overwrite, parents, mode, modified_ms, owner, group, note, .. } = options;
         let CreateOptions { above_mode, above_alike, open, group_above, copies, holder, .. } = options;
@@ -139,17 +138,17 @@ impl Client {
             group_above,
             above_alike,
         };
-        let opened = self.open_to_write(&ask).await?;
+        let opened = self.ask(&ask).await?;
         Ok(FileWriter { made: true, ..FileWriter::start(self.relying_on_nothing(), path, opened, modified_ms)? })
     }
 
     /// Opens a closed file to write at its end. `Busy` while somebody writes it; after a writer that went away, until its
-    /// session has ended and the node has sealed its last chunk.
+    /// session has ended and the node has sealed its last chunk. If no device has room it waits for some.
     pub async fn append(&self, path: &str) -> Result<FileWriter> {
-        self.append_as(path, "", None).await
+        when_there_is_room(&*self.session.clock, || self.append_as(path, "", None)).await
     }
 
-    /// The same for somebody who holds the file in a gateway's protocol. `goes_on`: with a file that was taken from another gateway,
+    /// The same, without that wait, for somebody who holds the file in a gateway's protocol. `goes_on`: with a file that was taken from another gateway,
     /// whatever its name is by now; none: it begins.
     pub async fn append_as(&self, path: &str, holder: &str, goes_on: Option<GoesOn>) -> Result<FileWriter> {
         let (path_text, holder) = (path.to_string(), holder.to_string());
@@ -157,20 +156,8 @@ impl Client {
         let (asked, looked) = (self.asked, self.looked());
         let ask =
             file::Append { path: path_text, holder, began_length, began_generation, inode, generation, asked, looked };
-        let opened = self.open_to_write(&ask).await?;
+        let opened = self.ask(&ask).await?;
         FileWriter::start(self.relying_on_nothing(), path, opened, 0)
-    }
-
-    /// Opens a file for writing. Where the store has no device with room for its first bytes, there may be one soon: what was deleted comes
-    /// back by and by, and devices report it every second.
-    async fn open_to_write<A: Ask<Answer = OpenedFile>>(&self, ask: &A) -> Result<OpenedFile> {
-        let mut tries = Tries::default();
-        loop {
-            match self.ask(ask).await {
-                Err(error) if error.kind() == ErrorKind::Full && tries.goes_on(&*self.session.clock).await => (),
-                other => return other,
-            }
-        }
     }
 }
 

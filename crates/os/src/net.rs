@@ -125,7 +125,7 @@ async fn connect(address: &str) -> io::Result<TcpStream> {
         let socket = socket_for(candidate)?;
         match socket.connect(candidate).await {
             // Where nobody listens on a port that connections take theirs from, the kernel may choose that one, and the socket meets itself.
-            Ok(stream) if stream.local_addr()? == candidate => last = io::ErrorKind::ConnectionRefused.into(),
+            Ok(stream) if stream.local_addr()? == stream.peer_addr()? => last = io::ErrorKind::ConnectionRefused.into(),
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }

@@ -3,8 +3,9 @@
 use crate::world::{World, append, bytes, kind, small};
 use base::buffer::Pool;
 use base::disk::{FileKind, FileName};
+use base::env::Random;
 use base::error::{ErrorKind, Result};
-use base::id::{BagId, ChunkId, Owner};
+use base::id::{BagId, ChunkId, GroupId, Owner};
 use base::limit::FULL_WAIT;
 use base::planted::Planted;
 use base::policy::Level;
@@ -262,4 +263,38 @@ fn strays_that_cannot_be_removed_go_later() {
         world.push(BAG, id, &bytes(&random, 900_000)).expect("pushed");
     }
     assert_eq!(world.read_all(ChunkId(1)).expect("read"), kept);
+}
+
+/// An append of a file's bytes that makes two records goes on where a kill left it: its writer asks again for the whole. One that says
+/// something else of the bytes that can still be compared is refused.
+#[test]
+fn an_append_goes_on_between_its_records() {
+    let file = Owner::Group(GroupId(1));
+    let mut cut_short = 0;
+    for seed in 0..200 {
+        let (device, random) = (SimDevice::new(seed, SimFaults::default()), SimRandom::new(seed));
+        let (mut world, _) = open(&device, &with(None));
+        let (first, second) = (bytes(&random, 100), bytes(&random, MIB as usize));
+        world.call(append(file, ChunkId(1), 0, &first, Level::Written, false)).expect("written");
+        world.submit(append(file, ChunkId(1), 100, &second, Level::Written, false));
+        world.effects();
+        for _ in 0..random.below(3) {
+            world.turn();
+        }
+        device.kill();
+        drop(world);
+        let (mut world, _) = open(&device, &with(None));
+        let there = world.read_all(ChunkId(1)).expect("read").len();
+        cut_short += usize::from(there > 100 && there < 100 + second.len());
+        let seal = random.one_in(2);
+        let appended = world.call(append(file, ChunkId(1), 100, &second, Level::Synced, seal));
+        assert_eq!(appended, Ok(Reply::Appended { length: 100 + MIB }), "seed {seed}: {there} bytes were there");
+        assert!(world.read_all(ChunkId(1)).expect("read") == [&first[..], &second[..]].concat(), "seed {seed}");
+    }
+    assert!(cut_short > 0, "no append was cut short");
+    let (mut world, _) = open(&SimDevice::new(1, SimFaults::default()), &with(None));
+    world.call(append(file, ChunkId(1), 0, &Bytes::from_static(b"storm"), Level::Written, false)).expect("written");
+    let other =
+        world.call(append(file, ChunkId(1), 0, &Bytes::from_static(b"stork and others"), Level::Written, false));
+    assert_eq!(other.map_err(|error| error.kind()), Err(ErrorKind::Stale));
 }
