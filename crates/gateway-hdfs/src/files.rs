@@ -97,6 +97,10 @@ pub async fn recover_lease(gateway: &Gateway, caller: &Caller, ask: RecoverLease
     if leases::is_nobodys(&found) {
         return Ok(true);
     }
-    names::file_for(gateway, caller, &ask.path, base::permission::WRITE).await?;
+    // What is taken is what was judged: the name may be another file's by now.
+    let (_, found) = names::file_for(gateway, caller, &ask.path, base::permission::WRITE).await?;
+    if leases::is_nobodys(&found) {
+        return Ok(true);
+    }
     leases::recover(gateway, &found).await.map(|()| true)
 }

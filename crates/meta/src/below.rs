@@ -7,7 +7,7 @@ use crate::path::Path;
 use crate::reply::Reply;
 use crate::state::State;
 use crate::walk::{self, LEVELS_MAX, PAGE, STEP_MAX};
-use base::error::Result;
+use base::error::{Error, ErrorKind, Result};
 use base::id::InodeId;
 use base::limit::EMPTY_DIRECTORIES_MAX;
 use base::permission::{ALL, STICKY, may_access, may_remove};
@@ -60,9 +60,15 @@ impl State {
                 }
             }
             page = if below.is_some() { PAGE_BEHIND } else { (2 * page).min(PAGE) };
-            if let Some(directory) = below
-                && levels.len() < LEVELS_MAX
-            {
+            if let Some(directory) = below {
+                if levels.len() >= LEVELS_MAX {
+                    let path = self.shown(top.inode)?;
+                    let text = format!(
+                        "directories lie more than {LEVELS_MAX} levels below {path}; who may remove those is not judged so deep; nothing was \
+                         done; move them up, or remove them, first"
+                    );
+                    return Err(Error::new(ErrorKind::Unsupported, text));
+                }
                 levels.push(walk::level(directory));
             }
         }

@@ -160,8 +160,14 @@ impl State {
     }
 
     fn take_apart(&mut self, inode: InodeId, limit: usize) -> Result<usize> {
-        let record: InodeRecord =
+        let mut record: InodeRecord =
             self.layers.record(&Key::Inode(inode))?.ok_or_else(|| missing("the record of a detached inode"))?;
+        if record.quota {
+            // What is below is not counted any more: while it is, nothing of it could be taken apart.
+            self.remove_quota(inode, &record);
+            record.quota = false;
+            self.put(&Key::Inode(inode), &record);
+        }
         if !record.directory {
             if self.release_extents(inode, EXTENTS_MAX)? {
                 self.remove_file(inode, &record);

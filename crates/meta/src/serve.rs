@@ -57,7 +57,7 @@ impl Request {
         match self {
             Request::For { request, .. } => request.is_remembered(),
             Request::Provided { change, .. } | Request::Asked { change, .. } => change.is_remembered(),
-            // A session that is open stays open, one that is over stays over, and no other one has its name.
+            // A session that is open stays open, one that is over stays over, and no other client draws its name.
             Request::OpenSession { .. } | Request::CloseSession => false,
             // A node's own, and never lost on the way. An older start of the node is refused by its number.
             Request::NodeJoin { .. } | Request::DeviceRegister { .. } => false,

@@ -15,20 +15,27 @@ use base::planted::Planted;
 use base::session::SessionOver;
 use base::unit::Time;
 use prost::Message;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Most things of an ended session that one step takes apart.
 const STEP_MAX: usize = 256;
 
+/// Most files of it: each with a note and lists of 3 KiB at the most, so that a step fits in an entry of the smallest log (256 KiB).
+const FILES_MAX: usize = 48;
+
 /// Sessions as memory has them; the state has a record of each, of its leases and of its calls.
 #[derive(Default)]
 pub struct Sessions {
     open: BTreeMap<SessionId, Session>,
     ending: BTreeSet<SessionId>,
-    /// Sessions that began (true) or ended since somebody asked.
-    turns: Vec<(SessionId, bool)>,
+    /// Sessions that began since somebody asked.
+    begun: Vec<SessionId>,
+    /// Those that ended, and the sequence number of the record that says so.
+    over: VecDeque<(SessionId, u64)>,
+    /// The last such number.
+    last_end: u64,
 }
 
 /// An open session.
@@ -79,12 +86,17 @@ impl Sessions {
     /// The session was opened: its record is in the log.
     pub fn opened(&mut self, session: SessionId, user: &User, now: Time) {
         self.open.entry(session).or_insert_with(|| Session::new(user)).expires = now.after(SESSION_LEASE);
-        self.turns.push((session, true));
+        self.begun.push(session);
     }
 
-    /// Sessions that began (true) or ended since this was asked, in that order; at first all that are open.
-    pub fn take_turns(&mut self) -> Vec<(SessionId, bool)> {
-        std::mem::take(&mut self.turns)
+    /// Sessions that began (true) or ended since this was asked; at first all that are open. The end of one is told when the log is durable
+    /// up to it: a power loss must not bring back what devices have taken for over, and forgotten.
+    pub fn take_turns(&mut self, durable: u64) -> Vec<(SessionId, bool)> {
+        let mut turns: Vec<(SessionId, bool)> = self.begun.drain(..).map(|session| (session, true)).collect();
+        while let Some((session, _)) = self.over.pop_front_if(|(_, sequence)| *sequence <= durable) {
+            turns.push((session, false));
+        }
+        turns
     }
 
     /// Open sessions, or only one, and how long from `now` they do not end; those with the longest time first.
@@ -108,11 +120,12 @@ impl Sessions {
         }
     }
 
-    /// The session has ended, if it was open: its record says so in the log.
-    pub fn ended(&mut self, session: SessionId) {
+    /// The session has ended, if it was open: the record with this sequence number says so in the log.
+    pub fn ended(&mut self, session: SessionId, sequence: u64) {
         if self.open.remove(&session).is_some() {
             self.ending.insert(session);
-            self.turns.push((session, false));
+            self.over.push_back((session, sequence));
+            self.last_end = sequence;
         }
     }
 
@@ -188,6 +201,8 @@ impl State {
         if self.sessions.is_open(session) {
             return Ok(());
         }
+        // Who is told so believes it: it has to be durable first.
+        self.layers.observe(self.sessions.last_end);
         Err(SessionOver { session }.into())
     }
 
@@ -289,9 +304,13 @@ impl State {
         let groups = Key::SessionGroup(session, GroupId(0)).encode()[..17].to_vec();
         let calls = Key::Call(session, 0).encode()[..17].to_vec();
         let mut left = STEP_MAX;
-        for inode in self.numbers_under(&files, left)? {
-            self.orphan(session, InodeId(inode))?;
+        let open_files = self.numbers_under(&files, FILES_MAX)?;
+        for inode in &open_files {
+            self.orphan(session, InodeId(*inode))?;
             left -= 1;
+        }
+        if open_files.len() == FILES_MAX {
+            return Ok(None);
         }
         for group in self.numbers_under(&groups, left)? {
             self.give_up_pack(session, GroupId(group))?;

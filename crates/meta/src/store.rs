@@ -203,7 +203,8 @@ impl<T> Store<T> {
         let asked = self.state.asked_by(caller.session, user);
         let change = request.is_change();
         let (result, wait_for) = if let Err(denied) = asked {
-            (Err(denied), 0)
+            // That the session is over, if that is why, has to stay so.
+            (Err(denied), self.state.layers.observed())
         } else if change {
             let result = self.change(caller, request);
             // A change waits for its own entry; one that changed nothing, or failed, for what it saw.
@@ -264,7 +265,7 @@ impl<T> Store<T> {
     fn follow(&mut self, caller: Caller, request: Request) {
         match request {
             Request::OpenSession { user } => self.state.sessions.opened(caller.session, &user, self.state.now),
-            Request::CloseSession => self.state.sessions.ended(caller.session),
+            Request::CloseSession => self.state.sessions.ended(caller.session, self.state.sequence()),
             Request::DeviceRegister { device, class, capacity, node } => {
                 let info = self.state.registering(device, class, capacity, node);
                 self.state.devices.registered(info);
@@ -360,10 +361,10 @@ impl<T> Store<T> {
             self.stuck = Some(now.after(Duration::from_secs(1)));
             return;
         }
-        let done = self.end_sessions().and_then(|()| self.collect()).and_then(|()| self.count());
-        match done {
-            Ok(()) => self.stuck = None,
-            Err(_) => {
+        self.stuck = None;
+        // Each by itself: what holds one up may wait for another.
+        for step in [Self::end_sessions, Self::collect, Self::count] {
+            if step(self).is_err() {
                 self.state.roll_back();
                 self.stuck = Some(now.after(Duration::from_secs(1)));
             }
@@ -375,7 +376,7 @@ impl<T> Store<T> {
         for session in self.state.sessions.expired(self.state.now) {
             self.state.end_session(session)?;
             self.commit()?;
-            self.state.sessions.ended(session);
+            self.state.sessions.ended(session, self.state.sequence());
         }
         if self.state.sessions.is_ending() {
             let forgotten = self.state.end_step()?;
@@ -435,9 +436,9 @@ impl<T> Store<T> {
         std::mem::take(&mut self.effects)
     }
 
-    /// Sessions that began (true) or ended (false) since this was asked, in that order; at first all that are open.
+    /// Sessions that began (true) or ended (false, when that is durable) since this was asked, in that order; at first all that are open.
     pub fn take_session_turns(&mut self) -> Vec<(SessionId, bool)> {
-        self.state.sessions.take_turns()
+        self.state.sessions.take_turns(self.log.durable())
     }
 
     /// Whether something came onto the lists that the node works off (`Garbage`, `FenceList`) since this was asked; at first it did.

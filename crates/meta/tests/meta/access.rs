@@ -494,3 +494,46 @@ fn steps_of_wide_trees() {
     // Each takes a name and four more that were read for nothing, and a look into it.
     assert_eq!(steps, 1_500 * 6 / 4_096 + 1);
 }
+
+/// What lies deeper than it is judged is removed by nobody but a superuser, whoever owns what is above it.
+#[test]
+fn too_deep_to_be_judged() {
+    let bob = |world: &mut World, request: Request| {
+        let user = User { name: "bob".to_string(), groups: Vec::new() };
+        let caller = Caller { session: SESSION, call: 0, floor: 0 };
+        world.ask_as(caller, Request::For { user, request: Box::new(request) }).expect("answered")
+    };
+    let make = |text: &str| Request::Mkdir {
+        path: path(text),
+        parents: true,
+        new: NewInode { above_mode: Some(0o755), ..NewInode::with_mode(0o755) },
+    };
+    let owner = |text: &str, name: &str| {
+        let new = NewAttributes { owner: Some(name.into()), mode: Some(0o700), ..NewAttributes::default() };
+        Request::SetAttributes { path: path(text), new }
+    };
+    let mut world = World::new(1);
+    world.ask(mkdir("/u/v")).expect("made");
+    world.ask(owner("/u", "bob")).expect("given");
+    world.ask(create("/u/v/precious")).expect("made");
+    world.ask(owner("/u/v", "alice")).expect("given");
+    let mut top = "/u/v".to_string();
+    for round in 0..6 {
+        let chain = format!("/u/c{round}{}", "/d".repeat(240));
+        bob(&mut world, make(&chain)).expect("made");
+        let rename =
+            Request::Rename { from: path(&top), to: path(&format!("{chain}/e")), replace: false, removes: false };
+        bob(&mut world, rename).expect("renamed");
+        top = format!("/u/c{round}");
+        world.merge();
+    }
+    let mut resume = None;
+    let refused = loop {
+        match bob(&mut world, Request::JudgeBelow { path: path(&top), resume, empty: 0 }) {
+            Ok(Reply::Below { resume: Some(next), .. }) => resume = Some(next),
+            other => break other,
+        }
+    };
+    assert_eq!(refused.map(drop).map_err(|error| error.kind()), Err(ErrorKind::Unsupported));
+    world.ask(delete(&top)).expect("a superuser removes it");
+}

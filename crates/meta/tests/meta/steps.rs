@@ -1,12 +1,12 @@
 //! Things that are done in steps or take time: taking big trees apart, ending sessions, the end of the log, failures.
 
-use crate::world::{SESSION, World, append, create, delete, mkdir, small_file, stat};
+use crate::world::{SESSION, World, append, create, delete, mkdir, path, small_file, stat};
 use base::disk::FileKind;
 use base::error::ErrorKind;
 use base::id::SessionId;
 use base::limit::SESSION_LEASE;
-use meta::request::{FileHandle, Totals, User};
-use meta::{Caller, Reply, Request};
+use meta::request::{FileHandle, Limit, NewInode, Totals, User};
+use meta::{Caller, Effect, Reply, Request};
 use sim::disk::{SimFaults, When};
 use std::time::Duration;
 
@@ -285,4 +285,66 @@ fn what_was_synced_keeps_its_length() {
         let extents: Vec<_> = located.extents.iter().map(|extent| (extent.length, extent.open)).collect();
         assert_eq!((located.attributes.length, extents), (kept, vec![(kept, false)]), "{found}");
     }
+}
+
+/// A tree that is removed while a quota below it is still being counted is taken apart, and so is everything else.
+#[test]
+fn a_tree_goes_while_its_quota_is_counted() {
+    let mut world = World::new(1);
+    for part in 0..24 {
+        let files = (0..250).map(|number| small_file(&format!("/q/x/f{part}-{number}"))).collect();
+        world.ask(Request::PutFiles { files }).expect("files");
+        world.merge();
+    }
+    world.ask(mkdir("/other/y")).expect("made");
+    let set = Request::SetQuota { path: path("/q"), names: Limit::Most(1 << 40), bytes: Limit::Keep };
+    world.ask(set).expect("set");
+    world.ask(delete("/q")).expect("deleted");
+    world.ask(delete("/other")).expect("deleted");
+    world.pass(Duration::from_secs(2));
+    let Ok(Reply::Usage(totals)) = world.ask(Request::Usage) else { panic!("usage was asked for") };
+    assert_eq!(totals, Totals { files: 0, directories: 1, bytes: 0 });
+}
+
+/// A session that is refused as over is over after a power loss, too: whoever was told so has forgotten what it asked.
+#[test]
+fn who_is_over_stays_over() {
+    let mut world = World::new(1);
+    let ask = |call| Caller { session: SessionId(99), call, floor: 0 };
+    world.ask_as(ask(0), Request::OpenSession { user: User::default() }).expect("answered").expect("opened");
+    drop(world.store().take_session_turns());
+    world.now = world.now.after(SESSION_LEASE);
+    let (now, wall) = (world.now, world.wall);
+    world.store().tick(now, wall);
+    // Nothing comes to the disk from here on: only what leaves at once is seen.
+    let tag = world.submit_as(ask(1), mkdir("/b"));
+    let told = |effect: &Effect<u64>| matches!(effect, Effect::Reply { tag: of, .. } if *of == tag);
+    assert!(!world.store().take_effects().iter().any(told), "it is told before it is durable");
+    let ended = (SessionId(99), false);
+    assert!(!world.store().take_session_turns().contains(&ended), "devices are told before it is durable");
+    world.crash(5);
+    assert!(world.ask_as(ask(1), mkdir("/b")).expect("answered").is_ok(), "nobody was told that it is over");
+    world.pass(SESSION_LEASE);
+    assert!(world.store().take_session_turns().contains(&ended));
+    let over = world.ask_as(ask(2), mkdir("/c")).expect("answered");
+    assert_eq!(over.map_err(|error| error.kind()), Err(ErrorKind::Stale));
+}
+
+/// The end of a session with many open files that have long notes fits in the smallest log, step by step.
+#[test]
+fn ends_of_large_sessions() {
+    let mut world = World::new(1);
+    let ask = |call| Caller { session: SessionId(99), call, floor: 0 };
+    world.ask_as(ask(0), Request::OpenSession { user: User::default() }).expect("answered").expect("opened");
+    for number in 0..256 {
+        let new = NewInode { note: vec![7; 2000], ..NewInode::with_mode(0o644) };
+        let make = Request::Create { path: path(&format!("/f{number}")), overwrite: false, parents: false, new };
+        world.ask_as(ask(number + 1), make).expect("answered").expect("made");
+        world.merge();
+    }
+    world.pass(SESSION_LEASE);
+    let nobody = Caller { session: SessionId(0), call: 0, floor: 0 };
+    let fences = world.ask_as(nobody, Request::FenceList { after: None, limit: 1000 });
+    let Ok(Reply::FenceList { orphans, .. }) = fences.expect("answered") else { panic!("a list was asked for") };
+    assert_eq!(orphans.len(), 256);
 }
