@@ -3,17 +3,18 @@
 use crate::attributes::session_record;
 use crate::calls::Calls;
 use crate::convert;
-use crate::format::{CallRecord, FencedRecord, InodeRecord, ReplyRecord, SessionRecord};
+use crate::format::{CallRecord, FencedRecord, HEADER, InodeRecord, ReplyRecord, SessionRecord};
 use crate::key::{Key, after_prefix, number_at, wide_at};
 use crate::reply::Reply;
 use crate::request::{Caller, User};
 use crate::state::{State, missing};
+use base::acl::ENTRIES_MAX;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{GroupId, InodeId, SessionId};
-use base::limit::SESSION_LEASE;
+use base::limit::{ENTRY_MAX, SESSION_LEASE, USER_NAME_MAX};
 use base::planted::Planted;
 use base::session::SessionOver;
-use base::unit::Time;
+use base::unit::{MIB, Time};
 use prost::Message;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -22,8 +23,11 @@ use std::time::Duration;
 /// Most things of an ended session that one step takes apart.
 const STEP_MAX: usize = 256;
 
-/// Most files of it: each with a note and lists of 3 KiB at the most, so that a step fits in an entry of the smallest log (256 KiB).
-const FILES_MAX: usize = 48;
+/// Most files of it: their records, which have a note and an access list of long names at the most, fit in one entry of the smallest log, a
+/// quarter of a MiB (`Log::entry_max`).
+const FILES_MAX: usize = 16;
+const FILE_RECORD_MAX: usize = ENTRY_MAX + ENTRIES_MAX * (USER_NAME_MAX + 16) + 512;
+const _: () = assert!(FILES_MAX * FILE_RECORD_MAX < MIB as usize / 4 - HEADER);
 
 /// Sessions as memory has them; the state has a record of each, of its leases and of its calls.
 #[derive(Default)]
