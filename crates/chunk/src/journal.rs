@@ -111,9 +111,9 @@ impl Core {
         }
     }
 
-    /// Whether an opening would have where to put what is early: on a full file system it can make no segment. A segment stands ready behind
-    /// the current one, which is written as long as that is full or torn, and one group takes all that is gathered, so that the journal
-    /// has either all of it or nothing of it in that segment.
+    /// Whether an opening would have where to put what is early. It never goes on in a segment that was used, and on a full file system it can
+    /// make none: so one must stand ready. And what is gathered must fit one group: if the process ends while that is written to the segment that
+    /// stood ready, the group is whole, and nothing is left to be put anywhere, or it is torn, and the segment is as good as unused.
     fn opening_has_room(&self) -> bool {
         let log = &self.journal_log;
         let gathered = log.groups.iter().map(|group| group.records.len()).sum::<usize>();

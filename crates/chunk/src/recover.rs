@@ -619,7 +619,7 @@ fn rebuild_journal(
                 journal_incarnation(driver, core.device, number)
             }
         });
-        // Of a segment behind both checkpoints no group may count: the first one is torn. Then it is as good as one that was never used.
+        // A segment that was begun behind both checkpoints, and of which no group counts, because the first one is torn, is as good as unused.
         let begun = [header.journal, core.space.floor.journal];
         let unused = found.is_some()
             && begun.iter().all(|place| place.segment != number || place.block == 0)
