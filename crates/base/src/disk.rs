@@ -195,6 +195,15 @@ pub trait Early: Send + Sync {
     fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError>;
 }
 
+/// The operations of a device directory done by whoever calls, in its own thread, blocking.
+pub trait Inline: Send + Sync {
+    /// Whether they have been ending so fast of late that handing them to another thread would take as long.
+    fn is_fast(&self) -> bool;
+
+    /// Does one.
+    fn execute(&self, op: Op) -> Result<Buffer, DiskError>;
+}
+
 /// One device directory. Operations may finish in any order; the engine orders them by waiting.
 pub trait Disk: Send {
     /// The files that are there, with their lengths in bytes, in the order of their names. Blocks; used when opening.
@@ -217,6 +226,12 @@ pub trait Disk: Send {
 
     /// The file, which is there, for writes that are done at once. None: it cannot be opened, or `has_early` says no.
     fn early(&mut self, _file: FileName) -> Option<Arc<dyn Early>> {
+        None
+    }
+
+    /// For those who do small operations in their own thread while nothing else is under way. None: the disk takes none but those of its
+    /// thread.
+    fn inline(&self) -> Option<Arc<dyn Inline>> {
         None
     }
 

@@ -4,6 +4,7 @@
 pub mod acl;
 pub mod attributes;
 pub mod buffer;
+pub mod burst;
 pub mod checksum;
 pub mod disk;
 pub mod env;

@@ -5,12 +5,14 @@
 //! only.
 #![cfg(not(test))]
 
+pub mod bursts;
 mod device;
 pub mod here;
 #[path = "../../node/src/mailbox.rs"]
 #[allow(dead_code)]
 pub mod mailbox;
 pub mod mailboxes;
+mod metadata;
 #[path = "../../net/src/outbound.rs"]
 #[allow(dead_code)]
 mod outbound;

@@ -215,7 +215,6 @@ impl<T> Store<T> {
         // What a transaction that was taken back saw of itself counts for nothing.
         let wait_for = wait_for.min(self.state.sequence());
         self.answer(tag, result, wait_for, change);
-        self.advance();
     }
 
     fn change(&mut self, caller: Caller, request: Request) -> Result<Reply> {
@@ -320,7 +319,6 @@ impl<T> Store<T> {
             self.refuse_waiting(&error, |waiting| waiting.change || lost);
         }
         self.release();
-        self.advance();
     }
 
     /// Answers everything whose changes are durable.
@@ -431,8 +429,9 @@ impl<T> Store<T> {
         merge.into_iter().chain(work).min()
     }
 
-    /// What the store wants done since it was last asked, in order.
+    /// What the store wants done since it was last asked, in order. All that was submitted meanwhile is one group of the log.
     pub fn take_effects(&mut self) -> Vec<Effect<T>> {
+        self.advance();
         std::mem::take(&mut self.effects)
     }
 

@@ -10,6 +10,7 @@ use crate::frame::{self, CLOSING, FAILURE, Header};
 use crate::outbound::Batch;
 use crate::payload::Payload;
 use crate::stats::{NetStats, count};
+use base::burst::Burst;
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::GREETING_ANSWER_MAX;
@@ -148,11 +149,14 @@ impl<R: Role> Running<R> {
                 Ok(wrote) => wrote,
                 Err(error) => return Poll::Ready(Err(self.words_of_peer(context).unwrap_or(error))),
             };
+            // What comes together is asked together.
+            let burst = Burst::begin();
             let read = match self.read(context)? {
                 Poll::Ready(0) => return Poll::Ready(self.ended()),
                 Poll::Ready(_) => true,
                 Poll::Pending => false,
             };
+            drop(burst);
             while self.timer.as_mut().poll(context).is_ready() {
                 self.tick()?;
             }

@@ -25,8 +25,13 @@ impl<T> Mailbox<T> {
 
     /// Puts something in. Never blocks for long.
     pub fn send(&self, item: T) {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).push(item);
+        self.put(item);
         self.wake();
+    }
+
+    /// The same without a wake, which whoever puts it in sees to later.
+    pub fn put(&self, item: T) {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).push(item);
     }
 
     /// Lets the reader take another turn although nothing came.

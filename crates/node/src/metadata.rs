@@ -1,24 +1,32 @@
 //! What serves the metadata store, in a thread of its own, and the thread that merges its changes into the tree behind the log.
 
+mod here;
+#[cfg(test)]
+mod tests;
+mod thread;
+
 use crate::mailbox::Mailbox;
-use crate::world::{Ended, Turn, Work, World};
-use base::disk::{BlockFile, Disk, Done};
+use crate::world::{Ended, Work, World};
+use base::disk::{BlockFile, Disk};
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, SessionId};
 use base::planted::Planted;
-use base::unit::Time;
-use meta::{Caller, Effect, Frozen, MergeJob, MergeResult, Reply, Request, Store};
-use net::{Cork, Responder};
-use std::collections::{BTreeSet, VecDeque};
+use meta::{Caller, MergeResult, Reply, Request, Store};
+use net::Responder;
+use std::collections::BTreeSet;
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 /// How the rest of the node reaches the metadata store.
 pub struct Metadata {
     mailbox: Mailbox<Item>,
+    /// What its thread shares with those who ask; set when it is open.
+    shared: OnceLock<Weak<here::Shared>>,
+    /// Itself.
+    me: Weak<Metadata>,
     /// The sessions that are open, for those who must not wait for the store.
     open_sessions: RwLock<BTreeSet<SessionId>>,
     /// The session of this very process: it lives as long as the process does, however long the machine stood still.
@@ -58,9 +66,12 @@ pub enum Then {
 const NODE_SESSION: SessionId = SessionId(0);
 
 impl Metadata {
-    /// Hands work to the thread.
+    /// Hands work to the thread, or to the end of the burst that this thread is in (`here`).
     pub fn send(&self, item: Item) {
-        self.mailbox.send(item);
+        self.mailbox.put(item);
+        if !self.me.upgrade().is_some_and(|me| base::burst::join(&me)) {
+            self.mailbox.wake();
+        }
     }
 
     /// Whether a session has begun and is not over.
@@ -157,8 +168,10 @@ pub fn spawn(
     settings: meta::Settings,
     clock: Arc<dyn Clock>,
 ) -> Result<(Arc<Metadata>, Vec<Ended>)> {
-    let metadata = Arc::new(Metadata {
+    let metadata = Arc::new_cyclic(|me| Metadata {
         mailbox: Mailbox::new(disk.waker()),
+        shared: OnceLock::new(),
+        me: me.clone(),
         open_sessions: RwLock::default(),
         kept_open: OnceLock::new(),
         work: Mutex::default(),
@@ -166,7 +179,7 @@ pub fn spawn(
     });
     // One layer is merged at a time, and the one before it may not be freed yet.
     let (jobs, merging) = mpsc::channel(2);
-    let merger = world.aside("meta-merge", Box::pin(merge(merging, metadata.clone())))?;
+    let merger = world.aside("meta-merge", Box::pin(thread::merge(merging, metadata.clone())))?;
     let (opened, opening) = sync_channel(1);
     let served = metadata.clone();
     let open = move |disk: &mut dyn Disk| -> Option<Box<dyn Work>> {
@@ -175,18 +188,11 @@ pub fn spawn(
                 served.note_turns(store.take_session_turns());
                 // Whoever started this thread waits for the word.
                 let _ = opened.send(Ok(()));
-                let inbox = Vec::new();
-                let long = VecDeque::new();
-                Some(Box::new(Thread {
-                    metadata: served,
-                    store,
-                    clock,
-                    jobs,
-                    inbox,
-                    long,
-                    stopping: false,
-                    in_flight: 0,
-                }))
+                let thread = thread::Thread::new(served.clone(), store, clock, jobs, disk.inline());
+                let shared = Arc::new(here::Shared::new(thread));
+                // Nobody has set it before.
+                let _ = served.shared.set(Arc::downgrade(&shared));
+                Some(Box::new(here::Turning(shared)))
             }
             Err(error) => {
                 let _ = opened.send(Err(error));
@@ -197,172 +203,4 @@ pub fn spawn(
     let serving = world.run("meta", disk, Box::new(open))?;
     opening.recv().unwrap_or_else(|_| Err(gone()))?;
     Ok((metadata, vec![serving, merger]))
-}
-
-/// What is done away from the thread that answers, because it takes milliseconds or tens of them.
-enum Aside {
-    Merge(MergeJob),
-    /// A layer that was merged.
-    Free(Arc<Frozen>),
-}
-
-/// Freed layers of so many changes, some tens of megabytes, leave the allocator with memory that nobody else will want.
-const MANY_CHANGES: usize = 200_000;
-
-/// Merges and frees layers.
-async fn merge(mut jobs: mpsc::Receiver<Aside>, metadata: Arc<Metadata>) {
-    while let Some(job) = jobs.recv().await {
-        match job {
-            Aside::Merge(job) => metadata.send(Item::Merged(job.run())),
-            Aside::Free(frozen) => {
-                // A log that waits for room waits for the merge.
-                if let Ok(Aside::Merge(job)) = jobs.try_recv() {
-                    metadata.send(Item::Merged(job.run()));
-                }
-                let many = frozen.overlay.len() >= MANY_CHANGES;
-                drop(frozen);
-                if many {
-                    os::process::give_back_memory();
-                }
-            }
-        }
-    }
-}
-
-fn hand_over(jobs: &mpsc::Sender<Aside>, job: Aside) {
-    if jobs.try_send(job).is_err() {
-        unreachable!(
-            "the merging task has one layer to merge and one to free at the most, and lives as long as this one"
-        );
-    }
-}
-
-struct Thread {
-    metadata: Arc<Metadata>,
-    store: Store<Then>,
-    clock: Arc<dyn Clock>,
-    jobs: mpsc::Sender<Aside>,
-    /// What was taken out of the mailbox; kept for its memory.
-    inbox: Vec<Item>,
-    /// Long ones (`Item::is_long`) that wait for their turns.
-    long: VecDeque<Item>,
-    stopping: bool,
-    in_flight: usize,
-}
-
-impl Item {
-    /// Whether it may take milliseconds, so that others should not wait behind many of its kind.
-    fn is_long(&self) -> bool {
-        matches!(self, Item::Ask { request, .. } if request.is_long())
-    }
-}
-
-/// Hands over everything short that has come, and one of what is long: the others wait for the next turns.
-fn in_turns<T>(come: &mut Vec<T>, long: &mut VecDeque<T>, is_long: impl Fn(&T) -> bool, mut take: impl FnMut(T)) {
-    for item in come.drain(..) {
-        if is_long(&item) {
-            long.push_back(item);
-        } else {
-            take(item);
-        }
-    }
-    if let Some(item) = long.pop_front() {
-        take(item);
-    }
-}
-
-impl Work for Thread {
-    fn turn(&mut self, done: &mut Vec<Done>, disk: &mut dyn Disk) -> Turn {
-        self.metadata.mailbox.awake();
-        let now = self.clock.now();
-        for finished in done.drain(..) {
-            self.in_flight -= 1;
-            self.store.completed(now, finished);
-        }
-        self.perform(disk);
-        let mut inbox = std::mem::take(&mut self.inbox);
-        self.metadata.mailbox.take(&mut inbox);
-        let mut long = std::mem::take(&mut self.long);
-        in_turns(&mut inbox, &mut long, Item::is_long, |item| match item {
-            Item::Ask { caller, request, then } => {
-                self.store.submit(now, self.clock.wall(), caller, request, then);
-            }
-            Item::Merged(merged) => {
-                if let Some(frozen) = self.store.merged(now, merged) {
-                    hand_over(&self.jobs, Aside::Free(frozen));
-                }
-            }
-            Item::Stop => self.stopping = true,
-        });
-        (self.inbox, self.long) = (inbox, long);
-        if self.store.next_tick().is_some_and(|due| due <= now) {
-            self.renew_kept_open(now);
-            self.store.tick(now, self.clock.wall());
-        }
-        if let Some(job) = self.store.merge_job(now) {
-            hand_over(&self.jobs, Aside::Merge(job));
-        }
-        self.perform(disk);
-        if self.stopping && self.in_flight == 0 && self.long.is_empty() {
-            return Turn::End;
-        }
-        Turn::Wait(if self.long.is_empty() && self.metadata.mailbox.may_sleep() {
-            self.store.next_tick().map(|due| due.since(now))
-        } else {
-            Some(Duration::ZERO)
-        })
-    }
-}
-
-impl Thread {
-    fn renew_kept_open(&mut self, now: Time) {
-        if let Some(session) = self.metadata.kept_open.get() {
-            let caller = Caller { session: *session, call: 0, floor: 0 };
-            // Nobody waits for the answer: a session that was closed needs none.
-            let (tell, _) = oneshot::channel();
-            self.store.submit(now, self.clock.wall(), caller, Request::Renew, Then::Tell(tell));
-        }
-    }
-
-    fn perform(&mut self, disk: &mut dyn Disk) {
-        let _cork = Cork::hold();
-        // Before the answers: who hears that its session began must be believed.
-        self.metadata.note_turns(self.store.take_session_turns());
-        if self.store.take_made_work() {
-            let work = self.metadata.work.lock().unwrap_or_else(PoisonError::into_inner);
-            work.iter().for_each(|notify| notify.notify_one());
-        }
-        for effect in self.store.take_effects() {
-            match effect {
-                Effect::Disk { token, op } => {
-                    self.in_flight += 1;
-                    disk.submit(token, op);
-                }
-                Effect::Reply { tag: Then::Answer(respond, translate), result } => match result {
-                    Ok(reply) => translate(reply, respond),
-                    Err(error) => respond.fail(error),
-                },
-                // The one who asked may be gone; then nobody misses the answer.
-                Effect::Reply { tag: Then::Tell(tell), result } => drop(tell.send(result)),
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::in_turns;
-    use std::collections::VecDeque;
-
-    /// What is short never waits behind more than one that is long, whatever came first; what is long keeps its order, and all of it is done.
-    #[test]
-    fn short_ones_pass() {
-        let (mut long, mut done) = (VecDeque::new(), Vec::new());
-        for mut come in [vec![100, 101, 1, 102, 2], vec![], vec![3, 103], vec![], vec![]] {
-            in_turns(&mut come, &mut long, |item| *item >= 100, |item| done.push(item));
-            assert!(come.is_empty());
-        }
-        assert_eq!(done, [1, 2, 100, 101, 3, 102, 103]);
-        assert!(long.is_empty());
-    }
 }

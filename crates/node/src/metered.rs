@@ -1,6 +1,7 @@
 //! A disk that counts what passes: the same for devices and for the metadata store's log.
 
-use base::disk::{Disk, DiskError, Done, Early, FileKind, FileName, Op, Wake};
+use base::buffer::Buffer;
+use base::disk::{Disk, DiskError, Done, Early, FileKind, FileName, Inline, Op, Wake};
 use base::env::Clock;
 use base::metric::Histogram;
 use base::unit::Time;
@@ -77,19 +78,62 @@ impl MeteredDisk {
 
     fn ended(&mut self, now: Time, done: &Done) {
         let Some((doing, file, since)) = self.under_way.remove(&done.token) else { return };
-        self.stats.took[doing as usize].add(now.since(since));
-        match &done.result {
+        self.stats.ended((doing, file), now.since(since), &done.result);
+    }
+}
+
+impl DiskStats {
+    /// Something begins.
+    fn begins(&self, op: &Op) -> (Doing, FileName) {
+        match op {
+            Op::Read { file, .. } => (Doing::Read, *file),
+            Op::Write { file, parts, .. } => {
+                count(&self.bytes_written, parts.iter().map(|part| part.len() as u64).sum());
+                (Doing::Write, *file)
+            }
+            Op::Sync { file } => (Doing::Sync, *file),
+            Op::Punch { file, length, .. } => {
+                count(&self.bytes_punched, *length);
+                (Doing::Files, *file)
+            }
+            Op::Create { file, .. } | Op::Remove { file } => (Doing::Files, *file),
+        }
+    }
+
+    fn ended(&self, (doing, file): (Doing, FileName), took: Duration, result: &Result<Buffer, DiskError>) {
+        self.took[doing as usize].add(took);
+        match result {
             Ok(bytes) => {
-                count(&self.stats.bytes_read, bytes.len() as u64);
+                count(&self.bytes_read, bytes.len() as u64);
                 if doing == Doing::Sync && file.kind == FileKind::Checkpoint {
-                    count(&self.stats.checkpoints, 1);
+                    count(&self.checkpoints, 1);
                 }
             }
             Err(DiskError::NoSpace) => (),
             Err(DiskError::NotFound | DiskError::Io(_) | DiskError::Unnamed(_)) => {
-                count(&self.stats.failed[doing as usize], 1)
+                count(&self.failed[doing as usize], 1)
             }
         }
+    }
+}
+
+/// The same for operations that others do themselves.
+struct MeteredInline {
+    inner: Arc<dyn Inline>,
+    stats: Arc<DiskStats>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Inline for MeteredInline {
+    fn is_fast(&self) -> bool {
+        self.inner.is_fast()
+    }
+
+    fn execute(&self, op: Op) -> Result<Buffer, DiskError> {
+        let (what, since) = (self.stats.begins(&op), self.clock.now());
+        let result = self.inner.execute(op);
+        self.stats.ended(what, self.clock.now().since(since), &result);
+        result
     }
 }
 
@@ -103,19 +147,7 @@ impl Disk for MeteredDisk {
     }
 
     fn submit(&mut self, token: u64, op: Op) {
-        let (doing, file) = match &op {
-            Op::Read { file, .. } => (Doing::Read, *file),
-            Op::Write { file, parts, .. } => {
-                count(&self.stats.bytes_written, parts.iter().map(|part| part.len() as u64).sum());
-                (Doing::Write, *file)
-            }
-            Op::Sync { file } => (Doing::Sync, *file),
-            Op::Punch { file, length, .. } => {
-                count(&self.stats.bytes_punched, *length);
-                (Doing::Files, *file)
-            }
-            Op::Create { file, .. } | Op::Remove { file } => (Doing::Files, *file),
-        };
+        let (doing, file) = self.stats.begins(&op);
         self.under_way.insert(token, (doing, file, self.clock.now()));
         self.inner.submit(token, op);
     }
@@ -141,6 +173,11 @@ impl Disk for MeteredDisk {
 
     fn early(&mut self, file: FileName) -> Option<Arc<dyn Early>> {
         self.inner.early(file)
+    }
+
+    fn inline(&self) -> Option<Arc<dyn Inline>> {
+        let (stats, clock) = (self.stats.clone(), self.clock.clone());
+        self.inner.inline().map(|inner| Arc::new(MeteredInline { inner, stats, clock }) as Arc<dyn Inline>)
     }
 
     fn backend(&self) -> &'static str {

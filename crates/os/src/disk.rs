@@ -1,6 +1,7 @@
 //! Devices for real: opening a device directory with one of several ways of moving its bytes.
 
 mod directory;
+mod inline;
 mod memory;
 mod overlay;
 pub mod probe;
@@ -77,7 +78,7 @@ pub fn open(directory: &Path, backend: Backend, pool: Pool) -> Result<Opened> {
         return Ok(Opened { disk: Box::new(VolatileDisk::start(files, pool)?), note });
     }
     if backend == Backend::Threads {
-        return Ok(Opened { disk: Box::new(ThreadsDisk::start(files, &pool)?), note });
+        return Ok(Opened { disk: Box::new(ThreadsDisk::start(files, pool)?), note });
     }
     let reason = match uring::build_ring(&files) {
         Ok(ring) => return Ok(Opened { disk: Box::new(UringDisk::start(files, pool, ring)?), note }),
@@ -92,7 +93,7 @@ pub fn open(directory: &Path, backend: Backend, pool: Pool) -> Result<Opened> {
     }
     let fallback = format!("{refusal}; threads are used instead");
     note = Some(note.map_or(fallback.clone(), |note| format!("{note}; {fallback}")));
-    Ok(Opened { disk: Box::new(ThreadsDisk::start(files, &pool)?), note })
+    Ok(Opened { disk: Box::new(ThreadsDisk::start(files, pool)?), note })
 }
 
 /// Opens a file of flexible length beside a device, and makes it, with a durable name, if it is missing.

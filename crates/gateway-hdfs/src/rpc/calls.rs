@@ -113,17 +113,11 @@ impl<A> Calls<A> {
         }
     }
 
-    /// Lets those calls go on that can, and hands over the answers that are there. Afterwards `context` is woken when another
-    /// one can.
-    pub fn turn(&mut self, context: &Context<'_>, mut answered: impl FnMut(A)) {
+    /// Lets those calls go on that can, and hands over the answers that are there. What can go on meanwhile is for the next turn, so that
+    /// reading and writing get theirs, and wakes nobody: the task is at work until it sleeps.
+    pub fn turn(&mut self, mut answered: impl FnMut(A)) {
         let mut ready = {
             let mut list = self.woken.lock();
-            if list.places.is_empty() {
-                if !list.task.as_ref().is_some_and(|task| task.will_wake(context.waker())) {
-                    list.task = Some(context.waker().clone());
-                }
-                return;
-            }
             list.task = None;
             std::mem::take(&mut list.places)
         };
@@ -141,11 +135,17 @@ impl<A> Calls<A> {
         if list.places.is_empty() {
             // Its memory serves the next burst.
             list.places = ready;
-            list.task = Some(context.waker().clone());
-        } else {
-            // What was woken meanwhile is for the next turn, so that reading and writing get theirs.
-            context.waker().wake_by_ref();
         }
+    }
+
+    /// Lets `context` be woken when a call can go on. False: one can now, so the task has to take another turn.
+    #[must_use]
+    pub fn sleep(&self, context: &Context<'_>) -> bool {
+        let mut list = self.woken.lock();
+        if list.places.is_empty() {
+            list.task = Some(context.waker().clone());
+        }
+        list.places.is_empty()
     }
 
     /// Takes a call one step further.
@@ -188,8 +188,15 @@ mod tests {
     async fn answers(calls: &mut Calls<Answer>) -> Vec<i32> {
         let mut numbers = Vec::new();
         poll_fn(|context| {
-            calls.turn(context, |(call, _): Answer| numbers.push(call));
-            if numbers.is_empty() { Poll::Pending } else { Poll::Ready(()) }
+            loop {
+                calls.turn(|(call, _): Answer| numbers.push(call));
+                if !numbers.is_empty() {
+                    return Poll::Ready(());
+                }
+                if calls.sleep(context) {
+                    return Poll::Pending;
+                }
+            }
         })
         .await;
         numbers

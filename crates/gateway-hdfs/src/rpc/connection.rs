@@ -16,6 +16,7 @@ use crate::rpc::frame::{self, Front, LENGTH_BYTES};
 use crate::rpc::methods::Method;
 use crate::rpc::outgoing::{Done, Outgoing, Wrote};
 use crate::ticket::{IDLE_MAX_CROWDED, Ticket};
+use base::burst::Burst;
 use base::id::RequestId;
 use base::limit::{
     CONNECTION_IDLE_MAX, HDFS_BACKLOG_MAX, HDFS_BACKLOG_MAX_PRESSED, HDFS_CALL_MAX, HDFS_CONTEXT_MAX, HDFS_LARGE_CALL,
@@ -188,8 +189,11 @@ impl Connection {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         for _ in 0..TURNS {
             let output = &mut self.output;
-            self.calls.turn(context, |done| output.answered(done));
+            // What comes together is asked together.
+            let burst = Burst::begin();
+            self.calls.turn(|done| output.answered(done));
             let read = self.read(context);
+            drop(burst);
             // Behind reading, so that all answers of this turn leave together.
             let wrote = self.write(context);
             if !self.looks && self.is_watched() {
@@ -222,7 +226,7 @@ impl Connection {
             if self.ending && self.calls.len() == 0 && (self.deaf || self.output.is_empty()) {
                 return Poll::Ready(());
             }
-            if !read && !wrote {
+            if !read && !wrote && self.calls.sleep(context) {
                 return Poll::Pending;
             }
         }

@@ -1,6 +1,6 @@
 //! What no meeting of threads may break in the waking of `node` and `net`.
 
-use interleavings::{here, mailboxes, outbounds};
+use interleavings::{bursts, here, mailboxes, outbounds};
 
 /// The reader of a mailbox never sleeps on something that is in it; nothing is lost, doubled or overtaken.
 #[test]
@@ -14,6 +14,13 @@ fn mailbox() {
 fn here() {
     here::nothing_is_left(1);
     here::nothing_is_left(2);
+}
+
+/// What is asked in a burst is done by its asker or by the metadata's thread, which does not sleep on it, and neither is what others ask.
+#[test]
+fn burst() {
+    bursts::nothing_is_left(1, 1);
+    bursts::nothing_is_left(2, 0);
 }
 
 /// No answer waits while nobody is awake to write it, whatever the socket takes at once, and none is torn by another thread's.

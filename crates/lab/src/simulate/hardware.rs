@@ -1,9 +1,9 @@
 //! What a simulated node stands on: devices that outlive its processes, and the one process that has them now.
 
 use super::oracle::{Broken, Check};
-use base::buffer::Pool;
+use base::buffer::{Buffer, Pool};
 use base::checksum::crc32c;
-use base::disk::{BlockFile, Disk, DiskError, Done, Early, FileKind, FileName, Op, Wake};
+use base::disk::{BlockFile, Disk, DiskError, Done, Early, FileKind, FileName, Inline, Op, Wake};
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
 use base::limit::REMEMBERED_MAX;
@@ -501,12 +501,7 @@ impl Disk for ProcessDisk {
     }
 
     fn submit(&mut self, token: u64, op: Op) {
-        let what = match &op {
-            // How the bytes are cut into parts depends on addresses, which are not the seed's.
-            Op::Write { file, offset, parts } => format!("write {file} {offset} {}", crc32c(&parts.concat())),
-            other => format!("{other:?}"),
-        };
-        self.hardware.note(&format!("{} {token} {what}", self.name));
+        self.hardware.note(&format!("{} {token} {}", self.name, shown(&op)));
         if matches!(op, Op::Sync { file } if file.kind == FileKind::Checkpoint) {
             self.checkpoints.insert(token);
         }
@@ -562,7 +557,53 @@ impl Disk for ProcessDisk {
         self.disk.early(file)
     }
 
+    fn inline(&self) -> Option<Arc<dyn Inline>> {
+        let (device, hardware, pulse) = (self.device.clone(), self.hardware.clone(), self.pulse.clone());
+        let inner = self.disk.inline()?;
+        Some(Arc::new(ProcessInline { inner, name: self.name.clone(), device, hardware, pulse }))
+    }
+
     fn backend(&self) -> &'static str {
         "simulated"
+    }
+}
+
+/// The same device for those who do its operations themselves, which takes no time.
+struct ProcessInline {
+    inner: Arc<dyn Inline>,
+    name: String,
+    device: SimDevice,
+    hardware: Arc<Hardware>,
+    pulse: Arc<Pulse>,
+}
+
+impl Inline for ProcessInline {
+    /// Slow every fourth time, so that both ways are taken in one history.
+    fn is_fast(&self) -> bool {
+        self.hardware.random.below(4) > 0
+    }
+
+    fn execute(&self, op: Op) -> std::result::Result<Buffer, DiskError> {
+        let is_gone = || self.device.crashed() || self.hardware.halted.load(Ordering::Relaxed);
+        if is_gone() {
+            return Err(DiskError::Io("the device is gone: its machine has stopped".to_string()));
+        }
+        self.hardware.note(&format!("{} inline {}", self.name, shown(&op)));
+        let result = self.inner.execute(op);
+        self.hardware.note(&format!("{} inline {:?}", self.name, result.as_ref().map(|_| ())));
+        if is_gone() {
+            // Its engine sees to the end.
+            self.pulse.wake();
+        }
+        result
+    }
+}
+
+/// An operation in the notes.
+fn shown(op: &Op) -> String {
+    match op {
+        // How the bytes are cut into parts depends on addresses, which are not the seed's.
+        Op::Write { file, offset, parts } => format!("write {file} {offset} {}", crc32c(&parts.concat())),
+        other => format!("{other:?}"),
     }
 }

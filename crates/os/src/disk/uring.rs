@@ -1,6 +1,7 @@
 //! A device directory served by io_uring: one ring, owned by the thread that uses the disk, and one thread for what the ring cannot do well.
 
 use super::directory::{Directory, OpenFile, PUNCH_MODE, Vectors, disk_error};
+use super::inline::Speed;
 use super::workers::{Finished, Workers};
 use base::buffer::{Buffer, Pool};
 use base::disk::{Caching, Disk, DiskError, Done, Early, FileName, Op, Wake};
@@ -27,13 +28,6 @@ const WAKE: u64 = u64::MAX;
 /// completions that come meanwhile.
 const SYNC_HERE_MAX: usize = 256 << 10;
 
-/// Beside a sync that takes this long, the wait for a worker is nothing, and the thread is missed elsewhere.
-const SYNC_SLOW: Duration = Duration::from_millis(1);
-
-/// After a slow sync all are the ring's for so many times as long as it took: slow ones hold up the thread for a hundredth of its time at most,
-/// however slow the disk is.
-const SYNC_PAUSE: u32 = 100;
-
 /// The directory, its ring, and the operations in it.
 pub(super) struct UringDisk {
     ring: IoUring,
@@ -49,8 +43,8 @@ pub(super) struct UringDisk {
     busy: usize,
     /// Syncs that `poll` begins. Not `submit`: its caller may hold what other threads wait for.
     syncs: Vec<(u64, FileName)>,
-    /// From when on, after a slow sync, this thread does them again.
-    syncs_here_from: Option<Instant>,
+    /// Of the syncs that this thread does.
+    speed: Speed,
     /// Operations that ended without the ring.
     ready: Vec<Done>,
     waker: Arc<EventWaker>,
@@ -208,7 +202,7 @@ impl UringDisk {
             active: 0,
             busy: 0,
             syncs: Vec::new(),
-            syncs_here_from: None,
+            speed: Speed::new(),
             taken: VecDeque::new(),
             ready: Vec::new(),
             waker,
@@ -298,37 +292,15 @@ impl UringDisk {
         // What was submitted before them goes on while this thread is in the kernel.
         self.enter_if_needed();
         for (token, name) in std::mem::take(&mut self.syncs) {
-            if self.busy >= SYNC_HERE_MAX || !self.syncs_here() {
+            if self.busy >= SYNC_HERE_MAX || !self.speed.is_fast() {
                 self.begin(token, name, Kind::Sync);
                 continue;
             }
             let file = self.directory.file(name);
-            #[allow(clippy::disallowed_methods)]
-            let began = Instant::now();
-            let result = file.around().and_then(File::sync_data);
-            self.synced_here(began.elapsed());
+            let result = self.speed.time(|| file.around().and_then(File::sync_data));
             let result = result.map(|()| Buffer::zeroed(0)).map_err(|error| disk_error("sync", name, &error));
             self.ready.push(Done { token, result });
         }
-    }
-
-    /// A sync took this thread so long.
-    fn synced_here(&mut self, took: Duration) {
-        if took >= SYNC_SLOW {
-            #[allow(clippy::disallowed_methods)]
-            let from = Instant::now().checked_add(took.saturating_mul(SYNC_PAUSE));
-            self.syncs_here_from = from;
-        }
-    }
-
-    /// No sync was slow a short while ago.
-    fn syncs_here(&mut self) -> bool {
-        #[allow(clippy::disallowed_methods)]
-        if self.syncs_here_from.is_some_and(|from| Instant::now() < from) {
-            return false;
-        }
-        self.syncs_here_from = None;
-        true
     }
 
     /// Hands queued operations to the kernel, and waits for a completion: not at all (zero), up to `wait`, or until there is one.
@@ -567,7 +539,7 @@ impl Drop for UringDisk {
 
 #[cfg(test)]
 mod tests {
-    use super::{Directory, SYNC_HERE_MAX, UringDisk, build_ring};
+    use super::{Directory, SYNC_HERE_MAX, Speed, UringDisk, build_ring};
     use base::buffer::{Buffer, Pool};
     use base::disk::{Disk, Done, FileName, Fill, Op};
     use base::error::ErrorKind;
@@ -602,9 +574,9 @@ mod tests {
         for (length, slow, here) in
             [(4096, false, true), (SYNC_HERE_MAX, false, false), (4096, true, false), (4096, false, true)]
         {
-            disk.syncs_here_from = None;
+            disk.speed = Speed::new();
             // After one of a minute the next is far away; after one of a tenth of a millisecond it is not.
-            disk.synced_here(if slow { Duration::from_secs(60) } else { Duration::from_micros(100) });
+            disk.speed.took(if slow { Duration::from_secs(60) } else { Duration::from_micros(100) });
             disk.submit(2, write(length));
             disk.submit(3, Op::Sync { file: FILE });
             assert_eq!((disk.active, disk.busy), (1, length));
@@ -614,7 +586,7 @@ mod tests {
             assert!(done.iter().all(|done| done.result.is_ok()));
             assert_eq!((disk.active, disk.busy), (0, 0));
         }
-        disk.syncs_here_from = None;
+        disk.speed = Speed::new();
         disk.submit(4, Op::Sync { file: FileName { number: 9, ..FILE } });
         assert!(ended(&mut disk, 1)[0].result.is_err(), "there is no such file");
         drop(disk);

@@ -39,6 +39,8 @@ pub(super) struct Finished {
 struct FinishedState {
     done: Vec<Done>,
     woken: bool,
+    /// Somebody waits, so that a notice is worth its system call.
+    waited_for: bool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -106,8 +108,16 @@ impl Queue {
 impl Finished {
     /// Puts in a finished operation.
     pub(super) fn put(&self, done: Done) {
-        lock(&self.state).done.push(done);
-        self.arrived.notify_one();
+        let mut state = lock(&self.state);
+        state.done.push(done);
+        self.notify(state);
+    }
+
+    fn notify(&self, mut state: MutexGuard<'_, FinishedState>) {
+        if std::mem::take(&mut state.waited_for) {
+            drop(state);
+            self.arrived.notify_one();
+        }
     }
 
     /// Moves what has finished to `out`.
@@ -118,19 +128,23 @@ impl Finished {
     /// Moves what has finished to `out`, waiting up to `wait` for the first, or for `wake`.
     pub(super) fn wait(&self, wait: Option<Duration>, out: &mut Vec<Done>) {
         let state = lock(&self.state);
-        let idle = |state: &mut FinishedState| state.done.is_empty() && !state.woken;
+        let idle = |state: &mut FinishedState| {
+            state.waited_for = state.done.is_empty() && !state.woken;
+            state.waited_for
+        };
         let mut state = match wait {
             None => self.arrived.wait_while(state, idle).unwrap_or_else(PoisonError::into_inner),
             Some(wait) => self.arrived.wait_timeout_while(state, wait, idle).unwrap_or_else(PoisonError::into_inner).0,
         };
-        state.woken = false;
+        (state.woken, state.waited_for) = (false, false);
         out.append(&mut state.done);
     }
 }
 
 impl Wake for Finished {
     fn wake(&self) {
-        lock(&self.state).woken = true;
-        self.arrived.notify_one();
+        let mut state = lock(&self.state);
+        state.woken = true;
+        self.notify(state);
     }
 }

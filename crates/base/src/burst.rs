@@ -1,0 +1,94 @@
+//! Questions that come together: whoever is about to ask several says so, and those who are asked begin when all have come (record 0446).
+
+use std::cell::RefCell;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// Somebody who is asked, and would rather begin when all questions are there.
+pub trait Gathers: Send + Sync {
+    /// All are there. Called in the thread that asked; what is asked from in here is by itself.
+    fn burst_ended(&self);
+}
+
+thread_local! {
+    /// Who was asked in this thread's burst; none: it has no burst.
+    static ASKED: RefCell<Option<Vec<Arc<dyn Gathers>>>> = const { RefCell::new(None) };
+}
+
+/// As long as it lives, this thread is asking.
+#[derive(Debug)]
+pub struct Burst {
+    /// Another one was there before, with which this one ends.
+    inner: bool,
+    /// A burst belongs to its thread.
+    _here: PhantomData<*const ()>,
+}
+
+impl Burst {
+    /// This thread begins to ask.
+    #[must_use]
+    pub fn begin() -> Burst {
+        let inner = ASKED.with_borrow_mut(|asked| {
+            let inner = asked.is_some();
+            asked.get_or_insert_default();
+            inner
+        });
+        Burst { inner, _here: PhantomData }
+    }
+}
+
+impl Drop for Burst {
+    fn drop(&mut self) {
+        if self.inner {
+            return;
+        }
+        for asked in ASKED.take().unwrap_or_default() {
+            asked.burst_ended();
+        }
+    }
+}
+
+/// Lets `burst_ended` be called when this thread has asked everything. False: it is not in a burst, so there is nothing to wait for.
+pub fn join<T: Gathers + 'static>(asked: &Arc<T>) -> bool {
+    ASKED.with_borrow_mut(|all| {
+        let Some(all) = all else { return false };
+        if !all.iter().any(|other| Arc::as_ptr(other).cast::<()>() == Arc::as_ptr(asked).cast()) {
+            all.push(asked.clone());
+        }
+        true
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Burst, Gathers, join};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[derive(Default)]
+    struct Ended(AtomicUsize);
+
+    impl Gathers for Ended {
+        fn burst_ended(&self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Who was asked in a burst hears of its end, once, also of one within another; without a burst nobody does, and other threads have their own.
+    #[test]
+    fn ends() {
+        let (one, other) = (Arc::new(Ended::default()), Arc::new(Ended::default()));
+        let ended = || (one.0.load(Ordering::Relaxed), other.0.load(Ordering::Relaxed));
+        assert!(!join(&one));
+        let burst = Burst::begin();
+        let inner = Burst::begin();
+        assert!(join(&one) && join(&other) && join(&one));
+        drop(inner);
+        std::thread::scope(|scope| scope.spawn(|| assert!(!join(&one))).join()).expect("no panic");
+        assert_eq!(ended(), (0, 0));
+        drop(burst);
+        assert_eq!(ended(), (1, 1));
+        drop(Burst::begin());
+        assert_eq!((ended(), join(&one)), ((1, 1), false));
+    }
+}

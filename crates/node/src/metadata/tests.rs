@@ -1,0 +1,182 @@
+//! The metadata store in its threads on a real disk: what is done by whoever asks.
+
+use super::{Item, Metadata, Then, spawn};
+use crate::world::{OsWorld, World};
+use base::buffer::{Buffer, Pool};
+use base::burst::Burst;
+use base::disk::{Disk, DiskError, Done, Early, FileName, Inline, Op, Wake};
+use base::env::{Clock, Random};
+use base::error::Result;
+use base::id::SessionId;
+use meta::path::Path;
+use meta::request::{NewInode, User};
+use meta::{Caller, Reply, Request};
+use os::disk::Backend;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// Whoever asks, in one session.
+const ASKER: Caller = Caller { session: SessionId(5), call: 0, floor: 0 };
+
+/// A real disk that is as fast as it is told, and counts what was done inline.
+struct Told {
+    disk: Box<dyn Disk>,
+    inline: Arc<ToldInline>,
+}
+
+struct ToldInline {
+    inner: Arc<dyn Inline>,
+    fast: AtomicBool,
+    done: AtomicUsize,
+}
+
+impl Inline for ToldInline {
+    fn is_fast(&self) -> bool {
+        self.fast.load(Ordering::Relaxed)
+    }
+    fn execute(&self, op: Op) -> std::result::Result<Buffer, DiskError> {
+        self.done.fetch_add(1, Ordering::Relaxed);
+        self.inner.execute(op)
+    }
+}
+
+impl Disk for Told {
+    fn list(&mut self) -> std::result::Result<Vec<(FileName, u64)>, DiskError> {
+        self.disk.list()
+    }
+    fn submit(&mut self, token: u64, op: Op) {
+        self.disk.submit(token, op);
+    }
+    fn poll(&mut self, wait: Option<Duration>, done: &mut Vec<Done>) {
+        self.disk.poll(wait, done);
+    }
+    fn waker(&self) -> Arc<dyn Wake> {
+        self.disk.waker()
+    }
+    fn early(&mut self, file: FileName) -> Option<Arc<dyn Early>> {
+        self.disk.early(file)
+    }
+    fn inline(&self) -> Option<Arc<dyn Inline>> {
+        Some(self.inline.clone())
+    }
+    fn backend(&self) -> &'static str {
+        self.disk.backend()
+    }
+}
+
+/// A store in a directory of its own.
+struct Kept {
+    metadata: Arc<Metadata>,
+    ended: Vec<crate::world::Ended>,
+    inline: Arc<ToldInline>,
+    directory: PathBuf,
+}
+
+impl Kept {
+    async fn open(name: &str) -> Kept {
+        let directory = std::env::temp_dir().join(format!("stormwell-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a directory for the test");
+        let opened = OsWorld.disk(&directory.join("log"), Backend::Threads, Pool::new(0)).expect("a fresh directory");
+        let inner = opened.disk.inline().expect("threads have it");
+        let inline = Arc::new(ToldInline { inner, fast: AtomicBool::new(true), done: AtomicUsize::new(0) });
+        let disk = Box::new(Told { disk: opened.disk, inline: inline.clone() });
+        let tree = OsWorld.tree(&directory.join("tree"), Backend::Threads).expect("a fresh file");
+        let random: Arc<dyn Random> = Arc::new(sim::random::SimRandom::new(1));
+        let mut settings = OsWorld.meta_settings(1 << 30, random);
+        settings.superuser = "ada".to_string();
+        let clock: Arc<dyn Clock> = Arc::new(os::clock::SystemClock::new());
+        let (metadata, ended) = spawn(&OsWorld, disk, tree, settings, clock).expect("it opens");
+        let user = User { name: "ada".to_string(), groups: Vec::new() };
+        metadata.ask_for(ASKER, Request::OpenSession { user }).await.expect("a session");
+        Kept { metadata, ended, inline, directory }
+    }
+
+    /// Asks without waiting.
+    fn asked(&self, number: usize) -> oneshot::Receiver<Result<Reply>> {
+        let path = Path::parse(&format!("/{number}")).expect("a path");
+        let request = Request::Mkdir { path, parents: false, new: NewInode::with_mode(0o755) };
+        let (tell, told) = oneshot::channel();
+        self.metadata.send(Item::Ask { caller: ASKER, request, then: Then::Tell(tell) });
+        told
+    }
+
+    /// Stops it and sees that so many directories were made.
+    async fn end(self, made: u64) {
+        let Ok(Reply::Usage(totals)) = self.metadata.ask(Request::Usage).await else { panic!("it answers") };
+        assert_eq!(totals.directories, made + 1, "with the root");
+        self.metadata.send(Item::Stop);
+        drop(self.metadata);
+        for ended in self.ended {
+            let _ = ended.await;
+        }
+        std::fs::remove_dir_all(&self.directory).expect("it is ours");
+    }
+}
+
+/// What is asked in a burst is done when it ends, in the thread that asked, as one group of the log: written and synced once. Not before, and
+/// not if the disk is slow.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_burst_is_done_here() {
+    let kept = Kept::open("burst").await;
+    // The log has a file from now on.
+    kept.asked(0).await.expect("told").expect("made");
+    let (mut made, mut here) = (1, 0);
+    for round in 0..50 {
+        let fast = round % 5 != 4;
+        kept.inline.fast.store(fast, Ordering::Relaxed);
+        let before = kept.inline.done.load(Ordering::Relaxed);
+        let mut told = Vec::new();
+        let burst = Burst::begin();
+        for _ in 0..4 {
+            told.push(kept.asked(made as usize));
+            made += 1;
+        }
+        assert!(told.iter_mut().all(|told| told.try_recv().is_err()), "nothing is done before all are there");
+        drop(burst);
+        let done = kept.inline.done.load(Ordering::Relaxed) - before;
+        // The thread may be at work just now, for the round before: then it does it.
+        assert!(done == 0 || fast && done == 2, "round {round}: {done} operations");
+        for mut told in told {
+            let reply = match done {
+                0 => told.await.expect("told"),
+                _ => told.try_recv().expect("answered when the burst is over"),
+            };
+            reply.expect("made");
+        }
+        here += done / 2;
+    }
+    assert!(here >= 10, "of 40 bursts {here} were done here");
+    kept.end(made).await;
+}
+
+/// Many who ask at once, in bursts and alone: everything is done and answered, once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn nothing_is_left() {
+    const ASKERS: usize = 6;
+    const ROUNDS: usize = 200;
+    let kept = Arc::new(Kept::open("bursts").await);
+    let askers: Vec<_> = (0..ASKERS)
+        .map(|asker| {
+            let kept = kept.clone();
+            tokio::spawn(async move {
+                for round in 0..ROUNDS {
+                    let first = (asker * ROUNDS + round) * 4;
+                    let burst = (asker % 3 != 0).then(Burst::begin);
+                    let told: Vec<_> = (first..first + 4).map(|number| kept.asked(number)).collect();
+                    drop(burst);
+                    for told in told {
+                        told.await.expect("told").expect("made");
+                    }
+                }
+            })
+        })
+        .collect();
+    for asker in askers {
+        asker.await.expect("no panic");
+    }
+    let Some(kept) = Arc::into_inner(kept) else { unreachable!("the askers are gone") };
+    kept.end((ASKERS * ROUNDS * 4) as u64).await;
+}

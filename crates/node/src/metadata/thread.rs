@@ -1,0 +1,289 @@
+//! The thread of the metadata store: turns, in which the store takes what has come and what the disk has done, and its answers leave. And
+//! the thread that merges its changes into the tree behind the log.
+
+use super::{Item, Metadata, Then};
+use crate::world::Turn;
+use base::disk::{Disk, Done, Inline, Op};
+use base::env::Clock;
+use base::unit::Time;
+use meta::{Caller, Effect, Frozen, MergeJob, Request, Store};
+use net::Cork;
+use std::collections::VecDeque;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+
+/// What is done away from the thread that answers, because it takes milliseconds or tens of them.
+pub(super) enum Aside {
+    Merge(MergeJob),
+    /// A layer that was merged.
+    Free(Arc<Frozen>),
+}
+
+/// Freed layers of so many changes, some tens of megabytes, leave the allocator with memory that nobody else will want.
+const MANY_CHANGES: usize = 200_000;
+
+/// Merges and frees layers.
+pub(super) async fn merge(mut jobs: mpsc::Receiver<Aside>, metadata: Arc<Metadata>) {
+    while let Some(job) = jobs.recv().await {
+        match job {
+            Aside::Merge(job) => metadata.send(Item::Merged(job.run())),
+            Aside::Free(frozen) => {
+                // A log that waits for room waits for the merge.
+                if let Ok(Aside::Merge(job)) = jobs.try_recv() {
+                    metadata.send(Item::Merged(job.run()));
+                }
+                let many = frozen.overlay.len() >= MANY_CHANGES;
+                drop(frozen);
+                if many {
+                    os::process::give_back_memory();
+                }
+            }
+        }
+    }
+}
+
+fn hand_over(jobs: &mpsc::Sender<Aside>, job: Aside) {
+    if jobs.try_send(job).is_err() {
+        unreachable!(
+            "the merging task has one layer to merge and one to free at the most, and lives as long as this one"
+        );
+    }
+}
+
+/// A write of at most so many bytes, and a sync, is done by whoever asks.
+const HERE_MAX: usize = 64 << 10;
+
+/// Operations of one asker: a group of the log is written and synced. Whoever goes on with others' groups does not answer its own callers.
+const HERE_OPERATIONS: usize = 2;
+
+pub(super) struct Thread {
+    metadata: Arc<Metadata>,
+    store: Store<Then>,
+    clock: Arc<dyn Clock>,
+    jobs: mpsc::Sender<Aside>,
+    /// What was taken out of the mailbox; kept for its memory.
+    inbox: Vec<Item>,
+    /// Long ones (`Item::is_long`) that wait for their turns.
+    long: VecDeque<Item>,
+    stopping: bool,
+    /// It has had its last turn.
+    ended: bool,
+    in_flight: usize,
+    /// What the disk is to do; it is in flight.
+    left: Vec<(u64, Op)>,
+    /// For those who do it themselves.
+    inline: Option<Arc<dyn Inline>>,
+    /// When it takes its next turn if nothing wakes it. None: never.
+    sleeps_until: Option<Time>,
+}
+
+/// What an asker does next in its own thread.
+pub(super) enum Next {
+    /// This, and then it asks again.
+    Do(Arc<dyn Inline>, u64, Op),
+    /// Nothing. True: the metadata's thread has to take a turn.
+    Leave(bool),
+}
+
+impl Item {
+    /// Whether it may take milliseconds, so that others should not wait behind many of its kind.
+    fn is_long(&self) -> bool {
+        matches!(self, Item::Ask { request, .. } if request.is_long())
+    }
+}
+
+/// Hands over everything short that has come, and one of what is long: the others wait for the next turns.
+fn in_turns<T>(come: &mut Vec<T>, long: &mut VecDeque<T>, is_long: impl Fn(&T) -> bool, mut take: impl FnMut(T)) {
+    for item in come.drain(..) {
+        if is_long(&item) {
+            long.push_back(item);
+        } else {
+            take(item);
+        }
+    }
+    if let Some(item) = long.pop_front() {
+        take(item);
+    }
+}
+
+impl Thread {
+    pub(super) fn new(
+        metadata: Arc<Metadata>,
+        store: Store<Then>,
+        clock: Arc<dyn Clock>,
+        jobs: mpsc::Sender<Aside>,
+        inline: Option<Arc<dyn Inline>>,
+    ) -> Thread {
+        Thread {
+            metadata,
+            store,
+            clock,
+            jobs,
+            inbox: Vec::new(),
+            long: VecDeque::new(),
+            stopping: false,
+            ended: false,
+            in_flight: 0,
+            left: Vec::new(),
+            inline,
+            sleeps_until: None,
+        }
+    }
+
+    /// One turn of the metadata's thread.
+    pub(super) fn turn(&mut self, done: &mut Vec<Done>, disk: &mut dyn Disk) -> Turn {
+        self.metadata.mailbox.awake();
+        let now = self.clock.now();
+        for finished in done.drain(..) {
+            self.completed(now, finished);
+        }
+        self.perform();
+        self.hand_over_left(disk);
+        self.take_mailbox(now);
+        if self.store.next_tick().is_some_and(|due| due <= now) {
+            self.renew_kept_open(now);
+            self.store.tick(now, self.clock.wall());
+        }
+        self.merge(now);
+        self.perform();
+        self.hand_over_left(disk);
+        if self.stopping && self.in_flight == 0 && self.long.is_empty() {
+            self.ended = true;
+            return Turn::End;
+        }
+        let wait = match self.long.is_empty() && self.metadata.mailbox.may_sleep() {
+            true => self.store.next_tick().map(|due| due.since(now)),
+            false => Some(Duration::ZERO),
+        };
+        self.sleeps_until = wait.map(|wait| now.after(wait));
+        Turn::Wait(wait)
+    }
+
+    /// Whether something may be done in another thread now.
+    pub(super) fn takes_here(&self) -> bool {
+        !self.ended && self.inline.as_ref().is_some_and(|inline| inline.is_fast())
+    }
+
+    /// A turn in the thread of whoever asks, after `done`, the end of what it did for the one before; `operations` of them so far. What is not
+    /// small, or not the first group of the log, is left to the metadata's thread, and so is what is due at some time.
+    pub(super) fn turn_here(&mut self, done: Option<Done>, operations: usize) -> Next {
+        let now = self.clock.now();
+        if let Some(done) = done {
+            self.completed(now, done);
+            // Whoever waits for that hears of it before more is begun.
+            self.perform();
+        }
+        self.take_mailbox(now);
+        self.merge(now);
+        self.perform();
+        if let ([(_, op)], Some(inline)) = (&*self.left, &self.inline)
+            && operations < HERE_OPERATIONS
+            && is_small(op)
+        {
+            let inline = inline.clone();
+            if let Some((token, op)) = self.left.pop() {
+                return Next::Do(inline, token, op);
+            }
+        }
+        let due = self.store.next_tick();
+        let sooner = due.is_some_and(|due| self.sleeps_until.is_none_or(|until| due < until));
+        Next::Leave(sooner || self.stopping || !self.left.is_empty() || !self.long.is_empty())
+    }
+
+    fn completed(&mut self, now: Time, done: Done) {
+        self.in_flight -= 1;
+        self.store.completed(now, done);
+    }
+
+    fn take_mailbox(&mut self, now: Time) {
+        let mut inbox = std::mem::take(&mut self.inbox);
+        self.metadata.mailbox.take(&mut inbox);
+        let mut long = std::mem::take(&mut self.long);
+        in_turns(&mut inbox, &mut long, Item::is_long, |item| match item {
+            Item::Ask { caller, request, then } => {
+                self.store.submit(now, self.clock.wall(), caller, request, then);
+            }
+            Item::Merged(merged) => {
+                if let Some(frozen) = self.store.merged(now, merged) {
+                    hand_over(&self.jobs, Aside::Free(frozen));
+                }
+            }
+            Item::Stop => self.stopping = true,
+        });
+        (self.inbox, self.long) = (inbox, long);
+    }
+
+    fn merge(&mut self, now: Time) {
+        if let Some(job) = self.store.merge_job(now) {
+            hand_over(&self.jobs, Aside::Merge(job));
+        }
+    }
+
+    fn renew_kept_open(&mut self, now: Time) {
+        if let Some(session) = self.metadata.kept_open.get() {
+            let caller = Caller { session: *session, call: 0, floor: 0 };
+            // Nobody waits for the answer: a session that was closed needs none.
+            let (tell, _) = oneshot::channel();
+            self.store.submit(now, self.clock.wall(), caller, Request::Renew, Then::Tell(tell));
+        }
+    }
+
+    /// Lets answers go, and notes what the disk is to do.
+    fn perform(&mut self) {
+        let _cork = Cork::hold();
+        // Before the answers: who hears that its session began must be believed.
+        self.metadata.note_turns(self.store.take_session_turns());
+        if self.store.take_made_work() {
+            let work = self.metadata.work.lock().unwrap_or_else(PoisonError::into_inner);
+            work.iter().for_each(|notify| notify.notify_one());
+        }
+        for effect in self.store.take_effects() {
+            match effect {
+                Effect::Disk { token, op } => {
+                    self.in_flight += 1;
+                    self.left.push((token, op));
+                }
+                Effect::Reply { tag: Then::Answer(respond, translate), result } => match result {
+                    Ok(reply) => translate(reply, respond),
+                    Err(error) => respond.fail(error),
+                },
+                // The one who asked may be gone; then nobody misses the answer.
+                Effect::Reply { tag: Then::Tell(tell), result } => drop(tell.send(result)),
+            }
+        }
+    }
+
+    fn hand_over_left(&mut self, disk: &mut dyn Disk) {
+        for (token, op) in self.left.drain(..) {
+            disk.submit(token, op);
+        }
+    }
+}
+
+/// Whether whoever asks may do it.
+fn is_small(op: &Op) -> bool {
+    match op {
+        Op::Sync { .. } => true,
+        Op::Write { parts, .. } => parts.iter().map(|part| part.len()).sum::<usize>() <= HERE_MAX,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_turns;
+    use std::collections::VecDeque;
+
+    /// What is short never waits behind more than one that is long, whatever came first; what is long keeps its order, and all of it is done.
+    #[test]
+    fn short_ones_pass() {
+        let (mut long, mut done) = (VecDeque::new(), Vec::new());
+        for mut come in [vec![100, 101, 1, 102, 2], vec![], vec![3, 103], vec![], vec![]] {
+            in_turns(&mut come, &mut long, |item| *item >= 100, |item| done.push(item));
+            assert!(come.is_empty());
+        }
+        assert_eq!(done, [1, 2, 100, 101, 3, 102, 103]);
+        assert!(long.is_empty());
+    }
+}
