@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 /// Somebody who is asked, and would rather begin when all questions are there.
 pub trait Gathers: Send + Sync {
-    /// All are there. Called in the thread that asked; what is asked from in here is by itself.
-    fn burst_ended(&self);
+    /// All are there. Called in the thread that asked; what is asked from in here is by itself. True: the thread was kept for a while, by a disk.
+    fn burst_ended(&self) -> bool;
 }
 
 thread_local! {
@@ -35,16 +35,27 @@ impl Burst {
         });
         Burst { inner, _here: PhantomData }
     }
+
+    /// It has asked everything. True: somebody kept the thread for a while, so others of its runtime should have their turns.
+    pub fn end(mut self) -> bool {
+        self.tell()
+    }
+
+    fn tell(&mut self) -> bool {
+        if std::mem::replace(&mut self.inner, true) {
+            return false;
+        }
+        let mut kept = false;
+        for asked in ASKED.take().unwrap_or_default() {
+            kept |= asked.burst_ended();
+        }
+        kept
+    }
 }
 
 impl Drop for Burst {
     fn drop(&mut self) {
-        if self.inner {
-            return;
-        }
-        for asked in ASKED.take().unwrap_or_default() {
-            asked.burst_ended();
-        }
+        self.tell();
     }
 }
 
@@ -69,8 +80,8 @@ mod tests {
     struct Ended(AtomicUsize);
 
     impl Gathers for Ended {
-        fn burst_ended(&self) {
-            self.0.fetch_add(1, Ordering::Relaxed);
+        fn burst_ended(&self) -> bool {
+            self.0.fetch_add(1, Ordering::Relaxed) == 0
         }
     }
 
@@ -83,12 +94,16 @@ mod tests {
         let burst = Burst::begin();
         let inner = Burst::begin();
         assert!(join(&one) && join(&other) && join(&one));
-        drop(inner);
+        assert!(!inner.end());
         std::thread::scope(|scope| scope.spawn(|| assert!(!join(&one))).join()).expect("no panic");
         assert_eq!(ended(), (0, 0));
-        drop(burst);
+        assert!(burst.end(), "both were asked for the first time");
         assert_eq!(ended(), (1, 1));
-        drop(Burst::begin());
+        assert!(!Burst::begin().end());
         assert_eq!((ended(), join(&one)), ((1, 1), false));
+        let dropped = Burst::begin();
+        assert!(join(&one));
+        drop(dropped);
+        assert_eq!(ended(), (2, 1));
     }
 }

@@ -147,6 +147,20 @@ pub enum Op {
     },
 }
 
+/// Bytes of a write that a thread does itself if the disk is fast. What is larger would keep it from what comes meanwhile.
+pub const INLINE_MAX: usize = 64 << 10;
+
+impl Op {
+    /// Whether a thread may do it itself (`Disk::inline`): a sync, and a write of at most `INLINE_MAX` bytes.
+    pub fn is_small(&self) -> bool {
+        match self {
+            Op::Sync { .. } => true,
+            Op::Write { parts, .. } => parts.iter().map(Bytes::len).sum::<usize>() <= INLINE_MAX,
+            _ => false,
+        }
+    }
+}
+
 /// Why an operation failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DiskError {
@@ -202,6 +216,9 @@ pub trait Inline: Send + Sync {
 
     /// Does one.
     fn execute(&self, op: Op) -> Result<Buffer, DiskError>;
+
+    /// Something else that waits for the same disk, or for one as fast, took so long.
+    fn took(&self, time: Duration);
 }
 
 /// One device directory. Operations may finish in any order; the engine orders them by waiting.
@@ -229,8 +246,8 @@ pub trait Disk: Send {
         None
     }
 
-    /// For those who do small operations in their own thread while nothing else is under way. None: the disk takes none but those of its
-    /// thread.
+    /// For those who do small operations (`Op::is_small`) in their own thread, which has to order them with what was submitted. None: the disk
+    /// takes none but those of its thread.
     fn inline(&self) -> Option<Arc<dyn Inline>> {
         None
     }

@@ -130,7 +130,9 @@ pub fn main() -> ExitCode {
         Ok(line) => line,
         Err(error) => return not_understood(&error),
     };
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    // At least two: a disk may keep one for a moment (record 0446).
+    let workers = std::thread::available_parallelism().map_or(2, |count| count.get().max(2));
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return finish(Err(Error::from(error).during("start the program's threads").into())),
     };

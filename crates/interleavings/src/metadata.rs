@@ -23,7 +23,7 @@ impl Metadata {
         let shared = Arc::new(here::Shared::new(thread));
         let set = metadata.shared.set(Arc::downgrade(&shared));
         assert!(set.is_ok(), "nobody has set it before");
-        let mut turning = here::Turning(shared);
+        let mut turning = here::Turning(shared, metadata.clone());
         (metadata, move |disk| turning.turn(&mut Vec::new(), disk))
     }
 
@@ -34,6 +34,14 @@ impl Metadata {
             self.mailbox.wake();
         }
     }
+
+    pub(super) fn note_here(&self, _: bool) {}
+
+    fn is_held_up(&self) -> bool {
+        false
+    }
+
+    fn nudge(&self) {}
 
     /// The changes that were made durable.
     pub(crate) fn made(&self) -> Vec<usize> {

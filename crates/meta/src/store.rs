@@ -448,6 +448,8 @@ impl<T> Store<T> {
     /// An overlay to be merged, if it is time: run it on another thread and hand the result to `merged`.
     /// Ask after every step; it is cheap.
     pub fn merge_job(&mut self, now: Time) -> Option<MergeJob> {
+        // Whether the log wants room shows when it begins a group.
+        self.advance();
         let since = self.unmerged_since?;
         let due = self.state.layers.overlay_bytes() >= self.merge_bytes
             || since.after(MERGE_AGE) <= now

@@ -27,6 +27,10 @@ use tokio::time::{Sleep, sleep};
 /// Turns of reading and writing before other tasks of the runtime get theirs.
 const TURNS: usize = 32;
 
+/// Those of them in which a disk may keep the thread. It may be the one that hears for the whole runtime what comes: when the task yields, another
+/// one does.
+const KEPT_TURNS: usize = 4;
+
 /// Bytes read before other tasks of the runtime get their turns: a fraction of a millisecond's work, and one question with thousands of
 /// texts. Some dozen connections that send all they can then keep a small call waiting for some milliseconds.
 const TURN_BYTES: usize = 256 << 10;
@@ -144,6 +148,7 @@ impl<R: Role> Running<R> {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
         self.connection.outlet.outbound.awake();
         self.work = 0;
+        let mut kept = 0;
         for _ in 0..TURNS {
             let wrote = match self.write(context) {
                 Ok(wrote) => wrote,
@@ -156,13 +161,13 @@ impl<R: Role> Running<R> {
                 Poll::Ready(_) => true,
                 Poll::Pending => false,
             };
-            drop(burst);
+            kept += usize::from(burst.end());
             while self.timer.as_mut().poll(context).is_ready() {
                 self.tick()?;
             }
             let waited = !self.connection.role.may_read();
             let goes_on = self.connection.role.turn(context)?;
-            if self.work >= TURN_BYTES {
+            if self.work >= TURN_BYTES || kept >= KEPT_TURNS {
                 break;
             }
             if wrote || read || waited && self.connection.role.may_read() {

@@ -12,9 +12,11 @@ use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, SessionId};
 use base::planted::Planted;
+use base::unit::Time;
 use meta::{Caller, MergeResult, Reply, Request, Store};
 use net::Responder;
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
@@ -27,6 +29,11 @@ pub struct Metadata {
     shared: OnceLock<Weak<here::Shared>>,
     /// Itself.
     me: Weak<Metadata>,
+    /// When whoever does something himself began with it, in nanoseconds of the clock; 0: nobody does.
+    here_since: AtomicU64,
+    clock: Arc<dyn Clock>,
+    /// That of those who ask.
+    runtime: tokio::runtime::Handle,
     /// The sessions that are open, for those who must not wait for the store.
     open_sessions: RwLock<BTreeSet<SessionId>>,
     /// The session of this very process: it lives as long as the process does, however long the machine stood still.
@@ -62,6 +69,9 @@ pub enum Then {
     Tell(oneshot::Sender<Result<Reply>>),
 }
 
+/// Who does something himself for so long waits for a disk that hangs.
+const HELD_UP: Duration = Duration::from_millis(5);
+
 /// The session under which the node itself makes changes.
 const NODE_SESSION: SessionId = SessionId(0);
 
@@ -72,6 +82,23 @@ impl Metadata {
         if !self.me.upgrade().is_some_and(|me| base::burst::join(&me)) {
             self.mailbox.wake();
         }
+    }
+
+    /// Whoever asks does something himself from now on (true), or has done it.
+    fn note_here(&self, begins: bool) {
+        let since = if begins { self.clock.now().as_nanos().max(1) } else { 0 };
+        self.here_since.store(since, Ordering::Relaxed);
+    }
+
+    /// Whether somebody who does something himself has been at it for long: its disk hangs.
+    fn is_held_up(&self) -> bool {
+        let since = self.here_since.load(Ordering::Relaxed);
+        since != 0 && self.clock.now().since(Time::from_nanos(since)) >= HELD_UP
+    }
+
+    /// Makes another thread of the runtime hear what comes for all of them: who is held up may be the one that did.
+    fn nudge(&self) {
+        drop(self.runtime.spawn(async {}));
     }
 
     /// Whether a session has begun and is not over.
@@ -172,6 +199,9 @@ pub fn spawn(
         mailbox: Mailbox::new(disk.waker()),
         shared: OnceLock::new(),
         me: me.clone(),
+        here_since: AtomicU64::new(0),
+        clock: clock.clone(),
+        runtime: tokio::runtime::Handle::current(),
         open_sessions: RwLock::default(),
         kept_open: OnceLock::new(),
         work: Mutex::default(),
@@ -192,7 +222,7 @@ pub fn spawn(
                 let shared = Arc::new(here::Shared::new(thread));
                 // Nobody has set it before.
                 let _ = served.shared.set(Arc::downgrade(&shared));
-                Some(Box::new(here::Turning(shared)))
+                Some(Box::new(here::Turning(shared, served)))
             }
             Err(error) => {
                 let _ = opened.send(Err(error));

@@ -135,6 +135,10 @@ impl Inline for MeteredInline {
         self.stats.ended(what, self.clock.now().since(since), &result);
         result
     }
+
+    fn took(&self, time: Duration) {
+        self.inner.took(time);
+    }
 }
 
 fn count(counter: &AtomicU64, more: u64) {

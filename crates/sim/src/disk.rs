@@ -261,6 +261,8 @@ impl Inline for SimInline {
         state.flights.push(Flight { token: u64::MAX, op, submitted, doomed: false });
         state.finish(place).map_or_else(|| Err(gone()), |done| done.result)
     }
+
+    fn took(&self, _: Duration) {}
 }
 
 /// A file of the device that one process writes at once.

@@ -46,6 +46,10 @@ const READ_AT_ONCE: usize = 16 << 10;
 /// Turns of reading and writing before other tasks of the runtime get theirs.
 const TURNS: usize = 16;
 
+/// Those of them in which a disk may keep the thread. It may be the one that hears for the whole runtime what comes: when the task yields, another
+/// one does.
+const KEPT_TURNS: usize = 4;
+
 /// How often a connection is looked at whose other side has something to do in time.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -187,13 +191,14 @@ impl Connection {
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let mut kept = 0;
         for _ in 0..TURNS {
             let output = &mut self.output;
             // What comes together is asked together.
             let burst = Burst::begin();
             self.calls.turn(|done| output.answered(done));
             let read = self.read(context);
-            drop(burst);
+            kept += usize::from(burst.end());
             // Behind reading, so that all answers of this turn leave together.
             let wrote = self.write(context);
             if !self.looks && self.is_watched() {
@@ -228,6 +233,9 @@ impl Connection {
             }
             if !read && !wrote && self.calls.sleep(context) {
                 return Poll::Pending;
+            }
+            if kept >= KEPT_TURNS {
+                break;
             }
         }
         context.waker().wake_by_ref();

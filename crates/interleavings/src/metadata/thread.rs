@@ -37,6 +37,7 @@ impl Inline for AtOnce {
     fn execute(&self, _: Op) -> Result<Buffer, DiskError> {
         Ok(Buffer::zeroed(0))
     }
+    fn took(&self, _: Duration) {}
 }
 
 impl Thread {
@@ -61,6 +62,10 @@ impl Thread {
 
     pub(super) fn takes_here(&self) -> bool {
         true
+    }
+
+    pub(super) fn begins_here(&mut self) -> bool {
+        false
     }
 
     pub(super) fn turn_here(&mut self, done: Option<Done>, operations: usize) -> Next {

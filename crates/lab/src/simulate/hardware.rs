@@ -578,7 +578,7 @@ struct ProcessInline {
 }
 
 impl Inline for ProcessInline {
-    /// Slow every fourth time, so that both ways are taken in one history.
+    /// Slow every fourth time, so that both ways are taken in one history, and a write without its sync.
     fn is_fast(&self) -> bool {
         self.hardware.random.below(4) > 0
     }
@@ -597,6 +597,8 @@ impl Inline for ProcessInline {
         }
         result
     }
+
+    fn took(&self, _: Duration) {}
 }
 
 /// An operation in the notes.

@@ -4,7 +4,7 @@
 
 use super::Metadata;
 use super::thread::{Next, Thread};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 use crate::world::{Turn, Work};
 use base::burst::Gathers;
 use base::disk::{Disk, Done};
@@ -14,14 +14,31 @@ use std::sync::{Arc, TryLockError, Weak};
 pub(super) type Shared = Mutex<Thread>;
 
 /// The metadata's thread: each turn has what is shared to itself.
-pub(super) struct Turning(pub Arc<Shared>);
+pub(super) struct Turning(pub Arc<Shared>, pub Arc<Metadata>);
 
 impl Work for Turning {
     fn turn(&mut self, done: &mut Vec<Done>, disk: &mut dyn Disk) -> Turn {
-        let Ok(mut thread) = self.0.lock() else {
-            panic!("the metadata store's fault showed in the thread of one who asked it")
+        let Turning(shared, metadata) = self;
+        if metadata.is_held_up() {
+            metadata.nudge();
+        }
+        let mut thread = match shared.try_lock() {
+            Ok(thread) => thread,
+            Err(TryLockError::WouldBlock) => {
+                // Should the tree's disk hang, nobody comes back here to find out.
+                metadata.nudge();
+                whole(shared)
+            }
+            Err(TryLockError::Poisoned(_)) => whole(shared),
         };
         thread.turn(done, disk)
+    }
+}
+
+fn whole(shared: &Shared) -> MutexGuard<'_, Thread> {
+    match shared.lock() {
+        Ok(thread) => thread,
+        Err(_) => panic!("the metadata store's fault showed in another thread"),
     }
 }
 
@@ -37,44 +54,55 @@ impl Drop for WakesOnPanic<'_> {
 }
 
 impl Gathers for Metadata {
-    fn burst_ended(&self) {
+    fn burst_ended(&self) -> bool {
+        if std::thread::panicking() {
+            self.mailbox.wake();
+            return false;
+        }
         let _wakes = WakesOnPanic(self);
-        if self.do_here() {
+        let (operations, wakes) = self.do_here();
+        if wakes {
             self.mailbox.wake();
         }
+        operations > 0
     }
 }
 
 impl Metadata {
-    /// Takes what came and does it. True: the metadata's thread has to take a turn.
-    fn do_here(&self) -> bool {
-        let Some(shared) = self.shared.get().and_then(Weak::upgrade) else { return true };
+    /// Takes what came and does it. How many operations of the disk that were, and whether the metadata's thread has to take a turn.
+    fn do_here(&self) -> (usize, bool) {
+        let Some(shared) = self.shared.get().and_then(Weak::upgrade) else { return (0, true) };
         // Whoever has it may have looked into the mailbox before this came.
         let mut thread = match shared.try_lock() {
             Ok(thread) => thread,
-            Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => return true,
+            Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => return (0, true),
         };
         if !thread.takes_here() {
-            return true;
+            return (0, true);
+        }
+        if thread.begins_here() {
+            self.mailbox.wake();
         }
         let (mut done, mut operations) = (None, 0);
         loop {
             let (inline, token, op) = match thread.turn_here(done, operations) {
                 Next::Do(inline, token, op) => (inline, token, op),
                 Next::Leave(wakes) => {
-                    drop(thread);
-                    // Who found it locked woke the thread; who came without a try to lock it did, too.
-                    return wakes;
+                    if operations > 0 {
+                        self.note_here(false);
+                    }
+                    // Who found it locked meanwhile has woken the thread.
+                    return (operations, wakes);
                 }
             };
-            // Others may ask meanwhile; what they change is in the next group.
+            if operations == 0 {
+                self.note_here(true);
+            }
+            // Others may ask meanwhile; what they change is in the next group, so none of them has an operation to do.
             drop(thread);
             done = Some(Done { token, result: inline.execute(op) });
             operations += 1;
-            thread = match shared.lock() {
-                Ok(thread) => thread,
-                Err(_) => panic!("the metadata store's fault showed in another thread"),
-            };
+            thread = whole(&shared);
         }
     }
 }

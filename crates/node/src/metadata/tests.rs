@@ -13,8 +13,8 @@ use meta::request::{NewInode, User};
 use meta::{Caller, Reply, Request};
 use os::disk::Backend;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
@@ -31,6 +31,8 @@ struct ToldInline {
     inner: Arc<dyn Inline>,
     fast: AtomicBool,
     done: AtomicUsize,
+    /// What the next operation waits for.
+    hangs: Mutex<Option<mpsc::Receiver<()>>>,
 }
 
 impl Inline for ToldInline {
@@ -39,8 +41,13 @@ impl Inline for ToldInline {
     }
     fn execute(&self, op: Op) -> std::result::Result<Buffer, DiskError> {
         self.done.fetch_add(1, Ordering::Relaxed);
+        if let Some(goes_on) = self.hangs.lock().expect("whole").take() {
+            // Whoever is gone lets it go on, too.
+            let _ = goes_on.recv();
+        }
         self.inner.execute(op)
     }
+    fn took(&self, _: Duration) {}
 }
 
 impl Disk for Told {
@@ -81,7 +88,12 @@ impl Kept {
         std::fs::create_dir_all(&directory).expect("a directory for the test");
         let opened = OsWorld.disk(&directory.join("log"), Backend::Threads, Pool::new(0)).expect("a fresh directory");
         let inner = opened.disk.inline().expect("threads have it");
-        let inline = Arc::new(ToldInline { inner, fast: AtomicBool::new(true), done: AtomicUsize::new(0) });
+        let inline = Arc::new(ToldInline {
+            inner,
+            fast: AtomicBool::new(true),
+            done: AtomicUsize::new(0),
+            hangs: Mutex::default(),
+        });
         let disk = Box::new(Told { disk: opened.disk, inline: inline.clone() });
         let tree = OsWorld.tree(&directory.join("tree"), Backend::Threads).expect("a fresh file");
         let random: Arc<dyn Random> = Arc::new(sim::random::SimRandom::new(1));
@@ -150,6 +162,46 @@ async fn a_burst_is_done_here() {
     }
     assert!(here >= 10, "of 40 bursts {here} were done here");
     kept.end(made).await;
+}
+
+/// A disk that hangs under whoever does something himself, who may be the one that hears for the whole runtime what comes, holds up nothing but
+/// the metadata: timers go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_that_hangs() {
+    let kept = Arc::new(Kept::open("hangs").await);
+    kept.asked(0).await.expect("told").expect("made");
+    let mut made = 1;
+    for _ in 0..20 {
+        let (goes_on, waits) = mpsc::channel();
+        *kept.inline.hangs.lock().expect("whole") = Some(waits);
+        let (asker, number) = (kept.clone(), made);
+        let asking = tokio::spawn(async move {
+            // The thread of the runtime that hears of this is the one that goes on here.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            let burst = Burst::begin();
+            let told = asker.asked(number);
+            drop(burst);
+            told.await
+        });
+        let late = goes_on.clone();
+        let (slept, sleeps) = mpsc::channel::<()>();
+        // A test that cannot go on fails, and does not hang.
+        let watch = std::thread::spawn(move || {
+            let went_on = sleeps.recv_timeout(Duration::from_secs(30)).is_ok();
+            let _ = late.send(());
+            went_on
+        });
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        slept.send(()).expect("it is waited for");
+        assert!(watch.join().expect("no panic"), "timers stood still with the disk");
+        let _ = goes_on.send(());
+        asking.await.expect("no panic").expect("told").expect("made");
+        // One that the metadata's thread did waits for nothing.
+        kept.inline.hangs.lock().expect("whole").take();
+        made += 1;
+    }
+    let Some(kept) = Arc::into_inner(kept) else { unreachable!("the askers are gone") };
+    kept.end(made as u64).await;
 }
 
 /// Many who ask at once, in bursts and alone: everything is done and answered, once.

@@ -9,6 +9,7 @@ use base::unit::Time;
 use meta::{Caller, Effect, Frozen, MergeJob, Request, Store};
 use net::Cork;
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -51,8 +52,11 @@ fn hand_over(jobs: &mpsc::Sender<Aside>, job: Aside) {
     }
 }
 
-/// A write of at most so many bytes, and a sync, is done by whoever asks.
-const HERE_MAX: usize = 64 << 10;
+/// A turn in another thread that takes so long waited for the tree's disk, or for a processor: it counts as slow as an operation of the log would.
+const HERE_SLOW: Duration = Duration::from_millis(1);
+
+/// While others do something themselves, this thread looks so often whether one of them is held up.
+const WATCH_EVERY: Duration = Duration::from_millis(10);
 
 /// Operations of one asker: a group of the log is written and synced. Whoever goes on with others' groups does not answer its own callers.
 const HERE_OPERATIONS: usize = 2;
@@ -76,6 +80,8 @@ pub(super) struct Thread {
     inline: Option<Arc<dyn Inline>>,
     /// When it takes its next turn if nothing wakes it. None: never.
     sleeps_until: Option<Time>,
+    /// Something was done by others since its last turn, and it looks after them.
+    watches: bool,
 }
 
 /// What an asker does next in its own thread.
@@ -93,8 +99,13 @@ impl Item {
     }
 }
 
-/// Hands over everything short that has come, and one of what is long: the others wait for the next turns.
-fn in_turns<T>(come: &mut Vec<T>, long: &mut VecDeque<T>, is_long: impl Fn(&T) -> bool, mut take: impl FnMut(T)) {
+/// Hands over everything short that has come, and one of what is long, or none: the others wait for the next turns.
+fn in_turns<T>(
+    come: &mut Vec<T>,
+    (long, takes_long): (&mut VecDeque<T>, bool),
+    is_long: impl Fn(&T) -> bool,
+    mut take: impl FnMut(T),
+) {
     for item in come.drain(..) {
         if is_long(&item) {
             long.push_back(item);
@@ -102,7 +113,7 @@ fn in_turns<T>(come: &mut Vec<T>, long: &mut VecDeque<T>, is_long: impl Fn(&T) -
             take(item);
         }
     }
-    if let Some(item) = long.pop_front() {
+    if takes_long && let Some(item) = long.pop_front() {
         take(item);
     }
 }
@@ -128,6 +139,7 @@ impl Thread {
             left: Vec::new(),
             inline,
             sleeps_until: None,
+            watches: false,
         }
     }
 
@@ -140,7 +152,7 @@ impl Thread {
         }
         self.perform();
         self.hand_over_left(disk);
-        self.take_mailbox(now);
+        self.take_mailbox(now, true);
         if self.store.next_tick().is_some_and(|due| due <= now) {
             self.renew_kept_open(now);
             self.store.tick(now, self.clock.wall());
@@ -150,11 +162,18 @@ impl Thread {
         self.hand_over_left(disk);
         if self.stopping && self.in_flight == 0 && self.long.is_empty() {
             self.ended = true;
+            // It holds the directory.
+            self.inline = None;
             return Turn::End;
         }
         let wait = match self.long.is_empty() && self.metadata.mailbox.may_sleep() {
             true => self.store.next_tick().map(|due| due.since(now)),
             false => Some(Duration::ZERO),
+        };
+        let watches = std::mem::take(&mut self.watches) || self.metadata.here_since.load(Ordering::Relaxed) != 0;
+        let wait = match watches {
+            true => Some(wait.map_or(WATCH_EVERY, |wait| wait.min(WATCH_EVERY))),
+            false => wait,
         };
         self.sleeps_until = wait.map(|wait| now.after(wait));
         Turn::Wait(wait)
@@ -165,8 +184,14 @@ impl Thread {
         !self.ended && self.inline.as_ref().is_some_and(|inline| inline.is_fast())
     }
 
+    /// Whoever does something himself begins. True: the metadata's thread does not look after him yet, and has to be woken.
+    pub(super) fn begins_here(&mut self) -> bool {
+        !std::mem::replace(&mut self.watches, true)
+            && self.sleeps_until.is_none_or(|until| until.since(self.clock.now()) > WATCH_EVERY)
+    }
+
     /// A turn in the thread of whoever asks, after `done`, the end of what it did for the one before; `operations` of them so far. What is not
-    /// small, or not the first group of the log, is left to the metadata's thread, and so is what is due at some time.
+    /// small, or not the first group of the log, is left to the metadata's thread, and so are long questions, and what is due at some time.
     pub(super) fn turn_here(&mut self, done: Option<Done>, operations: usize) -> Next {
         let now = self.clock.now();
         if let Some(done) = done {
@@ -174,12 +199,19 @@ impl Thread {
             // Whoever waits for that hears of it before more is begun.
             self.perform();
         }
-        self.take_mailbox(now);
+        self.take_mailbox(now, false);
         self.merge(now);
         self.perform();
+        let took = self.clock.now().since(now);
+        if took >= HERE_SLOW
+            && let Some(inline) = &self.inline
+        {
+            inline.took(took);
+        }
         if let ([(_, op)], Some(inline)) = (&*self.left, &self.inline)
             && operations < HERE_OPERATIONS
-            && is_small(op)
+            && op.is_small()
+            && inline.is_fast()
         {
             let inline = inline.clone();
             if let Some((token, op)) = self.left.pop() {
@@ -196,11 +228,12 @@ impl Thread {
         self.store.completed(now, done);
     }
 
-    fn take_mailbox(&mut self, now: Time) {
+    /// Takes what has come, and one that is long, or none.
+    fn take_mailbox(&mut self, now: Time, takes_long: bool) {
         let mut inbox = std::mem::take(&mut self.inbox);
         self.metadata.mailbox.take(&mut inbox);
         let mut long = std::mem::take(&mut self.long);
-        in_turns(&mut inbox, &mut long, Item::is_long, |item| match item {
+        in_turns(&mut inbox, (&mut long, takes_long), Item::is_long, |item| match item {
             Item::Ask { caller, request, then } => {
                 self.store.submit(now, self.clock.wall(), caller, request, then);
             }
@@ -261,15 +294,6 @@ impl Thread {
     }
 }
 
-/// Whether whoever asks may do it.
-fn is_small(op: &Op) -> bool {
-    match op {
-        Op::Sync { .. } => true,
-        Op::Write { parts, .. } => parts.iter().map(|part| part.len()).sum::<usize>() <= HERE_MAX,
-        _ => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::in_turns;
@@ -280,8 +304,9 @@ mod tests {
     fn short_ones_pass() {
         let (mut long, mut done) = (VecDeque::new(), Vec::new());
         for mut come in [vec![100, 101, 1, 102, 2], vec![], vec![3, 103], vec![], vec![]] {
-            in_turns(&mut come, &mut long, |item| *item >= 100, |item| done.push(item));
+            in_turns(&mut come, (&mut long, true), |item| *item >= 100, |item| done.push(item));
             assert!(come.is_empty());
+            in_turns(&mut vec![7, 200], (&mut VecDeque::new(), false), |item| *item >= 100, |item| assert_eq!(item, 7));
         }
         assert_eq!(done, [1, 2, 100, 101, 3, 102, 103]);
         assert!(long.is_empty());

@@ -90,6 +90,10 @@ impl Inline for InlineDirectory {
     fn execute(&self, op: Op) -> Result<Buffer, DiskError> {
         self.speed.time(|| self.directory.execute(op, &self.pool))
     }
+
+    fn took(&self, time: Duration) {
+        self.speed.took(time);
+    }
 }
 
 #[cfg(test)]

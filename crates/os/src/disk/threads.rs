@@ -12,16 +12,13 @@ use std::time::Duration;
 /// Operations done at once.
 const THREADS: usize = 4;
 
-/// A write of at most so many bytes, and a sync, is done by the disk's own thread if nothing else is under way: for a log, which has one of
-/// them on its way at a time, handing it over and back costs as much as the disk takes.
-const OWN_MAX: usize = 64 << 10;
-
 /// The directory and its threads.
 pub(super) struct ThreadsDisk {
     directory: Arc<Directory>,
     finished: Arc<Finished>,
     workers: Workers,
-    /// What `poll` does itself unless more comes before. Not `submit`: its caller may hold what other threads wait for.
+    /// What `poll` does itself unless more comes before: for a log, which has one operation on its way at a time, handing it over and back costs
+    /// as much as the disk takes. Not `submit`: its caller may hold what other threads wait for.
     held: Option<(u64, Op)>,
     /// Operations that were handed over and are not picked up yet.
     handed: usize,
@@ -44,15 +41,6 @@ impl ThreadsDisk {
     }
 }
 
-/// Whether the disk's own thread may do it: what is large should not keep it from what comes meanwhile.
-fn is_small(op: &Op) -> bool {
-    match op {
-        Op::Sync { .. } => true,
-        Op::Write { parts, .. } => parts.iter().map(bytes::Bytes::len).sum::<usize>() <= OWN_MAX,
-        _ => false,
-    }
-}
-
 impl Disk for ThreadsDisk {
     fn list(&mut self) -> std::result::Result<Vec<(FileName, u64)>, DiskError> {
         self.directory.list()
@@ -63,7 +51,7 @@ impl Disk for ThreadsDisk {
         if let Some((token, op)) = self.held.take() {
             self.hand_over(token, op);
         }
-        if alone && is_small(&op) {
+        if alone && op.is_small() {
             self.held = Some((token, op));
         } else {
             self.hand_over(token, op);
@@ -108,9 +96,9 @@ impl Disk for ThreadsDisk {
 
 #[cfg(test)]
 mod tests {
-    use super::{Directory, InlineDirectory, OWN_MAX, ThreadsDisk};
+    use super::{Directory, InlineDirectory, ThreadsDisk};
     use base::buffer::{Buffer, Pool};
-    use base::disk::{Disk, FileKind, FileName, Fill, Op};
+    use base::disk::{Disk, FileKind, FileName, Fill, INLINE_MAX, Op};
     use std::sync::Arc;
     use std::time::Duration;
 
@@ -134,7 +122,7 @@ mod tests {
             (vec![create], false, 1),
             (vec![write(4096)], false, 0),
             (vec![sync()], false, 0),
-            (vec![write(OWN_MAX + 4096)], false, 1),
+            (vec![write(INLINE_MAX + 4096)], false, 1),
             (vec![write(4096), write(4096), sync()], false, 3),
             (vec![sync()], true, 1),
         ];
