@@ -172,7 +172,7 @@ async fn a_disk_that_hangs() {
     kept.asked(0).await.expect("told").expect("made");
     let mut made = 1;
     for _ in 0..20 {
-        let (goes_on, waits) = mpsc::channel();
+        let (goes_on, waits) = mpsc::sync_channel(2);
         *kept.inline.hangs.lock().expect("whole") = Some(waits);
         let (asker, number) = (kept.clone(), made);
         let asking = tokio::spawn(async move {
@@ -184,13 +184,14 @@ async fn a_disk_that_hangs() {
             told.await
         });
         let late = goes_on.clone();
-        let (slept, sleeps) = mpsc::channel::<()>();
+        let (slept, sleeps) = mpsc::sync_channel::<()>(1);
         // A test that cannot go on fails, and does not hang.
-        let watch = std::thread::spawn(move || {
+        let watch = os::thread::spawn("watch", move || {
             let went_on = sleeps.recv_timeout(Duration::from_secs(30)).is_ok();
             let _ = late.send(());
             went_on
-        });
+        })
+        .expect("a thread");
         tokio::time::sleep(Duration::from_millis(5)).await;
         slept.send(()).expect("it is waited for");
         assert!(watch.join().expect("no panic"), "timers stood still with the disk");
