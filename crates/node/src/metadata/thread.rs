@@ -179,9 +179,10 @@ impl Thread {
         Turn::Wait(wait)
     }
 
-    /// Whether something may be done in another thread now.
+    /// Whether something may be done in another thread now. Not if something is due: sessions that are over end before anybody is told of them.
     pub(super) fn takes_here(&self) -> bool {
-        !self.ended && self.inline.as_ref().is_some_and(|inline| inline.is_fast())
+        let is_due = self.store.next_tick().is_some_and(|due| due <= self.clock.now());
+        !self.ended && !is_due && self.inline.as_ref().is_some_and(|inline| inline.is_fast())
     }
 
     /// Whoever does something himself begins. True: the metadata's thread does not look after him yet, and has to be woken.
