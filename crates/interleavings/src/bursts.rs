@@ -1,33 +1,11 @@
 //! Askers that make their changes in their own thread, or leave them to the metadata's.
 
+use crate::here::Handed;
 use crate::metadata::Metadata;
 use crate::sleeper::{Sleeper, check};
 use crate::world::Turn;
 use base::burst::Gathers;
-use base::disk::{Disk, DiskError, Done, FileName, Op, Wake};
 use std::sync::Arc;
-use std::time::Duration;
-
-/// The disk of the metadata's thread, to which the model's hands nothing.
-struct NoDisk;
-
-impl Disk for NoDisk {
-    fn list(&mut self) -> Result<Vec<(FileName, u64)>, DiskError> {
-        unreachable!("only opened stores are checked")
-    }
-    fn submit(&mut self, _: u64, _: Op) {
-        unreachable!("the model's thread does it itself")
-    }
-    fn poll(&mut self, _: Option<Duration>, _: &mut Vec<Done>) {
-        unreachable!("the model sleeps itself")
-    }
-    fn waker(&self) -> Arc<dyn Wake> {
-        unreachable!("the mailbox has the sleeper's")
-    }
-    fn backend(&self) -> &'static str {
-        "model"
-    }
-}
 
 /// So many askers with a burst of two changes each, and as many who ask one by itself. All changes are made, once. If the metadata's thread is
 /// left asleep before that, nobody can go on, and loom says so.
@@ -51,7 +29,7 @@ pub fn nothing_is_left(bursts: usize, alone: usize) {
             })
             .collect();
         while metadata.made().len() < expected {
-            let Turn::Wait(wait) = turn(&mut NoDisk) else { unreachable!("nobody ends it") };
+            let Turn::Wait(wait) = turn(&mut Handed::default()) else { unreachable!("nobody ends it") };
             if wait.is_none() && metadata.made().len() < expected {
                 sleeper.wait();
             }

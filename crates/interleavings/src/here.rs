@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// What was handed to the disk, in its order.
 #[derive(Default)]
-struct Handed(Vec<u64>);
+pub(crate) struct Handed(Vec<u64>);
 
 impl Disk for Handed {
     fn list(&mut self) -> Result<Vec<(FileName, u64)>, DiskError> {
