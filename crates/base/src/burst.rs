@@ -4,6 +4,10 @@ use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+/// Bursts of one task in which a disk may keep the thread, before others of its runtime have their turns. It may be the thread that hears for the
+/// whole runtime what comes: when the task yields, another one does.
+pub const KEPT_TURNS: usize = 4;
+
 /// Somebody who is asked, and would rather begin when all questions are there.
 pub trait Gathers: Send + Sync {
     /// All are there. Called in the thread that asked; what is asked from in here is by itself. True: the thread was kept for a while, by a disk.

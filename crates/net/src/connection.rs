@@ -10,7 +10,7 @@ use crate::frame::{self, CLOSING, FAILURE, Header};
 use crate::outbound::Batch;
 use crate::payload::Payload;
 use crate::stats::{NetStats, count};
-use base::burst::Burst;
+use base::burst::{Burst, KEPT_TURNS};
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::GREETING_ANSWER_MAX;
@@ -26,10 +26,6 @@ use tokio::time::{Sleep, sleep};
 
 /// Turns of reading and writing before other tasks of the runtime get theirs.
 const TURNS: usize = 32;
-
-/// Those of them in which a disk may keep the thread. It may be the one that hears for the whole runtime what comes: when the task yields, another
-/// one does.
-const KEPT_TURNS: usize = 4;
 
 /// Bytes read before other tasks of the runtime get their turns: a fraction of a millisecond's work, and one question with thousands of
 /// texts. Some dozen connections that send all they can then keep a small call waiting for some milliseconds.

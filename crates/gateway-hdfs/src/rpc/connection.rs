@@ -16,7 +16,7 @@ use crate::rpc::frame::{self, Front, LENGTH_BYTES};
 use crate::rpc::methods::Method;
 use crate::rpc::outgoing::{Done, Outgoing, Wrote};
 use crate::ticket::{IDLE_MAX_CROWDED, Ticket};
-use base::burst::Burst;
+use base::burst::{Burst, KEPT_TURNS};
 use base::id::RequestId;
 use base::limit::{
     CONNECTION_IDLE_MAX, HDFS_BACKLOG_MAX, HDFS_BACKLOG_MAX_PRESSED, HDFS_CALL_MAX, HDFS_CONTEXT_MAX, HDFS_LARGE_CALL,
@@ -45,10 +45,6 @@ const READ_AT_ONCE: usize = 16 << 10;
 
 /// Turns of reading and writing before other tasks of the runtime get theirs.
 const TURNS: usize = 16;
-
-/// Those of them in which a disk may keep the thread. It may be the one that hears for the whole runtime what comes: when the task yields, another
-/// one does.
-const KEPT_TURNS: usize = 4;
 
 /// How often a connection is looked at whose other side has something to do in time.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
