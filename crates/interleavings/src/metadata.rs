@@ -37,11 +37,17 @@ impl Metadata {
 
     pub(super) fn note_here(&self, _: bool) {}
 
-    fn is_held_up(&self) -> bool {
+    fn is_at_work_here(&self) -> bool {
         false
     }
 
     fn nudge(&self) {}
+
+    fn note_panic(&self) {}
+
+    fn is_broken(&self) -> bool {
+        false
+    }
 
     /// The changes that were made durable.
     pub(crate) fn made(&self) -> Vec<usize> {

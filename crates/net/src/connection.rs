@@ -148,7 +148,7 @@ impl<R: Role> Running<R> {
         for _ in 0..TURNS {
             let wrote = match self.write(context) {
                 Ok(wrote) => wrote,
-                Err(error) => return Poll::Ready(Err(self.words_of_peer(context).unwrap_or(error))),
+                Err(error) => return self.failed(context, error),
             };
             // What comes together is asked together.
             let burst = Burst::begin();
@@ -177,8 +177,17 @@ impl<R: Role> Running<R> {
                 return Poll::Pending;
             }
         }
+        // What was answered leaves before others have their turns.
+        if let Err(error) = self.write(context) {
+            return self.failed(context, error);
+        }
         context.waker().wake_by_ref();
         Poll::Pending
+    }
+
+    /// The end after a write that failed.
+    fn failed(&mut self, context: &mut Context<'_>, error: Error) -> Poll<Result<()>> {
+        Poll::Ready(Err(self.words_of_peer(context).unwrap_or(error)))
     }
 
     /// What the peer said last, after a write failed: it may have come before the end did.

@@ -12,11 +12,10 @@ use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, SessionId};
 use base::planted::Planted;
-use base::unit::Time;
 use meta::{Caller, MergeResult, Reply, Request, Store};
 use net::Responder;
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
@@ -29,9 +28,10 @@ pub struct Metadata {
     shared: OnceLock<Weak<here::Shared>>,
     /// Itself.
     me: Weak<Metadata>,
-    /// When whoever does something himself began with it, in nanoseconds of the clock; 0: nobody does.
-    here_since: AtomicU64,
-    clock: Arc<dyn Clock>,
+    /// Somebody who asked is at an operation of the log himself.
+    at_work_here: AtomicBool,
+    /// One of them panicked at it: the store waits for what will never end.
+    broken: AtomicBool,
     /// That of those who ask.
     runtime: tokio::runtime::Handle,
     /// The sessions that are open, for those who must not wait for the store.
@@ -69,9 +69,6 @@ pub enum Then {
     Tell(oneshot::Sender<Result<Reply>>),
 }
 
-/// Who does something himself for so long waits for a disk that hangs.
-const HELD_UP: Duration = Duration::from_millis(5);
-
 /// The session under which the node itself makes changes.
 const NODE_SESSION: SessionId = SessionId(0);
 
@@ -84,16 +81,24 @@ impl Metadata {
         }
     }
 
-    /// Whoever asks does something himself from now on (true), or has done it.
+    /// Whoever asks is at an operation himself from now on (true), or has done it.
     fn note_here(&self, begins: bool) {
-        let since = if begins { self.clock.now().as_nanos().max(1) } else { 0 };
-        self.here_since.store(since, Ordering::Relaxed);
+        self.at_work_here.store(begins, Ordering::Relaxed);
     }
 
-    /// Whether somebody who does something himself has been at it for long: its disk hangs.
-    fn is_held_up(&self) -> bool {
-        let since = self.here_since.load(Ordering::Relaxed);
-        since != 0 && self.clock.now().since(Time::from_nanos(since)) >= HELD_UP
+    /// Whether one of those who ask is at an operation himself.
+    fn is_at_work_here(&self) -> bool {
+        self.at_work_here.load(Ordering::Relaxed)
+    }
+
+    /// Somebody panicked in the middle of what he did himself: the thread ends as it does after a panic of its own.
+    fn note_panic(&self) {
+        self.broken.store(true, Ordering::Release);
+        self.mailbox.wake();
+    }
+
+    fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Acquire)
     }
 
     /// Makes another thread of the runtime hear what comes for all of them: who is held up may be the one that did.
@@ -199,8 +204,8 @@ pub fn spawn(
         mailbox: Mailbox::new(disk.waker()),
         shared: OnceLock::new(),
         me: me.clone(),
-        here_since: AtomicU64::new(0),
-        clock: clock.clone(),
+        at_work_here: AtomicBool::new(false),
+        broken: AtomicBool::new(false),
         runtime: tokio::runtime::Handle::current(),
         open_sessions: RwLock::default(),
         kept_open: OnceLock::new(),

@@ -19,9 +19,7 @@ pub(super) struct Turning(pub Arc<Shared>, pub Arc<Metadata>);
 impl Work for Turning {
     fn turn(&mut self, done: &mut Vec<Done>, disk: &mut dyn Disk) -> Turn {
         let Turning(shared, metadata) = self;
-        if metadata.is_held_up() {
-            metadata.nudge();
-        }
+        assert!(!metadata.is_broken(), "{FAULT}");
         let mut thread = match shared.try_lock() {
             Ok(thread) => thread,
             Err(TryLockError::WouldBlock) => {
@@ -31,24 +29,30 @@ impl Work for Turning {
             }
             Err(TryLockError::Poisoned(_)) => whole(shared),
         };
+        if metadata.is_at_work_here() {
+            // Should the log's disk hang, this thread may hang in the tree's before it looks again.
+            metadata.nudge();
+        }
         thread.turn(done, disk)
     }
 }
 
+const FAULT: &str = "the metadata store's fault showed in another thread";
+
 fn whole(shared: &Shared) -> MutexGuard<'_, Thread> {
     match shared.lock() {
         Ok(thread) => thread,
-        Err(_) => panic!("the metadata store's fault showed in another thread"),
+        Err(_) => panic!("{FAULT}"),
     }
 }
 
-/// Wakes the metadata's thread if its state is left by a panic: it ends as it does after one of its own.
-struct WakesOnPanic<'a>(&'a Metadata);
+/// Tells the metadata's thread if its state is left by a panic, or an operation of the log is.
+struct TellsOfPanic<'a>(&'a Metadata);
 
-impl Drop for WakesOnPanic<'_> {
+impl Drop for TellsOfPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.mailbox.wake();
+            self.0.note_panic();
         }
     }
 }
@@ -59,7 +63,7 @@ impl Gathers for Metadata {
             self.mailbox.wake();
             return false;
         }
-        let _wakes = WakesOnPanic(self);
+        let _tells = TellsOfPanic(self);
         let (operations, wakes) = self.do_here();
         if wakes {
             self.mailbox.wake();

@@ -33,6 +33,8 @@ struct ToldInline {
     done: AtomicUsize,
     /// What the next operation waits for.
     hangs: Mutex<Option<mpsc::Receiver<()>>>,
+    /// The next one panics.
+    panics: AtomicBool,
 }
 
 impl Inline for ToldInline {
@@ -41,6 +43,7 @@ impl Inline for ToldInline {
     }
     fn execute(&self, op: Op) -> std::result::Result<Buffer, DiskError> {
         self.done.fetch_add(1, Ordering::Relaxed);
+        assert!(!self.panics.swap(false, Ordering::Relaxed), "a fault that was put in on purpose");
         if let Some(goes_on) = self.hangs.lock().expect("whole").take() {
             // Whoever is gone lets it go on, too.
             let _ = goes_on.recv();
@@ -93,6 +96,7 @@ impl Kept {
             fast: AtomicBool::new(true),
             done: AtomicUsize::new(0),
             hangs: Mutex::default(),
+            panics: AtomicBool::new(false),
         });
         let disk = Box::new(Told { disk: opened.disk, inline: inline.clone() });
         let tree = OsWorld.tree(&directory.join("tree"), Backend::Threads).expect("a fresh file");
@@ -203,6 +207,43 @@ async fn a_disk_that_hangs() {
     }
     let Some(kept) = Arc::into_inner(kept) else { unreachable!("the askers are gone") };
     kept.end(made as u64).await;
+}
+
+/// A panic in the middle of an operation that whoever asked does himself ends the store's thread, and with it the node.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fault_in_an_operation() {
+    let kept = Arc::new(Kept::open("fault").await);
+    kept.asked(0).await.expect("told").expect("made");
+    let mut made = 1;
+    // Until one is not done by the thread, which may be at work for the one before.
+    loop {
+        kept.inline.panics.store(true, Ordering::Relaxed);
+        let asker = kept.clone();
+        let asking = tokio::spawn(async move {
+            let burst = Burst::begin();
+            let told = asker.asked(made);
+            drop(burst);
+            told.await
+        });
+        match asking.await {
+            Ok(told) => told.expect("told").expect("made"),
+            Err(panicked) => {
+                assert!(panicked.is_panic());
+                break;
+            }
+        };
+        made += 1;
+        assert!(made < 100, "the thread did all of them");
+    }
+    let Some(kept) = Arc::into_inner(kept) else { unreachable!("the askers are gone") };
+    let mut ended = kept.ended.into_iter();
+    let served = ended.next().expect("the thread that serves is the first");
+    assert!(tokio::time::timeout(Duration::from_secs(30), served).await.is_ok(), "the thread waits for the operation");
+    drop(kept.metadata);
+    for ended in ended {
+        let _ = ended.await;
+    }
+    std::fs::remove_dir_all(&kept.directory).expect("it is ours");
 }
 
 /// Many who ask at once, in bursts and alone: everything is done and answered, once.

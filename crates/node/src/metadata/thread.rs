@@ -9,7 +9,6 @@ use base::unit::Time;
 use meta::{Caller, Effect, Frozen, MergeJob, Request, Store};
 use net::Cork;
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -170,7 +169,7 @@ impl Thread {
             true => self.store.next_tick().map(|due| due.since(now)),
             false => Some(Duration::ZERO),
         };
-        let watches = std::mem::take(&mut self.watches) || self.metadata.here_since.load(Ordering::Relaxed) != 0;
+        let watches = std::mem::take(&mut self.watches) || self.metadata.is_at_work_here();
         let wait = match watches {
             true => Some(wait.map_or(WATCH_EVERY, |wait| wait.min(WATCH_EVERY))),
             false => wait,
