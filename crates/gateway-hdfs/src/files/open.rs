@@ -24,6 +24,9 @@ pub const HARD_LIMIT: Duration = Duration::from_secs(20 * 60);
 /// Files that were closed lately, remembered so that a client that did not hear the answer is told again.
 const CLOSED_MAX: usize = 4096;
 
+/// Of a holder with more open files than this a path is looked up in the store, which then costs less than to go through them.
+const LOOKED_THROUGH: usize = 64;
+
 /// Files that are open for writing through this gateway.
 #[derive(Default)]
 pub struct OpenFiles {
@@ -160,6 +163,15 @@ impl OpenFiles {
     /// The open file of this number.
     pub fn get(&self, inode: u64) -> Option<Arc<OpenFile>> {
         self.table().by_inode.get(&inode).cloned()
+    }
+
+    /// The file that this holder opened here by this path, if it is one; so few files of a holder are looked through for it.
+    pub fn opened_by(&self, holder: &str, path: &str) -> Option<Arc<OpenFile>> {
+        let table = self.table();
+        let lease = table.leases.get(holder).filter(|lease| lease.inodes.len() <= LOOKED_THROUGH)?;
+        let files = lease.inodes.iter().filter_map(|inode| table.by_inode.get(inode));
+        let mut of_path = files.filter(|file| file.path == path);
+        of_path.next().filter(|_| of_path.next().is_none()).cloned()
     }
 
     /// The file is not open any more.

@@ -116,7 +116,7 @@ pub async fn abandon_block(gateway: &Gateway, ask: AbandonBlock) -> Result<(), R
 
 /// Ends writing: whether the file is closed.
 pub async fn complete(gateway: &Gateway, ask: Complete) -> Result<bool, Refusal> {
-    let here = gateway.files.open.get(ask.inode.unwrap_or(0));
+    let here = written_here(gateway, &ask);
     match (end(gateway, ask.clone()).await, here) {
         // Refused, or fewer bytes have come here than its client has written.
         (ended @ (Err(_) | Ok(false)), Some(file)) => match gateway.client.stat_inode(file.inode).await {
@@ -126,17 +126,27 @@ pub async fn complete(gateway: &Gateway, ask: Complete) -> Result<bool, Refusal>
                 gateway.files.open.remove_this(&file);
                 end(gateway, ask).await
             }
+            // What was opened by this path is gone, and no longer in the table: another file has the path, if one does.
+            Err(error) if error.kind() == ErrorKind::NotFound && ask.inode.unwrap_or(0) == 0 => end(gateway, ask).await,
             _ => ended,
         },
         (done, _) => done,
     }
 }
 
+/// The file that a client wants to end, if it is open here. Old clients do not say its number; then it is the one that they opened by this path.
+fn written_here(gateway: &Gateway, ask: &Complete) -> Option<Arc<OpenFile>> {
+    match ask.inode.unwrap_or(0) {
+        0 => gateway.files.open.opened_by(&ask.holder, &ask.path),
+        inode => gateway.files.open.get(inode),
+    }
+}
+
 async fn end(gateway: &Gateway, ask: Complete) -> Result<bool, Refusal> {
+    // The close itself finds out whether the file is still there.
+    let known = written_here(gateway, &ask).filter(|file| *file.holder == *ask.holder);
     let Complete { path, holder, last, inode } = ask;
     let inode = inode.unwrap_or(0);
-    // The close itself finds out whether the file is still there.
-    let known = gateway.files.open.get(inode).filter(|file| *file.holder == *holder);
     let file = match known {
         Some(file) => file,
         None => match held(gateway, &path, inode, &holder, last.as_ref()).await {

@@ -106,6 +106,44 @@ pub fn of_length(block: &ExtendedBlock, length: usize) -> ExtendedBlock {
     ExtendedBlock { length: Some(length as u64), ..block.clone() }
 }
 
+/// A client that says no numbers, as those before Hadoop 2.1, ends the file that it opened by its path: also one that has another name by now, and if the path is
+/// another file's, which it opened elsewhere, that one. Asked again it hears the same; another holder is refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hdfs_ended_by_path() {
+    let cluster = three("hdfs-ended-by-path").await;
+    let (mut first, mut second) = (superuser(&cluster, 1).await, superuser(&cluster, 2).await);
+    let end = |path: &str, holder: &str| Complete {
+        path: path.to_string(),
+        holder: holder.to_string(),
+        last: None,
+        inode: Some(0),
+    };
+    let native = client_of(cluster.address(0)).await;
+    let is_open = async |path: &str| native.stat(path).await.expect("it is there").open;
+    File::create(&mut first, "/f", "one").await;
+    let refused = ask::<Truth>(&mut first, "complete", &end("/f", "two")).await.expect_err("it is one's");
+    assert!(refused.0.ends_with("LeaseExpiredException"), "{refused:?}");
+    assert!(is_open("/f").await);
+    for _ in 0..2 {
+        assert!(ask::<Truth>(&mut first, "complete", &end("/f", "one")).await.expect("closed").result);
+        assert!(!is_open("/f").await);
+    }
+    File::create(&mut first, "/g", "one").await;
+    native.rename("/g", "/h", false).await.expect("renamed");
+    assert!(ask::<Truth>(&mut first, "complete", &end("/g", "one")).await.expect("closed").result);
+    assert!(!is_open("/h").await);
+    File::create(&mut first, "/i", "one").await;
+    native.delete("/i", false).await.expect("deleted");
+    File::create(&mut second, "/i", "one").await;
+    assert!(ask::<Truth>(&mut first, "complete", &end("/i", "one")).await.expect("closed").result);
+    assert!(!is_open("/i").await);
+    // It learns that the file was taken from it, and does not wait for the keeper's node at the end to close it.
+    let _ = ask::<Truth>(&mut second, "complete", &end("/i", "one")).await;
+    let refused = ask::<Truth>(&mut first, "complete", &end("/j", "one")).await.expect_err("there is none");
+    assert!(refused.0.ends_with("FileNotFoundException"), "{refused:?}");
+    cluster.stop_all().await;
+}
+
 /// A client whose calls come to another gateway than its data goes on with its stream: fsync, giving back another block, asking for one
 /// more server and renewing the lease take nothing from the gateway that writes; of another holder they are refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
