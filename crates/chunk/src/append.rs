@@ -2,7 +2,7 @@
 //! into the log and answered when the log has it.
 
 use crate::core::Core;
-use crate::data::record_max;
+use crate::data::{record_max, tail_blocks};
 use crate::format::{JOURNAL_PAYLOAD_MAX, Record, is_cell, record_blocks};
 use crate::held::LARGE;
 use crate::index::{Open, Recent};
@@ -228,16 +228,21 @@ impl Core {
         }
         let tail = self.index.open.get(&append.chunk).map_or(0, |open| open.tail.len());
         if append.cell > 0 {
-            let before = (tail > 0).then_some(record_blocks(tail as u32));
-            let records: Vec<u32> = before.into_iter().chain([record_blocks(payload as u32)]).collect();
+            let before = tail_blocks(tail, record_max(append.small_parts));
+            let records: Vec<u32> = before.chain([record_blocks(payload as u32)]).collect();
             return self.has_room(&records, self.index.tails.saturating_sub(tail as u64));
         }
         let record_max = record_max(append.small_parts);
         let mut records = vec![record_blocks(record_max as u32); payload / record_max];
         // As if the tail were put into a record of its own, which takes most room.
-        records.extend([payload % record_max, tail].map(|rest| record_blocks(rest as u32)));
+        records.extend(tail_blocks(tail, record_max).chain([record_blocks((payload % record_max) as u32)]));
         // A tail is folded later: what is gathered has to fit, too.
         self.has_room(&records, self.index.tails.saturating_sub(tail as u64))
+    }
+
+    fn has_room_for_tail(&self, id: ChunkId, tail: usize) -> bool {
+        let small = self.index.open.get(&id).is_some_and(|open| open.small_records);
+        self.has_room(&tail_blocks(tail, record_max(small)).collect::<Vec<u32>>(), 0)
     }
 
     /// Takes the bytes into the chunk, which is made if need be.
@@ -374,7 +379,7 @@ impl Core {
         }
         if !chunk.sealed {
             let tail = self.index.open.get(&id).map_or(0, |open| open.tail.len());
-            if tail > 0 && !self.has_room(&[record_blocks(tail as u32)], 0) {
+            if tail > 0 && !self.has_room_for_tail(id, tail) {
                 return false;
             }
             if let Some(chunk) = self.index.chunk_mut(id) {
@@ -383,7 +388,7 @@ impl Core {
             self.finish(id);
         }
         let crc = self.index.stat(id).map_or(0, |stat| stat.crc);
-        let needs = self.needs(id);
+        let needs = self.index.open.get(&id).map_or([0, 0], Open::needs_sealed);
         self.reply_at(Level::Synced, needs, ticket, Reply::Sealed { length, crc });
         true
     }
@@ -587,7 +592,7 @@ impl Core {
             if open.birth != birth || open.tail.is_empty() {
                 continue;
             }
-            if !self.has_room(&[record_blocks(open.tail.len() as u32)], 0) {
+            if !self.has_room_for_tail(id, open.tail.len()) {
                 self.tail_order.push_front((id, birth));
                 return;
             }

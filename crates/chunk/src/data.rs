@@ -36,6 +36,11 @@ pub(crate) fn record_max(small: bool) -> usize {
     if small { RECORD_PAYLOAD_MIN } else { RECORD_PAYLOAD_MAX }
 }
 
+/// Blocks of the data records that a tail of so many bytes makes.
+pub(crate) fn tail_blocks(tail: usize, record_max: usize) -> impl Iterator<Item = u32> {
+    (0..tail).step_by(record_max).map(move |at| record_blocks((tail - at).min(record_max) as u32))
+}
+
 /// A record that is not known to be written yet.
 pub(crate) struct PendingRecord {
     pub header: DataHeader,
@@ -111,11 +116,19 @@ impl Core {
         let flushed = self.index.open.get(&id).map_or(0, |open| open.flushed as usize);
         let apart = rest.len() >= RECORD_PAYLOAD_MIN && (flushed + tail.len()).is_multiple_of(BLOCK);
         let joined = !tail.is_empty() && !apart;
+        // After a power loss that took records it may be longer than one: the journal has had what was in them.
+        let whole = tail.len().saturating_sub(1) / record_max * record_max;
+        for piece in tail[..whole].chunks(record_max) {
+            let mut copy = self.settings.pool.take(piece.len());
+            copy.copy_from_slice(piece);
+            pieces.push((copy.freeze(), piece.len(), Vec::new()));
+        }
+        let tail = &tail[whole..];
         if !tail.is_empty() {
             let fill = if apart { 0 } else { record_max.saturating_sub(tail.len()).min(rest.len()) };
             let length = tail.len() + fill;
             let mut first = self.settings.pool.take(length.next_multiple_of(BLOCK));
-            first[..tail.len()].copy_from_slice(&tail);
+            first[..tail.len()].copy_from_slice(tail);
             first[tail.len()..length].copy_from_slice(&rest[..fill]);
             first[length..].fill(0);
             rest = rest.slice(fill..);
@@ -145,6 +158,10 @@ impl Core {
 
     /// `length` bytes of payload that stand for `cell` bytes of the chunk; 0: for themselves.
     fn put_record(&mut self, id: ChunkId, (piece, length, cell): (&Bytes, usize, u32), mut crcs: Vec<u32>, seal: bool) {
+        // What the journal has, and has until this record is durable, is not waited for here.
+        let folds = !seal
+            && self.index.open.get(&id).is_some_and(|open| open.flushed as usize + length <= open.journaled as usize);
+        assert!(length <= RECORD_PAYLOAD_MAX, "a data record of {length} bytes");
         if crcs.is_empty() {
             crcs.extend_from_slice(BlockSums::of(&piece[..length]).blocks());
         }
@@ -176,7 +193,10 @@ impl Core {
         };
         open.flushed_crc = combine(open.flushed_crc, header.payload_crc(), length as u64);
         open.flushed = header.end();
-        open.last_data = sequence;
+        open.last_record = sequence;
+        if !folds {
+            open.last_data = sequence;
+        }
         let (flushed, flushed_crc, birth) = (open.flushed, open.flushed_crc, open.birth);
         self.index.record_begun(id, header.run());
         self.index.live -= header.run().saved();

@@ -93,8 +93,11 @@ pub(crate) struct Open {
     pub tail_crc: u32,
     /// Tail bytes before this chunk offset are in journal records.
     pub journaled: u32,
-    /// Sequence numbers of the chunk's last records.
+    /// Sequence number of the chunk's last data record, without those of which the journal has every byte.
     pub last_data: u64,
+    /// The same with those.
+    pub last_record: u64,
+    /// Sequence number of the chunk's last journal record.
     pub last_journal: u64,
     /// Sequence number of the last deletion that was recorded before the chunk was made: perhaps of an earlier one of the same
     /// id, which a power loss would bring back in this one's place.
@@ -111,6 +114,12 @@ impl Open {
     /// Up to where the two streams must be durable for the chunk to be.
     pub fn needs(&self) -> [u64; 2] {
         [self.last_data, self.last_journal.max(self.behind)]
+    }
+
+    /// The same for the chunk to be complete: whatever is in the journal only is in nobody's way, but has no place in a chunk that is closed.
+    pub fn needs_sealed(&self) -> [u64; 2] {
+        let [_, journal] = self.needs();
+        [self.last_record, journal]
     }
 
     /// CRC32C of all bytes.
@@ -450,6 +459,10 @@ impl Index {
                 }
                 if self.chunks.get(id).is_none_or(|chunk| chunk.length != *length) {
                     return false;
+                }
+                // The power went before its last records were durable, so nobody was told that it is complete. It is asked again.
+                if self.open.get(id).is_some_and(|open| !open.tail.is_empty()) {
+                    return true;
                 }
                 self.seal(*id, *crc);
             }

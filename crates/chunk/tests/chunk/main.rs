@@ -6,6 +6,7 @@ mod crash;
 mod early;
 mod faults;
 mod first_format;
+mod folds;
 mod golden;
 mod model;
 mod newer;
