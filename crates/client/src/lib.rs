@@ -52,6 +52,7 @@ pub use producer::{Producer, ProducerOptions};
 pub use quota::NewQuota;
 pub use range::{RangePiece, RangeStream, Sums};
 pub use reader::{FileReader, ReadOptions};
+pub use room::Tries;
 pub use stream::FileStream;
 pub use unfinished::Unfinished;
 pub use writer::{CreateOptions, FileWriter, GoesOn, Written};

@@ -31,7 +31,7 @@ impl Pauses {
 
 /// Tries of one thing, until there was no room for it for `FULL_WAIT`.
 #[derive(Default)]
-pub(crate) struct Tries {
+pub struct Tries {
     /// When there was none for the first time.
     since: Option<Time>,
     pauses: Pauses,

@@ -12,10 +12,13 @@ use crate::message::hdfs::FileStatus;
 use crate::names::{self, Looks, Purpose, Way, Written};
 use crate::note::Note;
 use crate::refusal::{ALREADY_BEING_CREATED, FILE_EXISTS, FILE_NOT_FOUND, ILLEGAL_ARGUMENT, RETRIABLE, Refusal};
+use crate::rpc::budget::Share;
+use base::env::Clock;
 use base::error::ErrorKind;
 use base::limit::HOLDER_MAX;
 use base::permission::{WRITE, Wanted};
-use client::{Attributes, CreateOptions, FileWriter, Looked};
+use client::{Attributes, CreateOptions, FileWriter, Looked, Tries};
+use std::future::Future;
 use std::sync::Arc;
 
 /// How a file was opened.
@@ -26,15 +29,53 @@ enum Made {
     Before(u64),
 }
 
-/// Makes a file and opens it.
+/// Why a file was not opened.
+enum Unmade {
+    /// No device has room for its first bytes, in HDFS's words. Nothing was done.
+    NoRoom(Refusal),
+    /// Something else.
+    Refused(Refusal),
+}
+
+impl<R: Into<Refusal>> From<R> for Unmade {
+    fn from(refusal: R) -> Unmade {
+        Unmade::Refused(refusal.into())
+    }
+}
+
+/// Opens a file for writing, as soon as there is room: what was deleted comes back by and by, so no room now may be some in a moment. Between
+/// two tries nothing is held but the call's memory: neither the path, which may be another's meanwhile, nor a client that is gone.
+async fn when_there_is_room<F: Future<Output = Result<Made, Unmade>>>(
+    clock: &dyn Clock,
+    share: &Share,
+    open: impl Fn() -> F,
+) -> Result<Made, Refusal> {
+    let mut tries = Tries::default();
+    loop {
+        let refusal = match open().await {
+            Err(Unmade::NoRoom(refusal)) => refusal,
+            Err(Unmade::Refused(refusal)) => return Err(refusal),
+            Ok(made) => return Ok(made),
+        };
+        share.set_changes(false);
+        let goes_on = share.stand(tries.goes_on(clock)).await;
+        share.set_changes(true);
+        // Who has to give up because his memory is wanted is told of what he waited for.
+        if !goes_on.unwrap_or(false) {
+            return Err(refusal);
+        }
+    }
+}
+
+/// Makes a file and opens it. If no device has room it waits for some.
 pub async fn create(gateway: &Arc<Gateway>, caller: &Caller, ask: Create) -> Result<CreateAnswer, Refusal> {
-    match make(gateway, caller, &ask).await? {
+    match when_there_is_room(&*gateway.clock, &caller.share, || make(gateway, caller, &ask)).await? {
         Made::Here(file) => Ok(created(gateway, &file, &Note::read(&file.attributes.note))),
         Made::Before(inode) => created_elsewhere(gateway, caller, &ask, inode).await,
     }
 }
 
-async fn make(gateway: &Arc<Gateway>, caller: &Caller, ask: &Create) -> Result<Made, Refusal> {
+async fn make(gateway: &Arc<Gateway>, caller: &Caller, ask: &Create) -> Result<Made, Unmade> {
     check_holder(&ask.holder)?;
     check_block_size(gateway, ask.block_size)?;
     let machine = caller.machine();
@@ -59,8 +100,8 @@ async fn make(gateway: &Arc<Gateway>, caller: &Caller, ask: &Create) -> Result<M
         let opening = gateway.files.openings.begin();
         let writer = match store.create(path, options).await {
             Ok(writer) => writer,
-            Err(error) if error.kind() == ErrorKind::Exists => return Err(exists(path, machine)),
-            Err(error) if error.kind() == ErrorKind::Full => return Err(no_room(path)),
+            Err(error) if error.kind() == ErrorKind::Exists => return Err(exists(path, machine).into()),
+            Err(error) if error.kind() == ErrorKind::Full => return Err(Unmade::NoRoom(no_room(path))),
             Err(error) => {
                 looks.again(error)?;
                 continue;
@@ -124,7 +165,7 @@ async fn create_unseen(
     gateway: &Gateway,
     caller: &Caller,
     ask: &Create,
-) -> Result<Option<(FileWriter, String, Note)>, Refusal> {
+) -> Result<Option<(FileWriter, String, Note)>, Unmade> {
     if ask.flags & CREATE == 0 {
         return Ok(None);
     }
@@ -134,7 +175,7 @@ async fn create_unseen(
     match caller.judged(&gateway.client).create(&path, options(ask, &note)).await {
         Ok(writer) => Ok(Some((writer, path, note))),
         Err(error) if names::is_refused(&error) => Ok(None),
-        Err(error) if error.kind() == ErrorKind::Full => Err(no_room(&path)),
+        Err(error) if error.kind() == ErrorKind::Full => Err(Unmade::NoRoom(no_room(&path))),
         Err(error) => Err(error.into()),
     }
 }
@@ -165,15 +206,15 @@ fn options(ask: &Create, note: &Note) -> CreateOptions {
     }
 }
 
-/// Opens a file at its end.
+/// Opens a file at its end. If no device has room it waits for some.
 pub async fn append(gateway: &Arc<Gateway>, caller: &Caller, ask: Append) -> Result<AppendAnswer, Refusal> {
-    match open_end(gateway, caller, &ask).await? {
+    match when_there_is_room(&*gateway.clock, &caller.share, || open_end(gateway, caller, &ask)).await? {
         Made::Here(file) => appended(gateway, &file, ask.flags).await,
         Made::Before(inode) => appended_elsewhere(gateway, caller, &ask, inode).await,
     }
 }
 
-async fn open_end(gateway: &Arc<Gateway>, caller: &Caller, ask: &Append) -> Result<Made, Refusal> {
+async fn open_end(gateway: &Arc<Gateway>, caller: &Caller, ask: &Append) -> Result<Made, Unmade> {
     check_holder(&ask.holder)?;
     let machine = caller.machine();
     let _alone = gateway.files.opening(&ask.path).await;
@@ -184,7 +225,7 @@ async fn open_end(gateway: &Arc<Gateway>, caller: &Caller, ask: &Append) -> Resu
         let way = found.map_err(|refusal| not_appended(refusal, &ask.path, machine))?;
         let (path, old) = (way.path.as_str(), way.file()?);
         if Note::read(&old.note).storage_policy == names::LAZY_PERSIST {
-            return Err(Refusal::unsupported(format!("Cannot append to lazy persist file {path}")));
+            return Err(Refusal::unsupported(format!("Cannot append to lazy persist file {path}")).into());
         }
         may_take(gateway, old, path, &ask.holder, machine, Wish::Append).await?;
         let store = caller.store(&gateway.client).relying_on(way.looked());
@@ -196,9 +237,9 @@ async fn open_end(gateway: &Arc<Gateway>, caller: &Caller, ask: &Append) -> Resu
             }
             Err(error) if error.kind() == ErrorKind::Busy && gateway.client.stat_inode(old.inode).await?.open => {
                 let why = Wish::Append.refused(path, &ask.holder, machine, "somebody else just opened it");
-                return Err(Refusal::new(ALREADY_BEING_CREATED, why));
+                return Err(Refusal::new(ALREADY_BEING_CREATED, why).into());
             }
-            Err(error) if error.kind() == ErrorKind::Full => return Err(no_room(path)),
+            Err(error) if error.kind() == ErrorKind::Full => return Err(Unmade::NoRoom(no_room(path))),
             Err(error) => looks.again(error)?,
         }
     }
@@ -317,4 +358,45 @@ pub fn no_room(path: &str) -> Refusal {
 /// The stamp of a file that nobody writes.
 pub fn stamp_of(attributes: &Attributes) -> u64 {
     blocks::first_stamp(attributes.generation)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Made, Unmade, no_room, when_there_is_room};
+    use crate::rpc::budget::Share;
+    use base::limit::FULL_WAIT;
+    use sim::clock::SimClock;
+    use std::cell::Cell;
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+    use std::time::Duration;
+
+    /// Files are opened once there is room. Until then their calls change nothing, so that they are given up when their clients are gone; when
+    /// there was none for as long as a put waits they are refused with what they waited for. Other refusals are told at once.
+    #[tokio::test(start_paused = true)]
+    async fn waits_for_room() {
+        let (clock, share, tries, room) = (SimClock::new(), Share::default(), Cell::new(0), Cell::new(false));
+        share.set_changes(true);
+        let open = || async {
+            assert!(share.changes(), "it may make a file");
+            tries.set(tries.get() + 1);
+            if room.get() { Ok(Made::Before(7)) } else { Err(Unmade::NoRoom(no_room("/a"))) }
+        };
+        let mut opening = pin!(when_there_is_room(&clock, &share, open));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(opening.as_mut().poll(&mut context).is_pending() && !share.changes());
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert!(opening.as_mut().poll(&mut context).is_pending() && !share.changes() && tries.get() > 1);
+        room.set(true);
+        assert!(matches!(opening.await, Ok(Made::Before(7))) && share.changes());
+        room.set(false);
+        let mut opening = pin!(when_there_is_room(&clock, &share, open));
+        assert!(opening.as_mut().poll(&mut context).is_pending());
+        clock.advance(FULL_WAIT);
+        let refused = opening.await.map(drop).expect_err("there was none for too long");
+        assert!(refused.text.contains("The store is full"), "{refused:?}");
+        let refused = when_there_is_room(&clock, &share, || async { Err(no_room("/b").into()) }).await;
+        assert!(refused.is_err_and(|refused| refused.text.contains("/b")));
+    }
 }

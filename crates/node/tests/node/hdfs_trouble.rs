@@ -3,6 +3,7 @@
 use crate::Fixture;
 use crate::hdfs_user::{Refused, client, content, hdfs};
 use crate::hdfs_write::{BLOCK_SIZE, Open, PACKET, Writer, ask, stored, with_length};
+use base::error::ErrorKind;
 use base::limit::FULL_WAIT;
 use base::policy::{Class, Policy};
 use bytes::Bytes;
@@ -287,6 +288,47 @@ async fn hdfs_sent_again_on_its_way() {
     let last = ExtendedBlock { length: Some(bytes.len() as u64), ..stamped };
     assert_eq!(file.complete(&fixture, Some(&last)).await, Ok(true));
     assert!(stored(&fixture, "/a").await == bytes);
+    fixture.stop().await;
+}
+
+/// A create and an append that begin while no device has room wait for some, as a put does: what was deleted just before comes back a moment
+/// later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hdfs_opened_when_there_is_room() {
+    let mut fixture = Fixture::start("hdfs-opened-later").await;
+    assert_eq!(Open::new(&fixture, "/there").await.complete(&fixture, None).await, Ok(true));
+    let (large, block) = begun(&fixture, "/large", 1 << 40).await;
+    let filling = Writer::begin(&fixture, &block.block, SETUP_CREATE, 0).await.expect("it may");
+    let (_next, block) = begun(&fixture, "/next", 1 << 30).await;
+    let mut next = Writer::begin(&fixture, &block.block, SETUP_CREATE, 0).await.expect("it may");
+    fill(&fixture, filling).await;
+    let native = client(&fixture).await;
+    // A device is full while somebody waits for room there.
+    next.send(0, &content(BLOCK_SIZE as usize, 8)).await;
+    let full = async {
+        let mut probes = 0..;
+        loop {
+            let probe = format!("/probe{}", probes.next().expect("it has no end"));
+            match native.create(&probe, Default::default()).await {
+                Ok(probe) => drop(probe.close().await.expect("closed")),
+                Err(error) => break assert_eq!(error.kind(), ErrorKind::Full, "{error}"),
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), full).await.expect("the store hears of it");
+    let (new, there) = {
+        let opened =
+            async { tokio::join!(Open::create(&fixture, "/new", "one", CREATE), Open::append(&fixture, "/there", 0)) };
+        let mut opened = std::pin::pin!(opened);
+        let at_once = tokio::time::timeout(Duration::from_millis(500), &mut opened).await;
+        native.delete(&large.path, false).await.expect("deleted");
+        match at_once {
+            Ok(opened) => opened,
+            Err(_) => tokio::time::timeout(Duration::from_secs(60), opened).await.expect("space comes back"),
+        }
+    };
+    assert_eq!(new.expect("there is room").complete(&fixture, None).await, Ok(true));
+    assert_eq!(there.expect("there is room").0.complete(&fixture, None).await, Ok(true));
     fixture.stop().await;
 }
 
