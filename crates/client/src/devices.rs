@@ -23,7 +23,7 @@ impl Client {
     }
 
     /// Begins to empty a device, which then leaves the store; how far it is, `devices` says. `Full` if the others have too little
-    /// room: then nothing was done.
+    /// room: then nothing was done. One that has left it already is done.
     pub async fn drain(&self, device: Id) -> Result<()> {
         self.ask(&device::Drain { device }).await.map(drop)
     }

@@ -4,7 +4,7 @@ use super::id_of;
 use super::named::named;
 use crate::context::Context;
 use crate::emptied::Emptied;
-use crate::exit::{Exit, Result, say};
+use crate::exit::{Exit, Fault, Result, say};
 use crate::output::Output;
 use crate::progress::Progress;
 use base::error::{Error, ErrorKind};
@@ -37,6 +37,9 @@ pub struct Rm {
 /// Between two looks at how far the node is.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
+/// Digits of a whole id, as `device ls --json` shows it.
+const ID_DIGITS: usize = 32;
+
 impl Rm {
     /// Begins, follows, tells.
     pub async fn run(self, context: &Context) -> Result<Exit> {
@@ -45,7 +48,13 @@ impl Rm {
             return Err(Error::new(ErrorKind::Invalid, text).into());
         }
         let client = context.connect("device rm").await?;
-        let [device] = &named(&client, &self.device).await?[..] else { unreachable!("one name is one device") };
+        let found = match named(&client, &self.device).await {
+            Err(Fault::Error(error)) if error.kind() == ErrorKind::NotFound => {
+                return removed_before(context, &client, &self.device, error).await;
+            }
+            found => found?,
+        };
+        let [device] = &found[..] else { unreachable!("one name is one device") };
         let (progress, ticker) = Progress::start(context, "rm", "chunk");
         client.drain(device.device).await.map_err(|error| error.during(format!("device rm {}", device.place)))?;
         let (chunks, bytes) = follow(context, &client, device, &progress).await?;
@@ -70,6 +79,24 @@ impl Rm {
         output.flush()?;
         Ok(Exit::Done)
     }
+}
+
+/// The store has no device of this name. If that is the whole id of one that was emptied and removed, says so: the store knows of these by
+/// their ids alone.
+async fn removed_before(context: &Context, client: &Client, name: &str, error: Error) -> Result<Exit> {
+    let id = if name.len() == ID_DIGITS { u128::from_str_radix(name, 16).ok() } else { None };
+    match id {
+        Some(id) if client.drain(id.into()).await.is_ok() => (),
+        _ => return Err(error.into()),
+    }
+    let mut output = Output::open()?;
+    if context.json {
+        output.json(&json!({ "device": name, "removed": true, "chunks": 0, "bytes": 0 }))?;
+    } else {
+        output.line(&format!("device {name} is empty and removed already; its directory may be deleted"))?;
+    }
+    output.flush()?;
+    Ok(Exit::Done)
 }
 
 /// Looks how far the drain is until the device is gone. Chunks and bytes that were moved meanwhile.

@@ -40,10 +40,16 @@ fn the_directory_of_which_node() {
         cluster.command("b", &words).failed(2, "a:disk2 or b:disk2");
     }
     assert_eq!(places(&cluster), all);
+    let leaving = devices(&cluster, "b").into_iter().find(|device| device["directory"] == "b:disk2");
+    let id = leaving.expect("it is listed")["device"].as_str().expect("an id").to_string();
     let said = cluster.command("b", &["device", "rm", "b:disk2"]).done().text();
     assert!(said.contains("b:disk2 is empty and removed"), "{said}");
     assert_eq!(places(&cluster), ["a:disk1", "a:disk2", "b:disk1"]);
     cluster.command("b", &["device", "rm", "b:disk2"]).failed(3, "no device 'b:disk2'");
+    let said = cluster.command("b", &["device", "rm", &id]).done().text();
+    assert!(said.contains("removed already; its directory may be deleted"), "{said}");
+    let other = format!("{}{}", &id[..31], if id.ends_with('0') { '1' } else { '0' });
+    cluster.command("b", &["device", "rm", &other]).failed(3, "no device");
     cluster.command("b", &["device", "rm", "disk2"]).failed(2, "a:disk2");
     assert_eq!(places(&cluster), ["a:disk1", "a:disk2", "b:disk1"]);
 }

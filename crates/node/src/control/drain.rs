@@ -334,12 +334,13 @@ async fn leftovers(node: &Node, place: &Place) -> Result<Left> {
 }
 
 impl Node {
-    /// Begins to empty a device, durably, or says why that cannot be. One that is being emptied goes on.
+    /// Begins to empty a device, durably, or says why that cannot be. One that is being emptied goes on, and one that was emptied and removed
+    /// is done: whoever asks again because his connection broke may come after the end.
     pub async fn drain(&self, caller: Caller, ask: wire::Drain) -> Result<Done> {
         let device = DeviceId(ask.device.value());
         let keeper = self.keeper()?;
         match keeper.devices().await?.iter().find(|known| known.device == device) {
-            None => return Err(self.not_here(device)),
+            None => return self.removed_before(device).await,
             Some(known) if known.draining => return Ok(Done {}),
             Some(_) => {}
         }
@@ -348,6 +349,12 @@ impl Node {
         keeper.metadata.ask_for(caller, meta::Request::DeviceDrain { device }).await?;
         self.begin_drain(&place);
         Ok(Done {})
+    }
+
+    /// Of a device that is not the store's: done if it was emptied and removed. Refused if the store knows of none, as of those in memory.
+    async fn removed_before(&self, device: DeviceId) -> Result<Done> {
+        let removed = self.keeper()?.metadata.removed(vec![device]).await?;
+        if removed.is_empty() { Err(self.not_here(device)) } else { Ok(Done {}) }
     }
 
     /// Begins to empty all devices of a node, those too that it brings later, or none.

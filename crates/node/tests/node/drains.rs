@@ -3,6 +3,7 @@
 use crate::{Fixture, pull, until};
 use base::buffer::Pool;
 use base::checksum::BlockSums;
+use base::error::ErrorKind;
 use base::id::{ChunkId, DeviceId, Generation, Owner};
 use base::policy::{Class, Level};
 use base::unit::{MIB, Time};
@@ -174,6 +175,29 @@ async fn an_append_waits_for_room() {
         .expect("what was acknowledged is where the file is");
     assert_eq!(stat.length, 100_000);
     until("it is removed", async || waits(&link, leaving).await.is_none()).await;
+    link.close();
+    fixture.stop().await;
+}
+
+/// Who asks again that a device be emptied, because his connection broke before he heard the answer, may come after its end: then it is done,
+/// also after a restart. A device that was never the store's is refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn asked_again_after_its_end() {
+    let mut fixture = Fixture::start_with("drained-before", vec![Class::Ssd; 2], 96 * MIB).await;
+    let mut link = fixture.link(1).await;
+    let leaving = devices(&link).await[0].device;
+    drain(&link, leaving).await;
+    until("it is removed", async || waits(&link, leaving).await.is_none()).await;
+    for number in 2..4 {
+        drain(&link, leaving).await;
+        let other = device::Drain { device: (leaving.value() ^ 1).into() };
+        let refused = link.call(&other, Payload::empty()).await.map(drop).expect_err("there is none");
+        assert_eq!(refused.kind(), ErrorKind::NotFound, "{refused}");
+        link.close();
+        fixture.stop().await;
+        fixture.run().await;
+        link = fixture.link(number).await;
+    }
     link.close();
     fixture.stop().await;
 }
