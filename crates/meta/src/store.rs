@@ -126,8 +126,10 @@ pub struct Store<T> {
     unmerged_since: Option<Time>,
     /// Why nothing can be merged any more.
     merge_failure: Option<Error>,
-    /// A step of taking something apart failed: there is no use in trying it again and again.
+    /// A step of what the store does by itself failed: there is no use in trying it again and again.
     stuck: Option<Time>,
+    /// Why such steps failed since somebody asked, by what they were for: the last error of each.
+    failures: BTreeMap<&'static str, Error>,
     planted: Option<Planted>,
 }
 
@@ -182,6 +184,7 @@ impl<T> Store<T> {
             unmerged_since: None,
             merge_failure: None,
             stuck: None,
+            failures: BTreeMap::new(),
             planted: settings.planted,
         };
         Ok((store, opened))
@@ -361,13 +364,22 @@ impl<T> Store<T> {
         }
         self.stuck = None;
         // Each by itself: what holds one up may wait for another.
-        for step in [Self::end_sessions, Self::collect, Self::count] {
-            if step(self).is_err() {
-                self.state.roll_back();
-                self.stuck = Some(now.after(Duration::from_secs(1)));
-            }
-        }
+        let ended = self.end_sessions();
+        self.tried("ending sessions", ended);
+        let collected = self.collect();
+        self.tried("taking apart what was removed", collected);
+        let counted = self.count();
+        self.tried("counting what quotas limit", counted);
         self.advance();
+    }
+
+    /// A step was tried. One that failed is taken back, told (`take_failures`) and tried again.
+    fn tried(&mut self, what: &'static str, done: Result<()>) {
+        if let Err(error) = done {
+            self.state.roll_back();
+            self.stuck = Some(self.state.now.after(Duration::from_secs(1)));
+            self.failures.insert(what, error);
+        }
     }
 
     fn end_sessions(&mut self) -> Result<()> {
@@ -438,6 +450,11 @@ impl<T> Store<T> {
     /// Sessions that began (true) or ended (false, when that is durable) since this was asked, in that order; at first all that are open.
     pub fn take_session_turns(&mut self) -> Vec<(SessionId, bool)> {
         self.state.sessions.take_turns(self.log.durable())
+    }
+
+    /// What `tick` tried and could not do since this was asked, and why: nobody asked for it, so nobody else is told. It is tried again.
+    pub fn take_failures(&mut self) -> BTreeMap<&'static str, Error> {
+        std::mem::take(&mut self.failures)
     }
 
     /// Whether something came onto the lists that the node works off (`Garbage`, `FenceList`) since this was asked; at first it did.

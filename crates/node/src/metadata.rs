@@ -6,6 +6,7 @@ mod tests;
 mod thread;
 
 use crate::mailbox::Mailbox;
+use crate::troubles::Troubles;
 use crate::world::{Ended, Work, World};
 use base::disk::{BlockFile, Disk};
 use base::env::Clock;
@@ -40,6 +41,8 @@ pub struct Metadata {
     kept_open: OnceLock<SessionId>,
     /// Says that something came onto the lists that the node works off: garbage, files whose writer went away.
     work: Mutex<Vec<Arc<Notify>>>,
+    /// Where is told what the store cannot do of what it does by itself.
+    troubles: OnceLock<Troubles>,
     /// A fault put in on purpose, by the simulation alone.
     planted: Option<Planted>,
 }
@@ -123,6 +126,19 @@ impl Metadata {
     /// This session does not end for want of renewal. The first one that is named counts.
     pub fn keep_open(&self, session: SessionId) {
         let _named = self.kept_open.set(session);
+    }
+
+    /// What the store cannot do of what it does by itself is told here from now on. Whoever is named first counts.
+    pub fn tell_to(&self, troubles: Troubles) {
+        let _named = self.troubles.set(troubles);
+    }
+
+    /// The store could not do something that nobody asked for.
+    fn tell(&self, what: &str, error: &Error) {
+        if let Some(troubles) = self.troubles.get() {
+            let text = format!("{what} failed: {error}; what was acknowledged is safe; it is tried again");
+            troubles.tell("metadata", &text, &[]);
+        }
     }
 
     /// Is notified from now on when something comes onto the lists that the node works off. Each who asks gets his own, and they are notified
@@ -210,6 +226,7 @@ pub fn spawn(
         open_sessions: RwLock::default(),
         kept_open: OnceLock::new(),
         work: Mutex::default(),
+        troubles: OnceLock::new(),
         planted: settings.planted,
     });
     // One layer is merged at a time, and the one before it may not be freed yet.

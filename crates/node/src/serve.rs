@@ -344,7 +344,10 @@ async fn begin(
     let service = Arc::new(NodeService(node.clone()));
     let server = tokio::spawn(Server::serve(listeners.store, service, settings, stopped.clone()));
     let by_itself = match &node.role {
-        Role::Keeper(_) => tokio::spawn(control::run(node.clone(), stopped.clone())),
+        Role::Keeper(keeper) => {
+            keeper.metadata.tell_to(node.troubles.clone());
+            tokio::spawn(control::run(node.clone(), stopped.clone()))
+        }
         Role::Member(membership) => {
             let itself = cluster::wire_node(itself);
             tokio::spawn(membership::reporting::run(node.clone(), membership.clone(), itself, stopped.clone()))

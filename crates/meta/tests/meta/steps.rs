@@ -42,6 +42,32 @@ fn big_trees_go_in_steps() {
     }
 }
 
+/// What the store does by itself and cannot do is told, once for each try, with what it was for: nobody asked for it, so nobody else hears of it.
+#[test]
+fn failures_are_told() {
+    let mut world = World::new(3);
+    let files = (0..150).map(|number| small_file(&format!("/t/f{number}"))).collect();
+    world.ask(Request::PutFiles { files }).expect("files");
+    world.ask(delete("/t")).expect("deleted");
+    world.merge();
+    // What it read before it remembers.
+    world.kill();
+    assert!(world.store().take_failures().is_empty());
+    let next = world.file.reads();
+    world.file.read_error_at(Some(next));
+    world.pass(Duration::from_millis(10));
+    let failures = world.store().take_failures();
+    let (what, error) = failures.first_key_value().expect("its disk does not read");
+    assert_eq!((*what, error.kind(), failures.len()), ("taking apart what was removed", ErrorKind::Io, 1), "{error}");
+    assert!(world.store().take_failures().is_empty(), "told once");
+    // Opened anew it goes on.
+    world.file.read_error_at(None);
+    world.kill();
+    world.pass(Duration::from_secs(1));
+    assert!(world.store().take_failures().is_empty());
+    assert_eq!(world.ask(Request::Usage), Ok(Reply::Usage(Totals { files: 0, directories: 1, bytes: 0 })));
+}
+
 /// A large directory that is being taken apart goes to its last name, whatever is asked, refused and merged between the steps.
 #[test]
 fn large_directories_go_whole() {

@@ -155,6 +155,7 @@ impl Thread {
         if self.store.next_tick().is_some_and(|due| due <= now) {
             self.renew_kept_open(now);
             self.store.tick(now, self.clock.wall());
+            self.store.take_failures().iter().for_each(|(what, error)| self.metadata.tell(what, error));
         }
         self.merge(now);
         self.perform();
