@@ -23,6 +23,11 @@ impl SessionOver {
     pub fn is(error: &Error) -> bool {
         error.kind() == ErrorKind::Stale && error.text().ends_with(WHY)
     }
+
+    /// Whether the error says this among other things, as a writer's does.
+    pub fn is_in(error: &Error) -> bool {
+        error.kind() == ErrorKind::Stale && error.text().contains(WHY)
+    }
 }
 
 #[cfg(test)]
@@ -37,5 +42,7 @@ mod tests {
         let over = Error::from(SessionOver { session: SessionId(7) });
         assert!(SessionOver::is(&over) && !SessionOver::is(&Error::new(ErrorKind::Denied, over.text())));
         assert!(!SessionOver::is(&Error::new(ErrorKind::Stale, "somebody else opened it")));
+        let explained = Error::new(ErrorKind::Stale, format!("the file was not closed ({})", over.text()));
+        assert!(SessionOver::is_in(&explained) && !SessionOver::is(&explained));
     }
 }

@@ -3,7 +3,7 @@
 use super::directory::Directory;
 use super::format::content;
 use super::oracle::{Broken, Check, Promise, Stand};
-use super::scene::{Scene, nothing_done};
+use super::scene::{Scene, check_alone, nothing_done};
 use super::whereabouts;
 use base::env::Random;
 use base::error::ErrorKind;
@@ -15,6 +15,7 @@ use client::{
 };
 use sim::random::SimRandom;
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -187,7 +188,7 @@ impl Files {
             return self.recover(&path, tag).await;
         }
         let position = writer.position();
-        match self.scene.call(&self.name, "close", writer.close()).await? {
+        match self.of_writer("close", tag, writer.close()).await? {
             Ok(found) if found.length == position => {
                 self.directory.closed(tag, position);
                 Ok(())
@@ -237,6 +238,23 @@ impl Files {
         }
     }
 
+    /// A call of the writer of a file, which nobody but this client opens: it may fail for a device or for want of room, but is told of somebody
+    /// else only if its session is over, or if a power loss took bytes from under it.
+    async fn of_writer<T>(
+        &self,
+        what: &'static str,
+        tag: u64,
+        call: impl Future<Output = base::error::Result<T>>,
+    ) -> Check<base::error::Result<T>> {
+        let done = self.scene.call(&self.name, what, call).await?;
+        if let Err(error) = &done
+            && self.scene.oracle().losses_of(tag) == self.losses_at_open
+        {
+            check_alone(&format!("{}: {what} of file {tag}", self.name), error)?;
+        }
+        Ok(done)
+    }
+
     /// One thing with an open file. False: the writer has failed.
     async fn write_step(&self, path: &str, tag: u64, writer: &mut FileWriter) -> Check<bool> {
         let position = writer.position();
@@ -251,7 +269,7 @@ impl Files {
                 let bytes = Bytes::from(content(tag, position, length as usize));
                 self.scene.oracle().promise_mut(tag).handed = position + length;
                 self.scene.oracle().may_be_anywhere(tag);
-                Ok(self.scene.call(&self.name, "write", writer.write(bytes)).await?.is_ok())
+                Ok(self.of_writer("write", tag, writer.write(bytes)).await?.is_ok())
             }
             4 => self.flush(tag, writer).await,
             5 => self.sync(tag, writer).await,
@@ -268,7 +286,7 @@ impl Files {
 
     /// Hands everything to the devices, and looks where it is. False: the writer has failed.
     async fn flush(&self, tag: u64, writer: &mut FileWriter) -> Check<bool> {
-        if self.scene.call(&self.name, "hflush", writer.hflush()).await?.is_err() {
+        if self.of_writer("hflush", tag, writer.hflush()).await?.is_err() {
             return Ok(false);
         }
         let promised = self.directory.hflushed(tag, writer.position(), self.losses_at_open);
@@ -289,7 +307,7 @@ impl Files {
     /// Syncs an open file. False: the writer has failed.
     async fn sync(&self, tag: u64, writer: &mut FileWriter) -> Check<bool> {
         let position = writer.position();
-        let done = self.scene.call(&self.name, "sync", writer.sync()).await?.is_ok();
+        let done = self.of_writer("sync", tag, writer.sync()).await?.is_ok();
         if done {
             self.directory.synced(tag, position);
         }

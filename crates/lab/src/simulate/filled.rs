@@ -3,7 +3,7 @@
 
 use super::format::{chunk_bytes, content};
 use super::oracle::{Broken, Check};
-use super::scene::Scene;
+use super::scene::{Scene, check_alone};
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind};
 use base::id::PushName;
@@ -75,12 +75,15 @@ pub async fn play(scene: &Arc<Scene>, random: &SimRandom, name: &str, client: &C
     for number in 0..FILES_MAX {
         let path = format!("{DIRECTORY}/{called}-{number}");
         let tag = random.next() | 1 << 63;
+        let losses_at_open = scene.power_losses();
         let Ok(writer) = scene.call(name, "create", client.create(&path, CreateOptions::default())).await? else {
             break;
         };
         let Ok(follower) = scene.insist(name, "open", || client.open(&path)).await? else { break };
         let full = Vec::new();
-        let mut filled = Filled { scene, name, client, writer, follower, path, tag, full, synced: 0, handed: 0 };
+        let (synced, handed) = (0, 0);
+        let mut filled =
+            Filled { scene, name, client, writer, follower, path, tag, full, synced, handed, losses_at_open };
         let then = match random.below(4) {
             0 | 1 => Then::Emptied,
             2 => Then::StaysFull,
@@ -139,6 +142,8 @@ struct Filled<'a> {
     full: Vec<Id>,
     synced: u64,
     handed: u64,
+    /// Power losses before the file was opened.
+    losses_at_open: u64,
 }
 
 impl Filled<'_> {
@@ -267,6 +272,9 @@ impl Filled<'_> {
                 Ok(true)
             }
             Err(error) => {
+                if self.scene.power_losses() == self.losses_at_open {
+                    check_alone(&format!("{}: append to {}", self.name, self.path), &error)?;
+                }
                 let still_roomy = self.roomy().await?;
                 match roomy.iter().find(|device| still_roomy.contains(device)) {
                     Some(device) if error.kind() == ErrorKind::Full => {

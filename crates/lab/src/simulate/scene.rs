@@ -9,6 +9,7 @@ use base::id::SessionId;
 use base::limit::{CALL_SILENCE_MAX, LIST_PAGE_MAX, REMEMBERED_ANSWERS, REMEMBERED_CALLS};
 use base::net::Net;
 use base::planted::Planted;
+use base::session::SessionOver;
 use client::{Client, Settings, Sizes};
 use net::{CallNumbers, Link, LinkSettings};
 use sim::net::SimNet;
@@ -72,6 +73,7 @@ pub struct Scene {
     pub leaving: Mutex<BTreeSet<String>>,
     /// A fault put in on purpose, for the clients that can have it.
     planted: OnceLock<Planted>,
+    power_losses: AtomicU64,
 }
 
 impl Scene {
@@ -103,6 +105,7 @@ impl Scene {
             left: Mutex::default(),
             leaving: Mutex::default(),
             planted: OnceLock::new(),
+            power_losses: AtomicU64::new(0),
         }
     }
 
@@ -163,8 +166,14 @@ impl Scene {
         self.oracle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How often the power of a machine went.
+    pub fn power_losses(&self) -> u64 {
+        self.power_losses.load(Ordering::Relaxed)
+    }
+
     /// The power of a machine is gone.
     pub fn power_lost(&self, machine: &str) {
+        self.power_losses.fetch_add(1, Ordering::Relaxed);
         let kept = self.oracle().power_lost(machine);
         if kept > 0 {
             self.count_more("promises kept beside a power loss", kept);
@@ -361,12 +370,20 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// Whether asking again later may help.
+/// Whether asking again later may help. What a writer is told of somebody else does not pass: `check_alone`.
 pub fn may_pass(error: &Error) -> bool {
     matches!(
         error.kind(),
         ErrorKind::Unreachable | ErrorKind::Io | ErrorKind::Busy | ErrorKind::Full | ErrorKind::Stale
     )
+}
+
+/// A writer that has its file for itself failed: broken if it is told of somebody else, though its session is open.
+pub fn check_alone(what: &str, error: &Error) -> Check<()> {
+    if error.kind() == ErrorKind::Stale && !SessionOver::is_in(error) {
+        return Err(Broken(format!("{what}: nobody else opened it, and its session is open: {error}")));
+    }
+    Ok(())
 }
 
 /// Whether the error says that nothing was done.
