@@ -5,7 +5,7 @@ use crate::core::Core;
 use crate::data::{record_max, tail_blocks};
 use crate::format::{JOURNAL_PAYLOAD_MAX, Record, is_cell, record_blocks};
 use crate::held::LARGE;
-use crate::index::{Open, Recent};
+use crate::index::Recent;
 use crate::request::{Asking, Handling, Reply, Request};
 use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
@@ -329,7 +329,8 @@ impl Core {
 
     /// The last sequence numbers of the chunk in both streams.
     fn needs(&self, id: ChunkId) -> [u64; 2] {
-        self.index.open.get(&id).map_or([0, 0], Open::needs)
+        let sealed = self.index.chunks.get(&id).is_some_and(|chunk| chunk.sealed);
+        self.index.open.get(&id).map_or([0, 0], |open| open.needs(sealed))
     }
 
     fn journal_tail(&mut self, id: ChunkId) {
@@ -388,7 +389,7 @@ impl Core {
             self.finish(id);
         }
         let crc = self.index.stat(id).map_or(0, |stat| stat.crc);
-        let needs = self.index.open.get(&id).map_or([0, 0], Open::needs_sealed);
+        let needs = self.needs(id);
         self.reply_at(Level::Synced, needs, ticket, Reply::Sealed { length, crc });
         true
     }

@@ -111,15 +111,10 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    /// Up to where the two streams must be durable for the chunk to be.
-    pub fn needs(&self) -> [u64; 2] {
-        [self.last_data, self.last_journal.max(self.behind)]
-    }
-
-    /// The same for the chunk to be complete: whatever is in the journal only is in nobody's way, but has no place in a chunk that is closed.
-    pub fn needs_sealed(&self) -> [u64; 2] {
-        let [_, journal] = self.needs();
-        [self.last_record, journal]
+    /// Up to where the two streams must be durable for the chunk to be. One that is sealed has no bytes that only the journal has: a seal
+    /// that is found with such is passed over (`Index::replay`).
+    pub fn needs(&self, sealed: bool) -> [u64; 2] {
+        [if sealed { self.last_record } else { self.last_data }, self.last_journal.max(self.behind)]
     }
 
     /// CRC32C of all bytes.

@@ -6,6 +6,7 @@ use base::env::Random;
 use base::id::{ChunkId, Generation, GroupId, Owner};
 use base::policy::Level;
 use base::unit::MIB;
+use bytes::Bytes;
 use chunk::{Reply, Request};
 use sim::disk::{SimDevice, SimFaults};
 use sim::random::SimRandom;
@@ -128,8 +129,11 @@ fn folded_and_lost() {
 #[test]
 fn sealed_and_lost() {
     let mut unsealed = 0;
-    for (seed, changes) in (0..40).flat_map(|seed| (0..6).map(move |changes| (seed, changes))) {
-        let (random, what) = (SimRandom::new(seed), format!("seed {seed}, {changes} changes"));
+    let cases = (0..40)
+        .flat_map(|seed| (0..6).flat_map(move |changes| [false, true].map(|by_append| (seed, changes, by_append))));
+    for (seed, changes, by_append) in cases {
+        let (random, what) =
+            (SimRandom::new(seed), format!("seed {seed}, {changes} changes, by an append {by_append}"));
         let faults = SimFaults { forgets: Some(FileKind::Data), ..SimFaults::default() };
         let device = SimDevice::new(seed, faults.clone());
         let settings = chunk::Settings { tails_max: 16 << 10, ..small(64 * MIB) };
@@ -144,7 +148,10 @@ fn sealed_and_lost() {
         stream.acknowledged = stream.content.len();
         let (chunk, length) = (stream.chunk, stream.content.len() as u64);
         device.set_faults(SimFaults { crash_at: Some(device.operations().changes() + changes), ..faults.clone() });
-        let seal = Request::Seal { chunk, generation: Generation(1), length };
+        let seal = match by_append {
+            true => append(FILE, chunk, length, &Bytes::new(), Level::Synced, true),
+            false => Request::Seal { chunk, generation: Generation(1), length },
+        };
         stream.sealed = world.try_call(seal).is_some_and(|answer| answer.is_ok());
         drop(world);
         device.crash();
