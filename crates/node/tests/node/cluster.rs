@@ -645,7 +645,7 @@ async fn a_node_is_drained() {
         assert!(client.read(path).await.expect("read") == expected, "{path}");
     }
     let drain = device::Drain { device: far };
-    assert_eq!(ask(&client.keeper, &drain).await.expect_err("it is gone").kind(), ErrorKind::NotFound);
+    ask(&client.keeper, &drain).await.expect("it was emptied, so there is nothing to do");
     cluster.stop_all().await;
 }
 
