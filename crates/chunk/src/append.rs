@@ -5,7 +5,7 @@ use crate::core::Core;
 use crate::data::{record_max, tail_blocks};
 use crate::format::{JOURNAL_PAYLOAD_MAX, Record, is_cell, record_blocks};
 use crate::held::LARGE;
-use crate::index::Recent;
+use crate::index::{Open, Recent};
 use crate::request::{Asking, Handling, Reply, Request};
 use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
@@ -226,13 +226,14 @@ impl Core {
         if payload == 0 && !append.seal {
             return true;
         }
-        let tail = self.index.open.get(&append.chunk).map_or(0, |open| open.tail.len());
+        let open = self.index.open.get(&append.chunk);
+        let tail = open.map_or(0, |open| open.tail.len());
+        let record_max = record_max(append.small_parts || open.is_some_and(|open| open.small_records));
         if append.cell > 0 {
-            let before = tail_blocks(tail, record_max(append.small_parts));
+            let before = tail_blocks(tail, record_max);
             let records: Vec<u32> = before.chain([record_blocks(payload as u32)]).collect();
             return self.has_room(&records, self.index.tails.saturating_sub(tail as u64));
         }
-        let record_max = record_max(append.small_parts);
         let mut records = vec![record_blocks(record_max as u32); payload / record_max];
         // As if the tail were put into a record of its own, which takes most room.
         records.extend(tail_blocks(tail, record_max).chain([record_blocks((payload % record_max) as u32)]));
@@ -329,8 +330,7 @@ impl Core {
 
     /// The last sequence numbers of the chunk in both streams.
     fn needs(&self, id: ChunkId) -> [u64; 2] {
-        let sealed = self.index.chunks.get(&id).is_some_and(|chunk| chunk.sealed);
-        self.index.open.get(&id).map_or([0, 0], |open| open.needs(sealed))
+        self.index.open.get(&id).map_or([0, 0], Open::needs)
     }
 
     fn journal_tail(&mut self, id: ChunkId) {

@@ -31,10 +31,6 @@ pub(crate) const HURRIED_BYTES: u64 = 6 * base::unit::MIB;
 /// The same on a disk that takes longer for so much: somebody waits for the sync, and a slow disk's pause is as short.
 pub(crate) const SYNC_WAIT: Duration = Duration::from_millis(100);
 
-/// Tails are folded at most so many times as fast as the journal is written. Memory that is not in huge pages takes 254 of a virtio disk's 256 places
-/// for 1 MiB, so that nothing else is on its way to the disk meanwhile: half a millisecond, in which the journal would write and sync thrice.
-const FOLD_PACE: u64 = 2;
-
 /// Bytes of payload in a data record at most, of chunks that are read in small parts and of others.
 pub(crate) fn record_max(small: bool) -> usize {
     if small { RECORD_PAYLOAD_MIN } else { RECORD_PAYLOAD_MAX }
@@ -86,8 +82,6 @@ pub(crate) struct DataLog {
     strike: Option<DiskError>,
     /// Bytes written since the last checkpoint.
     pub written_bytes: u64,
-    /// Bytes of the newest write.
-    newest_bytes: u64,
 }
 
 impl DataLog {
@@ -164,9 +158,6 @@ impl Core {
 
     /// `length` bytes of payload that stand for `cell` bytes of the chunk; 0: for themselves.
     fn put_record(&mut self, id: ChunkId, (piece, length, cell): (&Bytes, usize, u32), mut crcs: Vec<u32>, seal: bool) {
-        // What the journal has, and has until this record is durable, is not waited for here.
-        let folds = !seal
-            && self.index.open.get(&id).is_some_and(|open| open.flushed as usize + length <= open.journaled as usize);
         assert!(length <= RECORD_PAYLOAD_MAX, "a data record of {length} bytes");
         if crcs.is_empty() {
             crcs.extend_from_slice(BlockSums::of(&piece[..length]).blocks());
@@ -199,10 +190,7 @@ impl Core {
         };
         open.flushed_crc = combine(open.flushed_crc, header.payload_crc(), length as u64);
         open.flushed = header.end();
-        open.last_record = sequence;
-        if !folds {
-            open.last_data = sequence;
-        }
+        open.last_data = sequence;
         let (flushed, flushed_crc, birth) = (open.flushed, open.flushed_crc, open.birth);
         self.index.record_begun(id, header.run());
         self.index.live -= header.run().saved();
@@ -249,17 +237,12 @@ impl Core {
     }
 
     /// How many data writes may be in flight. While somebody waits for the journal and nobody for data, these writes are folded tails: 64 of
-    /// 1 MiB at once, if as many writers sync small appends together. One at a time, and twice as fast as the journal brings more, they leave the
-    /// disk to the journal in between, until they pile up.
+    /// 1 MiB at once, if as many writers sync small appends together. One at a time, they leave the disk to the journal in between,
+    /// until they pile up.
     fn data_writes_max(&self) -> usize {
         let yields = self.journal.has_waiters() && !self.data.has_waiters();
         let piled_up = self.data_log.bytes_ahead as u64 > self.settings.tails_max;
-        if !yields || piled_up {
-            return self.settings.writes_max;
-        }
-        // A journal that stands still may wait for a checkpoint, which waits for data.
-        let goes_on = self.journal_log.in_flight() || self.journal.round.is_some();
-        usize::from(!goes_on || self.journal_log.since_data * FOLD_PACE >= self.data_log.newest_bytes)
+        if yields && !piled_up { 1 } else { self.settings.writes_max }
     }
 
     /// How many of the next records, of the first `placed`, lie one behind the other and fit one write, and their bytes.
@@ -299,8 +282,6 @@ impl Core {
         self.data_log.submitted += records;
         self.data_log.bytes_ahead -= bytes;
         self.data_log.written_bytes += bytes as u64;
-        self.data_log.newest_bytes = bytes as u64;
-        self.journal_log.since_data = 0;
     }
 
     /// A data write ended.
