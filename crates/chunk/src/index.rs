@@ -451,7 +451,8 @@ impl Index {
                 if self.chunks.get(id).is_none_or(|chunk| chunk.length != *length) {
                     return false;
                 }
-                // The power went before its last records were durable, so nobody was told that it is complete. It is asked again.
+                // The power went before its last records were durable, so nobody was told that it is complete, and it is asked again. Should such a record
+                // have rotted since, the chunk is open again, with all of its bytes.
                 if self.open.get(id).is_some_and(|open| !open.tail.is_empty()) {
                     return true;
                 }
