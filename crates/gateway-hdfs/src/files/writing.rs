@@ -117,17 +117,19 @@ pub async fn abandon_block(gateway: &Gateway, ask: AbandonBlock) -> Result<(), R
 /// Ends writing: whether the file is closed.
 pub async fn complete(gateway: &Gateway, ask: Complete) -> Result<bool, Refusal> {
     let here = written_here(gateway, &ask);
-    match (end(gateway, ask.clone()).await, here) {
+    match (end(gateway, &ask, here.clone()).await, here) {
         // Refused, or fewer bytes have come here than its client has written.
         (ended @ (Err(_) | Ok(false)), Some(file)) => match gateway.client.stat_inode(file.inode).await {
             // Its client went on with it at another gateway, and is back.
             Ok(now) if now.generation > file.attributes.generation && is_held(&now, &ask.holder) => {
                 drop(file.take_away().await);
                 gateway.files.open.remove_this(&file);
-                end(gateway, ask).await
+                end(gateway, &ask, None).await
             }
             // What was opened by this path is gone, and no longer in the table: another file has the path, if one does.
-            Err(error) if error.kind() == ErrorKind::NotFound && ask.inode.unwrap_or(0) == 0 => end(gateway, ask).await,
+            Err(error) if error.kind() == ErrorKind::NotFound && ask.inode.unwrap_or(0) == 0 => {
+                end(gateway, &ask, None).await
+            }
             _ => ended,
         },
         (done, _) => done,
@@ -142,16 +144,16 @@ fn written_here(gateway: &Gateway, ask: &Complete) -> Option<Arc<OpenFile>> {
     }
 }
 
-async fn end(gateway: &Gateway, ask: Complete) -> Result<bool, Refusal> {
-    // The close itself finds out whether the file is still there.
-    let known = written_here(gateway, &ask).filter(|file| *file.holder == *ask.holder);
+/// Ends writing of the file that is open here, if this is the holder's, or else of the one that is found by number or path.
+async fn end(gateway: &Gateway, ask: &Complete, here: Option<Arc<OpenFile>>) -> Result<bool, Refusal> {
     let Complete { path, holder, last, inode } = ask;
     let inode = inode.unwrap_or(0);
-    let file = match known {
+    // The close itself finds out whether the file is still there.
+    let file = match here.filter(|file| *file.holder == **holder) {
         Some(file) => file,
-        None => match held(gateway, &path, inode, &holder, last.as_ref()).await {
+        None => match held(gateway, path, inode, holder, last.as_ref()).await {
             Err(refusal) if refusal.class == LEASE_EXPIRED => {
-                return if is_closed(gateway, &path, inode, last.as_ref()).await { Ok(true) } else { Err(refusal) };
+                return if is_closed(gateway, path, inode, last.as_ref()).await { Ok(true) } else { Err(refusal) };
             }
             other => other?,
         },
@@ -159,7 +161,7 @@ async fn end(gateway: &Gateway, ask: Complete) -> Result<bool, Refusal> {
     let mut state = file.state.lock().await;
     let present = state.present;
     check_stamp(&file, last.as_ref())?;
-    if let Some(last) = &last {
+    if let Some(last) = last {
         let Some(present) = present.filter(|present| present.id == last.id) else {
             // It was closed while this call waited for its turn.
             if gateway.files.open.was_closed(file.inode, Some(last.id)) {
@@ -186,7 +188,7 @@ async fn end(gateway: &Gateway, ask: Complete) -> Result<bool, Refusal> {
         // An earlier try failed halfway: the file ends with what its device has.
         None => match gateway.client.recover_at(file.inode, false, file.attributes.generation).await {
             // Another gateway has taken it over since, or was about to.
-            Ok(now) if is_held(&now, &holder) => Err(Error::new(ErrorKind::Stale, "another gateway has it")),
+            Ok(now) if is_held(&now, holder) => Err(Error::new(ErrorKind::Stale, "another gateway has it")),
             Ok(now) if now.length < whole(present, last.as_ref()) => {
                 gateway.files.open.remove(file.inode);
                 let text = format!(
@@ -207,7 +209,7 @@ async fn end(gateway: &Gateway, ask: Complete) -> Result<bool, Refusal> {
         Err(error) if matches!(error.kind(), ErrorKind::Stale | ErrorKind::NotFound) => {
             drop(state);
             // It was deleted, or taken away: say which, if it can be said.
-            leased(gateway, &path, file.inode, &holder).await?;
+            leased(gateway, path, file.inode, holder).await?;
             gateway.files.open.remove(file.inode);
             Err(failed(&file, error))
         }
