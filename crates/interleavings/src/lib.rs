@@ -5,14 +5,16 @@
 //! only.
 #![cfg(not(test))]
 
-pub mod bursts;
-mod device;
-pub mod here;
+pub mod askers;
+mod engine;
+#[path = "../../node/src/here.rs"]
+#[allow(dead_code)]
+mod here;
+mod loan;
 #[path = "../../node/src/mailbox.rs"]
 #[allow(dead_code)]
 pub mod mailbox;
 pub mod mailboxes;
-mod metadata;
 #[path = "../../net/src/outbound.rs"]
 #[allow(dead_code)]
 mod outbound;

@@ -1,29 +1,30 @@
-//! A device that this node serves: the handle by which the rest of the node reaches it, and what its thread can be asked. Nothing but that
-//! thread touches the disk; what its engine can do without the disk may be done by whoever asks (`here`).
+//! A device that this node serves: the handle by which the rest of the node reaches it, and what its thread can be asked. What is
+//! small may be done by whoever asks, with the write and the sync of the journal (`here`).
 
 pub mod answer;
 pub mod bags;
 pub mod control;
 pub mod departures;
 pub mod draining;
-mod here;
 pub mod scrub;
+#[cfg(test)]
+mod tests;
 mod thread;
 
 use crate::device::bags::{BagCounts, Waiter};
 use crate::device::draining::Draining;
 use crate::device::scrub::Scrubbed;
-use crate::mailbox::Mailbox;
+use crate::here::Served;
 use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
-use base::id::{BagId, ChunkId, DeviceId, SessionId};
-use base::policy::Class;
+use base::id::{BagId, ChunkId, DeviceId, Owner, SessionId};
+use base::policy::{Class, Level};
 use base::unit::{Time, WallTime};
 use bytes::Bytes;
 use chunk::{Asking, Engine, Reply, Request, Usage};
 use net::{Piece, Responder};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::oneshot;
 
 pub use thread::{Start, Started, spawn};
@@ -38,9 +39,8 @@ pub struct Device {
     pub place: String,
     /// How it moves bytes, for people.
     pub backend: &'static str,
-    mailbox: Mailbox<Item>,
-    /// What its thread works with, as long as that lives.
-    shared: OnceLock<Weak<here::Shared>>,
+    /// Its thread, and those who ask.
+    served: Arc<Served<Item, thread::Thread>>,
     usage: Mutex<Usage>,
     scrubbed: Mutex<Option<Scrubbed>>,
     draining: Mutex<Option<Draining>>,
@@ -51,10 +51,12 @@ pub struct Device {
 }
 
 impl Device {
-    /// Hands work to the device's thread, or does it here if it is small and waits for no disk.
+    /// Hands work to the device's thread, or does it here if it is small: at the end of the burst that this thread is in, or now.
     pub fn send(&self, item: Item) {
-        if let Some(item) = self.here(item) {
-            self.mailbox.send(item);
+        if !item.is_small() {
+            self.served.mailbox.send(item);
+        } else if !self.served.send_in_burst(item) {
+            self.served.take_turns();
         }
     }
 
@@ -182,6 +184,21 @@ pub enum Item {
 
 // A call that comes over the network has as much counted for it at the least, for as long as it is in the queue.
 const _: () = assert!(size_of::<Item>() as u64 <= base::limit::call_memory(0));
+
+/// Largest payload that an asker's thread takes in: what is longer is worth a wake-up, and others wait for that thread, too.
+const SMALL_MAX: usize = 16 << 10;
+
+impl Item {
+    /// Whether it is done with little of the processor, and a write and a sync of the journal or less.
+    fn is_small(&self) -> bool {
+        let Item::Chunk { request, .. } = self else { return false };
+        matches!(
+            request,
+            Request::Append { level: Level::Written | Level::Synced, owner: Owner::Group(_), seal: false, cell: 0, payload, .. }
+                if payload.len() <= SMALL_MAX
+        )
+    }
+}
 
 /// Which chunk is pushed to which bag.
 #[derive(Clone, Copy, Debug)]

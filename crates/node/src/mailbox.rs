@@ -43,7 +43,12 @@ impl<T> Mailbox<T> {
 
     /// Whether nothing is there.
     pub fn is_empty(&self) -> bool {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        self.len() == 0
+    }
+
+    /// How many are there.
+    pub fn len(&self) -> usize {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     /// Moves everything that is there into `inbox`, which must be empty; the two vectors swap, so neither allocates for long.

@@ -1,11 +1,11 @@
 //! What serves the metadata store, in a thread of its own, and the thread that merges its changes into the tree behind the log.
 
-mod here;
 #[cfg(test)]
 mod tests;
 mod thread;
 
-use crate::mailbox::Mailbox;
+use crate::here::{Between, Served};
+use crate::loan::Loans;
 use crate::troubles::Troubles;
 use crate::world::{Ended, Work, World};
 use base::disk::{BlockFile, Disk};
@@ -16,25 +16,15 @@ use base::planted::Planted;
 use meta::{Caller, MergeResult, Reply, Request, Store};
 use net::Responder;
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 /// How the rest of the node reaches the metadata store.
 pub struct Metadata {
-    mailbox: Mailbox<Item>,
-    /// What its thread shares with those who ask; set when it is open.
-    shared: OnceLock<Weak<here::Shared>>,
-    /// Itself.
-    me: Weak<Metadata>,
-    /// Somebody who asked is at an operation of the log himself.
-    at_work_here: AtomicBool,
-    /// One of them panicked at it: the store waits for what will never end.
-    broken: AtomicBool,
-    /// That of those who ask.
-    runtime: tokio::runtime::Handle,
+    /// Its thread, and those who ask.
+    served: Arc<Served<Item, thread::Thread>>,
     /// The sessions that are open, for those who must not wait for the store.
     open_sessions: RwLock<BTreeSet<SessionId>>,
     /// The session of this very process: it lives as long as the process does, however long the machine stood still.
@@ -78,35 +68,9 @@ const NODE_SESSION: SessionId = SessionId(0);
 impl Metadata {
     /// Hands work to the thread, or to the end of the burst that this thread is in (`here`).
     pub fn send(&self, item: Item) {
-        self.mailbox.put(item);
-        if !self.me.upgrade().is_some_and(|me| base::burst::join(&me)) {
-            self.mailbox.wake();
+        if !self.served.send_in_burst(item) {
+            self.served.mailbox.wake();
         }
-    }
-
-    /// Whoever asks is at an operation himself from now on (true), or has done it.
-    fn note_here(&self, begins: bool) {
-        self.at_work_here.store(begins, Ordering::Relaxed);
-    }
-
-    /// Whether one of those who ask is at an operation himself.
-    fn is_at_work_here(&self) -> bool {
-        self.at_work_here.load(Ordering::Relaxed)
-    }
-
-    /// Somebody panicked in the middle of what he did himself: the thread ends as it does after a panic of its own.
-    fn note_panic(&self) {
-        self.broken.store(true, Ordering::Release);
-        self.mailbox.wake();
-    }
-
-    fn is_broken(&self) -> bool {
-        self.broken.load(Ordering::Acquire)
-    }
-
-    /// Makes another thread of the runtime hear what comes for all of them: who is held up may be the one that did.
-    fn nudge(&self) {
-        drop(self.runtime.spawn(async {}));
     }
 
     /// Whether a session has begun and is not over.
@@ -215,14 +179,10 @@ pub fn spawn(
     tree: Box<dyn BlockFile>,
     settings: meta::Settings,
     clock: Arc<dyn Clock>,
+    loans: Arc<Loans>,
 ) -> Result<(Arc<Metadata>, Vec<Ended>)> {
-    let metadata = Arc::new_cyclic(|me| Metadata {
-        mailbox: Mailbox::new(disk.waker()),
-        shared: OnceLock::new(),
-        me: me.clone(),
-        at_work_here: AtomicBool::new(false),
-        broken: AtomicBool::new(false),
-        runtime: tokio::runtime::Handle::current(),
+    let metadata = Arc::new(Metadata {
+        served: Served::new(disk.waker(), clock.clone(), loans),
         open_sessions: RwLock::default(),
         kept_open: OnceLock::new(),
         work: Mutex::default(),
@@ -240,11 +200,9 @@ pub fn spawn(
                 served.note_turns(store.take_session_turns());
                 // Whoever started this thread waits for the word.
                 let _ = opened.send(Ok(()));
-                let thread = thread::Thread::new(served.clone(), store, clock, jobs, disk.inline());
-                let shared = Arc::new(here::Shared::new(thread));
-                // Nobody has set it before.
-                let _ = served.shared.set(Arc::downgrade(&shared));
-                Some(Box::new(here::Turning(shared, served)))
+                let between = Between::new(disk.inline());
+                let thread = thread::Thread::new(served.clone(), store, clock, jobs, between);
+                Some(Box::new(served.served.open(thread)))
             }
             Err(error) => {
                 let _ = opened.send(Err(error));

@@ -6,6 +6,7 @@ use crate::device::{self, Device, Started};
 use crate::hdfs::{self, Hdfs};
 use crate::identity::Identity;
 use crate::keeping::metadata_directory;
+use crate::loan::Loans;
 use crate::log::{Level, Log};
 use crate::membership::{self, Membership};
 use crate::metadata::{self, Metadata};
@@ -86,10 +87,9 @@ async fn open(
     // All that payload on its way may take, so that a steady stream meets no fresh memory.
     let idle_max = settings.incoming_bytes.saturating_add(settings.outgoing_bytes);
     let pool = Pool::new(usize::try_from(idle_max).unwrap_or(usize::MAX));
-    let outgoing = Budget::new(settings.outgoing_bytes);
-    let mut notes: Vec<String> = os::disk::warning(settings.backend)?.into_iter().collect();
-    let mut engines = Vec::new();
-    let (directory, kept) = open_home(&settings, world.as_ref(), (&pool, &clock, &random))?;
+    let (outgoing, loans) = (Budget::new(settings.outgoing_bytes), Arc::new(Loans::of_this_runtime()));
+    let (mut notes, mut engines) = (Vec::from_iter(os::disk::warning(settings.backend)?), Vec::new());
+    let (directory, kept) = open_home(&settings, world.as_ref(), (&pool, &clock, &random, &loans))?;
     let identity = Identity::start(world.as_ref(), &directory, settings.backend, random.as_ref())?;
     let hdfs = hdfs_listener.as_ref().map(|listener| listener.address());
     let itself = cluster::itself(&settings, &identity, &address, hdfs.as_deref());
@@ -109,6 +109,7 @@ async fn open(
         pool: &pool,
         outgoing: &outgoing,
         clock: &clock,
+        loans: &loans,
     };
     let keeping = metadata.as_ref().map(|(metadata, _)| metadata.as_ref());
     let opened = open_devices(&given, random.as_ref(), keeping, identity.node, &mut places).await?;
@@ -281,7 +282,7 @@ struct Kept {
 fn open_home(
     settings: &Settings,
     world: &dyn World,
-    means: (&Pool, &Arc<dyn Clock>, &Arc<dyn Random>),
+    means: (&Pool, &Arc<dyn Clock>, &Arc<dyn Random>, &Arc<Loans>),
 ) -> Result<(PathBuf, Option<Kept>)> {
     if settings.keeper().is_some() {
         return Ok((home::member_directory(world, &settings.devices)?, None));
@@ -295,7 +296,7 @@ fn open_metadata(
     settings: &Settings,
     world: &dyn World,
     directory: &Path,
-    (pool, clock, random): (&Pool, &Arc<dyn Clock>, &Arc<dyn Random>),
+    (pool, clock, random, loans): (&Pool, &Arc<dyn Clock>, &Arc<dyn Random>, &Arc<Loans>),
 ) -> Result<Kept> {
     let opened = world.disk(directory, for_the_log(settings.backend), pool.clone())?;
     let tree = world.tree(&directory.join("tree.redb"), settings.backend)?;
@@ -304,8 +305,8 @@ fn open_metadata(
     let sizes = meta::Settings { superuser: os::user::current().0, ..sizes };
     let stats = Arc::new(DiskStats::default());
     let disk = MeteredDisk::wrap(opened.disk, stats.clone(), clock.clone());
-    let (metadata, engines) =
-        metadata::spawn(world, disk, tree, sizes, clock.clone()).map_err(|error| error.during(shown(directory)))?;
+    let (metadata, engines) = metadata::spawn(world, disk, tree, sizes, clock.clone(), loans.clone())
+        .map_err(|error| error.during(shown(directory)))?;
     Ok(Kept { metadata, disk: stats, engines, note: opened.note })
 }
 
@@ -387,6 +388,7 @@ struct Given<'a> {
     pool: &'a Pool,
     outgoing: &'a Budget,
     clock: &'a Arc<dyn Clock>,
+    loans: &'a Arc<Loans>,
 }
 
 /// The devices of a node, and those that should be and are not.
@@ -661,7 +663,7 @@ fn prepare_device(
     in_memory: &mut impl Iterator<Item = u64>,
     random: &dyn Random,
 ) -> Result<Prepared> {
-    let Given { settings, world, pool, outgoing, clock, .. } = *given;
+    let Given { settings, world, pool, outgoing, clock, loans, .. } = *given;
     let place = shown(&setting.directory);
     let directory = setting.chunks();
     let backend = if setting.class == Class::Memory { Backend::Memory } else { settings.backend };
@@ -684,6 +686,7 @@ fn prepare_device(
         place,
         clock: clock.clone(),
         outgoing: outgoing.clone(),
+        loans: loans.clone(),
     };
     Ok(Prepared { start, stats, note })
 }

@@ -1,6 +1,7 @@
 //! What no meeting of threads may break in the waking of `node` and `net`.
 
-use interleavings::{bursts, here, mailboxes, outbounds};
+use interleavings::askers::{self, Asker};
+use interleavings::{mailboxes, outbounds};
 
 /// The reader of a mailbox never sleeps on something that is in it; nothing is lost, doubled or overtaken.
 #[test]
@@ -9,18 +10,13 @@ fn mailbox() {
     mailboxes::nothing_is_left(2, 1);
 }
 
-/// What is done in an asker's thread is handed to the disk by the device's, which does not sleep on it, and overtakes nothing of that asker.
+/// What is asked in a burst, or by itself, is done by its asker or by the engine's thread, which does not sleep on it, and overtakes nothing of that asker.
 #[test]
 fn here() {
-    here::nothing_is_left(1);
-    here::nothing_is_left(2);
-}
-
-/// What is asked in a burst is done by its asker or by the metadata's thread, which does not sleep on it, and neither is what others ask.
-#[test]
-fn burst() {
-    bursts::nothing_is_left(1, 1);
-    bursts::nothing_is_left(2, 0);
+    use Asker::{Alone, AtOnce, Burst};
+    for askers in [&[AtOnce][..], &[AtOnce, AtOnce], &[Burst, Alone], &[Burst, Burst], &[AtOnce, Burst]] {
+        askers::nothing_is_left(askers);
+    }
 }
 
 /// No answer waits while nobody is awake to write it, whatever the socket takes at once, and none is torn by another thread's.

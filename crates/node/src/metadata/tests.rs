@@ -1,10 +1,11 @@
 //! The metadata store in its threads on a real disk: what is done by whoever asks.
 
 use super::{Item, Metadata, Then, spawn};
+use crate::loan::Loans;
+use crate::told::{Told, ToldInline};
 use crate::world::{OsWorld, World};
-use base::buffer::{Buffer, Pool};
+use base::buffer::Pool;
 use base::burst::Burst;
-use base::disk::{Disk, DiskError, Done, Early, FileName, Inline, Op, Wake};
 use base::env::{Clock, Random};
 use base::error::Result;
 use base::id::SessionId;
@@ -13,69 +14,13 @@ use meta::request::{NewInode, User};
 use meta::{Caller, Reply, Request};
 use os::disk::Backend;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// Whoever asks, in one session.
 const ASKER: Caller = Caller { session: SessionId(5), call: 0, floor: 0 };
-
-/// A real disk that is as fast as it is told, and counts what was done inline.
-struct Told {
-    disk: Box<dyn Disk>,
-    inline: Arc<ToldInline>,
-}
-
-struct ToldInline {
-    inner: Arc<dyn Inline>,
-    fast: AtomicBool,
-    done: AtomicUsize,
-    /// What the next operation waits for.
-    hangs: Mutex<Option<mpsc::Receiver<()>>>,
-    /// The next one panics.
-    panics: AtomicBool,
-}
-
-impl Inline for ToldInline {
-    fn is_fast(&self) -> bool {
-        self.fast.load(Ordering::Relaxed)
-    }
-    fn execute(&self, op: Op) -> std::result::Result<Buffer, DiskError> {
-        self.done.fetch_add(1, Ordering::Relaxed);
-        assert!(!self.panics.swap(false, Ordering::Relaxed), "a fault that was put in on purpose");
-        if let Some(goes_on) = self.hangs.lock().expect("whole").take() {
-            // Whoever is gone lets it go on, too.
-            let _ = goes_on.recv();
-        }
-        self.inner.execute(op)
-    }
-    fn took(&self, _: Duration) {}
-}
-
-impl Disk for Told {
-    fn list(&mut self) -> std::result::Result<Vec<(FileName, u64)>, DiskError> {
-        self.disk.list()
-    }
-    fn submit(&mut self, token: u64, op: Op) {
-        self.disk.submit(token, op);
-    }
-    fn poll(&mut self, wait: Option<Duration>, done: &mut Vec<Done>) {
-        self.disk.poll(wait, done);
-    }
-    fn waker(&self) -> Arc<dyn Wake> {
-        self.disk.waker()
-    }
-    fn early(&mut self, file: FileName) -> Option<Arc<dyn Early>> {
-        self.disk.early(file)
-    }
-    fn inline(&self) -> Option<Arc<dyn Inline>> {
-        Some(self.inline.clone())
-    }
-    fn backend(&self) -> &'static str {
-        self.disk.backend()
-    }
-}
 
 /// A store in a directory of its own.
 struct Kept {
@@ -90,21 +35,14 @@ impl Kept {
         let directory = std::env::temp_dir().join(format!("stormwell-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&directory).expect("a directory for the test");
         let opened = OsWorld.disk(&directory.join("log"), Backend::Threads, Pool::new(0)).expect("a fresh directory");
-        let inner = opened.disk.inline().expect("threads have it");
-        let inline = Arc::new(ToldInline {
-            inner,
-            fast: AtomicBool::new(true),
-            done: AtomicUsize::new(0),
-            hangs: Mutex::default(),
-            panics: AtomicBool::new(false),
-        });
-        let disk = Box::new(Told { disk: opened.disk, inline: inline.clone() });
+        let (disk, inline) = Told::wrap(opened.disk);
         let tree = OsWorld.tree(&directory.join("tree"), Backend::Threads).expect("a fresh file");
         let random: Arc<dyn Random> = Arc::new(sim::random::SimRandom::new(1));
         let mut settings = OsWorld.meta_settings(1 << 30, random);
         settings.superuser = "ada".to_string();
         let clock: Arc<dyn Clock> = Arc::new(os::clock::SystemClock::new());
-        let (metadata, ended) = spawn(&OsWorld, disk, tree, settings, clock).expect("it opens");
+        let (metadata, ended) =
+            spawn(&OsWorld, disk, tree, settings, clock, Arc::new(Loans::of_this_runtime())).expect("it opens");
         let user = User { name: "ada".to_string(), groups: Vec::new() };
         metadata.ask_for(ASKER, Request::OpenSession { user }).await.expect("a session");
         Kept { metadata, ended, inline, directory }

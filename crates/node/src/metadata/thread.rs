@@ -2,8 +2,9 @@
 //! the thread that merges its changes into the tree behind the log.
 
 use super::{Item, Metadata, Then};
+use crate::here::{Between, Next, Turns};
 use crate::world::Turn;
-use base::disk::{Disk, Done, Inline, Op};
+use base::disk::{Disk, Done};
 use base::env::Clock;
 use base::unit::Time;
 use meta::{Caller, Effect, Frozen, MergeJob, Request, Store};
@@ -51,15 +52,6 @@ fn hand_over(jobs: &mpsc::Sender<Aside>, job: Aside) {
     }
 }
 
-/// A turn in another thread that takes so long waited for the tree's disk, or for a processor: it counts as slow as an operation of the log would.
-const HERE_SLOW: Duration = Duration::from_millis(1);
-
-/// While others do something themselves, this thread looks so often whether one of them is held up.
-const WATCH_EVERY: Duration = Duration::from_millis(10);
-
-/// Operations of one asker: a group of the log is written and synced. Whoever goes on with others' groups does not answer its own callers.
-const HERE_OPERATIONS: usize = 2;
-
 pub(super) struct Thread {
     metadata: Arc<Metadata>,
     store: Store<Then>,
@@ -73,22 +65,7 @@ pub(super) struct Thread {
     /// It has had its last turn.
     ended: bool,
     in_flight: usize,
-    /// What the disk is to do; it is in flight.
-    left: Vec<(u64, Op)>,
-    /// For those who do it themselves.
-    inline: Option<Arc<dyn Inline>>,
-    /// When it takes its next turn if nothing wakes it. None: never.
-    sleeps_until: Option<Time>,
-    /// Something was done by others since its last turn, and it looks after them.
-    watches: bool,
-}
-
-/// What an asker does next in its own thread.
-pub(super) enum Next {
-    /// This, and then it asks again.
-    Do(Arc<dyn Inline>, u64, Op),
-    /// Nothing. True: the metadata's thread has to take a turn.
-    Leave(bool),
+    between: Between,
 }
 
 impl Item {
@@ -123,7 +100,7 @@ impl Thread {
         store: Store<Then>,
         clock: Arc<dyn Clock>,
         jobs: mpsc::Sender<Aside>,
-        inline: Option<Arc<dyn Inline>>,
+        between: Between,
     ) -> Thread {
         Thread {
             metadata,
@@ -135,93 +112,8 @@ impl Thread {
             stopping: false,
             ended: false,
             in_flight: 0,
-            left: Vec::new(),
-            inline,
-            sleeps_until: None,
-            watches: false,
+            between,
         }
-    }
-
-    /// One turn of the metadata's thread.
-    pub(super) fn turn(&mut self, done: &mut Vec<Done>, disk: &mut dyn Disk) -> Turn {
-        self.metadata.mailbox.awake();
-        let now = self.clock.now();
-        for finished in done.drain(..) {
-            self.completed(now, finished);
-        }
-        self.perform();
-        self.hand_over_left(disk);
-        self.take_mailbox(now, true);
-        if self.store.next_tick().is_some_and(|due| due <= now) {
-            self.renew_kept_open(now);
-            self.store.tick(now, self.clock.wall());
-            self.store.take_failures().iter().for_each(|(what, error)| self.metadata.tell(what, error));
-        }
-        self.merge(now);
-        self.perform();
-        self.hand_over_left(disk);
-        if self.stopping && self.in_flight == 0 && self.long.is_empty() {
-            self.ended = true;
-            // It holds the directory.
-            self.inline = None;
-            return Turn::End;
-        }
-        let wait = match self.long.is_empty() && self.metadata.mailbox.may_sleep() {
-            true => self.store.next_tick().map(|due| due.since(now)),
-            false => Some(Duration::ZERO),
-        };
-        let watches = std::mem::take(&mut self.watches) || self.metadata.is_at_work_here();
-        let wait = match watches {
-            true => Some(wait.map_or(WATCH_EVERY, |wait| wait.min(WATCH_EVERY))),
-            false => wait,
-        };
-        self.sleeps_until = wait.map(|wait| now.after(wait));
-        Turn::Wait(wait)
-    }
-
-    /// Whether something may be done in another thread now. Not if something is due: sessions that are over end before anybody is told of them.
-    pub(super) fn takes_here(&self) -> bool {
-        let is_due = self.store.next_tick().is_some_and(|due| due <= self.clock.now());
-        !self.ended && !is_due && self.inline.as_ref().is_some_and(|inline| inline.is_fast())
-    }
-
-    /// Whoever does something himself begins. True: the metadata's thread does not look after him yet, and has to be woken.
-    pub(super) fn begins_here(&mut self) -> bool {
-        !std::mem::replace(&mut self.watches, true)
-            && self.sleeps_until.is_none_or(|until| until.since(self.clock.now()) > WATCH_EVERY)
-    }
-
-    /// A turn in the thread of whoever asks, after `done`, the end of what it did for the one before; `operations` of them so far. What is not
-    /// small, or not the first group of the log, is left to the metadata's thread, and so are long questions, and what is due at some time.
-    pub(super) fn turn_here(&mut self, done: Option<Done>, operations: usize) -> Next {
-        let now = self.clock.now();
-        if let Some(done) = done {
-            self.completed(now, done);
-            // Whoever waits for that hears of it before more is begun.
-            self.perform();
-        }
-        self.take_mailbox(now, false);
-        self.merge(now);
-        self.perform();
-        let took = self.clock.now().since(now);
-        if took >= HERE_SLOW
-            && let Some(inline) = &self.inline
-        {
-            inline.took(took);
-        }
-        if let ([(_, op)], Some(inline)) = (&*self.left, &self.inline)
-            && operations < HERE_OPERATIONS
-            && op.is_small()
-            && inline.is_fast()
-        {
-            let inline = inline.clone();
-            if let Some((token, op)) = self.left.pop() {
-                return Next::Do(inline, token, op);
-            }
-        }
-        let due = self.store.next_tick();
-        let sooner = due.is_some_and(|due| self.sleeps_until.is_none_or(|until| due < until));
-        Next::Leave(sooner || self.stopping || !self.left.is_empty() || !self.long.is_empty())
     }
 
     fn completed(&mut self, now: Time, done: Done) {
@@ -232,7 +124,7 @@ impl Thread {
     /// Takes what has come, and one that is long, or none.
     fn take_mailbox(&mut self, now: Time, takes_long: bool) {
         let mut inbox = std::mem::take(&mut self.inbox);
-        self.metadata.mailbox.take(&mut inbox);
+        self.metadata.served.mailbox.take(&mut inbox);
         let mut long = std::mem::take(&mut self.long);
         in_turns(&mut inbox, (&mut long, takes_long), Item::is_long, |item| match item {
             Item::Ask { caller, request, then } => {
@@ -276,7 +168,7 @@ impl Thread {
             match effect {
                 Effect::Disk { token, op } => {
                     self.in_flight += 1;
-                    self.left.push((token, op));
+                    self.between.left.push((token, op));
                 }
                 Effect::Reply { tag: Then::Answer(respond, translate), result } => match result {
                     Ok(reply) => translate(reply, respond),
@@ -289,9 +181,66 @@ impl Thread {
     }
 
     fn hand_over_left(&mut self, disk: &mut dyn Disk) {
-        for (token, op) in self.left.drain(..) {
+        for (token, op) in self.between.left.drain(..) {
             disk.submit(token, op);
         }
+    }
+}
+
+impl Turns for Thread {
+    fn turn(&mut self, done: &mut Vec<Done>, disk: &mut dyn Disk) -> Turn {
+        let now = self.clock.now();
+        for finished in done.drain(..) {
+            self.completed(now, finished);
+        }
+        self.perform();
+        self.hand_over_left(disk);
+        self.take_mailbox(now, true);
+        if self.store.next_tick().is_some_and(|due| due <= now) {
+            self.renew_kept_open(now);
+            self.store.tick(now, self.clock.wall());
+            self.store.take_failures().iter().for_each(|(what, error)| self.metadata.tell(what, error));
+        }
+        self.merge(now);
+        self.perform();
+        self.hand_over_left(disk);
+        if self.stopping && self.in_flight == 0 && self.long.is_empty() {
+            self.ended = true;
+            self.between.end();
+            return Turn::End;
+        }
+        let wait = match self.long.is_empty() && self.metadata.served.mailbox.may_sleep() {
+            true => self.store.next_tick().map(|due| due.since(now)),
+            false => Some(Duration::ZERO),
+        };
+        Turn::Wait(self.between.sleep(now, wait, self.metadata.served.is_at_work()))
+    }
+
+    /// Not if something is due: sessions that are over end before anybody is told of them.
+    fn takes_here(&self) -> bool {
+        let is_due = self.store.next_tick().is_some_and(|due| due <= self.clock.now());
+        !self.ended && !is_due && self.between.has_inline() && self.between.is_fast()
+    }
+
+    /// What is not small, or not the first group of the log, is left to the metadata's thread, and so are long questions, and what is due at some
+    /// time.
+    fn turn_here(&mut self, done: Option<Done>, operations: usize) -> Next {
+        let now = self.clock.now();
+        if let Some(done) = done {
+            self.completed(now, done);
+            // Whoever waits for that hears of it before more is begun.
+            self.perform();
+        }
+        self.take_mailbox(now, false);
+        self.merge(now);
+        self.perform();
+        self.between.took(now, self.clock.now());
+        let wakes = self.stopping || !self.long.is_empty();
+        self.between.next(operations, self.store.next_tick(), wakes)
+    }
+
+    fn between(&mut self) -> &mut Between {
+        &mut self.between
     }
 }
 

@@ -1,10 +1,10 @@
 //! A device directory served by io_uring: one ring, owned by the thread that uses the disk, and one thread for what the ring cannot do well.
 
 use super::directory::{Directory, OpenFile, PUNCH_MODE, Vectors, disk_error};
-use super::inline::Speed;
+use super::inline::InlineDirectory;
 use super::workers::{Finished, Workers};
 use base::buffer::{Buffer, Pool};
-use base::disk::{Caching, Disk, DiskError, Done, Early, FileName, Op, Wake};
+use base::disk::{Caching, Disk, DiskError, Done, Early, FileName, Inline, Op, Wake};
 use base::error::{Error, Result};
 use base::limit::BLOCK;
 use bytes::Bytes;
@@ -43,8 +43,8 @@ pub(super) struct UringDisk {
     busy: usize,
     /// Syncs that `poll` begins. Not `submit`: its caller may hold what other threads wait for.
     syncs: Vec<(u64, FileName)>,
-    /// Of the syncs that this thread does.
-    speed: Speed,
+    /// For what threads do themselves: this one its syncs.
+    inline: Arc<InlineDirectory>,
     /// Operations that ended without the ring.
     ready: Vec<Done>,
     waker: Arc<EventWaker>,
@@ -194,6 +194,7 @@ impl UringDisk {
         let finished = Arc::new(Finished::default());
         let wake = Arc::clone(&waker) as Arc<dyn Wake>;
         let workers = Workers::start(1, &directory, &pool, &finished, Some(&wake))?;
+        let inline = Arc::new(InlineDirectory::new(directory.clone(), pool.clone()));
         Ok(UringDisk {
             ring,
             enabled: false,
@@ -202,7 +203,7 @@ impl UringDisk {
             active: 0,
             busy: 0,
             syncs: Vec::new(),
-            speed: Speed::new(),
+            inline,
             taken: VecDeque::new(),
             ready: Vec::new(),
             waker,
@@ -292,13 +293,11 @@ impl UringDisk {
         // What was submitted before them goes on while this thread is in the kernel.
         self.enter_if_needed();
         for (token, name) in std::mem::take(&mut self.syncs) {
-            if self.busy >= SYNC_HERE_MAX || !self.speed.is_fast() {
+            if self.busy >= SYNC_HERE_MAX || !self.inline.is_fast() {
                 self.begin(token, name, Kind::Sync);
                 continue;
             }
-            let file = self.directory.file(name);
-            let result = self.speed.time(|| file.around().and_then(File::sync_data));
-            let result = result.map(|()| Buffer::zeroed(0)).map_err(|error| disk_error("sync", name, &error));
+            let result = self.inline.execute(Op::Sync { file: name });
             self.ready.push(Done { token, result });
         }
     }
@@ -511,6 +510,10 @@ impl Disk for UringDisk {
         self.directory.file(file).early()
     }
 
+    fn inline(&self) -> Option<Arc<dyn Inline>> {
+        Some(self.inline.clone())
+    }
+
     fn backend(&self) -> &'static str {
         "io_uring"
     }
@@ -539,13 +542,18 @@ impl Drop for UringDisk {
 
 #[cfg(test)]
 mod tests {
-    use super::{Directory, SYNC_HERE_MAX, Speed, UringDisk, build_ring};
+    use super::{Directory, InlineDirectory, SYNC_HERE_MAX, UringDisk, build_ring};
     use base::buffer::{Buffer, Pool};
-    use base::disk::{Disk, Done, FileName, Fill, Op};
+    use base::disk::{Disk, Done, FileName, Fill, Inline, Op};
     use base::error::ErrorKind;
+    use std::sync::Arc;
     use std::time::Duration;
 
     const FILE: FileName = FileName { kind: base::disk::FileKind::Data, number: 1 };
+
+    fn fresh(disk: &UringDisk) -> Arc<InlineDirectory> {
+        Arc::new(InlineDirectory::new(disk.directory.clone(), Pool::new(0)))
+    }
 
     /// Polls until so many operations have ended.
     fn ended(disk: &mut UringDisk, count: usize) -> Vec<Done> {
@@ -574,9 +582,9 @@ mod tests {
         for (length, slow, here) in
             [(4096, false, true), (SYNC_HERE_MAX, false, false), (4096, true, false), (4096, false, true)]
         {
-            disk.speed = Speed::new();
+            disk.inline = fresh(&disk);
             // After one of a minute the next is far away; after one of a tenth of a millisecond it is not.
-            disk.speed.took(if slow { Duration::from_secs(60) } else { Duration::from_micros(100) });
+            disk.inline.took(if slow { Duration::from_secs(60) } else { Duration::from_micros(100) });
             disk.submit(2, write(length));
             disk.submit(3, Op::Sync { file: FILE });
             assert_eq!((disk.active, disk.busy), (1, length));
@@ -586,7 +594,7 @@ mod tests {
             assert!(done.iter().all(|done| done.result.is_ok()));
             assert_eq!((disk.active, disk.busy), (0, 0));
         }
-        disk.speed = Speed::new();
+        disk.inline = fresh(&disk);
         disk.submit(4, Op::Sync { file: FileName { number: 9, ..FILE } });
         assert!(ended(&mut disk, 1)[0].result.is_err(), "there is no such file");
         drop(disk);

@@ -2,6 +2,7 @@
 
 use super::{Bags, Waiter};
 use crate::device::{Device, Item, Pushed, Start, Started, Then, spawn};
+use crate::loan::Loans;
 use crate::world::{OsWorld, World};
 use base::buffer::Pool;
 use base::checksum::BlockSums;
@@ -36,6 +37,7 @@ fn started(on: impl FnOnce(Box<dyn Disk>) -> Box<dyn Disk>) -> Started {
         place: "memory".to_string(),
         clock: Arc::new(os::clock::SystemClock::new()),
         outgoing: net::Budget::new(1 << 24),
+        loans: Arc::new(Loans::of_this_runtime()),
     };
     spawn(&OsWorld, start).expect("it starts")
 }

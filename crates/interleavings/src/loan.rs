@@ -1,0 +1,13 @@
+//! Threads that disks may keep: as many as there are, here.
+
+use std::time::Duration;
+
+pub(crate) struct Loans;
+
+impl Loans {
+    pub(crate) fn begin(&self) -> Option<Duration> {
+        Some(Duration::ZERO)
+    }
+
+    pub(crate) fn nudge(&self) {}
+}
