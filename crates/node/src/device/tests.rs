@@ -86,7 +86,10 @@ async fn few_appends_are_done_here() {
         // The journal has a segment from now on.
         kept.asked(1, 0, LENGTH).await.expect("told").expect("appended");
         let (mut length, mut here) = (LENGTH, 0);
-        for round in 0..60 {
+        let mut round = 0;
+        while here < 20 {
+            round += 1;
+            assert!(round < 1000, "{here} of 1000 were done here");
             let fast = round % 5 != 4;
             kept.inline.fast.store(fast, Ordering::Relaxed);
             let count = [1, 3, super::thread::FEW + 1][round % 3];
@@ -108,7 +111,6 @@ async fn few_appends_are_done_here() {
             }
             here += done / 2;
         }
-        assert!(here >= 10, "of 32 rounds {here} were done here");
         kept.end().await;
     }
 }
