@@ -2,11 +2,12 @@
 
 use crate::core::{Core, Purpose, data_file};
 use crate::format::{DataHeader, record_blocks};
+use crate::room::{pieces, record_max};
 use base::buffer::is_aligned;
 use base::checksum::{BlockSums, combine};
 use base::disk::{DiskError, Op};
 use base::id::ChunkId;
-use base::limit::{BLOCK, FULL_WAIT, RECORD_PAYLOAD_MAX, RECORD_PAYLOAD_MIN};
+use base::limit::{BLOCK, FULL_WAIT, RECORD_PAYLOAD_MAX};
 use base::planted::Planted;
 use base::unit::Time;
 use bytes::Bytes;
@@ -30,16 +31,6 @@ pub(crate) const HURRIED_BYTES: u64 = 6 * base::unit::MIB;
 
 /// The same on a disk that takes longer for so much: somebody waits for the sync, and a slow disk's pause is as short.
 pub(crate) const SYNC_WAIT: Duration = Duration::from_millis(100);
-
-/// Bytes of payload in a data record at most, of chunks that are read in small parts and of others.
-pub(crate) fn record_max(small: bool) -> usize {
-    if small { RECORD_PAYLOAD_MIN } else { RECORD_PAYLOAD_MAX }
-}
-
-/// Blocks of the data records that a tail of so many bytes makes.
-pub(crate) fn tail_blocks(tail: usize, record_max: usize) -> impl Iterator<Item = u32> {
-    (0..tail).step_by(record_max).map(move |at| record_blocks((tail - at).min(record_max) as u32))
-}
 
 /// A record that is not known to be written yet.
 pub(crate) struct PendingRecord {
@@ -109,41 +100,20 @@ impl Core {
     pub fn put_records(&mut self, id: ChunkId, payload: Bytes, crcs: &[u32], seal: bool) {
         let Some(small) = self.index.open.get(&id).map(|open| open.small_records) else { return };
         let record_max = record_max(small);
-        let tail = self.index.take_tail(id);
-        let mut pieces: Vec<(Bytes, usize, Vec<u32>)> = Vec::new();
-        let mut rest = payload;
-        // A large payload that begins at a block's bound keeps its checksums, and what is behind it its place on the bounds.
-        let flushed = self.index.open.get(&id).map_or(0, |open| open.flushed as usize);
-        let apart = rest.len() >= RECORD_PAYLOAD_MIN && (flushed + tail.len()).is_multiple_of(BLOCK);
-        let joined = !tail.is_empty() && !apart;
-        // After a power loss that took records it may be longer than one: the journal has had what was in them.
-        let whole = tail.len().saturating_sub(1) / record_max * record_max;
-        for piece in tail[..whole].chunks(record_max) {
-            let mut copy = self.settings.pool.take(piece.len());
-            copy.copy_from_slice(piece);
-            pieces.push((copy.freeze(), piece.len(), Vec::new()));
-        }
-        let tail = &tail[whole..];
-        if !tail.is_empty() {
-            let fill = if apart { 0 } else { record_max.saturating_sub(tail.len()).min(rest.len()) };
-            let length = tail.len() + fill;
-            let mut first = self.settings.pool.take(length.next_multiple_of(BLOCK));
-            first[..tail.len()].copy_from_slice(tail);
-            first[tail.len()..length].copy_from_slice(&rest[..fill]);
-            first[length..].fill(0);
-            rest = rest.slice(fill..);
-            pieces.push((first.freeze(), length, Vec::new()));
-        }
-        let mut known = crcs.chunks(record_max / BLOCK);
-        while !rest.is_empty() {
-            let piece = rest.split_to(rest.len().min(record_max));
-            let length = piece.len();
-            let crcs = if !joined { known.next().map(<[u32]>::to_vec).unwrap_or_default() } else { Vec::new() };
-            pieces.push((piece, length, crcs));
-        }
-        let last = pieces.len();
-        for (place, (piece, length, crcs)) in pieces.into_iter().enumerate() {
-            self.put_record(id, (&piece, length, 0), crcs, seal && place + 1 == last);
+        let apart = self.stays_apart(id, payload.len());
+        let tail = self.index.take_tail(id, usize::MAX);
+        let (mut left, mut rest) = (&tail[..], payload);
+        let mut known = crcs.chunks(record_max / BLOCK).filter(|_| tail.is_empty() || apart);
+        for (of_tail, of_payload) in pieces(tail.len(), rest.len(), record_max, apart) {
+            let (first, behind) = left.split_at(of_tail);
+            let piece = rest.split_to(of_payload);
+            let (piece, crcs) = match of_tail {
+                0 => (piece, known.next().map(<[u32]>::to_vec).unwrap_or_default()),
+                _ => (self.joined(first, &piece), Vec::new()),
+            };
+            left = behind;
+            let is_last = left.is_empty() && rest.is_empty();
+            self.put_record(id, (&piece, of_tail + of_payload, 0), crcs, seal && is_last);
         }
     }
 
@@ -157,7 +127,13 @@ impl Core {
     }
 
     /// `length` bytes of payload that stand for `cell` bytes of the chunk; 0: for themselves.
-    fn put_record(&mut self, id: ChunkId, (piece, length, cell): (&Bytes, usize, u32), mut crcs: Vec<u32>, seal: bool) {
+    pub fn put_record(
+        &mut self,
+        id: ChunkId,
+        (piece, length, cell): (&Bytes, usize, u32),
+        mut crcs: Vec<u32>,
+        seal: bool,
+    ) {
         assert!(length <= RECORD_PAYLOAD_MAX, "a data record of {length} bytes");
         if crcs.is_empty() {
             crcs.extend_from_slice(BlockSums::of(&piece[..length]).blocks());

@@ -16,6 +16,7 @@ mod journal;
 mod read;
 mod recover;
 mod request;
+mod room;
 mod scan;
 pub mod scrub;
 mod settings;
