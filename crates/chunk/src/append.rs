@@ -4,7 +4,7 @@
 use crate::core::Core;
 use crate::format::{JOURNAL_PAYLOAD_MAX, Record, is_cell};
 use crate::held::LARGE;
-use crate::index::{Open, Recent};
+use crate::index::Recent;
 use crate::request::{Asking, Handling, Reply, Request};
 use crate::room::Way;
 use base::checksum::BlockSums;
@@ -301,7 +301,8 @@ impl Core {
 
     /// The last sequence numbers of the chunk in both streams.
     fn needs(&self, id: ChunkId) -> [u64; 2] {
-        self.index.open.get(&id).map_or([0, 0], Open::needs)
+        let sealed = self.index.chunks.get(&id).is_some_and(|chunk| chunk.sealed);
+        self.index.open.get(&id).map_or([0, 0], |open| open.needs(sealed))
     }
 
     fn journal_tail(&mut self, id: ChunkId) {

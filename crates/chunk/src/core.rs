@@ -351,7 +351,7 @@ impl Core {
             if let Some(open) = self.index.open.get(id)
                 && self.index.chunks.get(id).is_some_and(|chunk| chunk.sealed)
             {
-                let [data, journal] = open.needs();
+                let [data, journal] = open.needs(true);
                 if !open.under_way.is_empty() || data > self.data.durable || journal > self.journal.durable {
                     break;
                 }

@@ -94,8 +94,11 @@ pub(crate) struct Open {
     pub tail_crc: u32,
     /// Tail bytes before this chunk offset are in journal records.
     pub journaled: u32,
-    /// Sequence numbers of the chunk's last records.
+    /// Sequence number of the chunk's last data record, without those of which the journal has every byte.
     pub last_data: u64,
+    /// The same with those.
+    pub last_record: u64,
+    /// Sequence number of the chunk's last journal record.
     pub last_journal: u64,
     /// Sequence number of the last deletion that was recorded before the chunk was made: perhaps of an earlier one of the same
     /// id, which a power loss would bring back in this one's place.
@@ -109,9 +112,10 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    /// Up to where the two streams must be durable for the chunk to be.
-    pub fn needs(&self) -> [u64; 2] {
-        [self.last_data, self.last_journal.max(self.behind)]
+    /// Up to where the two streams must be durable for the chunk to be. One that is sealed has no bytes that only the journal has: a seal
+    /// that is found with such is passed over (`Index::replay`).
+    pub fn needs(&self, sealed: bool) -> [u64; 2] {
+        [if sealed { self.last_record } else { self.last_data }, self.last_journal.max(self.behind)]
     }
 
     /// CRC32C of all bytes.

@@ -209,3 +209,32 @@ fn sealed_and_rotten() {
         }
     }
 }
+
+/// What was folded out of the journal is the journal's until its record is synced: appends behind it do not wait for that, and a power loss takes nothing of them. Bytes
+/// that no journal has are waited for, and so is the end of a chunk.
+#[test]
+fn nobody_waits_for_what_is_folded() {
+    for changes in 0..6 {
+        let (device, random) = (SimDevice::new(changes, SimFaults::default()), SimRandom::new(changes));
+        let settings = chunk::Settings { checkpoint_journal: 32 * MIB, ..small(64 * MIB) };
+        let (mut world, _) = World::open(&device, &settings).expect("a fresh device");
+        world.withheld = Some(FileKind::Data);
+        let (chunk, mut content) = (ChunkId(0), Vec::new());
+        while content.len() < 3 * MIB as usize {
+            let piece = bytes(&random, 30_000);
+            let added = world.call(append(FILE, chunk, content.len() as u64, &piece, Level::Synced, false));
+            content.extend_from_slice(&piece);
+            assert_eq!(added, Ok(Reply::Appended { length: content.len() as u64 }));
+        }
+        let (length, large) = (content.len() as u64, bytes(&random, 100_000));
+        let last = match changes % 2 {
+            0 => Request::Seal { chunk, generation: Generation(1), length },
+            _ => append(FILE, chunk, length, &large, Level::Synced, false),
+        };
+        assert!(world.try_call(last).is_none());
+        drop(world);
+        device.crash();
+        let (mut world, _) = World::open(&device, &settings).expect("it opens");
+        assert!(world.read_all(chunk).expect("read") == content);
+    }
+}
