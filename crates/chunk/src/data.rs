@@ -2,7 +2,7 @@
 
 use crate::core::{Core, Purpose, data_file};
 use crate::format::{DataHeader, record_blocks};
-use crate::room::{pieces, record_max};
+use crate::piece::{pieces, record_max};
 use base::buffer::is_aligned;
 use base::checksum::{BlockSums, combine};
 use base::disk::{DiskError, Op};

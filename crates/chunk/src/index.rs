@@ -8,8 +8,8 @@ mod remembered;
 mod snapshot;
 
 use crate::format::{DataHeader, Place, Record};
+use crate::piece::{record_max, tail_blocks};
 use crate::request::{Asking, BagStat, ChunkStat, Handling};
-use crate::room::{record_max, tail_blocks};
 use base::checksum::{combine, crc32c};
 use base::id::{BagId, ChunkId, Generation, Owner};
 use base::limit::{BLOCK, RECORD_PAYLOAD_MAX};

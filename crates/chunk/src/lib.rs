@@ -13,6 +13,7 @@ pub mod format;
 mod held;
 mod index;
 mod journal;
+mod piece;
 mod read;
 mod recover;
 mod request;
