@@ -2,15 +2,15 @@
 //! into the log and answered when the log has it.
 
 use crate::core::Core;
-use crate::data::{record_max, tail_blocks};
-use crate::format::{JOURNAL_PAYLOAD_MAX, Record, is_cell, record_blocks};
+use crate::format::{JOURNAL_PAYLOAD_MAX, Record, is_cell};
 use crate::held::LARGE;
-use crate::index::{Open, Recent};
+use crate::index::Recent;
+use crate::piece::Way;
 use crate::request::{Asking, Handling, Reply, Request};
 use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, Generation, Owner};
-use base::limit::{CHUNK_MAX, RECORD_PAYLOAD_MIN};
+use base::limit::CHUNK_MAX;
 use base::planted::Planted;
 use base::policy::Level;
 use bytes::Bytes;
@@ -38,16 +38,16 @@ fn not_of_a_bag(id: ChunkId) -> Error {
 const FORGOTTEN_BEYOND: usize = 4;
 
 /// An append taken apart.
-struct Append {
-    chunk: ChunkId,
+pub(crate) struct Append {
+    pub chunk: ChunkId,
     owner: Owner,
     generation: Generation,
     offset: u64,
     level: Level,
-    seal: bool,
-    small_parts: bool,
+    pub seal: bool,
+    pub small_parts: bool,
     /// Bytes of the chunk that the payload stands for; 0: for itself.
-    cell: u64,
+    pub cell: u64,
 }
 
 impl Append {
@@ -221,37 +221,11 @@ impl Core {
         in_append >= there || open.tail.get(in_tail..).is_some_and(|tail| *tail == payload[in_append..there])
     }
 
-    /// Whether the data records that this append makes now or later have room.
-    fn room_for_append(&self, append: &Append, payload: usize) -> bool {
-        if payload == 0 && !append.seal {
-            return true;
-        }
-        let open = self.index.open.get(&append.chunk);
-        let tail = open.map_or(0, |open| open.tail.len());
-        let record_max = record_max(append.small_parts || open.is_some_and(|open| open.small_records));
-        if append.cell > 0 {
-            let before = tail_blocks(tail, record_max);
-            let records: Vec<u32> = before.chain([record_blocks(payload as u32)]).collect();
-            return self.has_room(&records, self.index.tails.saturating_sub(tail as u64));
-        }
-        let mut records = vec![record_blocks(record_max as u32); payload / record_max];
-        // As if the tail were put into a record of its own, which takes most room.
-        records.extend(tail_blocks(tail, record_max).chain([record_blocks((payload % record_max) as u32)]));
-        // A tail is folded later: what is gathered has to fit, too.
-        self.has_room(&records, self.index.tails.saturating_sub(tail as u64))
-    }
-
-    fn has_room_for_tail(&self, id: ChunkId, tail: usize) -> bool {
-        let small = self.index.open.get(&id).is_some_and(|open| open.small_records);
-        self.has_room(&tail_blocks(tail, record_max(small)).collect::<Vec<u32>>(), 0)
-    }
-
     /// Takes the bytes into the chunk, which is made if need be.
     fn take_in(&mut self, append: &Append, payload: Bytes, sums: &BlockSums) {
         assert_eq!(payload.len(), sums.length(), "checksums of other bytes came with an append");
         let id = append.chunk;
-        let tail = self.index.open.get(&id).map_or(0, |open| open.tail.len());
-        let direct = payload.len() >= RECORD_PAYLOAD_MIN || (append.seal && !payload.is_empty());
+        let way = self.way(append, payload.len());
         if !self.index.chunks.contains_key(&id) {
             let birth = self.sequence();
             self.index.create(id, append.owner, append.generation, birth);
@@ -260,10 +234,8 @@ impl Core {
                 open.behind = behind;
             }
         }
-        if append.small_parts
-            && let Some(open) = self.index.open_mut(id)
-        {
-            open.small_records = true;
+        if append.small_parts {
+            self.index.make_small(id);
         }
         let length = append.length(&payload) as u32;
         if let Some(chunk) = self.index.chunk_mut(id) {
@@ -271,17 +243,17 @@ impl Core {
             chunk.generation = chunk.generation.max(append.generation);
         }
         self.index.live += u64::from(length);
-        if append.cell > 0 {
-            self.put_cell(id, (&payload, sums.blocks()), append.cell, append.seal);
-        } else if direct {
-            self.put_records(id, payload, sums.blocks(), append.seal);
-        } else {
-            if tail + payload.len() > record_max(append.small_parts) {
-                self.put_records(id, Bytes::new(), &[], false);
-            }
-            self.gather_tail(id, &payload, sums.whole());
-            if append.seal {
-                self.finish(id);
+        match way {
+            Way::Cell => self.put_cell(id, (&payload, sums.blocks()), append.cell, append.seal),
+            Way::Records => self.put_records(id, payload, sums.blocks(), append.seal),
+            Way::Tail { folds } => {
+                if folds {
+                    self.put_records(id, Bytes::new(), &[], false);
+                }
+                self.gather_tail(id, &payload, sums.whole());
+                if append.seal {
+                    self.finish(id);
+                }
             }
         }
     }
@@ -292,12 +264,11 @@ impl Core {
             open.journaled = open.flushed;
             self.tail_order.push_back((id, open.birth));
         }
-        open.push_tail(payload, crc);
-        self.index.tails += payload.len() as u64;
+        self.index.push_tail(id, payload, crc);
     }
 
     /// Seals a chunk whose bytes are all received: with its tail in a data record, else with a journal record.
-    fn finish(&mut self, id: ChunkId) {
+    pub fn finish(&mut self, id: ChunkId) {
         let Some(open) = self.index.open.get(&id) else { return };
         if open.tail.is_empty() {
             let crc = open.crc();
@@ -330,7 +301,8 @@ impl Core {
 
     /// The last sequence numbers of the chunk in both streams.
     fn needs(&self, id: ChunkId) -> [u64; 2] {
-        self.index.open.get(&id).map_or([0, 0], Open::needs)
+        let sealed = self.index.chunks.get(&id).is_some_and(|chunk| chunk.sealed);
+        self.index.open.get(&id).map_or([0, 0], |open| open.needs(sealed))
     }
 
     fn journal_tail(&mut self, id: ChunkId) {
@@ -379,8 +351,7 @@ impl Core {
             return true;
         }
         if !chunk.sealed {
-            let tail = self.index.open.get(&id).map_or(0, |open| open.tail.len());
-            if tail > 0 && !self.has_room_for_tail(id, tail) {
+            if !self.fold_to_last(id) {
                 return false;
             }
             if let Some(chunk) = self.index.chunk_mut(id) {
@@ -583,21 +554,5 @@ impl Core {
         let runs = self.index.drop_bag(bag);
         self.bury(&runs);
         self.reply_at(Level::Synced, [0, self.journal.last], ticket, Reply::Done);
-    }
-
-    /// Folds the oldest tails into data records while all of them take more memory than they may.
-    pub fn fold_oldest_tails(&mut self) {
-        while self.index.tails > self.settings.tails_max {
-            let Some((id, birth)) = self.tail_order.pop_front() else { return };
-            let Some(open) = self.index.open.get(&id) else { continue };
-            if open.birth != birth || open.tail.is_empty() {
-                continue;
-            }
-            if !self.has_room_for_tail(id, open.tail.len()) {
-                self.tail_order.push_front((id, birth));
-                return;
-            }
-            self.put_records(id, Bytes::new(), &[], false);
-        }
     }
 }

@@ -95,6 +95,8 @@ pub(crate) struct Core {
     pub closing: VecDeque<base::id::ChunkId>,
     /// Open chunks with tails, oldest first; may name chunks without one.
     pub tail_order: VecDeque<(base::id::ChunkId, u64)>,
+    /// Chunks whose tails were longer than a record when the device was opened.
+    pub long_tails: VecDeque<base::id::ChunkId>,
 }
 
 /// Takes what `leaves` names out of a queue. Both keep their order.
@@ -137,6 +139,7 @@ impl Core {
             damaged: BTreeSet::new(),
             closing: VecDeque::new(),
             tail_order: VecDeque::new(),
+            long_tails: VecDeque::new(),
         }
     }
 
@@ -348,7 +351,7 @@ impl Core {
             if let Some(open) = self.index.open.get(id)
                 && self.index.chunks.get(id).is_some_and(|chunk| chunk.sealed)
             {
-                let [data, journal] = open.needs();
+                let [data, journal] = open.needs(true);
                 if !open.under_way.is_empty() || data > self.data.durable || journal > self.journal.durable {
                     break;
                 }
@@ -402,6 +405,8 @@ impl Core {
         if self.failed.is_some() {
             return;
         }
+        self.seal_again();
+        self.fold_long_tails();
         self.serve_waiting();
         self.serve_held();
         self.advance_checkpoint();
@@ -425,7 +430,9 @@ impl Core {
         while let Some(Parked { since, ticket, request }) = self.waiting.pop_front() {
             if let Some(request) = self.append(ticket, request) {
                 self.waiting.push_front(Parked { since, ticket, request });
-                break;
+                if !self.make_way() {
+                    break;
+                }
             }
         }
     }

@@ -2,11 +2,12 @@
 
 use crate::core::{Core, Purpose, data_file};
 use crate::format::{DataHeader, record_blocks};
+use crate::piece::{pieces, record_max};
 use base::buffer::is_aligned;
 use base::checksum::{BlockSums, combine};
 use base::disk::{DiskError, Op};
 use base::id::ChunkId;
-use base::limit::{BLOCK, FULL_WAIT, RECORD_PAYLOAD_MAX, RECORD_PAYLOAD_MIN};
+use base::limit::{BLOCK, FULL_WAIT, RECORD_PAYLOAD_MAX};
 use base::planted::Planted;
 use base::unit::Time;
 use bytes::Bytes;
@@ -31,15 +32,9 @@ pub(crate) const HURRIED_BYTES: u64 = 6 * base::unit::MIB;
 /// The same on a disk that takes longer for so much: somebody waits for the sync, and a slow disk's pause is as short.
 pub(crate) const SYNC_WAIT: Duration = Duration::from_millis(100);
 
-/// Bytes of payload in a data record at most, of chunks that are read in small parts and of others.
-pub(crate) fn record_max(small: bool) -> usize {
-    if small { RECORD_PAYLOAD_MIN } else { RECORD_PAYLOAD_MAX }
-}
-
-/// Blocks of the data records that a tail of so many bytes makes.
-pub(crate) fn tail_blocks(tail: usize, record_max: usize) -> impl Iterator<Item = u32> {
-    (0..tail).step_by(record_max).map(move |at| record_blocks((tail - at).min(record_max) as u32))
-}
+/// Tails are folded at most so many times as fast as the journal is written. Memory that is not in huge pages takes 254 of a virtio disk's 256 places
+/// for 1 MiB, so that nothing else is on its way to the disk meanwhile: half a millisecond, in which the journal would write and sync thrice.
+const FOLD_PACE: u64 = 2;
 
 /// A record that is not known to be written yet.
 pub(crate) struct PendingRecord {
@@ -82,6 +77,8 @@ pub(crate) struct DataLog {
     strike: Option<DiskError>,
     /// Bytes written since the last checkpoint.
     pub written_bytes: u64,
+    /// Bytes of the newest write.
+    newest_bytes: u64,
 }
 
 impl DataLog {
@@ -109,41 +106,20 @@ impl Core {
     pub fn put_records(&mut self, id: ChunkId, payload: Bytes, crcs: &[u32], seal: bool) {
         let Some(small) = self.index.open.get(&id).map(|open| open.small_records) else { return };
         let record_max = record_max(small);
-        let tail = self.index.take_tail(id);
-        let mut pieces: Vec<(Bytes, usize, Vec<u32>)> = Vec::new();
-        let mut rest = payload;
-        // A large payload that begins at a block's bound keeps its checksums, and what is behind it its place on the bounds.
-        let flushed = self.index.open.get(&id).map_or(0, |open| open.flushed as usize);
-        let apart = rest.len() >= RECORD_PAYLOAD_MIN && (flushed + tail.len()).is_multiple_of(BLOCK);
-        let joined = !tail.is_empty() && !apart;
-        // After a power loss that took records it may be longer than one: the journal has had what was in them.
-        let whole = tail.len().saturating_sub(1) / record_max * record_max;
-        for piece in tail[..whole].chunks(record_max) {
-            let mut copy = self.settings.pool.take(piece.len());
-            copy.copy_from_slice(piece);
-            pieces.push((copy.freeze(), piece.len(), Vec::new()));
-        }
-        let tail = &tail[whole..];
-        if !tail.is_empty() {
-            let fill = if apart { 0 } else { record_max.saturating_sub(tail.len()).min(rest.len()) };
-            let length = tail.len() + fill;
-            let mut first = self.settings.pool.take(length.next_multiple_of(BLOCK));
-            first[..tail.len()].copy_from_slice(tail);
-            first[tail.len()..length].copy_from_slice(&rest[..fill]);
-            first[length..].fill(0);
-            rest = rest.slice(fill..);
-            pieces.push((first.freeze(), length, Vec::new()));
-        }
-        let mut known = crcs.chunks(record_max / BLOCK);
-        while !rest.is_empty() {
-            let piece = rest.split_to(rest.len().min(record_max));
-            let length = piece.len();
-            let crcs = if !joined { known.next().map(<[u32]>::to_vec).unwrap_or_default() } else { Vec::new() };
-            pieces.push((piece, length, crcs));
-        }
-        let last = pieces.len();
-        for (place, (piece, length, crcs)) in pieces.into_iter().enumerate() {
-            self.put_record(id, (&piece, length, 0), crcs, seal && place + 1 == last);
+        let apart = self.stays_apart(id, payload.len());
+        let tail = self.index.take_tail(id, usize::MAX);
+        let (mut left, mut rest) = (&tail[..], payload);
+        let mut known = crcs.chunks(record_max / BLOCK).filter(|_| tail.is_empty() || apart);
+        for (of_tail, of_payload) in pieces(tail.len(), rest.len(), record_max, apart) {
+            let (first, behind) = left.split_at(of_tail);
+            let piece = rest.split_to(of_payload);
+            let (piece, crcs) = match of_tail {
+                0 => (piece, known.next().map(<[u32]>::to_vec).unwrap_or_default()),
+                _ => (self.joined(first, &piece), Vec::new()),
+            };
+            left = behind;
+            let is_last = left.is_empty() && rest.is_empty();
+            self.put_record(id, (&piece, of_tail + of_payload, 0), crcs, seal && is_last);
         }
     }
 
@@ -157,7 +133,16 @@ impl Core {
     }
 
     /// `length` bytes of payload that stand for `cell` bytes of the chunk; 0: for themselves.
-    fn put_record(&mut self, id: ChunkId, (piece, length, cell): (&Bytes, usize, u32), mut crcs: Vec<u32>, seal: bool) {
+    pub fn put_record(
+        &mut self,
+        id: ChunkId,
+        (piece, length, cell): (&Bytes, usize, u32),
+        mut crcs: Vec<u32>,
+        seal: bool,
+    ) {
+        // What the journal has, and has until this record is durable, is not waited for here.
+        let folds = !seal
+            && self.index.open.get(&id).is_some_and(|open| open.flushed as usize + length <= open.journaled as usize);
         assert!(length <= RECORD_PAYLOAD_MAX, "a data record of {length} bytes");
         if crcs.is_empty() {
             crcs.extend_from_slice(BlockSums::of(&piece[..length]).blocks());
@@ -190,7 +175,10 @@ impl Core {
         };
         open.flushed_crc = combine(open.flushed_crc, header.payload_crc(), length as u64);
         open.flushed = header.end();
-        open.last_data = sequence;
+        open.last_record = sequence;
+        if !folds {
+            open.last_data = sequence;
+        }
         let (flushed, flushed_crc, birth) = (open.flushed, open.flushed_crc, open.birth);
         self.index.record_begun(id, header.run());
         self.index.live -= header.run().saved();
@@ -237,12 +225,22 @@ impl Core {
     }
 
     /// How many data writes may be in flight. While somebody waits for the journal and nobody for data, these writes are folded tails: 64 of
-    /// 1 MiB at once, if as many writers sync small appends together. One at a time, they leave the disk to the journal in between,
-    /// until they pile up.
+    /// 1 MiB at once, if as many writers sync small appends together. One at a time, and twice as fast as the journal brings more, they leave the
+    /// disk to the journal in between, until they pile up, or something waits behind them: a large append for its turn, whoever waits for room, a
+    /// checkpoint.
     fn data_writes_max(&self) -> usize {
         let yields = self.journal.has_waiters() && !self.data.has_waiters();
         let piled_up = self.data_log.bytes_ahead as u64 > self.settings.tails_max;
-        if yields && !piled_up { 1 } else { self.settings.writes_max }
+        let wanted = self.checkpoint.waits_for()[0] > self.data.written
+            || !self.held.is_empty()
+            || !self.waiting.is_empty()
+            || !self.waiting_seals.is_empty();
+        if !yields || piled_up || wanted {
+            return self.settings.writes_max;
+        }
+        // A journal that stands still may wait for a checkpoint, which waits for data.
+        let goes_on = self.journal_log.in_flight() || self.journal.round.is_some();
+        usize::from(!goes_on || self.journal_log.since_data * FOLD_PACE >= self.data_log.newest_bytes)
     }
 
     /// How many of the next records, of the first `placed`, lie one behind the other and fit one write, and their bytes.
@@ -282,6 +280,8 @@ impl Core {
         self.data_log.submitted += records;
         self.data_log.bytes_ahead -= bytes;
         self.data_log.written_bytes += bytes as u64;
+        self.data_log.newest_bytes = bytes as u64;
+        self.journal_log.since_data = 0;
     }
 
     /// A data write ended.
@@ -401,5 +401,61 @@ impl Core {
     pub fn repair_ends(&self) -> Option<Time> {
         let repair = self.data_log.repair.as_ref().filter(|repair| repair.begun && self.failed.is_none())?;
         Some(repair.since.max(self.space.came_back).after(FULL_WAIT))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::core::{Core, Parked};
+    use crate::format::Record;
+    use crate::request::{Reply, Request};
+    use crate::settings::Settings;
+    use base::buffer::Pool;
+    use base::id::{BagId, ChunkId, DeviceId, Generation};
+    use base::policy::Level;
+    use base::unit::{MIB, Time};
+    use sim::disk::{SimDevice, SimFaults};
+
+    fn core() -> Core {
+        let settings = Settings::for_capacity(256 * MIB, Pool::new(8 << 20));
+        let mut disk = SimDevice::new(1, SimFaults::default()).attach();
+        match crate::recover::open(&mut disk, settings, DeviceId(1), Time::ZERO) {
+            Ok((core, _)) => core,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Folded tails leave the disk to a journal that somebody waits for, as long as nobody waits for them.
+    #[test]
+    fn folds_go_at_the_journals_pace() {
+        let mut core = core();
+        let most = core.settings.writes_max;
+        assert_eq!(core.data_writes_max(), most);
+        core.record(Record::SealBag { bag: BagId(1), epoch: 1 });
+        core.reply_at(Level::Synced, [0, core.journal.last], 1, Reply::Done);
+        core.data_log.newest_bytes = MIB;
+        assert_eq!(core.data_writes_max(), 1, "the journal stands still");
+        core.write_journal();
+        assert_eq!(core.data_writes_max(), 0);
+        core.journal_log.since_data = MIB / 2;
+        assert_eq!(core.data_writes_max(), 1);
+        let (chunk, generation) = (ChunkId(1), Generation(1));
+        let request = || Request::Seal { chunk, generation, length: 0 };
+        let parked = || Parked { since: Time::ZERO, ticket: 2, request: request() };
+        core.waiting.push_back(parked());
+        assert_eq!(core.data_writes_max(), most);
+        core.waiting.clear();
+        core.waiting_seals.push_back(parked());
+        assert_eq!(core.data_writes_max(), most);
+        core.waiting_seals.clear();
+        core.held.push(chunk, parked());
+        assert_eq!(core.data_writes_max(), most);
+        core.held.give_up();
+        core.data_log.bytes_ahead = core.settings.tails_max as usize + 1;
+        assert_eq!(core.data_writes_max(), most);
+        core.data_log.bytes_ahead = 0;
+        assert_eq!(core.data_writes_max(), 1);
+        core.reply_at(Level::Synced, [core.data.last + 1, 0], 3, Reply::Done);
+        assert_eq!(core.data_writes_max(), most);
     }
 }

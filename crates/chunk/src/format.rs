@@ -11,10 +11,10 @@ use base::limit::{BLOCK, CHUNK_MAX, RECORD_PAYLOAD_MAX};
 use base::version::ProgramVersion;
 use bytes::Bytes;
 
-/// The version of everything here. Versions 1 to 4 are read, too: 1 had another checkpoint (`index::format`), 2 knew no cells
+/// The version of everything here. Versions 1 to 5 are read, too: 1 had another checkpoint (`index::format`), 2 knew no cells
 /// (`DataHeader::cell`), 3 did not keep who acknowledged (`Record::Acknowledge`, `index::format`) and took owners of other kinds than
-/// two for damage (`Owner::Newer`), 4 had no early records (`EarlyHeader`); the rest is the same.
-pub const VERSION: u32 = 5;
+/// two for damage (`Owner::Newer`), 4 had no early records (`EarlyHeader`), programs of 5 end at what 6 leaves (0450); the rest is the same.
+pub const VERSION: u32 = 6;
 /// The least program that reads `VERSION`. Who raises the one raises the other.
 pub const VERSION_SINCE: ProgramVersion = ProgramVersion { major: 0, minor: 1, patch: 0 };
 /// The oldest version that is read.

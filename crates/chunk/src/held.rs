@@ -23,7 +23,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    fn push(&mut self, chunk: ChunkId, parked: Parked) {
+    pub fn push(&mut self, chunk: ChunkId, parked: Parked) {
         *self.chunks.entry(chunk).or_default() += 1;
         self.queue.push_back(parked);
     }
@@ -39,6 +39,11 @@ impl Held {
             }
         }
         Some(parked)
+    }
+
+    /// Nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
     }
 
     /// Whether an append to this chunk waits.

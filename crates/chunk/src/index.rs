@@ -8,6 +8,7 @@ mod remembered;
 mod snapshot;
 
 use crate::format::{DataHeader, Place, Record};
+use crate::piece::{record_max, tail_blocks};
 use crate::request::{Asking, BagStat, ChunkStat, Handling};
 use base::checksum::{combine, crc32c};
 use base::id::{BagId, ChunkId, Generation, Owner};
@@ -93,8 +94,11 @@ pub(crate) struct Open {
     pub tail_crc: u32,
     /// Tail bytes before this chunk offset are in journal records.
     pub journaled: u32,
-    /// Sequence numbers of the chunk's last records.
+    /// Sequence number of the chunk's last data record, without those of which the journal has every byte.
     pub last_data: u64,
+    /// The same with those.
+    pub last_record: u64,
+    /// Sequence number of the chunk's last journal record.
     pub last_journal: u64,
     /// Sequence number of the last deletion that was recorded before the chunk was made: perhaps of an earlier one of the same
     /// id, which a power loss would bring back in this one's place.
@@ -108,9 +112,10 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    /// Up to where the two streams must be durable for the chunk to be.
-    pub fn needs(&self) -> [u64; 2] {
-        [self.last_data, self.last_journal.max(self.behind)]
+    /// Up to where the two streams must be durable for the chunk to be. One that is sealed has no bytes that only the journal has: a seal
+    /// that is found with such is passed over (`Index::replay`).
+    pub fn needs(&self, sealed: bool) -> [u64; 2] {
+        [if sealed { self.last_record } else { self.last_data }, self.last_journal.max(self.behind)]
     }
 
     /// CRC32C of all bytes.
@@ -118,8 +123,12 @@ impl Open {
         combine(self.flushed_crc, self.tail_crc, self.tail.len() as u64)
     }
 
-    /// Adds bytes to the tail; `crc` is theirs.
-    pub fn push_tail(&mut self, bytes: &[u8], crc: u32) {
+    /// Blocks of the data records that the tail makes.
+    fn tail_blocks(&self) -> u64 {
+        tail_blocks(self.tail.len(), record_max(self.small_records))
+    }
+
+    fn push_tail(&mut self, bytes: &[u8], crc: u32) {
         self.tail.extend_from_slice(bytes);
         self.tail_crc = combine(self.tail_crc, crc, bytes.len() as u64);
     }
@@ -148,8 +157,12 @@ pub(crate) struct Index {
     pub remembered: Remembered,
     /// Payload bytes of all chunks, tails included; of records whose space was given back as many as they stood for.
     pub live: u64,
+    /// Chunks whose end was found while bytes of them are known from the journal alone, and that are whole: generation and length of the end.
+    pub passed_over: BTreeMap<ChunkId, (Generation, u32)>,
     /// Bytes of all tails.
     pub tails: u64,
+    /// Blocks of the data records that they make.
+    pub tail_blocks: u64,
     /// Released ranges of all chunks.
     ranges: u64,
     /// Chunks that changed, came or went since the last snapshot began, and at least what their entries take.
@@ -179,20 +192,44 @@ impl Index {
         self.chunks.0.get_mut(id)
     }
 
-    /// The open state of a chunk that is about to be changed. Its tail may only grow; `take_tail` takes it.
+    /// The open state of a chunk that is about to be changed. Its tail is changed by `push_tail` and `take_tail`.
     pub fn open_mut(&mut self, id: ChunkId) -> Option<&mut Open> {
         self.touch(id);
         self.open.0.get_mut(&id)
     }
 
-    /// The tail, which goes into a data record.
-    pub fn take_tail(&mut self, id: ChunkId) -> Vec<u8> {
+    /// Changes what says how much room a chunk's tail takes, and counts it anew.
+    fn change_tail<R>(&mut self, id: ChunkId, change: impl FnOnce(&mut Open) -> R) -> Option<R> {
+        let open = self.open.0.get_mut(&id)?;
+        self.tails -= open.tail.len() as u64;
+        self.tail_blocks -= open.tail_blocks();
+        let result = change(open);
+        self.tails += open.tail.len() as u64;
+        self.tail_blocks += open.tail_blocks();
+        Some(result)
+    }
+
+    /// Adds bytes to a chunk's tail; `crc` is theirs.
+    pub fn push_tail(&mut self, id: ChunkId, bytes: &[u8], crc: u32) {
+        self.touch(id);
+        self.change_tail(id, |open| open.push_tail(bytes, crc));
+    }
+
+    /// The chunk's data records are small from now on.
+    pub fn make_small(&mut self, id: ChunkId) {
+        self.change_tail(id, |open| open.small_records = true);
+    }
+
+    /// The first bytes of the tail, `most` at the most, which go into data records.
+    pub fn take_tail(&mut self, id: ChunkId, most: usize) -> Vec<u8> {
         self.touch(id);
         self.keep_tail(id);
-        let Some(open) = self.open.0.get_mut(&id) else { return Vec::new() };
-        open.tail_crc = 0;
-        self.tails -= open.tail.len() as u64;
-        std::mem::take(&mut open.tail)
+        let taken = self.change_tail(id, |open| {
+            let rest = open.tail.split_off(most.min(open.tail.len()));
+            open.tail_crc = crc32c(&rest);
+            std::mem::replace(&mut open.tail, rest)
+        });
+        taken.unwrap_or_default()
     }
 
     /// A record has a place and is under way.
@@ -225,6 +262,7 @@ impl Index {
     pub fn close(&mut self, id: ChunkId) {
         if let Some(open) = self.open.0.remove(&id) {
             self.tails -= open.tail.len() as u64;
+            self.tail_blocks -= open.tail_blocks();
         }
     }
 
@@ -254,6 +292,7 @@ impl Index {
     pub fn remove(&mut self, id: ChunkId) -> Vec<Run> {
         self.touch(id);
         self.keep_tail(id);
+        self.passed_over.remove(&id);
         let Some((chunk, runs)) = self.chunks.0.remove(id) else { return Vec::new() };
         let under_way = self.open.get(&id).map_or(0, |open| saved(&open.under_way));
         self.live -= u64::from(chunk.length) - under_way - saved(&runs);
@@ -402,23 +441,23 @@ impl Index {
             self.create(header.chunk, header.owner, header.generation, header.sequence);
         }
         self.touch(header.chunk);
-        let (Some(chunk), Some(open)) = (self.chunks.0.get_mut(header.chunk), self.open.0.get_mut(&header.chunk))
-        else {
+        let (Some(chunk), Some(open)) = (self.chunks.get(&header.chunk), self.open.get(&header.chunk)) else {
             return false;
         };
         if chunk.sealed || open.flushed != header.offset {
             return false;
         }
-        let crc = header.payload_crc();
+        let length = self.change_tail(header.chunk, |open| {
+            open.flushed = header.end();
+            open.flushed_crc = combine(open.flushed_crc, header.payload_crc(), u64::from(header.length));
+            let covered = ((header.end() - header.offset) as usize).min(open.tail.len());
+            open.tail.drain(..covered);
+            open.tail_crc = crc32c(&open.tail);
+            open.journaled = open.flushed + open.tail.len() as u32;
+            open.journaled
+        });
+        let (Some(chunk), Some(length)) = (self.chunks.0.get_mut(header.chunk), length) else { return false };
         chunk.generation = chunk.generation.max(header.generation);
-        open.flushed = header.end();
-        open.flushed_crc = combine(open.flushed_crc, crc, u64::from(header.length));
-        let covered = ((header.end() - header.offset) as usize).min(open.tail.len());
-        open.tail.drain(..covered);
-        open.tail_crc = crc32c(&open.tail);
-        self.tails -= covered as u64;
-        let length = open.flushed + open.tail.len() as u32;
-        open.journaled = length;
         self.live += u64::from(length - chunk.length);
         self.live -= header.run().saved();
         chunk.length = length;
@@ -451,9 +490,12 @@ impl Index {
                 if self.chunks.get(id).is_none_or(|chunk| chunk.length != *length) {
                     return false;
                 }
-                // The power went before its last records were durable, so nobody was told that it is complete, and it is asked again. Should such a record
-                // have rotted since, the chunk is open again, with all of its bytes.
-                if self.open.get(id).is_some_and(|open| !open.tail.is_empty()) {
+                // The power went before its last records were durable, so nobody was told that it is complete; or one of them has rotted since, and
+                // somebody was. It is sealed again with records of its own (`Core::seal_again`).
+                if let Some(open) = self.open.get(id).filter(|open| !open.tail.is_empty()) {
+                    if open.crc() == *crc {
+                        self.passed_over.insert(*id, (*generation, *length));
+                    }
                     return true;
                 }
                 self.seal(*id, *crc);
@@ -491,7 +533,7 @@ impl Index {
             self.create(id, owner, generation, birth);
         }
         self.touch(id);
-        let (Some(chunk), Some(open)) = (self.chunks.0.get_mut(id), self.open.0.get_mut(&id)) else { return true };
+        let Some(chunk) = self.chunks.0.get_mut(id) else { return true };
         if offset > chunk.length {
             return false;
         }
@@ -501,11 +543,13 @@ impl Index {
             return true;
         }
         let fresh = &payload[known..];
-        open.push_tail(fresh, crc32c(fresh));
         chunk.length += fresh.len() as u32;
-        open.journaled = chunk.length;
+        let journaled = chunk.length;
         self.live += fresh.len() as u64;
-        self.tails += fresh.len() as u64;
+        self.change_tail(id, |open| {
+            open.push_tail(fresh, crc32c(fresh));
+            open.journaled = journaled;
+        });
         true
     }
 }

@@ -41,6 +41,8 @@ pub(crate) struct JournalLog {
     strike: Option<DiskError>,
     /// Bytes written since the last checkpoint.
     pub written_bytes: u64,
+    /// Bytes written since the data stream's newest write began.
+    pub since_data: u64,
     /// The segment that is written, and the block where the next group goes.
     pub current: Option<(u32, u32)>,
     /// Segments that may be used next.
@@ -53,6 +55,11 @@ pub(crate) struct JournalLog {
 }
 
 impl JournalLog {
+    /// A group is being written.
+    pub fn in_flight(&self) -> bool {
+        self.in_flight
+    }
+
     /// The disk did not take the first group, which is written again.
     fn was_refused(&self) -> bool {
         self.strike.is_some()
@@ -176,6 +183,7 @@ impl Core {
         self.journal_log.current = Some((segment, block + blocks));
         self.journal_log.in_flight = true;
         self.journal_log.written_bytes += bytes as u64;
+        self.journal_log.since_data += bytes as u64;
         let offset = u64::from(block) * BLOCK as u64;
         self.start(Purpose::JournalWrite, Op::Write { file: journal_file(segment), offset, parts: vec![out.freeze()] });
     }

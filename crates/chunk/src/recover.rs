@@ -17,7 +17,7 @@ use base::checksum::crc32c;
 use base::disk::{Caching, Disk, DiskError, Done, Early, FileKind, FileName, Fill, Op};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, DeviceId, Owner};
-use base::limit::BLOCK;
+use base::limit::{BLOCK, RECORD_PAYLOAD_MAX};
 use base::planted::Planted;
 use base::unit::Time;
 use base::version::newer;
@@ -211,6 +211,7 @@ pub(crate) fn open(disk: &mut dyn Disk, mut settings: Settings, new_id: DeviceId
     drop_torn_pushes(&mut core);
     core.checkpoint.forced = opened.records_replayed > 0 || opened.torn > 0 || !opened.rot.is_empty();
     work_off(&mut core, disk)?;
+    core.index.passed_over.clear();
     if core.journal.durable < core.found_early {
         let text = "what was written last before the end of the process is not in the journal yet, which finds no room; the device is not \
                     opened, so that nothing is lost; make room on its file system and open it again";
@@ -488,6 +489,9 @@ fn recover(
     }
     core.tail_order =
         core.index.open.iter().filter(|(_, open)| !open.tail.is_empty()).map(|(id, open)| (*id, open.birth)).collect();
+    let is_long =
+        |(id, _): &&(ChunkId, u64)| core.index.open.get(id).is_some_and(|open| open.tail.len() > RECORD_PAYLOAD_MAX);
+    core.long_tails = core.tail_order.iter().filter(is_long).map(|(id, _)| *id).collect();
     rebuild_data(driver, &mut core, files, &segments, &log, &mut opened);
     rebuild_journal(driver, &mut core, files, &log, &header);
     driver.check_refused()?;

@@ -1,9 +1,10 @@
 //! Room on the device: data segments, what is dead in them, and how it comes back.
 
 use crate::core::{Core, Purpose, RETRY, data_file};
+use crate::format::record_blocks;
 use crate::index::Places;
 use base::disk::{DiskError, Fill, Op};
-use base::limit::BLOCK;
+use base::limit::{BLOCK, RECORD_PAYLOAD_MAX};
 use base::unit::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -152,52 +153,43 @@ impl Core {
         data + journal + self.checkpoint.bytes() + self.early.size + BLOCK as u64
     }
 
-    /// Whether records of these sizes, then `tails` bytes of tails, fit the segments that are there.
-    pub fn has_room(&self, records: &[u32], tails: u64) -> bool {
+    /// Blocks behind the last record of the current segment.
+    fn left(&self) -> u32 {
         let current = self.space.current.and_then(|number| self.space.segments.get(&number));
-        let mut left = current.map_or(0, |segment| self.segment_blocks() - segment.end);
-        let mut spare = self.space.spare.is_some();
-        // Tails are spread over at most as many chunks as there are 64 KiB in them, or they are small: an eighth more for headers.
-        let tails = (tails + tails / 8).div_ceil(BLOCK as u64);
-        let tails = u32::try_from(tails).unwrap_or(u32::MAX);
-        if self.data_log.is_idle() || !self.needs_fresh_segment() {
-            for blocks in records.iter().copied().chain((tails > 0).then_some(tails)) {
-                if blocks > left {
-                    if !spare {
-                        return false;
-                    }
-                    spare = false;
-                    left = self.segment_blocks();
-                }
-                if blocks > left {
+        current.map_or(0, |segment| self.segment_blocks() - segment.end)
+    }
+
+    /// Whether records of these sizes, in this order (that of `allocate`), fit the segments that are there, and behind them `tails` blocks of
+    /// tails, in whatever order these become records.
+    pub fn has_room(&self, records: &[u32], tails: u64) -> bool {
+        if self.needs_fresh_segment() && !self.data_log.is_idle() {
+            return false;
+        }
+        let (mut left, mut spare) = (self.left(), self.space.spare.is_some());
+        for blocks in records.iter().copied() {
+            if blocks > left {
+                if !spare || blocks > self.segment_blocks() {
                     return false;
                 }
-                left -= blocks;
+                (left, spare) = (self.segment_blocks(), false);
             }
-            return true;
+            left -= blocks;
         }
-        false
+        // The first tail's record that does not fit leaves less than itself behind.
+        let lost = left.min(record_blocks(RECORD_PAYLOAD_MAX as u32) - 1);
+        let next = if spare { self.segment_blocks() - lost } else { 0 };
+        tails <= u64::from(left) + u64::from(next)
     }
 
     /// Whether the segments that are there hold one more record, whatever else waits.
     pub fn fits(&self, blocks: u32) -> bool {
-        let current = self.space.current.and_then(|number| self.space.segments.get(&number));
-        self.space.spare.is_some() || current.is_some_and(|segment| blocks <= self.segment_blocks() - segment.end)
+        self.space.spare.is_some() || blocks <= self.left()
     }
 
     /// A place for a record: segment, block, incarnation. Only after `has_room` or `fits`.
     pub fn allocate(&mut self, blocks: u32) -> (u32, u32, u64) {
-        let size = self.segment_blocks();
-        let fits = |segment: &Segment| blocks <= size - segment.end;
-        let current = self.space.current.and_then(|number| self.space.segments.get(&number));
-        if !current.is_some_and(fits) {
-            self.close_current_data();
-            let incarnation = self.sequence();
-            let number = self.space.spare.take();
-            if let Some(segment) = number.and_then(|number| self.space.segments.get_mut(&number)) {
-                (segment.state, segment.incarnation, segment.end) = (State::Current, incarnation, 0);
-            }
-            self.space.current = number;
+        if blocks > self.left() {
+            self.take_spare();
         }
         let Some(number) = self.space.current else { unreachable!("has_room was asked before") };
         let Some(segment) = self.space.segments.get_mut(&number) else { unreachable!("the current segment is known") };
@@ -205,6 +197,33 @@ impl Core {
         segment.end += blocks;
         segment.live += blocks;
         (number, block, segment.incarnation)
+    }
+
+    /// The spare segment becomes the current one.
+    fn take_spare(&mut self) {
+        self.close_current_data();
+        let incarnation = self.sequence();
+        let number = self.space.spare.take();
+        if let Some(segment) = number.and_then(|number| self.space.segments.get_mut(&number)) {
+            (segment.state, segment.incarnation, segment.end) = (State::Current, incarnation, 0);
+        }
+        self.space.current = number;
+    }
+
+    /// Leaves what is left of the current segment, so that an append finds two that are empty: the records of 16 MiB are longer than a segment of as
+    /// much. Only if another one can be made.
+    pub fn leave_current_data(&mut self) -> bool {
+        let next_comes = !self.space.idle.is_empty() || self.may_make(self.settings.reserve);
+        let leaves = next_comes && self.space.spare.is_some() && self.left() < self.segment_blocks();
+        if leaves {
+            self.take_spare();
+        }
+        leaves
+    }
+
+    /// Whether one more segment, and this much beside it, is within the capacity.
+    fn may_make(&self, reserve: u64) -> bool {
+        self.used() + self.settings.data_segment + reserve <= self.settings.capacity
     }
 
     /// No more records go to the current segment; what is left of it is dead.
@@ -225,7 +244,8 @@ impl Core {
         let size = self.segment_blocks();
         let current = self.space.current.and_then(|number| self.space.segments.get(&number));
         let half_full = current.is_none_or(|segment| segment.end >= size / 2) || !self.waiting.is_empty();
-        let must = !self.waiting_seals.is_empty() || self.needs_fresh_segment();
+        let seals = !self.waiting_seals.is_empty() || !self.index.passed_over.is_empty();
+        let must = seals || self.needs_fresh_segment();
         let waits = self.space.retry_at.is_some_and(|at| at > self.now);
         if self.space.spare.is_some() || self.space.creating || waits || !(half_full || must) {
             return;
@@ -235,7 +255,7 @@ impl Core {
             return;
         }
         let reserve = if must { 0 } else { self.settings.reserve };
-        if self.used() + self.settings.data_segment + reserve > self.settings.capacity {
+        if !self.may_make(reserve) {
             if !self.waiting.is_empty() && self.checkpoint_would_help() {
                 self.close_current_data();
             }

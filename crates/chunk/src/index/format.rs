@@ -206,10 +206,9 @@ impl Index {
             self.released.0.insert(id, released);
         }
         if !sealed {
-            let (tail, tail_crc) = (tail.to_vec(), crc32c(tail));
-            self.tails += tail.len() as u64;
-            let open = Open { flushed, flushed_crc: crc, tail, tail_crc, journaled: length, ..Open::default() };
+            let open = Open { flushed, flushed_crc: crc, journaled: length, ..Open::default() };
             self.open.0.insert(id, open);
+            self.change_tail(id, |open| open.push_tail(tail, crc32c(tail)));
         }
         let mut fields = Fields::new(id, owner, generation);
         (fields.length, fields.crc, fields.sealed) = (length, crc, sealed);

@@ -1,7 +1,7 @@
 //! What was acknowledged from the journal and then folded into a data record that a power loss took: the journal still has it.
 
 use crate::world::{World, append, bytes, small};
-use base::disk::FileKind;
+use base::disk::{FileKind, FileName};
 use base::env::Random;
 use base::id::{ChunkId, Generation, GroupId, Owner};
 use base::policy::Level;
@@ -171,4 +171,70 @@ fn sealed_and_lost() {
         stream.is_there(&mut world, &what);
     }
     assert!(unsealed > 0, "the power never went in between");
+}
+
+/// The record that bytes were folded into rots while the journal still has them: the chunk has all of its bytes, and is complete again as somebody was told that it
+/// is; but not if somebody took it over since.
+#[test]
+fn sealed_and_rotten() {
+    for taken_over in [false, true] {
+        let (device, random) = (SimDevice::new(1, SimFaults::default()), SimRandom::new(1));
+        let settings = chunk::Settings { tails_max: 16 << 10, ..small(64 * MIB) };
+        let (mut world, _) = World::open(&device, &settings).expect("a fresh device");
+        let (chunk, length) = (ChunkId(0), 16 << 10);
+        let content = bytes(&random, length);
+        world.call(append(FILE, chunk, 0, &content, Level::Synced, false)).expect("appended");
+        world.call(append(FILE, ChunkId(9), 0, &bytes(&random, 4096), Level::Synced, false)).expect("appended");
+        let seal = |generation| Request::Seal { chunk, generation: Generation(generation), length: length as u64 };
+        let sealed = world.call(seal(1)).expect("sealed");
+        if taken_over {
+            world.call(Request::Fence { chunk, generation: Generation(2) }).expect("fenced");
+        }
+        // Says in its header that the record was durable.
+        world.call(append(FILE, ChunkId(9), 4096, &bytes(&random, 4096), Level::Synced, false)).expect("appended");
+        drop(world);
+        device.kill();
+        device.rot(FileName::new(FileKind::Data, 0), 20, 0);
+        for life in 0..3 {
+            let (mut world, opened) = World::open(&device, &settings).expect("opened");
+            assert_eq!(opened.rot.is_empty(), life > 0, "{:?}", opened.rot);
+            let Ok(Reply::Stat(stat)) = world.call(Request::Stat { chunk }) else { panic!("it is gone") };
+            assert_eq!(stat.sealed, !taken_over || life > 1, "life {life}");
+            assert!(world.read_all(chunk).expect("read") == content[..]);
+            if stat.sealed || life == 1 {
+                assert_eq!(world.call(seal(1 + u64::from(taken_over))), Ok(sealed.clone()), "life {life}");
+            }
+            drop(world);
+            device.crash();
+        }
+    }
+}
+
+/// What was folded out of the journal is the journal's until its record is synced: appends behind it do not wait for that, and a power loss takes nothing of them. Bytes
+/// that no journal has are waited for, and so is the end of a chunk.
+#[test]
+fn nobody_waits_for_what_is_folded() {
+    for changes in 0..6 {
+        let (device, random) = (SimDevice::new(changes, SimFaults::default()), SimRandom::new(changes));
+        let settings = chunk::Settings { checkpoint_journal: 32 * MIB, ..small(64 * MIB) };
+        let (mut world, _) = World::open(&device, &settings).expect("a fresh device");
+        world.withheld = Some(FileKind::Data);
+        let (chunk, mut content) = (ChunkId(0), Vec::new());
+        while content.len() < 3 * MIB as usize {
+            let piece = bytes(&random, 30_000);
+            let added = world.call(append(FILE, chunk, content.len() as u64, &piece, Level::Synced, false));
+            content.extend_from_slice(&piece);
+            assert_eq!(added, Ok(Reply::Appended { length: content.len() as u64 }));
+        }
+        let (length, large) = (content.len() as u64, bytes(&random, 100_000));
+        let last = match changes % 2 {
+            0 => Request::Seal { chunk, generation: Generation(1), length },
+            _ => append(FILE, chunk, length, &large, Level::Synced, false),
+        };
+        assert!(world.try_call(last).is_none());
+        drop(world);
+        device.crash();
+        let (mut world, _) = World::open(&device, &settings).expect("it opens");
+        assert!(world.read_all(chunk).expect("read") == content);
+    }
 }

@@ -12,6 +12,7 @@ mod model;
 mod newer;
 mod passes;
 mod recovery;
+mod room;
 mod scrub;
 mod second_format;
 mod space;

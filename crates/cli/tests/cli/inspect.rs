@@ -41,7 +41,7 @@ fn everything_comes_out_and_nothing_changes() {
     let mut store = killed_store();
     let before = state(&store.directory.join("data"));
     let summary = inspect(&store, &[]).done().text();
-    assert!(summary.contains("format version 5\n") && summary.contains("41 files in 5 directories, "), "{summary}");
+    assert!(summary.contains("format version 6\n") && summary.contains("41 files in 5 directories, "), "{summary}");
     assert!(summary.contains("; 2 bags\n") && summary.contains(" 7 of bags\n"), "{summary}");
     let listed = inspect(&store, &["--files"]).done().text();
     assert!(listed.lines().any(|line| line.ends_with("  /tree/large") && line.contains(" 5000001 ")), "{listed}");
