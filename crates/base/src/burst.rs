@@ -12,6 +12,9 @@ pub const KEPT_TURNS: usize = 4;
 pub trait Gathers: Send + Sync {
     /// All are there. Called in the thread that asked; what is asked from in here is by itself. True: the thread was kept for a while, by a disk.
     fn burst_ended(&self) -> bool;
+
+    /// All are there, and this thread does not stay: somebody else who is asked keeps it.
+    fn leave(&self);
 }
 
 thread_local! {
@@ -49,11 +52,10 @@ impl Burst {
         if std::mem::replace(&mut self.inner, true) {
             return false;
         }
-        let mut kept = false;
-        for asked in ASKED.take().unwrap_or_default() {
-            kept |= asked.burst_ended();
-        }
-        kept
+        // One of them may keep this thread; the others begin beside it, and do not wait for its disk.
+        let Some((last, others)) = ASKED.take().and_then(|mut asked| Some((asked.pop()?, asked))) else { return false };
+        others.iter().for_each(|other| other.leave());
+        last.burst_ended()
     }
 }
 
@@ -81,33 +83,37 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[derive(Default)]
-    struct Ended(AtomicUsize);
+    struct Ended(AtomicUsize, AtomicUsize);
 
     impl Gathers for Ended {
         fn burst_ended(&self) -> bool {
             self.0.fetch_add(1, Ordering::Relaxed) == 0
         }
+        fn leave(&self) {
+            self.1.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
-    /// Who was asked in a burst hears of its end, once, also of one within another; without a burst nobody does, and other threads have their own.
+    /// Who was asked in a burst hears of its end, once, also of one within another; the last of several has the thread, and the others are told
+    /// before it has. Without a burst nobody hears of anything, and other threads have their own.
     #[test]
     fn ends() {
         let (one, other) = (Arc::new(Ended::default()), Arc::new(Ended::default()));
-        let ended = || (one.0.load(Ordering::Relaxed), other.0.load(Ordering::Relaxed));
+        let ended = || [&one, &other].map(|ended| (ended.0.load(Ordering::Relaxed), ended.1.load(Ordering::Relaxed)));
         assert!(!join(&one));
         let burst = Burst::begin();
         let inner = Burst::begin();
         assert!(join(&one) && join(&other) && join(&one));
         assert!(!inner.end());
         std::thread::scope(|scope| scope.spawn(|| assert!(!join(&one))).join()).expect("no panic");
-        assert_eq!(ended(), (0, 0));
-        assert!(burst.end(), "both were asked for the first time");
-        assert_eq!(ended(), (1, 1));
+        assert_eq!(ended(), [(0, 0); 2]);
+        assert!(burst.end(), "it was asked for the first time");
+        assert_eq!(ended(), [(0, 1), (1, 0)]);
         assert!(!Burst::begin().end());
-        assert_eq!((ended(), join(&one)), ((1, 1), false));
+        assert_eq!((ended(), join(&one)), ([(0, 1), (1, 0)], false));
         let dropped = Burst::begin();
         assert!(join(&one));
         drop(dropped);
-        assert_eq!(ended(), (2, 1));
+        assert_eq!(ended(), [(1, 1), (1, 0)]);
     }
 }

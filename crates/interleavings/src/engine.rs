@@ -7,8 +7,6 @@ use crate::sleeper::Sleeper;
 use crate::world::Turn;
 use base::buffer::Buffer;
 use base::disk::{Disk, DiskError, Done, FileKind, FileName, Inline, Op};
-use base::env::Clock;
-use base::unit::{Time, WallTime};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -38,17 +36,6 @@ pub(crate) struct Model {
     made: Made,
 }
 
-struct StandsStill;
-
-impl Clock for StandsStill {
-    fn now(&self) -> Time {
-        Time::ZERO
-    }
-    fn wall(&self) -> WallTime {
-        WallTime::default()
-    }
-}
-
 /// A disk that does everything at once.
 struct AtOnce;
 
@@ -64,7 +51,7 @@ impl Inline for AtOnce {
 
 /// An engine that has answered when it has done `expected` things, its thread, and what it has done.
 pub(crate) fn open(sleeper: &Arc<Sleeper>, expected: usize) -> (Arc<Engine>, Turning<Item, Model>, Made) {
-    let served = Engine::new(sleeper.clone(), Arc::new(StandsStill), Arc::new(Loans));
+    let served = Engine::new(sleeper.clone(), Arc::new(Loans));
     let made = Made::default();
     let model = Model {
         served: served.clone(),
@@ -111,10 +98,6 @@ impl Turns for Model {
         }
         let wakes = !self.not_small.is_empty();
         self.between.next(operations, None, wakes)
-    }
-
-    fn between(&mut self) -> &mut Between {
-        &mut self.between
     }
 }
 

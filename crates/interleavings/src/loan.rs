@@ -8,6 +8,4 @@ impl Loans {
     pub(crate) fn begin(&self) -> Option<Duration> {
         Some(Duration::ZERO)
     }
-
-    pub(crate) fn nudge(&self) {}
 }

@@ -60,6 +60,11 @@ impl Device {
         }
     }
 
+    /// Hands work to the device's thread, small or not: for whoever holds what others wait for.
+    pub fn hand_over(&self, item: Item) {
+        self.served.mailbox.send(item);
+    }
+
     /// Asks the engine and waits for its answer.
     pub async fn ask(&self, request: Request) -> Result<Reply> {
         let (tell, told) = oneshot::channel();

@@ -8,7 +8,6 @@ use crate::sync::{AtomicBool, Mutex, MutexGuard};
 use crate::world::{Turn, Work};
 use base::burst::Gathers;
 use base::disk::{Disk, Done, Inline, Op, Wake};
-use base::env::Clock;
 use base::unit::Time;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, TryLockError, Weak};
@@ -17,9 +16,6 @@ use std::time::Duration;
 /// A turn in an asker's thread that takes so long waited for a disk behind the engine's back (a page of a tree, the page cache), or for a processor: it
 /// counts as slow as an operation of the log would.
 const SLOW: Duration = Duration::from_millis(1);
-
-/// While others do something themselves, the engine's thread looks so often whether one of them is held up.
-const WATCH_EVERY: Duration = Duration::from_millis(10);
 
 /// Operations of one asker: a group of the log is written and synced. Whoever goes on with others' groups does not answer its own callers.
 const OPERATIONS: usize = 2;
@@ -34,9 +30,6 @@ pub(crate) trait Turns: Send {
 
     /// A turn in the thread of whoever asks, after `done`, the end of what it did for the one before; `operations` of them so far.
     fn turn_here(&mut self, done: Option<Done>, operations: usize) -> Next;
-
-    /// What both kinds of turns leave to each other.
-    fn between(&mut self) -> &mut Between;
 }
 
 /// What an asker does next in its own thread.
@@ -56,8 +49,6 @@ pub(crate) struct Between {
     inline: Option<Arc<dyn Inline>>,
     /// When the engine's thread takes its next turn if nothing wakes it. None: never.
     sleeps_until: Option<Time>,
-    /// Something was done by others since its last turn, and it looks after them.
-    watches: bool,
 }
 
 impl Between {
@@ -81,15 +72,9 @@ impl Between {
         self.inline = None;
     }
 
-    /// The engine's thread is about to sleep for `wait` (none: until it is woken): how long it does. `others`: somebody is at an operation himself.
-    pub fn sleep(&mut self, now: Time, wait: Option<Duration>, others: bool) -> Option<Duration> {
-        let watches = std::mem::take(&mut self.watches) || others;
-        let wait = match watches {
-            true => Some(wait.map_or(WATCH_EVERY, |wait| wait.min(WATCH_EVERY))),
-            false => wait,
-        };
+    /// The engine's thread is about to sleep for `wait`; none: until it is woken.
+    pub fn sleeps(&mut self, now: Time, wait: Option<Duration>) {
         self.sleeps_until = wait.map(|wait| now.after(wait));
-        wait
     }
 
     /// A turn in an asker's thread took from `began` to `now`.
@@ -121,12 +106,6 @@ impl Between {
         }
         Next::Leave(sooner || wakes || !self.left.is_empty())
     }
-
-    /// Somebody begins an operation himself. True: the engine's thread would not look after him soon, and has to be woken.
-    fn begins(&mut self, now: Time) -> bool {
-        !std::mem::replace(&mut self.watches, true)
-            && self.sleeps_until.is_none_or(|until| until.since(now) > WATCH_EVERY)
-    }
 }
 
 /// How an engine is reached: the questions of type `I`, and the turns `T` of whoever has taken it.
@@ -136,12 +115,9 @@ pub(crate) struct Served<I, T> {
     turns: OnceLock<Weak<Mutex<T>>>,
     /// Itself.
     me: Weak<Served<I, T>>,
-    /// Somebody who asked is at an operation himself.
-    at_work: AtomicBool,
-    /// One of them panicked at it: the engine waits for what will never end.
+    /// Somebody who asked panicked in a turn or at an operation: the engine waits for what will never end.
     broken: AtomicBool,
     loans: Arc<Loans>,
-    clock: Arc<dyn Clock>,
 }
 
 /// The engine's thread: each turn has the engine to itself.
@@ -151,19 +127,7 @@ impl<I: Send + 'static, T: Turns + 'static> Work for Turning<I, T> {
     fn turn(&mut self, done: &mut Vec<Done>, disk: &mut dyn Disk) -> Turn {
         let Turning(turns, served) = self;
         assert!(!served.broken.load(Ordering::Acquire), "{FAULT}");
-        let mut turns = match turns.try_lock() {
-            Ok(turns) => turns,
-            Err(TryLockError::WouldBlock) => {
-                // Should a disk behind the engine hang, nobody comes back here to find out.
-                served.loans.nudge();
-                whole(turns)
-            }
-            Err(TryLockError::Poisoned(_)) => whole(turns),
-        };
-        if served.is_at_work() {
-            // Should the log's disk hang, this thread may hang in another one before it looks again.
-            served.loans.nudge();
-        }
+        let mut turns = whole(turns);
         served.mailbox.awake();
         turns.turn(done, disk)
     }
@@ -192,25 +156,23 @@ impl<I, T> Drop for TellsOfPanic<'_, I, T> {
 
 impl<I: Send + 'static, T: Turns + 'static> Gathers for Served<I, T> {
     fn burst_ended(&self) -> bool {
-        if std::thread::panicking() {
-            self.mailbox.wake();
-            return false;
-        }
         self.take_turns()
+    }
+
+    fn leave(&self) {
+        self.mailbox.wake();
     }
 }
 
 impl<I: Send + 'static, T: Turns + 'static> Served<I, T> {
     /// An engine that is opened with the disk of this waker.
-    pub fn new(waker: Arc<dyn Wake>, clock: Arc<dyn Clock>, loans: Arc<Loans>) -> Arc<Served<I, T>> {
+    pub fn new(waker: Arc<dyn Wake>, loans: Arc<Loans>) -> Arc<Served<I, T>> {
         Arc::new_cyclic(|me| Served {
             mailbox: Mailbox::new(waker),
             turns: OnceLock::new(),
             me: me.clone(),
-            at_work: AtomicBool::new(false),
             broken: AtomicBool::new(false),
             loans,
-            clock,
         })
     }
 
@@ -228,13 +190,12 @@ impl<I: Send + 'static, T: Turns + 'static> Served<I, T> {
         self.me.upgrade().is_some_and(|me| base::burst::join(&me))
     }
 
-    /// Whether one of those who ask is at an operation himself.
-    pub fn is_at_work(&self) -> bool {
-        self.at_work.load(Ordering::Relaxed)
-    }
-
     /// Takes what came and does it here, as far as that goes, and leaves the rest to the engine's thread. True: a disk kept this thread for a while.
     pub fn take_turns(&self) -> bool {
+        if std::thread::panicking() {
+            self.mailbox.wake();
+            return false;
+        }
         let _tells = TellsOfPanic(self);
         let (operations, wakes) = self.turns_here();
         if wakes {
@@ -246,31 +207,24 @@ impl<I: Send + 'static, T: Turns + 'static> Served<I, T> {
     /// How many operations of the disk that were, and whether the engine's thread has to take a turn.
     fn turns_here(&self) -> (usize, bool) {
         let Some(shared) = self.turns.get().and_then(Weak::upgrade) else { return (0, true) };
+        // A thread that is awake comes anyway, and both would only wait for each other.
+        if !self.mailbox.is_asleep() {
+            return (0, true);
+        }
         // Whoever has it may have looked into the mailbox before this came.
         let mut turns = match shared.try_lock() {
             Ok(turns) => turns,
             Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => return (0, true),
         };
         let Some(_loan) = self.loans.begin().filter(|_| turns.takes_here()) else { return (0, true) };
-        if turns.between().begins(self.clock.now()) {
-            self.mailbox.wake();
-        }
         let (mut done, mut operations) = (None, 0);
         loop {
             let (inline, token, op) = match turns.turn_here(done, operations) {
                 Next::Do(inline, token, op) => (inline, token, op),
-                Next::Leave(wakes) => {
-                    if operations > 0 {
-                        self.at_work.store(false, Ordering::Relaxed);
-                    }
-                    // Who found it locked meanwhile has woken the thread.
-                    return (operations, wakes);
-                }
+                // Who found it locked meanwhile has woken the thread.
+                Next::Leave(wakes) => return (operations, wakes),
             };
-            if operations == 0 {
-                self.at_work.store(true, Ordering::Relaxed);
-            }
-            // Others may ask meanwhile; what they change is in the next group, so none of them has an operation to do.
+            // Others may ask meanwhile; what they change is in the next group.
             drop(turns);
             done = Some(Done { token, result: inline.execute(op) });
             operations += 1;

@@ -33,6 +33,7 @@ mod translate;
 mod troubles;
 mod world;
 
+pub use loan::Loans;
 pub use places::Missing;
 pub use serve::{Running, start};
 pub use settings::{Cluster, DeviceSetting, Door, MetaPlace, PLACE_UNSAID, Settings};

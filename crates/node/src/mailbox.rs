@@ -41,6 +41,11 @@ impl<T> Mailbox<T> {
         }
     }
 
+    /// Whether the reader sleeps, or is about to.
+    pub fn is_asleep(&self) -> bool {
+        self.asleep.load(Ordering::SeqCst)
+    }
+
     /// Whether nothing is there.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

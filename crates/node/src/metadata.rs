@@ -182,7 +182,7 @@ pub fn spawn(
     loans: Arc<Loans>,
 ) -> Result<(Arc<Metadata>, Vec<Ended>)> {
     let metadata = Arc::new(Metadata {
-        served: Served::new(disk.waker(), clock.clone(), loans),
+        served: Served::new(disk.waker(), loans),
         open_sessions: RwLock::default(),
         kept_open: OnceLock::new(),
         work: Mutex::default(),

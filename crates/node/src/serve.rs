@@ -88,6 +88,7 @@ async fn open(
     let idle_max = settings.incoming_bytes.saturating_add(settings.outgoing_bytes);
     let pool = Pool::new(usize::try_from(idle_max).unwrap_or(usize::MAX));
     let (outgoing, loans) = (Budget::new(settings.outgoing_bytes), Arc::new(Loans::of_this_runtime()));
+    world.watch(&loans)?;
     let (mut notes, mut engines) = (Vec::from_iter(os::disk::warning(settings.backend)?), Vec::new());
     let (directory, kept) = open_home(&settings, world.as_ref(), (&pool, &clock, &random, &loans))?;
     let identity = Identity::start(world.as_ref(), &directory, settings.backend, random.as_ref())?;

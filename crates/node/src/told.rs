@@ -18,6 +18,8 @@ pub(crate) struct ToldInline {
     pub done: AtomicUsize,
     /// What the next operation waits for.
     pub hangs: Mutex<Option<mpsc::Receiver<()>>>,
+    /// What the thread of the disk waits for the next time that it looks after it.
+    pub poll_hangs: Mutex<Option<mpsc::Receiver<()>>>,
     /// The next one panics.
     pub panics: AtomicBool,
 }
@@ -31,6 +33,7 @@ impl Told {
             fast: AtomicBool::new(true),
             done: AtomicUsize::new(0),
             hangs: Mutex::default(),
+            poll_hangs: Mutex::default(),
             panics: AtomicBool::new(false),
         });
         (Box::new(Told { disk, inline: inline.clone() }), inline)
@@ -44,10 +47,7 @@ impl Inline for ToldInline {
     fn execute(&self, op: Op) -> std::result::Result<Buffer, DiskError> {
         self.done.fetch_add(1, Ordering::Relaxed);
         assert!(!self.panics.swap(false, Ordering::Relaxed), "a fault that was put in on purpose");
-        if let Some(goes_on) = self.hangs.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            // Whoever is gone lets it go on, too.
-            let _ = goes_on.recv();
-        }
+        hang(&self.hangs);
         self.inner.execute(op)
     }
     fn took(&self, _: Duration) {}
@@ -61,6 +61,7 @@ impl Disk for Told {
         self.disk.submit(token, op);
     }
     fn poll(&mut self, wait: Option<Duration>, done: &mut Vec<Done>) {
+        hang(&self.inline.poll_hangs);
         self.disk.poll(wait, done);
     }
     fn waker(&self) -> Arc<dyn Wake> {
@@ -77,5 +78,13 @@ impl Disk for Told {
     }
     fn backend(&self) -> &'static str {
         self.disk.backend()
+    }
+}
+
+fn hang(on: &Mutex<Option<mpsc::Receiver<()>>>) {
+    let taken = on.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(goes_on) = taken {
+        // Whoever is gone lets it go on, too.
+        let _ = goes_on.recv();
     }
 }

@@ -1,6 +1,7 @@
 //! What a node stands on: its disks and small files, how its engines are run, and where it complains. `OsWorld` is the real
 //! one; a simulation has another, in which one thread runs everything and time is virtual.
 
+use crate::loan::Loans;
 use base::buffer::Pool;
 use base::disk::{BlockFile, Disk, Done};
 use base::env::Random;
@@ -68,6 +69,10 @@ pub trait World: Send + Sync {
     fn run(&self, name: &str, disk: Box<dyn Disk>, open: Open) -> Result<Ended>;
     /// Carries out work that may block for tens of milliseconds, away from everything else. `name` is for people.
     fn aside(&self, name: &str, work: Boxed<'static, ()>) -> Result<Ended>;
+    /// Looks after threads that disks may keep. Where no disk hangs in the middle of an operation nobody has to.
+    fn watch(&self, _loans: &Loans) -> Result<()> {
+        Ok(())
+    }
     /// Writes a line of the log.
     fn say(&self, line: &str);
     /// How many files and sockets the process may have open. None: no limit.
@@ -155,6 +160,10 @@ impl World for OsWorld {
             drop(ending);
         })?;
         Ok(ended)
+    }
+
+    fn watch(&self, loans: &Loans) -> Result<()> {
+        loans.watch()
     }
 
     /// To stderr. That nobody reads it is no reason to stop.

@@ -87,7 +87,7 @@ impl Departures {
             return None;
         }
         let Some(device) = self.gone.get(&chunk) else { return Some((request, then)) };
-        device.send(Item::Chunk { request, then });
+        device.hand_over(Item::Chunk { request, then });
         None
     }
 
@@ -97,7 +97,7 @@ impl Departures {
         self.unsure.remove(&chunk);
         let Some(device) = device else { return waiting };
         for (request, then) in waiting {
-            device.send(Item::Chunk { request, then });
+            device.hand_over(Item::Chunk { request, then });
         }
         if self.gone.insert(chunk, device).is_none() {
             self.gone_order.push_back(chunk);

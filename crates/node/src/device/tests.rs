@@ -15,7 +15,7 @@ use chunk::{Reply, Request};
 use os::disk::Backend;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
@@ -77,12 +77,68 @@ impl Kept {
 
 const LENGTH: usize = 1000;
 
+fn loans() -> Arc<Loans> {
+    let loans = Arc::new(Loans::of_this_runtime());
+    loans.watch().expect("a thread");
+    loans
+}
+
+/// Devices with a chunk of `LENGTH` bytes each.
+async fn several(names: &[&str]) -> Arc<Vec<Kept>> {
+    let loans = loans();
+    let kept: Vec<_> = names.iter().map(|name| Kept::open(name, Backend::Auto, &loans)).collect();
+    for kept in &kept {
+        kept.asked(1, 0, LENGTH).await.expect("told").expect("appended");
+    }
+    Arc::new(kept)
+}
+
+async fn end(kept: Arc<Vec<Kept>>) {
+    let Some(kept) = Arc::into_inner(kept) else { unreachable!("the askers are gone") };
+    for kept in kept {
+        kept.end().await;
+    }
+}
+
+/// What lets hanging disks go on, at the latest after half a minute: a test that cannot go on fails, and does not hang.
+struct Watch {
+    goes_on: Vec<mpsc::SyncSender<()>>,
+    went_on: mpsc::SyncSender<()>,
+    watching: std::thread::JoinHandle<bool>,
+}
+
+impl Watch {
+    /// The next operation that somebody does himself hangs at each of these, or the next look of its thread at its disk.
+    fn hang(on: &[&Mutex<Option<mpsc::Receiver<()>>>]) -> Watch {
+        let (goes_on, waits): (Vec<_>, Vec<_>) = on.iter().map(|_| mpsc::sync_channel(2)).unzip();
+        for (on, waits) in on.iter().zip(waits) {
+            *on.lock().expect("whole") = Some(waits);
+        }
+        let (went_on, goes) = mpsc::sync_channel::<()>(1);
+        let late = goes_on.clone();
+        let watching = os::thread::spawn("late", move || {
+            let went_on = goes.recv_timeout(Duration::from_secs(30)).is_ok();
+            // Who waits for nothing any more is gone.
+            late.iter().for_each(|late| late.send(()).unwrap_or(()));
+            went_on
+        });
+        Watch { goes_on, went_on, watching: watching.expect("a thread") }
+    }
+
+    /// What was to go on while they hang has; now they do.
+    fn end(self) {
+        self.went_on.send(()).expect("it is waited for");
+        assert!(self.watching.join().expect("no panic"), "all stood still with the disks");
+        self.goes_on.iter().for_each(|goes_on| goes_on.send(()).unwrap_or(()));
+    }
+}
+
 /// A small append is written and synced by whoever asks, and so are a few in a burst, together; many are left to the device's thread, and all of them
 /// if the disk is slow.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn few_appends_are_done_here() {
     for backend in [Backend::Auto, Backend::Threads] {
-        let kept = Kept::open("appends", backend, &Arc::new(Loans::of_this_runtime()));
+        let kept = Kept::open("appends", backend, &loans());
         // The journal has a segment from now on.
         kept.asked(1, 0, LENGTH).await.expect("told").expect("appended");
         let (mut length, mut here) = (LENGTH, 0);
@@ -120,7 +176,7 @@ async fn few_appends_are_done_here() {
 async fn nothing_is_overtaken() {
     const ASKERS: usize = 6;
     const ROUNDS: usize = 100;
-    let kept = Arc::new(Kept::open("order", Backend::Auto, &Arc::new(Loans::of_this_runtime())));
+    let kept = Arc::new(Kept::open("order", Backend::Auto, &loans()));
     let askers: Vec<_> = (0..ASKERS)
         .map(|asker| {
             let kept = kept.clone();
@@ -151,20 +207,12 @@ async fn nothing_is_overtaken() {
     kept.end().await;
 }
 
-/// A disk that hangs under whoever does something himself holds up neither timers nor other devices, although each of them might keep a thread.
+/// Disks that hang under whoever does something himself hold up neither timers nor other devices, although each of them might keep a thread.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_disk_that_hangs() {
-    let loans = Arc::new(Loans::of_this_runtime());
-    let kept: Vec<_> = ["hangs", "too", "not"].iter().map(|name| Kept::open(name, Backend::Auto, &loans)).collect();
-    let kept = Arc::new(kept);
-    for kept in kept.iter() {
-        kept.asked(1, 0, LENGTH).await.expect("told").expect("appended");
-    }
+async fn disks_that_hang() {
+    let kept = several(&["hangs", "too", "not"]).await;
     for round in 1..20 {
-        let (goes_on, waits): (Vec<_>, Vec<_>) = (0..2).map(|_| mpsc::sync_channel(2)).unzip();
-        for (kept, waits) in kept.iter().zip(waits) {
-            *kept.inline.hangs.lock().expect("whole") = Some(waits);
-        }
+        let watch = Watch::hang(&[&kept[0].inline.hangs, &kept[1].inline.hangs]);
         let askers: Vec<_> = (0..2)
             .map(|place| {
                 let kept = kept.clone();
@@ -174,37 +222,92 @@ async fn a_disk_that_hangs() {
                 })
             })
             .collect();
-        let late = goes_on.clone();
-        let (went_on, goes) = mpsc::sync_channel::<()>(1);
-        // A test that cannot go on fails, and does not hang.
-        let watch = os::thread::spawn("watch", move || {
-            let went_on = goes.recv_timeout(Duration::from_secs(30)).is_ok();
-            // Who waits for nothing any more is gone.
-            late.iter().for_each(|late| late.send(()).unwrap_or(()));
-            went_on
-        })
-        .expect("a thread");
         tokio::time::sleep(Duration::from_millis(5)).await;
         kept[2].asked(1, round * LENGTH, LENGTH).await.expect("told").expect("appended");
-        went_on.send(()).expect("it is waited for");
-        assert!(watch.join().expect("no panic"), "all stood still with the disks");
-        goes_on.iter().for_each(|goes_on| goes_on.send(()).unwrap_or(()));
+        watch.end();
         for asker in askers {
             asker.await.expect("no panic").expect("told").expect("appended");
         }
         // One that a device's thread did waits for nothing.
         kept.iter().for_each(|kept| drop(kept.inline.hangs.lock().expect("whole").take()));
     }
-    let Some(kept) = Arc::into_inner(kept) else { unreachable!("the askers are gone") };
-    for kept in kept {
-        kept.end().await;
+    end(kept).await;
+}
+
+/// The same while the device's own thread hangs at its disk, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_that_hangs_twice() {
+    let kept = several(&["twice"]).await;
+    for round in 1..20 {
+        let watch = Watch::hang(&[&kept[0].inline.poll_hangs, &kept[0].inline.hangs]);
+        kept[0].device.look(|_| ()).await.expect("the thread goes to its disk from here");
+        let asker = kept.clone();
+        let asking = tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            asker[0].asked(1, round * LENGTH, LENGTH).await
+        });
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        watch.end();
+        asking.await.expect("no panic").expect("told").expect("appended");
+        kept[0].inline.hangs.lock().expect("whole").take();
     }
+    end(kept).await;
+}
+
+/// What somebody asks of several devices in a burst waits for none of their disks but its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_of_several_hangs() {
+    let kept = several(&["one", "two", "three"]).await;
+    for round in 1..20 {
+        for hanging in 0..3 {
+            let watch = Watch::hang(&[&kept[hanging].inline.hangs]);
+            let asker = kept.clone();
+            let (tell, told) = oneshot::channel();
+            let asking = tokio::spawn(async move {
+                let burst = Burst::begin();
+                let mut asked: Vec<_> = asker.iter().map(|kept| kept.asked(1, round * LENGTH, LENGTH)).collect();
+                let own = asked.remove(hanging);
+                // Whoever waits for that takes it.
+                let _ = tell.send(asked);
+                drop(burst);
+                own.await
+            });
+            for (place, told) in told.await.expect("they were asked").into_iter().enumerate() {
+                let reply = told.await.expect("told");
+                // Those of the rounds before are asked again.
+                assert!(reply.is_ok(), "device {place} of the others, round {round}: {reply:?}");
+            }
+            watch.end();
+            asking.await.expect("no panic").expect("told").expect("appended");
+            kept[hanging].inline.hangs.lock().expect("whole").take();
+        }
+    }
+    end(kept).await;
+}
+
+/// What is sent on to another device, because its chunk went there, waits for that one's disk without this device.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sent_on_to_a_disk_that_hangs() {
+    let kept = several(&["from", "to"]).await;
+    let (from, to) = (&kept[0], &kept[1]);
+    from.device.send(Item::Hold { chunk: ChunkId(1) });
+    from.device.send(Item::Departed { chunk: ChunkId(1), to: Some(to.device.clone()) });
+    from.device.look(|_| ()).await.expect("it takes what came before");
+    for round in 1..20 {
+        let watch = Watch::hang(&[&to.inline.hangs]);
+        let told = from.asked(1, round * LENGTH, LENGTH);
+        from.device.look(|_| ()).await.expect("it goes on");
+        watch.end();
+        told.await.expect("told").expect("appended there");
+        to.inline.hangs.lock().expect("whole").take();
+    }
+    end(kept).await;
 }
 
 /// A panic in the middle of an operation that whoever asked does himself ends the device's thread, and with it the node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fault_in_an_operation() {
-    let kept = Arc::new(Kept::open("fault", Backend::Auto, &Arc::new(Loans::of_this_runtime())));
+    let kept = Arc::new(Kept::open("fault", Backend::Auto, &loans()));
     kept.asked(1, 0, LENGTH).await.expect("told").expect("appended");
     let mut made = 1;
     // Until one is not done by the thread, which may be at work for the one before.

@@ -72,7 +72,7 @@ pub fn spawn(world: &dyn World, start: Start) -> Result<Started> {
                     class,
                     place,
                     backend: disk.backend(),
-                    served: Served::new(disk.waker(), clock.clone(), loans),
+                    served: Served::new(disk.waker(), loans),
                     usage: Mutex::new(engine.usage()),
                     scrubbed: Mutex::new(None),
                     draining: Mutex::new(None),
@@ -94,7 +94,9 @@ pub fn spawn(world: &dyn World, start: Start) -> Result<Started> {
                     stopping: false,
                     ended: false,
                     in_flight: 0,
+                    helps: disk.has_early() || disk.inline().is_some(),
                     between: Between::new(disk.inline()),
+                    not_here_before: Time::ZERO,
                     pulls: 0,
                     pushes: 0,
                 };
@@ -120,6 +122,11 @@ pub fn spawn(world: &dyn World, start: Start) -> Result<Started> {
 /// about a millisecond for a chunk of 4 MiB.
 const MEMORY_RETRY: Duration = Duration::from_millis(1);
 
+/// A write into the page cache that takes so long waited for the disk: a file system that is throttled or frozen. Those threads serve the
+/// network and must not wait with it, so for the next second the device's own does.
+const HERE_SLOW: Duration = Duration::from_millis(1);
+const HERE_PAUSE: Duration = Duration::from_secs(1);
+
 /// If more than so many have come together, they are the thread's: all of them share its wake-up, and whoever brought them can take in the next
 /// ones meanwhile (64 appends of 4 KiB at a time: 84,900 a second with this, 75,700 without; one at a time takes 150 us and not 180).
 pub(super) const FEW: usize = 4;
@@ -144,6 +151,10 @@ pub(super) struct Thread {
     ended: bool,
     in_flight: usize,
     between: Between,
+    /// Whether anything is won when whoever asks does it: the disk takes operations of others, or has files that are written at once.
+    helps: bool,
+    /// Until then everything is left to the device's thread.
+    not_here_before: Time,
     /// Pulls whose chunk is being read.
     pulls: u32,
     /// Bytes of pushes that are not answered for: producers choose devices by it.
@@ -182,12 +193,13 @@ impl Turns for Thread {
         }
         self.show_usage();
         let wait = if self.device.served.mailbox.may_sleep() { self.wait(now) } else { Some(Duration::ZERO) };
-        Turn::Wait(self.between.sleep(now, wait, self.device.served.is_at_work()))
+        self.between.sleeps(now, wait);
+        Turn::Wait(wait)
     }
 
     /// Not while something waits that came before and is not small.
     fn takes_here(&self) -> bool {
-        !self.ended && self.not_small.is_empty() && self.between.is_fast()
+        !self.ended && self.helps && self.not_small.is_empty() && self.clock.now() >= self.not_here_before
     }
 
     fn turn_here(&mut self, done: Option<Done>, operations: usize) -> Next {
@@ -204,14 +216,13 @@ impl Turns for Thread {
         self.perform(now, None);
         // What waits for room is told by no answer.
         self.show_usage();
-        self.between.took(now, self.clock.now());
+        let after = self.clock.now();
+        if after.since(now) >= HERE_SLOW {
+            self.not_here_before = after.after(HERE_PAUSE);
+        }
         let due = self.wait(now).map(|wait| now.after(wait));
         let wakes = self.stopping || !self.not_small.is_empty();
         self.between.next(operations, due, wakes)
-    }
-
-    fn between(&mut self) -> &mut Between {
-        &mut self.between
     }
 }
 

@@ -41,8 +41,9 @@ impl Kept {
         let mut settings = OsWorld.meta_settings(1 << 30, random);
         settings.superuser = "ada".to_string();
         let clock: Arc<dyn Clock> = Arc::new(os::clock::SystemClock::new());
-        let (metadata, ended) =
-            spawn(&OsWorld, disk, tree, settings, clock, Arc::new(Loans::of_this_runtime())).expect("it opens");
+        let loans = Arc::new(Loans::of_this_runtime());
+        loans.watch().expect("a thread");
+        let (metadata, ended) = spawn(&OsWorld, disk, tree, settings, clock, loans).expect("it opens");
         let user = User { name: "ada".to_string(), groups: Vec::new() };
         metadata.ask_for(ASKER, Request::OpenSession { user }).await.expect("a session");
         Kept { metadata, ended, inline, directory }

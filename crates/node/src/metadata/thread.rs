@@ -213,7 +213,8 @@ impl Turns for Thread {
             true => self.store.next_tick().map(|due| due.since(now)),
             false => Some(Duration::ZERO),
         };
-        Turn::Wait(self.between.sleep(now, wait, self.metadata.served.is_at_work()))
+        self.between.sleeps(now, wait);
+        Turn::Wait(wait)
     }
 
     /// Not if something is due: sessions that are over end before anybody is told of them.
@@ -237,10 +238,6 @@ impl Turns for Thread {
         self.between.took(now, self.clock.now());
         let wakes = self.stopping || !self.long.is_empty();
         self.between.next(operations, self.store.next_tick(), wakes)
-    }
-
-    fn between(&mut self) -> &mut Between {
-        &mut self.between
     }
 }
 

@@ -4,7 +4,7 @@ use super::directory::Directory;
 use base::buffer::{Buffer, Pool};
 use base::disk::{DiskError, Inline, Op};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Beside operations that take this long on average, the wait for another thread is nothing, and this one is missed elsewhere.
@@ -69,22 +69,27 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// Nobody does operations himself while the disk has so many bytes to move for others: they would wait for those, and count as slow.
+pub(super) const BUSY_MAX: usize = 256 << 10;
+
 /// A directory for those who do its operations themselves.
 pub(super) struct InlineDirectory {
     directory: Arc<Directory>,
     pool: Pool,
     pub(super) speed: Speed,
+    /// Bytes that others have the disk move.
+    pub(super) busy: AtomicUsize,
 }
 
 impl InlineDirectory {
     pub(super) fn new(directory: Arc<Directory>, pool: Pool) -> InlineDirectory {
-        InlineDirectory { directory, pool, speed: Speed::new() }
+        InlineDirectory { directory, pool, speed: Speed::new(), busy: AtomicUsize::new(0) }
     }
 }
 
 impl Inline for InlineDirectory {
     fn is_fast(&self) -> bool {
-        self.speed.is_fast()
+        self.busy.load(Ordering::Relaxed) < BUSY_MAX && self.speed.is_fast()
     }
 
     fn execute(&self, op: Op) -> Result<Buffer, DiskError> {

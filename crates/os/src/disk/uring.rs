@@ -1,7 +1,7 @@
 //! A device directory served by io_uring: one ring, owned by the thread that uses the disk, and one thread for what the ring cannot do well.
 
 use super::directory::{Directory, OpenFile, PUNCH_MODE, Vectors, disk_error};
-use super::inline::InlineDirectory;
+use super::inline::{BUSY_MAX, InlineDirectory};
 use super::workers::{Finished, Workers};
 use base::buffer::{Buffer, Pool};
 use base::disk::{Caching, Disk, DiskError, Done, Early, FileName, Inline, Op, Wake};
@@ -23,11 +23,6 @@ const ENTRIES: [u32; 2] = [128, 64];
 /// Marks the completion of the read of the eventfd.
 const WAKE: u64 = u64::MAX;
 
-/// The disk's own thread syncs while the ring has fewer bytes than this to move: in the ring a sync waits for a worker of the kernel's to be
-/// scheduled first, 59 us of the 313 us of a round of appends on two busy processors. With more to move, it would keep the thread from
-/// completions that come meanwhile.
-const SYNC_HERE_MAX: usize = 256 << 10;
-
 /// The directory, its ring, and the operations in it.
 pub(super) struct UringDisk {
     ring: IoUring,
@@ -39,11 +34,10 @@ pub(super) struct UringDisk {
     active: usize,
     /// Completions (user data, result) that were taken out to make room.
     taken: VecDeque<(u64, i32)>,
-    /// Bytes that these move (`Kind::weight`).
-    busy: usize,
     /// Syncs that `poll` begins. Not `submit`: its caller may hold what other threads wait for.
     syncs: Vec<(u64, FileName)>,
-    /// For what threads do themselves: this one its syncs.
+    /// For what threads do themselves, this one its syncs: in the ring a sync waits for a worker of the kernel's to be scheduled first, 59 us of the
+    /// 313 us of a round of appends on two busy processors. It knows how many bytes the ring moves (`Kind::weight`).
     inline: Arc<InlineDirectory>,
     /// Operations that ended without the ring.
     ready: Vec<Done>,
@@ -97,7 +91,7 @@ impl Kind {
             Kind::Read { buffer, .. } => buffer.len(),
             Kind::Write { total, .. } => *total,
             Kind::Sync => 0,
-            Kind::Punch { .. } => SYNC_HERE_MAX,
+            Kind::Punch { .. } => BUSY_MAX,
         }
     }
 }
@@ -201,7 +195,6 @@ impl UringDisk {
             slots: Vec::new(),
             free: Vec::new(),
             active: 0,
-            busy: 0,
             syncs: Vec::new(),
             inline,
             taken: VecDeque::new(),
@@ -237,7 +230,7 @@ impl UringDisk {
         let slot = &mut self.slots[index as usize];
         slot.token = token;
         slot.moved = 0;
-        self.busy += kind.weight();
+        self.inline.busy.fetch_add(kind.weight(), Ordering::Relaxed);
         slot.work = Some(Work { name, file, kind });
         self.active += 1;
         self.advance(index);
@@ -273,7 +266,7 @@ impl UringDisk {
         let moved = slot.moved;
         self.free.push(index);
         self.active -= 1;
-        self.busy -= work.kind.weight();
+        self.inline.busy.fetch_sub(work.kind.weight(), Ordering::Relaxed);
         let result = match (result, work.kind) {
             (Ok(()), Kind::Read { mut buffer, .. }) => {
                 buffer.set_length(moved);
@@ -293,7 +286,7 @@ impl UringDisk {
         // What was submitted before them goes on while this thread is in the kernel.
         self.enter_if_needed();
         for (token, name) in std::mem::take(&mut self.syncs) {
-            if self.busy >= SYNC_HERE_MAX || !self.inline.is_fast() {
+            if !self.inline.is_fast() {
                 self.begin(token, name, Kind::Sync);
                 continue;
             }
@@ -542,17 +535,22 @@ impl Drop for UringDisk {
 
 #[cfg(test)]
 mod tests {
-    use super::{Directory, InlineDirectory, SYNC_HERE_MAX, UringDisk, build_ring};
+    use super::{BUSY_MAX, Directory, InlineDirectory, UringDisk, build_ring};
     use base::buffer::{Buffer, Pool};
     use base::disk::{Disk, Done, FileName, Fill, Inline, Op};
     use base::error::ErrorKind;
     use std::sync::Arc;
+    use std::sync::atomic::Ordering;
     use std::time::Duration;
 
     const FILE: FileName = FileName { kind: base::disk::FileKind::Data, number: 1 };
 
     fn fresh(disk: &UringDisk) -> Arc<InlineDirectory> {
         Arc::new(InlineDirectory::new(disk.directory.clone(), Pool::new(0)))
+    }
+
+    fn busy(disk: &UringDisk) -> usize {
+        disk.inline.busy.load(Ordering::Relaxed)
     }
 
     /// Polls until so many operations have ended.
@@ -580,19 +578,19 @@ mod tests {
         assert!(ended(&mut disk, 1).into_iter().all(|done| done.result.is_ok()));
         let write = |length| Op::Write { file: FILE, offset: 0, parts: vec![Buffer::zeroed(length).freeze()] };
         for (length, slow, here) in
-            [(4096, false, true), (SYNC_HERE_MAX, false, false), (4096, true, false), (4096, false, true)]
+            [(4096, false, true), (BUSY_MAX, false, false), (4096, true, false), (4096, false, true)]
         {
             disk.inline = fresh(&disk);
             // After one of a minute the next is far away; after one of a tenth of a millisecond it is not.
             disk.inline.took(if slow { Duration::from_secs(60) } else { Duration::from_micros(100) });
             disk.submit(2, write(length));
             disk.submit(3, Op::Sync { file: FILE });
-            assert_eq!((disk.active, disk.busy), (1, length));
+            assert_eq!((disk.active, busy(&disk)), (1, length));
             disk.sync();
             assert_eq!((disk.active, disk.ready.len()), if here { (1, 1) } else { (2, 0) }, "{length} {slow}");
             let done = ended(&mut disk, 2);
             assert!(done.iter().all(|done| done.result.is_ok()));
-            assert_eq!((disk.active, disk.busy), (0, 0));
+            assert_eq!((disk.active, busy(&disk)), (0, 0));
         }
         disk.inline = fresh(&disk);
         disk.submit(4, Op::Sync { file: FileName { number: 9, ..FILE } });
