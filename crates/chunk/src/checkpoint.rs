@@ -130,6 +130,10 @@ impl Core {
         if self.needs_fresh_segment() || self.checkpoint.retry_at.is_some_and(|at| at > self.now) {
             return false;
         }
+        // An end that the opening makes again comes before the checkpoint's moment: behind it nobody would make it durable before it is seen.
+        if !self.index.passed_over.is_empty() {
+            return false;
+        }
         let journal = self.journal_log.written_bytes;
         self.checkpoint.forced
             || journal >= self.settings.checkpoint_journal

@@ -95,6 +95,8 @@ pub(crate) struct Core {
     pub closing: VecDeque<base::id::ChunkId>,
     /// Open chunks with tails, oldest first; may name chunks without one.
     pub tail_order: VecDeque<(base::id::ChunkId, u64)>,
+    /// The device is being opened: tails stay where they are, so that a disk that takes no writes any more can still be read.
+    pub opening: bool,
     /// Chunks whose tails were longer than a record when the device was opened.
     pub long_tails: VecDeque<base::id::ChunkId>,
 }
@@ -139,6 +141,7 @@ impl Core {
             damaged: BTreeSet::new(),
             closing: VecDeque::new(),
             tail_order: VecDeque::new(),
+            opening: false,
             long_tails: VecDeque::new(),
         }
     }
@@ -406,11 +409,15 @@ impl Core {
             return;
         }
         self.seal_again();
-        self.fold_long_tails();
+        if !self.opening {
+            self.fold_long_tails();
+        }
         self.serve_waiting();
         self.serve_held();
         self.advance_checkpoint();
-        self.fold_oldest_tails();
+        if !self.opening {
+            self.fold_oldest_tails();
+        }
         self.prepare_segments();
         self.write_data();
         self.keep_early();

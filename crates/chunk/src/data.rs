@@ -140,8 +140,11 @@ impl Core {
         mut crcs: Vec<u32>,
         seal: bool,
     ) {
-        // What the journal has, and has until this record is durable, is not waited for here.
+        // What the journal has, and has until this record is durable, is not waited for here, unless so much waits for the disk that nobody should
+        // bring more.
+        let piled_up = self.data_log.bytes_ahead as u64 > self.settings.tails_max;
         let folds = !seal
+            && !piled_up
             && self.index.open.get(&id).is_some_and(|open| open.flushed as usize + length <= open.journaled as usize);
         assert!(length <= RECORD_PAYLOAD_MAX, "a data record of {length} bytes");
         if crcs.is_empty() {

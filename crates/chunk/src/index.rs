@@ -501,6 +501,8 @@ impl Index {
                 self.seal(*id, *crc);
             }
             Record::Fence { chunk, generation } => {
+                // Whoever fenced it was told that it is open.
+                self.passed_over.remove(chunk);
                 if let Some(chunk) = self.chunk_mut(*chunk) {
                     chunk.generation = chunk.generation.max(*generation);
                 }

@@ -210,7 +210,9 @@ pub(crate) fn open(disk: &mut dyn Disk, mut settings: Settings, new_id: DeviceId
     core.begin_early(&mut driver, &files);
     drop_torn_pushes(&mut core);
     core.checkpoint.forced = opened.records_replayed > 0 || opened.torn > 0 || !opened.rot.is_empty();
+    core.opening = true;
     work_off(&mut core, disk)?;
+    core.opening = false;
     core.index.passed_over.clear();
     if core.journal.durable < core.found_early {
         let text = "what was written last before the end of the process is not in the journal yet, which finds no room; the device is not \

@@ -84,9 +84,7 @@ async fn open(
     let log = Log::new(clock.clone(), settings.log, world.clone());
     let console_listener = listen(&settings.console, "console", plain.as_ref(), &log).await?;
     let hdfs_listener = listen(&settings.hdfs, "hdfs", plain.as_ref(), &log).await?;
-    // All that payload on its way may take, so that a steady stream meets no fresh memory.
-    let idle_max = settings.incoming_bytes.saturating_add(settings.outgoing_bytes);
-    let pool = Pool::new(usize::try_from(idle_max).unwrap_or(usize::MAX));
+    let pool = pool_of(&settings);
     let (outgoing, loans) = (Budget::new(settings.outgoing_bytes), Arc::new(Loans::of_this_runtime()));
     world.watch(&loans)?;
     let (mut notes, mut engines) = (Vec::from_iter(os::disk::warning(settings.backend)?), Vec::new());
@@ -169,6 +167,12 @@ async fn open(
     let listeners = Listeners { store: listener, console: console_listener, hdfs: hdfs_listener };
     let tasks = begin(&node, listeners, (server_settings, world.open_files()), (network, itself, &settings)).await?;
     Ok(Running { address, console, hdfs, notes, missing: node.missing.clone(), tasks, node, engines })
+}
+
+/// Keeps all that payload on its way may take, so that a steady stream meets no fresh memory.
+fn pool_of(settings: &Settings) -> Pool {
+    let idle_max = settings.incoming_bytes.saturating_add(settings.outgoing_bytes);
+    Pool::new(usize::try_from(idle_max).unwrap_or(usize::MAX))
 }
 
 /// Where devices were at the last start, without those that somebody said are gone for good; but one that is there is not.

@@ -4,6 +4,7 @@ mod again;
 mod cells;
 mod crash;
 mod early;
+mod ends;
 mod faults;
 mod first_format;
 mod folds;

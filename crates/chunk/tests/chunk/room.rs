@@ -12,7 +12,7 @@ use base::policy::Level;
 use base::unit::{GIB, KIB, MIB};
 use bytes::Bytes;
 use chunk::{Reply, Request, Settings};
-use sim::disk::{SimDevice, SimFaults};
+use sim::disk::{SimDevice, SimFaults, When};
 use sim::random::SimRandom;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -397,4 +397,51 @@ fn whatever_a_power_loss_leaves() {
             run.open(&what);
         }
     }
+}
+
+/// A disk that takes no more writes can be read, also after a power loss that left a tail of more than a record.
+#[test]
+fn long_tails_are_read_from_a_disk_that_takes_no_writes() {
+    let (device, random) = (SimDevice::new(1, SimFaults::default()), SimRandom::new(1));
+    let settings =
+        Settings { checkpoint_journal: 32 * MIB, checkpoint_bytes: 64 * MIB, tails_max: 16 * MIB, ..small(128 * MIB) };
+    drop(World::open(&device, &settings).expect("a fresh device"));
+    let (mut world, _) = World::open(&device, &settings).expect("opened");
+    world.withheld = Some(FileKind::Data);
+    let mut content = Vec::new();
+    while content.len() < 3 * MIB as usize {
+        let piece = bytes(&random, 60_000);
+        let at = content.len() as u64;
+        world.call(append(FILE, ChunkId(1), at, &piece, Level::Synced, false)).expect("appended");
+        content.extend_from_slice(&piece);
+    }
+    drop(world);
+    device.crash();
+    device.set_faults(SimFaults { write_error: When::Always, ..SimFaults::default() });
+    let (mut world, _) = World::open(&device, &settings).expect("opened");
+    assert!(world.read_all(ChunkId(1)).expect("read") == content);
+}
+
+/// Data writes stand still and the journal goes on: not much more is answered than may be in memory.
+#[test]
+fn what_is_folded_does_not_pile_up() {
+    let (device, random) = (SimDevice::new(1, SimFaults::default()), SimRandom::new(1));
+    let settings = Settings { tails_max: 16 * MIB, ..Settings::for_capacity(1024 * MIB, Pool::new(8 << 20)) };
+    let (mut world, _) = World::open(&device, &settings).expect("a fresh device");
+    world.withheld = Some(FileKind::Data);
+    let piece = bytes(&random, 48 << 10);
+    let (mut at, mut answered, mut all) = (0, 0, true);
+    while all && answered < 200 * MIB {
+        let ask = |chunk| world.submit(append(FILE, ChunkId(chunk), at, &piece, Level::Synced, false));
+        let tags: Vec<u64> = (0..16).map(ask).collect();
+        at += piece.len() as u64;
+        world.settle();
+        for tag in tags {
+            let reply = world.replies.remove(&tag).map(|reply| reply.expect("appended"));
+            answered += reply.as_ref().map_or(0, |_| piece.len() as u64);
+            all &= reply.is_some();
+        }
+    }
+    // Tails, as much again that waits for the disk, and a record or two of each writer.
+    assert!(answered <= 2 * settings.tails_max + 16 * 2 * MIB, "{} MiB were answered", answered / MIB);
 }
