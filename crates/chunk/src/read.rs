@@ -87,7 +87,8 @@ impl Core {
             self.reply(ticket, Err(missing(id)));
             return;
         };
-        let (chunk_length, sealed) = (u64::from(chunk.length), chunk.sealed);
+        // On a device that takes nothing any more every chunk stays as it is: its writer may have gone on elsewhere.
+        let (chunk_length, sealed) = (u64::from(chunk.length), chunk.sealed || self.failed.is_some());
         let mut reading =
             Reading { least: self.least, ..Reading::new(ticket, id, (chunk_length, sealed), (check, takes_cells)) };
         for (offset, length) in ranges {

@@ -189,7 +189,7 @@ pub enum Reply {
         cells: Vec<Cell>,
         /// The chunk's length, bytes.
         chunk_length: u64,
-        /// Whether it is complete.
+        /// Whether it will stay so: the chunk is complete, or the device takes nothing any more.
         sealed: bool,
     },
     /// The chunk is sealed, durably.

@@ -229,6 +229,26 @@ fn errors_of_the_device() {
     assert_eq!(world.read_all(ChunkId(1)).expect("read"), big);
 }
 
+/// Who reads an open chunk hears that nothing more comes to it as soon as its device takes nothing any more: its writer goes on elsewhere.
+#[test]
+fn nothing_comes_to_a_device_out_of_service() {
+    let (device, random) = (SimDevice::new(1, SimFaults::default()), SimRandom::new(1));
+    let mut world = opened(&device, 32 * MIB);
+    let (chunk, piece) = (ChunkId(1), bytes(&random, 1000));
+    let add = |at| append(Owner::Group(GroupId(1)), chunk, at, &piece, Level::Synced, false);
+    let stays = |world: &mut World| {
+        let (ranges, caching, check) = (vec![(0, 10_000)], Caching::Through, Check::Here);
+        let reply = world.call(Request::Read { chunk, ranges, caching, check, cells: false });
+        let Ok(Reply::Data { chunk_length, sealed, .. }) = reply else { panic!("it is read") };
+        (chunk_length, sealed)
+    };
+    world.call(add(0)).expect("appended");
+    assert_eq!(stays(&mut world), (1000, false));
+    device.set_faults(SimFaults { sync_error: When::Always, ..SimFaults::default() });
+    world.call(add(1000)).expect_err("the device fails");
+    assert!(stays(&mut world).1, "nothing more comes");
+}
+
 /// A device on which the name of a new file cannot be made durable takes itself out of service, as after a failed sync of data: what it
 /// acknowledged in that file could be lost with its name, though a second sync of the directory may go well. Reads go on, and after a start everything
 /// acknowledged is there.

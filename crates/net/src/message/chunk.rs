@@ -96,7 +96,7 @@ pub struct ReadAnswer {
     /// The chunk's length at that moment.
     #[prost(uint64, tag = "1")]
     pub chunk_length: u64,
-    /// Whether it will stay so.
+    /// Whether it will stay so: the chunk is complete, or its device takes nothing any more.
     #[prost(bool, tag = "2")]
     pub sealed: bool,
     /// If it was asked for: CRC32C of every `base::limit::BLOCK` of the payload as stored, counted from its first byte; the last
@@ -167,7 +167,7 @@ pub struct StatAnswer {
     /// Its length.
     #[prost(uint64, tag = "1")]
     pub length: u64,
-    /// Whether it will stay so.
+    /// Whether it will stay so: the chunk is complete, or its device takes nothing any more.
     #[prost(bool, tag = "2")]
     pub sealed: bool,
     /// The generation of its writer.
