@@ -117,7 +117,7 @@ impl Core {
                 let small = payload.len() < LARGE;
                 self.take_in(&append, payload, &sums);
                 if small && append.level == Level::Synced {
-                    self.data.hurry(self.needs(append.chunk)[0]);
+                    self.data.hurry(self.needs(append.chunk)[0].max(self.piled_up_behind()));
                 }
                 self.bring_to(&append, ticket);
             }
@@ -294,7 +294,8 @@ impl Core {
         if append.level > Level::Received {
             self.journal_tail(append.chunk);
         }
-        let needs = self.needs(append.chunk);
+        let [data, journal] = self.needs(append.chunk);
+        let needs = [data.max(self.piled_up_behind()), journal];
         let length = self.index.chunks.get(&append.chunk).map_or(0, |chunk| u64::from(chunk.length));
         self.reply_at(append.level, needs, ticket, Reply::Appended { length });
     }

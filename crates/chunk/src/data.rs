@@ -140,11 +140,8 @@ impl Core {
         mut crcs: Vec<u32>,
         seal: bool,
     ) {
-        // What the journal has, and has until this record is durable, is not waited for here, unless so much waits for the disk that nobody should
-        // bring more.
-        let piled_up = self.data_log.bytes_ahead as u64 > self.settings.tails_max;
+        // What the journal has, and has until this record is durable, is not waited for here.
         let folds = !seal
-            && !piled_up
             && self.index.open.get(&id).is_some_and(|open| open.flushed as usize + length <= open.journaled as usize);
         assert!(length <= RECORD_PAYLOAD_MAX, "a data record of {length} bytes");
         if crcs.is_empty() {
@@ -227,13 +224,24 @@ impl Core {
         }
     }
 
+    fn has_piled_up(&self) -> bool {
+        self.data_log.bytes_ahead as u64 > self.settings.tails_max
+    }
+
+    /// What small appends wait for although the journal has their bytes: the oldest record, if so much waits for its write that nobody should bring more
+    /// than is written.
+    pub fn piled_up_behind(&self) -> u64 {
+        let oldest = self.data_log.pending.front().filter(|_| self.has_piled_up());
+        oldest.map_or(0, |record| record.header.sequence)
+    }
+
     /// How many data writes may be in flight. While somebody waits for the journal and nobody for data, these writes are folded tails: 64 of
     /// 1 MiB at once, if as many writers sync small appends together. One at a time, and twice as fast as the journal brings more, they leave the
     /// disk to the journal in between, until they pile up, or something waits behind them: a large append for its turn, whoever waits for room, a
     /// checkpoint.
     fn data_writes_max(&self) -> usize {
         let yields = self.journal.has_waiters() && !self.data.has_waiters();
-        let piled_up = self.data_log.bytes_ahead as u64 > self.settings.tails_max;
+        let piled_up = self.has_piled_up();
         let wanted = self.checkpoint.waits_for()[0] > self.data.written
             || !self.held.is_empty()
             || !self.waiting.is_empty()

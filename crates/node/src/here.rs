@@ -216,7 +216,7 @@ impl<I: Send + 'static, T: Turns + 'static> Served<I, T> {
             Ok(turns) => turns,
             Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => return (0, true),
         };
-        let Some(_loan) = self.loans.begin().filter(|_| turns.takes_here()) else { return (0, true) };
+        let Some(loan) = self.loans.begin().filter(|_| turns.takes_here()) else { return (0, true) };
         let (mut done, mut operations) = (None, 0);
         loop {
             let (inline, token, op) = match turns.turn_here(done, operations) {
@@ -226,6 +226,7 @@ impl<I: Send + 'static, T: Turns + 'static> Served<I, T> {
             };
             // Others may ask meanwhile; what they change is in the next group.
             drop(turns);
+            loan.begins();
             done = Some(Done { token, result: inline.execute(op) });
             operations += 1;
             turns = whole(&shared);

@@ -31,7 +31,8 @@ struct Lent {
 }
 
 impl Loans {
-    /// Of the runtime that this is called in. Nobody watches them yet.
+    /// Of the runtime that this is called in, which serves one node: of several, all of them together might lend all threads. Nobody watches them
+    /// yet.
     pub fn of_this_runtime() -> Loans {
         let runtime = Handle::current();
         let most = (runtime.metrics().num_workers() / 2).max(1);
@@ -107,6 +108,14 @@ impl Lent {
 /// A thread that a disk may keep.
 #[derive(Debug)]
 pub struct Loan<'a>(&'a Lent);
+
+impl Loan<'_> {
+    /// The disk may hang from now on. The task that this thread woke last is in a place from which no other thread takes it; a newer one puts it
+    /// among those that all of them take.
+    pub fn begins(&self) {
+        drop(self.0.runtime.spawn(async {}));
+    }
+}
 
 impl Drop for Loan<'_> {
     fn drop(&mut self) {

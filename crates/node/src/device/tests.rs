@@ -29,7 +29,7 @@ struct Kept {
 
 impl Kept {
     fn open(name: &str, backend: Backend, loans: &Arc<Loans>) -> Kept {
-        let directory = std::env::temp_dir().join(format!("stormwell-{name}-{}", std::process::id()));
+        let directory = std::env::temp_dir().join(format!("stormwell-device-{name}-{}", std::process::id()));
         let pool = Pool::new(16 << 20);
         let opened = OsWorld.disk(&directory, backend, pool.clone()).expect("a fresh directory");
         let (disk, inline) = Told::wrap(opened.disk);
@@ -49,6 +49,12 @@ impl Kept {
 
     /// Asks without waiting: so many bytes, which are to come next.
     fn asked(&self, chunk: u128, offset: usize, length: usize) -> oneshot::Receiver<Result<Reply>> {
+        let (item, told) = Kept::question(chunk, offset, length, Level::Synced);
+        self.device.send(item);
+        told
+    }
+
+    fn question(chunk: u128, offset: usize, length: usize, level: Level) -> (Item, oneshot::Receiver<Result<Reply>>) {
         let payload = Bytes::from(vec![9; length]);
         let request = Request::Append {
             chunk: ChunkId(chunk),
@@ -57,14 +63,13 @@ impl Kept {
             offset: offset as u64,
             sums: BlockSums::of(&payload),
             payload,
-            level: Level::Synced,
+            level,
             seal: false,
             small_parts: false,
             cell: 0,
         };
         let (tell, told) = oneshot::channel();
-        self.device.send(Item::Chunk { request, then: Then::Tell(tell) });
-        told
+        (Item::Chunk { request, then: Then::Tell(tell) }, told)
     }
 
     async fn end(self) {
@@ -247,6 +252,29 @@ async fn a_disk_that_hangs_twice() {
             asker[0].asked(1, round * LENGTH, LENGTH).await
         });
         tokio::time::sleep(Duration::from_millis(5)).await;
+        watch.end();
+        asking.await.expect("no panic").expect("told").expect("appended");
+        kept[0].inline.hangs.lock().expect("whole").take();
+    }
+    end(kept).await;
+}
+
+/// Who is answered by a thread that a disk keeps then goes on, although nobody but that thread could have taken him up at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answered_before_it_hangs() {
+    let kept = several(&["answers"]).await;
+    for round in 1..20 {
+        let (item, told) = Kept::question(2, (round - 1) * LENGTH, LENGTH, Level::Written);
+        let waiting = tokio::spawn(told);
+        kept[0].device.served.mailbox.put(item);
+        // It is in the journal's next group, and answered before that is written.
+        let watch = Watch::hang(&[&kept[0].inline.hangs]);
+        let asker = kept.clone();
+        let asking = tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            asker[0].asked(1, round * LENGTH, LENGTH).await
+        });
+        waiting.await.expect("no panic").expect("told").expect("appended");
         watch.end();
         asking.await.expect("no panic").expect("told").expect("appended");
         kept[0].inline.hangs.lock().expect("whole").take();

@@ -96,6 +96,7 @@ pub fn spawn(world: &dyn World, start: Start) -> Result<Started> {
                     in_flight: 0,
                     helps: disk.has_early() || disk.inline().is_some(),
                     between: Between::new(disk.inline()),
+                    slow_here: 0,
                     not_here_before: Time::ZERO,
                     pulls: 0,
                     pushes: 0,
@@ -125,6 +126,8 @@ const MEMORY_RETRY: Duration = Duration::from_millis(1);
 /// A write into the page cache that takes so long waited for the disk: a file system that is throttled or frozen. Those threads serve the
 /// network and must not wait with it, so for the next second the device's own does.
 const HERE_SLOW: Duration = Duration::from_millis(1);
+/// So many turns in a row: a single one may have waited for a processor.
+const HERE_SLOW_TURNS: u32 = 3;
 const HERE_PAUSE: Duration = Duration::from_secs(1);
 
 /// If more than so many have come together, they are the thread's: all of them share its wake-up, and whoever brought them can take in the next
@@ -153,6 +156,8 @@ pub(super) struct Thread {
     between: Between,
     /// Whether anything is won when whoever asks does it: the disk takes operations of others, or has files that are written at once.
     helps: bool,
+    /// Turns in askers' threads, one after the other, that were slow.
+    slow_here: u32,
     /// Until then everything is left to the device's thread.
     not_here_before: Time,
     /// Pulls whose chunk is being read.
@@ -209,16 +214,16 @@ impl Turns for Thread {
             // Whoever waits for that hears of it before more is begun.
             self.perform(now, None);
         }
-        if self.device.served.mailbox.len() > FEW {
-            return Next::Leave(true);
+        let few = self.device.served.mailbox.len() <= FEW;
+        if few {
+            self.take_mailbox(now, true);
+            self.perform(now, None);
         }
-        self.take_mailbox(now, true);
-        self.perform(now, None);
         // What waits for room is told by no answer.
         self.show_usage();
-        let after = self.clock.now();
-        if after.since(now) >= HERE_SLOW {
-            self.not_here_before = after.after(HERE_PAUSE);
+        self.note_turn_here(now, self.clock.now());
+        if !few {
+            return Next::Leave(true);
         }
         let due = self.wait(now).map(|wait| now.after(wait));
         let wakes = self.stopping || !self.not_small.is_empty();
@@ -230,6 +235,14 @@ impl Thread {
     fn completed(&mut self, now: Time, done: Done) {
         self.in_flight -= 1;
         self.engine.completed(now, done);
+    }
+
+    /// A turn in an asker's thread took from `began` to `now`.
+    fn note_turn_here(&mut self, began: Time, now: Time) {
+        self.slow_here = if now.since(began) >= HERE_SLOW { self.slow_here + 1 } else { 0 };
+        if self.slow_here >= HERE_SLOW_TURNS {
+            (self.slow_here, self.not_here_before) = (0, now.after(HERE_PAUSE));
+        }
     }
 
     /// Handles what has come: all of it, or only what is small and came before the first that is not.
