@@ -57,14 +57,9 @@ impl Between {
         Between { inline, ..Between::default() }
     }
 
-    /// Whether the disk is fast, as far as anybody knows.
+    /// Whether others can do operations, and the disk is fast.
     pub fn is_fast(&self) -> bool {
-        self.inline.as_ref().is_none_or(|inline| inline.is_fast())
-    }
-
-    /// Whether others can do operations at all.
-    pub fn has_inline(&self) -> bool {
-        self.inline.is_some()
+        self.inline.as_ref().is_some_and(|inline| inline.is_fast())
     }
 
     /// The engine is over: what operations are done with holds its directory.

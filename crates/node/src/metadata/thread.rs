@@ -220,7 +220,7 @@ impl Turns for Thread {
     /// Not if something is due: sessions that are over end before anybody is told of them.
     fn takes_here(&self) -> bool {
         let is_due = self.store.next_tick().is_some_and(|due| due <= self.clock.now());
-        !self.ended && !is_due && self.between.has_inline() && self.between.is_fast()
+        !self.ended && !is_due && self.between.is_fast()
     }
 
     /// What is not small, or not the first group of the log, is left to the metadata's thread, and so are long questions, and what is due at some
