@@ -10,7 +10,7 @@ pub const KEPT_TURNS: usize = 4;
 
 /// Somebody who is asked, and would rather begin when all questions are there.
 pub trait Gathers: Send + Sync {
-    /// All are there. Called in the thread that asked; what is asked from in here is by itself. True: the thread was kept for a while, by a disk.
+    /// All are there. Of several who are asked in a burst only the last one hears of it so. Called in the thread that asked; what is asked from in here is by itself. True: the thread was kept for a while, by a disk.
     fn burst_ended(&self) -> bool;
 
     /// All are there, and this thread does not stay: somebody else who is asked keeps it.

@@ -10,8 +10,8 @@ use tokio::runtime::Handle;
 /// While threads are lent, somebody looks so often whether one of them is held up.
 const WATCH_EVERY: Duration = Duration::from_millis(10);
 
-/// The threads of a runtime that disks may keep at a time, over all engines of a node: at most half of them, so that the others go on whatever
-/// hangs.
+/// The threads of a runtime that disks may keep at a time, over all engines of a node: at most half of them (one, if there is only one), so that the
+/// others go on whatever hangs.
 #[derive(Debug)]
 pub struct Loans {
     most: usize,
