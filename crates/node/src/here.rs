@@ -34,8 +34,8 @@ pub(crate) trait Turns: Send {
 
 /// What an asker does next in its own thread.
 pub(crate) enum Next {
-    /// This, and then it asks again.
-    Do(Arc<dyn Inline>, u64, Op),
+    /// This, and then it asks again. True: somebody may have been told something since the operation before it.
+    Do(Arc<dyn Inline>, (u64, Op), bool),
     /// Nothing. True: the engine's thread has to take a turn.
     Leave(bool),
 }
@@ -49,6 +49,8 @@ pub(crate) struct Between {
     inline: Option<Arc<dyn Inline>>,
     /// When the engine's thread takes its next turn if nothing wakes it. None: never.
     sleeps_until: Option<Time>,
+    /// Since an operation was last done here, somebody may have been told something: a task of the runtime may have been woken.
+    told: bool,
 }
 
 impl Between {
@@ -72,6 +74,11 @@ impl Between {
         self.sleeps_until = wait.map(|wait| now.after(wait));
     }
 
+    /// Somebody may have been told something: an answer, that there is work to do.
+    pub fn tells(&mut self) {
+        self.told = true;
+    }
+
     /// A turn in an asker's thread took from `began` to `now`.
     pub fn took(&self, began: Time, now: Time) {
         let took = now.since(began);
@@ -91,8 +98,8 @@ impl Between {
             && inline.is_fast()
         {
             let inline = inline.clone();
-            if let Some((token, op)) = self.left.pop() {
-                return Next::Do(inline, token, op);
+            if let Some(operation) = self.left.pop() {
+                return Next::Do(inline, operation, std::mem::take(&mut self.told));
             }
         }
         let sooner = due.is_some_and(|due| self.sleeps_until.is_none_or(|until| due < until));
@@ -214,14 +221,17 @@ impl<I: Send + 'static, T: Turns + 'static> Served<I, T> {
         let Some(loan) = self.loans.begin().filter(|_| turns.takes_here()) else { return (0, true) };
         let (mut done, mut operations) = (None, 0);
         loop {
-            let (inline, token, op) = match turns.turn_here(done, operations) {
-                Next::Do(inline, token, op) => (inline, token, op),
+            let (inline, (token, op), told) = match turns.turn_here(done, operations) {
+                Next::Do(inline, operation, told) => (inline, operation, told),
                 // Who found it locked meanwhile has woken the thread.
                 Next::Leave(wakes) => return (operations, wakes),
             };
             // Others may ask meanwhile; what they change is in the next group.
             drop(turns);
-            loan.begins();
+            // Before the first, whoever asked may have woken somebody. This wakes another thread, so it is not done for nothing.
+            if operations == 0 || told {
+                loan.begins();
+            }
             done = Some(Done { token, result: inline.execute(op) });
             operations += 1;
             turns = whole(&shared);

@@ -16,7 +16,11 @@ pub(crate) struct ToldInline {
     inner: Arc<dyn Inline>,
     pub fast: AtomicBool,
     pub done: AtomicUsize,
-    /// What the next operation waits for.
+    /// What is done during the next operation, once.
+    pub during: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    /// So many operations are done before the one that hangs.
+    pub hangs_after: AtomicUsize,
+    /// What that one waits for.
     pub hangs: Mutex<Option<mpsc::Receiver<()>>>,
     /// What the thread of the disk waits for the next time that it looks after it.
     pub poll_hangs: Mutex<Option<mpsc::Receiver<()>>>,
@@ -32,6 +36,8 @@ impl Told {
             inner,
             fast: AtomicBool::new(true),
             done: AtomicUsize::new(0),
+            during: Mutex::default(),
+            hangs_after: AtomicUsize::new(0),
             hangs: Mutex::default(),
             poll_hangs: Mutex::default(),
             panics: AtomicBool::new(false),
@@ -47,7 +53,13 @@ impl Inline for ToldInline {
     fn execute(&self, op: Op) -> std::result::Result<Buffer, DiskError> {
         self.done.fetch_add(1, Ordering::Relaxed);
         assert!(!self.panics.swap(false, Ordering::Relaxed), "a fault that was put in on purpose");
-        hang(&self.hangs);
+        let during = self.during.lock().unwrap_or_else(PoisonError::into_inner).take();
+        during.into_iter().for_each(|during| during());
+        if self.hangs_after.load(Ordering::Relaxed) == 0 {
+            hang(&self.hangs);
+        } else {
+            self.hangs_after.fetch_sub(1, Ordering::Relaxed);
+        }
         self.inner.execute(op)
     }
     fn took(&self, _: Duration) {}

@@ -282,6 +282,35 @@ async fn answered_before_it_hangs() {
     end(kept).await;
 }
 
+/// The same if he is answered between the write of the asker's group and its sync, at which the disk hangs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answered_before_a_sync_that_hangs() {
+    let kept = several(&["sync"]).await;
+    for round in 1..20 {
+        let (item, told) = Kept::question(2, (round - 1) * LENGTH, LENGTH, Level::Written);
+        let waiting = tokio::spawn(told);
+        let device = kept[0].device.clone();
+        kept[0].inline.hangs_after.store(1, Ordering::Relaxed);
+        *kept[0].inline.during.lock().expect("whole") = Some(Box::new(move || device.served.mailbox.put(item)));
+        let watch = Watch::hang(&[&kept[0].inline.hangs]);
+        let asker = kept.clone();
+        let asking = tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            let told = asker[0].asked(1, round * LENGTH, LENGTH).await;
+            // The device's thread was at work, and did it.
+            let left = asker[0].inline.during.lock().expect("whole").take();
+            left.into_iter().for_each(|left| left());
+            asker[0].device.served.mailbox.wake();
+            told
+        });
+        waiting.await.expect("no panic").expect("told").expect("appended");
+        watch.end();
+        asking.await.expect("no panic").expect("told").expect("appended");
+        kept[0].inline.hangs.lock().expect("whole").take();
+    }
+    end(kept).await;
+}
+
 /// What somebody asks of several devices in a burst waits for none of their disks but its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_of_several_hangs() {

@@ -274,6 +274,7 @@ impl Thread {
     }
 
     fn handle(&mut self, now: Time, item: Item) {
+        self.between.tells();
         match item {
             Item::Chunk { request, then } => {
                 if self.device.is_draining() {
@@ -558,6 +559,7 @@ impl Thread {
     }
 
     fn answer(&mut self, now: Time, then: Then, result: Result<Reply>) {
+        self.between.tells();
         match then {
             Then::Answer(respond) => answer_wire(respond, result, None),
             Then::AnswerBytes(respond, piece) => answer_wire(respond, result, Some(piece)),

@@ -126,6 +126,9 @@ impl Thread {
         let mut inbox = std::mem::take(&mut self.inbox);
         self.metadata.served.mailbox.take(&mut inbox);
         let mut long = std::mem::take(&mut self.long);
+        if !inbox.is_empty() {
+            self.between.tells();
+        }
         in_turns(&mut inbox, (&mut long, takes_long), Item::is_long, |item| match item {
             Item::Ask { caller, request, then } => {
                 self.store.submit(now, self.clock.wall(), caller, request, then);
@@ -142,6 +145,7 @@ impl Thread {
 
     fn merge(&mut self, now: Time) {
         if let Some(job) = self.store.merge_job(now) {
+            self.between.tells();
             hand_over(&self.jobs, Aside::Merge(job));
         }
     }
@@ -161,6 +165,7 @@ impl Thread {
         // Before the answers: who hears that its session began must be believed.
         self.metadata.note_turns(self.store.take_session_turns());
         if self.store.take_made_work() {
+            self.between.tells();
             let work = self.metadata.work.lock().unwrap_or_else(PoisonError::into_inner);
             work.iter().for_each(|notify| notify.notify_one());
         }
@@ -169,6 +174,7 @@ impl Thread {
                 Effect::Disk { token, op } => {
                     self.in_flight += 1;
                     self.between.left.push((token, op));
+                    continue;
                 }
                 Effect::Reply { tag: Then::Answer(respond, translate), result } => match result {
                     Ok(reply) => translate(reply, respond),
@@ -177,6 +183,7 @@ impl Thread {
                 // The one who asked may be gone; then nobody misses the answer.
                 Effect::Reply { tag: Then::Tell(tell), result } => drop(tell.send(result)),
             }
+            self.between.tells();
         }
     }
 
