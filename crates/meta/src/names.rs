@@ -128,7 +128,6 @@ impl State {
             false => or(&new.group, self.asker.user.groups.first().map_or("", String::as_str)),
         };
         let record = InodeRecord {
-            directory,
             owner: or(&new.owner, &self.asker.user.name),
             group,
             modified: self.wall.0,
@@ -138,11 +137,10 @@ impl State {
             // A note is a gateway's word, and brings no list: only those of older stores count.
             acl: (!list.is_empty() || has_list(&new.note)).then_some(Acl { entries: list }),
             copies: new.copies,
-            children: directory.then_some(0),
             generation: FIRST_GENERATION,
             parent: parent.inode.0,
             name: name.to_string(),
-            ..InodeRecord::default()
+            ..InodeRecord::empty(directory)
         };
         // A gateway's user may have a name that an owner cannot have.
         for name in [&record.owner, &record.group].into_iter().flatten() {

@@ -131,15 +131,8 @@ fn begin(database: &Database, wall: WallTime) -> Result<()> {
         directories: 1,
         ..CountersRecord::default()
     };
-    let root = InodeRecord {
-        directory: true,
-        mode: 0o755,
-        generation: 1,
-        created: wall.0,
-        modified: wall.0,
-        children: Some(0),
-        ..InodeRecord::default()
-    };
+    let root =
+        InodeRecord { mode: 0o755, generation: 1, created: wall.0, modified: wall.0, ..InodeRecord::empty(true) };
     let mut overlay = Overlay::new();
     overlay.insert(Key::Counters.encode(), Slot { sequence: 0, value: Some(counters.encode_to_vec()) });
     overlay.insert(Key::Inode(ROOT).encode(), Slot { sequence: 0, value: Some(root.encode_to_vec()) });

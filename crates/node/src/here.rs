@@ -7,7 +7,7 @@ use crate::mailbox::Mailbox;
 use crate::sync::{AtomicBool, Mutex, MutexGuard};
 use crate::world::{Turn, Work};
 use base::burst::Gathers;
-use base::disk::{Disk, Done, Inline, Op, Wake};
+use base::disk::{Disk, Done, FileKind, Inline, Op, Wake};
 use base::unit::Time;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, TryLockError, Weak};
@@ -219,7 +219,7 @@ impl<I: Send + 'static, T: Turns + 'static> Served<I, T> {
             Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => return (0, true),
         };
         let Some(loan) = self.loans.begin().filter(|_| turns.takes_here()) else { return (0, true) };
-        let (mut done, mut operations) = (None, 0);
+        let (mut done, mut operations, mut frees) = (None, 0, false);
         loop {
             let (inline, (token, op), told) = match turns.turn_here(done, operations) {
                 Next::Do(inline, operation, told) => (inline, operation, told),
@@ -229,9 +229,11 @@ impl<I: Send + 'static, T: Turns + 'static> Served<I, T> {
             // Others may ask meanwhile; what they change is in the next group.
             drop(turns);
             // Before the first, whoever asked may have woken somebody. This wakes another thread, so it is not done for nothing.
-            if operations == 0 || told {
+            if operations == 0 || told || frees {
                 loan.begins();
             }
+            // With the end of a write of data its memory goes, for which somebody may wait.
+            frees = matches!(&op, Op::Write { file, .. } if file.kind == FileKind::Data);
             done = Some(Done { token, result: inline.execute(op) });
             operations += 1;
             turns = whole(&shared);

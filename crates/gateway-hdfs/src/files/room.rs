@@ -1,18 +1,26 @@
 //! Which devices had no room lately, so that a file whose bytes can go nowhere is told so before it waits.
 
 use super::open::OpenFile;
+use base::error::Result;
 use base::id::DeviceId;
 use base::policy::Class;
-use base::unit::MIB;
+use base::unit::{MIB, Time};
 use client::{Client, Device};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// While no device has refused anything, what is known of all of them is asked for again after so long: devices report how full they are as
+/// often, and a new block costs no question about every device.
+const KNOWN_MAX: Duration = Duration::from_secs(1);
 
 /// Devices that refused bytes because they had no room.
 #[derive(Default)]
 pub struct Room {
     /// How many bytes of each were not in use then. Devices keep some back, so they are full before all of it is.
     refused: Mutex<BTreeMap<DeviceId, u64>>,
+    /// All devices, as they were told of last, and when that was asked.
+    known: Mutex<Option<(Time, Arc<Vec<Device>>)>>,
 }
 
 impl Room {
@@ -29,11 +37,12 @@ impl Room {
 
     /// Whether no device takes another block of the file: each that may have it has no room at all, or not more than when it
     /// refused something.
-    pub async fn is_gone(&self, client: &Client, file: &OpenFile) -> bool {
-        let Ok(answer) = client.devices().await else { return false };
+    pub async fn is_gone(&self, client: &Client, file: &OpenFile, now: Time) -> bool {
+        let asking = async { client.devices().await.map(|answer| answer.devices) };
+        let Ok(devices) = self.devices(now, asking).await else { return false };
         let refused = {
             let mut refused = self.refused();
-            for device in &answer.devices {
+            for device in devices.iter() {
                 if refused.get(&id(device)).is_some_and(|at| free(device) > at.saturating_add(MIB)) {
                     refused.remove(&id(device));
                 }
@@ -42,13 +51,25 @@ impl Room {
         };
         let takes = |device: &&Device| !device.missing && !device.out_of_service && device.drain.is_none();
         let has_room = |device: &&Device| free(device) >= MIB && !refused.contains_key(&id(device));
-        let taking: Vec<&Device> = answer.devices.iter().filter(takes).collect();
+        let taking: Vec<&Device> = devices.iter().filter(takes).collect();
         match taking.iter().filter(|device| has_room(device)).count() {
             0 => true,
             with_room if with_room == taking.len() => false,
             // What the store says later is right in any case: it only takes longer.
             _ => fitting(client, file, taking).await.is_some_and(|fitting| !fitting.iter().any(has_room)),
         }
+    }
+
+    /// All devices: what was told lately if none of them is known to have no room, else what `asking` tells.
+    async fn devices(&self, now: Time, asking: impl Future<Output = Result<Vec<Device>>>) -> Result<Arc<Vec<Device>>> {
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let lately = known().clone().filter(|(asked, _)| now.since(*asked) < KNOWN_MAX);
+        if let Some((_, devices)) = lately.filter(|_| self.refused().is_empty()) {
+            return Ok(devices);
+        }
+        let devices = Arc::new(asking.await?);
+        *known() = Some((now, devices.clone()));
+        Ok(devices)
     }
 
     fn refused(&self) -> MutexGuard<'_, BTreeMap<DeviceId, u64>> {
@@ -70,4 +91,40 @@ fn id(device: &Device) -> DeviceId {
 /// Bytes that are not in use.
 fn free(device: &Device) -> u64 {
     device.capacity.saturating_sub(device.used)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{KNOWN_MAX, Room};
+    use base::id::DeviceId;
+    use base::unit::Time;
+    use client::Device;
+    use std::time::Duration;
+
+    /// Devices are asked about once a second, however many blocks are begun; each time while one of them is full.
+    #[tokio::test]
+    async fn asked_once_a_second() {
+        let (room, mut asked) = (Room::default(), 0);
+        let mut look = async |after: Duration, now: &mut Time| {
+            *now = now.after(after);
+            let before = asked;
+            let devices = room.devices(*now, async {
+                asked += 1;
+                Ok(vec![Device::default(); asked])
+            });
+            let devices = devices.await.expect("told");
+            assert_eq!(devices.len(), asked, "the last answer");
+            asked > before
+        };
+        let (mut now, soon) = (Time::ZERO, Duration::from_millis(100));
+        assert!(look(soon, &mut now).await);
+        for _ in 0..9 {
+            assert!(!look(soon, &mut now).await);
+        }
+        assert!(look(soon, &mut now).await);
+        room.refused().insert(DeviceId(1), 7);
+        assert!(look(Duration::ZERO, &mut now).await && look(Duration::ZERO, &mut now).await);
+        room.refused().clear();
+        assert!(!look(soon, &mut now).await && look(KNOWN_MAX, &mut now).await);
+    }
 }

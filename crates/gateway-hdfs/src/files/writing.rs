@@ -40,7 +40,7 @@ pub async fn add_block(gateway: &Gateway, ask: AddBlock) -> Result<BlockAnswer, 
             if let (Some(present), Some(length)) = (present, previous.as_ref().and_then(|block| block.length)) {
                 check_length(&file, present, length, position)?;
             }
-            if gateway.files.room.is_gone(&gateway.client, &file).await {
+            if gateway.files.room.is_gone(&gateway.client, &file, gateway.clock.now()).await {
                 return Err(no_room(&path));
             }
             reserve_block(&state, position, file.block_size).await?;

@@ -177,6 +177,11 @@ pub struct WriterRecord {
 }
 
 impl InodeRecord {
+    /// A file without bytes, or a directory without names, of which nothing else is said.
+    pub fn empty(directory: bool) -> InodeRecord {
+        InodeRecord { directory, children: directory.then_some(0), ..InodeRecord::default() }
+    }
+
     /// What is answered of it.
     pub fn attributes(mut self, inode: InodeId) -> Attributes {
         // A list of an older store is said once: with the rest of the note it is no longer than `limit::NOTE_MAX`.

@@ -1,4 +1,4 @@
-//! Rules for one Rust file: sizes, globs, notes left behind, what may panic, where tests and docs stand.
+//! Rules for one Rust file, those that clippy does not have: sizes, notes left behind, what may panic, where tests and docs stand.
 
 use super::Finding;
 use crate::source::Source;
@@ -27,31 +27,10 @@ pub fn check(path: &str, text: &str, source: &Source) -> Vec<Finding> {
         let what = format!("`{}` has {} lines, at most {FUNCTION_LINES_MAX}", function.name, function.length);
         findings.push(Finding::new(path, function.line, what, "move straight pieces into functions with names"));
     }
-    findings.extend(globs(path, source));
     findings.extend(left_behind(path, source));
     findings.extend(panics(path, source));
     findings.extend(non_ascii(path, source));
     findings.extend(doc_fences(path, source));
-    findings
-}
-
-fn globs(path: &str, source: &Source) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for (offset, word) in source.identifiers() {
-        if word != "use" {
-            continue;
-        }
-        let statement = source.code[offset..].split(';').next().unwrap_or_default();
-        if statement.contains('*') {
-            let line = source.line_of(offset);
-            findings.push(Finding::new(
-                path,
-                line,
-                "glob import",
-                "name what is used, so that a reader sees where it comes from",
-            ));
-        }
-    }
     findings
 }
 
@@ -62,11 +41,6 @@ fn left_behind(path: &str, source: &Source) -> Vec<Finding> {
         for word in ["TODO", "FIXME", "XXX"] {
             if comment.split(|character: char| !character.is_alphanumeric()).any(|found| found == word) {
                 add(word, "do it, or open an issue and say in the comment what holds today");
-            }
-        }
-        for call in ["todo!", "unimplemented!", "dbg!"] {
-            if code.contains(call) {
-                add(call, "write it, or return an error that says what is missing");
             }
         }
         if code.contains("#[ignore") {
@@ -176,20 +150,11 @@ mod tests {
         assert!(findings_at("crates/chunk/src/log.rs", "fn a() {}\n")[0].contains("no `//!`"));
     }
 
-    /// Glob imports in every spelling, in tests as well.
-    #[test]
-    fn globs() {
-        fires("use super::*;\n", ":2: glob import");
-        fires("pub use a::{\n    b,\n    c::*,\n};\n", ":2: glob import");
-        fires("#[cfg(test)]\nmod tests {\n    use super::*;\n}\n", ":4: glob import");
-    }
-
-    /// Notes, macros and switched-off tests that were left behind.
+    /// Notes and switched-off tests that were left behind.
     #[test]
     fn left_behind() {
         fires("// TODO: later\n", "TODO");
         fires("/* FIXME */\n", "FIXME");
-        fires("fn a() {\n    todo!()\n}\n", "todo!");
         fires("#[ignore = \"slow\"]\nfn a() {}\n", "ignored test");
     }
 
