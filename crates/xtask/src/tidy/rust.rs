@@ -1,4 +1,4 @@
-//! Rules for one Rust file, those that clippy does not have: sizes, notes left behind, what may panic, where tests and docs stand.
+//! Rules for one Rust file, those that clippy does not have: sizes, globs, notes left behind, what may panic, where tests and docs stand.
 
 use super::Finding;
 use crate::source::Source;
@@ -27,10 +27,32 @@ pub fn check(path: &str, text: &str, source: &Source) -> Vec<Finding> {
         let what = format!("`{}` has {} lines, at most {FUNCTION_LINES_MAX}", function.name, function.length);
         findings.push(Finding::new(path, function.line, what, "move straight pieces into functions with names"));
     }
+    findings.extend(globs(path, source));
     findings.extend(left_behind(path, source));
     findings.extend(panics(path, source));
     findings.extend(non_ascii(path, source));
     findings.extend(doc_fences(path, source));
+    findings
+}
+
+/// Also re-exports and those in tests, which clippy's `wildcard_imports` lets pass.
+fn globs(path: &str, source: &Source) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (offset, word) in source.identifiers() {
+        if word != "use" {
+            continue;
+        }
+        let statement = source.code[offset..].split(';').next().unwrap_or_default();
+        if statement.contains('*') {
+            let line = source.line_of(offset);
+            findings.push(Finding::new(
+                path,
+                line,
+                "glob import",
+                "name what is used, so that a reader sees where it comes from",
+            ));
+        }
+    }
     findings
 }
 
@@ -148,6 +170,14 @@ mod tests {
     #[test]
     fn header() {
         assert!(findings_at("crates/chunk/src/log.rs", "fn a() {}\n")[0].contains("no `//!`"));
+    }
+
+    /// Glob imports in every spelling, in tests as well.
+    #[test]
+    fn globs() {
+        fires("use super::*;\n", ":2: glob import");
+        fires("pub use a::{\n    b,\n    c::*,\n};\n", ":2: glob import");
+        fires("#[cfg(test)]\nmod tests {\n    use super::*;\n}\n", ":4: glob import");
     }
 
     /// Notes and switched-off tests that were left behind.
