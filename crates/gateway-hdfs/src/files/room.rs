@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// While no device has refused anything, what is known of all of them is asked for again after so long: devices report how full they are as
-/// often, and a new block costs no question about every device.
+/// While none of the devices is known to be full, they are asked about again after so long, and not for each new block: they report how full they
+/// are as often.
 const KNOWN_MAX: Duration = Duration::from_secs(1);
 
 /// Devices that refused bytes because they had no room.
@@ -40,15 +40,7 @@ impl Room {
     pub async fn is_gone(&self, client: &Client, file: &OpenFile, now: Time) -> bool {
         let asking = async { client.devices().await.map(|answer| answer.devices) };
         let Ok(devices) = self.devices(now, asking).await else { return false };
-        let refused = {
-            let mut refused = self.refused();
-            for device in devices.iter() {
-                if refused.get(&id(device)).is_some_and(|at| free(device) > at.saturating_add(MIB)) {
-                    refused.remove(&id(device));
-                }
-            }
-            refused.clone()
-        };
+        let refused = self.still_full(&devices);
         let takes = |device: &&Device| !device.missing && !device.out_of_service && device.drain.is_none();
         let has_room = |device: &&Device| free(device) >= MIB && !refused.contains_key(&id(device));
         let taking: Vec<&Device> = devices.iter().filter(takes).collect();
@@ -58,6 +50,15 @@ impl Room {
             // What the store says later is right in any case: it only takes longer.
             _ => fitting(client, file, taking).await.is_some_and(|fitting| !fitting.iter().any(has_room)),
         }
+    }
+
+    /// Those that refused something and have no more room since. One that left the store is forgotten.
+    fn still_full(&self, devices: &[Device]) -> BTreeMap<DeviceId, u64> {
+        let mut refused = self.refused();
+        let has_no_more =
+            |full, at: u64| devices.iter().any(|device| id(device) == full && free(device) <= at.saturating_add(MIB));
+        refused.retain(|full, at| has_no_more(*full, *at));
+        refused.clone()
     }
 
     /// All devices: what was told lately if none of them is known to have no room, else what `asking` tells.
@@ -97,9 +98,25 @@ fn free(device: &Device) -> u64 {
 mod tests {
     use super::{KNOWN_MAX, Room};
     use base::id::DeviceId;
-    use base::unit::Time;
+    use base::unit::{MIB, Time};
     use client::Device;
     use std::time::Duration;
+
+    /// Who refused something is full until it has more room than then, or has left the store.
+    #[test]
+    fn full_until_there_is_more_room() {
+        let room = Room::default();
+        let device = |number: u128, used: u64| Device {
+            device: number.into(),
+            capacity: 100 * MIB,
+            used: used * MIB,
+            ..Device::default()
+        };
+        room.refused().extend([(DeviceId(1), 3 * MIB), (DeviceId(2), 3 * MIB), (DeviceId(3), 3 * MIB)]);
+        let full = room.still_full(&[device(1, 96), device(2, 95), device(4, 100)]);
+        assert!(full.keys().eq([&DeviceId(1)]), "the second has 5 MiB, the third is gone: {full:?}");
+        assert!(room.still_full(&[]).is_empty() && room.refused().is_empty());
+    }
 
     /// Devices are asked about once a second, however many blocks are begun; each time while one of them is full.
     #[tokio::test]
