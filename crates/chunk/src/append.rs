@@ -1,9 +1,9 @@
 //! Changes: append, seal, fence, delete, release, and those of bags. Each is checked against the index, applied to it, put
 //! into the log and answered when the log has it.
 
+use crate::admission::LARGE;
 use crate::core::Core;
 use crate::format::{JOURNAL_PAYLOAD_MAX, Record, is_cell};
-use crate::held::LARGE;
 use crate::index::Recent;
 use crate::piece::Way;
 use crate::request::{Asking, Handling, Reply, Request};

@@ -5,7 +5,7 @@
 pub(crate) mod load;
 
 use crate::core::{Core, Purpose, REPLACE, RETRY};
-use crate::format::{CheckpointHeader, Place, VERSION};
+use crate::format::{CheckpointHeader, LogPosition, VERSION};
 use crate::index::Places;
 use crate::space::State;
 use base::checksum::{combine, crc32c};
@@ -154,9 +154,9 @@ impl Core {
         }
         let data = match self.space.current.and_then(|number| Some((number, self.space.segments.get(&number)?))) {
             Some((segment, known)) => {
-                Place { segment, incarnation: known.incarnation, block: known.end, last: self.data.last }
+                LogPosition { segment, incarnation: known.incarnation, block: known.end, last: self.data.last }
             }
-            None => Place { segment: 0, incarnation: self.next_sequence, block: 0, last: self.data.last },
+            None => LogPosition { segment: 0, incarnation: self.next_sequence, block: 0, last: self.data.last },
         };
         let journal = self.journal_place();
         let used = |state: State| matches!(state, State::Current | State::Closed);

@@ -1,10 +1,10 @@
 //! Engine state and its `pump`, which advances every operation that is ready. Requests are identified by tickets.
 
+use crate::admission::Admission;
 use crate::checkpoint::Checkpoint;
 use crate::commit::{Stream, Waiters};
 use crate::data::{DataLog, HURRIED_BYTES, SYNC_BYTES, SYNC_WAIT};
 use crate::early::EarlyLog;
-use crate::held::Held;
 use crate::index::{Index, Run};
 use crate::journal::JournalLog;
 use crate::read::Reading;
@@ -78,7 +78,7 @@ pub(crate) struct Core {
     /// Appends that wait for room, in order.
     pub waiting: VecDeque<Parked>,
     /// Large appends whose turn has not come.
-    pub held: Held,
+    pub admission: Admission,
     /// Seals that wait for room; they may use the reserve.
     pub waiting_seals: VecDeque<Parked>,
     /// Sequence number of the last deletion.
@@ -132,7 +132,7 @@ impl Core {
             checkpoint: Checkpoint::default(),
             readings: BTreeMap::new(),
             waiting: VecDeque::new(),
-            held: Held::default(),
+            admission: Admission::default(),
             waiting_seals: VecDeque::new(),
             deleted: 0,
             acknowledged: VecDeque::new(),
@@ -244,7 +244,7 @@ impl Core {
     /// Whether an append to this chunk waits, for room or for its turn.
     pub fn waits(&self, chunk: base::id::ChunkId) -> bool {
         let is_its = |parked: &Parked| matches!(&parked.request, Request::Append { chunk: its, .. } if *its == chunk);
-        self.held.has(chunk) || self.waiting.iter().any(is_its)
+        self.admission.has(chunk) || self.waiting.iter().any(is_its)
     }
 
     /// Takes out what waits, for room or for its turn, to change this chunk, in the order in which it came.
@@ -258,7 +258,7 @@ impl Core {
         };
         // What is kept back comes behind what waits for room, and a seal behind all appends.
         let mut given: Vec<Parked> = take_out(&mut self.waiting, is_its).into();
-        given.extend(self.held.take(is_its));
+        given.extend(self.admission.take(is_its));
         given.extend(take_out(&mut self.waiting_seals, is_its));
         given
     }
@@ -275,7 +275,7 @@ impl Core {
             _ => false,
         };
         let mut left = take_out(&mut self.waiting, is_theirs);
-        left.extend(self.held.take(is_theirs));
+        left.extend(self.admission.take(is_theirs));
         for parked in left {
             let text = "the session that pushed this chunk is over; it was not stored; push it in a new session";
             self.reply(parked.ticket, Err(Error::new(ErrorKind::Stale, text)));
@@ -394,7 +394,7 @@ impl Core {
             self.device
         );
         let mut tickets = self.waiters.give_up();
-        tickets.extend(self.held.give_up());
+        tickets.extend(self.admission.give_up());
         let parked = [&mut self.waiting, &mut self.waiting_seals];
         tickets.extend(parked.into_iter().flat_map(std::mem::take).map(|parked| parked.ticket));
         for ticket in tickets {

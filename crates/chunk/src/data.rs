@@ -243,7 +243,7 @@ impl Core {
         let yields = self.journal.has_waiters() && !self.data.has_waiters();
         let piled_up = self.has_piled_up();
         let wanted = self.checkpoint.waits_for()[0] > self.data.written
-            || !self.held.is_empty()
+            || !self.admission.is_empty()
             || !self.waiting.is_empty()
             || !self.waiting_seals.is_empty();
         if !yields || piled_up || wanted {
@@ -459,9 +459,9 @@ mod tests {
         core.waiting_seals.push_back(parked());
         assert_eq!(core.data_writes_max(), most);
         core.waiting_seals.clear();
-        core.held.push(chunk, parked());
+        core.admission.push(chunk, parked());
         assert_eq!(core.data_writes_max(), most);
-        core.held.give_up();
+        core.admission.give_up();
         core.data_log.bytes_ahead = core.settings.tails_max as usize + 1;
         assert_eq!(core.data_writes_max(), most);
         core.data_log.bytes_ahead = 0;

@@ -709,7 +709,7 @@ impl Record {
 
 /// A place in a stream of the log: everything before it is in the checkpoint, from it on must be scanned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct LogPosition {
     /// The segment that was written at that moment, if there was one.
     pub segment: u32,
     /// Its incarnation; segments of a higher one were opened later. If there was no segment: the next one to be used.
@@ -739,9 +739,9 @@ pub struct CheckpointHeader {
     /// CRC32C of the body.
     pub body_crc: u32,
     /// Where the scan of the data stream starts.
-    pub data: Place,
+    pub data: LogPosition,
     /// Where the scan of the journal starts.
-    pub journal: Place,
+    pub journal: LogPosition,
 }
 
 impl CheckpointHeader {
@@ -782,9 +782,9 @@ impl CheckpointHeader {
         }
         let (number, sequence, length, body_crc) = (reader.eight()?, reader.eight()?, reader.eight()?, reader.four()?);
         reader.four()?;
-        let mut place = || -> Option<Place> {
+        let mut place = || -> Option<LogPosition> {
             let (segment, block) = (reader.four()?, reader.four()?);
-            Some(Place { segment, block, incarnation: reader.eight()?, last: reader.eight()? })
+            Some(LogPosition { segment, block, incarnation: reader.eight()?, last: reader.eight()? })
         };
         let (data, journal) = (place()?, place()?);
         let base = if version == 1 { number } else { reader.eight()? };

@@ -7,7 +7,7 @@ mod format;
 mod remembered;
 mod snapshot;
 
-use crate::format::{DataHeader, Place, Record};
+use crate::format::{DataHeader, LogPosition, Record};
 use crate::piece::{record_max, tail_blocks};
 use crate::request::{Asking, BagStat, ChunkStat, Handling};
 use base::checksum::{combine, crc32c};
@@ -564,6 +564,6 @@ fn handled_in(pass: u32) -> Generation {
 /// Where both streams stood when a checkpoint was taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Places {
-    pub data: Place,
-    pub journal: Place,
+    pub data: LogPosition,
+    pub journal: LogPosition,
 }

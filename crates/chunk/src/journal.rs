@@ -1,7 +1,7 @@
 //! The journal stream: small records gathered into groups, one group in flight at a time.
 
 use crate::core::{Core, Purpose, journal_file};
-use crate::format::{EarlyHeader, GROUP_HEADER, GroupHeader, JOURNAL_PAYLOAD_MAX, Place, Record};
+use crate::format::{EarlyHeader, GROUP_HEADER, GroupHeader, JOURNAL_PAYLOAD_MAX, LogPosition, Record};
 use base::disk::{DiskError, Fill, Op};
 use base::limit::{BLOCK, FULL_WAIT};
 use base::planted::Planted;
@@ -221,16 +221,16 @@ impl Core {
 
     /// Behind the last group that is written or being written. Groups that follow may begin with records that are older than
     /// this moment.
-    pub fn journal_place(&self) -> Place {
+    pub fn journal_place(&self) -> LogPosition {
         let log = &self.journal_log;
         let in_flight = log.groups.front().filter(|_| log.in_flight);
         let last = in_flight.map_or(self.journal.written, |group| group.last);
         match log.current {
             Some((segment, block)) => {
                 let incarnation = log.segments.get(&segment).copied().unwrap_or(0);
-                Place { segment, incarnation, block, last }
+                LogPosition { segment, incarnation, block, last }
             }
-            None => Place { segment: 0, incarnation: self.next_sequence, block: 0, last },
+            None => LogPosition { segment: 0, incarnation: self.next_sequence, block: 0, last },
         }
     }
 

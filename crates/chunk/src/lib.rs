@@ -1,6 +1,7 @@
 //! Chunks on one device: log, index, recovery. A step function over `base::disk`: requests and finished operations go in,
 //! operations and replies come out. No threads, no sockets, no clock.
 
+mod admission;
 mod append;
 pub mod bag;
 mod checkpoint;
@@ -10,7 +11,6 @@ mod data;
 mod early;
 mod engine;
 pub mod format;
-mod held;
 mod index;
 mod journal;
 mod piece;

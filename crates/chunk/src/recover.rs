@@ -320,7 +320,7 @@ fn format(driver: &mut Driver<'_>, settings: &Settings, device: DeviceId) -> Res
         return Err(Error::new(ErrorKind::Invalid, format!("{fault}; give the device more room")));
     }
     let body = Index::default().encode_head(&[]);
-    let place = crate::format::Place { segment: 0, incarnation: 1, block: 0, last: 0 };
+    let place = crate::format::LogPosition { segment: 0, incarnation: 1, block: 0, last: 0 };
     let header = CheckpointHeader {
         version: VERSION,
         number: 1,

@@ -1,7 +1,7 @@
 //! Finding the log's records behind a checkpoint, in the order in which they were written, up to where they end.
 
 use crate::core::{data_file, journal_file};
-use crate::format::{DataHeader, GROUP_HEADER, GroupHeader, Place, Reader, Record};
+use crate::format::{DataHeader, GROUP_HEADER, GroupHeader, LogPosition, Reader, Record};
 use crate::recover::{Driver, READS};
 use base::checksum::crc32c;
 use base::disk::{FileKind, FileName};
@@ -145,7 +145,7 @@ impl Window<'_, '_> {
 }
 
 /// Where to look in a segment: the first block, and the incarnation if it is known.
-fn entry(number: u32, place: Place) -> (u32, Option<u64>) {
+fn entry(number: u32, place: LogPosition) -> (u32, Option<u64>) {
     if number == place.segment && place.block > 0 { (place.block, Some(place.incarnation)) } else { (0, None) }
 }
 
@@ -154,7 +154,7 @@ fn behind(
     driver: &mut Driver<'_>,
     kind: FileKind,
     files: &[(u32, u64)],
-    place: Place,
+    place: LogPosition,
     incarnation: impl Fn(&[u8]) -> Option<u64>,
 ) -> Vec<(u32, u64)> {
     let mut found = Vec::new();
@@ -173,7 +173,7 @@ fn behind(
 
 /// Whether a segment's first block says that there is nothing behind `place` in it: it is of an earlier life, or was never
 /// written, or punched. Otherwise opening would look into every segment of a large device.
-fn is_old(incarnation: Option<u64>, place: Place, block: Option<&[u8]>) -> bool {
+fn is_old(incarnation: Option<u64>, place: LogPosition, block: Option<&[u8]>) -> bool {
     match incarnation {
         Some(incarnation) => incarnation < place.incarnation,
         None => block.is_none_or(|bytes| bytes.iter().all(|byte| *byte == 0)),
@@ -186,7 +186,7 @@ pub(crate) fn scan_data(
     driver: &mut Driver<'_>,
     device: DeviceId,
     files: &[(u32, u64)],
-    place: Place,
+    place: LogPosition,
     thorough: bool,
 ) -> Vec<Scanned<DataHeader>> {
     let mut found = Vec::new();
@@ -246,7 +246,7 @@ pub(crate) fn scan_journal(
     driver: &mut Driver<'_>,
     device: DeviceId,
     files: &[(u32, u64)],
-    place: Place,
+    place: LogPosition,
     thorough: bool,
 ) -> Vec<Scanned<Group>> {
     let mut found = Vec::new();

@@ -10,7 +10,7 @@ use crate::output::Output;
 use base::error::Error;
 use base::unit::Time;
 use clap::Args;
-use client::Onlooker;
+use client::StatusQuery;
 use moment::Moment;
 use page::Page;
 use std::io::IsTerminal;
@@ -61,7 +61,7 @@ struct Look {
     page: Page,
 }
 
-async fn look(onlooker: &Onlooker, context: &Context) -> base::error::Result<Look> {
+async fn look(onlooker: &StatusQuery, context: &Context) -> base::error::Result<Look> {
     let (answer, page) = onlooker.look().await?;
     Ok(Look { at: context.clock.now(), answer, page: Page::read(&page) })
 }
@@ -69,7 +69,7 @@ async fn look(onlooker: &Onlooker, context: &Context) -> base::error::Result<Loo
 impl Top {
     /// Shows until a signal comes or the count is reached. A store that answers no more at the end is an error.
     pub async fn run(self, context: &Context) -> Result<Exit> {
-        let onlooker = Onlooker::connect(context.settings("top")?).await?;
+        let onlooker = StatusQuery::connect(context.settings("top")?).await?;
         let mut before = look(&onlooker, context).await?;
         let mut screen = Screen::open(context)?;
         let mut told = std::pin::pin!(os::signal::end());

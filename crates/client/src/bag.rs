@@ -2,8 +2,8 @@
 
 use crate::client::Client;
 use crate::consumer::{Consumer, ConsumerOptions};
+use crate::locality::Side;
 use crate::producer::{Producer, ProducerOptions};
-use crate::sides::Side;
 use base::error::{Error, ErrorKind, Result};
 use base::id::NodeId;
 use base::policy::Compression;

@@ -57,7 +57,7 @@ pub struct User {
 }
 
 /// A node that a client stands on: what is asked of it is a function call.
-pub struct Near {
+pub struct LocalNode {
     /// The node.
     pub node: NodeId,
     /// The link to it, of the session.
@@ -171,8 +171,8 @@ impl Client {
 
     /// A client on a node that keeps the metadata, which keeps the session open, too. `settings.address` is not looked at.
     /// Must be called within a tokio runtime.
-    pub fn over(near: Near, settings: Settings) -> Client {
-        let Near { node, link, session } = near;
+    pub fn on_local_node(near: LocalNode, settings: Settings) -> Client {
+        let LocalNode { node, link, session } = near;
         let Start { connector, surroundings, .. } = Start::of(settings, session);
         let given = vec![(node, Arc::new(Links::near(link.clone())))];
         let routes = Routes::new(connector, link, given, Some(node), surroundings.clock.clone());
@@ -181,8 +181,8 @@ impl Client {
 
     /// A client on a node that does not: connects to the one that does, at `settings.address`, and begins the session there.
     /// `Unreachable` if that does not answer.
-    pub async fn over_member(near: Near, settings: Settings) -> Result<Client> {
-        let Near { node, link, session } = near;
+    pub async fn on_member(near: LocalNode, settings: Settings) -> Result<Client> {
+        let LocalNode { node, link, session } = near;
         let Start { connector, address, renewal, surroundings } = Start::of(settings, session);
         let keeper = Link::connect(connector.net.clone(), &address, connector.settings.clone()).await?;
         let links = Links::made(keeper.clone(), &address, connector.settings.connections);

@@ -1,9 +1,9 @@
 //! Pulling chunks out of a bag: batch sampling over its devices, with several pulls open at once.
 
 use crate::bag::{Bag, LOOK_EVERY, Scope, follow};
-use crate::held::{Acknowledged, Chunk, Keeper, Key};
+use crate::leased_chunks::{Acknowledged, Chunk, Keeper, Key};
+use crate::locality::{SIDES, Side, Sides};
 use crate::pace::{self, Pace};
-use crate::sides::{SIDES, Side, Sides};
 use base::error::{Error, ErrorKind, Result};
 use base::id::ChunkId;
 use base::limit::UNANSWERED_MAX;

@@ -154,11 +154,11 @@ impl Flow {
             // A refused piece keeps its part of the window, so it must not wait for the next order.
             if !self.refused.is_empty() {
                 let answered = self.all_answered().await;
-                self.keep(answered);
+                self.record_error(answered);
             }
             tokio::select! {
                 biased;
-                Some(outcome) = self.in_flight.next(), if !self.in_flight.is_empty() => self.sort(outcome),
+                Some(outcome) = self.in_flight.next(), if !self.in_flight.is_empty() => self.on_append_result(outcome),
                 order = inbox.recv() => match order {
                     Some((request, order)) => request::within(request, self.carry_out(order)).await,
                     None => break,
@@ -166,7 +166,7 @@ impl Flow {
             }
         }
         let answered = self.all_answered().await;
-        self.keep(answered);
+        self.record_error(answered);
         self.synced.end(&self.client).await;
     }
 
@@ -174,7 +174,7 @@ impl Flow {
         match order {
             Order::Piece { bytes, sums, permits, ahead } => {
                 let sent = self.add(bytes, (sums, ahead), permits).await;
-                self.keep(sent);
+                self.record_error(sent);
             }
             Order::Flush(reply) => self.mark(None, reply),
             Order::Sync { last, sums, permits, reply } => match self.send_synced(last, sums, permits).await {
@@ -193,7 +193,7 @@ impl Flow {
     }
 
     /// Remembers the first error, which stays.
-    fn keep<T>(&mut self, result: Result<T>) {
+    fn record_error<T>(&mut self, result: Result<T>) {
         if let Err(error) = result {
             self.fail(error);
         }
@@ -438,14 +438,14 @@ impl Flow {
         let mut call: Calling = Box::pin(perform(link, append));
         // The first poll puts it into the link's queue, so pieces leave in their order; the rest of it needs no order.
         match poll_fn(|context| Poll::Ready(call.as_mut().poll(context))).await {
-            Poll::Ready(outcome) => self.sort(outcome),
+            Poll::Ready(outcome) => self.on_append_result(outcome),
             Poll::Pending => self.in_flight.push(call),
         }
         Ok(())
     }
 
     /// Forgets an append that went well; keeps one that may go better when those before it are there.
-    fn sort(&mut self, (append, result): Outcome) {
+    fn on_append_result(&mut self, (append, result): Outcome) {
         match result {
             Ok(answer) => {
                 let end = append.ask.offset.saturating_add(append.part.length());

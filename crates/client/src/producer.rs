@@ -1,8 +1,8 @@
 //! Pushing chunks into a bag: many on their way, each to the least busy of a few devices that answer.
 
 use crate::bag::{Bag, LOOK_EVERY, Scope, follow};
+use crate::locality::{SIDES, Side, Sides};
 use crate::room::Pauses;
-use crate::sides::{SIDES, Side, Sides};
 use base::env::Random;
 use base::error::{Error, ErrorKind, Result};
 use base::id::ChunkId;
@@ -464,7 +464,7 @@ fn unknown(chunk: ChunkId, error: &Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::{AVOIDED, Load, Member};
-    use crate::sides::{SIDES, Side, Sides};
+    use crate::locality::{SIDES, Side, Sides};
     use base::unit::Time;
     use sim::random::SimRandom;
     use std::collections::VecDeque;

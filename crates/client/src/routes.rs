@@ -3,7 +3,7 @@
 //! Names, sessions and bags as wholes are asked at the node that keeps the metadata; what is on a device, at the node that has it.
 
 use crate::hosts::Host;
-use crate::sides::Side;
+use crate::locality::Side;
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, NodeId};

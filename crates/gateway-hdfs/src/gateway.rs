@@ -2,7 +2,7 @@
 
 use crate::cluster::state::Cluster;
 use crate::files::table::Files;
-use crate::names::known::Known;
+use crate::names::directory_cache::DirectoryCache;
 use crate::names::walks::Walks;
 use crate::rpc::shared::Rpc;
 use crate::transfer::source::Reads;
@@ -79,7 +79,7 @@ pub struct Gateway {
     /// What connections that carry calls share.
     pub(crate) rpc: Rpc,
     /// Directories that were looked up lately.
-    pub(crate) known: Known,
+    pub(crate) known: DirectoryCache,
     /// Walks through trees that are under way.
     pub(crate) walks: Walks,
     /// Blocks whose bytes are read for a checksum, and to compare them.

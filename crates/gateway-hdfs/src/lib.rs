@@ -3,13 +3,13 @@
 
 mod caller;
 mod cluster;
-mod door;
 mod files;
 mod gateway;
+mod hdfs_attributes;
+mod listener;
 mod memory;
 pub mod message;
 mod names;
-mod note;
 mod refusal;
 mod rpc;
 mod serve;
@@ -18,5 +18,5 @@ mod transfer;
 
 pub use caller::Caller;
 pub use gateway::{Gateway, Settings};
-pub use note::Note;
+pub use hdfs_attributes::HdfsAttributes;
 pub use refusal::Refusal;

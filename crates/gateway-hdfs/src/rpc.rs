@@ -7,7 +7,7 @@ mod dispatch;
 mod frame;
 mod methods;
 mod outgoing;
-mod retries;
+mod retry_cache;
 pub(crate) mod shared;
 
 pub use connection::Connection;

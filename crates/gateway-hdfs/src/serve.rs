@@ -1,7 +1,7 @@
 //! A gateway from its start to its end.
 
 use crate::gateway::{Gateway, Settings};
-use crate::{door, files};
+use crate::{files, listener};
 use base::limit::HDFS_SUMS_MAX;
 use base::net::{Boxed, Listener};
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl Gateway {
         };
         let gateway = Arc::new(gateway);
         let leases = tokio::spawn(files::watch(Arc::downgrade(&gateway)));
-        door::run(gateway.clone(), listener, connections, shutdown).await;
+        listener::run(gateway.clone(), listener, connections, shutdown).await;
         leases.abort();
         files::close_all(&gateway).await;
     }

@@ -2,19 +2,19 @@
 
 mod bags;
 mod bare;
-mod card;
 mod compressed;
 mod curves;
 mod drains;
 mod files;
 mod ground;
 mod joins;
-mod kept;
 mod limiter;
 mod links;
 mod load;
 mod memory;
+mod nic;
 mod pace;
+mod pattern_disk;
 mod plot;
 mod row;
 mod world;

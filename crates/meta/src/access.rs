@@ -4,7 +4,7 @@
 use crate::format::InodeRecord;
 use crate::key::Key;
 use crate::path::Path;
-use crate::request::{NewInode, Place, PutFile, Request, User};
+use crate::request::{FileRef, NewInode, PutFile, Request, User};
 use crate::state::State;
 use base::acl::AclEntry;
 use base::attributes::NewAttributes;
@@ -132,17 +132,17 @@ impl State {
             }
             Request::Lookup { path, wanted, .. } => self.permit(path, *wanted),
             Request::List { path, .. } | Request::DiskUsage { path, .. } => self.permit_looking_in(path),
-            Request::Locate { file: Place::Path(path), .. } | Request::GetXattrs { path, .. } => {
+            Request::Locate { file: FileRef::Path(path), .. } | Request::GetXattrs { path, .. } => {
                 self.permit(path, READS)
             }
-            Request::Locate { file: Place::Inode(inode), .. } => self.permit_inode(*inode, READ),
+            Request::Locate { file: FileRef::Inode(inode), .. } => self.permit_inode(*inode, READ),
             Request::PathOf { inode } => self.permit_inode(*inode, 0),
             Request::Mkdir { path, new, .. } => self.permit_making(path, Making::Directory, new),
             Request::Create { path, overwrite, new, .. } => self.permit_making(path, Making::file(*overwrite), new),
-            Request::AppendOpen { file: Place::Path(path), .. } | Request::Truncate { path, .. } => {
+            Request::AppendOpen { file: FileRef::Path(path), .. } | Request::Truncate { path, .. } => {
                 self.permit(path, WRITES)
             }
-            Request::AppendOpen { file: Place::Inode(inode), .. } | Request::Fence { inode, .. } => {
+            Request::AppendOpen { file: FileRef::Inode(inode), .. } | Request::Fence { inode, .. } => {
                 self.permit_inode(*inode, WRITE)
             }
             Request::Rename { from, to, removes, .. } => {

@@ -6,7 +6,7 @@ use crate::convert;
 use crate::format::{BagNameRecord, BagRecord};
 use crate::key::{Key, after_prefix};
 use crate::path::check_bag_name;
-use crate::place;
+use crate::placement;
 use crate::reply::Reply;
 use crate::request::{BagInfo, BagState, Carried};
 use crate::state::{State, missing};
@@ -39,7 +39,7 @@ impl State {
                 format!("a bag's chunks have {BLOCK} to {BAG_CHUNK_MAX} bytes, not {chunk_size}; the bag was not made");
             return Err(Error::new(ErrorKind::Invalid, text));
         }
-        let members = place::place_bag(&self.candidates()?, policy)?;
+        let members = placement::place_bag(&self.candidates()?, policy)?;
         let bag = self.next_bag();
         let record = BagRecord {
             name: name.to_string(),

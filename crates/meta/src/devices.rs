@@ -2,7 +2,7 @@
 
 use crate::format::DeviceRecord;
 use crate::key::{Key, after_prefix, wide_at};
-use crate::place::{self, Candidate};
+use crate::placement::{self, Candidate};
 use crate::reply::Reply;
 use crate::request::{DeviceInfo, DeviceUse};
 use crate::state::{State, missing};
@@ -170,7 +170,7 @@ impl State {
             let last = last[of as usize];
             let behind = known.range((Bound::Excluded(last), Bound::Unbounded)).chain(known.range(..=last));
             let usable = behind.filter(|(_, device)| self.is_usable(device)).map(|(_, device)| candidate(device));
-            let next = usable.filter(|candidate| place::takes_column(candidate, policy, room)).take(CHOSEN_FROM);
+            let next = usable.filter(|candidate| placement::takes_column(candidate, policy, room)).take(CHOSEN_FROM);
             let candidates: Vec<Candidate> = next.collect();
             if let Some(last) = candidates.last().filter(|_| candidates.len() >= columns) {
                 self.devices.last[of as usize] = last.device;

@@ -8,10 +8,10 @@ use crate::format::{ExtentRecord, GroupRecord, InodeRecord, KeptRecord, NameReco
 use crate::key::Key;
 use crate::names::{Found, gone};
 use crate::path::Path;
-use crate::place::{self, Candidate};
+use crate::placement::{self, Candidate};
 use crate::quota::{Load, Taken};
 use crate::reply::Reply;
-use crate::request::{Began, FileHandle, NewGroup, NewInode, Orphan, Place, Refused};
+use crate::request::{Began, FileHandle, FileRef, NewGroup, NewInode, Orphan, Refused};
 use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, DeviceId, Generation, GroupId, InodeId, SessionId};
@@ -38,7 +38,7 @@ impl State {
         }
         // A group of one column is a file's first, which is short, or a file's on one device, which goes on elsewhere no sooner.
         let room = if wanted == 1 { self.widths.narrow } else { self.widths.full };
-        let devices = place::place_columns(&candidates, policy, wanted, room, self.random.next())?;
+        let devices = placement::place_columns(&candidates, policy, wanted, room, self.random.next())?;
         let mut columns = Vec::with_capacity(devices.len());
         for device in devices {
             self.devices.place(device, wanted);
@@ -64,9 +64,9 @@ impl State {
         let of = if before.is_none() { GroupOf::File } else { GroupOf::LongFile };
         let candidates = match refused.devices().next().is_none() {
             true => self.next_candidates(of, policy, (columns, room))?,
-            false => place::without(self.candidates()?, policy, refused),
+            false => placement::without(self.candidates()?, policy, refused),
         };
-        let possible = place::columns_possible(&candidates, policy, self.widths.full);
+        let possible = placement::columns_possible(&candidates, policy, self.widths.full);
         let possible = possible.min(columns_max).min(self.widths.columns_max);
         let (group, record) = self.allocate(candidates, policy, self.widths.columns(before, possible))?;
         self.put(&Key::Group(group.group), &GroupRecord { references: 1, ..record });
@@ -155,15 +155,15 @@ impl State {
     pub fn append_open(
         &mut self,
         session: SessionId,
-        file: &Place,
+        file: &FileRef,
         holder: &str,
         (began, at): (Option<Began>, Option<Generation>),
     ) -> Result<Reply> {
         check_holder(holder)?;
         let path = match file {
-            Place::Path(path) => path.clone(),
+            FileRef::Path(path) => path.clone(),
             // Its name is looked up in the same step: no rename comes in between.
-            Place::Inode(inode) => Path::parse(&self.path_of(*inode)?.ok_or_else(|| gone(*inode))?)?,
+            FileRef::Inode(inode) => Path::parse(&self.path_of(*inode)?.ok_or_else(|| gone(*inode))?)?,
         };
         let Found { inode, mut record, policy } = self.find_file(&path)?;
         // Whoever goes on with a file has it still: it was not taken from him since, and he has not closed it.

@@ -5,7 +5,7 @@ use crate::format::{ExtentRecord, InodeRecord, WriterRecord};
 use crate::key::{Key, after_prefix};
 use crate::names::gone;
 use crate::reply::Reply;
-use crate::request::{Extent, Located, NewGroup, Place};
+use crate::request::{Extent, FileRef, Located, NewGroup};
 use crate::state::{State, missing};
 use base::error::{ErrorKind, Result};
 use base::id::{GroupId, InodeId};
@@ -50,13 +50,13 @@ impl Groups {
 
 impl State {
     /// Answers `Locate`.
-    pub fn locate(&mut self, file: &Place, offset: u64, length: u64) -> Result<Reply> {
+    pub fn locate(&mut self, file: &FileRef, offset: u64, length: u64) -> Result<Reply> {
         let (inode, record) = match file {
-            Place::Path(path) => {
+            FileRef::Path(path) => {
                 let found = self.find_file(path)?;
                 (found.inode, found.record)
             }
-            Place::Inode(inode) => {
+            FileRef::Inode(inode) => {
                 let record: InodeRecord = self.layers.record(&Key::Inode(*inode))?.ok_or_else(|| gone(*inode))?;
                 if record.directory || record.parent == 0 {
                     return Err(gone(*inode));

@@ -3,7 +3,7 @@
 use crate::convert;
 use crate::key::Key;
 use crate::path::Path;
-use crate::place;
+use crate::placement;
 use crate::reply::Reply;
 use crate::state::State;
 use base::error::Result;
@@ -12,7 +12,7 @@ use base::policy::Policy;
 impl State {
     /// Does `SetPolicy`.
     pub fn set_policy(&mut self, path: &Path, policy: Policy) -> Result<Reply> {
-        place::check(policy)?;
+        placement::check(policy)?;
         let mut found = self.find(path)?;
         if convert::policy(found.record.policy) != policy {
             found.record.policy = (policy != Policy::default()).then(|| convert::policy_record(policy));

@@ -38,7 +38,7 @@ pub struct Asked {
 
 /// A file by its path or by its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum FileRef {
     /// Whatever has this name now.
     Path(Path),
     /// This file, whatever its name is.
@@ -244,7 +244,7 @@ pub enum Request {
     /// Leases a file to the caller, to write on at its end in a new group of one column. `Handle`.
     AppendOpen {
         /// The file.
-        file: Place,
+        file: FileRef,
         /// Who holds it in a gateway's protocol; empty: nobody in particular.
         holder: String,
         /// Where that holder began, if it goes on with what it has open through another gateway.
@@ -335,7 +335,7 @@ pub enum Request {
     /// Where a range of a file is. `Located`.
     Locate {
         /// The file.
-        file: Place,
+        file: FileRef,
         /// Where the range begins.
         offset: u64,
         /// How long it is; may reach beyond the end.

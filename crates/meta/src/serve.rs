@@ -2,7 +2,7 @@
 
 use crate::path::Path;
 use crate::reply::Reply;
-use crate::request::{Caller, Place, Request, Totals};
+use crate::request::{Caller, FileRef, Request, Totals};
 use crate::state::State;
 use base::error::Result;
 
@@ -100,7 +100,7 @@ impl Request {
     pub fn paths(&self) -> Vec<&Path> {
         match self {
             Request::Create { path, .. }
-            | Request::AppendOpen { file: Place::Path(path), .. }
+            | Request::AppendOpen { file: FileRef::Path(path), .. }
             | Request::Delete { path, .. }
             | Request::SetAttributes { path, .. }
             | Request::SetXattr { path, .. }

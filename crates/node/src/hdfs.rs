@@ -11,7 +11,7 @@ use base::limit::CALL_SILENCE_MAX;
 use base::net::{Listener, Net};
 use base::permission::{Denied, SUPERUSERS_GROUP};
 use base::request::Noting;
-use client::{Client, Near};
+use client::{Client, LocalNode};
 use gateway_hdfs::Gateway;
 use meta::Caller;
 use meta::request::User;
@@ -87,7 +87,7 @@ impl Hdfs {
         let user = User { name, groups };
         node.metadata()?.keep_open(session);
         node.metadata()?.ask_for(Caller { session, call: 0, floor: 0 }, meta::Request::OpenSession { user }).await?;
-        let client = Client::over(given.near(session), given.around(String::new()));
+        let client = Client::on_local_node(given.near(session), given.around(String::new()));
         let task = tokio::spawn(Gateway::serve(given.settings(client), listener, stopped));
         Ok(Hdfs { node, session: Some(session), task })
     }
@@ -118,7 +118,7 @@ async fn serve_as_member(
     loop {
         let session = SessionId(given.random.wide());
         let begun = async {
-            let client = Client::over_member(given.near(session), given.around(keeper.clone())).await?;
+            let client = Client::on_member(given.near(session), given.around(keeper.clone())).await?;
             if !is_told && let Some(trouble) = cannot_speak(&client).await {
                 is_told = true;
                 (given.on_trouble)(trouble);
@@ -171,7 +171,9 @@ async fn cannot_speak(client: &Client) -> Option<String> {
 fn no_superuser(error: &Error) -> Option<String> {
     let Some(Denied::Superuser { user }) = Denied::read(error) else { return None };
     Some(format!(
-        "user {user}, who runs this node, is no superuser of the node that keeps the metadata, so the HDFS gateway here may not ask for its          clients, and whatever they ask is refused; run this node as the user who runs that one, or take {user} into the group          {SUPERUSERS_GROUP} on this machine, and start it again"
+        "user {user}, who runs this node, is no superuser of the node that keeps the metadata, so the HDFS gateway here may not ask for \
+         its clients, and whatever they ask is refused; run this node as the user who runs that one, or take {user} into the group \
+         {SUPERUSERS_GROUP} on this machine, and start it again"
     ))
 }
 
@@ -181,9 +183,9 @@ async fn stop(stopped: &mut watch::Receiver<bool>) {
 }
 
 impl Given {
-    fn near(&self, session: SessionId) -> Near {
+    fn near(&self, session: SessionId) -> LocalNode {
         let link = Link::local(Arc::new(NodeService(self.node.clone())), session);
-        Near { node: self.node.id, link, session }
+        LocalNode { node: self.node.id, link, session }
     }
 
     fn around(&self, address: String) -> client::Settings {
@@ -233,6 +235,7 @@ mod tests {
         let denied = |user: &str| Error::from(Denied::Superuser { user: user.to_string() });
         let trouble = no_superuser(&denied("ada")).expect("it is one");
         assert!(trouble.starts_with("user ada, who runs this node, is no superuser"), "{trouble}");
+        assert!(!trouble.contains("  "), "{trouble}");
         assert_eq!(no_superuser(&Error::new(ErrorKind::Unreachable, denied("ada").text())), None);
         assert_eq!(no_superuser(&Denied::Giver { user: "ada".to_string() }.into()), None);
     }

@@ -4,7 +4,7 @@
 use crate::identity::Identity;
 use crate::settings::{DeviceSetting, shown};
 use crate::world::World;
-use crate::{identity, places};
+use crate::{device_paths, identity};
 use base::error::{Error, ErrorKind, Result};
 use base::id::NodeId;
 use base::policy::Class;
@@ -78,7 +78,7 @@ pub fn copy(
             _ => copies.push(device),
         }
     }
-    for name in [identity::FILE, places::FILE] {
+    for name in [identity::FILE, device_paths::FILE] {
         let text = world.read_text(&directory.join(name))?;
         for device in &copies {
             if let Err(error) = world.replace(&device.directory.join(name), text.as_bytes(), backend) {
@@ -94,7 +94,7 @@ pub fn copy(
 
 #[cfg(test)]
 mod tests {
-    use super::{copy, identity, places};
+    use super::{copy, device_paths, identity};
     use crate::identity::Identity;
     use crate::settings::DeviceSetting;
     use crate::world::{OsWorld, World};
@@ -113,7 +113,7 @@ mod tests {
         };
         let (itself, other) = (start(&own), start(&others));
         std::fs::create_dir_all(&new).expect("made");
-        std::fs::write(own.join(places::FILE), "places").expect("written");
+        std::fs::write(own.join(device_paths::FILE), "places").expect("written");
         let setting = |directory: &std::path::PathBuf| DeviceSetting {
             directory: directory.clone(),
             class: Class::Ssd,
@@ -123,7 +123,7 @@ mod tests {
         let notes = copy(&OsWorld, &own, &devices, |_| true, Backend::Threads).expect("copied");
         let read = |directory| Identity::read(&OsWorld, directory).expect("readable");
         assert_eq!((read(&others), read(&new)), (Some(other), Some(itself)));
-        assert!(new.join(places::FILE).exists() && !others.join(places::FILE).exists());
+        assert!(new.join(device_paths::FILE).exists() && !others.join(device_paths::FILE).exists());
         let [note] = &notes[..] else { panic!("{notes:?}") };
         assert!(note.contains(identity::FILE) && note.contains(&other.node.to_string()), "{note}");
         std::fs::remove_dir_all(&root).expect("removed");

@@ -16,7 +16,7 @@ use base::policy::Class;
 use base::unit::MIB;
 use bytes::Bytes;
 use chunk::{Check, Effect, Engine, Opened, Reply, Request, Usage};
-use meta::request::{NewGroup, Place};
+use meta::request::{FileRef, NewGroup};
 use net::cells::Stored;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -477,7 +477,7 @@ impl Names {
     }
 
     fn locate(&mut self, path: &str, offset: u64) -> Result<meta::request::Located> {
-        let file = Place::Path(meta::Path::parse(path)?);
+        let file = FileRef::Path(meta::Path::parse(path)?);
         let request = meta::Request::Locate { file, offset, length: u64::MAX - offset };
         match self.ask(request)? {
             meta::Reply::Located(located) => Ok(located),

@@ -2,8 +2,8 @@
 //! in use: a disk that is not mounted, or a setting that was left out once, must not begin a second store. So each device notes where its
 //! metadata are, in a small text file.
 
+use crate::device_paths::absolute;
 use crate::identity;
-use crate::places::absolute;
 use crate::settings::{DeviceSetting, shown};
 use crate::world::World;
 use base::error::{Error, ErrorKind, Result};

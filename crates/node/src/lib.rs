@@ -3,6 +3,8 @@
 mod console;
 mod control;
 mod device;
+mod device_handle;
+mod device_paths;
 mod exposition;
 mod hdfs;
 mod health;
@@ -21,8 +23,6 @@ mod metrics;
 mod neighbours;
 mod node;
 mod peers;
-mod place;
-mod places;
 mod serve;
 mod service;
 mod settings;
@@ -33,8 +33,8 @@ mod translate;
 mod troubles;
 mod world;
 
+pub use device_paths::Missing;
 pub use loan::Loans;
-pub use places::Missing;
 pub use serve::{Running, start};
 pub use settings::{Cluster, DeviceSetting, Door, MetaPlace, PLACE_UNSAID, Settings};
 pub use world::{Ended, Open, OsWorld, Turn, Work, World};

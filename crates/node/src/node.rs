@@ -3,6 +3,8 @@
 
 use crate::control::orders::Jobs;
 use crate::device::Device;
+use crate::device_handle::DeviceHandle;
+use crate::device_paths::Missing;
 use crate::log::Log;
 use crate::membership::Membership;
 use crate::metadata::Metadata;
@@ -10,8 +12,6 @@ use crate::metered::DiskStats;
 use crate::metrics::Metrics;
 use crate::neighbours::Neighbours;
 use crate::peers::Peers;
-use crate::place::Place;
-use crate::places::Missing;
 use crate::troubles::Troubles;
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
@@ -113,7 +113,7 @@ impl Node {
     }
 
     /// Whether it is the node that keeps the metadata who orders, which alone may.
-    pub fn may_order(&self, asker: Asker) -> Result<()> {
+    pub fn check_is_keeper(&self, asker: Asker) -> Result<()> {
         if self.membership().is_some_and(|membership| membership.is_keeper(asker)) {
             return Ok(());
         }
@@ -126,14 +126,14 @@ impl Node {
     }
 
     /// A device of the store, wherever it is. `Unreachable` if it is on a node that was not heard of since this one started.
-    pub fn place(&self, id: DeviceId) -> Result<Place> {
+    pub fn device_handle(&self, id: DeviceId) -> Result<DeviceHandle> {
         if let Some(device) = self.devices.get(&id) {
-            return Ok(Place::Near(device.clone()));
+            return Ok(DeviceHandle::Local(device.clone()));
         }
         if let Role::Keeper(keeper) = &self.role
             && let Some(far) = keeper.peers.device(id)
         {
-            return Ok(Place::Far(far));
+            return Ok(DeviceHandle::Remote(far));
         }
         let is_missing = self.missing.iter().any(|missing| missing.device == id);
         if matches!(self.role, Role::Keeper(_)) && !is_missing {
@@ -147,13 +147,13 @@ impl Node {
     }
 
     /// All devices of the store that are known to be somewhere, near ones first.
-    pub fn places(&self) -> Vec<Place> {
-        let near = self.served().cloned().map(Place::Near);
+    pub fn device_handles(&self) -> Vec<DeviceHandle> {
+        let near = self.served().cloned().map(DeviceHandle::Local);
         let far = match &self.role {
             Role::Keeper(keeper) => keeper.peers.devices(),
             Role::Member(_) => Vec::new(),
         };
-        near.chain(far.into_iter().map(Place::Far)).collect()
+        near.chain(far.into_iter().map(DeviceHandle::Remote)).collect()
     }
 
     /// The devices that are the store's: those that were emptied and removed since the start are not.

@@ -1,7 +1,7 @@
 //! The other nodes as the one that keeps the metadata knows them: what each reported last, and the link to it.
 
 use crate::device::draining::Draining;
-use crate::place::Far;
+use crate::device_handle::RemoteDevice;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, NodeId};
 use base::limit::{NODE_SILENCE_MAX, NODES_MAX};
@@ -39,11 +39,11 @@ struct Marks {
 pub struct Peer {
     network: Arc<dyn Net>,
     settings: LinkSettings,
-    said: Mutex<Said>,
+    last_report: Mutex<LastReport>,
     link: tokio::sync::Mutex<Option<(String, Link)>>,
 }
 
-struct Said {
+struct LastReport {
     node: cluster::Node,
     devices: Vec<file::Device>,
     heard: Time,
@@ -79,9 +79,11 @@ impl Peers {
             Some(peer) => peer.heard(node, devices.clone()),
             None => {
                 let now = self.settings.clock.now();
-                let said = Said { node, devices: devices.clone(), heard: now, lost: false, told_silent: Vec::new() };
+                let said =
+                    LastReport { node, devices: devices.clone(), heard: now, lost: false, told_silent: Vec::new() };
                 let (network, settings) = (self.network.clone(), self.settings.clone());
-                let peer = Peer { network, settings, said: Mutex::new(said), link: tokio::sync::Mutex::default() };
+                let peer =
+                    Peer { network, settings, last_report: Mutex::new(said), link: tokio::sync::Mutex::default() };
                 self.peers.lock().unwrap_or_else(PoisonError::into_inner).insert(id, Arc::new(peer));
                 true
             }
@@ -104,11 +106,12 @@ impl Peers {
     }
 
     /// All devices of other nodes that are the store's.
-    pub fn devices(&self) -> Vec<Far> {
+    pub fn devices(&self) -> Vec<RemoteDevice> {
         let mut found = Vec::new();
         for peer in self.all() {
-            let devices = peer.said().devices.iter().map(|device| DeviceId(device.device.value())).collect::<Vec<_>>();
-            found.extend(devices.into_iter().map(|device| Far { device, peer: peer.clone() }));
+            let devices =
+                peer.last_report().devices.iter().map(|device| DeviceId(device.device.value())).collect::<Vec<_>>();
+            found.extend(devices.into_iter().map(|device| RemoteDevice { device, peer: peer.clone() }));
         }
         let marks = self.marks();
         found.retain(|far| !marks.removed.contains(&far.device));
@@ -116,9 +119,9 @@ impl Peers {
     }
 
     /// The device of this id, if it is on another node.
-    pub fn device(&self, device: DeviceId) -> Option<Far> {
-        let peer = self.all().into_iter().find(|peer| peer.said_of(device).is_some())?;
-        Some(Far { device, peer })
+    pub fn device(&self, device: DeviceId) -> Option<RemoteDevice> {
+        let peer = self.all().into_iter().find(|peer| peer.last_report_of(device).is_some())?;
+        Some(RemoteDevice { device, peer })
     }
 
     /// A node was refused. Whether that is worth saying: it was not for the same reason before.
@@ -156,12 +159,12 @@ impl Peers {
     }
 
     /// How far the drain of a device has come; `said` is what its node says of it, which does nothing by itself.
-    pub fn drain_of(&self, far: &Far, said: Option<wire::DrainState>) -> Option<wire::DrainState> {
+    pub fn drain_of(&self, far: &RemoteDevice, said: Option<wire::DrainState>) -> Option<wire::DrainState> {
         self.marks().drains.get(&far.device).map(Draining::state).or(said)
     }
 
     /// The device is none of the store's any more.
-    pub fn removed(&self, far: &Far) {
+    pub fn removed(&self, far: &RemoteDevice) {
         let mut marks = self.marks();
         marks.drains.remove(&far.device);
         marks.removed.insert(far.device);
@@ -179,39 +182,40 @@ impl Peers {
 }
 
 impl Peer {
-    fn said(&self) -> MutexGuard<'_, Said> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    fn last_report(&self) -> MutexGuard<'_, LastReport> {
+        self.last_report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// It reported. Whether it was away in between.
     fn heard(&self, node: cluster::Node, devices: Vec<file::Device>) -> bool {
         let away = !self.is_reachable();
         let now = self.settings.clock.now();
-        let mut said = self.said();
+        let mut said = self.last_report();
         let returned = away || said.node.incarnation != node.incarnation || said.devices.len() != devices.len();
-        *said = Said { node, devices, heard: now, lost: false, told_silent: std::mem::take(&mut said.told_silent) };
+        *said =
+            LastReport { node, devices, heard: now, lost: false, told_silent: std::mem::take(&mut said.told_silent) };
         returned
     }
 
     /// Its name, for people.
     pub fn name(&self) -> String {
-        self.said().node.name.clone()
+        self.last_report().node.name.clone()
     }
 
     /// Where it is reached, `host:port`.
     pub fn address(&self) -> String {
-        self.said().node.address.clone()
+        self.last_report().node.address.clone()
     }
 
     /// Which start of which node it is.
     pub fn incarnation(&self) -> (NodeId, u64) {
-        let said = self.said();
+        let said = self.last_report();
         (NodeId(said.node.node.value()), said.node.incarnation)
     }
 
     /// What it reported of a device.
-    pub fn said_of(&self, device: DeviceId) -> Option<file::Device> {
-        self.said().devices.iter().find(|said| said.device.value() == device.0).cloned()
+    pub fn last_report_of(&self, device: DeviceId) -> Option<file::Device> {
+        self.last_report().devices.iter().find(|said| said.device.value() == device.0).cloned()
     }
 
     /// Where a device of it is, for people.
@@ -221,22 +225,22 @@ impl Peer {
 
     /// How long it has been silent.
     pub fn silent_for(&self) -> std::time::Duration {
-        self.settings.clock.now().since(self.said().heard)
+        self.settings.clock.now().since(self.last_report().heard)
     }
 
     /// Whether it is worth asking: it reported lately, and answered since then.
     pub fn is_reachable(&self) -> bool {
-        !self.said().lost && self.silent_for() <= NODE_SILENCE_MAX
+        !self.last_report().lost && self.silent_for() <= NODE_SILENCE_MAX
     }
 
     /// Whether these are the nodes that it was told last to be silent.
     pub fn knows_silent(&self, silent: &[NodeId]) -> bool {
-        self.said().told_silent == silent
+        self.last_report().told_silent == silent
     }
 
     /// Notes which nodes it is told to be silent.
     pub fn told_silent(&self, silent: Vec<NodeId>) {
-        self.said().told_silent = silent;
+        self.last_report().told_silent = silent;
     }
 
     /// Asks it. One that does not answer is not asked again before it reports.
@@ -250,7 +254,7 @@ impl Peer {
         };
         match answer {
             Err(error) if error.kind() == ErrorKind::Unreachable => {
-                self.said().lost = true;
+                self.last_report().lost = true;
                 *self.link.lock().await = None;
                 Err(self.away(error.text()))
             }
@@ -259,7 +263,7 @@ impl Peer {
     }
 
     async fn link(&self) -> Result<Link> {
-        let address = self.said().node.address.clone();
+        let address = self.last_report().node.address.clone();
         let mut link = self.link.lock().await;
         if let Some((at, link)) = &*link
             && *at == address
@@ -277,7 +281,7 @@ impl Peer {
     }
 
     fn away(&self, why: &str) -> Error {
-        let said = self.said();
+        let said = self.last_report();
         let text = format!(
             "node {} at {} cannot be reached ({why}); what is on it is safe there and comes back with it; everything else is \
              served; start it again, or look at the network",

@@ -3,6 +3,7 @@
 use crate::control::orders::Jobs;
 use crate::control::{self, cluster};
 use crate::device::{self, Device, Started};
+use crate::device_paths::{DevicePaths, Missing, Standing, left_out, left_out_as_it_is};
 use crate::hdfs::{self, Hdfs};
 use crate::identity::Identity;
 use crate::keeping::metadata_directory;
@@ -15,7 +16,6 @@ use crate::metrics::Metrics;
 use crate::neighbours::Neighbours;
 use crate::node::{Keeper, Node, Role};
 use crate::peers::Peers;
-use crate::places::{Missing, Places, Standing, left_out, left_out_as_it_is};
 use crate::service::NodeService;
 use crate::settings::{DeviceSetting, Door, Settings, identity_in, shown};
 use crate::troubles::Troubles;
@@ -176,8 +176,8 @@ fn pool_of(settings: &Settings) -> Pool {
 }
 
 /// Where devices were at the last start, without those that somebody said are gone for good; but one that is there is not.
-fn places_of(settings: &Settings, world: &dyn World, directory: &Path, notes: &mut Vec<String>) -> Result<Places> {
-    let mut places = Places::read(world, directory)?;
+fn places_of(settings: &Settings, world: &dyn World, directory: &Path, notes: &mut Vec<String>) -> Result<DevicePaths> {
+    let mut places = DevicePaths::read(world, directory)?;
     for new in &settings.as_new {
         if !world.exists(&identity_in(new))? {
             places.forget(new);
@@ -193,7 +193,7 @@ fn places_of(settings: &Settings, world: &dyn World, directory: &Path, notes: &m
 }
 
 /// The node that keeps the metadata is one of the store's from now on; and it looks up whose the devices of its earlier starts are by now.
-async fn join(metadata: &Metadata, itself: NodeInfo, places: &mut Places) -> Result<()> {
+async fn join(metadata: &Metadata, itself: NodeInfo, places: &mut DevicePaths) -> Result<()> {
     let node = itself.node;
     metadata.ask(meta::Request::NodeJoin { node: itself }).await?;
     let known = devices_of(metadata).await?;
@@ -223,7 +223,7 @@ fn note_devices(
     settings: &Settings,
     world: &dyn World,
     directory: &Path,
-    places: &Places,
+    places: &DevicePaths,
     devices: &BTreeMap<DeviceId, Arc<Device>>,
 ) -> Result<Vec<String>> {
     places.write(world, settings.backend)?;
@@ -416,7 +416,7 @@ async fn open_devices(
     random: &dyn Random,
     metadata: Option<&Metadata>,
     node: NodeId,
-    places: &mut Places,
+    places: &mut DevicePaths,
 ) -> Result<OpenDevices> {
     let mut open = OpenDevices::default();
     let in_memory = given.settings.devices.iter().filter(|setting| setting.class == Class::Memory);
@@ -449,7 +449,7 @@ async fn open_devices(
         let Started { device, ended, opened } = match device::spawn(given.world, start) {
             Ok(started) => started,
             Err(error) => {
-                match places.removed_at(setting).filter(|_| Places::is_of_the_disk(&error) && is_ours()) {
+                match places.removed_at(setting).filter(|_| DevicePaths::is_of_the_disk(&error) && is_ours()) {
                     Some(device) => {
                         let state = format!("cannot be opened ({error})");
                         open.removed.push(left_out_as_it_is(&place, device, &state));

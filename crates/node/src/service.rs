@@ -58,7 +58,7 @@ impl Service for NodeService {
             whole::Damage::KIND | whole::Drain::KIND => node.in_steps(call),
             cluster::View::KIND | cluster::Report::KIND | cluster::FindSession::KIND => node.in_steps(call),
             cluster::DrainNode::KIND | cluster::RemoveNode::KIND => node.in_steps(call),
-            order::Fence::KIND..=order::Fetch::KIND => node.obey(call),
+            order::Fence::KIND..=order::Fetch::KIND => node.handle_control(call),
             session::NodeStatus::KIND => node.status(call),
             _ => node.ask_metadata(call),
         }

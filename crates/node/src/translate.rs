@@ -11,8 +11,8 @@ use base::permission::Wanted;
 use base::policy::{Class, Compression, Level, Policy};
 use base::unit::WallTime;
 use meta::request::{
-    Asked, BagInfo, BagState, Began, DIRECTORY_MODE, Entry, Extent, Limit, Located, NewGroup, NewInode, Place, PutFile,
-    Refused, Seen, User,
+    Asked, BagInfo, BagState, Began, DIRECTORY_MODE, Entry, Extent, FileRef, Limit, Located, NewGroup, NewInode,
+    PutFile, Refused, Seen, User,
 };
 use meta::{Path, Reply, Request};
 use net::message::{Ask, Done, Failure, Id, bag, file, kind_name, quota, session};
@@ -248,9 +248,9 @@ fn append(ask: file::Append) -> Result<Request> {
     let file::Append { inode, generation, asked, looked, .. } = ask;
     let began = (began_generation != 0).then_some(Began { length, generation: began_generation });
     let append = match inode {
-        0 => seen(looked, Request::AppendOpen { file: Place::Path(path(&text)?), holder, began, at: None }),
+        0 => seen(looked, Request::AppendOpen { file: FileRef::Path(path(&text)?), holder, began, at: None }),
         _ => {
-            let (file, at) = (Place::Inode(InodeId(inode)), Some(Generation(generation)));
+            let (file, at) = (FileRef::Inode(InodeId(inode)), Some(Generation(generation)));
             Request::AppendOpen { file, holder, began, at }
         }
     };
@@ -309,7 +309,7 @@ fn put_files(ask: file::PutFiles) -> Result<Request> {
 }
 
 fn locate(ask: file::Locate) -> Result<Request> {
-    let file = if ask.path.is_empty() { Place::Inode(InodeId(ask.inode)) } else { Place::Path(path(&ask.path)?) };
+    let file = if ask.path.is_empty() { FileRef::Inode(InodeId(ask.inode)) } else { FileRef::Path(path(&ask.path)?) };
     Ok(Request::Locate { file, offset: ask.offset, length: ask.length })
 }
 

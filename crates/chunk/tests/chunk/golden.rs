@@ -6,7 +6,8 @@ use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, Owner};
 use base::version::ProgramVersion;
 use bytes::Bytes;
 use chunk::format::{
-    CheckpointHeader, DataHeader, EARLY_HEADER, EarlyHeader, GROUP_HEADER, GroupHeader, Identity, Place, Reader, Record,
+    CheckpointHeader, DataHeader, EARLY_HEADER, EarlyHeader, GROUP_HEADER, GroupHeader, Identity, LogPosition, Reader,
+    Record,
 };
 use chunk::{Asking, Handling};
 use sim::random::SimRandom;
@@ -135,7 +136,7 @@ fn early_entry() -> Vec<u8> {
 }
 
 fn checkpoint() -> CheckpointHeader {
-    let place = |segment| Place { segment, incarnation: 10, block: 30, last: 99 };
+    let place = |segment| LogPosition { segment, incarnation: 10, block: 30, last: 99 };
     CheckpointHeader {
         version: 1,
         number: 8,

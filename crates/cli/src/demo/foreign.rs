@@ -10,7 +10,7 @@ use crate::exit::Result;
 use crate::show;
 use base::error::Error;
 use base::unit::show_bytes;
-use client::Onlooker;
+use client::StatusQuery;
 use harness::child::{Child, bound};
 use harness::stopwatch::Stopwatch;
 use serde_json::json;
@@ -88,7 +88,7 @@ impl Stage<'_> {
             return Ok(());
         };
         let context = at(self.context, self.store.address());
-        let (look, _) = Onlooker::connect(context.settings("demo")?).await?.look().await?;
+        let (look, _) = StatusQuery::connect(context.settings("demo")?).await?.look().await?;
         let address = format!("hdfs://{}", look.hdfs);
         self.say(&format!(
             "{} puts the tree as one file into {address}, and gets one that stormwell put",

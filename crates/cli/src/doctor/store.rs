@@ -4,7 +4,7 @@ use super::Check;
 use crate::context::Context;
 use base::error::{Error, ErrorKind, Result};
 use base::net::Net;
-use client::{LookAnswer, Onlooker};
+use client::{LookAnswer, StatusQuery};
 
 /// Everything about the address and the store there.
 pub async fn checks(context: &Context) -> Vec<Check> {
@@ -18,7 +18,7 @@ pub async fn checks(context: &Context) -> Vec<Check> {
 }
 
 async fn look(context: &Context) -> Result<(LookAnswer, String)> {
-    Onlooker::connect(context.settings("doctor")?).await?.look().await
+    StatusQuery::connect(context.settings("doctor")?).await?.look().await
 }
 
 /// Nobody answered: either the port is free, or somebody else has it.

@@ -44,7 +44,7 @@ impl Flow {
     pub(super) async fn all_answered(&mut self) -> Result<()> {
         loop {
             while let Some(outcome) = self.in_flight.next().await {
-                self.sort(outcome);
+                self.on_append_result(outcome);
             }
             self.check()?;
             if self.is_refused_by_another() {
@@ -100,7 +100,7 @@ impl Flow {
         refused.sort_by_key(|(append, _)| append.number);
         let mut refused = refused.into_iter();
         while let Some((append, error)) = refused.next() {
-            self.insist(append, error).await?;
+            self.retry_until_room(append, error).await?;
             self.check()?;
             if !self.refused.is_empty() {
                 self.refused.extend(refused);
@@ -111,7 +111,7 @@ impl Flow {
     }
 
     /// Asks again for an append all of whose predecessors are there, as long as only room is missing, or its device.
-    async fn insist(&mut self, mut append: Append, mut error: Error) -> Result<()> {
+    async fn retry_until_room(&mut self, mut append: Append, mut error: Error) -> Result<()> {
         let mut pauses = Pauses::default();
         loop {
             if error.kind() == ErrorKind::Full || self.is_gone(append.column, &error) {

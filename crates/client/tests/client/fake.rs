@@ -12,7 +12,7 @@ use base::error::{Error, ErrorKind, Result};
 use base::id::{NodeId, SessionId};
 use base::policy::Compression;
 use base::unit::{Time, WallTime};
-use client::{Client, Near, Settings};
+use client::{Client, LocalNode, Settings};
 use net::message::{Ask, Done, bag as bags, chunk as chunks, cluster, file as files, session};
 use net::{Body, Call, Credentials, Link, Payload, Responder, Service};
 use prost::Message;
@@ -151,7 +151,7 @@ impl Fake {
             connections: 2,
             silence_max: Duration::from_secs(10),
         };
-        Client::over(Near { node: NODE, link, session }, settings)
+        Client::on_local_node(LocalNode { node: NODE, link, session }, settings)
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {

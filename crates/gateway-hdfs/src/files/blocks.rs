@@ -63,7 +63,7 @@ pub fn is_of_earlier(block: &ExtendedBlock, attributes: &Attributes) -> bool {
 
 /// What a block's number says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct NamedBlock {
     /// The file's number.
     pub inode: u64,
     /// Where within the file.
@@ -79,7 +79,7 @@ pub enum Base {
     Irregular(u32),
 }
 
-impl Place {
+impl NamedBlock {
     /// The first byte within the file that these attributes are of. None: no file is that long, or the block is not being written.
     pub fn byte(self, attributes: &Attributes, block_size: u64) -> Option<u64> {
         match self.base {
@@ -127,13 +127,13 @@ pub fn count_after(count: u32) -> u32 {
 }
 
 /// What a block's number says. None: it is none.
-pub fn place(block: u64) -> Option<Place> {
+pub fn place(block: u64) -> Option<NamedBlock> {
     let (inode, index) = ((block & (IRREGULAR - 1)) >> INDEX_BITS, block & INDEX_MASK);
     if block >> 63 != 0 || inode == 0 {
         return None;
     }
     let base = if block < IRREGULAR { Base::Regular(index) } else { Base::Irregular(index as u32) };
-    Some(Place { inode, base })
+    Some(NamedBlock { inode, base })
 }
 
 /// The first byte at a place. None: no file is that long.
@@ -168,7 +168,9 @@ pub fn place_of(byte: u64, block_size: u64) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Base, INDEX_BITS, IRREGULAR, PLAIN, Place, STEP, count_after, first_stamp, generation_of, irregular};
+    use super::{
+        Base, INDEX_BITS, IRREGULAR, NamedBlock, PLAIN, STEP, count_after, first_stamp, generation_of, irregular,
+    };
     use super::{last_stamp, number, number_at, place, place_of, start_of};
     use client::Attributes;
 
@@ -204,7 +206,7 @@ mod tests {
     fn irregular_numbers() {
         let attributes = Attributes { block_base: 77, block_number: 9, ..Attributes::default() };
         let named = place(irregular(6, 9)).expect("a block");
-        assert_eq!(named, Place { inode: 6, base: Base::Irregular(9) });
+        assert_eq!(named, NamedBlock { inode: 6, base: Base::Irregular(9) });
         assert_eq!((named.byte(&attributes, SIZE), named.end(SIZE)), (Some(77), None));
         assert_eq!(place(irregular(6, 8)).expect("a block").byte(&attributes, SIZE), None);
         assert_eq!(named.byte(&Attributes::default(), SIZE), None);

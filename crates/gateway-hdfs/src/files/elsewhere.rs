@@ -8,9 +8,9 @@ use super::making::{appended, created, opened};
 use super::open::{OpenFile, Opener};
 use crate::caller::Caller;
 use crate::gateway::Gateway;
+use crate::hdfs_attributes::HdfsAttributes;
 use crate::message::files::{Append, AppendAnswer, Create, CreateAnswer};
 use crate::message::hdfs::ExtendedBlock;
-use crate::note::Note;
 use crate::refusal::{FILE_NOT_FOUND, LEASE_EXPIRED, RETRIABLE, Refusal};
 use base::limit::HOLDER_MAX;
 use client::{Attributes, GoesOn, Looked, Seen};
@@ -24,7 +24,7 @@ pub async fn created_elsewhere(
     inode: u64,
 ) -> Result<CreateAnswer, Refusal> {
     let file = taken(gateway, inode, (&ask.holder, caller.machine())).await?;
-    Ok(created(gateway, &file, &Note::read(&file.attributes.note)))
+    Ok(created(gateway, &file, &HdfsAttributes::read(&file.attributes.note)))
 }
 
 /// The same of an append.
@@ -132,7 +132,7 @@ async fn taken_over(
         if writer.is_lost() {
             return Ok(None);
         }
-        let note = Note::read(&writer.attributes().note);
+        let note = HdfsAttributes::read(&writer.attributes().note);
         // Who opened it there is not known here; the owner is the next best guess.
         let user = attributes.owner.as_str().into();
         opened(gateway, writer, Opener { holder, user: &user, machine }, &path, &note)

@@ -6,12 +6,12 @@ use super::open::Block;
 use crate::caller::Caller;
 use crate::cluster::{datanode_of, this_datanode};
 use crate::gateway::{Gateway, POOL};
+use crate::hdfs_attributes::HdfsAttributes;
 use crate::message::hdfs::{DatanodeInfo, ExtendedBlock, LocatedBlock, LocatedBlocks, STORAGE_DISK, Token};
 use crate::message::located::{
     GetBlockLocations, GetBlockLocationsAnswer, GetReplicaVisibleLength, GetReplicaVisibleLengthAnswer,
 };
 use crate::names::file_for;
-use crate::note::Note;
 use crate::refusal::{ILLEGAL_ARGUMENT, REPLICA_NOT_FOUND, Refusal};
 use base::error::ErrorKind;
 use base::id::NodeId;
@@ -26,7 +26,7 @@ use std::ops::Range;
 #[derive(Clone, Copy)]
 struct File<'a> {
     attributes: &'a Attributes,
-    note: &'a Note,
+    note: &'a HdfsAttributes,
     /// Where its bytes are, if somebody said so already.
     extents: Option<&'a [Extent]>,
 }
@@ -37,7 +37,7 @@ pub async fn located(
     gateway: &Gateway,
     caller: &Caller,
     listed: Listed<'_>,
-    note: &Note,
+    note: &HdfsAttributes,
 ) -> Result<LocatedBlocks, Refusal> {
     let Listed { attributes, extents } = listed;
     let length = caller.share.aside(visible_length(gateway, attributes)).await?;
@@ -86,7 +86,7 @@ pub async fn get_block_locations(
         }
     }
     let (_, attributes) = file_for(gateway, caller, &path, READ).await?;
-    let note = Note::read(&attributes.note);
+    let note = HdfsAttributes::read(&attributes.note);
     let visible = visible_length(gateway, &attributes).await?;
     let range = offset..offset.saturating_add(length);
     let file = File { attributes: &attributes, note: &note, extents: None };
@@ -123,7 +123,8 @@ pub async fn get_replica_visible_length(
         Ok(reader) => {
             let length = reader.length_known_or_asked().await?;
             let attributes = reader.attributes();
-            let base = place.byte(&attributes, Note::read(&attributes.note).block_size()).ok_or_else(missing)?;
+            let base =
+                place.byte(&attributes, HdfsAttributes::read(&attributes.note).block_size()).ok_or_else(missing)?;
             length.checked_sub(base).ok_or_else(missing)?
         }
         Err(error) if error.kind() == ErrorKind::NotFound => return Err(missing()),

@@ -7,10 +7,10 @@ use super::located::block_at;
 use super::open::{OpenFile, Opener, reserve_block};
 use crate::caller::Caller;
 use crate::gateway::{Gateway, REPLICATION};
+use crate::hdfs_attributes::HdfsAttributes;
 use crate::message::files::{Append, AppendAnswer, CREATE, Create, CreateAnswer, LAZY_PERSIST, NEW_BLOCK, OVERWRITE};
 use crate::message::hdfs::FileStatus;
-use crate::names::{self, Looks, Purpose, Way, Written};
-use crate::note::Note;
+use crate::names::{self, Looks, Purpose, ResolvedPath, Written};
 use crate::refusal::{ALREADY_BEING_CREATED, FILE_EXISTS, FILE_NOT_FOUND, ILLEGAL_ARGUMENT, RETRIABLE, Refusal};
 use crate::rpc::budget::Share;
 use base::env::Clock;
@@ -70,7 +70,7 @@ async fn when_there_is_room<F: Future<Output = Result<Made, Unmade>>>(
 /// Makes a file and opens it. If no device has room it waits for some.
 pub async fn create(gateway: &Arc<Gateway>, caller: &Caller, ask: Create) -> Result<CreateAnswer, Refusal> {
     match when_there_is_room(&*gateway.clock, &caller.share, || make(gateway, caller, &ask)).await? {
-        Made::Here(file) => Ok(created(gateway, &file, &Note::read(&file.attributes.note))),
+        Made::Here(file) => Ok(created(gateway, &file, &HdfsAttributes::read(&file.attributes.note))),
         Made::Before(inode) => created_elsewhere(gateway, caller, &ask, inode).await,
     }
 }
@@ -90,12 +90,12 @@ async fn make(gateway: &Arc<Gateway>, caller: &Caller, ask: &Create) -> Result<M
     }
     let mut looks = Looks::default();
     loop {
-        let (way, note) = to_create(gateway, caller, ask).await?;
-        let path = way.path.as_str();
+        let (resolved, note) = to_create(gateway, caller, ask).await?;
+        let path = resolved.path.as_str();
         let overwrite = ask.flags & OVERWRITE != 0;
         let options = CreateOptions { overwrite, ..options(ask, &note) };
         // What is replaced is what was seen.
-        let seen = Looked { seen: vec![way.seen()], ..Looked::default() };
+        let seen = Looked { seen: vec![resolved.seen()], ..Looked::default() };
         let store = caller.judged(&gateway.client).relying_on(seen);
         let opening = gateway.files.openings.begin();
         let writer = match store.create(path, options).await {
@@ -107,7 +107,7 @@ async fn make(gateway: &Arc<Gateway>, caller: &Caller, ask: &Create) -> Result<M
                 continue;
             }
         };
-        let replaced = way.last().map(|replaced| replaced.inode).filter(|replaced| *replaced != writer.inode());
+        let replaced = resolved.last().map(|replaced| replaced.inode).filter(|replaced| *replaced != writer.inode());
         let file = made(gateway, writer, opener(caller, &ask.holder), path, &note);
         // What was replaced may have a write under way, on a device that is away: nobody else waits for that.
         drop(opening);
@@ -119,7 +119,7 @@ async fn make(gateway: &Arc<Gateway>, caller: &Caller, ask: &Create) -> Result<M
 }
 
 /// A file that the store opened is open here from now on, unless its answer was one to another gateway.
-fn made(gateway: &Gateway, writer: FileWriter, opener: Opener<'_>, path: &str, note: &Note) -> Made {
+fn made(gateway: &Gateway, writer: FileWriter, opener: Opener<'_>, path: &str, note: &HdfsAttributes) -> Made {
     match writer.is_lost() {
         true => Made::Before(writer.inode()),
         false => Made::Here(opened(gateway, writer, opener, path, note)),
@@ -127,12 +127,16 @@ fn made(gateway: &Gateway, writer: FileWriter, opener: Opener<'_>, path: &str, n
 }
 
 /// The way to where a file is to be made after a look at what has its name, and what is kept with it.
-async fn to_create(gateway: &Gateway, caller: &Caller, ask: &Create) -> Result<(Way, Note), Refusal> {
+async fn to_create(
+    gateway: &Gateway,
+    caller: &Caller,
+    ask: &Create,
+) -> Result<(ResolvedPath, HdfsAttributes), Refusal> {
     let machine = caller.machine();
     let wanted = Wanted { ancestor: WRITE, ..Wanted::default() };
-    let way = Way::look(gateway, caller, &ask.path, Purpose::Create, wanted).await?;
-    let path = way.path.as_str();
-    match way.last() {
+    let resolved = ResolvedPath::look(gateway, caller, &ask.path, Purpose::Create, wanted).await?;
+    let path = resolved.path.as_str();
+    match resolved.last() {
         Some(existing) if existing.directory => {
             return Err(Refusal::new(FILE_EXISTS, format!("{path} already exists as a directory")));
         }
@@ -143,7 +147,7 @@ async fn to_create(gateway: &Gateway, caller: &Caller, ask: &Create) -> Result<(
         }
         None => {
             if !ask.parents {
-                names::check_parent(&way)?;
+                names::check_parent(&resolved)?;
             }
             if ask.flags & CREATE == 0 {
                 let text = format!("Can't overwrite non-existent {path} for client {machine}");
@@ -152,11 +156,11 @@ async fn to_create(gateway: &Gateway, caller: &Caller, ask: &Create) -> Result<(
         }
     }
     let note = note_of(ask)?;
-    Ok((way, note))
+    Ok((resolved, note))
 }
 
 /// What is answered to who made this file.
-pub fn created(gateway: &Gateway, file: &OpenFile, note: &Note) -> CreateAnswer {
+pub fn created(gateway: &Gateway, file: &OpenFile, note: &HdfsAttributes) -> CreateAnswer {
     CreateAnswer { status: Some(status(gateway, &file.attributes, note)) }
 }
 
@@ -165,7 +169,7 @@ async fn create_unseen(
     gateway: &Gateway,
     caller: &Caller,
     ask: &Create,
-) -> Result<Option<(FileWriter, String, Note)>, Unmade> {
+) -> Result<Option<(FileWriter, String, HdfsAttributes)>, Unmade> {
     if ask.flags & CREATE == 0 {
         return Ok(None);
     }
@@ -181,7 +185,7 @@ async fn create_unseen(
 }
 
 /// What is kept with a new file.
-fn note_of(ask: &Create) -> Result<Note, Refusal> {
+fn note_of(ask: &Create) -> Result<HdfsAttributes, Refusal> {
     let erasure_coding = ask.erasure_coding.clone().unwrap_or_default();
     if !erasure_coding.is_empty() {
         names::check_coding_policy(&erasure_coding)?;
@@ -192,11 +196,11 @@ fn note_of(ask: &Create) -> Result<Note, Refusal> {
         None => 0,
     };
     let (block_size, replication) = (ask.block_size, ask.replication);
-    Ok(Note { block_size, replication, erasure_coding, storage_policy, ..Note::default() })
+    Ok(HdfsAttributes { block_size, replication, erasure_coding, storage_policy, ..HdfsAttributes::default() })
 }
 
 /// How a new file is made that may not replace another.
-fn options(ask: &Create, note: &Note) -> CreateOptions {
+fn options(ask: &Create, note: &HdfsAttributes) -> CreateOptions {
     CreateOptions {
         parents: ask.parents,
         note: prost::Message::encode_to_vec(note),
@@ -222,17 +226,17 @@ async fn open_end(gateway: &Arc<Gateway>, caller: &Caller, ask: &Append) -> Resu
     let mut looks = Looks::default();
     loop {
         let found = names::way_to_file(gateway, caller, &ask.path, WRITE).await;
-        let way = found.map_err(|refusal| not_appended(refusal, &ask.path, machine))?;
-        let (path, old) = (way.path.as_str(), way.file()?);
-        if Note::read(&old.note).storage_policy == names::LAZY_PERSIST {
+        let resolved = found.map_err(|refusal| not_appended(refusal, &ask.path, machine))?;
+        let (path, old) = (resolved.path.as_str(), resolved.file()?);
+        if HdfsAttributes::read(&old.note).storage_policy == names::LAZY_PERSIST {
             return Err(Refusal::unsupported(format!("Cannot append to lazy persist file {path}")).into());
         }
         may_take(gateway, old, path, &ask.holder, machine, Wish::Append).await?;
-        let store = caller.store(&gateway.client).relying_on(way.looked());
+        let store = caller.store(&gateway.client).relying_on(resolved.looked());
         let _opening = gateway.files.openings.begin();
         match store.append_as(path, &held_by(&ask.holder), None).await {
             Ok(writer) => {
-                let note = Note::read(&writer.attributes().note);
+                let note = HdfsAttributes::read(&writer.attributes().note);
                 return Ok(made(gateway, writer, opener(caller, &ask.holder), path, &note));
             }
             Err(error) if error.kind() == ErrorKind::Busy && gateway.client.stat_inode(old.inode).await?.open => {
@@ -247,7 +251,7 @@ async fn open_end(gateway: &Arc<Gateway>, caller: &Caller, ask: &Append) -> Resu
 
 /// What is answered to who opened this file at its end.
 pub async fn appended(gateway: &Gateway, file: &Arc<OpenFile>, flags: Option<u32>) -> Result<AppendAnswer, Refusal> {
-    let mut status = status(gateway, &file.attributes, &Note::read(&file.attributes.note));
+    let mut status = status(gateway, &file.attributes, &HdfsAttributes::read(&file.attributes.note));
     let mut state = file.state.lock().await;
     let length = state.position();
     status.length = length;
@@ -300,7 +304,13 @@ fn check_block_size(gateway: &Gateway, bytes: u64) -> Result<(), Refusal> {
 }
 
 /// The file is open from now on.
-pub fn opened(gateway: &Gateway, writer: FileWriter, opener: Opener<'_>, path: &str, note: &Note) -> Arc<OpenFile> {
+pub fn opened(
+    gateway: &Gateway,
+    writer: FileWriter,
+    opener: Opener<'_>,
+    path: &str,
+    note: &HdfsAttributes,
+) -> Arc<OpenFile> {
     let file = Arc::new(OpenFile::new(writer, opener, path, note.block_size()));
     gateway.files.open.insert(file.clone(), gateway.clock.now());
     file
@@ -316,7 +326,7 @@ fn check_room(gateway: &Gateway, caller: &Caller, path: &str) -> Result<(), Refu
 }
 
 /// What a writer is told of its file. It has as many copies as clients are shown places.
-fn status(gateway: &Gateway, attributes: &Attributes, note: &Note) -> FileStatus {
+fn status(gateway: &Gateway, attributes: &Attributes, note: &HdfsAttributes) -> FileStatus {
     let status = names::file_status("", attributes, note, &gateway.superuser);
     // Clients leave out checksums for files that are to be lost with the memory; none are here.
     let storage_policy = status.storage_policy.filter(|policy| *policy != names::LAZY_PERSIST).or(Some(0));

@@ -10,11 +10,11 @@ use super::open::{Block, OpenFile, State, reserve_block};
 use crate::caller::Caller;
 use crate::cluster::this_datanode;
 use crate::gateway::Gateway;
+use crate::hdfs_attributes::HdfsAttributes;
 use crate::message::files::{
     AbandonBlock, AddBlock, BlockAnswer, Complete, GetAdditionalDatanode, UpdateBlockForPipeline, UpdatePipeline,
 };
 use crate::message::hdfs::{ExtendedBlock, LocatedBlock, STORAGE_DISK};
-use crate::note::Note;
 use crate::refusal::{FILE_NOT_FOUND, LEASE_EXPIRED, Refusal};
 use base::error::{Error, ErrorKind};
 use client::Attributes;
@@ -237,7 +237,7 @@ async fn is_closed(gateway: &Gateway, path: &str, inode: u64, last: Option<&Exte
         None => found.length == 0,
         // The gateway that closed it is gone.
         Some(block) => {
-            let size = Note::read(&found.note).block_size();
+            let size = HdfsAttributes::read(&found.note).block_size();
             let Some(place) = blocks::place(block.id).filter(|place| place.inode == found.inode) else { return false };
             let length = match place.base {
                 // Where it began is not kept any more; its stamp says that it was written last.
@@ -262,7 +262,7 @@ async fn file_of(gateway: &Gateway, block: &ExtendedBlock, holder: &str) -> Resu
         let text = format!("Lease mismatch: {} is accessed by a non lease holder {holder}", shown::show(block));
         Refusal::new(LEASE_EXPIRED, text)
     };
-    let blocks::Place { inode, .. } = blocks::place(block.id).ok_or_else(none)?;
+    let blocks::NamedBlock { inode, .. } = blocks::place(block.id).ok_or_else(none)?;
     let open = gateway.files.open.get(inode);
     if open.as_ref().is_some_and(|file| *file.holder != *holder) {
         return Err(mismatch());

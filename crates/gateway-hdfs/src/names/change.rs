@@ -2,13 +2,13 @@
 
 use crate::caller::Caller;
 use crate::gateway::Gateway;
+use crate::hdfs_attributes::HdfsAttributes;
 use crate::message::names::{
     ConcatRequest, DeleteRequest, MkdirsRequest, Rename2Request, RenameRequest, TruncateRequest,
 };
 use crate::names::creation;
 use crate::names::looks::{Looks, looked};
-use crate::names::way::{Purpose, Way, Written, refused};
-use crate::note::Note;
+use crate::names::resolved_path::{Purpose, ResolvedPath, Written, refused};
 use crate::refusal::{
     ALREADY_BEING_CREATED, FILE_EXISTS, FILE_NOT_FOUND, ILLEGAL_ARGUMENT, JAVA_ARGUMENT, NOT_EMPTY, Refusal,
 };
@@ -29,13 +29,13 @@ pub(crate) async fn mkdirs(gateway: &Gateway, caller: &Caller, ask: MkdirsReques
             Err(error) => error,
             Ok(()) => return Ok(true),
         };
-        let way = Way::look(gateway, caller, &text, Purpose::Create, Wanted::default()).await?;
-        match way.last() {
+        let resolved = ResolvedPath::look(gateway, caller, &text, Purpose::Create, Wanted::default()).await?;
+        match resolved.last() {
             Some(existing) if !existing.directory => {
                 return Err(Refusal::new(FILE_EXISTS, format!("Path is not a directory: {text}")));
             }
             Some(_) => return Ok(true),
-            None if !parents => creation::check_parent(&way)?,
+            None if !parents => creation::check_parent(&resolved)?,
             None => {}
         }
         looks.unexplained(error)?;
@@ -58,9 +58,9 @@ pub(crate) async fn rename(gateway: &Gateway, caller: &Caller, ask: RenameReques
     let mut to = Written::read(gateway, caller, &ask.to, Purpose::Create).await?;
     if !from.possible || from.is_root() || from.path == to.path {
         let wanted = Wanted { parent: WRITE, ..Wanted::default() };
-        let there = Way::look(gateway, caller, &ask.from, Purpose::Write, wanted).await?;
+        let there = ResolvedPath::look(gateway, caller, &ask.from, Purpose::Write, wanted).await?;
         let wanted = Wanted { ancestor: WRITE, ..Wanted::default() };
-        Way::look(gateway, caller, &ask.to, Purpose::Create, wanted).await?;
+        ResolvedPath::look(gateway, caller, &ask.to, Purpose::Create, wanted).await?;
         // A directory would come into itself.
         return Ok(there.last().is_some_and(|there| !there.directory));
     }
@@ -70,7 +70,7 @@ pub(crate) async fn rename(gateway: &Gateway, caller: &Caller, ask: RenameReques
         Err(error) => error,
     };
     // Whether it was a directory that is there: then other rights are wanted, too.
-    let there = Way::look(gateway, caller, &ask.to, Purpose::Create, Wanted::default()).await;
+    let there = ResolvedPath::look(gateway, caller, &ask.to, Purpose::Create, Wanted::default()).await;
     let error = match there {
         Ok(there) if there.last().is_some_and(|there| there.directory) => {
             let inside = format!("{}/{}", to.path.trim_end_matches('/'), from.name());
@@ -145,8 +145,8 @@ pub(crate) async fn rename2(gateway: &Gateway, caller: &Caller, ask: Rename2Requ
 async fn check_rename(gateway: &Gateway, caller: &Caller, ask: &Rename2Request) -> Result<Option<Attributes>, Refusal> {
     let (parent, ancestor) =
         (Wanted { parent: WRITE, ..Wanted::default() }, Wanted { ancestor: WRITE, ..Wanted::default() });
-    let from = Way::look(gateway, caller, &ask.from, Purpose::Write, parent).await?;
-    let to = Way::look(gateway, caller, &ask.to, Purpose::Create, ancestor).await?;
+    let from = ResolvedPath::look(gateway, caller, &ask.from, Purpose::Write, parent).await?;
+    let to = ResolvedPath::look(gateway, caller, &ask.to, Purpose::Create, ancestor).await?;
     let Some(source) = from.last() else {
         return Err(Refusal::not_found(format!("rename source {} is not found.", from.path)));
     };
@@ -246,19 +246,19 @@ async fn to_join(
     gateway: &Gateway,
     caller: &Caller,
     ask: &ConcatRequest,
-) -> Result<(Way, Vec<String>, Vec<Seen>), Refusal> {
+) -> Result<(ResolvedPath, Vec<String>, Vec<Seen>), Refusal> {
     let argument = |text: String| Err(Refusal::new(ILLEGAL_ARGUMENT, text));
-    let target = Way::look(gateway, caller, &ask.target, Purpose::Write, Wanted::access(WRITE)).await?;
+    let target = ResolvedPath::look(gateway, caller, &ask.target, Purpose::Write, Wanted::access(WRITE)).await?;
     let whole = target.file()?;
     if whole.open {
         return argument(format!("concat: target file {} is under construction", ask.target));
     }
-    let target_blocks = Note::read(&whole.note).block_size();
+    let target_blocks = HdfsAttributes::read(&whole.note).block_size();
     let mut seen: Vec<Seen> = Vec::with_capacity(ask.sources.len().min(1024));
     let mut sources: Vec<String> = Vec::with_capacity(ask.sources.len().min(1024));
     for text in &ask.sources {
         let wanted = Wanted { access: READ, parent: WRITE, ..Wanted::default() };
-        let source = Way::look(gateway, caller, text, Purpose::Write, wanted).await?;
+        let source = ResolvedPath::look(gateway, caller, text, Purpose::Write, wanted).await?;
         let part = source.file()?;
         if source.parent_path() != target.parent_path() {
             let path = &target.path;
@@ -271,7 +271,7 @@ async fn to_join(
         if part.open || part.length == 0 {
             return argument(format!("concat: source file {text} is invalid or empty or underConstruction"));
         }
-        let blocks = Note::read(&part.note).block_size();
+        let blocks = HdfsAttributes::read(&part.note).block_size();
         if blocks > target_blocks {
             return argument(format!(
                 "concat: source file {text} has preferred block size {blocks} which is greater than the target file's \
@@ -291,8 +291,8 @@ async fn to_join(
 pub(crate) async fn truncate(gateway: &Gateway, caller: &Caller, ask: TruncateRequest) -> Result<bool, Refusal> {
     let mut looks = Looks::default();
     loop {
-        let way = Way::look(gateway, caller, &ask.path, Purpose::Write, Wanted::access(WRITE)).await?;
-        let file = way.file()?;
+        let resolved = ResolvedPath::look(gateway, caller, &ask.path, Purpose::Write, Wanted::access(WRITE)).await?;
+        let file = resolved.file()?;
         if !file.open && file.length < ask.length {
             let text = format!(
                 "Cannot truncate to a larger file size. Current size: {}, truncate size: {}.",
@@ -300,7 +300,7 @@ pub(crate) async fn truncate(gateway: &Gateway, caller: &Caller, ask: TruncateRe
             );
             return Err(Refusal::new(ILLEGAL_ARGUMENT, text));
         }
-        match gateway.client.relying_on(way.looked()).truncate(&way.path, ask.length).await {
+        match gateway.client.relying_on(resolved.looked()).truncate(&resolved.path, ask.length).await {
             Err(error) if error.kind() == ErrorKind::Busy && file.open => {
                 return Err(Refusal::new(ALREADY_BEING_CREATED, error.text()));
             }
@@ -311,8 +311,8 @@ pub(crate) async fn truncate(gateway: &Gateway, caller: &Caller, ask: TruncateRe
 }
 
 /// Whether the way leads below another.
-fn is_below(way: &Way, above: &Way) -> bool {
-    way.path.strip_prefix(above.path.as_str()).is_some_and(|rest| rest.starts_with('/'))
+fn is_below(resolved: &ResolvedPath, above: &ResolvedPath) -> bool {
+    resolved.path.strip_prefix(above.path.as_str()).is_some_and(|rest| rest.starts_with('/'))
 }
 
 fn not_empty(path: &str) -> Refusal {

@@ -1,7 +1,7 @@
 //! What new files and directories are born with, as a client says it; what their directory hands down the store adds.
 
 use crate::message::hdfs::Permission;
-use crate::names::way::Way;
+use crate::names::resolved_path::ResolvedPath;
 use crate::refusal::{FILE_NOT_FOUND, PARENT_NOT_DIRECTORY, Refusal};
 use client::{CreateOptions, DirectoryOptions};
 
@@ -26,12 +26,15 @@ pub(crate) fn file_options(said: Bits) -> CreateOptions {
 }
 
 /// Refuses what is to be made in a directory that is not there.
-pub(crate) fn check_parent(way: &Way) -> Result<(), Refusal> {
-    if !way.has_parent() {
-        return Err(Refusal::new(FILE_NOT_FOUND, format!("Parent directory doesn't exist: {}", way.parent_path())));
+pub(crate) fn check_parent(resolved: &ResolvedPath) -> Result<(), Refusal> {
+    if !resolved.has_parent() {
+        return Err(Refusal::new(
+            FILE_NOT_FOUND,
+            format!("Parent directory doesn't exist: {}", resolved.parent_path()),
+        ));
     }
-    if way.parent().is_some_and(|parent| !parent.directory) {
-        let text = format!("Parent path is not a directory: {}", way.parent_path());
+    if resolved.parent().is_some_and(|parent| !parent.directory) {
+        let text = format!("Parent path is not a directory: {}", resolved.parent_path());
         return Err(Refusal::new(PARENT_NOT_DIRECTORY, text));
     }
     Ok(())

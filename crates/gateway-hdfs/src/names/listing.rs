@@ -3,13 +3,13 @@
 use crate::caller::Caller;
 use crate::files::located;
 use crate::gateway::Gateway;
+use crate::hdfs_attributes::HdfsAttributes;
 use crate::message::hdfs::FileStatus;
 use crate::message::names::{
     BatchedKey, BatchedListing, BatchedListingAnswer, BatchedListingRequest, Listing, ListingRequest, RemoteFailure,
 };
+use crate::names::resolved_path::{Purpose, ResolvedPath};
 use crate::names::status::file_status;
-use crate::names::way::{Purpose, Way};
-use crate::note::Note;
 use crate::refusal::{ACCESS_CONTROL, FILE_NOT_FOUND, JAVA_ARGUMENT, Refusal};
 use base::checksum::crc32c;
 use base::error::ErrorKind;
@@ -28,15 +28,15 @@ pub(crate) async fn info(
     path: &str,
     located: bool,
 ) -> Result<Option<FileStatus>, Refusal> {
-    let way = match Way::look(gateway, caller, path, Purpose::Read, Wanted::default()).await {
+    let resolved = match ResolvedPath::look(gateway, caller, path, Purpose::Read, Wanted::default()).await {
         // To a superuser there is just nothing below a file.
         Err(refusal) if caller.superuser && refusal.class == ACCESS_CONTROL => return Ok(None),
-        way => way?,
+        resolved => resolved?,
     };
-    match way.last() {
+    match resolved.last() {
         None => Ok(None),
         Some(attributes) => {
-            status(gateway, caller, ("", unlisted(attributes)), policy_above(&way), located).await.map(Some)
+            status(gateway, caller, ("", unlisted(attributes)), policy_above(&resolved), located).await.map(Some)
         }
     }
 }
@@ -47,18 +47,18 @@ pub(crate) async fn listing(
     caller: &Caller,
     ask: ListingRequest,
 ) -> Result<Option<Listing>, Refusal> {
-    let way = Way::look(gateway, caller, &ask.path, Purpose::Read, Wanted::default()).await?;
-    let Some(last) = way.last() else { return Ok(None) };
+    let resolved = ResolvedPath::look(gateway, caller, &ask.path, Purpose::Read, Wanted::default()).await?;
+    let Some(last) = resolved.last() else { return Ok(None) };
     if !last.directory {
-        let entry = status(gateway, caller, ("", unlisted(last)), policy_above(&way), ask.located).await?;
+        let entry = status(gateway, caller, ("", unlisted(last)), policy_above(&resolved), ask.located).await?;
         return Ok(Some(Listing { entries: vec![entry], remaining: 0 }));
     }
     let after = after_name(gateway, caller, ask.after).await?;
     caller.share.answer(page_memory(ask.located)).await;
     let client = caller.judged(&gateway.client);
     let page = match ask.located {
-        true => client.list_located(&way.path, &after, LIST_PAGE_MAX as u32).await,
-        false => client.list(&way.path, &after, LIST_PAGE_MAX as u32).await,
+        true => client.list_located(&resolved.path, &after, LIST_PAGE_MAX as u32).await,
+        false => client.list(&resolved.path, &after, LIST_PAGE_MAX as u32).await,
     };
     let page = match page {
         Ok(page) => page,
@@ -66,8 +66,8 @@ pub(crate) async fn listing(
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Invalid) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
-    let own = Note::read(&last.note).storage_policy;
-    let policy = if own == 0 { policy_above(&way) } else { own };
+    let own = HdfsAttributes::read(&last.note).storage_policy;
+    let policy = if own == 0 { policy_above(&resolved) } else { own };
     let mut entries = Vec::with_capacity(page.entries.len());
     let (mut blocks, mut bytes, mut more) = (0, 0, page.more);
     let count = page.entries.len();
@@ -148,14 +148,14 @@ pub(crate) async fn batched(
 
 /// Does getPreferredBlockSize.
 pub(crate) async fn block_size(gateway: &Gateway, caller: &Caller, path: &str) -> Result<u64, Refusal> {
-    let way = Way::look(gateway, caller, path, Purpose::Read, Wanted::default()).await?;
-    Ok(Note::read(&way.file()?.note).block_size())
+    let resolved = ResolvedPath::look(gateway, caller, path, Purpose::Read, Wanted::default()).await?;
+    Ok(HdfsAttributes::read(&resolved.file()?.note).block_size())
 }
 
 /// Does checkAccess.
 pub(crate) async fn check_access(gateway: &Gateway, caller: &Caller, path: &str, access: u32) -> Result<(), Refusal> {
-    let way = Way::look(gateway, caller, path, Purpose::Read, Wanted::access(access & ALL)).await?;
-    way.any("Path not found: ").map(drop)
+    let resolved = ResolvedPath::look(gateway, caller, path, Purpose::Read, Wanted::access(access & ALL)).await?;
+    resolved.any("Path not found: ").map(drop)
 }
 
 /// The file at a path, if the caller may do this with it: rights as bits of `base::permission`. Its path as the store has it comes too.
@@ -165,37 +165,42 @@ pub(crate) async fn file_for(
     path: &str,
     access: u32,
 ) -> Result<(String, Attributes), Refusal> {
-    let way = way_to_file(gateway, caller, path, access).await?;
-    let file = way.file()?.clone();
-    Ok((way.path, file))
+    let resolved = way_to_file(gateway, caller, path, access).await?;
+    let file = resolved.file()?.clone();
+    Ok((resolved.path, file))
 }
 
 /// The same with everything on the way.
-pub(crate) async fn way_to_file(gateway: &Gateway, caller: &Caller, path: &str, access: u32) -> Result<Way, Refusal> {
+pub(crate) async fn way_to_file(
+    gateway: &Gateway,
+    caller: &Caller,
+    path: &str,
+    access: u32,
+) -> Result<ResolvedPath, Refusal> {
     let purpose = if access & WRITE == 0 { Purpose::Read } else { Purpose::Write };
-    let way = match Way::look(gateway, caller, path, purpose, Wanted::access(access)).await {
+    let resolved = match ResolvedPath::look(gateway, caller, path, purpose, Wanted::access(access)).await {
         // That it is no file is said before.
         Err(refusal) if refusal.class == ACCESS_CONTROL => {
-            Way::look(gateway, caller, path, purpose, Wanted::default()).await?.file()?;
+            ResolvedPath::look(gateway, caller, path, purpose, Wanted::default()).await?.file()?;
             return Err(refusal);
         }
-        way => way?,
+        resolved => resolved?,
     };
-    let file = way.file()?;
-    if caller.superuser && access & READ != 0 && Note::read(&file.note).unreadable_by_superuser {
+    let file = resolved.file()?;
+    if caller.superuser && access & READ != 0 && HdfsAttributes::read(&file.note).unreadable_by_superuser {
         let text = format!(
             "Access is denied for {} since the superuser is not allowed to perform this operation.",
             caller.user
         );
         return Err(Refusal::new(ACCESS_CONTROL, text));
     }
-    Ok(way)
+    Ok(resolved)
 }
 
 /// The storage policy that what is named inherits; zero: none.
-pub(crate) fn policy_above(way: &Way) -> u32 {
-    let policies = way.above.iter().rev().filter(|above| !above.note.is_empty());
-    policies.map(|above| Note::read(&above.note).storage_policy).find(|policy| *policy != 0).unwrap_or(0)
+pub(crate) fn policy_above(resolved: &ResolvedPath) -> u32 {
+    let policies = resolved.above.iter().rev().filter(|above| !above.note.is_empty());
+    policies.map(|above| HdfsAttributes::read(&above.note).storage_policy).find(|policy| *policy != 0).unwrap_or(0)
 }
 
 /// What was looked up by itself: nobody said where its bytes are.
@@ -211,7 +216,8 @@ async fn status(
     located: bool,
 ) -> Result<FileStatus, Refusal> {
     let attributes = listed.attributes;
-    let note = if attributes.note.is_empty() { Note::default() } else { Note::read(&attributes.note) };
+    let note =
+        if attributes.note.is_empty() { HdfsAttributes::default() } else { HdfsAttributes::read(&attributes.note) };
     let mut status = file_status(name, attributes, &note, &gateway.superuser);
     if note.storage_policy == 0 {
         status.storage_policy = Some(policy_above);
@@ -228,6 +234,6 @@ async fn after_name(gateway: &Gateway, caller: &Caller, after: Vec<u8>) -> Resul
     if !after.starts_with('/') {
         return Ok(after);
     }
-    let way = Way::look(gateway, caller, &after, Purpose::Read, Wanted::default()).await?;
-    Ok(way.name().to_string())
+    let resolved = ResolvedPath::look(gateway, caller, &after, Purpose::Read, Wanted::default()).await?;
+    Ok(resolved.name().to_string())
 }

@@ -1,7 +1,7 @@
 //! Looking and acting: what a change depends on is looked up first, and the store makes the change only if that is so still. If it is not,
 //! everything is looked up again.
 
-use crate::names::way::Way;
+use crate::names::resolved_path::ResolvedPath;
 use crate::refusal::{RETRIABLE, Refusal};
 use base::error::{Error, ErrorKind};
 use base::session::SessionOver;
@@ -64,7 +64,7 @@ impl Looks {
     }
 }
 
-impl Way {
+impl ResolvedPath {
     /// What a change of what the path names relies on: everything that was found on the way to it.
     pub fn looked(&self) -> Looked {
         Looked { directories: self.version, seen: vec![self.seen()], ..Looked::default() }
@@ -80,7 +80,7 @@ impl Way {
 }
 
 /// A change of two paths or more relies on everything that was found on the way to each.
-pub(crate) fn looked(first: &Way, others: &[Seen]) -> Looked {
+pub(crate) fn looked(first: &ResolvedPath, others: &[Seen]) -> Looked {
     let mut looked = first.looked();
     looked.seen.extend_from_slice(others);
     looked

@@ -2,15 +2,15 @@
 
 use crate::caller::Caller;
 use crate::gateway::Gateway;
+use crate::hdfs_attributes::HdfsAttributes;
 use crate::message::policies::{
     Codec, CodecsAnswer, CodingPoliciesAnswer, CodingPolicy, SetPolicyRequest, StoragePoliciesAnswer, StoragePolicy,
     StorageTypes,
 };
 use crate::names::listing::policy_above;
 use crate::names::looks::Looks;
+use crate::names::resolved_path::{Purpose, ResolvedPath};
 use crate::names::set::change_note;
-use crate::names::way::{Purpose, Way};
-use crate::note::Note;
 use crate::refusal::{ILLEGAL_ARGUMENT, NO_CODING_POLICY, Refusal, UNSUPPORTED_ACTION};
 use base::permission::{READ, WRITE, Wanted};
 
@@ -59,9 +59,9 @@ pub(crate) fn storage_policies() -> StoragePoliciesAnswer {
 
 /// Does getStoragePolicy: the one in force.
 pub(crate) async fn storage_policy(gateway: &Gateway, caller: &Caller, path: &str) -> Result<StoragePolicy, Refusal> {
-    let way = Way::look(gateway, caller, path, Purpose::Read, Wanted::access(READ)).await?;
-    let own = Note::read(&way.any("File/Directory does not exist: ")?.note).storage_policy;
-    let number = if own == 0 { policy_above(&way) } else { own };
+    let resolved = ResolvedPath::look(gateway, caller, path, Purpose::Read, Wanted::access(READ)).await?;
+    let own = HdfsAttributes::read(&resolved.any("File/Directory does not exist: ")?.note).storage_policy;
+    let number = if own == 0 { policy_above(&resolved) } else { own };
     let row = STORAGE_POLICIES.iter().find(|row| row.0 == number);
     let hot = STORAGE_POLICIES.iter().find(|row| row.0 == HOT);
     row.or(hot).map(wire).ok_or_else(|| Refusal::io("there is no storage policy in force"))
@@ -80,17 +80,17 @@ pub(crate) async fn set_storage_policy(
     };
     let mut looks = Looks::default();
     loop {
-        let way = Way::look(gateway, caller, path, Purpose::Write, Wanted::access(WRITE)).await?;
-        let last = way.any("File/Directory does not exist: ")?;
+        let resolved = ResolvedPath::look(gateway, caller, path, Purpose::Write, Wanted::access(WRITE)).await?;
+        let last = resolved.any("File/Directory does not exist: ")?;
         if !last.directory && number == LAZY_PERSIST {
             let text = "Policy LAZY_PERSIST cannot be set after file creation.";
             return Err(Refusal::new(ILLEGAL_ARGUMENT, text));
         }
-        if !last.directory && Note::read(&last.note).storage_policy == LAZY_PERSIST {
+        if !last.directory && HdfsAttributes::read(&last.note).storage_policy == LAZY_PERSIST {
             let text = "Existing policy LAZY_PERSIST cannot be changed after file creation.";
             return Err(Refusal::new(ILLEGAL_ARGUMENT, text));
         }
-        match change_note(gateway, &way, None, |note| note.storage_policy = number).await? {
+        match change_note(gateway, &resolved, None, |note| note.storage_policy = number).await? {
             Err(error) => looks.again(error)?,
             Ok(()) => return Ok(()),
         }
@@ -130,19 +130,22 @@ pub(crate) async fn coding_policy(
     caller: &Caller,
     path: &str,
 ) -> Result<Option<CodingPolicy>, Refusal> {
-    let way = Way::look(gateway, caller, path, Purpose::Read, Wanted::access(READ)).await?;
-    if !way.any("Path not found: ")?.directory {
+    let resolved = ResolvedPath::look(gateway, caller, path, Purpose::Read, Wanted::access(READ)).await?;
+    if !resolved.any("Path not found: ")?.directory {
         return Ok(None);
     }
-    let label = coding_label(&way);
+    let label = coding_label(&resolved);
     let known = CODING_POLICIES.iter().find(|(id, name)| *id != 0 && *name == label);
     Ok(known.map(|(id, _)| CodingPolicy { id: *id, state: None }))
 }
 
 /// The label in force on a directory; empty: none was set.
-pub(crate) fn coding_label(way: &Way) -> String {
-    let labels = way.all().rev().filter(|found| !found.note.is_empty());
-    labels.map(|found| Note::read(&found.note).erasure_coding).find(|label| !label.is_empty()).unwrap_or_default()
+pub(crate) fn coding_label(resolved: &ResolvedPath) -> String {
+    let labels = resolved.all().rev().filter(|found| !found.note.is_empty());
+    labels
+        .map(|found| HdfsAttributes::read(&found.note).erasure_coding)
+        .find(|label| !label.is_empty())
+        .unwrap_or_default()
 }
 
 /// Does setErasureCodingPolicy.
@@ -156,8 +159,8 @@ pub(crate) async fn set_coding_policy(
     let mut looks = Looks::default();
     loop {
         let refusal = "Attempt to set an erasure coding policy for a file";
-        let way = coded_directory(gateway, caller, &ask.path, refusal).await?;
-        match change_note(gateway, &way, None, |note| note.erasure_coding.clone_from(&name)).await? {
+        let resolved = coded_directory(gateway, caller, &ask.path, refusal).await?;
+        match change_note(gateway, &resolved, None, |note| note.erasure_coding.clone_from(&name)).await? {
             Err(error) => looks.again(error)?,
             Ok(()) => return Ok(()),
         }
@@ -168,12 +171,13 @@ pub(crate) async fn set_coding_policy(
 pub(crate) async fn unset_coding_policy(gateway: &Gateway, caller: &Caller, path: &str) -> Result<(), Refusal> {
     let mut looks = Looks::default();
     loop {
-        let way = coded_directory(gateway, caller, path, "Cannot unset an erasure coding policy on a file").await?;
-        if way.last().is_none_or(|last| Note::read(&last.note).erasure_coding.is_empty()) {
-            let text = format!("No erasure coding policy explicitly set on {}", way.path);
+        let resolved =
+            coded_directory(gateway, caller, path, "Cannot unset an erasure coding policy on a file").await?;
+        if resolved.last().is_none_or(|last| HdfsAttributes::read(&last.note).erasure_coding.is_empty()) {
+            let text = format!("No erasure coding policy explicitly set on {}", resolved.path);
             return Err(Refusal::new(NO_CODING_POLICY, text));
         }
-        match change_note(gateway, &way, None, |note| note.erasure_coding.clear()).await? {
+        match change_note(gateway, &resolved, None, |note| note.erasure_coding.clear()).await? {
             Err(error) => looks.again(error)?,
             Ok(()) => return Ok(()),
         }
@@ -194,12 +198,17 @@ pub(crate) fn check_coding_policy(name: &str) -> Result<(), Refusal> {
     Err(Refusal::new(ILLEGAL_ARGUMENT, text))
 }
 
-async fn coded_directory(gateway: &Gateway, caller: &Caller, path: &str, refusal: &str) -> Result<Way, Refusal> {
-    let way = Way::look(gateway, caller, path, Purpose::Write, Wanted::access(WRITE)).await?;
-    if !way.any("Path not found: ")?.directory {
-        return Err(Refusal::io(format!("{refusal} {}", way.path)));
+async fn coded_directory(
+    gateway: &Gateway,
+    caller: &Caller,
+    path: &str,
+    refusal: &str,
+) -> Result<ResolvedPath, Refusal> {
+    let resolved = ResolvedPath::look(gateway, caller, path, Purpose::Write, Wanted::access(WRITE)).await?;
+    if !resolved.any("Path not found: ")?.directory {
+        return Err(Refusal::io(format!("{refusal} {}", resolved.path)));
     }
-    Ok(way)
+    Ok(resolved)
 }
 
 fn wire(row: &Row) -> StoragePolicy {

@@ -2,6 +2,7 @@
 
 use crate::caller::Caller;
 use crate::gateway::Gateway;
+use crate::hdfs_attributes::HdfsAttributes;
 use crate::message::hdfs::Permission;
 use crate::message::names::{
     AclEntryProto, AclRequest, AclStatus, SetOwnerRequest, SetPermissionRequest, SetReplicationRequest, SetTimesRequest,
@@ -9,8 +10,7 @@ use crate::message::names::{
 use crate::names::acl;
 use crate::names::looks::Looks;
 use crate::names::permission;
-use crate::names::way::{Purpose, Way, Written};
-use crate::note::Note;
+use crate::names::resolved_path::{Purpose, ResolvedPath, Written};
 use crate::refusal::{ACL, Refusal};
 use base::acl::{Acl, AclEntry};
 use base::error::{ErrorKind, Result as Stored};
@@ -89,11 +89,11 @@ pub(crate) async fn replication(
     check_replication(ask.replication, &ask.path)?;
     let mut looks = Looks::default();
     loop {
-        let way = Way::look(gateway, caller, &ask.path, Purpose::Write, Wanted::access(WRITE)).await?;
-        if way.last().is_none_or(|last| last.directory) {
+        let resolved = ResolvedPath::look(gateway, caller, &ask.path, Purpose::Write, Wanted::access(WRITE)).await?;
+        if resolved.last().is_none_or(|last| last.directory) {
             return Ok(false);
         }
-        let changed = change_note(gateway, &way, Some(ask.replication), |note| note.replication = ask.replication);
+        let changed = change_note(gateway, &resolved, Some(ask.replication), |note| note.replication = ask.replication);
         match changed.await? {
             Err(error) => looks.again(error)?,
             Ok(()) => return Ok(true),
@@ -121,9 +121,9 @@ pub(crate) async fn change_acl(
     let spec: Vec<AclEntry> = ask.entries.into_iter().map(stored_entry).collect();
     let mut looks = Looks::default();
     loop {
-        let way = owned(gateway, caller, &ask.path).await?;
-        let new = with_acl(&way, change, spec.clone())?;
-        match set_seen(gateway, &way, new).await {
+        let resolved = owned(gateway, caller, &ask.path).await?;
+        let new = with_acl(&resolved, change, spec.clone())?;
+        match set_seen(gateway, &resolved, new).await {
             Err(error) if error.kind() == ErrorKind::Invalid => return Err(Refusal::new(ACL, error.text())),
             Err(error) => looks.again(error)?,
             Ok(()) => return Ok(()),
@@ -132,11 +132,11 @@ pub(crate) async fn change_acl(
 }
 
 /// What is to be set at the end of a way to change its access control list.
-fn with_acl(way: &Way, change: AclChange, spec: Vec<AclEntry>) -> Result<NewAttributes, Refusal> {
-    let before = way.any("Directory/File does not exist ")?;
+fn with_acl(resolved: &ResolvedPath, change: AclChange, spec: Vec<AclEntry>) -> Result<NewAttributes, Refusal> {
+    let before = resolved.any("Directory/File does not exist ")?;
     let empty = spec.is_empty();
     let with_path = |refusal: Refusal| match refusal.class {
-        ACL => Refusal::new(ACL, format!("{} Path: {}", refusal.text, way.path)),
+        ACL => Refusal::new(ACL, format!("{} Path: {}", refusal.text, resolved.path)),
         _ => refusal,
     };
     let list = acl::whole(before.mode, &before.acl);
@@ -153,7 +153,7 @@ fn with_acl(way: &Way, change: AclChange, spec: Vec<AclEntry>) -> Result<NewAttr
     }
     .map_err(with_path)?;
     if !before.directory && list.iter().any(|entry| entry.scope == acl::DEFAULT) {
-        let path = &way.path;
+        let path = &resolved.path;
         let text = format!("Invalid ACL: only directories may have a default ACL. Path: {path} Path: {path}");
         return Err(Refusal::new(ACL, text));
     }
@@ -163,8 +163,8 @@ fn with_acl(way: &Way, change: AclChange, spec: Vec<AclEntry>) -> Result<NewAttr
 
 /// Does getAclStatus.
 pub(crate) async fn acl_status(gateway: &Gateway, caller: &Caller, path: &str) -> Result<AclStatus, Refusal> {
-    let way = Way::look(gateway, caller, path, Purpose::Read, Wanted::default()).await?;
-    let attributes = way.any("cannot find ")?;
+    let resolved = ResolvedPath::look(gateway, caller, path, Purpose::Read, Wanted::default()).await?;
+    let attributes = resolved.any("cannot find ")?;
     Ok(AclStatus {
         owner: permission::owner_of(&gateway.superuser, attributes).to_string(),
         group: permission::group_of(attributes).to_string(),
@@ -178,27 +178,27 @@ pub(crate) async fn acl_status(gateway: &Gateway, caller: &Caller, path: &str) -
 /// another one by now, whichever gateway set that: then look again (`Looks::again`).
 pub(crate) async fn change_note(
     gateway: &Gateway,
-    way: &Way,
+    resolved: &ResolvedPath,
     copies: Option<u32>,
-    change: impl FnOnce(&mut Note),
+    change: impl FnOnce(&mut HdfsAttributes),
 ) -> Result<Stored<()>, Refusal> {
-    let mut note = Note::read(&way.any("cannot find ")?.note);
+    let mut note = HdfsAttributes::read(&resolved.any("cannot find ")?.note);
     change(&mut note);
     let new = NewAttributes { note: Some(note.encode_to_vec()), copies, ..NewAttributes::default() };
-    Ok(set_seen(gateway, way, new).await)
+    Ok(set_seen(gateway, resolved, new).await)
 }
 
 /// Sets attributes of what was found at the end of a way. `Stale` if that is otherwise by now.
-async fn set_seen(gateway: &Gateway, way: &Way, new: NewAttributes) -> Stored<()> {
-    gateway.client.relying_on(way.looked()).set_attributes(&way.path, new).await
+async fn set_seen(gateway: &Gateway, resolved: &ResolvedPath, new: NewAttributes) -> Stored<()> {
+    gateway.client.relying_on(resolved.looked()).set_attributes(&resolved.path, new).await
 }
 
 /// The way to something that the caller owns.
-async fn owned(gateway: &Gateway, caller: &Caller, path: &str) -> Result<Way, Refusal> {
+async fn owned(gateway: &Gateway, caller: &Caller, path: &str) -> Result<ResolvedPath, Refusal> {
     let wanted = Wanted { owner: true, ..Wanted::default() };
-    let way = Way::look(gateway, caller, path, Purpose::Write, wanted).await?;
-    way.any("Directory/File does not exist ")?;
-    Ok(way)
+    let resolved = ResolvedPath::look(gateway, caller, path, Purpose::Write, wanted).await?;
+    resolved.any("Directory/File does not exist ")?;
+    Ok(resolved)
 }
 
 fn stored_entry(entry: AclEntryProto) -> AclEntry {

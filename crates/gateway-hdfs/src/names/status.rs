@@ -1,12 +1,12 @@
 //! A file's or directory's attributes as Hadoop's clients want them.
 
+use crate::hdfs_attributes::HdfsAttributes;
 use crate::message::hdfs::{DIRECTORY, FILE, FileStatus, HAS_ACL, Permission};
-use crate::note::Note;
 use base::permission::SUPERUSERS_GROUP;
 use client::Attributes;
 
 /// The status of what has these attributes; `name` is its name in a listing, empty elsewhere.
-pub fn file_status(name: &str, attributes: &Attributes, note: &Note, superuser: &str) -> FileStatus {
+pub fn file_status(name: &str, attributes: &Attributes, note: &HdfsAttributes, superuser: &str) -> FileStatus {
     let Attributes { directory, .. } = *attributes;
     let or = |said: &str, other: &str| if said.is_empty() { other.to_string() } else { said.to_string() };
     // What nobody said that it was read counts as read when it was written.

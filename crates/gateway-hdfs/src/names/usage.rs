@@ -2,12 +2,12 @@
 
 use crate::caller::Caller;
 use crate::gateway::Gateway;
+use crate::hdfs_attributes::HdfsAttributes;
 use crate::message::policies::{QuotaUsage, SetQuotaRequest, Summary};
 use crate::names::permission;
 use crate::names::policies::coding_label;
+use crate::names::resolved_path::{Purpose, ResolvedPath};
 use crate::names::walk::Walk;
-use crate::names::way::{Purpose, Way};
-use crate::note::Note;
 use crate::refusal::{JAVA_ARGUMENT, NOT_DIRECTORY, Refusal};
 use base::permission::{EXECUTE, READ, Wanted};
 use client::{Attributes, NewQuota};
@@ -19,9 +19,9 @@ const UNCHANGED: u64 = i64::MAX as u64;
 
 /// Does getContentSummary.
 pub(crate) async fn summary(gateway: &Gateway, caller: &Caller, path: &str) -> Result<Summary, Refusal> {
-    let way = Way::look(gateway, caller, path, Purpose::Read, Wanted::default()).await?;
-    let top = way.any("File does not exist: ")?;
-    let coding = if top.directory { coding_label(&way) } else { "Replicated".to_string() };
+    let resolved = ResolvedPath::look(gateway, caller, path, Purpose::Read, Wanted::default()).await?;
+    let top = resolved.any("File does not exist: ")?;
+    let coding = if top.directory { coding_label(&resolved) } else { "Replicated".to_string() };
     let mut summary = Summary {
         quota: NONE,
         space_quota: NONE,
@@ -35,12 +35,12 @@ pub(crate) async fn summary(gateway: &Gateway, caller: &Caller, path: &str) -> R
     add(&mut summary, top);
     if top.directory {
         // Also of an empty one: where the caller may not list nothing can be counted.
-        way.judge(gateway, caller, Wanted::access(READ | EXECUTE)).await?;
-        if let Some(quota) = gateway.client.quota(&way.path).await? {
+        resolved.judge(gateway, caller, Wanted::access(READ | EXECUTE)).await?;
+        if let Some(quota) = gateway.client.quota(&resolved.path).await? {
             (summary.quota, summary.space_quota) = (quota.names_max.unwrap_or(NONE), quota.bytes_max.unwrap_or(NONE));
         }
         let _turn = caller.share.stand(gateway.walks.turn(&caller.user)).await?;
-        let mut walk = Walk::new(caller.judged(&gateway.client), &way.path);
+        let mut walk = Walk::new(caller.judged(&gateway.client), &resolved.path);
         while let Some(entry) = walk.next().await? {
             add(&mut summary, &entry.attributes);
         }
@@ -50,12 +50,12 @@ pub(crate) async fn summary(gateway: &Gateway, caller: &Caller, path: &str) -> R
 
 /// Does getQuotaUsage.
 pub(crate) async fn quota_usage(gateway: &Gateway, caller: &Caller, path: &str) -> Result<QuotaUsage, Refusal> {
-    let way = Way::look(gateway, caller, path, Purpose::Read, Wanted::default()).await?;
-    let top = way.any("File does not exist: ")?;
+    let resolved = ResolvedPath::look(gateway, caller, path, Purpose::Read, Wanted::default()).await?;
+    let top = resolved.any("File does not exist: ")?;
     if top.directory
-        && let Some(quota) = gateway.client.quota(&way.path).await?
+        && let Some(quota) = gateway.client.quota(&resolved.path).await?
     {
-        way.judge(gateway, caller, Wanted::access(READ | EXECUTE)).await?;
+        resolved.judge(gateway, caller, Wanted::access(READ | EXECUTE)).await?;
         let (quota_names, space_quota) = (quota.names_max.unwrap_or(NONE), quota.bytes_max.unwrap_or(NONE));
         return Ok(QuotaUsage { names: quota.names, quota: quota_names, consumed: quota.bytes, space_quota });
     }
@@ -76,14 +76,14 @@ pub(crate) async fn set_quota(gateway: &Gateway, caller: &Caller, ask: SetQuotaR
         };
         return Err(permission::superuser_only(caller, operation));
     }
-    let way = Way::look(gateway, caller, &path, Purpose::Write, Wanted::default()).await?;
+    let resolved = ResolvedPath::look(gateway, caller, &path, Purpose::Write, Wanted::default()).await?;
     if [names, bytes].into_iter().any(|quota| quota != NONE && quota > UNCHANGED) {
         let text = format!("Illegal value for nsQuota or ssQuota : {} and {}", names as i64, bytes as i64);
         return Err(Refusal::new(JAVA_ARGUMENT, text));
     }
-    let last = way.any("Directory does not exist: ")?;
+    let last = resolved.any("Directory does not exist: ")?;
     if !last.directory {
-        return Err(Refusal::new(NOT_DIRECTORY, format!("`{}': Is not a directory", way.path)));
+        return Err(Refusal::new(NOT_DIRECTORY, format!("`{}': Is not a directory", resolved.path)));
     }
     if storage.is_some() {
         return match bytes {
@@ -94,7 +94,7 @@ pub(crate) async fn set_quota(gateway: &Gateway, caller: &Caller, ask: SetQuotaR
             )),
         };
     }
-    if way.is_root() && names == NONE {
+    if resolved.is_root() && names == NONE {
         return Err(Refusal::new(JAVA_ARGUMENT, "Cannot clear namespace quota on root."));
     }
     let limit = |quota| match quota {
@@ -102,7 +102,7 @@ pub(crate) async fn set_quota(gateway: &Gateway, caller: &Caller, ask: SetQuotaR
         NONE => Some(None),
         most => Some(Some(most)),
     };
-    gateway.client.set_quota(&way.path, NewQuota { names: limit(names), bytes: limit(bytes) }).await?;
+    gateway.client.set_quota(&resolved.path, NewQuota { names: limit(names), bytes: limit(bytes) }).await?;
     Ok(())
 }
 
@@ -112,7 +112,7 @@ fn add(summary: &mut Summary, attributes: &Attributes) {
         summary.directories += 1;
         return;
     }
-    let copies = Note::read(&attributes.note).replication();
+    let copies = HdfsAttributes::read(&attributes.note).replication();
     summary.files += 1;
     summary.length = summary.length.saturating_add(attributes.length);
     summary.consumed = summary.consumed.saturating_add(attributes.length.saturating_mul(copies.into()));

@@ -2,11 +2,11 @@
 
 use crate::caller::Caller;
 use crate::gateway::Gateway;
+use crate::hdfs_attributes::HdfsAttributes;
 use crate::message::names::{XattrProto, XattrRequest, XattrsRequest};
 use crate::names::looks::Looks;
+use crate::names::resolved_path::{Purpose, ResolvedPath, is_raw};
 use crate::names::set::change_note;
-use crate::names::way::{Purpose, Way, is_raw};
-use crate::note::Note;
 use crate::refusal::{ACCESS_CONTROL, ILLEGAL_ARGUMENT, Refusal, XATTR_NOT_FOUND};
 use base::error::ErrorKind;
 use base::permission::{READ, WRITE, Wanted};
@@ -42,8 +42,8 @@ pub(crate) async fn set(gateway: &Gateway, caller: &Caller, ask: XattrRequest) -
     }
     let mut looks = Looks::default();
     loop {
-        let (way, name) = to_change(gateway, caller, &ask.path, &xattr).await?;
-        let there = gateway.client.xattrs(&way.path).await?;
+        let (resolved, name) = to_change(gateway, caller, &ask.path, &xattr).await?;
+        let there = gateway.client.xattrs(&resolved.path).await?;
         let exists = there.iter().any(|(other, _)| *other == name);
         if flag & (CREATE | REPLACE) == 0 {
             return Err(Refusal::new(ILLEGAL_ARGUMENT, "A flag must be specified."));
@@ -63,20 +63,21 @@ pub(crate) async fn set(gateway: &Gateway, caller: &Caller, ask: XattrRequest) -
             return Err(Refusal::io(text));
         }
         if is_unreadable(&xattr) {
-            if way.last().is_some_and(|last| last.directory) {
+            if resolved.last().is_some_and(|last| last.directory) {
                 return Err(Refusal::io(format!("Can only set 'security.{UNREADABLE}' on a file.")));
             }
             // First what counts, then what is shown: that has to be looked up again then.
-            if !way.last().is_some_and(|last| Note::read(&last.note).unreadable_by_superuser) {
-                if let Err(error) = change_note(gateway, &way, None, |note| note.unreadable_by_superuser = true).await?
+            if !resolved.last().is_some_and(|last| HdfsAttributes::read(&last.note).unreadable_by_superuser) {
+                if let Err(error) =
+                    change_note(gateway, &resolved, None, |note| note.unreadable_by_superuser = true).await?
                 {
                     looks.again(error)?;
                 }
                 continue;
             }
         }
-        let store = caller.store(&gateway.client).relying_on(way.looked());
-        match store.set_xattr(&way.path, &name, Some(value.clone())).await {
+        let store = caller.store(&gateway.client).relying_on(resolved.looked());
+        match store.set_xattr(&resolved.path, &name, Some(value.clone())).await {
             Err(error) => looks.again(error)?,
             Ok(()) => return Ok(()),
         }
@@ -88,12 +89,12 @@ pub(crate) async fn remove(gateway: &Gateway, caller: &Caller, ask: XattrRequest
     let xattr = ask.xattr.unwrap_or_default();
     let mut looks = Looks::default();
     loop {
-        let (way, name) = to_change(gateway, caller, &ask.path, &xattr).await?;
+        let (resolved, name) = to_change(gateway, caller, &ask.path, &xattr).await?;
         if is_unreadable(&xattr) {
             let text = format!("The xattr 'security.{UNREADABLE}' can not be deleted.");
             return Err(Refusal::new(ACCESS_CONTROL, text));
         }
-        match caller.store(&gateway.client).relying_on(way.looked()).set_xattr(&way.path, &name, None).await {
+        match caller.store(&gateway.client).relying_on(resolved.looked()).set_xattr(&resolved.path, &name, None).await {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 return Err(Refusal::io("No matching attributes found for remove operation"));
             }
@@ -113,9 +114,9 @@ pub(crate) async fn get(gateway: &Gateway, caller: &Caller, ask: XattrsRequest) 
     for xattr in &ask.xattrs {
         check_namespace(caller, xattr, is_raw(&ask.path))?;
     }
-    let way = Way::look(gateway, caller, &ask.path, Purpose::Read, Wanted::access(READ)).await?;
-    way.any("cannot find ")?;
-    let there = gateway.client.xattrs(&way.path).await?;
+    let resolved = ResolvedPath::look(gateway, caller, &ask.path, Purpose::Read, Wanted::access(READ)).await?;
+    resolved.any("cannot find ")?;
+    let there = gateway.client.xattrs(&resolved.path).await?;
     let seen: Vec<XattrProto> = there
         .into_iter()
         .filter_map(|(name, value)| {
@@ -123,7 +124,7 @@ pub(crate) async fn get(gateway: &Gateway, caller: &Caller, ask: XattrsRequest) 
             let namespace = NAMESPACES.iter().position(|known| *known == namespace)? as u32;
             let value = Some(value).filter(|value| !value.is_empty());
             let xattr = XattrProto { namespace, name: name.to_string(), value };
-            check_namespace(caller, &xattr, way.raw).is_ok().then_some(xattr)
+            check_namespace(caller, &xattr, resolved.raw).is_ok().then_some(xattr)
         })
         .collect();
     if ask.xattrs.is_empty() {
@@ -148,21 +149,21 @@ async fn to_change(
     caller: &Caller,
     path: &str,
     xattr: &XattrProto,
-) -> Result<(Way, String), Refusal> {
-    let way = Way::look(gateway, caller, path, Purpose::Write, Wanted::default()).await?;
-    check_namespace(caller, xattr, way.raw)?;
+) -> Result<(ResolvedPath, String), Refusal> {
+    let resolved = ResolvedPath::look(gateway, caller, path, Purpose::Write, Wanted::default()).await?;
+    check_namespace(caller, xattr, resolved.raw)?;
     if xattr.namespace == USER {
         // In a directory like /shared everybody may write, but only its owner says things about it.
-        let sticky = way.last().is_some_and(|last| last.directory && last.mode & 0o1000 != 0);
+        let sticky = resolved.last().is_some_and(|last| last.directory && last.mode & 0o1000 != 0);
         let wanted = match sticky {
             true => Wanted { owner: true, ..Wanted::default() },
             false => Wanted::access(WRITE),
         };
-        way.judge(gateway, caller, wanted).await?;
+        resolved.judge(gateway, caller, wanted).await?;
     }
-    way.any("cannot find ")?;
+    resolved.any("cannot find ")?;
     let namespace = NAMESPACES.get(xattr.namespace as usize).unwrap_or(&"user");
-    Ok((way, format!("{namespace}.{}", xattr.name)))
+    Ok((resolved, format!("{namespace}.{}", xattr.name)))
 }
 
 /// `user` is everybody's, `trusted` superusers', `raw` for those who asked for the raw path; the others are the system's.

@@ -17,12 +17,12 @@ const SPARE_PLACES: usize = 8;
 
 /// Calls under way, at most `HDFS_CALLS_MAX`.
 pub struct Calls<A> {
-    places: Vec<Place<A>>,
+    places: Vec<Slot<A>>,
     free: Vec<usize>,
     woken: Arc<Woken>,
 }
 
-struct Place<A> {
+struct Slot<A> {
     /// With what it holds.
     doing: Option<(Doing<A>, Arc<Share>)>,
     alarm: Arc<Alarm>,
@@ -97,7 +97,7 @@ impl<A> Calls<A> {
         let at = self.free.pop().unwrap_or_else(|| {
             let woken = self.woken.clone();
             let alarm = Arc::new(Alarm { place: self.places.len(), listed: AtomicBool::new(false), woken });
-            self.places.push(Place { doing: None, waker: alarm.clone().into(), alarm });
+            self.places.push(Slot { doing: None, waker: alarm.clone().into(), alarm });
             self.places.len() - 1
         });
         self.places[at].doing = Some((doing, share));

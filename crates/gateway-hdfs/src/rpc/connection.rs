@@ -182,7 +182,7 @@ impl Connection {
     pub async fn run(mut self) {
         poll_fn(|context| self.poll(context)).await;
         if self.linger && !self.deaf {
-            crate::door::linger(&mut self.stream).await;
+            crate::listener::linger(&mut self.stream).await;
         }
     }
 

@@ -8,7 +8,7 @@ use crate::message::rpc::CallHeader;
 use crate::refusal::{NO_SUCH_METHOD, NO_SUCH_PROTOCOL, Refusal, VERSION_MISMATCH};
 use crate::rpc::budget;
 use crate::rpc::methods::{Effect, Elsewhere, Method};
-use crate::rpc::retries::Known;
+use crate::rpc::retry_cache::Known;
 use crate::{cluster, files};
 use base::limit::{HDFS_CALL_FIELDS_MAX, HDFS_LONG_CALL_FIELDS_MAX, HDFS_SERVERS_FIELDS_MAX};
 use base::protobuf::{self, Bounds};

@@ -1,7 +1,7 @@
 //! What connections that carry calls share.
 
 use super::budget::Budget;
-use super::retries::Retries;
+use super::retry_cache::RetryCache;
 use crate::memory::Memory;
 use base::limit::HDFS_LARGE_CALLS_MAX;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// What connections that carry calls share.
 pub struct Rpc {
     /// Answers to calls that must not be done twice.
-    pub(super) retries: Retries,
+    pub(super) retries: RetryCache,
     /// Bytes of large calls that may be read or worked on.
     pub(super) large: Arc<Memory>,
     /// Memory for answers.
@@ -18,6 +18,6 @@ pub struct Rpc {
 
 impl Default for Rpc {
     fn default() -> Rpc {
-        Rpc { retries: Retries::default(), large: Memory::new(HDFS_LARGE_CALLS_MAX), budget: Arc::default() }
+        Rpc { retries: RetryCache::default(), large: Memory::new(HDFS_LARGE_CALLS_MAX), budget: Arc::default() }
     }
 }

@@ -5,11 +5,11 @@ use super::fail;
 use super::read::{Opened, open_block};
 use crate::files::blocks::place;
 use crate::gateway::Gateway;
+use crate::hdfs_attributes::HdfsAttributes;
 use crate::message::transfer::{
     BlockChecksum, BlockChecksumAnswer, CHECKSUM_CRC32C, COMPOSITE_CRC, ChecksumOptions, ERROR, ERROR_UNSUPPORTED,
     MD5_OF_CRCS, OperationAnswer,
 };
-use crate::note::Note;
 use base::checksum::{SECTOR, combine};
 use base::error::{ErrorKind, Result};
 use client::{ReadOptions, Sums};
@@ -58,7 +58,7 @@ async fn sum(gateway: &Arc<Gateway>, request: &BlockChecksum, kind: i32) -> Resu
     let block = &request.header.block;
     let Opened { reader, base, length } = open_block(gateway, block).await?;
     // A regular block ends where the next one begins, an irregular one where its writer said.
-    let size = Note::read(&reader.attributes().note).block_size();
+    let size = HdfsAttributes::read(&reader.attributes().note).block_size();
     let end = place(block.id).and_then(|place| place.end(size));
     let whole = end.map_or(length, |end| length.min(end.saturating_sub(base)));
     let wanted = block.length.filter(|length| *length > 0).map_or(whole, |length| length.min(whole));

@@ -6,12 +6,12 @@ use super::source::Source;
 use crate::files::blocks::{generation_of, place};
 use crate::files::located::show;
 use crate::gateway::Gateway;
+use crate::hdfs_attributes::HdfsAttributes;
 use crate::message::hdfs::ExtendedBlock;
 use crate::message::transfer::{
     CHECKSUM_CRC32C, CHECKSUM_NULL, Checksum, ERROR_CHECKSUM, OperationAnswer, PACKET_HEADER, PacketHeader, ReadBlock,
     ReadChecksum, ReadStatus,
 };
-use crate::note::Note;
 use crate::ticket::IDLE_MAX_CROWDED;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::BLOCK;
@@ -85,7 +85,7 @@ pub async fn suspect(gateway: &Gateway, block: &ExtendedBlock) {
     if gateway.files.readers.is_suspect(inode) {
         return;
     }
-    let length = length.min(Note::read(&reader.attributes().note).block_size());
+    let length = length.min(HdfsAttributes::read(&reader.attributes().note).block_size());
     let mut range = reader.range(base, length, ReadOptions { once: true }, Sums::Blocks);
     loop {
         match range.next().await {
@@ -147,7 +147,8 @@ pub async fn open_block(gateway: &Gateway, block: &ExtendedBlock) -> Result<Open
         other => other?,
     };
     let attributes = reader.attributes();
-    let base = place.byte(&attributes, Note::read(&attributes.note).block_size()).ok_or_else(|| missing(block))?;
+    let base =
+        place.byte(&attributes, HdfsAttributes::read(&attributes.note).block_size()).ok_or_else(|| missing(block))?;
     let length = reader.length_known_or_asked().await?.saturating_sub(base);
     Ok(Opened { reader, base, length })
 }

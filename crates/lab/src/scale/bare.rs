@@ -1,9 +1,9 @@
 //! Checks the limiter: a bare loop over one limited device, in real time, without anything of Stormwell's between.
 
 use super::ground::Tools;
-use super::kept::KeptDisk;
 use super::limiter::{LimitedDisk, Speed};
 use super::load::Watch;
+use super::pattern_disk::PatternDisk;
 use super::row::Row;
 use base::buffer::Pool;
 use base::disk::{Caching, Disk, Done, FileKind, FileName, Fill, Op};
@@ -20,7 +20,7 @@ const ROUND: u64 = 64;
 /// Writes `bytes` in requests of `length` to a device of this speed and reads them; a row for each. The bar is 2 % below the rate.
 pub fn check(tools: &Tools, speed: Speed, length: usize, bytes: u64) -> Result<[Row; 2]> {
     let file = FileName::new(FileKind::Data, 0);
-    let kept = Box::new(KeptDisk::new(tools.pattern.clone(), Pool::new(16 << 20)));
+    let kept = Box::new(PatternDisk::new(tools.pattern.clone(), Pool::new(16 << 20)));
     let mut disk = LimitedDisk::new(kept, speed, Arc::default(), tools.clock.clone());
     run(&mut disk, 1, |_| Op::Create { file, size: ROUND * length as u64, fill: Fill::Reserved });
     let count = bytes / length as u64;

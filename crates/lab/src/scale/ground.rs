@@ -1,8 +1,8 @@
 //! A store to measure and its clients, all in this process, over loopback.
 
-use super::card::Cards;
-use super::kept::Pattern;
 use super::limiter::{Busy, Speed};
+use super::nic::Nics;
+use super::pattern_disk::Pattern;
 use super::world::LimitedWorld;
 use base::buffer::Pool;
 use base::env::{Clock, Random};
@@ -65,7 +65,7 @@ pub struct Store {
     tools: Tools,
     shape: Shape,
     cluster: Cluster,
-    cards: Option<Arc<Cards>>,
+    cards: Option<Arc<Nics>>,
     /// Where the node that keeps the metadata is, if it is in a process of its own.
     outside: Option<String>,
     nodes: Vec<Running>,
@@ -88,7 +88,7 @@ impl Store {
     /// Starts the nodes of this shape as nodes of that cluster, whose metadata may be kept by a node `outside` of this process.
     pub async fn of(tools: &Tools, shape: Shape, cluster: ClusterId, outside: Option<String>) -> Result<Store> {
         let cluster = Cluster::new(cluster);
-        let cards = shape.card.map(|rate| Arc::new(Cards::new(tools.net.clone(), tools.clock.clone(), rate)));
+        let cards = shape.card.map(|rate| Arc::new(Nics::new(tools.net.clone(), tools.clock.clone(), rate)));
         let (nodes, busy) = (Vec::with_capacity(shape.devices), Vec::with_capacity(shape.devices));
         let mut store = Store { tools: tools.clone(), shape, cluster, cards, outside, nodes, busy };
         for _ in 0..shape.devices {

@@ -1,7 +1,7 @@
 //! What a node of the experiments stands on: limited devices in memory, small files in memory, real threads.
 
-use super::kept::{KeptDisk, Pattern};
 use super::limiter::{Busy, LimitedDisk, Speed};
+use super::pattern_disk::{Pattern, PatternDisk};
 use base::buffer::Pool;
 use base::disk::{BlockFile, Disk};
 use base::env::{Clock, Random};
@@ -38,7 +38,7 @@ impl LimitedWorld {
 
 impl World for LimitedWorld {
     fn disk(&self, directory: &Path, _backend: Backend, pool: Pool) -> Result<Opened> {
-        let kept: Box<dyn Disk> = Box::new(KeptDisk::new(self.pattern.clone(), pool));
+        let kept: Box<dyn Disk> = Box::new(PatternDisk::new(self.pattern.clone(), pool));
         let disk = match directory.ends_with("chunks") {
             true => Box::new(LimitedDisk::new(kept, self.speed, self.busy.clone(), self.clock.clone())),
             false => kept,

@@ -7,7 +7,7 @@ use base::id::{InodeId, SessionId};
 use base::permission::{Denied, READ, WRITE, Wanted};
 use base::policy::Policy;
 use base::session::SessionOver;
-use meta::request::{FileHandle, Limit, NewInode, Place, PutFile, User};
+use meta::request::{FileHandle, FileRef, Limit, NewInode, PutFile, User};
 use meta::{Caller, Reply, Request};
 
 /// The sessions of users, beside the world's own, which names nobody.
@@ -121,8 +121,8 @@ fn each_kind_is_judged() {
         (usage("/"), false, true),
         (usage("/open"), true, true),
         (usage("/open/f"), true, true),
-        (locate(Place::Path(path("/open/f"))), false, true),
-        (locate(Place::Inode(secret)), false, true),
+        (locate(FileRef::Path(path("/open/f"))), false, true),
+        (locate(FileRef::Inode(secret)), false, true),
         (Request::PathOf { inode: secret }, false, true),
         (xattrs("/open/f"), false, true),
         (xattr("/open/f", "user.a"), false, true),
@@ -142,8 +142,8 @@ fn each_kind_is_judged() {
         (put("/shut/p", false, false), false, true),
         (put("/open/q", false, true), true, true),
         (put("/shut", false, true), false, true),
-        (append(Place::Path(path("/open/f"))), false, true),
-        (append(Place::Inode(secret)), false, true),
+        (append(FileRef::Path(path("/open/f"))), false, true),
+        (append(FileRef::Inode(secret)), false, true),
         (fence(secret), false, true),
         (truncate("/open/f"), false, true),
         (concat("/open/f", "/shut/f"), false, true),
@@ -412,7 +412,7 @@ fn bits_at_the_end_are_the_makers() {
     assert_eq!(refused, Err(ErrorKind::Invalid));
     let Ok(Reply::Attributes(closed)) = ask(&mut world, ADA, close(&file, 0o666)) else { panic!("not closed") };
     assert_eq!((closed.mode, closed.version), (0o666, file.attributes.version + 1));
-    let file = Place::Path(path("/open/new"));
+    let file = FileRef::Path(path("/open/new"));
     let append = Request::AppendOpen { file, holder: String::new(), began: None, at: None };
     let Ok(Reply::Handle(file)) = ask(&mut world, BOB, append) else { panic!("he may write") };
     let Ok(Reply::Attributes(closed)) = ask(&mut world, BOB, close(&file, 0o4777)) else { panic!("not closed") };
@@ -424,7 +424,7 @@ fn bits_at_the_end_are_the_makers() {
 fn without_a_path() {
     let (mut world, secret) = world();
     world.ask(Request::Delete { path: path("/secret"), recursive: true }).expect("gone");
-    let locate = Request::Locate { file: Place::Inode(secret), offset: 0, length: 1 };
+    let locate = Request::Locate { file: FileRef::Inode(secret), offset: 0, length: 1 };
     assert!(ask(&mut world, ADA, locate.clone()).is_ok(), "it is there still, and hers");
     for request in [locate, Request::Fence { inode: secret, only_gone: false, for_holder: false, generation: None }] {
         let refused = ask(&mut world, BOB, request).map_err(|error| error.kind());

@@ -5,7 +5,7 @@ use crate::world::{World, delete, mkdir, path, stat};
 use base::error::ErrorKind;
 use base::id::{DeviceId, Generation, InodeId, NodeId, SessionId};
 use base::planted::Planted;
-use meta::request::{Asked, FileHandle, NewInode, NodeInfo, Orphan, Place, User};
+use meta::request::{Asked, FileHandle, FileRef, NewInode, NodeInfo, Orphan, User};
 use meta::{Caller, Reply, Request};
 use std::time::Duration;
 
@@ -190,7 +190,7 @@ fn taken_by_its_number() {
     let rename = Request::Rename { from: path("/f"), to: path("/g"), replace: false, removes: false };
     ask(&mut world, first, 3, rename).expect("renamed");
     let open = |holder: &str| Request::AppendOpen {
-        file: Place::Inode(inode),
+        file: FileRef::Inode(inode),
         holder: holder.to_string(),
         began: None,
         at: Some(generation),
@@ -265,7 +265,7 @@ fn take_without_bytes(deleted: bool) {
     let mut world = world(3, 2);
     let [first, second] = GATEWAYS;
     let open = |holder: &str| Request::AppendOpen {
-        file: Place::Path(path("/f")),
+        file: FileRef::Path(path("/f")),
         holder: holder.to_string(),
         began: None,
         at: None,
@@ -359,7 +359,8 @@ fn planted_faults_are_seen() {
     }
     let mut world = with(Planted::LateCallTakesFile);
     let made = handle(ask(&mut world, first, 2, create("/f", "c")));
-    let append = Request::AppendOpen { file: Place::Path(path("/f")), holder: "c".to_string(), began: None, at: None };
+    let append =
+        Request::AppendOpen { file: FileRef::Path(path("/f")), holder: "c".to_string(), began: None, at: None };
     assert_ne!(handle(ask(&mut world, second, 2, append)).group.group, made.group.group);
     let mut world = with(Planted::FenceForgotten);
     let made = handle(ask(&mut world, first, 2, create("/f", "c")));

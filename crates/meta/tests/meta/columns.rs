@@ -6,7 +6,7 @@ use base::id::{DeviceId, GroupId, NodeId};
 use base::limit::{CHUNK_MAX, FILE_CHUNK, NARROW_COLUMN};
 use base::policy::{Class, Policy};
 use base::unit::MIB;
-use meta::request::{DeviceUse, FileHandle, NewGroup, Place, Refused};
+use meta::request::{DeviceUse, FileHandle, FileRef, NewGroup, Refused};
 use meta::{Caller, Reply, Request};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -70,7 +70,7 @@ fn widens() {
     assert_eq!((old.layout.columns().len(), old.layout.cell(), old.room), (1, 0, FILE_CHUNK));
     world.merge();
     world.kill();
-    let located = match world.ask(Request::Locate { file: Place::Path(path("/f")), offset: 0, length: u64::MAX }) {
+    let located = match world.ask(Request::Locate { file: FileRef::Path(path("/f")), offset: 0, length: u64::MAX }) {
         Ok(Reply::Located(located)) => located,
         other => panic!("{other:?}"),
     };
@@ -196,7 +196,7 @@ fn ended_early() {
     let ranges: Vec<_> = garbage.ranges.iter().map(|(group, offset, _)| (group.group, *offset)).collect();
     assert_eq!(ranges, [(wide.group, kept)]);
     assert!(garbage.groups.iter().any(|group| group.group == two.group), "{garbage:?}");
-    let located = match world.ask(Request::Locate { file: Place::Path(path("/f")), offset: 0, length: u64::MAX }) {
+    let located = match world.ask(Request::Locate { file: FileRef::Path(path("/f")), offset: 0, length: u64::MAX }) {
         Ok(Reply::Located(located)) => located,
         other => panic!("{other:?}"),
     };

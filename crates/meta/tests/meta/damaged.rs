@@ -6,7 +6,7 @@ use base::attributes::NewAttributes;
 use base::env::Random;
 use base::id::{DeviceId, GroupId, NodeId, SessionId};
 use base::policy::{Class, Compression, Policy};
-use meta::request::{Asked, Limit, NodeInfo, Place, User};
+use meta::request::{Asked, FileRef, Limit, NodeInfo, User};
 use meta::{Caller, Reply, Request};
 use sim::random::SimRandom;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -68,7 +68,7 @@ fn ask_all(world: &mut World, random: &SimRandom) {
         stat("/d/f"),
         Request::Lookup { path: path("/d/e/x"), known: 0, wanted: Default::default() },
         Request::List { path: path("/d"), after: None, limit: 100, located: false },
-        Request::Locate { file: Place::Path(path("/d/f")), offset: 0, length: u64::MAX },
+        Request::Locate { file: FileRef::Path(path("/d/f")), offset: 0, length: u64::MAX },
         Request::GetXattrs { path: path("/d"), name: None },
         Request::GetPolicy { path: path("/d/f") },
         Request::GetQuota { path: path("/d") },

@@ -4,7 +4,7 @@ use crate::world::{World, create, delete, path, stat};
 use base::error::ErrorKind;
 use base::id::GroupId;
 use base::limit::CONCAT_FILES_MAX;
-use meta::request::{Garbage, Located, Place, Refused, Totals};
+use meta::request::{FileRef, Garbage, Located, Refused, Totals};
 use meta::{Reply, Request};
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub fn file(world: &mut World, name: &str, lengths: &[u64]) -> Vec<GroupId> {
 
 /// (offset in the file, group, offset in the group, length) of each extent.
 fn extents(world: &mut World, name: &str) -> Vec<(u64, GroupId, u64, u64)> {
-    match world.ask(Request::Locate { file: Place::Path(path(name)), offset: 0, length: u64::MAX }) {
+    match world.ask(Request::Locate { file: FileRef::Path(path(name)), offset: 0, length: u64::MAX }) {
         Ok(Reply::Located(Located { extents, .. })) => {
             let piece =
                 |extent: &meta::request::Extent| (extent.file_offset, extent.group, extent.group_offset, extent.length);

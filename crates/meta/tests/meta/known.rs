@@ -5,7 +5,7 @@ use base::attributes::NewAttributes;
 use base::error::ErrorKind;
 use base::id::InodeId;
 use base::limit::{HOLDER_MAX, HOLDERS_TOLD_MAX};
-use meta::request::{Garbage, NewInode, Place, Seen};
+use meta::request::{FileRef, Garbage, NewInode, Seen};
 use meta::{Caller, Reply, Request};
 use std::time::Duration;
 
@@ -204,7 +204,7 @@ fn changes_of_what_was_seen() {
 fn each_change_may_rely() {
     let changes: Vec<Request> = vec![
         Request::Create { path: path("/d/a"), overwrite: true, parents: false, new: NewInode::default() },
-        Request::AppendOpen { file: Place::Path(path("/d/a")), holder: String::new(), began: None, at: None },
+        Request::AppendOpen { file: FileRef::Path(path("/d/a")), holder: String::new(), began: None, at: None },
         delete("/d/a"),
         chmod("/d/a", 0o777),
         Request::SetXattr { path: path("/d/a"), name: "user.x".to_string(), value: Some(vec![1]) },
@@ -281,7 +281,7 @@ fn holders_that_open_files_are_heard_of() {
     let new = NewInode { holder: "one".to_string(), ..NewInode::default() };
     let (path, holder) = (path("/f"), "two".to_string());
     let make = Request::Create { path: path.clone(), overwrite: false, parents: false, new };
-    let append = Request::AppendOpen { file: Place::Path(path), holder, began: None, at: None };
+    let append = Request::AppendOpen { file: FileRef::Path(path), holder, began: None, at: None };
     let silent = |world: &mut World| {
         world.now = world.now.after(Duration::from_secs(100));
         let asked = ["one", "two"].map(str::to_string).to_vec();

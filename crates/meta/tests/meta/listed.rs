@@ -4,7 +4,7 @@ use crate::extents::{concat, file, truncate};
 use crate::world::{World, append, create, delete, mkdir, path};
 use base::limit::{LISTED_EXTENTS_MAX, LOCATED_PAGE_MAX};
 use base::policy::Policy;
-use meta::request::{Entry, Extent, Located, NewGroup, Place, PutFile};
+use meta::request::{Entry, Extent, FileRef, Located, NewGroup, PutFile};
 use meta::{Reply, Request};
 
 fn list(world: &mut World, after: Option<&str>) -> (Vec<Entry>, Vec<NewGroup>, bool) {
@@ -16,7 +16,7 @@ fn list(world: &mut World, after: Option<&str>) -> (Vec<Entry>, Vec<NewGroup>, b
 }
 
 fn locate(world: &mut World, name: &str) -> (Vec<Extent>, Vec<NewGroup>) {
-    match world.ask(Request::Locate { file: Place::Path(path(name)), offset: 0, length: u64::MAX }) {
+    match world.ask(Request::Locate { file: FileRef::Path(path(name)), offset: 0, length: u64::MAX }) {
         Ok(Reply::Located(Located { extents, groups, .. })) => (extents, groups),
         other => panic!("{other:?}"),
     }

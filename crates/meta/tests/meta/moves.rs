@@ -4,7 +4,7 @@ use crate::world::{World, create, delete, path, register};
 use base::error::{ErrorKind, Result};
 use base::id::{ChunkId, DeviceId, GroupId, NodeId};
 use base::policy::{Class, Compression, Policy};
-use meta::request::{BagInfo, BagState, Carried, FileHandle, Located, NewGroup, NewInode, Place, PutFile};
+use meta::request::{BagInfo, BagState, Carried, FileHandle, FileRef, Located, NewGroup, NewInode, PutFile};
 use meta::{Reply, Request};
 
 fn handle(reply: Result<Reply>) -> FileHandle {
@@ -24,7 +24,7 @@ fn other(device: DeviceId) -> DeviceId {
 }
 
 fn locate(world: &mut World, name: &str) -> Located {
-    match world.ask(Request::Locate { file: Place::Path(path(name)), offset: 0, length: u64::MAX }) {
+    match world.ask(Request::Locate { file: FileRef::Path(path(name)), offset: 0, length: u64::MAX }) {
         Ok(Reply::Located(located)) => located,
         other => panic!("{other:?}"),
     }

@@ -10,7 +10,7 @@ use base::error::{Error, ErrorKind};
 use base::id::{ChunkId, DeviceId, GroupId};
 use base::limit::BLOCK;
 use base::version::ProgramVersion;
-use meta::request::{FileHandle, Place};
+use meta::request::{FileHandle, FileRef};
 use meta::{Reply, Request};
 use sim::file::SimFile;
 use sim::random::SimRandom;
@@ -134,7 +134,7 @@ fn groups_of_unknown_kinds_are_kept() {
         let attributes = world.ask(stat("/d/f"));
         assert!(matches!(attributes, Ok(Reply::Attributes(found)) if found.length == 1000));
         let refused = [
-            Request::Locate { file: Place::Path(path("/d/f")), offset: 0, length: 10 },
+            Request::Locate { file: FileRef::Path(path("/d/f")), offset: 0, length: 10 },
             Request::Truncate { path: path("/d/f"), length: 10 },
             Request::Truncate { path: path("/d/f"), length: 0 },
             delete("/d/f"),
@@ -191,7 +191,8 @@ fn replicas_are_kept() {
     write(&world, &record, &[stored_column(&[head, far], &[chunk, chunk]), rest].concat(), 2);
     world.open();
     let layout =
-        |world: &mut World| match world.ask(Request::Locate { file: Place::Path(path("/f")), offset: 0, length: 10 }) {
+        |world: &mut World| match world.ask(Request::Locate { file: FileRef::Path(path("/f")), offset: 0, length: 10 })
+        {
             Ok(Reply::Located(located)) => Ok(located.groups[0].layout.clone()),
             Err(error) => Err(error),
             other => panic!("{other:?}"),
@@ -225,7 +226,7 @@ fn impossible_layouts_are_damage() {
         world.power_off(1);
         write(&world, &key(0x13, group.0), &[columns, vec![0x10, 1, 0x18, 10, 0x38, 128, 32]].concat(), 2);
         world.open();
-        let locate = Request::Locate { file: Place::Path(path("/f")), offset: 0, length: 10 };
+        let locate = Request::Locate { file: FileRef::Path(path("/f")), offset: 0, length: 10 };
         assert_eq!(world.refusal(locate), ErrorKind::Corrupt);
     }
 }

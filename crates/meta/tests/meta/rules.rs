@@ -5,7 +5,7 @@ use base::error::{ErrorKind, Result};
 use base::id::{GroupId, InodeId};
 use base::limit::CHUNK_MAX;
 use base::policy::{Class, Compression, Policy};
-use meta::request::{BagState, DeviceUse, FileHandle, Located, NewGroup, Place, PutFile, Refused, Totals};
+use meta::request::{BagState, DeviceUse, FileHandle, FileRef, Located, NewGroup, PutFile, Refused, Totals};
 use meta::{Caller, Reply, Request};
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn group(reply: Result<Reply>) -> NewGroup {
 }
 
 fn locate(world: &mut World, name: &str, offset: u64, length: u64) -> Located {
-    match world.ask(Request::Locate { file: Place::Path(path(name)), offset, length }) {
+    match world.ask(Request::Locate { file: FileRef::Path(path(name)), offset, length }) {
         Ok(Reply::Located(located)) => located,
         other => panic!("{other:?}"),
     }
@@ -80,7 +80,10 @@ fn life_of_a_file() {
     world.ask(delete("/f")).expect("deleted");
     let (groups, ranges, _) = garbage(&mut world);
     assert_eq!((groups.len(), ranges.len()), (3, 0));
-    assert_eq!(world.refusal(Request::Locate { file: Place::Inode(inode), offset: 0, length: 1 }), ErrorKind::NotFound);
+    assert_eq!(
+        world.refusal(Request::Locate { file: FileRef::Inode(inode), offset: 0, length: 1 }),
+        ErrorKind::NotFound
+    );
     world.ask(Request::Collected { groups: groups.clone(), ranges: vec![], bags: vec![] }).expect("collected");
     assert_eq!(garbage(&mut world).0, []);
     assert_eq!(world.ask(Request::KnownGroups { groups }), Ok(Reply::Known(vec![])));
@@ -115,7 +118,7 @@ fn many_extents() {
     }
     assert_eq!(offset, 6000);
     world.ask(delete("/f")).expect("deleted");
-    let by_number = Request::Locate { file: Place::Inode(file.inode), offset: 0, length: 1 };
+    let by_number = Request::Locate { file: FileRef::Inode(file.inode), offset: 0, length: 1 };
     assert_eq!(world.refusal(by_number), ErrorKind::NotFound);
     world.pass(Duration::from_secs(1));
     assert_eq!(world.ask(Request::Usage), Ok(Reply::Usage(Totals { files: 0, directories: 1, bytes: 0 })));
@@ -216,7 +219,7 @@ fn names() {
     );
     world.ask(rename("/a", "/z")).expect("renamed");
     assert!(world.ask(stat("/z/f")).is_ok() && world.ask(stat("/a/f")).is_err());
-    let moved = Request::Locate { file: Place::Inode(InodeId(file.inode.0)), offset: 0, length: 1 };
+    let moved = Request::Locate { file: FileRef::Inode(InodeId(file.inode.0)), offset: 0, length: 1 };
     assert!(world.ask(moved).is_ok(), "the number survives");
 }
 

@@ -306,7 +306,7 @@ fn what_was_synced_keeps_its_length() {
         let ended = world.ask(recovered);
         assert!(matches!(&ended, Ok(Reply::Attributes(file)) if file.length == kept), "{found}: {ended:?}");
         world.crash(1);
-        let locate = Request::Locate { file: meta::request::Place::Inode(inode), offset: 0, length: 1000 };
+        let locate = Request::Locate { file: meta::request::FileRef::Inode(inode), offset: 0, length: 1000 };
         let Ok(Reply::Located(located)) = world.ask(locate) else { panic!("it is there") };
         let extents: Vec<_> = located.extents.iter().map(|extent| (extent.length, extent.open)).collect();
         assert_eq!((located.attributes.length, extents), (kept, vec![(kept, false)]), "{found}");

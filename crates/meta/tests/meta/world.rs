@@ -8,7 +8,7 @@ use base::id::{DeviceId, GroupId, InodeId, NodeId, SessionId};
 use base::planted::Planted;
 use base::policy::Class;
 use base::unit::{MIB, Time, WallTime};
-use meta::request::{NewInode, Place, PutFile, User};
+use meta::request::{FileRef, NewInode, PutFile, User};
 use meta::{Caller, Effect, MergeJob, Opened, Path, Reply, Request, Settings, Store};
 use sim::disk::{SimDevice, SimDisk, SimFaults};
 use sim::file::SimFileDevice;
@@ -337,7 +337,7 @@ pub fn create(text: &str) -> Request {
 
 /// Opens a file at its end.
 pub fn append(text: &str) -> Request {
-    Request::AppendOpen { file: Place::Path(path(text)), holder: String::new(), began: None, at: None }
+    Request::AppendOpen { file: FileRef::Path(path(text)), holder: String::new(), began: None, at: None }
 }
 
 /// Asks for attributes.

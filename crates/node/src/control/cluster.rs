@@ -218,7 +218,7 @@ impl Keeper {
             let name = node.map_or_else(|| info.node.to_string(), |node| node.info.name.clone());
             let mut device = match self.peers.device(info.device) {
                 Some(far) => {
-                    let said = far.said();
+                    let said = far.last_report();
                     file::Device {
                         place: far.peer.place_of(&said),
                         drain: self.peers.drain_of(&far, said.drain.clone()),

@@ -27,8 +27,8 @@
 use super::claims::{Claim, Claims};
 use super::job::{Job, said};
 use super::orders::{Order, Ordered};
+use crate::device_handle::DeviceHandle;
 use crate::node::{Keeper, Node};
-use crate::place::Place;
 use base::error::{ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, GroupId};
 use base::layout::{Layout, Replica};
@@ -183,7 +183,7 @@ struct Cannot {
 impl Cannot {
     async fn now(node: &Node) -> Result<Cannot> {
         let mut away: BTreeSet<DeviceId> = node.keeper()?.devices().await?.iter().map(|info| info.device).collect();
-        for able in node.places().iter().filter(|place| place.is_able()) {
+        for able in node.device_handles().iter().filter(|handle| handle.is_able()) {
             away.remove(&able.id());
         }
         Ok(Cannot { away, still: node.jobs.still() })
@@ -209,16 +209,16 @@ impl Cannot {
     }
 
     /// Waits for devices, for each as long as jobs wait. An error of one of this node ends the step when all have answered.
-    async fn take_answers(&mut self, node: &Node, orders: Vec<(Place, Ordered<()>)>) -> Result<()> {
+    async fn take_answers(&mut self, node: &Node, orders: Vec<(DeviceHandle, Ordered<()>)>) -> Result<()> {
         let mut answered = Ok(());
-        for (place, order) in orders {
-            match (order.answer().await, &place) {
+        for (handle, order) in orders {
+            match (order.answer().await, &handle) {
                 (Some(Ok(())), _) => (),
-                (None, _) => drop(self.still.insert(place.id())),
-                (Some(Err(error)), Place::Near(_)) => answered = Err(error),
+                (None, _) => drop(self.still.insert(handle.id())),
+                (Some(Err(error)), DeviceHandle::Local(_)) => answered = Err(error),
                 // Its node went away; what was done elsewhere is done.
-                (Some(Err(error)), Place::Far(_)) => {
-                    self.away.insert(place.id());
+                (Some(Err(error)), DeviceHandle::Remote(_)) => {
+                    self.away.insert(handle.id());
                     said(node, Collect::NAME, Err(error));
                 }
             }
@@ -254,15 +254,15 @@ impl Collect {
         let is_over = |bag: &&BagInfo| cannot.is_over(bag);
         let ending: BTreeSet<BagId> = garbage.bags.iter().filter(is_over).map(|bag| bag.bag).collect();
         let mut orders = Vec::new();
-        for place in node.places() {
-            let part = Part::of(&place, garbage, &ending);
-            if part.is_empty() || cannot.has(place.id()) {
+        for handle in node.device_handles() {
+            let part = Part::of(&handle, garbage, &ending);
+            if part.is_empty() || cannot.has(handle.id()) {
                 continue;
             }
-            match self.freeing.try_claim(place.id()) {
-                Some(claim) => orders.push((place.clone(), part.order(node, place, claim))),
+            match self.freeing.try_claim(handle.id()) {
+                Some(claim) => orders.push((handle.clone(), part.order(node, handle, claim))),
                 // It is still at what an earlier step told it.
-                None => drop(cannot.still.insert(place.id())),
+                None => drop(cannot.still.insert(handle.id())),
             }
         }
         cannot.take_answers(node, orders).await
@@ -278,19 +278,19 @@ struct Part {
 }
 
 impl Part {
-    fn of(place: &Place, garbage: &Garbage, ending: &BTreeSet<BagId>) -> Part {
-        let here = |group: &NewGroup| group.layout.on(place.id()).map(|replica| replica.chunk).collect::<Vec<_>>();
+    fn of(handle: &DeviceHandle, garbage: &Garbage, ending: &BTreeSet<BagId>) -> Part {
+        let here = |group: &NewGroup| group.layout.on(handle.id()).map(|replica| replica.chunk).collect::<Vec<_>>();
         let chunks = garbage.groups.iter().flat_map(here).collect();
         let mut ranges: BTreeMap<ChunkId, Vec<(u64, u64)>> = BTreeMap::new();
         for (group, offset, length) in &garbage.ranges {
-            for Replica { column, chunk, .. } in group.layout.on(place.id()) {
+            for Replica { column, chunk, .. } in group.layout.on(handle.id()) {
                 let range = group.layout.stripe().column_range(*offset..offset.saturating_add(*length), column);
                 if range.start < range.end {
                     ranges.entry(chunk).or_default().push((range.start, range.end - range.start));
                 }
             }
         }
-        let bags = garbage.bags.iter().filter(|bag| bag.members.contains(&place.id()));
+        let bags = garbage.bags.iter().filter(|bag| bag.members.contains(&handle.id()));
         Part { chunks, ranges, bags: bags.map(|bag| (bag.bag, ending.contains(&bag.bag))).collect() }
     }
 
@@ -299,22 +299,22 @@ impl Part {
     }
 
     /// Orders it; `claim` is kept until it is done.
-    fn order(self, node: &Node, place: Place, claim: Claim<DeviceId>) -> Ordered<()> {
-        node.jobs.order(place.id(), |order| async move {
-            let freed = self.free(&place, &order).await;
+    fn order(self, node: &Node, handle: DeviceHandle, claim: Claim<DeviceId>) -> Ordered<()> {
+        node.jobs.order(handle.id(), |order| async move {
+            let freed = self.free(&handle, &order).await;
             drop(claim);
             freed
         })
     }
 
-    async fn free(self, place: &Place, order: &Order) -> Result<()> {
+    async fn free(self, handle: &DeviceHandle, order: &Order) -> Result<()> {
         for chunks in self.chunks.chunks(LIST_PAGE_MAX) {
-            place.delete(chunks.to_vec()).await?;
+            handle.delete(chunks.to_vec()).await?;
             order.goes_on();
         }
         for (chunk, ranges) in self.ranges {
             order.goes_on();
-            match place.release(chunk, ranges).await {
+            match handle.release(chunk, ranges).await {
                 // Gone as a whole meanwhile: that is more than was asked.
                 Err(error) if error.kind() == ErrorKind::NotFound => (),
                 other => other?,
@@ -323,12 +323,12 @@ impl Part {
         for (bag, ends) in self.bags {
             order.goes_on();
             if !ends {
-                let counts = place.bag_counts(bag).await?;
+                let counts = handle.bag_counts(bag).await?;
                 if counts.stat == BagStat::default() && counts.chunks == 0 {
                     continue;
                 }
             }
-            place.drop_bag(bag).await?;
+            handle.drop_bag(bag).await?;
         }
         Ok(())
     }

@@ -9,8 +9,8 @@ use super::claims::{Claim, Claims};
 use super::job::{GATHER, Job, LOOK_EVERY, said};
 use super::joining::tell_of_bags;
 use super::orders::PATIENCE;
+use crate::device_handle::DeviceHandle;
 use crate::node::Node;
-use crate::place::Place;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, GroupId, Owner};
 use base::layout::Layout;
@@ -32,7 +32,7 @@ pub async fn compare_all(node: &Arc<Node>) -> JoinSet<DeviceId> {
         waits.insert(device.id);
         let node = node.clone();
         comparing.spawn(async move {
-            while !said(&node, "compare", compare(&node, &Place::Near(device.clone())).await.map(drop)) {
+            while !said(&node, "compare", compare(&node, &DeviceHandle::Local(device.clone())).await.map(drop)) {
                 tokio::time::sleep(LOOK_EVERY).await;
             }
             device.id
@@ -66,9 +66,9 @@ impl Job for CompareReturned {
         while self.comparing.try_join_next().is_some() {}
         let (keeper, still) = (node.keeper()?, node.jobs.still());
         let uncompared = keeper.peers.uncompared();
-        for place in node.places() {
-            let id = place.id();
-            if !uncompared.contains(&id) || !place.is_able() || still.contains(&id) {
+        for handle in node.device_handles() {
+            let id = handle.id();
+            if !uncompared.contains(&id) || !handle.is_able() || still.contains(&id) {
                 continue;
             }
             let Some(claim) = self.under_way.try_claim(id) else { continue };
@@ -76,7 +76,7 @@ impl Job for CompareReturned {
             keeper.peers.compared(id);
             let node = node.clone();
             self.comparing.spawn(async move {
-                let compared = compare_returned(&node, &place).await;
+                let compared = compare_returned(&node, &handle).await;
                 if !said(&node, CompareReturned::NAME, compared)
                     && let Ok(keeper) = node.keeper()
                 {
@@ -89,26 +89,26 @@ impl Job for CompareReturned {
     }
 }
 
-async fn compare_returned(node: &Node, place: &Place) -> Result<()> {
-    let left = compare(node, place).await?;
-    tell_of_bags(node, place).await?;
+async fn compare_returned(node: &Node, handle: &DeviceHandle) -> Result<()> {
+    let left = compare(node, handle).await?;
+    tell_of_bags(node, handle).await?;
     if left.claimed == 0 {
         return Ok(());
     }
-    let text = format!("{} chunks on {} are being moved, and are compared after that", left.claimed, place.shown());
+    let text = format!("{} chunks on {} are being moved, and are compared after that", left.claimed, handle.shown());
     Err(Error::new(ErrorKind::Busy, text))
 }
 
 /// Deletes every chunk on a device that the metadata store does not know, or knows to be elsewhere: one that was to be deleted
 /// when the node was killed, or a copy that was not finished. What is left.
-pub async fn compare(node: &Node, place: &Place) -> Result<Left> {
+pub async fn compare(node: &Node, handle: &DeviceHandle) -> Result<Left> {
     let (mut left, mut after) = (Left::default(), None);
     loop {
-        let page = page_of(node, place, after).await?;
+        let page = page_of(node, handle, after).await?;
         left.chunks += page.chunks - page.unknown.len() - page.newer;
         left.newer += page.newer;
         after = page.next;
-        let claimed = page.forget(node, place, false).await?;
+        let claimed = page.forget(node, handle, false).await?;
         (left.chunks, left.claimed) = (left.chunks + claimed, left.claimed + claimed);
         if after.is_none() {
             return Ok(left);
@@ -142,21 +142,21 @@ impl Job for Sweep {
 
     /// The next page.
     async fn step(&mut self, node: &Arc<Node>) -> Result<bool> {
-        let Some(place) = node.places().into_iter().filter(Place::is_able).nth(self.device) else {
+        let Some(handle) = node.device_handles().into_iter().filter(DeviceHandle::is_able).nth(self.device) else {
             (self.device, self.after) = (0, None);
             return Ok(false);
         };
-        let is_still = node.jobs.still().contains(&place.id());
-        let claim = self.under_way.try_claim(place.id()).filter(|_| !is_still);
+        let is_still = node.jobs.still().contains(&handle.id());
+        let claim = self.under_way.try_claim(handle.id()).filter(|_| !is_still);
         let Some(claim) = claim else {
             (self.device, self.after) = (self.device + 1, None);
             return Ok(false);
         };
         let (swept, after) = (node.clone(), self.after);
         let page = async move {
-            let page = page_of(&swept, &place, after).await?;
+            let page = page_of(&swept, &handle, after).await?;
             let next = page.next;
-            page.forget(&swept, &place, true).await?;
+            page.forget(&swept, &handle, true).await?;
             drop(claim);
             Ok::<_, Error>(next)
         };
@@ -192,14 +192,14 @@ struct Page {
 }
 
 /// Waits for a device however long it takes: what it holds is claimed. Others hear that it does not answer.
-async fn asked<T>(node: &Node, place: &Place, answer: impl Future<Output = T>) -> T {
-    let _order = node.jobs.unanswered.begin(place.id());
+async fn asked<T>(node: &Node, handle: &DeviceHandle, answer: impl Future<Output = T>) -> T {
+    let _order = node.jobs.unanswered.begin(handle.id());
     answer.await
 }
 
 /// Groups and bags are recorded before the first byte comes, so what is not known now was deleted.
-async fn page_of(node: &Node, place: &Place, after: Option<ChunkId>) -> Result<Page> {
-    let (chunks, more) = asked(node, place, place.inventory(after, INVENTORY_PAGE)).await?;
+async fn page_of(node: &Node, handle: &DeviceHandle, after: Option<ChunkId>) -> Result<Page> {
+    let (chunks, more) = asked(node, handle, handle.inventory(after, INVENTORY_PAGE)).await?;
     let bags: BTreeSet<BagId> = chunks
         .iter()
         .filter_map(|(_, stat)| match stat.owner {
@@ -215,11 +215,11 @@ async fn page_of(node: &Node, place: &Place, after: Option<ChunkId>) -> Result<P
             Err(error) => return Err(error),
         }
     }
-    let Unknown { chunks: unknown, newer } = node.unknown_chunks(place.id(), &chunks).await?;
+    let Unknown { chunks: unknown, newer } = node.unknown_chunks(handle.id(), &chunks).await?;
     let (next, count) = (chunks.last().map(|(chunk, _)| *chunk).filter(|_| more), chunks.len());
     let unknown: BTreeSet<ChunkId> = unknown.into_iter().collect();
     let mut unknown: Vec<_> = chunks.into_iter().filter(|(chunk, _)| unknown.contains(chunk)).collect();
-    if matches!(place, Place::Far(_)) && node.planted == Some(Planted::ReturnedKeepsDeleted) {
+    if matches!(handle, DeviceHandle::Remote(_)) && node.planted == Some(Planted::ReturnedKeepsDeleted) {
         (unknown, unknown_bags) = (Vec::new(), Vec::new());
     }
     Ok(Page { chunks: count, newer, unknown, unknown_bags, next })
@@ -228,7 +228,7 @@ async fn page_of(node: &Node, place: &Place, after: Option<ChunkId>) -> Result<P
 impl Page {
     /// Deletes what should not be there. How many of these chunks stay because somebody works on their groups. `unless_copied`: nothing is
     /// deleted while a device is being emptied, whose copies are not known yet.
-    async fn forget(self, node: &Node, place: &Place, unless_copied: bool) -> Result<usize> {
+    async fn forget(self, node: &Node, handle: &DeviceHandle, unless_copied: bool) -> Result<usize> {
         let mut claims: BTreeMap<GroupId, Option<Claim<GroupId>>> = BTreeMap::new();
         for (_, stat) in &self.unknown {
             if let Owner::Group(group) = stat.owner {
@@ -239,16 +239,16 @@ impl Page {
         let ours: Vec<_> = self.unknown.iter().copied().filter(|(_, stat)| is_ours(stat)).collect();
         let claimed = self.unknown.len() - ours.len();
         // What was being named until it was claimed is known now.
-        let unknown = node.unknown_chunks(place.id(), &ours).await?.chunks;
+        let unknown = node.unknown_chunks(handle.id(), &ours).await?.chunks;
         // A drain that begins now copies nothing that is on this page.
-        if unless_copied && node.places().iter().any(Place::is_draining) {
+        if unless_copied && node.device_handles().iter().any(DeviceHandle::is_draining) {
             return Ok(claimed);
         }
         if !unknown.is_empty() {
-            asked(node, place, place.delete(unknown)).await?;
+            asked(node, handle, handle.delete(unknown)).await?;
         }
         for bag in self.unknown_bags {
-            asked(node, place, place.drop_bag(bag)).await?;
+            asked(node, handle, handle.drop_bag(bag)).await?;
         }
         Ok(claimed)
     }

@@ -7,9 +7,9 @@ use super::moving::Move;
 use crate::device::bags::BagCounts;
 use crate::device::draining::Draining;
 use crate::device::{Device, Item};
+use crate::device_handle::DeviceHandle;
 use crate::log::Level;
 use crate::node::{Node, Role};
-use crate::place::Place;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, DeviceId, GroupId, NodeId};
 use base::layout::Replica;
@@ -38,10 +38,11 @@ pub async fn run(node: Arc<Node>) {
             node.log.say(Level::Warn, "drain", error.text(), &[]);
         }
         let still = node.jobs.still();
-        let may_go_on = |place: &Place| place.is_draining() && place.can_be_asked() && !still.contains(&place.id());
-        for place in node.places().into_iter().filter(may_go_on) {
-            if let Some(claim) = under_way.try_claim(place.id()) {
-                passes.spawn(pass_and_say(node.clone(), place, claim));
+        let may_go_on =
+            |handle: &DeviceHandle| handle.is_draining() && handle.can_be_asked() && !still.contains(&handle.id());
+        for handle in node.device_handles().into_iter().filter(may_go_on) {
+            if let Some(claim) = under_way.try_claim(handle.id()) {
+                passes.spawn(pass_and_say(node.clone(), handle, claim));
             }
         }
         tokio::select! {
@@ -52,10 +53,10 @@ pub async fn run(node: Arc<Node>) {
     }
 }
 
-async fn pass_and_say(node: Arc<Node>, place: Place, claim: Claim<DeviceId>) {
-    if let Err(error) = pass(&node, &place).await {
-        node.log.say(Level::Warn, "drain", error.text(), &[("place", &place.shown())]);
-        node.drained(&place, |draining| draining.waits = error.text().to_string());
+async fn pass_and_say(node: Arc<Node>, handle: DeviceHandle, claim: Claim<DeviceId>) {
+    if let Err(error) = pass(&node, &handle).await {
+        node.log.say(Level::Warn, "drain", error.text(), &[("place", &handle.shown())]);
+        node.drained(&handle, |draining| draining.waits = error.text().to_string());
     }
     drop(claim);
 }
@@ -64,12 +65,12 @@ async fn pass_and_say(node: Arc<Node>, place: Place, claim: Claim<DeviceId>) {
 async fn note_away(node: &Node, away: &mut BTreeSet<DeviceId>) -> Result<()> {
     for info in node.keeper()?.devices().await?.into_iter().filter(|info| info.draining && info.node != node.id) {
         // One that was not heard of since this node started is shown as missing, with the reason.
-        let Ok(place) = node.place(info.device) else { continue };
-        if let Some(why) = place.waits_for() {
+        let Ok(handle) = node.device_handle(info.device) else { continue };
+        if let Some(why) = handle.waits_for() {
             away.insert(info.device);
-            node.drained(&place, |draining| draining.waits = why);
+            node.drained(&handle, |draining| draining.waits = why);
         } else if away.remove(&info.device) {
-            node.drained(&place, |draining| draining.waits.clear());
+            node.drained(&handle, |draining| draining.waits.clear());
         }
     }
     Ok(())
@@ -83,24 +84,24 @@ async fn sent_here_from(node: &Node, device: &Device) -> Result<Option<String>> 
     let before = |info: &&DeviceInfo| {
         info.node == node.id && info.draining && (info.drain, info.device) < (own.drain, own.device)
     };
-    let place = |info: &DeviceInfo| node.devices.get(&info.device).map(|device| device.place.clone());
-    let places: Vec<String> = known.iter().filter(before).filter_map(place).collect();
-    let text = format!("the end of drains that began before, of {}", places.join(" and "));
-    Ok((!places.is_empty()).then_some(text))
+    let handle = |info: &DeviceInfo| node.devices.get(&info.device).map(|device| device.place.clone());
+    let handles: Vec<String> = known.iter().filter(before).filter_map(handle).collect();
+    let text = format!("the end of drains that began before, of {}", handles.join(" and "));
+    Ok((!handles.is_empty()).then_some(text))
 }
 
 /// Does everything that can be done now for one device, and removes it if nothing is left on it.
-async fn pass(node: &Arc<Node>, place: &Place) -> Result<()> {
-    let whole = place.holds();
-    node.drained(place, |draining| {
+async fn pass(node: &Arc<Node>, handle: &DeviceHandle) -> Result<()> {
+    let whole = handle.holds();
+    node.drained(handle, |draining| {
         if draining.whole == (0, 0) {
             draining.whole = whole;
         }
     });
     let mut waits = Vec::new();
-    move_groups(node, place, &mut waits).await?;
-    leave_bags(node, place, &mut waits).await?;
-    let left = leftovers(node, place).await?;
+    move_groups(node, handle, &mut waits).await?;
+    leave_bags(node, handle, &mut waits).await?;
+    let left = leftovers(node, handle).await?;
     if left.chunks > 0 && waits.is_empty() {
         waits.push(format!("{} chunks that are being deleted", left.chunks));
     }
@@ -111,26 +112,26 @@ async fn pass(node: &Arc<Node>, place: &Place) -> Result<()> {
         ));
     }
     if waits.is_empty()
-        && let Place::Near(device) = place
+        && let DeviceHandle::Local(device) = handle
     {
         waits.extend(sent_here_from(node, device).await?);
     }
     if !waits.is_empty() {
         let text = waits.join("; ");
-        node.drained(place, |draining| draining.waits = text);
+        node.drained(handle, |draining| draining.waits = text);
         return Ok(());
     }
-    let shown = place.shown();
+    let shown = handle.shown();
     let keeper = node.keeper()?;
     // Before the metadata forgets it: a report that comes then would make it a new device.
-    if let Place::Far(far) = place {
+    if let DeviceHandle::Remote(far) = handle {
         keeper.peers.removed(far);
     }
-    if let Err(error) = keeper.metadata.ask(meta::Request::DeviceRemove { device: place.id() }).await {
-        keeper.peers.stays(place.id());
+    if let Err(error) = keeper.metadata.ask(meta::Request::DeviceRemove { device: handle.id() }).await {
+        keeper.peers.stays(handle.id());
         return Err(error);
     }
-    if let Place::Near(device) = place {
+    if let DeviceHandle::Local(device) = handle {
         device.drained(|draining| draining.over = true);
     }
     let text = "the device is empty and removed; its directory may be deleted";
@@ -139,16 +140,16 @@ async fn pass(node: &Arc<Node>, place: &Place) -> Result<()> {
 }
 
 /// Moves what can be moved now, several chunks at once.
-async fn move_groups(node: &Arc<Node>, place: &Place, waits: &mut Vec<String>) -> Result<()> {
-    let mut moves = Moves::new(node, place);
-    let found = find_moves(node, place, &mut moves, waits).await;
+async fn move_groups(node: &Arc<Node>, handle: &DeviceHandle, waits: &mut Vec<String>) -> Result<()> {
+    let mut moves = Moves::new(node, handle);
+    let found = find_moves(node, handle, &mut moves, waits).await;
     // Whatever happened, those that are under way come to their end: a writer may be held back for one.
     let ended = moves.end(waits).await;
     let written = found?;
     ended?;
     let unreadable = moves.unreadable;
     waits.dedup();
-    if written > 0 && place.has_failed() {
+    if written > 0 && handle.has_failed() {
         // Without a fence, which is a change, nobody can know that nothing comes after what is copied.
         waits.push(format!(
             "{written} chunks that were being written when the device failed; what they hold is read there meanwhile; they follow when \
@@ -170,24 +171,29 @@ async fn move_groups(node: &Arc<Node>, place: &Place, waits: &mut Vec<String>) -
 }
 
 /// Begins to move every chunk that can be moved now. How many are still being written.
-async fn find_moves(node: &Arc<Node>, place: &Place, moves: &mut Moves<'_>, waits: &mut Vec<String>) -> Result<usize> {
+async fn find_moves(
+    node: &Arc<Node>,
+    handle: &DeviceHandle,
+    moves: &mut Moves<'_>,
+    waits: &mut Vec<String>,
+) -> Result<usize> {
     let (mut after, mut written) = (None, 0);
     loop {
-        let request = meta::Request::GroupsOn { device: place.id(), after, limit: LIST_PAGE_MAX };
+        let request = meta::Request::GroupsOn { device: handle.id(), after, limit: LIST_PAGE_MAX };
         let meta::Reply::GroupsOn { groups, open, resume } = node.metadata()?.ask(request).await? else {
             unreachable!("the groups on a device were asked for")
         };
         // Which devices may take something is found out once for a page, and again when none of them has room; whether one has room and
         // answers, for each chunk.
-        let mut targets = if groups.is_empty() { Vec::new() } else { node.targets(place).await? };
+        let mut targets = if groups.is_empty() { Vec::new() } else { node.targets(handle).await? };
         for group in &groups {
-            for Replica { chunk, .. } in group.layout.on(place.id()) {
+            for Replica { chunk, .. } in group.layout.on(handle.id()) {
                 let turn = moves.turn(waits).await?;
                 let is_open = open.contains(&group.group);
-                let mut to = node.target((place, &targets), group, is_open, &moves.under_way);
+                let mut to = node.target((handle, &targets), group, is_open, &moves.under_way);
                 if matches!(&to, Err(error) if error.kind() == ErrorKind::Full) {
-                    targets = node.targets(place).await?;
-                    to = node.target((place, &targets), group, is_open, &moves.under_way);
+                    targets = node.targets(handle).await?;
+                    to = node.target((handle, &targets), group, is_open, &moves.under_way);
                 }
                 match to? {
                     Some(to) => moves.begin((group.group, chunk), to, turn),
@@ -208,7 +214,7 @@ type Ended = std::result::Result<(DeviceId, Result<()>), JoinError>;
 /// Chunks that are on their way off a device.
 struct Moves<'a> {
     node: &'a Arc<Node>,
-    place: &'a Place,
+    handle: &'a DeviceHandle,
     tasks: JoinSet<(DeviceId, Result<()>)>,
     /// How many are on their way to each device.
     under_way: BTreeMap<DeviceId, usize>,
@@ -217,8 +223,8 @@ struct Moves<'a> {
 }
 
 impl Moves<'_> {
-    fn new<'a>(node: &'a Arc<Node>, place: &'a Place) -> Moves<'a> {
-        Moves { node, place, tasks: JoinSet::new(), under_way: BTreeMap::new(), unreadable: Vec::new() }
+    fn new<'a>(node: &'a Arc<Node>, handle: &'a DeviceHandle) -> Moves<'a> {
+        Moves { node, handle, tasks: JoinSet::new(), under_way: BTreeMap::new(), unreadable: Vec::new() }
     }
 
     /// Waits for a turn, and notes what has ended. An error ends the pass.
@@ -230,10 +236,10 @@ impl Moves<'_> {
         Ok(turn)
     }
 
-    fn begin(&mut self, (group, chunk): (GroupId, ChunkId), to: Place, turn: OwnedSemaphorePermit) {
+    fn begin(&mut self, (group, chunk): (GroupId, ChunkId), to: DeviceHandle, turn: OwnedSemaphorePermit) {
         let target = to.id();
         *self.under_way.entry(target).or_default() += 1;
-        let (node, from, copied) = (self.node.clone(), self.place.clone(), AtomicU64::new(0));
+        let (node, from, copied) = (self.node.clone(), self.handle.clone(), AtomicU64::new(0));
         let one = Move { node, group, chunk, from, to, copied };
         self.tasks.spawn(async move {
             let moved = one.run().await;
@@ -260,7 +266,7 @@ impl Moves<'_> {
             *count = count.saturating_sub(1);
         }
         match moved {
-            Ok(()) => self.node.drained(self.place, |draining| {
+            Ok(()) => self.node.drained(self.handle, |draining| {
                 draining.waits.clear();
                 draining.chunks += 1;
             }),
@@ -277,28 +283,28 @@ impl Moves<'_> {
 }
 
 /// Leaves every bag whose chunks on the device are handled; those that have some are waited for. The device takes no new ones.
-async fn leave_bags(node: &Node, place: &Place, waits: &mut Vec<String>) -> Result<()> {
-    for bag in node.bags().await?.into_iter().filter(|bag| bag.members.contains(&place.id())) {
+async fn leave_bags(node: &Node, handle: &DeviceHandle, waits: &mut Vec<String>) -> Result<()> {
+    for bag in node.bags().await?.into_iter().filter(|bag| bag.members.contains(&handle.id())) {
         node.others_join(&bag).await?;
-        match place {
-            Place::Near(device) if place.has_failed() => device.send(Item::BagChanged { bag: bag.bag }),
+        match handle {
+            DeviceHandle::Local(device) if handle.has_failed() => device.send(Item::BagChanged { bag: bag.bag }),
             // It takes nothing, and a node that is started with it again is refused as long as anything is on it.
-            Place::Far(_) if place.has_failed() => (),
+            DeviceHandle::Remote(_) if handle.has_failed() => (),
             // Before it is counted what is there: a push that waits for room in the device would come after the count. And for good:
             // its node may start again with the device as a new one, and producers name it until they ask who is in the bag. What they
             // push there would be found by nobody.
-            place => {
+            handle => {
                 // Told late, it is right, too: only a join takes that back, which is told after it.
                 let (bag, epoch) = (bag.bag, bag.epoch);
-                node.jobs.told(place, |place, _| async move { place.seal_bag(bag, epoch).await }).await?;
+                node.jobs.told(handle, |handle, _| async move { handle.seal_bag(bag, epoch).await }).await?;
             }
         }
         let number = bag.bag;
-        let counted = node.jobs.told(place, |place, _| async move { place.bag_counts(number).await }).await?;
+        let counted = node.jobs.told(handle, |handle, _| async move { handle.bag_counts(number).await }).await?;
         let BagCounts { stat, chunks, .. } = counted;
         if chunks > 0 && node.planted != Some(Planted::BagLeftWithChunks) {
             let kept = if bag.retain { ", which retains them: until it is removed" } else { "" };
-            let failed = if place.has_failed() { "; they follow when its node was started again" } else { "" };
+            let failed = if handle.has_failed() { "; they follow when its node was started again" } else { "" };
             waits.push(format!("{chunks} chunks of bag {} to be handled{kept}{failed}", bag.name));
             continue;
         }
@@ -308,7 +314,7 @@ async fn leave_bags(node: &Node, place: &Place, waits: &mut Vec<String>) -> Resu
             acknowledged: stat.acknowledged,
             acknowledged_bytes: stat.acknowledged_bytes,
         };
-        let leaving = Some((place.id(), counts));
+        let leaving = Some((handle.id(), counts));
         node.metadata()?
             .ask(meta::Request::BagMembers { bag: bag.bag, state: bag.state, joining: Vec::new(), leaving })
             .await?;
@@ -317,15 +323,15 @@ async fn leave_bags(node: &Node, place: &Place, waits: &mut Vec<String>) -> Resu
 }
 
 /// Deletes chunks whose group is elsewhere by now. What is left.
-async fn leftovers(node: &Node, place: &Place) -> Result<Left> {
-    if !place.has_failed() {
-        return compare(node, place).await;
+async fn leftovers(node: &Node, handle: &DeviceHandle) -> Result<Left> {
+    if !handle.has_failed() {
+        return compare(node, handle).await;
     }
     // A disk that failed a sync takes no deletion. What is on it by now is of no use to anybody, but for what only a newer program knows.
     let (mut left, mut after) = (Left::default(), None);
     loop {
-        let (chunks, more) = place.inventory(after, LIST_PAGE_MAX).await?;
-        left.newer += node.unknown_chunks(place.id(), &chunks).await?.newer;
+        let (chunks, more) = handle.inventory(after, LIST_PAGE_MAX).await?;
+        left.newer += node.unknown_chunks(handle.id(), &chunks).await?.newer;
         after = chunks.last().map(|(chunk, _)| *chunk);
         if !more || after.is_none() {
             return Ok(left);
@@ -344,10 +350,10 @@ impl Node {
             Some(known) if known.draining => return Ok(Done {}),
             Some(_) => {}
         }
-        let place = self.place(device)?;
-        self.may_drain(std::slice::from_ref(&place)).await?;
+        let handle = self.device_handle(device)?;
+        self.may_drain(std::slice::from_ref(&handle)).await?;
         keeper.metadata.ask_for(caller, meta::Request::DeviceDrain { device }).await?;
-        self.begin_drain(&place);
+        self.begin_drain(&handle);
         Ok(Done {})
     }
 
@@ -368,42 +374,44 @@ impl Node {
         if !keeper.nodes().await?.1.iter().any(|known| known.info.node == node) {
             return Err(Error::new(ErrorKind::NotFound, format!("node {node} is not one of this cluster's")));
         }
-        let mut places = Vec::new();
+        let mut handles = Vec::new();
         for info in keeper.devices().await?.into_iter().filter(|info| info.node == node && !info.draining) {
-            places.push(self.place(info.device)?);
+            handles.push(self.device_handle(info.device)?);
         }
-        self.may_drain(&places).await?;
+        self.may_drain(&handles).await?;
         keeper.metadata.ask_for(caller, meta::Request::NodeDrain { node }).await?;
-        places.iter().for_each(|place| self.begin_drain(place));
+        handles.iter().for_each(|handle| self.begin_drain(handle));
         Ok(Done {})
     }
 
     /// Begins with what the metadata store has noted.
-    fn begin_drain(&self, place: &Place) {
-        match place {
-            Place::Near(device) => device.begin_draining(self.clock.wall()),
+    fn begin_drain(&self, handle: &DeviceHandle) {
+        match handle {
+            DeviceHandle::Local(device) => device.begin_draining(self.clock.wall()),
             // Its node hears of it with the answer to its next report.
-            Place::Far(_) => self.drained(place, |_| ()),
+            DeviceHandle::Remote(_) => self.drained(handle, |_| ()),
         }
         self.drains.notify_one();
     }
 
     /// The drain of a device came further.
-    pub fn drained(&self, place: &Place, note: impl FnOnce(&mut Draining)) {
-        match (place, &self.role) {
-            (Place::Near(device), _) => device.drained(note),
-            (Place::Far(far), Role::Keeper(keeper)) => keeper.peers.drained(far.device, self.clock.wall(), note),
-            (Place::Far(_), Role::Member(_)) => {
+    pub fn drained(&self, handle: &DeviceHandle, note: impl FnOnce(&mut Draining)) {
+        match (handle, &self.role) {
+            (DeviceHandle::Local(device), _) => device.drained(note),
+            (DeviceHandle::Remote(far), Role::Keeper(keeper)) => {
+                keeper.peers.drained(far.device, self.clock.wall(), note)
+            }
+            (DeviceHandle::Remote(_), Role::Member(_)) => {
                 unreachable!("only the node that keeps the metadata knows of other nodes' devices")
             }
         }
     }
 
-    async fn may_drain(&self, places: &[Place]) -> Result<()> {
+    async fn may_drain(&self, handles: &[DeviceHandle]) -> Result<()> {
         let (mut room, mut live, mut chunks) = (0u64, 0u64, 0u64);
-        let mut counted: Vec<DeviceId> = places.iter().map(Place::id).collect();
-        for place in places {
-            let shown = place.shown();
+        let mut counted: Vec<DeviceId> = handles.iter().map(DeviceHandle::id).collect();
+        for handle in handles {
+            let shown = handle.shown();
             if shown == self.keeper()?.metadata_at {
                 let text = format!(
                     "{shown} also holds the store's metadata, which has no second place; nothing was moved; stop the node, move the \
@@ -411,7 +419,7 @@ impl Node {
                 );
                 return Err(Error::new(ErrorKind::Invalid, text));
             }
-            if let Place::Far(far) = place
+            if let DeviceHandle::Remote(far) = handle
                 && !far.peer.is_reachable()
             {
                 let text = format!(
@@ -420,10 +428,10 @@ impl Node {
                 );
                 return Err(Error::new(ErrorKind::Unreachable, text));
             }
-            let (bytes, count) = place.holds();
+            let (bytes, count) = handle.holds();
             (live, chunks) = (live.saturating_add(bytes), chunks.saturating_add(count));
-            let mut targets = self.targets(place).await?;
-            targets.retain(|target| !places.iter().any(|place| place.id() == target.id()));
+            let mut targets = self.targets(handle).await?;
+            targets.retain(|target| !handles.iter().any(|handle| handle.id() == target.id()));
             if targets.is_empty() {
                 let text = format!(
                     "no other device could take what is on {shown}; nothing was moved; start the node with another --data DIR"
@@ -431,13 +439,13 @@ impl Node {
                 return Err(Error::new(ErrorKind::Full, text));
             }
             targets.retain(|target| !counted.contains(&target.id()));
-            counted.extend(targets.iter().map(Place::id));
-            room = targets.iter().map(Place::room).fold(room, u64::saturating_add);
+            counted.extend(targets.iter().map(DeviceHandle::id));
+            room = targets.iter().map(DeviceHandle::room).fold(room, u64::saturating_add);
         }
         // A header for each record and for each chunk's last, and a sixty-fourth for journals and checkpoints.
         let need = live.saturating_add(live / 64).saturating_add(chunks.saturating_mul(8192));
         if room < need {
-            let shown: Vec<String> = places.iter().map(Place::shown).collect();
+            let shown: Vec<String> = handles.iter().map(DeviceHandle::shown).collect();
             let text = format!(
                 "{} holds {} in {chunks} chunks and the other devices have room for {}; nothing was moved; delete something or start \
                  the node with another --data DIR",

@@ -1,8 +1,8 @@
 //! Members of bags: which devices become some, and what a member is told before its first chunk and when it comes back.
 
 use super::job::{Job, said};
+use crate::device_handle::DeviceHandle;
 use crate::node::Node;
-use crate::place::Place;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, DeviceId};
 use base::limit::LIST_PAGE_MAX;
@@ -12,22 +12,22 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Tells a device that was away in which pass its bags are, and which of them take no chunks any more.
-pub async fn tell_of_bags(node: &Node, place: &Place) -> Result<()> {
-    for bag in node.bags().await?.into_iter().filter(|bag| bag.members.contains(&place.id())) {
-        let _told = node.jobs.told.claim((bag.bag, place.id())).await;
+pub async fn tell_of_bags(node: &Node, handle: &DeviceHandle) -> Result<()> {
+    for bag in node.bags().await?.into_iter().filter(|bag| bag.members.contains(&handle.id())) {
+        let _told = node.jobs.told.claim((bag.bag, handle.id())).await;
         // It may have been deleted and dropped until it was claimed, or the device have left it: then nothing of it may come back.
         let bag = match node.metadata()?.ask(meta::Request::BagOf { bag: bag.bag }).await {
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
             found => bag_of(found?),
         };
-        if !bag.members.contains(&place.id()) {
+        if !bag.members.contains(&handle.id()) {
             continue;
         }
         if bag.pass > 0 || bag.retain {
-            place.begin_pass(bag.bag, bag.pass, bag.retain).await?;
+            handle.begin_pass(bag.bag, bag.pass, bag.retain).await?;
         }
         if bag.state == BagState::Sealed {
-            place.seal_bag(bag.bag, bag.epoch).await?;
+            handle.seal_bag(bag.bag, bag.epoch).await?;
         }
     }
     Ok(())
@@ -115,10 +115,10 @@ pub async fn join(node: &Node, bag: BagId, mut joining: Vec<DeviceId>) -> Result
     if now.pass > bag.pass {
         let mut orders = Vec::new();
         for device in &joining {
-            let (place, now) = (node.place(*device)?, now.clone());
+            let (handle, now) = (node.device_handle(*device)?, now.clone());
             // Told late, it changes nothing: a pass never goes back.
             orders.push(
-                node.jobs.order(*device, |_| async move { place.begin_pass(now.bag, now.pass, now.retain).await }),
+                node.jobs.order(*device, |_| async move { handle.begin_pass(now.bag, now.pass, now.retain).await }),
             );
         }
         for order in orders {
@@ -136,13 +136,13 @@ pub async fn join(node: &Node, bag: BagId, mut joining: Vec<DeviceId>) -> Result
 async fn tell_joining(node: &Node, bag: &BagInfo, joining: Vec<DeviceId>) -> Result<Vec<DeviceId>> {
     let (still, mut orders, mut error) = (node.jobs.still(), Vec::new(), None);
     for device in joining {
-        let (place, bag, planted) = (node.place(device), bag.clone(), node.planted);
+        let (handle, bag, planted) = (node.device_handle(device), bag.clone(), node.planted);
         let claim = node.jobs.told.try_claim((bag.bag, device)).filter(|_| !still.contains(&device));
-        match (place, claim) {
-            (Ok(place), Some(claim)) => orders.push((
+        match (handle, claim) {
+            (Ok(handle), Some(claim)) => orders.push((
                 device,
                 node.jobs.order(device, |_| async move {
-                    let told = tell_joiner(&place, &bag, planted).await;
+                    let told = tell_joiner(&handle, &bag, planted).await;
                     drop(claim);
                     told
                 }),
@@ -164,18 +164,18 @@ async fn tell_joining(node: &Node, bag: &BagInfo, joining: Vec<DeviceId>) -> Res
     }
 }
 
-async fn tell_joiner(place: &Place, bag: &BagInfo, planted: Option<Planted>) -> Result<()> {
+async fn tell_joiner(handle: &DeviceHandle, bag: &BagInfo, planted: Option<Planted>) -> Result<()> {
     if bag.state == BagState::Sealed {
         // Nothing may be pushed there either.
         if planted != Some(Planted::SealedBagJoined) {
-            place.seal_bag(bag.bag, bag.epoch).await?;
+            handle.seal_bag(bag.bag, bag.epoch).await?;
         }
     } else {
         // It may have left this bag before, and refuses its chunks since then.
-        place.readmit_bag(bag.bag).await?;
+        handle.readmit_bag(bag.bag).await?;
     }
     if (bag.pass > 0 || bag.retain) && planted != Some(Planted::JoinerNotToldOfPass) {
-        place.begin_pass(bag.bag, bag.pass, bag.retain).await?;
+        handle.begin_pass(bag.bag, bag.pass, bag.retain).await?;
     }
     Ok(())
 }
@@ -200,14 +200,16 @@ impl Node {
 
     /// A bag all of whose members are being emptied gets others.
     pub async fn others_join(&self, bag: &BagInfo) -> Result<BagInfo> {
-        let takes = |member: &DeviceId| self.place(*member).is_ok_and(|place| place.is_able() && !place.is_draining());
+        let takes = |member: &DeviceId| {
+            self.device_handle(*member).is_ok_and(|handle| handle.is_able() && !handle.is_draining())
+        };
         if bag.members.iter().any(takes) {
             return Ok(bag.clone());
         }
         let mut joining = Vec::new();
         for member in &bag.members {
-            if let Ok(place) = self.place(*member) {
-                joining.extend(self.targets(&place).await?.iter().map(Place::id));
+            if let Ok(handle) = self.device_handle(*member) {
+                joining.extend(self.targets(&handle).await?.iter().map(DeviceHandle::id));
             }
         }
         join(self, bag.bag, joining).await

@@ -5,9 +5,9 @@
 use super::orders::{Order, PATIENCE};
 use crate::device::control::{Copied, Extent, Kept};
 use crate::device::{Device, Item};
+use crate::device_handle::DeviceHandle;
 use crate::log;
 use crate::node::Node;
-use crate::place::Place;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, GroupId};
 use base::limit::{FETCH_MAX, FULL_WAIT, LIST_PAGE_MAX, RECORD_PAYLOAD_MAX};
@@ -44,9 +44,9 @@ pub struct Move {
     /// Its chunk, which keeps its name.
     pub chunk: ChunkId,
     /// Where it is.
-    pub from: Place,
+    pub from: DeviceHandle,
     /// Where it shall be.
-    pub to: Place,
+    pub to: DeviceHandle,
     /// Bytes that were copied so far.
     pub copied: AtomicU64,
 }
@@ -55,7 +55,7 @@ impl Move {
     /// Moves it.
     pub async fn run(&self) -> Result<()> {
         let moved = match (&self.from, &self.to) {
-            (Place::Near(from), Place::Near(to)) => self.while_written(from, to).await,
+            (DeviceHandle::Local(from), DeviceHandle::Local(to)) => self.while_written(from, to).await,
             _ => self.at_rest().await,
         };
         if moved.is_err() {
@@ -70,20 +70,20 @@ impl Move {
     /// which nobody names then, is no copy until it was compared with the original, and goes as that of any move that was cut short.
     async fn told<T: Send + 'static, F: Future<Output = Result<T>> + Send + 'static>(
         &self,
-        place: &Place,
-        work: impl FnOnce(Place, Arc<Order>) -> F,
+        handle: &DeviceHandle,
+        work: impl FnOnce(DeviceHandle, Arc<Order>) -> F,
     ) -> Result<T> {
-        self.node.jobs.told(place, work).await
+        self.node.jobs.told(handle, work).await
     }
 
-    async fn stat(&self, place: &Place) -> Result<Option<Extent>> {
+    async fn stat(&self, handle: &DeviceHandle) -> Result<Option<Extent>> {
         let chunk = self.chunk;
-        self.told(place, |place, _| async move { place.stat(chunk).await }).await
+        self.told(handle, |handle, _| async move { handle.stat(chunk).await }).await
     }
 
     async fn kept(&self) -> Result<Kept> {
         let chunk = self.chunk;
-        self.told(&self.from, |place, _| async move { place.kept(chunk).await }).await
+        self.told(&self.from, |handle, _| async move { handle.kept(chunk).await }).await
     }
 
     /// Both devices are this node's.
@@ -176,7 +176,7 @@ impl Move {
             self.to.id()
         );
         self.node.log.say(log::Level::Error, "drain", &text, &[]);
-        if let Place::Near(from) = &self.from {
+        if let DeviceHandle::Local(from) = &self.from {
             from.send(Item::Unsure { chunk: self.chunk });
         }
     }
@@ -206,7 +206,7 @@ impl Move {
             let pieces = match next {
                 Some((from, end)) if *from <= at => {
                     let (chunk, start, end) = (self.chunk, at, most.min(*end));
-                    self.told(&self.from, |place, _| async move { place.read(chunk, start, end).await }).await?
+                    self.told(&self.from, |handle, _| async move { handle.read(chunk, start, end).await }).await?
                 }
                 Some((from, _)) => zeros(most.min(*from)),
                 None => zeros(most),
@@ -233,8 +233,8 @@ impl Move {
     /// because that one cannot reach the other, or does not know how.
     async fn fetch(&self, extent: &Extent, small_parts: bool, (start, end): (u64, u64)) -> Result<bool> {
         let (node, address) = match &self.from {
-            Place::Near(_) => self.node.neighbours.itself(),
-            Place::Far(far) => (far.peer.incarnation().0, far.peer.address()),
+            DeviceHandle::Local(_) => self.node.neighbours.itself(),
+            DeviceHandle::Remote(far) => (far.peer.incarnation().0, far.peer.address()),
         };
         let order = Fetch {
             device: self.to.id().0.into(),
@@ -249,9 +249,11 @@ impl Move {
             end,
         };
         let fetched = match (&self.from, &self.to) {
-            (Place::Near(_), Place::Near(_)) => return Ok(false),
-            (Place::Far(_), Place::Near(_)) => timeout(FETCH_WAIT, self.node.fetch(order)).await,
-            (_, Place::Far(far)) => timeout(FETCH_WAIT, far.ask(&order)).await.map(|fetched| fetched.map(drop)),
+            (DeviceHandle::Local(_), DeviceHandle::Local(_)) => return Ok(false),
+            (DeviceHandle::Remote(_), DeviceHandle::Local(_)) => timeout(FETCH_WAIT, self.node.fetch(order)).await,
+            (_, DeviceHandle::Remote(far)) => {
+                timeout(FETCH_WAIT, far.ask(&order)).await.map(|fetched| fetched.map(drop))
+            }
         };
         // Which of the two devices it waits for is not known here.
         let fetched = fetched.unwrap_or_else(|_| {
@@ -274,10 +276,10 @@ impl Move {
     ) -> Result<()> {
         let piece = Copied { generation: extent.generation, offset, bytes, level, small_parts, cell };
         let of = (self.group, self.chunk);
-        let append = |place: Place, told: Arc<Order>| async move {
+        let append = |handle: DeviceHandle, told: Arc<Order>| async move {
             // There may be no room for it.
             told.may_wait(FULL_WAIT);
-            place.append(of, piece).await
+            handle.append(of, piece).await
         };
         self.told(&self.to, append).await
     }
@@ -292,9 +294,9 @@ impl Move {
             return Ok(());
         }
         let (chunk, Extent { generation, length, .. }) = (self.chunk, *extent);
-        let seal = |place: Place, told: Arc<Order>| async move {
+        let seal = |handle: DeviceHandle, told: Arc<Order>| async move {
             told.may_wait(FULL_WAIT);
-            place.seal(chunk, generation, length).await
+            handle.seal(chunk, generation, length).await
         };
         self.told(&self.to, seal).await
     }
@@ -312,7 +314,7 @@ impl Move {
         }
         for ranges in ranges.chunks(LIST_PAGE_MAX) {
             let (chunk, ranges) = (self.chunk, ranges.to_vec());
-            self.told(&self.to, |place, _| async move { place.release(chunk, ranges).await }).await?;
+            self.told(&self.to, |handle, _| async move { handle.release(chunk, ranges).await }).await?;
         }
         Ok(())
     }
@@ -324,6 +326,6 @@ impl Move {
 
     async fn delete_copy(&self) -> Result<()> {
         let chunk = self.chunk;
-        self.told(&self.to, |place, _| async move { place.delete(vec![chunk]).await }).await
+        self.told(&self.to, |handle, _| async move { handle.delete(vec![chunk]).await }).await
     }
 }

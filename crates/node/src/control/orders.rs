@@ -6,7 +6,7 @@
 //! it is answered that keeps everybody away whom it would harm.
 
 use super::claims::{Claims, lock};
-use crate::place::Place;
+use crate::device_handle::DeviceHandle;
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, DeviceId, GroupId};
@@ -56,11 +56,11 @@ impl Jobs {
     /// whether it was done, or will be.
     pub async fn told<T: Send + 'static, F: Future<Output = Result<T>> + Send + 'static>(
         &self,
-        place: &Place,
-        work: impl FnOnce(Place, Arc<Order>) -> F,
+        handle: &DeviceHandle,
+        work: impl FnOnce(DeviceHandle, Arc<Order>) -> F,
     ) -> Result<T> {
-        let ordered = self.order(place.id(), |order| work(place.clone(), order));
-        ordered.answer().await.unwrap_or_else(|| Err(unanswered(place)))
+        let ordered = self.order(handle.id(), |order| work(handle.clone(), order));
+        ordered.answer().await.unwrap_or_else(|| Err(unanswered(handle)))
     }
 
     /// Begins to order something of a device, in parts: `work` says when the next one is given. It goes on whether its answer is waited for
@@ -82,9 +82,9 @@ impl Jobs {
     }
 }
 
-fn unanswered(place: &Place) -> Error {
+fn unanswered(handle: &DeviceHandle) -> Error {
     let text =
-        format!("{} has not answered; what it was told may still be done; others go on meanwhile", place.shown());
+        format!("{} has not answered; what it was told may still be done; others go on meanwhile", handle.shown());
     Error::new(ErrorKind::Unreachable, text)
 }
 

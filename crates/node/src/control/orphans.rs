@@ -6,9 +6,9 @@ use super::collecting::GARBAGE_AT_ONCE;
 use super::job::{Job, said};
 use super::orders::{Order, PATIENCE};
 use crate::device::control::Copied;
+use crate::device_handle::DeviceHandle;
 use crate::log::Level;
 use crate::node::Node;
-use crate::place::Place;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, DeviceId, Generation, GroupId, InodeId};
 use base::layout::Replica;
@@ -96,9 +96,9 @@ impl EndAbandoned {
 
 fn may_be_fenced(node: &Node, orphan: &Orphan, known: &BTreeSet<DeviceId>) -> bool {
     let still = node.jobs.still();
-    orphan.group.layout.replicas().all(|replica| match node.place(replica.device) {
+    orphan.group.layout.replicas().all(|replica| match node.device_handle(replica.device) {
         Ok(_) if still.contains(&replica.device) => false,
-        Ok(place) => matches!(place, Place::Near(_)) || place.is_able(),
+        Ok(handle) => matches!(handle, DeviceHandle::Local(_)) || handle.is_able(),
         Err(_) => !known.contains(&replica.device),
     })
 }
@@ -118,8 +118,8 @@ async fn end_in_turn(node: Arc<Node>, orphan: Orphan, claim: Claim<InodeId>, tur
 }
 
 /// A device of a group. None: it is none of the store's any more, as one in memory of an earlier start; what was there is lost.
-async fn known_place(node: &Node, device: DeviceId) -> Result<Option<Place>> {
-    match node.place(device) {
+async fn known_place(node: &Node, device: DeviceId) -> Result<Option<DeviceHandle>> {
+    match node.device_handle(device) {
         Err(error) => {
             let is_known = node.keeper()?.devices().await?.iter().any(|info| info.device == device);
             if is_known { Err(error) } else { Ok(None) }
@@ -204,7 +204,7 @@ pub async fn recover(node: &Node, caller: Caller, ask: Recover) -> Result<Attrib
         }
         other => unreachable!("a fence was answered by {other:?}"),
     }
-    let locate = meta::Request::Locate { file: meta::request::Place::Inode(inode), offset: 0, length: 0 };
+    let locate = meta::Request::Locate { file: meta::request::FileRef::Inode(inode), offset: 0, length: 0 };
     match node.metadata()?.ask(locate).await? {
         meta::Reply::Located(located) => Ok(located.attributes),
         other => unreachable!("a file was asked for, not {other:?}"),
@@ -218,23 +218,23 @@ async fn fence_and_seal(node: &Node, orphan: &Orphan) -> Result<(u64, BTreeSet<D
     let (group, mut vanished) = (&orphan.group, BTreeSet::new());
     let mut replicas = Vec::with_capacity(group.layout.columns().len());
     for Replica { column, device, chunk } in group.layout.replicas() {
-        let (place, mut length) = (known_place(node, device).await?, None);
+        let (handle, mut length) = (known_place(node, device).await?, None);
         let order = node.jobs.unanswered.begin(device);
-        match &place {
-            Some(place) => {
+        match &handle {
+            Some(handle) => {
                 let makes = node.planted != Some(Planted::UnmadeNotFenced);
-                length = fence(place, (group.group, chunk), orphan.generation, makes, &order).await?;
+                length = fence(handle, (group.group, chunk), orphan.generation, makes, &order).await?;
             }
             None => drop(vanished.insert(device)),
         }
-        replicas.push((column, place, chunk, length));
+        replicas.push((column, handle, chunk, length));
     }
     let lengths: Vec<(usize, u64)> =
         replicas.iter().map(|(column, _, _, length)| (*column, length.unwrap_or(0))).collect();
-    for (_, place, chunk, length) in replicas {
-        if let (Some(place), Some(length)) = (place, length) {
-            let _order = node.jobs.unanswered.begin(place.id());
-            match place.seal(chunk, orphan.generation, length).await {
+    for (_, handle, chunk, length) in replicas {
+        if let (Some(handle), Some(length)) = (handle, length) {
+            let _order = node.jobs.unanswered.begin(handle.id());
+            match handle.seal(chunk, orphan.generation, length).await {
                 // Somebody else has ended the group meanwhile, and what was empty is deleted already.
                 Err(error) if error.kind() == ErrorKind::NotFound && length == 0 => {}
                 sealed => sealed?,
@@ -248,14 +248,14 @@ async fn fence_and_seal(node: &Node, orphan: &Orphan) -> Result<(u64, BTreeSet<D
 /// would make it, and be acknowledged, after the file was closed without its bytes. None: it is not there, and its device takes
 /// no appends.
 async fn fence(
-    place: &Place,
+    handle: &DeviceHandle,
     (group, chunk): (GroupId, ChunkId),
     generation: Generation,
     makes: bool,
     order: &Order,
 ) -> Result<Option<u64>> {
-    match place.fence(chunk, generation).await {
-        Err(error) if error.kind() == ErrorKind::NotFound && !(makes && place.is_able()) => return Ok(None),
+    match handle.fence(chunk, generation).await {
+        Err(error) if error.kind() == ErrorKind::NotFound && !(makes && handle.is_able()) => return Ok(None),
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         other => return other.map(Some),
     }
@@ -269,9 +269,9 @@ async fn fence(
     };
     // There may be no room for it.
     order.may_wait(FULL_WAIT);
-    place.append((group, chunk), nothing).await?;
+    handle.append((group, chunk), nothing).await?;
     order.goes_on();
-    match place.fence(chunk, generation).await {
+    match handle.fence(chunk, generation).await {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let text = format!(
                 "chunk {chunk} was deleted or moved while its file was taken from its writer; nothing is lost; try again"

@@ -43,7 +43,8 @@ impl Job for Report {
 impl Report {
     fn tell_still(&mut self, node: &Node) {
         let still = node.jobs.still();
-        let shown = |device: DeviceId| node.place(device).map_or_else(|_| device.to_string(), |place| place.shown());
+        let shown =
+            |device: DeviceId| node.device_handle(device).map_or_else(|_| device.to_string(), |handle| handle.shown());
         for device in still.difference(&self.still) {
             let text = "a device has not answered an order for 5 s; what was acknowledged is safe; its garbage, its abandoned \
                         files, its drain and the bags that it joins wait for it, others do not; look at its disk and its node";

@@ -1,8 +1,8 @@
 //! Which device takes what is on one that is being emptied.
 
 use super::moving::STEP;
+use crate::device_handle::{DeviceHandle, RemoteDevice};
 use crate::node::Node;
-use crate::place::{Far, Place};
 use base::error::{Error, ErrorKind, Result};
 use base::id::DeviceId;
 use base::planted::Planted;
@@ -13,22 +13,22 @@ use std::collections::BTreeMap;
 impl Node {
     /// The devices that may take what is on this one: of its class if there are others, else of any that keeps what it has
     /// when its node ends.
-    pub async fn targets(&self, place: &Place) -> Result<Vec<Place>> {
+    pub async fn targets(&self, handle: &DeviceHandle) -> Result<Vec<DeviceHandle>> {
         let known = self.keeper()?.devices().await?;
-        let usable = |other: &Place| {
+        let usable = |other: &DeviceHandle| {
             let takes = |info: &DeviceInfo| info.device == other.id() && !info.draining && !info.silent;
-            other.id() != place.id() && other.is_able() && known.iter().any(takes)
+            other.id() != handle.id() && other.is_able() && known.iter().any(takes)
         };
-        let others: Vec<Place> = self.places().into_iter().filter(usable).collect();
-        let same: Vec<Place> = others.iter().filter(|other| other.class() == place.class()).cloned().collect();
+        let others: Vec<DeviceHandle> = self.device_handles().into_iter().filter(usable).collect();
+        let same: Vec<DeviceHandle> = others.iter().filter(|other| other.class() == handle.class()).cloned().collect();
         let any = || others.into_iter().filter(|other| other.class().keeps()).collect();
         Ok(if same.is_empty() { any() } else { same })
     }
 
     /// Whether a device is being emptied, known to its node or not yet.
-    fn is_drained(&self, place: &Place) -> bool {
-        let marked = |far: &Far| self.keeper().is_ok_and(|keeper| keeper.peers.is_drained(far.device));
-        place.is_draining() || matches!(place, Place::Far(far) if marked(far))
+    fn is_drained(&self, handle: &DeviceHandle) -> bool {
+        let marked = |far: &RemoteDevice| self.keeper().is_ok_and(|keeper| keeper.peers.is_drained(far.device));
+        handle.is_draining() || matches!(handle, DeviceHandle::Remote(far) if marked(far))
     }
 
     /// The device that takes a group's chunk: of those without a column of the group, if there are any, one to which the fewest
@@ -36,14 +36,14 @@ impl Node {
     /// nodes have room.
     pub fn target(
         &self,
-        (from, targets): (&Place, &[Place]),
+        (from, targets): (&DeviceHandle, &[DeviceHandle]),
         group: &NewGroup,
         is_open: bool,
         under_way: &BTreeMap<DeviceId, usize>,
-    ) -> Result<Option<Place>> {
-        let is_near = |place: &Place| matches!(place, Place::Near(_));
-        let has_room = |target: &&Place| target.is_able() && !self.is_drained(target) && target.room() > STEP;
-        let mut roomy: Vec<&Place> = targets.iter().filter(has_room).collect();
+    ) -> Result<Option<DeviceHandle>> {
+        let is_near = |handle: &DeviceHandle| matches!(handle, DeviceHandle::Local(_));
+        let has_room = |target: &&DeviceHandle| target.is_able() && !self.is_drained(target) && target.room() > STEP;
+        let mut roomy: Vec<&DeviceHandle> = targets.iter().filter(has_room).collect();
         if roomy.is_empty() {
             let text = format!(
                 "no other device has room for what is left on {}; nothing is lost; delete something or start the node with another --data DIR",
@@ -57,7 +57,7 @@ impl Node {
             let text = format!("the devices that have room for what is left on {} do not answer", from.shown());
             return Err(Error::new(ErrorKind::Unreachable, text));
         }
-        let rank = |target: &&Place| {
+        let rank = |target: &&DeviceHandle| {
             let apart = group.layout.on(target.id()).next().is_none();
             (apart, Reverse(under_way.get(&target.id()).copied().unwrap_or(0)), target.room())
         };

@@ -2,9 +2,9 @@
 
 use super::Membership;
 use crate::device::{Device, Item};
+use crate::device_paths::left_out;
 use crate::log::{Level, Log};
 use crate::node::Node;
-use crate::places::left_out;
 use base::error::{ErrorKind, Result};
 use base::id::DeviceId;
 use base::limit::{REPORT_EVERY, SESSIONS_ASKED_MAX};

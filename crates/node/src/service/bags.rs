@@ -1,7 +1,7 @@
 //! What is asked of a bag as a whole: its record is in the metadata, its chunks and their counts are with its members.
 
+use crate::device_handle::DeviceHandle;
 use crate::node::Node;
-use crate::place::Place;
 use crate::translate;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, DeviceId};
@@ -51,7 +51,7 @@ impl Node {
         let name = name.to_string();
         let mut record = translate::bag_found(self.metadata()?.ask(meta::Request::BagStat { name }).await?);
         if self.planted == Some(Planted::SilentMemberLeftOut) {
-            record.members.retain(|id| self.place(DeviceId(id.value())).is_ok_and(|place| place.is_able()));
+            record.members.retain(|id| self.device_handle(DeviceId(id.value())).is_ok_and(|handle| handle.is_able()));
         }
         if uncounted { Ok(record) } else { self.counted(record).await }
     }
@@ -107,8 +107,8 @@ impl Node {
         Ok(Done {})
     }
 
-    fn members(&self, record: &bag::Info) -> Result<Vec<Place>> {
-        record.members.iter().map(|id| self.place(DeviceId(id.value()))).collect()
+    fn members(&self, record: &bag::Info) -> Result<Vec<DeviceHandle>> {
+        record.members.iter().map(|id| self.device_handle(DeviceId(id.value()))).collect()
     }
 
     /// The record with the counts of every member added up. A member that does not know of the present pass is told.
@@ -122,7 +122,7 @@ impl Node {
     /// The same without the members that cannot be asked.
     async fn counted_so_far(&self, mut record: bag::Info) -> bag::Info {
         for id in record.members.clone() {
-            let added = match self.place(DeviceId(id.value())) {
+            let added = match self.device_handle(DeviceId(id.value())) {
                 Ok(member) if member.can_be_asked() => self.add_counts(&mut record, &member).await.is_ok(),
                 Ok(_) | Err(_) => false,
             };
@@ -131,7 +131,7 @@ impl Node {
         record
     }
 
-    async fn add_counts(&self, record: &mut bag::Info, member: &Place) -> Result<()> {
+    async fn add_counts(&self, record: &mut bag::Info, member: &DeviceHandle) -> Result<()> {
         let bag = BagId(record.bag);
         let mut counts = member.bag_counts(bag).await?;
         if counts.stat.pass < record.pass || record.retain && !counts.stat.retain {

@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 impl Node {
     /// Does what the node that keeps the metadata orders. Nobody else may.
-    pub fn obey(self: &Arc<Self>, call: Call) {
-        if let Err(error) = self.may_order(call.asker) {
+    pub fn handle_control(self: &Arc<Self>, call: Call) {
+        if let Err(error) = self.check_is_keeper(call.asker) {
             return call.respond.fail(error);
         }
         let node = self.clone();

@@ -1,8 +1,8 @@
 //! Scrubs as a node knows them: the one under way in a device's thread, what the others see of it, and the names of what it
 //! found damaged.
 
+use crate::device_handle::{DeviceHandle, owner_of};
 use crate::node::Node;
-use crate::place::{Place, owner_of};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, GroupId, Owner};
 use base::layout::Layout;
@@ -46,16 +46,16 @@ impl Node {
 
     /// What the last scrub of a device found, wherever it is, by its present names.
     pub async fn damage(&self, device: Id) -> Result<wire::DamageAnswer> {
-        let place = self.place(DeviceId(device.value()))?;
+        let handle = self.device_handle(DeviceId(device.value()))?;
         let ask = wire::Scrubbed { device, ranges: true };
-        let found = match &place {
-            Place::Near(_) => self.scrubbed(ask).await?,
-            Place::Far(far) => far.ask(&ask).await?,
+        let found = match &handle {
+            DeviceHandle::Local(_) => self.scrubbed(ask).await?,
+            DeviceHandle::Remote(far) => far.ask(&ask).await?,
         };
         if found.state.is_none() {
             let text = format!(
                 "{} was not scrubbed since its node started; `stormwell device scrub` reads it and compares checksums",
-                place.shown()
+                handle.shown()
             );
             return Err(Error::new(ErrorKind::NotFound, text));
         }

@@ -3,7 +3,7 @@
 use crate::Fixture;
 use crate::hdfs_user::{CLIENT_PROTOCOL, Refused, User, client};
 use client::{Client, CreateOptions};
-use gateway_hdfs::Note;
+use gateway_hdfs::HdfsAttributes;
 use gateway_hdfs::message::files::{
     Append, AppendAnswer, CREATE, Create, CreateAnswer, IsFileClosed, OVERWRITE, RecoverLease,
 };
@@ -108,7 +108,7 @@ fn class_of<T: std::fmt::Debug>(result: Result<T, Refused>) -> String {
     refused(result).0
 }
 
-async fn write(client: &Client, path: &str, length: usize, note: Note) {
+async fn write(client: &Client, path: &str, length: usize, note: HdfsAttributes) {
     let options = CreateOptions { parents: true, note: note.encode_to_vec(), ..CreateOptions::default() };
     let mut writer = client.create(path, options).await.expect("the file is new");
     writer.write(vec![7; length].into()).await.expect("written");
@@ -142,7 +142,8 @@ async fn hdfs_directories() {
         );
         assert!(status.inode.is_some_and(|inode| inode > 1) && status.path.is_empty() && status.modified > 0);
     }
-    write(&client, "/a/f", 5, Note { block_size: 1 << 20, replication: 3, ..Note::default() }).await;
+    write(&client, "/a/f", 5, HdfsAttributes { block_size: 1 << 20, replication: 3, ..HdfsAttributes::default() })
+        .await;
     let file = root.status("/a/f").await;
     assert_eq!((file.kind, file.length, file.block_size, file.replication), (2, 5, Some(1 << 20), Some(3)));
     assert_eq!(class_of(root.mkdirs("/a/f", 0o755).await), "FileAlreadyExistsException");
@@ -197,7 +198,7 @@ async fn hdfs_renames() {
         root.mkdirs(directory, 0o755).await.expect("made");
     }
     for file in ["/f", "/g", "/d/f"] {
-        write(&client, file, 3, Note::default()).await;
+        write(&client, file, 3, HdfsAttributes::default()).await;
     }
     for (from, to, expected) in [
         ("/no", "/x", false),
@@ -317,7 +318,7 @@ async fn hdfs_permissions() {
     }
     let absent = CheckAccessRequest { path: "/no".to_string(), access: 4 };
     assert_eq!(refused(root.just("checkAccess", &absent).await).1, "Path not found: /no");
-    write(&client, "/shared/file", 3, Note::default()).await;
+    write(&client, "/shared/file", 3, HdfsAttributes::default()).await;
     assert_eq!(root.info("/shared/file/x").await, Ok(None), "to a superuser there is nothing");
     let below = refused(ann.info("/shared/file/x").await);
     assert_eq!(below, ("AccessControlException".to_string(), "/shared/file (is not a directory)".to_string()));
@@ -366,7 +367,7 @@ async fn hdfs_lists() {
     assert_eq!(root.acl("/d").await, (0o770, vec![entry(0, 1, 0, ""), entry(0, 1, 7, "devs")]));
     root.set_acl("removeAcl", "/d", &[]).await.expect("changed");
     assert_eq!(root.acl("/d").await, (0o700, vec![]));
-    write(&client, "/f", 1, Note::default()).await;
+    write(&client, "/f", 1, HdfsAttributes::default()).await;
     let (class, text) = refused(root.set_acl("modifyAclEntries", "/f", &[entry(1, 0, 7, "bob-x")]).await);
     assert!(
         class == "AclException" && text.starts_with("Invalid ACL: only directories may have a default ACL."),
@@ -388,8 +389,8 @@ async fn hdfs_kept() {
     let (mut fixture, client, mut root) = start("hdfs-kept").await;
     let mut bob = User::connect(&fixture, "bob-x").await;
     root.mkdirs("/d/in", 0o755).await.expect("made");
-    write(&client, "/d/f", 1000, Note::default()).await;
-    write(&client, "/d/in/g", 10, Note { replication: 2, ..Note::default() }).await;
+    write(&client, "/d/f", 1000, HdfsAttributes::default()).await;
+    write(&client, "/d/in/g", 10, HdfsAttributes { replication: 2, ..HdfsAttributes::default() }).await;
     let replication = |path: &str, replication| SetReplicationRequest { path: path.to_string(), replication };
     assert_eq!(root.whether("setReplication", &replication("/d/f", 3)).await, Ok(true));
     assert_eq!(root.whether("setReplication", &replication("/d", 3)).await, Ok(false));
@@ -532,9 +533,9 @@ async fn xattrs(root: &mut User, bob: &mut User) {
 async fn hdfs_joined_and_cut() {
     let (mut fixture, client, mut root) = start("hdfs-joined").await;
     for (path, length) in [("/d/a", 10), ("/d/b", 20), ("/d/c", 30), ("/d/empty", 0), ("/e/x", 5)] {
-        write(&client, path, length, Note::default()).await;
+        write(&client, path, length, HdfsAttributes::default()).await;
     }
-    write(&client, "/d/large", 5, Note { block_size: 256 << 20, ..Note::default() }).await;
+    write(&client, "/d/large", 5, HdfsAttributes { block_size: 256 << 20, ..HdfsAttributes::default() }).await;
     let open = client.create("/d/open", CreateOptions::default()).await.expect("new");
     let join = |target: &str, sources: &[&str]| ConcatRequest {
         target: target.to_string(),
@@ -604,7 +605,7 @@ async fn hdfs_joined_and_cut() {
 async fn hdfs_joined_of_many() {
     let (mut fixture, client, mut root) = start("hdfs-many").await;
     let (mut sources, mut whole) = (Vec::new(), vec![7; 10]);
-    write(&client, "/d/whole", 10, Note::default()).await;
+    write(&client, "/d/whole", 10, HdfsAttributes::default()).await;
     for number in 0..300_usize {
         let (path, bytes) = (format!("/d/part-{number}"), vec![number as u8; 1 + number % 50]);
         let mut writer = client.create(&path, CreateOptions::default()).await.expect("the file is new");
@@ -711,7 +712,7 @@ async fn hdfs_remembers_nothing_stale() {
     for name in ["x", "y", "z"] {
         assert_eq!(bob.mkdirs(&format!("/d/{name}"), 0o755).await, Ok(true));
     }
-    write(&client, "/d/f", 10, Note::default()).await;
+    write(&client, "/d/f", 10, HdfsAttributes::default()).await;
     assert_eq!(bob.rename("/d/f", "/d/g").await, Ok(true));
     assert_eq!(bob.rename("/d/f", "/d/h").await, Ok(false), "there is nothing of that name any more");
     assert_eq!(bob.rename("/d/g", "/d/x").await, Ok(true), "into the directory that is there");
@@ -738,7 +739,7 @@ async fn hdfs_remembers_nothing_stale() {
     assert_eq!(class_of(bob.mkdirs("/d/x/more", 0o755).await), "AccessControlException", "the root is not his");
     assert_eq!(bob.mkdirs("/e/x/more", 0o755).await, Ok(true));
     client.delete("/e/x", true).await.expect("deleted");
-    write(&client, "/e/x", 10, Note::default()).await;
+    write(&client, "/e/x", 10, HdfsAttributes::default()).await;
     assert_eq!(class_of(root.mkdirs("/e/x/more", 0o755).await), "ParentNotDirectoryException");
     fixture.stop().await;
 }

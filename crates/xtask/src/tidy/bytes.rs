@@ -17,7 +17,7 @@ const MESSAGE_HOMES: [&str; 4] = [
     "crates/net/src/message",
     "crates/base/src/attributes.rs",
     "crates/base/src/acl.rs",
-    "crates/gateway-hdfs/src/note.rs",
+    "crates/gateway-hdfs/src/hdfs_attributes.rs",
 ];
 
 /// Both rules of this file.
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(count("crates/node/src/serve.rs", text), 1);
         assert_eq!(count("crates/net/src/message/bag.rs", text), 0);
         assert_eq!(count("crates/meta/src/format.rs", text), 0);
-        assert_eq!(count("crates/gateway-hdfs/src/note.rs", text), 0);
+        assert_eq!(count("crates/gateway-hdfs/src/hdfs_attributes.rs", text), 0);
         assert_eq!(count("crates/gateway-hdfs/src/message/names.rs", text), 1);
         assert_eq!(count("crates/node/src/serve.rs", "use prost::Message;\n"), 0);
     }

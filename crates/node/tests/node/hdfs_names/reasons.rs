@@ -2,7 +2,7 @@
 
 use super::{class_of, refused, start, write};
 use crate::hdfs_user::User;
-use gateway_hdfs::Note;
+use gateway_hdfs::HdfsAttributes;
 use gateway_hdfs::message::names::SetTimesRequest;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 async fn hdfs_reasons() {
     let (mut fixture, client, mut root) = start("hdfs-reasons").await;
     let (mut ann, mut bob) = (User::connect(&fixture, "ann-x").await, User::connect(&fixture, "bob-x").await);
-    write(&client, "/file", 3, Note::default()).await;
+    write(&client, "/file", 3, HdfsAttributes::default()).await;
     let there = ("FileAlreadyExistsException".to_string(), "Path is not a directory: /file".to_string());
     assert_eq!(refused(ann.mkdirs("/file", 0o755).await), there);
     root.mkdirs("/open", 0o777).await.expect("made");

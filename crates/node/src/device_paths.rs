@@ -34,7 +34,7 @@ pub enum Standing {
 
 /// The devices by the directory in which each was found last.
 #[derive(Default)]
-pub struct Places {
+pub struct DevicePaths {
     path: PathBuf,
     known: BTreeMap<PathBuf, DeviceId>,
     /// Those of which it was said at this start that they are gone.
@@ -50,12 +50,12 @@ const HEAD: &str = "stormwell devices 1";
 /// The file's name.
 pub const FILE: &str = "devices";
 
-impl Places {
+impl DevicePaths {
     /// Reads the file in the metadata store's directory; none is there before the first start.
-    pub fn read(world: &dyn World, directory: &Path) -> Result<Places> {
+    pub fn read(world: &dyn World, directory: &Path) -> Result<DevicePaths> {
         let path = directory.join(FILE);
         if !world.exists(&path)? {
-            return Ok(Places { path, ..Places::default() });
+            return Ok(DevicePaths { path, ..DevicePaths::default() });
         }
         let text = world.read_text(&path)?;
         let known = parse(&text).ok_or_else(|| {
@@ -65,7 +65,7 @@ impl Places {
             );
             Error::new(ErrorKind::Corrupt, text)
         })?;
-        Ok(Places { path, known, ..Places::default() })
+        Ok(DevicePaths { path, known, ..DevicePaths::default() })
     }
 
     /// The device that was in this directory, if it is not there any more.
@@ -91,12 +91,12 @@ impl Places {
     pub fn unreadable(&mut self, setting: &DeviceSetting, error: Error) -> Result<Missing> {
         // What was said to be gone is there, and cannot be read.
         if let Some((directory, device)) = self.forgotten.remove_entry(&absolute(&setting.directory))
-            && Places::is_of_the_disk(&error)
+            && DevicePaths::is_of_the_disk(&error)
         {
             self.known.insert(directory, device);
         }
         match self.device_at(setting) {
-            Some(device) if Places::is_of_the_disk(&error) => {
+            Some(device) if DevicePaths::is_of_the_disk(&error) => {
                 Ok(Missing { device, place: setting.directory.display().to_string(), why: error.text().to_string() })
             }
             _ => Err(error),
@@ -234,7 +234,7 @@ pub fn left_out_as_it_is(place: &str, device: DeviceId, state: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{HEAD, Places, Standing, parse};
+    use super::{DevicePaths, HEAD, Standing, parse};
     use crate::settings::DeviceSetting;
     use base::id::DeviceId;
     use base::policy::Class;
@@ -250,7 +250,7 @@ mod tests {
             for _ in 0..4 {
                 sim::fuzz::damage(&random, &mut bytes);
                 if let Some(known) = parse(&String::from_utf8_lossy(&bytes)) {
-                    let places = Places { known, ..Places::default() };
+                    let places = DevicePaths { known, ..DevicePaths::default() };
                     assert_eq!(parse(&places.text()), Some(places.known), "seed {seed}");
                 }
             }
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn text() {
         let setting = |name: &str, class| DeviceSetting { directory: PathBuf::from(name), class, capacity: None };
-        let mut places = Places::default();
+        let mut places = DevicePaths::default();
         places.found(&setting("/a b", Class::Ssd), DeviceId(7));
         places.found(&setting("/c", Class::Hdd), DeviceId(u128::MAX));
         places.found(&setting("/m", Class::Memory), DeviceId(9));
@@ -275,9 +275,9 @@ mod tests {
         places.compare(standing);
         assert_eq!(places.left_out(&[setting("/c", Class::Hdd)]), []);
         let known = parse(&places.text()).expect("it was written");
-        let mut places = Places { known, ..places };
+        let mut places = DevicePaths { known, ..places };
         places.compare(standing);
-        let at = |places: &Places| {
+        let at = |places: &DevicePaths| {
             (places.removed_at(&setting("/d", Class::Ssd)), places.device_at(&setting("/d", Class::Ssd)))
         };
         assert!(at(&places) == (Some(DeviceId(7)), None) && places.was_removed(DeviceId(7)));

@@ -16,13 +16,13 @@ const AHEAD_MAX: usize = 4 * MIB as usize;
 
 /// What waits, in the order in which it came.
 #[derive(Default)]
-pub(crate) struct Held {
+pub(crate) struct Admission {
     queue: VecDeque<Parked>,
     /// Appends of each chunk in the queue: later ones of the same chunk wait behind them.
     chunks: BTreeMap<ChunkId, u32>,
 }
 
-impl Held {
+impl Admission {
     pub fn push(&mut self, chunk: ChunkId, parked: Parked) {
         *self.chunks.entry(chunk).or_default() += 1;
         self.queue.push_back(parked);
@@ -75,10 +75,11 @@ impl Core {
     /// it back if not.
     pub fn hold(&mut self, parked: Parked) -> Option<Parked> {
         let Request::Append { chunk, payload, .. } = &parked.request else { return Some(parked) };
-        let busy = !self.held.queue.is_empty() || !self.waiting.is_empty() || self.data_log.bytes_ahead >= AHEAD_MAX;
-        if self.held.chunks.contains_key(chunk) || busy && payload.len() >= LARGE {
+        let busy =
+            !self.admission.queue.is_empty() || !self.waiting.is_empty() || self.data_log.bytes_ahead >= AHEAD_MAX;
+        if self.admission.chunks.contains_key(chunk) || busy && payload.len() >= LARGE {
             let chunk = *chunk;
-            self.held.push(chunk, parked);
+            self.admission.push(chunk, parked);
             return None;
         }
         Some(parked)
@@ -87,7 +88,7 @@ impl Core {
     /// Takes in what was kept, as far as the log has room for more.
     pub fn serve_held(&mut self) {
         while self.waiting.is_empty() && self.data_log.bytes_ahead < AHEAD_MAX {
-            let Some(parked) = self.held.pop() else { break };
+            let Some(parked) = self.admission.pop() else { break };
             self.take_append(parked);
         }
     }

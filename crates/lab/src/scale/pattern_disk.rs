@@ -41,14 +41,14 @@ impl Pattern {
 }
 
 /// Files as pieces that are written at once. Operations finish as they are submitted.
-pub struct KeptDisk {
-    files: BTreeMap<FileName, KeptFile>,
+pub struct PatternDisk {
+    files: BTreeMap<FileName, PatternFile>,
     pattern: Arc<Pattern>,
     finished: Arc<Finished>,
     pool: Pool,
 }
 
-struct KeptFile {
+struct PatternFile {
     size: u64,
     /// By where they begin; they do not overlap, and what is in none is zeros.
     pieces: BTreeMap<u64, Piece>,
@@ -111,9 +111,9 @@ impl Piece {
     }
 }
 
-impl KeptFile {
-    fn new(size: u64) -> KeptFile {
-        KeptFile { size, pieces: BTreeMap::new() }
+impl PatternFile {
+    fn new(size: u64) -> PatternFile {
+        PatternFile { size, pieces: BTreeMap::new() }
     }
 
     /// Pieces that have a byte between `from` and `to`, and where they begin.
@@ -173,16 +173,16 @@ impl KeptFile {
     }
 }
 
-impl KeptDisk {
+impl PatternDisk {
     /// An empty disk. Reads take their memory from `pool`.
-    pub fn new(pattern: Arc<Pattern>, pool: Pool) -> KeptDisk {
-        KeptDisk { files: BTreeMap::new(), pattern, finished: Arc::default(), pool }
+    pub fn new(pattern: Arc<Pattern>, pool: Pool) -> PatternDisk {
+        PatternDisk { files: BTreeMap::new(), pattern, finished: Arc::default(), pool }
     }
 
     fn execute(&mut self, op: Op) -> Result<Buffer, DiskError> {
         match op {
             Op::Create { file, size, .. } => {
-                self.files.insert(file, KeptFile::new(size));
+                self.files.insert(file, PatternFile::new(size));
             }
             Op::Remove { file } => {
                 self.files.remove(&file);
@@ -206,7 +206,7 @@ impl KeptDisk {
     }
 }
 
-impl Disk for KeptDisk {
+impl Disk for PatternDisk {
     fn list(&mut self) -> Result<Vec<(FileName, u64)>, DiskError> {
         Ok(self.files.iter().map(|(name, file)| (*name, file.size)).collect())
     }
@@ -239,7 +239,7 @@ impl Disk for KeptDisk {
 
 #[cfg(test)]
 mod tests {
-    use super::{KeptFile, Pattern};
+    use super::{Pattern, PatternFile};
     use base::buffer::Pool;
     use base::env::Random;
     use base::limit::BLOCK;
@@ -253,7 +253,7 @@ mod tests {
         let random = SimRandom::new(7);
         let (pattern, pool) = (Pattern::new(&random), Pool::new(1 << 20));
         let blocks = 64;
-        let (mut file, mut model) = (KeptFile::new((blocks * BLOCK) as u64), vec![0u8; blocks * BLOCK]);
+        let (mut file, mut model) = (PatternFile::new((blocks * BLOCK) as u64), vec![0u8; blocks * BLOCK]);
         for round in 0..4000 {
             let from = random.below(blocks as u64) as usize;
             let count = 1 + random.below((blocks - from) as u64) as usize;

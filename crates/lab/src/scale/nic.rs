@@ -50,13 +50,13 @@ impl Lane {
 
 /// A machine's card.
 #[derive(Clone)]
-struct Card {
+struct Nic {
     sends: Arc<Lane>,
     receives: Arc<Lane>,
 }
 
 /// The cards of all machines, which are numbered, and who listens on which of them.
-pub struct Cards {
+pub struct Nics {
     net: Arc<dyn Net>,
     clock: Arc<dyn Clock>,
     rate: u64,
@@ -65,14 +65,14 @@ pub struct Cards {
 
 #[derive(Default)]
 struct Known {
-    cards: BTreeMap<usize, Card>,
+    cards: BTreeMap<usize, Nic>,
     listeners: BTreeMap<String, usize>,
 }
 
-impl Cards {
+impl Nics {
     /// Cards of this many bytes a second in each direction, over `net`.
-    pub fn new(net: Arc<dyn Net>, clock: Arc<dyn Clock>, rate: u64) -> Cards {
-        Cards { net, clock, rate, known: Mutex::default() }
+    pub fn new(net: Arc<dyn Net>, clock: Arc<dyn Clock>, rate: u64) -> Nics {
+        Nics { net, clock, rate, known: Mutex::default() }
     }
 
     /// The network as the machine of this number has it.
@@ -84,8 +84,8 @@ impl Cards {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn card(&self, number: usize) -> Card {
-        let new = || Card { sends: Lane::new(self.rate), receives: Lane::new(self.rate) };
+    fn card(&self, number: usize) -> Nic {
+        let new = || Nic { sends: Lane::new(self.rate), receives: Lane::new(self.rate) };
         self.known().cards.entry(number).or_insert_with(new).clone()
     }
 
@@ -97,7 +97,7 @@ impl Cards {
 
 /// The network of one machine.
 struct CardNet {
-    cards: Arc<Cards>,
+    cards: Arc<Nics>,
     number: usize,
 }
 
@@ -201,7 +201,7 @@ impl AsyncWrite for CardStream {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cards, Lane};
+    use super::{Lane, Nics};
     use base::env::{Clock, Random};
     use base::unit::Time;
     use sim::net::SimNet;
@@ -227,7 +227,7 @@ mod tests {
         let clock = Arc::new(RuntimeClock::starting_now());
         let seed = SimRandom::new(1).next();
         let cards =
-            Arc::new(Cards::new(Arc::new(SimNet::new(seed, clock.clone(), "machine")), clock.clone(), 1_000_000));
+            Arc::new(Nics::new(Arc::new(SimNet::new(seed, clock.clone(), "machine")), clock.clone(), 1_000_000));
         let mut listening = Vec::new();
         for number in 0..3 {
             let mut listener = cards.host(number).listen(&format!("at{number}")).await.expect("it listens");

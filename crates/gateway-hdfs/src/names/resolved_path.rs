@@ -2,7 +2,7 @@
 
 use crate::caller::Caller;
 use crate::gateway::Gateway;
-use crate::names::known::Above;
+use crate::names::directory_cache::Above;
 use crate::names::permission;
 use crate::refusal::{
     COMPONENT_TOO_LONG, FILE_NOT_FOUND, ILLEGAL_ARGUMENT, INVALID_PATH, PARENT_NOT_DIRECTORY, Refusal,
@@ -32,7 +32,7 @@ pub(crate) enum Purpose {
 
 /// A path and everything on it.
 #[derive(Clone, Debug)]
-pub(crate) struct Way {
+pub(crate) struct ResolvedPath {
     /// The path as the store has it: `/` and names, one slash between them.
     pub path: String,
     /// The root, then each name above the last one as far as there is something; nothing for the root itself.
@@ -102,7 +102,7 @@ pub(crate) fn refused(error: Error, purpose: Purpose) -> Refusal {
     }
 }
 
-impl Way {
+impl ResolvedPath {
     /// Looks up a path as a client wrote it. The store refuses if the caller may not go there, or has not the rights that are wanted.
     pub async fn look(
         gateway: &Gateway,
@@ -110,19 +110,19 @@ impl Way {
         text: &str,
         purpose: Purpose,
         wanted: Wanted,
-    ) -> Result<Way, Refusal> {
+    ) -> Result<ResolvedPath, Refusal> {
         let Written { path, raw, names, possible } = Written::read(gateway, caller, text, purpose).await?;
-        let mut way = Way { path, above: Above::default(), last: None, version: 0, raw, names };
+        let mut resolved = ResolvedPath { path, above: Above::default(), last: None, version: 0, raw, names };
         let looked = match possible {
-            true => way.ask(gateway, caller, wanted).await,
+            true => resolved.ask(gateway, caller, wanted).await,
             false => {
                 let root = caller.judged(&gateway.client).lookup("/", 0).await;
-                root.and_then(|root| way.take(&root.found))
+                root.and_then(|root| resolved.take(&root.found))
             }
         };
         looked.map_err(|error| refused(error, purpose))?;
-        way.check_directories(purpose)?;
-        Ok(way)
+        resolved.check_directories(purpose)?;
+        Ok(resolved)
     }
 
     /// Asks the store whether the caller has these rights, too, on what was looked up.
@@ -163,12 +163,12 @@ impl Way {
 
     /// A way as it would be if this were there.
     #[cfg(test)]
-    pub fn of(path: &str, found: Vec<Attributes>) -> Way {
+    pub fn of(path: &str, found: Vec<Attributes>) -> ResolvedPath {
         let names = path.split('/').filter(|name| !name.is_empty()).count();
-        let mut way =
-            Way { path: path.to_string(), above: Above::default(), last: None, version: 0, raw: false, names };
-        way.take(&found).expect("no more than the path has names");
-        way
+        let mut resolved =
+            ResolvedPath { path: path.to_string(), above: Above::default(), last: None, version: 0, raw: false, names };
+        resolved.take(&found).expect("no more than the path has names");
+        resolved
     }
 
     /// What the path names, if there is something.
@@ -340,7 +340,7 @@ fn check_new_name(names: &[&str]) -> Result<(), Refusal> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Way, check_new_name, is_valid};
+    use super::{ResolvedPath, check_new_name, is_valid};
     use client::Attributes;
 
     /// What HDFS refuses as a name is refused, and nothing else.
@@ -369,20 +369,20 @@ mod tests {
     /// Each place on a way has its path, whatever is missing.
     #[test]
     fn places() {
-        let way = |path: &str, found: usize| {
-            Way::of(path, vec![Attributes { directory: true, ..Attributes::default() }; found])
+        let resolved = |path: &str, found: usize| {
+            ResolvedPath::of(path, vec![Attributes { directory: true, ..Attributes::default() }; found])
         };
-        let whole = way("/a/bb/c", 4);
+        let whole = resolved("/a/bb/c", 4);
         assert_eq!([0, 1, 2, 3].map(|at| whole.path_at(at)), ["/", "/a", "/a/bb", "/a/bb/c"]);
         assert_eq!((whole.name(), whole.parent_path()), ("c", "/a/bb"));
         assert!(whole.last().is_some() && whole.parent().is_some() && whole.has_parent());
-        let without_last = way("/a/bb/c", 3);
+        let without_last = resolved("/a/bb/c", 3);
         assert!(without_last.last().is_none() && without_last.has_parent());
-        let without_parent = way("/a/bb/c", 2);
+        let without_parent = resolved("/a/bb/c", 2);
         assert!(!without_parent.has_parent() && without_parent.parent().is_none());
-        let root = way("/", 1);
+        let root = resolved("/", 1);
         assert!(root.is_root() && root.last().is_some() && root.parent().is_none() && root.has_parent());
         assert_eq!((root.name(), root.parent_path(), root.path_at(0)), ("", "/", "/"));
-        assert_eq!((way("/a", 2).parent_path(), way("/a", 2).name()), ("/", "a"));
+        assert_eq!((resolved("/a", 2).parent_path(), resolved("/a", 2).name()), ("/", "a"));
     }
 }

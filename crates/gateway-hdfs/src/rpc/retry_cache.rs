@@ -15,7 +15,7 @@ type Name = ([u8; 16], i32);
 
 /// Answers to changes.
 #[derive(Default)]
-pub struct Retries(Arc<Mutex<Kept>>);
+pub struct RetryCache(Arc<Mutex<Kept>>);
 
 #[derive(Default)]
 struct Kept {
@@ -54,7 +54,7 @@ fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
     kept.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Retries {
+impl RetryCache {
     /// What is known of this call. Waits while somebody else does it. `None`: the client has no name, so it cannot ask again.
     pub async fn begin(&self, caller: &Caller) -> Option<Known> {
         let name = (caller.client_id, caller.call);
@@ -144,7 +144,7 @@ impl Kept {
 
 #[cfg(test)]
 mod tests {
-    use super::{Known, Retries, lock};
+    use super::{Known, RetryCache, lock};
     use crate::caller::Caller;
     use crate::refusal::Refusal;
     use base::limit::{HDFS_RETRIES_BYTES_MAX, HDFS_RETRIES_MAX, HDFS_RETRY_WINDOW};
@@ -165,14 +165,14 @@ mod tests {
         }
     }
 
-    async fn turn(retries: &Retries, client: u8, call: i32) -> super::Turn {
+    async fn turn(retries: &RetryCache, client: u8, call: i32) -> super::Turn {
         match retries.begin(&caller(client, call)).await {
             Some(Known::Do(turn)) => turn,
             _ => panic!("call {call} of client {client} is new"),
         }
     }
 
-    async fn answer(retries: &Retries, client: u8, call: i32) -> Option<Vec<u8>> {
+    async fn answer(retries: &RetryCache, client: u8, call: i32) -> Option<Vec<u8>> {
         match retries.begin(&caller(client, call)).await {
             Some(Known::Done(answer)) => Some(answer.to_vec()),
             _ => None,
@@ -183,7 +183,7 @@ mod tests {
     /// refused or given up is done again. Clients without a name are not remembered.
     #[tokio::test]
     async fn remembered() {
-        let (retries, clock) = (Retries::default(), SimClock::new());
+        let (retries, clock) = (RetryCache::default(), SimClock::new());
         turn(&retries, 1, 7).await.done(&clock, b"yes");
         assert_eq!(answer(&retries, 1, 7).await.as_deref(), Some(b"yes".as_slice()));
         assert_eq!((answer(&retries, 1, 8).await, answer(&retries, 2, 7).await), (None, None));
@@ -196,7 +196,7 @@ mod tests {
     /// Who asks while the change is being made waits for it; if it comes to nothing, one of those who wait makes it.
     #[tokio::test]
     async fn waited_for() {
-        let retries = Arc::new(Retries::default());
+        let retries = Arc::new(RetryCache::default());
         for done in [true, false] {
             let first = turn(&retries, 3, i32::from(done)).await;
             let others: Vec<_> = (0..3)
@@ -236,7 +236,7 @@ mod tests {
     /// Those who wait for a call that is refused are refused with it; who asks later is not.
     #[tokio::test]
     async fn refused_together() {
-        let retries = Arc::new(Retries::default());
+        let retries = Arc::new(RetryCache::default());
         let first = turn(&retries, 5, 1).await;
         let others: Vec<_> = (0..3)
             .map(|_| {
@@ -256,7 +256,7 @@ mod tests {
     /// After ten minutes an answer is forgotten, and before that if there are too many, or too many bytes of them.
     #[tokio::test]
     async fn bounded() {
-        let (retries, clock) = (Retries::default(), SimClock::new());
+        let (retries, clock) = (RetryCache::default(), SimClock::new());
         turn(&retries, 1, 1).await.done(&clock, b"old");
         clock.advance(HDFS_RETRY_WINDOW);
         turn(&retries, 1, 2).await.done(&clock, b"new");

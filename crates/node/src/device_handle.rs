@@ -16,23 +16,23 @@ use std::sync::Arc;
 
 /// A device of the store.
 #[derive(Clone)]
-pub enum Place {
+pub enum DeviceHandle {
     /// On this node.
-    Near(Arc<Device>),
+    Local(Arc<Device>),
     /// On another node.
-    Far(Far),
+    Remote(RemoteDevice),
 }
 
 /// A device on another node.
 #[derive(Clone)]
-pub struct Far {
+pub struct RemoteDevice {
     /// Which device.
     pub device: DeviceId,
     /// The node that has it.
     pub peer: Arc<Peer>,
 }
 
-impl Far {
+impl RemoteDevice {
     /// Asks its node.
     pub async fn ask<A: Ask>(&self, ask: &A) -> Result<A::Answer> {
         self.peer.ask(ask, Payload::empty()).await.map(|(answer, _)| answer)
@@ -43,33 +43,33 @@ impl Far {
     }
 
     /// What its node reported of it last.
-    pub fn said(&self) -> file::Device {
-        self.peer.said_of(self.device).unwrap_or_default()
+    pub fn last_report(&self) -> file::Device {
+        self.peer.last_report_of(self.device).unwrap_or_default()
     }
 }
 
-impl Place {
+impl DeviceHandle {
     /// Which device.
     pub fn id(&self) -> DeviceId {
         match self {
-            Place::Near(device) => device.id,
-            Place::Far(far) => far.device,
+            DeviceHandle::Local(device) => device.id,
+            DeviceHandle::Remote(far) => far.device,
         }
     }
 
     /// Its directory, for people; the node's name before it if that is another.
     pub fn shown(&self) -> String {
         match self {
-            Place::Near(device) => device.place.clone(),
-            Place::Far(far) => far.peer.place_of(&far.said()),
+            DeviceHandle::Local(device) => device.place.clone(),
+            DeviceHandle::Remote(far) => far.peer.place_of(&far.last_report()),
         }
     }
 
     /// Its class.
     pub fn class(&self) -> Class {
         match self {
-            Place::Near(device) => device.class,
-            Place::Far(far) => Class::from_code(far.said().class).unwrap_or_default(),
+            DeviceHandle::Local(device) => device.class,
+            DeviceHandle::Remote(far) => Class::from_code(far.last_report().class).unwrap_or_default(),
         }
     }
 
@@ -81,23 +81,23 @@ impl Place {
     /// Whether it failed: it gives what it holds, and takes no changes until its node is started again.
     pub fn has_failed(&self) -> bool {
         match self {
-            Place::Near(device) => device.usage().failed,
-            Place::Far(far) => far.said().out_of_service,
+            DeviceHandle::Local(device) => device.usage().failed,
+            DeviceHandle::Remote(far) => far.last_report().out_of_service,
         }
     }
 
     /// Whether it can be asked what it holds, failed or not.
     pub fn can_be_asked(&self) -> bool {
         match self {
-            Place::Near(_) => true,
-            Place::Far(far) => far.peer.is_reachable() && !far.said().missing,
+            DeviceHandle::Local(_) => true,
+            DeviceHandle::Remote(far) => far.peer.is_reachable() && !far.last_report().missing,
         }
     }
 
     /// What somebody waits for who wants to ask it; none: it can be asked.
     pub fn waits_for(&self) -> Option<String> {
-        let Place::Far(far) = self else { return None };
-        let (node, said) = (far.peer.name(), far.said());
+        let DeviceHandle::Remote(far) = self else { return None };
+        let (node, said) = (far.peer.name(), far.last_report());
         if !far.peer.is_reachable() {
             return Some(format!("node {node}, which is silent; what is on it is safe there; start it"));
         }
@@ -110,21 +110,21 @@ impl Place {
     /// Whether it is being emptied, and its node knows that.
     pub fn is_draining(&self) -> bool {
         match self {
-            Place::Near(device) => device.is_draining(),
-            Place::Far(far) => far.said().drain.is_some(),
+            DeviceHandle::Local(device) => device.is_draining(),
+            DeviceHandle::Remote(far) => far.last_report().drain.is_some(),
         }
     }
 
     /// Bytes that it may still take, and whether it is worth trying.
     pub fn room(&self) -> u64 {
         match self {
-            Place::Near(device) => {
+            DeviceHandle::Local(device) => {
                 let usage = device.usage();
                 let room = usage.capacity.saturating_sub(usage.reserve).saturating_sub(usage.used);
                 if usage.full { 0 } else { room }
             }
-            Place::Far(far) => {
-                let said = far.said();
+            DeviceHandle::Remote(far) => {
+                let said = far.last_report();
                 let room = said.capacity.saturating_sub(said.reserve).saturating_sub(said.used);
                 if said.full { 0 } else { room }
             }
@@ -134,16 +134,16 @@ impl Place {
     /// Live bytes and chunks.
     pub fn holds(&self) -> (u64, u64) {
         match self {
-            Place::Near(device) => (device.usage().live, device.usage().chunks),
-            Place::Far(far) => (far.said().live, far.said().chunks),
+            DeviceHandle::Local(device) => (device.usage().live, device.usage().chunks),
+            DeviceHandle::Remote(far) => (far.last_report().live, far.last_report().chunks),
         }
     }
 
     /// Raises a chunk's generation, durably. Its length, bytes.
     pub async fn fence(&self, chunk: ChunkId, generation: Generation) -> Result<u64> {
         match self {
-            Place::Near(device) => device.fence(chunk, generation).await,
-            Place::Far(far) => {
+            DeviceHandle::Local(device) => device.fence(chunk, generation).await,
+            DeviceHandle::Remote(far) => {
                 let ask = wire::Fence { device: far.id(), chunk: chunk.0.into(), generation: generation.0 };
                 far.ask(&ask).await.map(|answer| answer.length)
             }
@@ -153,8 +153,8 @@ impl Place {
     /// Makes a chunk complete, durably.
     pub async fn seal(&self, chunk: ChunkId, generation: Generation, length: u64) -> Result<()> {
         match self {
-            Place::Near(device) => device.seal(chunk, generation, length).await,
-            Place::Far(far) => {
+            DeviceHandle::Local(device) => device.seal(chunk, generation, length).await,
+            DeviceHandle::Remote(far) => {
                 let ask = piece::Seal { device: far.id(), chunk: chunk.0.into(), generation: generation.0, length };
                 far.ask(&ask).await.map(drop)
             }
@@ -164,8 +164,8 @@ impl Place {
     /// Deletes chunks, at most `LIST_PAGE_MAX`, durably.
     pub async fn delete(&self, chunks: Vec<ChunkId>) -> Result<()> {
         match self {
-            Place::Near(device) => device.delete(chunks).await,
-            Place::Far(far) => {
+            DeviceHandle::Local(device) => device.delete(chunks).await,
+            DeviceHandle::Remote(far) => {
                 let chunks = chunks.into_iter().map(|chunk| chunk.0.into()).collect();
                 far.ask(&wire::Delete { device: far.id(), chunks }).await.map(drop)
             }
@@ -175,8 +175,8 @@ impl Place {
     /// Gives bytes of a chunk back: (offset, length) of each range, at most `LIST_PAGE_MAX`.
     pub async fn release(&self, chunk: ChunkId, ranges: Vec<(u64, u64)>) -> Result<()> {
         match self {
-            Place::Near(device) => device.release(chunk, ranges).await,
-            Place::Far(far) => {
+            DeviceHandle::Local(device) => device.release(chunk, ranges).await,
+            DeviceHandle::Remote(far) => {
                 let range = |(offset, length)| piece::Range { offset, length };
                 let ranges = ranges.into_iter().map(range).collect();
                 far.ask(&wire::Release { device: far.id(), chunk: chunk.0.into(), ranges }).await.map(drop)
@@ -187,8 +187,8 @@ impl Place {
     /// Chunks in the order of their ids, behind `after`.
     pub async fn inventory(&self, after: Option<ChunkId>, limit: usize) -> Result<Inventory> {
         match self {
-            Place::Near(device) => device.inventory(after, limit).await,
-            Place::Far(far) => {
+            DeviceHandle::Local(device) => device.inventory(after, limit).await,
+            DeviceHandle::Remote(far) => {
                 let after = after.map(|after| after.0.into());
                 let limit = u32::try_from(limit).unwrap_or(u32::MAX);
                 let answer = far.ask(&wire::Inventory { device: far.id(), after, limit }).await?;
@@ -200,8 +200,8 @@ impl Place {
     /// What is known of a chunk, if it is there.
     pub async fn stat(&self, chunk: ChunkId) -> Result<Option<Extent>> {
         let far = match self {
-            Place::Near(device) => return device.stat(chunk).await,
-            Place::Far(far) => far,
+            DeviceHandle::Local(device) => return device.stat(chunk).await,
+            DeviceHandle::Remote(far) => far,
         };
         match far.ask(&piece::Stat { device: far.id(), chunk: chunk.0.into() }).await {
             Ok(piece::StatAnswer { length, sealed, generation }) => {
@@ -215,8 +215,8 @@ impl Place {
     /// Which bytes of a chunk were not released.
     pub async fn kept(&self, chunk: ChunkId) -> Result<Kept> {
         let far = match self {
-            Place::Near(device) => return device.kept(chunk).await,
-            Place::Far(far) => far,
+            DeviceHandle::Local(device) => return device.kept(chunk).await,
+            DeviceHandle::Remote(far) => far,
         };
         let (mut kept, mut start) = (Kept::default(), 0);
         loop {
@@ -234,8 +234,8 @@ impl Place {
     /// Bytes of a chunk as they are stored, all of them compared with their checksums. `Corrupt` if they are not all there.
     pub async fn read(&self, chunk: ChunkId, start: u64, end: u64) -> Result<Vec<Stored>> {
         let pieces = match self {
-            Place::Near(device) => device.read(chunk, start, end).await?,
-            Place::Far(far) => {
+            DeviceHandle::Local(device) => device.read(chunk, start, end).await?,
+            DeviceHandle::Remote(far) => {
                 let ranges = vec![piece::Range { offset: start, length: end - start }];
                 let ask = piece::Read {
                     device: far.id(),
@@ -259,8 +259,8 @@ impl Place {
     /// Adds to the copy of a group's chunk, or makes it.
     pub async fn append(&self, (group, chunk): (GroupId, ChunkId), piece: Copied) -> Result<()> {
         let far = match self {
-            Place::Near(device) => return device.append((group, chunk), piece).await,
-            Place::Far(far) => far,
+            DeviceHandle::Local(device) => return device.append((group, chunk), piece).await,
+            DeviceHandle::Remote(far) => far,
         };
         let Copied { generation, offset, bytes, level, small_parts, cell } = piece;
         let ask = piece::Append {
@@ -283,32 +283,36 @@ impl Place {
     /// What it has counted of a bag.
     pub async fn bag_counts(&self, bag: BagId) -> Result<BagCounts> {
         match self {
-            Place::Near(device) => device.bag_counts(bag).await,
-            Place::Far(far) => far.ask(&wire::BagCounts { device: far.id(), bag: bag.0 }).await.map(counts),
+            DeviceHandle::Local(device) => device.bag_counts(bag).await,
+            DeviceHandle::Remote(far) => far.ask(&wire::BagCounts { device: far.id(), bag: bag.0 }).await.map(counts),
         }
     }
 
     /// The bag is in this pass from now on, durably.
     pub async fn begin_pass(&self, bag: BagId, pass: u32, retain: bool) -> Result<()> {
         match self {
-            Place::Near(device) => device.begin_pass(bag, pass, retain).await,
-            Place::Far(far) => far.ask(&wire::BeginPass { device: far.id(), bag: bag.0, pass, retain }).await.map(drop),
+            DeviceHandle::Local(device) => device.begin_pass(bag, pass, retain).await,
+            DeviceHandle::Remote(far) => {
+                far.ask(&wire::BeginPass { device: far.id(), bag: bag.0, pass, retain }).await.map(drop)
+            }
         }
     }
 
     /// From now on new chunks of this bag are refused, durably.
     pub async fn seal_bag(&self, bag: BagId, epoch: u64) -> Result<()> {
         match self {
-            Place::Near(device) => device.seal_bag(bag, epoch).await,
-            Place::Far(far) => far.ask(&wire::SealBag { device: far.id(), bag: bag.0, epoch }).await.map(drop),
+            DeviceHandle::Local(device) => device.seal_bag(bag, epoch).await,
+            DeviceHandle::Remote(far) => {
+                far.ask(&wire::SealBag { device: far.id(), bag: bag.0, epoch }).await.map(drop)
+            }
         }
     }
 
     /// Deletes all chunks of a bag and forgets its counters, durably.
     pub async fn drop_bag(&self, bag: BagId) -> Result<()> {
         match self {
-            Place::Near(device) => device.drop_bag(bag).await,
-            Place::Far(far) => {
+            DeviceHandle::Local(device) => device.drop_bag(bag).await,
+            DeviceHandle::Remote(far) => {
                 let ask = wire::DropBag { device: far.id(), bag: bag.0, only_left: false };
                 far.ask(&ask).await.map(drop)
             }
@@ -319,8 +323,8 @@ impl Place {
     /// a member and has chunks.
     pub async fn readmit_bag(&self, bag: BagId) -> Result<()> {
         match self {
-            Place::Near(device) => device.readmit_bag(bag).await,
-            Place::Far(far) => {
+            DeviceHandle::Local(device) => device.readmit_bag(bag).await,
+            DeviceHandle::Remote(far) => {
                 let ask = wire::DropBag { device: far.id(), bag: bag.0, only_left: true };
                 far.ask(&ask).await.map(drop)
             }

@@ -6,7 +6,7 @@ use prost::Message;
 
 /// What HDFS keeps with a file or directory. All zeros and empty: nothing was said.
 #[derive(Clone, PartialEq, Eq, Message)]
-pub struct Note {
+pub struct HdfsAttributes {
     /// Bytes in a block of this file; zero: the gateway's default.
     #[prost(uint64, tag = "1")]
     pub block_size: u64,
@@ -25,10 +25,10 @@ pub struct Note {
     pub unreadable_by_superuser: bool,
 }
 
-impl Note {
+impl HdfsAttributes {
     /// Reads a note. Bytes that are none count as an empty one: they were not written by this gateway.
-    pub fn read(bytes: &[u8]) -> Note {
-        Note::decode(bytes).unwrap_or_default()
+    pub fn read(bytes: &[u8]) -> HdfsAttributes {
+        HdfsAttributes::decode(bytes).unwrap_or_default()
     }
 
     /// Bytes in a block of the file.
@@ -44,7 +44,7 @@ impl Note {
 
 #[cfg(test)]
 mod tests {
-    use super::Note;
+    use super::HdfsAttributes;
     use crate::message::names::BatchedKey;
     use crate::message::rpc::ConnectionContext;
     use prost::Message;
@@ -54,19 +54,19 @@ mod tests {
     /// read as one that this gateway writes, and that one is read as it is.
     #[test]
     fn fuzz_notes() {
-        let whole = Note { block_size: 1 << 20, replication: 3, ..Note::default() };
-        assert_eq!(Note::read(&whole.encode_to_vec()), whole);
+        let whole = HdfsAttributes { block_size: 1 << 20, replication: 3, ..HdfsAttributes::default() };
+        assert_eq!(HdfsAttributes::read(&whole.encode_to_vec()), whole);
         for seed in sim::fuzz::seeds(2_000) {
             let random = SimRandom::new(seed);
             let mut note = whole.encode_to_vec();
-            let mut other = sim::fuzz::readable(&random, 10, |bytes| Note::decode(bytes).is_ok());
+            let mut other = sim::fuzz::readable(&random, 10, |bytes| HdfsAttributes::decode(bytes).is_ok());
             for _ in 0..5 {
                 sim::fuzz::damage(&random, &mut note);
                 sim::fuzz::damage(&random, &mut other);
                 for bytes in [&note, &other] {
-                    let read = Note::read(bytes);
+                    let read = HdfsAttributes::read(bytes);
                     assert!(read.block_size() > 0 && read.replication() > 0, "seed {seed}");
-                    assert_eq!(Note::read(&read.encode_to_vec()), read, "seed {seed}");
+                    assert_eq!(HdfsAttributes::read(&read.encode_to_vec()), read, "seed {seed}");
                     drop(BatchedKey::decode(bytes.as_slice()));
                     drop(ConnectionContext::decode(bytes.as_slice()));
                 }

@@ -7,13 +7,13 @@ use net::message::session::{Look, LookAnswer};
 use net::{Asker, CallNumbers, Link, LinkSettings, Payload};
 
 /// A link to a node that changes nothing there.
-pub struct Onlooker {
+pub struct StatusQuery {
     link: Link,
 }
 
-impl Onlooker {
+impl StatusQuery {
     /// Connects to a node. `Unreachable` if nobody answers; later calls connect again by themselves.
-    pub async fn connect(settings: Settings) -> Result<Onlooker> {
+    pub async fn connect(settings: Settings) -> Result<StatusQuery> {
         let Settings { net, address, program, credentials, clock, random, pool, silence_max, .. } = settings;
         let settings = LinkSettings {
             session: SessionId(random.wide()),
@@ -27,7 +27,7 @@ impl Onlooker {
             asker: Asker::Client,
             numbers: CallNumbers::default(),
         };
-        Ok(Onlooker { link: Link::connect(net, &address, settings).await? })
+        Ok(StatusQuery { link: Link::connect(net, &address, settings).await? })
     }
 
     /// How the node is, and its page of metrics (see `LookAnswer`).

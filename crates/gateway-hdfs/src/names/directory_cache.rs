@@ -16,7 +16,7 @@ pub(crate) type Above = Arc<[Attributes]>;
 
 /// Directories that were looked up lately.
 #[derive(Default)]
-pub(crate) struct Known(Mutex<Table>);
+pub(crate) struct DirectoryCache(Mutex<Table>);
 
 #[derive(Default)]
 struct Table {
@@ -28,7 +28,7 @@ struct Table {
     bytes: usize,
 }
 
-impl Known {
+impl DirectoryCache {
     fn table(&self) -> MutexGuard<'_, Table> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -56,7 +56,7 @@ impl Known {
 
 #[cfg(test)]
 mod tests {
-    use super::{Above, BYTES_MAX, Known};
+    use super::{Above, BYTES_MAX, DirectoryCache};
     use client::Attributes;
 
     fn above(count: usize, note: usize) -> Above {
@@ -67,7 +67,7 @@ mod tests {
     /// versions is asked each time.
     #[test]
     fn versions() {
-        let known = Known::default();
+        let known = DirectoryCache::default();
         known.looked_up("/a/b", &above(3, 0), 7);
         known.looked_up("/c", &above(2, 0), 7);
         assert_eq!(known.way_to("/a/b"), Some((above(3, 0), 7)));
@@ -82,7 +82,7 @@ mod tests {
     /// What is known takes a bounded number of bytes, whatever is looked up.
     #[test]
     fn bounded() {
-        let known = Known::default();
+        let known = DirectoryCache::default();
         for number in 0..20_000 {
             let path = format!("/directory-{number}");
             known.looked_up(&path, &above(3, 1000), 1);
