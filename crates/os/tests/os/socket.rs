@@ -106,13 +106,24 @@ fn ports_of_connections() {
     run(async {
         let mut listener = TcpNet.listen("127.0.0.1:0").await.expect("a free port");
         let address = listener.address();
-        let (near, far) = tokio::join!(TcpNet.connect(&address), listener.accept());
-        let (near, far) = (near.expect("connected"), far.expect("accepted"));
-        let own = far.peer();
-        drop(TcpNet.listen(&own).await.expect("our connection shares its port"));
-        drop(near);
-        drop(far);
-        drop(TcpNet.listen(&own).await.expect("and so does what is left of it"));
+        // The kernel may give a connection a port that one of another program to somewhere else has, too: then it is not shared. So ask for
+        // another one, five times.
+        let mut shared = false;
+        for _ in 0..5 {
+            let (near, far) = tokio::join!(TcpNet.connect(&address), listener.accept());
+            let (near, far) = (near.expect("connected"), far.expect("accepted"));
+            let own = far.peer();
+            if TcpNet.listen(&own).await.map(drop).is_err() {
+                continue;
+            }
+            drop(near);
+            drop(far);
+            if TcpNet.listen(&own).await.map(drop).is_ok() {
+                shared = true;
+                break;
+            }
+        }
+        assert!(shared, "a listener shares the port of our connection, and of what is left of it");
         let other = std::net::TcpStream::connect(&address).expect("connected");
         let own = other.local_addr().expect("it has one").to_string();
         let mut listening = std::pin::pin!(TcpNet.listen(&own));
