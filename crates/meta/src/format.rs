@@ -36,6 +36,9 @@ pub struct MergedRecord {
     /// a kind that an older one does not know raises it before. Zero in version 1.
     #[prost(uint64, tag = "3")]
     pub least: u64,
+    /// The tree has the index from devices to groups (`device_index.rs`). A program that does not know it leaves this out.
+    #[prost(bool, tag = "4")]
+    pub indexed: bool,
 }
 
 /// Under `Key::Counters`.

@@ -60,6 +60,8 @@ pub enum Key<'a> {
     Node(NodeId),
     /// Nothing: the device was emptied and removed from the store.
     Removed(DeviceId),
+    /// Nothing: the group has a replica on the device. Only in the tree; see `device_index.rs`.
+    OnDevice(DeviceId, GroupId),
 }
 
 impl Key<'_> {
@@ -91,6 +93,7 @@ impl Key<'_> {
             Key::Device(_) => 0x50,
             Key::Node(_) => 0x51,
             Key::Removed(_) => 0x52,
+            Key::OnDevice(..) => 0x53,
         }
     }
 

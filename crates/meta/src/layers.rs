@@ -167,6 +167,18 @@ impl Layers {
         }
     }
 
+    /// Keys from `from` on and below `end` that were changed or removed and are not in the tree as they are now: those of one overlay,
+    /// in order, then those of the other.
+    pub fn changed(&self, from: &[u8], end: &[u8]) -> impl Iterator<Item = &[u8]> + use<'_> {
+        let bounds = (Bound::Included(from.to_vec()), Bound::Excluded(end.to_vec()));
+        let overlays = [Some(&self.overlay), self.frozen.as_ref().map(|frozen| &frozen.overlay)];
+        overlays
+            .into_iter()
+            .flatten()
+            .flat_map(move |overlay| overlay.range(bounds.clone()))
+            .map(|(key, _)| key.as_slice())
+    }
+
     /// Puts a change into the overlay and returns what it had there before.
     pub fn change(&mut self, key: Vec<u8>, slot: Slot) -> Option<Slot> {
         self.overlay_bytes += key.len() + slot.value.as_ref().map_or(0, Vec::len) + SLOT_COST;

@@ -9,6 +9,7 @@ mod bags;
 mod below;
 mod calls;
 mod convert;
+mod device_index;
 mod devices;
 mod extents;
 mod files;

@@ -1,5 +1,6 @@
 //! Merging: a frozen overlay goes into the tree, on whatever thread has time for it.
 
+use crate::device_index;
 use crate::format::{MergedRecord, VERSION, VERSION_SINCE};
 use crate::key::Key;
 use crate::layers::Frozen;
@@ -7,7 +8,8 @@ use crate::tree::{self, TABLE};
 use base::error::Result;
 use base::planted::Planted;
 use prost::Message;
-use redb::{Database, Durability, ReadableTable};
+use redb::{AccessGuard, Database, ReadableTable};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// An overlay to be put into the tree.
@@ -43,19 +45,25 @@ impl MergeJob {
 /// One durable transaction with everything in the overlay and its sequence number.
 pub fn write(database: &Database, frozen: &Frozen, planted: Option<Planted>) -> Result<()> {
     let mut transaction = database.begin_write().map_err(|error| tree::failed("begin a change", error))?;
-    transaction.set_durability(Durability::Immediate).map_err(|error| tree::failed("begin a durable change", error))?;
-    // Two phases, and the allocator's state with each commit: opening after a crash then reads no page that it does not need.
-    transaction.set_two_phase_commit(true);
-    transaction.set_quick_repair(true);
+    tree::make_durable(&mut transaction)?;
     {
         let mut table = transaction.open_table(TABLE).map_err(|error| tree::failed("open its table", error))?;
         for (key, slot) in &frozen.overlay {
-            let changed = match &slot.value {
-                Some(value) => table.insert(key.as_slice(), value.as_slice()).map(|_| ()),
-                None if planted == Some(Planted::TombstoneDroppedEarly) => continue,
-                None => table.remove(key.as_slice()).map(|_| ()),
+            let group = device_index::group_of(key);
+            let devices = |before: Option<AccessGuard<'_, &[u8]>>| match (group, before) {
+                (Some(_), Some(record)) => device_index::devices(record.value()),
+                _ => BTreeSet::new(),
             };
-            changed.map_err(|error| tree::failed("write", error))?;
+            let before = match &slot.value {
+                Some(value) => table.insert(key.as_slice(), value.as_slice()).map(devices),
+                None if planted == Some(Planted::TombstoneDroppedEarly) => continue,
+                None => table.remove(key.as_slice()).map(devices),
+            };
+            let before = before.map_err(|error| tree::failed("write", error))?;
+            if let Some(group) = group {
+                let after = slot.value.as_deref().map(device_index::devices).unwrap_or_default();
+                device_index::follow(&mut table, group, &before, &after)?;
+            }
         }
         let key = Key::Merged.encode();
         // What does not read was refused at the opening.
@@ -64,7 +72,7 @@ pub fn write(database: &Database, frozen: &Frozen, planted: Option<Planted>) -> 
             None => MergedRecord::default(),
         };
         let least = before.least.max(VERSION_SINCE.to_number());
-        let merged = MergedRecord { version: VERSION, sequence: frozen.sequence, least };
+        let merged = MergedRecord { version: VERSION, sequence: frozen.sequence, least, ..before };
         table
             .insert(key.as_slice(), merged.encode_to_vec().as_slice())
             .map_err(|error| tree::failed("write", error))?;

@@ -1,6 +1,7 @@
 //! Taking a device out of use: what lies on it is listed, moved group by group, and in the end the device is forgotten.
 
 use crate::convert;
+use crate::device_index;
 use crate::format::{BagRecord, ColumnRecord, DeviceRecord, GroupRecord, ReplicaRecord};
 use crate::key::{Key, after_prefix, number_at};
 use crate::reply::Reply;
@@ -10,6 +11,7 @@ use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, GroupId};
 use base::policy::Class;
 use prost::Message;
+use std::collections::BTreeSet;
 
 /// Groups looked at in one step: about ten milliseconds.
 const STEP_MAX: usize = 20_000;
@@ -100,28 +102,56 @@ impl State {
     /// Answers `GroupsOn`.
     pub fn groups_on(&self, device: DeviceId, after: Option<GroupId>, limit: usize) -> Result<Reply> {
         let limit = self.page(limit);
-        let prefix = [Key::Group(GroupId(0)).ordinal()];
-        let mut from = after.map_or(prefix.to_vec(), |after| Key::Group(after).encode());
-        if after.is_some() {
-            from.push(0);
-        }
-        let (mut groups, mut open, mut looked, mut last) = (Vec::new(), Vec::new(), 0, None);
-        self.layers.scan(&from, &after_prefix(&prefix), |key, value| {
-            looked += 1;
-            let record = GroupRecord::decode(value).map_err(|_| missing("a readable group record"))?;
-            let group = GroupId(number_at(key, 1));
+        let (candidates, mut resume) = self.may_be_on(device, after, limit)?;
+        let (mut groups, mut open) = (Vec::new(), Vec::new());
+        for group in candidates {
+            // It may be gone, or on another device, since it was merged.
+            let Some(record) = self.layers.record::<GroupRecord>(&Key::Group(group))? else { continue };
             // One of a kind that is not known here stays where it is.
-            if !record.is_newer() && replicas(&record).any(|replica| replica.device == device.to_bytes()) {
-                groups.push(convert::placed(group, &record)?);
-                if record.open {
-                    open.push(group);
-                }
+            if record.is_newer() || !replicas(&record).any(|replica| replica.device == device.to_bytes()) {
+                continue;
             }
-            let full = looked >= STEP_MAX || groups.len() >= limit;
-            last = full.then_some(group);
-            Ok(!full)
+            groups.push(convert::placed(group, &record)?);
+            if record.open {
+                open.push(group);
+            }
+            if groups.len() >= limit {
+                resume = Some(group);
+                break;
+            }
+        }
+        Ok(Reply::GroupsOn { groups, open, resume })
+    }
+
+    /// The next groups behind `after` that may have a replica on this device, in order: those of the index, of which a page, and those
+    /// that changed since the last merge. And the last one, if there may be more behind it.
+    fn may_be_on(
+        &self,
+        device: DeviceId,
+        after: Option<GroupId>,
+        page: usize,
+    ) -> Result<(Vec<GroupId>, Option<GroupId>)> {
+        let Some(first) = after.map_or(Some(0), |after| after.0.checked_add(1)).map(GroupId) else {
+            return Ok((Vec::new(), None));
+        };
+        let prefix = &Key::OnDevice(device, first).encode()[..17];
+        let mut indexed = Vec::new();
+        self.layers.scan(&Key::OnDevice(device, first).encode(), &after_prefix(prefix), |key, _| {
+            indexed.push(device_index::indexed_group(key));
+            Ok(indexed.len() < page)
         })?;
-        Ok(Reply::GroupsOn { groups, open, resume: last })
+        let mut last = indexed.last().copied().filter(|_| indexed.len() == page);
+        let end = last.map_or_else(
+            || after_prefix(&[Key::Group(first).ordinal()]),
+            |last| after_prefix(&Key::Group(last).encode()),
+        );
+        let changed = self.layers.changed(&Key::Group(first).encode(), &end);
+        let mut candidates: BTreeSet<GroupId> = changed.filter_map(device_index::group_of).chain(indexed).collect();
+        if candidates.len() > STEP_MAX {
+            last = candidates.iter().nth(STEP_MAX - 1).copied();
+            candidates.retain(|group| last.is_none_or(|last| *group <= last));
+        }
+        Ok((candidates.into_iter().collect(), last))
     }
 
     /// Does `MoveGroup`: its chunk keeps its name, so that only the device changes. References, extents and generations stay.

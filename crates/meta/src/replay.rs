@@ -1,5 +1,6 @@
 //! Opening: the tree as it was merged, and the log after it.
 
+use crate::device_index;
 use crate::format::{self, CountersRecord, GroupHeader, InodeRecord, MergedRecord, SEQUENCE_MAX, VERSION, VERSION_MIN};
 use crate::key::Key;
 use crate::layers::{Frozen, Layers, Overlay, Slot};
@@ -65,6 +66,10 @@ pub fn open(disk: &mut dyn Disk, file: Box<dyn BlockFile>, segment_length: u64, 
     storage.release()?;
     if merged.is_none() {
         begin(&database, wall)?;
+    }
+    // Before the log, so that what is merged from it finds the index.
+    if !merged.as_ref().is_some_and(|merged| merged.indexed) {
+        device_index::build_if_missing(&database)?;
     }
     let mut layers = Layers::new(Arc::clone(&database))?;
     groups.sort_by_key(|group| group.header.first);

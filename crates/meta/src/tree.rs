@@ -2,7 +2,7 @@
 
 use base::disk::BlockFile;
 use base::error::{Error, ErrorKind, is_full};
-use redb::{Builder, Database, StorageBackend, TableDefinition};
+use redb::{Builder, Database, Durability, StorageBackend, TableDefinition, WriteTransaction};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -133,6 +133,15 @@ pub fn open(file: Box<dyn BlockFile>, fresh: bool) -> base::error::Result<(Datab
     let database =
         Builder::new().set_cache_size(CACHE).create_with_backend(backend).map_err(|error| failed("open", error))?;
     Ok((database, storage))
+}
+
+/// A commit that is durable when it returns. Two phases, and the allocator's state with each commit: opening after a crash then reads no page
+/// that it does not need.
+pub fn make_durable(transaction: &mut WriteTransaction) -> base::error::Result<()> {
+    transaction.set_durability(Durability::Immediate).map_err(|error| failed("begin a durable change", error))?;
+    transaction.set_two_phase_commit(true);
+    transaction.set_quick_repair(true);
+    Ok(())
 }
 
 /// The error for people of something that redb could not do.

@@ -17,6 +17,7 @@ pub mod targets;
 use crate::node::Node;
 use collecting::Collect;
 use comparing::{CompareReturned, Sweep, compare_all};
+use drain::Drain;
 use forgetting::{ForgetMemory, ForgetSessions};
 use joining::JoinBags;
 use orphans::EndAbandoned;
@@ -33,7 +34,7 @@ pub async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
     let drains = node.clone();
     running.spawn(async move {
         let _comparing = compare_all(&drains).await;
-        drain::run(drains).await;
+        job::run(Drain::default(), drains).await;
     });
     running.spawn(job::run(Report::default(), node.clone()));
     running.spawn(job::run(ForgetSessions::default(), node.clone()));

@@ -46,7 +46,7 @@ pub struct Node {
     /// Where its HDFS gateway is, `host:port`.
     pub hdfs: Option<String>,
     /// Says that a device is to be emptied.
-    pub drains: tokio::sync::Notify,
+    pub drains: Arc<tokio::sync::Notify>,
     /// Other nodes, for bytes that are fetched from them.
     pub neighbours: Neighbours,
     /// What it does by itself, and who is at what.

@@ -135,7 +135,7 @@ async fn open(
         missing,
         console: console.clone(),
         hdfs: hdfs.clone(),
-        drains: tokio::sync::Notify::new(),
+        drains: Arc::default(),
         neighbours,
         jobs: Jobs::new(clock.clone()),
         taking: tokio::sync::Mutex::new(()),

@@ -46,6 +46,10 @@ impl Key<'_> {
             Key::GarbageBag(bag) | Key::Bag(bag) => out.extend_from_slice(&bag.0.to_be_bytes()),
             Key::BagName(name) => out.extend_from_slice(name.as_bytes()),
             Key::Device(device) | Key::Removed(device) => out.extend_from_slice(&device.to_bytes()),
+            Key::OnDevice(device, group) => {
+                out.extend_from_slice(&device.to_bytes());
+                out.extend_from_slice(&group.0.to_be_bytes());
+            }
             Key::Node(node) => out.extend_from_slice(&node.to_bytes()),
         }
         out

@@ -52,6 +52,51 @@ fn move_to_other(group: &NewGroup) -> Request {
     Request::MoveGroup { group: group.group, chunk, from, to: other(from) }
 }
 
+/// What lies on a device is found in pages, whatever of it was merged, moved or deleted before or since, and while a merge is under way.
+#[test]
+fn found_whatever_is_merged() {
+    let mut world = World::new(3);
+    let mut there = std::collections::BTreeMap::new();
+    let close = |world: &mut World, name: &str| {
+        let file = handle(world.ask(create(name)));
+        let finished = Some((file.group.group, 1000));
+        let (inode, generation) = (file.inode, file.generation);
+        world.ask(Request::Close { inode, generation, finished, modified: None, mode: None }).expect("closed");
+        file.group
+    };
+    for step in 0..60 {
+        let group = close(&mut world, &format!("/f{step}"));
+        let (device, chunk) = placed(&group);
+        there.insert(group.group, device);
+        if step % 3 == 0 {
+            world.ask(move_to_other(&group)).expect("moved");
+            there.insert(group.group, other(device));
+        }
+        if step % 7 == 3 {
+            world.merge();
+        }
+        if step % 5 == 4 {
+            // Perhaps merged, and moved back behind that.
+            let (from, to) = (there[&group.group], other(there[&group.group]));
+            world.ask(Request::MoveGroup { group: group.group, chunk, from, to }).expect("moved");
+            there.insert(group.group, to);
+        }
+        if step % 11 == 10 {
+            // Garbage is still there.
+            world.ask(delete(&format!("/f{}", step - 5))).expect("deleted");
+        }
+        for device in [DeviceId(1), DeviceId(2)] {
+            let said: Vec<_> = there.iter().filter(|(_, on)| **on == device).map(|(group, _)| *group).collect();
+            assert_eq!(groups_on(&mut world, device), said, "step {step}");
+        }
+    }
+    world.crash(5);
+    for device in [DeviceId(1), DeviceId(2)] {
+        let said: Vec<_> = there.iter().filter(|(_, on)| **on == device).map(|(group, _)| *group).collect();
+        assert_eq!(groups_on(&mut world, device), said);
+    }
+}
+
 /// A group of a written file, one that is being written, and one that many small files share move in one change each: every
 /// file that names them is found at the new place, nothing else changes, and a crash at any time after the answer changes
 /// nothing either. What is no more, or was elsewhere, is refused; asked again, a move is answered.

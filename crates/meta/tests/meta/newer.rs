@@ -12,6 +12,7 @@ use base::limit::BLOCK;
 use base::version::ProgramVersion;
 use meta::request::{FileHandle, FileRef};
 use meta::{Reply, Request};
+use redb::ReadableDatabase;
 use sim::file::SimFile;
 use sim::random::SimRandom;
 use std::time::Duration;
@@ -212,6 +213,33 @@ fn replicas_are_kept() {
     assert_eq!(groups.iter().map(|on| on.group).collect::<Vec<_>>(), [group]);
 }
 
+/// A program that does not know the index from devices to groups changes groups and leaves the index as it is, and its mark out: the next
+/// one finds what lies on a device all the same.
+#[test]
+fn older_programs_leave_no_index() {
+    let mut world = World::new(1);
+    let (file, group) = (closed(&mut world, "/f"), GroupId(99));
+    let column = file.group.layout.columns()[0].clone();
+    let groups_on =
+        |world: &mut World| match world.ask(Request::GroupsOn { device: column.head(), after: None, limit: 9 }) {
+            Ok(Reply::GroupsOn { groups, .. }) => groups.iter().map(|on| on.group).collect::<Vec<_>>(),
+            other => panic!("{other:?}"),
+        };
+    world.power_off(1);
+    let record = value(&world, &key(0x13, file.group.group.0)).expect("a record");
+    world.open();
+    assert_eq!(groups_on(&mut world), [file.group.group]);
+    world.power_off(2);
+    put_into_tree(&world, &key(0x13, group.0), &record);
+    world.open();
+    assert_eq!(groups_on(&mut world), [file.group.group], "the tree has a mark, and no entry for the other");
+    world.power_off(3);
+    let merged = [&[0x08, 3, 0x10][..], &varint(tree_sequence(&world))].concat();
+    put_into_tree(&world, &[0x01], &merged);
+    world.open();
+    assert_eq!(groups_on(&mut world), [file.group.group, group]);
+}
+
 /// A record of a group that no group can have is damage, which reading the file says; nothing of it is taken for a layout.
 #[test]
 fn impossible_layouts_are_damage() {
@@ -368,6 +396,25 @@ fn tree_of(world: &World) -> Vec<u8> {
     let mut bytes = vec![0; file.length().expect("a length") as usize];
     file.read(0, &mut bytes).expect("read");
     bytes
+}
+
+/// Up to which change of the log the tree of a store that is not open has everything: tag 2 of `MergedRecord`, which comes behind tag 1 of two
+/// bytes.
+fn tree_sequence(world: &World) -> u64 {
+    let table: redb::TableDefinition<'_, &[u8], &[u8]> = redb::TableDefinition::new("state");
+    let tree = redb::Builder::new().create_with_backend(Tree(world.file.open())).expect("a tree");
+    let reading = tree.begin_read().expect("a transaction").open_table(table).expect("the table");
+    let merged = reading.get([0x01].as_slice()).expect("read").expect("there");
+    let mut bytes = merged.value()[3..].iter();
+    let (mut number, mut shift) = (0, 0);
+    loop {
+        let byte = bytes.next().expect("a whole number");
+        number |= u64::from(byte & 0x7f) << shift;
+        shift += 7;
+        if byte & 0x80 == 0 {
+            return number;
+        }
+    }
 }
 
 /// Puts a value into the tree of a store that is not open.

@@ -25,7 +25,7 @@
 //! them, for their chunk stays. A device that is none of the store's any more is not waited for.
 
 use super::claims::{Claim, Claims};
-use super::job::{Job, said};
+use super::job::{self, Job, said};
 use super::orders::{Order, Ordered};
 use crate::device_handle::DeviceHandle;
 use crate::node::{Keeper, Node};
@@ -38,6 +38,7 @@ use meta::request::{BagInfo, Garbage, NewGroup};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// Garbage handled in one step; a step is one delete record a device and one metadata change.
 pub const GARBAGE_AT_ONCE: usize = 256;
@@ -62,7 +63,10 @@ pub struct Collect {
 
 impl Job for Collect {
     const NAME: &'static str = "collect";
-    const WOKEN: bool = true;
+
+    fn woken_by(node: &Node) -> Option<Arc<Notify>> {
+        job::work(node)
+    }
 
     async fn step(&mut self, node: &Arc<Node>) -> Result<bool> {
         let keeper = node.keeper()?;

@@ -3,6 +3,7 @@
 
 use super::claims::{Claim, Claims};
 use super::comparing::{Left, compare};
+use super::job::Job;
 use super::moving::Move;
 use crate::device::bags::BagCounts;
 use crate::device::draining::Draining;
@@ -22,34 +23,38 @@ use net::message::{Done, cluster, device as wire};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::task::{JoinError, JoinSet};
 
-/// Between two looks at devices that are being emptied and at which nothing can be done just now.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Empties devices, each beside the others: a step begins a pass over each that is not in one.
+#[derive(Default)]
+pub struct Drain {
+    /// Devices that could not be asked at the last step.
+    away: BTreeSet<DeviceId>,
+    /// End with the job.
+    passes: JoinSet<()>,
+    under_way: Claims<DeviceId>,
+}
 
-/// Empties devices until it is cut short, each beside the others.
-pub async fn run(node: Arc<Node>) {
-    let (mut away, mut passes, under_way) = (BTreeSet::new(), JoinSet::new(), Claims::default());
-    loop {
-        while passes.try_join_next().is_some() {}
-        if let Err(error) = note_away(&node, &mut away).await {
-            node.log.say(Level::Warn, "drain", error.text(), &[]);
-        }
+impl Job for Drain {
+    const NAME: &'static str = "drain";
+
+    fn woken_by(node: &Node) -> Option<Arc<Notify>> {
+        Some(node.drains.clone())
+    }
+
+    async fn step(&mut self, node: &Arc<Node>) -> Result<bool> {
+        while self.passes.try_join_next().is_some() {}
+        let noted = note_away(node, &mut self.away).await;
         let still = node.jobs.still();
         let may_go_on =
             |handle: &DeviceHandle| handle.is_draining() && handle.can_be_asked() && !still.contains(&handle.id());
         for handle in node.device_handles().into_iter().filter(may_go_on) {
-            if let Some(claim) = under_way.try_claim(handle.id()) {
-                passes.spawn(pass_and_say(node.clone(), handle, claim));
+            if let Some(claim) = self.under_way.try_claim(handle.id()) {
+                self.passes.spawn(pass_and_say(node.clone(), handle, claim));
             }
         }
-        tokio::select! {
-            biased;
-            () = node.drains.notified() => (),
-            () = tokio::time::sleep(LOOK_EVERY) => (),
-        }
+        noted.map(|()| false)
     }
 }
 

@@ -8,6 +8,7 @@
 use crate::log::Level;
 use crate::node::Node;
 use base::error::Result;
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -23,8 +24,10 @@ pub const GATHER: Duration = Duration::from_millis(50);
 pub trait Job: Send + 'static {
     /// Its name, for people.
     const NAME: &'static str;
-    /// Whether it is woken by what comes onto the metadata store's lists of work: garbage, files whose writer is gone.
-    const WOKEN: bool = false;
+    /// What wakes it, besides the clock; `work` for what comes onto the metadata store's lists.
+    fn woken_by(_: &Node) -> Option<Arc<Notify>> {
+        None
+    }
 
     /// Does what can be done now. Whether there is more to do at once.
     fn step(&mut self, node: &Arc<Node>) -> impl Future<Output = Result<bool>> + Send;
@@ -32,9 +35,7 @@ pub trait Job: Send + 'static {
 
 /// Runs a job until it is cut short.
 pub async fn run<J: Job>(mut job: J, node: Arc<Node>) {
-    let Ok(work) = node.metadata().map(|metadata| metadata.work()) else {
-        unreachable!("only the node that keeps the metadata keeps house")
-    };
+    let wakes = J::woken_by(&node);
     loop {
         let done = job.step(&node).await;
         if matches!(done, Ok(true)) {
@@ -43,16 +44,25 @@ pub async fn run<J: Job>(mut job: J, node: Arc<Node>) {
         said(&node, J::NAME, done.map(drop));
         tokio::select! {
             biased;
-            () = woken(&work), if J::WOKEN => (),
+            () = woken(wakes.as_deref()) => (),
             () = tokio::time::sleep(LOOK_EVERY) => (),
         }
     }
 }
 
-/// Waits until there is something to do, and a little more of it.
-async fn woken(work: &Notify) {
-    work.notified().await;
+/// Waits until there is something to do, and a little more of it. For ever if nothing wakes.
+async fn woken(wakes: Option<&Notify>) {
+    match wakes {
+        None => pending().await,
+        Some(wakes) => wakes.notified().await,
+    }
     tokio::time::sleep(GATHER).await;
+}
+
+/// Wakes a job when something comes onto the metadata store's lists of work: garbage, files whose writer is gone.
+pub fn work(node: &Node) -> Option<Arc<Notify>> {
+    let Ok(metadata) = node.metadata() else { unreachable!("only the node that keeps the metadata keeps house") };
+    Some(metadata.work())
 }
 
 /// Says what went wrong with a job, once a step; the next one tries again. Returns whether it went well.

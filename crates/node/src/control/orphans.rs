@@ -3,7 +3,7 @@
 
 use super::claims::{Claim, Claims};
 use super::collecting::GARBAGE_AT_ONCE;
-use super::job::{Job, said};
+use super::job::{self, Job, said};
 use super::orders::{Order, PATIENCE};
 use crate::device::control::Copied;
 use crate::device_handle::DeviceHandle;
@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -49,7 +49,10 @@ impl Default for EndAbandoned {
 
 impl Job for EndAbandoned {
     const NAME: &'static str = "end_abandoned";
-    const WOKEN: bool = true;
+
+    fn woken_by(node: &Node) -> Option<Arc<Notify>> {
+        job::work(node)
+    }
 
     async fn step(&mut self, node: &Arc<Node>) -> Result<bool> {
         while self.ends.try_join_next().is_some() {}
