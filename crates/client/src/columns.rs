@@ -94,6 +94,7 @@ mod tests {
     use base::layout::{Column, Layout};
     use net::message::file::{Extent, NewGroup};
     use net::message::layout;
+    use prost::Message;
     use std::time::Duration;
 
     /// A node that says nonsense about columns is refused.
@@ -116,7 +117,8 @@ mod tests {
         let column =
             |chunk: u128, devices: [u128; 2]| Column::new(ChunkId(chunk), devices.into_iter().map(DeviceId)).unwrap();
         let both = Layout::new(vec![column(5, [1, 2]), column(6, [3, 1])], 4096).unwrap();
-        let sent = layout::Layout::from(&both);
+        let bytes = layout::Layout::from(&both).encode_to_vec();
+        let sent = layout::Layout::decode(bytes.as_slice()).unwrap();
         assert_eq!(sent.checked().unwrap(), both, "it passes the wire as it is");
         let extent = Extent { length: 4096 + 10, layout: sent.clone(), ..Extent::default() };
         let found = parts(&extent).unwrap().into_iter().map(|part| (part.column, part.device.value(), part.bytes));

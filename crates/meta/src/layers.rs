@@ -167,15 +167,15 @@ impl Layers {
         }
     }
 
-    /// Keys from `from` on and below `end` that were changed or removed and are not in the tree as they are now: those of one overlay,
-    /// in order, then those of the other.
-    pub fn changed(&self, from: &[u8], end: &[u8]) -> impl Iterator<Item = &[u8]> + use<'_> {
+    /// Keys from `from` on and below `end` that were changed or removed and are not in the tree as they are now: the first `most` of one
+    /// overlay, in order, then those of the other.
+    pub fn changed(&self, from: &[u8], end: &[u8], most: usize) -> impl Iterator<Item = &[u8]> + use<'_> {
         let bounds = (Bound::Included(from.to_vec()), Bound::Excluded(end.to_vec()));
         let overlays = [Some(&self.overlay), self.frozen.as_ref().map(|frozen| &frozen.overlay)];
         overlays
             .into_iter()
             .flatten()
-            .flat_map(move |overlay| overlay.range(bounds.clone()))
+            .flat_map(move |overlay| overlay.range(bounds.clone()).take(most))
             .map(|(key, _)| key.as_slice())
     }
 

@@ -13,8 +13,8 @@ use base::policy::Class;
 use prost::Message;
 use std::collections::BTreeSet;
 
-/// Groups looked at in one step: about ten milliseconds.
-const STEP_MAX: usize = 20_000;
+/// Groups looked at in one step, in pages: 20,000, about ten milliseconds.
+const STEP_PAGES: usize = 20;
 
 impl State {
     /// The record of a device. `NotFound` if it is none of the store's.
@@ -145,10 +145,12 @@ impl State {
             || after_prefix(&[Key::Group(first).ordinal()]),
             |last| after_prefix(&Key::Group(last).encode()),
         );
-        let changed = self.layers.changed(&Key::Group(first).encode(), &end);
+        // One more than the most of each overlay: of all that are found the first so many are none too few, and a cut is noticed.
+        let most = self.page_max.max(1).saturating_mul(STEP_PAGES);
+        let changed = self.layers.changed(&Key::Group(first).encode(), &end, most + 1);
         let mut candidates: BTreeSet<GroupId> = changed.filter_map(device_index::group_of).chain(indexed).collect();
-        if candidates.len() > STEP_MAX {
-            last = candidates.iter().nth(STEP_MAX - 1).copied();
+        if candidates.len() > most {
+            last = candidates.iter().nth(most - 1).copied();
             candidates.retain(|group| last.is_none_or(|last| *group <= last));
         }
         Ok((candidates.into_iter().collect(), last))

@@ -62,14 +62,8 @@ pub fn open(disk: &mut dyn Disk, file: Box<dyn BlockFile>, segment_length: u64, 
     for (segment, length) in &segments {
         read_groups(disk, *segment, *length, sequence, &mut groups)?;
     }
-    // Everything is of a version that is read: from here on the tree's file changes.
-    storage.release()?;
     if merged.is_none() {
         begin(&database, wall)?;
-    }
-    // Before the log, so that what is merged from it finds the index.
-    if !merged.as_ref().is_some_and(|merged| merged.indexed) {
-        device_index::build_if_missing(&database)?;
     }
     let mut layers = Layers::new(Arc::clone(&database))?;
     groups.sort_by_key(|group| group.header.first);
@@ -77,12 +71,18 @@ pub fn open(disk: &mut dyn Disk, file: Box<dyn BlockFile>, segment_length: u64, 
     for group in groups {
         sequence = apply(&mut layers, &group, sequence)?;
     }
+    // All of it is understood: from here on the tree's file changes.
+    storage.release()?;
+    // What is merged from the log finds the index.
+    if !merged.as_ref().is_some_and(|merged| merged.indexed) {
+        device_index::build_if_missing(&database)?;
+    }
     // From now on what is written is of today's version, which older programs must refuse.
     if sequence > before || merged.as_ref().is_some_and(|merged| merged.version < VERSION) {
         let frozen = layers.freeze(sequence);
         merge::write(&database, &frozen, None)?;
-        layers.merged()?;
     }
+    layers.merged()?;
     let mut usable = Vec::new();
     for (segment, length) in segments {
         let number = segment.number as usize;

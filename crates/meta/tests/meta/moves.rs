@@ -56,6 +56,9 @@ fn move_to_other(group: &NewGroup) -> Request {
 #[test]
 fn found_whatever_is_merged() {
     let mut world = World::new(3);
+    // A step looks at twenty groups: fewer than change between two merges.
+    world.page_max = Some(1);
+    world.crash(3);
     let mut there = std::collections::BTreeMap::new();
     let close = |world: &mut World, name: &str| {
         let file = handle(world.ask(create(name)));
@@ -64,7 +67,7 @@ fn found_whatever_is_merged() {
         world.ask(Request::Close { inode, generation, finished, modified: None, mode: None }).expect("closed");
         file.group
     };
-    for step in 0..60 {
+    for step in 0..90 {
         let group = close(&mut world, &format!("/f{step}"));
         let (device, chunk) = placed(&group);
         there.insert(group.group, device);
@@ -72,7 +75,7 @@ fn found_whatever_is_merged() {
             world.ask(move_to_other(&group)).expect("moved");
             there.insert(group.group, other(device));
         }
-        if step % 7 == 3 {
+        if step % 29 == 3 {
             world.merge();
         }
         if step % 5 == 4 {
@@ -90,6 +93,17 @@ fn found_whatever_is_merged() {
             assert_eq!(groups_on(&mut world, device), said, "step {step}");
         }
     }
+    // More than a step looks at lie elsewhere, before one that does not.
+    for step in 90..=120 {
+        let group = close(&mut world, &format!("/f{step}"));
+        let (on, wanted) = (placed(&group).0, DeviceId(if step < 120 { 1 } else { 2 }));
+        if on != wanted {
+            world.ask(move_to_other(&group)).expect("moved");
+        }
+        there.insert(group.group, wanted);
+    }
+    let said: Vec<_> = there.iter().filter(|(_, on)| **on == DeviceId(2)).map(|(group, _)| *group).collect();
+    assert_eq!(groups_on(&mut world, DeviceId(2)), said);
     world.crash(5);
     for device in [DeviceId(1), DeviceId(2)] {
         let said: Vec<_> = there.iter().filter(|(_, on)| **on == device).map(|(group, _)| *group).collect();

@@ -391,7 +391,7 @@ fn varint(mut number: u64) -> Vec<u8> {
     bytes
 }
 
-fn tree_of(world: &World) -> Vec<u8> {
+pub fn tree_of(world: &World) -> Vec<u8> {
     let file = world.file.open();
     let mut bytes = vec![0; file.length().expect("a length") as usize];
     file.read(0, &mut bytes).expect("read");
