@@ -65,6 +65,7 @@ pub fn nightly(root: &Path, names: &[String]) -> Result<bool, String> {
         needed: false,
     }));
     stages.push(cargo("fuzz", 90, "cargo x fuzz 60"));
+    stages.extend(miri());
     stages.push(cargo("jobs", 10, "cargo x clients jobs"));
     stages.push(cargo("spark", 20, "cargo x clients spark"));
     if let Some(name) = names.iter().find(|name| stages.iter().all(|stage| stage.name != name.as_str())) {
@@ -211,6 +212,18 @@ fn test_targets(root: &Path) -> Result<Vec<(String, String)>, String> {
 
 fn tidy_stage(root: &Path, _limit: Option<Duration>) -> Result<(), String> {
     if tidy::run(root)? { Ok(()) } else { Err("the tree breaks its rules (above)".to_owned()) }
+}
+
+/// Unsafe code that asks the system for nothing but memory, run by Miri, which is a part of Rust's nightly toolchain; where that is not, it is
+/// left out with a word.
+fn miri() -> Option<Stage> {
+    let there = Command::new("cargo").args(["+nightly", "miri", "--version"]).output();
+    if !there.is_ok_and(|output| output.status.success()) {
+        eprintln!("miri is left out: `rustup toolchain install nightly --component miri,rust-src` installs it");
+        return None;
+    }
+    let words = "cargo +nightly miri test -p base --lib --locked --target-dir target/miri -- buffer::tests";
+    Some(cargo("miri", 10, words))
 }
 
 fn cargo(name: &'static str, bound: u64, words: &str) -> Stage {
