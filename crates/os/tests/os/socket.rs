@@ -104,12 +104,12 @@ fn ports_of_the_dying_are_waited_for() {
 #[test]
 fn ports_of_connections() {
     run(async {
-        let mut listener = TcpNet.listen("127.0.0.1:0").await.expect("a free port");
-        let address = listener.address();
-        // The kernel may give a connection a port that one of another program to somewhere else has, too: then it is not shared. So ask for
-        // another one, five times.
-        let mut shared = false;
-        for _ in 0..5 {
+        // The kernel may give a connection a port that one of another program to somewhere else has, too, or had a minute ago, as thousands
+        // do after the tests of other crates: then it is not shared. Ports to one place come one after another, so ask at another one.
+        let (mut shared, mut address) = (false, String::new());
+        for _ in 0..100 {
+            let mut listener = TcpNet.listen("127.0.0.1:0").await.expect("a free port");
+            address = listener.address();
             let (near, far) = tokio::join!(TcpNet.connect(&address), listener.accept());
             let (near, far) = (near.expect("connected"), far.expect("accepted"));
             let own = far.peer();
@@ -124,6 +124,7 @@ fn ports_of_connections() {
             }
         }
         assert!(shared, "a listener shares the port of our connection, and of what is left of it");
+        let _listener = TcpNet.listen(&address).await.expect("nobody listens there any more");
         let other = std::net::TcpStream::connect(&address).expect("connected");
         let own = other.local_addr().expect("it has one").to_string();
         let mut listening = std::pin::pin!(TcpNet.listen(&own));
