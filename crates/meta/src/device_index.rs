@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 /// Groups whose entries are made together while the index is built: a few MiB. Few in tests, which have not many groups.
 const BATCH: usize = if cfg!(test) { 7 } else { 20_000 };
 
-type State<'a> = Table<'a, &'static [u8], &'static [u8]>;
+type Tree<'a> = Table<'a, &'static [u8], &'static [u8]>;
 
 /// The devices of a group's record. None of one that does not read: it is reported by whoever needs the group.
 pub fn devices(record: &[u8]) -> BTreeSet<DeviceId> {
@@ -41,7 +41,7 @@ pub fn indexed_group(key: &[u8]) -> GroupId {
 
 /// Follows a change of a group, which had a replica on each of these devices before.
 pub fn follow(
-    table: &mut State<'_>,
+    table: &mut Tree<'_>,
     group: GroupId,
     before: &BTreeSet<DeviceId>,
     after: &BTreeSet<DeviceId>,
@@ -56,9 +56,9 @@ pub fn follow(
     Ok(())
 }
 
-/// Builds the index, if the last program that changed the tree did not keep it. One transaction: cut short, it is built at the next
+/// Builds the index and sets its mark: for a tree whose last program did not keep it. One transaction: cut short, it is built at the next
 /// opening.
-pub fn build_if_missing(database: &Database) -> Result<()> {
+pub fn build(database: &Database) -> Result<()> {
     let mut transaction = database.begin_write().map_err(|error| tree::failed("begin a change", error))?;
     tree::make_durable(&mut transaction)?;
     {
@@ -68,10 +68,7 @@ pub fn build_if_missing(database: &Database) -> Result<()> {
             Some(bytes) => MergedRecord::decode(bytes.value()).unwrap_or_default(),
             None => MergedRecord::default(),
         };
-        if merged.indexed {
-            return Ok(());
-        }
-        build(&mut table)?;
+        fill(&mut table)?;
         let merged = MergedRecord { indexed: true, ..merged }.encode_to_vec();
         table.insert(key.as_slice(), merged.as_slice()).map_err(|error| tree::failed("write", error))?;
     }
@@ -79,7 +76,7 @@ pub fn build_if_missing(database: &Database) -> Result<()> {
 }
 
 /// The index of the groups that the tree has, in place of whatever it has as one.
-fn build(table: &mut State<'_>) -> Result<()> {
+fn fill(table: &mut Tree<'_>) -> Result<()> {
     let prefix = [Key::OnDevice(DeviceId(0), GroupId(0)).ordinal()];
     let end = after_prefix(&prefix);
     table.retain_in(prefix.as_slice()..end.as_slice(), |_, _| false).map_err(|error| tree::failed("write", error))?;
@@ -107,7 +104,7 @@ fn build(table: &mut State<'_>) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{build_if_missing, devices};
+    use super::{build, devices};
     use crate::format::{ColumnRecord, GroupRecord, MergedRecord, ReplicaRecord};
     use crate::key::{Key, after_prefix};
     use crate::layers::{Frozen, Overlay, Slot};
@@ -167,7 +164,7 @@ mod tests {
     fn follows_every_merge() {
         let database = Builder::new().create_with_backend(InMemoryBackend::new()).expect("made");
         merged(&database, Vec::new());
-        build_if_missing(&database).expect("built");
+        build(&database).expect("built");
         assert!(is_indexed(&database));
         let mut draw = 1u64;
         let mut next = |most: u64| {
@@ -206,7 +203,7 @@ mod tests {
             transaction.commit().expect("committed");
             merged(&database, Vec::new());
             assert!(!is_indexed(&database));
-            build_if_missing(&database).expect("built");
+            build(&database).expect("built");
             assert!(is_indexed(&database));
             is_true(&database);
         }

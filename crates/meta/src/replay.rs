@@ -75,7 +75,7 @@ pub fn open(disk: &mut dyn Disk, file: Box<dyn BlockFile>, segment_length: u64, 
     storage.release()?;
     // What is merged from the log finds the index.
     if !merged.as_ref().is_some_and(|merged| merged.indexed) {
-        device_index::build_if_missing(&database)?;
+        device_index::build(&database)?;
     }
     // From now on what is written is of today's version, which older programs must refuse.
     if sequence > before || merged.as_ref().is_some_and(|merged| merged.version < VERSION) {
