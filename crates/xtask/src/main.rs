@@ -41,7 +41,8 @@ The project's own commands.
                           how bags scale: many devices on one machine, each as slow as it is told
   cargo x help            this text
 
-With CI=true a missing tool fails, and so does a stage that takes more than 1.5 times its bound.
+With CI=true a missing tool fails, and so does a stage that takes more than twice its bound; the end of what a stage that
+failed printed is printed again after all of them.
 ";
 
 fn main() -> ExitCode {

@@ -1,16 +1,24 @@
 //! Stages: named steps with a bound on their time, run one after another, with a table at the end.
 
 use crate::tool;
+use std::collections::VecDeque;
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Under continuous integration a stage that takes so many times its bound is ended, and has failed. Machines of the same two cores differ
 /// by more than a half: the build took 466 s on one and 1,093 s on another, for a bound of 720 s.
 const SLOWEST: u32 = 2;
+
+/// So many lines that a program printed last are printed again after all stages if it failed: of a log that is cut, the end is kept.
+const LAST_LINES: usize = 60;
+
+/// No more than so many characters of each.
+const LAST_CHARACTERS: usize = 300;
 
 /// A step with a name and a bound.
 pub struct Stage {
@@ -77,31 +85,85 @@ impl Run {
                 command.env_remove(name);
             }
         }
-        if self.must_print.is_some() {
-            command.stdout(Stdio::piped());
+        let mut output = None;
+        if limit.is_some() || self.must_print.is_some() {
+            let pipe = std::io::pipe().and_then(|(output, input)| Ok((output, input.try_clone()?, input)));
+            let (read, out, errors) = pipe.map_err(|error| format!("no pipe: {error}"))?;
+            command.stdout(out).stderr(errors);
+            output = Some(read);
         }
         // A group of its own, so that a hung stage ends with its servers. Not at a terminal: Ctrl-C would miss the group.
         if limit.is_some() {
             command.process_group(0);
         }
         let mut child = command.spawn().map_err(|error| format!("{program} does not start: {error}"))?;
-        let wanted = self.must_print.clone();
-        let reader = child.stdout.take().map(|output| {
-            std::thread::spawn(move || {
-                let mut seen = false;
-                for line in BufReader::new(output).lines().map_while(Result::ok) {
-                    seen |= Some(&line) == wanted.as_ref();
-                    println!("{line}");
-                }
-                seen
-            })
-        });
-        wait(&mut child, limit)?;
-        match (reader.map(std::thread::JoinHandle::join), &self.must_print) {
-            (Some(Ok(true)), _) | (None, _) => Ok(()),
-            (Some(_), wanted) => Err(format!("it never printed `{}`", wanted.as_deref().unwrap_or_default())),
+        // It has our ends of the pipe, and the reader waits for the last one to be closed.
+        drop(command);
+        let printed = output.map(|output| Printed::follow(output, self.must_print.clone()));
+        let ended = wait(&mut child, limit);
+        let Some(printed) = printed else { return ended };
+        let printed = printed.at_the_end();
+        match ended {
+            Ok(()) if printed.wanted.is_none() => Ok(()),
+            Ok(()) => Err(format!("it never printed `{}`", printed.wanted.as_deref().unwrap_or_default())),
+            Err(text) => Err(printed.last.iter().fold(text, |text, line| text + "\n  " + line)),
         }
     }
+}
+
+/// What a program has printed so far, as far as it is of use when it ends.
+#[derive(Default)]
+struct Printed {
+    /// A line that it must print and has not.
+    wanted: Option<String>,
+    last: VecDeque<String>,
+}
+
+/// A program whose output a thread passes on.
+struct Followed {
+    printed: Arc<Mutex<Printed>>,
+    thread: std::thread::JoinHandle<()>,
+}
+
+impl Printed {
+    fn follow(output: impl Read + Send + 'static, wanted: Option<String>) -> Followed {
+        let printed = Arc::new(Mutex::new(Printed { wanted, ..Printed::default() }));
+        let seen = printed.clone();
+        let thread = std::thread::spawn(move || {
+            // Bytes that are no text are shown as such: a reader that gave up would stop the program at a full pipe.
+            for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
+                let line = String::from_utf8_lossy(&line);
+                println!("{line}");
+                lock(&seen).take(&line);
+            }
+        });
+        Followed { printed, thread }
+    }
+
+    fn take(&mut self, line: &str) {
+        if self.wanted.as_deref() == Some(line) {
+            self.wanted = None;
+        }
+        if self.last.len() == LAST_LINES {
+            self.last.pop_front();
+        }
+        self.last.push_back(line.chars().take(LAST_CHARACTERS).collect());
+    }
+}
+
+impl Followed {
+    /// All that it printed, once it has ended; whatever it left behind may keep its output open, and is not waited for.
+    fn at_the_end(self) -> Printed {
+        let start = Instant::now();
+        while !self.thread.is_finished() && start.elapsed() < Duration::from_secs(2) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        std::mem::take(&mut *lock(&self.printed))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How a stage ended.
@@ -120,6 +182,8 @@ struct Row {
     bound: Duration,
     took: Duration,
     verdict: Verdict,
+    /// Why it failed, and the end of what it printed.
+    error: Option<String>,
 }
 
 /// Runs the stages in order and prints the table. `Ok(true)` if all passed.
@@ -128,15 +192,19 @@ pub fn run_all(root: &Path, stages: Vec<Stage>) -> Result<bool, String> {
     let mut rows = Vec::with_capacity(stages.len());
     let mut blocked = false;
     for stage in stages {
-        let (took, verdict) = if blocked { (Duration::ZERO, Verdict::NotRun) } else { run_one(root, &stage, ci)? };
-        blocked |= stage.needed && verdict == Verdict::Failed;
-        rows.push(Row { name: stage.name, bound: stage.bound, took, verdict });
+        let row = if blocked {
+            Row { name: stage.name, bound: stage.bound, took: Duration::ZERO, verdict: Verdict::NotRun, error: None }
+        } else {
+            run_one(root, &stage, ci)?
+        };
+        blocked |= stage.needed && row.verdict == Verdict::Failed;
+        rows.push(row);
     }
-    print!("{}", table(&rows));
+    print!("{}{}", errors(&rows), table(&rows));
     Ok(rows.iter().all(|row| passed(row.verdict)))
 }
 
-fn run_one(root: &Path, stage: &Stage, ci: bool) -> Result<(Duration, Verdict), String> {
+fn run_one(root: &Path, stage: &Stage, ci: bool) -> Result<Row, String> {
     let repeat = match &stage.action {
         Action::Run(run) => run.shell(),
         Action::RunAside(_) | Action::Call(_) if stage.name == "tidy" => "cargo x tidy".to_owned(),
@@ -153,7 +221,7 @@ fn run_one(root: &Path, stage: &Stage, ci: bool) -> Result<(Duration, Verdict), 
     let took = start.elapsed();
     let verdict = judge(result.is_ok(), took, stage.bound, ci);
     match &result {
-        Err(text) => println!("{}: FAILED after {:.1} s: {text}", stage.name, took.as_secs_f64()),
+        Err(text) => println!("{}: FAILED after {:.1} s: {}", stage.name, took.as_secs_f64(), first_line(text)),
         Ok(()) => println!("{}: {:.1} s", stage.name, took.as_secs_f64()),
     }
     if result.is_ok() && verdict != Verdict::Ok {
@@ -162,7 +230,17 @@ fn run_one(root: &Path, stage: &Stage, ci: bool) -> Result<(Duration, Verdict), 
     if verdict == Verdict::Failed {
         println!("repeat: {repeat}");
     }
-    Ok((took, verdict))
+    Ok(Row { name: stage.name, bound: stage.bound, took, verdict, error: result.err() })
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
+
+/// Why stages failed, one after another.
+fn errors(rows: &[Row]) -> String {
+    let failed = rows.iter().filter_map(|row| Some((row.name, row.error.as_ref()?)));
+    failed.fold(String::new(), |all, (name, text)| format!("{all}\n==> {name} FAILED: {text}\n"))
 }
 
 /// Over the bound is a warning; over `SLOWEST` times the bound fails under continuous integration.
@@ -245,7 +323,7 @@ fn quoted(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Row, Run, Verdict, judge, table};
+    use super::{LAST_LINES, Row, Run, Verdict, errors, judge, table};
     use std::path::Path;
     use std::time::Duration;
 
@@ -266,7 +344,7 @@ mod tests {
     /// The last line counts the stages, and a stage that was not run counts as failed.
     #[test]
     fn last_line() {
-        let row = |verdict| Row { name: "x", bound: seconds(1), took: seconds(1), verdict };
+        let row = |verdict| Row { name: "x", bound: seconds(1), took: seconds(1), verdict, error: None };
         let text = table(&[row(Verdict::Ok), row(Verdict::Slow), row(Verdict::Failed), row(Verdict::NotRun)]);
         assert_eq!(text.lines().last(), Some("2 passed, 2 failed"));
     }
@@ -294,5 +372,21 @@ mod tests {
         hang.words.push("sleep 600 & wait".to_owned());
         let error = hang.execute(here, Some(Duration::from_millis(50)));
         assert!(error.is_err_and(|text| text.contains("was killed")));
+    }
+
+    /// Of a stage that failed under continuous integration the last lines are printed again at the end, though it left something behind
+    /// that keeps its output open.
+    #[test]
+    fn last_lines_again() {
+        let mut run = Run::of("sh -c");
+        run.words.push("seq 100; printf '\\377\\n'; echo why >&2; setsid sleep 60 & exit 3".to_owned());
+        let error = run.execute(Path::new("."), Some(seconds(50)));
+        let error = error.expect_err("it failed");
+        let lines: Vec<&str> = error.lines().collect();
+        assert_eq!(lines.len(), LAST_LINES + 1, "{error}");
+        assert_eq!(lines[LAST_LINES - 2..], ["  100", "  \u{fffd}", "  why"], "{error}");
+        let failed =
+            Row { name: "x", bound: seconds(1), took: seconds(1), verdict: Verdict::Failed, error: Some(error) };
+        assert!(errors(&[failed]).starts_with("\n==> x FAILED: it ended with exit status: 3\n  43\n"));
     }
 }
