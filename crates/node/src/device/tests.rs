@@ -245,7 +245,12 @@ async fn a_disk_that_hangs_twice() {
     let kept = several(&["twice"]).await;
     for round in 1..20 {
         let watch = Watch::hang(&[&kept[0].inline.poll_hangs, &kept[0].inline.hangs]);
-        kept[0].device.look(|_| ()).await.expect("the thread goes to its disk from here");
+        // Woken, the thread goes to its disk, if it is not on its way there already: then nobody hears this before it goes on.
+        let looker = kept.clone();
+        let looked = tokio::spawn(async move { looker[0].device.look(|_| ()).await });
+        while kept[0].inline.poll_hangs.lock().expect("whole").is_some() {
+            tokio::task::yield_now().await;
+        }
         let asker = kept.clone();
         let asking = tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -253,6 +258,7 @@ async fn a_disk_that_hangs_twice() {
         });
         tokio::time::sleep(Duration::from_millis(5)).await;
         watch.end();
+        looked.await.expect("no panic").expect("it goes on");
         asking.await.expect("no panic").expect("told").expect("appended");
         kept[0].inline.hangs.lock().expect("whole").take();
     }
