@@ -4,12 +4,15 @@
 use base::disk::BlockFile;
 use base::error::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
+use std::ffi::CString;
 use std::fs::{File, Metadata, OpenOptions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-fn named<T>(what: &str, path: &Path, result: std::io::Result<T>) -> Result<T> {
+fn named<T>(what: &str, path: &Path, result: io::Result<T>) -> Result<T> {
     result.map_err(|error| Error::from(error).during(format!("cannot {what} {}", path.display())))
 }
 
@@ -36,6 +39,12 @@ pub fn create_new(path: &Path) -> Result<File> {
 /// The same, for its owner's eyes only (mode 0600).
 pub fn create_new_private(path: &Path) -> Result<File> {
     named("create", path, OpenOptions::new().write(true).create_new(true).mode(0o600).open(path))
+}
+
+/// The same without a name, somewhere on the file system of a directory (`O_TMPFILE`, open(2)).
+pub fn create_unnamed(directory: &Path) -> Result<File> {
+    let opened = OpenOptions::new().write(true).mode(0o600).custom_flags(libc::O_TMPFILE).open(directory);
+    named("create a file without a name in", directory, opened)
 }
 
 /// All bytes of a file, which should be small.
@@ -100,7 +109,7 @@ pub fn create_own_directory(path: &Path) -> Result<()> {
     }
     create_directories(parent(path))?;
     match std::fs::DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         made => named("make directory", path, made).and_then(|()| sync_directory(parent(path))),
     }
 }
@@ -123,7 +132,7 @@ fn create_directories_with(path: &Path, sync: impl Fn(&Path) -> Result<()>) -> R
 
 /// Whether we may not look into a directory.
 fn is_closed(path: &Path) -> bool {
-    File::open(path).is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
+    File::open(path).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
 /// Whether another file system than that of its parent begins at a directory, as far as that can be seen.
@@ -135,6 +144,29 @@ fn is_mount(path: &Path) -> bool {
 /// Gives a file another name, replacing what has it. Durable after `sync_directory`.
 pub fn rename(from: &Path, to: &Path) -> Result<()> {
     named(&format!("rename to {}", to.display()), from, std::fs::rename(from, to))
+}
+
+/// Gives a file another name that nothing has; otherwise the error is of kind `Exists` and nothing changed. Durable after `sync_directory`.
+/// On a file system that cannot do this in one step (`RENAME_NOREPLACE`, renameat2(2)), whatever comes there within it is replaced.
+pub fn rename_new(from: &Path, to: &Path) -> Result<()> {
+    named(&format!("rename to {}", to.display()), from, try_rename_new(from, to))
+}
+
+fn try_rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    let [old, new] = [from, to].map(|path| CString::new(path.as_os_str().as_bytes()));
+    let (old, new) = (old?, new?);
+    // SAFETY: both are strings that end in a zero and outlive the call.
+    let renamed =
+        unsafe { libc::renameat2(libc::AT_FDCWD, old.as_ptr(), libc::AT_FDCWD, new.as_ptr(), libc::RENAME_NOREPLACE) };
+    if renamed == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::EINVAL | libc::ENOSYS) if to.symlink_metadata().is_ok() => Err(io::ErrorKind::AlreadyExists.into()),
+        Some(libc::EINVAL | libc::ENOSYS) => std::fs::rename(from, to),
+        _ => Err(error),
+    }
 }
 
 /// Removes a file.
@@ -157,7 +189,7 @@ pub fn free_bytes(path: &Path) -> Result<u64> {
     let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
     // SAFETY: `name` is a C string and `found` a struct of the right type, both alive during the call.
     let outcome = unsafe { libc::statvfs(name.as_ptr(), &raw mut found) };
-    let result = if outcome == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) };
+    let result = if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
     named("ask for the free space of", path, result)?;
     Ok(found.f_bavail.saturating_mul(found.f_frsize))
 }
@@ -188,32 +220,30 @@ impl BlockingFile {
     }
 
     /// Names the path in the system's error and keeps its kind.
-    fn named<T>(&self, what: &str, result: std::io::Result<T>) -> std::io::Result<T> {
-        result.map_err(|error| {
-            std::io::Error::new(error.kind(), format!("cannot {what} {}: {error}", self.path.display()))
-        })
+    fn named<T>(&self, what: &str, result: io::Result<T>) -> io::Result<T> {
+        result.map_err(|error| io::Error::new(error.kind(), format!("cannot {what} {}: {error}", self.path.display())))
     }
 }
 
 impl BlockFile for BlockingFile {
-    fn length(&self) -> std::io::Result<u64> {
+    fn length(&self) -> io::Result<u64> {
         Ok(self.named("look at", self.file.metadata())?.len())
     }
 
-    fn read(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         self.named("read", self.file.read_exact_at(out, offset))
     }
 
-    fn set_length(&self, length: u64) -> std::io::Result<()> {
+    fn set_length(&self, length: u64) -> io::Result<()> {
         self.named("change the length of", self.file.set_len(length))
     }
 
-    fn sync(&self) -> std::io::Result<()> {
+    fn sync(&self) -> io::Result<()> {
         // fdatasync also writes a changed length, which is needed to read the data back.
         self.named("sync", self.file.sync_data())
     }
 
-    fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.named("write", self.file.write_all_at(data, offset))
     }
 }
@@ -246,7 +276,7 @@ impl UnchangedFile {
     }
 
     /// What the file holds at `offset`, below the changes: zeros behind its end.
-    fn read_below(&self, end: u64, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
+    fn read_below(&self, end: u64, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let there = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX).min(out.len());
         out[there..].fill(0);
         if there == 0 { Ok(()) } else { self.below.read(offset, &mut out[..there]) }
@@ -266,14 +296,14 @@ impl UnchangedFile {
 }
 
 impl BlockFile for UnchangedFile {
-    fn length(&self) -> std::io::Result<u64> {
+    fn length(&self) -> io::Result<u64> {
         Ok(self.changes.lock().unwrap_or_else(PoisonError::into_inner).length)
     }
 
-    fn read(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         if offset.saturating_add(out.len() as u64) > changes.length {
-            return Err(std::io::ErrorKind::UnexpectedEof.into());
+            return Err(io::ErrorKind::UnexpectedEof.into());
         }
         self.read_below(changes.below, offset, out)?;
         for (page, within, part) in UnchangedFile::by_page(offset, out.len()) {
@@ -285,7 +315,7 @@ impl BlockFile for UnchangedFile {
         Ok(())
     }
 
-    fn set_length(&self, length: u64) -> std::io::Result<()> {
+    fn set_length(&self, length: u64) -> io::Result<()> {
         let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         changes.length = length;
         changes.below = changes.below.min(length);
@@ -296,11 +326,11 @@ impl BlockFile for UnchangedFile {
         Ok(())
     }
 
-    fn sync(&self) -> std::io::Result<()> {
+    fn sync(&self) -> io::Result<()> {
         Ok(())
     }
 
-    fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let below = changes.below;
         for (page, within, part) in UnchangedFile::by_page(offset, data.len()) {

@@ -1,11 +1,14 @@
-//! A new local file that is written once, from front to back: through the page cache, or past it if it is large.
+//! A new local file that is written once, from front to back: through the page cache, or past it if it is large. It has a name at once, or gets
+//! one when it is whole.
 
 use base::buffer::{Buffer, is_aligned};
-use base::error::Result;
+use base::error::{Error, Result};
 use base::limit::{BLOCK, DIRECT_MIN};
+use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// What is gathered before it is written past the page cache.
@@ -23,7 +26,32 @@ impl NewFile {
     /// Makes the file, which is expected to get so many bytes. One that exists is an error of kind `Exists`.
     pub fn create(path: &Path, expected: u64) -> Result<NewFile> {
         // Nobody else sees it before it has the bits that it is to have.
-        let file = super::file::create_new_private(path)?;
+        Ok(NewFile::of(super::file::create_new_private(path)?, expected))
+    }
+
+    /// Makes a file without a name in a directory: it is gone if it gets none by `name`. None: the file system has no such files
+    /// (`O_TMPFILE`, open(2)).
+    pub fn create_unnamed(directory: &Path, expected: u64) -> Option<NewFile> {
+        // Whatever else it may be, it is said by `create`.
+        super::file::create_unnamed(directory).ok().map(|file| NewFile::of(file, expected))
+    }
+
+    /// Gives a file without a name one that nothing has; otherwise the error is of kind `Exists` and nothing changed.
+    pub fn name(&self, path: &Path) -> Result<()> {
+        let named = || -> io::Result<()> {
+            let from = CString::new(format!("/proc/self/fd/{}", self.file.as_raw_fd()))?;
+            let to = CString::new(path.as_os_str().as_bytes())?;
+            let (here, follow) = (libc::AT_FDCWD, libc::AT_SYMLINK_FOLLOW);
+            // SAFETY: both are strings that end in a zero and outlive the call.
+            match unsafe { libc::linkat(here, from.as_ptr(), here, to.as_ptr(), follow) } {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            }
+        };
+        named().map_err(|error| Error::from(error).during(format!("cannot create {}", path.display())))
+    }
+
+    fn of(file: File, expected: u64) -> NewFile {
         // Asked for afterwards: some file systems make the file first and refuse then.
         let direct = expected >= DIRECT_MIN && set_flags(&file, libc::O_DIRECT).is_ok();
         let gathered = direct.then(|| {
@@ -31,7 +59,7 @@ impl NewFile {
             buffer.set_length(0);
             buffer
         });
-        Ok(NewFile { file, gathered })
+        NewFile { file, gathered }
     }
 
     /// Adds bytes. Blocks.
@@ -100,6 +128,31 @@ mod tests {
     use base::buffer::Buffer;
     use base::error::ErrorKind;
     use base::limit::DIRECT_MIN;
+
+    /// A file without a name gets one that nothing has, or is gone.
+    #[test]
+    fn names() {
+        let directory = std::env::temp_dir().join(format!("stormwell-unnamed-{}", std::process::id()));
+        crate::file::create_directories(&directory).expect("a directory");
+        let path = directory.join("name");
+        for expected in [3, DIRECT_MIN] {
+            let made = || {
+                let mut file = NewFile::create_unnamed(&directory, expected).expect("this file system has such files");
+                file.write(b"new").expect("written");
+                file.finish().expect("finished");
+                file
+            };
+            made().name(&path).expect("named");
+            assert_eq!(crate::file::read(&path).expect("read"), b"new");
+            crate::file::replace(&path, b"old").expect("replaced");
+            assert_eq!(made().name(&path).expect_err("it is taken").kind(), ErrorKind::Exists);
+            assert_eq!(crate::file::read(&path).expect("read"), b"old");
+            assert_eq!(crate::file::read_directory(&directory).expect("read"), std::slice::from_ref(&path));
+            crate::file::remove(&path).expect("removed");
+        }
+        assert!(NewFile::create_unnamed(std::path::Path::new("/proc"), 3).is_none());
+        std::fs::remove_dir(&directory).expect("removed");
+    }
 
     /// Whatever the pieces are, aligned or not, and wherever the file ends, it holds them one after another.
     #[test]

@@ -1,12 +1,11 @@
 //! Bare programs that do only what cannot be left out: one thread sends over loopback, another receives, passes over the bytes once for
-//! their checksum, writes them and answers; or threads make small files that they have in memory. What a row of ours takes beyond that is
-//! ours.
+//! their checksum, writes them and answers. What a row of ours takes beyond that is ours.
 #![allow(clippy::disallowed_methods, reason = "this is the bare thing that everything else is measured against")]
 
+mod files;
 mod streams;
 
 use super::raw::{LOG_BYTES, Raw, allocate, direct, incompressible, joined};
-use crate::demo::tree::{Tree, sync_file_system};
 use base::buffer::Buffer;
 use base::checksum::crc32c;
 use base::error::{Error, ErrorKind, Result};
@@ -14,13 +13,12 @@ use base::limit::BLOCK;
 use base::unit::MIB;
 use harness::stopwatch::Stopwatch;
 use os::process::usage;
-use std::fs::{File, FileTimes, OpenOptions, Permissions};
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 /// An append on the bare wire: who appends and the bytes' checksum, as long as the header of a record of ours, then the bytes.
 const HEADER: usize = 64;
@@ -94,48 +92,6 @@ impl Raw {
         self.clean()?;
         Ok(spent.as_secs_f64())
     }
-}
-
-/// Threads that make the files of a tree: as many as `get` has for it.
-const MAKERS: usize = 4;
-
-/// Seconds in which threads that have all files of a tree in memory make them below `target`, which does not exist, each as `get` does (a name of
-/// its own, its bytes, times and bits, the name that it is to have), until the file system is synced.
-pub fn bare_tree(tree: &Tree, target: &Path) -> Result<f64> {
-    let contents = tree.files.iter().map(|file| os::file::read(&tree.root.join(file))).collect::<Result<Vec<_>>>()?;
-    let watch = Stopwatch::start();
-    let mut made = None;
-    for file in &tree.files {
-        let directory = file.parent();
-        if made != directory {
-            std::fs::create_dir_all(directory.map_or(target.to_path_buf(), |directory| target.join(directory)))?;
-            made = directory;
-        }
-    }
-    let next = AtomicUsize::new(0);
-    let make = || -> Result<()> {
-        loop {
-            let place = next.fetch_add(1, Ordering::Relaxed);
-            let Some((file, bytes)) = tree.files.get(place).zip(contents.get(place)) else { return Ok(()) };
-            let path = target.join(file);
-            make_file(&path.with_file_name(format!(".bare-{place}")), &path, bytes)?;
-        }
-    };
-    std::thread::scope(|scope| {
-        let makers: Vec<_> = (0..MAKERS).map(|_| scope.spawn(make)).collect();
-        makers.into_iter().try_for_each(|maker| joined(maker.join()))
-    })?;
-    sync_file_system(target)?;
-    Ok(watch.seconds())
-}
-
-fn make_file(temporary: &Path, path: &Path, bytes: &[u8]) -> Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(temporary)?;
-    file.write_all(bytes)?;
-    file.set_times(FileTimes::new().set_modified(UNIX_EPOCH).set_accessed(UNIX_EPOCH))?;
-    file.set_permissions(Permissions::from_mode(0o644))?;
-    std::fs::rename(temporary, path)?;
-    Ok(())
 }
 
 fn serve_push(mut stream: TcpStream, file: &File, bytes: u64, sum: u32) -> Result<()> {
@@ -225,8 +181,9 @@ fn append(mut stream: TcpStream, writers: usize, time: Duration) -> Result<Vec<u
 
 #[cfg(test)]
 mod tests {
-    use super::{PIECE, Raw, Tree, bare_tree};
+    use super::{PIECE, Raw};
     use crate::bench::raw::{Direction, REQUEST};
+    use crate::demo::tree::Tree;
     use std::time::Duration;
 
     /// Both programs do what they claim: they end, every writer is answered, and the bytes that arrive are the ones that were sent.
@@ -249,10 +206,10 @@ mod tests {
         for number in 0..50 {
             let file = from.join(format!("{}/{number}.rs", number % 7));
             std::fs::create_dir_all(file.parent().expect("one above")).expect("made");
-            std::fs::write(file, vec![number; 100]).expect("written");
+            std::fs::write(file, vec![number; 100 + 30_000 * usize::from(number)]).expect("written");
         }
         let tree = Tree::walk(&from).expect("walked");
-        assert!(bare_tree(&tree, &to).expect("made") > 0.0);
+        assert!(raw.bare_tree(&tree, &to).expect("made") > 0.0);
         assert_eq!(crate::demo::compare::compare(&tree, &to).expect("compared").wrong, 0);
         std::fs::remove_dir_all(&directory).expect("removed");
     }

@@ -1,6 +1,5 @@
 //! Rows about many small files: the demo's tree put and got by the commands that people use, beside `cp -r` and syncfs.
 
-use super::floor::bare_tree;
 use super::ground::Ground;
 use super::row::{Bar, Row};
 use crate::child;
@@ -47,7 +46,7 @@ pub async fn rows(ground: &mut Ground) -> Result<[Row; 2]> {
             return Err(Error::new(ErrorKind::Corrupt, text));
         }
         ground.settle().await?;
-        get.floor.push(files / bare_tree(&tree, bare.as_ref())?);
+        get.floor.push(files / ground.raw.bare_tree(&tree, bare.as_ref())?);
         ground.connect().await?.delete(&stored, true).await?;
     }
     for round in 0..ground.rounds {

@@ -28,9 +28,16 @@ pub struct Wanted {
     pub attributes: Attributes,
     /// Where its bytes were then, if the listing said so.
     pub extents: Vec<Extent>,
+    /// Whether this command made the directory that it goes into, where nothing else is expected.
+    pub directory_made: bool,
 }
 
 impl Wanted {
+    /// Whether it can be put where it goes: asked before its bytes are fetched.
+    pub fn check(&self, local: &Local) -> Result<()> {
+        if self.directory_made { Ok(()) } else { local.check(&self.local) }
+    }
+
     /// As the listing told of it.
     pub fn listed(&self) -> Listed<'_> {
         Listed { attributes: &self.attributes, extents: &self.extents }
@@ -60,7 +67,7 @@ pub async fn find(client: &Client, tops: Vec<Top>, local: &Arc<Local>, wanted: S
             let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
             directories.push(Made { local: parent.unwrap_or(Path::new(".")).to_path_buf(), attributes: None });
         }
-        let top = Wanted { remote, local: target, attributes, extents: Vec::new() };
+        let top = Wanted { remote, local: target, attributes, extents: Vec::new(), directory_made: false };
         if top.attributes.directory {
             pending.push(top);
         } else {
@@ -111,7 +118,7 @@ async fn list(client: Client, wanted: Wanted, local: Arc<Local>, files: Arc<File
         }
     };
     let mut below = Vec::new();
-    match entries(&client, (&remote, &target), &local, &files, &mut below).await {
+    match entries(&client, (&remote, &target, made), &local, &files, &mut below).await {
         // Without the node that keeps the metadata nothing goes on.
         Err(error) if error.kind() == ErrorKind::Unreachable => {
             progress.leave_out(&format!("what is below {remote} and was not listed"), &error);
@@ -125,7 +132,7 @@ async fn list(client: Client, wanted: Wanted, local: Arc<Local>, files: Arc<File
 
 async fn entries(
     client: &Client,
-    (remote, target): (&str, &Path),
+    (remote, target, made): (&str, &Path, bool),
     local: &Local,
     files: &Files,
     directories: &mut Vec<Wanted>,
@@ -134,7 +141,8 @@ async fn entries(
     while let Some(entry) = listing.next().await? {
         let below = path::below(target, &entry.name)?;
         let remote = path::join(remote, &entry.name);
-        let wanted = Wanted { remote, local: below, attributes: entry.attributes, extents: entry.extents };
+        let wanted =
+            Wanted { remote, local: below, attributes: entry.attributes, extents: entry.extents, directory_made: made };
         if wanted.attributes.directory {
             directories.push(wanted);
             continue;

@@ -1,4 +1,4 @@
-//! The local side of `get`: a file is written under a temporary name and renamed when it is whole.
+//! The local side of `get`: a file is written without a name, or under a temporary one, and gets its own when it is whole.
 
 use crate::path;
 use crate::progress::Progress;
@@ -27,19 +27,19 @@ pub struct Local {
     pub progress: Arc<Progress>,
 }
 
-/// A file that is being written under a temporary name, which is removed if the file is not finished.
+/// A file that is being written, of which nothing is left if it is not finished.
 pub struct Unfinished {
     file: NewFile,
-    temporary: PathBuf,
+    /// The name that it has meanwhile, if it has one: without, there is nothing to rename and nothing left after a kill.
+    temporary: Option<PathBuf>,
     target: PathBuf,
-    finished: bool,
 }
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        if !self.finished {
+        if let Some(temporary) = &self.temporary {
             // Why it was not finished is told already, and matters more.
-            let _left_behind = os::file::remove(&self.temporary);
+            let _left_behind = os::file::remove(temporary);
         }
     }
 }
@@ -74,22 +74,30 @@ impl Local {
 
     /// Whether a file may be copied to this name: asked before its bytes are fetched.
     pub fn check(&self, target: &Path) -> Result<()> {
-        let refuse = |text: &str| Err(Error::new(ErrorKind::Exists, format!("{} {text}", path::shown(target))));
         match std::fs::symlink_metadata(target) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(Error::from(error).during(format!("cannot look at {}", path::shown(target)))),
-            Ok(metadata) if metadata.is_dir() => refuse("is a directory, so no file can be copied to it"),
-            Ok(_) if !self.overwrite => refuse("exists already; use --overwrite to replace it"),
+            Ok(metadata) if metadata.is_dir() => {
+                let text = format!("{} is a directory, so no file can be copied to it", path::shown(target));
+                Err(Error::new(ErrorKind::Exists, text))
+            }
+            Ok(_) if !self.overwrite => Err(exists(target)),
             Ok(_) => Ok(()),
         }
     }
 
     /// Begins a file beside its target that is expected to get so many bytes.
     pub fn begin(&self, target: &Path, expected: u64) -> Result<Unfinished> {
+        // A file without a name cannot take the place of another one.
+        let directory = target.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let unnamed = (!self.overwrite).then(|| NewFile::create_unnamed(directory.unwrap_or(Path::new(".")), expected));
+        if let Some(file) = unnamed.flatten() {
+            return Ok(Unfinished { file, temporary: None, target: target.to_path_buf() });
+        }
         // A name of its own, whose length does not depend on the target's: that may have 255 bytes already.
         let temporary = target.with_file_name(format!(".stormwell-{:016x}", self.random.next()));
         let file = NewFile::create(&temporary, expected)?;
-        Ok(Unfinished { file, temporary, target: target.to_path_buf(), finished: false })
+        Ok(Unfinished { file, temporary: Some(temporary), target: target.to_path_buf() })
     }
 
     /// Writes a whole small file.
@@ -105,8 +113,15 @@ impl Local {
     pub fn finish(&self, mut unfinished: Unfinished, attributes: &Attributes) -> Result<()> {
         let finished = self.finished(&mut unfinished.file, attributes);
         finished.map_err(|error| unfinished.named(error))?;
-        os::file::rename(&unfinished.temporary, &unfinished.target)?;
-        unfinished.finished = true;
+        let Unfinished { file, temporary, target } = &unfinished;
+        let named = match temporary {
+            None => file.name(target),
+            Some(temporary) if self.overwrite => os::file::rename(temporary, target),
+            Some(temporary) => os::file::rename_new(temporary, target),
+        };
+        // What came there since it was looked at stays.
+        named.map_err(|error| if error.kind() == ErrorKind::Exists { exists(target) } else { error })?;
+        unfinished.temporary = None;
         Ok(())
     }
 
@@ -116,6 +131,10 @@ impl Local {
         dress(file, false, mode, (modified_ms, accessed_ms))?;
         if self.sync { file.sync_all() } else { Ok(()) }
     }
+}
+
+fn exists(target: &Path) -> Error {
+    Error::new(ErrorKind::Exists, format!("{} exists already; use --overwrite to replace it", path::shown(target)))
 }
 
 /// Gives a local file or directory the bits and times (milliseconds since 1970: modified, accessed) that it has in the store, without

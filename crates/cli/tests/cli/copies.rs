@@ -45,6 +45,20 @@ fn a_tree_comes_back() {
     assert!(tree(&store.directory.join("back")).keys().eq(there.keys()));
 }
 
+/// Of two sources that have a file of the same name one is copied, whole, and the other is named.
+#[test]
+fn two_of_the_same_name() {
+    let store = Store::start();
+    store.local("one/below/same", b"of one");
+    store.local("other/below/same", b"of the other");
+    std::fs::create_dir(store.directory.join("both")).unwrap();
+    store.run(&["put", "one", "other", "/"]).done();
+    store.run(&["get", "/one/.", "/other/.", "both"]).failed(1, "--overwrite");
+    let kept = std::fs::read(store.directory.join("both/below/same")).unwrap();
+    assert!(kept == b"of one" || kept == b"of the other", "{kept:?}");
+    assert_eq!(std::fs::read_dir(store.directory.join("both/below")).unwrap().count(), 1, "nothing else is left there");
+}
+
 /// Streams go in and out, whole and in ranges.
 #[test]
 fn streams() {

@@ -20,6 +20,25 @@ fn errors_name_the_path() {
     assert_eq!(os::file::create_new(&path).unwrap_err().kind(), ErrorKind::Exists);
 }
 
+/// A name that something has, whatever it is, is not taken from it; one that nothing has is.
+#[test]
+fn new_names() {
+    let scratch = Scratch::new();
+    let [from, taken, directory, free] = ["from", "taken", "directory", "free"].map(|name| scratch.0.join(name));
+    os::file::replace(&from, b"new").expect("written");
+    os::file::replace(&taken, b"old").expect("written");
+    os::file::create_directories(&directory).expect("made");
+    for to in [&taken, &directory] {
+        let error = os::file::rename_new(&from, to).expect_err("it is taken");
+        assert_eq!(error.kind(), ErrorKind::Exists);
+        assert!(error.text().contains("from"), "{error}");
+    }
+    assert_eq!(os::file::read(&taken).expect("as it was"), b"old");
+    os::file::rename_new(&from, &free).expect("renamed");
+    assert_eq!(os::file::read(&free).expect("there"), b"new");
+    assert!(!os::file::exists(&from).expect("looked"));
+}
+
 /// What a store makes for itself nobody else can look into; what is there already, and what is above, is as it is.
 #[test]
 fn own_directories() {
