@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use base::error::{Error, ErrorKind, Result};
-use base::limit::EMPTY_DIRECTORIES_MAX;
+use base::limit::{EMPTY_DIRECTORIES_MAX, SHORT_LOCATED_PAGE, SHORT_PAGE};
 use base::permission::{Denied, Wanted};
 use base::policy::{Class, Compression, Policy};
 use net::message::file::{self, Attributes, Entry, ListAnswer, Looked};
@@ -79,7 +79,10 @@ impl Listing {
                 return Ok(None);
             }
             let (path, after) = (&self.path, &self.after);
-            let answer = self.client.page(path, after, 0, self.located).await?;
+            // A small directory comes whole with a short page, and nobody waits for a turn.
+            let short = if self.located { SHORT_LOCATED_PAGE } else { SHORT_PAGE };
+            let limit = if after.is_empty() { short as u32 } else { 0 };
+            let answer = self.client.page(path, after, limit, self.located).await?;
             if let Some(last) = answer.entries.last() {
                 // A node that answers the same page again must not keep anybody here for ever.
                 if last.name <= self.after {

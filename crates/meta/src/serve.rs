@@ -5,12 +5,10 @@ use crate::reply::Reply;
 use crate::request::{Caller, FileRef, Request, Totals};
 use crate::state::State;
 use base::error::Result;
+use base::limit::{SHORT_LOCATED_PAGE, SHORT_PAGE};
 
 /// Files that are joined in a small part of a millisecond.
 const SHORT_CONCAT: usize = 64;
-
-/// Most names in a page that is made without a turn: a fifth of a millisecond.
-const SHORT_PAGE: usize = 100;
 
 impl Request {
     /// Whether it may change the state; others are reads and are answered from it.
@@ -79,7 +77,7 @@ impl Request {
             Request::For { request, .. } => request.is_long(),
             Request::Provided { change, .. } | Request::Asked { change, .. } => change.is_long(),
             Request::Concat { sources, .. } => sources.len() > SHORT_CONCAT,
-            Request::List { limit, located, .. } => *limit > if *located { SHORT_PAGE / 2 } else { SHORT_PAGE },
+            Request::List { limit, located, .. } => *limit > if *located { SHORT_LOCATED_PAGE } else { SHORT_PAGE },
             _ => false,
         }
     }
