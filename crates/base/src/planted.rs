@@ -101,11 +101,27 @@ pub enum Planted {
     RememberedLeaseBelieved,
     /// A block of Hadoop's that its client ends as it is counts as synced, as its last packet may have asked, without a sync.
     BlockEndedUnsynced,
+    /// A keeper answers with its vote before the vote is durable.
+    VoteNotSynced,
+    /// A keeper answers that it has entries before they are durable.
+    EntryAcknowledgedBeforeSync,
+    /// A new leader answers questions before it knows what earlier terms committed.
+    ServedBeforeOwnEntry,
+    /// A leader answers questions without having asked whether it still leads.
+    LeaseNotAsked,
+    /// A leader that asked another keeper to take over goes on answering questions.
+    LeaseKeptInTransfer,
+    /// A keeper that started votes although it may have promised a leader not to.
+    VotesRightAfterStart,
+    /// A keeper's promise to vote for nobody ends when it forgets to whom it gave it.
+    PromiseForgotten,
+    /// What a keeper computed as leader is proposed by the next leader.
+    ForwardedProposalTaken,
 }
 
 impl Planted {
     /// Every one of them.
-    pub const ALL: [Planted; 48] = [
+    pub const ALL: [Planted; 56] = [
         Planted::AnsweredBeforeSync,
         Planted::AnsweredBeforeWrite,
         Planted::EarlyRecordsForgotten,
@@ -154,6 +170,14 @@ impl Planted {
         Planted::UnmadeNotFenced,
         Planted::RememberedLeaseBelieved,
         Planted::BlockEndedUnsynced,
+        Planted::VoteNotSynced,
+        Planted::EntryAcknowledgedBeforeSync,
+        Planted::ServedBeforeOwnEntry,
+        Planted::LeaseNotAsked,
+        Planted::LeaseKeptInTransfer,
+        Planted::VotesRightAfterStart,
+        Planted::PromiseForgotten,
+        Planted::ForwardedProposalTaken,
     ];
 
     /// Whether only several nodes together can have it.
@@ -176,6 +200,14 @@ impl Planted {
                 Some("meta answers::planted_faults_are_seen")
             }
             Planted::UnmadeNotFenced => Some("node recover::an_append_on_its_way_is_too_late"),
+            Planted::VoteNotSynced
+            | Planted::EntryAcknowledgedBeforeSync
+            | Planted::ServedBeforeOwnEntry
+            | Planted::LeaseNotAsked
+            | Planted::LeaseKeptInTransfer
+            | Planted::VotesRightAfterStart
+            | Planted::ForwardedProposalTaken => Some("quorum histories::planted_faults_are_seen"),
+            Planted::PromiseForgotten => Some("quorum named::a_refusal_ends_no_promise"),
             _ => None,
         }
     }
@@ -237,6 +269,14 @@ impl Planted {
             Planted::UnmadeNotFenced => "a writer that lost its file before its first byte is obeyed",
             Planted::RememberedLeaseBelieved => "an answer that is remembered opens a file for a second writer",
             Planted::BlockEndedUnsynced => "a block that is ended as it is counts as synced, and is not",
+            Planted::VoteNotSynced => "a keeper votes before its vote is durable",
+            Planted::EntryAcknowledgedBeforeSync => "a keeper says that it has what is not durable",
+            Planted::ServedBeforeOwnEntry => "a new leader answers before it knows what was committed",
+            Planted::LeaseNotAsked => "a leader answers without asking whether it still leads",
+            Planted::LeaseKeptInTransfer => "a leader answers after it asked another one to take over",
+            Planted::VotesRightAfterStart => "a keeper that starts votes against its own promise",
+            Planted::PromiseForgotten => "a keeper forgets its promise with the leader's name",
+            Planted::ForwardedProposalTaken => "a deposed leader's changes are made by the next one",
         }
     }
 }

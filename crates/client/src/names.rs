@@ -79,10 +79,14 @@ impl Listing {
                 return Ok(None);
             }
             let (path, after) = (&self.path, &self.after);
-            // A small directory comes whole with a short page, and nobody waits for a turn.
-            let short = if self.located { SHORT_LOCATED_PAGE } else { SHORT_PAGE };
-            let limit = if after.is_empty() { short as u32 } else { 0 };
-            let answer = self.client.page(path, after, limit, self.located).await?;
+            // A small directory comes whole with a short page, and nobody waits for a turn. One that does not is asked from the start again: what a
+            // whole page has is how it was at one moment.
+            let short = if self.located { SHORT_LOCATED_PAGE } else { SHORT_PAGE } as u32;
+            let mut answer =
+                self.client.page(path, after, if after.is_empty() { short } else { 0 }, self.located).await?;
+            if after.is_empty() && answer.more {
+                answer = self.client.page(path, after, 0, self.located).await?;
+            }
             if let Some(last) = answer.entries.last() {
                 // A node that answers the same page again must not keep anybody here for ever.
                 if last.name <= self.after {

@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 fn named<T>(what: &str, path: &Path, result: io::Result<T>) -> Result<T> {
     result.map_err(|error| Error::from(error).during(format!("cannot {what} {}", path.display())))
@@ -41,10 +42,32 @@ pub fn create_new_private(path: &Path) -> Result<File> {
     named("create", path, OpenOptions::new().write(true).create_new(true).mode(0o600).open(path))
 }
 
-/// The same without a name, somewhere on the file system of a directory (`O_TMPFILE`, open(2)).
+/// The same without a name, somewhere on the file system of a directory (`O_TMPFILE`, open(2)). Not on ZFS, where giving it one waits for the
+/// whole transaction group, and not without /proc, by which it gets one.
 pub fn create_unnamed(directory: &Path) -> Result<File> {
+    static HAS_PROC: OnceLock<bool> = OnceLock::new();
+    if !HAS_PROC.get_or_init(|| Path::new("/proc/self/fd").exists()) || file_system(directory) == Some(ZFS) {
+        let text = format!("cannot create a file without a name in {}: not there", directory.display());
+        return Err(Error::new(ErrorKind::Unsupported, text));
+    }
     let opened = OpenOptions::new().write(true).mode(0o600).custom_flags(libc::O_TMPFILE).open(directory);
     named("create a file without a name in", directory, opened)
+}
+
+/// Gives a file without a name one that nothing has; otherwise the error is of kind `Exists` and nothing changed.
+pub fn name(file: &File, path: &Path) -> Result<()> {
+    named("create", path, try_name(file, path))
+}
+
+fn try_name(file: &File, path: &Path) -> io::Result<()> {
+    let from = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+    let to = CString::new(path.as_os_str().as_bytes())?;
+    let (here, follow) = (libc::AT_FDCWD, libc::AT_SYMLINK_FOLLOW);
+    // SAFETY: both are strings that end in a zero and outlive the call.
+    match unsafe { libc::linkat(here, from.as_ptr(), here, to.as_ptr(), follow) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// All bytes of a file, which should be small.
@@ -147,7 +170,7 @@ pub fn rename(from: &Path, to: &Path) -> Result<()> {
 }
 
 /// Gives a file another name that nothing has; otherwise the error is of kind `Exists` and nothing changed. Durable after `sync_directory`.
-/// On a file system that cannot do this in one step (`RENAME_NOREPLACE`, renameat2(2)), whatever comes there within it is replaced.
+/// On a file system that has neither `RENAME_NOREPLACE` (renameat2(2)) nor hard links whatever comes there within the call is replaced.
 pub fn rename_new(from: &Path, to: &Path) -> Result<()> {
     named(&format!("rename to {}", to.display()), from, try_rename_new(from, to))
 }
@@ -158,15 +181,31 @@ fn try_rename_new(from: &Path, to: &Path) -> io::Result<()> {
     // SAFETY: both are strings that end in a zero and outlive the call.
     let renamed =
         unsafe { libc::renameat2(libc::AT_FDCWD, old.as_ptr(), libc::AT_FDCWD, new.as_ptr(), libc::RENAME_NOREPLACE) };
-    if renamed == 0 {
-        return Ok(());
+    match renamed {
+        0 => Ok(()),
+        _ => match io::Error::last_os_error() {
+            // NFS has links that replace nothing, and no such renames.
+            error if is_unknown(&error) => link_and_remove(from, to),
+            error => Err(error),
+        },
     }
-    let error = io::Error::last_os_error();
-    match error.raw_os_error() {
-        Some(libc::EINVAL | libc::ENOSYS) if to.symlink_metadata().is_ok() => Err(io::ErrorKind::AlreadyExists.into()),
-        Some(libc::EINVAL | libc::ENOSYS) => std::fs::rename(from, to),
-        _ => Err(error),
+}
+
+fn link_and_remove(from: &Path, to: &Path) -> io::Result<()> {
+    match std::fs::hard_link(from, to) {
+        Ok(()) => std::fs::remove_file(from),
+        Err(error) if is_unknown(&error) => match to.symlink_metadata() {
+            Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => std::fs::rename(from, to),
+            Err(error) => Err(error),
+        },
+        Err(error) => Err(error),
     }
+}
+
+/// Whether a file system says that it does not know this at all.
+fn is_unknown(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP | libc::EPERM))
 }
 
 /// Removes a file.
@@ -178,6 +217,18 @@ pub fn remove(path: &Path) -> Result<()> {
 pub fn sync_directory(path: &Path) -> Result<()> {
     let directory = open(path)?;
     named("sync directory", path, directory.sync_all())
+}
+
+/// What OpenZFS says it is, in statfs(2).
+const ZFS: libc::__fsword_t = 0x2fc1_2fc1;
+
+/// Which file system this is on, as statfs(2) numbers them.
+fn file_system(path: &Path) -> Option<libc::__fsword_t> {
+    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    // SAFETY: all zero is a valid value of this struct of numbers.
+    let mut found: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the path ends in a zero, and both outlive the call.
+    (unsafe { libc::statfs(path.as_ptr(), &raw mut found) } == 0).then_some(found.f_type)
 }
 
 /// Bytes that the file system of `path` has free for us.

@@ -4,11 +4,9 @@
 use base::buffer::{Buffer, is_aligned};
 use base::error::{Error, Result};
 use base::limit::{BLOCK, DIRECT_MIN};
-use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// What is gathered before it is written past the page cache.
@@ -38,17 +36,12 @@ impl NewFile {
 
     /// Gives a file without a name one that nothing has; otherwise the error is of kind `Exists` and nothing changed.
     pub fn name(&self, path: &Path) -> Result<()> {
-        let named = || -> io::Result<()> {
-            let from = CString::new(format!("/proc/self/fd/{}", self.file.as_raw_fd()))?;
-            let to = CString::new(path.as_os_str().as_bytes())?;
-            let (here, follow) = (libc::AT_FDCWD, libc::AT_SYMLINK_FOLLOW);
-            // SAFETY: both are strings that end in a zero and outlive the call.
-            match unsafe { libc::linkat(here, from.as_ptr(), here, to.as_ptr(), follow) } {
-                0 => Ok(()),
-                _ => Err(io::Error::last_os_error()),
-            }
-        };
-        named().map_err(|error| Error::from(error).during(format!("cannot create {}", path.display())))
+        super::file::name(&self.file, path)
+    }
+
+    /// Makes the file itself durable. Blocks.
+    pub fn sync(&self) -> Result<()> {
+        self.file.sync_all().map_err(|error| Error::from(error).during("cannot sync a new file"))
     }
 
     fn of(file: File, expected: u64) -> NewFile {

@@ -80,11 +80,14 @@ fn all(root: &Path, wanted: &[&str], suites: &[&String], limit: Option<Duration>
                 }
             });
             if let Err(text) = result {
-                println!("{stage}: FAILED: {text}\nrepeat: cargo x clients {stage}");
-                failed.push(*stage);
+                println!(
+                    "{stage}: FAILED: {}\nrepeat: cargo x clients {stage}",
+                    text.lines().next().unwrap_or_default()
+                );
+                failed.push(format!("{stage}: {text}"));
             }
         }
-        if failed.is_empty() { Ok(()) } else { Err(failed.join(", ")) }
+        if failed.is_empty() { Ok(()) } else { Err(failed.join("\n")) }
     })?
 }
 

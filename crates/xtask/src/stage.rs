@@ -116,6 +116,7 @@ impl Run {
 struct Printed {
     /// A line that it must print and has not.
     wanted: Option<String>,
+    lines: u64,
     last: VecDeque<String>,
 }
 
@@ -144,6 +145,7 @@ impl Printed {
         if self.wanted.as_deref() == Some(line) {
             self.wanted = None;
         }
+        self.lines += 1;
         if self.last.len() == LAST_LINES {
             self.last.pop_front();
         }
@@ -154,8 +156,12 @@ impl Printed {
 impl Followed {
     /// All that it printed, once it has ended; whatever it left behind may keep its output open, and is not waited for.
     fn at_the_end(self) -> Printed {
-        let start = Instant::now();
-        while !self.thread.is_finished() && start.elapsed() < Duration::from_secs(2) {
+        let (mut seen, mut since) = (0, Instant::now());
+        while !self.thread.is_finished() && since.elapsed() < Duration::from_secs(2) {
+            let lines = lock(&self.printed).lines;
+            if lines > seen {
+                (seen, since) = (lines, Instant::now());
+            }
             std::thread::sleep(Duration::from_millis(5));
         }
         std::mem::take(&mut *lock(&self.printed))

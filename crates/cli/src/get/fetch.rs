@@ -242,7 +242,7 @@ impl Fetcher {
     }
 
     async fn fetch(&self, wanted: Wanted) -> Result<()> {
-        wanted.check(&self.local)?;
+        self.local.check(&wanted.local)?;
         let reader = self.client.open_with(&wanted.remote, ReadOptions { once: true }).await?;
         // Listed a while ago; what is known now counts.
         let attributes = reader.attributes();

@@ -119,8 +119,12 @@ impl Local {
             Some(temporary) if self.overwrite => os::file::rename(temporary, target),
             Some(temporary) => os::file::rename_new(temporary, target),
         };
-        // What came there since it was looked at stays.
-        named.map_err(|error| if error.kind() == ErrorKind::Exists { exists(target) } else { error })?;
+        // What came there since it was looked at stays; what it is says why.
+        named.map_err(|error| self.check(target).err().unwrap_or(error))?;
+        if self.sync && temporary.is_none() {
+            // That it has a name now is written to the file, too: a file system without a journal would take its bytes back without that.
+            file.sync()?;
+        }
         unfinished.temporary = None;
         Ok(())
     }

@@ -243,25 +243,31 @@ async fn disks_that_hang() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disk_that_hangs_twice() {
     let kept = several(&["twice"]).await;
+    let mut twice = 0;
     for round in 1..20 {
         let watch = Watch::hang(&[&kept[0].inline.poll_hangs, &kept[0].inline.hangs]);
         // Woken, the thread goes to its disk, if it is not on its way there already: then nobody hears this before it goes on.
         let looker = kept.clone();
         let looked = tokio::spawn(async move { looker[0].device.look(|_| ()).await });
-        while kept[0].inline.poll_hangs.lock().expect("whole").is_some() {
-            tokio::task::yield_now().await;
-        }
+        let hangs = async {
+            while kept[0].inline.poll_hangs.lock().expect("whole").is_some() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), hangs).await.expect("the thread looks after its disk");
         let asker = kept.clone();
         let asking = tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(1)).await;
             asker[0].asked(1, round * LENGTH, LENGTH).await
         });
         tokio::time::sleep(Duration::from_millis(5)).await;
+        twice += usize::from(kept[0].inline.hangs.lock().expect("whole").is_none());
         watch.end();
         looked.await.expect("no panic").expect("it goes on");
         asking.await.expect("no panic").expect("told").expect("appended");
         kept[0].inline.hangs.lock().expect("whole").take();
     }
+    assert!(twice > 0, "in no round an asker hung beside the thread");
     end(kept).await;
 }
 

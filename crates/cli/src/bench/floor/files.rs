@@ -10,11 +10,11 @@ use base::checksum::crc32c;
 use base::error::Result;
 use base::limit::BLOCK;
 use harness::stopwatch::Stopwatch;
-use std::fs::{File, FileTimes, OpenOptions, Permissions};
+use std::fs::{File, FileTimes, Permissions};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::UNIX_EPOCH;
@@ -31,8 +31,8 @@ struct Batch {
 }
 
 impl Raw {
-    /// Seconds in which the files of a tree are fetched and made below `target`, which does not exist, each as `get` does (a name of its own, its
-    /// bytes, times and bits, the name that it is to have), until the file system is synced.
+    /// Seconds in which the files of a tree are fetched and made below `target`, which does not exist, each as `get` does (its bytes, times
+    /// and bits, then its name), until the file system is synced.
     pub fn bare_tree(&self, tree: &Tree, target: &Path) -> Result<f64> {
         self.clean()?;
         let file = direct(self.path())?;
@@ -56,7 +56,9 @@ impl Raw {
             let make = |near| make(near, &next, &batches, &lengths, (tree, target));
             let making: Vec<_> = near.into_iter().map(|near| scope.spawn(move || make(near))).collect();
             let made = making.into_iter().try_for_each(|maker| joined(maker.join()));
-            serving.into_iter().try_for_each(|server| joined(server.join())).and(made)
+            let served = serving.into_iter().try_for_each(|server| joined(server.join()));
+            // Who serves hears of the other side's fault as a connection that ended.
+            made.and(served)
         })?;
         sync_file_system(target)?;
         let seconds = watch.seconds();
@@ -146,10 +148,11 @@ fn make(
 }
 
 fn make_file(temporary: &Path, path: &Path, bytes: &[u8]) -> Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(temporary)?;
+    let unnamed = path.parent().and_then(|directory| os::file::create_unnamed(directory).ok());
+    let has_name = unnamed.is_none();
+    let mut file = unnamed.map_or_else(|| os::file::create_new_private(temporary), Ok)?;
     file.write_all(bytes)?;
     file.set_times(FileTimes::new().set_modified(UNIX_EPOCH).set_accessed(UNIX_EPOCH))?;
     file.set_permissions(Permissions::from_mode(0o644))?;
-    std::fs::rename(temporary, path)?;
-    Ok(())
+    if has_name { os::file::rename_new(temporary, path) } else { os::file::name(&file, path) }
 }

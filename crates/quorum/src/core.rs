@@ -1,0 +1,433 @@
+//! One keeper: the library's state machine, and around it what it leaves open. See `lease` for what a promise is.
+
+use crate::kept::{Entry, FIRST, Kept, Vote};
+use crate::lease::{Lease, PROMISE};
+use crate::message::{KeeperId, Message};
+use base::env::Random;
+use base::error::{Error, ErrorKind, Result};
+use base::planted::Planted;
+use base::unit::Time;
+use bytes::Bytes;
+use raft::eraftpb::Message as Inner;
+use raft::{Config, RawNode, StateRole};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Ticks are at least so far apart, as they are executed: those that were missed are not made up for.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Ticks between heartbeats.
+const HEARTBEAT_TICKS: usize = 2;
+
+/// A follower that hears of no leader campaigns after this many ticks at the soonest, and after less than twice as many: half a second to a
+/// second. A leader that hears of no majority for so long steps down.
+const ELECTION_TICKS: usize = 10;
+
+/// A keeper that started votes for nobody for so long: it may have promised something before that it does not know of.
+const SILENT_AT_START: Duration = Duration::from_secs(1);
+
+/// Entries of one message, in bytes, and how many messages may be on their way to one keeper.
+const MESSAGE_MAX: u64 = 1 << 20;
+const MESSAGES_AWAY: usize = 64;
+
+/// Groups that were proposed and are not committed, in bytes; more is refused.
+const UNCOMMITTED_MAX: u64 = 64 << 20;
+
+/// What a keeper begins with.
+pub struct Start {
+    /// Which one it is.
+    pub own: KeeperId,
+    /// All that vote.
+    pub voters: Vec<KeeperId>,
+    /// What was on its disk.
+    pub kept: Kept,
+    /// Its chance: when it campaigns.
+    pub random: Arc<dyn Random>,
+    /// Now.
+    pub now: Time,
+    /// A fault that is put in on purpose.
+    pub planted: Option<Planted>,
+}
+
+/// What a keeper wants done, in this order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Output {
+    /// To be made durable, in the order of these: the vote, then the entries, in place of those from the first one's index on. Say `durable` of
+    /// it then.
+    Write {
+        /// Which one it is; higher than those before.
+        number: u64,
+        /// The new vote, if it changed.
+        vote: Option<Vote>,
+        /// New entries.
+        entries: Vec<Entry>,
+    },
+    /// To be sent; it may be lost, late, or come twice.
+    Send {
+        /// To whom.
+        to: KeeperId,
+        /// What.
+        message: Message,
+    },
+    /// Committed, and durable here: what follows the entries that were told before.
+    Committed(Vec<Entry>),
+    /// What it is from now on, in which term.
+    Turned(Role),
+}
+
+/// What a keeper is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It leads in this term: it may propose, and answers while it `has_lease`.
+    Leads {
+        /// The term.
+        term: u64,
+    },
+    /// It does not. What it proposed and did not hear of as committed may be so later, or never.
+    Follows {
+        /// Who leads, if it knows.
+        leader: Option<KeeperId>,
+    },
+}
+
+/// What waits until it and all before it is durable.
+struct Writing {
+    number: u64,
+    /// There is something to write; otherwise it waits for those before only.
+    writes: bool,
+    sent_after: Vec<Inner>,
+}
+
+/// One keeper of the log.
+pub struct Core {
+    node: RawNode<Kept>,
+    own: KeeperId,
+    random: Arc<dyn Random>,
+    planted: Option<Planted>,
+    started: Time,
+    ticked: Option<Time>,
+    /// After how many ticks it campaigns, and the term and role for which that was drawn.
+    campaigns_after: (usize, u64, StateRole),
+    /// It lets nobody be elected until then.
+    promised_until: Time,
+    lease: Lease,
+    /// When it asked another one to take over, and in which term.
+    handing_over: Option<(u64, Time)>,
+    vote: Vote,
+    role: Role,
+    writing: VecDeque<Writing>,
+    /// All up to this is durable.
+    durable: u64,
+    outputs: Vec<Output>,
+}
+
+impl Core {
+    /// A keeper that goes on from what it has. The only voter leads at once, after its vote is durable.
+    pub fn start(start: Start) -> Result<Core> {
+        let Start { own, voters, kept, random, now, planted } = start;
+        let config = Config {
+            id: own.0,
+            election_tick: ELECTION_TICKS,
+            heartbeat_tick: HEARTBEAT_TICKS,
+            applied: FIRST.0,
+            max_size_per_msg: MESSAGE_MAX,
+            max_inflight_msgs: MESSAGES_AWAY,
+            check_quorum: true,
+            pre_vote: true,
+            max_uncommitted_size: UNCOMMITTED_MAX,
+            ..Config::default()
+        };
+        let logger = slog::Logger::root(slog::Discard, slog::o!());
+        let node = RawNode::new(&config, kept, &logger).map_err(|error| unusable(&error))?;
+        let vote = vote_of(&node);
+        let mut core = Core {
+            node,
+            own,
+            random,
+            planted,
+            started: now,
+            ticked: None,
+            campaigns_after: (0, 0, StateRole::Leader),
+            promised_until: now,
+            lease: Lease::default(),
+            handing_over: None,
+            vote,
+            role: Role::Follows { leader: None },
+            writing: VecDeque::new(),
+            durable: 0,
+            outputs: Vec::new(),
+        };
+        if voters == [own] {
+            core.node.campaign().map_err(|error| unusable(&error))?;
+        } else if !core.is_planted(Planted::VotesRightAfterStart) {
+            core.promised_until = now.after(SILENT_AT_START);
+        }
+        core.take_ready(now);
+        Ok(core)
+    }
+
+    /// A message came. What may not come in, is not from a keeper, or must not be answered now is left out.
+    pub fn receive(&mut self, now: Time, message: Message) {
+        let known = self.node.raft.prs().get(message.0.from).is_some();
+        let forwarded = self.is_planted(Planted::ForwardedProposalTaken);
+        if !known || message.0.to != self.own.0 || !message.may_come_in() && !forwarded {
+            return;
+        }
+        // The library has a shield of its own, which counts ticks since it heard of a leader. It forgets the leader at any message of a
+        // higher term, such as a refusal to a candidate that gave up long ago; the promise does not go with it.
+        if message.asks_for_vote() && now < self.promised_until {
+            return;
+        }
+        if message.asks_to_take_over() && now.since(self.started) < SILENT_AT_START {
+            return;
+        }
+        let (leader, of_leader) = (message.0.from, message.is_of_a_leader());
+        // What does not fit is for the library to refuse; it changes nothing then.
+        let _refused = self.node.step(message.0);
+        let follows = self.node.raft.state == StateRole::Follower && self.node.raft.leader_id == leader;
+        if of_leader && follows && !self.is_planted(Planted::PromiseForgotten) {
+            self.promised_until = self.promised_until.max(now.after(PROMISE));
+        }
+        self.take_ready(now);
+    }
+
+    /// Time has gone on. Call it when `next_tick` is due.
+    pub fn tick(&mut self, now: Time) {
+        if self.ticked.is_some_and(|ticked| now.since(ticked) < TICK) {
+            return;
+        }
+        self.ticked = Some(now);
+        if let Some((term, asked)) = self.handing_over
+            && now.since(asked) >= PROMISE
+        {
+            self.handing_over = None;
+            // The other one may still take over in this term, so it is not for us any more; an election decides.
+            if self.leads_in(term) {
+                self.node.raft.become_follower(term, raft::INVALID_ID);
+            }
+        }
+        if self.may_tick(now) {
+            self.node.tick();
+        }
+        self.ask_for_lease(now);
+        self.take_ready(now);
+    }
+
+    /// When `tick` is to be called next.
+    pub fn next_tick(&self) -> Time {
+        self.ticked.map_or(self.started, |ticked| ticked.after(TICK))
+    }
+
+    /// All writes up to this number are durable, votes and entries.
+    pub fn durable(&mut self, now: Time, number: u64) {
+        self.durable = self.durable.max(number);
+        self.take_durable();
+        self.take_ready(now);
+    }
+
+    /// Adds a group of changes that were computed as the leader of this term. It is committed when `committed` has come to its index, which is
+    /// returned, while this keeper still leads in this term. An error: it does not lead in it any more, or takes no more just now; nothing was
+    /// added.
+    pub fn propose(&mut self, now: Time, term: u64, group: Bytes) -> Result<u64> {
+        if group.is_empty() {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                "an empty group is what a leader begins with; nothing was added",
+            ));
+        }
+        // It is looked at again here: between computing a group and proposing it a message of a higher term may have come.
+        if !self.leads_in(term) && !self.is_planted(Planted::ForwardedProposalTaken) {
+            return Err(moved(term));
+        }
+        self.node.propose(Vec::new(), group.into()).map_err(|_| moved(term))?;
+        let index = self.node.raft.raft_log.last_index();
+        self.take_ready(now);
+        Ok(index)
+    }
+
+    /// Asks another keeper to take over at once. This one answers no reads any more in this term, and ends it half a second later if that one
+    /// does not come.
+    pub fn hand_over(&mut self, now: Time, to: KeeperId) {
+        let Role::Leads { term } = self.role else { return };
+        if !self.is_planted(Planted::LeaseKeptInTransfer) {
+            self.lease.give_up();
+            self.handing_over = Some((term, now));
+        }
+        self.node.transfer_leader(to.0);
+        self.take_ready(now);
+    }
+
+    /// Whether nobody else can lead now, so that reads are answered: of all that is committed.
+    pub fn has_lease(&self, now: Time) -> bool {
+        let Role::Leads { term } = self.role else { return false };
+        if !self.leads_in(term) {
+            return false;
+        }
+        // What earlier terms committed is known when its own first entry is.
+        if !self.node.raft.commit_to_current_term() {
+            return self.is_planted(Planted::ServedBeforeOwnEntry);
+        }
+        // Alone, there is nobody else.
+        let alone = self.node.raft.prs().is_singleton();
+        alone || self.lease.holds(now) || self.is_planted(Planted::LeaseNotAsked)
+    }
+
+    /// The highest index that is durable at a majority, as far as it is known here.
+    pub fn committed(&self) -> u64 {
+        self.node.raft.raft_log.committed
+    }
+
+    /// What it is.
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    /// What is to be done since this was asked.
+    pub fn take_outputs(&mut self) -> Vec<Output> {
+        std::mem::take(&mut self.outputs)
+    }
+}
+
+impl Core {
+    fn is_planted(&self, fault: Planted) -> bool {
+        self.planted == Some(fault)
+    }
+
+    fn leads_in(&self, term: u64) -> bool {
+        self.node.raft.state == StateRole::Leader && self.node.raft.term == term
+    }
+
+    /// Not while the tick would begin a campaign of its own against a promise, nor, alone, while its own writes are under way: it would win at once,
+    /// and the library wants its log durable then.
+    fn may_tick(&self, now: Time) -> bool {
+        let raft = &self.node.raft;
+        let campaigns = raft.state != StateRole::Leader && raft.election_elapsed + 1 >= self.campaigns_after.0;
+        let promised = now < self.promised_until;
+        let alone = raft.prs().is_singleton() && !self.writing.is_empty();
+        !(alone || campaigns && promised)
+    }
+
+    fn ask_for_lease(&mut self, now: Time) {
+        if let Role::Leads { term } = self.role
+            && self.leads_in(term)
+            && let Some(question) = self.lease.ask(now)
+        {
+            self.node.read_index(question);
+        }
+    }
+
+    /// Takes everything that the library has ready: notes what is to be written and what may be sent before and after that.
+    fn take_ready(&mut self, now: Time) {
+        loop {
+            self.draw();
+            if !self.node.has_ready() {
+                return;
+            }
+            let mut ready = self.node.ready();
+            self.take_role(now);
+            for state in ready.take_read_states() {
+                self.lease.confirmed(&state.request_ctx);
+            }
+            let vote = Some(vote_of(&self.node)).filter(|vote| *vote != self.vote);
+            self.vote = vote.unwrap_or(self.vote);
+            let entries = ready.take_entries();
+            self.node.mut_store().append(&entries);
+            let (at_once, mut sent_after) = (ready.take_messages(), ready.take_persisted_messages());
+            // A leader's messages need no write of its own, but for those that speak of a vote which nobody could know of after a power loss.
+            if vote.is_some() && !self.is_planted(Planted::VoteNotSynced) {
+                sent_after.extend(at_once);
+            } else {
+                self.send(at_once);
+            }
+            if self.is_planted(Planted::EntryAcknowledgedBeforeSync)
+                || self.is_planted(Planted::VoteNotSynced) && entries.is_empty()
+            {
+                self.send(std::mem::take(&mut sent_after));
+            }
+            let number = ready.number();
+            let writes = vote.is_some() || !entries.is_empty();
+            if writes {
+                let entries = entries.iter().map(Entry::of).collect();
+                self.outputs.push(Output::Write { number, vote, entries });
+            }
+            self.writing.push_back(Writing { number, writes, sent_after });
+            self.commit(ready.take_committed_entries());
+            self.node.advance_append_async(ready);
+            self.node.advance_apply();
+            self.take_durable();
+        }
+    }
+
+    /// Lets go what waited for writes that are durable, or for none.
+    fn take_durable(&mut self) {
+        while let Some(first) = self.writing.front()
+            && (!first.writes || first.number <= self.durable)
+        {
+            let Some(Writing { number, sent_after, .. }) = self.writing.pop_front() else { return };
+            self.send(sent_after);
+            self.node.on_persist_ready(number);
+        }
+    }
+
+    fn send(&mut self, messages: Vec<Inner>) {
+        let sent =
+            messages.into_iter().map(|message| Output::Send { to: KeeperId(message.to), message: Message(message) });
+        self.outputs.extend(sent);
+    }
+
+    fn commit(&mut self, entries: Vec<raft::eraftpb::Entry>) {
+        if !entries.is_empty() {
+            self.outputs.push(Output::Committed(entries.iter().map(Entry::of).collect()));
+        }
+    }
+
+    /// Notes what it is now.
+    fn take_role(&mut self, now: Time) {
+        let raft = &self.node.raft;
+        let role = match raft.state {
+            StateRole::Leader => Role::Leads { term: raft.term },
+            _ => Role::Follows {
+                leader: Some(raft.leader_id).filter(|leader| *leader != raft::INVALID_ID).map(KeeperId),
+            },
+        };
+        if role == self.role {
+            return;
+        }
+        self.role = role;
+        match role {
+            Role::Leads { term } => {
+                self.lease.begin(term);
+                // Whoever asks for a vote now is behind.
+                self.promised_until = self.promised_until.max(now);
+            }
+            Role::Follows { .. } => self.lease.end(),
+        }
+        self.outputs.push(Output::Turned(role));
+    }
+
+    /// The library draws from the thread's own chance when it campaigns; put in its place is what our seed says, so that one seed is one history.
+    fn draw(&mut self) {
+        let (term, role) = (self.node.raft.term, self.node.raft.state);
+        if (self.campaigns_after.1, self.campaigns_after.2) != (term, role) {
+            let more = self.random.below(ELECTION_TICKS as u64) as usize;
+            self.campaigns_after = (ELECTION_TICKS + more, term, role);
+        }
+        self.node.raft.set_randomized_election_timeout(self.campaigns_after.0);
+    }
+}
+
+fn vote_of(node: &RawNode<Kept>) -> Vote {
+    let voted_for = Some(node.raft.vote).filter(|vote| *vote != raft::INVALID_ID).map(KeeperId);
+    Vote { term: node.raft.term, voted_for }
+}
+
+fn moved(term: u64) -> Error {
+    let text =
+        format!("this keeper does not lead in term {term} any more; nothing was changed; ask the one that leads");
+    Error::new(ErrorKind::Stale, text)
+}
+
+fn unusable(error: &raft::Error) -> Error {
+    Error::new(ErrorKind::Invalid, format!("the keeper's log cannot be used: {error}"))
+}

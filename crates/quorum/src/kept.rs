@@ -1,0 +1,136 @@
+//! What a keeper has on its disk, as the library reads it.
+
+use crate::message::KeeperId;
+use bytes::Bytes;
+use raft::eraftpb::{ConfState, Entry as Inner, HardState, Snapshot};
+use raft::{Error, GetEntriesContext, RaftState, Storage, StorageError};
+
+/// The entry that every log begins behind: number 1 of term 1, which is nowhere. The library takes 0 for "no snapshot", and ends.
+pub(crate) const FIRST: (u64, u64) = (1, 1);
+
+/// What an entry has on the wire beside its group, in bytes, at most.
+const OVERHEAD: u64 = 32;
+
+/// What a keeper has promised: it follows no lower term, and votes for no other keeper in this one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Vote {
+    /// The highest term that it knows of.
+    pub term: u64,
+    /// Whom it voted for in that term.
+    pub voted_for: Option<KeeperId>,
+}
+
+/// One entry of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The leader's term that wrote it first.
+    pub term: u64,
+    /// Its place in the log.
+    pub index: u64,
+    /// A group of changes; empty is what a leader begins its term with.
+    pub group: Bytes,
+}
+
+impl Entry {
+    pub(crate) fn of(inner: &Inner) -> Entry {
+        Entry { term: inner.term, index: inner.index, group: inner.data.clone() }
+    }
+
+    fn inner(self) -> Inner {
+        Inner { term: self.term, index: self.index, data: self.group, ..Inner::default() }
+    }
+}
+
+/// A keeper's vote and log. Entries are here as soon as they are to be written; what of them is durable the core knows.
+pub struct Kept {
+    vote: Vote,
+    committed: u64,
+    voters: Vec<u64>,
+    entries: Vec<Inner>,
+}
+
+impl Kept {
+    /// What was found on the disk: entries in their order from `FIRST` on, none left out; the highest index known to be committed (0: none).
+    pub fn new(voters: &[KeeperId], vote: Vote, committed: u64, entries: Vec<Entry>) -> Kept {
+        for (at, entry) in entries.iter().enumerate() {
+            assert_eq!(entry.index, FIRST.0 + 1 + at as u64, "the log has a hole, which is to be mended before");
+        }
+        let last = entries.last();
+        let (end, term) = last.map_or(FIRST, |entry| (entry.index, entry.term));
+        // A term in the log was followed, whatever the vote says.
+        let vote = if vote.term < term { Vote { term, voted_for: None } } else { vote };
+        let entries = entries.into_iter().map(Entry::inner).collect();
+        let voters = voters.iter().map(|voter| voter.0).collect();
+        Kept { vote, committed: committed.clamp(FIRST.0, end), voters, entries }
+    }
+
+    /// Takes entries that are to be written, in place of those from the first one's index on.
+    pub(crate) fn append(&mut self, entries: &[Inner]) {
+        let Some(first) = entries.first() else { return };
+        let at = self.place(first.index);
+        assert!(at <= self.entries.len(), "entries follow one another");
+        self.entries.truncate(at);
+        self.entries.extend_from_slice(entries);
+    }
+
+    fn place(&self, index: u64) -> usize {
+        (index - FIRST.0 - 1) as usize
+    }
+
+    fn end(&self) -> u64 {
+        FIRST.0 + self.entries.len() as u64
+    }
+}
+
+impl Storage for Kept {
+    fn initial_state(&self) -> raft::Result<RaftState> {
+        let Vote { term, voted_for } = self.vote;
+        let vote = voted_for.map_or(raft::INVALID_ID, |voter| voter.0);
+        let hard_state = HardState { term: term.max(FIRST.1), vote, commit: self.committed, ..HardState::default() };
+        Ok(RaftState::new(hard_state, ConfState { voters: self.voters.clone(), ..ConfState::default() }))
+    }
+
+    fn entries(
+        &self,
+        low: u64,
+        high: u64,
+        max_size: impl Into<Option<u64>>,
+        _: GetEntriesContext,
+    ) -> raft::Result<Vec<Inner>> {
+        if low <= FIRST.0 {
+            return Err(Error::Store(StorageError::Compacted));
+        }
+        let mut left = max_size.into().unwrap_or(u64::MAX);
+        let mut fits = |entry: &&Inner| {
+            let room = left > 0;
+            left = left.saturating_sub(entry.data.len() as u64 + OVERHEAD);
+            room
+        };
+        // The first comes however large it is: it would never come else.
+        Ok(self.entries[self.place(low)..self.place(high)].iter().take_while(|entry| fits(entry)).cloned().collect())
+    }
+
+    fn term(&self, index: u64) -> raft::Result<u64> {
+        match index.cmp(&FIRST.0) {
+            std::cmp::Ordering::Less => Err(Error::Store(StorageError::Compacted)),
+            std::cmp::Ordering::Equal => Ok(FIRST.1),
+            std::cmp::Ordering::Greater => {
+                let entry = self.entries.get(self.place(index));
+                entry.map(|entry| entry.term).ok_or(Error::Store(StorageError::Unavailable))
+            }
+        }
+    }
+
+    fn first_index(&self) -> raft::Result<u64> {
+        Ok(FIRST.0 + 1)
+    }
+
+    fn last_index(&self) -> raft::Result<u64> {
+        Ok(self.end())
+    }
+
+    /// There is none: nothing is ever cut off at the log's front, so nobody lacks what is not in it.
+    fn snapshot(&self, _: u64, _: u64) -> raft::Result<Snapshot> {
+        Err(Error::Store(StorageError::SnapshotTemporarilyUnavailable))
+    }
+}

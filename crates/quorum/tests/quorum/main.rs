@@ -1,0 +1,6 @@
+//! The promises of the log that keepers share, in simulated time, on simulated disks and a simulated network.
+
+mod alone;
+mod histories;
+mod named;
+mod world;

@@ -1,0 +1,155 @@
+//! Histories that are too rare for chance, step by step.
+
+use base::env::Random;
+use base::planted::Planted;
+use base::unit::Time;
+use quorum::{Core, KeeperId, Kept, Message, Output, Role, Start, Vote};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Everybody campaigns as soon as he may.
+struct Soon;
+
+impl Random for Soon {
+    fn next(&self) -> u64 {
+        0
+    }
+}
+
+const A: usize = 0;
+const B: usize = 1;
+const C: usize = 2;
+
+/// Three keepers with disks that take no time. What they send waits until it is delivered.
+struct Three {
+    cores: Vec<Core>,
+    now: Time,
+    sent: Vec<(usize, usize, Message)>,
+}
+
+impl Three {
+    fn new(planted: Option<Planted>) -> Three {
+        let voters: Vec<KeeperId> = (1..=3).map(KeeperId).collect();
+        let cores = voters.iter().map(|own| {
+            let kept = Kept::new(&voters, Vote::default(), 0, Vec::new());
+            let start =
+                Start { own: *own, voters: voters.clone(), kept, random: Arc::new(Soon), now: Time::ZERO, planted };
+            Core::start(start).expect("it starts")
+        });
+        Three { cores: cores.collect(), now: Time::ZERO, sent: Vec::new() }
+    }
+
+    /// So much time goes by for these; what they send waits.
+    fn passes(&mut self, milliseconds: u64, who: &[usize]) {
+        self.now = self.now.after(Duration::from_millis(milliseconds));
+        for at in who {
+            self.cores[*at].tick(self.now);
+            self.take(*at);
+        }
+    }
+
+    fn take(&mut self, at: usize) {
+        loop {
+            let outputs = self.cores[at].take_outputs();
+            if outputs.is_empty() {
+                return;
+            }
+            for output in outputs {
+                match output {
+                    Output::Send { to, message } => self.sent.push((at, to.0 as usize - 1, message)),
+                    Output::Write { number, .. } => self.cores[at].durable(self.now, number),
+                    Output::Committed(_) | Output::Turned(_) => {}
+                }
+            }
+        }
+    }
+
+    /// Delivers what waits between these, and what they answer, until there is no more.
+    fn deliver(&mut self, between: &[usize]) {
+        while let Some(at) = self.sent.iter().position(|(from, to, _)| between.contains(from) && between.contains(to)) {
+            self.deliver_one(at);
+        }
+    }
+
+    fn deliver_one(&mut self, at: usize) {
+        let (_, to, message) = self.sent.remove(at);
+        self.cores[to].receive(self.now, message);
+        self.take(to);
+    }
+
+    /// Takes what one sent another out of what waits: messages of which this is a part of the name.
+    fn hold(&mut self, from: usize, to: usize, kind: &str) -> Vec<(usize, usize, Message)> {
+        let held = |sent: &(usize, usize, Message)| {
+            sent.0 == from && sent.1 == to && format!("{:?}", sent.2).starts_with(kind)
+        };
+        let (held, rest) = std::mem::take(&mut self.sent).into_iter().partition(held);
+        self.sent = rest;
+        held
+    }
+
+    fn arrives(&mut self, held: Vec<(usize, usize, Message)>) {
+        assert_eq!(held.len(), 1, "{held:?}");
+        self.sent.splice(0..0, held);
+        self.deliver_one(0);
+    }
+
+    fn holders(&self) -> usize {
+        self.cores.iter().filter(|core| core.has_lease(self.now)).count()
+    }
+
+    /// A leads, all follow, and it has a lease; its next count of who it hears of is 300 ms away.
+    fn led_by_a(planted: Option<Planted>) -> Three {
+        let mut three = Three::new(planted);
+        while !matches!(three.cores[A].role(), Role::Leads { .. }) {
+            three.passes(50, &[A]);
+            three.deliver(&[A, B, C]);
+        }
+        for _ in 0..14 {
+            three.passes(50, &[A, B, C]);
+            three.deliver(&[A, B, C]);
+        }
+        assert_eq!((three.cores[A].has_lease(three.now), three.holders()), (true, 1));
+        three
+    }
+}
+
+/// A keeper follows its leader again after it was cut off, and hears then that it would not be elected: by a refusal of a term to come. The
+/// library forgets its leader at that, and votes for who asks next; its promise to the leader is not over.
+fn refused_while_it_follows(planted: Option<Planted>) -> usize {
+    let mut three = Three::led_by_a(planted);
+    // B and C hear nothing, and both want to know whether they would be elected.
+    for _ in 0..10 {
+        three.passes(50, &[A, B, C]);
+        three.sent.retain(|(from, to, _)| *from != A && *to != A);
+    }
+    let late = three.hold(B, C, "MsgRequestPreVote");
+    three.sent.retain(|(_, to, _)| *to != A);
+    let question = three.hold(C, B, "MsgRequestPreVote ");
+    three.arrives(question);
+    let yes = three.hold(B, C, "MsgRequestPreVoteResponse");
+    three.arrives(yes);
+    let asks = three.hold(C, B, "MsgRequestVote ");
+    three.sent.clear();
+    // A is heard of again, at B, before C's question for its vote.
+    three.passes(50, &[A, B]);
+    three.deliver(&[A, B]);
+    assert_eq!(three.cores[B].role(), Role::Follows { leader: Some(KeeperId(1)) });
+    assert_eq!((three.cores[A].has_lease(three.now), three.holders()), (true, 1));
+    three.arrives(late);
+    let refusal = three.hold(C, B, "MsgRequestPreVoteResponse");
+    three.arrives(refusal);
+    three.arrives(asks);
+    // A moment of B and C alone.
+    three.deliver(&[B, C]);
+    for _ in 0..2 {
+        three.passes(10, &[C]);
+        three.deliver(&[B, C]);
+    }
+    three.holders()
+}
+
+#[test]
+fn a_refusal_ends_no_promise() {
+    assert_eq!(refused_while_it_follows(None), 1);
+    assert_eq!(refused_while_it_follows(Some(Planted::PromiseForgotten)), 2);
+}

@@ -1,0 +1,578 @@
+//! A world of keepers: what they send is late, lost or comes twice, their disks forget what was not synced, they are stopped, killed and cut off;
+//! and after each event everything is looked at that must never be.
+
+use base::env::Random;
+use base::planted::Planted;
+use base::unit::Time;
+use bytes::Bytes;
+use quorum::{Core, Entry, KeeperId, Kept, Message, Output, Role, Start, Vote};
+use sim::random::SimRandom;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+const MS: u64 = 1_000_000;
+
+/// What is durable at a keeper, and what is on its way there.
+#[derive(Default)]
+struct Disk {
+    vote: Vote,
+    entries: Vec<Entry>,
+    writing: Vec<(u64, Option<Vote>, Vec<Entry>)>,
+}
+
+impl Disk {
+    fn append(&mut self, entries: &[Entry]) {
+        if let Some(first) = entries.first() {
+            self.entries.retain(|entry| entry.index < first.index);
+            self.entries.extend_from_slice(entries);
+        }
+    }
+
+    fn synced(&mut self, number: u64) {
+        while self.writing.first().is_some_and(|(first, ..)| *first <= number) {
+            let (_, vote, entries) = self.writing.remove(0);
+            self.vote = vote.unwrap_or(self.vote);
+            self.append(&entries);
+        }
+    }
+
+    /// Of what was on its way a beginning is there.
+    fn loses_power(&mut self, random: &SimRandom) {
+        let whole = random.below(self.writing.len() as u64 + 1) as usize;
+        for (at, (_, vote, entries)) in std::mem::take(&mut self.writing).into_iter().enumerate() {
+            if at > whole {
+                break;
+            }
+            let cut = if at == whole { random.below(entries.len() as u64 + 1) as usize } else { entries.len() };
+            if at == whole && random.one_in(2) {
+                break;
+            }
+            self.vote = vote.unwrap_or(self.vote);
+            self.append(&entries[..cut]);
+        }
+    }
+}
+
+struct Keeper {
+    core: Option<Core>,
+    disk: Disk,
+    /// Which start of it this is.
+    life: u64,
+    /// Millionths by which its clock is fast.
+    drift: i64,
+    /// It does nothing until then.
+    stopped_until: u64,
+    told: u64,
+    /// What it proposed: index and term.
+    proposed: Vec<(u64, u64)>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Late {
+    All,
+    Elections,
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Arrives {
+        to: usize,
+        message: Message,
+    },
+    Synced {
+        at: usize,
+        life: u64,
+        number: u64,
+    },
+    Tick {
+        at: usize,
+        life: u64,
+    },
+    Starts {
+        at: usize,
+    },
+    /// Changes that were gathered by who led then.
+    Proposed {
+        at: usize,
+        life: u64,
+        term: u64,
+    },
+    Gather,
+    Trouble,
+    SlowEnds {
+        from: usize,
+        to: usize,
+    },
+    /// Dies and is there again at once, and does not hear of one of the others.
+    Restarts {
+        at: usize,
+        without: usize,
+    },
+    CutEnds {
+        from: usize,
+        to: usize,
+    },
+}
+
+/// What went wrong, in words.
+pub type Broken = String;
+
+pub struct World {
+    random: SimRandom,
+    now: u64,
+    count: u64,
+    events: BTreeMap<(u64, u64), Event>,
+    keepers: Vec<Keeper>,
+    cut: BTreeSet<(usize, usize)>,
+    /// Links whose messages are late, all of them or those of elections.
+    slow: BTreeMap<(usize, usize), Late>,
+    calm: bool,
+    /// Nobody changes anything until then: logs are equally long, and anybody may be elected.
+    quiet_until: u64,
+    planted: Option<Planted>,
+    number: u64,
+    /// Everything that a keeper was told to be committed: index to term and what it is.
+    ledger: BTreeMap<u64, Entry>,
+    sent: BTreeMap<(u64, u64), u64>,
+    leaders: BTreeMap<u64, usize>,
+    votes: BTreeMap<(usize, u64), u64>,
+    acknowledged: u64,
+    /// So many changes were acknowledged, and questions answered.
+    pub done: (u64, u64),
+    hasher: DefaultHasher,
+}
+
+impl World {
+    pub fn new(seed: u64, keepers: usize, planted: Option<Planted>) -> World {
+        let random = SimRandom::new(seed);
+        // Two clocks differ by a thousandth at most.
+        let drift = |_| random.below(1001) as i64 - 500;
+        let keeper = |number| Keeper {
+            core: None,
+            disk: Disk::default(),
+            life: 0,
+            drift: drift(number),
+            stopped_until: 0,
+            told: 1,
+            proposed: Vec::new(),
+        };
+        let mut world = World {
+            keepers: (0..keepers).map(keeper).collect(),
+            random,
+            now: 0,
+            count: 0,
+            events: BTreeMap::new(),
+            cut: BTreeSet::new(),
+            slow: BTreeMap::new(),
+            calm: false,
+            quiet_until: 0,
+            planted,
+            number: 0,
+            ledger: BTreeMap::new(),
+            sent: BTreeMap::new(),
+            leaders: BTreeMap::new(),
+            votes: BTreeMap::new(),
+            acknowledged: 1,
+            done: (0, 0),
+            hasher: DefaultHasher::new(),
+        };
+        (0..keepers).for_each(|at| world.later(world.random.below(50 * MS), Event::Starts { at }));
+        world.later(0, Event::Gather);
+        world.later(1500 * MS, Event::Trouble);
+        world
+    }
+
+    fn later(&mut self, delay: u64, event: Event) {
+        self.count += 1;
+        self.events.insert((self.now + delay, self.count), event);
+    }
+
+    /// The time on a keeper's clock.
+    fn clock(&self, at: usize) -> Time {
+        let drift = i128::from(self.keepers[at].drift) * i128::from(self.now) / 1_000_000;
+        Time::from_nanos((i128::from(self.now) + drift) as u64)
+    }
+
+    /// Goes on with all troubles for so long, then without any, until a change is acknowledged that was proposed then and all know it.
+    pub fn live(&mut self, time: Duration) -> Result<u64, Broken> {
+        self.run(time.as_nanos() as u64)?;
+        self.heal();
+        let (healed, before) = (self.now, self.acknowledged);
+        loop {
+            self.run(100 * MS)?;
+            let end = self.acknowledged;
+            let keepers = self.keepers.iter().all(|keeper| keeper.told >= end && keeper.core.is_some());
+            if end > before + 2 && keepers {
+                return Ok(self.hasher.finish());
+            }
+            if self.now > healed + 8000 * MS {
+                let told: Vec<u64> = self.keepers.iter().map(|keeper| keeper.told).collect();
+                return Err(format!(
+                    "nothing goes on {} s after all was well: acknowledged {end} (before {before}), told {told:?}",
+                    8
+                ));
+            }
+        }
+    }
+
+    fn heal(&mut self) {
+        (self.calm, self.quiet_until) = (true, 0);
+        self.slow.clear();
+        self.cut.clear();
+        for keeper in &mut self.keepers {
+            keeper.stopped_until = self.now;
+        }
+    }
+
+    fn run(&mut self, time: u64) -> Result<(), Broken> {
+        let end = self.now + time;
+        while let Some((&(at, count), _)) = self.events.first_key_value()
+            && at <= end
+        {
+            let Some(event) = self.events.remove(&(at, count)) else { unreachable!("it was there") };
+            self.now = at;
+            (at, format!("{event:?}")).hash(&mut self.hasher);
+            let when = format!("at {} ms, {event:?}", at / MS);
+            self.happens(event).and_then(|()| self.look()).map_err(|broken| format!("{broken} ({when})"))?;
+        }
+        self.now = end;
+        Ok(())
+    }
+
+    fn happens(&mut self, event: Event) -> Result<(), Broken> {
+        // Who is stopped hears of it when he goes on.
+        let of = match &event {
+            Event::Arrives { to: at, .. }
+            | Event::Synced { at, .. }
+            | Event::Tick { at, .. }
+            | Event::Proposed { at, .. } => Some(*at),
+            _ => None,
+        };
+        if let Some(at) = of
+            && self.keepers[at].stopped_until > self.now
+        {
+            let delay = self.keepers[at].stopped_until - self.now;
+            self.later(delay, event);
+            return Ok(());
+        }
+        match event {
+            Event::Arrives { to, message } => {
+                let now = self.clock(to);
+                if let Some(core) = &mut self.keepers[to].core {
+                    core.receive(now, message);
+                }
+                self.take(to)
+            }
+            Event::Synced { at, life, number } => {
+                let now = self.clock(at);
+                let keeper = &mut self.keepers[at];
+                if keeper.life != life || keeper.core.is_none() {
+                    return Ok(());
+                }
+                keeper.disk.synced(number);
+                if let Some(core) = &mut keeper.core {
+                    core.durable(now, number);
+                }
+                self.take(at)
+            }
+            Event::Tick { at, life } => self.tick(at, life),
+            Event::Starts { at } => self.starts(at),
+            Event::Proposed { at, life, term } => self.propose(at, life, term),
+            Event::Gather => {
+                self.gather();
+                Ok(())
+            }
+            Event::Trouble => self.trouble(),
+            Event::SlowEnds { from, to } => {
+                self.slow.remove(&(from, to));
+                Ok(())
+            }
+            Event::Restarts { at, without } => {
+                self.dies(at, MS + self.random.below(20 * MS));
+                self.cuts(without, at, 400 * MS);
+                Ok(())
+            }
+            Event::CutEnds { from, to } => {
+                self.cut.remove(&(from, to));
+                Ok(())
+            }
+        }
+    }
+
+    fn tick(&mut self, at: usize, life: u64) -> Result<(), Broken> {
+        let now = self.clock(at);
+        let keeper = &mut self.keepers[at];
+        let Some(core) = keeper.core.as_mut().filter(|_| keeper.life == life) else { return Ok(()) };
+        core.tick(now);
+        let due = core.next_tick().since(now).as_nanos() as u64;
+        // Busy now and then.
+        let busy = if self.random.one_in(20) { self.random.below(60 * MS) } else { self.random.below(MS) };
+        self.later(due + busy, Event::Tick { at, life });
+        self.take(at)
+    }
+
+    fn starts(&mut self, at: usize) -> Result<(), Broken> {
+        let (now, voters) = (self.clock(at), (1..=self.keepers.len() as u64).map(KeeperId).collect::<Vec<_>>());
+        let random = Arc::new(self.random.fork(&format!("{at} {}", self.now)));
+        let planted = self.planted;
+        let keeper = &mut self.keepers[at];
+        if keeper.core.is_some() {
+            return Ok(());
+        }
+        keeper.life += 1;
+        keeper.told = 1;
+        keeper.proposed.clear();
+        let kept = Kept::new(&voters, keeper.disk.vote, 0, keeper.disk.entries.clone());
+        let start = Start { own: voters[at], voters, kept, random, now, planted };
+        keeper.core = Some(Core::start(start).map_err(|error| error.to_string())?);
+        let life = keeper.life;
+        self.later(0, Event::Tick { at, life });
+        self.take(at)
+    }
+
+    fn dies(&mut self, at: usize, after: u64) {
+        let keeper = &mut self.keepers[at];
+        if keeper.core.take().is_some() {
+            keeper.disk.loses_power(&self.random);
+            keeper.stopped_until = self.now;
+            self.later(after, Event::Starts { at });
+        }
+    }
+
+    /// Whoever leads computes changes; they are proposed a moment later, whatever happens meanwhile.
+    fn gather(&mut self) {
+        for at in 0..self.keepers.len() {
+            let keeper = &self.keepers[at];
+            if let Some(Role::Leads { term }) = keeper.core.as_ref().map(Core::role)
+                && keeper.stopped_until <= self.now
+                && self.quiet_until <= self.now
+            {
+                let life = keeper.life;
+                let delay =
+                    if self.random.one_in(10) { self.random.below(400 * MS) } else { self.random.below(3 * MS) };
+                self.later(delay, Event::Proposed { at, life, term });
+            }
+        }
+        self.later(self.random.below(60 * MS), Event::Gather);
+    }
+
+    fn propose(&mut self, at: usize, life: u64, term: u64) -> Result<(), Broken> {
+        let now = self.clock(at);
+        self.number += 1;
+        let group = Bytes::from([term.to_le_bytes(), self.number.to_le_bytes()].concat());
+        let keeper = &mut self.keepers[at];
+        let Some(core) = keeper.core.as_mut().filter(|_| keeper.life == life) else { return Ok(()) };
+        if let Ok(index) = core.propose(now, term, group) {
+            keeper.proposed.push((index, term));
+        }
+        self.take(at)
+    }
+
+    fn trouble(&mut self) -> Result<(), Broken> {
+        if self.calm {
+            return Ok(());
+        }
+        let count = self.keepers.len() as u64;
+        let any = self.random.below(count) as usize;
+        // Trouble for who leads is what changes things.
+        let leads = (0..self.keepers.len())
+            .find(|at| matches!(self.keepers[*at].core.as_ref().map(Core::role), Some(Role::Leads { .. })));
+        let at = leads.filter(|_| self.random.one_in(2)).unwrap_or(any);
+        let others: Vec<usize> = (0..self.keepers.len()).filter(|other| *other != at).collect();
+        let other = others[self.random.below(count - 1) as usize];
+        let long = 50 * MS + self.random.below(2000 * MS);
+        let short = self.random.below(100 * MS);
+        match self.random.below(11) {
+            0 | 1 => self.dies(at, if self.random.one_in(2) { short } else { long }),
+            2 => (0..self.keepers.len()).for_each(|at| self.dies(at, self.random.below(long))),
+            3 => self.keepers[at].stopped_until = self.now + long,
+            4 => others.iter().for_each(|other| self.cuts_both(at, *other, long)),
+            5 => self.cuts(at, other, long),
+            6 => {
+                let all: Vec<usize> = (0..self.keepers.len()).collect();
+                self.slows(&all, Late::All, long);
+            }
+            // Those that do not hear of their leader for long enough to campaign, and whose answers are late.
+            7 => {
+                let long = 750 * MS + self.random.below(300 * MS);
+                others.iter().for_each(|other| self.cuts_both(at, *other, long));
+                self.slows(&others, Late::Elections, 2 * long);
+                self.quiet_until = self.now + 2 * long;
+            }
+            // One that does not hear of its leader, and another one that forgets that it did.
+            8 => {
+                self.cuts_both(at, other, 2000 * MS);
+                self.quiet_until = self.now + 2000 * MS;
+                let third = others.into_iter().find(|third| *third != other).unwrap_or(at);
+                self.later(500 * MS + self.random.below(500 * MS), Event::Restarts { at: third, without: at });
+            }
+            _ => self.hands_over(at, other, long)?,
+        }
+        self.later(20 * MS + self.random.below(1200 * MS), Event::Trouble);
+        Ok(())
+    }
+
+    /// Asks another one to take over; now and then it does not hear how that went.
+    fn hands_over(&mut self, at: usize, to: usize, long: u64) -> Result<(), Broken> {
+        let now = self.clock(at);
+        if self.keepers[at].stopped_until <= self.now
+            && let Some(core) = &mut self.keepers[at].core
+        {
+            core.hand_over(now, KeeperId(to as u64 + 1));
+            if self.random.one_in(2) {
+                (0..self.keepers.len()).filter(|other| *other != at).for_each(|other| self.cuts(other, at, long));
+            }
+        }
+        self.take(at)
+    }
+
+    fn cuts(&mut self, from: usize, to: usize, long: u64) {
+        self.cut.insert((from, to));
+        self.later(long, Event::CutEnds { from, to });
+    }
+
+    fn cuts_both(&mut self, one: usize, other: usize, long: u64) {
+        self.cuts(one, other, long);
+        self.cuts(other, one, long);
+    }
+
+    /// All links between these.
+    fn slows(&mut self, between: &[usize], late: Late, long: u64) {
+        for (from, to) in between.iter().flat_map(|from| between.iter().map(move |to| (*from, *to))) {
+            self.slow.insert((from, to), late);
+            self.later(long, Event::SlowEnds { from, to });
+        }
+    }
+
+    /// Takes what a keeper wants done.
+    fn take(&mut self, at: usize) -> Result<(), Broken> {
+        let Some(core) = &mut self.keepers[at].core else { return Ok(()) };
+        for output in core.take_outputs() {
+            match output {
+                Output::Write { number, vote, entries } => {
+                    let delay =
+                        if self.random.one_in(30) { self.random.below(300 * MS) } else { self.random.below(2 * MS) };
+                    let life = self.keepers[at].life;
+                    self.keepers[at].disk.writing.push((number, vote, entries));
+                    self.later(delay, Event::Synced { at, life, number });
+                }
+                Output::Send { to, message } => self.sends(at, to, message)?,
+                Output::Committed(entries) => self.committed(at, &entries)?,
+                Output::Turned(role) => self.turned(at, role)?,
+            }
+        }
+        self.acknowledge(at)
+    }
+
+    fn sends(&mut self, at: usize, to: KeeperId, message: Message) -> Result<(), Broken> {
+        if message.is_vote() {
+            let first = *self.votes.entry((at, message.term())).or_insert(to.0);
+            if first != to.0 {
+                return Err(format!(
+                    "K6: keeper {} votes for {} and for {first} in term {}",
+                    at + 1,
+                    to.0,
+                    message.term()
+                ));
+            }
+        }
+        for entry in message.entries() {
+            let mut hasher = DefaultHasher::new();
+            entry.group.hash(&mut hasher);
+            let hash = hasher.finish();
+            if *self.sent.entry((entry.index, entry.term)).or_insert(hash) != hash {
+                return Err(format!("K2: two entries {} of term {}", entry.index, entry.term));
+            }
+        }
+        let to = to.0 as usize - 1;
+        if self.cut.contains(&(at, to)) || self.random.one_in(50) && !self.calm {
+            return Ok(());
+        }
+        let late = self.slow.get(&(at, to)).copied();
+        let of_election = format!("{message:?}").contains("Vote");
+        for _ in 0..1 + u64::from(self.random.one_in(60)) {
+            let delay = match self.random.below(20) {
+                _ if late == Some(Late::All) => self.random.below(700 * MS),
+                _ if late == Some(Late::Elections) && of_election && self.random.one_in(2) => {
+                    self.random.below(700 * MS)
+                }
+                0 if !self.calm => self.random.below(60 * MS),
+                _ => 30_000 + self.random.below(MS),
+            };
+            self.later(delay, Event::Arrives { to, message: message.clone() });
+        }
+        Ok(())
+    }
+
+    fn turned(&mut self, at: usize, role: Role) -> Result<(), Broken> {
+        if let Role::Leads { term } = role {
+            let first = *self.leaders.entry(term).or_insert(at);
+            // Alone, it is elected again in each life.
+            if first != at {
+                return Err(format!("K1: keepers {} and {} lead in term {term}", first + 1, at + 1));
+            }
+        }
+        Ok(())
+    }
+
+    fn committed(&mut self, at: usize, entries: &[Entry]) -> Result<(), Broken> {
+        for entry in entries {
+            let told = &mut self.keepers[at].told;
+            if entry.index != *told + 1 {
+                return Err(format!("keeper {} is told of {} after {told}", at + 1, entry.index));
+            }
+            *told = entry.index;
+            self.record(entry)?;
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, entry: &Entry) -> Result<(), Broken> {
+        let first = self.ledger.entry(entry.index).or_insert_with(|| entry.clone());
+        if first != entry {
+            return Err(format!("K3: entry {} was of term {} and is of term {}", entry.index, first.term, entry.term));
+        }
+        let computed = entry.group.first_chunk::<8>().map(|term| u64::from_le_bytes(*term));
+        if computed.is_some_and(|computed| computed != entry.term) {
+            return Err(format!(
+                "entry {} was computed in term {computed:?} and is of term {}",
+                entry.index, entry.term
+            ));
+        }
+        Ok(())
+    }
+
+    /// What a leader proposed and knows to be committed it acknowledges.
+    fn acknowledge(&mut self, at: usize) -> Result<(), Broken> {
+        let keeper = &mut self.keepers[at];
+        let Some(core) = &keeper.core else { return Ok(()) };
+        let (committed, role) = (core.committed(), core.role());
+        keeper.proposed.retain(|(_, term)| role == Role::Leads { term: *term });
+        while let Some((index, _)) = keeper.proposed.first().copied().filter(|(index, _)| *index <= committed) {
+            keeper.proposed.remove(0);
+            self.acknowledged = self.acknowledged.max(index);
+            self.done.0 += 1;
+        }
+        Ok(())
+    }
+
+    /// At each instant at most one may answer questions, and who does knows everything that was acknowledged.
+    fn look(&mut self) -> Result<(), Broken> {
+        let mut holder = None;
+        for at in 0..self.keepers.len() {
+            let now = self.clock(at);
+            let Some(core) = self.keepers[at].core.as_ref().filter(|core| core.has_lease(now)) else { continue };
+            if let Some(other) = holder.replace(at) {
+                return Err(format!("K5: keepers {} and {} have a lease", other + 1, at + 1));
+            }
+            if core.committed() < self.acknowledged {
+                let text = format!("K7: keeper {} answers with {} of {}", at + 1, core.committed(), self.acknowledged);
+                return Err(text);
+            }
+            self.done.1 += 1;
+        }
+        Ok(())
+    }
+}
