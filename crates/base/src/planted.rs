@@ -103,6 +103,8 @@ pub enum Planted {
     BlockEndedUnsynced,
     /// A keeper answers with its vote before the vote is durable.
     VoteNotSynced,
+    /// A keeper writes its votes to its two blocks in turn.
+    VoteInOneBlock,
     /// A keeper answers that it has entries before they are durable.
     EntryAcknowledgedBeforeSync,
     /// A new leader answers questions before it knows what earlier terms committed.
@@ -121,7 +123,7 @@ pub enum Planted {
 
 impl Planted {
     /// Every one of them.
-    pub const ALL: [Planted; 56] = [
+    pub const ALL: [Planted; 57] = [
         Planted::AnsweredBeforeSync,
         Planted::AnsweredBeforeWrite,
         Planted::EarlyRecordsForgotten,
@@ -171,6 +173,7 @@ impl Planted {
         Planted::RememberedLeaseBelieved,
         Planted::BlockEndedUnsynced,
         Planted::VoteNotSynced,
+        Planted::VoteInOneBlock,
         Planted::EntryAcknowledgedBeforeSync,
         Planted::ServedBeforeOwnEntry,
         Planted::LeaseNotAsked,
@@ -201,6 +204,7 @@ impl Planted {
             }
             Planted::UnmadeNotFenced => Some("node recover::an_append_on_its_way_is_too_late"),
             Planted::VoteNotSynced
+            | Planted::VoteInOneBlock
             | Planted::EntryAcknowledgedBeforeSync
             | Planted::ServedBeforeOwnEntry
             | Planted::LeaseNotAsked
@@ -270,6 +274,7 @@ impl Planted {
             Planted::RememberedLeaseBelieved => "an answer that is remembered opens a file for a second writer",
             Planted::BlockEndedUnsynced => "a block that is ended as it is counts as synced, and is not",
             Planted::VoteNotSynced => "a keeper votes before its vote is durable",
+            Planted::VoteInOneBlock => "a keeper has its vote in one block, and that rots",
             Planted::EntryAcknowledgedBeforeSync => "a keeper says that it has what is not durable",
             Planted::ServedBeforeOwnEntry => "a new leader answers before it knows what was committed",
             Planted::LeaseNotAsked => "a leader answers without asking whether it still leads",

@@ -10,7 +10,9 @@ mod format;
 mod kept;
 mod lease;
 mod message;
+mod vote;
 
 pub use crate::core::{Core, Output, Role, Start};
 pub use kept::{Entry, Kept, Vote};
 pub use message::{KeeperId, Message};
+pub use vote::VoteBlocks;

@@ -153,3 +153,29 @@ fn a_refusal_ends_no_promise() {
     assert_eq!(refused_while_it_follows(None), 1);
     assert_eq!(refused_while_it_follows(Some(Planted::PromiseForgotten)), 2);
 }
+
+/// A leader asks another keeper to take over, which hears of it so late that the leader goes on; it takes over then, in the same term, past every
+/// promise.
+fn taken_over_late(planted: Option<Planted>) -> usize {
+    let mut three = Three::led_by_a(planted);
+    three.cores[A].hand_over(three.now, KeeperId(2));
+    three.take(A);
+    let late = three.hold(A, B, "MsgTimeoutNow");
+    for _ in 0..11 {
+        three.passes(50, &[A, B, C]);
+        three.deliver(&[A, B, C]);
+    }
+    three.arrives(late);
+    three.deliver(&[B, C]);
+    three.passes(50, &[B, C]);
+    three.deliver(&[B, C]);
+    three.passes(50, &[B, C]);
+    three.deliver(&[B, C]);
+    three.holders()
+}
+
+#[test]
+fn a_late_turn_meets_no_lease() {
+    assert!(taken_over_late(None) <= 1);
+    assert_eq!(taken_over_late(Some(Planted::LeaseKeptInTransfer)), 2);
+}

@@ -2,10 +2,11 @@
 //! and after each event everything is looked at that must never be.
 
 use base::env::Random;
+use base::id::ClusterId;
 use base::planted::Planted;
 use base::unit::Time;
 use bytes::Bytes;
-use quorum::{Core, Entry, KeeperId, Kept, Message, Output, Role, Start, Vote};
+use quorum::{Core, Entry, KeeperId, Kept, Message, Output, Role, Start, Vote, VoteBlocks};
 use sim::random::SimRandom;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -13,16 +14,43 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const MS: u64 = 1_000_000;
+const CLUSTER: ClusterId = ClusterId(5);
 
 /// What is durable at a keeper, and what is on its way there.
-#[derive(Default)]
 struct Disk {
-    vote: Vote,
+    votes: VoteBlocks,
+    /// The two blocks of the vote.
+    blocks: [Vec<u8>; 2],
     entries: Vec<Entry>,
     writing: Vec<(u64, Option<Vote>, Vec<Entry>)>,
+    planted: Option<Planted>,
+    turn: usize,
 }
 
 impl Disk {
+    fn new(own: KeeperId, planted: Option<Planted>) -> Disk {
+        let mut votes = VoteBlocks::fresh(CLUSTER, own);
+        let block = votes.write(Vote::default(), 0).to_vec();
+        Disk { votes, blocks: [block.clone(), block], entries: Vec::new(), writing: Vec::new(), planted, turn: 0 }
+    }
+
+    /// What is found at a start: now and then one block of the vote has rotted since.
+    fn open(&mut self, own: KeeperId, random: &SimRandom) -> Result<Vote, Broken> {
+        let are_whole = self.blocks.iter().all(|block| VoteBlocks::open(CLUSTER, own, [block, &[]]).is_ok());
+        let are_alike = self.blocks[0] == self.blocks[1] || self.planted == Some(Planted::VoteInOneBlock);
+        if are_whole && are_alike && random.one_in(3) {
+            let block = random.below(2) as usize;
+            self.blocks[block][8 + random.below(60) as usize] ^= 1 << random.below(8);
+        }
+        let [one, other] = &self.blocks;
+        self.votes = VoteBlocks::open(CLUSTER, own, [one, other]).map_err(|error| error.to_string())?;
+        let vote = self.votes.vote();
+        if self.votes.is_torn() {
+            self.writes_vote(Some(vote), 2);
+        }
+        Ok(vote)
+    }
+
     fn append(&mut self, entries: &[Entry]) {
         if let Some(first) = entries.first() {
             self.entries.retain(|entry| entry.index < first.index);
@@ -33,8 +61,25 @@ impl Disk {
     fn synced(&mut self, number: u64) {
         while self.writing.first().is_some_and(|(first, ..)| *first <= number) {
             let (_, vote, entries) = self.writing.remove(0);
-            self.vote = vote.unwrap_or(self.vote);
+            self.writes_vote(vote, 2);
             self.append(&entries);
+        }
+    }
+
+    /// So many of the two writes of a vote are done.
+    fn writes_vote(&mut self, vote: Option<Vote>, writes: usize) {
+        let Some(vote) = vote else { return };
+        let end = self.entries.last().map_or(0, |entry| entry.index);
+        let block = self.votes.write(vote, end).to_vec();
+        match self.planted {
+            // In turn, one for each vote.
+            Some(Planted::VoteInOneBlock) => {
+                self.turn = 1 - self.turn;
+                if writes > 0 {
+                    self.blocks[self.turn] = block;
+                }
+            }
+            _ => self.blocks.iter_mut().take(writes).for_each(|kept| kept.clone_from(&block)),
         }
     }
 
@@ -47,9 +92,11 @@ impl Disk {
             }
             let cut = if at == whole { random.below(entries.len() as u64 + 1) as usize } else { entries.len() };
             if at == whole && random.one_in(2) {
+                // The vote is written before the entries, and was not whole.
+                self.writes_vote(vote, random.below(2) as usize);
                 break;
             }
-            self.vote = vote.unwrap_or(self.vote);
+            self.writes_vote(vote, 2);
             self.append(&entries[..cut]);
         }
     }
@@ -149,9 +196,9 @@ impl World {
         let random = SimRandom::new(seed);
         // Two clocks differ by a thousandth at most.
         let drift = |_| random.below(1001) as i64 - 500;
-        let keeper = |number| Keeper {
+        let keeper = |number: usize| Keeper {
             core: None,
-            disk: Disk::default(),
+            disk: Disk::new(KeeperId(number as u64 + 1), planted),
             life: 0,
             drift: drift(number),
             stopped_until: 0,
@@ -324,7 +371,13 @@ impl World {
         keeper.life += 1;
         keeper.told = 1;
         keeper.proposed.clear();
-        let kept = Kept::new(&voters, keeper.disk.vote, 0, keeper.disk.entries.clone());
+        let vote = keeper.disk.open(voters[at], &self.random)?;
+        let log = keeper.disk.entries.last().map_or(0, |entry| entry.term);
+        let answered = self.votes.range((at, 0)..(at + 1, 0)).next_back().map_or(0, |((_, term), _)| *term);
+        if answered > vote.term.max(log) {
+            return Err(format!("K6: keeper {} voted in term {answered} and has forgotten it", at + 1));
+        }
+        let kept = Kept::new(&voters, vote, 0, keeper.disk.entries.clone());
         let start = Start { own: voters[at], voters, kept, random, now, planted };
         keeper.core = Some(Core::start(start).map_err(|error| error.to_string())?);
         let life = keeper.life;

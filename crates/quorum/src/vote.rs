@@ -1,0 +1,132 @@
+//! The two blocks in which a keeper's vote is kept, and which of them counts.
+//!
+//! Both are written for each vote, one after the other, each synced, and the vote is answered after the second: so whatever was answered is in
+//! both, and one of them may rot. (Were they written in turn, one rotten block would be a forgotten vote, and a second one in the same term.)
+
+use crate::format::VoteBlock;
+use crate::kept::Vote;
+use crate::message::KeeperId;
+use base::buffer::Buffer;
+use base::error::{Error, ErrorKind, Result};
+use base::id::ClusterId;
+use base::limit::BLOCK;
+
+/// The two blocks of a keeper.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VoteBlocks {
+    last: VoteBlock,
+    /// One of them does not hold what the other one does.
+    torn: bool,
+}
+
+impl VoteBlocks {
+    /// Those of a keeper that has voted for nobody yet and has no log.
+    pub fn fresh(cluster: ClusterId, own: KeeperId) -> VoteBlocks {
+        let last = VoteBlock { cluster, keeper: own, number: 0, vote: Vote::default(), acknowledged: 0 };
+        VoteBlocks { last, torn: true }
+    }
+
+    /// What the two blocks say. `Corrupt` if neither is whole: then nobody knows what this keeper promised, and it goes on under another
+    /// number only. `Invalid` if they are another keeper's, or another cluster's.
+    pub fn open(cluster: ClusterId, own: KeeperId, blocks: [&[u8]; 2]) -> Result<VoteBlocks> {
+        let read = blocks.map(VoteBlock::read);
+        let Some(last) = read.into_iter().flatten().max_by_key(|block| block.number) else {
+            let text = format!(
+                "both copies of the vote of keeper {} are damaged, so nobody knows what it promised; no data is lost while most keepers are \
+                 well; take it out and add it under a new number",
+                own.0
+            );
+            return Err(Error::new(ErrorKind::Corrupt, text));
+        };
+        if (last.cluster, last.keeper) != (cluster, own) {
+            let text = format!(
+                "this is keeper {} of cluster {cluster}, and its directory is that of keeper {} of cluster {}; start it with its own",
+                own.0, last.keeper.0, last.cluster
+            );
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        Ok(VoteBlocks { last, torn: read != [Some(last); 2] })
+    }
+
+    /// What it promised.
+    pub fn vote(&self) -> Vote {
+        self.last.vote
+    }
+
+    /// The highest index of the log that it had acknowledged when it last voted: what ends before has lost something.
+    pub fn acknowledged(&self) -> u64 {
+        self.last.acknowledged
+    }
+
+    /// Whether the vote is to be written again before anything is answered: one of the blocks does not hold it, and the other one may rot.
+    pub fn is_torn(&self) -> bool {
+        self.torn
+    }
+
+    /// A new vote, or the same again, of a keeper that has acknowledged the log up to this index: the block to be written to both places, one
+    /// after the other and each synced.
+    pub fn write(&mut self, vote: Vote, acknowledged: u64) -> Buffer {
+        let acknowledged = acknowledged.max(self.last.acknowledged);
+        self.last = VoteBlock { number: self.last.number + 1, vote, acknowledged, ..self.last };
+        self.torn = false;
+        let bytes = self.last.bytes();
+        let mut block = Buffer::zeroed(BLOCK);
+        block[..bytes.len()].copy_from_slice(&bytes);
+        block
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::VoteBlocks;
+    use crate::format::VOTE_BYTES;
+    use crate::kept::Vote;
+    use crate::message::KeeperId;
+    use base::error::ErrorKind;
+    use base::id::ClusterId;
+
+    const OWN: KeeperId = KeeperId(7);
+    const CLUSTER: ClusterId = ClusterId(1);
+
+    fn vote(term: u64) -> Vote {
+        Vote { term, voted_for: Some(KeeperId(9)) }
+    }
+
+    /// Whatever was answered survives a block that rots, and one that was being written when the power went; two that rot are said.
+    #[test]
+    fn one_block_may_rot() {
+        let mut blocks = VoteBlocks::fresh(CLUSTER, OWN);
+        let first = blocks.write(vote(3), 10);
+        let second = blocks.write(Vote { term: 4, voted_for: None }, 9);
+        let opened = |one: &[u8], other: &[u8]| VoteBlocks::open(CLUSTER, OWN, [one, other]);
+        let whole = opened(&second, &second).expect("whole");
+        assert_eq!((whole.vote(), whole.is_torn()), (Vote { term: 4, voted_for: None }, false));
+        assert_eq!(whole.acknowledged(), 10, "what was acknowledged stays so");
+        for at in 0..second.len() {
+            let mut rotten = second.to_vec();
+            rotten[at] ^= 1;
+            for (one, other) in [(&rotten[..], &second[..]), (&second[..], &rotten[..])] {
+                let found = opened(one, other).expect("the other one is whole");
+                assert_eq!(found.vote().term, 4);
+                // What is behind the vote is not looked at.
+                assert_eq!(found.is_torn(), at < VOTE_BYTES, "byte {at}");
+            }
+        }
+        for torn in [&first[..], &second[..20], &[]] {
+            // The first was written, the second was not, or in part.
+            let found = opened(&second, torn).expect("one is whole");
+            assert_eq!((found.vote().term, found.is_torn()), (4, true));
+        }
+        let found = opened(&second[..20], &first).expect("one is whole");
+        assert_eq!((found.vote(), found.is_torn()), (vote(3), true), "the new one was not answered");
+        assert_eq!(opened(&[0; 4096], &second[..30]).expect_err("neither").kind(), ErrorKind::Corrupt);
+        for (cluster, own) in [(CLUSTER, KeeperId(8)), (ClusterId(2), OWN)] {
+            let other = VoteBlocks::open(cluster, own, [&second, &second]).expect_err("of another one");
+            assert_eq!(other.kind(), ErrorKind::Invalid);
+        }
+        // What is written next has a higher number than both had.
+        let mut again = opened(&first, &second).expect("whole");
+        let third = again.write(vote(5), 11);
+        assert_eq!(opened(&third, &second).expect("whole").vote(), vote(5));
+    }
+}
