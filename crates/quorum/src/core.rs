@@ -8,7 +8,7 @@ use base::error::{Error, ErrorKind, Result};
 use base::planted::Planted;
 use base::unit::Time;
 use bytes::Bytes;
-use raft::eraftpb::Message as Inner;
+use raft::eraftpb::{Message as Inner, MessageType};
 use raft::{Config, RawNode, StateRole};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,16 +31,17 @@ const SILENT_AT_START: Duration = Duration::from_secs(1);
 const MESSAGE_MAX: u64 = 1 << 20;
 const MESSAGES_AWAY: usize = 64;
 
-/// Groups that were proposed and are not committed, in bytes; more is refused.
+/// Groups that were proposed and are not committed and durable here, in bytes; more is refused.
 const UNCOMMITTED_MAX: u64 = 64 << 20;
+
+/// A leader whose own disk has had something to write for so long is none: it could not take its own vote, and holds what others have committed.
+const WRITE_MAX: Duration = Duration::from_secs(1);
 
 /// What a keeper begins with.
 pub struct Start {
     /// Which one it is.
     pub own: KeeperId,
-    /// All that vote.
-    pub voters: Vec<KeeperId>,
-    /// What was on its disk.
+    /// What was on its disk, and who votes.
     pub kept: Kept,
     /// Its chance: when it campaigns.
     pub random: Arc<dyn Random>,
@@ -94,8 +95,13 @@ pub enum Role {
 /// What waits until it and all before it is durable.
 struct Writing {
     number: u64,
+    begun: Time,
     /// There is something to write; otherwise it waits for those before only.
     writes: bool,
+    /// A vote is in it.
+    votes: bool,
+    /// Its entries: the first one's index and the last one's.
+    entries: Option<(u64, u64)>,
     sent_after: Vec<Inner>,
 }
 
@@ -119,13 +125,18 @@ pub struct Core {
     writing: VecDeque<Writing>,
     /// All up to this is durable.
     durable: u64,
+    /// The last one that was handed to be written.
+    written: u64,
+    /// Where the log ends that is durable, of which the library was not told yet.
+    end_untold: Option<u64>,
     outputs: Vec<Output>,
 }
 
 impl Core {
     /// A keeper that goes on from what it has. The only voter leads at once, after its vote is durable.
     pub fn start(start: Start) -> Result<Core> {
-        let Start { own, voters, kept, random, now, planted } = start;
+        let Start { own, kept, random, now, planted } = start;
+        let alone = kept.is_of(own);
         let config = Config {
             id: own.0,
             election_tick: ELECTION_TICKS,
@@ -156,9 +167,11 @@ impl Core {
             role: Role::Follows { leader: None },
             writing: VecDeque::new(),
             durable: 0,
+            written: 0,
+            end_untold: None,
             outputs: Vec::new(),
         };
-        if voters == [own] {
+        if alone {
             core.node.campaign().map_err(|error| unusable(&error))?;
         } else if !core.is_planted(Planted::VotesRightAfterStart) {
             core.promised_until = now.after(SILENT_AT_START);
@@ -167,7 +180,8 @@ impl Core {
         Ok(core)
     }
 
-    /// A message came. What may not come in, is not from a keeper, or must not be answered now is left out.
+    /// A message came. What may not come in, is not from a keeper, or must not be answered now is left out. `now` is read after the message was
+    /// taken from its link: a promise that is counted from before ends too early.
     pub fn receive(&mut self, now: Time, message: Message) {
         let known = self.node.raft.prs().get(message.0.from).is_some();
         let forwarded = self.is_planted(Planted::ForwardedProposalTaken);
@@ -207,6 +221,14 @@ impl Core {
                 self.node.raft.become_follower(term, raft::INVALID_ID);
             }
         }
+        let oldest = self.writing.iter().find(|writing| writing.writes);
+        if oldest.is_some_and(|oldest| now.since(oldest.begun) >= WRITE_MAX)
+            && !self.node.raft.prs().is_singleton()
+            && let Role::Leads { term } = self.role
+            && self.leads_in(term)
+        {
+            self.node.raft.become_follower(term, raft::INVALID_ID);
+        }
         if self.may_tick(now) {
             self.node.tick();
         }
@@ -219,16 +241,17 @@ impl Core {
         self.ticked.map_or(self.started, |ticked| ticked.after(TICK))
     }
 
-    /// All writes up to this number are durable, votes and entries.
+    /// All writes up to this number are durable, votes and entries. It is one that was taken from this core.
     pub fn durable(&mut self, now: Time, number: u64) {
+        assert!(number <= self.written, "write {number} is durable, and {} was the last", self.written);
         self.durable = self.durable.max(number);
         self.take_durable();
         self.take_ready(now);
     }
 
     /// Adds a group of changes that were computed as the leader of this term. It is committed when `committed` has come to its index, which is
-    /// returned, while this keeper still leads in this term. An error: it does not lead in it any more, or takes no more just now; nothing was
-    /// added.
+    /// returned, while this keeper still leads in this term. Nothing was added at an error: `Stale` if it does not lead in that term any more, `Busy`
+    /// if it does and takes no more now, because its disk is slow or another one is to take over.
     pub fn propose(&mut self, now: Time, term: u64, group: Bytes) -> Result<u64> {
         if group.is_empty() {
             return Err(Error::new(
@@ -240,7 +263,9 @@ impl Core {
         if !self.leads_in(term) && !self.is_planted(Planted::ForwardedProposalTaken) {
             return Err(moved(term));
         }
-        self.node.propose(Vec::new(), group.into()).map_err(|_| moved(term))?;
+        if self.node.propose(Vec::new(), group.into()).is_err() {
+            return Err(if self.leads_in(term) { busy() } else { moved(term) });
+        }
         let index = self.node.raft.raft_log.last_index();
         self.take_ready(now);
         Ok(index)
@@ -255,7 +280,9 @@ impl Core {
         }
         if !self.is_planted(Planted::LeaseKeptInTransfer) {
             self.lease.give_up();
-            self.handing_over = Some((term, now));
+            // Asked again, it does not begin anew: it would never end.
+            let began = self.handing_over.filter(|(of, _)| *of == term);
+            self.handing_over = began.or(Some((term, now)));
         }
         self.node.transfer_leader(to.0);
         self.take_ready(now);
@@ -337,24 +364,23 @@ impl Core {
             let entries = ready.take_entries();
             self.node.mut_store().append(&entries);
             let (at_once, mut sent_after) = (ready.take_messages(), ready.take_persisted_messages());
-            // A leader's messages need no write of its own, but for those that speak of a vote which nobody could know of after a power loss.
-            if vote.is_some() && !self.is_planted(Planted::VoteNotSynced) {
+            // A leader's messages need no write of its own, but while its vote is under way, of which nobody would know after a power loss.
+            if vote.is_some() || self.writing.iter().any(|writing| writing.votes) {
                 sent_after.extend(at_once);
             } else {
                 self.send(at_once);
             }
-            if self.is_planted(Planted::EntryAcknowledgedBeforeSync)
-                || self.is_planted(Planted::VoteNotSynced) && entries.is_empty()
-            {
-                self.send(std::mem::take(&mut sent_after));
-            }
+            self.send_too_early(&mut sent_after);
             let number = ready.number();
             let writes = vote.is_some() || !entries.is_empty();
+            let range = entries.first().zip(entries.last()).map(|(first, last)| (first.index, last.index));
             if writes {
+                self.written = number;
                 let entries = entries.iter().map(Entry::of).collect();
                 self.outputs.push(Output::Write { number, vote, entries });
             }
-            self.writing.push_back(Writing { number, writes, sent_after });
+            let votes = vote.is_some();
+            self.writing.push_back(Writing { number, begun: now, writes, votes, entries: range, sent_after });
             self.commit(ready.take_committed_entries());
             self.node.advance_append_async(ready);
             self.node.advance_apply();
@@ -362,15 +388,36 @@ impl Core {
         }
     }
 
-    /// Lets go what waited for writes that are durable, or for none.
+    /// Lets go what waited for writes that are durable, or for none. The library is told of what is durable only when no later write, which is under
+    /// way, cuts that off again: it looks for the end that was written in the log as it is now, and would find it there, written anew.
     fn take_durable(&mut self) {
         while let Some(first) = self.writing.front()
             && (!first.writes || first.number <= self.durable)
         {
-            let Some(Writing { number, sent_after, .. }) = self.writing.pop_front() else { return };
+            let Some(Writing { number, sent_after, entries, .. }) = self.writing.pop_front() else { return };
             self.send(sent_after);
-            self.node.on_persist_ready(number);
+            self.end_untold = entries.map(|(_, last)| last).or(self.end_untold);
+            let end = self.end_untold.unwrap_or(0);
+            let is_cut = self.writing.iter().filter_map(|later| later.entries).any(|(first, _)| first <= end);
+            if !is_cut {
+                self.node.on_persist_ready(number);
+                self.end_untold = None;
+            }
         }
+    }
+
+    /// With a fault put in, what it lets out.
+    fn send_too_early(&mut self, sent_after: &mut Vec<Inner>) {
+        let early: fn(MessageType) -> bool = match self.planted {
+            Some(Planted::VoteNotSynced) => {
+                |kind| matches!(kind, MessageType::MsgRequestVote | MessageType::MsgRequestVoteResponse)
+            }
+            Some(Planted::EntryAcknowledgedBeforeSync) => |kind| kind == MessageType::MsgAppendResponse,
+            _ => return,
+        };
+        let (early, rest) = std::mem::take(sent_after).into_iter().partition(|message| early(message.msg_type));
+        *sent_after = rest;
+        self.send(early);
     }
 
     fn send(&mut self, messages: Vec<Inner>) {
@@ -425,6 +472,11 @@ fn vote_of(node: &RawNode<Kept>) -> Vote {
     Vote { term: node.raft.term, voted_for }
 }
 
+fn busy() -> Error {
+    let text = "this keeper takes no changes just now: its disk is slow, or another one takes over; nothing was changed; try again";
+    Error::new(ErrorKind::Busy, text)
+}
+
 fn moved(term: u64) -> Error {
     let text =
         format!("this keeper does not lead in term {term} any more; nothing was changed; ask the one that leads");
@@ -434,3 +486,6 @@ fn moved(term: u64) -> Error {
 fn unusable(error: &raft::Error) -> Error {
     Error::new(ErrorKind::Invalid, format!("the keeper's log cannot be used: {error}"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -64,6 +64,11 @@ impl Kept {
         Kept { vote, committed: committed.clamp(FIRST.0, end), voters, entries }
     }
 
+    /// Whether this keeper is the only one.
+    pub(crate) fn is_of(&self, own: KeeperId) -> bool {
+        self.voters == [own.0]
+    }
+
     /// Takes entries that are to be written, in place of those from the first one's index on.
     pub(crate) fn append(&mut self, entries: &[Inner]) {
         let Some(first) = entries.first() else { return };

@@ -23,9 +23,18 @@ impl Message {
         self.0.term
     }
 
-    /// Whether it grants a vote that counts.
-    pub fn is_vote(&self) -> bool {
-        self.0.msg_type == MessageType::MsgRequestVoteResponse && !self.0.reject
+    /// Whom it wants elected, the sender or another one, in its term: a vote that counts.
+    pub fn votes_for(&self) -> Option<KeeperId> {
+        match self.0.msg_type {
+            MessageType::MsgRequestVote => Some(KeeperId(self.0.from)),
+            MessageType::MsgRequestVoteResponse if !self.0.reject => Some(KeeperId(self.0.to)),
+            _ => None,
+        }
+    }
+
+    /// The index up to which the sender says that it has the log of its leader.
+    pub fn acknowledges(&self) -> Option<u64> {
+        (self.0.msg_type == MessageType::MsgAppendResponse && !self.0.reject).then_some(self.0.index)
     }
 
     /// The entries that it carries.
@@ -46,9 +55,10 @@ impl Message {
             | MessageType::MsgRequestVoteResponse
             | MessageType::MsgRequestPreVote
             | MessageType::MsgRequestPreVoteResponse
-            | MessageType::MsgSnapshot
             | MessageType::MsgTimeoutNow => true,
-            MessageType::MsgHup
+            // Nobody has any before there are copies of the tree.
+            MessageType::MsgSnapshot
+            | MessageType::MsgHup
             | MessageType::MsgBeat
             | MessageType::MsgPropose
             | MessageType::MsgUnreachable
@@ -68,7 +78,7 @@ impl Message {
 
     /// Whether it comes from a leader who counts on its answer.
     pub(crate) fn is_of_a_leader(&self) -> bool {
-        matches!(self.0.msg_type, MessageType::MsgAppend | MessageType::MsgHeartbeat | MessageType::MsgSnapshot)
+        matches!(self.0.msg_type, MessageType::MsgAppend | MessageType::MsgHeartbeat)
     }
 
     /// Whether it asks the receiver to campaign at once.

@@ -15,15 +15,15 @@ use base::limit::BLOCK;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VoteBlocks {
     last: VoteBlock,
-    /// One of them does not hold what the other one does.
-    torn: bool,
+    /// The one that does not hold what the other one does.
+    bad: Option<usize>,
 }
 
 impl VoteBlocks {
     /// Those of a keeper that has voted for nobody yet and has no log.
     pub fn fresh(cluster: ClusterId, own: KeeperId) -> VoteBlocks {
         let last = VoteBlock { cluster, keeper: own, number: 0, vote: Vote::default(), acknowledged: 0 };
-        VoteBlocks { last, torn: true }
+        VoteBlocks { last, bad: Some(0) }
     }
 
     /// What the two blocks say. `Corrupt` if neither is whole: then nobody knows what this keeper promised, and it goes on under another
@@ -45,7 +45,7 @@ impl VoteBlocks {
             );
             return Err(Error::new(ErrorKind::Invalid, text));
         }
-        Ok(VoteBlocks { last, torn: read != [Some(last); 2] })
+        Ok(VoteBlocks { last, bad: read.iter().position(|found| *found != Some(last)) })
     }
 
     /// What it promised.
@@ -60,15 +60,20 @@ impl VoteBlocks {
 
     /// Whether the vote is to be written again before anything is answered: one of the blocks does not hold it, and the other one may rot.
     pub fn is_torn(&self) -> bool {
-        self.torn
+        self.bad.is_some()
     }
 
-    /// A new vote, or the same again, of a keeper that has acknowledged the log up to this index: the block to be written to both places, one
-    /// after the other and each synced.
+    /// In which order the blocks are to be written: first the one that is not whole, as the other one is all there is meanwhile.
+    pub fn order(&self) -> [usize; 2] {
+        if self.bad == Some(1) { [1, 0] } else { [0, 1] }
+    }
+
+    /// A new vote, or the same again, of a keeper that has acknowledged the log up to this index: the block to be written to both places, in
+    /// the `order` that was asked for before, each synced before the next.
     pub fn write(&mut self, vote: Vote, acknowledged: u64) -> Buffer {
         let acknowledged = acknowledged.max(self.last.acknowledged);
         self.last = VoteBlock { number: self.last.number + 1, vote, acknowledged, ..self.last };
-        self.torn = false;
+        self.bad = None;
         let bytes = self.last.bytes();
         let mut block = Buffer::zeroed(BLOCK);
         block[..bytes.len()].copy_from_slice(&bytes);
@@ -115,7 +120,8 @@ mod tests {
         for torn in [&first[..], &second[..20], &[]] {
             // The first was written, the second was not, or in part.
             let found = opened(&second, torn).expect("one is whole");
-            assert_eq!((found.vote().term, found.is_torn()), (4, true));
+            assert_eq!((found.vote().term, found.is_torn(), found.order()), (4, true, [1, 0]));
+            assert_eq!(opened(torn, &second).expect("one is whole").order(), [0, 1]);
         }
         let found = opened(&second[..20], &first).expect("one is whole");
         assert_eq!((found.vote(), found.is_torn()), (vote(3), true), "the new one was not answered");

@@ -10,7 +10,7 @@ fn start(vote: Vote, entries: Vec<Entry>) -> Core {
     let own = KeeperId(1);
     let kept = Kept::new(&[own], vote, 0, entries);
     let random = Arc::new(SimRandom::new(1));
-    Core::start(Start { own, voters: vec![own], kept, random, now: Time::ZERO, planted: None }).expect("it starts")
+    Core::start(Start { own, kept, random, now: Time::ZERO, planted: None }).expect("it starts")
 }
 
 /// What it wants written, all of it, in order; and that it sends nothing.

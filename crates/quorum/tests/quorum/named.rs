@@ -7,14 +7,20 @@ use quorum::{Core, KeeperId, Kept, Message, Output, Role, Start, Vote};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Everybody campaigns as soon as he may.
-struct Soon;
+/// Campaigns so many tenths of half a second later than it may.
+struct Late(u64);
 
-impl Random for Soon {
+impl Random for Late {
     fn next(&self) -> u64 {
-        0
+        self.0 * (u64::MAX / 10 + 1)
     }
 }
+
+/// Everybody as soon as he may.
+const SOON: [u64; 3] = [0; 3];
+
+/// One after another, so that somebody is elected.
+const APART: [u64; 3] = [0, 3, 6];
 
 const A: usize = 0;
 const B: usize = 1;
@@ -25,18 +31,19 @@ struct Three {
     cores: Vec<Core>,
     now: Time,
     sent: Vec<(usize, usize, Message)>,
+    /// Whose disk does nothing any more.
+    hangs: Option<usize>,
 }
 
 impl Three {
-    fn new(planted: Option<Planted>) -> Three {
+    fn new(late: [u64; 3], planted: Option<Planted>) -> Three {
         let voters: Vec<KeeperId> = (1..=3).map(KeeperId).collect();
-        let cores = voters.iter().map(|own| {
+        let cores = voters.iter().zip(late).map(|(own, late)| {
             let kept = Kept::new(&voters, Vote::default(), 0, Vec::new());
-            let start =
-                Start { own: *own, voters: voters.clone(), kept, random: Arc::new(Soon), now: Time::ZERO, planted };
+            let start = Start { own: *own, kept, random: Arc::new(Late(late)), now: Time::ZERO, planted };
             Core::start(start).expect("it starts")
         });
-        Three { cores: cores.collect(), now: Time::ZERO, sent: Vec::new() }
+        Three { cores: cores.collect(), now: Time::ZERO, sent: Vec::new(), hangs: None }
     }
 
     /// So much time goes by for these; what they send waits.
@@ -57,8 +64,8 @@ impl Three {
             for output in outputs {
                 match output {
                     Output::Send { to, message } => self.sent.push((at, to.0 as usize - 1, message)),
-                    Output::Write { number, .. } => self.cores[at].durable(self.now, number),
-                    Output::Committed(_) | Output::Turned(_) => {}
+                    Output::Write { number, .. } if self.hangs != Some(at) => self.cores[at].durable(self.now, number),
+                    Output::Write { .. } | Output::Committed(_) | Output::Turned(_) => {}
                 }
             }
         }
@@ -98,8 +105,8 @@ impl Three {
     }
 
     /// A leads, all follow, and it has a lease; its next count of who it hears of is 300 ms away.
-    fn led_by_a(planted: Option<Planted>) -> Three {
-        let mut three = Three::new(planted);
+    fn led_by_a(late: [u64; 3], planted: Option<Planted>) -> Three {
+        let mut three = Three::new(late, planted);
         while !matches!(three.cores[A].role(), Role::Leads { .. }) {
             three.passes(50, &[A]);
             three.deliver(&[A, B, C]);
@@ -116,7 +123,7 @@ impl Three {
 /// A keeper follows its leader again after it was cut off, and hears then that it would not be elected: by a refusal of a term to come. The
 /// library forgets its leader at that, and votes for who asks next; its promise to the leader is not over.
 fn refused_while_it_follows(planted: Option<Planted>) -> usize {
-    let mut three = Three::led_by_a(planted);
+    let mut three = Three::led_by_a(SOON, planted);
     // B and C hear nothing, and both want to know whether they would be elected.
     for _ in 0..10 {
         three.passes(50, &[A, B, C]);
@@ -157,7 +164,7 @@ fn a_refusal_ends_no_promise() {
 /// A leader asks another keeper to take over, which hears of it so late that the leader goes on; it takes over then, in the same term, past every
 /// promise.
 fn taken_over_late(planted: Option<Planted>) -> usize {
-    let mut three = Three::led_by_a(planted);
+    let mut three = Three::led_by_a(SOON, planted);
     three.cores[A].hand_over(three.now, KeeperId(2));
     three.take(A);
     let late = three.hold(A, B, "MsgTimeoutNow");
@@ -178,4 +185,51 @@ fn taken_over_late(planted: Option<Planted>) -> usize {
 fn a_late_turn_meets_no_lease() {
     assert!(taken_over_late(None) <= 1);
     assert_eq!(taken_over_late(Some(Planted::LeaseKeptInTransfer)), 2);
+}
+
+/// A leader whose disk hangs gives the lead to others, who can go on; until then it says that it is busy, and not that it does not lead.
+#[test]
+fn a_leader_whose_disk_hangs() {
+    let mut three = Three::led_by_a(APART, None);
+    three.hangs = Some(A);
+    let Role::Leads { term } = three.cores[A].role() else { unreachable!("it leads") };
+    let large = bytes::Bytes::from(vec![0; 1 << 20]);
+    let mut refused = 0;
+    while let Role::Leads { .. } = three.cores[A].role() {
+        for _ in 0..10 {
+            if let Err(error) = three.cores[A].propose(three.now, term, large.clone()) {
+                assert_eq!(error.kind(), base::error::ErrorKind::Busy, "{error}");
+                refused += 1;
+            }
+        }
+        three.take(A);
+        three.passes(50, &[A, B, C]);
+        three.deliver(&[A, B, C]);
+        assert!(three.now < Time::ZERO.after(Duration::from_secs(20)), "it leads still");
+    }
+    assert!(refused > 0);
+    for _ in 0..40 {
+        three.passes(50, &[A, B, C]);
+        three.deliver(&[A, B, C]);
+    }
+    assert!(three.cores[B].has_lease(three.now), "{:?}", three.cores[B].role());
+}
+
+/// A leader that asks again and again a keeper that is gone to take over ends its term all the same, and somebody answers questions.
+#[test]
+fn a_turn_to_nobody() {
+    let mut three = Three::led_by_a(APART, None);
+    let (mut answered, led) = (0, three.cores[A].role());
+    for _ in 0..20 {
+        if three.cores[A].role() == led {
+            three.cores[A].hand_over(three.now, KeeperId(3));
+            three.take(A);
+        }
+        for _ in 0..8 {
+            three.passes(50, &[A, B]);
+            three.deliver(&[A, B]);
+            answered += three.holders();
+        }
+    }
+    assert!(answered > 50, "{answered} of 160 looks");
 }

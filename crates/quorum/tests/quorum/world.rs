@@ -70,6 +70,7 @@ impl Disk {
     fn writes_vote(&mut self, vote: Option<Vote>, writes: usize) {
         let Some(vote) = vote else { return };
         let end = self.entries.last().map_or(0, |entry| entry.index);
+        let order = self.votes.order();
         let block = self.votes.write(vote, end).to_vec();
         match self.planted {
             // In turn, one for each vote.
@@ -79,7 +80,7 @@ impl Disk {
                     self.blocks[self.turn] = block;
                 }
             }
-            _ => self.blocks.iter_mut().take(writes).for_each(|kept| kept.clone_from(&block)),
+            _ => order.iter().take(writes).for_each(|place| self.blocks[*place].clone_from(&block)),
         }
     }
 
@@ -112,8 +113,8 @@ struct Keeper {
     /// It does nothing until then.
     stopped_until: u64,
     told: u64,
-    /// What it proposed: index and term.
-    proposed: Vec<(u64, u64)>,
+    /// What it proposed.
+    proposed: Vec<Entry>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -251,7 +252,12 @@ impl World {
             self.run(100 * MS)?;
             let end = self.acknowledged;
             let keepers = self.keepers.iter().all(|keeper| keeper.told >= end && keeper.core.is_some());
-            if end > before + 2 && keepers {
+            let answers = self
+                .keepers
+                .iter()
+                .enumerate()
+                .filter(|(at, keeper)| keeper.core.as_ref().is_some_and(|core| core.has_lease(self.clock(*at))));
+            if end > before + 2 && keepers && answers.count() == 1 {
                 return Ok(self.hasher.finish());
             }
             if self.now > healed + 8000 * MS {
@@ -378,7 +384,7 @@ impl World {
             return Err(format!("K6: keeper {} voted in term {answered} and has forgotten it", at + 1));
         }
         let kept = Kept::new(&voters, vote, 0, keeper.disk.entries.clone());
-        let start = Start { own: voters[at], voters, kept, random, now, planted };
+        let start = Start { own: voters[at], kept, random, now, planted };
         keeper.core = Some(Core::start(start).map_err(|error| error.to_string())?);
         let life = keeper.life;
         self.later(0, Event::Tick { at, life });
@@ -417,8 +423,8 @@ impl World {
         let group = Bytes::from([term.to_le_bytes(), self.number.to_le_bytes()].concat());
         let keeper = &mut self.keepers[at];
         let Some(core) = keeper.core.as_mut().filter(|_| keeper.life == life) else { return Ok(()) };
-        if let Ok(index) = core.propose(now, term, group) {
-            keeper.proposed.push((index, term));
+        if let Ok(index) = core.propose(now, term, group.clone()) {
+            keeper.proposed.push(Entry { term, index, group });
         }
         self.take(at)
     }
@@ -520,16 +526,29 @@ impl World {
     }
 
     fn sends(&mut self, at: usize, to: KeeperId, message: Message) -> Result<(), Broken> {
-        if message.is_vote() {
-            let first = *self.votes.entry((at, message.term())).or_insert(to.0);
-            if first != to.0 {
+        let disk = &self.keepers[at].disk;
+        if let Some(voted_for) = message.votes_for() {
+            let vote = Vote { term: message.term(), voted_for: Some(voted_for) };
+            // It may have gone on to another term since, with the same sync.
+            if disk.votes.vote() != vote && disk.votes.vote().term <= vote.term {
+                return Err(format!("keeper {} sends {vote:?} and has {:?} on its disk", at + 1, disk.votes.vote()));
+            }
+            let first = *self.votes.entry((at, vote.term)).or_insert(voted_for.0);
+            if first != voted_for.0 {
                 return Err(format!(
                     "K6: keeper {} votes for {} and for {first} in term {}",
                     at + 1,
-                    to.0,
-                    message.term()
+                    voted_for.0,
+                    vote.term
                 ));
             }
+        }
+        // What it said in an earlier term it had when it went on to this one, and may have been cut off since, with the same sync.
+        if let Some(index) = message.acknowledges()
+            && message.term() >= disk.votes.vote().term
+            && index > disk.entries.last().map_or(1, |entry| entry.index)
+        {
+            return Err(format!("keeper {} acknowledges {index}, which is not durable", at + 1));
         }
         for entry in message.entries() {
             let mut hasher = DefaultHasher::new();
@@ -578,6 +597,9 @@ impl World {
             }
             *told = entry.index;
             self.record(entry)?;
+            if !self.keepers[at].disk.entries.contains(entry) {
+                return Err(format!("keeper {} is told of {} and does not have it", at + 1, entry.index));
+            }
         }
         Ok(())
     }
@@ -599,14 +621,20 @@ impl World {
 
     /// What a leader proposed and knows to be committed it acknowledges.
     fn acknowledge(&mut self, at: usize) -> Result<(), Broken> {
-        let keeper = &mut self.keepers[at];
-        let Some(core) = &keeper.core else { return Ok(()) };
+        let Some(core) = &self.keepers[at].core else { return Ok(()) };
         let (committed, role) = (core.committed(), core.role());
-        keeper.proposed.retain(|(_, term)| role == Role::Leads { term: *term });
-        while let Some((index, _)) = keeper.proposed.first().copied().filter(|(index, _)| *index <= committed) {
-            keeper.proposed.remove(0);
-            self.acknowledged = self.acknowledged.max(index);
+        let mut proposed = std::mem::take(&mut self.keepers[at].proposed);
+        proposed.retain(|entry| role == Role::Leads { term: entry.term });
+        let known = proposed.partition_point(|entry| entry.index <= committed);
+        self.keepers[at].proposed = proposed.split_off(known);
+        for entry in proposed {
+            self.acknowledged = self.acknowledged.max(entry.index);
             self.done.0 += 1;
+            self.record(&entry)?;
+            let have = self.keepers.iter().filter(|keeper| keeper.disk.entries.contains(&entry)).count();
+            if 2 * have <= self.keepers.len() {
+                return Err(format!("K7: entry {} is acknowledged, and durable at {have} keepers", entry.index));
+            }
         }
         Ok(())
     }
