@@ -271,8 +271,8 @@ impl Core {
         Ok(index)
     }
 
-    /// Asks another keeper to take over at once; nobody, if there is no such keeper. This one answers no reads any more in this term, and ends it half a second later if that one
-    /// does not come.
+    /// Asks another keeper to take over at once; nobody, if there is no such keeper. This one answers no reads any more in this term, and ends
+    /// it half a second later if that one does not come.
     pub fn hand_over(&mut self, now: Time, to: KeeperId) {
         let Role::Leads { term } = self.role else { return };
         if to == self.own || self.node.raft.prs().get(to.0).is_none() {
