@@ -362,6 +362,8 @@ impl Director {
         match self.random.below(24) {
             0 | 1 => self.restart(End::Kill).await?,
             2 | 3 => self.restart(End::PowerLoss).await?,
+            // Others take over what it had: twice as often where there are others.
+            6 if self.faults.len() > 1 => return self.fail_a_sync(device).await,
             4..7 => self.stop_at_operation(device),
             7 => {
                 self.count("slow disks");
@@ -427,11 +429,17 @@ impl Director {
         self.calm();
         self.count("failing sync of a device");
         let before = self.machine.hardware.failed_syncs();
+        if self.random.one_in(2) {
+            // Much is written and not synced when it fails.
+            self.machine.hardware.slowness.store(100 + self.random.below(900), Ordering::Relaxed);
+            tokio::time::sleep(Duration::from_millis(self.random.below(1_000))).await;
+        }
         self.faults[device].sync_error = When::Once;
         self.apply_faults();
         tokio::time::sleep(Duration::from_millis(self.random.below(1_500))).await;
         self.faults[device].sync_error = When::Never;
         self.apply_faults();
+        self.machine.hardware.slowness.store(0, Ordering::Relaxed);
         if self.machine.hardware.failed_syncs() > before {
             self.must_restart = true;
             self.restart_soon = self.faults.len() == 1 || self.random.one_in(2);

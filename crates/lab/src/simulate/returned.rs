@@ -69,8 +69,15 @@ pub async fn play(scene: Arc<Scene>, random: SimRandom, name: String, other: Cli
         ..file::Create::default()
     };
     let (written, untouched) = (create(&path_of("written")), create(&path_of("untouched")));
-    let file = done(scene.insist(&who, "create", || ask(&link, &written)).await?, &who)?;
-    let untouched = done(scene.insist(&who, "create", || ask(&link, &untouched)).await?, &who)?;
+    let mut files = Vec::new();
+    for create in [written, untouched] {
+        match scene.insist_with_room(&who, "create", || ask(&link, &create)).await? {
+            // Its session does not live until there is room again.
+            Err(error) if error.kind() == ErrorKind::Full => return Ok(()),
+            made => files.push(done(made, &who)?),
+        }
+    }
+    let (Some(untouched), Some(file)) = (files.pop(), files.pop()) else { unreachable!("two were made") };
     let create = bag::Create { name: bags::name_of(0), exists_ok: true, retain: false, ..bag::Create::default() };
     let bag = done(scene.insist(&who, "bag_create", || ask(&link, &create)).await?, &who)?;
     let links = Mutex::default();
