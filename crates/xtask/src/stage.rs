@@ -154,10 +154,11 @@ impl Printed {
 }
 
 impl Followed {
-    /// All that it printed, once it has ended; whatever it left behind may keep its output open, and is not waited for.
+    /// All that it printed, once it has ended; whatever it left behind may keep its output open, or go on printing, and is not waited for.
     fn at_the_end(self) -> Printed {
-        let (mut seen, mut since) = (0, Instant::now());
-        while !self.thread.is_finished() && since.elapsed() < Duration::from_secs(2) {
+        let (mut seen, mut since, start) = (0, Instant::now(), Instant::now());
+        let (quiet, all) = (Duration::from_secs(2), Duration::from_secs(5));
+        while !self.thread.is_finished() && since.elapsed() < quiet && start.elapsed() < all {
             let lines = lock(&self.printed).lines;
             if lines > seen {
                 (seen, since) = (lines, Instant::now());
@@ -378,6 +379,16 @@ mod tests {
         hang.words.push("sleep 600 & wait".to_owned());
         let error = hang.execute(here, Some(Duration::from_millis(50)));
         assert!(error.is_err_and(|text| text.contains("was killed")));
+    }
+
+    /// Whoever is left behind and goes on printing is not waited for either.
+    #[test]
+    fn leftovers_that_print() {
+        let mut run = Run::of("sh -c");
+        run.words.push("(for i in $(seq 300); do echo $i; sleep 0.1; done) & exit 3".to_owned());
+        let start = std::time::Instant::now();
+        assert!(run.execute(Path::new("."), Some(seconds(50))).is_err());
+        assert!(start.elapsed() < seconds(25), "it prints for half a minute");
     }
 
     /// Of a stage that failed under continuous integration the last lines are printed again at the end, though it left something behind
