@@ -106,10 +106,10 @@ fn ports_of_connections() {
     run(async {
         // The kernel may give a connection a port that one of another program to somewhere else has, too, or had a minute ago, as thousands
         // do after the tests of other crates: then it is not shared. Ports to one place come one after another, so ask at another one.
-        let (mut shared, mut address) = (false, String::new());
+        let mut shared = None;
         for _ in 0..100 {
             let mut listener = TcpNet.listen("127.0.0.1:0").await.expect("a free port");
-            address = listener.address();
+            let address = listener.address();
             let (near, far) = tokio::join!(TcpNet.connect(&address), listener.accept());
             let (near, far) = (near.expect("connected"), far.expect("accepted"));
             let own = far.peer();
@@ -119,12 +119,12 @@ fn ports_of_connections() {
             drop(near);
             drop(far);
             if TcpNet.listen(&own).await.map(drop).is_ok() {
-                shared = true;
+                shared = Some((listener, address));
                 break;
             }
         }
-        assert!(shared, "a listener shares the port of our connection, and of what is left of it");
-        let _listener = TcpNet.listen(&address).await.expect("nobody listens there any more");
+        let (_listener, address) =
+            shared.expect("a listener shares the port of our connection, and of what is left of it");
         let other = std::net::TcpStream::connect(&address).expect("connected");
         let own = other.local_addr().expect("it has one").to_string();
         let mut listening = std::pin::pin!(TcpNet.listen(&own));
