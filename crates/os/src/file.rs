@@ -61,7 +61,7 @@ pub fn name(file: &File, path: &Path) -> Result<()> {
 
 fn try_name(file: &File, path: &Path) -> io::Result<()> {
     let from = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
-    let to = CString::new(path.as_os_str().as_bytes())?;
+    let to = c_string(path)?;
     let (here, follow) = (libc::AT_FDCWD, libc::AT_SYMLINK_FOLLOW);
     // SAFETY: both are strings that end in a zero and outlive the call.
     match unsafe { libc::linkat(here, from.as_ptr(), here, to.as_ptr(), follow) } {
@@ -176,8 +176,7 @@ pub fn rename_new(from: &Path, to: &Path) -> Result<()> {
 }
 
 fn try_rename_new(from: &Path, to: &Path) -> io::Result<()> {
-    let [old, new] = [from, to].map(|path| CString::new(path.as_os_str().as_bytes()));
-    let (old, new) = (old?, new?);
+    let (old, new) = (c_string(from)?, c_string(to)?);
     // SAFETY: both are strings that end in a zero and outlive the call.
     let renamed =
         unsafe { libc::renameat2(libc::AT_FDCWD, old.as_ptr(), libc::AT_FDCWD, new.as_ptr(), libc::RENAME_NOREPLACE) };
@@ -203,6 +202,11 @@ fn link_and_remove(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
+/// A path for a system call; an error if it holds a zero byte.
+fn c_string(path: &Path) -> io::Result<CString> {
+    Ok(CString::new(path.as_os_str().as_bytes())?)
+}
+
 /// Whether a file system says that it does not know this at all.
 fn is_unknown(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP | libc::EPERM))
@@ -224,7 +228,7 @@ const ZFS: libc::__fsword_t = 0x2fc1_2fc1;
 
 /// Which file system this is on, as statfs(2) numbers them.
 fn file_system(path: &Path) -> Option<libc::__fsword_t> {
-    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    let path = c_string(path).ok()?;
     // SAFETY: all zero is a valid value of this struct of numbers.
     let mut found: libc::statfs = unsafe { std::mem::zeroed() };
     // SAFETY: the path ends in a zero, and both outlive the call.
@@ -233,9 +237,7 @@ fn file_system(path: &Path) -> Option<libc::__fsword_t> {
 
 /// Bytes that the file system of `path` has free for us.
 pub fn free_bytes(path: &Path) -> Result<u64> {
-    use std::os::unix::ffi::OsStrExt;
-    let name = std::ffi::CString::new(path.as_os_str().as_bytes())
-        .map_err(|_| Error::new(ErrorKind::Invalid, format!("{} holds a zero byte", path.display())))?;
+    let name = named("ask for the free space of", path, c_string(path))?;
     // SAFETY: a zeroed statvfs is a valid value of that plain C struct.
     let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
     // SAFETY: `name` is a C string and `found` a struct of the right type, both alive during the call.
