@@ -1,6 +1,7 @@
 //! What a keeper has on its disk, as the library reads it.
 
 use crate::message::KeeperId;
+use base::error::{ErrorKind, Result};
 use bytes::Bytes;
 use raft::eraftpb::{ConfState, Entry as Inner, HardState, Snapshot};
 use raft::{Error, GetEntriesContext, RaftState, Storage, StorageError};
@@ -50,18 +51,27 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// What was found on the disk: entries in their order from `FIRST` on, none left out; the highest index known to be committed (0: none).
-    pub fn new(voters: &[KeeperId], vote: Vote, committed: u64, entries: Vec<Entry>) -> Kept {
-        for (at, entry) in entries.iter().enumerate() {
-            assert_eq!(entry.index, FIRST.0 + 1 + at as u64, "the log has a hole, which is to be mended before");
+    /// What was found on the disk: entries in their order from `FIRST` on; the highest index known to be committed (0: none). `Corrupt` if one is
+    /// left out, or of a lower term than the one before: that is to be mended first.
+    pub fn new(voters: &[KeeperId], vote: Vote, committed: u64, entries: Vec<Entry>) -> Result<Kept> {
+        let (mut index, mut term) = FIRST;
+        for entry in &entries {
+            if entry.index != index + 1 || entry.term < term {
+                let text = format!(
+                    "entry {index} of term {term} of the keepers' log is followed by entry {} of term {}; nothing was changed; mend it from \
+                     the other keepers",
+                    entry.index, entry.term
+                );
+                return Err(base::error::Error::new(ErrorKind::Corrupt, text));
+            }
+            (index, term) = (entry.index, entry.term);
         }
-        let last = entries.last();
-        let (end, term) = last.map_or(FIRST, |entry| (entry.index, entry.term));
+        let end = index;
         // A term in the log was followed, whatever the vote says.
         let vote = if vote.term < term { Vote { term, voted_for: None } } else { vote };
         let entries = entries.into_iter().map(Entry::inner).collect();
         let voters = voters.iter().map(|voter| voter.0).collect();
-        Kept { vote, committed: committed.clamp(FIRST.0, end), voters, entries }
+        Ok(Kept { vote, committed: committed.clamp(FIRST.0, end), voters, entries })
     }
 
     /// Whether this keeper is the only one.
@@ -137,5 +147,26 @@ impl Storage for Kept {
     /// There is none: nothing is ever cut off at the log's front, so nobody lacks what is not in it.
     fn snapshot(&self, _: u64, _: u64) -> raft::Result<Snapshot> {
         Err(Error::Store(StorageError::SnapshotTemporarilyUnavailable))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Entry, Kept, Vote};
+    use crate::message::KeeperId;
+    use base::error::ErrorKind;
+    use bytes::Bytes;
+
+    /// A log with a hole, or whose terms fall, is said and does not end the program.
+    #[test]
+    fn logs_that_do_not_follow() {
+        let opened = |log: &[(u64, u64)]| {
+            let entry = |(index, term): &(u64, u64)| Entry { index: *index, term: *term, group: Bytes::new() };
+            Kept::new(&[KeeperId(1)], Vote::default(), 9, log.iter().map(entry).collect())
+        };
+        assert!(opened(&[]).is_ok() && opened(&[(2, 1), (3, 4)]).is_ok());
+        for log in [&[(1, 1)][..], &[(3, 1)], &[(2, 1), (4, 1)], &[(2, 3), (3, 2)], &[(2, 0)]] {
+            assert_eq!(opened(log).err().map(|error| error.kind()), Some(ErrorKind::Corrupt), "{log:?}");
+        }
     }
 }

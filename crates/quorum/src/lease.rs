@@ -54,6 +54,10 @@ impl Lease {
             return None;
         }
         self.last_asked = Some(now);
+        // An answer to one of these would give nothing any more. The library drops questions until the leader knows what was committed.
+        while self.asked.front().is_some_and(|(_, asked)| now.since(*asked) >= LEASE) {
+            self.asked.pop_front();
+        }
         self.next += 1;
         self.asked.push_back((self.next, now));
         Some(question(self.term, self.next))
@@ -105,6 +109,10 @@ mod tests {
         for question in [&second[..], &third[..15], &[]] {
             lease.confirmed(question);
             assert!(!lease.holds(at(201)));
+        }
+        for time in 3..1000 {
+            lease.ask(at(100 * time));
+            assert!(lease.asked.len() <= 5, "what nobody answers is forgotten");
         }
         lease.give_up();
         lease.confirmed(&third);

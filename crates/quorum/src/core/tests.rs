@@ -33,7 +33,7 @@ fn append(from: u64, term: u64, entries: &[(u64, u64)], commit: u64) -> Message 
 #[test]
 fn cut_off_and_written_anew() {
     let voters: Vec<KeeperId> = (1..=5).map(KeeperId).collect();
-    let kept = Kept::new(&voters, Vote::default(), 0, Vec::new());
+    let kept = Kept::new(&voters, Vote::default(), 0, Vec::new()).expect("empty");
     let (random, now) = (Arc::new(SimRandom::new(1)), Time::ZERO);
     let mut core = Core::start(Start { own: KeeperId(OWN), kept, random, now, planted: None }).expect("it starts");
     core.receive(now, append(1, 2, &[(2, 2), (3, 2), (4, 2)], 1));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 fn start(vote: Vote, entries: Vec<Entry>) -> Core {
     let own = KeeperId(1);
-    let kept = Kept::new(&[own], vote, 0, entries);
+    let kept = Kept::new(&[own], vote, 0, entries).expect("they follow one another");
     let random = Arc::new(SimRandom::new(1));
     Core::start(Start { own, kept, random, now: Time::ZERO, planted: None }).expect("it starts")
 }

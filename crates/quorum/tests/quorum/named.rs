@@ -39,7 +39,7 @@ impl Three {
     fn new(late: [u64; 3], planted: Option<Planted>) -> Three {
         let voters: Vec<KeeperId> = (1..=3).map(KeeperId).collect();
         let cores = voters.iter().zip(late).map(|(own, late)| {
-            let kept = Kept::new(&voters, Vote::default(), 0, Vec::new());
+            let kept = Kept::new(&voters, Vote::default(), 0, Vec::new()).expect("empty");
             let start = Start { own: *own, kept, random: Arc::new(Late(late)), now: Time::ZERO, planted };
             Core::start(start).expect("it starts")
         });

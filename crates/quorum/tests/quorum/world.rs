@@ -383,7 +383,7 @@ impl World {
         if answered > vote.term.max(log) {
             return Err(format!("K6: keeper {} voted in term {answered} and has forgotten it", at + 1));
         }
-        let kept = Kept::new(&voters, vote, 0, keeper.disk.entries.clone());
+        let kept = Kept::new(&voters, vote, 0, keeper.disk.entries.clone()).map_err(|error| error.to_string())?;
         let start = Start { own: voters[at], kept, random, now, planted };
         keeper.core = Some(Core::start(start).map_err(|error| error.to_string())?);
         let life = keeper.life;
